@@ -1,0 +1,202 @@
+package fsm
+
+// Entry is the content of one Raft log entry: the commands of many requests, packed (A4).
+type Entry struct {
+	// Wall and Lease are the leader's stamps. State clamps both, so a slow or new leader never
+	// moves time backwards (S-285 to S-287).
+	Wall  Millis
+	Lease Millis
+	// Epoch is the log index of the BecomeLeader entry of the proposing leadership; entries of an
+	// older epoch are refused whole, as if they had never been proposed (A15, fencing). A
+	// BecomeLeader entry itself carries 0.
+	Epoch uint64
+	// Seed is the chance of this entry: the n-th token drawn while applying it comes from it.
+	Seed     [32]byte
+	Requests []Request
+}
+
+// Request is one command of one caller.
+type Request struct {
+	ID      RequestID
+	Entity  EntityID // 0 for commands of the partition itself
+	Sub     SubQueue
+	Command Command
+}
+
+// Command is one change of a partition's state. The set is closed: Enqueue, Lock, Settle, Renew,
+// AcceptSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
+// DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change.
+type Command interface{ command() }
+
+// Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138).
+type Enqueue struct{ Messages []Message }
+
+// Message is a message on its way in.
+type Message struct {
+	// SessionID is the group-id; HasSession tells the empty id from an absent one (RUL-17).
+	SessionID  string
+	HasSession bool
+	// MessageID is a canonical text of the message-id for duplicate detection, "" if absent.
+	MessageID string
+	// TTL is the time to live asked by the sender, 0 if none (S-199).
+	TTL Millis
+	// ScheduledAt is the wall time to activate at, 0 for now (S-107).
+	ScheduledAt Millis
+	// Body is everything the front end needs to deliver the message again, in a form only it reads
+	// (docs/formats/body.md). The state keeps a BodyRef to it, never the bytes.
+	Body []byte
+	// BodyOffset is where Body begins in the encoded entry; set by DecodeEntry.
+	BodyOffset uint32
+}
+
+// SessionProof names a held session and proves that the caller holds it. On an entity or subqueue
+// without sessions it is zero.
+type SessionProof struct {
+	ID    string
+	Token LockToken
+}
+
+// Lock takes up to Max deliverable messages of the queue, or of the held session, in order. With
+// Delete they are removed instead of locked (receive-and-delete, S-142).
+type Lock struct {
+	Session SessionProof
+	Max     uint32 // at least 1
+	// MaxBytes bounds the bodies of one answer; at least one message is always given (A21).
+	MaxBytes uint32
+	Delete   bool
+	// Wait is how long the leader may park the request when there is nothing; it never enters the
+	// log while parked (A5, A18).
+	Wait Millis
+}
+
+// Verdict is what a receiver decides about a locked message.
+type Verdict uint8
+
+// The verdicts. Return is what nobody decided: the message goes back with its count unchanged
+// (released, RUL-15; a lock taken for a caller who is gone, S-147).
+const (
+	Complete Verdict = 1 + iota
+	Abandon
+	Defer
+	Kill // dead-letter
+	Return
+)
+
+// Settle ends locks. Items are judged one by one: Outcome.Refusals is parallel to Items.
+type Settle struct {
+	Session SessionProof
+	Items   []SettleItem
+}
+
+// SettleItem is the verdict on one message.
+type SettleItem struct {
+	// Seq may be 0 when the caller knows only the token (management requests).
+	Seq         SequenceNumber
+	Token       LockToken
+	Verdict     Verdict
+	Delay       Millis     // Abandon only; reserved, 0
+	Reason      string     // Kill only (S-155)
+	Description string     // Kill only
+	Properties  []Property // Abandon, Defer, Kill: merged into the application properties (S-154)
+}
+
+// Property is an application property to set on a message; Value is opaque to the state machine
+// (one encoded AMQP value).
+type Property struct {
+	Key   string
+	Value []byte
+}
+
+// Renew extends message locks to now + LockDuration, all or none (S-156).
+type Renew struct{ Tokens []LockToken }
+
+// AcceptSession takes the lock of a session: of ID, or with Next of the head of the ready list
+// (S-36, S-39). Only Next may be parked (RUL-18).
+type AcceptSession struct {
+	ID   string
+	Next bool
+	Wait Millis
+}
+
+// RenewSession extends a session lock (S-46).
+type RenewSession struct{ Session SessionProof }
+
+// ReleaseSession closes a session. Orderly leaves delivery counts as they are; otherwise what was
+// handed out and not settled gets one more (S-49, S-52, RUL-2).
+type ReleaseSession struct {
+	Session SessionProof
+	Orderly bool
+}
+
+// SetSessionState replaces the session's state; with Clear it is removed (S-65 to S-67).
+type SetSessionState struct {
+	Session SessionProof
+	State   []byte
+	Clear   bool
+}
+
+// Receive takes deferred messages by number, all or none (S-181).
+type Receive struct {
+	Session SessionProof
+	Numbers []SequenceNumber
+	Delete  bool
+}
+
+// Cancel deletes scheduled messages, all or none (S-115, S-117).
+type Cancel struct{ Numbers []SequenceNumber }
+
+// DropLocks says that the connection on which these locks were taken is lost: each keeps at most
+// Grace more, then expires as usual (RUL-2, RUL-19).
+type DropLocks struct {
+	Tokens []LockToken
+	Grace  Millis
+}
+
+// DropPumps forgets the remembered results of pumps that will ask no more (A6).
+type DropPumps struct {
+	Node  Incarnation
+	Pumps []uint64
+}
+
+// NodeLost releases every session held through that life of a node, counts unchanged, and refuses
+// its later commands (RUL-19).
+type NodeLost struct{ Node Incarnation }
+
+// PutEntity makes the share know a version of its entity; older versions than the known are ignored.
+type PutEntity struct{ Descriptor Descriptor }
+
+// DropEntity removes an entity with everything in it (S-259).
+type DropEntity struct{}
+
+// BecomeLeader is the first command of a leadership; its log index is the epoch of the rest (A15).
+type BecomeLeader struct{ Node NodeID }
+
+// Tick moves the clocks and handles at most a bounded number of due deadlines (S-288). Listeners are
+// the entities that have a listener now (A22).
+type Tick struct{ Listeners []EntityID }
+
+// Barrier changes nothing; a read that rides behind it is linearizable (A16).
+type Barrier struct{}
+
+// Change is a command of the catalog group, in the catalog's own encoding; data partitions refuse it.
+type Change struct{ Data []byte }
+
+func (*Enqueue) command()         {}
+func (*Lock) command()            {}
+func (*Settle) command()          {}
+func (*Renew) command()           {}
+func (*AcceptSession) command()   {}
+func (*RenewSession) command()    {}
+func (*ReleaseSession) command()  {}
+func (*SetSessionState) command() {}
+func (*Receive) command()         {}
+func (*Cancel) command()          {}
+func (*DropLocks) command()       {}
+func (*DropPumps) command()       {}
+func (*NodeLost) command()        {}
+func (*PutEntity) command()       {}
+func (*DropEntity) command()      {}
+func (*BecomeLeader) command()    {}
+func (*Tick) command()            {}
+func (*Barrier) command()         {}
+func (*Change) command()          {}

@@ -1,0 +1,106 @@
+package fsm
+
+// EntityKind tells queues, topics and subscriptions apart.
+type EntityKind uint8
+
+// The kinds of entity.
+const (
+	Queue EntityKind = 1 + iota
+	Topic
+	Subscription
+)
+
+// Status is an entity's status as the user set it (S-252, S-253).
+type Status uint8
+
+// The settable statuses.
+const (
+	Active Status = iota
+	Disabled
+	SendDisabled
+	ReceiveDisabled
+)
+
+// Unlimited is the value of an absent limit: the largest duration the management API can express,
+// P10675199DT2H48M5.4775807S, rounded down to milliseconds.
+const Unlimited Millis = 922337203685477
+
+// Descriptor is one version of an entity's description, as the catalog holds it and every share of
+// the entity knows it. All replicas see the same bytes, so it may decide outcomes.
+type Descriptor struct {
+	ID      EntityID
+	Version uint64 // the catalog's change number that wrote it; grows with every update
+	Kind    EntityKind
+	Name    string // as created; names compare case-insensitively (S-260). Subscriptions: topic/Subscriptions/name
+	Parent  EntityID
+
+	// Partitions are the entity's shares, frozen at creation: one partition each (A1). Partitioned
+	// says that numbers and tokens carry the partition id; otherwise there is exactly one share.
+	Partitions  []PartitionID
+	Partitioned bool
+
+	Status          Status
+	RequiresSession bool
+	LockDuration    Millis // 5 s to 5 min (S-157)
+	MaxDelivery     uint32 // MaxDeliveryCount, at least 1 (S-14)
+	MaxMessageBytes uint32 // announced on links; the limit of a message, a batch and a session state (RUL-9)
+	MaxSizeBytes    uint64 // quota over all stored bytes (S-225); divided over the shares
+
+	DefaultTTL             Millis // Unlimited if none
+	DeadLetterOnExpiration bool
+	NoDeadLetter           bool // deadLetterEnabled = false (S-169)
+	DetectDuplicates       bool
+	DuplicateWindow        Millis
+	AutoDeleteOnIdle       Millis // Unlimited if none
+	ForwardTo              string // as given by the client
+	ForwardDeadLettersTo   string
+	UserMetadata           string
+
+	DeadLetterOnFilterError bool   // subscriptions
+	EnableBatched           bool   // stored and returned; changes nothing
+	EnableExpress           bool   // stored and returned; changes nothing
+	SupportOrdering         bool   // stored and returned; changes nothing
+	FilterBeforePublish     bool   // topics; stored and returned
+	PartitionSubscriptions  bool   // topics; stored and returned
+	MaxSizeMegabytes        uint32 // as given by the client
+	MaxMessageKilobytes     uint32 // as given by the client, 0 if absent
+
+	AuthRules []AuthRule
+
+	CreatedAt Millis // wall
+	UpdatedAt Millis // wall
+}
+
+// AuthRule is a shared access policy of an entity. Keys are secrets: never log a Descriptor's rules.
+type AuthRule struct {
+	Name         string
+	PrimaryKey   string
+	SecondaryKey string
+	Send         bool
+	Listen       bool
+	Manage       bool
+	CreatedAt    Millis // wall
+	ModifiedAt   Millis // wall
+}
+
+// Prefix returns the partition id that numbers and tokens of share i carry: 0 if the entity is not
+// partitioned (RUL-21).
+func (d *Descriptor) Prefix(share int) PartitionID {
+	if !d.Partitioned {
+		return 0
+	}
+	return d.Partitions[share]
+}
+
+// ShareOf returns the index of the share whose numbers and tokens carry prefix, or -1.
+func (d *Descriptor) ShareOf(prefix PartitionID) int {
+	if !d.Partitioned {
+		return 0
+	}
+	for i, p := range d.Partitions {
+		if p == prefix {
+			return i
+		}
+	}
+	return -1
+}

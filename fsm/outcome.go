@@ -1,0 +1,112 @@
+package fsm
+
+// Refusal is why a command changed nothing. It is data in the log's answer, decided identically on
+// every replica; names follow the error codes of S-2.
+type Refusal uint8
+
+// The refusals; None means success.
+const (
+	None                  Refusal = iota
+	Stale                         // this share has not seen the entity (version) yet: the router waits or asks the catalog (A2)
+	NotLeader                     // entry of a deposed leadership: nothing happened, propose again
+	MessageLockLost               // S-18
+	SessionLockLost               // S-53
+	SessionCannotBeLocked         // S-37
+	NoSession                     // accept-next found nothing in its time: ServiceTimeout (S-40)
+	MessageNotFound               // S-116, S-181
+	EntityNotFound                // the entity was deleted (S-259)
+	EntityExists                  // S-260
+	EntityDisabled                // S-252
+	MessageSizeExceeded           // S-226
+	QuotaExceeded                 // S-225
+	SessionRequired               // plain operation on a session entity, or a message without session id (S-30, S-33)
+	SessionNotSupported           // session operation on an entity without sessions (S-34)
+	InvalidOperation              // not allowed by the entity's configuration
+	InvalidArgument               // malformed input
+	Busy                          // bounded memory is full; retry later
+	NodeExpired                   // the caller's incarnation was declared lost (RUL-19)
+)
+
+// Outcome is what one command did.
+type Outcome struct {
+	Refusal Refusal
+	// Detail makes a refusal readable: current and maximum size, missing numbers. No secrets.
+	Detail string
+	// Repeated says that the answer is the remembered one of an earlier attempt (A6).
+	Repeated bool
+	// Duplicate is parallel to the numbers of an Enqueue with duplicate detection; nil otherwise.
+	Duplicate []bool
+	// Numbers are the numbers given by Enqueue, in order.
+	Numbers []SequenceNumber
+	// EnqueuedAt is the wall time of an Enqueue.
+	EnqueuedAt Millis
+	// Locked are the messages taken by Lock or Receive, in order.
+	Locked []Delivery
+	// Refusals is parallel to Settle.Items.
+	Refusals []Refusal
+	// LockedUntil answers Renew, AcceptSession and RenewSession: wall time.
+	LockedUntil Millis
+	// Session answers AcceptSession.
+	Session SessionProof
+	// Data is the catalog's answer, in its own encoding.
+	Data []byte
+}
+
+// MessageState is a message's state as peek reports it (S-6).
+type MessageState uint8
+
+// The states.
+const (
+	StateActive MessageState = iota
+	StateDeferred
+	StateScheduled
+)
+
+// Delivery is a message on its way out: to a receiver, or to a peek.
+type Delivery struct {
+	Seq         SequenceNumber
+	EnqueuedSeq SequenceNumber // number in the entity it was first sent to (S-102)
+	Token       LockToken      // zero when not locked (receive-and-delete, peek)
+	LockedUntil Millis         // wall; 0 when not locked
+	EnqueuedAt  Millis         // wall; 0 while scheduled
+	ExpiresAt   Millis         // wall; 0 if never
+	ScheduledAt Millis         // wall; 0 if it was not scheduled
+	Attempts    uint32         // f: finished, unsuccessful deliveries (S-13)
+	State       MessageState
+	Reason      string     // dead-letter reason, "" outside a DLQ or when none was given
+	Description string     // dead-letter description
+	Source      string     // entity it was dead-lettered from when it was forwarded (S-177)
+	Properties  []Property // merged over the application properties of Body
+	Ref         BodyRef
+	Body        []byte // filled by the partition from Ref; never set by State
+}
+
+// Result is what Apply did with one entry.
+type Result struct {
+	Outcomes []Outcome // parallel to Entry.Requests
+	// Freed are bodies that nothing in the state refers to any more.
+	Freed []BodyRef
+	// Wake names what may now have something to take; each at most once.
+	Wake []WaitKey
+	// Dropped are entities that this entry removed: whoever waits on them is told.
+	Dropped []EntityID
+}
+
+// WaitKind tells what a waiter waits for.
+type WaitKind uint8
+
+// The things to wait for.
+const (
+	WaitMessage WaitKind = iota // a deliverable message of the queue, subqueue or held session
+	WaitSession                 // a session that AcceptSession{Next} could take
+)
+
+// WaitKey is what a parked request or an Await waits for. Session is the id of the held session and
+// HasSession is set when messages of a held session are waited for.
+type WaitKey struct {
+	Entity     EntityID
+	Sub        SubQueue
+	Kind       WaitKind
+	HasSession bool
+	Session    string
+}

@@ -1,0 +1,86 @@
+package fsm
+
+// Query is a question to a partition's state. The set is closed: Peek, GetSessionState, Counts,
+// ListSessions, Ask.
+type Query interface{ query() }
+
+// Peek browses messages from a number on, without locking (S-246 to S-251). With HasSession only that
+// session's.
+type Peek struct {
+	From       SequenceNumber
+	Max        uint32
+	MaxBytes   uint32
+	HasSession bool
+	Session    string
+}
+
+// GetSessionState reads the state of a held session (S-64, S-68).
+type GetSessionState struct{ Session SessionProof }
+
+// Counts asks for the counters of the entity (S-244).
+type Counts struct{}
+
+// ListSessions lists session ids after a given one, in id order (S-83). UpdatedAfter, if not 0,
+// keeps only sessions whose state was set after that wall time (S-84).
+type ListSessions struct {
+	After        string
+	HasAfter     bool
+	Max          uint32
+	UpdatedAfter Millis
+}
+
+// Ask is a question to the catalog group, in the catalog's own encoding.
+type Ask struct{ Data []byte }
+
+func (*Peek) query()            {}
+func (*GetSessionState) query() {}
+func (*Counts) query()          {}
+func (*ListSessions) query()    {}
+func (*Ask) query()             {}
+
+// QueryRequest is a query on its way to a partition.
+type QueryRequest struct {
+	Entity EntityID
+	Sub    SubQueue
+	Query  Query
+}
+
+// Answer answers a Query. Which fields are set follows from the query.
+type Answer struct {
+	Refusal  Refusal
+	Detail   string
+	Messages []Delivery // Peek
+	State    []byte     // GetSessionState
+	HasState bool       // tells an empty state from none (S-67)
+	Sessions []string   // ListSessions
+	Counts   EntityCounts
+	Data     []byte // Ask
+}
+
+// EntityCounts are the counters of one share of an entity (S-244). Add them up over the shares.
+type EntityCounts struct {
+	Active             uint64 // Active and Deferred in the main queue, locked or not
+	Scheduled          uint64
+	DeadLetter         uint64
+	TransferDeadLetter uint64
+	Transfer           uint64
+	Locked             uint64
+	Deferred           uint64
+	Sessions           uint64
+	SizeBytes          uint64
+	AccessedAt         Millis // wall; 0 if never
+}
+
+// Add adds o to c; AccessedAt becomes the later one.
+func (c *EntityCounts) Add(o EntityCounts) {
+	c.Active += o.Active
+	c.Scheduled += o.Scheduled
+	c.DeadLetter += o.DeadLetter
+	c.TransferDeadLetter += o.TransferDeadLetter
+	c.Transfer += o.Transfer
+	c.Locked += o.Locked
+	c.Deferred += o.Deferred
+	c.Sessions += o.Sessions
+	c.SizeBytes += o.SizeBytes
+	c.AccessedAt = max(c.AccessedAt, o.AccessedAt)
+}

@@ -1,0 +1,88 @@
+package partition
+
+import (
+	"context"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Machine is a replicated state machine: fsm.State for data, catalog.State for group 0. All calls
+// are made under one lock of machine.go.
+type Machine interface {
+	Apply(index uint64, e *fsm.Entry) fsm.Result
+	Query(q fsm.QueryRequest) fsm.Answer
+	// Capture returns an image of the state as it is now, quickly; it is written later, on another
+	// goroutine, while Apply goes on (A8).
+	Capture() io.WriterTo
+	// Restore replaces the state by an image. It reads exactly the image's bytes from r and no more.
+	Restore(r io.Reader) error
+	// Clocks returns the stamped clocks (S-285).
+	Clocks() (wall, lease fsm.Millis)
+	// NextDeadline returns when a Tick is due next, by each clock; 0 means never.
+	NextDeadline() (wall, lease fsm.Millis)
+}
+
+// Stores is everything one replica keeps on disk. Any error of theirs fails the replica (A15).
+type Stores struct {
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+	Bodies    Bodies
+	Close     func() error
+}
+
+// Bodies keeps the bytes of log entries that messages of the state refer to (A9).
+type Bodies interface {
+	// Put keeps the bytes of the entry with that index. An index may be put again after a restart,
+	// when the log is replayed; entry is not retained.
+	Put(index uint64, entry []byte) error
+	// Read returns length bytes at offset of the entry, in memory of the caller's own.
+	Read(index uint64, offset, length uint32) ([]byte, error)
+	// Free says that length bytes of the entry are referred to no more.
+	Free(index uint64, length uint32)
+	// Pin freezes what is kept now for a snapshot; writing it appends the names of the segments to
+	// the snapshot after the image. Segments live until Close.
+	Pin() interface {
+		io.WriterTo
+		io.Closer
+	}
+	// Restore makes the kept bytes those of a snapshot; r is the reader that raft gave to
+	// FSM.Restore, with the image already read from it.
+	Restore(r io.Reader) error
+}
+
+// Caller sends bytes to other nodes and gets bytes back; cluster.Mesh implements it. A call to the
+// own node is allowed and short-circuited. An error wraps fsm.ErrUnavailable if the request was
+// surely not delivered, else fsm.ErrUnknown.
+type Caller interface {
+	// Call sends one request. Cancelling ctx cancels the handler's context.
+	Call(ctx context.Context, to fsm.NodeID, kind uint8, request []byte) ([]byte, error)
+	// CallStream sends a header and a body of any length.
+	CallStream(ctx context.Context, to fsm.NodeID, kind uint8, header []byte, body io.Reader) ([]byte, error)
+	// Handle registers the handler of a kind, before the mesh serves. The handler's context ends when
+	// the caller cancels or its connection is lost. An error travels as text.
+	Handle(kind uint8, h func(ctx context.Context, from fsm.NodeID, request []byte) ([]byte, error))
+	// HandleStream registers the handler of a kind with a body.
+	HandleStream(kind uint8, h func(ctx context.Context, from fsm.NodeID, header []byte, body io.Reader) ([]byte, error))
+}
+
+// Kinds of calls that this room serves; cluster uses kinds from 64 on.
+const (
+	KindRaft     uint8 = 1 // AppendEntries, RequestVote, RequestPreVote, TimeoutNow
+	KindSnapshot uint8 = 2 // InstallSnapshot, a stream
+	KindPropose  uint8 = 3
+	KindQuery    uint8 = 4
+	KindAwait    uint8 = 5
+	KindUnpark   uint8 = 6
+	KindStatus   uint8 = 7
+)
+
+// Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.
+type Locator interface {
+	Leader(p fsm.PartitionID) (node fsm.NodeID, ok bool)
+	// Announce tells the other nodes what a replica here has seen; the newest term wins.
+	Announce(p fsm.PartitionID, leader fsm.NodeID, term uint64)
+}
