@@ -1,44 +1,252 @@
 package fsm
 
-import "errors"
+import (
+	"encoding/binary"
+	"errors"
+)
 
 // ErrFormat is wrapped by every decoding error: the bytes are not of this format or version.
 var ErrFormat = errors.New("malformed bytes")
 
+// Versions of the binary forms (docs/formats/entry.md). A change of a form needs a new number, and
+// the old one stays readable as long as a log or snapshot may hold it.
+const (
+	entryMagic   = 0xB5
+	entryVersion = 1
+	wireVersion  = 1 // requests, outcomes, queries and answers between nodes
+)
+
+// Kinds of command in an entry. Numbers are for ever.
+const (
+	kindEnqueue uint8 = 1 + iota
+	kindLock
+	kindSettle
+	kindRenew
+	kindAcceptSession
+	kindRenewSession
+	kindReleaseSession
+	kindSetSessionState
+	kindReceive
+	kindCancel
+	kindDropLocks
+	kindDropPumps
+	kindNodeLost
+	kindPutEntity
+	kindDropEntity
+	kindBecomeLeader
+	kindTick
+	kindBarrier
+	kindChange
+)
+
+// minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.
+const minRequestBytes = 13
+
 // AppendEntry appends the versioned binary form of e (docs/formats/entry.md).
-func AppendEntry(dst []byte, e *Entry) []byte { panic("codec") }
+func AppendEntry(dst []byte, e *Entry) []byte {
+	dst = append(dst, entryMagic, entryVersion)
+	dst = appendMillis(dst, e.Wall)
+	dst = appendMillis(dst, e.Lease)
+	dst = appendUint(dst, e.Epoch)
+	dst = append(dst, e.Seed[:]...)
+	dst = appendUint(dst, uint64(len(e.Requests)))
+	for i := range e.Requests {
+		dst = appendRequest(dst, &e.Requests[i])
+	}
+	return dst
+}
 
 // DecodeEntry decodes what AppendEntry wrote. Byte fields of the result are views into b; message
 // bodies get their BodyOffset in b.
-func DecodeEntry(b []byte) (*Entry, error) { panic("codec") }
+func DecodeEntry(b []byte) (*Entry, error) {
+	r := reader{b: b}
+	if m := r.u8(); r.err == nil && m != entryMagic {
+		r.pos--
+		r.fail("not a log entry")
+	}
+	r.version(entryVersion)
+	e := &Entry{Wall: r.millis(), Lease: r.millis(), Epoch: r.uvarint()}
+	r.fixed(e.Seed[:])
+	if n := r.count(minRequestBytes); n > 0 {
+		e.Requests = make([]Request, n)
+	}
+	for i := range e.Requests {
+		if e.Requests[i] = r.request(); r.err != nil {
+			break
+		}
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
 
 // AppendRequest appends one request alone, for another node.
-func AppendRequest(dst []byte, r *Request) []byte { panic("codec") }
+func AppendRequest(dst []byte, q *Request) []byte {
+	return appendRequest(append(dst, wireVersion), q)
+}
 
 // DecodeRequest decodes one request; byte fields are views into b.
-func DecodeRequest(b []byte) (Request, error) { panic("codec") }
+func DecodeRequest(b []byte) (Request, error) {
+	r := reader{b: b}
+	r.version(wireVersion)
+	q := r.request()
+	return q, r.end()
+}
 
-// AppendOutcome appends an outcome. Bodies of deliveries travel with it if withBodies is set; the
-// remembered form of a result is written without.
-func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte { panic("codec") }
+func appendRequest(dst []byte, q *Request) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(q.ID.Node))
+	dst = appendUint(dst, q.ID.Pump)
+	dst = appendUint(dst, q.ID.Counter)
+	dst = appendUint(dst, uint64(q.Entity))
+	dst = append(dst, byte(q.Sub))
+	return appendCommand(dst, q.Command)
+}
 
-// DecodeOutcome decodes an outcome; byte fields are views into b.
-func DecodeOutcome(b []byte) (Outcome, error) { panic("codec") }
+func (r *reader) request() Request {
+	q := Request{
+		ID:     RequestID{Node: Incarnation(r.u64()), Pump: r.uvarint(), Counter: r.uvarint()},
+		Entity: EntityID(r.uvarint()),
+		Sub:    r.sub(),
+	}
+	q.Command = r.command()
+	return q
+}
+
+func (r *reader) sub() SubQueue {
+	s := SubQueue(r.u8())
+	if s > TransferDeadLetter {
+		r.fail("unknown subqueue")
+	}
+	return s
+}
 
 // AppendQuery appends a query request.
-func AppendQuery(dst []byte, q *QueryRequest) []byte { panic("codec") }
+func AppendQuery(dst []byte, q *QueryRequest) []byte {
+	dst = append(dst, wireVersion)
+	dst = appendUint(dst, uint64(q.Entity))
+	dst = append(dst, byte(q.Sub))
+	switch q := q.Query.(type) {
+	case *Peek:
+		dst = append(dst, 1)
+		dst = appendUint(dst, uint64(q.From))
+		dst = appendUint(dst, uint64(q.Max))
+		dst = appendUint(dst, uint64(q.MaxBytes))
+		dst = appendBool(dst, q.HasSession)
+		return appendString(dst, q.Session)
+	case *GetSessionState:
+		return appendProof(append(dst, 2), q.Session)
+	case *Counts:
+		return append(dst, 3)
+	case *ListSessions:
+		dst = append(dst, 4)
+		dst = appendString(dst, q.After)
+		dst = appendBool(dst, q.HasAfter)
+		dst = appendUint(dst, uint64(q.Max))
+		return appendMillis(dst, q.UpdatedAfter)
+	case *Ask:
+		return appendBytes(append(dst, 5), q.Data)
+	}
+	panic("fsm: query of a foreign type")
+}
 
 // DecodeQuery decodes a query request; byte fields are views into b.
-func DecodeQuery(b []byte) (QueryRequest, error) { panic("codec") }
+func DecodeQuery(b []byte) (QueryRequest, error) {
+	r := reader{b: b}
+	r.version(wireVersion)
+	q := QueryRequest{Entity: EntityID(r.uvarint()), Sub: r.sub()}
+	switch kind := r.u8(); kind {
+	case 1:
+		q.Query = &Peek{From: SequenceNumber(r.uvarint()), Max: r.u32(), MaxBytes: r.u32(),
+			HasSession: r.boolean(), Session: r.string()}
+	case 2:
+		q.Query = &GetSessionState{Session: r.proof()}
+	case 3:
+		q.Query = &Counts{}
+	case 4:
+		q.Query = &ListSessions{After: r.string(), HasAfter: r.boolean(), Max: r.u32(),
+			UpdatedAfter: r.millis()}
+	case 5:
+		q.Query = &Ask{Data: r.bytes()}
+	default:
+		r.fail("unknown query kind")
+	}
+	return q, r.end()
+}
 
-// AppendAnswer appends an answer with its bodies.
-func AppendAnswer(dst []byte, a *Answer) []byte { panic("codec") }
+func appendProof(dst []byte, p SessionProof) []byte {
+	dst = appendString(dst, p.ID)
+	if p.Token.IsZero() {
+		return append(dst, 0)
+	}
+	return append(append(dst, 1), p.Token[:]...)
+}
 
-// DecodeAnswer decodes an answer; byte fields are views into b.
-func DecodeAnswer(b []byte) (Answer, error) { panic("codec") }
+func (r *reader) proof() SessionProof {
+	p := SessionProof{ID: r.string()}
+	if r.boolean() {
+		r.fixed(p.Token[:])
+	}
+	return p
+}
 
-// AppendDescriptor appends an entity descriptor.
-func AppendDescriptor(dst []byte, d *Descriptor) []byte { panic("codec") }
+func appendProperties(dst []byte, ps []Property) []byte {
+	dst = appendUint(dst, uint64(len(ps)))
+	for i := range ps {
+		dst = appendString(dst, ps[i].Key)
+		dst = appendBytes(dst, ps[i].Value)
+	}
+	return dst
+}
 
-// DecodeDescriptor decodes a descriptor.
-func DecodeDescriptor(b []byte) (Descriptor, error) { panic("codec") }
+func (r *reader) properties() []Property {
+	n := r.count(2)
+	if n == 0 {
+		return nil
+	}
+	ps := make([]Property, n)
+	for i := range ps {
+		ps[i] = Property{Key: r.string(), Value: r.bytes()}
+	}
+	return ps
+}
+
+func appendTokens(dst []byte, ts []LockToken) []byte {
+	dst = appendUint(dst, uint64(len(ts)))
+	for i := range ts {
+		dst = append(dst, ts[i][:]...)
+	}
+	return dst
+}
+
+func (r *reader) tokens() []LockToken {
+	n := r.count(len(LockToken{}))
+	if n == 0 {
+		return nil
+	}
+	ts := make([]LockToken, n)
+	for i := range ts {
+		r.fixed(ts[i][:])
+	}
+	return ts
+}
+
+func appendNumbers(dst []byte, ns []SequenceNumber) []byte {
+	dst = appendUint(dst, uint64(len(ns)))
+	for _, n := range ns {
+		dst = appendUint(dst, uint64(n))
+	}
+	return dst
+}
+
+func (r *reader) numbers() []SequenceNumber {
+	n := r.count(1)
+	if n == 0 {
+		return nil
+	}
+	ns := make([]SequenceNumber, n)
+	for i := range ns {
+		ns[i] = SequenceNumber(r.uvarint())
+	}
+	return ns
+}

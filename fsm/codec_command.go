@@ -1,0 +1,210 @@
+package fsm
+
+import "encoding/binary"
+
+// minMessageBytes is the shortest encoded message: flags, three lengths or times, body length.
+const minMessageBytes = 5
+
+func appendCommand(dst []byte, c Command) []byte {
+	switch c := c.(type) {
+	case *Enqueue:
+		dst = appendUint(append(dst, kindEnqueue), uint64(len(c.Messages)))
+		for i := range c.Messages {
+			dst = appendMessage(dst, &c.Messages[i])
+		}
+		return dst
+	case *Lock:
+		dst = appendProof(append(dst, kindLock), c.Session)
+		dst = appendUint(dst, uint64(c.Max))
+		dst = appendUint(dst, uint64(c.MaxBytes))
+		dst = appendBool(dst, c.Delete)
+		return appendMillis(dst, c.Wait)
+	case *Settle:
+		return appendSettle(append(dst, kindSettle), c)
+	case *Renew:
+		return appendTokens(append(dst, kindRenew), c.Tokens)
+	case *AcceptSession:
+		dst = appendString(append(dst, kindAcceptSession), c.ID)
+		return appendMillis(appendBool(dst, c.Next), c.Wait)
+	case *RenewSession:
+		return appendProof(append(dst, kindRenewSession), c.Session)
+	case *ReleaseSession:
+		return appendBool(appendProof(append(dst, kindReleaseSession), c.Session), c.Orderly)
+	case *SetSessionState:
+		dst = appendProof(append(dst, kindSetSessionState), c.Session)
+		return appendBytes(appendBool(dst, c.Clear), c.State)
+	case *Receive:
+		dst = appendProof(append(dst, kindReceive), c.Session)
+		return appendBool(appendNumbers(dst, c.Numbers), c.Delete)
+	case *Cancel:
+		return appendNumbers(append(dst, kindCancel), c.Numbers)
+	case *DropLocks:
+		return appendMillis(appendTokens(append(dst, kindDropLocks), c.Tokens), c.Grace)
+	}
+	return appendInternal(dst, c)
+}
+
+// appendInternal appends the commands that no client sends.
+func appendInternal(dst []byte, c Command) []byte {
+	switch c := c.(type) {
+	case *DropPumps:
+		dst = binary.LittleEndian.AppendUint64(append(dst, kindDropPumps), uint64(c.Node))
+		dst = appendUint(dst, uint64(len(c.Pumps)))
+		for _, p := range c.Pumps {
+			dst = appendUint(dst, p)
+		}
+		return dst
+	case *NodeLost:
+		return binary.LittleEndian.AppendUint64(append(dst, kindNodeLost), uint64(c.Node))
+	case *PutEntity:
+		return AppendDescriptor(append(dst, kindPutEntity), &c.Descriptor)
+	case *DropEntity:
+		return append(dst, kindDropEntity)
+	case *BecomeLeader:
+		return appendString(append(dst, kindBecomeLeader), string(c.Node))
+	case *Tick:
+		dst = appendUint(append(dst, kindTick), uint64(len(c.Listeners)))
+		for _, id := range c.Listeners {
+			dst = appendUint(dst, uint64(id))
+		}
+		return dst
+	case *Barrier:
+		return append(dst, kindBarrier)
+	case *Change:
+		return appendBytes(append(dst, kindChange), c.Data)
+	}
+	panic("fsm: command of a foreign type")
+}
+
+func (r *reader) command() Command {
+	switch kind := r.u8(); kind {
+	case kindEnqueue:
+		c := &Enqueue{}
+		if n := r.count(minMessageBytes); n > 0 {
+			c.Messages = make([]Message, n)
+		}
+		for i := range c.Messages {
+			c.Messages[i] = r.message()
+		}
+		return c
+	case kindLock:
+		return &Lock{Session: r.proof(), Max: r.u32(), MaxBytes: r.u32(), Delete: r.boolean(),
+			Wait: r.millis()}
+	case kindSettle:
+		return r.settle()
+	case kindRenew:
+		return &Renew{Tokens: r.tokens()}
+	case kindAcceptSession:
+		return &AcceptSession{ID: r.string(), Next: r.boolean(), Wait: r.millis()}
+	case kindRenewSession:
+		return &RenewSession{Session: r.proof()}
+	case kindReleaseSession:
+		return &ReleaseSession{Session: r.proof(), Orderly: r.boolean()}
+	case kindSetSessionState:
+		return &SetSessionState{Session: r.proof(), Clear: r.boolean(), State: r.bytes()}
+	case kindReceive:
+		return &Receive{Session: r.proof(), Numbers: r.numbers(), Delete: r.boolean()}
+	case kindCancel:
+		return &Cancel{Numbers: r.numbers()}
+	case kindDropLocks:
+		return &DropLocks{Tokens: r.tokens(), Grace: r.millis()}
+	default:
+		return r.internal(kind)
+	}
+}
+
+func (r *reader) internal(kind uint8) Command {
+	switch kind {
+	case kindDropPumps:
+		c := &DropPumps{Node: Incarnation(r.u64())}
+		if n := r.count(1); n > 0 {
+			c.Pumps = make([]uint64, n)
+		}
+		for i := range c.Pumps {
+			c.Pumps[i] = r.uvarint()
+		}
+		return c
+	case kindNodeLost:
+		return &NodeLost{Node: Incarnation(r.u64())}
+	case kindPutEntity:
+		return &PutEntity{Descriptor: r.descriptor()}
+	case kindDropEntity:
+		return &DropEntity{}
+	case kindBecomeLeader:
+		return &BecomeLeader{Node: NodeID(r.string())}
+	case kindTick:
+		c := &Tick{}
+		if n := r.count(1); n > 0 {
+			c.Listeners = make([]EntityID, n)
+		}
+		for i := range c.Listeners {
+			c.Listeners[i] = EntityID(r.uvarint())
+		}
+		return c
+	case kindBarrier:
+		return &Barrier{}
+	case kindChange:
+		return &Change{Data: r.bytes()}
+	}
+	r.fail("unknown command kind")
+	return nil
+}
+
+func appendMessage(dst []byte, m *Message) []byte {
+	var flags byte
+	if m.HasSession {
+		flags = 1
+	}
+	dst = appendString(append(dst, flags), m.SessionID)
+	dst = appendString(dst, m.MessageID)
+	dst = appendMillis(dst, m.TTL)
+	dst = appendMillis(dst, m.ScheduledAt)
+	return appendBytes(dst, m.Body)
+}
+
+func (r *reader) message() Message {
+	m := Message{HasSession: r.boolean(), SessionID: r.string(), MessageID: r.string(),
+		TTL: r.millis(), ScheduledAt: r.millis()}
+	m.Body = r.bytes()
+	m.BodyOffset = uint32(r.pos - len(m.Body))
+	return m
+}
+
+// minSettleBytes is the shortest encoded item: number, token, verdict, delay, two texts, a count.
+const minSettleBytes = 22
+
+func appendSettle(dst []byte, c *Settle) []byte {
+	dst = appendProof(dst, c.Session)
+	dst = appendUint(dst, uint64(len(c.Items)))
+	for i := range c.Items {
+		it := &c.Items[i]
+		dst = appendUint(dst, uint64(it.Seq))
+		dst = append(dst, it.Token[:]...)
+		dst = append(dst, byte(it.Verdict))
+		dst = appendMillis(dst, it.Delay)
+		dst = appendString(dst, it.Reason)
+		dst = appendString(dst, it.Description)
+		dst = appendProperties(dst, it.Properties)
+	}
+	return dst
+}
+
+func (r *reader) settle() *Settle {
+	c := &Settle{Session: r.proof()}
+	if n := r.count(minSettleBytes); n > 0 {
+		c.Items = make([]SettleItem, n)
+	}
+	for i := range c.Items {
+		it := &c.Items[i]
+		it.Seq = SequenceNumber(r.uvarint())
+		r.fixed(it.Token[:])
+		if it.Verdict = Verdict(r.u8()); it.Verdict < Complete || it.Verdict > Return {
+			r.fail("unknown verdict")
+		}
+		it.Delay = r.millis()
+		it.Reason = r.string()
+		it.Description = r.string()
+		it.Properties = r.properties()
+	}
+	return c
+}

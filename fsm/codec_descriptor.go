@@ -1,0 +1,125 @@
+package fsm
+
+const descriptorVersion = 1
+
+// minRuleBytes is the shortest encoded authorization rule.
+const minRuleBytes = 6
+
+// AppendDescriptor appends an entity descriptor.
+func AppendDescriptor(dst []byte, d *Descriptor) []byte {
+	dst = append(dst, descriptorVersion)
+	dst = appendUint(dst, uint64(d.ID))
+	dst = appendUint(dst, d.Version)
+	dst = append(dst, byte(d.Kind), byte(d.Status))
+	dst = appendString(dst, d.Name)
+	dst = appendUint(dst, uint64(d.Parent))
+	dst = appendUint(dst, uint64(len(d.Partitions)))
+	for _, p := range d.Partitions {
+		dst = appendUint(dst, uint64(p))
+	}
+	for _, f := range d.flags() {
+		dst = appendBool(dst, *f)
+	}
+	for _, t := range d.times() {
+		dst = appendMillis(dst, *t)
+	}
+	for _, n := range [...]uint32{d.MaxDelivery, d.MaxMessageBytes, d.MaxSizeMegabytes,
+		d.MaxMessageKilobytes} {
+		dst = appendUint(dst, uint64(n))
+	}
+	dst = appendUint(dst, d.MaxSizeBytes)
+	dst = appendString(dst, d.ForwardTo)
+	dst = appendString(dst, d.ForwardDeadLettersTo)
+	dst = appendString(dst, d.UserMetadata)
+	dst = appendUint(dst, uint64(len(d.AuthRules)))
+	for i := range d.AuthRules {
+		dst = appendAuthRule(dst, &d.AuthRules[i])
+	}
+	return dst
+}
+
+// DecodeDescriptor decodes a descriptor.
+func DecodeDescriptor(b []byte) (Descriptor, error) {
+	r := reader{b: b}
+	d := r.descriptor()
+	return d, r.end()
+}
+
+// flags lists the boolean fields in their encoded order. New ones go last, with a new version.
+func (d *Descriptor) flags() [11]*bool {
+	return [...]*bool{&d.Partitioned, &d.RequiresSession, &d.DeadLetterOnExpiration, &d.NoDeadLetter,
+		&d.DetectDuplicates, &d.DeadLetterOnFilterError, &d.EnableBatched, &d.EnableExpress,
+		&d.SupportOrdering, &d.FilterBeforePublish, &d.PartitionSubscriptions}
+}
+
+// times lists the time fields in their encoded order.
+func (d *Descriptor) times() [6]*Millis {
+	return [...]*Millis{&d.LockDuration, &d.DefaultTTL, &d.DuplicateWindow, &d.AutoDeleteOnIdle,
+		&d.CreatedAt, &d.UpdatedAt}
+}
+
+func (r *reader) descriptor() Descriptor {
+	var d Descriptor
+	r.version(descriptorVersion)
+	d.ID = EntityID(r.uvarint())
+	d.Version = r.uvarint()
+	if d.Kind = EntityKind(r.u8()); d.Kind < Queue || d.Kind > Subscription {
+		r.fail("unknown entity kind")
+	}
+	if d.Status = Status(r.u8()); d.Status > ReceiveDisabled {
+		r.fail("unknown entity status")
+	}
+	d.Name = r.string()
+	d.Parent = EntityID(r.uvarint())
+	if n := r.count(1); n > 0 {
+		d.Partitions = make([]PartitionID, n)
+	}
+	for i := range d.Partitions {
+		d.Partitions[i] = PartitionID(r.u16())
+	}
+	for _, f := range d.flags() {
+		*f = r.boolean()
+	}
+	for _, t := range d.times() {
+		*t = r.millis()
+	}
+	for _, n := range [...]*uint32{&d.MaxDelivery, &d.MaxMessageBytes, &d.MaxSizeMegabytes,
+		&d.MaxMessageKilobytes} {
+		*n = r.u32()
+	}
+	d.MaxSizeBytes = r.uvarint()
+	d.ForwardTo = r.string()
+	d.ForwardDeadLettersTo = r.string()
+	d.UserMetadata = r.string()
+	if n := r.count(minRuleBytes); n > 0 {
+		d.AuthRules = make([]AuthRule, n)
+	}
+	for i := range d.AuthRules {
+		d.AuthRules[i] = r.authRule()
+	}
+	return d
+}
+
+func appendAuthRule(dst []byte, a *AuthRule) []byte {
+	var rights byte
+	for i, on := range [...]bool{a.Send, a.Listen, a.Manage} {
+		if on {
+			rights |= 1 << i
+		}
+	}
+	dst = appendString(append(dst, rights), a.Name)
+	dst = appendString(dst, a.PrimaryKey)
+	dst = appendString(dst, a.SecondaryKey)
+	dst = appendMillis(dst, a.CreatedAt)
+	return appendMillis(dst, a.ModifiedAt)
+}
+
+func (r *reader) authRule() AuthRule {
+	rights := r.u8()
+	if rights > 7 {
+		r.fail("unknown right")
+	}
+	return AuthRule{Send: rights&1 != 0, Listen: rights&2 != 0, Manage: rights&4 != 0,
+		Name: r.string(), PrimaryKey: r.string(), SecondaryKey: r.string(),
+		CreatedAt: r.millis(), ModifiedAt: r.millis()}
+}

@@ -1,0 +1,324 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var updateGolden = flag.Bool("update-codec", false, "rewrite testdata/codec/*.hex")
+
+func goldenToken(n byte) LockToken {
+	t := LockToken{0, 3}
+	for i := 2; i < len(t); i++ {
+		t[i] = n
+	}
+	return t
+}
+
+// goldenCommands holds one command of every kind with every field set.
+func goldenCommands() map[string]Command {
+	proof := SessionProof{ID: "s1", Token: goldenToken(9)}
+	return map[string]Command{
+		"enqueue": &Enqueue{Messages: []Message{
+			{SessionID: "s1", HasSession: true, MessageID: "m-1", TTL: 60000, ScheduledAt: 1700000000000, Body: []byte("first")},
+			{Body: []byte("second")},
+		}},
+		"lock": &Lock{Session: proof, Max: 10, MaxBytes: 1 << 20, Delete: true, Wait: 60000},
+		"settle": &Settle{Session: proof, Items: []SettleItem{
+			{Seq: 7, Token: goldenToken(1), Verdict: Complete},
+			{Seq: 8, Token: goldenToken(2), Verdict: Kill, Delay: 5, Reason: "r", Description: "d",
+				Properties: []Property{{Key: "k", Value: []byte{0x54, 1}}}},
+		}},
+		"renew":             &Renew{Tokens: []LockToken{goldenToken(1), goldenToken(2)}},
+		"accept_session":    &AcceptSession{ID: "s1", Next: true, Wait: 1000},
+		"renew_session":     &RenewSession{Session: proof},
+		"release_session":   &ReleaseSession{Session: proof, Orderly: true},
+		"set_session_state": &SetSessionState{Session: proof, State: []byte{0, 1, 2}, Clear: true},
+		"receive":           &Receive{Session: proof, Numbers: []SequenceNumber{1, 1 << 48}, Delete: true},
+		"cancel":            &Cancel{Numbers: []SequenceNumber{5}},
+		"drop_locks":        &DropLocks{Tokens: []LockToken{goldenToken(4)}, Grace: 5000},
+		"drop_pumps":        &DropPumps{Node: 0xfeed, Pumps: []uint64{1, 300}},
+		"node_lost":         &NodeLost{Node: 0xfeed},
+		"put_entity":        &PutEntity{Descriptor: goldenDescriptor()},
+		"drop_entity":       &DropEntity{},
+		"become_leader":     &BecomeLeader{Node: "n1"},
+		"tick":              &Tick{Listeners: []EntityID{1, 2}},
+		"barrier":           &Barrier{},
+		"change":            &Change{Data: []byte(`{"delete":1}`)},
+	}
+}
+
+func goldenDescriptor() Descriptor {
+	return Descriptor{ID: 12, Version: 34, Kind: Queue, Name: "Orders", Parent: 3,
+		Partitions: []PartitionID{1, 2}, Partitioned: true, Status: SendDisabled, RequiresSession: true,
+		LockDuration: 60000, MaxDelivery: 10, MaxMessageBytes: 1 << 20, MaxSizeBytes: 1 << 30,
+		DefaultTTL: Unlimited, DeadLetterOnExpiration: true, NoDeadLetter: true, DetectDuplicates: true,
+		DuplicateWindow: 600000, AutoDeleteOnIdle: Unlimited, ForwardTo: "a", ForwardDeadLettersTo: "b",
+		UserMetadata: "meta", DeadLetterOnFilterError: true, EnableBatched: true, EnableExpress: true,
+		SupportOrdering: true, FilterBeforePublish: true, PartitionSubscriptions: true,
+		MaxSizeMegabytes: 1024, MaxMessageKilobytes: 256,
+		AuthRules: []AuthRule{{Name: "app", PrimaryKey: "p", SecondaryKey: "q", Send: true, Listen: true, Manage: true,
+			CreatedAt: 1, ModifiedAt: 2}},
+		CreatedAt: 1700000000000, UpdatedAt: 1700000000001}
+}
+
+func goldenEntry(c Command) *Entry {
+	e := &Entry{Wall: 1700000000000, Lease: 42, Epoch: 7,
+		Requests: []Request{{ID: RequestID{Node: 0xabc, Pump: 5, Counter: 6}, Entity: 12,
+			Sub: DeadLetter, Command: c}}}
+	for i := range e.Seed {
+		e.Seed[i] = byte(i)
+	}
+	return e
+}
+
+// offsets forgets where bodies begin, which only decoding knows.
+func offsets(e *Entry) {
+	for i := range e.Requests {
+		if q, ok := e.Requests[i].Command.(*Enqueue); ok {
+			for j := range q.Messages {
+				q.Messages[j].BodyOffset = 0
+			}
+		}
+	}
+}
+
+func TestEveryCommandHasItsGoldenBytes(t *testing.T) {
+	for name, c := range goldenCommands() {
+		t.Run(name, func(t *testing.T) {
+			want := goldenEntry(c)
+			got := AppendEntry(nil, want)
+			path := filepath.Join("testdata", "codec", name+".v1.hex")
+			if *updateGolden {
+				if err := os.WriteFile(path, []byte(lines(got)), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, golden) {
+				t.Errorf("encoding changed:\n got %x\nwant %x", got, golden)
+			}
+			back, err := DecodeEntry(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			offsets(back)
+			if !reflect.DeepEqual(back, want) {
+				t.Errorf("decoding changed:\n got %+v\nwant %+v", back, want)
+			}
+		})
+	}
+}
+
+func lines(b []byte) string {
+	var s strings.Builder
+	for len(b) > 0 {
+		n := min(32, len(b))
+		fmt.Fprintf(&s, "%x\n", b[:n])
+		b = b[n:]
+	}
+	return s.String()
+}
+
+func TestBodyOffsetPointsAtTheBodyInTheEntry(t *testing.T) {
+	b := AppendEntry(nil, goldenEntry(goldenCommands()["enqueue"]))
+	e, err := DecodeEntry(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range e.Requests[0].Command.(*Enqueue).Messages {
+		if got := b[m.BodyOffset:][:len(m.Body)]; !bytes.Equal(got, m.Body) {
+			t.Errorf("bytes at the offset are %q, want %q", got, m.Body)
+		}
+	}
+}
+
+func goldenOutcome() Outcome {
+	return Outcome{Refusal: QuotaExceeded, Detail: "12 of 10", Repeated: true, Duplicate: []bool{true, false},
+		Numbers: []SequenceNumber{1, 2}, EnqueuedAt: 99, Locked: []Delivery{goldenDelivery()},
+		Refusals: []Refusal{None, MessageLockLost}, LockedUntil: 100,
+		Session: SessionProof{ID: "s", Token: goldenToken(2)}, Data: []byte("{}")}
+}
+
+func goldenDelivery() Delivery {
+	return Delivery{Seq: 1, EnqueuedSeq: 2, Token: goldenToken(3), LockedUntil: 4, EnqueuedAt: 5, ExpiresAt: 6,
+		ScheduledAt: 7, Attempts: 8, State: StateDeferred, Reason: "r", Description: "d", Source: "q",
+		Properties: []Property{{Key: "k", Value: []byte{1}}}, Ref: BodyRef{Index: 9, Offset: 10, Length: 11},
+		Body: []byte("body")}
+}
+
+func TestWireFormsComeBackAsTheyWere(t *testing.T) {
+	o := goldenOutcome()
+	got, err := DecodeOutcome(AppendOutcome(nil, &o, true))
+	if err != nil || !reflect.DeepEqual(got, o) {
+		t.Errorf("outcome: %v\n got %+v\nwant %+v", err, got, o)
+	}
+	got, err = DecodeOutcome(AppendOutcome(nil, &o, false))
+	o.Locked[0].Body = nil
+	if err != nil || !reflect.DeepEqual(got, o) {
+		t.Errorf("outcome without bodies: %v\n got %+v\nwant %+v", err, got, o)
+	}
+	a := Answer{Refusal: SessionLockLost, Detail: "x", Messages: []Delivery{goldenDelivery()},
+		State: []byte{}, HasState: true, Sessions: []string{"", "b"}, Data: []byte("1"),
+		Counts: EntityCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}
+	back, err := DecodeAnswer(AppendAnswer(nil, &a))
+	if err != nil || !reflect.DeepEqual(back, a) {
+		t.Errorf("answer: %v\n got %+v\nwant %+v", err, back, a)
+	}
+	for _, q := range []Query{
+		&Peek{From: 1, Max: 2, MaxBytes: 3, HasSession: true, Session: "s"},
+		&GetSessionState{Session: SessionProof{ID: "s", Token: goldenToken(1)}},
+		&Counts{},
+		&ListSessions{After: "a", HasAfter: true, Max: 100, UpdatedAfter: -1},
+		&Ask{Data: []byte("q")},
+	} {
+		want := QueryRequest{Entity: 4, Sub: DeadLetter, Query: q}
+		got, err := DecodeQuery(AppendQuery(nil, &want))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("query: %v\n got %+v\nwant %+v", err, got, want)
+		}
+	}
+	d := goldenDescriptor()
+	dd, err := DecodeDescriptor(AppendDescriptor(nil, &d))
+	if err != nil || !reflect.DeepEqual(dd, d) {
+		t.Errorf("descriptor: %v\n got %+v\nwant %+v", err, dd, d)
+	}
+	r := goldenEntry(goldenCommands()["settle"]).Requests[0]
+	rr, err := DecodeRequest(AppendRequest(nil, &r))
+	if err != nil || !reflect.DeepEqual(rr, r) {
+		t.Errorf("request: %v\n got %+v\nwant %+v", err, rr, r)
+	}
+}
+
+// A new field of a word that the codec forgets would be lost on the way: every field must be set in
+// the goldens above.
+func TestGoldensSetEveryField(t *testing.T) {
+	check := func(v any) {
+		s := reflect.ValueOf(v)
+		for i := range s.NumField() {
+			if s.Field(i).IsZero() && s.Type().Field(i).Name != "BodyOffset" { // set by decoding
+				t.Errorf("%s.%s is zero in the golden", s.Type(), s.Type().Field(i).Name)
+			}
+		}
+	}
+	check(goldenDescriptor())
+	check(goldenDescriptor().AuthRules[0])
+	check(goldenDelivery())
+	check(goldenOutcome())
+	check(goldenCommands()["settle"].(*Settle).Items[1])
+	check(goldenCommands()["enqueue"].(*Enqueue).Messages[0])
+	for name, c := range goldenCommands() {
+		if name != "put_entity" {
+			check(reflect.ValueOf(c).Elem().Interface())
+		}
+	}
+}
+
+func TestTruncatedAndAlteredBytesAreErrors(t *testing.T) {
+	for name, c := range goldenCommands() {
+		b := AppendEntry(nil, goldenEntry(c))
+		for n := range b {
+			if _, err := DecodeEntry(b[:n]); !errors.Is(err, ErrFormat) {
+				t.Fatalf("%s cut to %d bytes: error %v, want ErrFormat", name, n, err)
+			}
+		}
+		if _, err := DecodeEntry(append(bytes.Clone(b), 0)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s with a byte too many: %v", name, err)
+		}
+		for _, at := range []int{0, 1} {
+			x := bytes.Clone(b)
+			x[at]++
+			if _, err := DecodeEntry(x); !errors.Is(err, ErrFormat) {
+				t.Errorf("%s with byte %d changed: %v", name, at, err)
+			}
+		}
+	}
+}
+
+func TestCountsLargerThanTheInputAllocateNothing(t *testing.T) {
+	e := goldenEntry(&Barrier{})
+	e.Requests = nil
+	b := AppendEntry(nil, e)
+	b = append(b[:len(b)-1], 0xff, 0xff, 0xff, 0xff, 0x7f) // 34 thousand million requests
+	if n := testing.AllocsPerRun(10, func() { _, _ = DecodeEntry(b) }); n > 16 {
+		t.Errorf("%v allocations for a count of 2^35", n)
+	}
+	if _, err := DecodeEntry(b); !errors.Is(err, ErrFormat) {
+		t.Errorf("error %v, want ErrFormat", err)
+	}
+}
+
+func FuzzDecodeEntry(f *testing.F) {
+	for _, c := range goldenCommands() {
+		f.Add(AppendEntry(nil, goldenEntry(c)))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := DecodeEntry(b)
+		if err != nil {
+			return
+		}
+		again, err := DecodeEntry(AppendEntry(nil, e))
+		if err != nil {
+			t.Fatalf("what was decoded does not encode: %v", err)
+		}
+		offsets(e)
+		offsets(again)
+		if !reflect.DeepEqual(e, again) {
+			t.Fatalf("not stable:\n%+v\n%+v", e, again)
+		}
+	})
+}
+
+func FuzzDecodeWire(f *testing.F) {
+	o := goldenOutcome()
+	f.Add(AppendOutcome(nil, &o, true))
+	f.Add(AppendQuery(nil, &QueryRequest{Query: &Counts{}}))
+	f.Add(AppendAnswer(nil, &Answer{Sessions: []string{"a"}}))
+	r := goldenEntry(&Barrier{}).Requests[0]
+	f.Add(AppendRequest(nil, &r))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		_, _ = DecodeOutcome(b)
+		_, _ = DecodeQuery(b)
+		_, _ = DecodeAnswer(b)
+		_, _ = DecodeRequest(b)
+		_, _ = DecodeDescriptor(b)
+	})
+}
+
+func BenchmarkEntryCodec(b *testing.B) {
+	m := make([]Message, 64)
+	for i := range m {
+		m[i].Body = make([]byte, 1024)
+	}
+	e := goldenEntry(&Enqueue{Messages: m})
+	buf := AppendEntry(nil, e)
+	b.Run("encode 64 x 1 KiB", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			buf = AppendEntry(buf[:0], e)
+		}
+	})
+	b.Run("decode 64 x 1 KiB", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := DecodeEntry(buf); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
