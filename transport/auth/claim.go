@@ -1,0 +1,35 @@
+package auth
+
+import "time"
+
+// Claim is what a verified token proves. The zero Claim allows nothing.
+type Claim struct {
+	Policy   string    // name of the policy that signed
+	Scope    string    // normalised path of the entity that the policy belongs to; "" is the namespace
+	Audience string    // normalised path that the token was made for; "" is the whole namespace
+	Expires  time.Time // as the token says (se); zero: never
+	Until    time.Time // Expires plus the tolerance: the moment to act on; zero: never
+	Rights   Right
+}
+
+// Allows reports whether the claim holds all of r on path, an entity's name, a node below it or a
+// full address: audience and policy must both cover it. A token for an entity opens its $management,
+// its subqueues and, for a topic, its subscriptions. Expiry is not looked at: see [Claim.ExpiredAt].
+func (c Claim) Allows(path string, r Right) bool {
+	return r != 0 && c.Rights&r == r && c.reaches(path)
+}
+
+// AllowsAny is [Claim.Allows] for operations that one of several rights opens.
+func (c Claim) AllowsAny(path string, r Right) bool {
+	return c.Rights&r != 0 && c.reaches(path)
+}
+
+func (c Claim) reaches(path string) bool {
+	p := EntityPath(path)
+	return covers(c.Audience, p) && scopeCovers(c.Scope, p)
+}
+
+// ExpiredAt reports whether the claim must no longer be honoured.
+func (c Claim) ExpiredAt(now time.Time) bool {
+	return !c.Until.IsZero() && !now.Before(c.Until)
+}

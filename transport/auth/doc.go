@@ -1,0 +1,9 @@
+// Package auth turns tokens into permissions.
+//
+// A client proves that it knows a key of a shared access policy, by a signed token or by the key
+// itself; [Policies.Verify] and [Policies.VerifyPlain] answer with a [Claim], and [Claim.Allows]
+// says what the claim opens. The package opens no sockets, reads no clock and knows nothing of
+// entities beyond their paths; keys never leave it in logs or JSON.
+//
+// Start with [Policies.Verify].
+package auth

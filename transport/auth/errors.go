@@ -1,0 +1,81 @@
+package auth
+
+import "fmt"
+
+// Kind is why a token was not accepted.
+type Kind uint8
+
+// The kinds of refusal.
+const (
+	Missing       Kind = 1 + iota // no token at all
+	Malformed                     // not a token, or parameters missing, doubled or undecodable
+	BadSignature                  // no key of the policy made the signature
+	Expired                       // se is further in the past than the tolerance
+	UnknownPolicy                 // no policy of that name at the audience's entity or the namespace
+	NotSupported                  // a JSON web token
+)
+
+// Text is what the client is told. A client cannot tell an unknown policy from a wrong key, so names
+// of policies cannot be probed.
+func (k Kind) Text() string {
+	switch k {
+	case Missing:
+		return "MissingToken: The authorization header was not found."
+	case Malformed:
+		return "MalformedToken: The token is malformed."
+	case BadSignature, UnknownPolicy:
+		return "InvalidSignature: The token has an invalid signature."
+	case Expired:
+		return "ExpiredToken: The token is expired."
+	case NotSupported:
+		return "MalformedToken: JSON web tokens are not supported, use a shared access signature."
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// SubCode is the five-digit code that clients of the management API look for.
+func (k Kind) SubCode() int {
+	switch k {
+	case Missing:
+		return 40102
+	case BadSignature, UnknownPolicy:
+		return 40103
+	case Malformed, NotSupported:
+		return 40105
+	case Expired:
+		return 40106
+	}
+	return 40100
+}
+
+// Error is a refused token. It never holds a key, a signature or the token.
+type Error struct {
+	Kind   Kind
+	Detail string // for the log, not for the client; "" if the kind says it all
+}
+
+// The refusals, for errors.Is; a detail does not matter in the comparison.
+var (
+	ErrMissing       = &Error{Kind: Missing}
+	ErrMalformed     = &Error{Kind: Malformed}
+	ErrBadSignature  = &Error{Kind: BadSignature}
+	ErrExpired       = &Error{Kind: Expired}
+	ErrUnknownPolicy = &Error{Kind: UnknownPolicy}
+	ErrNotSupported  = &Error{Kind: NotSupported}
+)
+
+// Error returns the client's text followed by the detail.
+func (e *Error) Error() string {
+	if e.Detail == "" {
+		return e.Kind.Text()
+	}
+	return e.Kind.Text() + " (" + e.Detail + ")"
+}
+
+// Is reports whether target is a refusal of the same kind.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Kind == e.Kind
+}
+
+func malformed(detail string) error { return &Error{Kind: Malformed, Detail: detail} }

@@ -1,0 +1,185 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Limits of policies, those of the original: 12 rules per scope, names of 256 characters. A key
+// is free text, because the well-known development key is no base64.
+const (
+	MaxPoliciesPerScope = 12
+	MaxPolicyNameBytes  = 256
+	MaxKeyBytes         = 256
+)
+
+// DefaultExpiryTolerance is how long after its expiry a token still counts. Clients renew at nine
+// tenths of a token's life or minutes before its end, by their own clocks; a renewal that is late by
+// a skewed clock or a slow connection must not end the links it renews.
+const DefaultExpiryTolerance = 5 * time.Minute
+
+// Secret is a key. It prints and marshals as a placeholder, whatever the verb.
+type Secret string
+
+const redacted = "[redacted]"
+
+// String returns a placeholder.
+func (Secret) String() string { return redacted }
+
+// GoString returns a placeholder.
+func (Secret) GoString() string { return redacted }
+
+// Format writes a placeholder for every verb: %x and %q do not ask String.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalText returns a placeholder; it serves JSON, YAML and XML.
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// Policy is a shared access policy: a name, two keys that are valid at once, so that one can be
+// changed while the other is in use, and rights.
+type Policy struct {
+	Name      string
+	Primary   Secret
+	Secondary Secret // "" if there is none
+	Rights    Right
+}
+
+// Validate returns what is wrong with the policy.
+func (p Policy) Validate() error {
+	switch {
+	case p.Name == "" || len(p.Name) > MaxPolicyNameBytes:
+		return fmt.Errorf("policy name of %d bytes, want 1 to %d", len(p.Name), MaxPolicyNameBytes)
+	case strings.ContainsFunc(p.Name, notURLSafe):
+		return fmt.Errorf("policy name %q holds characters that a URL must escape", p.Name)
+	case p.Primary == "":
+		return fmt.Errorf("policy %s has no primary key", p.Name)
+	case len(p.Primary) > MaxKeyBytes || len(p.Secondary) > MaxKeyBytes:
+		return fmt.Errorf("policy %s has a key of more than %d bytes", p.Name, MaxKeyBytes)
+	case p.Rights == 0 || p.Rights&^All != 0:
+		return fmt.Errorf("policy %s has no right, or an unknown one", p.Name)
+	case p.Rights&Manage != 0 && p.Rights != All:
+		return fmt.Errorf("policy %s has Manage without Send and Listen", p.Name)
+	}
+	return nil
+}
+
+func notURLSafe(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+		return false
+	}
+	return !strings.ContainsRune("-_.~", r)
+}
+
+// Policies is the set of shared access policies of a namespace and its entities. It is safe for
+// concurrent use; a change is seen by the next Verify, claims given out before keep their rights
+// until they expire.
+type Policies struct {
+	tolerance time.Duration
+
+	mu     sync.RWMutex
+	scopes map[string]map[string]Policy // by scope path, then by name
+}
+
+// New returns an empty set. tolerance is how long after its expiry a token still counts, usually
+// [DefaultExpiryTolerance]; 0 keeps tokens to the second.
+func New(tolerance time.Duration) (*Policies, error) {
+	if tolerance < 0 {
+		return nil, errors.New("expiry tolerance is negative")
+	}
+	return &Policies{tolerance: tolerance, scopes: map[string]map[string]Policy{}}, nil
+}
+
+// Replace sets the policies of one scope, the path of an entity or "" for the namespace, in place of
+// those it had; none removes the scope. On an error nothing changes.
+func (p *Policies) Replace(scope string, policies ...Policy) error {
+	byName, err := index(policies)
+	if err != nil {
+		return fmt.Errorf("policies of %q: %w", scope, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(byName) == 0 {
+		delete(p.scopes, EntityPath(scope))
+		return nil
+	}
+	p.scopes[EntityPath(scope)] = byName
+	return nil
+}
+
+// ReplaceAll sets the policies of all scopes in place of those there were, in one step.
+func (p *Policies) ReplaceAll(byScope map[string][]Policy) error {
+	scopes := make(map[string]map[string]Policy, len(byScope))
+	for scope, policies := range byScope {
+		byName, err := index(policies)
+		if err != nil {
+			return fmt.Errorf("policies of %q: %w", scope, err)
+		}
+		if len(byName) > 0 {
+			scopes[EntityPath(scope)] = byName
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.scopes = scopes
+	return nil
+}
+
+func index(policies []Policy) (map[string]Policy, error) {
+	if len(policies) > MaxPoliciesPerScope {
+		return nil, fmt.Errorf("%d policies, at most %d", len(policies), MaxPoliciesPerScope)
+	}
+	byName := make(map[string]Policy, len(policies))
+	for _, policy := range policies {
+		if err := policy.Validate(); err != nil {
+			return nil, err
+		}
+		if _, ok := byName[policy.Name]; ok {
+			return nil, fmt.Errorf("policy %s is named twice", policy.Name)
+		}
+		byName[policy.Name] = policy
+	}
+	return byName, nil
+}
+
+// candidate is a policy that may have signed a token, with its scope.
+type candidate struct {
+	scope  string
+	policy Policy
+}
+
+// reaching returns the policies of that name on the entities that path leads through, the longest
+// first, and on the namespace. A path of n segments has at most n+1.
+func (p *Policies) reaching(path, name string) []candidate {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var found []candidate
+	for scope := path; ; {
+		if policy, ok := p.scopes[scope][name]; ok && scopeCovers(scope, path) {
+			found = append(found, candidate{scope, policy})
+		}
+		if scope == "" {
+			return found
+		}
+		scope = scope[:max(0, strings.LastIndexByte(scope, '/'))]
+	}
+}
+
+// named returns the policies of that name in every scope, the namespace's first.
+func (p *Policies) named(name string) []candidate {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var found []candidate
+	if policy, ok := p.scopes[""][name]; ok {
+		found = append(found, candidate{"", policy})
+	}
+	for scope, policies := range p.scopes {
+		if policy, ok := policies[name]; ok && scope != "" {
+			found = append(found, candidate{scope, policy})
+		}
+	}
+	return found
+}
