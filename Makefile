@@ -1,0 +1,95 @@
+# Every target does its own set-up: a fresh machine needs Go, make and bash (and a C compiler for
+# the race detector; without one the tests run without it and say so).
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-print-directory
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+BIN     := $(CURDIR)/bin
+TOOLS   := $(BIN)/tools
+RACE    := $(shell CC=$$(go env CC); command -v "$${CC:-cc}" >/dev/null 2>&1 && echo -race)
+
+T    ?= 30s
+SEED ?= 0
+N    ?= 5
+
+.PHONY: build run test test-unit test-failover lint verify golden fuzz nightly soak conformance \
+        bench cover coverage all clean
+
+## build: bin/busbar
+build:
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/busbar ./cmd/busbar
+
+## run: one node for development on loopback, data in .cluster/dev
+run: build
+	@exec bin/busbar serve --dev --data-dir .cluster/dev
+
+## test: vet, every test of the repository, and the failover of a real cluster
+test: test-unit test-failover
+
+test-unit:
+	@if [[ -z "$(RACE)" ]]; then echo 'no C compiler: the tests run without the race detector' >&2; fi
+	@go vet ./...
+	@go test $(RACE) -short ./...
+
+# The clients' libraries are a module of their own, so that the broker does not depend on them.
+test-failover: build
+	@cd test/conformance && go vet ./... && go test -count=1 -timeout 5m ./failover
+
+## lint: staticcheck, errcheck, errorlint, ineffassign, goimports, pinned in scripts/lint
+lint: $(TOOLS)/staticcheck
+	@scripts/lint.sh
+
+$(TOOLS)/staticcheck: scripts/lint/go.mod scripts/lint/main.go
+	@mkdir -p $(TOOLS)
+	@cd scripts/lint && go build -o $(TOOLS)/ honnef.co/go/tools/cmd/staticcheck \
+		golang.org/x/tools/cmd/goimports && go build -o $(TOOLS)/check . && touch $@
+
+## verify: format, modules, lint, links of the documentation, coverage of the specification
+verify:
+	@scripts/verify.sh
+
+## golden: rewrite the golden files; read the diff before you commit it
+golden:
+	@scripts/golden.sh
+
+## fuzz: every fuzz target for T each (T=30s)
+fuzz:
+	@scripts/fuzz.sh $(T)
+
+## conformance: the official Go SDK against one node and three, over plain and TLS
+conformance: build
+	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m . ./smoke
+
+## soak: the failover test N times (N=5)
+soak: build
+	@cd test/conformance && go test -count=$(N) -timeout 60m ./failover
+
+## nightly: what takes long: every test in full, every fuzz target, soak, conformance
+nightly: verify
+	@go test $(RACE) -timeout 60m ./...
+	@$(MAKE) fuzz T=60s
+	@$(MAKE) soak N=10
+	@$(MAKE) conformance
+
+## bench: every benchmark, with allocations
+bench:
+	@go test -run '^$$' -bench . -benchmem -benchtime 1s ./...
+
+## cover: statement coverage of the tests in cover.html
+cover:
+	@go test -short -coverpkg=./... -coverprofile=cover.out ./...
+	@go tool cover -html=cover.out -o cover.html && go tool cover -func=cover.out | tail -n 1
+
+## coverage: which tests speak of which statement of the specification (docs/coverage.md)
+coverage:
+	@go run ./scripts/coverage
+
+## all: what continuous integration runs
+all: verify test conformance
+
+clean:
+	@rm -rf bin cover.out cover.html

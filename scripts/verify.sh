@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Everything that can be judged without running the broker: format, modules, lint, links, coverage.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+echo '-- gofmt'
+unformatted=$(git ls-files -co --exclude-standard '*.go' 2>/dev/null || find . -name '*.go' -not -path './bin/*')
+unformatted=$(for f in $unformatted; do [[ -f $f ]] && echo "$f"; done | xargs -r gofmt -l)
+if [[ -n $unformatted ]]; then
+	echo "not formatted (gofmt -w):" >&2
+	echo "$unformatted" >&2
+	exit 1
+fi
+
+echo '-- modules are tidy'
+for mod in $(find . -name go.mod -not -path './bin/*' | sort); do
+	(cd "$(dirname "$mod")" && go mod tidy -diff >/dev/null) || {
+		echo "$mod is not tidy: run go mod tidy there" >&2
+		exit 1
+	}
+done
+
+echo '-- vet and lint'
+go vet ./...
+make lint
+
+echo '-- links of the documentation'
+go run ./scripts/links README.md docs
+
+echo '-- coverage of the specification'
+go run ./scripts/coverage -check

@@ -1,0 +1,122 @@
+package arch
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// doors lists, for each room, the rooms it may import. A room that is not listed has no door and may
+// not exist; cmd, test and scripts hold all the keys. A change here is a change of the architecture:
+// docs/ARCHITECTURE.md and docs/decisions say so in the same commit.
+var doors = map[string][]string{
+	"fsm":             {"fsm/rule"},
+	"fsm/rule":        {},
+	"fsm/catalog":     {"fsm", "fsm/rule"},
+	"partition":       {"fsm", "fsm/catalog"},
+	"cluster":         {"fsm"},
+	"storage":         {},
+	"storage/faultfs": {"storage"},
+	"transport":       {"fsm", "fsm/catalog", "transport/amqp", "transport/auth"},
+	"transport/amqp":  {},
+	"transport/auth":  {},
+	"transport/rest":  {"fsm", "fsm/catalog", "transport/auth"},
+}
+
+// testDoors are further doors of a room's own tests: the fault-injecting file system.
+var testDoors = map[string][]string{
+	"storage":   {"storage/faultfs"},
+	"partition": {"storage/faultfs"},
+}
+
+// keyholders may import everything.
+var keyholders = []string{"cmd", "test", "scripts"}
+
+// worldDoors says which rooms may use a library whose words must stop at a door (law 4). A library
+// that is not listed may be used where the purity rule allows it.
+var worldDoors = map[string][]string{
+	"github.com/hashicorp/raft":               {"partition", "storage"},
+	"github.com/hashicorp/raft-wal":           {"storage"},
+	"github.com/hashicorp/raft-boltdb":        {"storage"},
+	"go.etcd.io/bbolt":                        {"storage"},
+	"github.com/hashicorp/memberlist":         {"cluster"},
+	"github.com/hashicorp/yamux":              {"cluster"},
+	"github.com/coder/websocket":              {"transport"},
+	"github.com/prometheus/client_golang":     {"transport/rest"},
+	"github.com/spf13/cobra":                  {},
+	"go.yaml.in/yaml":                         {},
+	"github.com/Azure/go-amqp":                {},
+	"github.com/Azure/azure-sdk-for-go":       {},
+	"github.com/tidwall/btree":                {"fsm"},
+	"github.com/hashicorp/go-hclog":           {"partition", "storage", "cluster", "transport"},
+	"github.com/google/uuid":                  {"storage", "cluster", "transport"},
+	"github.com/hashicorp/go-msgpack/v2":      {"partition"},
+	"github.com/hashicorp/go-metrics":         {},
+	"github.com/armon/go-metrics":             {},
+	"github.com/hashicorp/go-immutable-radix": {},
+}
+
+// testWorld are libraries that a room's own tests may use besides: real clients and parts.
+var testWorld = map[string][]string{
+	"github.com/Azure/go-amqp":      {"transport"},
+	"github.com/coder/websocket":    {"transport"},
+	"github.com/hashicorp/raft":     {"storage", "partition", "cluster"},
+	"github.com/hashicorp/go-hclog": {"fsm"},
+}
+
+// Doors reports imports that no door allows.
+func Doors(t *Tree) []string {
+	var sins []string
+	for _, f := range t.Files {
+		if holdsKeys(f) {
+			continue
+		}
+		if _, ok := doors[f.Room]; !ok {
+			sins = append(sins, fmt.Sprintf("%s: room %q has no door: add it to test/arch/doors.go "+
+				"and to docs/ARCHITECTURE.md, with a reason", f.Path, f.Room))
+			continue
+		}
+		for _, spec := range f.AST.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil || allowed(f, name) {
+				continue
+			}
+			sins = append(sins, fmt.Sprintf("%s: %s may not import %s", t.at(spec), f.Room, name))
+		}
+	}
+	return sins
+}
+
+func holdsKeys(f *File) bool {
+	return slices.ContainsFunc(keyholders, f.in)
+}
+
+func allowed(f *File, name string) bool {
+	if room, ours := strings.CutPrefix(name, Module+"/"); ours || name == Module {
+		ok := slices.Contains(doors[f.Room], room)
+		if f.Test {
+			ok = ok || room == f.Room || slices.Contains(testDoors[f.Room], room)
+		}
+		return ok
+	}
+	lib, rooms, listed := library(name, worldDoors)
+	if !listed || within(f, rooms) {
+		return true
+	}
+	return f.Test && within(f, testWorld[lib])
+}
+
+// library finds the longest listed library that name belongs to.
+func library(name string, table map[string][]string) (lib string, rooms []string, ok bool) {
+	for l, r := range table {
+		if (name == l || strings.HasPrefix(name, l+"/")) && len(l) > len(lib) {
+			lib, rooms, ok = l, r, true
+		}
+	}
+	return lib, rooms, ok
+}
+
+func within(f *File, rooms []string) bool {
+	return slices.ContainsFunc(rooms, f.in)
+}
