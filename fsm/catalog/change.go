@@ -1,0 +1,85 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Change is one command of the catalog: exactly one field is set.
+type Change struct {
+	// Create adds an entity. ID, Version, Parent, Partitions and times are filled by the catalog.
+	Create *fsm.Descriptor `json:"create,omitempty"`
+	// Update replaces the mutable properties of the entity with that name (S-261, S-262).
+	Update *fsm.Descriptor `json:"update,omitempty"`
+	// Delete removes an entity.
+	Delete *Deletion `json:"delete,omitempty"`
+	// Place creates data partitions, each with its replicas. A partition that exists is left alone,
+	// so that two catalog leaders may both propose the first placement.
+	Place *Placement `json:"place,omitempty"`
+	// Replace sets the replicas of one existing partition.
+	Replace *Group `json:"replace,omitempty"`
+	// Node records a node's present life; an earlier incarnation of the same node is lost with it.
+	Node *Node `json:"node,omitempty"`
+	// Lost declares a life of a node over (RUL-19).
+	Lost *Loss `json:"lost,omitempty"`
+}
+
+// Deletion names the entity to delete, by id, so that a re-created name is not hit by a retry.
+type Deletion struct {
+	ID fsm.EntityID `json:"id"`
+}
+
+// Placement is a set of new data partitions.
+type Placement struct {
+	Groups []Group `json:"groups"`
+}
+
+// Group is one partition and the nodes that hold its replicas; the first one is the preferred leader.
+type Group struct {
+	ID      fsm.PartitionID `json:"id"`
+	Members []fsm.NodeID    `json:"members"`
+}
+
+// Node is a broker node as the cluster knows it. Addresses are gossip's business.
+type Node struct {
+	ID          fsm.NodeID      `json:"id"`
+	Name        string          `json:"name"` // --node-id, for people
+	Incarnation fsm.Incarnation `json:"incarnation"`
+}
+
+// Loss names a life of a node that is over.
+type Loss struct {
+	Incarnation fsm.Incarnation `json:"incarnation"`
+}
+
+// Question is the content of an fsm.Ask: the entity by name or by id.
+type Question struct {
+	Name string       `json:"name,omitempty"`
+	ID   fsm.EntityID `json:"id,omitempty"`
+}
+
+// Command returns c as a command for group 0.
+func (c *Change) Command() *fsm.Change { return &fsm.Change{Data: encode(c)} }
+
+// Query returns q as a query to group 0.
+func (q *Question) Query() *fsm.Ask { return &fsm.Ask{Data: encode(q)} }
+
+// DecodeDescriptor reads the descriptor in the Data of an outcome or answer of group 0.
+func DecodeDescriptor(data []byte) (*fsm.Descriptor, error) {
+	d := new(fsm.Descriptor)
+	if err := json.Unmarshal(data, d); err != nil {
+		return nil, fmt.Errorf("%w: catalog descriptor: %w", fsm.ErrFormat, err)
+	}
+	return d, nil
+}
+
+// encode cannot fail: the types above hold nothing that JSON refuses.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("catalog: " + err.Error())
+	}
+	return b
+}

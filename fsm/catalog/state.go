@@ -1,0 +1,348 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Limits of the catalog. They bound what one misbehaving administrator can make every node hold.
+const (
+	MaxEntities     = 10000 // queues, topics and subscriptions (S-229)
+	maxLost         = 4096  // remembered lost incarnations; far more than leaders lag behind
+	maxPumps        = 4096  // remembered results
+	resultLifetime  = 10 * 60 * 1000
+	maxChangeBytes  = 1 << 20
+	maxPartitionIDs = 1 << 15 // ids stay below 32768 (S-93)
+)
+
+// State is the catalog. It is not safe for concurrent use; readers take a View.
+type State struct {
+	wall, lease fsm.Millis
+	epoch       uint64
+	index       uint64
+	view        *View
+	results     map[pump]result // bounded by maxPumps; order never decides an outcome
+}
+
+type pump struct {
+	Node fsm.Incarnation
+	Pump uint64
+}
+
+type result struct {
+	Counter uint64
+	At      fsm.Millis // lease
+	Outcome fsm.Outcome
+}
+
+// New returns an empty catalog.
+func New() *State { return &State{view: newView(), results: map[pump]result{}} }
+
+// View returns what the catalog holds now. It never changes; ask again after an Apply.
+func (s *State) View() *View { return s.view }
+
+// Clocks returns the stamped clocks (S-285).
+func (s *State) Clocks() (wall, lease fsm.Millis) { return s.wall, s.lease }
+
+// NextDeadline returns nothing: nothing in the catalog ends by itself.
+func (s *State) NextDeadline() (wall, lease fsm.Millis) { return 0, 0 }
+
+// Apply applies one entry. Index must be above the last one.
+func (s *State) Apply(index uint64, e *fsm.Entry) fsm.Result {
+	if index <= s.index {
+		panic(fmt.Sprintf("catalog: entry %d after entry %d", index, s.index))
+	}
+	s.index = index
+	out := fsm.Result{Outcomes: make([]fsm.Outcome, len(e.Requests))}
+	epoch := e.Epoch
+	if len(e.Requests) > 0 {
+		if _, ok := e.Requests[0].Command.(*fsm.BecomeLeader); ok {
+			epoch, s.epoch = index, index
+		}
+	}
+	if epoch != s.epoch {
+		for i := range out.Outcomes {
+			out.Outcomes[i].Refusal = fsm.NotLeader
+		}
+		return out
+	}
+	s.wall = max(s.wall, e.Wall)
+	s.lease = max(s.lease, e.Lease)
+	for i := range e.Requests {
+		out.Outcomes[i] = s.once(&e.Requests[i])
+	}
+	return out
+}
+
+// once answers a repeated request with the remembered outcome (A6).
+func (s *State) once(q *fsm.Request) fsm.Outcome {
+	if q.ID.IsZero() {
+		return s.apply(q.Command)
+	}
+	key := pump{q.ID.Node, q.ID.Pump}
+	if r, ok := s.results[key]; ok && r.Counter == q.ID.Counter {
+		o := r.Outcome
+		o.Repeated = true
+		return o
+	}
+	o := s.apply(q.Command)
+	s.forget()
+	s.results[key] = result{Counter: q.ID.Counter, At: s.lease, Outcome: o}
+	return o
+}
+
+// forget drops results older than ten minutes, and the oldest of all when there are too many.
+func (s *State) forget() {
+	if len(s.results) < maxPumps {
+		return
+	}
+	var oldest pump
+	first := true
+	for k, r := range s.results { // order-free: deletes by age, and picks a unique minimum
+		if s.lease-r.At > resultLifetime {
+			delete(s.results, k)
+		} else if o := s.results[oldest]; first || older(k, r, oldest, o) {
+			oldest, first = k, false
+		}
+	}
+	if len(s.results) >= maxPumps {
+		delete(s.results, oldest)
+	}
+}
+
+func older(ak pump, a result, bk pump, b result) bool {
+	if c := cmp.Compare(a.At, b.At); c != 0 {
+		return c < 0
+	}
+	if c := cmp.Compare(ak.Node, bk.Node); c != 0 {
+		return c < 0
+	}
+	return ak.Pump < bk.Pump
+}
+
+func (s *State) apply(c fsm.Command) fsm.Outcome {
+	switch c := c.(type) {
+	case *fsm.BecomeLeader, *fsm.Barrier, *fsm.Tick:
+		return fsm.Outcome{}
+	case *fsm.DropPumps:
+		for _, p := range c.Pumps {
+			delete(s.results, pump{c.Node, p})
+		}
+		return fsm.Outcome{}
+	case *fsm.Change:
+		return s.change(c.Data)
+	}
+	return refuse(fsm.InvalidOperation, "the catalog takes catalog changes only")
+}
+
+func (s *State) change(data []byte) fsm.Outcome {
+	var c Change
+	if len(data) > maxChangeBytes {
+		return refuse(fsm.InvalidArgument, "catalog change exceeds 1 MiB")
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return refuse(fsm.InvalidArgument, "catalog change: %v", err)
+	}
+	switch {
+	case c.Create != nil:
+		return s.create(*c.Create)
+	case c.Update != nil:
+		return s.update(*c.Update)
+	case c.Delete != nil:
+		return s.remove(c.Delete.ID)
+	case c.Place != nil:
+		return s.place(c.Place.Groups)
+	case c.Replace != nil:
+		return s.replace(*c.Replace)
+	case c.Node != nil:
+		return s.node(*c.Node)
+	case c.Lost != nil:
+		v := s.next()
+		v.lose(c.Lost.Incarnation)
+		s.view = v
+		return fsm.Outcome{}
+	}
+	return refuse(fsm.InvalidArgument, "empty catalog change")
+}
+
+func refuse(r fsm.Refusal, format string, args ...any) fsm.Outcome {
+	return fsm.Outcome{Refusal: r, Detail: fmt.Sprintf(format, args...)}
+}
+
+// next returns a view to change, one change number further.
+func (s *State) next() *View {
+	v := s.view.clone()
+	v.version++
+	return v
+}
+
+func (s *State) create(d fsm.Descriptor) fsm.Outcome {
+	switch {
+	case d.Name == "" || d.Kind < fsm.Queue || d.Kind > fsm.Subscription:
+		return refuse(fsm.InvalidArgument, "an entity needs a name and a kind")
+	case s.view.Entity(d.Name) != nil:
+		return refuse(fsm.EntityExists, "entity %q already exists", d.Name)
+	case s.view.Len() >= MaxEntities:
+		return refuse(fsm.QuotaExceeded, "%d entities exist, the maximum", s.view.Len())
+	case s.view.groups.Len() == 0:
+		return refuse(fsm.Busy, "the cluster has no partitions yet")
+	}
+	v := s.next()
+	d.ID = v.nextID
+	v.nextID++
+	d.Version = v.version
+	d.CreatedAt, d.UpdatedAt = s.wall, s.wall
+	if d.Kind == fsm.Subscription {
+		topic, _, ok := SplitSubscription(d.Name)
+		parent := s.view.Entity(topic)
+		if !ok || parent == nil || parent.Kind != fsm.Topic {
+			return refuse(fsm.EntityNotFound, "subscription %q has no topic", d.Name)
+		}
+		d.Parent, d.Partitions, d.Partitioned = parent.ID, parent.Partitions, parent.Partitioned
+	} else {
+		d.Parent = 0
+		d.Partitions = v.shares(d.ID, d.Partitioned)
+	}
+	v.put(&d)
+	s.view = v
+	return fsm.Outcome{Data: encode(&d)}
+}
+
+// SplitSubscription splits "topic/Subscriptions/name" at its last, case-insensitive middle.
+func SplitSubscription(path string) (topic, name string, ok bool) {
+	const middle = "/subscriptions/"
+	i := strings.LastIndex(strings.ToLower(path), middle)
+	if i <= 0 || i+len(middle) >= len(path) {
+		return "", "", false
+	}
+	return path[:i], path[i+len(middle):], true
+}
+
+func (s *State) update(d fsm.Descriptor) fsm.Outcome {
+	old := s.view.Entity(d.Name)
+	switch {
+	case old == nil:
+		return refuse(fsm.EntityNotFound, "entity %q does not exist", d.Name)
+	case d.Kind != old.Kind:
+		return refuse(fsm.InvalidOperation, "%q is an entity of another kind", old.Name)
+	case d.RequiresSession != old.RequiresSession:
+		return refuse(fsm.InvalidOperation, "RequiresSession cannot be changed")
+	case d.DetectDuplicates != old.DetectDuplicates:
+		return refuse(fsm.InvalidOperation, "RequiresDuplicateDetection cannot be changed")
+	case d.Partitioned != old.Partitioned:
+		return refuse(fsm.InvalidOperation, "EnablePartitioning cannot be changed")
+	}
+	v := s.next()
+	d.ID, d.Name, d.Parent, d.Partitions = old.ID, old.Name, old.Parent, old.Partitions
+	d.Version = v.version
+	d.CreatedAt, d.UpdatedAt = old.CreatedAt, s.wall
+	v.put(&d)
+	s.view = v
+	return fsm.Outcome{Data: encode(&d)}
+}
+
+// remove deletes an entity, and with a topic its subscriptions.
+func (s *State) remove(id fsm.EntityID) fsm.Outcome {
+	old := s.view.ByID(id)
+	if old == nil {
+		return refuse(fsm.EntityNotFound, "entity %d does not exist", id)
+	}
+	v := s.next()
+	v.drop(old)
+	if old.Kind == fsm.Topic {
+		for _, d := range s.view.List(fsm.Subscription, 0, -1) {
+			if d.Parent == id {
+				v.drop(d)
+			}
+		}
+	}
+	s.view = v
+	return fsm.Outcome{Data: encode(old)}
+}
+
+func (s *State) place(groups []Group) fsm.Outcome {
+	v := s.next()
+	for _, g := range groups {
+		if err := checkGroup(g); err != "" {
+			return refuse(fsm.InvalidArgument, "partition %d: %s", g.ID, err)
+		}
+		if _, exists := v.groups.Get(g.ID); !exists {
+			v.groups.Set(g.ID, slices.Clone(g.Members))
+		}
+	}
+	s.view = v
+	return fsm.Outcome{}
+}
+
+func (s *State) replace(g Group) fsm.Outcome {
+	if err := checkGroup(g); err != "" {
+		return refuse(fsm.InvalidArgument, "partition %d: %s", g.ID, err)
+	}
+	v := s.next()
+	if _, exists := v.groups.Get(g.ID); !exists {
+		return refuse(fsm.EntityNotFound, "partition %d does not exist", g.ID)
+	}
+	v.groups.Set(g.ID, slices.Clone(g.Members))
+	s.view = v
+	return fsm.Outcome{}
+}
+
+func checkGroup(g Group) string {
+	switch {
+	case g.ID == fsm.CatalogPartition || g.ID >= maxPartitionIDs:
+		return "ids are 1 to 32767"
+	case len(g.Members) == 0:
+		return "no members"
+	}
+	seen := slices.Clone(g.Members)
+	slices.Sort(seen)
+	if len(slices.Compact(seen)) != len(g.Members) {
+		return "a node is named twice"
+	}
+	return ""
+}
+
+func (s *State) node(n Node) fsm.Outcome {
+	if n.ID == "" || n.Incarnation == 0 {
+		return refuse(fsm.InvalidArgument, "a node needs an id and an incarnation")
+	}
+	if s.view.IsLost(n.Incarnation) {
+		return refuse(fsm.NodeExpired, "this life of node %s was declared lost", n.ID)
+	}
+	old, known := s.view.nodes.Get(n.ID)
+	if known && old == n {
+		return fsm.Outcome{}
+	}
+	v := s.next()
+	if known && old.Incarnation != n.Incarnation {
+		v.lose(old.Incarnation)
+	}
+	v.nodes.Set(n.ID, n)
+	s.view = v
+	return fsm.Outcome{}
+}
+
+// Query answers an fsm.Ask.
+func (s *State) Query(q fsm.QueryRequest) fsm.Answer {
+	ask, ok := q.Query.(*fsm.Ask)
+	if !ok {
+		return fsm.Answer{Refusal: fsm.InvalidOperation, Detail: "the catalog answers catalog questions only"}
+	}
+	var question Question
+	if err := json.Unmarshal(ask.Data, &question); err != nil {
+		return fsm.Answer{Refusal: fsm.InvalidArgument, Detail: err.Error()}
+	}
+	d := s.view.ByID(question.ID)
+	if question.Name != "" {
+		d = s.view.Entity(question.Name)
+	}
+	if d == nil {
+		return fsm.Answer{Refusal: fsm.EntityNotFound}
+	}
+	return fsm.Answer{Data: encode(d)}
+}
