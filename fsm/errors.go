@@ -1,6 +1,9 @@
 package fsm
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // A proposal has three endings. Applied: an Outcome, maybe with a Refusal. Never entered the log:
 // ErrNotLeader or ErrBusy, try again. Unknown: ErrUnknown, the command may or may not have been
@@ -21,3 +24,13 @@ var (
 	// ErrClosed: this node is stopping.
 	ErrClosed = errors.New("node is closing")
 )
+
+// RefusedError carries the refusal of an Outcome or Answer through an error, where a caller asked for
+// a thing and not for an Outcome. A refusal is final: asking again gives the same answer.
+type RefusedError struct {
+	Refusal Refusal
+	Detail  string // as in Outcome: readable, no secrets
+}
+
+// Error returns the refusal's number and its detail.
+func (e *RefusedError) Error() string { return fmt.Sprintf("refused (%d): %s", e.Refusal, e.Detail) }
