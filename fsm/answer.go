@@ -1,0 +1,199 @@
+package fsm
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// maxPeek and maxListed bound one answer, whatever was asked for.
+const (
+	maxPeek   = 10_000
+	maxListed = 1000
+)
+
+// Query answers a question and changes nothing (S-248). The clocks are those of the last entry.
+func (s *State) Query(q QueryRequest) Answer {
+	sh, ok := s.shares.Get(q.Entity)
+	switch {
+	case !ok:
+		return Answer{Refusal: Stale}
+	case q.Sub > TransferDeadLetter:
+		return Answer{Refusal: InvalidArgument, Detail: "no such subqueue"}
+	case q.Sub != Main && sh.d.NoDeadLetter:
+		return Answer{Refusal: EntityNotFound, Detail: "the entity has no dead-letter queue"}
+	}
+	switch c := q.Query.(type) {
+	case *Peek:
+		return s.peek(sh, q.Sub, c)
+	case *GetSessionState:
+		return s.sessionState(sh, q.Sub, c)
+	case *Counts:
+		return Answer{Counts: sh.counts()}
+	case *ListSessions:
+		return sh.listSessions(c)
+	}
+	return Answer{
+		Refusal: InvalidOperation,
+		Detail:  fmt.Sprintf("%T is not a question to a data partition", q.Query),
+	}
+}
+
+// peek browses in the order of arrival (S-246, S-247).
+func (s *State) peek(sh *share, sub SubQueue, c *Peek) Answer {
+	if c.Max == 0 {
+		return Answer{Refusal: InvalidArgument, Detail: "no message is asked for"}
+	}
+	start, ok := sh.browseFrom(sub, c.From)
+	if !ok {
+		return Answer{}
+	}
+	most := int(min(c.Max, maxPeek))
+	if c.HasSession {
+		if !sh.sessionful(sub) {
+			return Answer{Refusal: SessionNotSupported, Detail: "the entity has no sessions"}
+		}
+		no, ok := sh.sessionNos.Get(c.Session)
+		if !ok {
+			return Answer{}
+		}
+		return s.peeked(sh, sub, sh.inSession(no, start, most), c.MaxBytes)
+	}
+	arrivals := make([]uint64, 0, min(most, sh.boxes[sub].messages.Len()))
+	sh.boxes[sub].messages.Ascend(start, func(a uint64, _ message) bool {
+		arrivals = append(arrivals, a)
+		return len(arrivals) < most
+	})
+	return s.peeked(sh, sub, arrivals, c.MaxBytes)
+}
+
+// browseFrom turns the number to start at into an arrival index; false means there is nothing.
+func (sh *share) browseFrom(sub SubQueue, from SequenceNumber) (uint64, bool) {
+	if sh.d.Partitioned {
+		if p := from.Prefix(); p != sh.prefix {
+			return 0, p < sh.prefix // S-247: partition by partition
+		}
+	}
+	if uint64(from)&sh.mask == 0 {
+		if _, _, ok := sh.find(sub, from); !ok {
+			return 0, true
+		}
+	}
+	if a, _, ok := sh.find(sub, from); ok {
+		return a, true
+	}
+	return sh.from(from)
+}
+
+// inSession lists the arrival indexes of a session's messages from start on, in order.
+func (sh *share) inSession(no uint32, start uint64, most int) []uint64 {
+	var arrivals []uint64
+	tables := [...]interface {
+		Ascend(placeKey, func(placeKey) bool)
+	}{sh.boxes[Main].ready, sh.handed, sh.aside}
+	for _, t := range tables {
+		left := most
+		t.Ascend(placeKey{session: no, arrival: start}, func(k placeKey) bool {
+			if k.session != no || left == 0 {
+				return false
+			}
+			left--
+			arrivals = append(arrivals, k.arrival)
+			return true
+		})
+	}
+	slices.Sort(arrivals)
+	return arrivals[:min(most, len(arrivals))]
+}
+
+func (s *State) peeked(sh *share, sub SubQueue, arrivals []uint64, maxBytes uint32) Answer {
+	room := uint64(maxBytes)
+	if room == 0 {
+		room = math.MaxUint64
+	}
+	var a Answer
+	for i, arrival := range arrivals {
+		m, _ := sh.boxes[sub].messages.Get(arrival)
+		if i > 0 && uint64(m.length) > room {
+			break
+		}
+		room -= min(room, uint64(m.length))
+		a.Messages = append(a.Messages, s.delivery(sh, sub, arrival, &m))
+	}
+	return a
+}
+
+// sessionState reads the state of a session for its holder (S-64, S-68).
+func (s *State) sessionState(sh *share, sub SubQueue, c *GetSessionState) Answer {
+	if !sh.sessionful(sub) {
+		return Answer{Refusal: SessionNotSupported, Detail: "the entity has no sessions"}
+	}
+	if !sh.d.Status.receives() {
+		return Answer{Refusal: EntityDisabled, Detail: "the status of the entity forbids it"}
+	}
+	no, ok := sh.holds(c.Session)
+	if h, _ := sh.holders.Get(no); !ok || h.deadline <= s.lease {
+		return Answer{Refusal: SessionLockLost}
+	}
+	st, has := sh.states.Get(no)
+	return Answer{State: slices.Clone(st.data), HasState: has}
+}
+
+func (sh *share) counts() EntityCounts {
+	b := &sh.boxes[Main]
+	return EntityCounts{
+		Active:             uint64(b.messages.Len()) - b.scheduled,
+		Scheduled:          b.scheduled,
+		DeadLetter:         uint64(sh.boxes[DeadLetter].messages.Len()),
+		TransferDeadLetter: uint64(sh.boxes[TransferDeadLetter].messages.Len()),
+		Locked:             uint64(b.locks.Len()),
+		Deferred:           b.deferred,
+		Sessions:           uint64(sh.sessions.Len()),
+		SizeBytes:          sh.size,
+		AccessedAt:         sh.touched,
+	}
+}
+
+// listSessions pages through the sessions with something to find, in the order of ids (S-83, S-84).
+func (sh *share) listSessions(c *ListSessions) Answer {
+	if !sh.d.RequiresSession {
+		return Answer{Refusal: SessionNotSupported, Detail: "the entity has no sessions"}
+	}
+	most := int(min(max(c.Max, 1), maxListed))
+	var a Answer
+	sh.sessionNos.Ascend(c.After, func(id string, no uint32) bool {
+		if c.HasAfter && id == c.After {
+			return true
+		}
+		se, _ := sh.sessions.Get(no)
+		st, has := sh.states.Get(no)
+		if c.UpdatedAfter != 0 && (!has || st.at <= c.UpdatedAfter) ||
+			c.UpdatedAfter == 0 && !has && se.ready == 0 && se.locked == 0 {
+			return true
+		}
+		a.Sessions = append(a.Sessions, id)
+		return len(a.Sessions) < most
+	})
+	return a
+}
+
+// Deliverable tells the leader whether a parked request for the key would be answered now: with
+// something to take, or with a refusal. It is a hint.
+func (s *State) Deliverable(k WaitKey) bool {
+	sh, ok := s.shares.Get(k.Entity)
+	if !ok || k.Sub > TransferDeadLetter || !sh.d.Status.receives() {
+		return true
+	}
+	if k.Kind == WaitSession || !k.HasSession && sh.sessionful(k.Sub) {
+		return sh.tickets.Len() > 0
+	}
+	if !k.HasSession {
+		return sh.boxes[k.Sub].ready.Len() > 0
+	}
+	no, ok := sh.sessionNos.Get(k.Session)
+	if _, held := sh.holders.Get(no); !ok || !held {
+		return true
+	}
+	se, _ := sh.sessions.Get(no)
+	return se.ready > 0
+}

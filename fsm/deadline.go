@@ -1,0 +1,198 @@
+package fsm
+
+const (
+	// maxDuePerTick bounds the work of one Tick, so an entry is applied in milliseconds (S-288).
+	maxDuePerTick = 1024
+	// maxFreedPerTick bounds how many bodies of a dropped entity one Tick reports.
+	maxFreedPerTick = 10_000
+)
+
+type dueKind uint8
+
+// What may be due. The order decides among things due at the same time.
+const (
+	dueSession dueKind = 1 + iota
+	dueLock
+	dueActivate
+)
+
+// due is one deadline of a share.
+type due struct {
+	at   Millis // by the lease clock; by the wall clock for dueActivate
+	kind dueKind
+	sub  SubQueue
+	id   uint64 // arrival index or number of the session
+}
+
+func (a due) less(b due) bool {
+	switch {
+	case a.at != b.at:
+		return a.at < b.at
+	case a.kind != b.kind:
+		return a.kind < b.kind
+	case a.sub != b.sub:
+		return a.sub < b.sub
+	}
+	return a.id < b.id
+}
+
+// nextDue is the earliest deadline of one share.
+type nextDue struct {
+	at     Millis
+	entity EntityID
+}
+
+func (a nextDue) less(b nextDue) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	return a.entity < b.entity
+}
+
+// reschedule makes the partition's index of deadlines agree with the share's.
+func (s *State) reschedule(sh *share) {
+	next := Millis(0)
+	if d, ok := sh.leaseDue.Min(); ok {
+		next = d.at
+	}
+	if next != sh.leaseReg {
+		if sh.leaseReg != 0 {
+			s.leaseNext.Delete(nextDue{at: sh.leaseReg, entity: sh.d.ID})
+		}
+		if next != 0 {
+			s.leaseNext.Set(nextDue{at: next, entity: sh.d.ID})
+		}
+		sh.leaseReg = next
+	}
+	next = 0
+	if d, ok := sh.wallDue.Min(); ok {
+		next = d.at
+	}
+	if next != sh.wallReg {
+		if sh.wallReg != 0 {
+			s.wallNext.Delete(nextDue{at: sh.wallReg, entity: sh.d.ID})
+		}
+		if next != 0 {
+			s.wallNext.Set(nextDue{at: next, entity: sh.d.ID})
+		}
+		sh.wallReg = next
+	}
+}
+
+// expire ends every lock of the share whose time is over, so what follows does not depend on when
+// the last Tick ran (S-290). Scheduled messages wait for a Tick.
+func (s *State) expire(sh *share) {
+	for {
+		d, ok := sh.leaseDue.Min()
+		if !ok || d.at > s.lease {
+			return
+		}
+		s.end(sh, d)
+	}
+}
+
+// end ends the lock with that deadline, counted (S-18, S-50).
+func (s *State) end(sh *share, d due) {
+	if d.kind == dueSession {
+		s.releaseSession(sh, uint32(d.id), true)
+		return
+	}
+	m, _ := sh.boxes[d.sub].messages.Get(d.id)
+	s.release(sh, d.sub, d.id, &m, true)
+}
+
+// tick handles what is due in the whole partition, in the order of the deadlines, up to a bound;
+// what is left makes NextDeadline name a time in the past.
+func (s *State) tick() {
+	budget := maxDuePerTick
+	for ; budget > 0; budget-- {
+		n, ok := s.leaseNext.Min()
+		if !ok || n.at > s.lease {
+			break
+		}
+		sh := s.write(n.entity)
+		d, _ := sh.leaseDue.Min()
+		s.end(sh, d)
+		s.reschedule(sh)
+	}
+	for ; budget > 0; budget-- {
+		n, ok := s.wallNext.Min()
+		if !ok || n.at > s.wall {
+			break
+		}
+		sh := s.write(n.entity)
+		d, _ := sh.wallDue.Min()
+		s.activate(sh, d)
+		s.reschedule(sh)
+	}
+	for ; budget > 0; budget-- {
+		d, ok := s.resultDue.Min()
+		if !ok || d.at > s.lease {
+			break
+		}
+		s.reviewResult(d)
+	}
+	s.bury()
+}
+
+// activate appends a scheduled message as if it were sent now: new number, new times (S-111).
+func (s *State) activate(sh *share, d due) {
+	sh.wallDue.Delete(d)
+	old, _ := sh.boxes[Main].messages.Get(d.id)
+	m := old
+	m.setState(StateActive)
+	m.at, m.expires = s.wall, sh.expiry(s.wall, old.expires)
+	arrival := sh.nextArrival()
+	s.insert(sh, Main, arrival, m) // before the old one goes: their session must not end between
+	sh.setExtra(Main, arrival, &extra{scheduledAt: old.at})
+	s.remove(sh, Main, d.id, &old)
+}
+
+// cancel deletes scheduled messages, all or none (S-115 to S-117).
+func (s *State) cancel(sh *share, req *Request, c *Cancel, o *Outcome) {
+	if req.Sub != Main {
+		o.refuse(InvalidOperation, "nothing is scheduled in a subqueue")
+		return
+	}
+	if len(c.Numbers) > maxNumbers {
+		o.refuse(InvalidArgument, "more than 1000 numbers")
+		return
+	}
+	var missing []SequenceNumber
+	for _, n := range c.Numbers {
+		if _, m, ok := sh.find(Main, n); !ok || m.state() != StateScheduled {
+			missing = append(missing, n)
+		}
+	}
+	if len(missing) > 0 {
+		o.refuse(MessageNotFound, missingText(missing)) // S-116
+		return
+	}
+	for _, n := range c.Numbers {
+		a, m, ok := sh.find(Main, n)
+		if !ok {
+			continue // named twice
+		}
+		sh.wallDue.Delete(due{at: m.at, kind: dueActivate, id: a})
+		s.remove(sh, Main, a, &m)
+		s.free(m.ref())
+	}
+}
+
+// NextDeadline returns when a Tick is due by each clock, 0 if nothing is waited for. A time that is
+// not after Clocks means that the last Tick left work over.
+func (s *State) NextDeadline() (wall, lease Millis) {
+	if n, ok := s.wallNext.Min(); ok {
+		wall = n.at
+	}
+	if n, ok := s.leaseNext.Min(); ok {
+		lease = n.at
+	}
+	if d, ok := s.resultDue.Min(); ok && (lease == 0 || d.at < lease) {
+		lease = d.at
+	}
+	if s.graves.Len() > 0 {
+		lease = max(1, min(lease, s.lease))
+	}
+	return wall, lease
+}

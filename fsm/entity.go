@@ -1,0 +1,220 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// KnownEntity is an entity as this partition knows it.
+type KnownEntity struct {
+	ID      EntityID
+	Version uint64
+}
+
+// Known lists the entities of this partition in the order of their ids, for the leader's comparison
+// with the catalog (A2).
+func (s *State) Known() []KnownEntity {
+	known := make([]KnownEntity, 0, s.shares.Len())
+	s.shares.Scan(func(id EntityID, sh *share) bool {
+		known = append(known, KnownEntity{ID: id, Version: sh.d.Version})
+		return true
+	})
+	return known
+}
+
+// sends and receives report what a status allows (S-252, S-253).
+func (st Status) sends() bool    { return st == Active || st == ReceiveDisabled }
+func (st Status) receives() bool { return st == Active || st == SendDisabled }
+
+// allows refuses what the status forbids (S-252, S-254, S-128).
+func (sh *share) allows(c Command, o *Outcome) bool {
+	ok := true
+	switch c.(type) {
+	case *Enqueue, *Cancel:
+		ok = sh.d.Status.sends()
+	case *Lock, *Settle, *Renew, *Receive, *AcceptSession, *RenewSession, *ReleaseSession,
+		*SetSessionState:
+		ok = sh.d.Status.receives()
+	}
+	if !ok {
+		o.refuse(EntityDisabled, "the status of the entity forbids it")
+	}
+	return ok
+}
+
+// putEntity takes over a version of a description; a version that is not newer changes nothing.
+func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
+	d := c.Descriptor
+	index := slices.Index(d.Partitions, s.id)
+	if bad := malformed(&d, index); bad != "" || req.Entity != 0 && req.Entity != d.ID {
+		o.refuse(InvalidArgument, "description of entity: "+bad)
+		return
+	}
+	if _, dropped := s.graves.Get(d.ID); dropped {
+		o.Refusal = EntityNotFound
+		return
+	}
+	sh := s.write(d.ID)
+	if sh == nil {
+		s.shares.Set(d.ID, newShare(d.clone(), index, s.gen))
+		return
+	}
+	if d.Version <= sh.d.Version {
+		return
+	}
+	if old := sh.d; old.Kind != d.Kind || old.RequiresSession != d.RequiresSession ||
+		old.Partitioned != d.Partitioned || !slices.Equal(old.Partitions, d.Partitions) {
+		o.refuse(InvalidOperation, "kind, sessions and partitions never change") // S-261
+		return
+	}
+	s.expire(sh)
+	stopped := sh.d.Status.receives() && !d.Status.receives()
+	sh.describe(d.clone())
+	if stopped {
+		s.revoke(sh)
+	}
+	if stopped || !sh.d.Status.sends() {
+		s.wakeAll(sh)
+	}
+	s.reschedule(sh)
+}
+
+// malformed says what of a description cannot be worked with; the catalog has checked the rest.
+func malformed(d *Descriptor, index int) string {
+	switch {
+	case d.ID == 0:
+		return "no id"
+	case index < 0:
+		return "no share in this partition"
+	case !d.Partitioned && len(d.Partitions) != 1:
+		return "several shares without partitioning"
+	case d.Partitioned && slices.Max(d.Partitions) > maxPartitionID:
+		return "partition id too large"
+	case d.Kind < Queue || d.Kind > Subscription:
+		return "unknown kind"
+	case d.Kind != Topic && d.LockDuration <= 0:
+		return "no lock duration"
+	case d.Kind != Topic && d.MaxDelivery == 0:
+		return "no maximum delivery count"
+	}
+	return ""
+}
+
+// maxPartitionID keeps numbers with a partition id positive (S-93).
+const maxPartitionID PartitionID = 1<<15 - 1
+
+// clone returns a copy that shares no memory with the log entry it was decoded from.
+func (d *Descriptor) clone() *Descriptor {
+	c := *d
+	c.Partitions = slices.Clone(d.Partitions)
+	c.AuthRules = slices.Clone(d.AuthRules)
+	c.Name = strings.Clone(d.Name)
+	return &c
+}
+
+// revoke ends all locks and sessions, counts unchanged (S-254).
+func (s *State) revoke(sh *share) {
+	for _, no := range sh.holders.Keys() {
+		s.releaseSession(sh, no, false)
+	}
+	for sub := range sh.boxes {
+		b := &sh.boxes[sub]
+		for _, arrival := range b.locks.Keys() {
+			m, _ := b.messages.Get(arrival)
+			s.release(sh, SubQueue(sub), arrival, &m, false)
+		}
+	}
+}
+
+// wakeAll makes everybody who waits on the entity ask again and hear the refusal. Holders of
+// sessions were woken when their session was released.
+func (s *State) wakeAll(sh *share) {
+	for sub := range sh.boxes {
+		s.wake(WaitKey{Entity: sh.d.ID, Sub: SubQueue(sub), Kind: WaitMessage})
+	}
+	s.wake(WaitKey{Entity: sh.d.ID, Kind: WaitSession})
+}
+
+// dropEntity removes an entity with all in it. Its bodies are reported by later Ticks, a bounded
+// number each; nothing else of it can be seen any more.
+func (s *State) dropEntity(id EntityID) {
+	sh := s.write(id)
+	if sh == nil {
+		return
+	}
+	if sh.leaseReg != 0 {
+		s.leaseNext.Delete(nextDue{at: sh.leaseReg, entity: id})
+	}
+	if sh.wallReg != 0 {
+		s.wallNext.Delete(nextDue{at: sh.wallReg, entity: id})
+	}
+	s.shares.Delete(id)
+	s.run.result.Dropped = append(s.run.result.Dropped, id)
+	grave := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
+	for i := range grave.boxes {
+		grave.boxes[i].messages = sh.boxes[i].messages
+	}
+	if grave.buried() {
+		return
+	}
+	s.graves.Set(id, grave)
+}
+
+func (sh *share) buried() bool {
+	for i := range sh.boxes {
+		if sh.boxes[i].messages.Len() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// bury reports bodies of dropped entities as free.
+func (s *State) bury() {
+	budget := maxFreedPerTick
+	for budget > 0 {
+		id, sh, ok := s.graves.Min()
+		if !ok {
+			return
+		}
+		if sh.gen != s.gen {
+			sh = sh.clone(s.gen)
+			s.graves.Set(id, sh)
+		}
+		for i := range sh.boxes {
+			budget = s.freeSome(sh.boxes[i].messages, budget)
+		}
+		if sh.buried() {
+			s.graves.Delete(id)
+		}
+	}
+}
+
+func (s *State) freeSome(messages *btree.Map[uint64, message], budget int) int {
+	for ; budget > 0; budget-- {
+		_, m, ok := messages.PopMin()
+		if !ok {
+			break
+		}
+		s.free(m.ref())
+	}
+	return budget
+}
+
+// missingText names missing numbers, the first of them at least (S-116).
+func missingText(missing []SequenceNumber) string {
+	const maxNamed = 100 // a refusal stays readable
+	var b strings.Builder
+	b.WriteString("Messages not found. Missing sequence numbers:")
+	for i, n := range missing {
+		if i == maxNamed {
+			fmt.Fprintf(&b, " and %d more", len(missing)-i)
+			break
+		}
+		fmt.Fprintf(&b, " %d", n)
+	}
+	return b.String()
+}

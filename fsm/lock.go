@@ -1,0 +1,262 @@
+package fsm
+
+import "math"
+
+// maxDeliveries bounds one Lock, whatever its Max: its answer must fit a frame between nodes.
+const maxDeliveries = 10_000
+
+// maxNumbers bounds one Receive or Cancel (S-181).
+const maxNumbers = 1000
+
+type pick struct {
+	arrival uint64
+	m       message
+}
+
+// lock takes the first deliverable messages of the queue or of the held session (S-8, S-56).
+func (s *State) lock(sh *share, req *Request, c *Lock, o *Outcome) {
+	if c.Max == 0 {
+		o.refuse(InvalidArgument, "no message is asked for")
+		return
+	}
+	no, ok := s.reader(sh, req.Sub, c.Session, o)
+	if !ok {
+		return
+	}
+	picks := s.pick(&sh.boxes[req.Sub], no, c)
+	if len(picks) == 0 {
+		return
+	}
+	sh.touched = s.wall
+	o.Locked = make([]Delivery, 0, len(picks))
+	for i := range picks {
+		o.Locked = append(o.Locked, s.take(sh, req, picks[i].arrival, &picks[i].m, c.Delete))
+	}
+}
+
+// reader checks the right to receive from the subqueue. The result is the number of the held
+// session, 0 without sessions.
+func (s *State) reader(sh *share, sub SubQueue, p SessionProof, o *Outcome) (uint32, bool) {
+	if !sh.sessionful(sub) {
+		if !p.Token.IsZero() || p.ID != "" {
+			o.refuse(SessionNotSupported, "the entity has no sessions") // S-34
+			return 0, false
+		}
+		return 0, true
+	}
+	if p.Token.IsZero() {
+		o.refuse(SessionRequired, "the entity is read under a session lock") // S-33
+		return 0, false
+	}
+	no, ok := sh.holds(p)
+	if !ok {
+		o.Refusal = SessionLockLost
+	}
+	return no, ok
+}
+
+// pick chooses what a Lock takes, in order. The result is valid until the next pick.
+func (s *State) pick(b *box, session uint32, c *Lock) []pick {
+	picks := s.run.picks[:0]
+	left := int(min(c.Max, maxDeliveries))
+	room := uint64(c.MaxBytes)
+	if room == 0 {
+		room = math.MaxUint64
+	}
+	b.ready.Ascend(placeKey{session: session}, func(k placeKey) bool {
+		if k.session != session || left == 0 {
+			return false
+		}
+		m, _ := b.messages.Get(k.arrival)
+		if len(picks) > 0 && uint64(m.length) > room {
+			return false
+		}
+		room -= min(room, uint64(m.length))
+		picks = append(picks, pick{arrival: k.arrival, m: m})
+		left--
+		return true
+	})
+	s.run.picks = picks
+	return picks
+}
+
+// take locks an unlocked message, or removes it, and describes it. A removed body belongs to the
+// remembered result until that is forgotten; without one it is free at once (A9).
+func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove bool) Delivery {
+	if remove {
+		d := s.delivery(sh, req.Sub, arrival, m)
+		s.remove(sh, req.Sub, arrival, m)
+		if req.ID.IsZero() {
+			s.free(d.Ref)
+		}
+		return d
+	}
+	b := &sh.boxes[req.Sub]
+	s.unplace(sh, req.Sub, arrival, m)
+	l := lock{token: s.token(sh)}
+	if m.session == 0 {
+		l.deadline = after(s.lease, sh.d.LockDuration)
+		sh.leaseDue.Set(due{at: l.deadline, kind: dueLock, sub: req.Sub, id: arrival})
+	} else {
+		sh.handed.Set(placeKey{session: m.session, arrival: arrival})
+		se, _ := sh.sessions.Get(m.session)
+		se.locked++
+		sh.sessions.Set(m.session, se)
+	}
+	b.locks.Set(arrival, l)
+	sh.tokens.Set(l.token.key(), tokenRef{arrival: arrival, sub: req.Sub})
+	m.bits |= lockedBit
+	b.messages.Set(arrival, *m)
+	return s.lockedDelivery(sh, req.Sub, arrival, m, l)
+}
+
+func (s *State) lockedDelivery(
+	sh *share, sub SubQueue, arrival uint64, m *message, l lock,
+) Delivery {
+	d := s.delivery(sh, sub, arrival, m)
+	d.Token = l.token
+	deadline := l.deadline
+	if m.session != 0 {
+		h, _ := sh.holders.Get(m.session)
+		deadline = h.deadline
+	}
+	d.LockedUntil = s.shown(deadline)
+	return d
+}
+
+// shown is a lease deadline as users see it: by the wall clock, with the time that is left.
+func (s *State) shown(deadline Millis) Millis { return after(s.wall, deadline-s.lease) }
+
+// unlock ends the lock of a message; where the message goes then is the caller's business.
+func (s *State) unlock(sh *share, sub SubQueue, arrival uint64, m *message) {
+	b := &sh.boxes[sub]
+	l, _ := b.locks.Delete(arrival)
+	sh.tokens.Delete(l.token.key())
+	if m.session == 0 {
+		sh.leaseDue.Delete(due{at: l.deadline, kind: dueLock, sub: sub, id: arrival})
+	} else {
+		sh.handed.Delete(placeKey{session: m.session, arrival: arrival})
+		se, _ := sh.sessions.Get(m.session)
+		se.locked--
+		sh.sessions.Set(m.session, se)
+	}
+	m.bits &^= lockedBit
+}
+
+// release ends a lock without removal: the message returns to the state it had (S-7), at its old
+// place (S-9), with one more delivery if counted. In a DLQ nothing counts (S-15). At
+// MaxDeliveryCount it is dead-lettered in the same step (S-14).
+func (s *State) release(sh *share, sub SubQueue, arrival uint64, m *message, counted bool) {
+	if counted && sub == Main {
+		m.raise()
+		if m.attempts() >= sh.d.MaxDelivery {
+			s.exhaust(sh, arrival, m)
+			return
+		}
+	}
+	s.unlock(sh, sub, arrival, m)
+	sh.boxes[sub].messages.Set(arrival, *m)
+	s.place(sh, sub, arrival, m)
+}
+
+// renew extends locks, all or none (S-156).
+func (s *State) renew(sh *share, req *Request, c *Renew, o *Outcome) {
+	if sh.sessionful(req.Sub) {
+		o.refuse(InvalidOperation, "renew the session lock instead") // S-44, RUL-5
+		return
+	}
+	b := &sh.boxes[req.Sub]
+	for _, t := range c.Tokens {
+		if _, _, ok := sh.locked(req.Sub, t); !ok {
+			o.Refusal = MessageLockLost
+			return
+		}
+	}
+	deadline := after(s.lease, sh.d.LockDuration)
+	for _, t := range c.Tokens {
+		arrival, l, _ := sh.locked(req.Sub, t)
+		s.extend(sh, req.Sub, arrival, l, deadline)
+		l.deadline = deadline
+		b.locks.Set(arrival, l)
+	}
+	o.LockedUntil = s.shown(deadline)
+}
+
+// extend moves the deadline of a lock in the index of deadlines.
+func (s *State) extend(sh *share, sub SubQueue, arrival uint64, l lock, deadline Millis) {
+	d := due{at: l.deadline, kind: dueLock, sub: sub, id: arrival}
+	sh.leaseDue.Delete(d)
+	d.at = deadline
+	sh.leaseDue.Set(d)
+}
+
+// locked returns the lock that t proves, if it is the current one of a message of the subqueue.
+// What has expired is gone already: dispatchShare lets it expire first.
+func (sh *share) locked(sub SubQueue, t LockToken) (uint64, lock, bool) {
+	ref, ok := sh.tokens.Get(t.key())
+	if !ok || ref.sub != sub {
+		return 0, lock{}, false
+	}
+	l, ok := sh.boxes[sub].locks.Get(ref.arrival)
+	return ref.arrival, l, ok && l.token == t
+}
+
+// receive takes deferred messages by number, all or none, in the order asked (S-181).
+func (s *State) receive(sh *share, req *Request, c *Receive, o *Outcome) {
+	if len(c.Numbers) > maxNumbers {
+		o.refuse(InvalidArgument, "more than 1000 numbers")
+		return
+	}
+	if sh.sessionful(req.Sub) && c.Session.Token.IsZero() {
+		o.Refusal = SessionLockLost // S-74
+		return
+	}
+	no, ok := s.reader(sh, req.Sub, c.Session, o)
+	if !ok {
+		return
+	}
+	picks := s.run.picks[:0]
+	chosen := make(map[uint64]struct{}, len(c.Numbers))
+	var missing []SequenceNumber
+	for _, n := range c.Numbers {
+		a, m, ok := sh.find(req.Sub, n)
+		_, twice := chosen[a]
+		if !ok || twice || m.state() != StateDeferred || m.locked() || m.session != no {
+			missing = append(missing, n)
+			continue
+		}
+		chosen[a] = struct{}{}
+		picks = append(picks, pick{arrival: a, m: m})
+	}
+	s.run.picks = picks
+	if len(missing) > 0 {
+		o.refuse(MessageNotFound, missingText(missing))
+		return
+	}
+	sh.touched = s.wall
+	o.Locked = make([]Delivery, 0, len(picks))
+	for i := range picks {
+		o.Locked = append(o.Locked, s.take(sh, req, picks[i].arrival, &picks[i].m, c.Delete))
+	}
+}
+
+// dropLocks leaves the locks of a lost connection Grace more, no longer (RUL-2, RUL-19). Locks of
+// a session end with the session.
+func (s *State) dropLocks(sh *share, c *DropLocks) {
+	deadline := after(s.lease, max(c.Grace, 0))
+	for _, t := range c.Tokens {
+		ref, ok := sh.tokens.Get(t.key())
+		if !ok {
+			continue
+		}
+		b := &sh.boxes[ref.sub]
+		l, ok := b.locks.Get(ref.arrival)
+		if !ok || l.token != t || l.deadline <= deadline {
+			continue
+		}
+		s.extend(sh, ref.sub, ref.arrival, l, deadline)
+		l.deadline = deadline
+		b.locks.Set(ref.arrival, l)
+	}
+	s.expire(sh)
+}

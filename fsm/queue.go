@@ -1,0 +1,246 @@
+package fsm
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+const (
+	// maxSessionIDChars is the limit of S-26; an id within it has at most four times as many bytes.
+	maxSessionIDChars = 128
+	// maxBodyOverheadBytes is how much longer the stored form of a message may be than what its
+	// sender sent and what MaxMessageBytes speaks of. The front end holds senders to the exact
+	// limit; this one only keeps a faulty front end from filling the log.
+	maxBodyOverheadBytes = 512
+)
+
+// enqueue stores all messages or none.
+func (s *State) enqueue(sh *share, req *Request, c *Enqueue, o *Outcome) {
+	if !s.acceptable(sh, req, c, o) {
+		return
+	}
+	o.Numbers = make([]SequenceNumber, len(c.Messages))
+	o.EnqueuedAt = s.wall
+	for i := range c.Messages {
+		o.Numbers[i] = sh.number(s.store(sh, &c.Messages[i]))
+	}
+	sh.touched = s.wall
+}
+
+// acceptable checks a batch as a whole, so a refused one consumes no number (S-91).
+func (s *State) acceptable(sh *share, req *Request, c *Enqueue, o *Outcome) bool {
+	switch {
+	case req.Sub != Main:
+		o.refuse(InvalidOperation, "messages cannot be sent to a subqueue") // S-171
+	case sh.d.Kind != Queue:
+		o.refuse(InvalidOperation, "sending to a topic or subscription is not supported")
+	case sh.d.DetectDuplicates:
+		o.refuse(InvalidOperation, "duplicate detection is not supported")
+	case sh.d.ForwardTo != "":
+		o.refuse(InvalidOperation, "forwarding is not supported")
+	case len(c.Messages) == 0:
+		o.refuse(InvalidArgument, "no message")
+	}
+	if o.Refusal != None {
+		return false
+	}
+	var total uint64
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		total += uint64(len(m.Body))
+		if m.TTL < 0 {
+			o.refuse(InvalidArgument, "time to live is negative") // S-205
+			return false
+		}
+		if !sh.d.RequiresSession {
+			continue
+		}
+		if !m.HasSession {
+			// S-30
+			o.refuse(SessionRequired, "the message has no session id; the entity requires one")
+			return false
+		}
+		if !validSessionID(m.SessionID) {
+			o.refuse(InvalidArgument, "the session id is longer than 128 characters")
+			return false
+		}
+	}
+	limit := uint64(sh.d.MaxMessageBytes) + uint64(len(c.Messages))*maxBodyOverheadBytes
+	if sh.d.MaxMessageBytes > 0 && total > limit {
+		o.refuse(MessageSizeExceeded,
+			fmt.Sprintf("size %d bytes, maximum %d bytes", total, sh.d.MaxMessageBytes))
+		return false
+	}
+	return sh.fits(total, o)
+}
+
+// fits checks that n more bytes do not pass the quota (S-225).
+func (sh *share) fits(n uint64, o *Outcome) bool {
+	if sh.quota > 0 && sh.size+n > sh.quota {
+		o.refuse(QuotaExceeded, fmt.Sprintf("size %d bytes, maximum %d bytes", sh.size, sh.quota))
+		return false
+	}
+	return true
+}
+
+func validSessionID(id string) bool {
+	return len(id) <= maxSessionIDChars ||
+		len(id) <= maxSessionIDChars*utf8.UTFMax && utf8.RuneCountInString(id) <= maxSessionIDChars
+}
+
+// store puts one accepted message at the tail, or aside until its time has come.
+func (s *State) store(sh *share, in *Message) uint64 {
+	m := message{index: s.index, offset: in.BodyOffset, length: uint32(len(in.Body))}
+	if sh.d.RequiresSession {
+		m.session = sh.intern(in.SessionID)
+	}
+	arrival := sh.nextArrival()
+	if in.ScheduledAt > s.wall {
+		m.setState(StateScheduled)
+		m.at, m.expires = in.ScheduledAt, in.TTL
+		sh.wallDue.Set(due{at: m.at, kind: dueActivate, id: arrival})
+	} else {
+		m.at, m.expires = s.wall, sh.expiry(s.wall, in.TTL)
+	}
+	s.insert(sh, Main, arrival, m)
+	if m.state() == StateActive && in.ScheduledAt != 0 {
+		sh.setExtra(Main, arrival, &extra{scheduledAt: in.ScheduledAt})
+	}
+	return arrival
+}
+
+// expiry is when a message enqueued at that wall time expires, 0 if never (S-198, S-199).
+func (sh *share) expiry(at, ttl Millis) Millis {
+	if d := sh.d.DefaultTTL; d > 0 && (ttl == 0 || d < ttl) {
+		ttl = d
+	}
+	if ttl == 0 || ttl >= Unlimited {
+		return 0
+	}
+	return after(at, ttl)
+}
+
+// insert adds an unlocked message.
+func (s *State) insert(sh *share, sub SubQueue, arrival uint64, m message) {
+	b := &sh.boxes[sub]
+	b.messages.Set(arrival, m)
+	b.count(m.state(), 1)
+	sh.size += uint64(m.length)
+	if m.session != 0 {
+		se, _ := sh.sessions.Get(m.session)
+		se.messages++
+		sh.sessions.Set(m.session, se)
+	}
+	s.place(sh, sub, arrival, &m)
+}
+
+// remove takes a message out of its subqueue. Its body is the caller's from then on.
+func (s *State) remove(sh *share, sub SubQueue, arrival uint64, m *message) {
+	if m.locked() {
+		s.unlock(sh, sub, arrival, m)
+	} else {
+		s.unplace(sh, sub, arrival, m)
+	}
+	b := &sh.boxes[sub]
+	b.messages.Delete(arrival)
+	b.count(m.state(), -1)
+	sh.size -= uint64(m.length)
+	if m.bits&extraBit != 0 {
+		x, _ := b.extras.Delete(arrival)
+		sh.size -= x.bytes()
+	}
+	if m.session != 0 {
+		se, _ := sh.sessions.Get(m.session)
+		se.messages--
+		sh.sessions.Set(m.session, se)
+		sh.forgetSession(m.session)
+	}
+}
+
+// place puts an unlocked message where its state belongs, and wakes who may wait for it.
+func (s *State) place(sh *share, sub SubQueue, arrival uint64, m *message) {
+	key := placeKey{session: m.session, arrival: arrival}
+	if m.state() != StateActive {
+		if m.session != 0 {
+			sh.aside.Set(key)
+		}
+		return
+	}
+	sh.boxes[sub].ready.Set(key)
+	if m.session != 0 {
+		s.sessionGained(sh, m.session)
+	} else if sh.woken[sub] != s.index {
+		sh.woken[sub] = s.index
+		s.wake(WaitKey{Entity: sh.d.ID, Sub: sub, Kind: WaitMessage})
+	}
+}
+
+// unplace undoes place.
+func (s *State) unplace(sh *share, sub SubQueue, arrival uint64, m *message) {
+	key := placeKey{session: m.session, arrival: arrival}
+	if m.state() != StateActive {
+		if m.session != 0 {
+			sh.aside.Delete(key)
+		}
+		return
+	}
+	sh.boxes[sub].ready.Delete(key)
+	if m.session != 0 {
+		sh.sessionLostOne(m.session)
+	}
+}
+
+// count keeps the number of messages that are not active.
+func (b *box) count(state MessageState, n int) {
+	switch state {
+	case StateScheduled:
+		b.scheduled += uint64(n)
+	case StateDeferred:
+		b.deferred += uint64(n)
+	}
+}
+
+// setExtra replaces what only few messages have; nil or an empty one removes it.
+func (sh *share) setExtra(sub SubQueue, arrival uint64, x *extra) {
+	b := &sh.boxes[sub]
+	m, _ := b.messages.Get(arrival)
+	if old, ok := b.extras.Get(arrival); ok {
+		sh.size -= old.bytes()
+	}
+	sh.size += x.bytes()
+	b.extras.Set(arrival, x)
+	m.bits |= extraBit
+	b.messages.Set(arrival, m)
+}
+
+// extra returns what only few messages have; for the others an empty one.
+func (b *box) extra(arrival uint64, m *message) *extra {
+	if m.bits&extraBit != 0 {
+		if x, ok := b.extras.Get(arrival); ok {
+			return x
+		}
+	}
+	return &extra{}
+}
+
+// delivery describes a message on its way out.
+func (s *State) delivery(sh *share, sub SubQueue, arrival uint64, m *message) Delivery {
+	n := sh.number(arrival)
+	d := Delivery{
+		Seq: n, EnqueuedSeq: n, Attempts: m.attempts(), State: m.state(), Ref: m.ref(),
+	}
+	if m.state() == StateScheduled {
+		d.ScheduledAt = m.at
+	} else {
+		d.EnqueuedAt, d.ExpiresAt = m.at, m.expires
+	}
+	if m.bits&extraBit != 0 {
+		x := sh.boxes[sub].extra(arrival, m)
+		d.Reason, d.Description, d.Source = x.reason, x.description, x.source
+		d.Properties = x.properties
+		if x.scheduledAt != 0 {
+			d.ScheduledAt = x.scheduledAt
+		}
+	}
+	return d
+}

@@ -1,0 +1,196 @@
+package fsm
+
+// resultTime is how long the answer to a silent pump is kept, by the lease clock (S-307, A6).
+const resultTime Millis = 10 * 60 * 1000
+
+// result is the last answer of one pump.
+type result struct {
+	node    Incarnation
+	pump    uint64
+	counter uint64
+	until   Millis // lease: forgotten then if the pump stays silent
+	review  Millis // lease: its entry in State.resultDue
+	answer  *answer
+}
+
+func (a result) less(b result) bool {
+	if a.node != b.node {
+		return a.node < b.node
+	}
+	return a.pump < b.pump
+}
+
+// answer is an Outcome by reference: locked messages are kept as tokens, removed ones whole. It is
+// never changed.
+type answer struct {
+	entity  EntityID
+	sub     SubQueue
+	removed bool // outcome.Locked is what receive-and-delete took; its bodies are kept for it
+	outcome Outcome
+	locked  []LockToken
+}
+
+// resultDue is when to look whether a pump has been silent for resultTime. It is moved only then,
+// not with each request.
+type resultDue struct {
+	at   Millis
+	node Incarnation
+	pump uint64
+}
+
+func (a resultDue) less(b resultDue) bool {
+	switch {
+	case a.at != b.at:
+		return a.at < b.at
+	case a.node != b.node:
+		return a.node < b.node
+	}
+	return a.pump < b.pump
+}
+
+// recall answers a repeated request from memory. A new counter acknowledges the last answer, which
+// is then forgotten.
+func (s *State) recall(req *Request, o *Outcome) bool {
+	r, ok := s.results.Get(result{node: req.ID.Node, pump: req.ID.Pump})
+	if !ok {
+		return false
+	}
+	if req.ID.Counter < r.counter {
+		o.refuse(InvalidArgument, "a later request of the pump was answered")
+		return true
+	}
+	if req.ID.Counter > r.counter {
+		s.freeAnswer(r.answer)
+		return false
+	}
+	if r.answer == nil || !s.replay(r.answer, o) {
+		return false
+	}
+	o.Repeated = true
+	return true
+}
+
+// replay gives an answer again, with the locks that still hold. If none of the locks it gave
+// holds, the request is as good as never answered and is done anew (S-308).
+func (s *State) replay(a *answer, o *Outcome) bool {
+	*o = a.outcome
+	if len(a.locked) == 0 && a.outcome.Session.Token.IsZero() {
+		return true
+	}
+	*o = Outcome{}
+	sh := s.write(a.entity)
+	if sh == nil {
+		return false
+	}
+	s.expire(sh)
+	defer s.reschedule(sh)
+	if p := a.outcome.Session; !p.Token.IsZero() {
+		no, held := sh.holds(p)
+		if !held {
+			return false
+		}
+		h, _ := sh.holders.Get(no)
+		*o = a.outcome
+		o.LockedUntil = s.shown(h.deadline)
+		return true
+	}
+	for _, t := range a.locked {
+		if arrival, l, ok := sh.locked(a.sub, t); ok {
+			m, _ := sh.boxes[a.sub].messages.Get(arrival)
+			o.Locked = append(o.Locked, s.lockedDelivery(sh, a.sub, arrival, &m, l))
+		}
+	}
+	return len(o.Locked) > 0
+}
+
+// remember keeps the answer for a repetition. What asks to be tried again with the same id, or what
+// a parked request may still get, is not an answer.
+func (s *State) remember(req *Request, o *Outcome) {
+	r := result{
+		node: req.ID.Node, pump: req.ID.Pump, counter: req.ID.Counter,
+		until: after(s.lease, resultTime), answer: answerOf(req, o),
+	}
+	if old, known := s.results.Get(r); known {
+		r.review = old.review
+	} else {
+		r.review = r.until
+		s.resultDue.Set(resultDue{at: r.review, node: r.node, pump: r.pump})
+	}
+	s.results.Set(r)
+}
+
+func answerOf(req *Request, o *Outcome) *answer {
+	switch o.Refusal {
+	case Stale, NotLeader, NoSession, Busy:
+		return nil
+	}
+	a := &answer{entity: req.Entity, sub: req.Sub, outcome: *o}
+	switch c := req.Command.(type) {
+	case *Lock:
+		if o.Refusal == None && len(o.Locked) == 0 {
+			return nil
+		}
+		a.removed = c.Delete
+	case *Receive:
+		a.removed = c.Delete
+	}
+	if !a.removed && len(o.Locked) > 0 {
+		a.locked = make([]LockToken, len(o.Locked))
+		for i := range o.Locked {
+			a.locked[i] = o.Locked[i].Token
+		}
+		a.outcome.Locked = nil
+	}
+	return a
+}
+
+// freeAnswer reports the bodies that only an answer referred to.
+func (s *State) freeAnswer(a *answer) {
+	if a == nil || !a.removed {
+		return
+	}
+	for i := range a.outcome.Locked {
+		s.free(a.outcome.Locked[i].Ref)
+	}
+}
+
+func (s *State) forgetResult(node Incarnation, pump uint64) {
+	if r, ok := s.results.Delete(result{node: node, pump: pump}); ok {
+		s.resultDue.Delete(resultDue{at: r.review, node: node, pump: pump})
+		s.freeAnswer(r.answer)
+	}
+}
+
+func (s *State) dropPumps(c *DropPumps) {
+	for _, pump := range c.Pumps {
+		s.forgetResult(c.Node, pump)
+	}
+}
+
+// forgetNode forgets what all pumps of one life of a node were answered.
+func (s *State) forgetNode(node Incarnation) {
+	var pumps []uint64
+	s.results.Ascend(result{node: node}, func(r result) bool {
+		if r.node != node {
+			return false
+		}
+		pumps = append(pumps, r.pump)
+		return true
+	})
+	for _, pump := range pumps {
+		s.forgetResult(node, pump)
+	}
+}
+
+// reviewResult forgets a pump that was silent for long enough, else looks again later.
+func (s *State) reviewResult(d resultDue) {
+	r, _ := s.results.Get(result{node: d.node, pump: d.pump})
+	if r.until <= s.lease {
+		s.forgetResult(d.node, d.pump)
+		return
+	}
+	s.resultDue.Delete(d)
+	r.review = r.until
+	s.results.Set(r)
+	s.resultDue.Set(resultDue{at: r.review, node: d.node, pump: d.pump})
+}

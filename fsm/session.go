@@ -1,0 +1,294 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+)
+
+// session is one session of a share, by its interned number.
+// Invariant: it is in the ready list exactly if nobody holds it and ready > 0 (S-39).
+type session struct {
+	id       string
+	messages uint64 // in the main queue, in any state
+	ready    uint64 // of them deliverable
+	locked   uint64 // of them handed out
+	ticket   uint64 // place in the ready list, 0 if not there
+}
+
+// holder is who has the session lock.
+type holder struct {
+	token    LockToken
+	deadline Millis // lease
+	node     Incarnation
+}
+
+// sessionState is what SetSessionState stored; data is not nil, but may be empty (S-67).
+type sessionState struct {
+	data []byte
+	at   Millis // wall
+}
+
+// intern returns the number of a session, which begins to exist with that.
+func (sh *share) intern(id string) uint32 {
+	if no, ok := sh.sessionNos.Get(id); ok {
+		return no
+	}
+	for {
+		sh.lastNo++
+		if _, taken := sh.sessions.Get(sh.lastNo); sh.lastNo != 0 && !taken {
+			break
+		}
+	}
+	id = strings.Clone(id)
+	sh.sessionNos.Set(id, sh.lastNo)
+	sh.sessions.Set(sh.lastNo, session{id: id})
+	return sh.lastNo
+}
+
+// forgetSession ends a session without message, holder and state (S-24).
+func (sh *share) forgetSession(no uint32) {
+	se, ok := sh.sessions.Get(no)
+	if !ok || se.messages > 0 {
+		return
+	}
+	if _, held := sh.holders.Get(no); held {
+		return
+	}
+	if _, has := sh.states.Get(no); has {
+		return
+	}
+	sh.sessions.Delete(no)
+	sh.sessionNos.Delete(se.id)
+}
+
+// holds returns the number of the session whose current lock p proves. What has expired is gone
+// already.
+func (sh *share) holds(p SessionProof) (uint32, bool) {
+	no, ok := sh.sessionNos.Get(p.ID)
+	if !ok {
+		return 0, false
+	}
+	h, ok := sh.holders.Get(no)
+	return no, ok && h.token == p.Token
+}
+
+// sessionGained counts a message that became deliverable.
+func (s *State) sessionGained(sh *share, no uint32) {
+	se, _ := sh.sessions.Get(no)
+	se.ready++
+	sh.sessions.Set(no, se)
+	if _, held := sh.holders.Get(no); held {
+		s.wakeSession(sh, se.id)
+		return
+	}
+	s.queueUp(sh, no)
+}
+
+// sessionLostOne counts a message that is deliverable no more.
+func (sh *share) sessionLostOne(no uint32) {
+	se, _ := sh.sessions.Get(no)
+	se.ready--
+	if se.ready == 0 && se.ticket != 0 {
+		sh.tickets.Delete(se.ticket)
+		se.ticket = 0
+	}
+	sh.sessions.Set(no, se)
+}
+
+// queueUp appends an unheld session with deliverable messages to the ready list, once.
+func (s *State) queueUp(sh *share, no uint32) {
+	se, ok := sh.sessions.Get(no)
+	if !ok || se.ready == 0 || se.ticket != 0 {
+		return
+	}
+	sh.lastTicket++
+	se.ticket = sh.lastTicket
+	sh.sessions.Set(no, se)
+	sh.tickets.Set(se.ticket, no)
+	if sh.wokenNext != s.index {
+		sh.wokenNext = s.index
+		s.wake(WaitKey{Entity: sh.d.ID, Kind: WaitSession})
+	}
+}
+
+// wakeSession tells who waits for messages of a held session.
+func (s *State) wakeSession(sh *share, id string) {
+	s.wake(WaitKey{Entity: sh.d.ID, Kind: WaitMessage, HasSession: true, Session: id})
+}
+
+// acceptSession takes the lock of a session (S-36 to S-39).
+func (s *State) acceptSession(sh *share, req *Request, c *AcceptSession, o *Outcome) {
+	if !sh.sessionful(req.Sub) {
+		o.refuse(SessionNotSupported, "the entity has no sessions") // S-34
+		return
+	}
+	var no uint32
+	if c.Next {
+		_, head, ok := sh.tickets.Min()
+		if !ok {
+			o.Refusal = NoSession
+			return
+		}
+		no = head
+	} else {
+		if !validSessionID(c.ID) {
+			o.refuse(InvalidArgument, "the session id is longer than 128 characters")
+			return
+		}
+		if known, ok := sh.sessionNos.Get(c.ID); ok {
+			if _, held := sh.holders.Get(known); held {
+				o.Refusal = SessionCannotBeLocked
+				return
+			}
+		}
+		no = sh.intern(c.ID)
+	}
+	se, _ := sh.sessions.Get(no)
+	if se.ticket != 0 {
+		sh.tickets.Delete(se.ticket)
+		se.ticket = 0
+		sh.sessions.Set(no, se)
+	}
+	h := holder{
+		token: s.token(sh), deadline: after(s.lease, sh.d.LockDuration), node: req.ID.Node,
+	}
+	sh.holders.Set(no, h)
+	sh.leaseDue.Set(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	sh.touched = s.wall
+	o.Session = SessionProof{ID: se.id, Token: h.token}
+	o.LockedUntil = s.shown(h.deadline)
+}
+
+// proven refuses unless p proves the lock of a session of the main queue.
+func (s *State) proven(sh *share, req *Request, p SessionProof, o *Outcome) (uint32, bool) {
+	if !sh.sessionful(req.Sub) {
+		o.refuse(SessionNotSupported, "the entity has no sessions")
+		return 0, false
+	}
+	no, ok := sh.holds(p)
+	if !ok {
+		o.Refusal = SessionLockLost
+	}
+	return no, ok
+}
+
+// renewSession extends the session lock, and with it all locks under it (S-44, S-46).
+func (s *State) renewSession(sh *share, req *Request, c *RenewSession, o *Outcome) {
+	no, ok := s.proven(sh, req, c.Session, o)
+	if !ok {
+		return
+	}
+	h, _ := sh.holders.Get(no)
+	sh.leaseDue.Delete(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	h.deadline = after(s.lease, sh.d.LockDuration)
+	sh.leaseDue.Set(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	sh.holders.Set(no, h)
+	o.LockedUntil = s.shown(h.deadline)
+}
+
+// closeSession releases the session at its holder's wish or because its connection is lost.
+func (s *State) closeSession(sh *share, req *Request, c *ReleaseSession, o *Outcome) {
+	if no, ok := s.proven(sh, req, c.Session, o); ok {
+		s.releaseSession(sh, no, !c.Orderly)
+	}
+}
+
+// releaseSession ends a session lock. What was handed out goes back, counted or not (S-49, S-50);
+// what was never handed out is unchanged.
+func (s *State) releaseSession(sh *share, no uint32, counted bool) {
+	h, _ := sh.holders.Delete(no)
+	sh.leaseDue.Delete(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	se, _ := sh.sessions.Get(no)
+	keys := s.run.keys[:0]
+	sh.handed.Ascend(placeKey{session: no}, func(k placeKey) bool {
+		if k.session != no {
+			return false
+		}
+		keys = append(keys, k)
+		return true
+	})
+	s.run.keys = keys
+	for _, k := range keys {
+		m, _ := sh.boxes[Main].messages.Get(k.arrival)
+		s.release(sh, Main, k.arrival, &m, counted)
+	}
+	s.queueUp(sh, no)
+	s.wakeSession(sh, se.id) // a waiting receive learns that its lock is lost (S-47)
+	sh.forgetSession(no)
+}
+
+// setSessionState stores or clears the session's state (S-65 to S-71).
+func (s *State) setSessionState(sh *share, req *Request, c *SetSessionState, o *Outcome) {
+	no, ok := s.proven(sh, req, c.Session, o)
+	if !ok {
+		return
+	}
+	old, had := sh.states.Get(no)
+	var oldBytes uint64
+	if had {
+		oldBytes = uint64(len(old.data) + len(c.Session.ID))
+	}
+	if c.Clear {
+		sh.states.Delete(no)
+		sh.size -= oldBytes
+		return
+	}
+	if sh.d.MaxMessageBytes > 0 && uint64(len(c.State)) > uint64(sh.d.MaxMessageBytes) {
+		o.refuse(MessageSizeExceeded, fmt.Sprintf(
+			"session state of %d bytes, maximum %d bytes", len(c.State), sh.d.MaxMessageBytes))
+		return
+	}
+	newBytes := uint64(len(c.State) + len(c.Session.ID))
+	if newBytes > oldBytes && !sh.fits(newBytes-oldBytes, o) {
+		return
+	}
+	sh.size += newBytes - oldBytes
+	sh.states.Set(no, sessionState{data: append([]byte{}, c.State...), at: s.wall})
+}
+
+// nodeLost releases every session held through a life of a node, counts unchanged, forgets what its
+// pumps were answered, and refuses what it may still ask (RUL-19).
+func (s *State) nodeLost(node Incarnation) {
+	if s.isLost(node) {
+		return
+	}
+	s.lostOrder++
+	s.lost.Set(s.lostOrder, node)
+	if s.lost.Len() > maxLostNodes {
+		s.lost.PopMin()
+	}
+	s.forgetNode(node)
+	for _, id := range s.shares.Keys() {
+		if sh, _ := s.shares.Get(id); sh.holders.Len() == 0 {
+			continue
+		}
+		sh := s.write(id)
+		var nos []uint32
+		sh.holders.Scan(func(no uint32, h holder) bool {
+			if h.node == node {
+				nos = append(nos, no)
+			}
+			return true
+		})
+		s.expire(sh)
+		for _, no := range nos {
+			if h, held := sh.holders.Get(no); held && h.node == node {
+				s.releaseSession(sh, no, false)
+			}
+		}
+		s.reschedule(sh)
+	}
+}
+
+// maxLostNodes is how many lives of nodes are known to be over. A life that was declared lost asks
+// for minutes at most; the bound only has to outlast that.
+const maxLostNodes = 1024
+
+func (s *State) isLost(node Incarnation) bool {
+	found := false
+	s.lost.Scan(func(_ uint64, n Incarnation) bool {
+		found = n == node
+		return !found
+	})
+	return found
+}

@@ -1,0 +1,143 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// maxExtraBytes bounds what settlements may hang on one message: reason, description, properties.
+// It is the limit of all properties of a message (S-227).
+const maxExtraBytes = 64 << 10
+
+// settle ends locks, item by item.
+func (s *State) settle(sh *share, req *Request, c *Settle, o *Outcome) {
+	o.Refusals = make([]Refusal, len(c.Items))
+	lost := MessageLockLost
+	if sh.sessionful(req.Sub) {
+		lost = SessionLockLost
+		if _, ok := sh.holds(c.Session); !ok {
+			o.Refusal = SessionLockLost
+			for i := range o.Refusals {
+				o.Refusals[i] = SessionLockLost
+			}
+			return
+		}
+	}
+	for i := range c.Items {
+		o.Refusals[i] = s.settleItem(sh, req.Sub, c.Session, &c.Items[i], lost)
+	}
+}
+
+func (s *State) settleItem(
+	sh *share, sub SubQueue, p SessionProof, it *SettleItem, lost Refusal,
+) Refusal {
+	arrival, _, ok := sh.locked(sub, it.Token)
+	if !ok || it.Seq != 0 && it.Seq != sh.number(arrival) {
+		return lost
+	}
+	b := &sh.boxes[sub]
+	m, _ := b.messages.Get(arrival)
+	if m.session != 0 {
+		if no, _ := sh.sessionNos.Get(p.ID); no != m.session {
+			return lost
+		}
+	}
+	switch it.Verdict {
+	case Complete:
+		s.remove(sh, sub, arrival, &m)
+		s.free(m.ref())
+	case Return:
+		s.release(sh, sub, arrival, &m, false)
+	case Abandon:
+		if r := sh.amend(sub, arrival, &m, it); r != None {
+			return r
+		}
+		s.release(sh, sub, arrival, &m, true)
+	case Defer:
+		if r := sh.amend(sub, arrival, &m, it); r != None {
+			return r
+		}
+		b.count(m.state(), -1)
+		m.setState(StateDeferred)
+		b.count(m.state(), 1)
+		s.release(sh, sub, arrival, &m, true) // S-184: a deferral counts
+	case Kill:
+		if sub != Main || sh.d.NoDeadLetter {
+			return InvalidOperation // S-172, S-169
+		}
+		if r := sh.amend(sub, arrival, &m, it); r != None {
+			return r
+		}
+		s.deadLetter(sh, arrival, &m, it.Reason, it.Description)
+	default:
+		return InvalidArgument
+	}
+	return None
+}
+
+// amend merges the item's properties over those of the message (S-154). The stored message is
+// changed only if all fits, and m with it.
+func (sh *share) amend(sub SubQueue, arrival uint64, m *message, it *SettleItem) Refusal {
+	if len(it.Properties) == 0 && it.Reason == "" && it.Description == "" {
+		return None
+	}
+	b := &sh.boxes[sub]
+	x := *b.extra(arrival, m)
+	x.properties = merge(x.properties, it.Properties)
+	if x.bytes()+uint64(len(it.Reason)+len(it.Description)) > maxExtraBytes {
+		return MessageSizeExceeded
+	}
+	if len(it.Properties) > 0 {
+		sh.setExtra(sub, arrival, &x)
+		m.bits |= extraBit
+	}
+	return None
+}
+
+// merge returns a new list: what was set before in its place, new keys behind, in the order given.
+// Values are copied, for those given are views into a log entry.
+func merge(old, set []Property) []Property {
+	list := append(make([]Property, 0, len(old)+len(set)), old...)
+next:
+	for _, p := range set {
+		p = Property{Key: strings.Clone(p.Key), Value: bytes.Clone(p.Value)}
+		for i := range list {
+			if list[i].Key == p.Key {
+				list[i] = p
+				continue next
+			}
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// deadLetter moves a message of the main queue to the DLQ, where it keeps its number, place and
+// count (S-11, S-155).
+func (s *State) deadLetter(sh *share, arrival uint64, m *message, reason, description string) {
+	x := *sh.boxes[Main].extra(arrival, m)
+	s.remove(sh, Main, arrival, m)
+	if reason != "" || description != "" {
+		x.reason, x.description = strings.Clone(reason), strings.Clone(description)
+	}
+	dead := *m
+	dead.session = 0 // S-78: a DLQ has no sessions
+	dead.bits &^= extraBit | lockedBit
+	dead.setState(StateActive)
+	s.insert(sh, DeadLetter, arrival, dead)
+	if x.bytes() > 0 || x.scheduledAt != 0 {
+		sh.setExtra(DeadLetter, arrival, &x)
+	}
+}
+
+// exhaust handles a message whose deliveries are used up (S-14, S-169).
+func (s *State) exhaust(sh *share, arrival uint64, m *message) {
+	if sh.d.NoDeadLetter {
+		s.remove(sh, Main, arrival, m)
+		s.free(m.ref())
+		return
+	}
+	s.deadLetter(sh, arrival, m, "MaxDeliveryCountExceeded",
+		fmt.Sprintf("Message could not be consumed after %d delivery attempts.", m.attempts()))
+}

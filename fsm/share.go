@@ -1,0 +1,265 @@
+package fsm
+
+import "github.com/tidwall/btree"
+
+// share is the part of one entity that this partition holds.
+type share struct {
+	gen    uint64
+	d      *Descriptor // replaced, never changed
+	prefix PartitionID
+	mask   uint64 // of the bits of a number that count
+	quota  uint64 // bytes, 0 if unlimited
+
+	// arrival is the last arrival index given. It grows by one with every acceptance and every
+	// activation and never wraps; a number is its low bits (S-96).
+	arrival uint64
+	size    uint64 // stored bytes (S-225)
+	touched Millis // wall: last send or receive
+
+	boxes  [3]box
+	tokens *btree.Map[uint64, tokenRef]
+
+	sessionNos *btree.Map[string, uint32]
+	sessions   *btree.Map[uint32, session]
+	holders    *btree.Map[uint32, holder]
+	states     *btree.Map[uint32, sessionState]
+	tickets    *btree.Map[uint64, uint32] // the ready list (S-39)
+	lastNo     uint32
+	lastTicket uint64
+	// handed and aside are the messages of sessions that are not in ready: locked, and
+	// deferred or scheduled. With ready they hold every message of a session, once.
+	handed *btree.BTreeG[placeKey]
+	aside  *btree.BTreeG[placeKey]
+
+	leaseDue, wallDue *btree.BTreeG[due]
+	leaseReg, wallReg Millis // what State.leaseNext and wallNext hold of this share
+
+	woken     [3]uint64 // index of the entry that last woke the plain waiters of a subqueue
+	wokenNext uint64    // the same for those who wait for a session
+}
+
+// box is one subqueue.
+// Invariant: a message is scheduled, or deferred, or active; it is locked exactly if locks has it;
+// it is in ready exactly if it is active and not locked.
+type box struct {
+	messages *btree.Map[uint64, message] // by arrival index
+	ready    *btree.BTreeG[placeKey]
+	locks    *btree.Map[uint64, lock]
+	extras   *btree.Map[uint64, *extra]
+
+	scheduled, deferred uint64 // messages in that state, locked or not
+}
+
+// message is one stored message: 40 bytes without a pointer, for there may be ten million.
+type message struct {
+	index   uint64 // of the raft entry with the body
+	at      Millis // wall: enqueued; while scheduled the time to activate
+	expires Millis // wall, 0 if never; while scheduled the TTL asked, 0 if none
+	offset  uint32
+	length  uint32
+	session uint32 // 0 in a queue without sessions and in a DLQ
+	bits    uint32 // state, flags and above them the count of finished deliveries
+}
+
+const (
+	stateBits  uint32 = 3
+	lockedBit  uint32 = 4
+	extraBit   uint32 = 8
+	countShift        = 4
+	// maxAttempts is where the delivery count stops, far beyond any use: 28 bits are left for it.
+	maxAttempts = 1<<28 - 1
+)
+
+func (m *message) state() MessageState     { return MessageState(m.bits & stateBits) }
+func (m *message) setState(s MessageState) { m.bits = m.bits&^stateBits | uint32(s) }
+func (m *message) locked() bool            { return m.bits&lockedBit != 0 }
+func (m *message) attempts() uint32        { return m.bits >> countShift }
+func (m *message) ref() BodyRef {
+	return BodyRef{Index: m.index, Offset: m.offset, Length: m.length}
+}
+
+// raise counts one finished, unsuccessful delivery.
+func (m *message) raise() {
+	if m.attempts() < maxAttempts {
+		m.bits += 1 << countShift
+	}
+}
+
+// extra is what only few messages have. Values are never changed, only replaced.
+type extra struct {
+	reason, description, source string
+	scheduledAt                 Millis
+	properties                  []Property
+}
+
+func (x *extra) bytes() uint64 {
+	n := len(x.reason) + len(x.description) + len(x.source)
+	for _, p := range x.properties {
+		n += len(p.Key) + len(p.Value)
+	}
+	return uint64(n)
+}
+
+// lock is the claim on a message. In a session the session's deadline counts instead (S-44).
+type lock struct {
+	token    LockToken
+	deadline Millis // lease; 0 in a session
+}
+
+type tokenRef struct {
+	arrival uint64
+	sub     SubQueue
+}
+
+// placeKey orders messages by session and arrival; the session is 0 without sessions.
+type placeKey struct {
+	session uint32
+	arrival uint64
+}
+
+func (a placeKey) less(b placeKey) bool {
+	if a.session != b.session {
+		return a.session < b.session
+	}
+	return a.arrival < b.arrival
+}
+
+func newShare(d *Descriptor, index int, gen uint64) *share {
+	sh := &share{
+		gen:        gen,
+		prefix:     d.Prefix(index),
+		mask:       1<<63 - 1,
+		tokens:     new(btree.Map[uint64, tokenRef]),
+		sessionNos: new(btree.Map[string, uint32]),
+		sessions:   new(btree.Map[uint32, session]),
+		holders:    new(btree.Map[uint32, holder]),
+		states:     new(btree.Map[uint32, sessionState]),
+		tickets:    new(btree.Map[uint64, uint32]),
+		handed:     newTable(placeKey.less),
+		aside:      newTable(placeKey.less),
+		leaseDue:   newTable(due.less),
+		wallDue:    newTable(due.less),
+	}
+	if d.Partitioned {
+		sh.mask = 1<<48 - 1
+	}
+	sh.describe(d)
+	for i := range sh.boxes {
+		sh.boxes[i] = box{
+			messages: new(btree.Map[uint64, message]),
+			ready:    newTable(placeKey.less),
+			locks:    new(btree.Map[uint64, lock]),
+			extras:   new(btree.Map[uint64, *extra]),
+		}
+	}
+	return sh
+}
+
+// describe takes over a version of the description.
+func (sh *share) describe(d *Descriptor) {
+	sh.d = d
+	sh.quota = d.MaxSizeBytes / uint64(len(d.Partitions))
+	if d.MaxSizeBytes > 0 && sh.quota == 0 {
+		sh.quota = 1
+	}
+}
+
+// clone returns a share of a later generation that shares all nodes with sh. Copying a table only
+// renames the owner of its nodes; it changes nothing that the reader of an image looks at.
+func (sh *share) clone(gen uint64) *share {
+	c := *sh
+	c.gen = gen
+	for i := range c.boxes {
+		b := &c.boxes[i]
+		b.messages = b.messages.Copy()
+		b.ready = b.ready.Copy()
+		b.locks = b.locks.Copy()
+		b.extras = b.extras.Copy()
+	}
+	c.tokens = c.tokens.Copy()
+	c.sessionNos = c.sessionNos.Copy()
+	c.sessions = c.sessions.Copy()
+	c.holders = c.holders.Copy()
+	c.states = c.states.Copy()
+	c.tickets = c.tickets.Copy()
+	c.handed = c.handed.Copy()
+	c.aside = c.aside.Copy()
+	c.leaseDue = c.leaseDue.Copy()
+	c.wallDue = c.wallDue.Copy()
+	return &c
+}
+
+// sessionful reports whether the subqueue is read under session locks: a DLQ never is (S-78).
+func (sh *share) sessionful(sub SubQueue) bool { return sub == Main && sh.d.RequiresSession }
+
+// number is the sequence number of an arrival index (S-92, S-94).
+func (sh *share) number(arrival uint64) SequenceNumber {
+	return SequenceNumber(sh.prefix)<<48 | SequenceNumber(arrival&sh.mask)
+}
+
+// nextArrival gives the next arrival index whose number no stored message carries (S-96).
+func (sh *share) nextArrival() uint64 {
+	sh.arrival++
+	for sh.carried(sh.arrival) {
+		sh.arrival++
+	}
+	return sh.arrival
+}
+
+// carried reports whether an older message has the number of arrival index a. Without a wrap none
+// can.
+func (sh *share) carried(a uint64) bool {
+	span := sh.mask + 1
+	if a < span {
+		return false
+	}
+	for i := range sh.boxes {
+		oldest, _, ok := sh.boxes[i].messages.Min()
+		if !ok {
+			continue
+		}
+		for b := a; b >= span && b-span >= oldest; {
+			b -= span
+			if _, ok := sh.boxes[i].messages.Get(b); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// from returns the newest arrival index not above the last given one that has number n, and false
+// if n was never given by this share.
+func (sh *share) from(n SequenceNumber) (uint64, bool) {
+	if uint64(n)&^sh.mask != uint64(sh.prefix)<<48 {
+		return 0, false
+	}
+	a := sh.arrival&^sh.mask | uint64(n)&sh.mask
+	if a > sh.arrival {
+		if a <= sh.mask {
+			return 0, false
+		}
+		a -= sh.mask + 1
+	}
+	return a, true
+}
+
+// find returns the message of the subqueue with number n.
+func (sh *share) find(sub SubQueue, n SequenceNumber) (uint64, message, bool) {
+	b := &sh.boxes[sub]
+	a, ok := sh.from(n)
+	oldest, _, any := b.messages.Min()
+	if !ok || !any {
+		return 0, message{}, false
+	}
+	for a >= oldest {
+		if m, ok := b.messages.Get(a); ok {
+			return a, m, true
+		}
+		if a <= sh.mask {
+			break
+		}
+		a -= sh.mask + 1
+	}
+	return 0, message{}, false
+}

@@ -1,0 +1,307 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/tidwall/btree"
+)
+
+// State is the replicated state of one partition: the shares of many entities. It is not safe for
+// concurrent use; the image of Capture is.
+//
+// Everything replicated lives in copy-on-write ordered tables, so no map order can reach an outcome
+// and a capture costs the same whatever the backlog (A8).
+type State struct {
+	id    PartitionID
+	index uint64 // of the last entry applied
+	epoch uint64 // index of the BecomeLeader entry whose leadership may change the state (A15)
+
+	// wall and lease are the two clocks (S-285). They never go back: what has expired once stays
+	// expired, whatever the clock of the next leader says.
+	wall, lease Millis
+
+	// gen is the number of captures. A share of an older generation belongs to an image and is
+	// cloned before it is written.
+	gen    uint64
+	shares *btree.Map[EntityID, *share]
+	// graves are dropped entities whose bodies are not all reported as freed yet; Tick empties them.
+	graves *btree.Map[EntityID, *share]
+
+	// leaseNext and wallNext hold the earliest deadline of each share that has one.
+	leaseNext, wallNext *btree.BTreeG[nextDue]
+
+	results   *btree.BTreeG[result]    // one per pump (A6)
+	resultDue *btree.BTreeG[resultDue] // one per pump: when to look whether it is forgotten
+	lost      *btree.Map[uint64, Incarnation]
+	lostOrder uint64
+
+	run run
+}
+
+// run is what belongs to the entry being applied and to nothing else.
+type run struct {
+	result *Result
+	seed   [32]byte
+	seeded bool
+	chance rand.ChaCha8
+	woken  map[WaitKey]struct{} // membership only, never ranged over
+	picks  []pick
+	keys   []placeKey
+}
+
+// New returns the empty state of partition p.
+func New(p PartitionID) *State {
+	return &State{
+		id:        p,
+		shares:    new(btree.Map[EntityID, *share]),
+		graves:    new(btree.Map[EntityID, *share]),
+		leaseNext: newTable(nextDue.less),
+		wallNext:  newTable(nextDue.less),
+		results:   newTable(result.less),
+		resultDue: newTable(resultDue.less),
+		lost:      new(btree.Map[uint64, Incarnation]),
+	}
+}
+
+// newTable returns an ordered table without a lock of its own: the state has one owner.
+func newTable[T any](less func(a, b T) bool) *btree.BTreeG[T] {
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
+}
+
+// Apply changes the state by the entry with that raft index and says what each request did. It
+// panics if index is not above that of the last entry, for then the log is not a log.
+//
+// Every body in the entry is from then on either referred to by the state or reported in Freed, by
+// this or a later Result, exactly once.
+func (s *State) Apply(index uint64, e *Entry) Result {
+	if index <= s.index {
+		panic(fmt.Sprintf("fsm: partition %d: entry %d after entry %d", s.id, index, s.index))
+	}
+	s.index = index
+	r := Result{Outcomes: make([]Outcome, len(e.Requests))}
+	s.begin(&r, e)
+	if !s.admit(e) {
+		for i := range e.Requests {
+			r.Outcomes[i].Refusal = NotLeader
+			s.freeUnstored(&e.Requests[i])
+		}
+		s.run.result = nil
+		return r
+	}
+	s.wall = max(s.wall, e.Wall)
+	s.lease = max(s.lease, e.Lease)
+	for i := range e.Requests {
+		s.perform(&e.Requests[i], &r.Outcomes[i])
+	}
+	s.run.result = nil
+	return r
+}
+
+func (s *State) begin(r *Result, e *Entry) {
+	s.run.result = r
+	s.run.seed = e.Seed
+	s.run.seeded = false
+	clear(s.run.woken)
+}
+
+// admit reports whether the entry's leadership is the current one, and begins a new one.
+func (s *State) admit(e *Entry) bool {
+	if e.Epoch == 0 && len(e.Requests) > 0 {
+		if _, ok := e.Requests[0].Command.(*BecomeLeader); ok {
+			s.epoch = s.index
+			return true
+		}
+	}
+	return e.Epoch == s.epoch
+}
+
+// perform answers one request: from memory if it was answered before, else by doing it.
+func (s *State) perform(req *Request, o *Outcome) {
+	if !req.ID.IsZero() {
+		if s.isLost(req.ID.Node) {
+			o.Refusal = NodeExpired
+			s.freeUnstored(req)
+			return
+		}
+		if s.recall(req, o) {
+			s.freeUnstored(req)
+			return
+		}
+	}
+	s.dispatch(req, o)
+	if o.Refusal != None {
+		s.freeUnstored(req)
+	}
+	if !req.ID.IsZero() {
+		s.remember(req, o)
+	}
+}
+
+// dispatch is the one switch over commands.
+func (s *State) dispatch(req *Request, o *Outcome) {
+	switch c := req.Command.(type) {
+	case *Tick:
+		s.tick()
+	case *Barrier:
+	case *BecomeLeader:
+		if s.epoch != s.index {
+			o.refuse(InvalidOperation, "a leadership begins with its own entry")
+		}
+	case *DropPumps:
+		s.dropPumps(c)
+	case *NodeLost:
+		s.nodeLost(c.Node)
+	case *PutEntity:
+		s.putEntity(req, c, o)
+	case *DropEntity:
+		s.dropEntity(req.Entity)
+	default:
+		s.dispatchShare(req, o)
+	}
+}
+
+// dispatchShare does the commands that concern one share, after what is due in it (S-290).
+func (s *State) dispatchShare(req *Request, o *Outcome) {
+	sh := s.write(req.Entity)
+	if sh == nil {
+		o.Refusal = Stale
+		return
+	}
+	if req.Sub > TransferDeadLetter {
+		o.refuse(InvalidArgument, "no such subqueue")
+		return
+	}
+	if req.Sub != Main && sh.d.NoDeadLetter {
+		o.refuse(EntityNotFound, "the entity has no dead-letter queue") // S-169
+		return
+	}
+	s.expire(sh)
+	if !sh.allows(req.Command, o) {
+		s.reschedule(sh)
+		return
+	}
+	switch c := req.Command.(type) {
+	case *Enqueue:
+		s.enqueue(sh, req, c, o)
+	case *Lock:
+		s.lock(sh, req, c, o)
+	case *Settle:
+		s.settle(sh, req, c, o)
+	case *Renew:
+		s.renew(sh, req, c, o)
+	case *Receive:
+		s.receive(sh, req, c, o)
+	case *Cancel:
+		s.cancel(sh, req, c, o)
+	case *DropLocks:
+		s.dropLocks(sh, c)
+	case *AcceptSession:
+		s.acceptSession(sh, req, c, o)
+	case *RenewSession:
+		s.renewSession(sh, req, c, o)
+	case *ReleaseSession:
+		s.closeSession(sh, req, c, o)
+	case *SetSessionState:
+		s.setSessionState(sh, req, c, o)
+	default:
+		o.refuse(InvalidOperation, fmt.Sprintf("%T is not a command of a data partition", c))
+	}
+	s.reschedule(sh)
+}
+
+// write returns the share of an entity for writing, nil if it is unknown.
+func (s *State) write(id EntityID) *share {
+	sh, ok := s.shares.Get(id)
+	if !ok {
+		return nil
+	}
+	if sh.gen != s.gen {
+		sh = sh.clone(s.gen)
+		s.shares.Set(id, sh)
+	}
+	return sh
+}
+
+// Clocks returns the stamped clocks.
+func (s *State) Clocks() (wall, lease Millis) { return s.wall, s.lease }
+
+// token draws a token that no lock of the share has.
+func (s *State) token(sh *share) LockToken {
+	if !s.run.seeded {
+		s.run.chance.Seed(s.run.seed)
+		s.run.seeded = true
+	}
+	for {
+		var t LockToken
+		putUint64(t[0:8], s.run.chance.Uint64())
+		putUint64(t[8:16], s.run.chance.Uint64())
+		t[0], t[1] = byte(sh.prefix>>8), byte(sh.prefix)
+		if t.IsZero() {
+			continue
+		}
+		if _, taken := sh.tokens.Get(t.key()); !taken {
+			return t
+		}
+	}
+}
+
+// free reports a body that nothing refers to any more.
+func (s *State) free(ref BodyRef) {
+	s.run.result.Freed = append(s.run.result.Freed, ref)
+}
+
+// freeUnstored reports the bodies of a request that stored nothing.
+func (s *State) freeUnstored(req *Request) {
+	c, ok := req.Command.(*Enqueue)
+	if !ok {
+		return
+	}
+	for i := range c.Messages {
+		s.free(s.bodyRef(&c.Messages[i]))
+	}
+}
+
+func (s *State) bodyRef(m *Message) BodyRef {
+	return BodyRef{Index: s.index, Offset: m.BodyOffset, Length: uint32(len(m.Body))}
+}
+
+// wake reports a key once per entry.
+func (s *State) wake(k WaitKey) {
+	if _, ok := s.run.woken[k]; ok {
+		return
+	}
+	if s.run.woken == nil {
+		s.run.woken = make(map[WaitKey]struct{})
+	}
+	s.run.woken[k] = struct{}{}
+	s.run.result.Wake = append(s.run.result.Wake, k)
+}
+
+func (o *Outcome) refuse(r Refusal, detail string) {
+	o.Refusal = r
+	o.Detail = detail
+}
+
+// after returns t + d, or the largest time if that does not fit.
+func after(t, d Millis) Millis {
+	if sum := t + d; d < 0 || sum >= t {
+		return sum
+	}
+	return 1<<63 - 1
+}
+
+func putUint64(b []byte, v uint64) {
+	for i := range 8 {
+		b[i] = byte(v >> (56 - 8*i))
+	}
+}
+
+// key is the part of the token that the token index goes by; it is all chance.
+func (t LockToken) key() uint64 {
+	var v uint64
+	for _, b := range t[8:] {
+		v = v<<8 | uint64(b)
+	}
+	return v
+}

@@ -1,0 +1,120 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"testing"
+)
+
+// bench drives a State the way a leader does: one entry after the other, with rising indexes and
+// ever new seeds.
+type driver struct {
+	tb    testing.TB
+	s     *State
+	index uint64
+	epoch uint64
+	wall  Millis
+	lease Millis
+	last  Result
+}
+
+const startWall Millis = 1_700_000_000_000
+
+func newDriver(tb testing.TB) *driver {
+	d := &driver{tb: tb, s: New(1), wall: startWall, lease: 1}
+	d.lead()
+	return d
+}
+
+func (d *driver) lead() {
+	d.epoch = 0
+	d.apply(Request{Command: &BecomeLeader{Node: "n1"}})
+	d.epoch = d.index
+}
+
+// after lets both clocks run.
+func (d *driver) after(t Millis) { d.wall += t; d.lease += t }
+
+func (d *driver) entry(reqs ...Request) *Entry {
+	e := &Entry{Wall: d.wall, Lease: d.lease, Epoch: d.epoch, Requests: reqs}
+	binary.BigEndian.PutUint64(e.Seed[:], d.index+1)
+	return e
+}
+
+func (d *driver) apply(reqs ...Request) Result {
+	d.tb.Helper()
+	e := d.entry(reqs...)
+	d.index++
+	d.last = d.s.Apply(d.index, e)
+	return d.last
+}
+
+// do applies one command alone.
+func (d *driver) do(entity EntityID, sub SubQueue, c Command) Outcome {
+	d.tb.Helper()
+	return d.apply(Request{Entity: entity, Sub: sub, Command: c}).Outcomes[0]
+}
+
+// ok does one command that must succeed.
+func (d *driver) ok(entity EntityID, sub SubQueue, c Command) Outcome {
+	d.tb.Helper()
+	o := d.do(entity, sub, c)
+	if o.Refusal != None {
+		d.tb.Fatalf("%T: refusal %d %q", c, o.Refusal, o.Detail)
+	}
+	return o
+}
+
+// queue describes a queue with the defaults of the acceptance scenarios: 5 s of lock, 10 deliveries.
+func queue(id EntityID, change ...func(*Descriptor)) *PutEntity {
+	d := Descriptor{
+		ID: id, Version: 1, Kind: Queue, Name: "q", Partitions: []PartitionID{1},
+		LockDuration: 5000, MaxDelivery: 10, MaxMessageBytes: 1 << 20, MaxSizeBytes: 1 << 30,
+		DefaultTTL: Unlimited, AutoDeleteOnIdle: Unlimited,
+	}
+	for _, f := range change {
+		f(&d)
+	}
+	return &PutEntity{Descriptor: d}
+}
+
+func withSessions(d *Descriptor) { d.RequiresSession = true }
+
+func message1(body string) *Enqueue { return &Enqueue{Messages: []Message{{Body: []byte(body)}}} }
+
+func messages(n int) *Enqueue {
+	c := &Enqueue{}
+	for range n {
+		c.Messages = append(c.Messages, Message{Body: []byte("body")})
+	}
+	return c
+}
+
+func settle(token LockToken, v Verdict) *Settle {
+	return &Settle{Items: []SettleItem{{Token: token, Verdict: v}}}
+}
+
+// T-1
+func TestACompletedMessageIsGone(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7))
+	o := d.ok(7, Main, message1("a"))
+	if len(o.Numbers) != 1 || o.Numbers[0] != 1 || o.EnqueuedAt != startWall {
+		t.Fatalf("enqueue: %+v", o)
+	}
+	got := d.ok(7, Main, &Lock{Max: 10}).Locked
+	if len(got) != 1 || got[0].Seq != 1 || got[0].LockedUntil != startWall+5000 {
+		t.Fatalf("lock: %+v", got)
+	}
+	if o := d.ok(7, Main, settle(got[0].Token, Complete)); o.Refusals[0] != None {
+		t.Fatalf("complete: %+v", o)
+	}
+	if len(d.last.Freed) != 1 || d.last.Freed[0] != got[0].Ref {
+		t.Fatalf("freed %v, want %v", d.last.Freed, got[0].Ref)
+	}
+	if got := d.ok(7, Main, &Lock{Max: 10}).Locked; len(got) != 0 {
+		t.Fatalf("locked again: %+v", got)
+	}
+	if a := d.s.Query(QueryRequest{Entity: 7, Query: &Peek{Max: 10}}); len(a.Messages) != 0 {
+		t.Fatalf("peek: %+v", a)
+	}
+}
