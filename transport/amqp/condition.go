@@ -89,3 +89,35 @@ const (
 	// ConditionDeadLetter goes from client to server only, in the error of a Rejected.
 	ConditionDeadLetter Symbol = "com.microsoft:dead-letter"
 )
+
+// error reads an error field, nil if it is null.
+func (f *fields) error() *Error {
+	if _, ok := f.next(); !ok {
+		return nil
+	}
+	g, size, err := openFields(f.b, CodeError, f.depth, f.bud)
+	if err != nil {
+		f.err = err
+		return nil
+	}
+	e := &Error{
+		Condition:   must(&g, g.symbol()),
+		Description: g.string().Value,
+		Info:        g.rawMap(),
+	}
+	f.b, f.err = f.b[size:], g.end()
+	return e
+}
+
+// appendTo writes the error with its three fields (G1), null for nil. The description is never
+// null, because a client dereferences it.
+func (e *Error) appendTo(dst []byte) []byte {
+	if e == nil {
+		return AppendNull(dst)
+	}
+	dst, start := beginCompound(appendDescriptor(dst, CodeError))
+	dst = AppendSymbol(dst, e.Condition)
+	dst = AppendString(dst, e.Description)
+	dst = appendRaw(dst, e.Info)
+	return endCompound(dst, start, tList8, 3)
+}

@@ -1,5 +1,7 @@
 package amqp
 
+import "bytes"
+
 // DeliveryState is one of Received, Accepted, Rejected, Released, Modified, Declared,
 // *TransactionalState, or nil for null. The set is closed. Accepted, Released and Rejected cost no
 // allocation.
@@ -73,3 +75,191 @@ func (Declared) StateCode() Code { return CodeDeclared }
 
 // StateCode implements DeliveryState.
 func (*TransactionalState) StateCode() Code { return CodeTransactionalState }
+
+// state reads a delivery state field, nil if it is null.
+func (f *fields) state() DeliveryState {
+	if _, ok := f.next(); !ok {
+		return nil
+	}
+	s, size, err := decodeState(f.b, f.depth, f.bud, true)
+	if err != nil {
+		f.err = err
+		return nil
+	}
+	f.b = f.b[size:]
+	return s
+}
+
+// decodeState reads the delivery state at the start of b. Only at the top may it be transactional.
+func decodeState(b []byte, depth int, bud *budget, top bool) (s DeliveryState, n int, err error) {
+	c, n, err := readCode(b)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, size, err := openList(b, n, depth, bud)
+	if err != nil {
+		return nil, 0, err
+	}
+	switch c {
+	case CodeAccepted:
+		s = Accepted{}
+	case CodeReleased:
+		s = Released{}
+	case CodeRejected:
+		s = Rejected{Error: f.error()}
+	case CodeModified:
+		s = Modified{
+			DeliveryFailed:     f.bool(),
+			UndeliverableHere:  f.bool(),
+			MessageAnnotations: f.rawMap(),
+		}
+	case CodeReceived:
+		s = Received{
+			SectionNumber: must(&f, f.uint32()),
+			SectionOffset: must(&f, f.uint64()),
+		}
+	case CodeDeclared:
+		s = Declared{TxnID: f.txnID()}
+	case CodeTransactionalState:
+		if !top {
+			return nil, 0, badf("a transactional state within a transactional state")
+		}
+		t := &TransactionalState{TxnID: f.txnID()}
+		if _, ok := f.next(); ok {
+			outcome, m, err := decodeState(f.b, f.depth, bud, false)
+			if err != nil {
+				return nil, 0, err
+			}
+			t.Outcome, f.b = outcome, f.b[m:]
+		}
+		s = t
+	default:
+		return nil, 0, badf("descriptor 0x%02x is no delivery state", uint8(c))
+	}
+	return s, size, f.end()
+}
+
+// txnID reads a mandatory transaction id.
+func (f *fields) txnID() []byte {
+	v := f.limited(MaxTxnIDBytes)
+	if v == nil {
+		f.failf("is mandatory")
+	}
+	return v
+}
+
+// appendState writes a delivery state, nil as null.
+func appendState(dst []byte, s DeliveryState) []byte {
+	if s == nil {
+		return AppendNull(dst)
+	}
+	return s.appendState(dst)
+}
+
+// appendState writes the short form, which is the only composite that is not padded (G1).
+func (Accepted) appendState(dst []byte) []byte {
+	return append(appendDescriptor(dst, CodeAccepted), tList0)
+}
+
+func (Released) appendState(dst []byte) []byte {
+	return append(appendDescriptor(dst, CodeReleased), tList0)
+}
+
+func (s Rejected) appendState(dst []byte) []byte {
+	dst, start := beginCompound(appendDescriptor(dst, CodeRejected))
+	return endCompound(s.Error.appendTo(dst), start, tList8, 1)
+}
+
+func (s Modified) appendState(dst []byte) []byte {
+	dst, start := beginCompound(appendDescriptor(dst, CodeModified))
+	dst = appendOptBool(dst, s.DeliveryFailed)
+	dst = appendOptBool(dst, s.UndeliverableHere)
+	dst = appendRaw(dst, s.MessageAnnotations)
+	return endCompound(dst, start, tList8, 3)
+}
+
+func (s Received) appendState(dst []byte) []byte {
+	dst, start := beginCompound(appendDescriptor(dst, CodeReceived))
+	dst = AppendUint(dst, s.SectionNumber)
+	dst = AppendUlong(dst, s.SectionOffset)
+	return endCompound(dst, start, tList8, 2)
+}
+
+func (s Declared) appendState(dst []byte) []byte {
+	dst, start := beginCompound(appendDescriptor(dst, CodeDeclared))
+	return endCompound(AppendBinary(dst, s.TxnID), start, tList8, 1)
+}
+
+func (s *TransactionalState) appendState(dst []byte) []byte {
+	dst, start := beginCompound(appendDescriptor(dst, CodeTransactionalState))
+	dst = AppendBinary(dst, s.TxnID)
+	dst = appendState(dst, s.Outcome)
+	return endCompound(dst, start, tList8, 2)
+}
+
+// CloneState returns a copy that outlives the bytes of which parts of s are views.
+func CloneState(s DeliveryState) DeliveryState {
+	switch s := s.(type) {
+	case Rejected:
+		if s.Error == nil {
+			return s
+		}
+		e := *s.Error
+		e.Info = e.Info.Clone()
+		return Rejected{Error: &e}
+	case Modified:
+		s.MessageAnnotations = s.MessageAnnotations.Clone()
+		return s
+	case Declared:
+		return Declared{TxnID: bytes.Clone(s.TxnID)}
+	case *TransactionalState:
+		return &TransactionalState{TxnID: bytes.Clone(s.TxnID), Outcome: CloneState(s.Outcome)}
+	}
+	return s
+}
+
+// DecodeTransaction reads the body of a message to a coordinator, an amqp-value section as
+// Sections.Body has it: *Declare or *Discharge. What they hold are views.
+func DecodeTransaction(section []byte) (any, error) {
+	value, err := sectionValue(section, CodeAMQPValue)
+	if err != nil {
+		return nil, err
+	}
+	bud := newBudget(value)
+	c, n, err := readCode(value)
+	if err != nil {
+		return nil, err
+	}
+	f, size, err := openList(value, n, 0, &bud)
+	if err != nil {
+		return nil, err
+	}
+	if size != len(value) {
+		return nil, errCount
+	}
+	switch c {
+	case CodeDeclare:
+		d := &Declare{GlobalID: f.raw()}
+		return d, f.end()
+	case CodeDischarge:
+		d := &Discharge{TxnID: f.txnID(), Fail: f.bool().Value}
+		return d, f.end()
+	}
+	return nil, badf("descriptor 0x%02x is neither declare nor discharge", uint8(c))
+}
+
+// AppendDeclare writes an amqp-value section with a declare.
+func AppendDeclare(dst []byte, d Declare) []byte {
+	dst = appendDescriptor(appendDescriptor(dst, CodeAMQPValue), CodeDeclare)
+	dst, start := beginCompound(dst)
+	return endCompound(appendRaw(dst, d.GlobalID), start, tList8, 1)
+}
+
+// AppendDischarge writes an amqp-value section with a discharge.
+func AppendDischarge(dst []byte, d Discharge) []byte {
+	dst = appendDescriptor(appendDescriptor(dst, CodeAMQPValue), CodeDischarge)
+	dst, start := beginCompound(dst)
+	dst = AppendBinary(dst, d.TxnID)
+	dst = AppendBool(dst, d.Fail)
+	return endCompound(dst, start, tList8, 2)
+}

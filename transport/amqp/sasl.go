@@ -50,3 +50,104 @@ func (*SASLResponse) Code() Code { return CodeSASLResponse }
 
 // Code implements Performative.
 func (*SASLOutcome) Code() Code { return CodeSASLOutcome }
+
+// Decode reads the offer.
+func (p *SASLMechanisms) Decode(body []byte) error {
+	bud := newBudget(body)
+	f, err := openPerformative(body, CodeSASLMechanisms, &bud)
+	if err != nil {
+		return err
+	}
+	p.Mechanisms = f.symbols()
+	if p.Mechanisms == nil {
+		f.failf("is mandatory")
+	}
+	return f.end()
+}
+
+func (p *SASLMechanisms) appendTo(dst []byte) []byte {
+	dst, start := beginCompound(appendDescriptor(dst, CodeSASLMechanisms))
+	return endCompound(AppendArray(dst, p.Mechanisms), start, tList8, 1)
+}
+
+// Decode reads the choice.
+func (p *SASLInit) Decode(body []byte) error {
+	bud := newBudget(body)
+	f, err := openPerformative(body, CodeSASLInit, &bud)
+	if err != nil {
+		return err
+	}
+	*p = SASLInit{
+		Mechanism:       must(&f, f.symbol()),
+		InitialResponse: f.binary(),
+		Hostname:        f.string(),
+	}
+	return f.end()
+}
+
+func (p *SASLInit) appendTo(dst []byte) []byte {
+	dst, start := beginCompound(appendDescriptor(dst, CodeSASLInit))
+	dst = AppendSymbol(dst, p.Mechanism)
+	dst = appendOptBinary(dst, p.InitialResponse)
+	dst = appendOptString(dst, p.Hostname)
+	return endCompound(dst, start, tList8, 3)
+}
+
+// Decode reads a challenge.
+func (p *SASLChallenge) Decode(body []byte) (err error) {
+	p.Challenge, err = decodeBinaryOnly(body, CodeSASLChallenge)
+	return err
+}
+
+func (p *SASLChallenge) appendTo(dst []byte) []byte {
+	return appendBinaryOnly(dst, CodeSASLChallenge, p.Challenge)
+}
+
+// Decode reads a response.
+func (p *SASLResponse) Decode(body []byte) (err error) {
+	p.Response, err = decodeBinaryOnly(body, CodeSASLResponse)
+	return err
+}
+
+func (p *SASLResponse) appendTo(dst []byte) []byte {
+	return appendBinaryOnly(dst, CodeSASLResponse, p.Response)
+}
+
+func decodeBinaryOnly(body []byte, c Code) ([]byte, error) {
+	bud := newBudget(body)
+	f, err := openPerformative(body, c, &bud)
+	if err != nil {
+		return nil, err
+	}
+	v := f.binary()
+	if v == nil {
+		f.failf("is mandatory")
+	}
+	return v, f.end()
+}
+
+func appendBinaryOnly(dst []byte, c Code, v []byte) []byte {
+	dst, start := beginCompound(appendDescriptor(dst, c))
+	return endCompound(AppendBinary(dst, v), start, tList8, 1)
+}
+
+// Decode reads the result.
+func (p *SASLOutcome) Decode(body []byte) error {
+	bud := newBudget(body)
+	f, err := openPerformative(body, CodeSASLOutcome, &bud)
+	if err != nil {
+		return err
+	}
+	*p = SASLOutcome{Outcome: SASLCode(must(&f, f.uint8())), AdditionalData: f.binary()}
+	if p.Outcome > SASLSystemTemp {
+		f.failf("outcome %d does not exist", p.Outcome)
+	}
+	return f.end()
+}
+
+func (p *SASLOutcome) appendTo(dst []byte) []byte {
+	dst, start := beginCompound(appendDescriptor(dst, CodeSASLOutcome))
+	dst = AppendUbyte(dst, uint8(p.Outcome))
+	dst = appendOptBinary(dst, p.AdditionalData)
+	return endCompound(dst, start, tList8, 2)
+}
