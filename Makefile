@@ -62,7 +62,7 @@ fuzz:
 
 ## conformance: the official Go SDK against one node and three, over plain and TLS
 conformance: build
-	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m . ./smoke
+	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m -parallel 8 . ./smoke
 
 ## soak: the failover test N times (N=5)
 soak: build

@@ -1,0 +1,277 @@
+package failover
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"github.com/busbar-mq/busbar/test/conformance/node"
+)
+
+const (
+	nodes      = 3
+	sessions   = 12
+	kills      = 3
+	testLimit  = 4 * time.Minute
+	drainLimit = 90 * time.Second
+
+	ordered = "orders" // partitioned, with sessions
+	plain   = "events"
+)
+
+// TestLeaderKilledAndNobodyNotices: S-294, S-295, S-297, S-298, S-307; T-46, T-135; RUL-2.
+func TestLeaderKilledAndNobodyNotices(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
+	defer cancel()
+	c, err := node.StartCluster(ctx, t.TempDir(), nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	createQueue(ctx, t, c.Nodes[0], ordered, true, true)
+	createQueue(ctx, t, c.Nodes[1], plain, false, false)
+
+	over, finish := context.WithCancel(ctx)
+	defer finish()
+	l := &load{cluster: c, ledger: newLedger(), over: over, stop: make(chan struct{}),
+		doomed: make([]atomic.Bool, nodes)}
+	for i := range sessions {
+		l.produce(ordered, fmt.Sprintf("session-%02d", i), i, true)
+	}
+	for i := range nodes {
+		l.produce(plain, fmt.Sprintf("lane-%d", i), i, false)
+		l.consume(plain, i, false)
+		for range 3 {
+			l.consume(ordered, i, true)
+		}
+	}
+	for round := range kills {
+		killBusiest(ctx, t, l, round)
+	}
+	close(l.stop)
+	l.makers.Wait()
+	drain(ctx, t, l)
+	finish()
+	l.wg.Wait()
+
+	for _, fault := range l.ledger.judge(map[string]bool{ordered: true}) {
+		t.Error(fault)
+	}
+	sent, doubt, completed := l.ledger.tally()
+	t.Logf("%d acknowledged, %d in doubt, %d completed, %d leaders killed", sent, doubt, completed, kills)
+	if sent < 100*kills {
+		t.Errorf("only %d messages were acknowledged: that was no load", sent)
+	}
+	if t.Failed() {
+		for _, n := range c.Nodes {
+			t.Logf("%s printed at last:\n%s", n.ID, n.Log(3000))
+		}
+	}
+}
+
+func createQueue(ctx context.Context, t *testing.T, n *node.Node, name string, session, partitioned bool) {
+	t.Helper()
+	a, err := n.Admin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := "PT20S"
+	_, err = a.CreateQueue(ctx, name, &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
+		RequiresSession: &session, EnablePartitioning: &partitioned, LockDuration: &lock}})
+	if err != nil {
+		t.Fatalf("create %s: %v", name, err)
+	}
+}
+
+// killBusiest takes locks through a survivor, kills the leader, uses the locks, and brings the node
+// back.
+func killBusiest(ctx context.Context, t *testing.T, l *load, round int) {
+	t.Helper()
+	sleep(ctx, 2*time.Second) // load before the kill
+	target, victim := busiest(ctx, t, l.cluster)
+	survivor := l.cluster.Nodes[(victim+1)%nodes]
+	h := holdLocks(ctx, t, survivor, round, target)
+
+	l.doomed[victim].Store(true)
+	dead := l.cluster.Nodes[victim]
+	dead.Kill()
+	began := time.Now()
+	h.use(ctx, t, round)
+	t.Logf("round %d: partition %d lost its leader %s; locks renewed and settled %s after the kill",
+		round, target, dead.ID, time.Since(began).Round(time.Millisecond))
+	sleep(ctx, 2*time.Second) // load without the node
+	if err := dead.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := dead.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.doomed[victim].Store(false)
+}
+
+// busiest returns the data partition with the longest log and the index of the node that leads it.
+func busiest(ctx context.Context, t *testing.T, c *node.Cluster) (partition, leader int) {
+	t.Helper()
+	for ctx.Err() == nil {
+		s, err := c.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := slices.DeleteFunc(s.Partitions, func(p node.Partition) bool { return p.ID == 0 })
+		if len(data) == 0 {
+			t.Fatal("the cluster tells of no data partition")
+		}
+		p := slices.MaxFunc(data, func(a, b node.Partition) int { return cmp.Compare(a.Applied, b.Applied) })
+		if p.Leader != "" {
+			n, err := c.NodeOf(ctx, p.Leader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.ID, slices.Index(c.Nodes, n)
+		}
+		sleep(ctx, 100*time.Millisecond)
+	}
+	t.Fatal("the busiest partition has no leader")
+	return 0, 0
+}
+
+// held are locks of every kind in the partition whose leader will die.
+type held struct {
+	message  *azservicebus.Receiver
+	locked   []*azservicebus.ReceivedMessage
+	session  []*azservicebus.SessionReceiver
+	inFlight []*azservicebus.ReceivedMessage // one per session
+}
+
+// holdLocks spreads messages over all partitions and locks them.
+func holdLocks(ctx context.Context, t *testing.T, n *node.Node, round, target int) held {
+	t.Helper()
+	const spread = 30 // so many keys reach every one of six partitions but for one run in 40
+	free, grouped := fmt.Sprintf("held-%d", round), fmt.Sprintf("held-sessions-%d", round)
+	createQueue(ctx, t, n, free, false, true)
+	createQueue(ctx, t, n, grouped, true, true)
+	c, err := n.Client(false, once)
+	fatal(t, "client of the survivor", err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	for _, q := range []string{free, grouped} {
+		s, err := c.NewSender(q, nil)
+		fatal(t, "sender", err)
+		for i := range spread {
+			key := fmt.Sprintf("key-%d-%d", round, i)
+			m := &azservicebus.Message{Body: []byte(key), SessionID: &key}
+			if q == free {
+				m = &azservicebus.Message{Body: []byte(key), PartitionKey: &key}
+			}
+			fatal(t, "send", s.SendMessage(ctx, m, nil))
+		}
+	}
+	var h held
+	h.message, err = c.NewReceiverForQueue(free, nil)
+	fatal(t, "receiver", err)
+	for len(h.locked) < spread {
+		got, err := h.message.ReceiveMessages(ctx, spread-len(h.locked), nil)
+		fatal(t, "receive", err)
+		h.locked = append(h.locked, got...)
+	}
+	h.holdSessions(ctx, t, c, grouped, target)
+	in := func(m *azservicebus.ReceivedMessage) bool { return int(*m.SequenceNumber>>48) == target }
+	if !slices.ContainsFunc(h.locked, in) || !slices.ContainsFunc(h.inFlight, in) {
+		t.Fatalf("no lock in partition %d: the test would prove nothing", target)
+	}
+	return h
+}
+
+// holdSessions accepts up to three sessions of the target partition and two others.
+func (h *held) holdSessions(ctx context.Context, t *testing.T, c *azservicebus.Client, queue string, target int) {
+	t.Helper()
+	peeker, err := c.NewReceiverForQueue(queue, nil)
+	fatal(t, "receiver to peek with", err)
+	all, err := peeker.PeekMessages(ctx, 100, nil)
+	fatal(t, "peek", err)
+	inside, outside := 3, 2
+	for _, m := range all {
+		quota := &outside
+		if int(*m.SequenceNumber>>48) == target {
+			quota = &inside
+		}
+		if *quota == 0 {
+			continue
+		}
+		*quota--
+		r, err := c.AcceptSessionForQueue(ctx, queue, *m.SessionID, nil)
+		fatal(t, "accept", err)
+		got, err := r.ReceiveMessages(ctx, 1, nil)
+		fatal(t, "receive in session", err)
+		h.session = append(h.session, r)
+		h.inFlight = append(h.inFlight, got...)
+	}
+}
+
+// use renews and settles what was locked before the kill. No call is repeated.
+func (h *held) use(ctx context.Context, t *testing.T, round int) {
+	t.Helper()
+	for _, m := range h.locked {
+		before := *m.LockedUntil
+		fatal(t, "renew a message lock after the kill", h.message.RenewMessageLock(ctx, m, nil))
+		if m.LockedUntil.Before(before) {
+			t.Errorf("round %d: renewing moved locked-until back", round)
+		}
+		fatal(t, "complete after the kill", h.message.CompleteMessage(ctx, m, nil))
+	}
+	for i, r := range h.session {
+		fatal(t, "renew a session lock after the kill", r.RenewSessionLock(ctx, nil))
+		fatal(t, "set session state after the kill", r.SetSessionState(ctx, []byte("on"), nil))
+		fatal(t, "complete in a session after the kill", r.CompleteMessage(ctx, h.inFlight[i], nil))
+		fatal(t, "close the session", r.Close(ctx))
+	}
+}
+
+// drain waits until both queues are empty: locks of dead clients must first run out.
+func drain(ctx context.Context, t *testing.T, l *load) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, drainLimit)
+	defer cancel()
+	c, err := l.cluster.Nodes[0].Client(false, once)
+	fatal(t, "client", err)
+	defer func() { _ = c.Close(context.Background()) }()
+	for _, q := range []string{plain, ordered} {
+		r, err := c.NewReceiverForQueue(q, nil)
+		fatal(t, "receiver to peek with", err)
+		for {
+			left, err := r.PeekMessages(ctx, 5, &azservicebus.PeekMessagesOptions{FromSequenceNumber: new(int64)})
+			if ctx.Err() != nil {
+				n, example := l.ledger.missing()
+				t.Errorf("%s is not empty after %s; %d acknowledged messages missing, such as %v",
+					q, drainLimit, n, example)
+				return
+			}
+			fatal(t, "peek", err)
+			if len(left) == 0 {
+				break
+			}
+			sleep(ctx, 250*time.Millisecond)
+		}
+	}
+}
+
+func fatal(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// sleep lets the load go on for a while.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,218 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/busbar-mq/busbar/test/conformance/node"
+)
+
+// once makes the SDK try every operation a single time: what the broker cannot hide, the test sees.
+var once = azservicebus.RetryOptions{MaxRetries: -1}
+
+const (
+	pause     = 30 * time.Millisecond // between two sends of one producer
+	patience  = time.Second           // of one receive or accept that may find nothing
+	callLimit = 30 * time.Second      // of one call that must succeed
+)
+
+// load is a set of producers and consumers on the nodes of a cluster.
+type load struct {
+	cluster *node.Cluster
+	ledger  *ledger
+	secure  bool
+	doomed  []atomic.Bool // by node: about to be killed, or not yet back
+	stop    chan struct{} // closed: producers end
+	over    context.Context
+	wg      sync.WaitGroup // consumers
+	makers  sync.WaitGroup // producers
+}
+
+// home is where a worker's connection is. It moves on when its node dies.
+type home struct {
+	l      *load
+	at     int
+	client *azservicebus.Client
+}
+
+func (h *home) open() error {
+	if h.client != nil {
+		return nil
+	}
+	for h.l.doomed[h.at].Load() {
+		h.at = (h.at + 1) % len(h.l.cluster.Nodes)
+	}
+	c, err := h.l.cluster.Nodes[h.at].Client(h.l.secure, once)
+	h.client = c
+	return err
+}
+
+func (h *home) leave() {
+	if h.client == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = h.client.Close(ctx)
+	h.client = nil
+}
+
+// excuse says whether an error is the fate of a client whose node was killed, and moves on; an error
+// of a client on a living node is a fault.
+func (h *home) excuse(what string, err error) {
+	if !h.l.doomed[h.at].Load() {
+		h.l.ledger.fault("%s on the living node n%d: %v", what, h.at+1, err)
+		time.Sleep(100 * time.Millisecond) // a fault that repeats must not fill the log
+	}
+	h.leave()
+}
+
+// nothing reports whether an error only says that nothing came in time.
+func nothing(err error) bool {
+	var se *azservicebus.Error
+	return errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &se) && se.Code == azservicebus.CodeTimeout
+}
+
+// produce sends numbered messages in one lane until told to stop.
+func (l *load) produce(queue, lane string, at int, session bool) {
+	l.makers.Go(func() {
+		h := &home{l: l, at: at}
+		defer h.leave()
+		var s *azservicebus.Sender
+		for n := 1; ; n++ {
+			select {
+			case <-l.stop:
+				return
+			case <-time.After(pause):
+			}
+			m := message{queue: queue, lane: lane, number: n}
+			out := &azservicebus.Message{Body: m.body()}
+			if session {
+				out.SessionID = &lane
+			}
+			if h.client == nil {
+				s = nil
+			}
+			if err := l.sendOne(h, &s, queue, out); err != nil {
+				l.ledger.submitted(m, unknown)
+				h.excuse("send", err)
+				continue
+			}
+			l.ledger.submitted(m, acknowledged)
+		}
+	})
+}
+
+func (l *load) sendOne(h *home, s **azservicebus.Sender, queue string, out *azservicebus.Message) error {
+	ctx, cancel := context.WithTimeout(l.over, callLimit)
+	defer cancel()
+	if err := h.open(); err != nil {
+		return err
+	}
+	if *s == nil {
+		fresh, err := h.client.NewSender(queue, nil)
+		if err != nil {
+			return err
+		}
+		*s = fresh
+	}
+	return (*s).SendMessage(ctx, out, nil)
+}
+
+type receiver interface {
+	ReceiveMessages(context.Context, int, *azservicebus.ReceiveMessagesOptions) ([]*azservicebus.ReceivedMessage, error)
+	CompleteMessage(context.Context, *azservicebus.ReceivedMessage, *azservicebus.CompleteMessageOptions) error
+}
+
+// consume takes and completes until the load is over.
+func (l *load) consume(queue string, at int, session bool) {
+	l.wg.Go(func() {
+		h := &home{l: l, at: at}
+		defer h.leave()
+		var r receiver
+		for l.over.Err() == nil {
+			if h.client == nil {
+				r = nil
+			}
+			if err := h.open(); err != nil {
+				h.excuse("new client", err)
+				continue
+			}
+			if session {
+				l.oneSession(h, queue)
+				continue
+			}
+			if r == nil {
+				fresh, err := h.client.NewReceiverForQueue(queue, nil)
+				if err != nil {
+					h.excuse("new receiver", err)
+					continue
+				}
+				r = fresh
+			}
+			_, _ = l.takeSome(h, queue, r)
+		}
+	})
+}
+
+// oneSession accepts the next session, takes what it has, and gives it back.
+func (l *load) oneSession(h *home, queue string) {
+	ctx, cancel := context.WithTimeout(l.over, patience)
+	r, err := h.client.AcceptNextSessionForQueue(ctx, queue, nil)
+	cancel()
+	if err != nil {
+		if !nothing(err) && l.over.Err() == nil {
+			h.excuse("accept next", err)
+		}
+		return
+	}
+	for range 5 {
+		n, ok := l.takeSome(h, queue, r)
+		if !ok {
+			return
+		}
+		if n == 0 {
+			break
+		}
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	if err := r.Close(ctx); err != nil {
+		h.excuse("close session", err)
+	}
+}
+
+// takeSome receives once and completes what came; ok is false when the connection is gone.
+func (l *load) takeSome(h *home, queue string, r receiver) (n int, ok bool) {
+	ctx, cancel := context.WithTimeout(l.over, patience)
+	got, err := r.ReceiveMessages(ctx, 10, nil)
+	cancel()
+	for _, g := range got {
+		m, bad := parse(queue, g.Body)
+		if bad != nil {
+			l.ledger.fault("%s: body %q: %v", queue, g.Body, bad)
+			continue
+		}
+		l.ledger.received(m, *g.SequenceNumber)
+		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+		settled := r.CompleteMessage(ctx, g, nil)
+		cancel()
+		if settled != nil {
+			h.excuse("complete", settled)
+			return n, false
+		}
+		l.ledger.done(m)
+		n++
+	}
+	if err != nil && !nothing(err) && l.over.Err() == nil {
+		h.excuse("receive", err)
+		return n, false
+	}
+	return n, true
+}
