@@ -1,0 +1,6 @@
+package cluster
+
+const (
+	maxJoinAddrs      = 64
+	maxBootstrapNodes = 32
+)

@@ -1,0 +1,348 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Resolve returns the mesh address, host:port, of a node as it is known now; a node may come back
+// under another one. [Gossip.Resolve] is one.
+type Resolve func(fsm.NodeID) (string, bool)
+
+// Mesh carries calls between the nodes of a cluster over one connection per pair. Order of use:
+// NewMesh, Handle and HandleStream, Start, calls, Close. It is safe for concurrent use.
+type Mesh struct {
+	cfg            Config
+	network        Network
+	resolve        Resolve
+	log            hclog.Logger
+	handlers       [256]Handler
+	streamHandlers [256]StreamHandler
+	ctx            context.Context // ends with Close
+	cancel         context.CancelFunc
+
+	life    sync.Mutex // guards workers.Add against Close; the innermost lock
+	ended   bool
+	workers sync.WaitGroup
+
+	mu         sync.RWMutex // taken before peer.mu
+	started    bool
+	closed     bool
+	listener   net.Listener
+	peers      map[fsm.NodeID]*peer
+	links      map[*link]struct{}        // all that live
+	handshakes map[*meteredConn]struct{} // sockets before their hello
+	watchers   map[int]func(fsm.NodeID, bool)
+	nextWatch  int
+
+	news      sync.Mutex // guards reports; apart from mu, because it is taken under peer.mu
+	reports   []report
+	newsReady chan struct{} // capacity 1
+}
+
+type report struct {
+	node fsm.NodeID
+	up   bool
+}
+
+// maxReports bounds the news that slow watchers have not heard yet; the oldest are dropped.
+const maxReports = 4096
+
+// NewMesh checks cfg and opens nothing.
+func NewMesh(cfg Config, resolve Resolve, log hclog.Logger) (*Mesh, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("cluster config: %w", err)
+	}
+	m := &Mesh{
+		cfg: cfg, network: cfg.Network, resolve: resolve, log: log.Named("mesh"),
+		peers: map[fsm.NodeID]*peer{}, links: map[*link]struct{}{},
+		handshakes: map[*meteredConn]struct{}{},
+		watchers:   map[int]func(fsm.NodeID, bool){}, newsReady: make(chan struct{}, 1),
+	}
+	if m.network == nil {
+		m.network = tcp{}
+	}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m, nil
+}
+
+// Handle registers the handler of a kind. It must be called before Start.
+func (m *Mesh) Handle(
+	kind uint8, h func(ctx context.Context, from fsm.NodeID, request []byte) ([]byte, error),
+) {
+	m.mustNotServe()
+	m.handlers[kind] = h
+}
+
+// HandleStream registers the handler of a kind with a body. It must be called before Start.
+func (m *Mesh) HandleStream(
+	kind uint8,
+	h func(ctx context.Context, from fsm.NodeID, header []byte, body io.Reader) ([]byte, error),
+) {
+	m.mustNotServe()
+	m.streamHandlers[kind] = h
+}
+
+// mustNotServe guards the tables of handlers, which are read without a lock later.
+func (m *Mesh) mustNotServe() {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.started {
+		panic("cluster: a handler was registered after Start")
+	}
+}
+
+// Start listens and serves. Calls need it, those to this node too.
+func (m *Mesh) Start() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.started || m.closed {
+		return fmt.Errorf("start mesh: %w", fsm.ErrClosed)
+	}
+	l, err := m.network.Listen(m.ctx, m.cfg.PeerListen)
+	if err != nil {
+		return fmt.Errorf("listen for peers on %s: %w", m.cfg.PeerListen, err)
+	}
+	m.started, m.listener = true, l
+	m.start(func() { m.accept(l) })
+	m.start(m.tell)
+	m.log.Info("mesh listens", "address", l.Addr(), "tls", m.cfg.TLS != nil)
+	return nil
+}
+
+// Addr returns where the mesh listens, nil before Start.
+func (m *Mesh) Addr() net.Addr {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.listener == nil {
+		return nil
+	}
+	return m.listener.Addr()
+}
+
+// Close ends every link and waits until all handlers have returned; their contexts have ended. Calls
+// under way end as if their connections were lost.
+func (m *Mesh) Close() error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	m.cancel()
+	if m.listener != nil {
+		m.listener.Close()
+	}
+	for c := range m.handshakes {
+		c.Close()
+	}
+	links := make([]*link, 0, len(m.links))
+	for l := range m.links {
+		links = append(links, l)
+	}
+	m.mu.Unlock()
+	for _, l := range links {
+		l.close(errClosing)
+	}
+	m.life.Lock()
+	m.ended = true
+	m.life.Unlock()
+	m.workers.Wait()
+	return nil
+}
+
+// start runs work on a goroutine that Close waits for, unless the mesh is closed.
+func (m *Mesh) start(work func()) bool {
+	m.life.Lock()
+	defer m.life.Unlock()
+	if m.ended {
+		return false
+	}
+	m.workers.Go(work)
+	return true
+}
+
+// accept takes connections until the listener closes.
+func (m *Mesh) accept(l net.Listener) {
+	for {
+		raw, err := l.Accept()
+		switch {
+		case err == nil:
+		case m.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return
+		default: // out of file descriptors, most likely: give them time to come back
+			m.log.Warn("accept a peer", "error", err)
+			select {
+			case <-time.After(m.cfg.RedialMin):
+			case <-m.ctx.Done():
+			}
+			continue
+		}
+		conn := &meteredConn{Conn: raw, writeTimeout: m.cfg.WriteTimeout}
+		if !m.shaking(conn) {
+			raw.Close() // too many that have not said who they are
+			continue
+		}
+		if !m.start(func() { m.admit(conn) }) {
+			raw.Close()
+			m.shaken(conn)
+		}
+	}
+}
+
+// admit shakes hands with whoever connected.
+func (m *Mesh) admit(raw *meteredConn) {
+	defer m.shaken(raw)
+	conn, id, err := m.welcome(m.ctx, raw, func(id identity) error {
+		_, err := m.peer(id.node)
+		return err
+	})
+	if err != nil {
+		m.log.Debug("connection refused", "from", raw.RemoteAddr(), "error", err)
+		raw.Close()
+		return
+	}
+	if err := m.adopt(conn, raw, id, false); err != nil {
+		m.log.Debug("connection not used", "peer", id.node, "error", err)
+	}
+}
+
+// shaking notes a socket that Close must close, unless there are too many or it is too late.
+func (m *Mesh) shaking(c *meteredConn) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || len(m.handshakes) >= m.cfg.MaxHandshakes {
+		return false
+	}
+	m.handshakes[c] = struct{}{}
+	return true
+}
+
+func (m *Mesh) shaken(c *meteredConn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.handshakes, c)
+}
+
+// Watch calls f for every node that is lost or found from now on, in order, from one goroutine; f
+// must be quick. A node is found with its first link. It is lost when it was silent for
+// PingInterval x SilentPings, or its connection broke and nobody listens at its address any more; a
+// connection that could be made again at once is not told (A17). A node that restarted is lost and
+// found. stop ends the calls.
+func (m *Mesh) Watch(f func(node fsm.NodeID, up bool)) (stop func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := m.nextWatch
+	m.nextWatch++
+	m.watchers[id] = f
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.watchers, id)
+	}
+}
+
+// report queues news for the watchers; it never blocks.
+func (m *Mesh) report(node fsm.NodeID, up bool) {
+	m.log.Info("peer changed", "peer", node, "up", up)
+	m.news.Lock()
+	defer m.news.Unlock()
+	if len(m.reports) >= maxReports {
+		m.reports = m.reports[1:]
+	}
+	m.reports = append(m.reports, report{node, up})
+	select {
+	case m.newsReady <- struct{}{}:
+	default:
+	}
+}
+
+// tell is the goroutine of the watchers.
+func (m *Mesh) tell() {
+	for {
+		select {
+		case <-m.newsReady:
+		case <-m.ctx.Done():
+			return
+		}
+		m.news.Lock()
+		reports := m.reports
+		m.reports = nil
+		m.news.Unlock()
+		for _, r := range reports {
+			m.mu.RLock()
+			ids := make([]int, 0, len(m.watchers))
+			for id := range m.watchers {
+				ids = append(ids, id)
+			}
+			m.mu.RUnlock()
+			slices.Sort(ids)
+			for _, id := range ids {
+				m.mu.RLock()
+				f := m.watchers[id]
+				m.mu.RUnlock()
+				if f != nil {
+					f(r.node, r.up)
+				}
+			}
+		}
+	}
+}
+
+// PeerState is what the mesh knows of one node.
+type PeerState struct {
+	Node        fsm.NodeID
+	Incarnation fsm.Incarnation // of the last link
+	Up          bool            // as told to the watchers
+	Since       time.Time       // when the link was made; zero without one
+	Address     string          // the other end of the link; empty without one
+	Received    uint64          // bytes by this link
+	Sent        uint64          // bytes by this link
+	Waiting     int             // calls that wait for an answer
+	Serving     int             // calls of the peer being served
+}
+
+// Peers returns every node that the mesh has, had or wants a link to, in order of their ids.
+func (m *Mesh) Peers() []PeerState {
+	m.mu.RLock()
+	peers := make([]*peer, 0, len(m.peers))
+	for _, p := range m.peers {
+		peers = append(peers, p)
+	}
+	m.mu.RUnlock()
+	states := make([]PeerState, 0, len(peers))
+	for _, p := range peers {
+		states = append(states, p.state())
+	}
+	slices.SortFunc(states, func(a, b PeerState) int {
+		return strings.Compare(string(a.Node), string(b.Node))
+	})
+	return states
+}
+
+func (p *peer) state() PeerState {
+	p.mu.Lock()
+	s := PeerState{Node: p.id, Incarnation: p.incarnation, Up: p.up}
+	l := p.link
+	p.mu.Unlock()
+	if l == nil {
+		return s
+	}
+	s.Since, s.Address = l.since, l.conn.RemoteAddr().String()
+	s.Received, s.Sent = l.conn.received.Load(), l.conn.sent.Load()
+	l.mu.Lock()
+	s.Waiting, s.Serving = len(l.pending), len(l.active)
+	l.mu.Unlock()
+	return s
+}

@@ -1,0 +1,374 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// peer is another node as the mesh knows it: its links, and the attempts to get one. A peer once
+// connected is kept connected for as long as Resolve knows an address, because watchers want to hear
+// when it goes (A17).
+type peer struct {
+	mesh *Mesh
+	id   fsm.NodeID
+
+	mu    sync.Mutex
+	gone  bool  // taken out of mesh.peers; look it up again
+	link  *link // what new calls use; nil while there is none
+	links int   // all that live, with those that drain
+	// attempt is closed when the first attempt of the dialling under way has ended; nil if nobody
+	// dials. failing: that attempt failed and others follow, so calls fail without waiting.
+	attempt chan struct{}
+	failing bool
+	lastErr error         // why there is no link
+	kick    chan struct{} // ends the pause before the next attempt; capacity 1
+	// lostAt is when the last link was lost, zero once the watchers know or a new one came.
+	lostAt      time.Time
+	up          bool // as the watchers were told
+	incarnation fsm.Incarnation
+}
+
+var (
+	errNotConnected = errors.New("not connected")
+	errNoAddress    = errors.New("no address is known")
+)
+
+// linkTo returns a link for a new call, dialling if there is none. It waits for one attempt at most,
+// and not at all for a node that could not be reached a moment ago.
+func (m *Mesh) linkTo(ctx context.Context, to fsm.NodeID) (*link, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("%w: node %s: %w", fsm.ErrUnavailable, to, context.Cause(ctx))
+		}
+		p, err := m.peer(to)
+		if err != nil {
+			return nil, fmt.Errorf("%w: node %s: %w", fsm.ErrUnavailable, to, err)
+		}
+		p.mu.Lock()
+		if p.gone {
+			p.mu.Unlock()
+			continue
+		}
+		if p.link != nil && p.link.live() {
+			l := p.link
+			p.mu.Unlock()
+			return l, nil
+		}
+		if p.attempt != nil && p.failing {
+			err := p.lastErr
+			p.mu.Unlock()
+			return nil, fmt.Errorf("%w: node %s: %w", fsm.ErrUnavailable, to, err)
+		}
+		p.dialLocked()
+		attempt := p.attempt
+		p.mu.Unlock()
+		select {
+		case <-attempt:
+		case <-ctx.Done():
+			continue // told at the top
+		}
+		p.mu.Lock()
+		failed, err := p.link == nil || !p.link.live(), p.lastErr
+		p.mu.Unlock()
+		if failed {
+			return nil, fmt.Errorf("%w: node %s: %w", fsm.ErrUnavailable, to, err)
+		}
+	}
+}
+
+// peer finds or makes the record of a node.
+func (m *Mesh) peer(id fsm.NodeID) (*peer, error) {
+	m.mu.RLock()
+	p := m.peers[id]
+	m.mu.RUnlock()
+	if p != nil {
+		return p, nil
+	}
+	if err := checkNodeID(id); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.peers[id]; p != nil {
+		return p, nil
+	}
+	if m.closed {
+		return nil, errClosing
+	}
+	if len(m.peers) >= m.cfg.MaxPeers {
+		return nil, fmt.Errorf("already %d peers", len(m.peers))
+	}
+	p = &peer{mesh: m, id: id, lastErr: errNotConnected, kick: make(chan struct{}, 1)}
+	m.peers[id] = p
+	return p, nil
+}
+
+// dialLocked starts dialling unless somebody does.
+func (p *peer) dialLocked() {
+	if p.attempt != nil {
+		return
+	}
+	attempt := make(chan struct{})
+	p.attempt, p.failing = attempt, false
+	if !p.mesh.start(func() { p.dial(attempt) }) {
+		p.lastErr = errClosing
+		close(attempt)
+		p.attempt = nil
+	}
+}
+
+// dial tries until there is a link, nobody knows an address, or the mesh closes. attempt is closed
+// after the first try.
+func (p *peer) dial(attempt chan struct{}) {
+	m := p.mesh
+	pause := m.cfg.RedialMin
+	for first := true; ; first = false {
+		again := p.try()
+		p.mu.Lock()
+		p.failing = again
+		if !again {
+			p.attempt = nil
+		}
+		if first {
+			close(attempt)
+		}
+		p.mu.Unlock()
+		if !again {
+			p.forget()
+			return
+		}
+		// The lower id waits longer, so that two nodes do not dial each other in step for ever.
+		wait := pause
+		if m.cfg.Node < p.id {
+			wait += pause / 4
+		}
+		select {
+		case <-time.After(wait):
+		case <-p.kick:
+		case <-m.ctx.Done():
+		}
+		pause = min(2*pause, m.cfg.RedialMax)
+	}
+}
+
+// try makes one attempt and reports whether to make another.
+func (p *peer) try() (again bool) {
+	m := p.mesh
+	if m.ctx.Err() != nil {
+		p.failed(errClosing, true)
+		return false
+	}
+	p.mu.Lock()
+	connected := p.link != nil && p.link.live() // the peer dialled us meanwhile
+	lostAt := p.lostAt
+	p.mu.Unlock()
+	if connected {
+		return false
+	}
+	addr, ok := m.resolve(p.id)
+	if !ok {
+		p.failed(errNoAddress, true)
+		return false
+	}
+	limit := m.cfg.DialTimeout + m.cfg.HelloTimeout
+	if !lostAt.IsZero() {
+		// Watchers must hear of a loss in time, however long connecting may take.
+		limit = max(m.cfg.silence()-time.Since(lostAt), m.cfg.RedialMin)
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, limit)
+	defer cancel()
+	err := m.connect(ctx, p, addr)
+	if err == nil {
+		return false
+	}
+	p.failed(err, isRefused(err))
+	return true
+}
+
+// failed notes why an attempt failed. The loss of a link is told to the watchers when the node has
+// surely gone, or when it could not be reached again for as long as silence is borne.
+func (p *peer) failed(err error, surely bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastErr = err
+	if p.link != nil || p.lostAt.IsZero() {
+		return
+	}
+	if surely || time.Since(p.lostAt) >= p.mesh.cfg.silence() {
+		p.downLocked()
+	}
+}
+
+func (p *peer) downLocked() {
+	p.lostAt = time.Time{}
+	if p.up {
+		p.up = false
+		p.mesh.report(p.id, false)
+	}
+}
+
+// forget drops the record of a node without link and address.
+func (p *peer) forget() {
+	p.mesh.mu.Lock()
+	defer p.mesh.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.links == 0 && p.attempt == nil && !p.up {
+		p.gone = true
+		delete(p.mesh.peers, p.id)
+	}
+}
+
+// silence is how long a peer may be quiet.
+func (c *Config) silence() time.Duration { return time.Duration(c.SilentPings) * c.PingInterval }
+
+// connect dials, greets and registers.
+func (m *Mesh) connect(ctx context.Context, p *peer, addr string) error {
+	dialling, cancel := context.WithTimeout(ctx, m.cfg.DialTimeout)
+	raw, err := m.network.Dial(dialling, addr)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("dial %s: %w", addr, err)
+	}
+	metered := &meteredConn{Conn: raw, writeTimeout: m.cfg.WriteTimeout}
+	if !m.shaking(metered) {
+		raw.Close()
+		return fmt.Errorf("dial %s: too many handshakes under way", addr)
+	}
+	defer m.shaken(metered)
+	conn, id, err := m.greet(ctx, metered, p.id)
+	if err != nil {
+		raw.Close()
+		return fmt.Errorf("greet %s: %w", addr, err)
+	}
+	return m.adopt(conn, metered, id, true)
+}
+
+// adopt makes a greeted connection a link, and serves it on a goroutine of its own.
+func (m *Mesh) adopt(conn net.Conn, raw *meteredConn, id identity, dialled bool) error {
+	l, err := newLink(m, conn, raw, id, dialled)
+	if err != nil {
+		raw.Close()
+		return err
+	}
+	p, err := m.enrol(l)
+	if err == nil {
+		// Preferred before it is served, so that its end cannot come before its beginning.
+		p.prefer(l)
+		served := m.start(func() {
+			l.run()
+			p.lost(l)
+		})
+		if served {
+			return nil
+		}
+		p.lost(l)
+		err = errClosing
+	}
+	l.close(errClosing)
+	l.session.Close()
+	return err
+}
+
+// enrol finds the peer of a link and counts the link among those that Close must close.
+func (m *Mesh) enrol(l *link) (*peer, error) {
+	for {
+		p, err := m.peer(l.peer)
+		if err != nil {
+			return nil, err
+		}
+		m.mu.Lock()
+		p.mu.Lock()
+		gone := p.gone
+		if !gone && !m.closed {
+			p.links++
+			m.links[l] = struct{}{}
+		}
+		p.mu.Unlock()
+		closed := m.closed
+		m.mu.Unlock()
+		switch {
+		case closed:
+			return nil, errClosing
+		case !gone:
+			return p, nil
+		}
+	}
+}
+
+// prefer decides between the link there is, if any, and a new one. Both nodes apply the same rule to
+// the same links, so they agree.
+func (p *peer) prefer(l *link) {
+	p.mu.Lock()
+	old := p.link
+	loser, reason := (*link)(nil), error(nil)
+	switch {
+	case old == nil || !old.live():
+		p.link = l
+	case old.incarnation != l.incarnation, old.dialled == l.dialled:
+		// The process behind the old link is gone, or who dialled it has lost it and we have not heard:
+		// nobody dials while it has a link.
+		p.link, loser, reason = l, old, errReplaced
+	case time.Since(old.since) > p.mesh.cfg.DialTimeout+p.mesh.cfg.HelloTimeout:
+		// Too far apart to be a coincidence: the peer has lost the old link.
+		p.link, loser, reason = l, old, errReplaced
+	case l.dialled == (p.mesh.cfg.Node < p.id):
+		// Both dialled at once: the one that the lower id dialled stays.
+		p.link, loser = l, old
+	default:
+		loser = l
+	}
+	if p.up && p.incarnation != l.incarnation {
+		p.downLocked()
+	}
+	p.incarnation = l.incarnation
+	p.lostAt, p.failing = time.Time{}, false
+	if !p.up {
+		p.up = true
+		p.mesh.report(p.id, true)
+	}
+	p.mu.Unlock()
+	switch {
+	case loser == nil:
+	case reason != nil:
+		loser.close(reason)
+	default:
+		loser.drain()
+	}
+}
+
+// lost is called once per link, after its end.
+func (p *peer) lost(l *link) {
+	p.mesh.mu.Lock()
+	delete(p.mesh.links, l)
+	p.mesh.mu.Unlock()
+	p.mu.Lock()
+	p.links--
+	if p.link != l {
+		p.mu.Unlock()
+		p.forget()
+		return
+	}
+	p.link = nil
+	p.lastErr = l.err
+	p.lostAt = time.Now()
+	closing := errors.Is(l.err, errClosing)
+	if closing || errors.Is(l.err, errSilent) {
+		p.downLocked()
+	}
+	if !closing {
+		p.mesh.log.Info("link lost", "peer", p.id, "reason", l.err)
+		p.dialLocked()
+		select {
+		case p.kick <- struct{}{}:
+		default:
+		}
+	}
+	p.mu.Unlock()
+}
