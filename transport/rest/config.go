@@ -1,0 +1,138 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// Bounds of what a client may cost.
+const (
+	// maxBodyBytes: the largest real body is a description with twelve rules, some 10 KiB.
+	maxBodyBytes = 1 << 20
+	// maxHeaderBytes: three tokens of at most auth.MaxTokenBytes travel in one request's headers.
+	maxHeaderBytes = 64 << 10
+	// maxPage is the service's own page, and the default of all clients that page.
+	maxPage = 100
+	// countsAtOnce: a page asks for the counters of this many entities at a time, so one client's
+	// list does not fill the partitions' queues.
+	countsAtOnce = 8
+)
+
+// The largest maximum message size that may be asked for, in KiB (RUL-9).
+const maxMessageKilobytes = 16 << 10
+
+// Config is what an operator may set.
+type Config struct {
+	// Namespace is the name that answers carry as their author; no client depends on it.
+	Namespace string
+	// CreatedAt is when the namespace was created; $namespaceinfo tells it.
+	CreatedAt time.Time
+	// MaxMessageBytes is a new queue's maximum message size if the client names none (RUL-9).
+	MaxMessageBytes uint32
+	// MaxLockDuration is the longest lock that a queue may ask for (S-157, RUL-8).
+	MaxLockDuration time.Duration
+	// MaxSizeMegabytes is the largest quota of one queue; without LiftLimits quotas are multiples of
+	// 1024 (RUL-8).
+	MaxSizeMegabytes uint32
+	// LiftLimits drops limits that exist only because the original is a metered service: quotas of
+	// any size from 1 MB (RUL-8).
+	LiftLimits bool
+	// RequestTimeout bounds one request, waiting for the cluster included.
+	RequestTimeout time.Duration
+	// MaxRequests bounds the requests under way; more are answered 503 and retried by clients. It
+	// bounds memory: each may hold a body and the parsed form of it.
+	MaxRequests int
+}
+
+// DefaultConfig returns the values that suit most.
+func DefaultConfig() Config {
+	return Config{
+		Namespace:        "busbar",
+		MaxMessageBytes:  1 << 20,
+		MaxLockDuration:  5 * time.Minute,
+		MaxSizeMegabytes: 80 << 10,
+		RequestTimeout:   30 * time.Second,
+		MaxRequests:      128,
+	}
+}
+
+// Validate returns what is wrong with the configuration.
+func (c *Config) Validate() error {
+	switch {
+	case c.Namespace == "":
+		return errors.New("namespace has no name")
+	case c.MaxMessageBytes == 0 || c.MaxMessageBytes > maxMessageKilobytes<<10:
+		return fmt.Errorf("maximum message size %d, want 1 to %d bytes", c.MaxMessageBytes,
+			maxMessageKilobytes<<10)
+	case c.MaxLockDuration < minLock:
+		return fmt.Errorf("longest lock %v, want at least %v", c.MaxLockDuration, minLock)
+	case c.MaxSizeMegabytes < defaultSizeMegabytes:
+		return fmt.Errorf("largest queue of %d MB, want at least %d", c.MaxSizeMegabytes,
+			defaultSizeMegabytes)
+	case c.RequestTimeout <= 0:
+		return fmt.Errorf("request timeout %v, want more than 0", c.RequestTimeout)
+	case c.MaxRequests <= 0:
+		return fmt.Errorf("%d requests at a time, want at least 1", c.MaxRequests)
+	}
+	return nil
+}
+
+// Entities keeps the descriptions of entities: the catalog. Returned descriptors are shared and are
+// not changed. Errors wrap those of package fsm, an [*fsm.RefusedError] or the context's.
+type Entities interface {
+	// Get finds an entity by name, without case; the error wraps fsm.ErrNoEntity if there is none.
+	Get(ctx context.Context, name string) (*fsm.Descriptor, error)
+	// List returns up to top entities of a kind after the first skip, by name without case.
+	List(ctx context.Context, kind fsm.EntityKind, skip, top int) ([]*fsm.Descriptor, error)
+	// Create adds an entity; id, version, shares and times are filled in by the catalog.
+	Create(ctx context.Context, d fsm.Descriptor) (*fsm.Descriptor, error)
+	// Update replaces the mutable properties of the entity with that name.
+	Update(ctx context.Context, d fsm.Descriptor) (*fsm.Descriptor, error)
+	// Delete removes an entity by name.
+	Delete(ctx context.Context, name string) error
+}
+
+// Cluster is what this API tells about the nodes behind it.
+type Cluster interface {
+	// Counts adds up the counters of the entity's shares. complete is false if a share did not
+	// answer; the counters are then too low.
+	Counts(ctx context.Context, d *fsm.Descriptor) (counts fsm.EntityCounts, complete bool, err error)
+	// Cluster describes nodes, partitions and entities as this node sees them; it may be stale.
+	Cluster(ctx context.Context) ClusterStatus
+	// Ready returns why this node cannot serve now, nil if it can.
+	Ready(ctx context.Context) error
+	// TransferLeader moves the leadership of a partition to a node that holds a replica of it.
+	TransferLeader(ctx context.Context, partition fsm.PartitionID, to fsm.NodeID) error
+}
+
+// Deps are the other rooms, as this one needs them.
+type Deps struct {
+	Entities Entities
+	Cluster  Cluster
+	Policies *auth.Policies
+	Metrics  prometheus.Gatherer
+	Now      func() time.Time // wall clock
+}
+
+// New returns the API; it starts nothing.
+func New(cfg Config, deps Deps, log hclog.Logger) (*API, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("management API: %w", err)
+	}
+	if deps.Entities == nil || deps.Cluster == nil || deps.Policies == nil ||
+		deps.Metrics == nil || deps.Now == nil || log == nil {
+		return nil, errors.New("management API: a dependency is missing")
+	}
+	if cfg.CreatedAt.IsZero() {
+		cfg.CreatedAt = deps.Now()
+	}
+	return &API{cfg: cfg, deps: deps, log: log, slots: make(chan struct{}, cfg.MaxRequests)}, nil
+}

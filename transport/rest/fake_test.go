@@ -1,0 +1,260 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+const (
+	root    = "RootManageSharedAccessKey"
+	rootKey = "SAS_KEY_VALUE"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 123e6, time.UTC)
+
+// world is the rest of the broker, in memory: a catalog with the rules of the real one, counters
+// and a cluster that say what the test wants.
+type world struct {
+	mu       sync.Mutex
+	entities map[string]*fsm.Descriptor // by name in lower case
+	last     fsm.EntityID
+
+	counts     fsm.EntityCounts
+	incomplete bool
+	failure    error // of every call
+	ready      error
+	transfers  []string
+	transfer   error
+	block      chan struct{} // Get waits until it is closed, or the context ends
+	entered    chan struct{} // Get says that it waits
+}
+
+func (w *world) Get(ctx context.Context, name string) (*fsm.Descriptor, error) {
+	if w.block != nil {
+		w.entered <- struct{}{}
+		select {
+		case <-w.block:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure != nil {
+		return nil, w.failure
+	}
+	if d, ok := w.entities[strings.ToLower(name)]; ok {
+		return d, nil
+	}
+	return nil, fmt.Errorf("entity %q: %w", name, fsm.ErrNoEntity)
+}
+
+func (w *world) List(
+	_ context.Context, kind fsm.EntityKind, skip, top int,
+) ([]*fsm.Descriptor, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure != nil {
+		return nil, w.failure
+	}
+	var all []*fsm.Descriptor
+	for _, d := range w.entities {
+		if d.Kind == kind {
+			all = append(all, d)
+		}
+	}
+	slices.SortFunc(all, func(a, b *fsm.Descriptor) int {
+		return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
+	all = all[min(skip, len(all)):]
+	return all[:min(top, len(all))], nil
+}
+
+func (w *world) Create(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure != nil {
+		return nil, w.failure
+	}
+	if _, ok := w.entities[strings.ToLower(d.Name)]; ok {
+		return nil, &fsm.RefusedError{Refusal: fsm.EntityExists, Detail: "it already exists"}
+	}
+	w.last++
+	d.ID, d.Version, d.Partitions = w.last, uint64(w.last), []fsm.PartitionID{1}
+	d.CreatedAt, d.UpdatedAt = fsm.Millis(now.UnixMilli()), fsm.Millis(now.UnixMilli())
+	w.entities[strings.ToLower(d.Name)] = &d
+	return &d, nil
+}
+
+func (w *world) Update(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure != nil {
+		return nil, w.failure
+	}
+	if _, ok := w.entities[strings.ToLower(d.Name)]; !ok {
+		return nil, &fsm.RefusedError{Refusal: fsm.EntityNotFound, Detail: "it does not exist"}
+	}
+	d.Version++
+	d.UpdatedAt = fsm.Millis(now.Add(time.Hour).UnixMilli())
+	w.entities[strings.ToLower(d.Name)] = &d
+	return &d, nil
+}
+
+func (w *world) Delete(_ context.Context, name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure != nil {
+		return w.failure
+	}
+	if _, ok := w.entities[strings.ToLower(name)]; !ok {
+		return fmt.Errorf("entity %q: %w", name, fsm.ErrNoEntity)
+	}
+	delete(w.entities, strings.ToLower(name))
+	return nil
+}
+
+func (w *world) Counts(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool, error) {
+	if w.incomplete {
+		return fsm.EntityCounts{}, false, fsm.ErrUnavailable
+	}
+	return w.counts, true, nil
+}
+
+func (w *world) Cluster(context.Context) ClusterStatus {
+	return ClusterStatus{
+		Node:  "a",
+		Nodes: []NodeStatus{{ID: "a", State: "alive", Address: "127.0.0.1:5672"}},
+		Partitions: []PartitionStatus{
+			{ID: 1, Leader: "a", Term: 2, Replicas: []fsm.NodeID{"a"}, Applied: 7},
+		},
+		Entities: []EntityStatus{{Name: "q", Shares: []fsm.PartitionID{1}}},
+	}
+}
+
+func (w *world) Ready(context.Context) error { return w.ready }
+
+func (w *world) TransferLeader(_ context.Context, p fsm.PartitionID, to fsm.NodeID) error {
+	if w.transfer != nil {
+		return w.transfer
+	}
+	w.transfers = append(w.transfers, fmt.Sprintf("%d to %s", p, to))
+	return nil
+}
+
+// house is an API on a world, and a way to talk to it.
+type house struct {
+	*world
+	api     *API
+	handler http.Handler
+	log     strings.Builder
+}
+
+func newHouse(t testing.TB, change ...func(*Config)) *house {
+	t.Helper()
+	h := &house{world: &world{entities: map[string]*fsm.Descriptor{}}}
+	policies, err := auth.New(auth.DefaultExpiryTolerance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(
+		policies.Replace("", auth.Policy{Name: root, Primary: rootKey, Rights: auth.All},
+			auth.Policy{Name: "sender", Primary: "k", Rights: auth.Send},
+			auth.Policy{Name: "listener", Primary: "k", Rights: auth.Listen}),
+		policies.Replace("orders", auth.Policy{Name: "owner", Primary: "k", Rights: auth.All},
+			auth.Policy{Name: "reader", Primary: "k", Rights: auth.Listen}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	cfg := DefaultConfig()
+	cfg.Namespace = "sample"
+	cfg.CreatedAt = now
+	for _, f := range change {
+		f(&cfg)
+	}
+	h.api, err = New(cfg, Deps{
+		Entities: h, Cluster: h, Policies: policies, Metrics: prometheus.NewRegistry(),
+		Now: func() time.Time { return now },
+	}, hclog.New(&hclog.LoggerOptions{Output: &h.log, Level: hclog.Debug}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.handler = h.api.Management()
+	return h
+}
+
+func token(policy, key, audience string) string {
+	return auth.NewToken(audience, policy, key, now.Add(time.Hour))
+}
+
+// do sends a request with the root key's token; headers are pairs, an empty value removes one.
+func (h *house) do(t testing.TB, method, target, body string, headers ...string) (int, string) {
+	t.Helper()
+	response := h.response(t, method, target, body, headers...)
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func (h *house) response(
+	t testing.TB, method, target, body string, headers ...string,
+) *http.Response {
+	t.Helper()
+	r := httptest.NewRequest(method, "https://host.test"+target, strings.NewReader(body))
+	r.Header.Set("Authorization", token(root, rootKey, "https://host.test/"))
+	if method == http.MethodPut {
+		r.Header.Set("Content-Type", "application/atom+xml;type=entry;charset=utf-8")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if r.Header.Del(headers[i]); headers[i+1] != "" {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	w := httptest.NewRecorder()
+	h.handler.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// queueBody is the smallest entry around the elements of a queue.
+func queueBody(elements string) string {
+	return `<entry xmlns="` + atomSpace + `"><content type="application/xml">` +
+		`<QueueDescription xmlns="` + connectSpace + `">` + elements +
+		`</QueueDescription></content></entry>`
+}
+
+// create makes a queue or fails the test.
+func (h *house) create(t testing.TB, name, elements string) *fsm.Descriptor {
+	t.Helper()
+	if status, text := h.do(t, "PUT", "/"+name, queueBody(elements)); status != http.StatusCreated {
+		t.Fatalf("create %s: %d %s", name, status, text)
+	}
+	return h.entities[strings.ToLower(name)]
+}
+
+// property cuts the text of an element out of an answer; "absent" if it is not there.
+func property(text, name string) string {
+	_, rest, ok := strings.Cut(text, "<"+name+">")
+	if !ok {
+		return "absent"
+	}
+	value, _, _ := strings.Cut(rest, "</"+name+">")
+	return value
+}

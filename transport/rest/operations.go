@@ -1,0 +1,146 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// ClusterStatus is the state of the cluster as one node sees it.
+type ClusterStatus struct {
+	Node       fsm.NodeID        `json:"node"` // the one that answers
+	Nodes      []NodeStatus      `json:"nodes"`
+	Partitions []PartitionStatus `json:"partitions"`
+	Entities   []EntityStatus    `json:"entities"`
+}
+
+// NodeStatus is one broker node.
+type NodeStatus struct {
+	ID      fsm.NodeID `json:"id"`
+	State   string     `json:"state"`   // "alive", "suspect", "dead" or "left"
+	Address string     `json:"address"` // for clients, host:port
+}
+
+// PartitionStatus is one Raft group; number 0 is the catalog.
+type PartitionStatus struct {
+	ID       fsm.PartitionID `json:"id"`
+	Leader   fsm.NodeID      `json:"leader"` // "" if none is known
+	Term     uint64          `json:"term"`
+	Replicas []fsm.NodeID    `json:"replicas"`
+	Applied  uint64          `json:"applied"` // index at the replica of the answering node, or 0
+}
+
+// EntityStatus tells in which partitions an entity lives.
+type EntityStatus struct {
+	Name   string            `json:"name"`
+	Shares []fsm.PartitionID `json:"shares"`
+}
+
+// Operations returns the handler of the operations port: health, metrics, the cluster, and the
+// management API on every other path. The operations paths need no token, because the port listens
+// on the loopback interface unless an operator opens it; they hide entities of the same names from
+// this port only.
+func (a *API) Operations() http.Handler {
+	metrics := promhttp.HandlerFor(a.deps.Metrics, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: 4,
+	})
+	// A page in an operator's browser can reach the loopback interface: it must not command.
+	commands := http.NewCrossOriginProtection().Handler(http.HandlerFunc(a.serveTransfer))
+	management := a.Management()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case path == "/health" && isRead(r):
+			a.serveHealth(w, r)
+		case path == "/livez" && isRead(r):
+			writeJSON(w, r, http.StatusOK, map[string]string{"status": "alive"})
+		case path == "/readyz" && isRead(r):
+			a.serveReady(w, r)
+		case path == "/metrics" && isRead(r):
+			metrics.ServeHTTP(w, r)
+		case path == "/api/cluster" && isRead(r):
+			ctx, cancel := a.timeout(r)
+			defer cancel()
+			writeJSON(w, r, http.StatusOK, a.deps.Cluster.Cluster(ctx))
+		case path == "/api/cluster/transfer-leader" && r.Method == http.MethodPost:
+			commands.ServeHTTP(w, r)
+		default:
+			management.ServeHTTP(w, r)
+		}
+	})
+}
+
+func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), a.cfg.RequestTimeout)
+}
+
+// serveHealth answers as the official emulator does: containers wait for these texts.
+func (a *API) serveHealth(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := a.timeout(r)
+	defer cancel()
+	if err := a.deps.Cluster.Ready(ctx); err != nil {
+		writeJSON(w, r, http.StatusServiceUnavailable, health{"unhealthy", "Service is unhealthy."})
+		return
+	}
+	writeJSON(w, r, http.StatusOK, health{"healthy", "Service is healthy."})
+}
+
+type health struct {
+	Status  string `json:"status"`
+	Message string `json:"message"`
+}
+
+func (a *API) serveReady(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := a.timeout(r)
+	defer cancel()
+	if err := a.deps.Cluster.Ready(ctx); err != nil {
+		writeJSON(w, r, http.StatusServiceUnavailable,
+			map[string]string{"status": "not ready", "reason": err.Error()})
+		return
+	}
+	writeJSON(w, r, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+func (a *API) serveTransfer(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := a.timeout(r)
+	defer cancel()
+	values := r.URL.Query()
+	partition, err := strconv.ParseUint(values.Get("partition"), 10, 15) // A1: below 32768
+	to := values.Get("to")
+	if err != nil || to == "" {
+		writeJSON(w, r, http.StatusBadRequest,
+			map[string]string{"error": "want partition=N&to=NODE in the query"})
+		return
+	}
+	err = a.deps.Cluster.TransferLeader(ctx, fsm.PartitionID(partition), fsm.NodeID(to))
+	switch {
+	case err == nil:
+		a.log.Info("leadership transferred", "partition", partition, "to", to)
+		writeJSON(w, r, http.StatusOK, map[string]string{"status": "transferred"})
+	case errors.Is(err, fsm.ErrNoEntity):
+		writeJSON(w, r, http.StatusNotFound, map[string]string{"error": err.Error()})
+	case asProblem(err).status == http.StatusServiceUnavailable:
+		writeJSON(w, r, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+	default:
+		writeJSON(w, r, http.StatusConflict, map[string]string{"error": err.Error()})
+	}
+}
+
+func writeJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil { // the values are structs of strings and numbers
+		status, body = http.StatusInternalServerError, []byte(`{"error":"internal"}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}

@@ -1,0 +1,149 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Texts that clients or their tests look at, to the letter (RUL-13).
+const (
+	noService   = "No service is hosted at the specified address."
+	noOperation = "Not Found. The Operation doesn't exist."
+	conflict    = "Conflict. You're requesting an operation that isn't allowed in the " +
+		"resource's current state."
+	noForward      = "The auto forwarding destination entity does not exist."
+	claimsForRead  = "Manage,EntityRead claims required for this operation."
+	claimsForWrite = "Authorization failed for specified action: Manage,EntityWrite."
+	claimsToDelete = "Authorization failed for specified action: Manage,EntityDelete."
+)
+
+// problem is an error answer. cause is for the log only.
+type problem struct {
+	status  int
+	subCode int // 0: the text has no lead-in
+	text    string
+	cause   error
+}
+
+// Error returns the client's text and the cause.
+func (p *problem) Error() string {
+	if p.cause != nil {
+		return p.text + ": " + p.cause.Error()
+	}
+	return p.text
+}
+
+// Unwrap returns the cause.
+func (p *problem) Unwrap() error { return p.cause }
+
+func badRequest(format string, args ...any) *problem {
+	return &problem{
+		status: http.StatusBadRequest, subCode: 40000, text: fmt.Sprintf(format, args...),
+	}
+}
+
+// badProperty is a refused value of one property. The tail is the service's form.
+func badProperty(name, actual, format string, args ...any) *problem {
+	return badRequest("%s\r\nParameter name: %s\r\nActual value was %s.",
+		fmt.Sprintf(format, args...), name, clip(actual))
+}
+
+func busy(text string) *problem {
+	return &problem{status: http.StatusServiceUnavailable, subCode: 50004,
+		text: "The server is busy, retry the operation: " + text + "."}
+}
+
+func notImplemented(what string) *problem {
+	return &problem{status: http.StatusNotImplemented, subCode: 50100,
+		text: what + " are not implemented by this version of the broker."}
+}
+
+// clip shortens a client's text for an error message.
+func clip(text string) string {
+	const most = 100
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// asProblem finds the answer to an error of any room.
+func asProblem(err error) *problem {
+	var p *problem
+	var refused *fsm.RefusedError
+	var tooBig *http.MaxBytesError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &refused):
+		return ofRefusal(refused)
+	case errors.As(err, &tooBig):
+		return &problem{status: http.StatusRequestEntityTooLarge,
+			text: fmt.Sprintf("The body is larger than %d bytes.", tooBig.Limit)}
+	case errors.Is(err, fsm.ErrNoEntity):
+		return &problem{status: http.StatusNotFound, text: noService, cause: err}
+	case errors.Is(err, fsm.ErrUnknown):
+		return &problem{status: http.StatusServiceUnavailable, subCode: 50004, cause: err,
+			text: "The server is busy, the operation may or may not have been done."}
+	case errors.Is(err, fsm.ErrBusy), errors.Is(err, fsm.ErrNotLeader),
+		errors.Is(err, fsm.ErrUnavailable), errors.Is(err, fsm.ErrClosed),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		p := busy("the cluster did not answer in time")
+		p.cause = err
+		return p
+	}
+	return &problem{status: http.StatusInternalServerError, subCode: 50000, cause: err,
+		text: "The server was unable to process the request."}
+}
+
+// ofRefusal is a refusal by the catalog. Its detail is written for clients.
+func ofRefusal(r *fsm.RefusedError) *problem {
+	switch r.Refusal {
+	case fsm.EntityExists:
+		return &problem{status: http.StatusConflict, subCode: 40900, text: conflict, cause: r}
+	case fsm.EntityNotFound:
+		return &problem{status: http.StatusNotFound, subCode: 40400, text: noOperation, cause: r}
+	case fsm.QuotaExceeded:
+		return &problem{status: http.StatusForbidden, subCode: 40300,
+			text: "Forbidden. The quota of the namespace is exhausted: " + r.Detail + ".", cause: r}
+	case fsm.InvalidArgument, fsm.InvalidOperation:
+		return &problem{status: http.StatusBadRequest, subCode: 40000,
+			text: "Bad Request. " + r.Detail + ".", cause: r}
+	case fsm.Busy, fsm.NotLeader, fsm.NodeExpired:
+		p := busy("the cluster is not ready")
+		p.cause = r
+		return p
+	case fsm.Stale:
+		return &problem{status: http.StatusConflict, subCode: 40901,
+			text: "Another conflicting operation is in progress.", cause: r}
+	}
+	return &problem{status: http.StatusInternalServerError, subCode: 50000, cause: r,
+		text: "The server was unable to process the request."}
+}
+
+// renderError writes the body that every SDK reads: Code is the status, Detail the message.
+func renderError(p *problem, tracking, host, path string, now time.Time) []byte {
+	var text strings.Builder
+	if p.subCode != 0 {
+		fmt.Fprintf(&text, "SubCode=%d. ", p.subCode)
+	}
+	text.WriteString(p.text)
+	if !strings.HasSuffix(p.text, ".") {
+		text.WriteByte('.')
+	}
+	fmt.Fprintf(&text, " To know more visit https://aka.ms/sbResourceMgrExceptions. . "+
+		"TrackingId:%s_G0, SystemTracker:%s:%s, Timestamp:%s", tracking, host,
+		clip(strings.Trim(path, "/")), now.UTC().Format("2006-01-02T15:04:05"))
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "<Error><Code>%d</Code><Detail>", p.status)
+	escape(&out, text.String())
+	out.WriteString("</Detail></Error>")
+	return out.Bytes()
+}
