@@ -154,6 +154,7 @@ func (s *State) dropEntity(id EntityID) {
 	s.shares.Delete(id)
 	s.run.result.Dropped = append(s.run.result.Dropped, id)
 	grave := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
+	grave.arrival = sh.arrival
 	for i := range grave.boxes {
 		grave.boxes[i].messages = sh.boxes[i].messages
 	}

@@ -83,6 +83,9 @@ func (sh *share) amend(sub SubQueue, arrival uint64, m *message, it *SettleItem)
 		return None
 	}
 	b := &sh.boxes[sub]
+	if len(it.Properties) > maxExtraBytes {
+		return MessageSizeExceeded
+	}
 	x := *b.extra(arrival, m)
 	x.properties = merge(x.properties, it.Properties)
 	if x.bytes()+uint64(len(it.Reason)+len(it.Description)) > maxExtraBytes {
@@ -99,15 +102,17 @@ func (sh *share) amend(sub SubQueue, arrival uint64, m *message, it *SettleItem)
 // Values are copied, for those given are views into a log entry.
 func merge(old, set []Property) []Property {
 	list := append(make([]Property, 0, len(old)+len(set)), old...)
-next:
+	place := make(map[string]int, len(old)+len(set)) // looked up, never ranged over
+	for i := range list {
+		place[list[i].Key] = i
+	}
 	for _, p := range set {
 		p = Property{Key: strings.Clone(p.Key), Value: bytes.Clone(p.Value)}
-		for i := range list {
-			if list[i].Key == p.Key {
-				list[i] = p
-				continue next
-			}
+		if i, ok := place[p.Key]; ok {
+			list[i] = p
+			continue
 		}
+		place[p.Key] = len(list)
 		list = append(list, p)
 	}
 	return list

@@ -1,0 +1,266 @@
+package fsm
+
+import "fmt"
+
+// CheckInvariants counts everything anew and names the first thing that does not agree. It takes
+// time in proportion to what is stored.
+func (s *State) CheckInvariants() error {
+	var err error
+	s.shares.Scan(func(id EntityID, sh *share) bool {
+		if err = s.checkShare(sh); err != nil {
+			err = fmt.Errorf("partition %d, entity %d: %w", s.id, id, err)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.checkResults()
+}
+
+func (s *State) checkShare(sh *share) error {
+	var size uint64
+	tokens := 0
+	for sub := range sh.boxes {
+		n, err := sh.checkBox(SubQueue(sub))
+		if err != nil {
+			return fmt.Errorf("subqueue %q: %w", SubQueue(sub), err)
+		}
+		size += n
+		tokens += sh.boxes[sub].locks.Len()
+	}
+	if tokens != sh.tokens.Len() {
+		return fmt.Errorf("%d locks, %d tokens", tokens, sh.tokens.Len())
+	}
+	sh.states.Scan(func(no uint32, st sessionState) bool {
+		se, _ := sh.sessions.Get(no)
+		size += uint64(len(st.data) + len(se.id))
+		return true
+	})
+	if size != sh.size {
+		return fmt.Errorf("size %d, counted %d", sh.size, size)
+	}
+	if err := sh.checkSessions(); err != nil {
+		return err
+	}
+	if err := sh.checkPlaces(); err != nil {
+		return err
+	}
+	return s.checkDeadlines(sh)
+}
+
+// checkBox checks that each message is in exactly the tables its state says (I16) and returns the
+// bytes stored.
+func (sh *share) checkBox(sub SubQueue) (size uint64, err error) {
+	b := &sh.boxes[sub]
+	var ready, locked, extras int
+	var scheduled, deferred uint64
+	b.messages.Scan(func(arrival uint64, m message) bool {
+		err = sh.checkMessage(sub, arrival, &m)
+		size += uint64(m.length)
+		if m.bits&extraBit != 0 {
+			extras++
+			size += b.extra(arrival, &m).bytes()
+		}
+		switch {
+		case m.locked():
+			locked++
+		case m.state() == StateActive:
+			ready++
+		}
+		switch m.state() {
+		case StateScheduled:
+			scheduled++
+		case StateDeferred:
+			deferred++
+		}
+		return err == nil
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case ready != b.ready.Len():
+		return 0, fmt.Errorf("%d ready messages, %d in the table", ready, b.ready.Len())
+	case locked != b.locks.Len():
+		return 0, fmt.Errorf("%d locked messages, %d locks", locked, b.locks.Len())
+	case extras != b.extras.Len():
+		return 0, fmt.Errorf("%d messages with extras, %d in the table", extras, b.extras.Len())
+	case scheduled != b.scheduled || deferred != b.deferred:
+		return 0, fmt.Errorf("%d scheduled and %d deferred messages, counters say %d and %d",
+			scheduled, deferred, b.scheduled, b.deferred)
+	}
+	return size, nil
+}
+
+func (sh *share) checkMessage(sub SubQueue, arrival uint64, m *message) error {
+	b := &sh.boxes[sub]
+	key := placeKey{session: m.session, arrival: arrival}
+	_, ready := b.ready.Get(key)
+	l, hasLock := b.locks.Get(arrival)
+	switch {
+	case arrival == 0 || arrival > sh.arrival:
+		return fmt.Errorf("message %d beyond the last arrival %d", arrival, sh.arrival)
+	case ready != (m.state() == StateActive && !m.locked()):
+		return fmt.Errorf("message %d: ready is %v", arrival, ready)
+	case hasLock != m.locked():
+		return fmt.Errorf("message %d: has a lock is %v", arrival, hasLock)
+	case m.state() == StateScheduled && (sub != Main || m.locked()):
+		return fmt.Errorf("message %d is scheduled in %q", arrival, sub)
+	case sh.sessionful(sub) != (m.session != 0):
+		return fmt.Errorf("message %d: session %d", arrival, m.session)
+	case m.bits&extraBit == 0:
+		if _, has := b.extras.Get(arrival); has {
+			return fmt.Errorf("message %d: extras without mark", arrival)
+		}
+	}
+	if !hasLock {
+		return nil
+	}
+	ref, ok := sh.tokens.Get(l.token.key())
+	if !ok || ref.arrival != arrival || ref.sub != sub {
+		return fmt.Errorf("message %d: its token leads to %v", arrival, ref)
+	}
+	if _, held := sh.holders.Get(m.session); held != (m.session != 0) {
+		return fmt.Errorf("message %d is locked without holder of session %d", arrival, m.session)
+	}
+	if n := sh.number(arrival); n.Prefix() != sh.prefix && sh.d.Partitioned {
+		return fmt.Errorf("message %d: number %d of another partition", arrival, n)
+	}
+	return nil
+}
+
+// checkSessions compares what each session counts with its messages' places.
+func (sh *share) checkSessions() error {
+	var err error
+	count := func(t interface {
+		Ascend(placeKey, func(placeKey) bool)
+	}, no uint32) (n uint64) {
+		t.Ascend(placeKey{session: no}, func(k placeKey) bool {
+			if k.session == no {
+				n++
+			}
+			return k.session == no
+		})
+		return n
+	}
+	waiting := 0
+	sh.sessions.Scan(func(no uint32, se session) bool {
+		ready := count(sh.boxes[Main].ready, no)
+		handed := count(sh.handed, no)
+		aside := count(sh.aside, no)
+		_, held := sh.holders.Get(no)
+		_, has := sh.states.Get(no)
+		named, ok := sh.sessionNos.Get(se.id)
+		head, queued := sh.tickets.Get(se.ticket)
+		if queued {
+			waiting++
+		}
+		switch {
+		case se.ready != ready || se.locked != handed || se.messages != ready+handed+aside:
+			err = fmt.Errorf("session %d counts %d ready, %d locked of %d; there are %d, %d, %d aside",
+				no, se.ready, se.locked, se.messages, ready, handed, aside)
+		case !ok || named != no:
+			err = fmt.Errorf("session %d: its id leads to %d", no, named)
+		case queued != (ready > 0 && !held) || queued && head != no || (se.ticket != 0) != queued:
+			err = fmt.Errorf("session %d: ticket %d, held is %v, %d ready", no, se.ticket, held, ready)
+		case !held && handed > 0:
+			err = fmt.Errorf("session %d: %d messages locked by nobody", no, handed)
+		case !held && !has && se.messages == 0:
+			err = fmt.Errorf("session %d is empty", no)
+		}
+		return err == nil
+	})
+	if err == nil && (waiting != sh.tickets.Len() || sh.sessions.Len() != sh.sessionNos.Len()) {
+		err = fmt.Errorf("%d tickets for %d sessions, %d ids for %d",
+			sh.tickets.Len(), waiting, sh.sessionNos.Len(), sh.sessions.Len())
+	}
+	return err
+}
+
+// checkPlaces checks that no place is without a message or a session.
+func (sh *share) checkPlaces() error {
+	b := &sh.boxes[Main]
+	if sh.d.RequiresSession {
+		if n := b.ready.Len() + sh.handed.Len() + sh.aside.Len(); n != b.messages.Len() {
+			return fmt.Errorf("%d messages, %d places", b.messages.Len(), n)
+		}
+	} else if n := sh.handed.Len() + sh.aside.Len() + sh.sessions.Len(); n > 0 {
+		return fmt.Errorf("%d places of sessions without sessions", n)
+	}
+	var err error
+	sh.holders.Scan(func(no uint32, h holder) bool {
+		if _, ok := sh.sessions.Get(no); !ok || h.token.IsZero() {
+			err = fmt.Errorf("session %d is held but not there", no)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// checkDeadlines checks that every lock, session lock and scheduled message has its deadline, and
+// the share's first ones are known to the partition.
+func (s *State) checkDeadlines(sh *share) error {
+	locks := sh.holders.Len()
+	for sub := range sh.boxes {
+		locks += sh.boxes[sub].locks.Len()
+	}
+	locks -= sh.handed.Len()
+	if locks != sh.leaseDue.Len() || sh.wallDue.Len() != int(sh.boxes[Main].scheduled) {
+		return fmt.Errorf("%d locks with %d deadlines, %d scheduled with %d",
+			locks, sh.leaseDue.Len(), sh.boxes[Main].scheduled, sh.wallDue.Len())
+	}
+	var err error
+	sh.leaseDue.Scan(func(d due) bool {
+		at := Millis(0)
+		if d.kind == dueSession {
+			h, _ := sh.holders.Get(uint32(d.id))
+			at = h.deadline
+		} else {
+			l, _ := sh.boxes[d.sub].locks.Get(d.id)
+			at = l.deadline
+		}
+		if at != d.at {
+			err = fmt.Errorf("deadline %v, lock until %d", d, at)
+		}
+		return err == nil
+	})
+	sh.wallDue.Scan(func(d due) bool {
+		if m, _ := sh.boxes[Main].messages.Get(d.id); m.state() != StateScheduled || m.at != d.at {
+			err = fmt.Errorf("deadline %v of no scheduled message", d)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	first, _ := sh.leaseDue.Min()
+	_, ok := s.leaseNext.Get(nextDue{at: first.at, entity: sh.d.ID})
+	if sh.leaseReg != first.at || ok != (first.at != 0) {
+		return fmt.Errorf("first lease deadline %d, registered %d", first.at, sh.leaseReg)
+	}
+	first, _ = sh.wallDue.Min()
+	_, ok = s.wallNext.Get(nextDue{at: first.at, entity: sh.d.ID})
+	if sh.wallReg != first.at || ok != (first.at != 0) {
+		return fmt.Errorf("first wall deadline %d, registered %d", first.at, sh.wallReg)
+	}
+	return nil
+}
+
+func (s *State) checkResults() error {
+	var err error
+	s.results.Scan(func(r result) bool {
+		d := resultDue{at: r.review, node: r.node, pump: r.pump}
+		if _, ok := s.resultDue.Get(d); !ok || r.review > r.until {
+			err = fmt.Errorf("partition %d: pump %x/%d has no review", s.id, r.node, r.pump)
+		}
+		return err == nil
+	})
+	if err == nil && s.results.Len() != s.resultDue.Len() {
+		err = fmt.Errorf("partition %d: %d results, %d reviews",
+			s.id, s.results.Len(), s.resultDue.Len())
+	}
+	if err == nil && s.leaseNext.Len()+s.wallNext.Len() > 2*s.shares.Len() {
+		err = fmt.Errorf("partition %d: deadlines of unknown entities", s.id)
+	}
+	return err
+}

@@ -1,0 +1,353 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+)
+
+// Restore replaces the state by an image. It reads the bytes of the image and no more. An error
+// that comes of the bytes wraps ErrFormat; the state is then what it was before.
+//
+// Checksums find accidents, but an image may come from a faulty peer, so nothing in it is believed
+// that a later Apply would rely on.
+func (s *State) Restore(r io.Reader) error {
+	l := loader{s: New(s.id)}
+	l.s.gen = s.gen + 1
+	if err := l.frames(r); err != nil {
+		return fmt.Errorf("restore partition %d: %w", s.id, err)
+	}
+	*s = *l.s
+	return nil
+}
+
+// loader builds a state from records.
+type loader struct {
+	s     *State
+	begun bool   // the state record was read
+	sh    *share // what sessions and messages belong to
+	grave bool
+	box   SubQueue // of the last message of the share
+}
+
+func (l *loader) frames(r io.Reader) error {
+	f := frameReader{r: r}
+	if header := f.next(int64(len(imageHeader))); f.err == nil && string(header) != imageHeader {
+		return fmt.Errorf("%w: not an image of this version", ErrFormat)
+	}
+	for f.err == nil {
+		payload := f.frame()
+		if f.err != nil {
+			break
+		}
+		if len(payload) == 0 {
+			return l.end()
+		}
+		// A record copies what it keeps of the frame: strings are made anew, bytes are cloned.
+		rd := reader{b: payload}
+		for rd.err == nil && rd.left() > 0 {
+			l.record(&rd)
+		}
+		if rd.err != nil {
+			return rd.err
+		}
+	}
+	return f.err
+}
+
+// frameReader reads frames and compares checksums.
+type frameReader struct {
+	r   io.Reader
+	buf bytes.Buffer
+	sum uint32
+	err error
+}
+
+// next reads n bytes; memory grows with what really comes, not with what was announced.
+func (f *frameReader) next(n int64) []byte {
+	f.buf.Reset()
+	if got, err := io.CopyN(&f.buf, f.r, n); err != nil {
+		if err == io.EOF {
+			err = fmt.Errorf("%w: image ends after %d of %d bytes", ErrFormat, got, n)
+		}
+		f.err = err
+		return nil
+	}
+	f.sum = crc32.Update(f.sum, castagnoli, f.buf.Bytes())
+	return f.buf.Bytes()
+}
+
+// frame returns the payload of the next frame, valid until the next call.
+func (f *frameReader) frame() []byte {
+	head := f.next(4)
+	if f.err != nil {
+		return nil
+	}
+	n := binary.LittleEndian.Uint32(head)
+	if n > maxFrameBytes {
+		f.err = fmt.Errorf("%w: frame of %d bytes", ErrFormat, n)
+		return nil
+	}
+	payload := slices.Clone(f.next(int64(n)))
+	want := f.sum
+	tail := f.next(4)
+	if f.err == nil && binary.LittleEndian.Uint32(tail) != want {
+		f.err = fmt.Errorf("%w: checksum of a frame", ErrFormat)
+	}
+	return payload
+}
+
+func (l *loader) record(r *reader) {
+	kind := r.u8()
+	if l.begun == (kind == recordState) {
+		r.fail("state record is not the first and only one")
+		return
+	}
+	switch kind {
+	case recordState:
+		l.state(r)
+	case recordLost:
+		order, node := r.uvarint(), Incarnation(r.u64())
+		if order > l.s.lostOrder || l.s.lost.Len() >= maxLostNodes {
+			r.fail("lost node out of order")
+		}
+		l.s.lost.Set(order, node)
+	case recordShare:
+		l.share(r)
+	case recordSession, recordMessage:
+		switch {
+		case l.sh == nil:
+			r.fail("record outside a share")
+		case kind == recordMessage:
+			l.message(r)
+		case l.grave:
+			r.fail("session of a dropped entity")
+		default:
+			l.session(r)
+		}
+	case recordResult:
+		l.result(r)
+	default:
+		r.fail("unknown record")
+	}
+}
+
+func (l *loader) state(r *reader) {
+	l.begun = true
+	if PartitionID(r.u16()) != l.s.id {
+		r.fail("image of another partition")
+	}
+	l.s.index = r.uvarint()
+	l.s.epoch = r.uvarint()
+	l.s.wall = r.millis()
+	l.s.lease = r.millis()
+	l.s.lostOrder = r.uvarint()
+}
+
+func (l *loader) share(r *reader) {
+	l.finish(r)
+	grave := r.boolean()
+	d, err := DecodeDescriptor(r.bytes())
+	if r.err != nil {
+		return
+	}
+	index := slices.Index(d.Partitions, l.s.id)
+	if bad := malformed(&d, index); err != nil || bad != "" {
+		r.fail("description of entity: " + bad)
+		return
+	}
+	_, alive := l.s.shares.Get(d.ID)
+	_, buried := l.s.graves.Get(d.ID)
+	if alive || buried {
+		r.fail("entity occurs twice")
+		return
+	}
+	sh := newShare(&d, index, l.s.gen)
+	sh.arrival = r.uvarint()
+	sh.touched = r.millis()
+	sh.lastNo = r.u32()
+	sh.lastTicket = r.uvarint()
+	l.sh, l.grave, l.box = sh, grave, Main
+	if grave {
+		l.s.graves.Set(d.ID, sh)
+	} else {
+		l.s.shares.Set(d.ID, sh)
+	}
+}
+
+func (l *loader) session(r *reader) {
+	sh := l.sh
+	no, id, ticket := r.u32(), r.string(), r.uvarint()
+	_, twice := sh.sessions.Get(no)
+	_, named := sh.sessionNos.Get(id)
+	_, queued := sh.tickets.Get(ticket)
+	if no == 0 || no > sh.lastNo || twice || named || queued || ticket > sh.lastTicket ||
+		!sh.d.RequiresSession || !validSessionID(id) {
+		r.fail("session contradicts others")
+		return
+	}
+	sh.sessionNos.Set(id, no)
+	sh.sessions.Set(no, session{id: id, ticket: ticket})
+	if ticket != 0 {
+		sh.tickets.Set(ticket, no)
+	}
+	if r.boolean() {
+		var h holder
+		r.fixed(h.token[:])
+		h.deadline = r.millis()
+		h.node = Incarnation(r.u64())
+		if h.token.IsZero() || h.deadline <= 0 {
+			r.fail("session lock without token or end")
+			return
+		}
+		sh.holders.Set(no, h)
+		sh.leaseDue.Set(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	}
+	if r.boolean() {
+		st := sessionState{data: append([]byte{}, r.bytes()...), at: r.millis()}
+		sh.states.Set(no, st)
+		sh.size += uint64(len(st.data) + len(id))
+	}
+}
+
+func (l *loader) message(r *reader) {
+	sh := l.sh
+	sub := r.sub()
+	arrival := r.uvarint()
+	m := message{
+		index: r.uvarint(), offset: r.u32(), length: r.u32(), session: r.u32(), bits: r.u32(),
+		at: r.millis(), expires: r.millis(),
+	}
+	if r.err != nil {
+		return
+	}
+	b := &sh.boxes[sub]
+	if last, _, any := b.messages.Max(); sub < l.box || any && arrival <= last ||
+		arrival == 0 || arrival > sh.arrival || m.index > l.s.index {
+		r.fail("message out of order")
+		return
+	}
+	l.box = sub
+	scheduled := m.state() == StateScheduled
+	if l.grave && m.bits != 0 || m.state() > StateScheduled || scheduled && (sub != Main || m.locked() || m.at <= 0) {
+		r.fail("impossible message state")
+		return
+	}
+	se, known := sh.sessions.Get(m.session)
+	if !l.grave && known != sh.sessionful(sub) || !known && m.session != 0 && !l.grave {
+		r.fail("message of an unknown session")
+		return
+	}
+	b.count(m.state(), 1)
+	sh.size += uint64(m.length)
+	if x := l.extra(r, &m); x != nil {
+		b.extras.Set(arrival, x)
+		sh.size += x.bytes()
+	}
+	b.messages.Set(arrival, m)
+	if l.grave {
+		return
+	}
+	se.messages++
+	switch {
+	case m.locked():
+		se.locked++
+		l.lock(r, sub, arrival, &m)
+	case m.state() == StateActive:
+		se.ready++
+		b.ready.Set(placeKey{session: m.session, arrival: arrival})
+	case known:
+		sh.aside.Set(placeKey{session: m.session, arrival: arrival})
+	}
+	if scheduled {
+		sh.wallDue.Set(due{at: m.at, kind: dueActivate, id: arrival})
+	}
+	if known {
+		sh.sessions.Set(m.session, se)
+	}
+}
+
+func (l *loader) extra(r *reader, m *message) *extra {
+	if m.bits&extraBit == 0 {
+		return nil
+	}
+	x := &extra{
+		reason: r.string(), description: r.string(), source: r.string(), scheduledAt: r.millis(),
+		properties: r.properties(),
+	}
+	if x.bytes() > 2*maxExtraBytes {
+		r.fail("extras too large")
+	}
+	x.properties = merge(nil, x.properties)
+	return x
+}
+
+func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message) {
+	sh := l.sh
+	var k lock
+	r.fixed(k.token[:])
+	k.deadline = r.millis()
+	_, twice := sh.tokens.Get(k.token.key())
+	_, held := sh.holders.Get(m.session)
+	if k.token.IsZero() || twice || held != (m.session != 0) || held == (k.deadline > 0) {
+		r.fail("lock contradicts others")
+		return
+	}
+	sh.boxes[sub].locks.Set(arrival, k)
+	sh.tokens.Set(k.token.key(), tokenRef{arrival: arrival, sub: sub})
+	if held {
+		sh.handed.Set(placeKey{session: m.session, arrival: arrival})
+	} else {
+		sh.leaseDue.Set(due{at: k.deadline, kind: dueLock, sub: sub, id: arrival})
+	}
+}
+
+// finish checks a share of which all is read.
+func (l *loader) finish(r *reader) {
+	if l.sh == nil {
+		return
+	}
+	if err := l.sh.checkSessions(); err != nil {
+		r.fail(err.Error())
+	}
+	if !l.grave {
+		l.s.reschedule(l.sh)
+	}
+	l.sh = nil
+}
+
+func (l *loader) result(r *reader) {
+	l.finish(r)
+	res := result{
+		node: Incarnation(r.u64()), pump: r.uvarint(), counter: r.uvarint(),
+		until: r.millis(), review: r.millis(),
+	}
+	if r.boolean() {
+		a := &answer{entity: EntityID(r.uvarint()), sub: r.sub(), removed: r.boolean()}
+		a.locked = r.tokens()
+		o, err := DecodeOutcome(bytes.Clone(r.bytes()))
+		if err != nil && r.err == nil {
+			r.fail("remembered outcome: " + err.Error())
+		}
+		a.outcome = o
+		res.answer = a
+	}
+	if _, twice := l.s.results.Get(res); twice || res.review > res.until {
+		r.fail("result of a pump contradicts another")
+		return
+	}
+	l.s.results.Set(res)
+	l.s.resultDue.Set(resultDue{at: res.review, node: res.node, pump: res.pump})
+}
+
+func (l *loader) end() error {
+	var r reader
+	l.finish(&r)
+	if !l.begun {
+		r.fail("no state record")
+	}
+	return r.err
+}

@@ -1,0 +1,219 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"io"
+
+	"github.com/tidwall/btree"
+)
+
+// The image is a header and frames: length (4 bytes, little endian), payload, checksum (4 bytes,
+// CRC-32C of everything from the header to here). A frame of length 0 is the last. Payloads are
+// whole records; what can be derived from others is not written (docs/formats/image.md).
+const (
+	imageHeader = "BBSTATE\x01" // the last byte is the version
+	// frameBytes is how much is gathered before it is written.
+	frameBytes = 64 << 10
+	// maxFrameBytes bounds what Restore reads at once. The longest record is a remembered
+	// receive-and-delete of maxDeliveries messages with properties of maxExtraBytes each.
+	maxFrameBytes = 1 << 30
+)
+
+// Kinds of record. Numbers are for ever.
+const (
+	recordState   uint8 = 1 + iota // first and once
+	recordLost                     // one life of a node that is over
+	recordShare                    // what follows belongs to it
+	recordSession                  // before the messages
+	recordMessage                  // by subqueue and arrival
+	recordResult                   // after the shares
+)
+
+// image is a state frozen at one index. It shares nodes with the living state, which copies what it
+// changes.
+type image struct {
+	head    State
+	shares  *btree.Map[EntityID, *share]
+	graves  *btree.Map[EntityID, *share]
+	lost    *btree.Map[uint64, Incarnation]
+	results *btree.BTreeG[result]
+}
+
+// Capture returns an image of the state as it is now. It takes microseconds whatever the backlog;
+// the image may be written on another goroutine while Apply goes on, and more than once.
+func (s *State) Capture() io.WriterTo {
+	s.gen++ // from now on every share is cloned before it is written
+	return &image{
+		head: State{
+			id: s.id, index: s.index, epoch: s.epoch, wall: s.wall, lease: s.lease,
+			lostOrder: s.lostOrder,
+		},
+		shares:  s.shares.Copy(),
+		graves:  s.graves.Copy(),
+		lost:    s.lost.Copy(),
+		results: s.results.Copy(),
+	}
+}
+
+// Digest is a hash over everything that the state holds but the index of the last entry. It takes as
+// long as writing an image.
+func (s *State) Digest() uint64 {
+	img := s.Capture().(*image)
+	img.head.index = 0
+	h := fnv.New64a()
+	if _, err := img.WriteTo(h); err != nil {
+		panic(err) // a hash takes everything
+	}
+	return h.Sum64()
+}
+
+// WriteTo writes the image.
+func (img *image) WriteTo(w io.Writer) (int64, error) {
+	f := frameWriter{w: w, buf: make([]byte, 4, 4+frameBytes+4096)}
+	f.raw([]byte(imageHeader))
+	h := &img.head
+	b := append(f.buf, recordState)
+	b = appendUint(b, uint64(h.id))
+	b = appendUint(b, h.index)
+	b = appendUint(b, h.epoch)
+	b = appendMillis(b, h.wall)
+	b = appendMillis(b, h.lease)
+	f.buf = appendUint(b, h.lostOrder)
+	img.lost.Scan(func(order uint64, node Incarnation) bool {
+		b := appendUint(append(f.buf, recordLost), order)
+		return f.done(binary.LittleEndian.AppendUint64(b, uint64(node)))
+	})
+	img.shares.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, false) })
+	img.graves.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, true) })
+	img.results.Scan(func(r result) bool { return f.done(appendResult(f.buf, &r)) })
+	f.flush()
+	f.flush() // the empty frame ends the image
+	if f.err != nil {
+		return f.n, fmt.Errorf("write image of partition %d: %w", h.id, f.err)
+	}
+	return f.n, nil
+}
+
+// frameWriter gathers records in buf, behind four bytes for the length.
+type frameWriter struct {
+	w   io.Writer
+	buf []byte
+	sum uint32
+	n   int64
+	err error
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (f *frameWriter) raw(b []byte) {
+	if f.err != nil {
+		return
+	}
+	f.sum = crc32.Update(f.sum, castagnoli, b)
+	n, err := f.w.Write(b)
+	f.n += int64(n)
+	f.err = err
+}
+
+// done takes the buffer back with one more record and reports whether to go on.
+func (f *frameWriter) done(buf []byte) bool {
+	f.buf = buf
+	if len(f.buf) >= frameBytes {
+		f.flush()
+	}
+	return f.err == nil
+}
+
+func (f *frameWriter) flush() {
+	binary.LittleEndian.PutUint32(f.buf, uint32(len(f.buf)-4))
+	f.raw(f.buf)
+	f.raw(binary.LittleEndian.AppendUint32(nil, f.sum))
+	f.buf = f.buf[:4]
+}
+
+func (f *frameWriter) share(sh *share, grave bool) bool {
+	b := appendBool(append(f.buf, recordShare), grave)
+	b = appendBytes(b, AppendDescriptor(nil, sh.d))
+	b = appendUint(b, sh.arrival)
+	b = appendMillis(b, sh.touched)
+	b = appendUint(b, uint64(sh.lastNo))
+	if !f.done(appendUint(b, sh.lastTicket)) {
+		return false
+	}
+	sh.sessions.Scan(func(no uint32, se session) bool { return f.done(f.session(sh, no, &se)) })
+	for sub := range sh.boxes {
+		box := &sh.boxes[sub]
+		box.messages.Scan(func(arrival uint64, m message) bool {
+			if grave { // only the body counts still
+				m.bits, m.session = 0, 0
+			}
+			return f.done(f.message(box, SubQueue(sub), arrival, &m))
+		})
+	}
+	return f.err == nil
+}
+
+func (f *frameWriter) session(sh *share, no uint32, se *session) []byte {
+	b := appendUint(append(f.buf, recordSession), uint64(no))
+	b = appendString(b, se.id)
+	b = appendUint(b, se.ticket)
+	h, held := sh.holders.Get(no)
+	b = appendBool(b, held)
+	if held {
+		b = append(b, h.token[:]...)
+		b = appendMillis(b, h.deadline)
+		b = binary.LittleEndian.AppendUint64(b, uint64(h.node))
+	}
+	st, has := sh.states.Get(no)
+	b = appendBool(b, has)
+	if has {
+		b = appendBytes(b, st.data)
+		b = appendMillis(b, st.at)
+	}
+	return b
+}
+
+func (f *frameWriter) message(box *box, sub SubQueue, arrival uint64, m *message) []byte {
+	b := appendUint(append(f.buf, recordMessage, byte(sub)), arrival)
+	b = appendUint(b, m.index)
+	b = appendUint(b, uint64(m.offset))
+	b = appendUint(b, uint64(m.length))
+	b = appendUint(b, uint64(m.session))
+	b = appendUint(b, uint64(m.bits))
+	b = appendMillis(b, m.at)
+	b = appendMillis(b, m.expires)
+	if m.bits&extraBit != 0 {
+		x := box.extra(arrival, m)
+		b = appendString(b, x.reason)
+		b = appendString(b, x.description)
+		b = appendString(b, x.source)
+		b = appendMillis(b, x.scheduledAt)
+		b = appendProperties(b, x.properties)
+	}
+	if m.locked() {
+		l, _ := box.locks.Get(arrival)
+		b = append(b, l.token[:]...)
+		b = appendMillis(b, l.deadline)
+	}
+	return b
+}
+
+func appendResult(b []byte, r *result) []byte {
+	b = binary.LittleEndian.AppendUint64(append(b, recordResult), uint64(r.node))
+	b = appendUint(b, r.pump)
+	b = appendUint(b, r.counter)
+	b = appendMillis(b, r.until)
+	b = appendMillis(b, r.review)
+	b = appendBool(b, r.answer != nil)
+	if a := r.answer; a != nil {
+		b = appendUint(b, uint64(a.entity))
+		b = append(b, byte(a.sub))
+		b = appendBool(b, a.removed)
+		b = appendTokens(b, a.locked)
+		b = appendBytes(b, AppendOutcome(nil, &a.outcome, false))
+	}
+	return b
+}

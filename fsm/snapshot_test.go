@@ -1,0 +1,249 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+	"testing"
+)
+
+// populated returns a driver whose state has something of everything.
+func populated(t testing.TB) *driver {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7))
+	d.ok(0, Main, queue(8, withSessions))
+	d.ok(0, Main, queue(9))
+	d.ok(7, Main, messages(20))
+	got := d.ok(7, Main, &Lock{Max: 5}).Locked
+	d.ok(7, Main, &Settle{Items: []SettleItem{
+		{Token: got[0].Token, Verdict: Abandon, Properties: []Property{{Key: "k", Value: []byte{1}}}},
+		{Token: got[1].Token, Verdict: Kill, Reason: "r", Description: "d"},
+		{Token: got[2].Token, Verdict: Defer},
+	}})
+	d.ok(7, DeadLetter, &Lock{Max: 1})
+	d.ok(7, Main, &Enqueue{Messages: []Message{{ScheduledAt: d.wall + 9000, TTL: 5, Body: []byte("s")}}})
+	for _, id := range []string{"a", "b", "", "a"} {
+		d.ok(8, Main, &Enqueue{Messages: []Message{{HasSession: true, SessionID: id, Body: []byte(id)}}})
+	}
+	p := d.ok(8, Main, &AcceptSession{Next: true}).Session
+	d.ok(8, Main, &Lock{Max: 1, Session: p})
+	d.ok(8, Main, &SetSessionState{Session: p, State: []byte("state")})
+	d.apply(Request{ID: RequestID{5, 6, 7}, Entity: 7, Command: &Lock{Max: 2, Delete: true}},
+		Request{ID: RequestID{5, 7, 7}, Entity: 7, Command: &Lock{Max: 2}},
+		Request{ID: RequestID{5, 8, 1}, Entity: 99, Command: &Lock{Max: 2}})
+	d.ok(9, Main, messages(3))
+	d.ok(9, Main, &Lock{Max: 1})
+	d.ok(9, Main, &DropEntity{})
+	d.apply(Request{Command: &NodeLost{Node: 77}})
+	if err := d.s.CheckInvariants(); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func imageOf(t testing.TB, s *State) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	n, err := s.Capture().WriteTo(&b)
+	if err != nil || n != int64(b.Len()) {
+		t.Fatalf("write image: %d of %d bytes, %v", n, b.Len(), err)
+	}
+	return b.Bytes()
+}
+
+// S-282: restoring an image and going on equals having applied the whole log. T-251
+func TestARestoredStateIsTheStateThatWasCaptured(t *testing.T) {
+	d := populated(t)
+	img := imageOf(t, d.s)
+	r := bytes.NewReader(append(bytes.Clone(img), "what follows"...))
+	s := New(1)
+	if err := s.Restore(r); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := io.ReadAll(r); string(rest) != "what follows" {
+		t.Errorf("left to read: %q", rest)
+	}
+	if s.Digest() != d.s.Digest() {
+		t.Error("digests differ")
+	}
+	if again := imageOf(t, s); !bytes.Equal(again, img) {
+		t.Error("the image of the restored state is another one")
+	}
+	if err := s.CheckInvariants(); err != nil {
+		t.Error(err)
+	}
+	for range 20 {
+		d.after(1000)
+		e := d.entry(Request{Command: &Tick{}},
+			Request{Entity: 7, Command: &Lock{Max: 2}},
+			Request{Entity: 8, Command: &AcceptSession{Next: true}},
+			Request{ID: RequestID{5, 6, 7}, Entity: 7, Command: &Lock{Max: 2, Delete: true}})
+		d.index++
+		a, b := d.s.Apply(d.index, e), s.Apply(d.index, e)
+		if fmt.Sprint(a) != fmt.Sprint(b) {
+			t.Fatalf("results differ:\n%v\n%v", a, b)
+		}
+		if s.Digest() != d.s.Digest() {
+			t.Fatal("digests differ")
+		}
+	}
+}
+
+func TestDigestTellsStatesApart(t *testing.T) {
+	d := populated(t)
+	before := d.s.Digest()
+	d.apply(Request{Command: &Barrier{}})
+	if d.s.Digest() != before { // T-225
+		t.Error("a barrier changes the digest")
+	}
+	d.ok(7, Main, &Lock{Max: 1})
+	if d.s.Digest() == before {
+		t.Error("a lock does not change the digest")
+	}
+}
+
+// An image is written while Apply goes on, and is that of its moment all the same. Run with -race.
+func TestCaptureIsWrittenWhileApplyGoesOn(t *testing.T) {
+	d := populated(t)
+	d.ok(7, Main, messages(5000))
+	var wg sync.WaitGroup
+	for range 8 {
+		want := d.s.Digest()
+		img := d.s.Capture()
+		var b bytes.Buffer
+		var err error
+		wg.Go(func() { _, err = img.WriteTo(&b) })
+		for range 50 {
+			d.after(100)
+			d.ok(7, Main, messages(3))
+			for _, m := range d.ok(7, Main, &Lock{Max: 9}).Locked[:4] {
+				d.ok(7, Main, settle(m.Token, Complete))
+			}
+			d.do(8, Main, &AcceptSession{Next: true})
+			d.ok(8, Main, &Enqueue{Messages: []Message{{HasSession: true, SessionID: "b"}}})
+			d.apply(Request{Command: &Tick{}})
+		}
+		wg.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := New(1)
+		if err := s.Restore(&b); err != nil {
+			t.Fatal(err)
+		}
+		if s.Digest() != want {
+			t.Fatal("the image is not that of the moment of its capture")
+		}
+	}
+}
+
+func TestATruncatedOrAlteredImageIsAnError(t *testing.T) {
+	d := populated(t)
+	img := imageOf(t, d.s)
+	s := populated(t).s
+	before := s.Digest()
+	check := func(b []byte, what string) {
+		t.Helper()
+		if err := s.Restore(bytes.NewReader(b)); !errors.Is(err, ErrFormat) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	for i := range img {
+		check(img[:i], fmt.Sprintf("truncated to %d", i))
+		bad := bytes.Clone(img)
+		bad[i] ^= 0x41
+		check(bad, fmt.Sprintf("byte %d altered", i))
+	}
+	if s.Digest() != before {
+		t.Error("a refused image changed the state")
+	}
+	if err := New(2).Restore(bytes.NewReader(img)); !errors.Is(err, ErrFormat) {
+		t.Errorf("image of another partition: %v", err)
+	}
+}
+
+// reseal gives every frame of an altered image the checksum it should have.
+func reseal(img []byte) []byte {
+	sum := crc32.Update(0, castagnoli, img[:len(imageHeader)])
+	for p := len(imageHeader); p+8 <= len(img); {
+		n := 4 + int(binary.LittleEndian.Uint32(img[p:]))
+		if p+n+4 > len(img) {
+			break
+		}
+		sum = crc32.Update(sum, castagnoli, img[p:p+n])
+		binary.LittleEndian.PutUint32(img[p+n:], sum)
+		sum = crc32.Update(sum, castagnoli, img[p+n:p+n+4])
+		p += n + 4
+	}
+	return img
+}
+
+// exercise drives a state that came from a hostile image; it must not panic.
+func exercise(s *State) {
+	wall, lease := s.Clocks()
+	e := &Entry{Wall: wall, Lease: lease, Requests: []Request{{Command: &BecomeLeader{}}}}
+	for id := EntityID(7); id < 10; id++ {
+		e.Requests = append(e.Requests,
+			Request{Entity: id, Command: messages(2)},
+			Request{Entity: id, Command: &Lock{Max: 100}},
+			Request{Entity: id, Sub: DeadLetter, Command: &Lock{Max: 100}},
+			Request{Entity: id, Command: &AcceptSession{Next: true}})
+	}
+	if s.index == 1<<64-1 {
+		return
+	}
+	s.Apply(s.index+1, e)
+	for range 5 {
+		if s.index == 1<<64-1 {
+			return
+		}
+		e = &Entry{Wall: wall + 1e6, Lease: lease + 1e6, Epoch: s.epoch,
+			Requests: []Request{{Command: &Tick{}}, {Command: &NodeLost{Node: 5}}}}
+		s.Apply(s.index+1, e)
+	}
+	s.Query(QueryRequest{Entity: 7, Query: &Peek{Max: 10}})
+}
+
+// Checksums find accidents; a faulty peer can compute them too.
+func TestAHostileImageIsAnErrorOrASoundState(t *testing.T) {
+	img := imageOf(t, populated(t).s)
+	for i := len(imageHeader); i < len(img); i++ {
+		for _, flip := range []byte{1, 2, 4, 0x80, 0xff} {
+			bad := bytes.Clone(img)
+			bad[i] ^= flip
+			s := New(1)
+			if err := s.Restore(bytes.NewReader(reseal(bad))); err != nil {
+				if !errors.Is(err, ErrFormat) {
+					t.Fatalf("byte %d: %v", i, err)
+				}
+				continue
+			}
+			if err := s.CheckInvariants(); err != nil {
+				t.Fatalf("byte %d ^ %x: %v", i, flip, err)
+			}
+			exercise(s)
+		}
+	}
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add(imageOf(f, populated(f).s))
+	f.Add(imageOf(f, New(1)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) >= len(imageHeader) {
+			b = reseal(b)
+		}
+		s := New(1)
+		if err := s.Restore(bytes.NewReader(b)); err != nil {
+			return
+		}
+		if err := s.CheckInvariants(); err != nil {
+			t.Fatal(err)
+		}
+		exercise(s)
+	})
+}
