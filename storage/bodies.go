@@ -1,0 +1,396 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/tidwall/btree"
+)
+
+// Errors of the bodies, for callers who branch.
+var (
+	// ErrNoBody says that no entry with that index is kept: it was freed, or never put.
+	ErrNoBody = errors.New("no body is kept for the entry")
+	// ErrBodyRange says that the bytes asked for lie outside the entry.
+	ErrBodyRange = errors.New("range outside the entry")
+)
+
+// maxFreeSegments is how many empty segment files wait to be used again. A file whose blocks are
+// written already costs half of the sync of a new one; more than two are never needed at once.
+const maxFreeSegments = 2
+
+// Bodies keeps the bytes of log entries that messages of the state refer to (A9), in segment files.
+// The raft log is their write-ahead log: Put does not sync. What a snapshot refers to is synced
+// before its manifest is written, and everything later comes again through Put when the log is
+// replayed.
+//
+// Put, Free, Pin and Restore come from one goroutine, the state machine's; Read, and a pin's
+// WriteTo and Close, from any.
+type Bodies struct {
+	dir    string
+	fsys   FS
+	limit  int // bytes of a segment
+	logger hclog.Logger
+
+	// putMu orders the writers of the hot segment and of the arena: Put and Restore.
+	putMu sync.Mutex
+	// compactMu orders the steps of compaction and Restore, which replaces what they work on.
+	compactMu sync.Mutex
+
+	mu       sync.Mutex
+	failed   error // sticky: the first failed write, or ErrClosed
+	index    *btree.Map[uint64, recordAt]
+	segments map[uint32]*segment
+	free     []*segment // empty files to use again
+	hot      *segment   // takes what Put brings
+	cold     *segment   // takes what compaction moves; old messages are apart from young ones
+	nextID   uint32
+	dirDirty bool // a name in the directory is newer than the last SyncDir
+	recent   arena
+	back     readBack
+	pins     map[uint64]*pin // by nonce
+	stats    BodyStats
+
+	work chan struct{} // wakes the sweeper; capacity 1
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+// BodyStats are counters and levels of the bodies of a group.
+type BodyStats struct {
+	Puts, PutBytes       uint64
+	CacheHits, CacheMiss uint64
+	Freed                uint64 // entries of which nothing lives any more
+	OverFreed            uint64 // frees of more than lived: a broken caller
+	Rotations, Recycled  uint64
+	Compacted            uint64 // segments emptied by compaction
+	CompactedBytes       uint64
+	Syncs                uint64
+
+	Entries   uint64 // kept now
+	LiveBytes uint64 // referred to now
+	HeldBytes uint64 // of records with something alive in them
+	DiskBytes uint64 // of segment files in use
+	Segments  uint64
+	Pinned    uint64 // segments that a snapshot or a reader needs
+}
+
+// openBodies opens the directory of segments. What is in it stays until the snapshots have said what
+// they need (claimSegments) and the state was restored or there is no snapshot (dropUnknown).
+func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, error) {
+	if err := makeDirs(fsys, dir); err != nil {
+		return nil, err
+	}
+	b := &Bodies{
+		dir: dir, fsys: fsys, limit: cfg.BodySegmentBytes, logger: logger,
+		index:    btree.NewMap[uint64, recordAt](0),
+		segments: map[uint32]*segment{},
+		recent:   arena{limit: cfg.BodyCacheBytes},
+		back:     readBack{limit: cfg.BodyCacheBytes / 4},
+		pins:     map[uint64]*pin{},
+		work:     make(chan struct{}, 1),
+		stop:     make(chan struct{}),
+	}
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open bodies: %w", err)
+	}
+	for _, e := range entries {
+		if id, ok := segmentID(e.Name()); ok {
+			b.nextID = max(b.nextID, id)
+		}
+	}
+	b.done.Go(b.sweep)
+	return b, nil
+}
+
+// Put keeps the bytes of the entry with that index. All of them count as live until they are freed:
+// the caller frees at once what is not a body. An index may be put again, when the log is replayed;
+// the new bytes replace the old. The entry is not retained. An error is for ever.
+func (b *Bodies) Put(index uint64, entry []byte) error {
+	if len(entry) == 0 || len(entry) > maxEntryBytes || index == 0 {
+		return fmt.Errorf("put body of entry %d: %d bytes, want 1 to %d", index, len(entry), maxEntryBytes)
+	}
+	b.putMu.Lock()
+	defer b.putMu.Unlock()
+
+	n := recordHeaderBytes + len(entry)
+	b.mu.Lock()
+	seg, err := b.writableLocked(&b.hot, uint64(n))
+	if err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	offset, err := seg.reserve(uint64(n))
+	rec := b.recent.room(n)
+	b.mu.Unlock()
+	if err != nil {
+		return b.fail(err)
+	}
+
+	cache := rec != nil
+	if !cache {
+		rec = make([]byte, n)
+	}
+	copy(rec[recordHeaderBytes:], entry)
+	putRecordHeader(rec, seg.id, index)
+	if _, err := seg.file.WriteAt(rec, int64(offset)); err != nil {
+		return b.fail(fmt.Errorf("put body of entry %d: %w", index, err))
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := recordAt{seg: seg.id, offset: offset, length: uint32(len(entry)), live: uint32(len(entry))}
+	b.forgetLocked(index)
+	if cache {
+		b.recent.keep(index, n)
+	}
+	seg.hold(index, at)
+	b.index.Set(index, at)
+	b.stats.Puts++
+	b.stats.PutBytes += uint64(len(entry))
+	b.stats.LiveBytes += uint64(len(entry))
+	return b.failed
+}
+
+// forgetLocked removes an entry from the index and the caches.
+func (b *Bodies) forgetLocked(index uint64) {
+	at, ok := b.index.Delete(index)
+	if !ok {
+		return
+	}
+	b.recent.drop(index)
+	b.back.drop(index)
+	b.stats.LiveBytes -= uint64(at.live)
+	seg := b.segments[at.seg]
+	seg.release(at)
+	b.retireLocked(seg)
+}
+
+// Read returns length bytes at offset of the entry, in memory of the caller's own. The error wraps
+// ErrNoBody, ErrBodyRange or ErrCorrupt.
+func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
+	b.mu.Lock()
+	if b.failed != nil && errors.Is(b.failed, ErrClosed) {
+		b.mu.Unlock()
+		return nil, ErrClosed
+	}
+	at, ok := b.index.Get(index)
+	if !ok {
+		b.mu.Unlock()
+		return nil, fmt.Errorf("read body of entry %d: %w", index, ErrNoBody)
+	}
+	if uint64(offset)+uint64(length) > uint64(at.length) {
+		b.mu.Unlock()
+		return nil, fmt.Errorf("read body of entry %d: %d bytes at %d of %d: %w",
+			index, length, offset, at.length, ErrBodyRange)
+	}
+	entry, ok := b.recent.get(index)
+	if !ok {
+		entry, ok = b.back.get(index)
+	}
+	if ok {
+		b.stats.CacheHits++
+		out := append(make([]byte, 0, length), entry[offset:offset+length]...)
+		b.mu.Unlock()
+		return out, nil
+	}
+	b.stats.CacheMiss++
+	seg := b.segments[at.seg]
+	seg.reads++
+	b.mu.Unlock()
+
+	// The whole record is read, because its checksum covers the whole of it and because the
+	// neighbours of a message in its entry are usually wanted next.
+	rec, err := readRecord(seg.file, at, index)
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seg.reads--
+	b.retireLocked(seg)
+	if err != nil {
+		return nil, err
+	}
+	entry = rec[recordHeaderBytes:]
+	if now, ok := b.index.Get(index); ok && now.seg == at.seg && now.offset == at.offset {
+		b.back.add(index, entry)
+	}
+	return append(make([]byte, 0, length), entry[offset:offset+length]...), nil
+}
+
+// Free says that length bytes of the entry are referred to no more. When none are left the entry is
+// gone, and with the last entry of a segment the segment.
+func (b *Bodies) Free(index uint64, length uint32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ok := b.index.Get(index)
+	if !ok {
+		b.stats.OverFreed++
+		return
+	}
+	if length > at.live {
+		b.stats.OverFreed++
+		length = at.live
+	}
+	if length < at.live {
+		at.live -= length
+		b.stats.LiveBytes -= uint64(length)
+		b.index.Set(index, at)
+		return
+	}
+	b.stats.Freed++
+	b.forgetLocked(index)
+}
+
+// Stats returns the counters and levels.
+func (b *Bodies) Stats() BodyStats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.stats
+	s.Entries = uint64(b.index.Len())
+	for _, seg := range b.segments {
+		s.Segments++
+		s.HeldBytes += seg.held
+		s.DiskBytes += uint64(seg.size)
+		if seg.pins > 0 {
+			s.Pinned++
+		}
+	}
+	return s
+}
+
+// Close stops the sweeper and closes the files. Nothing is synced: what no snapshot names comes
+// again from the log.
+func (b *Bodies) Close() error {
+	b.mu.Lock()
+	if errors.Is(b.failed, ErrClosed) {
+		b.mu.Unlock()
+		return nil
+	}
+	b.failed = ErrClosed
+	close(b.stop)
+	b.mu.Unlock()
+	b.done.Wait()
+
+	b.putMu.Lock() // a Put under way has its file until it is done
+	defer b.putMu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for _, seg := range b.segments {
+		errs = append(errs, seg.file.Close())
+	}
+	for _, seg := range b.free {
+		errs = append(errs, seg.file.Close())
+	}
+	b.free = nil
+	return errors.Join(errs...)
+}
+
+// fail makes an error sticky: nothing is written after a failed write (R3).
+func (b *Bodies) fail(err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failLocked(err)
+}
+
+func (b *Bodies) failLocked(err error) error {
+	if b.failed == nil {
+		b.failed = fmt.Errorf("bodies take no more writes: %w", err)
+	}
+	return err
+}
+
+// writableLocked returns the segment behind slot with room for n bytes, sealing the one there and
+// opening another if need be. File operations happen under mu here, once in a segment: every other
+// order would let a reader see a segment that is not there yet.
+func (b *Bodies) writableLocked(slot **segment, n uint64) (*segment, error) {
+	if b.failed != nil {
+		return nil, b.failed
+	}
+	if seg := *slot; seg != nil {
+		if seg.fits(n, b.limit) {
+			return seg, nil
+		}
+		*slot = nil
+		b.sealLocked(seg)
+	}
+	seg, err := b.newSegmentLocked(n)
+	if err != nil {
+		return nil, b.failLocked(fmt.Errorf("open segment of bodies: %w", err))
+	}
+	*slot = seg
+	return seg, nil
+}
+
+func (b *Bodies) sealLocked(seg *segment) {
+	seg.sealed = true
+	b.stats.Rotations++
+	b.retireLocked(seg)
+	if seg.sparse() {
+		b.wake()
+	}
+}
+
+// newSegmentLocked opens an empty segment: a file of the free ones under a new name, or a new one.
+// A record of more than a segment gets a file of its own, which is not used again.
+func (b *Bodies) newSegmentLocked(n uint64) (*segment, error) {
+	if b.nextID == 1<<32-1 {
+		return nil, errors.New("segment numbers are used up")
+	}
+	b.nextID++
+	id := b.nextID
+	seg := &segment{id: id, size: segmentHeaderBytes, end: segmentHeaderBytes}
+	name := segmentName(b.dir, id)
+	b.dirDirty = true
+	if last := len(b.free) - 1; last >= 0 && n+segmentHeaderBytes <= uint64(b.limit) {
+		old := b.free[last]
+		b.free = b.free[:last]
+		if err := b.fsys.Rename(segmentName(b.dir, old.id), name); err != nil {
+			return nil, errors.Join(err, old.file.Close())
+		}
+		seg.file = old.file
+		b.stats.Recycled++
+	} else {
+		f, err := b.fsys.Create(name)
+		if err != nil {
+			return nil, err
+		}
+		seg.file = f
+	}
+	if _, err := seg.file.WriteAt(segmentHeader(id), 0); err != nil {
+		return nil, errors.Join(err, seg.file.Close())
+	}
+	b.segments[id] = seg
+	return seg, nil
+}
+
+// retireLocked gives a segment up that nobody needs: to the free ones, or to the sweeper, which
+// deletes it.
+func (b *Bodies) retireLocked(seg *segment) {
+	if seg.trash || !seg.idle() {
+		if seg.sparse() {
+			b.wake()
+		}
+		return
+	}
+	if b.failed == nil && int(seg.size) <= b.limit && len(b.free) < maxFreeSegments {
+		delete(b.segments, seg.id)
+		b.free = append(b.free, seg)
+		return
+	}
+	seg.trash = true
+	b.wake()
+}
+
+func (b *Bodies) wake() {
+	select {
+	case b.work <- struct{}{}:
+	default:
+	}
+}
+
+var _ io.Closer = (*Bodies)(nil)

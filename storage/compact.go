@@ -1,0 +1,168 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// compactStepBytes bounds what compaction moves before it looks again whether it should stop, and
+// so how long it keeps Restore waiting: a few milliseconds of disk.
+const compactStepBytes = 1 << 20
+
+// sweep is the goroutine that deletes segments nobody needs and moves the rest of sparse ones.
+func (b *Bodies) sweep() {
+	for {
+		select {
+		case <-b.stop:
+			return
+		case <-b.work:
+		}
+		for b.sweepStep() {
+			select {
+			case <-b.stop:
+				return
+			default:
+			}
+		}
+	}
+}
+
+// sweepStep does one bounded piece of work and reports whether there is more.
+func (b *Bodies) sweepStep() bool {
+	b.compactMu.Lock()
+	defer b.compactMu.Unlock()
+
+	b.mu.Lock()
+	var trash, sparse *segment
+	for _, seg := range b.segments {
+		switch {
+		case seg.trash && seg.pins == 0 && seg.reads == 0:
+			trash = seg
+		case seg.sparse() && (sparse == nil || seg.held < sparse.held):
+			sparse = seg
+		}
+	}
+	if trash != nil {
+		delete(b.segments, trash.id)
+	}
+	failed := b.failed
+	b.mu.Unlock()
+
+	switch {
+	case failed != nil:
+		if trash != nil {
+			_ = trash.file.Close()
+		}
+		return false
+	case trash != nil:
+		b.deleteSegment(trash)
+		return true
+	case sparse != nil:
+		if err := b.compactStep(sparse); err != nil {
+			// The segment stays as it is. A write that failed has stopped all others.
+			b.logger.Error("compaction of bodies failed", "segment", sparse.id, "error", err)
+			_ = b.fail(err)
+			return false
+		}
+		return true
+	}
+	return false
+}
+
+// deleteSegment removes the file. A failure leaves a file that the next start removes.
+func (b *Bodies) deleteSegment(seg *segment) {
+	err := errors.Join(seg.file.Close(), b.fsys.Remove(segmentName(b.dir, seg.id)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		b.logger.Warn("segment of bodies not removed", "segment", seg.id, "error", err)
+	}
+}
+
+// compactStep moves up to compactStepBytes of records out of a segment. A segment that is pinned is
+// compacted too: later snapshots then name it no more.
+func (b *Bodies) compactStep(from *segment) error {
+	type move struct {
+		index uint64
+		at    recordAt
+	}
+	var moves []move
+	var bytes uint64
+	b.mu.Lock()
+	b.index.Ascend(from.lo, func(index uint64, at recordAt) bool {
+		if index > from.hi {
+			return false
+		}
+		if at.seg == from.id {
+			moves = append(moves, move{index, at})
+			bytes += at.bytes()
+		}
+		return bytes < compactStepBytes
+	})
+	if len(moves) > 0 {
+		// The next step begins behind what this one moves.
+		from.lo = moves[0].index
+	}
+	b.mu.Unlock()
+	if len(moves) == 0 {
+		return fmt.Errorf("segment %d holds entries that the index does not know", from.id)
+	}
+	for _, m := range moves {
+		if err := b.moveRecord(from, m.index, m.at); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if from.entries == 0 {
+		b.stats.Compacted++
+	}
+	return nil
+}
+
+// moveRecord copies one record to the cold segment and points the index to it, unless the entry was
+// freed or replaced meanwhile. Only the sweeper calls it, so the cold segment has one writer.
+func (b *Bodies) moveRecord(from *segment, index uint64, at recordAt) error {
+	b.mu.Lock()
+	if now, ok := b.index.Get(index); !ok || now.seg != at.seg || now.offset != at.offset {
+		b.mu.Unlock()
+		return nil
+	}
+	from.reads++
+	b.mu.Unlock()
+	rec, err := readRecord(from.file, at, index)
+	b.mu.Lock()
+	from.reads--
+	b.retireLocked(from)
+	if err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	to, err := b.writableLocked(&b.cold, at.bytes())
+	if err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	offset, err := to.reserve(at.bytes())
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	putRecordHeader(rec, to.id, index)
+	if _, err := to.file.WriteAt(rec, int64(offset)); err != nil {
+		return err
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, ok := b.index.Get(index)
+	if !ok || now.seg != at.seg || now.offset != at.offset {
+		return nil // what was written is dead space in the cold segment
+	}
+	moved := recordAt{seg: to.id, offset: offset, length: at.length, live: now.live}
+	to.hold(index, moved)
+	b.index.Set(index, moved)
+	b.stats.CompactedBytes += at.bytes()
+	from.release(at)
+	b.retireLocked(from)
+	return nil
+}

@@ -1,0 +1,22 @@
+// Package storage owns every byte that a node keeps on disk: who the node is, which formats its
+// data has, and for each raft group the log, the votes, the snapshots and the bodies of messages.
+//
+// It knows nothing of queues, sessions or partitions: a group is a number, an entry is bytes. It
+// starts no election and sends nothing to anybody.
+//
+// What must hold, whatever the disk does:
+//   - bytes from the disk are checked before use. A wrong checksum, a hole or a term that goes back
+//     is an error that names the file or the index, never a panic and never a guess (A15, R3);
+//   - a small file is the old one or the new one after a crash, never half of each;
+//   - after one failed write or sync of a log or of the bodies the store takes no other write, so
+//     what reached the disk despite the error can never be followed by something else (R3);
+//   - a vote is one value under one key (R9, RUL-14);
+//   - a segment of bodies lives as long as a message, a snapshot or a reader needs it (A9).
+//
+// Everything that we write ourselves goes through the seam [FS], which package faultfs implements
+// with crashes and errors. The log (raft-wal or raft-boltdb) and the votes (raft-boltdb) are the
+// exception: these libraries use the operating system's files directly.
+//
+// Start with [Open], then [Dir.Group]. The bytes are described in docs/formats/directory.md,
+// snapshot.md and bodies.md.
+package storage

@@ -1,0 +1,162 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+)
+
+// snapshotReader yields a snapshot: its image, then the bodies it refers to as an inline block made
+// up while it is read. Bodies.Restore on the same node takes the manifest instead.
+type snapshotReader struct {
+	store *Snapshots
+	snap  *snapshot
+	file  File
+	name  string
+	image *chunkReader
+	// inline is the source of the second part; nil before, and if the data carries the bodies.
+	inline *inlineReader
+	closed bool
+}
+
+func (r *snapshotReader) hasManifest() bool { return r.snap.head.Manifest != nil }
+
+// Read verifies what it returns; the error names the file and wraps ErrCorrupt if it is damaged.
+func (r *snapshotReader) Read(p []byte) (int, error) {
+	if r.closed {
+		return 0, fmt.Errorf("read snapshot %s: %w", r.snap.id, ErrClosed)
+	}
+	if r.inline == nil {
+		n, err := r.image.Read(p)
+		if !errors.Is(err, io.EOF) || !r.hasManifest() {
+			return n, err
+		}
+		m, err := r.manifest()
+		if err != nil {
+			return 0, err
+		}
+		r.inline = newInlineReader(m, r.segments(), r.snap.head.Manifest.Entries)
+	}
+	n, err := r.inline.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("read snapshot %s: %w", r.snap.id, err)
+	}
+	return n, err
+}
+
+// takeManifest gives the manifest to Restore, once the image was read and nothing after it.
+func (r *snapshotReader) takeManifest() (*manifestReader, error) {
+	if r.closed || r.inline != nil || r.image.pos != r.image.end {
+		return nil, errNotAtBodies
+	}
+	return r.manifest()
+}
+
+func (r *snapshotReader) manifest() (*manifestReader, error) {
+	h := &r.snap.head
+	// The trailer is left out: its checksum is of the same bytes that the chunks' cover.
+	end := h.Stored - blockTrailerBytes
+	chunks, err := newChunkReader(r.file, r.name, h.Stored, h.Image, end)
+	if err != nil {
+		return nil, err
+	}
+	m, err := readManifest(chunks, h.trailer())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.name, err)
+	}
+	if len(m.extents) != len(r.snap.segs) {
+		return nil, fmt.Errorf("%s: %w: %d segments, header has %d", r.name, ErrCorrupt, len(m.extents), len(r.snap.segs))
+	}
+	for _, s := range r.snap.segs {
+		if m.extents[s.seg.id] != s.extent {
+			return nil, fmt.Errorf("%s: %w: segment %d is not the header's", r.name, ErrCorrupt, s.seg.id)
+		}
+	}
+	return m, nil
+}
+
+// segments returns the files of the pinned segments; they stay open while the snapshot is pinned.
+func (r *snapshotReader) segments() map[uint32]File {
+	files := make(map[uint32]File, len(r.snap.segs))
+	for _, s := range r.snap.segs {
+		files[s.seg.id] = s.seg.file
+	}
+	return files
+}
+
+// Close gives the segments back.
+func (r *snapshotReader) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	err := r.file.Close()
+	r.store.release(r.snap)
+	return err
+}
+
+// inlineReader makes an inline block out of a manifest and the segments it names.
+type inlineReader struct {
+	manifest *manifestReader
+	files    map[uint32]File
+	out      []byte // what is to be read next
+	crc      hash.Hash32
+	trailer  blockTrailer
+	ended    bool
+}
+
+func newInlineReader(m *manifestReader, files map[uint32]File, entries uint64) *inlineReader {
+	r := &inlineReader{manifest: m, files: files, crc: crc32.New(castagnoli()),
+		trailer: blockTrailer{kind: kindInline, entries: entries}}
+	r.emit(binary.LittleEndian.AppendUint64(blockHeader(kindInline, 0), entries))
+	return r
+}
+
+func (r *inlineReader) emit(b []byte) {
+	_, _ = r.crc.Write(b)
+	r.trailer.length += uint64(len(b))
+	r.out = b
+}
+
+func (r *inlineReader) Read(p []byte) (int, error) {
+	for len(r.out) == 0 {
+		if r.ended {
+			return 0, io.EOF
+		}
+		if err := r.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, r.out)
+	r.out = r.out[n:]
+	return n, nil
+}
+
+// fill reads the next entry, or ends the block.
+func (r *inlineReader) fill() error {
+	index, at, err := r.manifest.next()
+	if errors.Is(err, io.EOF) {
+		r.ended = true
+		r.trailer.length += blockTrailerBytes
+		_, _ = r.crc.Write(r.trailer.body())
+		r.trailer.sum = r.crc.Sum32()
+		r.out = r.trailer.encode()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rec, err := readRecord(r.files[at.seg], at, index)
+	if err != nil {
+		return err
+	}
+	// The header of the record and that of the inline entry happen to have the same length.
+	head := inlineHead(index, at.length, at.live, rec[recordHeaderBytes:])
+	copy(rec[recordHeaderBytes-inlineEntryBytes:], head[:])
+	r.trailer.bytes += uint64(at.length)
+	r.emit(rec[recordHeaderBytes-inlineEntryBytes:])
+	return nil
+}
