@@ -1,0 +1,380 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Deps are the rooms below, as the host needs them.
+type Deps struct {
+	Caller  Caller
+	Locator Locator
+	// Open opens the stores of a partition's replica here, creating them if need be.
+	Open func(fsm.PartitionID) (Stores, error)
+	// Machine returns an empty state machine for a partition.
+	Machine func(fsm.PartitionID) Machine
+	// Member reports whether a node belongs to the cluster; nil means that the mesh's
+	// authentication decides alone.
+	Member func(fsm.NodeID) bool
+	// OnFatal is told, at most once, that the process must end: a store call does not return.
+	OnFatal func(error)
+	Log     hclog.Logger
+}
+
+// Host holds the replicas of this node and answers the other nodes' calls to them.
+type Host struct {
+	cfg  Config
+	deps Deps
+
+	mu       sync.Mutex
+	closed   bool
+	replicas map[fsm.PartitionID]*Replica
+	members  map[fsm.PartitionID][]fsm.NodeID // as given to Open, for opening anew
+	restarts map[fsm.PartitionID]int
+	opening  map[fsm.PartitionID]bool
+	changed  chan struct{} // closed and replaced whenever a leader becomes known or lost
+
+	stop      chan struct{}
+	wg        sync.WaitGroup
+	fatalOnce sync.Once
+}
+
+// NewHost returns a host without replicas and registers its handlers with deps.Caller.
+func NewHost(cfg Config, deps Deps) (*Host, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("partition config: %w", err)
+	}
+	h := &Host{
+		cfg: cfg, deps: deps, replicas: map[fsm.PartitionID]*Replica{},
+		members:  map[fsm.PartitionID][]fsm.NodeID{},
+		restarts: map[fsm.PartitionID]int{}, opening: map[fsm.PartitionID]bool{},
+		changed: make(chan struct{}), stop: make(chan struct{}),
+	}
+	if h.deps.Member == nil {
+		h.deps.Member = func(fsm.NodeID) bool { return true }
+	}
+	if h.deps.OnFatal == nil {
+		h.deps.OnFatal = func(error) {}
+	}
+	h.handle()
+	h.wg.Add(1)
+	go func() { defer h.wg.Done(); h.watchdog() }()
+	return h, nil
+}
+
+func (h *Host) allowed(n fsm.NodeID) bool { return n == h.cfg.Node || h.deps.Member(n) }
+
+// Node returns the id of this node.
+func (h *Host) Node() fsm.NodeID { return h.cfg.Node }
+
+// Open opens the replica of a partition, unless it is open. With members a group without state is
+// created with them as voters, which every member must be told alike (A20); with none the replica
+// waits until the group's leader adds it.
+func (h *Host) Open(p fsm.PartitionID, members []fsm.NodeID) error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return fsm.ErrClosed
+	}
+	if h.replicas[p] != nil || h.opening[p] {
+		h.mu.Unlock()
+		return nil
+	}
+	h.opening[p] = true
+	h.members[p] = members
+	h.mu.Unlock()
+	r, err := h.open(p, members)
+	h.mu.Lock()
+	delete(h.opening, p)
+	if err == nil && h.closed {
+		h.mu.Unlock()
+		return errors.Join(fsm.ErrClosed, r.Close())
+	}
+	if err == nil {
+		h.replicas[p] = r
+	}
+	h.mu.Unlock()
+	if err == nil {
+		h.note(r) // what it saw before it was listed
+	}
+	return err
+}
+
+func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
+	s, err := h.deps.Open(p)
+	if err != nil {
+		return nil, fmt.Errorf("open stores of partition %d: %w", p, err)
+	}
+	r, err := openReplica(p, s, h.deps.Machine(p), members, replicaOptions{
+		cfg: &h.cfg, caller: h.deps.Caller, allowed: h.allowed, changed: h.note, log: h.deps.Log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return r, nil
+}
+
+// note tells the cluster and this node's waiting routers what a replica has seen.
+func (h *Host) note(r *Replica) {
+	if leader, term := r.Leader(); leader != "" && r.failure.Load() == nil {
+		h.deps.Locator.Announce(r.id, leader, term)
+	}
+	h.mu.Lock()
+	close(h.changed)
+	h.changed = make(chan struct{})
+	h.mu.Unlock()
+}
+
+// Changed returns a channel that is closed at the next change of what is known about leaders here.
+func (h *Host) Changed() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changed
+}
+
+// Replica returns the replica of a partition, nil if this node holds none.
+func (h *Host) Replica(p fsm.PartitionID) *Replica {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.replicas[p]
+}
+
+// list returns the open replicas in the order of their partitions.
+func (h *Host) list() []*Replica {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rs := make([]*Replica, 0, len(h.replicas))
+	for _, r := range h.replicas {
+		rs = append(rs, r)
+	}
+	slices.SortFunc(rs, func(a, b *Replica) int { return int(a.id) - int(b.id) })
+	return rs
+}
+
+// leader returns who leads a partition according to the replica here.
+func (h *Host) leader(p fsm.PartitionID) (fsm.NodeID, bool) {
+	r := h.Replica(p)
+	if r == nil || r.err() != nil {
+		return "", false
+	}
+	id, _ := r.Leader()
+	return id, id != ""
+}
+
+const (
+	watchdogEvery = time.Second
+	// maxRestarts is how often a wedged replica is opened anew before the process must be.
+	maxRestarts = 3
+)
+
+// watchdog looks for store calls that do not return (R1): while one hangs raft's main loop answers
+// nothing, but its heartbeats go on and keep the others from electing a leader.
+func (h *Host) watchdog() {
+	t := time.NewTicker(watchdogEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-h.stop:
+			return
+		case <-t.C:
+		}
+		h.check(h.list())
+	}
+}
+
+// check judges the disk by its oldest call: all groups of the node share it.
+func (h *Host) check(rs []*Replica) {
+	var age time.Duration
+	for _, r := range rs {
+		age = max(age, r.guard.oldest())
+	}
+	stalled := age > h.cfg.StallAfter
+	for _, r := range rs {
+		if was := r.stalled.Swap(stalled); was != stalled {
+			r.log.Warn("disk", "stalled", stalled, "oldest call", age)
+			if stalled {
+				r.prop.stall()
+			}
+			h.note(r)
+		}
+		if r.wedge.Swap(false) {
+			h.reopen(r)
+		}
+	}
+	if age > h.cfg.FatalAfter {
+		h.fatal(fmt.Errorf("a store call hangs for %v", age))
+	}
+}
+
+func (h *Host) fatal(err error) {
+	h.fatalOnce.Do(func() {
+		h.deps.Log.Error("process must end", "error", err)
+		h.deps.OnFatal(err)
+	})
+}
+
+// reopen gives a wedged replica a new start.
+func (h *Host) reopen(r *Replica) {
+	h.mu.Lock()
+	h.restarts[r.id]++
+	n := h.restarts[r.id]
+	members := h.members[r.id]
+	h.mu.Unlock()
+	if n > maxRestarts {
+		h.fatal(fmt.Errorf("partition %d is wedged again after %d restarts", r.id, maxRestarts))
+		return
+	}
+	if err := r.Close(); err != nil {
+		r.log.Error("close wedged replica", "error", err)
+		return
+	}
+	h.mu.Lock()
+	delete(h.replicas, r.id)
+	h.mu.Unlock()
+	if err := h.Open(r.id, members); err != nil {
+		r.log.Error("open wedged replica anew", "error", err)
+	}
+}
+
+// Status is a replica's state as operators see it.
+type Status struct {
+	Partition fsm.PartitionID `json:"partition"`
+	Node      fsm.NodeID      `json:"node"`
+	Leader    fsm.NodeID      `json:"leader,omitempty"`
+	Leading   bool            `json:"leading"`
+	Term      uint64          `json:"term"`
+	Last      uint64          `json:"last"`      // last log index
+	LastTerm  uint64          `json:"last_term"` // its term
+	Committed uint64          `json:"committed"`
+	Applied   uint64          `json:"applied"`
+	Voters    []fsm.NodeID    `json:"voters"`
+	Nonvoters []fsm.NodeID    `json:"nonvoters,omitempty"`
+	Failure   string          `json:"failure,omitempty"`
+}
+
+// Status returns the state of every replica here, by partition.
+func (h *Host) Status() []Status {
+	out := []Status{}
+	for _, r := range h.list() {
+		out = append(out, r.Status())
+	}
+	return out
+}
+
+// Status returns the replica's state.
+func (r *Replica) Status() Status {
+	s := Status{Partition: r.id, Node: r.cfg.Node, Leading: r.Leading()}
+	s.Leader, s.Term = r.Leader()
+	s.Committed, s.Applied, s.Last = r.raft.CommitIndex(), r.machine.index(), r.raft.LastIndex()
+	for _, v := range r.raft.GetConfiguration().Configuration().Servers {
+		if v.Suffrage == raft.Voter {
+			s.Voters = append(s.Voters, fsm.NodeID(v.ID))
+		} else {
+			s.Nonvoters = append(s.Nonvoters, fsm.NodeID(v.ID))
+		}
+	}
+	if err := r.err(); err != nil {
+		s.Failure = err.Error()
+	}
+	return s
+}
+
+// TransferLeadership hands the leadership of a partition to another node's replica, which is asked
+// first whether it answers: a transfer to a hung node can wedge raft (R10). An empty to lets raft
+// choose.
+func (h *Host) TransferLeadership(ctx context.Context, p fsm.PartitionID, to fsm.NodeID) error {
+	r := h.Replica(p)
+	if r == nil || !r.Leading() {
+		return fmt.Errorf("partition %d: %w", p, fsm.ErrNotLeader)
+	}
+	if to == h.cfg.Node {
+		return nil
+	}
+	if to == "" {
+		to = h.heir(ctx, r)
+	}
+	if to == "" {
+		return fmt.Errorf("partition %d has no other voter that answers: %w", p, fsm.ErrUnavailable)
+	}
+	return r.transfer(ctx, to)
+}
+
+// heirTimeout bounds the question to a possible next leader.
+const heirTimeout = 500 * time.Millisecond
+
+// heir returns a voter that answers, "" if there is none.
+func (h *Host) heir(ctx context.Context, r *Replica) fsm.NodeID {
+	for _, v := range r.Status().Voters {
+		if v == h.cfg.Node {
+			continue
+		}
+		ask, cancel := context.WithTimeout(ctx, heirTimeout)
+		_, err := h.deps.Caller.Call(ask, v, KindStatus, nil)
+		cancel()
+		if err == nil {
+			return v
+		}
+	}
+	return ""
+}
+
+func (r *Replica) transfer(ctx context.Context, to fsm.NodeID) error {
+	f := r.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(to))
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("transfer leadership of partition %d to %s: %w", r.id, to, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.stopping:
+		return fsm.ErrClosed
+	}
+}
+
+// Close hands the leaderships away, as long as ctx lasts, and closes every replica.
+func (h *Host) Close(ctx context.Context) error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil
+	}
+	h.closed = true
+	h.mu.Unlock()
+	close(h.stop)
+	h.wg.Wait()
+	rs := h.list()
+	h.each(rs, func(r *Replica) error {
+		if ctx.Err() == nil && r.Leading() && !r.onlyVoter() {
+			if err := h.TransferLeadership(ctx, r.id, ""); err != nil {
+				r.log.Info("leadership was not handed over", "error", err)
+			}
+		}
+		return nil
+	})
+	return h.each(rs, (*Replica).Close)
+}
+
+// each calls f for all replicas at once and joins their errors.
+func (h *Host) each(rs []*Replica, f func(*Replica) error) error {
+	errs := make([]error, len(rs))
+	var wg sync.WaitGroup
+	for i, r := range rs {
+		wg.Add(1)
+		go func() { defer wg.Done(); errs[i] = f(r) }()
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

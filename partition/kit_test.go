@@ -1,0 +1,446 @@
+package partition
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// network carries calls between the hosts of a test, in memory. Links are cut per direction.
+type network struct {
+	mu    sync.Mutex
+	ports map[fsm.NodeID]*port
+	cut   map[[2]fsm.NodeID]bool
+	delay time.Duration
+	calls map[uint8]int
+	lost  chan struct{} // closed and replaced when links are cut: calls under way end
+}
+
+func newNetwork() *network {
+	return &network{
+		ports: map[fsm.NodeID]*port{}, cut: map[[2]fsm.NodeID]bool{}, calls: map[uint8]int{},
+		lost: make(chan struct{}),
+	}
+}
+
+type handler = func(context.Context, fsm.NodeID, []byte) ([]byte, error)
+type streamHandler = func(context.Context, fsm.NodeID, []byte, io.Reader) ([]byte, error)
+
+type port struct {
+	net  *network
+	id   fsm.NodeID
+	mu   sync.Mutex
+	up   bool
+	h    map[uint8]handler
+	hs   map[uint8]streamHandler
+	down chan struct{}
+}
+
+func (n *network) port(id fsm.NodeID) *port {
+	p := &port{net: n, id: id, up: true, h: map[uint8]handler{}, hs: map[uint8]streamHandler{},
+		down: make(chan struct{})}
+	n.mu.Lock()
+	n.ports[id] = p
+	n.mu.Unlock()
+	return p
+}
+
+func (n *network) setCut(from, to fsm.NodeID, cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[[2]fsm.NodeID{from, to}] = cut
+	close(n.lost)
+	n.lost = make(chan struct{})
+}
+
+func (n *network) isolate(id fsm.NodeID, cut bool) {
+	n.mu.Lock()
+	var others []fsm.NodeID
+	for o := range n.ports {
+		if o != id {
+			others = append(others, o)
+		}
+	}
+	n.mu.Unlock()
+	for _, o := range others {
+		n.setCut(id, o, cut)
+		n.setCut(o, id, cut)
+	}
+}
+
+func (n *network) passable(from, to fsm.NodeID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.cut[[2]fsm.NodeID{from, to}]
+}
+
+func (p *port) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.up {
+		p.up = false
+		close(p.down)
+	}
+}
+
+func (p *port) Handle(kind uint8, h func(context.Context, fsm.NodeID, []byte) ([]byte, error)) {
+	p.h[kind] = h
+}
+
+func (p *port) HandleStream(kind uint8,
+	h func(context.Context, fsm.NodeID, []byte, io.Reader) ([]byte, error)) {
+	p.hs[kind] = h
+}
+
+func (p *port) Call(ctx context.Context, to fsm.NodeID, kind uint8, b []byte) ([]byte, error) {
+	b = bytes.Clone(b)
+	return p.do(ctx, to, kind, func(ctx context.Context, o *port) ([]byte, error) {
+		return o.h[kind](ctx, p.id, b)
+	})
+}
+
+func (p *port) CallStream(ctx context.Context, to fsm.NodeID, kind uint8, head []byte,
+	body io.Reader) ([]byte, error) {
+	return p.do(ctx, to, kind, func(ctx context.Context, o *port) ([]byte, error) {
+		return o.hs[kind](ctx, p.id, head, body)
+	})
+}
+
+func (p *port) do(ctx context.Context, to fsm.NodeID, kind uint8,
+	f func(context.Context, *port) ([]byte, error)) ([]byte, error) {
+	n := p.net
+	n.mu.Lock()
+	o := n.ports[to]
+	delay := n.delay
+	n.calls[kind]++
+	n.mu.Unlock()
+	if o == nil || !n.passable(p.id, to) {
+		return nil, fmt.Errorf("no way to %s: %w", to, fsm.ErrUnavailable)
+	}
+	select {
+	case <-o.down:
+		return nil, fmt.Errorf("%s is down: %w", to, fsm.ErrUnavailable)
+	default:
+	}
+	inner, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stop := context.AfterFunc(ctx, cancel)
+	defer stop()
+	type result struct {
+		b   []byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		if delay > 0 {
+			time.Sleep(delay)
+		}
+		b, err := f(inner, o)
+		if delay > 0 {
+			time.Sleep(delay)
+		}
+		done <- result{b, err}
+	}()
+	for {
+		n.mu.Lock()
+		lost := n.lost
+		broken := n.cut[[2]fsm.NodeID{p.id, to}] || n.cut[[2]fsm.NodeID{to, p.id}]
+		n.mu.Unlock()
+		if broken {
+			return nil, fmt.Errorf("connection to %s lost: %w", to, fsm.ErrUnknown)
+		}
+		select {
+		case r := <-done:
+			return bytes.Clone(r.b), r.err
+		case <-lost:
+		case <-o.down:
+			return nil, fmt.Errorf("%s went down: %w", to, fsm.ErrUnknown)
+		case <-p.down:
+			return nil, fmt.Errorf("%s is down: %w", p.id, fsm.ErrUnknown)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// memBodies is Bodies in memory. A snapshot holds all of them inline.
+type memBodies struct {
+	mu      sync.Mutex
+	entries map[uint64][]byte
+	freed   int
+	fail    error
+}
+
+func newMemBodies() *memBodies { return &memBodies{entries: map[uint64][]byte{}} }
+
+func (b *memBodies) Put(index uint64, e []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fail != nil {
+		return b.fail
+	}
+	b.entries[index] = bytes.Clone(e)
+	return nil
+}
+
+func (b *memBodies) Read(index uint64, off, n uint32) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.entries[index]
+	if !ok || int(off)+int(n) > len(e) {
+		return nil, fmt.Errorf("no body %d/%d+%d", index, off, n)
+	}
+	return bytes.Clone(e[off : off+n]), nil
+}
+
+func (b *memBodies) Free(uint64, uint32) {
+	b.mu.Lock()
+	b.freed++
+	b.mu.Unlock()
+}
+
+type memPin struct{ bytes.Buffer }
+
+func (*memPin) Close() error { return nil }
+
+func (b *memBodies) Pin() interface {
+	io.WriterTo
+	io.Closer
+} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := &memPin{}
+	if err := gob.NewEncoder(&p.Buffer).Encode(b.entries); err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func (b *memBodies) Restore(r io.Reader) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.entries = map[uint64][]byte{}
+	return gob.NewDecoder(r).Decode(&b.entries)
+}
+
+// disk is what survives a restart of a test node's replica.
+type disk struct {
+	log    *faultyLog
+	stable *raft.InmemStore
+	snaps  *raft.InmemSnapshotStore
+}
+
+func newDisk() *disk {
+	s := raft.NewInmemStore()
+	return &disk{log: &faultyLog{LogStore: s}, stable: s, snaps: raft.NewInmemSnapshotStore()}
+}
+
+func (d *disk) stores() Stores {
+	return Stores{Log: d.log, Stable: d.stable, Snapshots: d.snaps, Bodies: newMemBodies(),
+		Close: func() error { return nil }}
+}
+
+// faultyLog is a log store that fails or hangs when told to.
+type faultyLog struct {
+	raft.LogStore
+	mu   sync.Mutex
+	err  error
+	keep bool          // keep the entries although an error is reported (R3)
+	gate chan struct{} // writes wait until it is closed
+}
+
+func (l *faultyLog) set(f func(*faultyLog)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l)
+}
+
+func (l *faultyLog) StoreLogs(logs []*raft.Log) error {
+	l.mu.Lock()
+	err, keep, gate := l.err, l.keep, l.gate
+	l.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	if err != nil {
+		if keep {
+			return errors.Join(err, l.LogStore.StoreLogs(logs))
+		}
+		return err
+	}
+	return l.LogStore.StoreLogs(logs)
+}
+
+// hints is a Locator shared by all nodes of a test.
+type hints struct {
+	mu sync.Mutex
+	m  map[fsm.PartitionID]hint
+}
+
+type hint struct {
+	node fsm.NodeID
+	term uint64
+}
+
+func (h *hints) Leader(p fsm.PartitionID) (fsm.NodeID, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x, ok := h.m[p]
+	return x.node, ok
+}
+
+func (h *hints) Announce(p fsm.PartitionID, n fsm.NodeID, term uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if term >= h.m[p].term {
+		h.m[p] = hint{n, term}
+	}
+}
+
+// testNode is one host with its disks.
+type testNode struct {
+	id    fsm.NodeID
+	host  *Host
+	port  *port
+	disks map[fsm.PartitionID]*disk
+}
+
+// testCluster is some hosts on one network.
+type testCluster struct {
+	t     testing.TB
+	net   *network
+	hints *hints
+	nodes map[fsm.NodeID]*testNode
+	ids   []fsm.NodeID
+	cfg   func(*Config)
+	// machine makes the state machines; the small queue of this package if nil.
+	machine func(fsm.PartitionID) Machine
+	fatal   chan error
+}
+
+func newTestCluster(t testing.TB, n int) *testCluster {
+	c := &testCluster{t: t, net: newNetwork(), hints: &hints{m: map[fsm.PartitionID]hint{}},
+		nodes: map[fsm.NodeID]*testNode{}, fatal: make(chan error, 16),
+		machine: func(fsm.PartitionID) Machine { return newSmall() }}
+	for i := range n {
+		c.ids = append(c.ids, fsm.NodeID(fmt.Sprintf("n%d", i+1)))
+	}
+	return c
+}
+
+func (c *testCluster) start(id fsm.NodeID) *testNode {
+	c.t.Helper()
+	n := c.nodes[id]
+	if n == nil {
+		n = &testNode{id: id, disks: map[fsm.PartitionID]*disk{}}
+		c.nodes[id] = n
+	}
+	n.port = c.net.port(id)
+	cfg := Defaults()
+	cfg.Node = id
+	cfg.Incarnation = 1
+	if c.cfg != nil {
+		c.cfg(&cfg)
+	}
+	h, err := NewHost(cfg, Deps{
+		Caller: n.port, Locator: c.hints, Machine: c.machine, Log: testLog(c.t),
+		Open: func(p fsm.PartitionID) (Stores, error) {
+			if n.disks[p] == nil {
+				n.disks[p] = newDisk()
+			}
+			return n.disks[p].stores(), nil
+		},
+		OnFatal: func(err error) { c.fatal <- err },
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	n.host = h
+	return n
+}
+
+// open starts all nodes with partition p on all of them.
+func (c *testCluster) open(p fsm.PartitionID) {
+	c.t.Helper()
+	for _, id := range c.ids {
+		if c.nodes[id] == nil {
+			c.start(id)
+		}
+		if err := c.nodes[id].host.Open(p, c.ids); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func (c *testCluster) close() {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // no handing over: all stop
+	for _, id := range c.ids {
+		if n := c.nodes[id]; n != nil && n.host != nil {
+			if err := n.host.Close(ctx); err != nil {
+				c.t.Error(err)
+			}
+			n.port.close()
+		}
+	}
+}
+
+// crash stops a node without handing anything over; its disks stay.
+func (c *testCluster) crash(id fsm.NodeID) {
+	c.t.Helper()
+	n := c.nodes[id]
+	n.port.close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := n.host.Close(ctx); err != nil {
+		c.t.Error(err)
+	}
+	n.host = nil
+}
+
+// leader waits for a leader of p that serves, other than those excepted.
+func (c *testCluster) leader(p fsm.PartitionID, except ...fsm.NodeID) *Replica {
+	c.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for time.Now().Before(deadline) {
+		for _, id := range c.ids {
+			n := c.nodes[id]
+			if n.host == nil || slices.Contains(except, id) {
+				continue
+			}
+			if r := n.host.Replica(p); r != nil && r.Leading() && r.prop.begun() {
+				return r
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.t.Fatalf("partition %d has no leader after a minute", p)
+	return nil
+}
+
+// begun reports whether BecomeLeader is applied.
+func (p *proposer) begun() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch != 0
+}
+
+func testLog(t testing.TB) hclog.Logger {
+	if testing.Verbose() && *verbose {
+		return hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: t.Output()})
+	}
+	return hclog.NewNullLogger()
+}

@@ -1,0 +1,96 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Remote is a partition whose leader is on another node.
+type Remote struct {
+	caller Caller
+	node   fsm.NodeID
+	id     fsm.PartitionID
+}
+
+// NewRemote returns partition id as served by node.
+func NewRemote(c Caller, node fsm.NodeID, id fsm.PartitionID) *Remote {
+	return &Remote{caller: c, node: node, id: id}
+}
+
+// Propose implements Group. When ctx ends, the request is taken back from the leader's parking
+// slot, and only if that is impossible the outcome is awaited (A18).
+func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error) {
+	b := fsm.AppendRequest(verbHead(r.id, weigh(req.Command)), &req)
+	if !(&call{req: req}).takes() || req.ID.IsZero() {
+		return decodeOutcome(r.call(ctx, KindPropose, b))
+	}
+	// The call must outlive ctx: only its answer tells whether something was taken.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		giveUp := time.AfterFunc(goneWait, cancel)
+		defer giveUp.Stop()
+		r.unpark(inner, req.ID)
+		<-inner.Done()
+	})
+	defer stop()
+	o, err := decodeOutcome(r.call(inner, KindPropose, b))
+	switch {
+	case errors.Is(err, errUnparked):
+		return o, ctx.Err()
+	case err != nil && inner.Err() != nil:
+		return o, fmt.Errorf("%w: %w", fsm.ErrUnknown, ctx.Err())
+	}
+	return o, err
+}
+
+// unpark asks the leader to end the parked request; its proposal then returns.
+func (r *Remote) unpark(ctx context.Context, id fsm.RequestID) {
+	// Whether it was parked, the answer of the proposal itself tells.
+	_, _ = r.call(ctx, KindUnpark, appendRequestID(verbHead(r.id, 24), id))
+}
+
+// Query implements Group.
+func (r *Remote) Query(ctx context.Context, q fsm.QueryRequest) (fsm.Answer, error) {
+	b, err := r.call(ctx, KindQuery, fsm.AppendQuery(verbHead(r.id, 128), &q))
+	if err != nil {
+		return fsm.Answer{}, err
+	}
+	a, err := fsm.DecodeAnswer(b)
+	if err != nil {
+		return fsm.Answer{}, fmt.Errorf("%w: answer of node %s: %w", fsm.ErrUnknown, r.node, err)
+	}
+	return a, nil
+}
+
+// Await implements Group.
+func (r *Remote) Await(ctx context.Context, k fsm.WaitKey) error {
+	_, err := r.call(ctx, KindAwait, appendWaitKey(verbHead(r.id, 64), k))
+	return err
+}
+
+func (r *Remote) call(ctx context.Context, kind uint8, b []byte) ([]byte, error) {
+	b, err := r.caller.Call(ctx, r.node, kind, b)
+	if err != nil {
+		if ctx.Err() != nil && !errors.Is(err, fsm.ErrUnavailable) {
+			return nil, fmt.Errorf("%w: %w", fsm.ErrUnknown, ctx.Err())
+		}
+		return nil, err
+	}
+	return openResult(b)
+}
+
+func decodeOutcome(b []byte, err error) (fsm.Outcome, error) {
+	if err != nil {
+		return fsm.Outcome{}, err
+	}
+	o, err := fsm.DecodeOutcome(b)
+	if err != nil {
+		return fsm.Outcome{}, fmt.Errorf("%w: outcome from a peer: %w", fsm.ErrUnknown, err)
+	}
+	return o, nil
+}

@@ -1,0 +1,394 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Group is one partition as the router sees it: here, or on another node.
+type Group interface {
+	// Propose brings one request into the partition's log. See transport.Broker for the meaning of
+	// a cancelled context.
+	Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error)
+	// Query answers a question as of now (A16).
+	Query(ctx context.Context, q fsm.QueryRequest) (fsm.Answer, error)
+	// Await returns when the key may have something to take (A19).
+	Await(ctx context.Context, k fsm.WaitKey) error
+}
+
+var (
+	_ Group = (*Replica)(nil)
+	_ Group = (*Remote)(nil)
+)
+
+// Replica is one replica of one Raft group.
+type Replica struct {
+	id      fsm.PartitionID
+	cfg     *Config
+	log     hclog.Logger
+	stores  Stores
+	guard   *guard
+	machine *machine
+	wire    *wire
+	raft    *raft.Raft
+	prop    *proposer
+	waits   *waiters
+	changed func(*Replica) // the leader known here, its term or the replica's health changed
+
+	stopping  chan struct{}
+	stopOnce  sync.Once
+	closeOnce sync.Once
+	closeErr  error
+	wg        sync.WaitGroup
+	stalled   atomic.Bool // a store call hangs on this disk: neither ask, answer nor serve
+	wedge     atomic.Bool
+	failure   atomic.Pointer[error]
+}
+
+// replicaOptions are what a host gives its replicas.
+type replicaOptions struct {
+	cfg     *Config
+	caller  Caller
+	allowed func(fsm.NodeID) bool
+	changed func(*Replica)
+	log     hclog.Logger
+}
+
+// openReplica opens a replica over its stores. With members, a group that has no state yet is
+// bootstrapped with them as voters; without, it waits to be added by its leader.
+func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
+	o replicaOptions) (*Replica, error) {
+	r := &Replica{
+		id: id, cfg: o.cfg, stores: s, changed: o.changed, stopping: make(chan struct{}),
+		log: o.log.With("partition", uint16(id)), waits: newWaiters(o.cfg.MaxParked),
+	}
+	r.guard = newGuard(s, o.cfg.LogCacheBytes, r.fail)
+	r.machine = &machine{bodies: s.Bodies, m: m, fail: r.fail, ended: r.guard.ended}
+	r.wire = newWire(id, o.cfg, o.caller, func() bool {
+		return r.stalled.Load() || r.failure.Load() != nil
+	}, o.allowed)
+	if err := r.start(members); err != nil {
+		r.guard.end()
+		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.wire.Close())
+	}
+	r.prop = newProposer(o.cfg, r.raft, r.machine, r.waits, r.log, r.wedged)
+	r.wg.Add(2)
+	go func() { defer r.wg.Done(); r.prop.run() }()
+	go func() { defer r.wg.Done(); r.watch() }()
+	r.standAlone()
+	return r, nil
+}
+
+// start opens raft. Its constructor panics where its goroutines would.
+func (r *Replica) start(members []fsm.NodeID) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("raft panicked: %v", p)
+		}
+	}()
+	conf := r.raftConfig()
+	if len(members) > 0 {
+		var c raft.Configuration
+		for _, m := range members {
+			c.Servers = append(c.Servers, raft.Server{
+				Suffrage: raft.Voter, ID: raft.ServerID(m), Address: raft.ServerAddress(m),
+			})
+		}
+		err := raft.BootstrapCluster(conf, r.guard, r.guard, r.stores.Snapshots, r.wire, c)
+		if err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
+			return fmt.Errorf("bootstrap: %w", err)
+		}
+	}
+	r.raft, err = raft.NewRaft(conf, r.machine, r.guard, r.guard, r.stores.Snapshots, r.wire)
+	// Its goroutines touch the stores at the first call of a peer, which cannot come yet, or at the
+	// first election, a heartbeat time-out away: none of them has met an error so far.
+	r.guard.start()
+	return err
+}
+
+// raftConfig is reliability.md 2.2 as settings. RestoreCommittedLogs (R6) and NotifyCh (it blocks
+// raft) stay off.
+func (r *Replica) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(r.cfg.Node)
+	c.HeartbeatTimeout = r.cfg.HeartbeatTimeout
+	c.ElectionTimeout = r.cfg.ElectionTimeout
+	c.LeaderLeaseTimeout = r.cfg.LeaderLease
+	c.CommitTimeout = r.cfg.CommitTimeout
+	c.MaxAppendEntries = 256
+	// One entry is in flight (A4), so a buffer in front of raft has nothing to batch; without it
+	// raft answers every entry that it has taken.
+	c.BatchApplyCh = false
+	c.ShutdownOnRemove = true
+	c.TrailingLogs = r.cfg.TrailingLogs
+	// Snapshots are taken by watch, on bytes.
+	c.SnapshotInterval = 1000 * time.Hour
+	c.SnapshotThreshold = math.MaxUint64
+	c.NoLegacyTelemetry = true
+	c.Logger = r.log.Named("raft")
+	c.LogLevel = "WARN"
+	return c
+}
+
+// standAlone lets the only voter of a group lead at once instead of after an election time-out
+// (A17).
+func (r *Replica) standAlone() {
+	if !r.onlyVoter() {
+		return
+	}
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), r.cfg.ElectionTimeout)
+		defer cancel()
+		if err := r.wire.standNow(ctx); err != nil {
+			r.log.Debug("did not stand for election", "error", err)
+		}
+	}()
+}
+
+func (r *Replica) onlyVoter() bool {
+	voters := 0
+	self := false
+	for _, s := range r.raft.GetConfiguration().Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			voters++
+			self = self || s.ID == raft.ServerID(r.cfg.Node)
+		}
+	}
+	return self && voters == 1
+}
+
+// fail stops the replica for good: it serves nothing, and answers nobody. The guard has parked the
+// goroutine that met the error.
+func (r *Replica) fail(err error) {
+	if !r.failure.CompareAndSwap(nil, &err) {
+		return
+	}
+	r.log.Error("replica failed and stops", "error", err)
+	r.shut()
+	r.changed(r)
+}
+
+// wedged asks the host for a new start of this replica (R10).
+func (r *Replica) wedged(err error) {
+	r.wedge.Store(true)
+	r.fail(err)
+}
+
+func (r *Replica) shut() {
+	r.stopOnce.Do(func() {
+		close(r.stopping)
+		if r.prop != nil {
+			close(r.prop.closed)
+		}
+	})
+}
+
+// err returns why the replica does not serve, or nil.
+func (r *Replica) err() error {
+	if e := r.failure.Load(); e != nil {
+		return fmt.Errorf("replica failed (%w): %w", *e, fsm.ErrNotLeader)
+	}
+	if r.stalled.Load() {
+		return fmt.Errorf("disk is stalled: %w", fsm.ErrNotLeader)
+	}
+	return nil
+}
+
+// Propose implements Group on the leader.
+func (r *Replica) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error) {
+	if err := r.err(); err != nil {
+		return fsm.Outcome{}, err
+	}
+	return r.prop.propose(ctx, req)
+}
+
+// peekTries bounds repetitions of a query whose bodies went away while they were read.
+const peekTries = 5
+
+// Query implements Group on the leader: it asks the state behind a barrier (A16).
+func (r *Replica) Query(ctx context.Context, q fsm.QueryRequest) (fsm.Answer, error) {
+	if err := r.err(); err != nil {
+		return fsm.Answer{}, err
+	}
+	if err := r.prop.barrier(ctx); err != nil {
+		return fsm.Answer{}, err
+	}
+	var err error
+	for range peekTries {
+		var a fsm.Answer
+		r.machine.view(func(m Machine, _ uint64) { a = m.Query(q) })
+		// A message may be settled, and its body freed, between the two.
+		if err = r.machine.fill(a.Messages); err == nil {
+			return a, nil
+		}
+	}
+	return fsm.Answer{}, fmt.Errorf("%w: %w", fsm.ErrUnknown, err)
+}
+
+// Await implements Group on the leader.
+func (r *Replica) Await(ctx context.Context, k fsm.WaitKey) error {
+	if err := r.err(); err != nil {
+		return err
+	}
+	if !r.prop.accepting() {
+		return r.prop.notLeader()
+	}
+	return r.waits.await(ctx, k, func() bool {
+		there := true
+		r.machine.view(func(m Machine, _ uint64) {
+			if d, ok := m.(deliverer); ok {
+				there = d.Deliverable(k)
+			}
+		})
+		return there || !r.prop.accepting()
+	})
+}
+
+// Barrier returns when an entry proposed after its call, or in the last maxAge, has been applied
+// here (RUL-20).
+func (r *Replica) Barrier(ctx context.Context, maxAge time.Duration) error {
+	if err := r.err(); err != nil {
+		return err
+	}
+	if r.prop.freshWithin(maxAge) {
+		return nil
+	}
+	return r.prop.barrier(ctx)
+}
+
+// Leader returns who this replica believes to lead, and the term it knows.
+func (r *Replica) Leader() (fsm.NodeID, uint64) {
+	term := r.raft.CurrentTerm()
+	_, id := r.raft.LeaderWithID()
+	return fsm.NodeID(id), term
+}
+
+// Leading reports whether this replica leads and takes proposals.
+func (r *Replica) Leading() bool { return r.err() == nil && r.prop.accepting() }
+
+// View calls f with the state as this replica has it: not linearizable. f must not keep it.
+func (r *Replica) View(f func(m Machine, applied uint64)) { r.machine.view(f) }
+
+// leaderPoll is how often a replica looks at what raft's observations may have missed.
+const leaderPoll = time.Second
+
+// watch tells the host when the leader changes, and takes snapshots.
+func (r *Replica) watch() {
+	seen := make(chan raft.Observation, 16)
+	o := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		switch o.Data.(type) {
+		case raft.LeaderObservation, raft.RaftState:
+			return true
+		}
+		return false
+	})
+	r.raft.RegisterObserver(o)
+	defer r.raft.DeregisterObserver(o)
+	t := time.NewTicker(leaderPoll)
+	defer t.Stop()
+	shots := &snapshots{r: r}
+	var leader fsm.NodeID
+	var term uint64
+	for {
+		if l, n := r.Leader(); l != leader || n != term {
+			leader, term = l, n
+			r.changed(r)
+			r.prop.poke()
+		}
+		select {
+		case <-r.stopping:
+			return
+		case <-seen:
+		case <-t.C:
+			shots.look()
+		}
+	}
+}
+
+// snapshotPause is how long a failed snapshot waits for the next attempt.
+const snapshotPause = 10 * time.Second
+
+// snapshots decides when a replica takes one. Raft's own schedule counts entries, which may be 256
+// KiB or 100 bytes.
+type snapshots struct {
+	r      *Replica
+	busy   atomic.Bool
+	resume time.Time
+}
+
+func (s *snapshots) look() {
+	m := s.r.machine
+	if s.busy.Load() || time.Now().Before(s.resume) {
+		return
+	}
+	if m.sinceBytes.Load() < s.r.cfg.SnapshotBytes &&
+		m.sinceEntries.Load() < s.r.cfg.SnapshotEntries {
+		return
+	}
+	s.busy.Store(true)
+	s.resume = time.Now().Add(snapshotPause)
+	s.r.wg.Add(1)
+	go func() {
+		defer s.r.wg.Done()
+		defer s.busy.Store(false)
+		err := s.r.Snapshot()
+		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			s.r.log.Warn("snapshot failed", "error", err)
+		}
+	}()
+}
+
+// Snapshot writes a snapshot now and cuts the log behind it.
+func (r *Replica) Snapshot() error {
+	f := r.raft.Snapshot()
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-r.stopping:
+		return fsm.ErrClosed
+	}
+}
+
+// Close stops the replica. Order matters: callers are answered, then peers hear nothing more, then
+// raft ends, and only then the stores close, because raft panics on a store that is closed (R11).
+func (r *Replica) Close() error {
+	r.closeOnce.Do(func() {
+		r.shut()
+		errs := []error{r.wire.Close()}
+		down := r.raft.Shutdown()
+		r.guard.end()
+		done := make(chan error, 1)
+		go func() {
+			err := down.Error()
+			r.wg.Wait()
+			done <- err
+		}()
+		t := time.NewTimer(r.cfg.CloseTimeout)
+		defer t.Stop()
+		select {
+		case err := <-done:
+			errs = append(errs, err, r.stores.Close())
+		case <-t.C:
+			// The stores stay open: a goroutine of raft is still inside one of them.
+			errs = append(errs, fmt.Errorf("goroutines still run after %v", r.cfg.CloseTimeout))
+		}
+		if err := errors.Join(errs...); err != nil {
+			r.closeErr = fmt.Errorf("close partition %d: %w", r.id, err)
+		}
+	})
+	return r.closeErr
+}

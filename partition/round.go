@@ -1,0 +1,199 @@
+package partition
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// collect packs the next entry, or returns nil if nothing waits. The calls in it are p.riding;
+// e.Requests is parallel to those that are not queries, then come the proposer's own.
+func (p *proposer) collect(tick bool) *fsm.Entry {
+	var listeners []fsm.EntityID
+	if tick {
+		listeners = p.listeners()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := &fsm.Entry{Epoch: p.epoch}
+	size := 0
+	ride := func(c *call) {
+		c.state = callRiding
+		p.riding = append(p.riding, c)
+		if !c.query {
+			e.Requests = append(e.Requests, c.req)
+			size += c.size
+		}
+	}
+	p.pullWokenLocked(ride)
+	took := 0
+	for _, c := range p.pending {
+		if size > 0 && size+c.size > p.cfg.MaxEntryBytes {
+			break
+		}
+		took++
+		p.bytes -= c.size
+		if p.parkableNowLocked(c) {
+			p.parking.add(c)
+			continue
+		}
+		ride(c)
+		if !c.query {
+			p.parking.satisfied(&c.req, ride)
+		}
+	}
+	clear(p.pending[:took])
+	p.pending = p.pending[took:]
+	if len(p.pending) == 0 {
+		p.pending = nil
+	}
+	switch {
+	case tick:
+		e.Requests = append(e.Requests, fsm.Request{Command: &fsm.Tick{Listeners: listeners}})
+	case len(e.Requests) > 0:
+	case len(p.riding) > 0:
+		e.Requests = append(e.Requests, fsm.Request{Command: &fsm.Barrier{}})
+	default:
+		return nil
+	}
+	return e
+}
+
+// maxBurst bounds how many requests of one key ride because of one wake.
+const maxBurst = 256
+
+func (p *proposer) pullWokenLocked(ride func(*call)) {
+	for _, k := range p.woken {
+		n := min(max(2*p.parking.burst[k], 1), maxBurst)
+		p.parking.burst[k] = n
+		for range n {
+			if p.parking.waiting(k) == 0 {
+				break
+			}
+			p.parking.pull(k, 1, ride)
+		}
+	}
+	p.woken = p.woken[:0]
+}
+
+// parkableNowLocked reports whether c can be parked without asking the log: the log has answered
+// for this key before, so the request is one that the entity allows, and there is nothing now.
+// Whoever is parked for the key came first and found nothing either.
+func (p *proposer) parkableNowLocked(c *call) bool {
+	if !c.parkable || c.over {
+		return false
+	}
+	if _, ok := p.plain[c.key]; !ok || c.key.HasSession {
+		return false
+	}
+	something := true
+	p.machine.view(func(m Machine, _ uint64) {
+		if d, ok := m.(deliverer); ok {
+			something = d.Deliverable(c.key)
+		}
+	})
+	return !something
+}
+
+// complete answers the calls of an applied entry and wakes whom it concerns.
+func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
+	// No entry is in flight now, so nothing is freed while the bodies of what was just taken are
+	// read.
+	calls := p.riding
+	errs := make([]error, len(calls))
+	i := 0
+	for n, c := range calls {
+		if c.query {
+			continue
+		}
+		if o := &a.result.Outcomes[i]; len(o.Locked) > 0 {
+			o.Locked = slices.Clone(o.Locked) // the state may remember the original
+			if err := p.machine.fill(o.Locked); err != nil {
+				// The result is remembered: asking again may find the bodies.
+				errs[n] = fmt.Errorf("%w: %w", fsm.ErrUnknown, err)
+			}
+		}
+		i++
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.riding = nil
+	p.barrierAt = started
+	dry := map[fsm.WaitKey]bool{} // keys whose last request of this entry found nothing
+	i = 0
+	for n, c := range calls {
+		if c.query {
+			c.finish(fsm.Outcome{}, nil)
+			continue
+		}
+		p.answerLocked(c, a.result.Outcomes[i], errs[n], dry)
+		i++
+	}
+	p.forgetPlainLocked(e)
+	p.wakeLocked(a.result.Wake, dry)
+	for _, id := range a.result.Dropped {
+		p.waits.dropped(id)
+		p.parking.pullEntity(id, func(c *call) {
+			c.finish(fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil)
+		})
+	}
+}
+
+// answerLocked answers one call, or parks it if it may go on waiting.
+func (p *proposer) answerLocked(c *call, o fsm.Outcome, err error, dry map[fsm.WaitKey]bool) {
+	if c.key.Entity != 0 {
+		empty := c.empty(&o)
+		dry[c.key] = empty
+		if empty && c.parkable {
+			if len(p.plain) >= maxPlain {
+				clear(p.plain)
+			}
+			p.plain[c.key] = struct{}{}
+			if !c.over && c.state == callRiding {
+				c.pulled = false
+				p.parking.add(c)
+				return
+			}
+		}
+	}
+	c.finish(o, err)
+}
+
+// wakeLocked notes what the next entry pulls. A key on which requests of this very entry found
+// something may hold more, so its waiters go on being pulled until one finds nothing.
+func (p *proposer) wakeLocked(wake []fsm.WaitKey, dry map[fsm.WaitKey]bool) {
+	for _, k := range wake {
+		if isDry, asked := dry[k]; asked && isDry {
+			continue // asked behind what woke it, and found nothing left
+		}
+		dry[k] = false
+	}
+	for k, isDry := range dry { // order-free: each key is woken for itself
+		if isDry {
+			delete(p.parking.burst, k)
+			continue
+		}
+		if p.parking.waiting(k) > 0 {
+			p.woken = append(p.woken, k)
+		} else {
+			delete(p.parking.burst, k)
+			p.waits.wake(k)
+		}
+	}
+}
+
+// forgetPlainLocked forgets what it knew of entities whose description this entry changed.
+func (p *proposer) forgetPlainLocked(e *fsm.Entry) {
+	for i := range e.Requests {
+		switch e.Requests[i].Command.(type) {
+		case *fsm.PutEntity, *fsm.DropEntity:
+			for k := range p.plain {
+				if k.Entity == e.Requests[i].Entity {
+					delete(p.plain, k)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package partition
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// handle registers what this node answers to others, before the mesh serves.
+func (h *Host) handle() {
+	c := h.deps.Caller
+	c.Handle(KindRaft, h.serveRaft)
+	c.HandleStream(KindSnapshot, h.serveSnapshot)
+	c.Handle(KindPropose, h.verb(servePropose))
+	c.Handle(KindQuery, h.verb(serveQuery))
+	c.Handle(KindAwait, h.verb(serveAwait))
+	c.Handle(KindUnpark, h.verb(serveUnpark))
+	c.Handle(KindStatus, h.serveStatus)
+}
+
+func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
+	kind, group, body, err := openCall(b)
+	if err != nil {
+		return nil, err
+	}
+	r := h.Replica(group)
+	if r == nil {
+		return nil, fmt.Errorf("partition %d: %w", group, errSilent)
+	}
+	return r.wire.serve(ctx, from, kind, body)
+}
+
+func (h *Host) serveSnapshot(ctx context.Context, from fsm.NodeID, b []byte,
+	body io.Reader) ([]byte, error) {
+	kind, group, head, err := openCall(b)
+	if err != nil {
+		return nil, err
+	}
+	r := h.Replica(group)
+	if r == nil || kind != rpcInstall {
+		return nil, fmt.Errorf("partition %d: %w", group, errSilent)
+	}
+	return r.wire.serveInstall(ctx, from, head, body)
+}
+
+// verb wraps the handler of a verb: it finds the replica and carries errors as statuses, because
+// their meaning must survive the way.
+func (h *Host) verb(serve func(context.Context, *Replica, []byte) ([]byte, error)) func(
+	context.Context, fsm.NodeID, []byte) ([]byte, error) {
+	return func(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
+		p, body, err := openVerb(b)
+		if err != nil {
+			return failure(err), nil
+		}
+		if !h.allowed(from) {
+			return failure(fmt.Errorf("node %s is no member: %w", from, fsm.ErrNotLeader)), nil
+		}
+		r := h.Replica(p)
+		if r == nil {
+			return failure(&notLeaderError{}), nil
+		}
+		answer, err := serve(ctx, r, body)
+		if err != nil {
+			return failure(err), nil
+		}
+		return answer, nil
+	}
+}
+
+func servePropose(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
+	// The request may wait longer than the mesh keeps the frame, and its bodies go into the log.
+	req, err := fsm.DecodeRequest(bytes.Clone(b))
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.Propose(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return fsm.AppendOutcome(success(outcomeBytes(&o)), &o, true), nil
+}
+
+// outcomeBytes is about the size of an encoded outcome.
+func outcomeBytes(o *fsm.Outcome) int {
+	n := 128 + 10*len(o.Numbers) + len(o.Data)
+	for i := range o.Locked {
+		n += 128 + len(o.Locked[i].Body)
+	}
+	return n
+}
+
+func serveQuery(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
+	q, err := fsm.DecodeQuery(b)
+	if err != nil {
+		return nil, err
+	}
+	a, err := r.Query(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return fsm.AppendAnswer(success(256), &a), nil
+}
+
+func serveAwait(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
+	k, err := decodeWaitKey(b)
+	if err != nil {
+		return nil, err
+	}
+	return success(0), r.Await(ctx, k)
+}
+
+func serveUnpark(_ context.Context, r *Replica, b []byte) ([]byte, error) {
+	id, err := decodeRequestID(b)
+	if err != nil {
+		return nil, err
+	}
+	return appendBool(success(1), r.prop.unpark(id)), nil
+}
+
+// serveStatus answers with this node's Status as JSON: for people, and for choosing a candidate.
+func (h *Host) serveStatus(context.Context, fsm.NodeID, []byte) ([]byte, error) {
+	return json.Marshal(h.Status())
+}

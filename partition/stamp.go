@@ -1,0 +1,42 @@
+package partition
+
+import (
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// stamper is where time and chance enter the project's state: this file alone reads the clock and
+// draws random numbers for entries (architecture 7).
+type stamper struct {
+	wall  fsm.Millis // the last stamp given
+	lease fsm.Millis // the partition's lease time when this leadership began
+	since time.Time  // when that was; carries the monotonic clock
+}
+
+// lead begins a leadership: lease time continues from what the state says, so time without a leader
+// costs nobody a lock (S-287).
+func (s *stamper) lead(wall, lease fsm.Millis) {
+	s.wall = max(s.wall, wall)
+	s.lease = lease
+	s.since = time.Now()
+}
+
+// now returns both clocks: wall never goes back although the host's may (S-286), lease follows the
+// monotonic clock.
+func (s *stamper) now() (wall, lease fsm.Millis) {
+	t := time.Now()
+	s.wall = max(s.wall, fsm.Millis(t.UnixMilli()))
+	return s.wall, s.lease + fsm.Millis(t.Sub(s.since).Milliseconds())
+}
+
+// stamp puts time and chance into an entry.
+func (s *stamper) stamp(e *fsm.Entry) {
+	e.Wall, e.Lease = s.now()
+	if _, err := rand.Read(e.Seed[:]); err != nil {
+		// crypto/rand never returns an error; if it did, tokens would be guessable.
+		panic(fmt.Sprintf("draw a seed: %v", err))
+	}
+}

@@ -1,0 +1,118 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// awaitLimit is the longest wait of an Await; the caller looks again then (A19).
+const awaitLimit = 30 * time.Second
+
+// waiters are the Awaits at this replica. A wake wakes all of a key: the state does not say how
+// much there is, and one who is woken may no longer want it, so waking one could strand a message
+// beside an idle receiver (S-316).
+type waiters struct {
+	limit int
+
+	mu    sync.Mutex
+	count int
+	keys  map[fsm.WaitKey]*wakeup
+}
+
+// wakeup is closed when its key may have something.
+type wakeup struct {
+	ch    chan struct{}
+	count int
+}
+
+func newWaiters(limit int) *waiters {
+	return &waiters{limit: limit, keys: map[fsm.WaitKey]*wakeup{}}
+}
+
+// await waits for a wake of the key, a change of leadership, or awaitLimit. now is asked after the
+// wait is registered, so that nothing is missed between the caller's last look and this one.
+func (w *waiters) await(ctx context.Context, k fsm.WaitKey, now func() bool) error {
+	w.mu.Lock()
+	if w.count >= w.limit {
+		w.mu.Unlock()
+		return fmt.Errorf("%d requests await: %w", w.limit, fsm.ErrBusy)
+	}
+	w.count++
+	u := w.keys[k]
+	if u == nil {
+		u = &wakeup{ch: make(chan struct{})}
+		w.keys[k] = u
+	}
+	u.count++
+	w.mu.Unlock()
+	defer w.leave(k, u)
+	if now() {
+		return nil
+	}
+	t := time.NewTimer(awaitLimit)
+	defer t.Stop()
+	select {
+	case <-u.ch:
+		return nil
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *waiters) leave(k fsm.WaitKey, u *wakeup) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count--
+	u.count--
+	if u.count == 0 && w.keys[k] == u {
+		delete(w.keys, k)
+	}
+}
+
+func (w *waiters) wake(k fsm.WaitKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if u := w.keys[k]; u != nil {
+		close(u.ch)
+		delete(w.keys, k)
+	}
+}
+
+// dropped wakes everybody who awaits something of the entity.
+func (w *waiters) dropped(id fsm.EntityID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, u := range w.keys {
+		if k.Entity == id {
+			close(u.ch)
+			delete(w.keys, k)
+		}
+	}
+}
+
+// leaderChanged wakes everybody: whom to ask may have changed.
+func (w *waiters) leaderChanged() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, u := range w.keys {
+		close(u.ch)
+		delete(w.keys, k)
+	}
+}
+
+// entities returns the entities that somebody awaits, in no order and with repetitions.
+func (w *waiters) entities() []fsm.EntityID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := make([]fsm.EntityID, 0, len(w.keys))
+	for k := range w.keys {
+		ids = append(ids, k.Entity)
+	}
+	return ids
+}
