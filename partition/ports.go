@@ -37,7 +37,8 @@ type Stores struct {
 // Bodies keeps the bytes of log entries that messages of the state refer to (A9).
 type Bodies interface {
 	// Put keeps the bytes of the entry with that index. An index may be put again after a restart,
-	// when the log is replayed; entry is not retained.
+	// when the log is replayed; entry is not retained. All of its bytes count as live: the caller
+	// frees at once those that are no body, or the entry would be kept for ever.
 	Put(index uint64, entry []byte) error
 	// Read returns length bytes at offset of the entry, in memory of the caller's own.
 	Read(index uint64, offset, length uint32) ([]byte, error)
