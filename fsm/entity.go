@@ -75,8 +75,6 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	sh.describe(d.clone())
 	if stopped {
 		s.revoke(sh)
-	}
-	if stopped || !sh.d.Status.sends() {
 		s.wakeAll(sh)
 	}
 	s.reschedule(sh)

@@ -1,0 +1,275 @@
+package fsm
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// command makes the command of a step.
+func (s *script) command(word string) Command {
+	switch word {
+	case "lead":
+		return &BecomeLeader{Node: "n"}
+	case "tick":
+		return &Tick{}
+	case "barrier":
+		return &Barrier{}
+	case "queue":
+		return s.queue()
+	case "drop":
+		return &DropEntity{}
+	case "enqueue":
+		return s.enqueue()
+	case "lock":
+		return &Lock{Session: s.proof(), Max: uint32(s.arg("max", 1)), MaxBytes: uint32(s.arg("bytes", 0)),
+			Delete: s.flags["delete"]}
+	case "receive":
+		return &Receive{Session: s.proof(), Numbers: s.numbers(), Delete: s.flags["delete"]}
+	case "cancel":
+		return &Cancel{Numbers: s.numbers()}
+	case "renew":
+		return &Renew{Tokens: s.tokenList()}
+	case "droplocks":
+		return &DropLocks{Tokens: s.tokenList(), Grace: Millis(s.arg("grace", 0))}
+	case "droppumps":
+		return &DropPumps{Node: Incarnation(s.arg("node", 0)), Pumps: []uint64{s.arg("pump", 0)}}
+	case "nodelost":
+		return &NodeLost{Node: Incarnation(s.arg("node", 0))}
+	case "accept":
+		return &AcceptSession{ID: s.args["session"], Next: s.flags["next"]}
+	case "renewsession":
+		return &RenewSession{Session: s.proof()}
+	case "release":
+		return &ReleaseSession{Session: s.proof(), Orderly: !s.flags["lost"]}
+	case "setstate":
+		return &SetSessionState{Session: s.proof(), State: []byte(s.args["state"]), Clear: s.flags["clear"]}
+	}
+	for v, name := range []string{"complete", "abandon", "defer", "kill", "return"} {
+		if word == name {
+			return s.settlement(Complete + Verdict(v))
+		}
+	}
+	s.tb.Fatalf("unknown step %q", s.line)
+	return nil
+}
+
+func (s *script) tokenList() (ts []LockToken) {
+	for _, v := range s.list("tokens") {
+		ts = append(ts, s.token(v))
+	}
+	return ts
+}
+
+func (s *script) settlement(v Verdict) *Settle {
+	c := &Settle{Session: s.proof()}
+	for _, t := range s.tokenList() {
+		it := SettleItem{Token: t, Verdict: v, Reason: s.args["reason"], Description: s.args["text"],
+			Seq: SequenceNumber(s.arg("seq", 0))}
+		for _, p := range s.list("props") {
+			k, v, _ := strings.Cut(p, ":")
+			it.Properties = append(it.Properties, Property{Key: k, Value: []byte(v)})
+		}
+		c.Items = append(c.Items, it)
+	}
+	return c
+}
+
+func (s *script) enqueue() *Enqueue {
+	c := &Enqueue{}
+	id, has := s.args["session"]
+	offset := uint32(0)
+	for _, b := range s.list("body") {
+		m := Message{Body: []byte(b), SessionID: id, HasSession: has, TTL: Millis(s.arg("ttl", 0)),
+			BodyOffset: offset}
+		if v, ok := s.args["at"]; ok {
+			m.ScheduledAt = startWall + Millis(s.number(v))
+		}
+		if n := s.arg("size", 0); n > 0 {
+			m.Body = append(m.Body, make([]byte, n-uint64(len(b)))...)
+		}
+		offset += uint32(len(m.Body))
+		c.Messages = append(c.Messages, m)
+	}
+	return c
+}
+
+func (s *script) queue() *PutEntity {
+	s.version++
+	return queue(s.entity(), func(d *Descriptor) {
+		d.Version = s.arg("version", s.version)
+		d.RequiresSession = s.flags["sessions"]
+		d.NoDeadLetter = s.flags["nodlq"]
+		d.LockDuration = Millis(s.arg("lock", 5000))
+		d.MaxDelivery = uint32(s.arg("max", 10))
+		d.MaxSizeBytes = s.arg("quota", 1<<30)
+		d.MaxMessageBytes = uint32(s.arg("bytes", 1<<20))
+		d.DefaultTTL = Millis(s.arg("ttl", uint64(Unlimited)))
+		if p := s.arg("partitioned", 0); p > 0 {
+			d.Partitioned = true
+			d.Partitions = []PartitionID{2, 1}
+		}
+		d.Status = map[string]Status{"sends": ReceiveDisabled, "receives": SendDisabled,
+			"nothing": Disabled}[s.args["only"]]
+	})
+}
+
+// query makes the question of a step, nil if it is none.
+func (s *script) query(word string) Query {
+	id, has := s.args["session"]
+	switch word {
+	case "peek":
+		return &Peek{From: SequenceNumber(s.arg("from", 0)), Max: uint32(s.arg("max", 100)),
+			HasSession: has, Session: id, MaxBytes: uint32(s.arg("bytes", 0))}
+	case "getstate":
+		return &GetSessionState{Session: s.proof()}
+	case "counts":
+		return &Counts{}
+	case "sessions":
+		after, hasAfter := s.args["after"]
+		c := &ListSessions{Max: uint32(s.arg("max", 100)), After: after, HasAfter: hasAfter}
+		if v, ok := s.args["updated"]; ok {
+			c.UpdatedAfter = startWall + Millis(s.number(v))
+		}
+		return c
+	}
+	return nil
+}
+
+var refusalNames = []string{"None", "Stale", "NotLeader", "MessageLockLost", "SessionLockLost",
+	"SessionCannotBeLocked", "NoSession", "MessageNotFound", "EntityNotFound", "EntityExists",
+	"EntityDisabled", "MessageSizeExceeded", "QuotaExceeded", "SessionRequired", "SessionNotSupported",
+	"InvalidOperation", "InvalidArgument", "Busy", "NodeExpired"}
+
+func (s *script) showResult(r *Result) string {
+	var b strings.Builder
+	for i := range r.Outcomes {
+		s.showOutcome(&b, &r.Outcomes[i])
+	}
+	for _, k := range r.Wake {
+		what := "message"
+		if k.Kind == WaitSession {
+			what = "session"
+		}
+		fmt.Fprintf(&b, "wake %s %s", s.name(k.Entity), what)
+		if k.Sub != Main {
+			b.WriteString(" " + k.Sub.String())
+		}
+		if k.HasSession {
+			fmt.Fprintf(&b, " of %q", k.Session)
+		}
+		b.WriteString("\n")
+	}
+	if len(r.Freed) > 0 {
+		b.WriteString("freed")
+		for _, ref := range r.Freed {
+			b.WriteString(" " + s.body(ref))
+		}
+		b.WriteString("\n")
+	}
+	for _, id := range r.Dropped {
+		fmt.Fprintf(&b, "dropped %s\n", s.name(id))
+	}
+	return b.String()
+}
+
+func (s *script) name(id EntityID) string {
+	var names []string
+	for n, i := range s.ids {
+		if i == id {
+			names = append(names, n)
+		}
+	}
+	sort.Strings(names)
+	return strings.Join(names, "|")
+}
+
+func (s *script) body(ref BodyRef) string {
+	body, ok := s.bodies[ref]
+	if !ok {
+		return fmt.Sprint(ref)
+	}
+	return strings.TrimRight(body, "\x00")
+}
+
+func (s *script) showOutcome(b *strings.Builder, o *Outcome) {
+	if o.Repeated {
+		b.WriteString("repeated\n")
+	}
+	if o.Refusal != None {
+		fmt.Fprintf(b, "refused %s", refusalNames[o.Refusal])
+		if o.Detail != "" {
+			fmt.Fprintf(b, ": %s", o.Detail)
+		}
+		b.WriteString("\n")
+	}
+	if len(o.Numbers) > 0 {
+		fmt.Fprintf(b, "numbers %v at=%d\n", o.Numbers, o.EnqueuedAt-startWall)
+	}
+	for i := range o.Locked {
+		s.showDelivery(b, &o.Locked[i])
+	}
+	if len(o.Refusals) > 0 && o.Refusal == None {
+		for i, r := range o.Refusals {
+			if r != None {
+				fmt.Fprintf(b, "item %d refused %s\n", i, refusalNames[r])
+			}
+		}
+	}
+	if !o.Session.Token.IsZero() {
+		s.proofs[s.args["q"]+"/"+o.Session.ID] = o.Session.Token
+		fmt.Fprintf(b, "session %q token=%s\n", o.Session.ID, s.tokenName(o.Session.Token))
+	}
+	if o.LockedUntil != 0 {
+		fmt.Fprintf(b, "until=%d\n", o.LockedUntil-startWall)
+	}
+}
+
+func (s *script) showDelivery(b *strings.Builder, d *Delivery) {
+	fmt.Fprintf(b, "%s seq=%d", s.body(d.Ref), d.Seq)
+	if !d.Token.IsZero() {
+		fmt.Fprintf(b, " token=%s until=%d", s.tokenName(d.Token), d.LockedUntil-startWall)
+	}
+	fmt.Fprintf(b, " f=%d", d.Attempts)
+	if d.State != StateActive {
+		b.WriteString([]string{"", " deferred", " scheduled"}[d.State])
+	}
+	if d.EnqueuedAt != 0 {
+		fmt.Fprintf(b, " enqueued=%d", d.EnqueuedAt-startWall)
+	}
+	if d.ExpiresAt != 0 {
+		fmt.Fprintf(b, " expires=%d", d.ExpiresAt-startWall)
+	}
+	if d.ScheduledAt != 0 {
+		fmt.Fprintf(b, " at=%d", d.ScheduledAt-startWall)
+	}
+	if d.Reason != "" || d.Description != "" {
+		fmt.Fprintf(b, " reason=%q text=%q", d.Reason, d.Description)
+	}
+	for _, p := range d.Properties {
+		fmt.Fprintf(b, " %s:%s", p.Key, p.Value)
+	}
+	b.WriteString("\n")
+}
+
+func (s *script) showAnswer(a Answer) string {
+	var b strings.Builder
+	if a.Refusal != None {
+		fmt.Fprintf(&b, "refused %s\n", refusalNames[a.Refusal])
+	}
+	for i := range a.Messages {
+		s.showDelivery(&b, &a.Messages[i])
+	}
+	if a.HasState {
+		fmt.Fprintf(&b, "state %q\n", a.State)
+	}
+	if len(a.Sessions) > 0 {
+		fmt.Fprintf(&b, "sessions %q\n", a.Sessions)
+	}
+	if a.Counts != (EntityCounts{}) {
+		c := a.Counts
+		fmt.Fprintf(&b, "active=%d scheduled=%d dead=%d locked=%d deferred=%d sessions=%d bytes=%d\n",
+			c.Active, c.Scheduled, c.DeadLetter, c.Locked, c.Deferred, c.Sessions, c.SizeBytes)
+	}
+	return strings.TrimSpace(b.String())
+}
