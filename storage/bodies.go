@@ -224,6 +224,9 @@ func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 // Free says that length bytes of the entry are referred to no more. When none are left the entry is
 // gone, and with the last entry of a segment the segment.
 func (b *Bodies) Free(index uint64, length uint32) {
+	if length == 0 {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at, ok := b.index.Get(index)

@@ -33,6 +33,10 @@ func openGroup(fsys FS, dir string, cfg Config, logger hclog.Logger) (g *Group, 
 	if err := makeDirs(fsys, dir); err != nil {
 		return nil, err
 	}
+	// The libraries below the log and the votes know only the operating system's files.
+	if err := makeDirs(osFS{}, dir); err != nil {
+		return nil, err
+	}
 	if g.bodies, err = openBodies(fsys, filepath.Join(dir, "bodies"), cfg, logger.Named("bodies")); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,613 @@
+package storage_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/storage"
+	"github.com/busbar-mq/busbar/storage/faultfs"
+)
+
+var seed = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
+
+func newRand(t *testing.T) *rand.Rand {
+	t.Helper()
+	s := *seed
+	if s == 0 {
+		s = rand.Uint64()
+	}
+	t.Logf("-seed=%d", s)
+	return rand.New(rand.NewPCG(s, 1))
+}
+
+func smallConfig() storage.Config {
+	cfg := storage.Defaults()
+	cfg.Dir = "/d"
+	cfg.BodySegmentBytes = 4 << 10
+	cfg.BodyCacheBytes = 8 << 10
+	return cfg
+}
+
+func openReplica(t *testing.T, fsys storage.FS, cfg storage.Config) *storage.Replica {
+	t.Helper()
+	r, err := storage.OpenReplica(fsys, "/d", cfg, storage.Bounds{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Bodies.Close() })
+	return r
+}
+
+func mustPut(t *testing.T, b *storage.Bodies, index uint64, entry []byte) {
+	t.Helper()
+	if err := b.Put(index, entry); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantBody(t *testing.T, b *storage.Bodies, index uint64, want []byte) {
+	t.Helper()
+	got, err := b.Read(index, 0, uint32(len(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("body of entry %d is %.20q, want %.20q", index, got, want)
+	}
+}
+
+func bytesOf(i uint64, n int) []byte {
+	return bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, n/3+1)[:n]
+}
+
+// image is a stand-in for the state's: every index and what lives of it.
+const image = "the image of the state"
+
+// takeSnapshot writes a snapshot as raft does: the image, the pin, Close.
+func takeSnapshot(r *storage.Replica, index uint64) error {
+	pin := r.Bodies.Pin()
+	defer pin.Close() //nolint:errcheck // never fails
+	sink, err := r.Snapshots.Create(raft.SnapshotVersionMax, index, 1, raft.Configuration{
+		Servers: []raft.Server{{ID: "n1", Address: "n1"}},
+	}, 1, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(sink, image); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	if _, err := pin.WriteTo(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// restoreNewest restores the newest snapshot as raft does after a start.
+func restoreNewest(r *storage.Replica) (index uint64, err error) {
+	metas, err := r.Snapshots.List()
+	if err != nil || len(metas) == 0 {
+		return 0, err
+	}
+	meta, rc, err := r.Snapshots.Open(metas[0].ID)
+	if err != nil {
+		return 0, err
+	}
+	defer rc.Close() //nolint:errcheck // only read
+	got := make([]byte, len(image))
+	if _, err := io.ReadFull(rc, got); err != nil {
+		return 0, err
+	}
+	if string(got) != image {
+		return 0, fmt.Errorf("image is %q", got)
+	}
+	return meta.Index, r.Bodies.Restore(rc)
+}
+
+func TestBodyReads(t *testing.T) {
+	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
+	mustPut(t, b, 5, []byte("0123456789"))
+	tests := []struct {
+		name           string
+		index          uint64
+		offset, length uint32
+		want           string
+		err            error
+	}{
+		{"the whole entry", 5, 0, 10, "0123456789", nil},
+		{"a part of the entry", 5, 3, 4, "3456", nil},
+		{"nothing at the end", 5, 10, 0, "", nil},
+		{"one byte too many", 5, 3, 8, "", storage.ErrBodyRange},
+		{"an offset behind the end", 5, 11, 0, "", storage.ErrBodyRange},
+		{"a sum that overflows 32 bits", 5, 1 << 31, 1 << 31, "", storage.ErrBodyRange},
+		{"an entry that was never put", 6, 0, 1, "", storage.ErrNoBody},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := b.Read(tt.index, tt.offset, tt.length)
+			if !errors.Is(err, tt.err) || string(got) != tt.want {
+				t.Fatalf("got %q, %v, want %q, %v", got, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+func TestBodyLivesUntilItsLastByteIsFreed(t *testing.T) {
+	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
+	mustPut(t, b, 1, bytesOf(1, 100))
+	b.Free(1, 60)
+	wantBody(t, b, 1, bytesOf(1, 100))
+	b.Free(1, 0)
+	b.Free(1, 40)
+	if _, err := b.Read(1, 0, 1); !errors.Is(err, storage.ErrNoBody) {
+		t.Fatalf("got %v, want ErrNoBody", err)
+	}
+	if s := b.Stats(); s.Entries != 0 || s.LiveBytes != 0 || s.Freed != 1 || s.OverFreed != 0 {
+		t.Fatalf("stats %+v", s)
+	}
+	b.Free(1, 1)
+	if s := b.Stats(); s.OverFreed != 1 {
+		t.Fatalf("freeing what is gone is not counted: %+v", s)
+	}
+}
+
+func TestPutTakesNoEntryOfImpossibleSize(t *testing.T) {
+	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
+	for name, entry := range map[string][]byte{"empty": nil, "larger than the log takes": make([]byte, 60<<20+1)} {
+		if err := b.Put(1, entry); err == nil {
+			t.Fatalf("%s: no error", name)
+		}
+	}
+	if err := b.Put(0, []byte("x")); err == nil {
+		t.Fatal("index 0: no error")
+	}
+	mustPut(t, b, 1, []byte("x")) // a refused argument is not a failed disk
+}
+
+func TestReplayedEntryReplacesTheOldOne(t *testing.T) {
+	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
+	for round := range 3 {
+		for i := uint64(1); i <= 20; i++ {
+			mustPut(t, b, i, bytesOf(i+uint64(round), 200))
+		}
+		for i := uint64(1); i <= 20; i++ {
+			wantBody(t, b, i, bytesOf(i+uint64(round), 200))
+			b.Free(i, 50)
+		}
+	}
+	b.SweepAll()
+	if s := b.Stats(); s.Entries != 20 || s.LiveBytes != 20*150 || s.HeldBytes != 20*220 {
+		t.Fatalf("stats %+v", s)
+	}
+}
+
+func TestEmptySegmentsAreUsedAgain(t *testing.T) {
+	fsys := faultfs.New()
+	b := openReplica(t, fsys, smallConfig()).Bodies
+	for i := uint64(1); i <= 500; i++ {
+		mustPut(t, b, i, bytesOf(i, 900))
+		if i > 8 {
+			b.Free(i-8, 900)
+		}
+	}
+	b.SweepAll()
+	s := b.Stats()
+	if s.Recycled < 100 {
+		t.Fatalf("%d segments recycled of %d", s.Recycled, s.Rotations)
+	}
+	if used := fsys.Used(); used > 6*4096 {
+		t.Fatalf("%d bytes of files for 8 entries of 900", used)
+	}
+	for i := uint64(493); i <= 500; i++ {
+		wantBody(t, b, i, bytesOf(i, 900))
+	}
+}
+
+func TestSparseSegmentsAreCompacted(t *testing.T) {
+	fsys := faultfs.New()
+	cfg := smallConfig()
+	cfg.BodyCacheBytes = 0
+	b := openReplica(t, fsys, cfg).Bodies
+	const n = 400
+	for i := uint64(1); i <= n; i++ {
+		mustPut(t, b, i, bytesOf(i, 300))
+	}
+	for i := uint64(1); i <= n; i++ {
+		if i%13 != 0 {
+			b.Free(i, 300)
+		}
+	}
+	b.SweepAll()
+	s := b.Stats()
+	if s.Compacted == 0 || s.Segments > 8 {
+		t.Fatalf("%d segments left, %d compacted", s.Segments, s.Compacted)
+	}
+	for i := uint64(13); i <= n; i += 13 {
+		wantBody(t, b, i, bytesOf(i, 300))
+	}
+}
+
+func TestCompactedSegmentLivesWhileASnapshotNamesIt(t *testing.T) {
+	fsys := faultfs.New()
+	r := openReplica(t, fsys, smallConfig())
+	for i := uint64(1); i <= 100; i++ {
+		mustPut(t, r.Bodies, i, bytesOf(i, 300))
+	}
+	if err := takeSnapshot(r, 100); err != nil {
+		t.Fatal(err)
+	}
+	for i := uint64(1); i <= 100; i++ {
+		if i%20 != 0 {
+			r.Bodies.Free(i, 300)
+		}
+	}
+	r.Bodies.SweepAll()
+	if s := r.Bodies.Stats(); s.Compacted == 0 || s.Pinned == 0 {
+		t.Fatalf("stats %+v", s)
+	}
+	// The snapshot has all hundred, after a crash too.
+	after := openReplica(t, fsys.Crash(nil), smallConfig())
+	if _, err := restoreNewest(after); err != nil {
+		t.Fatal(err)
+	}
+	for i := uint64(1); i <= 100; i++ {
+		wantBody(t, after.Bodies, i, bytesOf(i, 300))
+	}
+}
+
+func TestSegmentsGoWithTheLastSnapshotThatNamesThem(t *testing.T) {
+	r := openReplica(t, faultfs.New(), smallConfig())
+	for i := uint64(1); i <= 60; i++ {
+		mustPut(t, r.Bodies, i, bytesOf(i, 300))
+	}
+	if err := takeSnapshot(r, 60); err != nil {
+		t.Fatal(err)
+	}
+	metas, _ := r.Snapshots.List()
+	meta, rc, err := r.Snapshots.Open(metas[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := uint64(1); i <= 60; i++ {
+		r.Bodies.Free(i, 300)
+	}
+	for i := uint64(61); i <= 62; i++ {
+		mustPut(t, r.Bodies, i, []byte("later"))
+		if err := takeSnapshot(r, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Bodies.SweepAll()
+	// Reaped, but a reader sends it to another node.
+	stream, err := io.ReadAll(rc)
+	if err != nil || int64(len(stream)) != meta.Size {
+		t.Fatalf("read %d of %d bytes: %v", len(stream), meta.Size, err)
+	}
+	before := r.Bodies.Stats().Segments
+	if err := rc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.Bodies.SweepAll()
+	if s := r.Bodies.Stats(); s.Segments >= before || s.Segments > 2 {
+		t.Fatalf("%d segments before, %d after the last reader", before, s.Segments)
+	}
+}
+
+func TestDamagedBodyIsAnError(t *testing.T) {
+	fsys := faultfs.New()
+	cfg := smallConfig()
+	cfg.BodyCacheBytes = 0
+	b := openReplica(t, fsys, cfg).Bodies
+	mustPut(t, b, 1, bytesOf(1, 300))
+	if err := fsys.Flip("/d/bodies/0000000001.seg", 32+20+100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Read(1, 0, 10); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "entry 1") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// R3
+func TestFailedWriteOfABodyIsForEver(t *testing.T) {
+	tests := []struct {
+		name  string
+		fault faultfs.Fault
+	}{
+		{"write error", faultfs.Fault{Op: faultfs.Write, Skip: 3, Times: 1, Err: syscall.EIO}},
+		{"short write", faultfs.Fault{Op: faultfs.Write, Skip: 3, Times: 1, Err: syscall.EIO, Short: true}},
+		{"error after the write", faultfs.Fault{Op: faultfs.Write, Skip: 3, Times: 1, Err: syscall.EIO, After: true}},
+		{"new segment", faultfs.Fault{Op: faultfs.Create, Times: 1, Err: syscall.ENOSPC}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			fsys := faultfs.New()
+			b := openReplica(t, fsys, smallConfig()).Bodies
+			fsys.Inject(tt.fault)
+			var err error
+			for i := uint64(1); i < 40 && err == nil; i++ {
+				err = b.Put(i, bytesOf(i, 300))
+			}
+			if !errors.Is(err, tt.fault.Err) {
+				t.Fatalf("got %v, want %v", err, tt.fault.Err)
+			}
+			if err := b.Put(50, []byte("x")); !errors.Is(err, tt.fault.Err) {
+				t.Fatalf("a later put answers %v", err)
+			}
+		})
+	}
+}
+
+func TestFullDiskFailsPutAndSnapshot(t *testing.T) {
+	fsys := faultfs.New()
+	r := openReplica(t, fsys, smallConfig())
+	mustPut(t, r.Bodies, 1, bytesOf(1, 300))
+	fsys.Limit(fsys.Used() + 10)
+	if err := takeSnapshot(r, 1); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("snapshot: %v", err)
+	}
+	if metas, _ := r.Snapshots.List(); len(metas) != 0 {
+		t.Fatal("a snapshot that did not fit is listed")
+	}
+	left, err := fsys.ReadDir("/d/snapshots")
+	if err != nil || len(left) != 0 {
+		t.Fatalf("left behind: %v, %v", left, err)
+	}
+	if err := r.Bodies.Put(2, bytesOf(2, 300)); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("put: %v", err)
+	}
+}
+
+func TestFailedSyncOfBodiesMakesNoSnapshot(t *testing.T) {
+	for _, op := range []faultfs.Op{faultfs.Sync, faultfs.SyncDir} {
+		fsys := faultfs.New()
+		r := openReplica(t, fsys, smallConfig())
+		mustPut(t, r.Bodies, 1, bytesOf(1, 300))
+		fsys.Inject(faultfs.Fault{Op: op, Times: 1, Err: syscall.EIO})
+		if err := takeSnapshot(r, 1); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("%s: %v", op, err)
+		}
+		if metas, _ := r.Snapshots.List(); len(metas) != 0 {
+			t.Fatalf("%s: a snapshot is listed", op)
+		}
+		if err := r.Bodies.Put(2, []byte("x")); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("%s: a later put answers %v", op, err)
+		}
+	}
+}
+
+// TestBodiesAgainstModel does random things to Bodies and to a map, with crashes: what is in the map
+// is in Bodies, and after a crash what the newest snapshot had, and the entries put again above it.
+func TestBodiesAgainstModel(t *testing.T) {
+	rng := newRand(t)
+	fsys := faultfs.New()
+	cfg := smallConfig()
+	r := openReplica(t, fsys, cfg)
+	m := &model{live: map[uint64]modelEntry{}}
+	for step := range 6000 {
+		switch p := rng.IntN(1000); {
+		case p < 350:
+			size := 1 + rng.IntN(900)
+			if rng.IntN(40) == 0 {
+				size = 5000 // more than a segment
+			}
+			m.put(t, r.Bodies, bytesOf(rng.Uint64(), size))
+		case p < 700:
+			m.free(rng, r.Bodies)
+		case p < 985:
+			m.read(t, rng, r.Bodies)
+		case p < 992:
+			r.Bodies.SweepAll()
+		case p < 997:
+			m.snapshot(t, r)
+		default:
+			if rng.IntN(2) == 0 {
+				fsys = fsys.Crash(rng)
+			} else if err := r.Bodies.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r = m.restart(t, openReplica(t, fsys, cfg))
+		}
+		if step%500 == 0 {
+			m.readAll(t, r.Bodies)
+		}
+	}
+	m.readAll(t, r.Bodies)
+	s := r.Bodies.Stats()
+	var live, held uint64
+	for _, e := range m.live {
+		live += uint64(e.live)
+		held += uint64(len(e.bytes)) + 20
+	}
+	if s.Entries != uint64(len(m.live)) || s.LiveBytes != live || s.HeldBytes != held || s.OverFreed != 0 {
+		t.Fatalf("stats %+v, want %d entries, %d live, %d held", s, len(m.live), live, held)
+	}
+	for index, e := range m.live {
+		r.Bodies.Free(index, e.live)
+	}
+	if s := r.Bodies.Stats(); s.HeldBytes != 0 || s.LiveBytes != 0 {
+		t.Fatalf("something is left: %+v", s)
+	}
+}
+
+type modelEntry struct {
+	bytes []byte
+	live  uint32
+}
+
+// model is what Bodies should hold, and what it did since the last snapshot.
+type model struct {
+	next  uint64
+	live  map[uint64]modelEntry
+	saved map[uint64]modelEntry // as of the last snapshot
+	since []func(b *storage.Bodies) error
+}
+
+func (m *model) do(t *testing.T, b *storage.Bodies, f func(*storage.Bodies) error) {
+	t.Helper()
+	if err := f(b); err != nil {
+		t.Fatal(err)
+	}
+	m.since = append(m.since, f)
+}
+
+func (m *model) put(t *testing.T, b *storage.Bodies, entry []byte) {
+	t.Helper()
+	m.next++
+	index := m.next
+	m.live[index] = modelEntry{entry, uint32(len(entry))}
+	m.do(t, b, func(b *storage.Bodies) error { return b.Put(index, entry) })
+}
+
+func (m *model) pick(rng *rand.Rand) (uint64, bool) {
+	if len(m.live) == 0 {
+		return 0, false
+	}
+	indexes := make([]uint64, 0, len(m.live))
+	for index := range m.live {
+		indexes = append(indexes, index)
+	}
+	slices.Sort(indexes)
+	return indexes[rng.IntN(len(indexes))], true
+}
+
+func (m *model) free(rng *rand.Rand, b *storage.Bodies) {
+	index, ok := m.pick(rng)
+	if !ok {
+		return
+	}
+	e := m.live[index]
+	n := e.live
+	if rng.IntN(3) == 0 {
+		n = uint32(rng.IntN(int(n) + 1))
+	}
+	if e.live -= n; e.live == 0 {
+		delete(m.live, index)
+	} else {
+		m.live[index] = e
+	}
+	b.Free(index, n)
+	m.since = append(m.since, func(b *storage.Bodies) error { b.Free(index, n); return nil })
+}
+
+func (m *model) read(t *testing.T, rng *rand.Rand, b *storage.Bodies) {
+	t.Helper()
+	index, ok := m.pick(rng)
+	if !ok {
+		return
+	}
+	e := m.live[index]
+	from := rng.IntN(len(e.bytes))
+	to := from + rng.IntN(len(e.bytes)-from+1)
+	got, err := b.Read(index, uint32(from), uint32(to-from))
+	if err != nil || !bytes.Equal(got, e.bytes[from:to]) {
+		t.Fatalf("entry %d from %d to %d: %v", index, from, to, err)
+	}
+}
+
+func (m *model) readAll(t *testing.T, b *storage.Bodies) {
+	t.Helper()
+	for index, e := range m.live {
+		wantBody(t, b, index, e.bytes)
+	}
+}
+
+func (m *model) snapshot(t *testing.T, r *storage.Replica) {
+	t.Helper()
+	m.next++ // so that no two snapshots have the same index
+	if err := takeSnapshot(r, m.next); err != nil {
+		t.Fatal(err)
+	}
+	m.saved, m.since = map[uint64]modelEntry{}, nil
+	for index, e := range m.live {
+		m.saved[index] = e
+	}
+}
+
+// restart restores the newest snapshot and replays what came after it, as raft does.
+func (m *model) restart(t *testing.T, r *storage.Replica) *storage.Replica {
+	t.Helper()
+	index, err := restoreNewest(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if (index == 0) != (m.saved == nil) {
+		t.Fatalf("restored index %d", index)
+	}
+	for i, e := range m.saved {
+		wantBody(t, r.Bodies, i, e.bytes)
+	}
+	for _, f := range m.since {
+		if err := f(r.Bodies); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.readAll(t, r.Bodies)
+	return r
+}
+
+func TestReadersAndTheSweeperDoNotDisturbTheWriter(t *testing.T) {
+	cfg := smallConfig()
+	cfg.BodyCacheBytes = 2 << 10
+	cfg.FS = nil
+	r, err := storage.OpenReplica(faultfs.New(), "/d", cfg, storage.Bounds{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n, window = 3000, 40
+	var mu sync.Mutex
+	done := uint64(0) // entries up to here may be read if they are in the window
+	var wg sync.WaitGroup
+	for w := range 3 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(w), 9))
+			for {
+				mu.Lock()
+				last := done
+				mu.Unlock()
+				if last == n {
+					return
+				}
+				if last == 0 {
+					continue
+				}
+				index := last - uint64(rng.IntN(int(min(last, window))))
+				got, err := r.Bodies.Read(index, 0, 200)
+				if errors.Is(err, storage.ErrNoBody) {
+					continue // freed meanwhile
+				}
+				if err != nil || !bytes.Equal(got, bytesOf(index, 200)) {
+					t.Errorf("entry %d: %v", index, err)
+					return
+				}
+			}
+		})
+	}
+	for i := uint64(1); i <= n; i++ {
+		mustPut(t, r.Bodies, i, bytesOf(i, 200))
+		if i > window && i%17 != 0 {
+			r.Bodies.Free(i-window, 200)
+		}
+		if i%500 == 0 {
+			if err := takeSnapshot(r, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mu.Lock()
+		done = i
+		mu.Unlock()
+	}
+	wg.Wait()
+	if err := r.Bodies.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
