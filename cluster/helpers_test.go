@@ -199,4 +199,3 @@ func mustCall(t testing.TB, from *node, to fsm.NodeID, text string) {
 		t.Fatalf("call to %s: %q, %v; want %q", to, got, err, text)
 	}
 }
-

@@ -1,0 +1,224 @@
+package simnet
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// windowBytes is what one direction of a stream holds unread before writes wait.
+const windowBytes = 1 << 20
+
+// pipe is one direction of a stream.
+type pipe struct {
+	net      *Net
+	from, to string // IPs
+
+	mu       sync.Mutex
+	segments []segment
+	bytes    int
+	ended    bool          // the writer closed
+	broken   bool          // the reader closed, or the host was killed
+	news     chan struct{} // closed whenever something changed
+}
+
+type segment struct {
+	b  []byte
+	at time.Time // when it arrives
+}
+
+func newPipe(n *Net, from, to string) *pipe {
+	return &pipe{net: n, from: from, to: to, news: make(chan struct{})}
+}
+
+func (p *pipe) newsLocked() {
+	close(p.news)
+	p.news = make(chan struct{})
+}
+
+// current returns the channel to wait on. It is taken before looking at anything that wake tells of.
+func (p *pipe) current() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.news
+}
+
+func (p *pipe) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.newsLocked()
+}
+
+// deadline is one of the two of a connection.
+type deadline struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (d *deadline) set(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = t
+}
+
+func (d *deadline) get() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.at
+}
+
+// wait sleeps until news, then or the deadline, whichever is first.
+func wait(news <-chan struct{}, then, limit time.Time) {
+	if then.IsZero() || !limit.IsZero() && limit.Before(then) {
+		then = limit
+	}
+	if then.IsZero() {
+		<-news
+		return
+	}
+	timer := time.NewTimer(time.Until(then))
+	defer timer.Stop()
+	select {
+	case <-news:
+	case <-timer.C:
+	}
+}
+
+func passed(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }
+
+func (p *pipe) read(b []byte, limit *deadline) (int, error) {
+	for {
+		news := p.current()
+		at := limit.get()
+		if passed(at) {
+			return 0, os.ErrDeadlineExceeded
+		}
+		cut := p.net.isCut(p.from, p.to)
+		p.mu.Lock()
+		next := time.Time{}
+		switch {
+		case p.broken:
+			p.mu.Unlock()
+			return 0, net.ErrClosed
+		case cut:
+		case len(p.segments) > 0 && !p.segments[0].at.After(time.Now()):
+			n := copy(b, p.segments[0].b)
+			p.bytes -= n
+			if p.segments[0].b = p.segments[0].b[n:]; len(p.segments[0].b) == 0 {
+				p.segments = p.segments[1:]
+			}
+			p.newsLocked()
+			p.mu.Unlock()
+			return n, nil
+		case len(p.segments) > 0:
+			next = p.segments[0].at
+		case p.ended:
+			p.mu.Unlock()
+			return 0, io.EOF
+		}
+		p.mu.Unlock()
+		wait(news, next, at)
+	}
+}
+
+func (p *pipe) write(b []byte, limit *deadline) (n int, err error) {
+	for len(b) > 0 {
+		news := p.current()
+		at := limit.get()
+		if passed(at) {
+			return n, os.ErrDeadlineExceeded
+		}
+		arrives := time.Now().Add(p.net.delayOf(p.from, p.to))
+		p.mu.Lock()
+		if p.broken || p.ended {
+			p.mu.Unlock()
+			return n, syscall.EPIPE
+		}
+		if room := windowBytes - p.bytes; room > 0 {
+			k := min(room, len(b))
+			p.segments = append(p.segments, segment{append([]byte(nil), b[:k]...), arrives})
+			p.bytes += k
+			b, n = b[k:], n+k
+			p.newsLocked()
+			p.mu.Unlock()
+			continue
+		}
+		p.mu.Unlock()
+		wait(news, time.Time{}, at)
+	}
+	return n, nil
+}
+
+func (p *pipe) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.newsLocked()
+}
+
+func (p *pipe) breakOff() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken, p.segments, p.bytes = true, nil, 0
+	p.newsLocked()
+}
+
+// conn is one end of a stream.
+type conn struct {
+	in, out       *pipe
+	local, remote net.Addr
+	readBy        deadline
+	writeBy       deadline
+	closing       sync.Once
+	closed        func()
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	return c.in.read(b, &c.readBy)
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) { return c.out.write(b, &c.writeBy) }
+
+// Close implements net.Conn. The other end reads what is under way and then the end.
+func (c *conn) Close() error {
+	c.closing.Do(func() {
+		c.out.end()
+		c.in.breakOff()
+		c.closed()
+	})
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (c *conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.SetReadDeadline(t)
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.readBy.set(t)
+	c.in.wake()
+	return nil
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.writeBy.set(t)
+	c.out.wake()
+	return nil
+}
