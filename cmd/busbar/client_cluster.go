@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const maxStatusBytes = 16 << 20
+
+// clusterStatus is what GET /api/cluster answers.
+type clusterStatus struct {
+	Nodes []struct {
+		ID      string `json:"id"`
+		State   string `json:"state"`
+		Address string `json:"address"`
+	} `json:"nodes"`
+	Partitions []struct {
+		ID       int      `json:"id"`
+		Leader   string   `json:"leader"`
+		Term     uint64   `json:"term"`
+		Replicas []string `json:"replicas"`
+		Applied  uint64   `json:"applied"`
+	} `json:"partitions"`
+}
+
+// opsFlags reach the operations port of a node.
+type opsFlags struct {
+	clientFlags
+	base string
+}
+
+func newClusterCommand() *cobra.Command {
+	c := &cobra.Command{Use: "cluster", Short: "Look at the cluster and move leaders",
+		Args: cobra.NoArgs, RunE: showHelp}
+	f := &opsFlags{}
+	addOutputFlag(c, &f.clientFlags)
+	flags := c.PersistentFlags()
+	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
+		"default http://127.0.0.1:5300)")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "limit of one request")
+	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f))
+	return c
+}
+
+func clusterStatusCommand(f *opsFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show nodes and partitions", Args: exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.checkOutput(); err != nil {
+				return err
+			}
+			body, err := f.call(c.Context(), http.MethodGet, "/api/cluster")
+			if err != nil {
+				return err
+			}
+			if f.output == "json" {
+				_, err := fmt.Fprintln(c.OutOrStdout(), strings.TrimSpace(string(body)))
+				return err
+			}
+			var s clusterStatus
+			if err := json.Unmarshal(body, &s); err != nil {
+				return fmt.Errorf("cluster status: %w", err)
+			}
+			return printStatus(c.OutOrStdout(), s)
+		},
+	}
+}
+
+func transferLeaderCommand(f *opsFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "transfer-leader PARTITION NODE", Short: "Make another replica lead a partition",
+		Args: exactly(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.checkOutput(); err != nil {
+				return err
+			}
+			if _, err := strconv.ParseUint(args[0], 10, 15); err != nil {
+				return usageError("partition %q is not a number", args[0])
+			}
+			node, err := f.nodeID(c.Context(), args[1])
+			if err != nil {
+				return err
+			}
+			query := url.Values{"partition": {args[0]}, "to": {node}}
+			if _, err := f.call(c.Context(), http.MethodPost, "/api/cluster/transfer-leader?"+query.Encode()); err != nil {
+				return err
+			}
+			return printDone(c.OutOrStdout(), &f.clientFlags,
+				map[string]any{"partition": args[0], "leader": node},
+				fmt.Sprintf("partition %s is led by %s", args[0], node))
+		},
+	}
+}
+
+// nodeID completes the beginning of a node's id, if only one node has it.
+func (f *opsFlags) nodeID(ctx context.Context, text string) (string, error) {
+	body, err := f.call(ctx, http.MethodGet, "/api/cluster")
+	if err != nil {
+		return "", err
+	}
+	var s clusterStatus
+	if err := json.Unmarshal(body, &s); err != nil {
+		return "", fmt.Errorf("cluster status: %w", err)
+	}
+	var found []string
+	for _, n := range s.Nodes {
+		if n.ID == text || n.Address == text {
+			return n.ID, nil
+		}
+		if strings.HasPrefix(n.ID, text) {
+			found = append(found, n.ID)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", &exitError{exitNotFound, fmt.Errorf("no node is called %s", text)}
+	}
+	return "", usageError("%s may be any of %s", text, strings.Join(found, ", "))
+}
+
+func (f *opsFlags) call(ctx context.Context, method, path string) ([]byte, error) {
+	base := f.base
+	if base == "" {
+		base = os.Getenv("BUSBAR_OPS")
+	}
+	if base == "" {
+		base = "http://127.0.0.1:5300"
+	}
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, nil)
+	if err != nil {
+		return nil, &exitError{exitUsage, err}
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("operations port: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxStatusBytes))
+	if err != nil {
+		return nil, fmt.Errorf("operations port: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		var doc struct{ Error, Reason string }
+		_ = json.Unmarshal(body, &doc)
+		return nil, statusError(path, res.StatusCode, doc.Error+doc.Reason)
+	}
+	return body, nil
+}
+
+func printStatus(w io.Writer, s clusterStatus) error {
+	nodes := [][]string{{"NODE", "STATE", "ADDRESS", "LEADS"}}
+	for _, n := range s.Nodes {
+		leads := 0
+		for _, p := range s.Partitions {
+			if p.Leader == n.ID {
+				leads++
+			}
+		}
+		nodes = append(nodes, []string{n.ID, n.State, n.Address, strconv.Itoa(leads)})
+	}
+	if err := printTable(w, nodes); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	rows := [][]string{{"PARTITION", "LEADER", "TERM", "APPLIED", "REPLICAS"}}
+	for _, p := range s.Partitions {
+		replicas := slices.Clone(p.Replicas)
+		for i := range replicas {
+			replicas[i] = shortID(replicas[i])
+		}
+		name := strconv.Itoa(p.ID)
+		if p.ID == 0 {
+			name = "catalog"
+		}
+		rows = append(rows, []string{name, shortID(p.Leader), strconv.FormatUint(p.Term, 10),
+			strconv.FormatUint(p.Applied, 10), strings.Join(replicas, " ")})
+	}
+	return printTable(w, rows)
+}
+
+// shortID is the beginning of a node's id, which is enough for people.
+func shortID(id string) string {
+	if id == "" {
+		return "none"
+	}
+	first, _, _ := strings.Cut(id, "-")
+	return first
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/Azure/go-amqp"
+)
+
+// The exit codes of every subcommand; 0 is success.
+const (
+	exitFailed       = 1 // at run time: unreachable, refused, timed out
+	exitUsage        = 2 // the command line or the configuration is wrong
+	exitNotFound     = 3
+	exitConflict     = 4
+	exitUnauthorised = 5
+)
+
+// exitError is an error that knows its exit code.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageError(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// statusError turns an HTTP answer that is no success into an error with its exit code.
+func statusError(what string, status int, detail string) error {
+	code := exitFailed
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		code = exitUnauthorised
+	case http.StatusNotFound:
+		code = exitNotFound
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		code = exitConflict
+	case http.StatusBadRequest:
+		code = exitUsage
+	}
+	if detail == "" {
+		detail = http.StatusText(status)
+	}
+	return &exitError{code, fmt.Errorf("%s: %d: %s", what, status, detail)}
+}
+
+// wireError finds the exit code of what an AMQP operation returned.
+func wireError(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *exitError
+	if errors.As(err, &known) {
+		return &exitError{known.code, fmt.Errorf("%s: %w", what, err)}
+	}
+	code := exitFailed
+	switch condition(err) {
+	case amqp.ErrCondUnauthorizedAccess:
+		code = exitUnauthorised
+	case amqp.ErrCondNotFound:
+		code = exitNotFound
+	case amqp.ErrCondResourceLocked, "com.microsoft:session-cannot-be-locked":
+		code = exitConflict
+	case amqp.ErrCondNotAllowed, amqp.ErrCondInvalidField, amqp.ErrCondMessageSizeExceeded:
+		code = exitUsage
+	}
+	return &exitError{code, fmt.Errorf("%s: %w", what, err)}
+}
+
+// condition digs the AMQP error condition out of whatever layer reported it.
+func condition(err error) amqp.ErrCond {
+	var (
+		plain *amqp.Error
+		link  *amqp.LinkError
+		sess  *amqp.SessionError
+		conn  *amqp.ConnError
+	)
+	switch {
+	case errors.As(err, &link) && link.RemoteErr != nil:
+		return link.RemoteErr.Condition
+	case errors.As(err, &sess) && sess.RemoteErr != nil:
+		return sess.RemoteErr.Condition
+	case errors.As(err, &conn) && conn.RemoteErr != nil:
+		return conn.RemoteErr.Condition
+	case errors.As(err, &plain):
+		return plain.Condition
+	// The library reports a refused SASL exchange as text only.
+	case strings.Contains(err.Error(), "SASL") && strings.Contains(err.Error(), "auth"):
+		return amqp.ErrCondUnauthorizedAccess
+	}
+	return ""
+}
+
+// nothingCame reports whether a wait ended without result, which is no failure.
+func nothingCame(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || condition(err) == "com.microsoft:timeout"
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/Azure/go-amqp"
+	"github.com/spf13/cobra"
+)
+
+// peekPage is how many messages one request asks for.
+const peekPage = 100
+
+type peekFlags struct {
+	from    int64
+	max     int
+	session string
+	dead    bool
+}
+
+func newPeekCommand() *cobra.Command {
+	var p peekFlags
+	c := &cobra.Command{
+		Use:   "peek QUEUE",
+		Short: "Print messages without locking or removing them",
+	}
+	f := addClientFlags(c)
+	flags := c.Flags()
+	flags.Int64Var(&p.from, "from", 0, "sequence number to begin with")
+	flags.IntVar(&p.max, "max", 10, "messages to print at most")
+	flags.StringVar(&p.session, "session", "", "only messages of this session")
+	flags.BoolVar(&p.dead, "dlq", false, "look into the dead-letter queue")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		t, err := f.target()
+		if err != nil {
+			return err
+		}
+		queue, rest, err := t.queue(args)
+		if err != nil {
+			return err
+		}
+		if len(rest) > 0 {
+			return usageError("peek takes one queue")
+		}
+		if p.max < 1 || p.from < 0 {
+			return usageError("--max must be at least 1 and --from not negative")
+		}
+		return p.run(c, t, f, queue)
+	}
+	return c
+}
+
+func (p *peekFlags) run(c *cobra.Command, t *target, f *clientFlags, queue string) error {
+	if p.dead {
+		queue += "/$DeadLetterQueue"
+	}
+	ctx := c.Context()
+	w, err := dialWire(ctx, t, queue, f.timeout)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	opening, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	r, err := w.openRequests(opening, queue+"/$management")
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	out := &messagePrinter{w: c.OutOrStdout(), json: f.output == "json"}
+	for from, left := p.from, p.max; left > 0; {
+		page, err := p.page(ctx, w, r, from, min(left, peekPage), c.Flags().Changed("session"))
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		for _, m := range page {
+			s := describe(m, false)
+			if err := out.print(s); err != nil {
+				return err
+			}
+			if s.SequenceNumber < from {
+				return fmt.Errorf("peek: number %d came after %d", s.SequenceNumber, from)
+			}
+			from = s.SequenceNumber + 1
+		}
+		left -= len(page)
+	}
+	return nil
+}
+
+// page asks for up to count messages from a number on.
+func (p *peekFlags) page(ctx context.Context, w *wire, r *requests, from int64, count int, inSession bool) ([]*amqp.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.limit)
+	defer cancel()
+	body := map[string]any{"from-sequence-number": from, "message-count": int32(count)}
+	if inSession {
+		body["session-id"] = p.session
+	}
+	answer, err := r.call(ctx, &amqp.Message{
+		ApplicationProperties: map[string]any{"operation": "com.microsoft:peek-message"},
+		Value:                 body,
+	})
+	if err != nil {
+		return nil, wireError("peek", err)
+	}
+	top, _ := answer.Value.(map[string]any)
+	entries, _ := top["messages"].([]any)
+	var page []*amqp.Message
+	for _, e := range entries {
+		entry, _ := e.(map[string]any)
+		encoded, ok := entry["message"].([]byte)
+		if !ok {
+			return nil, fmt.Errorf("peek: the answer holds no message")
+		}
+		m := &amqp.Message{}
+		if err := m.UnmarshalBinary(encoded); err != nil {
+			return nil, fmt.Errorf("peek: %w", err)
+		}
+		page = append(page, m)
+	}
+	return page, nil
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+)
+
+const (
+	maxLineBytes  = 16 << 20 // the largest message that a broker may be set to take (RUL-9)
+	sendsInFlight = 100      // unanswered messages of one send command
+)
+
+type sendFlags struct {
+	file, session, partitionKey          string
+	messageID, subject, contentType      string
+	correlationID, replyTo, replySession string
+	to                                   string
+	properties                           []string
+	count                                int
+	ttl                                  time.Duration
+}
+
+func newSendCommand() *cobra.Command {
+	var s sendFlags
+	c := &cobra.Command{
+		Use:   "send QUEUE [BODY...]",
+		Short: "Send messages: one per argument, or one per line of the standard input",
+	}
+	f := addClientFlags(c)
+	flags := c.Flags()
+	flags.StringVar(&s.file, "file", "", "send the content of this file as one message")
+	flags.StringVar(&s.session, "session", "", "session id")
+	flags.StringVar(&s.partitionKey, "partition-key", "", "partition key")
+	flags.StringVar(&s.messageID, "message-id", "", "message id (default: random)")
+	flags.StringVar(&s.subject, "subject", "", "subject, also called label")
+	flags.StringVar(&s.contentType, "content-type", "", "content type of the body")
+	flags.StringVar(&s.correlationID, "correlation-id", "", "correlation id")
+	flags.StringVar(&s.replyTo, "reply-to", "", "where to answer")
+	flags.StringVar(&s.replySession, "reply-to-session", "", "session to answer in")
+	flags.StringVar(&s.to, "to", "", "address for the application's own use")
+	flags.StringArrayVar(&s.properties, "property", nil, "application property NAME=TEXT; may be repeated")
+	flags.IntVar(&s.count, "count", 1, "send everything this often")
+	flags.DurationVar(&s.ttl, "ttl", 0, "time to live")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		t, err := f.target()
+		if err != nil {
+			return err
+		}
+		queue, bodies, err := t.queue(args)
+		if err != nil {
+			return err
+		}
+		source, err := s.source(bodies, c.InOrStdin())
+		if err != nil {
+			return err
+		}
+		if _, err := s.message(c, nil); err != nil {
+			return err
+		}
+		n, err := s.run(c, t, f, queue, source)
+		if err != nil {
+			return fmt.Errorf("%w (%d messages were sent before)", err, n)
+		}
+		return printDone(c.OutOrStdout(), f, map[string]any{"sent": n, "queue": queue},
+			fmt.Sprintf("sent %d to %s", n, queue))
+	}
+	return c
+}
+
+// source yields the bodies to send.
+func (s *sendFlags) source(bodies []string, in io.Reader) (iter.Seq2[[]byte, error], error) {
+	if s.count < 1 {
+		return nil, usageError("--count must be at least 1")
+	}
+	switch {
+	case s.file != "" && len(bodies) > 0:
+		return nil, usageError("give a file or bodies, not both")
+	case s.file != "":
+		b, err := os.ReadFile(s.file)
+		if err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+		bodies = []string{string(b)}
+	case len(bodies) == 0:
+		if s.count > 1 {
+			return nil, usageError("--count needs bodies on the command line or a file")
+		}
+		return lines(in), nil
+	}
+	return func(yield func([]byte, error) bool) {
+		for range s.count {
+			for _, b := range bodies {
+				if !yield([]byte(b), nil) {
+					return
+				}
+			}
+		}
+	}, nil
+}
+
+func lines(in io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		scan := bufio.NewScanner(in)
+		scan.Buffer(nil, maxLineBytes)
+		for scan.Scan() {
+			if !yield(slices.Clone(scan.Bytes()), nil) {
+				return
+			}
+		}
+		if err := scan.Err(); err != nil {
+			yield(nil, fmt.Errorf("standard input: %w", err))
+		}
+	}
+}
+
+// message makes one message as the flags say.
+func (s *sendFlags) message(c *cobra.Command, body []byte) (*amqp.Message, error) {
+	text := func(name, v string) *string {
+		if !c.Flags().Changed(name) {
+			return nil
+		}
+		return &v
+	}
+	p := &amqp.MessageProperties{
+		MessageID: uuid.NewString(), GroupID: text("session", s.session), To: text("to", s.to),
+		Subject: text("subject", s.subject), ContentType: text("content-type", s.contentType),
+		ReplyTo: text("reply-to", s.replyTo), ReplyToGroupID: text("reply-to-session", s.replySession),
+	}
+	if s.messageID != "" {
+		p.MessageID = s.messageID
+	}
+	if s.correlationID != "" {
+		p.CorrelationID = s.correlationID
+	}
+	m := &amqp.Message{Properties: p, Data: [][]byte{body}, Header: &amqp.MessageHeader{Durable: true, TTL: s.ttl, Priority: 4}}
+	if s.partitionKey != "" {
+		m.Annotations = amqp.Annotations{"x-opt-partition-key": s.partitionKey}
+	}
+	for _, kv := range s.properties {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			return nil, usageError("property %q is not NAME=TEXT", kv)
+		}
+		if m.ApplicationProperties == nil {
+			m.ApplicationProperties = map[string]any{}
+		}
+		m.ApplicationProperties[name] = value
+	}
+	return m, nil
+}
+
+// run sends with many messages in flight and returns how many the broker has taken.
+func (s *sendFlags) run(c *cobra.Command, t *target, f *clientFlags, queue string, source iter.Seq2[[]byte, error]) (int, error) {
+	w, err := dialWire(c.Context(), t, queue, f.timeout)
+	if err != nil {
+		return 0, err
+	}
+	defer w.close()
+	out, err := w.openSender(c.Context(), queue)
+	if err != nil {
+		return 0, err
+	}
+	var open []amqp.SendReceipt
+	sent := 0
+	settle := func(down int) error {
+		for len(open) > down {
+			if err := w.wait(c.Context(), &open[0]); err != nil {
+				return err
+			}
+			open, sent = open[1:], sent+1
+		}
+		return nil
+	}
+	for body, err := range source {
+		if err != nil {
+			return sent, err
+		}
+		m, err := s.message(c, body)
+		if err != nil {
+			return sent, err
+		}
+		receipt, err := w.submit(c.Context(), out, m)
+		if err != nil {
+			return sent, err
+		}
+		open = append(open, receipt)
+		if err := settle(sendsInFlight - 1); err != nil {
+			return sent, err
+		}
+	}
+	return sent, settle(0)
+}
+
+func (w *wire) openSender(ctx context.Context, queue string) (*amqp.Sender, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.limit)
+	defer cancel()
+	s, err := w.session.NewSender(ctx, queue, &amqp.SenderOptions{
+		SettlementMode: amqp.SenderSettleModeUnsettled.Ptr()})
+	return s, wireError("open "+queue, err)
+}
+
+func (w *wire) submit(ctx context.Context, s *amqp.Sender, m *amqp.Message) (amqp.SendReceipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.limit)
+	defer cancel()
+	r, err := s.SendWithReceipt(ctx, m, nil)
+	return r, wireError("send", err)
+}
+
+func (w *wire) wait(ctx context.Context, r *amqp.SendReceipt) error {
+	ctx, cancel := context.WithTimeout(ctx, w.limit)
+	defer cancel()
+	state, err := r.Wait(ctx)
+	if err != nil {
+		return wireError("send", err)
+	}
+	switch s := state.(type) {
+	case *amqp.StateAccepted:
+		return nil
+	case *amqp.StateRejected:
+		if s.Error != nil {
+			return wireError("send", s.Error)
+		}
+	}
+	return wireError("send", fmt.Errorf("the broker answered %v", state))
+}

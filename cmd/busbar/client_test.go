@@ -1,0 +1,396 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/rest"
+)
+
+func TestConnectionString(t *testing.T) {
+	const key = ";SharedAccessKeyName=n;SharedAccessKey=k=="
+	cases := []struct {
+		name, text string
+		want       target
+		fault      string
+	}{
+		{"the emulator's string is plain on 5672", "Endpoint=sb://localhost" + key + ";UseDevelopmentEmulator=true;",
+			target{host: "localhost:5672", plain: true, keyName: "n", key: "k=="}, ""},
+		{"an ordinary string is TLS on 5671", "Endpoint=sb://ns.example.net/" + key,
+			target{host: "ns.example.net:5671", keyName: "n", key: "k=="}, ""},
+		{"a port stays", "Endpoint=sb://localhost:5682" + key + ";usedevelopmentemulator=TRUE",
+			target{host: "localhost:5682", plain: true, keyName: "n", key: "k=="}, ""},
+		{"an address of IPv6", "Endpoint=sb://[::1]" + key,
+			target{host: "[::1]:5671", keyName: "n", key: "k=="}, ""},
+		{"an entity", "Endpoint=sb://h/" + key + ";EntityPath=a/b",
+			target{host: "h:5671", keyName: "n", key: "k==", entity: "a/b"}, ""},
+		{"a signature instead of a key", "Endpoint=sb://h/;SharedAccessSignature=SharedAccessSignature sr=x&sig=y",
+			target{host: "h:5671", signature: "SharedAccessSignature sr=x&sig=y"}, ""},
+		{"no endpoint", strings.TrimPrefix(key, ";"), target{}, "Endpoint"},
+		{"no key", "Endpoint=sb://h/;SharedAccessKeyName=n", target{}, "SharedAccessKey"},
+		{"a part without =", "Endpoint=sb://h/;rubbish" + key, target{}, "no ="},
+		{"a flag that is no flag", "Endpoint=sb://h/" + key + ";UseDevelopmentEmulator=perhaps", target{}, "UseDevelopmentEmulator"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := parseConnectionString(c.text)
+			if c.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fault) || strings.Contains(err.Error(), "k==") {
+					t.Fatalf("got %v, want an error about %s without the key", err, c.fault)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *got != c.want {
+				t.Errorf("got %+v, want %+v", *got, c.want)
+			}
+		})
+	}
+}
+
+// shelf is a catalog in memory behind the real management API.
+type shelf struct{ queues map[string]*fsm.Descriptor }
+
+func (s *shelf) Get(_ context.Context, name string) (*fsm.Descriptor, error) {
+	if d, ok := s.queues[strings.ToLower(name)]; ok {
+		return d, nil
+	}
+	return nil, fmt.Errorf("%s: %w", name, fsm.ErrNoEntity)
+}
+
+func (s *shelf) List(_ context.Context, _ fsm.EntityKind, skip, top int) ([]*fsm.Descriptor, error) {
+	var all []*fsm.Descriptor
+	for _, d := range s.queues {
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b *fsm.Descriptor) int { return cmp.Compare(a.Name, b.Name) })
+	all = all[min(skip, len(all)):]
+	return all[:min(top, len(all))], nil
+}
+
+func (s *shelf) Create(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
+	if _, ok := s.queues[strings.ToLower(d.Name)]; ok {
+		return nil, &fsm.RefusedError{Refusal: fsm.EntityExists, Detail: "it exists"}
+	}
+	d.ID, d.Version, d.Partitions = 1, 1, []fsm.PartitionID{1}
+	s.queues[strings.ToLower(d.Name)] = &d
+	return &d, nil
+}
+
+func (s *shelf) Update(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) { return &d, nil }
+
+func (s *shelf) Delete(_ context.Context, name string) error {
+	if _, err := s.Get(context.Background(), name); err != nil {
+		return err
+	}
+	delete(s.queues, strings.ToLower(name))
+	return nil
+}
+
+func (s *shelf) Counts(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool, error) {
+	return fsm.EntityCounts{}, true, nil
+}
+
+func (s *shelf) Cluster(context.Context) rest.ClusterStatus {
+	return rest.ClusterStatus{
+		Nodes:      []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", State: "alive"}},
+		Partitions: []rest.PartitionStatus{{ID: 3, Leader: "aaaa-1", Term: 7}},
+	}
+}
+
+func (s *shelf) Ready(context.Context) error { return nil }
+
+func (s *shelf) TransferLeader(_ context.Context, p fsm.PartitionID, to fsm.NodeID) error {
+	if p != 3 || to != "aabb-2" {
+		return fmt.Errorf("partition %d to %s: %w", p, to, fsm.ErrNoEntity)
+	}
+	return nil
+}
+
+// serveShelf returns the address of the API.
+func serveShelf(t *testing.T) string {
+	t.Helper()
+	policies, err := auth.New(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = policies.Replace("", auth.Policy{Name: "n", Primary: "k", Rights: auth.All},
+		auth.Policy{Name: "listen", Primary: "k", Rights: auth.Listen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shelf{queues: map[string]*fsm.Descriptor{}}
+	api, err := rest.New(rest.DefaultConfig(), rest.Deps{Entities: s, Cluster: s, Policies: policies,
+		Metrics: prometheus.NewRegistry(), Now: time.Now}, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api.Operations())
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// execute runs a command line and returns what it printed and its exit code.
+func execute(t *testing.T, c *cobra.Command, stdin string, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SetIn(strings.NewReader(stdin))
+	c.SetArgs(args)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	err := c.ExecuteContext(t.Context())
+	var known *exitError
+	switch {
+	case err == nil:
+		return out.String(), 0
+	case errors.As(err, &known):
+		return out.String() + err.Error(), known.code
+	}
+	return out.String() + err.Error(), exitFailed
+}
+
+func TestQueueCommands(t *testing.T) {
+	host := serveShelf(t)
+	cs := "Endpoint=sb://" + host + ";SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+	weak := strings.Replace(cs, "=n;", "=listen;", 1)
+	wrong := strings.Replace(cs, "SharedAccessKey=k", "SharedAccessKey=x", 1)
+	steps := []struct {
+		name string
+		cs   string
+		args []string
+		code int
+		want string
+	}{
+		{"nothing is listed at first", cs, []string{"list", "-o", "json"}, 0, "[]"},
+		{"create", cs, []string{"create", "Orders", "--session", "--lock-duration", "45s",
+			"--max-delivery-count", "3", "-o", "json"}, 0, `"lockDuration":"PT45S"`},
+		{"a second create is a conflict", cs, []string{"create", "orders"}, exitConflict, "409"},
+		{"show keeps the name as created", cs, []string{"show", "ORDERS", "-o", "json"}, 0, `"name":"Orders"`},
+		{"show tells of sessions", cs, []string{"show", "orders", "-o", "json"}, 0, `"requiresSession":true`},
+		{"show of nothing is not found", cs, []string{"show", "none"}, exitNotFound, "no queue none"},
+		{"the table has a heading", cs, []string{"list"}, 0, "NAME"},
+		{"the table has the queue", cs, []string{"list"}, 0, "Orders"},
+		{"a wrong key is unauthorised", wrong, []string{"list"}, exitUnauthorised, "401"},
+		{"a key without Manage is unauthorised", weak, []string{"create", "x"}, exitUnauthorised, "401"},
+		{"a bad value is a usage error", cs, []string{"create", "x", "--lock-duration", "1h"}, exitUsage, "400"},
+		{"a flag that nobody knows is a usage error", cs, []string{"list", "--nonsense"}, exitUsage, "nonsense"},
+		{"a missing name is a usage error", cs, []string{"create"}, exitUsage, "1 arguments"},
+		{"an unknown output is a usage error", cs, []string{"list", "-o", "xml"}, exitUsage, "xml"},
+		{"delete", cs, []string{"delete", "orders"}, 0, "deleted orders"},
+		{"a second delete is not found", cs, []string{"delete", "orders"}, exitNotFound, "404"},
+	}
+	for _, s := range steps {
+		t.Run(s.name, func(t *testing.T) {
+			out, code := execute(t, newQueueCommand(), "", append(s.args, "--connection-string", s.cs)...)
+			if code != s.code || !strings.Contains(out, s.want) {
+				t.Errorf("exit code %d, want %d; printed %q, want %q in it", code, s.code, out, s.want)
+			}
+			if strings.Contains(out, "SharedAccessKey=") {
+				t.Errorf("the output shows the key: %q", out)
+			}
+		})
+	}
+}
+
+func TestQueueListReadsEveryPage(t *testing.T) {
+	host := serveShelf(t)
+	cs := "Endpoint=sb://" + host + ";SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+	const n = 2*atomPageSize + 7
+	for i := range n {
+		if out, code := execute(t, newQueueCommand(), "", "create", fmt.Sprint("q", i), "--connection-string", cs); code != 0 {
+			t.Fatal(out)
+		}
+	}
+	out, code := execute(t, newQueueCommand(), "", "list", "-o", "json", "--connection-string", cs)
+	var all []struct{ Name string }
+	if err := json.Unmarshal([]byte(out), &all); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v: %.200s", code, err, out)
+	}
+	if len(all) != n {
+		t.Errorf("listed %d queues, want %d", len(all), n)
+	}
+}
+
+func TestClusterCommands(t *testing.T) {
+	ops := serveShelf(t)
+	steps := []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"status is a table", []string{"status"}, 0, "aaaa-1"},
+		{"status is JSON", []string{"status", "-o", "json"}, 0, `"term":7`},
+		{"transfer by a whole id", []string{"transfer-leader", "3", "aabb-2"}, 0, "led by aabb-2"},
+		{"transfer by the beginning of an id", []string{"transfer-leader", "3", "aabb"}, 0, "led by aabb-2"},
+		{"an ambiguous beginning", []string{"transfer-leader", "3", "aa"}, exitUsage, "any of"},
+		{"an unknown node", []string{"transfer-leader", "3", "zz"}, exitNotFound, "no node"},
+		{"an unknown partition", []string{"transfer-leader", "9", "aabb"}, exitNotFound, "404"},
+		{"a partition that is no number", []string{"transfer-leader", "x", "aabb"}, exitUsage, "not a number"},
+		{"no subcommand", nil, exitUsage, "needs a subcommand"},
+	}
+	for _, s := range steps {
+		t.Run(s.name, func(t *testing.T) {
+			out, code := execute(t, newClusterCommand(), "", append(s.args, "--ops", ops)...)
+			if code != s.code || !strings.Contains(out, s.want) {
+				t.Errorf("exit code %d, want %d; printed %q, want %q in it", code, s.code, out, s.want)
+			}
+		})
+	}
+}
+
+func TestUnreachableBrokerFailsAtRunTime(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close() // its port is free again
+	host := strings.TrimPrefix(gone.URL, "http://")
+	cs := "Endpoint=sb://" + host + ";SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+	for name, c := range map[string]*cobra.Command{
+		"list": newQueueCommand(), "send": newSendCommand(), "receive": newReceiveCommand(), "peek": newPeekCommand(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			arg := "q"
+			if name == "list" {
+				arg = "list"
+			}
+			args := []string{arg, "--connection-string", cs, "--timeout", "5s"}
+			if name == "send" {
+				args = append(args, "body")
+			}
+			if out, code := execute(t, c, "", args...); code != exitFailed {
+				t.Errorf("exit code %d, want %d: %s", code, exitFailed, out)
+			}
+		})
+	}
+}
+
+func TestDataCommandsCheckTheirCommandLine(t *testing.T) {
+	const cs = "Endpoint=sb://localhost;SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+	t.Setenv("SERVICEBUS_CONNECTION_STRING", "")
+	cases := []struct {
+		name string
+		c    *cobra.Command
+		args []string
+		want string
+	}{
+		{"no connection string", newSendCommand(), []string{"q", "x"}, "no connection string"},
+		{"no queue", newPeekCommand(), []string{"--connection-string", cs}, "name a queue"},
+		{"a property without =", newSendCommand(), []string{"q", "x", "--property", "a", "--connection-string", cs}, "NAME=TEXT"},
+		{"a count of none", newSendCommand(), []string{"q", "x", "--count", "0", "--connection-string", cs}, "--count"},
+		{"a count of standard input", newSendCommand(), []string{"q", "--count", "2", "--connection-string", cs}, "--count"},
+		{"a file and a body", newSendCommand(), []string{"q", "x", "--file", "f", "--connection-string", cs}, "not both"},
+		{"two queues", newReceiveCommand(), []string{"q", "p", "--connection-string", cs}, "one queue"},
+		{"nothing to receive", newReceiveCommand(), []string{"q", "--max", "0", "--connection-string", cs}, "--max"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			out, code := execute(t, c.c, "", c.args...)
+			if code != exitUsage || !strings.Contains(out, c.want) {
+				t.Errorf("exit code %d, want %d; printed %q, want %q in it", code, exitUsage, out, c.want)
+			}
+		})
+	}
+}
+
+func TestSendSource(t *testing.T) {
+	read := func(s sendFlags, bodies []string, in string) []string {
+		t.Helper()
+		source, err := s.source(bodies, strings.NewReader(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for b, err := range source {
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, string(b))
+		}
+		return out
+	}
+	if got := read(sendFlags{count: 2}, []string{"a", "b"}, ""); !slices.Equal(got, []string{"a", "b", "a", "b"}) {
+		t.Errorf("bodies twice: %v", got)
+	}
+	if got := read(sendFlags{count: 1}, nil, "one\ntwo\n\nfour"); !slices.Equal(got, []string{"one", "two", "", "four"}) {
+		t.Errorf("lines: %q", got)
+	}
+}
+
+func TestWireErrorsHaveExitCodes(t *testing.T) {
+	remote := func(c amqp.ErrCond) error { return &amqp.LinkError{RemoteErr: &amqp.Error{Condition: c}} }
+	for _, c := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"unauthorized", remote(amqp.ErrCondUnauthorizedAccess), exitUnauthorised},
+		{"not found", remote(amqp.ErrCondNotFound), exitNotFound},
+		{"a held session", remote("com.microsoft:session-cannot-be-locked"), exitConflict},
+		{"not allowed", remote(amqp.ErrCondNotAllowed), exitUsage},
+		{"a rejected message", &amqp.Error{Condition: amqp.ErrCondMessageSizeExceeded}, exitUsage},
+		{"anything else", remote(amqp.ErrCondInternalError), exitFailed},
+		{"a status inside", fmt.Errorf("x: %w", statusError("peek", 404, "gone")), exitNotFound},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got *exitError
+			if err := wireError("send", c.err); !errors.As(err, &got) || got.code != c.want {
+				t.Errorf("got %v, want exit code %d", err, c.want)
+			}
+		})
+	}
+	if wireError("send", nil) != nil {
+		t.Error("success became an error")
+	}
+}
+
+func TestPrintedTextCannotSteerTheTerminal(t *testing.T) {
+	var out bytes.Buffer
+	p := &messagePrinter{w: &out}
+	session := "a\x1b[2Jb"
+	m := &amqp.Message{Data: [][]byte{[]byte("x\ny\x07")}, Properties: &amqp.MessageProperties{GroupID: &session}}
+	if err := p.print(describe(m, true)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\x1b\x07") || strings.Count(out.String(), "\n") != 2 {
+		t.Errorf("printed %q", out.String())
+	}
+}
+
+func TestDescribeMessage(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := &amqp.Message{
+		Header:                &amqp.MessageHeader{DeliveryCount: 2},
+		Annotations:           amqp.Annotations{"x-opt-sequence-number": int64(42), "x-opt-enqueued-time": at},
+		Properties:            &amqp.MessageProperties{MessageID: "m"},
+		ApplicationProperties: map[string]any{"DeadLetterReason": "why", "a": int64(1)},
+		Data:                  [][]byte{{0xff, 0xfe}},
+	}
+	got := describe(m, true)
+	if got.SequenceNumber != 42 || got.DeliveryCount != 3 || got.MessageID != "m" || !got.EnqueuedAt.Equal(at) ||
+		got.DeadReason != "why" || got.Properties["a"] != int64(1) || got.BodyEncoding != "base64" || got.Body != "//4=" {
+		t.Errorf("got %+v", got)
+	}
+	if n := describe(m, false).DeliveryCount; n != 2 {
+		t.Errorf("a peeked message shows %d deliveries, want 2", n)
+	}
+}
