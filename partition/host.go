@@ -41,7 +41,9 @@ type Host struct {
 	members  map[fsm.PartitionID][]fsm.NodeID // as given to Open, for opening anew
 	restarts map[fsm.PartitionID]int
 	opening  map[fsm.PartitionID]bool
-	changed  chan struct{} // closed and replaced whenever a leader becomes known or lost
+
+	leaders        broadcast // a leader became known or lost
+	catalogChanged broadcast // the catalog's replica here applied something
 
 	stop      chan struct{}
 	wg        sync.WaitGroup
@@ -57,7 +59,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 		cfg: cfg, deps: deps, replicas: map[fsm.PartitionID]*Replica{},
 		members:  map[fsm.PartitionID][]fsm.NodeID{},
 		restarts: map[fsm.PartitionID]int{}, opening: map[fsm.PartitionID]bool{},
-		changed: make(chan struct{}), stop: make(chan struct{}),
+		stop: make(chan struct{}),
 	}
 	if h.deps.Member == nil {
 		h.deps.Member = func(fsm.NodeID) bool { return true }
@@ -115,7 +117,8 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 		return nil, fmt.Errorf("open stores of partition %d: %w", p, err)
 	}
 	r, err := openReplica(p, s, h.deps.Machine(p), members, replicaOptions{
-		cfg: &h.cfg, caller: h.deps.Caller, allowed: h.allowed, changed: h.note, log: h.deps.Log,
+		cfg: &h.cfg, caller: h.deps.Caller, allowed: h.allowed, changed: h.note,
+		applied: h.applied, log: h.deps.Log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -128,17 +131,44 @@ func (h *Host) note(r *Replica) {
 	if leader, term := r.Leader(); leader != "" && r.failure.Load() == nil {
 		h.deps.Locator.Announce(r.id, leader, term)
 	}
-	h.mu.Lock()
-	close(h.changed)
-	h.changed = make(chan struct{})
-	h.mu.Unlock()
+	h.leaders.fire()
+}
+
+func (h *Host) applied(p fsm.PartitionID) {
+	if p == fsm.CatalogPartition {
+		h.catalogChanged.fire()
+	}
 }
 
 // Changed returns a channel that is closed at the next change of what is known about leaders here.
-func (h *Host) Changed() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.changed
+func (h *Host) Changed() <-chan struct{} { return h.leaders.wait() }
+
+// CatalogChanged returns a channel that is closed when the catalog's replica here has applied more.
+func (h *Host) CatalogChanged() <-chan struct{} { return h.catalogChanged.wait() }
+
+// broadcast tells any number of goroutines that something changed.
+type broadcast struct {
+	mu sync.Mutex
+	ch chan struct{} // nil while nobody waits
+}
+
+// wait returns a channel that the next fire closes. Take it before looking, then nothing is missed.
+func (b *broadcast) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *broadcast) fire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
 }
 
 // Replica returns the replica of a partition, nil if this node holds none.

@@ -23,6 +23,7 @@ type machine struct {
 	bodies Bodies
 	fail   func(error)
 	ended  <-chan struct{} // the replica closes: a parked goroutine ends
+	notify func()          // entries were applied
 
 	mu      sync.Mutex
 	m       Machine
@@ -68,6 +69,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		m.sinceEntries.Add(1)
 		m.sinceBytes.Add(int64(cost(l)))
 	}
+	m.notify()
 	return answers
 }
 
@@ -264,6 +266,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	m.applied = index
 	m.sinceEntries.Store(0)
 	m.sinceBytes.Store(0)
+	m.notify()
 	return nil
 }
 

@@ -79,6 +79,8 @@ const (
 	KindAwait    uint8 = 5
 	KindUnpark   uint8 = 6
 	KindStatus   uint8 = 7
+	// KindReadIndex asks the leader for an index behind which a replica's state is as of now.
+	KindReadIndex uint8 = 8
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

@@ -73,6 +73,20 @@ func (r *Remote) Await(ctx context.Context, k fsm.WaitKey) error {
 	return err
 }
 
+// ReadIndex implements Group.
+func (r *Remote) ReadIndex(ctx context.Context) (uint64, error) {
+	b, err := r.call(ctx, KindReadIndex, verbHead(r.id, 0))
+	if err != nil {
+		return 0, err
+	}
+	answer := &wireReader{b: b}
+	index := answer.uint()
+	if err := answer.done(); err != nil {
+		return 0, fmt.Errorf("%w: %w", fsm.ErrUnknown, err)
+	}
+	return index, nil
+}
+
 func (r *Remote) call(ctx context.Context, kind uint8, b []byte) ([]byte, error) {
 	b, err := r.caller.Call(ctx, r.node, kind, b)
 	if err != nil {

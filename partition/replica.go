@@ -24,6 +24,9 @@ type Group interface {
 	Query(ctx context.Context, q fsm.QueryRequest) (fsm.Answer, error)
 	// Await returns when the key may have something to take (A19).
 	Await(ctx context.Context, k fsm.WaitKey) error
+	// ReadIndex returns an index: a replica that has applied it has seen everything that was
+	// answered before the call.
+	ReadIndex(ctx context.Context) (uint64, error)
 }
 
 var (
@@ -61,6 +64,7 @@ type replicaOptions struct {
 	caller  Caller
 	allowed func(fsm.NodeID) bool
 	changed func(*Replica)
+	applied func(fsm.PartitionID) // entries were applied; must not block
 	log     hclog.Logger
 }
 
@@ -74,6 +78,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	}
 	r.guard = newGuard(s, o.cfg.LogCacheBytes, r.fail)
 	r.machine = &machine{bodies: s.Bodies, m: m, fail: r.fail, ended: r.guard.ended}
+	r.machine.notify = func() { o.applied(id) }
 	r.wire = newWire(id, o.cfg, o.caller, func() bool {
 		return r.stalled.Load() || r.failure.Load() != nil
 	}, o.allowed)
@@ -256,6 +261,17 @@ func (r *Replica) Await(ctx context.Context, k fsm.WaitKey) error {
 	})
 }
 
+// ReadIndex implements Group on the leader.
+func (r *Replica) ReadIndex(ctx context.Context) (uint64, error) {
+	if err := r.err(); err != nil {
+		return 0, err
+	}
+	if err := r.prop.barrier(ctx); err != nil {
+		return 0, err
+	}
+	return r.machine.index(), nil
+}
+
 // Barrier returns when an entry proposed after its call, or in the last maxAge, has been applied
 // here (RUL-20).
 func (r *Replica) Barrier(ctx context.Context, maxAge time.Duration) error {
@@ -270,9 +286,14 @@ func (r *Replica) Barrier(ctx context.Context, maxAge time.Duration) error {
 
 // Leader returns who this replica believes to lead, and the term it knows.
 func (r *Replica) Leader() (fsm.NodeID, uint64) {
-	term := r.raft.CurrentTerm()
-	_, id := r.raft.LeaderWithID()
-	return fsm.NodeID(id), term
+	// Raft changes the two one after the other: a leader must not be told under another's term.
+	for {
+		term := r.raft.CurrentTerm()
+		_, id := r.raft.LeaderWithID()
+		if r.raft.CurrentTerm() == term {
+			return fsm.NodeID(id), term
+		}
+	}
 }
 
 // Leading reports whether this replica leads and takes proposals.

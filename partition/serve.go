@@ -3,6 +3,7 @@ package partition
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ func (h *Host) handle() {
 	c.Handle(KindQuery, h.verb(serveQuery))
 	c.Handle(KindAwait, h.verb(serveAwait))
 	c.Handle(KindUnpark, h.verb(serveUnpark))
+	c.Handle(KindReadIndex, h.verb(serveReadIndex))
 	c.Handle(KindStatus, h.serveStatus)
 }
 
@@ -121,7 +123,31 @@ func serveUnpark(_ context.Context, r *Replica, b []byte) ([]byte, error) {
 	return appendBool(success(1), r.prop.unpark(id)), nil
 }
 
+func serveReadIndex(ctx context.Context, r *Replica, _ []byte) ([]byte, error) {
+	index, err := r.ReadIndex(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return binary.AppendUvarint(success(10), index), nil
+}
+
 // serveStatus answers with this node's Status as JSON: for people, and for choosing a candidate.
 func (h *Host) serveStatus(context.Context, fsm.NodeID, []byte) ([]byte, error) {
 	return json.Marshal(h.Status())
+}
+
+// maxStatusReplicas bounds what a peer may claim to hold.
+const maxStatusReplicas = 1 << 15
+
+// askStatus asks a node for its Status.
+func askStatus(ctx context.Context, c Caller, n fsm.NodeID) ([]Status, error) {
+	b, err := c.Call(ctx, n, KindStatus, nil)
+	if err != nil {
+		return nil, err
+	}
+	var out []Status
+	if err := json.Unmarshal(b, &out); err != nil || len(out) > maxStatusReplicas {
+		return nil, fmt.Errorf("status of node %s: %w", n, fsm.ErrFormat)
+	}
+	return out, nil
 }

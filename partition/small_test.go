@@ -176,7 +176,13 @@ func (s *small) Clocks() (wall, lease fsm.Millis) { return s.S.Wall, s.S.Lease }
 
 func (s *small) NextDeadline() (wall, lease fsm.Millis) { return 0, s.S.Due }
 
-func (s *small) Known() map[fsm.EntityID]uint64 { return s.S.Entities }
+func (s *small) Known() []fsm.KnownEntity {
+	var out []fsm.KnownEntity
+	for id, v := range s.S.Entities {
+		out = append(out, fsm.KnownEntity{ID: id, Version: v})
+	}
+	return out
+}
 
 func (s *small) Capture() io.WriterTo {
 	var b bytes.Buffer

@@ -1,0 +1,280 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+)
+
+// Directory finds and changes entities. It reads the catalog's replica here, asks group 0 before it
+// says that something does not exist, and answers a change only after every share has applied it
+// (A2). It implements transport.Catalog.
+type Directory struct {
+	host *Host
+	send *sender
+
+	mu    sync.Mutex
+	slots []*slot // free ones
+	last  uint64
+}
+
+// slot is a pump of this room's own (A6): one request outstanding.
+type slot struct {
+	pump    uint64
+	counter uint64
+}
+
+// ownPumps is the first pump number of this room; those of the front end stay below.
+const ownPumps = 1 << 63
+
+// NewDirectory returns the directory of a node.
+func NewDirectory(h *Host) *Directory {
+	d := &Directory{host: h}
+	d.send = &sender{host: h, caller: h.deps.Caller, members: d.membersOf}
+	return d
+}
+
+// viewer is the catalog's state machine.
+type viewer interface{ View() *catalog.View }
+
+// View returns the catalog as the replica here has it; nil if there is none. It may lag behind.
+func (d *Directory) View() *catalog.View { return d.host.catalog() }
+
+func (h *Host) catalog() *catalog.View {
+	r := h.Replica(fsm.CatalogPartition)
+	if r == nil {
+		return nil
+	}
+	var v *catalog.View
+	r.machine.view(func(m Machine, _ uint64) {
+		if c, ok := m.(viewer); ok {
+			v = c.View()
+		}
+	})
+	return v
+}
+
+// membersOf returns the nodes that may hold replicas of a partition.
+func (d *Directory) membersOf(p fsm.PartitionID) []fsm.NodeID {
+	v := d.View()
+	if v == nil {
+		return nil
+	}
+	if p == fsm.CatalogPartition {
+		var ids []fsm.NodeID
+		for _, n := range v.Nodes() {
+			ids = append(ids, n.ID)
+		}
+		return ids
+	}
+	for _, g := range v.Groups() {
+		if g.ID == p {
+			return g.Members
+		}
+	}
+	return nil
+}
+
+// Entity implements transport.Catalog.
+func (d *Directory) Entity(ctx context.Context, name string) (*fsm.Descriptor, error) {
+	if v := d.View(); v != nil {
+		if e := v.Entity(name); e != nil {
+			return e, nil
+		}
+	}
+	return d.ask(ctx, &catalog.Question{Name: name})
+}
+
+// Get is Entity under the name that the management API knows.
+func (d *Directory) Get(ctx context.Context, name string) (*fsm.Descriptor, error) {
+	return d.Entity(ctx, name)
+}
+
+// ByID returns the entity with that id. The error wraps fsm.ErrNoEntity if there is none as of now.
+func (d *Directory) ByID(ctx context.Context, id fsm.EntityID) (*fsm.Descriptor, error) {
+	if v := d.View(); v != nil {
+		if e := v.ByID(id); e != nil {
+			return e, nil
+		}
+	}
+	return d.askID(ctx, id)
+}
+
+func (d *Directory) askID(ctx context.Context, id fsm.EntityID) (*fsm.Descriptor, error) {
+	return d.ask(ctx, &catalog.Question{ID: id})
+}
+
+// ask asks group 0 linearizably.
+func (d *Directory) ask(ctx context.Context, q *catalog.Question) (*fsm.Descriptor, error) {
+	a, err := d.send.query(ctx, fsm.CatalogPartition, fsm.QueryRequest{Query: q.Query()})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ask the catalog: %w", err)
+	case a.Refusal == fsm.EntityNotFound:
+		return nil, fmt.Errorf("entity %q (%d): %w", q.Name, q.ID, fsm.ErrNoEntity)
+	case a.Refusal != fsm.None:
+		return nil, &fsm.RefusedError{Refusal: a.Refusal, Detail: a.Detail}
+	}
+	return catalog.DecodeDescriptor(a.Data)
+}
+
+// List returns up to top entities of a kind after the first skip of them, by name
+// without case: linearizable, because the replica here first catches up with group 0.
+func (d *Directory) List(ctx context.Context, kind fsm.EntityKind, skip, top int) (
+	[]*fsm.Descriptor, error) {
+	if err := d.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	v := d.View()
+	if v == nil {
+		return nil, fmt.Errorf("no catalog on this node: %w", fsm.ErrUnavailable)
+	}
+	return v.List(kind, skip, top), nil
+}
+
+// Create adds an entity; id, version, shares and times are the catalog's. Every share knows it when
+// Create returns. If it ends with an error of the shares, the entity exists and the shares follow.
+func (d *Directory) Create(ctx context.Context, e fsm.Descriptor) (*fsm.Descriptor, error) {
+	made, err := d.change(ctx, &catalog.Change{Create: &e})
+	if err != nil {
+		return nil, fmt.Errorf("create %q: %w", e.Name, err)
+	}
+	return made, d.spread(ctx, made, &fsm.PutEntity{Descriptor: *made})
+}
+
+// Update replaces the mutable properties of the entity with that name (S-261, S-262).
+func (d *Directory) Update(ctx context.Context, e fsm.Descriptor) (*fsm.Descriptor, error) {
+	made, err := d.change(ctx, &catalog.Change{Update: &e})
+	if err != nil {
+		return nil, fmt.Errorf("update %q: %w", e.Name, err)
+	}
+	return made, d.spread(ctx, made, &fsm.PutEntity{Descriptor: *made})
+}
+
+// Delete removes the entity with that name, with everything in it (S-259); a topic with its
+// subscriptions.
+func (d *Directory) Delete(ctx context.Context, name string) error {
+	e, err := d.Entity(ctx, name)
+	if err != nil {
+		return err
+	}
+	var children []*fsm.Descriptor
+	if e.Kind == fsm.Topic {
+		all, err := d.List(ctx, fsm.Subscription, 0, -1)
+		if err != nil {
+			return err
+		}
+		for _, s := range all {
+			if s.Parent == e.ID {
+				children = append(children, s)
+			}
+		}
+	}
+	if _, err := d.change(ctx, &catalog.Change{Delete: &catalog.Deletion{ID: e.ID}}); err != nil {
+		return fmt.Errorf("delete %q: %w", name, err)
+	}
+	errs := []error{d.spread(ctx, e, &fsm.DropEntity{})}
+	for _, s := range children {
+		errs = append(errs, d.spread(ctx, s, &fsm.DropEntity{}))
+	}
+	return errors.Join(errs...)
+}
+
+// change commits one change of the catalog.
+func (d *Directory) change(ctx context.Context, c *catalog.Change) (*fsm.Descriptor, error) {
+	s := d.slot()
+	defer d.free(s)
+	var a attempts
+	o, err := d.send.propose(ctx, fsm.CatalogPartition, fsm.Request{
+		ID:      fsm.RequestID{Node: d.host.cfg.Incarnation, Pump: s.pump, Counter: s.counter},
+		Command: c.Command(),
+	}, &a, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.Refusal == fsm.EntityNotFound:
+		return nil, fmt.Errorf("%w: %w", fsm.ErrNoEntity,
+			&fsm.RefusedError{Refusal: o.Refusal, Detail: o.Detail})
+	case o.Refusal != fsm.None:
+		return nil, &fsm.RefusedError{Refusal: o.Refusal, Detail: o.Detail}
+	case len(o.Data) == 0:
+		return nil, nil
+	}
+	return catalog.DecodeDescriptor(o.Data)
+}
+
+func (d *Directory) slot() *slot {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var s *slot
+	if n := len(d.slots); n > 0 {
+		s, d.slots = d.slots[n-1], d.slots[:n-1]
+	} else {
+		d.last++
+		s = &slot{pump: ownPumps + d.last}
+	}
+	s.counter++
+	return s
+}
+
+func (d *Directory) free(s *slot) {
+	d.mu.Lock()
+	d.slots = append(d.slots, s)
+	d.mu.Unlock()
+}
+
+// spread makes every share of the entity apply a command.
+func (d *Directory) spread(ctx context.Context, e *fsm.Descriptor, c fsm.Command) error {
+	errs := make(chan error, len(e.Partitions))
+	for _, p := range e.Partitions {
+		go func() {
+			var a attempts
+			o, err := d.send.propose(ctx, p, fsm.Request{Entity: e.ID, Command: c}, &a, nil)
+			// A drop of what the share never knew has nothing to do.
+			if err == nil && o.Refusal != fsm.None && o.Refusal != fsm.Stale {
+				err = &fsm.RefusedError{Refusal: o.Refusal, Detail: o.Detail}
+			}
+			if err != nil {
+				err = fmt.Errorf("partition %d: %w", p, err)
+			}
+			errs <- err
+		}()
+	}
+	var all error
+	for range e.Partitions {
+		all = errors.Join(all, <-errs)
+	}
+	return all
+}
+
+// catchUp waits until the catalog here is at least as new as group 0 was when it was called.
+func (d *Directory) catchUp(ctx context.Context) error {
+	r := d.host.Replica(fsm.CatalogPartition)
+	if r == nil {
+		return fmt.Errorf("no catalog on this node: %w", fsm.ErrUnavailable)
+	}
+	var index uint64
+	var a attempts
+	err := d.send.do(ctx, fsm.CatalogPartition, &a, func(g Group) (err error) {
+		index, err = g.ReadIndex(ctx)
+		return err
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("ask the catalog: %w", err)
+	}
+	for {
+		changed := d.host.catalogChanged.wait()
+		if r.machine.index() >= index {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("catalog here lags behind: %w: %w", fsm.ErrUnavailable, ctx.Err())
+		}
+	}
+}

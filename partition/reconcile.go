@@ -1,0 +1,148 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+)
+
+// knower is a Machine that lists what it knows of the catalog; fsm.State is one.
+type knower interface{ Known() []fsm.KnownEntity }
+
+// reconciler makes the partitions led here agree with the catalog (A2): the leader proposes what its
+// partition has missed, so that Apply depends on the partition's own log alone.
+type reconciler struct {
+	host *Host
+	done map[fsm.PartitionID]reconciled
+}
+
+// reconciled is what a partition was last compared with.
+type reconciled struct {
+	epoch   uint64
+	version uint64 // of the catalog
+	lost    map[fsm.Incarnation]bool
+	at      time.Time
+}
+
+const (
+	// reconcileEvery is how often a partition is compared although nothing seems to have changed: a
+	// PutEntity that was under way when its entity was deleted leaves a share without an entity.
+	reconcileEvery = 30 * time.Second
+	// reconcileWidth bounds the proposals under way per partition.
+	reconcileWidth = 64
+	// reconcileTimeout bounds one comparison; the next one continues.
+	reconcileTimeout = 10 * time.Second
+)
+
+// look compares every partition that is led here and may differ.
+func (r *reconciler) look(ctx context.Context, v *catalog.View) {
+	for _, rep := range r.host.list() {
+		if rep.id == fsm.CatalogPartition || !rep.Leading() || ctx.Err() != nil {
+			continue
+		}
+		epoch, ok := rep.prop.led()
+		last := r.done[rep.id]
+		if !ok || last.epoch == epoch && last.version == v.Version() &&
+			time.Since(last.at) < reconcileEvery {
+			continue
+		}
+		next := reconciled{epoch: epoch, version: v.Version(), at: time.Now(), lost: last.lost}
+		if last.epoch != epoch {
+			next.lost = map[fsm.Incarnation]bool{}
+		}
+		if err := r.reconcile(ctx, rep, v, next.lost); err != nil {
+			rep.log.Debug("reconciliation is not complete", "error", err)
+			continue
+		}
+		r.done[rep.id] = next
+	}
+}
+
+// led returns the epoch of the present leadership.
+func (p *proposer) led() (epoch uint64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch, p.leading && p.epoch != 0
+}
+
+// reconcile proposes what rep lacks or has too much.
+func (r *reconciler) reconcile(ctx context.Context, rep *Replica, v *catalog.View,
+	told map[fsm.Incarnation]bool) error {
+	missing := missingOf(rep, v)
+	for _, i := range v.Lost() {
+		if !told[i] {
+			missing = append(missing, fsm.Request{Command: &fsm.NodeLost{Node: i}})
+		}
+	}
+	if err := proposeAll(ctx, rep, missing); err != nil {
+		return err
+	}
+	for _, i := range v.Lost() {
+		told[i] = true
+	}
+	return nil
+}
+
+// missingOf compares what the partition knows with the catalog.
+func missingOf(rep *Replica, v *catalog.View) []fsm.Request {
+	var known []fsm.KnownEntity
+	tells := false
+	rep.machine.view(func(m Machine, _ uint64) {
+		if k, ok := m.(knower); ok {
+			known, tells = k.Known(), true
+		}
+	})
+	if !tells {
+		return nil
+	}
+	versions := make(map[fsm.EntityID]uint64, len(known))
+	for _, k := range known {
+		versions[k.ID] = k.Version
+	}
+	var out []fsm.Request
+	v.SharesOf(rep.id, func(d *fsm.Descriptor) bool {
+		if versions[d.ID] < d.Version {
+			out = append(out, fsm.Request{Entity: d.ID, Command: &fsm.PutEntity{Descriptor: *d}})
+		}
+		return true
+	})
+	for _, k := range known {
+		// The catalog here may lag behind: only a view that is as new as the share's description has
+		// seen the entity created, so only then its absence means that it was deleted.
+		if v.ByID(k.ID) == nil && k.Version <= v.Version() {
+			out = append(out, fsm.Request{Entity: k.ID, Command: &fsm.DropEntity{}})
+		}
+	}
+	return out
+}
+
+// proposeAll proposes requests that change nothing when done twice.
+func proposeAll(ctx context.Context, rep *Replica, requests []fsm.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
+	width := make(chan struct{}, reconcileWidth)
+	errs := make([]error, len(requests))
+	var wg sync.WaitGroup
+	for i := range requests {
+		width <- struct{}{}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer func() { <-width }()
+			o, err := rep.Propose(ctx, requests[i])
+			if err == nil && o.Refusal != fsm.None && o.Refusal != fsm.Stale {
+				err = &fsm.RefusedError{Refusal: o.Refusal, Detail: o.Detail}
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("entity %d: %w", requests[i].Entity, err)
+			}
+		}()
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

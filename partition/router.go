@@ -1,0 +1,245 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Router is the waist: it turns a key into a share, a share into a partition, and finds the leader.
+// It implements transport.Broker.
+type Router struct {
+	send  *sender
+	dir   *Directory
+	round atomic.Uint64 // round robin over shares
+}
+
+// NewRouter returns the router of a node.
+func NewRouter(h *Host, d *Directory) *Router { return &Router{send: d.send, dir: d} }
+
+// route is where a key leads.
+type route struct {
+	partition fsm.PartitionID
+	d         *fsm.Descriptor // nil for commands of a partition itself
+	movable   bool            // any share does: another may be tried while nothing has happened
+}
+
+// resolve finds the share of a key. With Entity 0, Share is the partition itself: commands like
+// DropPumps and NodeLost belong to no entity.
+func (r *Router) resolve(ctx context.Context, k fsm.Key) (route, error) {
+	if k.Entity == 0 {
+		return route{partition: fsm.PartitionID(k.Share)}, nil
+	}
+	d, err := r.dir.ByID(ctx, k.Entity)
+	if err != nil {
+		return route{}, err
+	}
+	n := len(d.Partitions)
+	switch {
+	case n == 0:
+		return route{}, fmt.Errorf("entity %d has no shares: %w", k.Entity, fsm.ErrUnavailable)
+	case n == 1:
+		return route{partition: d.Partitions[0], d: d}, nil
+	case k.By == fsm.ByText:
+		return route{partition: d.Partitions[ShareOf(k.Text, n)], d: d}, nil
+	case k.By == fsm.ByShare:
+		if int(k.Share) >= n {
+			return route{}, fmt.Errorf("share %d of %d: %w", k.Share, n, fsm.ErrNoEntity)
+		}
+		return route{partition: d.Partitions[k.Share], d: d}, nil
+	}
+	return route{partition: r.next(d), d: d, movable: true}, nil
+}
+
+// next takes the shares in turn and skips those without a leader (S-314).
+func (r *Router) next(d *fsm.Descriptor) fsm.PartitionID {
+	n := uint64(len(d.Partitions))
+	at := r.round.Add(1)
+	for i := range n {
+		if p := d.Partitions[(at+i)%n]; r.send.known(p) {
+			return p
+		}
+	}
+	return d.Partitions[at%n]
+}
+
+const (
+	// moveAfter is how many attempts without any effect make a request that fits any share try
+	// another one.
+	moveAfter = 4
+	// stalePause is the pause before a share that has not heard of its entity is asked again.
+	stalePause = 5 * time.Millisecond
+	// staleAsk is after how many such answers the catalog is asked whether the entity exists.
+	staleAsk = 3
+)
+
+var errMove = errors.New("try another share")
+
+// Propose implements transport.Broker.
+func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (
+	fsm.Outcome, error) {
+	to, err := r.resolve(ctx, k)
+	if errors.Is(err, fsm.ErrNoEntity) {
+		return fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: err.Error()}, nil
+	}
+	if err != nil {
+		return fsm.Outcome{}, err
+	}
+	req := fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}
+	var a attempts
+	for stale := 0; ; {
+		o, err := r.send.propose(ctx, to.partition, req, &a, func(error) bool {
+			return !to.movable || a.unknown != nil || a.definite%moveAfter != 0
+		})
+		switch {
+		case err != nil && to.movable && a.unknown == nil && ctx.Err() == nil && a.definite > 0 &&
+			a.definite%moveAfter == 0:
+			// Nothing has happened anywhere: any other share will do (S-314).
+			to.partition = r.next(to.d)
+			if r.send.pause(ctx, r.send.changed()) != nil {
+				return o, a.end(ctx, to.partition)
+			}
+			continue
+		case err != nil && a.unknown != nil && ctx.Err() != nil && (&call{req: req}).takes():
+			return r.recover(ctx, to.partition, req, err)
+		case err != nil || o.Refusal != fsm.Stale || k.Entity == 0:
+			return o, err
+		}
+		stale++
+		gone, err := r.awaitShare(ctx, k.Entity, stale)
+		if err != nil {
+			return fsm.Outcome{}, err
+		}
+		if gone {
+			return fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil
+		}
+	}
+}
+
+// recover learns what a request took whose caller is gone and whose last attempt ended unknown, so
+// that it can be given back (A18).
+func (r *Router) recover(ctx context.Context, p fsm.PartitionID, req fsm.Request, cause error) (
+	fsm.Outcome, error) {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneWait)
+	defer cancel()
+	req.Command = withWait(req.Command, 0)
+	o, err := r.send.propose(late, p, req, &attempts{}, nil)
+	if err != nil {
+		return fsm.Outcome{}, cause
+	}
+	return o, nil
+}
+
+// awaitShare pauses for the share's leader to reconcile with the catalog, which it does on its own
+// when it sees the change (A2). Gone says that the catalog, asked linearizably, has no such entity.
+func (r *Router) awaitShare(ctx context.Context, id fsm.EntityID, stale int) (gone bool, err error) {
+	if stale%staleAsk == 0 {
+		_, err := r.dir.askID(ctx, id)
+		if errors.Is(err, fsm.ErrNoEntity) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	t := time.NewTimer(min(time.Duration(stale)*stalePause, maxPause))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, fmt.Errorf("entity %d is not yet known to its partition: %w: %w",
+			id, fsm.ErrUnavailable, ctx.Err())
+	}
+}
+
+// Await implements transport.Broker.
+func (r *Router) Await(ctx context.Context, k fsm.Key) error {
+	to, err := r.resolve(ctx, k)
+	if err != nil {
+		return err
+	}
+	key := fsm.WaitKey{Entity: k.Entity, Sub: k.Sub, Kind: fsm.WaitMessage}
+	if to.d != nil && to.d.RequiresSession && k.Sub == fsm.Main {
+		key.Kind = fsm.WaitSession
+	}
+	limit, cancel := context.WithTimeout(ctx, awaitLimit)
+	defer cancel()
+	var a attempts
+	err = r.send.do(limit, to.partition, &a, func(g Group) error { return g.Await(limit, key) },
+		// A change of leader or of the connection is an answer: look again (A19).
+		func(err error) bool { return !errors.Is(err, fsm.ErrUnknown) })
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, fsm.ErrUnknown), limit.Err() != nil:
+		return nil
+	}
+	return err
+}
+
+// Query implements transport.Broker.
+func (r *Router) Query(ctx context.Context, k fsm.Key, q fsm.Query) (fsm.Answer, error) {
+	to, err := r.resolve(ctx, k)
+	if errors.Is(err, fsm.ErrNoEntity) {
+		return fsm.Answer{Refusal: fsm.EntityNotFound, Detail: err.Error()}, nil
+	}
+	if err != nil {
+		return fsm.Answer{}, err
+	}
+	req := fsm.QueryRequest{Entity: k.Entity, Sub: k.Sub, Query: q}
+	for stale := 1; ; stale++ {
+		a, err := r.send.query(ctx, to.partition, req)
+		if err != nil || a.Refusal != fsm.Stale || k.Entity == 0 {
+			return a, err
+		}
+		gone, err := r.awaitShare(ctx, k.Entity, stale)
+		if err != nil {
+			return fsm.Answer{}, err
+		}
+		if gone {
+			return fsm.Answer{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil
+		}
+	}
+}
+
+// Counts adds up the counters of an entity's shares. complete is false if a share did not answer
+// (S-322): the counters are then too low.
+func (r *Router) Counts(ctx context.Context, d *fsm.Descriptor) (sum fsm.EntityCounts, complete bool,
+	err error) {
+	type part struct {
+		a   fsm.Answer
+		err error
+	}
+	parts := make(chan part, len(d.Partitions))
+	for i := range d.Partitions {
+		go func() {
+			k := fsm.Key{Entity: d.ID, By: fsm.ByShare, Share: uint16(i)}
+			a, err := r.Query(ctx, k, &fsm.Counts{})
+			parts <- part{a, err}
+		}()
+	}
+	complete = true
+	answered := 0
+	for range d.Partitions {
+		p := <-parts
+		if p.err != nil || p.a.Refusal != fsm.None {
+			complete = false
+			if p.err == nil {
+				p.err = &fsm.RefusedError{Refusal: p.a.Refusal, Detail: p.a.Detail}
+			}
+			err = p.err
+			continue
+		}
+		answered++
+		sum.Add(p.a.Counts)
+	}
+	if answered > 0 {
+		err = nil
+	}
+	return sum, complete, err
+}

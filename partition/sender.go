@@ -1,0 +1,245 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// sender brings requests to the leader of a partition, wherever it is, and asks again as long as
+// the caller's context lasts: what never happened, and with the same id what may have.
+type sender struct {
+	host   *Host
+	caller Caller
+	// members returns who holds replicas of a partition, as far as known; any of them tells who
+	// leads.
+	members func(fsm.PartitionID) []fsm.NodeID
+	turn    atomic.Uint64
+}
+
+const (
+	// Pauses between attempts are drawn from this range; news about leaders ends them early.
+	minPause = 5 * time.Millisecond
+	maxPause = 50 * time.Millisecond
+)
+
+// attempts is the course of one request through its attempts.
+type attempts struct {
+	hint    fsm.NodeID // from the last answer, used once
+	unknown error      // an attempt ended unknown: something may have happened
+	last    error
+	// definite counts the attempts that surely had no effect, in a row from the first.
+	definite int
+}
+
+// note judges an attempt's error; it returns true if asking again makes sense.
+func (a *attempts) note(err error) bool {
+	a.last = err
+	a.hint = ""
+	var nl *notLeaderError
+	if errors.As(err, &nl) {
+		a.hint = nl.hint
+	}
+	switch {
+	case errors.Is(err, fsm.ErrUnknown):
+		a.unknown = err
+		return true
+	case errors.Is(err, fsm.ErrNotLeader), errors.Is(err, fsm.ErrBusy),
+		errors.Is(err, fsm.ErrUnavailable):
+		if a.unknown == nil {
+			a.definite++
+		}
+		return true
+	}
+	return false
+}
+
+// end is the error of a request that the caller's context ended.
+func (a *attempts) end(ctx context.Context, p fsm.PartitionID) error {
+	kind := fsm.ErrUnavailable
+	switch {
+	case a.unknown != nil:
+		kind = fsm.ErrUnknown
+	case errors.Is(a.last, fsm.ErrBusy):
+		kind = fsm.ErrBusy
+	}
+	return fmt.Errorf("partition %d: %w: %w (last: %v)", p, kind, ctx.Err(), a.last)
+}
+
+var errNoLeader = fmt.Errorf("leader is not known here: %w", fsm.ErrUnavailable)
+
+// do calls f with the leader of p until it succeeds, fails for good, or ctx ends. again is asked
+// before each further attempt; nil means always.
+func (s *sender) do(ctx context.Context, p fsm.PartitionID, a *attempts, f func(Group) error,
+	again func(error) bool) error {
+	for {
+		changed := s.changed() // before the attempt, so that news during it are not missed
+		err := errNoLeader
+		if g := s.find(p, a.hint); g != nil {
+			err = f(g)
+		}
+		if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) && a.unknown == nil {
+			return err
+		}
+		if !a.note(err) || again != nil && !again(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return a.end(ctx, p)
+		}
+		if a.hint != "" && a.definite%4 != 3 {
+			continue // somebody else leads: ask it at once, but do not run in circles for ever
+		}
+		if err := s.pause(ctx, changed); err != nil {
+			return a.end(ctx, p)
+		}
+	}
+}
+
+// news are the channels that close when a leader becomes known.
+type news struct{ host, locator <-chan struct{} }
+
+func (s *sender) changed() news {
+	n := news{host: s.host.Changed()}
+	if l, ok := s.host.deps.Locator.(interface{ Changed() <-chan struct{} }); ok {
+		n.locator = l.Changed()
+	}
+	return n
+}
+
+func (s *sender) pause(ctx context.Context, n news) error {
+	t := time.NewTimer(minPause + rand.N(maxPause-minPause))
+	defer t.Stop()
+	select {
+	case <-n.host:
+	case <-n.locator:
+	case <-t.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// find returns where p is led, or where somebody should know.
+func (s *sender) find(p fsm.PartitionID, hint fsm.NodeID) Group {
+	self := s.host.Node()
+	local := s.host.Replica(p)
+	if local != nil && local.Leading() {
+		return local
+	}
+	if hint != "" && hint != self {
+		return NewRemote(s.caller, hint, p)
+	}
+	if id, ok := s.host.leader(p); ok && id != self {
+		return NewRemote(s.caller, id, p)
+	}
+	if id, ok := s.host.deps.Locator.Leader(p); ok && id != self && local == nil {
+		return NewRemote(s.caller, id, p)
+	}
+	if local != nil && local.err() == nil {
+		return nil // this replica hears of a new leader as soon as anybody
+	}
+	others := slices.DeleteFunc(slices.Clone(s.members(p)),
+		func(n fsm.NodeID) bool { return n == self })
+	if len(others) == 0 {
+		return nil
+	}
+	return NewRemote(s.caller, others[s.turn.Add(1)%uint64(len(others))], p)
+}
+
+// known reports whether anybody is believed to lead p (S-314).
+func (s *sender) known(p fsm.PartitionID) bool {
+	if r := s.host.Replica(p); r != nil && r.err() == nil {
+		id, _ := r.Leader()
+		return id != ""
+	}
+	_, ok := s.host.deps.Locator.Leader(p)
+	return ok
+}
+
+// propose brings a request to p. A request without an id is repeated after an unknown ending only if
+// it is idempotent, that is, changes nothing when done twice.
+func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request, a *attempts,
+	again func(error) bool) (fsm.Outcome, error) {
+	var o fsm.Outcome
+	waits := waitOf(req.Command)
+	until := time.Now().Add(time.Duration(min(waits, maxWait)) * time.Millisecond)
+	var over bool
+	attempt := func(g Group) (err error) {
+		r := req
+		if waits > 0 {
+			left := fsm.Millis(time.Until(until).Milliseconds())
+			over = left <= 0
+			r.Command = withWait(req.Command, max(left, 0))
+		}
+		o, err = g.Propose(ctx, r)
+		return err
+	}
+	may := func(err error) bool {
+		if errors.Is(err, fsm.ErrUnknown) && req.ID.IsZero() && !idempotent(req.Command) {
+			return false
+		}
+		return again == nil || again(err)
+	}
+	err := s.do(ctx, p, a, attempt, may)
+	if err != nil && over && a.unknown == nil && ctx.Err() == nil {
+		return (&call{key: keyOf(req)}).nothing(), nil
+	}
+	return o, err
+}
+
+func keyOf(req fsm.Request) fsm.WaitKey { return newCall(req, time.Time{}).key }
+
+// idempotent reports whether doing the command twice is the same as once.
+func idempotent(c fsm.Command) bool {
+	switch c.(type) {
+	case *fsm.PutEntity, *fsm.DropEntity, *fsm.NodeLost, *fsm.DropPumps, *fsm.DropLocks, *fsm.Barrier:
+		return true
+	}
+	return false
+}
+
+func waitOf(c fsm.Command) fsm.Millis {
+	switch c := c.(type) {
+	case *fsm.Lock:
+		return c.Wait
+	case *fsm.AcceptSession:
+		if c.Next {
+			return c.Wait
+		}
+	}
+	return 0
+}
+
+// withWait returns a copy of the command with another wait.
+func withWait(c fsm.Command, wait fsm.Millis) fsm.Command {
+	switch c := c.(type) {
+	case *fsm.Lock:
+		d := *c
+		d.Wait = wait
+		return &d
+	case *fsm.AcceptSession:
+		d := *c
+		d.Wait = wait
+		return &d
+	}
+	return c
+}
+
+// query asks the leader of p.
+func (s *sender) query(ctx context.Context, p fsm.PartitionID, q fsm.QueryRequest) (fsm.Answer,
+	error) {
+	var a fsm.Answer
+	var at attempts
+	err := s.do(ctx, p, &at, func(g Group) (err error) {
+		a, err = g.Query(ctx, q)
+		return err
+	}, nil)
+	return a, err
+}
