@@ -1,0 +1,130 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+func newOperations(t *testing.T) *house {
+	t.Helper()
+	h := newHouse(t)
+	registry := prometheus.NewRegistry()
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "busbar_sample"})
+	gauge.Set(7)
+	if err := registry.Register(gauge); err != nil {
+		t.Fatal(err)
+	}
+	h.api.deps.Metrics = registry
+	h.handler = h.api.Operations()
+	return h
+}
+
+func TestOperationsNeedNoToken(t *testing.T) {
+	h := newOperations(t)
+	for target, want := range map[string]string{
+		"/health":  `{"status":"healthy","message":"Service is healthy."}`,
+		"/livez":   `{"status":"alive"}`,
+		"/readyz":  `{"status":"ready"}`,
+		"/metrics": "busbar_sample 7\n",
+		"/api/cluster": `{"node":"a","nodes":[{"id":"a","state":"alive","address":"127.0.0.1:5672"}],` +
+			`"partitions":[{"id":1,"leader":"a","term":2,"replicas":["a"],"applied":7}],` +
+			`"entities":[{"name":"q","shares":[1]}]}`,
+	} {
+		status, text := h.do(t, "GET", target, "", "Authorization", "")
+		if status != 200 || (text != want && !strings.HasSuffix(text, want)) {
+			t.Errorf("%s: %d %s", target, status, text)
+		}
+		if status, text = h.do(t, "HEAD", target, "", "Authorization", ""); status != 200 {
+			t.Errorf("HEAD %s: %d %s", target, status, text)
+		}
+	}
+}
+
+func TestAnUnreadyNodeIsAliveAndSaysWhy(t *testing.T) {
+	h := newOperations(t)
+	h.ready = errors.New("partition 3 has no leader")
+	for target, want := range map[string]string{
+		"/health": `503 {"status":"unhealthy","message":"Service is unhealthy."}`,
+		"/livez":  `200 {"status":"alive"}`,
+		"/readyz": `503 {"reason":"partition 3 has no leader","status":"not ready"}`,
+	} {
+		status, text := h.do(t, "GET", target, "")
+		if got := fmt.Sprint(status, " ", text); got != want {
+			t.Errorf("%s: got %s, want %s", target, got, want)
+		}
+	}
+}
+
+func TestOperationsServeManagementWithATokenOnly(t *testing.T) {
+	h := newOperations(t)
+	h.create(t, "q", "")
+	if status, text := h.do(t, "GET", "/q", ""); status != 200 || !strings.Contains(text, "<entry") {
+		t.Errorf("got %d %s", status, text)
+	}
+	for _, target := range []string{"/q", "/health/", "/api/cluster/x", "/api", "/metrics/x", "/debug/pprof/"} {
+		if status, _ := h.do(t, "GET", target, "", "Authorization", ""); status != 401 {
+			t.Errorf("%s: got %d", target, status)
+		}
+	}
+	h.handler = h.api.Management()
+	for _, target := range []string{"/health", "/livez", "/readyz", "/metrics", "/api/cluster"} {
+		if status, _ := h.do(t, "GET", target, "", "Authorization", ""); status != 401 {
+			t.Errorf("the messaging port answers %s with %d", target, status)
+		}
+	}
+}
+
+func TestTransferLeader(t *testing.T) {
+	const path = "/api/cluster/transfer-leader"
+	h := newOperations(t)
+	for target, want := range map[string]int{
+		path + "?partition=3&to=b":     200,
+		path:                           400,
+		path + "?partition=3":          400,
+		path + "?to=b":                 400,
+		path + "?partition=-1&to=b":    400,
+		path + "?partition=32768&to=b": 400,
+		path + "?partition=x&to=b":     400,
+	} {
+		if status, text := h.do(t, "POST", target, ""); status != want {
+			t.Errorf("%s: got %d %s", target, status, text)
+		}
+	}
+	if got := strings.Join(h.transfers, "; "); got != "3 to b" {
+		t.Errorf("transferred %s", got)
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want int
+	}{
+		"nobody leads":   {fsm.ErrUnavailable, 503},
+		"a strange node": {errors.New("node b holds no replica"), 409},
+		"no partition":   {fmt.Errorf("partition 9: %w", fsm.ErrNoEntity), 404},
+	} {
+		h.transfer = tc.err
+		status, text := h.do(t, "POST", path+"?partition=3&to=b", "")
+		if status != tc.want || !strings.Contains(text, tc.err.Error()) {
+			t.Errorf("%s: got %d %s", name, status, text)
+		}
+	}
+	h.transfer, h.transfers = nil, nil
+	for _, headers := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.test"}, {"Origin", "null"},
+	} {
+		if status, _ := h.do(t, "POST", path+"?partition=3&to=b", "", headers...); status != 403 {
+			t.Errorf("%v: got %d", headers, status)
+		}
+	}
+	if status, _ := h.do(t, "GET", path+"?partition=3&to=b", "", "Authorization", ""); status != 401 {
+		t.Errorf("GET: got %d", status)
+	}
+	if len(h.transfers) != 0 {
+		t.Errorf("a page in a browser commanded %v", h.transfers)
+	}
+}
