@@ -63,7 +63,11 @@ func (r *snapshotReader) manifest() (*manifestReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := readManifest(chunks, h.trailer())
+	want, err := h.trailer()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.snap.id, err)
+	}
+	m, err := readManifest(chunks, want)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -78,7 +79,7 @@ type snapshotHead struct {
 // snapshotManifest describes the manifest at the end of the data; absent if the data carries the
 // bodies, or none.
 type snapshotManifest struct {
-	Nonce    uint64          `json:"nonce"`
+	Nonce    string          `json:"nonce"` // 16 hexadecimal digits
 	Entries  uint64          `json:"entries"`
 	Bytes    uint64          `json:"bytes"`
 	Segments []segmentExtent `json:"segments"`
@@ -98,9 +99,14 @@ func (h *snapshotHead) size() int64 {
 	return h.Image + int64(inlineBytes(h.Manifest.Entries, h.Manifest.Bytes))
 }
 
-func (h *snapshotHead) trailer() blockTrailer {
-	return blockTrailer{kind: kindManifest, nonce: h.Manifest.Nonce, entries: h.Manifest.Entries,
-		bytes: h.Manifest.Bytes, length: uint64(h.Stored - h.Image)}
+// trailer is what the header says of the manifest's.
+func (h *snapshotHead) trailer() (blockTrailer, error) {
+	nonce, err := strconv.ParseUint(h.Manifest.Nonce, 16, 64)
+	if err != nil {
+		return blockTrailer{}, fmt.Errorf("%w: nonce %q", ErrCorrupt, h.Manifest.Nonce)
+	}
+	return blockTrailer{kind: kindManifest, nonce: nonce, entries: h.Manifest.Entries,
+		bytes: h.Manifest.Bytes, length: uint64(h.Stored - h.Image)}, nil
 }
 
 func (h *snapshotHead) check() error {

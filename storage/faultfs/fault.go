@@ -99,7 +99,6 @@ func (f *FS) hit(op Op, path string) *Fault {
 // handle is an open file. It stays usable after the file's name is gone, as on Unix.
 type handle struct {
 	fs     *FS
-	path   string
 	node   *file
 	closed bool
 }
@@ -113,8 +112,8 @@ func (h *handle) ReadAt(p []byte, at int64) (int, error) {
 	case h.closed:
 		return 0, fs.ErrClosed
 	}
-	if fault := h.fs.hit(Read, h.path); fault != nil {
-		return 0, &fs.PathError{Op: "read", Path: h.path, Err: fault.Err}
+	if fault := h.fs.hit(Read, h.node.path); fault != nil {
+		return 0, &fs.PathError{Op: "read", Path: h.node.path, Err: fault.Err}
 	}
 	if at >= int64(len(h.node.data)) {
 		return 0, io.EOF
@@ -131,12 +130,13 @@ func (h *handle) WriteAt(p []byte, at int64) (n int, err error) {
 	short := false
 	for _, fault := range h.fs.faults {
 		if fault.Op == Write && fault.Short && fault.Skip == 0 {
-			ok, _ := filepath.Match(fault.Path, filepath.Base(h.path))
+			ok, _ := filepath.Match(fault.Path, filepath.Base(h.node.path))
 			short = short || ok || fault.Path == ""
 		}
 	}
+	path := h.node.path
 	h.fs.mu.Unlock()
-	err = h.fs.do(Write, h.path, fmt.Sprintf("%d+%d", at, len(p)), func() error {
+	err = h.fs.do(Write, path, fmt.Sprintf("%d+%d", at, len(p)), func() error {
 		if h.closed {
 			return fs.ErrClosed
 		}
@@ -169,7 +169,10 @@ func (h *handle) put(p []byte, at int64) {
 }
 
 func (h *handle) Sync() error {
-	return h.fs.do(Sync, h.path, "", func() error {
+	h.fs.mu.Lock()
+	path := h.node.path
+	h.fs.mu.Unlock()
+	return h.fs.do(Sync, path, "", func() error {
 		if h.closed {
 			return fs.ErrClosed
 		}

@@ -67,6 +67,7 @@ func (c change) on(names map[string]any) {
 
 // file is a file: its bytes now, those at its last sync, and the writes between.
 type file struct {
+	path   string // its name now, for traces and faults
 	data   []byte
 	synced []byte
 	writes []write
@@ -166,7 +167,7 @@ func (n *file) survivor(rng *rand.Rand) *file {
 		}
 		data = overwrite(data, b, w.at)
 	}
-	return &file{data: data, synced: slices.Clone(data)}
+	return &file{path: n.path, data: data, synced: slices.Clone(data)}
 }
 
 func (d *dir) bytes(seen map[*file]bool) (n int64) {
@@ -272,7 +273,7 @@ func (f *FS) Mkdir(path string) error {
 
 // Create implements storage.FS.
 func (f *FS) Create(path string) (storage.File, error) {
-	n := &file{}
+	n := &file{path: path}
 	err := f.do(Create, path, "", func() error {
 		d, name, err := f.find(path)
 		if err != nil {
@@ -290,7 +291,7 @@ func (f *FS) Create(path string) (storage.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handle{fs: f, path: path, node: n}, nil
+	return &handle{fs: f, node: n}, nil
 }
 
 // Open implements storage.FS.
@@ -308,10 +309,13 @@ func (f *FS) Open(path string) (storage.File, error) {
 		return nil, err
 	}
 	n, ok := d.names[name].(*file)
+	if ok {
+		n.path = path // it may have been renamed before a crash that undid it
+	}
 	if !ok {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
-	return &handle{fs: f, path: path, node: n}, nil
+	return &handle{fs: f, node: n}, nil
 }
 
 // Remove implements storage.FS.
@@ -356,6 +360,9 @@ func (f *FS) Rename(from, to string) error {
 		}
 		if over, ok := d.names[name].(*file); ok {
 			f.used -= int64(len(over.data))
+		}
+		if n, ok := node.(*file); ok {
+			n.path = to
 		}
 		d.apply(change{gone: old, set: name, node: node})
 		return nil
