@@ -102,8 +102,12 @@ func (b *Bodies) compactStep(from *segment) error {
 		// The next step begins behind what this one moves.
 		from.lo = moves[0].index
 	}
+	left := from.entries // what was there may have been freed since the segment was chosen
 	b.mu.Unlock()
 	if len(moves) == 0 {
+		if left == 0 {
+			return nil
+		}
 		return fmt.Errorf("segment %d holds entries that the index does not know", from.id)
 	}
 	for _, m := range moves {

@@ -1,0 +1,181 @@
+package storage_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/busbar-mq/busbar/storage"
+	"github.com/busbar-mq/busbar/storage/faultfs"
+)
+
+// TestBodiesAgainstModel does random things to Bodies and to a map, with crashes: what is in the map
+// is in Bodies, and after a crash what the newest snapshot had, and the entries put again above it.
+func TestBodiesAgainstModel(t *testing.T) {
+	rng := newRand(t)
+	fsys := faultfs.New()
+	cfg := smallConfig()
+	r := openReplica(t, fsys, cfg)
+	m := &model{live: map[uint64]modelEntry{}}
+	for step := range 6000 {
+		switch p := rng.IntN(1000); {
+		case p < 350:
+			size := 1 + rng.IntN(900)
+			if rng.IntN(40) == 0 {
+				size = 5000 // more than a segment
+			}
+			m.put(t, r.Bodies, bytesOf(rng.Uint64(), size))
+		case p < 700:
+			m.free(rng, r.Bodies)
+		case p < 985:
+			m.read(t, rng, r.Bodies)
+		case p < 992:
+			r.Bodies.SweepAll()
+		case p < 997:
+			m.snapshot(t, r)
+		default:
+			if rng.IntN(2) == 0 {
+				fsys = fsys.Crash(rng)
+			} else if err := r.Bodies.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r = m.restart(t, openReplica(t, fsys, cfg))
+		}
+		if step%500 == 0 {
+			m.readAll(t, r.Bodies)
+		}
+	}
+	m.readAll(t, r.Bodies)
+	s := r.Bodies.Stats()
+	var live, held uint64
+	for _, e := range m.live {
+		live += uint64(e.live)
+		held += uint64(len(e.bytes)) + 20
+	}
+	if s.Entries != uint64(len(m.live)) || s.LiveBytes != live || s.HeldBytes != held || s.OverFreed != 0 {
+		t.Fatalf("stats %+v, want %d entries, %d live, %d held", s, len(m.live), live, held)
+	}
+	for index, e := range m.live {
+		r.Bodies.Free(index, e.live)
+	}
+	if s := r.Bodies.Stats(); s.HeldBytes != 0 || s.LiveBytes != 0 {
+		t.Fatalf("something is left: %+v", s)
+	}
+}
+
+type modelEntry struct {
+	bytes []byte
+	live  uint32
+}
+
+// model is what Bodies should hold, and what it did since the last snapshot.
+type model struct {
+	next  uint64
+	live  map[uint64]modelEntry
+	saved map[uint64]modelEntry // as of the last snapshot
+	since []func(b *storage.Bodies) error
+}
+
+func (m *model) do(t *testing.T, b *storage.Bodies, f func(*storage.Bodies) error) {
+	t.Helper()
+	if err := f(b); err != nil {
+		t.Fatal(err)
+	}
+	m.since = append(m.since, f)
+}
+
+func (m *model) put(t *testing.T, b *storage.Bodies, entry []byte) {
+	t.Helper()
+	m.next++
+	index := m.next
+	m.live[index] = modelEntry{entry, uint32(len(entry))}
+	m.do(t, b, func(b *storage.Bodies) error { return b.Put(index, entry) })
+}
+
+func (m *model) pick(rng *rand.Rand) (uint64, bool) {
+	if len(m.live) == 0 {
+		return 0, false
+	}
+	indexes := make([]uint64, 0, len(m.live))
+	for index := range m.live {
+		indexes = append(indexes, index)
+	}
+	slices.Sort(indexes)
+	return indexes[rng.IntN(len(indexes))], true
+}
+
+func (m *model) free(rng *rand.Rand, b *storage.Bodies) {
+	index, ok := m.pick(rng)
+	if !ok {
+		return
+	}
+	e := m.live[index]
+	n := e.live
+	if rng.IntN(3) == 0 {
+		n = uint32(rng.IntN(int(n) + 1))
+	}
+	if e.live -= n; e.live == 0 {
+		delete(m.live, index)
+	} else {
+		m.live[index] = e
+	}
+	b.Free(index, n)
+	m.since = append(m.since, func(b *storage.Bodies) error { b.Free(index, n); return nil })
+}
+
+func (m *model) read(t *testing.T, rng *rand.Rand, b *storage.Bodies) {
+	t.Helper()
+	index, ok := m.pick(rng)
+	if !ok {
+		return
+	}
+	e := m.live[index]
+	from := rng.IntN(len(e.bytes))
+	to := from + rng.IntN(len(e.bytes)-from+1)
+	got, err := b.Read(index, uint32(from), uint32(to-from))
+	if err != nil || !bytes.Equal(got, e.bytes[from:to]) {
+		t.Fatalf("entry %d from %d to %d: %v", index, from, to, err)
+	}
+}
+
+func (m *model) readAll(t *testing.T, b *storage.Bodies) {
+	t.Helper()
+	for index, e := range m.live {
+		wantBody(t, b, index, e.bytes)
+	}
+}
+
+func (m *model) snapshot(t *testing.T, r *storage.Replica) {
+	t.Helper()
+	m.next++ // so that no two snapshots have the same index
+	if err := takeSnapshot(r, m.next); err != nil {
+		t.Fatal(err)
+	}
+	m.saved, m.since = map[uint64]modelEntry{}, nil
+	for index, e := range m.live {
+		m.saved[index] = e
+	}
+}
+
+// restart restores the newest snapshot and replays what came after it, as raft does.
+func (m *model) restart(t *testing.T, r *storage.Replica) *storage.Replica {
+	t.Helper()
+	index, err := restoreNewest(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if (index == 0) != (m.saved == nil) {
+		t.Fatalf("restored index %d", index)
+	}
+	for i, e := range m.saved {
+		wantBody(t, r.Bodies, i, e.bytes)
+	}
+	for _, f := range m.since {
+		if err := f(r.Bodies); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.readAll(t, r.Bodies)
+	return r
+}
