@@ -105,7 +105,7 @@ func (f *fields) error() *Error {
 		Description: g.string().Value,
 		Info:        g.rawMap(),
 	}
-	f.b, f.err = f.b[size:], g.end()
+	f.b, f.bud, f.err = f.b[size:], g.bud, g.end()
 	return e
 }
 

@@ -67,6 +67,12 @@ func (left *budget) decodeBody(code byte, b []byte, depth int) (v any, n int, er
 	return decodePrimitive(code, content), to, nil
 }
 
+// The values of one byte that would cost the most memory are made once. They are never changed.
+var (
+	emptyList   any = List{}
+	emptyBinary any = []byte{}
+)
+
 // decodePrimitive makes the Go value of a primitive whose width and text have been checked.
 func decodePrimitive(code byte, content []byte) any {
 	switch code {
@@ -79,7 +85,7 @@ func decodePrimitive(code byte, content []byte) any {
 	case tUlong0:
 		return uint64(0)
 	case tList0:
-		return List{}
+		return emptyList
 	case tUbyte:
 		return content[0]
 	case tByte:
@@ -121,6 +127,9 @@ func decodePrimitive(code byte, content []byte) any {
 	case tUUID:
 		return UUID(content)
 	case tBinary8, tBinary32:
+		if len(content) == 0 {
+			return emptyBinary
+		}
 		return content
 	case tString8, tString32:
 		return string(content)

@@ -13,13 +13,13 @@ type fields struct {
 	left  int    // fields in b
 	total int
 	depth int // of the fields
-	bud   *budget
+	bud   budget
 	err   error
 }
 
 // openFields starts to read the described list at the start of b, which must have code want, and
 // returns the list's end.
-func openFields(b []byte, want Code, depth int, bud *budget) (f fields, size int, err error) {
+func openFields(b []byte, want Code, depth int, bud budget) (f fields, size int, err error) {
 	c, n, err := readCode(b)
 	if err != nil {
 		return f, 0, err
@@ -31,7 +31,7 @@ func openFields(b []byte, want Code, depth int, bud *budget) (f fields, size int
 }
 
 // openList starts to read the list at b[n:].
-func openList(b []byte, n, depth int, bud *budget) (f fields, size int, err error) {
+func openList(b []byte, n, depth int, bud budget) (f fields, size int, err error) {
 	if depth >= MaxDepth {
 		return f, 0, errDepth
 	}

@@ -182,8 +182,7 @@ func (s *Sections) ParseHeader() (Header, error) {
 	if s.Header == nil {
 		return Header{}, nil
 	}
-	bud := newBudget(s.Header)
-	f, err := openPerformative(s.Header, CodeHeader, &bud)
+	f, err := openPerformative(s.Header, CodeHeader)
 	if err != nil {
 		return Header{}, err
 	}
@@ -202,8 +201,7 @@ func (s *Sections) ParseProperties() (Properties, error) {
 	if s.Properties == nil {
 		return Properties{}, nil
 	}
-	bud := newBudget(s.Properties)
-	f, err := openPerformative(s.Properties, CodeProperties, &bud)
+	f, err := openPerformative(s.Properties, CodeProperties)
 	if err != nil {
 		return Properties{}, err
 	}

@@ -81,24 +81,27 @@ func (f *fields) state() DeliveryState {
 	if _, ok := f.next(); !ok {
 		return nil
 	}
-	s, size, err := decodeState(f.b, f.depth, f.bud, true)
+	s, size, left, err := decodeState(f.b, f.depth, f.bud, true)
 	if err != nil {
 		f.err = err
 		return nil
 	}
-	f.b = f.b[size:]
+	f.b, f.bud = f.b[size:], left
 	return s
 }
 
-// decodeState reads the delivery state at the start of b. Only at the top may it be transactional.
-func decodeState(b []byte, depth int, bud *budget, top bool) (s DeliveryState, n int, err error) {
+// decodeState reads the delivery state at the start of b and returns its size and what is left of
+// the budget. Only at the top may it be transactional.
+func decodeState(
+	b []byte, depth int, bud budget, top bool,
+) (s DeliveryState, size int, left budget, err error) {
 	c, n, err := readCode(b)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	f, size, err := openList(b, n, depth, bud)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	switch c {
 	case CodeAccepted:
@@ -122,21 +125,21 @@ func decodeState(b []byte, depth int, bud *budget, top bool) (s DeliveryState, n
 		s = Declared{TxnID: f.txnID()}
 	case CodeTransactionalState:
 		if !top {
-			return nil, 0, badf("a transactional state within a transactional state")
+			return nil, 0, 0, badf("a transactional state within a transactional state")
 		}
 		t := &TransactionalState{TxnID: f.txnID()}
 		if _, ok := f.next(); ok {
-			outcome, m, err := decodeState(f.b, f.depth, bud, false)
+			outcome, m, left, err := decodeState(f.b, f.depth, f.bud, false)
 			if err != nil {
-				return nil, 0, err
+				return nil, 0, 0, err
 			}
-			t.Outcome, f.b = outcome, f.b[m:]
+			t.Outcome, f.b, f.bud = outcome, f.b[m:], left
 		}
 		s = t
 	default:
-		return nil, 0, badf("descriptor 0x%02x is no delivery state", uint8(c))
+		return nil, 0, 0, badf("descriptor 0x%02x is no delivery state", uint8(c))
 	}
-	return s, size, f.end()
+	return s, size, f.bud, f.end()
 }
 
 // txnID reads a mandatory transaction id.
@@ -225,12 +228,11 @@ func DecodeTransaction(section []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	bud := newBudget(value)
 	c, n, err := readCode(value)
 	if err != nil {
 		return nil, err
 	}
-	f, size, err := openList(value, n, 0, &bud)
+	f, size, err := openList(value, n, 0, newBudget(value))
 	if err != nil {
 		return nil, err
 	}

@@ -63,8 +63,8 @@ func DecodePerformative(body []byte) (p Performative, payload []byte, err error)
 }
 
 // openPerformative starts to read a performative behind which nothing may follow.
-func openPerformative(body []byte, c Code, bud *budget) (fields, error) {
-	f, size, err := openFields(body, c, 0, bud)
+func openPerformative(body []byte, c Code) (fields, error) {
+	f, size, err := openFields(body, c, 0, newBudget(body))
 	if err == nil && size != len(body) {
 		err = badf("%d bytes behind performative 0x%02x", len(body)-size, uint8(c))
 	}
@@ -73,8 +73,7 @@ func openPerformative(body []byte, c Code, bud *budget) (fields, error) {
 
 // Decode reads an open. What it returns in p are copies, except Properties.
 func (p *Open) Decode(body []byte) error {
-	bud := newBudget(body)
-	f, err := openPerformative(body, CodeOpen, &bud)
+	f, err := openPerformative(body, CodeOpen)
 	if err != nil {
 		return err
 	}
@@ -114,8 +113,7 @@ func (p *Open) appendTo(dst []byte) []byte {
 
 // Decode reads a begin. Properties is a view.
 func (p *Begin) Decode(body []byte) error {
-	bud := newBudget(body)
-	f, err := openPerformative(body, CodeBegin, &bud)
+	f, err := openPerformative(body, CodeBegin)
 	if err != nil {
 		return err
 	}
@@ -151,8 +149,7 @@ func (p *Begin) appendTo(dst []byte) []byte {
 
 // Decode reads an attach. Termini, Unsettled and Properties hold views.
 func (p *Attach) Decode(body []byte) error {
-	bud := newBudget(body)
-	f, err := openPerformative(body, CodeAttach, &bud)
+	f, err := openPerformative(body, CodeAttach)
 	if err != nil {
 		return err
 	}
@@ -214,8 +211,7 @@ func (p *Attach) appendTo(dst []byte) []byte {
 
 // Decode reads a flow, without allocating. Properties is a view.
 func (p *Flow) Decode(body []byte) error {
-	bud := newBudget(body)
-	f, err := openPerformative(body, CodeFlow, &bud)
+	f, err := openPerformative(body, CodeFlow)
 	if err != nil {
 		return err
 	}
@@ -254,8 +250,7 @@ func (p *Flow) appendTo(dst []byte) []byte {
 // Decode reads a transfer, without allocating unless its state has more than an accepted or
 // released, and returns what follows it. DeliveryTag, the payload and what State holds are views.
 func (p *Transfer) Decode(body []byte) (payload []byte, err error) {
-	bud := newBudget(body)
-	f, size, err := openFields(body, CodeTransfer, 0, &bud)
+	f, size, err := openFields(body, CodeTransfer, 0, newBudget(body))
 	if err != nil {
 		return nil, err
 	}
@@ -303,8 +298,7 @@ func (p *Transfer) appendTo(dst []byte) []byte {
 // Decode reads a disposition, without allocating unless its state has more than an accepted or
 // released. What State holds are views.
 func (p *Disposition) Decode(body []byte) error {
-	bud := newBudget(body)
-	f, err := openPerformative(body, CodeDisposition, &bud)
+	f, err := openPerformative(body, CodeDisposition)
 	if err != nil {
 		return err
 	}
@@ -332,8 +326,7 @@ func (p *Disposition) appendTo(dst []byte) []byte {
 
 // Decode reads a detach.
 func (p *Detach) Decode(body []byte) error {
-	bud := newBudget(body)
-	f, err := openPerformative(body, CodeDetach, &bud)
+	f, err := openPerformative(body, CodeDetach)
 	if err != nil {
 		return err
 	}
@@ -366,8 +359,7 @@ func (p *Close) Decode(body []byte) (err error) {
 func (p *Close) appendTo(dst []byte) []byte { return appendErrorOnly(dst, CodeClose, p.Error) }
 
 func decodeErrorOnly(body []byte, c Code) (*Error, error) {
-	bud := newBudget(body)
-	f, err := openPerformative(body, c, &bud)
+	f, err := openPerformative(body, c)
 	if err != nil {
 		return nil, err
 	}

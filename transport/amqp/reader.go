@@ -170,7 +170,7 @@ func (r *Reader) fill(n int) error {
 func (r *Reader) makeRoom(n int) {
 	pending := r.w - r.r
 	if pending == 0 && len(r.buf) > keptBufferBytes && n <= keptBufferBytes {
-		r.buf = make([]byte, firstBufferBytes)
+		r.buf, r.r, r.w = make([]byte, firstBufferBytes), 0, 0
 	}
 	if r.r > 0 && (pending == 0 || r.r+n > len(r.buf)) {
 		copy(r.buf, r.buf[r.r:r.w])

@@ -53,8 +53,7 @@ func (*SASLOutcome) Code() Code { return CodeSASLOutcome }
 
 // Decode reads the offer.
 func (p *SASLMechanisms) Decode(body []byte) error {
-	bud := newBudget(body)
-	f, err := openPerformative(body, CodeSASLMechanisms, &bud)
+	f, err := openPerformative(body, CodeSASLMechanisms)
 	if err != nil {
 		return err
 	}
@@ -72,8 +71,7 @@ func (p *SASLMechanisms) appendTo(dst []byte) []byte {
 
 // Decode reads the choice.
 func (p *SASLInit) Decode(body []byte) error {
-	bud := newBudget(body)
-	f, err := openPerformative(body, CodeSASLInit, &bud)
+	f, err := openPerformative(body, CodeSASLInit)
 	if err != nil {
 		return err
 	}
@@ -114,8 +112,7 @@ func (p *SASLResponse) appendTo(dst []byte) []byte {
 }
 
 func decodeBinaryOnly(body []byte, c Code) ([]byte, error) {
-	bud := newBudget(body)
-	f, err := openPerformative(body, c, &bud)
+	f, err := openPerformative(body, c)
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +130,7 @@ func appendBinaryOnly(dst []byte, c Code, v []byte) []byte {
 
 // Decode reads the result.
 func (p *SASLOutcome) Decode(body []byte) error {
-	bud := newBudget(body)
-	f, err := openPerformative(body, CodeSASLOutcome, &bud)
+	f, err := openPerformative(body, CodeSASLOutcome)
 	if err != nil {
 		return err
 	}

@@ -82,8 +82,7 @@ func (f *fields) source() *Source {
 		return nil
 	}
 	// The bytes have been checked and charged once; reading them again needs a budget of its own.
-	bud := newBudget(encoded)
-	g, _, err := openFields(encoded, CodeSource, f.depth, &bud)
+	g, _, err := openFields(encoded, CodeSource, f.depth, newBudget(encoded))
 	if err != nil || c != CodeSource {
 		f.err = err
 		return nil
@@ -111,9 +110,8 @@ func (f *fields) target() (*Target, *Coordinator) {
 	if encoded == nil {
 		return nil, nil
 	}
-	bud := newBudget(encoded)
 	if c == CodeCoordinator {
-		g, _, err := openFields(encoded, c, f.depth, &bud)
+		g, _, err := openFields(encoded, c, f.depth, newBudget(encoded))
 		if err != nil {
 			f.err = err
 			return nil, nil
@@ -122,7 +120,7 @@ func (f *fields) target() (*Target, *Coordinator) {
 		f.err = g.end()
 		return nil, co
 	}
-	g, _, err := openFields(encoded, CodeTarget, f.depth, &bud)
+	g, _, err := openFields(encoded, CodeTarget, f.depth, newBudget(encoded))
 	if err != nil {
 		f.err = err
 		return nil, nil
@@ -270,8 +268,7 @@ func (c *Coordinator) Echo() *Coordinator {
 func pad(in Raw, c Code, count int, replace func(i int, field Raw) Raw) Raw {
 	var f fields
 	if in != nil {
-		bud := newBudget(in)
-		f, _, _ = openFields(in, c, 0, &bud)
+		f, _, _ = openFields(in, c, 0, newBudget(in))
 	}
 	dst, start := beginCompound(appendDescriptor(make([]byte, 0, len(in)+longCompound+count), c))
 	for i := range count {
