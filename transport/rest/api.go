@@ -103,9 +103,8 @@ func (a *API) manage(ctx context.Context, r *http.Request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &request{ctx: ctx, http: r, host: host, query: parseQuery(r)}
-	if q.where, err = parseRoute(r.URL.Path); err != nil {
-		return nil, err
+	q := &request{
+		ctx: ctx, http: r, host: host, query: parseQuery(r), where: parseRoute(r.URL.Path),
 	}
 	if q.where.kind == routeRoot && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		// What the public may see of a namespace: nothing, under the title that says so.
@@ -142,7 +141,7 @@ func (a *API) dispatch(q *request) (*answer, error) {
 	case routeSubscriptions, routeRules:
 		switch q.http.Method {
 		case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete:
-			return nil, notImplemented("Topics, subscriptions and rules")
+			return a.below(q)
 		}
 	case routeUnknown:
 		return nil, &problem{status: http.StatusNotFound, text: noService}

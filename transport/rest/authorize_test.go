@@ -89,6 +89,36 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
+// The texts of refusals below topics, and that Listen may read rules.
+func TestAuthorizationBelowTopics(t *testing.T) {
+	h := newHouse(t)
+	for _, tc := range []struct {
+		method, target, operation string
+		updates                   string
+		listener                  int
+	}{
+		{"GET", "/t/Subscriptions/s", "GetSubscription", "", 401},
+		{"GET", "/t/Subscriptions", "EnumerateSubscriptions", "", 401},
+		{"PUT", "/t/Subscriptions/s", "CreateOrUpdateSubscription", "", 401},
+		{"PUT", "/t/Subscriptions/s", "CreateOrUpdateSubscription", "*", 401},
+		{"DELETE", "/t/Subscriptions/s", "DeleteSubscription", "", 401},
+		{"GET", "/t/Subscriptions/s/Rules/r", "GetRule", "", 404},
+		{"GET", "/t/Subscriptions/s/Rules/", "EnumerateRules", "", 404},
+		{"PUT", "/t/Subscriptions/s/Rules/r", "CreateOrUpdateRule", "", 401},
+		{"DELETE", "/t/Subscriptions/s/Rules/r", "DeleteRule", "", 401},
+	} {
+		for policy, want := range map[string]int{"sender": 401, "listener": tc.listener} {
+			status, text := h.do(t, tc.method, tc.target, queueBody(""), "If-Match", tc.updates,
+				"Authorization", token(policy, "k", "https://host.test/"))
+			if status != want || (want == 401 && !strings.Contains(text, "<Detail>401 "+
+				"SubCode=40100: Unauthorized : Unauthorized access for '"+tc.operation+
+				"' operation on endpoint 'sb://host.test/t/Subscriptions")) {
+				t.Errorf("%s %s as %s: %d %s", tc.method, tc.target, policy, status, text)
+			}
+		}
+	}
+}
+
 func TestRefusedTokensAreToldApart(t *testing.T) {
 	h := newHouse(t)
 	h.create(t, "orders", "")

@@ -167,8 +167,12 @@ func writeRules(p *page, rules []fsm.AuthRule) {
 			}
 		}
 		p.raw("</Rights>")
-		p.tag("CreatedTime", wallTime(rule.CreatedAt, exactTime))
-		p.tag("ModifiedTime", wallTime(rule.ModifiedAt, exactTime))
+		if rule.CreatedAt != 0 {
+			p.tag("CreatedTime", wallTime(rule.CreatedAt, exactTime))
+		}
+		if rule.ModifiedAt != 0 {
+			p.tag("ModifiedTime", wallTime(rule.ModifiedAt, exactTime))
+		}
 		p.tag("KeyName", rule.Name)
 		p.tag("PrimaryKey", rule.PrimaryKey)
 		p.tag("SecondaryKey", rule.SecondaryKey)

@@ -27,7 +27,7 @@ func (a *API) listEntities(q *request) (*answer, error) {
 		return nil, err
 	}
 	if kind == fsm.Topic && len(found) > 0 {
-		return nil, notImplemented("Topics, subscriptions and rules")
+		return nil, notImplemented(topicsAndBelow)
 	}
 	more := len(found) > q.query.top
 	if more {

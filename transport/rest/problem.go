@@ -24,6 +24,9 @@ const (
 	claimsToDelete = "Authorization failed for specified action: Manage,EntityDelete."
 )
 
+// topicsAndBelow is what this version lacks.
+const topicsAndBelow = "Topics, subscriptions and rules"
+
 // problem is an error answer. cause is for the log only.
 type problem struct {
 	status  int

@@ -26,7 +26,7 @@ func (a *API) getEntity(q *request) (*answer, error) {
 		return nil, &problem{status: http.StatusUnauthorized, text: claimsForRead}
 	}
 	if d.Kind != fsm.Queue {
-		return nil, notImplemented("Topics, subscriptions and rules")
+		return nil, notImplemented(topicsAndBelow)
 	}
 	counts, complete, err := a.deps.Cluster.Counts(q.ctx, d)
 	if !complete || err != nil {
@@ -68,7 +68,7 @@ func (a *API) putEntity(q *request) (*answer, error) {
 	switch kind {
 	case "QueueDescription":
 	case "TopicDescription":
-		return nil, notImplemented("Topics, subscriptions and rules")
+		return nil, notImplemented(topicsAndBelow)
 	default:
 		return nil, badRequest("The content of the Atom entry is not a known description.")
 	}
@@ -103,7 +103,7 @@ func (a *API) updateQueue(q *request, p properties) (*answer, error) {
 		return nil, err
 	}
 	if old.Kind != fsm.Queue {
-		return nil, notImplemented("Topics, subscriptions and rules")
+		return nil, notImplemented(topicsAndBelow)
 	}
 	d, err := a.describeQueue(old.Name, p, old)
 	if err != nil {

@@ -286,14 +286,57 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 	for target, want := range map[string]int{
 		"/$Resources/eventhubs": 404, "/$management": 404, "/$Resources": 404, "/$DeadLetterQueue": 404,
-		"/t/subscriptions": 501, "/t/Subscriptions/": 501, "/t/SUBSCRIPTIONS/s": 501,
-		"/t/subscriptions/s/rules": 501, "/t/a/subscriptions/s/Rules/": 501,
-		"/t/subscriptions/s/rules/r": 501, "/t/subscriptions/s/x/r": 404,
-		"/t/subscriptions/s/rules/r/x": 404,
+		"/t/subscriptions/s/x/r": 404, "/t/subscriptions/s/rules/r/x": 404,
 	} {
 		if status, text := h.do(t, "GET", target, ""); status != want {
 			t.Errorf("GET %s: %d %s", target, status, text)
 		}
+	}
+}
+
+// Nothing is below a topic as long as there are no topics: SDKs read 404 as "does not exist".
+func TestBelowTopics(t *testing.T) {
+	h := newHouse(t)
+	h.create(t, "q", "")
+	for target, want := range map[string]string{
+		"/t/subscriptions":                         "sample:Topic:t",
+		"/t/Subscriptions/":                        "sample:Topic:t",
+		"/t/SUBSCRIPTIONS/s":                       "sample:Topic:t|s",
+		"/t/subscriptions/s/rules":                 "sample:Topic:t|s",
+		"/a/t/subscriptions/s/Rules/":              "sample:Topic:a/t|s",
+		"/t%2Fsubscriptions%2Fs/rules/":            "sample:Topic:t|s",
+		"/t/subscriptions/s/rules/r":               "sample:Topic:t|s|r",
+		"/q/subscriptions/s":                       "sample:Topic:q|s",
+		"/a/subscriptions/b/rules/subscriptions/s": "sample:Topic:a/subscriptions/b/rules|s",
+		"/t%20/subscriptions/s":                    "sample:Topic:t |s",
+	} {
+		for _, request := range [][]string{{"GET"}, {"DELETE"}, {"PUT", "If-Match", "*"}} {
+			status, text := h.do(t, request[0], target, queueBody(""), request[1:]...)
+			if status != 404 || !strings.Contains(text, "Entity '"+want+"' was not found.") {
+				t.Errorf("%s %s: %d %s", request[0], target, status, text)
+			}
+		}
+		if status, text := h.do(t, "PUT", target, queueBody("")); status != 501 {
+			t.Errorf("PUT %s: %d %s", target, status, text)
+		}
+		if status, text := h.do(t, "PATCH", target, ""); status != 405 {
+			t.Errorf("PATCH %s: %d %s", target, status, text)
+		}
+	}
+	h.entities["topic"] = &fsm.Descriptor{Kind: fsm.Topic, Name: "topic"}
+	for _, target := range []string{
+		"/topic", "/topic/subscriptions/s", "/topic/subscriptions", "/$Resources/Topics",
+	} {
+		if status, text := h.do(t, "GET", target, ""); status != 501 {
+			t.Errorf("GET %s: %d %s", target, status, text)
+		}
+	}
+	if status, _ := h.do(t, "PUT", "/topic", queueBody(""), "If-Match", "*"); status != 501 {
+		t.Errorf("a topic is updated as a queue: %d", status)
+	}
+	h.failure = fsm.ErrUnavailable
+	if status, _ := h.do(t, "GET", "/t/subscriptions/s", ""); status != 503 {
+		t.Errorf("got %d", status)
 	}
 }
 

@@ -23,8 +23,10 @@ const (
 // route is where a request's path leads.
 type route struct {
 	kind routeKind
-	name string // of the entity, as the client spelt it
+	name string // of the entity or topic, as the client spelt it
 	path string // the decoded path without slashes around it: what a claim must cover
+
+	subscription, rule string // "" in a list
 }
 
 // maxNameChars is the length of a queue's or topic's name, slashes included.
@@ -32,17 +34,17 @@ const maxNameChars = 260
 
 // parseRoute reads a decoded path. Literals have any case, one trailing slash is tolerated; a
 // client may have encoded the slashes of a name, so they are split after decoding.
-func parseRoute(path string) (route, error) {
+func parseRoute(path string) route {
 	path = strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/")
 	at := route{kind: routeEntity, name: path, path: path}
 	if path == "" {
 		at.kind = routeRoot
-		return at, nil
+		return at
 	}
 	segments := strings.Split(path, "/")
 	if strings.HasPrefix(path, "$") {
 		at.kind = reserved(segments)
-		return at, nil
+		return at
 	}
 	middle := -1 // the last "subscriptions" that something precedes
 	for i := len(segments) - 1; i > 0; i-- {
@@ -52,9 +54,11 @@ func parseRoute(path string) (route, error) {
 		}
 	}
 	if middle < 0 {
-		return at, nil
+		return at
 	}
-	switch below := segments[middle+1:]; {
+	at.name = strings.Join(segments[:middle], "/")
+	below := segments[middle+1:]
+	switch {
 	case len(below) <= 1:
 		at.kind = routeSubscriptions
 	case len(below) <= 3 && strings.EqualFold(below[1], "rules"):
@@ -62,7 +66,13 @@ func parseRoute(path string) (route, error) {
 	default:
 		at.kind = routeUnknown
 	}
-	return at, nil
+	if len(below) > 0 {
+		at.subscription = below[0]
+	}
+	if len(below) > 2 {
+		at.rule = below[2]
+	}
+	return at
 }
 
 func reserved(segments []string) routeKind {

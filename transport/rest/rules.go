@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"strings"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -22,7 +23,6 @@ func (a *API) authRules(f *form, old *fsm.Descriptor) []fsm.AuthRule {
 		f.fail(badRequest("An entity has at most %d authorization rules.", auth.MaxPoliciesPerScope))
 		return nil
 	}
-	now := fsm.Millis(a.deps.Now().UnixMilli())
 	var rules []fsm.AuthRule
 	for _, e := range f.rules {
 		rule, ok := readRule(f, e)
@@ -35,7 +35,7 @@ func (a *API) authRules(f *form, old *fsm.Descriptor) []fsm.AuthRule {
 				return nil
 			}
 		}
-		completeRule(&rule, old, now)
+		completeRule(&rule, old)
 		if err := policyOf(rule).Validate(); err != nil {
 			f.fail(badRequest("Bad Request. %s.", err))
 			return nil
@@ -58,6 +58,7 @@ func readRule(f *form, e *element) (rule fsm.AuthRule, ok bool) {
 	}
 	rule.Name = value("KeyName")
 	rule.PrimaryKey, rule.SecondaryKey = value("PrimaryKey"), value("SecondaryKey")
+	rule.CreatedAt, rule.ModifiedAt = readTime(value("CreatedTime")), readTime(value("ModifiedTime"))
 	rights := e.child(connectSpace, "Rights")
 	if rights == nil {
 		rights = &element{}
@@ -81,9 +82,19 @@ func readRule(f *form, e *element) (rule fsm.AuthRule, ok bool) {
 	return rule, true
 }
 
-// completeRule fills in what the client left out.
-func completeRule(rule *fsm.AuthRule, old *fsm.Descriptor, now fsm.Millis) {
-	rule.CreatedAt, rule.ModifiedAt = now, now
+// readTime returns 0 for what is no time, or one before the epoch: clients echo the zero of their
+// languages. The times of rules are the client's own; the service makes none up, and Go's tests
+// compare what they sent with what they read.
+func readTime(text string) fsm.Millis {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return 0
+	}
+	return fsm.Millis(max(0, at.UnixMilli()))
+}
+
+// completeRule fills in the keys that the client left out.
+func completeRule(rule *fsm.AuthRule, old *fsm.Descriptor) {
 	if old != nil {
 		for _, before := range old.AuthRules {
 			if before.Name != rule.Name {
@@ -94,11 +105,6 @@ func completeRule(rule *fsm.AuthRule, old *fsm.Descriptor, now fsm.Millis) {
 			}
 			if rule.SecondaryKey == "" {
 				rule.SecondaryKey = before.SecondaryKey
-			}
-			rule.CreatedAt = before.CreatedAt
-			same := *rule
-			if same.ModifiedAt = before.ModifiedAt; same == before {
-				*rule = before
 			}
 		}
 	}

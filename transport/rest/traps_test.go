@@ -30,7 +30,8 @@ func full(t *testing.T) *house {
 	h.create(t, "target", "")
 	h.create(t, "Full", "<ForwardTo>target</ForwardTo><UserMetadata>m</UserMetadata>"+
 		"<ForwardDeadLetteredMessagesTo>target</ForwardDeadLetteredMessagesTo>"+
-		"<AuthorizationRules><AuthorizationRule><KeyName>n</KeyName><Rights><AccessRights>Send"+
+		"<AuthorizationRules><AuthorizationRule><CreatedTime>2020-01-02T03:04:05.6789Z</CreatedTime>"+
+		"<ModifiedTime>2020-01-02T03:04:05Z</ModifiedTime><KeyName>n</KeyName><Rights><AccessRights>Send"+
 		"</AccessRights></Rights></AuthorizationRule></AuthorizationRules>")
 	h.counts = fsm.EntityCounts{Active: 5, SizeBytes: 9, AccessedAt: fsm.Millis(now.UnixMilli())}
 	return h
@@ -155,6 +156,24 @@ func TestTrapDotNetWantsKeysOf44Characters(t *testing.T) {
 	}
 	if property(text, "PrimaryKey") == property(text, "SecondaryKey") {
 		t.Error("both keys are one")
+	}
+}
+
+func TestTrapGoComparesTheTimesOfRulesWithItsOwn(t *testing.T) {
+	_, text := full(t).do(t, "GET", "/full", "")
+	if got := property(text, "CreatedTime"); got != "2020-01-02T03:04:05.678Z" {
+		t.Errorf("CreatedTime is %s", got)
+	}
+	if got := property(text, "ModifiedTime"); got != "2020-01-02T03:04:05Z" {
+		t.Errorf("ModifiedTime is %s", got)
+	}
+	h := newHouse(t)
+	h.create(t, "q", "<AuthorizationRules><AuthorizationRule><CreatedTime>0001-01-01T00:00:00Z"+
+		"</CreatedTime><ModifiedTime>soon</ModifiedTime><KeyName>n</KeyName><Rights><AccessRights>"+
+		"Send</AccessRights></Rights></AuthorizationRule></AuthorizationRules>")
+	if _, text := h.do(t, "GET", "/q", ""); property(text, "CreatedTime") != "absent" ||
+		property(text, "ModifiedTime") != "absent" || property(text, "KeyName") != "n" {
+		t.Error(text)
 	}
 }
 
