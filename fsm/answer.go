@@ -69,14 +69,12 @@ func (s *State) peek(sh *share, sub SubQueue, c *Peek) Answer {
 
 // browseFrom turns the number to start at into an arrival index; false means there is nothing.
 func (sh *share) browseFrom(sub SubQueue, from SequenceNumber) (uint64, bool) {
+	if from == 0 {
+		return 0, true
+	}
 	if sh.d.Partitioned {
 		if p := from.Prefix(); p != sh.prefix {
 			return 0, p < sh.prefix // S-247: partition by partition
-		}
-	}
-	if uint64(from)&sh.mask == 0 {
-		if _, _, ok := sh.find(sub, from); !ok {
-			return 0, true
 		}
 	}
 	if a, _, ok := sh.find(sub, from); ok {

@@ -60,7 +60,10 @@ func (s *State) recall(req *Request, o *Outcome) bool {
 		return true
 	}
 	if req.ID.Counter > r.counter {
-		s.freeAnswer(r.answer)
+		if s.freeAnswer(r.answer) {
+			r.answer = nil // the command itself may forget its pump; bodies are freed once
+			s.results.Set(r)
+		}
 		return false
 	}
 	if r.answer == nil || !s.replay(r.answer, o) {
@@ -144,14 +147,15 @@ func answerOf(req *Request, o *Outcome) *answer {
 	return a
 }
 
-// freeAnswer reports the bodies that only an answer referred to.
-func (s *State) freeAnswer(a *answer) {
+// freeAnswer reports the bodies that only an answer referred to, and whether there were any.
+func (s *State) freeAnswer(a *answer) bool {
 	if a == nil || !a.removed {
-		return
+		return false
 	}
 	for i := range a.outcome.Locked {
 		s.free(a.outcome.Locked[i].Ref)
 	}
+	return true
 }
 
 func (s *State) forgetResult(node Incarnation, pump uint64) {

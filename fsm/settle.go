@@ -101,6 +101,9 @@ func (sh *share) amend(sub SubQueue, arrival uint64, m *message, it *SettleItem)
 // merge returns a new list: what was set before in its place, new keys behind, in the order given.
 // Values are copied, for those given are views into a log entry.
 func merge(old, set []Property) []Property {
+	if len(set) == 0 {
+		return old
+	}
 	list := append(make([]Property, 0, len(old)+len(set)), old...)
 	place := make(map[string]int, len(old)+len(set)) // looked up, never ranged over
 	for i := range list {

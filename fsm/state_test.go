@@ -118,3 +118,16 @@ func TestACompletedMessageIsGone(t *testing.T) {
 		t.Fatalf("peek: %+v", a)
 	}
 }
+
+// Found by the model, seed 1580: a request that forgets its own pump freed the bodies of the
+// remembered answer twice, once as acknowledged and once as forgotten.
+func TestAPumpThatForgetsItselfFreesItsBodiesOnce(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7))
+	d.ok(7, Main, message1("a"))
+	d.apply(Request{ID: RequestID{1, 2, 3}, Entity: 7, Command: &Lock{Max: 1, Delete: true}})
+	r := d.apply(Request{ID: RequestID{1, 2, 4}, Command: &DropPumps{Node: 1, Pumps: []uint64{2}}})
+	if len(r.Freed) != 1 {
+		t.Fatalf("freed %v", r.Freed)
+	}
+}

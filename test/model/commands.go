@@ -1,0 +1,354 @@
+package model
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+func refused(r fsm.Refusal) fsm.Outcome { return fsm.Outcome{Refusal: r} }
+
+// command does one command.
+func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
+	switch c := r.Command.(type) {
+	case *fsm.Tick:
+		m.tick()
+		return fsm.Outcome{}
+	case *fsm.Barrier, *fsm.BecomeLeader:
+		return fsm.Outcome{}
+	case *fsm.DropPumps:
+		for _, p := range c.Pumps {
+			delete(m.pumps, pump{c.Node, p})
+		}
+		return fsm.Outcome{}
+	case *fsm.NodeLost:
+		m.nodeLost(c.Node)
+		return fsm.Outcome{}
+	case *fsm.PutEntity:
+		return m.put(&c.Descriptor)
+	case *fsm.DropEntity:
+		m.drop(r.Entity)
+		return fsm.Outcome{}
+	}
+	q := m.queue(r.Entity)
+	if q == nil {
+		return refused(fsm.Stale)
+	}
+	if r.Sub != fsm.Main && q.d.NoDeadLetter {
+		return refused(fsm.EntityNotFound)
+	}
+	m.expire(q)
+	sends := q.d.Status == fsm.Active || q.d.Status == fsm.ReceiveDisabled
+	receives := q.d.Status == fsm.Active || q.d.Status == fsm.SendDisabled
+	switch c := r.Command.(type) {
+	case *fsm.Enqueue:
+		if !sends {
+			return refused(fsm.EntityDisabled)
+		}
+		return m.enqueue(q, r.Sub, c)
+	case *fsm.Cancel:
+		if !sends {
+			return refused(fsm.EntityDisabled)
+		}
+		return m.cancel(q, r.Sub, c)
+	case *fsm.DropLocks:
+		m.dropLocks(q, c)
+		return fsm.Outcome{}
+	case *fsm.Change: // the catalog's
+		return refused(fsm.InvalidOperation)
+	}
+	if !receives {
+		return refused(fsm.EntityDisabled)
+	}
+	defer q.tidy()
+	switch c := r.Command.(type) {
+	case *fsm.Lock:
+		return m.lock(q, r, c, got)
+	case *fsm.Receive:
+		return m.receive(q, r, c, got)
+	case *fsm.Settle:
+		return m.settle(q, r.Sub, c)
+	case *fsm.Renew:
+		return m.renew(q, r.Sub, c)
+	case *fsm.AcceptSession:
+		return m.accept(q, r, c, got)
+	case *fsm.RenewSession:
+		return m.withSession(q, r.Sub, c.Session, func(s *session) fsm.Outcome {
+			s.deadline = m.lease + q.d.LockDuration
+			return fsm.Outcome{LockedUntil: m.wall + q.d.LockDuration}
+		})
+	case *fsm.ReleaseSession:
+		return m.withSession(q, r.Sub, c.Session, func(s *session) fsm.Outcome {
+			m.release(q, s, !c.Orderly)
+			return fsm.Outcome{}
+		})
+	case *fsm.SetSessionState:
+		return m.withSession(q, r.Sub, c.Session, func(s *session) fsm.Outcome {
+			return m.setState(q, s, c)
+		})
+	}
+	panic("unknown command")
+}
+
+func (m *Model) put(d *fsm.Descriptor) fsm.Outcome {
+	if len(m.buried[d.ID]) > 0 {
+		return refused(fsm.EntityNotFound)
+	}
+	q := m.queue(d.ID)
+	if q == nil {
+		q = &queue{d: *d, prefix: d.Prefix(slices.Index(d.Partitions, m.id))}
+		m.queues = append(m.queues, q)
+		sort.Slice(m.queues, func(i, j int) bool { return m.queues[i].d.ID < m.queues[j].d.ID })
+		return fsm.Outcome{}
+	}
+	if d.Version <= q.d.Version {
+		return fsm.Outcome{}
+	}
+	m.expire(q)
+	q.d = *d
+	if d.Status == fsm.Disabled || d.Status == fsm.ReceiveDisabled {
+		for _, s := range slices.Clone(q.sessions) {
+			if !s.token.IsZero() {
+				m.release(q, s, false)
+			}
+		}
+		for _, x := range slices.Clone(q.messages) {
+			if !x.token.IsZero() {
+				m.giveBack(q, x, false)
+			}
+		}
+	}
+	return fsm.Outcome{}
+}
+
+func (m *Model) drop(id fsm.EntityID) {
+	q := m.queue(id)
+	if q == nil {
+		return
+	}
+	for _, x := range q.messages {
+		m.buried[id] = append(m.buried[id], x.body)
+	}
+	m.queues = slices.DeleteFunc(m.queues, func(o *queue) bool { return o == q })
+}
+
+func (m *Model) nodeLost(node fsm.Incarnation) {
+	if m.lost[node] {
+		return
+	}
+	m.lost[node] = true
+	for p := range m.pumps {
+		if p.node == node {
+			delete(m.pumps, p)
+		}
+	}
+	for _, q := range m.queues {
+		if !slices.ContainsFunc(q.sessions, func(s *session) bool { return !s.token.IsZero() }) {
+			continue
+		}
+		m.expire(q)
+		for _, s := range slices.Clone(q.sessions) {
+			if !s.token.IsZero() && s.node == node {
+				m.release(q, s, false)
+			}
+		}
+	}
+}
+
+func (m *Model) tick() {
+	type moment struct {
+		at fsm.Millis
+		q  *queue
+	}
+	for { // the earliest deadline of all, and of those the one of the lowest entity
+		var first *moment
+		for _, q := range m.queues {
+			if at, ok := q.nextEnd(); ok && at <= m.lease && (first == nil || at < first.at) {
+				first = &moment{at, q}
+			}
+		}
+		if first == nil {
+			break
+		}
+		m.endOne(first.q)
+	}
+	for _, q := range m.queues {
+		m.activate(q)
+	}
+	for p, mem := range m.pumps {
+		if mem.until <= m.lease {
+			delete(m.pumps, p)
+		}
+	}
+	clear(m.buried)
+}
+
+func (m *Model) activate(q *queue) {
+	for {
+		var next *message
+		for _, x := range q.messages {
+			if x.state == fsm.StateScheduled && x.scheduled <= m.wall &&
+				(next == nil || x.scheduled < next.scheduled) {
+				next = x
+			}
+		}
+		if next == nil {
+			return
+		}
+		q.delete(next)
+		next.state = fsm.StateActive
+		m.stamp(q, next)
+		q.append(next)
+		q.tidy()
+	}
+}
+
+// stamp sets the times that begin with the enqueuing.
+func (m *Model) stamp(q *queue, x *message) {
+	x.enqueued = m.wall
+	ttl := x.ttl
+	if ttl == 0 || q.d.DefaultTTL < ttl {
+		ttl = q.d.DefaultTTL
+	}
+	if ttl < fsm.Unlimited {
+		x.expires = m.wall + ttl
+	}
+}
+
+func (q *queue) append(x *message) {
+	q.arrivals++
+	x.arrival = q.arrivals
+	x.number = fsm.SequenceNumber(q.prefix)<<48 + fsm.SequenceNumber(x.arrival)
+	q.messages = append(q.messages, x)
+}
+
+func (q *queue) delete(x *message) {
+	q.messages = slices.DeleteFunc(q.messages, func(o *message) bool { return o == x })
+}
+
+// nextEnd is when the next message or session lock ends.
+func (q *queue) nextEnd() (fsm.Millis, bool) {
+	var ends []fsm.Millis
+	for _, s := range q.sessions {
+		if !s.token.IsZero() {
+			ends = append(ends, s.deadline)
+		}
+	}
+	for _, x := range q.messages {
+		if !x.token.IsZero() && x.session == nil {
+			ends = append(ends, x.deadline)
+		}
+	}
+	if len(ends) == 0 {
+		return 0, false
+	}
+	return slices.Min(ends), true
+}
+
+// endOne ends the lock that ends next: sessions first, in the order they came into being.
+func (m *Model) endOne(q *queue) {
+	at, _ := q.nextEnd()
+	for _, s := range q.sessions {
+		if !s.token.IsZero() && s.deadline == at {
+			m.release(q, s, true)
+			return
+		}
+	}
+	for _, x := range q.messages {
+		if !x.token.IsZero() && x.session == nil && x.deadline == at {
+			m.giveBack(q, x, true)
+			return
+		}
+	}
+}
+
+func (m *Model) expire(q *queue) {
+	for at, ok := q.nextEnd(); ok && at <= m.lease; at, ok = q.nextEnd() {
+		m.endOne(q)
+	}
+}
+
+func (m *Model) release(q *queue, s *session, counted bool) {
+	s.token = fsm.LockToken{}
+	for _, x := range slices.Clone(q.messages) {
+		if x.session == s && !x.token.IsZero() {
+			m.giveBack(q, x, counted)
+		}
+	}
+	q.tidy()
+}
+
+// giveBack ends a lock without removal.
+func (m *Model) giveBack(q *queue, x *message, counted bool) {
+	x.token = fsm.LockToken{}
+	if counted && x.sub == fsm.Main {
+		x.finished++
+		if x.finished >= q.d.MaxDelivery {
+			if q.d.NoDeadLetter {
+				q.delete(x)
+			} else {
+				bury(x, "MaxDeliveryCountExceeded", exhausted(x.finished))
+			}
+		}
+	}
+	q.tidy()
+}
+
+func bury(x *message, reason, text string) {
+	x.sub, x.session, x.state, x.token = fsm.DeadLetter, nil, fsm.StateActive, fsm.LockToken{}
+	if reason != "" || text != "" {
+		x.reason, x.text = reason, text
+	}
+}
+
+func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome {
+	if sub != fsm.Main {
+		return refused(fsm.InvalidOperation)
+	}
+	if len(c.Messages) == 0 {
+		return refused(fsm.InvalidArgument)
+	}
+	total := 0
+	for _, x := range c.Messages {
+		if q.d.RequiresSession && !x.HasSession {
+			return refused(fsm.SessionRequired)
+		}
+		total += len(x.Body)
+	}
+	if total > int(q.d.MaxMessageBytes)+512*len(c.Messages) {
+		return refused(fsm.MessageSizeExceeded)
+	}
+	if q.full(uint64(total)) {
+		return refused(fsm.QuotaExceeded)
+	}
+	o := fsm.Outcome{EnqueuedAt: m.wall}
+	for i := range c.Messages {
+		in := &c.Messages[i]
+		x := &message{ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in)}
+		if in.ScheduledAt > m.wall {
+			x.state = fsm.StateScheduled
+		} else {
+			m.stamp(q, x)
+		}
+		if q.d.RequiresSession {
+			x.session = q.reach(in.SessionID)
+		}
+		q.append(x)
+		q.tidy()
+		o.Numbers = append(o.Numbers, x.number)
+	}
+	q.touched = m.wall
+	return o
+}
+
+// reach returns the session of that id, which then exists.
+func (q *queue) reach(id string) *session {
+	s := q.session(id)
+	if s == nil {
+		q.born++
+		s = &session{id: id, order: q.born}
+		q.sessions = append(q.sessions, s)
+	}
+	return s
+}

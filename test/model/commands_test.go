@@ -1,0 +1,155 @@
+package model
+
+import "github.com/busbar-mq/busbar/fsm"
+
+// fresh makes a random request. What makes no sense is as welcome as what does.
+func (x *run) fresh() fsm.Request {
+	q := fsm.Request{Entity: x.entity()}
+	if x.r.IntN(6) == 0 {
+		q.Sub = fsm.DeadLetter
+	}
+	proof := fsm.SessionProof{}
+	if q.Entity == 2 && q.Sub == fsm.Main || x.r.IntN(20) == 0 {
+		proof = x.proof(2)
+	}
+	switch n := x.r.IntN(100); {
+	case n < 24:
+		q.Command = x.enqueue()
+		if x.r.IntN(10) > 0 {
+			q.Sub = fsm.Main
+		}
+	case n < 42:
+		q.Command = &fsm.Lock{Max: uint32(x.r.IntN(4)), MaxBytes: uint32(x.r.IntN(2) * 12), Session: proof,
+			Delete: x.r.IntN(5) == 0}
+	case n < 62:
+		q.Command = x.settle(proof)
+	case n < 66:
+		q.Command = &fsm.Renew{Tokens: []fsm.LockToken{pickOne(x, x.tokens), pickOne(x, x.tokens)}[x.r.IntN(2):]}
+	case n < 74:
+		q.Entity, q.Sub = x.mostly(2, q)
+		q.Command = &fsm.AcceptSession{ID: x.sessionID(), Next: x.r.IntN(2) == 0}
+	case n < 76:
+		q.Entity, q.Sub = x.mostly(2, q)
+		q.Command = &fsm.RenewSession{Session: x.proof(2)}
+	case n < 79:
+		q.Entity, q.Sub = x.mostly(2, q)
+		q.Command = &fsm.ReleaseSession{Session: x.proof(2), Orderly: x.r.IntN(2) == 0}
+	case n < 82:
+		q.Entity, q.Sub = x.mostly(2, q)
+		q.Command = &fsm.SetSessionState{Session: x.proof(2), Clear: x.r.IntN(3) == 0,
+			State: make([]byte, x.r.IntN(36))}
+	case n < 87:
+		q.Command = &fsm.Receive{Session: proof, Delete: x.r.IntN(4) == 0,
+			Numbers: []fsm.SequenceNumber{x.number(q.Entity), x.number(q.Entity)}[x.r.IntN(2):]}
+	case n < 89:
+		q.Command = &fsm.Cancel{Numbers: []fsm.SequenceNumber{x.number(q.Entity), x.number(q.Entity)}[x.r.IntN(2):]}
+	case n < 90:
+		q.Command = &fsm.DropLocks{Tokens: []fsm.LockToken{pickOne(x, x.tokens), pickOne(x, x.tokens)},
+			Grace: fsm.Millis(x.r.IntN(3) * 1000)}
+	case n < 96:
+		q = fsm.Request{Command: &fsm.Tick{}}
+	default:
+		q = x.rare(q.Entity)
+	}
+	return q
+}
+
+// mostly turns a random target into the main queue of an entity, mostly.
+func (x *run) mostly(id fsm.EntityID, q fsm.Request) (fsm.EntityID, fsm.SubQueue) {
+	if x.r.IntN(12) == 0 {
+		return q.Entity, q.Sub
+	}
+	return id, fsm.Main
+}
+
+func (x *run) number(id fsm.EntityID) fsm.SequenceNumber {
+	n := fsm.SequenceNumber(1 + x.r.IntN(12))
+	if x.r.IntN(3) > 0 {
+		n = pickOne(x, x.numbers)
+	}
+	if id == 3 {
+		n |= 1 << 48
+	}
+	return n
+}
+
+func (x *run) enqueue() *fsm.Enqueue {
+	c := &fsm.Enqueue{}
+	for range x.r.IntN(4) {
+		m := fsm.Message{Body: make([]byte, 1+x.r.IntN(8)), HasSession: x.r.IntN(20) > 0,
+			SessionID: x.sessionID()}
+		if x.r.IntN(5) == 0 {
+			m.ScheduledAt = x.wall + fsm.Millis(x.r.IntN(6000)) - 1000
+		}
+		if x.r.IntN(4) == 0 {
+			m.TTL = fsm.Millis(1 + x.r.IntN(90_000))
+		}
+		c.Messages = append(c.Messages, m)
+	}
+	return c
+}
+
+func (x *run) settle(p fsm.SessionProof) *fsm.Settle {
+	c := &fsm.Settle{Session: p}
+	for range 1 + x.r.IntN(3) {
+		it := fsm.SettleItem{Token: pickOne(x, x.tokens), Verdict: fsm.Verdict(1 + x.r.IntN(5))}
+		if x.r.IntN(3) == 0 {
+			it.Properties = []fsm.Property{{Key: x.sessionID(), Value: []byte{byte(x.r.IntN(9))}}}
+		}
+		if it.Verdict == fsm.Kill && x.r.IntN(2) == 0 {
+			it.Reason, it.Description = "reason", "text"
+		}
+		if x.r.IntN(20) == 0 {
+			it.Seq = x.number(1)
+		}
+		c.Items = append(c.Items, it)
+	}
+	return c
+}
+
+// rare makes what an administrator or a failing cluster does.
+func (x *run) rare(id fsm.EntityID) fsm.Request {
+	switch n := x.r.IntN(16); {
+	case n < 9:
+		return fsm.Request{Command: x.put(id)}
+	case n < 10:
+		return fsm.Request{Entity: id, Command: &fsm.DropEntity{}}
+	case n < 11:
+		lost := x.life
+		x.life++
+		return fsm.Request{Command: &fsm.NodeLost{Node: lost}}
+	case n < 13:
+		return fsm.Request{Command: &fsm.DropPumps{Node: x.life, Pumps: []uint64{uint64(x.r.IntN(5)), 2}}}
+	case n < 14:
+		return fsm.Request{Entity: id, Command: &fsm.Change{}}
+	}
+	return fsm.Request{Command: &fsm.Barrier{}}
+}
+
+// put describes the three kinds of queue that the driver uses: 1 is plain, 2 has sessions, 3 is a
+// share of a partitioned queue without dead-letter queue.
+func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
+	x.version++
+	d := fsm.Descriptor{
+		ID: id, Version: x.version, Kind: fsm.Queue, Name: "q", Partitions: []fsm.PartitionID{1},
+		LockDuration: fsm.Millis(3000 + 1000*x.r.IntN(4)), MaxDelivery: uint32(1 + x.r.IntN(4)),
+		MaxMessageBytes: 30, MaxSizeBytes: uint64(60 + x.r.IntN(200)), DefaultTTL: fsm.Unlimited,
+	}
+	if x.r.IntN(3) == 0 {
+		d.DefaultTTL = 30_000
+	}
+	if x.r.IntN(10) == 0 {
+		d.Version -= 2 * uint64(x.r.IntN(2)) * min(1, d.Version/3)
+	}
+	if x.r.IntN(4) == 0 {
+		d.Status = fsm.Status(x.r.IntN(4))
+	}
+	switch id {
+	case 2:
+		d.RequiresSession = true
+	case 3:
+		d.Partitioned, d.NoDeadLetter = true, true
+		d.Partitions = []fsm.PartitionID{4, 1}
+	}
+	return &fsm.PutEntity{Descriptor: d}
+}

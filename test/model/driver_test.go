@@ -1,0 +1,237 @@
+package model
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+const wallZero fsm.Millis = 1_700_000_000_000
+
+// apply is how a replica applies an entry; canaries put something faulty in its place.
+type apply func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result
+
+func faithful(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result { return s.Apply(index, e) }
+
+// run is one sequence of random entries against a replica that is captured and restored now and
+// then, a replica that never is, and the model.
+type run struct {
+	r       *rand.Rand
+	apply   apply
+	a, b    *fsm.State
+	model   *Model
+	index   uint64
+	epoch   uint64
+	wall    fsm.Millis
+	lease   fsm.Millis
+	version uint64
+	life    fsm.Incarnation
+
+	tokens  []fsm.LockToken
+	numbers []fsm.SequenceNumber
+	proofs  map[fsm.EntityID][]fsm.SessionProof
+	counter map[uint64]uint64
+	last    map[uint64]fsm.Request
+	trace   []string
+}
+
+// sequence runs steps entries from one seed and returns the first difference.
+func sequence(seed uint64, steps int, f apply) error {
+	x := &run{
+		r: rand.New(rand.NewPCG(seed, 1)), apply: f, a: fsm.New(1), b: fsm.New(1), model: New(1),
+		wall: wallZero, life: 1, proofs: map[fsm.EntityID][]fsm.SessionProof{},
+		counter: map[uint64]uint64{}, last: map[uint64]fsm.Request{},
+	}
+	err := x.step(&fsm.Entry{Requests: []fsm.Request{{Command: &fsm.BecomeLeader{}}}})
+	for id := fsm.EntityID(1); id < 4 && err == nil; id++ {
+		err = x.step(&fsm.Entry{Epoch: x.epoch, Requests: []fsm.Request{{Command: x.put(id)}}})
+	}
+	for i := 0; i < steps && err == nil; i++ {
+		err = x.step(x.entry())
+		if err == nil && x.r.IntN(4) == 0 {
+			err = x.ask()
+		}
+		if err == nil && (x.r.IntN(16) == 0 || i == steps-1) {
+			err = x.audit()
+		}
+	}
+	if err != nil {
+		tail := x.trace[max(0, len(x.trace)-12):]
+		return fmt.Errorf("seed %d, entry %d: %w\nlast entries: %s", seed, x.index, err, tail)
+	}
+	return nil
+}
+
+func (x *run) step(e *fsm.Entry) error {
+	x.index += 1 + uint64(x.r.IntN(2)) // entries of raft itself lie between
+	binary.LittleEndian.PutUint64(e.Seed[:], x.index*31+uint64(x.r.IntN(2)))
+	if _, ok := e.Requests[0].Command.(*fsm.BecomeLeader); ok && e.Epoch == 0 {
+		x.epoch = x.index
+	}
+	for i := range e.Requests {
+		x.trace = append(x.trace, fmt.Sprintf("\n%d wall=%d lease=%d %v %d%s %T %+v", x.index,
+			e.Wall-wallZero, e.Lease, e.Requests[i].ID, e.Requests[i].Entity, e.Requests[i].Sub,
+			e.Requests[i].Command, e.Requests[i].Command))
+	}
+	got := x.apply(x.a, x.index, e)
+	twin := x.b.Apply(x.index, e)
+	if err := x.model.Apply(x.index, e, got); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(got, twin) {
+		return fmt.Errorf("replicas answer differently:\n%+v\n%+v", got, twin)
+	}
+	for i := range got.Outcomes {
+		x.learn(e.Requests[i].Entity, &got.Outcomes[i])
+	}
+	return x.a.CheckInvariants()
+}
+
+// learn keeps what a client would know, the old as well as the new.
+func (x *run) learn(id fsm.EntityID, o *fsm.Outcome) {
+	for _, d := range o.Locked {
+		x.tokens = append(x.tokens, d.Token)
+	}
+	x.numbers = append(x.numbers, o.Numbers...)
+	if !o.Session.Token.IsZero() {
+		x.proofs[id] = append(x.proofs[id], o.Session)
+	}
+}
+
+// audit compares the replicas, and restores one of them from its own image.
+func (x *run) audit() error {
+	if a, b := x.a.Digest(), x.b.Digest(); a != b {
+		return fmt.Errorf("digests %x and %x", a, b)
+	}
+	var img bytes.Buffer
+	if _, err := x.a.Capture().WriteTo(&img); err != nil {
+		return err
+	}
+	if x.r.IntN(2) == 0 {
+		x.a = fsm.New(1)
+	}
+	if err := x.a.Restore(&img); err != nil {
+		return err
+	}
+	if a, b := x.a.Digest(), x.b.Digest(); a != b {
+		return fmt.Errorf("restored digest %x, should be %x", a, b)
+	}
+	return x.a.CheckInvariants()
+}
+
+// ask compares the answers to questions.
+func (x *run) ask() error {
+	id := x.entity()
+	sub := fsm.SubQueue(x.r.IntN(2))
+	from := fsm.SequenceNumber(0)
+	if id == 3 {
+		from = 1 << 48
+	}
+	for _, q := range []fsm.Query{
+		&fsm.Counts{},
+		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: from + fsm.SequenceNumber(x.r.IntN(20))},
+		&fsm.Peek{Max: 100},
+		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), HasSession: true, Session: x.sessionID()},
+		&fsm.ListSessions{Max: uint32(1 + x.r.IntN(4)), After: x.sessionID(), HasAfter: x.r.IntN(2) == 0,
+			UpdatedAfter: []fsm.Millis{0, x.wall - 9000}[x.r.IntN(2)]},
+		&fsm.GetSessionState{Session: x.proof(id)},
+	} {
+		if l, ok := q.(*fsm.ListSessions); ok && !l.HasAfter {
+			l.After = ""
+		}
+		req := fsm.QueryRequest{Entity: id, Sub: sub, Query: q}
+		got, want := x.a.Query(req), x.model.Query(req)
+		got.Detail = ""
+		if !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("%T %+v\nwant %+v\ngot  %+v", q, q, want, got)
+		}
+	}
+	could := x.model.takeable()
+	for k := range could {
+		if !x.a.Deliverable(k) {
+			return fmt.Errorf("%+v is not deliverable", k)
+		}
+	}
+	plain := fsm.WaitKey{Entity: 1}
+	if q := x.model.queue(1); q != nil && q.d.Status == fsm.Active && x.a.Deliverable(plain) != could[plain] {
+		return fmt.Errorf("%+v is deliverable", plain)
+	}
+	return nil
+}
+
+func (x *run) entry() *fsm.Entry {
+	step := fsm.Millis(x.r.IntN(1500))
+	x.wall += step
+	x.lease += step
+	e := &fsm.Entry{Epoch: x.epoch}
+	switch x.r.IntN(40) {
+	case 0: // a new leader, its clocks up to 30 s before or behind
+		x.wall += fsm.Millis(x.r.IntN(60_000) - 30_000)
+		x.lease = max(0, x.lease+fsm.Millis(x.r.IntN(33_000)-30_000))
+		e.Epoch = 0
+		e.Requests = append(e.Requests, fsm.Request{Command: &fsm.BecomeLeader{}})
+	case 1: // an entry of the deposed leader
+		e.Epoch = x.epoch - 1
+	case 2: // nobody was there for long
+		x.lease += 400_000
+	}
+	e.Wall, e.Lease = x.wall, x.lease
+	for range 1 + x.r.IntN(3)*x.r.IntN(2) {
+		e.Requests = append(e.Requests, x.request())
+	}
+	offset := uint32(0)
+	for i := range e.Requests {
+		c, ok := e.Requests[i].Command.(*fsm.Enqueue)
+		if !ok {
+			continue
+		}
+		again := &fsm.Enqueue{Messages: append([]fsm.Message(nil), c.Messages...)}
+		for j := range again.Messages {
+			again.Messages[j].BodyOffset = offset
+			offset += uint32(len(again.Messages[j].Body))
+		}
+		e.Requests[i].Command = again
+	}
+	return e
+}
+
+// request is a new one, or one that was sent before.
+func (x *run) request() fsm.Request {
+	pump := uint64(x.r.IntN(5))
+	if pump == 0 {
+		return x.fresh()
+	}
+	if old, ok := x.last[pump]; ok && x.r.IntN(4) == 0 {
+		if x.r.IntN(8) == 0 {
+			old.ID.Counter--
+		}
+		return old
+	}
+	q := x.fresh()
+	x.counter[pump]++
+	q.ID = fsm.RequestID{Node: x.life + fsm.Incarnation(pump%2), Pump: pump, Counter: x.counter[pump]}
+	x.last[pump] = q
+	return q
+}
+
+func (x *run) entity() fsm.EntityID { return fsm.EntityID(1 + x.r.IntN(3)) }
+
+func (x *run) sessionID() string { return []string{"", "a", "b", "c"}[x.r.IntN(4)] }
+
+func pickOne[T any](x *run, list []T) (v T) {
+	if len(list) > 0 {
+		v = list[len(list)-1-x.r.IntN(min(len(list), 8))]
+	}
+	return v
+}
+
+func (x *run) proof(id fsm.EntityID) fsm.SessionProof {
+	if x.r.IntN(10) == 0 {
+		return fsm.SessionProof{ID: x.sessionID()}
+	}
+	return pickOne(x, x.proofs[id])
+}

@@ -1,0 +1,384 @@
+package model
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+const tenMinutes fsm.Millis = 600_000
+
+// Model is the state of one partition.
+type Model struct {
+	id          fsm.PartitionID
+	index       uint64
+	epoch       uint64
+	wall, lease fsm.Millis
+	queues      []*queue // by id
+	buried      map[fsm.EntityID][]fsm.BodyRef
+	pumps       map[pump]*memory
+	lost        map[fsm.Incarnation]bool
+	issued      map[fsm.LockToken]bool
+	bodies      map[fsm.BodyRef]bool // submitted and not yet reported as free
+}
+
+type pump struct {
+	node fsm.Incarnation
+	pump uint64
+}
+
+type memory struct {
+	counter  uint64
+	until    fsm.Millis
+	request  fsm.Request
+	outcome  fsm.Outcome
+	answered bool
+	removed  bool
+}
+
+type queue struct {
+	d        fsm.Descriptor
+	prefix   fsm.PartitionID
+	arrivals uint64
+	touched  fsm.Millis
+	messages []*message // in the order of arrival
+	sessions []*session
+	born     int // sessions so far
+	ready    []*session
+}
+
+type message struct {
+	arrival   uint64
+	number    fsm.SequenceNumber
+	sub       fsm.SubQueue
+	state     fsm.MessageState
+	session   *session
+	finished  uint32
+	enqueued  fsm.Millis
+	expires   fsm.Millis
+	ttl       fsm.Millis
+	scheduled fsm.Millis
+	body      fsm.BodyRef
+	reason    string
+	text      string
+	props     []fsm.Property
+	token     fsm.LockToken // zero if not locked
+	deadline  fsm.Millis
+}
+
+type session struct {
+	id       string
+	order    int
+	token    fsm.LockToken // zero if not held
+	deadline fsm.Millis
+	node     fsm.Incarnation
+	state    []byte // nil if none
+	stateAt  fsm.Millis
+}
+
+// New returns an empty model.
+func New(p fsm.PartitionID) *Model {
+	return &Model{
+		id: p, buried: map[fsm.EntityID][]fsm.BodyRef{}, pumps: map[pump]*memory{},
+		lost: map[fsm.Incarnation]bool{}, issued: map[fsm.LockToken]bool{},
+		bodies: map[fsm.BodyRef]bool{},
+	}
+}
+
+// Apply does the entry, too, and says where the result differs from what it should be.
+func (m *Model) Apply(index uint64, e *fsm.Entry, got fsm.Result) error {
+	m.index = index
+	if len(got.Outcomes) != len(e.Requests) {
+		return fmt.Errorf("%d outcomes for %d requests", len(got.Outcomes), len(e.Requests))
+	}
+	for _, r := range e.Requests {
+		if c, ok := r.Command.(*fsm.Enqueue); ok {
+			for i := range c.Messages {
+				m.bodies[m.ref(&c.Messages[i])] = true
+			}
+		}
+	}
+	could, held := m.takeable(), m.holders()
+	_, begins := e.Requests[0].Command.(*fsm.BecomeLeader)
+	if begins && e.Epoch == 0 {
+		m.epoch = index
+	} else if e.Epoch != m.epoch {
+		for _, o := range got.Outcomes {
+			if o.Refusal != fsm.NotLeader {
+				return fmt.Errorf("an entry of another epoch did something: %+v", o)
+			}
+		}
+		return m.audit(got.Freed)
+	}
+	m.wall, m.lease = max(m.wall, e.Wall), max(m.lease, e.Lease)
+	for i := range e.Requests {
+		o := got.Outcomes[i]
+		want := m.request(&e.Requests[i], &o)
+		o.Detail, want.Detail = "", ""
+		if !reflect.DeepEqual(want, o) {
+			return fmt.Errorf("%T\nwant %+v\ngot  %+v", e.Requests[i].Command, want, o)
+		}
+	}
+	for k := range m.takeable() {
+		if k.HasSession && !held[m.queue(k.Entity).session(k.Session).token] {
+			continue // who accepts looks for messages of himself
+		}
+		if !could[k] && !slices.Contains(got.Wake, k) {
+			return fmt.Errorf("nobody is woken for %+v, only %+v", k, got.Wake)
+		}
+	}
+	return m.audit(got.Freed)
+}
+
+// takeable says what a waiter could take now.
+func (m *Model) takeable() map[fsm.WaitKey]bool {
+	keys := map[fsm.WaitKey]bool{}
+	for _, q := range m.queues {
+		for _, x := range q.messages {
+			if x.state != fsm.StateActive || !x.token.IsZero() {
+				continue
+			}
+			k := fsm.WaitKey{Entity: q.d.ID, Sub: x.sub}
+			switch {
+			case x.session == nil:
+			case x.session.token.IsZero():
+				k.Kind = fsm.WaitSession
+			default:
+				k.HasSession, k.Session = true, x.session.id
+			}
+			keys[k] = true
+		}
+	}
+	return keys
+}
+
+// holders returns the tokens of all held sessions.
+func (m *Model) holders() map[fsm.LockToken]bool {
+	held := map[fsm.LockToken]bool{}
+	for _, q := range m.queues {
+		for _, s := range q.sessions {
+			held[s.token] = true
+		}
+	}
+	return held
+}
+
+// audit checks that each body is stored, remembered or reported as free, once.
+func (m *Model) audit(freed []fsm.BodyRef) error {
+	for _, r := range freed {
+		if !m.bodies[r] {
+			return fmt.Errorf("body %v is freed a second time or was never there", r)
+		}
+		delete(m.bodies, r)
+	}
+	n := 0
+	need := func(r fsm.BodyRef) error {
+		n++
+		if !m.bodies[r] {
+			return fmt.Errorf("body %v is free and needed", r)
+		}
+		return nil
+	}
+	for _, q := range m.queues {
+		for _, x := range q.messages {
+			if err := need(x.body); err != nil {
+				return err
+			}
+		}
+	}
+	for _, mem := range m.pumps {
+		for i := range mem.outcome.Locked {
+			if !mem.removed {
+				break
+			}
+			if err := need(mem.outcome.Locked[i].Ref); err != nil {
+				return err
+			}
+		}
+	}
+	for _, refs := range m.buried {
+		for _, r := range refs {
+			if err := need(r); err != nil {
+				return err
+			}
+		}
+	}
+	if n != len(m.bodies) {
+		return fmt.Errorf("%d bodies are needed, %d are not free", n, len(m.bodies))
+	}
+	return nil
+}
+
+func (m *Model) ref(x *fsm.Message) fsm.BodyRef {
+	return fsm.BodyRef{Index: m.index, Offset: x.BodyOffset, Length: uint32(len(x.Body))}
+}
+
+// request answers from memory or does the command; tokens come from got.
+func (m *Model) request(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
+	if r.ID.IsZero() {
+		return m.command(r, got)
+	}
+	if m.lost[r.ID.Node] {
+		return fsm.Outcome{Refusal: fsm.NodeExpired}
+	}
+	key := pump{r.ID.Node, r.ID.Pump}
+	mem := m.pumps[key]
+	if mem != nil && r.ID.Counter < mem.counter {
+		return fsm.Outcome{Refusal: fsm.InvalidArgument}
+	}
+	if mem != nil && r.ID.Counter == mem.counter && mem.answered {
+		if o, ok := m.again(mem); ok {
+			o.Repeated = true
+			return o
+		}
+	}
+	o := m.command(r, got)
+	mem = &memory{counter: r.ID.Counter, until: m.lease + tenMinutes, request: *r}
+	mem.answered = o.Refusal != fsm.Stale && o.Refusal != fsm.NoSession
+	switch c := r.Command.(type) {
+	case *fsm.Lock:
+		mem.answered = mem.answered && (o.Refusal != fsm.None || len(o.Locked) > 0)
+		mem.removed = c.Delete
+	case *fsm.Receive:
+		mem.removed = c.Delete
+	}
+	if mem.answered {
+		mem.outcome = o
+	}
+	m.pumps[key] = mem
+	return o
+}
+
+// again is the remembered answer, as far as its locks hold.
+func (m *Model) again(mem *memory) (fsm.Outcome, bool) {
+	o := mem.outcome
+	_, accepted := mem.request.Command.(*fsm.AcceptSession)
+	accepted = accepted && o.Refusal == fsm.None
+	if !accepted && (mem.removed || len(o.Locked) == 0) {
+		return o, true
+	}
+	q := m.queue(mem.request.Entity)
+	if q == nil {
+		return o, false
+	}
+	m.expire(q)
+	if accepted {
+		for _, s := range q.sessions {
+			if s.token == o.Session.Token {
+				o.LockedUntil = m.wall + s.deadline - m.lease
+				return o, true
+			}
+		}
+		return o, false
+	}
+	var held []fsm.Delivery
+	for _, d := range mem.outcome.Locked {
+		if x := q.byToken(mem.request.Sub, d.Token); x != nil {
+			held = append(held, m.delivery(x))
+		}
+	}
+	return fsm.Outcome{Locked: held}, len(held) > 0
+}
+
+func (m *Model) queue(id fsm.EntityID) *queue {
+	for _, q := range m.queues {
+		if q.d.ID == id {
+			return q
+		}
+	}
+	return nil
+}
+
+func (m *Model) fresh(got fsm.LockToken, q *queue) fsm.LockToken {
+	if m.issued[got] || got.Prefix() != q.prefix {
+		return fsm.LockToken{} // makes the comparison fail
+	}
+	m.issued[got] = true
+	return got
+}
+
+func (m *Model) delivery(x *message) fsm.Delivery {
+	d := fsm.Delivery{
+		Seq: x.number, EnqueuedSeq: x.number, Token: x.token, EnqueuedAt: x.enqueued,
+		ExpiresAt: x.expires, ScheduledAt: x.scheduled, Attempts: x.finished, State: x.state,
+		Reason: x.reason, Description: x.text, Properties: x.props, Ref: x.body,
+	}
+	if !x.token.IsZero() {
+		deadline := x.deadline
+		if x.session != nil {
+			deadline = x.session.deadline
+		}
+		d.LockedUntil = m.wall + deadline - m.lease
+	}
+	return d
+}
+
+func (q *queue) byToken(sub fsm.SubQueue, t fsm.LockToken) *message {
+	for _, x := range q.messages {
+		if !t.IsZero() && x.token == t && x.sub == sub {
+			return x
+		}
+	}
+	return nil
+}
+
+func (q *queue) sessionful(sub fsm.SubQueue) bool { return q.d.RequiresSession && sub == fsm.Main }
+
+func (q *queue) session(id string) *session {
+	for _, s := range q.sessions {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+func (q *queue) held(p fsm.SessionProof) *session {
+	if s := q.session(p.ID); s != nil && !s.token.IsZero() && s.token == p.Token {
+		return s
+	}
+	return nil
+}
+
+func (q *queue) size() uint64 {
+	var n int
+	for _, x := range q.messages {
+		n += int(x.body.Length) + len(x.reason) + len(x.text)
+		for _, p := range x.props {
+			n += len(p.Key) + len(p.Value)
+		}
+	}
+	for _, s := range q.sessions {
+		if s.state != nil {
+			n += len(s.state) + len(s.id)
+		}
+	}
+	return uint64(n)
+}
+
+func (q *queue) full(more uint64) bool {
+	limit := q.d.MaxSizeBytes / uint64(len(q.d.Partitions))
+	return q.d.MaxSizeBytes > 0 && q.size()+more > limit
+}
+
+// tidy brings the list of ready sessions up to date: who has something and is held by nobody is in
+// it, at its end if it was not before; and ends sessions without anything.
+func (q *queue) tidy() {
+	has := func(s *session) bool {
+		return s.token.IsZero() && slices.ContainsFunc(q.messages, func(x *message) bool {
+			return x.session == s && x.state == fsm.StateActive && x.token.IsZero()
+		})
+	}
+	q.ready = slices.DeleteFunc(q.ready, func(s *session) bool { return !has(s) })
+	for _, s := range q.sessions {
+		if has(s) && !slices.Contains(q.ready, s) {
+			q.ready = append(q.ready, s)
+		}
+	}
+	q.sessions = slices.DeleteFunc(q.sessions, func(s *session) bool {
+		return s.token.IsZero() && s.state == nil &&
+			!slices.ContainsFunc(q.messages, func(x *message) bool { return x.session == s })
+	})
+}

@@ -1,0 +1,121 @@
+package model
+
+import (
+	"flag"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+var (
+	seed      = flag.Uint64("seed", 1, "seed of the first sequence")
+	sequences = flag.Int("sequences", 1000, "how many sequences, each with the next seed")
+	steps     = flag.Int("steps", 60, "entries per sequence")
+)
+
+// T-14, T-223, T-251 // S-12, S-19, S-20, S-119, S-245, S-281, S-282: whatever comes in whatever
+// order, the state machine does what the model does, restored or not.
+func TestStateAgreesWithTheModel(t *testing.T) {
+	var wg sync.WaitGroup
+	next := make(chan uint64)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for n := range next {
+				if err := sequence(n, *steps, faithful); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range *sequences {
+		if t.Failed() {
+			break
+		}
+		next <- *seed + uint64(i)
+	}
+	close(next)
+	wg.Wait()
+}
+
+// caught reports whether some of 200 sequences notices what f does wrong.
+func caught(f func() apply) bool {
+	for n := range uint64(200) {
+		if sequence(n+1, 60, f()) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// A tier that cannot fail proves nothing: each of these faults must be found.
+func TestPlantedFaultsAreFound(t *testing.T) {
+	faults := map[string]func() apply{
+		"a settlement is lost": func() apply {
+			left := 5
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				c, ok := e.Requests[0].Command.(*fsm.Settle)
+				if !ok || len(e.Requests) > 1 {
+					return s.Apply(index, e)
+				}
+				if left--; left != 0 {
+					return s.Apply(index, e)
+				}
+				lost := *e
+				lost.Requests = []fsm.Request{{Command: &fsm.Barrier{}}}
+				r := s.Apply(index, &lost)
+				r.Outcomes[0].Refusals = make([]fsm.Refusal, len(c.Items))
+				return r
+			}
+		},
+		"a lease runs too fast": func() apply {
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				fast := *e
+				fast.Lease += e.Lease / 50
+				return s.Apply(index, &fast)
+			}
+		},
+		"a wake is forgotten": func() apply {
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				r := s.Apply(index, e)
+				if len(r.Wake) == 2 {
+					r.Wake = r.Wake[:1]
+				}
+				return r
+			}
+		},
+		"a body is freed too early": func() apply {
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				r := s.Apply(index, e)
+				if o := r.Outcomes[0]; index > 30 && len(o.Locked) > 0 {
+					r.Freed = append(r.Freed, o.Locked[0].Ref)
+				}
+				return r
+			}
+		},
+		"an image loses what came after it": func() apply {
+			var old *fsm.State
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				if index > 40 && old == nil {
+					old = s
+					none := *e
+					none.Requests = make([]fsm.Request, len(e.Requests))
+					for i := range none.Requests {
+						none.Requests[i].Command = &fsm.Barrier{}
+					}
+					return s.Apply(index, &none)
+				}
+				return s.Apply(index, e)
+			}
+		},
+	}
+	for what, f := range faults {
+		t.Run(strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
+			if !caught(f) {
+				t.Errorf("nobody notices that %s", what)
+			}
+		})
+	}
+}

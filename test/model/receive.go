@@ -1,0 +1,360 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+func exhausted(n uint32) string {
+	return fmt.Sprintf("Message could not be consumed after %d delivery attempts.", n)
+}
+
+// reader finds the session that a receiver reads, nil without sessions.
+func (q *queue) reader(sub fsm.SubQueue, p fsm.SessionProof) (*session, fsm.Refusal) {
+	none := p.Token.IsZero() && p.ID == ""
+	switch {
+	case !q.sessionful(sub) && none:
+		return nil, fsm.None
+	case !q.sessionful(sub):
+		return nil, fsm.SessionNotSupported
+	case p.Token.IsZero():
+		return nil, fsm.SessionRequired
+	}
+	if s := q.held(p); s != nil {
+		return s, fsm.None
+	}
+	return nil, fsm.SessionLockLost
+}
+
+func (m *Model) lock(q *queue, r *fsm.Request, c *fsm.Lock, got *fsm.Outcome) fsm.Outcome {
+	if c.Max == 0 {
+		return refused(fsm.InvalidArgument)
+	}
+	s, no := q.reader(r.Sub, c.Session)
+	if no != fsm.None {
+		return refused(no)
+	}
+	var taken []*message
+	bytes := uint32(0)
+	for _, x := range q.messages {
+		if x.sub != r.Sub || x.session != s || x.state != fsm.StateActive || !x.token.IsZero() {
+			continue
+		}
+		bytes += x.body.Length
+		if len(taken) == int(c.Max) || len(taken) > 0 && c.MaxBytes > 0 && bytes > c.MaxBytes {
+			break
+		}
+		taken = append(taken, x)
+	}
+	if len(taken) == 0 {
+		return fsm.Outcome{}
+	}
+	return m.take(q, taken, c.Delete, got)
+}
+
+func (m *Model) take(q *queue, taken []*message, remove bool, got *fsm.Outcome) fsm.Outcome {
+	q.touched = m.wall
+	o := fsm.Outcome{Locked: []fsm.Delivery{}}
+	for i, x := range taken {
+		if remove {
+			q.delete(x)
+		} else if i < len(got.Locked) {
+			x.token = m.fresh(got.Locked[i].Token, q)
+			x.deadline = m.lease + q.d.LockDuration
+		}
+		o.Locked = append(o.Locked, m.delivery(x))
+	}
+	return o
+}
+
+func (m *Model) receive(q *queue, r *fsm.Request, c *fsm.Receive, got *fsm.Outcome) fsm.Outcome {
+	s, no := q.reader(r.Sub, c.Session)
+	if no == fsm.SessionRequired {
+		no = fsm.SessionLockLost
+	}
+	if no != fsm.None {
+		return refused(no)
+	}
+	var taken []*message
+	for _, n := range c.Numbers {
+		i := slices.IndexFunc(q.messages, func(x *message) bool {
+			return x.number == n && x.sub == r.Sub && x.session == s && x.token.IsZero() &&
+				x.state == fsm.StateDeferred && !slices.Contains(taken, x)
+		})
+		if i < 0 {
+			return refused(fsm.MessageNotFound)
+		}
+		taken = append(taken, q.messages[i])
+	}
+	return m.take(q, taken, c.Delete, got)
+}
+
+func (m *Model) settle(q *queue, sub fsm.SubQueue, c *fsm.Settle) fsm.Outcome {
+	o := fsm.Outcome{Refusals: make([]fsm.Refusal, len(c.Items))}
+	lost := fsm.MessageLockLost
+	var s *session
+	if q.sessionful(sub) {
+		lost = fsm.SessionLockLost
+		if s = q.held(c.Session); s == nil {
+			o.Refusal = lost
+			for i := range o.Refusals {
+				o.Refusals[i] = lost
+			}
+			return o
+		}
+	}
+	for i := range c.Items {
+		it := &c.Items[i]
+		x := q.byToken(sub, it.Token)
+		if x == nil || x.session != s || it.Seq != 0 && it.Seq != x.number {
+			o.Refusals[i] = lost
+			continue
+		}
+		o.Refusals[i] = m.verdict(q, x, it)
+	}
+	return o
+}
+
+func (m *Model) verdict(q *queue, x *message, it *fsm.SettleItem) fsm.Refusal {
+	if it.Verdict == fsm.Kill && (x.sub != fsm.Main || q.d.NoDeadLetter) {
+		return fsm.InvalidOperation
+	}
+	if it.Verdict != fsm.Complete && it.Verdict != fsm.Return {
+		x.props = slices.Clone(x.props)
+		for _, p := range it.Properties {
+			i := slices.IndexFunc(x.props, func(o fsm.Property) bool { return o.Key == p.Key })
+			if i < 0 {
+				x.props = append(x.props, p)
+			} else {
+				x.props[i] = p
+			}
+		}
+	}
+	switch it.Verdict {
+	case fsm.Complete:
+		q.delete(x)
+	case fsm.Abandon:
+		m.giveBack(q, x, true)
+	case fsm.Return:
+		m.giveBack(q, x, false)
+	case fsm.Defer:
+		x.state = fsm.StateDeferred
+		m.giveBack(q, x, true)
+	case fsm.Kill:
+		bury(x, it.Reason, it.Description)
+	}
+	q.tidy()
+	return fsm.None
+}
+
+func (m *Model) renew(q *queue, sub fsm.SubQueue, c *fsm.Renew) fsm.Outcome {
+	if q.sessionful(sub) {
+		return refused(fsm.InvalidOperation)
+	}
+	for _, t := range c.Tokens {
+		if q.byToken(sub, t) == nil {
+			return refused(fsm.MessageLockLost)
+		}
+	}
+	for _, t := range c.Tokens {
+		q.byToken(sub, t).deadline = m.lease + q.d.LockDuration
+	}
+	return fsm.Outcome{LockedUntil: m.wall + q.d.LockDuration}
+}
+
+func (m *Model) dropLocks(q *queue, c *fsm.DropLocks) {
+	for _, t := range c.Tokens {
+		for _, x := range q.messages {
+			if !t.IsZero() && x.token == t && x.session == nil {
+				x.deadline = min(x.deadline, m.lease+c.Grace)
+			}
+		}
+	}
+	m.expire(q)
+}
+
+func (m *Model) cancel(q *queue, sub fsm.SubQueue, c *fsm.Cancel) fsm.Outcome {
+	if sub != fsm.Main {
+		return refused(fsm.InvalidOperation)
+	}
+	var found []*message
+	for _, n := range c.Numbers {
+		i := slices.IndexFunc(q.messages, func(x *message) bool {
+			return x.number == n && x.state == fsm.StateScheduled
+		})
+		if i < 0 {
+			return refused(fsm.MessageNotFound)
+		}
+		found = append(found, q.messages[i])
+	}
+	for _, x := range found {
+		q.delete(x)
+	}
+	q.tidy()
+	return fsm.Outcome{}
+}
+
+func (m *Model) accept(
+	q *queue, r *fsm.Request, c *fsm.AcceptSession, got *fsm.Outcome,
+) fsm.Outcome {
+	if !q.sessionful(r.Sub) {
+		return refused(fsm.SessionNotSupported)
+	}
+	var s *session
+	if c.Next {
+		if len(q.ready) == 0 {
+			return refused(fsm.NoSession)
+		}
+		s = q.ready[0]
+	} else {
+		if s = q.session(c.ID); s != nil && !s.token.IsZero() {
+			return refused(fsm.SessionCannotBeLocked)
+		}
+		s = q.reach(c.ID)
+	}
+	s.token = m.fresh(got.Session.Token, q)
+	s.deadline = m.lease + q.d.LockDuration
+	s.node = r.ID.Node
+	q.touched = m.wall
+	return fsm.Outcome{
+		Session:     fsm.SessionProof{ID: s.id, Token: s.token},
+		LockedUntil: m.wall + q.d.LockDuration,
+	}
+}
+
+func (m *Model) withSession(
+	q *queue, sub fsm.SubQueue, p fsm.SessionProof, do func(*session) fsm.Outcome,
+) fsm.Outcome {
+	if !q.sessionful(sub) {
+		return refused(fsm.SessionNotSupported)
+	}
+	s := q.held(p)
+	if s == nil {
+		return refused(fsm.SessionLockLost)
+	}
+	return do(s)
+}
+
+func (m *Model) setState(q *queue, s *session, c *fsm.SetSessionState) fsm.Outcome {
+	if c.Clear {
+		s.state = nil
+		return fsm.Outcome{}
+	}
+	if len(c.State) > int(q.d.MaxMessageBytes) {
+		return refused(fsm.MessageSizeExceeded)
+	}
+	before := 0
+	if s.state != nil {
+		before = len(s.state) + len(s.id)
+	}
+	if more := len(c.State) + len(s.id) - before; more > 0 && q.full(uint64(more)) {
+		return refused(fsm.QuotaExceeded)
+	}
+	s.state = append([]byte{}, c.State...) // not nil
+	s.stateAt = m.wall
+	return fsm.Outcome{}
+}
+
+// Query answers as the state machine should.
+func (m *Model) Query(r fsm.QueryRequest) fsm.Answer {
+	q := m.queue(r.Entity)
+	if q == nil {
+		return fsm.Answer{Refusal: fsm.Stale}
+	}
+	if r.Sub != fsm.Main && q.d.NoDeadLetter {
+		return fsm.Answer{Refusal: fsm.EntityNotFound}
+	}
+	switch c := r.Query.(type) {
+	case *fsm.Peek:
+		return m.peek(q, r.Sub, c)
+	case *fsm.GetSessionState:
+		return m.getState(q, r.Sub, c)
+	case *fsm.Counts:
+		return fsm.Answer{Counts: q.counts()}
+	case *fsm.ListSessions:
+		return q.list(c)
+	}
+	return fsm.Answer{Refusal: fsm.InvalidOperation}
+}
+
+func (m *Model) peek(q *queue, sub fsm.SubQueue, c *fsm.Peek) fsm.Answer {
+	if c.HasSession && !q.sessionful(sub) {
+		return fsm.Answer{Refusal: fsm.SessionNotSupported}
+	}
+	var a fsm.Answer
+	for _, x := range q.messages {
+		if x.sub != sub || x.number < c.From || len(a.Messages) == int(c.Max) ||
+			c.HasSession && x.session.id != c.Session {
+			continue
+		}
+		d := m.delivery(x)
+		d.Token, d.LockedUntil = fsm.LockToken{}, 0
+		a.Messages = append(a.Messages, d)
+	}
+	return a
+}
+
+func (m *Model) getState(q *queue, sub fsm.SubQueue, c *fsm.GetSessionState) fsm.Answer {
+	if !q.sessionful(sub) {
+		return fsm.Answer{Refusal: fsm.SessionNotSupported}
+	}
+	if q.d.Status == fsm.Disabled || q.d.Status == fsm.ReceiveDisabled {
+		return fsm.Answer{Refusal: fsm.EntityDisabled}
+	}
+	s := q.held(c.Session)
+	if s == nil || s.deadline <= m.lease {
+		return fsm.Answer{Refusal: fsm.SessionLockLost}
+	}
+	return fsm.Answer{State: slices.Clone(s.state), HasState: s.state != nil}
+}
+
+func (q *queue) counts() fsm.EntityCounts {
+	c := fsm.EntityCounts{
+		Sessions: uint64(len(q.sessions)), SizeBytes: q.size(), AccessedAt: q.touched,
+	}
+	for _, x := range q.messages {
+		switch {
+		case x.sub == fsm.DeadLetter:
+			c.DeadLetter++
+			continue
+		case x.state == fsm.StateScheduled:
+			c.Scheduled++
+			continue
+		case x.state == fsm.StateDeferred:
+			c.Deferred++
+		}
+		c.Active++
+		if !x.token.IsZero() {
+			c.Locked++
+		}
+	}
+	return c
+}
+
+func (q *queue) list(c *fsm.ListSessions) fsm.Answer {
+	if !q.d.RequiresSession {
+		return fsm.Answer{Refusal: fsm.SessionNotSupported}
+	}
+	var a fsm.Answer
+	for _, s := range q.sessions {
+		found := s.state != nil
+		if c.UpdatedAfter > 0 {
+			found = found && s.stateAt > c.UpdatedAfter
+		} else {
+			found = found || slices.ContainsFunc(q.messages, func(x *message) bool {
+				return x.session == s && (x.state == fsm.StateActive || !x.token.IsZero())
+			})
+		}
+		if found && (!c.HasAfter || s.id > c.After) {
+			a.Sessions = append(a.Sessions, s.id)
+		}
+	}
+	sort.Strings(a.Sessions)
+	if len(a.Sessions) > int(c.Max) {
+		a.Sessions = a.Sessions[:c.Max]
+	}
+	return a
+}
