@@ -96,6 +96,7 @@ type Config struct {
 const MaxClientAddrs = 16
 
 const (
+	maxJoinAddrs = 64  // seeds; a handful is enough
 	maxNameBytes = 64  // of a cluster name or a node id: a UUID takes 36
 	maxAddrBytes = 253 // of a host:port: the longest DNS name
 )

@@ -1,6 +1,0 @@
-package cluster
-
-const (
-	maxJoinAddrs      = 64
-	maxBootstrapNodes = 32
-)
