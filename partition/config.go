@@ -52,7 +52,9 @@ type Config struct {
 	SnapshotBytes   int64
 	SnapshotEntries uint64
 	// TrailingLogs are the entries kept behind a snapshot so that a follower briefly away needs no
-	// snapshot. With entries of MaxEntryBytes it bounds the log's bytes too.
+	// snapshot. With entries of MaxEntryBytes it bounds the log's bytes too. It must be well above
+	// the few entries that a deposed leader can have to itself, one in flight per leadership: then a
+	// follower that needs a snapshot has no conflicting entries beyond it (R7).
 	TrailingLogs uint64
 
 	// StallAfter is the age of a store write at which the node stops serving; FatalAfter the age

@@ -304,7 +304,8 @@ func (h *Host) Status() []Status {
 func (r *Replica) Status() Status {
 	s := Status{Partition: r.id, Node: r.cfg.Node, Leading: r.Leading()}
 	s.Leader, s.Term = r.Leader()
-	s.Committed, s.Applied, s.Last = r.raft.CommitIndex(), r.machine.index(), r.raft.LastIndex()
+	s.Committed, s.Applied = r.raft.CommitIndex(), r.machine.index()
+	s.Last, s.LastTerm = r.raft.LastIndex(), r.lastTerm()
 	for _, v := range r.raft.GetConfiguration().Configuration().Servers {
 		if v.Suffrage == raft.Voter {
 			s.Voters = append(s.Voters, fsm.NodeID(v.ID))

@@ -56,6 +56,9 @@ type Replica struct {
 	stalled   atomic.Bool // a store call hangs on this disk: neither ask, answer nor serve
 	wedge     atomic.Bool
 	failure   atomic.Pointer[error]
+
+	mu      sync.Mutex
+	stoodAt time.Time // when this replica last called an election by itself
 }
 
 // replicaOptions are what a host gives its replicas.

@@ -139,11 +139,8 @@ func (s *sender) find(p fsm.PartitionID, hint fsm.NodeID) Group {
 	if id, ok := s.host.leader(p); ok && id != self {
 		return NewRemote(s.caller, id, p)
 	}
-	if id, ok := s.host.deps.Locator.Leader(p); ok && id != self && local == nil {
+	if id, ok := s.host.deps.Locator.Leader(p); ok && id != self {
 		return NewRemote(s.caller, id, p)
-	}
-	if local != nil && local.err() == nil {
-		return nil // this replica hears of a new leader as soon as anybody
 	}
 	others := slices.DeleteFunc(slices.Clone(s.members(p)),
 		func(n fsm.NodeID) bool { return n == self })

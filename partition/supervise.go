@@ -84,7 +84,8 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 		return nil, err
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	for _, loop := range []func(){s.register, s.openPlaced, s.reconcile, s.lead} {
+	s.hasten(catalog.Group{ID: fsm.CatalogPartition, Members: cfg.Bootstrap})
+	for _, loop := range []func(){s.register, s.openPlaced, s.reconcile, s.lead, s.balance} {
 		s.wg.Add(1)
 		go func() { defer s.wg.Done(); loop() }()
 	}
@@ -157,13 +158,20 @@ func (s *Supervisor) openPlaced() {
 				if s.ctx.Err() == nil {
 					s.log.Error("open a placed partition", "partition", uint16(g.ID), "error", err)
 				}
+				continue
 			}
+			s.hasten(g)
 		}
 	})
 }
 
 func (s *Supervisor) reconcile() {
 	s.each(func(v *catalog.View) { s.rec.look(s.ctx, v) })
+}
+
+func (s *Supervisor) balance() {
+	b := balancer{host: s.host, seen: map[fsm.PartitionID]leading{}}
+	s.each(func(v *catalog.View) { b.look(s.ctx, v) })
 }
 
 // lead does what only the catalog's leader does.

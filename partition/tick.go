@@ -10,6 +10,11 @@ import (
 // (S-288).
 const tickEvery = time.Second
 
+// tickHorizon is how near a deadline must be for the clocks to be moved every tickEvery. Locks end
+// within five minutes (S-157); what is farther off, like the memory of answers, is not hurt when a
+// failover stretches it, and a partition that only remembers answers stays silent meanwhile.
+const tickHorizon = 5 * time.Minute
+
 // tickPause is the least time between two ticks that found the same deadline due: the state handles
 // a bounded number per Tick, but one that handles none must not spin the log.
 const tickPause = 10 * time.Millisecond
@@ -32,12 +37,16 @@ func (t *ticker) due(c clocks, s *stamper) bool {
 		return false
 	}
 	wall, lease := s.now()
-	wait := tickEvery - time.Since(t.last)
+	next := millis(fsm.Unlimited)
 	if c.dueWall != 0 {
-		wait = min(wait, millis(c.dueWall-wall))
+		next = min(next, millis(c.dueWall-wall))
 	}
 	if c.dueLease != 0 {
-		wait = min(wait, millis(c.dueLease-lease))
+		next = min(next, millis(c.dueLease-lease))
+	}
+	wait := min(next, tickEvery-time.Since(t.last))
+	if next > tickHorizon {
+		wait = next - tickHorizon
 	}
 	if t.stuck.dueWall == c.dueWall && t.stuck.dueLease == c.dueLease {
 		wait = max(wait, tickPause-time.Since(t.last))

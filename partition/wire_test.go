@@ -1,0 +1,297 @@
+package partition
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+func testConfig() *Config {
+	c := Defaults()
+	c.Node = "n1"
+	return &c
+}
+
+func testWire(c Caller) *wire {
+	return newWire(3, testConfig(), c, func() bool { return false }, func(fsm.NodeID) bool { return true })
+}
+
+func headerOf(id string) raft.RPCHeader {
+	return raft.RPCHeader{ProtocolVersion: 3, ID: []byte(id), Addr: []byte(id)}
+}
+
+var sampleAppend = raft.AppendEntriesRequest{
+	RPCHeader: headerOf("n2"), Term: 5, PrevLogEntry: 9, PrevLogTerm: 4, LeaderCommitIndex: 8,
+	Entries: []*raft.Log{
+		{Index: 10, Term: 4, Type: raft.LogNoop},
+		{Index: 11, Term: 5, Type: raft.LogCommand, Data: []byte("abc"), Extensions: []byte{0xee},
+			AppendedAt: time.Unix(0, 1_000_000_007)},
+	},
+}
+
+// TestWireGolden pins the bytes, so that nodes of different builds understand each other.
+func TestWireGolden(t *testing.T) {
+	w := testWire(nil)
+	for _, tc := range []struct {
+		name string
+		got  []byte
+		want string
+	}{
+		{"append entries", appendAppend(w.head(rpcAppend, 0), &sampleAppend),
+			"01 01 0003 03 02 6e32 02 6e32 05 09 04 08 02" + // head, header, terms, two entries
+				"0a 04 01 00 00 00" + // noop: index, term, type, no time, no extensions, no data
+				"0b 05 00 8ea8d6b907 01 ee 03 616263"},
+		{"request vote", appendVote(w.head(rpcVote, 0), &raft.RequestVoteRequest{
+			RPCHeader: headerOf("n2"), Term: 300, LastLogIndex: 7, LastLogTerm: 6, LeadershipTransfer: true}),
+			"01 02 0003 03 02 6e32 02 6e32 ac02 07 06 01"},
+		{"pre-vote", appendPreVote(w.head(rpcPreVote, 0), &raft.RequestPreVoteRequest{
+			RPCHeader: headerOf("n2"), Term: 2, LastLogIndex: 7, LastLogTerm: 1}),
+			"01 03 0003 03 02 6e32 02 6e32 02 07 01"},
+		{"install", appendInstall(w.head(rpcInstall, 0), &raft.InstallSnapshotRequest{
+			RPCHeader: headerOf("n2"), SnapshotVersion: 1, Term: 4, LastLogIndex: 9, LastLogTerm: 3,
+			Configuration: []byte{0xaa, 0xbb}, ConfigurationIndex: 1, Size: 1000}),
+			"01 05 0003 03 02 6e32 02 6e32 01 04 09 03 02 aabb 01 e807"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want, err := hex.DecodeString(strings.ReplaceAll(tc.want, " ", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(tc.got, want) {
+				t.Errorf("got  %x\nwant %x", tc.got, want)
+			}
+		})
+	}
+}
+
+func TestWireDecodesWhatItEncodes(t *testing.T) {
+	b := appendAppend(nil, &sampleAppend)
+	r := &wireReader{b: b}
+	var got raft.AppendEntriesRequest
+	r.appendRequest(&got)
+	if err := r.done(); err != nil {
+		t.Fatal(err)
+	}
+	want := sampleAppend
+	want.Entries[0].Data, want.Entries[0].Extensions = []byte{}, []byte{}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	for n := range b { // every cut is an error, never a panic
+		r := &wireReader{b: b[:n]}
+		r.appendRequest(new(raft.AppendEntriesRequest))
+		if r.done() == nil {
+			t.Errorf("%d of %d bytes decode", n, len(b))
+		}
+	}
+}
+
+func TestWireRefusesWhatRaftWouldPanicOn(t *testing.T) {
+	for name, change := range map[string]func(*raft.AppendEntriesRequest){
+		"an unknown entry type":           func(a *raft.AppendEntriesRequest) { a.Entries[1].Type = 99 },
+		"a configuration that is none":    func(a *raft.AppendEntriesRequest) { a.Entries[1].Type = raft.LogConfiguration },
+		"an address entry of old raft":    func(a *raft.AppendEntriesRequest) { a.Entries[1].Type = raft.LogAddPeerDeprecated },
+		"a hole between the entries":      func(a *raft.AppendEntriesRequest) { a.Entries[1].Index = 12 },
+		"an entry of a term to come":      func(a *raft.AppendEntriesRequest) { a.Entries[1].Term = 6 },
+		"entries not behind the previous": func(a *raft.AppendEntriesRequest) { a.PrevLogEntry = 10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := sampleAppend
+			one, two := *a.Entries[0], *a.Entries[1]
+			a.Entries = []*raft.Log{&one, &two}
+			change(&a)
+			r := &wireReader{b: appendAppend(nil, &a)}
+			r.appendRequest(new(raft.AppendEntriesRequest))
+			if err := r.done(); !errors.Is(err, fsm.ErrFormat) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func FuzzWire(f *testing.F) {
+	w := testWire(nil)
+	f.Add(byte(rpcAppend), appendAppend(nil, &sampleAppend))
+	f.Add(byte(rpcVote), appendVote(nil, &raft.RequestVoteRequest{RPCHeader: headerOf("n2")}))
+	f.Add(byte(rpcPreVote), appendPreVote(nil, &raft.RequestPreVoteRequest{RPCHeader: headerOf("n2")}))
+	f.Add(byte(rpcTimeoutNow), appendHeader(nil, &raft.RPCHeader{}))
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	f.Fuzz(func(t *testing.T, kind byte, b []byte) {
+		_, _ = w.serve(done, "n2", kind, b)
+		_, _ = w.serveInstall(done, "n2", b, bytes.NewReader(nil))
+		for k := byte(rpcAppend); k <= rpcInstall; k++ {
+			r := openAnswer(b, k)
+			r.appendResponse(new(raft.AppendEntriesResponse))
+			r = openAnswer(b, k)
+			r.installResponse(new(raft.InstallSnapshotResponse))
+		}
+		_, _ = openResult(b)
+		_, _ = decodeWaitKey(b)
+		_, _, _, _ = openCall(b)
+	})
+}
+
+// fakeCaller answers calls with a function.
+type fakeCaller struct {
+	Caller
+	f func(kind uint8, b []byte) ([]byte, error)
+}
+
+func (c fakeCaller) Call(_ context.Context, _ fsm.NodeID, kind uint8, b []byte) ([]byte, error) {
+	return c.f(kind, b)
+}
+
+func TestAppendIsBoundedInBytes(t *testing.T) {
+	var sent raft.AppendEntriesRequest
+	w := testWire(fakeCaller{f: func(_ uint8, b []byte) ([]byte, error) {
+		_, _, body, err := openCall(b)
+		if err != nil {
+			return nil, err
+		}
+		r := &wireReader{b: body}
+		r.appendRequest(&sent)
+		if err := r.done(); err != nil {
+			return nil, err
+		}
+		return encodeAnswer(rpcAppend, &raft.AppendEntriesResponse{Term: 1, LastLog: 3, Success: true})
+	}})
+	args := raft.AppendEntriesRequest{RPCHeader: headerOf("n1"), Term: 1, LeaderCommitIndex: 5}
+	for i := range 5 {
+		args.Entries = append(args.Entries,
+			&raft.Log{Index: uint64(i + 1), Term: 1, Data: make([]byte, 400<<10)})
+	}
+	var resp raft.AppendEntriesResponse
+	if err := w.AppendEntries("n2", "n2", &args, &resp); err != nil || !resp.Success {
+		t.Fatal(err, resp)
+	}
+	if len(sent.Entries) != 2 || len(args.Entries) != 2 {
+		t.Errorf("sent %d entries, raft is told of %d", len(sent.Entries), len(args.Entries))
+	}
+	// The tail of a follower that the call says nothing about must not be committed by it.
+	if sent.LeaderCommitIndex != 2 {
+		t.Errorf("commit index %d goes beyond the entries sent", sent.LeaderCommitIndex)
+	}
+	one := raft.AppendEntriesRequest{RPCHeader: headerOf("n1"), Term: 1,
+		Entries: []*raft.Log{{Index: 1, Term: 1, Data: make([]byte, 3<<20)}}}
+	if err := w.AppendEntries("n2", "n2", &one, &resp); err != nil || len(sent.Entries) != 1 {
+		t.Errorf("a large entry does not travel alone: %v", err)
+	}
+}
+
+// TestPreVoteErrorIsNoVote: raft counts the text of an old version's error as a vote.
+func TestPreVoteErrorIsNoVote(t *testing.T) {
+	w := testWire(fakeCaller{f: func(uint8, []byte) ([]byte, error) {
+		return nil, errors.New("unexpected command")
+	}})
+	err := w.RequestPreVote("n2", "n2", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+	if err == nil || strings.Contains(err.Error(), "unexpected command") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWireServesMembersAsThemselves(t *testing.T) {
+	vote := appendVote(nil, &raft.RequestVoteRequest{RPCHeader: headerOf("n2"), Term: 1})
+	for _, tc := range []struct {
+		name    string
+		from    fsm.NodeID
+		allowed bool
+		silent  bool
+		ok      bool
+	}{
+		{"a member", "n2", true, false, true},
+		{"a node that speaks for another", "n3", true, false, false},
+		{"a node that is no member", "n2", false, false, false},
+		{"a member while the disk is stalled", "n2", true, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWire(3, testConfig(), nil, func() bool { return tc.silent },
+				func(fsm.NodeID) bool { return tc.allowed })
+			go func() {
+				select {
+				case c := <-w.rpc:
+					c.Respond(&raft.RequestVoteResponse{Term: 1, Granted: true}, nil)
+				case <-w.ctx.Done():
+				}
+			}()
+			_, err := w.serve(t.Context(), tc.from, rpcVote, vote)
+			if (err == nil) != tc.ok {
+				t.Errorf("got %v", err)
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestWireKnowsNoFastPath(t *testing.T) {
+	w := testWire(nil)
+	w.SetHeartbeatHandler(func(raft.RPC) { t.Error("heartbeat left the main loop") }) // R2
+	if _, err := w.AppendEntriesPipeline("n2", "n2"); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
+		t.Errorf("pipeline: %v", err) // R5
+	}
+	go func() {
+		c := <-w.rpc
+		c.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+	}()
+	beat := appendAppend(nil, &raft.AppendEntriesRequest{RPCHeader: headerOf("n2"), Term: 1})
+	if _, err := w.serve(t.Context(), "n2", rpcAppend, beat); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestErrorsKeepTheirMeaningOnTheWay(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want error
+	}{
+		{&notLeaderError{hint: "n7"}, fsm.ErrNotLeader},
+		{fmt.Errorf("full: %w", fsm.ErrBusy), fsm.ErrBusy},
+		{fmt.Errorf("lost: %w", fsm.ErrUnknown), fsm.ErrUnknown},
+		{fmt.Errorf("%w: %w", fsm.ErrUnknown, context.Canceled), fsm.ErrUnknown},
+		{errUnparked, errUnparked},
+		{fsm.ErrClosed, fsm.ErrNotLeader}, // that node closes, this one does not
+		{context.Canceled, fsm.ErrUnavailable},
+		{errors.New("anything else"), fsm.ErrUnknown},
+		{errors.New(strings.Repeat("long", 1000)), fsm.ErrUnknown},
+	} {
+		_, err := openResult(failure(tc.err))
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%v arrives as %v", tc.err, err)
+		}
+		var nl *notLeaderError
+		if errors.As(tc.err, &nl) && (!errors.As(err, &nl) || nl.hint != "n7") {
+			t.Errorf("hint is lost: %v", err)
+		}
+	}
+}
+
+func TestInstallStreamIsCutAtItsSize(t *testing.T) {
+	w := testWire(nil)
+	conf := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "n1"}}})
+	head := appendInstall(nil, &raft.InstallSnapshotRequest{RPCHeader: headerOf("n2"),
+		SnapshotVersion: 1, Term: 1, Configuration: conf, Size: 4})
+	go func() {
+		c := <-w.rpc
+		b, err := io.ReadAll(c.Reader)
+		if string(b) != "four" {
+			t.Errorf("raft reads %q, %v", b, err)
+		}
+		c.Respond(&raft.InstallSnapshotResponse{Success: true}, nil)
+	}()
+	if _, err := w.serveInstall(t.Context(), "n2", head, strings.NewReader("four and more")); err != nil {
+		t.Error(err)
+	}
+}
