@@ -1,0 +1,105 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// maxTokenBytes bounds a token; the largest in use are JSON web tokens of a few KiB.
+const maxTokenBytes = 32 << 10
+
+// token handles a request to $cbs.
+func (r *requests) token(q *request) func() (response, func()) {
+	if q.operation != "put-token" {
+		r.c.s.stats.reject(siteRequest)
+		return always(failed(501, amqpError(amqp.ConditionNotImplemented, "operation %q is not supported", q.operation)))
+	}
+	name := q.prop("name")
+	text, ok := q.body.Text()
+	if !ok || name == "" || len(text) > maxTokenBytes {
+		r.c.s.stats.reject(siteToken)
+		return always(failed(codeBadRequest, amqpError(amqp.ConditionArgumentError, "put-token needs a name and a token")))
+	}
+	switch kind := q.prop("type"); kind {
+	case "servicebus.windows.net:sastoken", "jwt", "amqp:jwt", "":
+		// What counts is the token itself: some clients call a signature a jwt.
+	default:
+		r.c.s.stats.reject(siteToken)
+		return always(failed(codeBadRequest, amqpError(amqp.ConditionArgumentError, "token type %q is not supported", kind)))
+	}
+	claim, err := r.c.s.policies.Verify(text, time.Now())
+	if err != nil {
+		r.c.s.stats.reject(siteToken)
+		description := "The token is not valid."
+		if refused := (*auth.Error)(nil); errors.As(err, &refused) {
+			description = refused.Kind.Text()
+		}
+		r.c.log.Info("token refused", "audience", name, "error", err)
+		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s%s", description, r.c.s.trackingText())))
+	}
+	a := parseAddress(name)
+	known := a.entity == "" || a.cbs || r.c.isHost(name, a)
+	timeout := r.timeout(q)
+	return func() (response, func()) {
+		if !known {
+			ctx, cancel := context.WithTimeout(r.c.ctx, timeout)
+			defer cancel()
+			if _, err := r.c.s.catalog.Entity(ctx, a.entity); err != nil {
+				code, e := 404, r.c.s.errorOf(err, a.entity)
+				if !errors.Is(err, fsm.ErrNoEntity) {
+					code = codeOf(e.Condition)
+				}
+				return failed(code, e), nil
+			}
+		}
+		return response{code: codeAccepted}, func() { r.c.putClaim(name, claim) }
+	}
+}
+
+// prop returns an application property that is text, "" if it is not.
+func (q *request) prop(key string) string {
+	v, ok := q.props.Get(key)
+	if !ok {
+		return ""
+	}
+	text, _ := v.Text()
+	return text
+}
+
+// isHost reports whether an audience without a scheme is the name by which the client calls us,
+// with or without its port, and not an entity's.
+func (c *conn) isHost(name string, a address) bool {
+	if strings.Contains(name, "://") || strings.Contains(a.entity, "/") {
+		return false
+	}
+	bare := func(s string) string {
+		if _, rest, ok := strings.Cut(s, "://"); ok {
+			s = rest
+		}
+		s, _, _ = strings.Cut(s, "/")
+		s, _, _ = strings.Cut(s, ":")
+		return s
+	}
+	host := bare(a.entity)
+	return host != "" && (strings.EqualFold(host, bare(c.hostname)) || strings.EqualFold(host, bare(c.cfg.Namespace)))
+}
+
+// putClaim keeps what a token proves. The newest one of an audience counts.
+func (c *conn) putClaim(name string, claim auth.Claim) {
+	audience := auth.EntityPath(name)
+	if _, renewal := c.claims[audience]; !renewal && len(c.claims) >= c.cfg.MaxTokens {
+		c.s.stats.reject(siteToken)
+		for other := range c.claims { // any one makes room; its links need a new token then
+			delete(c.claims, other)
+			break
+		}
+	}
+	c.admitClaim(audience, claim)
+	c.rearm()
+}

@@ -1,0 +1,170 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Config is everything that can be set about the front end. Zero is not a default: start from
+// [Defaults]. No limit can be switched off.
+type Config struct {
+	// Incarnation names this life of the process in request ids; it must differ at every start.
+	Incarnation fsm.Incarnation
+	// Namespace is the host name used in error texts; clients never check it.
+	Namespace string
+
+	// MaxConnections bounds the clients of one node; one more is closed at once. A connection
+	// costs about 40 KiB, so the default bounds idle clients to 400 MiB.
+	MaxConnections int
+	// MaxHandshakes bounds the connections that have not authenticated yet, so strangers cannot
+	// take the places of clients.
+	MaxHandshakes int
+	// MaxHandshakesPerHost is the same per remote address.
+	MaxHandshakesPerHost int
+	// HandshakeTimeout is the time from accept to an answered open: TLS, sniffing, SASL and open.
+	HandshakeTimeout time.Duration
+	// AuthTimeout is the time from open to the first accepted token.
+	AuthTimeout time.Duration
+	// MaxChannels bounds the AMQP sessions of a connection. Session processors open one per
+	// message session (Q11), so it may not be below 255.
+	MaxChannels uint32
+	// MaxLinks bounds the links of a connection over all its channels.
+	MaxLinks int
+	// MaxTokens bounds the audiences that one connection may authenticate.
+	MaxTokens int
+	// MaxFrameBytes is the largest frame taken and announced.
+	MaxFrameBytes uint32
+	// IdleTimeout is announced; a connection silent for twice as long is lost (G20).
+	IdleTimeout time.Duration
+	// WriteTimeout is how long the socket may take no byte before the connection is lost.
+	WriteTimeout time.Duration
+	// CloseTimeout is how long a closing connection waits for the peer's close.
+	CloseTimeout time.Duration
+
+	// ProposeTimeout ends a proposal that found no leader; the client is told to try again. The
+	// official clients give up after 60 s.
+	ProposeTimeout time.Duration
+	// LockWait is how long one lock request stays parked before it is asked anew.
+	LockWait time.Duration
+	// AcceptWait is how long a session accept without com.microsoft:timeout waits (S-40).
+	AcceptWait time.Duration
+	// MaxAcceptWait bounds com.microsoft:timeout.
+	MaxAcceptWait time.Duration
+	// DisconnectGrace is how long the locks of a lost connection stay settleable (RUL-2).
+	DisconnectGrace time.Duration
+	// WatchInterval is how often entities with open links are looked up in the local catalog, to
+	// detach the links of deleted and disabled ones.
+	WatchInterval time.Duration
+
+	// MaxCredit is the most credit a sending client is granted (A21).
+	MaxCredit uint32
+	// MaxLinkBytes bounds the bytes of one sending link that wait for the partition (A21).
+	MaxLinkBytes int
+	// MaxConnBytes bounds the bytes of all sending links of a connection that wait for partitions.
+	// Above it the socket is paused; below it settlements and renewals always pass.
+	MaxConnBytes int
+	// MaxMessages bounds the messages of one batch transfer.
+	MaxMessages int
+	// MaxEnqueue bounds the bytes of one Enqueue that packs several deliveries.
+	MaxEnqueueBytes int
+	// MaxLock bounds the messages of one Lock, MaxLockBytes their bytes (A21).
+	MaxLock      uint32
+	MaxLockBytes uint32
+	// MaxUnsettled bounds the unsettled deliveries of one receiving link; no more is locked for a
+	// client that does not settle.
+	MaxUnsettled int
+	// MaxSettle bounds the items of one Settle command.
+	MaxSettle int
+	// MaxWriteBytes is how much output may wait for the socket before deliveries pause; twice as
+	// much pauses reading too, so a client that does not read cannot make the broker grow.
+	MaxWriteBytes int
+	// MaxRequests bounds the requests of one request link that run at a time, MaxReplies the
+	// replies that wait for credit.
+	MaxRequests int
+	MaxReplies  int
+}
+
+// Smallest values that the protocol or official clients can live with.
+const (
+	minChannels   = 255             // Q11
+	minIdle       = 5 * time.Second // G20: .NET refuses less
+	minFrameBytes = 512             // AMQP 1.0 §2.3.1
+	maxFrameBytes = 16 << 20
+)
+
+// Defaults returns the settings of an ordinary node.
+func Defaults() Config {
+	return Config{
+		Namespace:            "busbar",
+		MaxConnections:       10_000,
+		MaxHandshakes:        1_024,
+		MaxHandshakesPerHost: 512,
+		HandshakeTimeout:     10 * time.Second,
+		AuthTimeout:          time.Minute,
+		MaxChannels:          5_000, // what the original announces, 4999 as the highest number
+		MaxLinks:             10_000,
+		MaxTokens:            1_024,
+		MaxFrameBytes:        64 << 10,
+		IdleTimeout:          2 * time.Minute,
+		WriteTimeout:         30 * time.Second,
+		CloseTimeout:         2 * time.Second,
+		ProposeTimeout:       55 * time.Second,
+		LockWait:             time.Minute,
+		AcceptWait:           time.Minute,
+		MaxAcceptWait:        time.Hour,
+		DisconnectGrace:      5 * time.Second,
+		WatchInterval:        time.Second,
+		MaxCredit:            1_000,
+		MaxLinkBytes:         8 << 20,
+		MaxConnBytes:         32 << 20,
+		MaxMessages:          4_500, // the original's limit of messages in a batch
+		MaxEnqueueBytes:      256 << 10,
+		MaxLock:              256,
+		MaxLockBytes:         1 << 20,
+		MaxUnsettled:         10_000,
+		MaxSettle:            1_024,
+		MaxWriteBytes:        1 << 20,
+		MaxRequests:          8,
+		MaxReplies:           1_000,
+	}
+}
+
+// Validate reports every setting that cannot work.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Incarnation != 0, "transport: Incarnation is not set")
+	check(c.MaxChannels >= minChannels && c.MaxChannels <= 65536,
+		"transport: MaxChannels is %d, want %d to 65536", c.MaxChannels, minChannels)
+	check(c.MaxFrameBytes >= minFrameBytes && c.MaxFrameBytes <= maxFrameBytes,
+		"transport: MaxFrameBytes is %d, want %d to %d", c.MaxFrameBytes, minFrameBytes, maxFrameBytes)
+	check(c.IdleTimeout >= minIdle, "transport: IdleTimeout is %v, want at least %v", c.IdleTimeout, minIdle)
+	check(c.DisconnectGrace >= 0, "transport: DisconnectGrace is negative")
+	for name, d := range map[string]time.Duration{
+		"HandshakeTimeout": c.HandshakeTimeout, "AuthTimeout": c.AuthTimeout, "WriteTimeout": c.WriteTimeout,
+		"CloseTimeout": c.CloseTimeout, "ProposeTimeout": c.ProposeTimeout, "LockWait": c.LockWait,
+		"AcceptWait": c.AcceptWait, "MaxAcceptWait": c.MaxAcceptWait, "WatchInterval": c.WatchInterval,
+	} {
+		check(d > 0, "transport: %s is %v, want more than 0", name, d)
+	}
+	for name, n := range map[string]int{
+		"MaxConnections": c.MaxConnections, "MaxHandshakes": c.MaxHandshakes,
+		"MaxHandshakesPerHost": c.MaxHandshakesPerHost, "MaxLinks": c.MaxLinks,
+		"MaxTokens": c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,
+		"MaxConnBytes": c.MaxConnBytes, "MaxMessages": c.MaxMessages,
+		"MaxEnqueueBytes": c.MaxEnqueueBytes, "MaxLock": int(c.MaxLock),
+		"MaxLockBytes": int(c.MaxLockBytes), "MaxUnsettled": c.MaxUnsettled,
+		"MaxSettle": c.MaxSettle, "MaxWriteBytes": c.MaxWriteBytes,
+		"MaxRequests": c.MaxRequests, "MaxReplies": c.MaxReplies,
+	} {
+		check(n > 0, "transport: %s is %d, want more than 0", name, n)
+	}
+	return errors.Join(errs...)
+}

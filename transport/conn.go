@@ -1,0 +1,483 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// phase is where a connection is in its life.
+type phase uint8
+
+const (
+	phaseOpen    phase = iota
+	phaseLeaving       // the peer sent close: links are ending, then we answer it
+	phaseClosing       // we sent close and wait for the peer's, or for its socket to go
+	phaseOver          // no more frames; only clean-up goes on
+)
+
+// conn is one AMQP connection. Its loop, run on the goroutine that accepted it, owns everything
+// here; the reader and the writer have their batches and buffers, the goroutines of spawn what
+// they were given. Nothing is shared, so nothing is locked.
+type conn struct {
+	s      *Server
+	cfg    *Config
+	socket net.Conn
+	log    hclog.Logger
+
+	inbox    chan func()   // what spawned work and the watcher want done on the loop
+	stop     chan struct{} // closed by shutdown
+	stopOnce sync.Once
+	done     chan struct{} // closed when everything has ended
+	ctx      context.Context
+	cancel   context.CancelFunc
+
+	// Below is the loop's alone.
+	phase     phase
+	orderly   bool // the peer closed as it should (RUL-2)
+	forced    bool // we are shutting down: locks and counts stay
+	inflight  int  // spawned work that has not come back
+	channels  map[uint16]*channel
+	links     map[linkKey]*link
+	replies   []*replies
+	sessions  map[sessionKey]*heldSession
+	heldBytes int // of deliveries that wait for a partition
+	authed    bool
+	onAuthed  func()
+	claims    map[string]auth.Claim // by audience
+	container string
+	hostname  string // as the client calls us, a hint
+	peerFrame uint32 // largest frame we may send
+	maxChan   uint16
+	beat      time.Duration // between signs of life to the peer
+	lastWrite time.Time
+	openedAt  time.Time
+	wake      *time.Timer
+	leftAt    time.Time // when we sent close
+	dirty     []*channel
+	blocked   []*channel // have deliveries that wait for the socket
+	proposers []proposer
+	scratch   []byte
+
+	out, spare []byte
+	writing    bool
+	writeErr   error
+	toWriter   chan []byte
+	fromWriter chan wrote
+	frames     chan *batch
+	free       chan *batch
+}
+
+// linkKey names a link: a sender and a receiver may share a name.
+type linkKey struct {
+	name string
+	role amqp.Role // the client's
+}
+
+func newConn(s *Server, socket net.Conn) *conn {
+	c := &conn{
+		s: s, cfg: &s.cfg, socket: socket,
+		log:        s.log.With("remote", socket.RemoteAddr()),
+		inbox:      make(chan func()),
+		stop:       make(chan struct{}),
+		done:       make(chan struct{}),
+		channels:   map[uint16]*channel{},
+		links:      map[linkKey]*link{},
+		sessions:   map[sessionKey]*heldSession{},
+		claims:     map[string]auth.Claim{},
+		toWriter:   make(chan []byte, 1),
+		fromWriter: make(chan wrote, 1),
+		frames:     make(chan *batch),
+		free:       make(chan *batch, batches),
+	}
+	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	for range batches {
+		c.free <- &batch{}
+	}
+	return c
+}
+
+// shutdown asks the loop to end the connection in good order; it may be called from anywhere.
+func (c *conn) shutdown() { c.stopOnce.Do(func() { close(c.stop) }) }
+
+// cut ends the connection now; it may be called from anywhere.
+func (c *conn) cut() {
+	c.shutdown()
+	c.socket.Close()
+	c.cancel()
+}
+
+// post runs f on the loop, or never if that has ended; it may be called from anywhere.
+func (c *conn) post(f func()) {
+	select {
+	case c.inbox <- f:
+	case <-c.done:
+	}
+}
+
+// run serves the connection to its end and cleans up after it.
+func (c *conn) run(authed func()) {
+	defer close(c.done)
+	defer c.cancel()
+	c.onAuthed = authed
+	r := amqp.NewReader(c.socket, preOpenFrameBytes)
+	if !c.handshake(r) {
+		c.socket.Close()
+		return
+	}
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { readLoop(c.socket, r, 2*c.cfg.IdleTimeout, c.free, c.frames, quit) })
+	wg.Go(func() { writeLoop(c.socket, c.cfg.WriteTimeout, c.toWriter, c.fromWriter) })
+	c.wake = time.NewTimer(c.nextWake())
+	defer c.wake.Stop()
+	c.guard(func() func() { c.loop(); return nil })
+	c.socket.Close()
+	close(quit)
+	close(c.toWriter)
+	c.guard(func() func() { c.sweep(); return nil })
+	wg.Wait()
+}
+
+// loop serves frames until the connection is over.
+func (c *conn) loop() {
+	stop := c.stop
+	for c.phase != phaseOver {
+		frames := c.frames
+		if c.paused() {
+			frames = nil
+		}
+		select {
+		case b := <-frames:
+			c.batch(b)
+		case f := <-c.inbox:
+			f()
+		case w := <-c.fromWriter:
+			c.written(w)
+		case <-c.wake.C:
+			c.tick(time.Now())
+		case <-stop:
+			stop = nil
+			c.leave()
+		}
+		c.drainInbox()
+		c.advance()
+	}
+}
+
+// drainInbox takes the answers that are there already, so that they share one write.
+func (c *conn) drainInbox() {
+	for range inboxBurst {
+		select {
+		case f := <-c.inbox:
+			f()
+		default:
+			return
+		}
+	}
+}
+
+// inboxBurst bounds how long the loop goes without looking at the socket.
+const inboxBurst = 64
+
+// advance does what the events of this turn have made possible, then writes.
+func (c *conn) advance() {
+	c.propose()
+	for i := 0; i < len(c.dirty); i++ { // a channel may touch itself or others
+		ch := c.dirty[i]
+		ch.dirty = false
+		if c.channels[ch.number] == ch {
+			ch.advance()
+		}
+	}
+	clear(c.dirty)
+	c.dirty = c.dirty[:0]
+	c.propose()
+	c.finishLeaving()
+	c.flush()
+}
+
+// propose starts the proposals that this turn has collected.
+func (c *conn) propose() {
+	for i := 0; i < len(c.proposers); i++ { // a proposer may add others
+		c.proposers[i].propose()
+	}
+	clear(c.proposers)
+	c.proposers = c.proposers[:0]
+}
+
+// paused reports whether reading has to wait: too many bytes wait for partitions (A21), or the
+// peer does not take what we answer.
+func (c *conn) paused() bool {
+	return c.heldBytes >= c.cfg.MaxConnBytes || len(c.out) >= 2*c.cfg.MaxWriteBytes
+}
+
+// batch handles what arrived together.
+func (c *conn) batch(b *batch) {
+	c.s.stats.BytesIn.Add(uint64(b.bytes))
+	for i := range b.frames {
+		if c.phase == phaseOver {
+			break
+		}
+		if err := c.frame(&b.frames[i]); err != nil {
+			c.fault(nil, nil, err)
+		}
+	}
+	if b.err != nil && c.phase != phaseOver {
+		c.readEnded(b.err)
+		return
+	}
+	c.free <- b
+}
+
+// readEnded handles the end of the byte stream.
+func (c *conn) readEnded(err error) {
+	switch {
+	case c.phase == phaseClosing || c.orderly:
+		c.phase = phaseOver
+	case errors.Is(err, amqp.ErrFraming):
+		c.fault(nil, nil, wireFault(err))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.s.stats.reject(siteIdle)
+		c.sendClose(amqpError(amqp.ConditionResourceLimitExceeded, "local-idle-timeout expired"))
+		c.lose(siteIdle, err)
+	default:
+		c.lose(sites, err)
+	}
+}
+
+// frame handles one frame.
+func (c *conn) frame(f *frame) error {
+	if f.kind != amqp.FrameAMQP {
+		return connFault(siteIllegalFrame, amqp.ConditionFramingError, "a frame of type %d after SASL", f.kind)
+	}
+	if len(f.body) == 0 {
+		return nil // a sign of life
+	}
+	p, payload, err := amqp.DecodePerformative(f.body)
+	if err != nil {
+		return wireFault(err)
+	}
+	if c.phase == phaseClosing {
+		if _, ok := p.(*amqp.Close); ok {
+			c.phase = phaseOver
+		}
+		return nil // Q25: what was in flight when we closed
+	}
+	if c.phase != phaseOpen {
+		return nil // after a close there is nothing to say
+	}
+	switch p := p.(type) {
+	case *amqp.Open:
+		return connFault(siteIllegalFrame, amqp.ConditionIllegalState, "a second open")
+	case *amqp.Begin:
+		return c.begin(f.channel, p)
+	case *amqp.Close:
+		c.peerClosed(p)
+		return nil
+	}
+	ch := c.channels[f.channel]
+	if ch == nil {
+		return connFault(siteChannel, amqp.ConditionNotAllowed, "channel %d has not begun", f.channel)
+	}
+	return ch.frame(p, payload)
+}
+
+// fault ends what an error says is broken. ch and l are where it happened, nil if unknown.
+func (c *conn) fault(ch *channel, l *link, err error) {
+	var onConn *connError
+	var onChannel *channelError
+	var onLink *linkError
+	switch {
+	case errors.As(err, &onLink) && l != nil:
+		c.s.stats.reject(onLink.at)
+		c.log.Debug("detach", "link", l.name, "site", siteNames[onLink.at], "error", onLink.cause)
+		l.refuse(onLink.cause)
+	case errors.As(err, &onChannel) && ch != nil:
+		c.s.stats.reject(onChannel.at)
+		c.log.Debug("end", "channel", ch.number, "site", siteNames[onChannel.at], "error", onChannel.cause)
+		ch.end(onChannel.cause)
+	case errors.As(err, &onConn):
+		c.s.stats.reject(onConn.at)
+		c.log.Info("close", "site", siteNames[onConn.at], "error", onConn.cause)
+		c.sendClose(onConn.cause)
+	default:
+		c.log.Error("unexpected error", "error", err)
+		c.sendClose(amqpError(amqp.ConditionInternalError, "internal error"))
+	}
+}
+
+// sendClose says goodbye; the peer's answer is waited for, its other frames are ignored.
+func (c *conn) sendClose(cause *amqp.Error) {
+	if c.phase == phaseClosing || c.phase == phaseOver {
+		return
+	}
+	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: cause})
+	c.phase = phaseClosing
+	c.leftAt = time.Now()
+	c.rearm()
+}
+
+// peerClosed handles a close: every link ends as if it were detached, then the close is answered.
+func (c *conn) peerClosed(p *amqp.Close) {
+	if p.Error != nil {
+		c.log.Debug("client closed", "error", p.Error)
+	}
+	c.orderly = true
+	c.phase = phaseLeaving
+	c.leftAt = time.Now()
+	for _, ch := range c.channels {
+		ch.closeLinks(true)
+	}
+	c.rearm()
+}
+
+// leave ends the connection because the node stops: what is in flight is answered first.
+func (c *conn) leave() {
+	if c.phase != phaseOpen {
+		return
+	}
+	c.forced = true
+	c.phase = phaseLeaving
+	c.leftAt = time.Now()
+	for _, ch := range c.channels {
+		ch.closeLinks(true)
+	}
+	c.rearm()
+}
+
+// finishLeaving answers the peer's close, or sends ours, when every link has given back what it held.
+func (c *conn) finishLeaving() {
+	if c.phase != phaseLeaving {
+		return
+	}
+	late := time.Since(c.leftAt) >= c.cfg.CloseTimeout
+	for _, ch := range c.channels {
+		if !late && ch.busy() {
+			return
+		}
+	}
+	for _, ch := range c.channels {
+		ch.flushAcks()
+	}
+	if c.orderly {
+		c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{})
+		c.phase = phaseClosing
+		c.leftAt = time.Now()
+		c.endAfterWrite()
+		return
+	}
+	c.phase = phaseOpen // for sendClose
+	c.sendClose(amqpError(amqp.ConditionConnectionForced, "%s",
+		"The broker is shutting down, connect again."+c.s.trackingText()))
+}
+
+// endAfterWrite gives the last frames to the writer and waits until they are out.
+func (c *conn) endAfterWrite() {
+	c.flush()
+	for c.writeErr == nil && (c.writing || len(c.out) > 0) {
+		c.written(<-c.fromWriter)
+		c.flush()
+	}
+	c.phase = phaseOver
+}
+
+// lose ends the connection without a word from the peer.
+func (c *conn) lose(at site, err error) {
+	if c.phase == phaseOver {
+		return
+	}
+	if at < sites {
+		c.s.stats.reject(at)
+	}
+	if !errors.Is(err, io.EOF) {
+		c.log.Debug("connection lost", "error", err)
+	}
+	c.flush()
+	c.phase = phaseOver
+}
+
+// tick does what is due.
+func (c *conn) tick(now time.Time) {
+	switch c.phase {
+	case phaseClosing:
+		if now.Sub(c.leftAt) >= c.cfg.CloseTimeout {
+			c.phase = phaseOver
+			return
+		}
+	case phaseOpen:
+		if !c.authed && now.Sub(c.openedAt) >= c.cfg.AuthTimeout {
+			c.fault(nil, nil, connFault(siteToken, amqp.ConditionConnectionForced,
+				"no token was put in %v", c.cfg.AuthTimeout))
+			return
+		}
+		c.expireClaims(now)
+	}
+	if now.Sub(c.lastWrite) >= c.beat {
+		c.out = amqp.AppendEmptyFrame(c.out)
+	}
+	c.rearm()
+}
+
+// rearm sets the timer to the next thing that is due.
+func (c *conn) rearm() {
+	if c.wake != nil {
+		c.wake.Reset(c.nextWake())
+	}
+}
+
+func (c *conn) nextWake() time.Duration {
+	now := time.Now()
+	next := c.lastWrite.Add(c.beat)
+	earlier := func(t time.Time) {
+		if t.Before(next) {
+			next = t
+		}
+	}
+	switch c.phase {
+	case phaseClosing, phaseLeaving:
+		earlier(c.leftAt.Add(c.cfg.CloseTimeout))
+	case phaseOpen:
+		if !c.authed {
+			earlier(c.openedAt.Add(c.cfg.AuthTimeout))
+		}
+		for _, claim := range c.claims {
+			if !claim.Until.IsZero() {
+				earlier(claim.Until)
+			}
+		}
+	}
+	return max(next.Sub(now), time.Millisecond)
+}
+
+// sweep cleans up after the connection: everything in flight comes back, what was held is given
+// back, and a lost connection's locks and sessions are dropped (RUL-2).
+func (c *conn) sweep() {
+	lost := !c.orderly && !c.forced
+	if lost {
+		c.s.stats.Lost.Add(1)
+	}
+	for _, ch := range c.channels {
+		if lost {
+			ch.dropLocks()
+		}
+		ch.closeLinks(!lost)
+	}
+	deadline := time.AfterFunc(c.cfg.ProposeTimeout, c.cancel)
+	defer deadline.Stop()
+	c.propose()
+	for c.inflight > 0 {
+		f := <-c.inbox
+		f()
+		c.propose()
+	}
+}

@@ -1,0 +1,381 @@
+package transport
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"sync"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// inbound is one delivery from the client.
+type inbound struct {
+	id       uint32
+	format   uint32
+	settled  bool
+	dropped  bool // refused while it was arriving; the rest of its frames means nothing
+	bytes    int
+	payload  []byte
+	messages []fsm.Message
+	text     string // what selects the share
+	byText   bool
+	refusal  *amqp.Error
+	gone     bool // the entity does not exist any more
+}
+
+// ingress stores the messages of a sending client. One round is under way at a time: whatever
+// arrives meanwhile rides in the next one, so load makes batches.
+type ingress struct {
+	l       *link
+	c       *conn
+	count   uint32 // deliveries begun, the client's delivery-count
+	credit  uint32 // deliveries that the client may still begin
+	overrun uint32 // deliveries begun without credit
+	average int    // bytes of a delivery, a running mean
+	held    int    // bytes of deliveries that wait for the partition
+	now     *inbound
+	pending []*inbound
+	flying  int // deliveries of the round under way
+	lane    *lane
+	others  []pumpID // further pumps, for an entity with several shares
+	closing bool
+}
+
+const (
+	// expectedBytes is what a message is taken to be before the first one has come.
+	expectedBytes = 8 << 10
+	// overrunMax is how many deliveries a client may begin beyond its credit. Python does not wait
+	// for credit, and believes that it has 10,000 (§4.1 of the dossier).
+	overrunMax = 10_000
+	// lanesPerLink bounds the groups of a round that are proposed side by side on an entity with
+	// several shares.
+	lanesPerLink = 8
+)
+
+func newIngress(l *link) *ingress {
+	g := &ingress{l: l, c: l.ch.c, lane: l.ch.c.newLane(), average: expectedBytes}
+	g.count = l.asked.InitialDeliveryCount.Or(0) // G22
+	if n := min(len(l.desc.Partitions), lanesPerLink); n > 1 {
+		g.others = make([]pumpID, n)
+		for i := range g.others {
+			g.others[i].pump = g.c.s.newPump()
+		}
+	}
+	return g
+}
+
+func (g *ingress) start() { g.refill() } // G5
+
+// target is the credit that the client should have, counting what waits for the partition. It goes
+// by what messages measure, not by what they may: the connection's limit stands behind it (A21).
+func (g *ingress) target() uint32 {
+	return senderCredit(g.c.cfg.MaxCredit, g.c.cfg.MaxLinkBytes, uint64(max(2*g.average, minExpectedBytes)))
+}
+
+// minExpectedBytes keeps a run of tiny messages from promising more than large ones could keep.
+const minExpectedBytes = 1 << 10
+
+// refill grants credit in steps of half the target, not per message.
+func (g *ingress) refill() {
+	if g.closing || g.l.state != linkAttached {
+		return
+	}
+	target := g.target()
+	if g.credit > target/2 {
+		return
+	}
+	waiting := uint32(len(g.pending) + g.flying)
+	if waiting >= target || g.credit >= target-waiting {
+		return
+	}
+	g.credit = target - waiting
+	g.sendFlow()
+}
+
+func (g *ingress) sendFlow() {
+	f := g.l.ch.windowFlow()
+	f.Handle = amqp.Some(g.l.handle)
+	f.DeliveryCount = amqp.Some(g.count)
+	f.LinkCredit = amqp.Some(g.credit)
+	g.l.ch.send(&f)
+}
+
+// flow implements endpoint; a sender's credit is ours to say, so only an echo matters.
+func (g *ingress) flow(p *amqp.Flow) error {
+	if p.Echo {
+		g.sendFlow()
+	}
+	return nil
+}
+
+// transfer implements endpoint.
+func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
+	if g.now == nil {
+		if err := g.begin(p); err != nil {
+			return err
+		}
+	} else if p.DeliveryID.Set && p.DeliveryID.Value != g.now.id {
+		return linkFault(siteIllegalFrame, amqp.ConditionInvalidField,
+			"delivery %d begins inside delivery %d", p.DeliveryID.Value, g.now.id)
+	}
+	d := g.now
+	d.settled = d.settled || p.Settled.Or(false)
+	if p.Aborted { // AMQP 1.0 §2.6.14: as if it had never been
+		g.hold(-d.bytes)
+		g.now = nil
+		g.refill()
+		return nil
+	}
+	g.arrive(d, payload)
+	if p.More {
+		return nil
+	}
+	g.now = nil
+	if d.dropped {
+		g.refill()
+		return nil
+	}
+	g.average += (d.bytes - g.average) / averageWeight
+	g.pending = append(g.pending, d)
+	g.c.proposers = append(g.c.proposers, g)
+	return nil
+}
+
+// averageWeight is how many deliveries the running mean looks back.
+const averageWeight = 16
+
+// begin takes the first frame of a delivery.
+func (g *ingress) begin(p *amqp.Transfer) error {
+	if !p.DeliveryID.Set {
+		return linkFault(siteIllegalFrame, amqp.ConditionInvalidField, "a delivery without an id")
+	}
+	g.count++
+	if g.credit > 0 {
+		g.credit--
+	} else if g.overrun++; g.overrun > overrunMax || g.held > g.c.cfg.MaxLinkBytes {
+		return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "a transfer without link credit")
+	}
+	g.now = &inbound{id: p.DeliveryID.Value, format: p.MessageFormat.Or(amqp.FormatAMQP)}
+	if p.State != nil {
+		g.drop(g.now, siteMessage, amqpError(amqp.ConditionNotImplemented, "transactions are not supported"))
+	}
+	return nil
+}
+
+// arrive adds a frame's payload; the size is counted while it comes, so nothing larger than a
+// message may be is ever held.
+func (g *ingress) arrive(d *inbound, payload []byte) {
+	if d.dropped {
+		return
+	}
+	if limit := int(g.l.desc.MaxMessageBytes); d.bytes+len(payload) > limit {
+		g.hold(-d.bytes)
+		d.bytes, d.payload = 0, nil
+		g.drop(d, siteMessageSize, amqpError(amqp.ConditionMessageSizeExceeded,
+			"The received message (delivery-id:%d, size: more than %d bytes) exceeds the limit (%d bytes) "+
+				"currently allowed on the link.%s", d.id, limit, limit, g.c.s.trackingText()))
+		return
+	}
+	d.bytes += len(payload)
+	d.payload = append(d.payload, payload...)
+	g.hold(len(payload))
+}
+
+// drop refuses a delivery that is still arriving.
+func (g *ingress) drop(d *inbound, at site, why *amqp.Error) {
+	g.c.s.stats.reject(at)
+	d.dropped = true
+	if !d.settled {
+		g.answer(d.id, amqp.Rejected{Error: why})
+	}
+}
+
+func (g *ingress) hold(bytes int) {
+	g.held += bytes
+	g.c.heldBytes += bytes
+}
+
+func (g *ingress) answer(id uint32, state amqp.DeliveryState) {
+	g.l.ch.acks = append(g.l.ch.acks, ack{id, state})
+	g.l.ch.touch()
+}
+
+// propose implements proposer: it starts the next round.
+func (g *ingress) propose() {
+	if g.lane.busy || len(g.pending) == 0 {
+		return
+	}
+	n, bytes := 0, 0
+	for n < len(g.pending) && (n == 0 || bytes+g.pending[n].bytes <= g.c.cfg.MaxEnqueueBytes) {
+		bytes += g.pending[n].bytes
+		n++
+	}
+	batch := slices.Clone(g.pending[:n])
+	g.pending = slices.Delete(g.pending, 0, n)
+	g.flying = n
+	r := &round{s: g.c.s, desc: g.l.desc, path: g.l.addr.path(), deliveries: batch, pumps: g.others}
+	g.lane.run(func() func() {
+		ctx, cancel := context.WithTimeout(g.c.ctx, g.c.cfg.ProposeTimeout)
+		defer cancel()
+		r.run(ctx, &g.lane.id)
+		return func() { g.stored(batch) }
+	})
+}
+
+// stored answers a round.
+func (g *ingress) stored(batch []*inbound) {
+	g.flying = 0
+	var gone *amqp.Error
+	for _, d := range batch {
+		g.hold(-d.bytes)
+		if d.refusal == nil {
+			g.c.s.stats.MessagesIn.Add(uint64(len(d.messages)))
+		} else if d.settled {
+			g.c.s.stats.reject(siteSettledLost)
+		}
+		if d.gone {
+			gone = d.refusal
+		}
+		if d.settled {
+			continue
+		}
+		if d.refusal != nil {
+			g.answer(d.id, amqp.Rejected{Error: d.refusal})
+		} else {
+			g.answer(d.id, amqp.Accepted{})
+		}
+	}
+	g.l.ch.touch()
+	if gone != nil {
+		g.l.refuse(gone)
+	}
+	g.refill()
+	if len(g.pending) > 0 {
+		g.c.proposers = append(g.c.proposers, g)
+	}
+	g.finish()
+}
+
+// close implements endpoint: what has arrived is still stored and answered.
+func (g *ingress) close(bool) {
+	if g.closing {
+		return
+	}
+	g.closing = true
+	if g.now != nil {
+		g.hold(-g.now.bytes)
+		g.now = nil
+	}
+	g.finish()
+}
+
+// busy implements endpoint.
+func (g *ingress) busy() bool { return g.lane.busy || len(g.pending) > 0 }
+
+func (g *ingress) finish() {
+	if !g.closing || g.busy() {
+		return
+	}
+	shares := allShares(g.l.desc)
+	keys := make([]fsm.Key, len(shares))
+	for i, share := range shares {
+		keys[i] = shareKey(g.l.desc, fsm.Main, share)
+	}
+	g.lane.retire(keys...)
+	for i := range g.others {
+		if g.others[i].counter > 0 {
+			g.c.s.janitor.drop(g.others[i].pump, keys...)
+			g.others[i].counter = 0
+		}
+	}
+	g.l.finish()
+}
+
+// round is the work of one round, off the loop.
+type round struct {
+	s          *Server
+	desc       *fsm.Descriptor
+	path       string
+	deliveries []*inbound
+	pumps      []pumpID // nil if the entity has one share
+}
+
+// run translates and stores the deliveries; each then knows what became of it.
+func (r *round) run(ctx context.Context, pump *pumpID) {
+	good := r.deliveries[:0:0]
+	for _, d := range r.deliveries {
+		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages); err != nil {
+			r.s.stats.reject(siteMessage)
+			d.refusal = r.s.tracked(err)
+			continue
+		}
+		good = append(good, d)
+	}
+	if len(good) == 0 {
+		return
+	}
+	if r.pumps == nil {
+		r.store(ctx, pump, good)
+		return
+	}
+	// Messages with the same text go to the same share and keep their order; those of different
+	// texts may be stored side by side.
+	groups := make([][]*inbound, len(r.pumps))
+	for _, d := range good {
+		h := fnv.New32a()
+		h.Write([]byte(d.text))
+		i := h.Sum32() % uint32(len(groups))
+		groups[i] = append(groups[i], d)
+	}
+	var wg sync.WaitGroup
+	for i, group := range groups {
+		if len(group) == 0 {
+			continue
+		}
+		wg.Go(func() {
+			for len(group) > 0 {
+				n := 1
+				for n < len(group) && group[n].text == group[0].text && group[n].byText == group[0].byText {
+					n++
+				}
+				r.store(ctx, &r.pumps[i], group[:n])
+				group = group[n:]
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// store proposes deliveries of one share as one command. A refusal of several says nothing about
+// each, so then they are asked one by one.
+func (r *round) store(ctx context.Context, pump *pumpID, ds []*inbound) {
+	cmd := &fsm.Enqueue{}
+	for _, d := range ds {
+		cmd.Messages = append(cmd.Messages, d.messages...)
+	}
+	key := fsm.Key{Entity: r.desc.ID, By: fsm.ByAny}
+	if ds[0].byText {
+		key.By, key.Text = fsm.ByText, ds[0].text
+	}
+	out, err := r.s.propose(ctx, pump, key, cmd)
+	if err == nil && out.Refusal != fsm.None && len(ds) > 1 {
+		for i := range ds {
+			r.store(ctx, pump, ds[i:i+1])
+		}
+		return
+	}
+	for _, d := range ds {
+		d.payload = nil
+		switch {
+		case err != nil:
+			r.s.stats.reject(siteUnavailable)
+			d.refusal, d.gone = r.s.errorOf(err, r.path), isGone(err)
+		case out.Refusal != fsm.None:
+			r.s.stats.reject(siteRefused)
+			d.refusal = r.s.refusal(out.Refusal, out.Detail, r.path)
+			d.gone = out.Refusal == fsm.EntityNotFound
+		}
+	}
+}

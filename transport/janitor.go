@@ -1,0 +1,91 @@
+package transport
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+const (
+	// janitorInterval is how long retired pumps are collected before they are dropped together.
+	janitorInterval = time.Second
+	// janitorBatch is how many pumps one DropPumps names.
+	janitorBatch = 1_024
+	// janitorMax bounds the pumps that wait; above it they are left to expire by themselves after
+	// the ten minutes of A6.
+	janitorMax = 64 << 10
+	// janitorTimeout ends an attempt; what is not dropped expires by itself.
+	janitorTimeout = 10 * time.Second
+)
+
+// janitor tells partitions which remembered results nobody will ask for any more (A6).
+type janitor struct {
+	s    *Server
+	wake chan struct{}
+
+	mu      sync.Mutex
+	pending map[fsm.Key][]uint64
+	count   int
+}
+
+func newJanitor(s *Server) *janitor {
+	return &janitor{s: s, wake: make(chan struct{}, 1), pending: map[fsm.Key][]uint64{}}
+}
+
+// drop forgets a pump at the shares it was used with.
+func (j *janitor) drop(pump uint64, keys ...fsm.Key) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, k := range keys {
+		k.Sub = fsm.Main // the share is what counts
+		if j.count >= janitorMax {
+			return
+		}
+		j.pending[k] = append(j.pending[k], pump)
+		j.count++
+	}
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (j *janitor) run() {
+	for {
+		select {
+		case <-j.wake:
+		case <-j.s.ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(janitorInterval):
+		case <-j.s.ctx.Done():
+			return
+		}
+		j.flush(j.s.ctx)
+	}
+}
+
+// flush drops what is pending now.
+func (j *janitor) flush(ctx context.Context) {
+	j.mu.Lock()
+	pending := j.pending
+	j.pending, j.count = map[fsm.Key][]uint64{}, 0
+	j.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, janitorTimeout)
+	defer cancel()
+	node := fsm.Incarnation(j.s.incarnation.Load())
+	for k, pumps := range pending {
+		for len(pumps) > 0 && ctx.Err() == nil {
+			n := min(len(pumps), janitorBatch)
+			// No id: the command is idempotent, and a lost one costs ten minutes of memory.
+			_, err := j.s.broker.Propose(ctx, fsm.RequestID{}, k, &fsm.DropPumps{Node: node, Pumps: pumps[:n]})
+			if err != nil {
+				j.s.log.Debug("drop pumps", "error", err)
+			}
+			pumps = pumps[n:]
+		}
+	}
+}

@@ -1,0 +1,451 @@
+package transport
+
+import (
+	"context"
+	"slices"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// linkState is where a link is in its life.
+type linkState uint8
+
+const (
+	linkAttaching linkState = iota // the client's attach has come, ours waits for a look-up or a session
+	linkAttached
+	linkLeaving   // the client's detach has come, ours waits until everything is given back
+	linkDetaching // our detach is out, the client's is awaited; its other frames are ignored
+	linkGone
+)
+
+// endpoint is what a link is attached to: the inside of an entity, or a request node.
+type endpoint interface {
+	// start runs once, right behind the attach reply.
+	start()
+	flow(p *amqp.Flow) error
+	transfer(p *amqp.Transfer, payload []byte) error
+	// close stops and gives back what is held; orderly is false if the connection is lost.
+	close(orderly bool)
+	// busy reports whether something is still being given back or answered.
+	busy() bool
+}
+
+// link is one end of an AMQP link. Its handle is the same number in both directions.
+type link struct {
+	ch     *channel
+	name   string
+	handle uint32
+	role   amqp.Role // the client's
+	asked  *amqp.Attach
+	addr   address
+	desc   *fsm.Descriptor // nil for $cbs
+	state  linkState
+	end    endpoint           // nil until attached
+	cancel context.CancelFunc // of the look-up or accept under way
+
+	early      []earlyFrame // what came before our attach
+	earlyBytes int
+}
+
+// earlyFrame is a frame that a client sent without waiting for the attach reply.
+type earlyFrame struct {
+	flow     *amqp.Flow
+	transfer *amqp.Transfer
+	payload  []byte
+}
+
+// maxEarlyFrames bounds what is kept for a link that is not attached yet; Python sends its flow and
+// maybe a first message that soon (Q7).
+const maxEarlyFrames = 64
+
+// key is the link's name in the connection.
+func (l *link) key() linkKey { return linkKey{l.name, l.role} }
+
+// clientSends reports whether messages flow towards us.
+func (l *link) clientSends() bool { return l.role == amqp.RoleSender }
+
+// attach handles the client's attach.
+func (ch *channel) attach(p *amqp.Attach) (*link, error) {
+	if p.Handle >= uint32(ch.c.cfg.MaxLinks) {
+		return nil, connFault(siteHandle, amqp.ConditionNotAllowed, "handle %d is above the announced maximum", p.Handle)
+	}
+	if ch.links[p.Handle] != nil {
+		return nil, channelFault(siteHandle, amqp.ConditionHandleInUse, "handle %d is in use", p.Handle)
+	}
+	if p.Name == "" {
+		return nil, channelFault(siteAttach, amqp.ConditionInvalidField, "a link without a name")
+	}
+	l := &link{ch: ch, name: p.Name, handle: p.Handle, role: p.Role, asked: cloneAttach(p)}
+	if old := ch.c.links[l.key()]; old != nil {
+		old.refuse(amqpError(amqp.ConditionStolen, "the link was attached again"))
+	}
+	ch.links[l.handle] = l
+	ch.c.links[l.key()] = l
+	ch.c.s.stats.Links.Add(1)
+	if len(ch.c.links) > ch.c.cfg.MaxLinks {
+		return l, linkFault(siteLinks, amqp.ConditionResourceLimitExceeded,
+			"the connection has %d links already", ch.c.cfg.MaxLinks)
+	}
+	return l, l.resolve()
+}
+
+// cloneAttach copies what is needed after the frame is gone.
+func cloneAttach(p *amqp.Attach) *amqp.Attach {
+	a := *p
+	if p.Source != nil {
+		s := *p.Source
+		s.Encoded, s.Filter = slices.Clone(s.Encoded), slices.Clone(s.Filter)
+		s.DefaultOutcome, s.DynamicNodeProperties = nil, nil
+		a.Source = &s
+	}
+	if p.Target != nil {
+		t := *p.Target
+		t.Encoded, t.DynamicNodeProperties = slices.Clone(t.Encoded), nil
+		a.Target = &t
+	}
+	if p.Coordinator != nil {
+		co := *p.Coordinator
+		co.Encoded = slices.Clone(co.Encoded)
+		a.Coordinator = &co
+	}
+	a.Unsettled = nil
+	a.Properties = slices.Clone(p.Properties)
+	return &a
+}
+
+// resolve finds out what the client wants to attach to.
+func (l *link) resolve() error {
+	text, err := l.wanted()
+	if err != nil {
+		return err
+	}
+	l.addr = parseAddress(text)
+	switch {
+	case l.addr.cbs:
+		l.accept(l.requestEndpoint())
+		return nil
+	case l.addr.entity == "":
+		return linkFault(siteAttach, amqp.ConditionNotFound, "%s", notFoundText(l.ch.c.s, text))
+	}
+	if err := l.authorize(); err != nil {
+		return err
+	}
+	if l.clientSends() && l.addr.sub != fsm.Main && !l.addr.management {
+		// S-171
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, "messages cannot be sent to %s", l.addr.path())
+	}
+	s, name := l.ch.c.s, l.addr.entity
+	ctx, cancel := context.WithTimeout(l.ch.c.ctx, s.cfg.ProposeTimeout)
+	l.cancel = cancel
+	l.ch.c.spawn(func() func() {
+		defer cancel()
+		d, err := s.catalog.Entity(ctx, name)
+		return func() {
+			if l.state != linkAttaching {
+				return
+			}
+			l.ch.touch()
+			if err := l.found(d, err); err != nil {
+				l.ch.c.fault(l.ch, l, err)
+			}
+		}
+	})
+	return nil
+}
+
+// wanted returns the address of our side.
+func (l *link) wanted() (string, error) {
+	if l.asked.Coordinator != nil {
+		return "", linkFault(siteAttach, amqp.ConditionNotImplemented, "transactions are not supported")
+	}
+	if l.clientSends() {
+		if l.asked.Target == nil || l.asked.Target.Dynamic {
+			return "", linkFault(siteAttach, amqp.ConditionInvalidField, "a sender needs a target with an address")
+		}
+		return l.asked.Target.Address.Or(""), nil
+	}
+	if l.asked.Source == nil || l.asked.Source.Dynamic {
+		return "", linkFault(siteAttach, amqp.ConditionInvalidField, "a receiver needs a source with an address")
+	}
+	return l.asked.Source.Address.Or(""), nil
+}
+
+// found decides with the entity's description whether and to what the link attaches.
+func (l *link) found(d *fsm.Descriptor, err error) error {
+	if err != nil {
+		return &linkError{siteAttach, l.ch.c.s.errorOf(err, l.addr.path())}
+	}
+	l.desc = d
+	if l.addr.sub == fsm.DeadLetter && d.NoDeadLetter {
+		return linkFault(siteAttach, amqp.ConditionNotFound, "%s", notFoundText(l.ch.c.s, l.addr.path())) // S-169
+	}
+	if l.addr.sub != fsm.Main && d.Kind == fsm.Topic {
+		return linkFault(siteAttach, amqp.ConditionNotFound, "%s", notFoundText(l.ch.c.s, l.addr.path()))
+	}
+	switch {
+	case l.addr.management:
+		l.accept(l.requestEndpoint())
+		return nil
+	case l.clientSends():
+		return l.foundTarget(d)
+	}
+	return l.foundSource(d)
+}
+
+func (l *link) foundTarget(d *fsm.Descriptor) error {
+	if d.Kind == fsm.Subscription {
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, "messages cannot be sent to a subscription")
+	}
+	if d.Status == fsm.Disabled || d.Status == fsm.SendDisabled {
+		return linkFault(siteAttach, amqp.ConditionEntityDisabled, "%s", disabledText(l.addr.path()))
+	}
+	l.accept(newIngress(l))
+	return nil
+}
+
+func (l *link) foundSource(d *fsm.Descriptor) error {
+	if d.Kind == fsm.Topic {
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, "messages cannot be received from a topic")
+	}
+	if d.Status == fsm.Disabled || d.Status == fsm.ReceiveDisabled {
+		return linkFault(siteAttach, amqp.ConditionEntityDisabled, "%s", disabledText(l.addr.path()))
+	}
+	if d.ForwardTo != "" && l.addr.sub == fsm.Main || d.ForwardDeadLettersTo != "" && l.addr.sub == fsm.DeadLetter {
+		// S-177, S-206
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, "messages of %s are forwarded", l.addr.path())
+	}
+	filter, wanted, err := l.sessionFilter()
+	if err != nil {
+		return err
+	}
+	needs := d.RequiresSession && l.addr.sub == fsm.Main
+	switch {
+	case needs && !wanted: // S-33
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, "It is not possible for an entity that "+
+			"requires sessions to create a non-sessionful message receiver.%s", l.ch.c.s.trackingText())
+	case wanted && !needs: // S-34
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, "A sessionful message receiver cannot be "+
+			"created on an entity that does not require sessions.%s", l.ch.c.s.trackingText())
+	case wanted:
+		l.acceptSession(filter)
+		return nil
+	}
+	l.accept(newEgress(l, nil))
+	return nil
+}
+
+// sessionFilter reads the session that the receiver asks for, if any.
+func (l *link) sessionFilter() (f amqp.SessionFilter, wanted bool, err error) {
+	f, wanted, err = l.asked.Source.SessionFilter()
+	if err != nil {
+		return f, false, linkFault(siteAttach, amqp.ConditionInvalidField, "filter: %v", err)
+	}
+	if _, asks := l.asked.Source.Filter.Get(string(amqp.FilterNonExclusiveSession)); asks {
+		return f, false, linkFault(siteAttach, amqp.ConditionNotImplemented, "non-exclusive sessions are not supported")
+	}
+	return f, wanted, nil
+}
+
+// reply is our attach: everything the client said is echoed (G7, G8).
+func (l *link) reply() *amqp.Attach {
+	a := &amqp.Attach{
+		Name: l.name, Handle: l.handle, Role: !l.role,
+		SndSettleMode: l.asked.SndSettleMode,
+		RcvSettleMode: l.asked.RcvSettleMode,
+		Source:        l.asked.Source.Echo(amqp.Opt[string]{}),
+	}
+	if l.asked.Coordinator != nil {
+		a.Coordinator = l.asked.Coordinator.Echo()
+	} else {
+		a.Target = l.asked.Target.Echo()
+	}
+	if !l.clientSends() {
+		a.InitialDeliveryCount = amqp.Some(uint32(0)) // G6
+	}
+	return a
+}
+
+// accept answers the attach and goes to work.
+func (l *link) accept(e endpoint) { l.acceptWith(e, l.reply()) }
+
+func (l *link) acceptWith(e endpoint, reply *amqp.Attach) {
+	if l.clientSends() {
+		limit := uint64(defaultMessageBytes)
+		if l.desc != nil {
+			limit = uint64(l.desc.MaxMessageBytes)
+		}
+		reply.MaxMessageSize = amqp.Some(limit) // G4
+	}
+	l.ch.send(reply)
+	l.state = linkAttached
+	l.end = e
+	if l.desc != nil {
+		l.ch.c.s.watcher.watch(l.ch.c, l.desc)
+	}
+	e.start()
+	early := l.early
+	l.early = nil
+	for _, f := range early {
+		if l.state != linkAttached {
+			return
+		}
+		var err error
+		if f.flow != nil {
+			err = e.flow(f.flow)
+		} else {
+			err = e.transfer(f.transfer, f.payload)
+		}
+		if err != nil {
+			l.ch.c.fault(l.ch, l, err)
+		}
+	}
+}
+
+// defaultMessageBytes is the limit on links to $cbs.
+const defaultMessageBytes = 256 << 10
+
+// flow handles a flow of the link.
+func (l *link) flow(p *amqp.Flow) error {
+	switch l.state {
+	case linkAttaching:
+		return l.keepEarly(earlyFrame{flow: &amqp.Flow{
+			DeliveryCount: p.DeliveryCount, LinkCredit: p.LinkCredit, Drain: p.Drain, Echo: p.Echo,
+		}})
+	case linkAttached:
+		return l.end.flow(p)
+	}
+	return nil
+}
+
+// transfer handles one frame of a delivery.
+func (l *link) transfer(p *amqp.Transfer, payload []byte) error {
+	if !l.clientSends() {
+		return channelFault(siteIllegalFrame, amqp.ConditionNotAllowed, "a transfer on a link that receives")
+	}
+	switch l.state {
+	case linkAttaching:
+		t := *p
+		t.DeliveryTag, t.State = nil, nil
+		return l.keepEarly(earlyFrame{transfer: &t, payload: slices.Clone(payload)})
+	case linkAttached:
+		return l.end.transfer(p, payload)
+	}
+	return nil
+}
+
+func (l *link) keepEarly(f earlyFrame) error {
+	l.earlyBytes += len(f.payload)
+	if len(l.early) >= maxEarlyFrames || l.earlyBytes > l.ch.c.cfg.MaxLinkBytes {
+		return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "frames before the link is attached")
+	}
+	l.early = append(l.early, f)
+	return nil
+}
+
+// detach handles the client's detach.
+func (ch *channel) detach(p *amqp.Detach) (*link, error) {
+	l, err := ch.link(p.Handle)
+	if err != nil {
+		return nil, err
+	}
+	switch l.state {
+	case linkAttaching: // §6.3 of the dossier: abandon the wait, answer both
+		l.abandon()
+		l.ch.send(l.refusal())
+		l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true})
+		l.remove()
+	case linkAttached:
+		l.state = linkLeaving
+		l.end.close(true)
+		l.finish()
+	case linkDetaching:
+		l.remove()
+	}
+	return l, nil
+}
+
+// abandon ends the look-up or accept under way.
+func (l *link) abandon() {
+	if l.cancel != nil {
+		l.cancel()
+	}
+	l.early = nil
+}
+
+// finish answers the client's detach once everything is given back, so that whoever asks next
+// finds it.
+func (l *link) finish() {
+	if l.state != linkLeaving || l.end.busy() {
+		return
+	}
+	l.ch.flushAcks()
+	l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true})
+	l.remove()
+}
+
+// refusal is the attach that says no: our terminus is null (G9).
+func (l *link) refusal() *amqp.Attach {
+	a := l.reply()
+	if l.clientSends() {
+		a.Target, a.Coordinator = nil, nil
+		a.MaxMessageSize = amqp.Some(uint64(defaultMessageBytes))
+	} else {
+		a.Source = nil
+	}
+	return a
+}
+
+// refuse ends the link from our side, attached or not.
+func (l *link) refuse(cause *amqp.Error) {
+	switch l.state {
+	case linkAttaching:
+		l.abandon()
+		l.ch.send(l.refusal())
+	case linkAttached:
+		l.ch.flushAcks()
+		l.end.close(true)
+	default:
+		return
+	}
+	l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true, Error: cause})
+	l.state = linkDetaching
+	l.leaveIndex()
+}
+
+// close ends the link without a word, because its channel or connection ends.
+func (l *link) close(orderly bool) {
+	switch l.state {
+	case linkAttaching:
+		l.abandon()
+		l.state = linkGone
+		l.leaveIndex()
+	case linkAttached:
+		l.state = linkDetaching
+		l.end.close(orderly)
+		l.leaveIndex()
+	}
+}
+
+// busy reports whether the link is still giving something back.
+func (l *link) busy() bool { return l.end != nil && l.end.busy() }
+
+// leaveIndex takes the link out of the connection's index; a link of the same name may come.
+func (l *link) leaveIndex() {
+	c := l.ch.c
+	if c.links[l.key()] != l {
+		return
+	}
+	delete(c.links, l.key())
+	c.s.stats.Links.Add(-1)
+	if l.desc != nil && l.end != nil {
+		c.s.watcher.unwatch(c, l.desc)
+	}
+}
+
+// remove frees the handle.
+func (l *link) remove() {
+	l.leaveIndex()
+	l.state = linkGone
+	delete(l.ch.links, l.handle)
+}

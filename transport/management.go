@@ -1,0 +1,224 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// call is one management request being served, off the loop.
+type call struct {
+	s       *Server
+	desc    *fsm.Descriptor
+	addr    address
+	request *request
+	pump    *pumpID
+
+	sessionID  string
+	hasSession bool
+	held       *heldSession     // of this connection, nil if it does not hold that session
+	proof      fsm.SessionProof // of held
+	then       func()           // to run on the loop afterwards
+}
+
+// operation is one entry of the table of operations. There is no operation without a right.
+type operation struct {
+	right auth.Right
+	run   func(context.Context, *call) response
+}
+
+// operationOf finds an operation by its wire name (§7.4 of the dossier).
+func operationOf(name string) (operation, bool) {
+	const prefix = "com.microsoft:"
+	switch name {
+	case prefix + "renew-lock":
+		return operation{auth.Listen, renewLock}, true
+	case prefix + "renew-session-lock":
+		return operation{auth.Listen, renewSessionLock}, true
+	case prefix + "peek-message":
+		return operation{auth.Listen, peekMessage}, true
+	case prefix + "receive-by-sequence-number":
+		return operation{auth.Listen, receiveByNumber}, true
+	case prefix + "update-disposition":
+		return operation{auth.Listen, updateDisposition}, true
+	case prefix + "set-session-state":
+		return operation{auth.Listen, setSessionState}, true
+	case prefix + "get-session-state":
+		return operation{auth.Listen, getSessionState}, true
+	case prefix + "get-message-sessions":
+		return operation{auth.Listen, messageSessions}, true
+	case prefix + "schedule-message":
+		return operation{auth.Send, scheduleMessage}, true
+	case prefix + "cancel-scheduled-message":
+		return operation{auth.Send, cancelScheduled}, true
+	}
+	return operation{}, false
+}
+
+// codeOf returns the status code that goes with a condition (§7.3 of the dossier).
+func codeOf(condition amqp.Symbol) int {
+	switch condition {
+	case amqp.ConditionMessageLockLost, amqp.ConditionSessionLockLost, amqp.ConditionSessionCannotBeLocked:
+		return 410
+	case amqp.ConditionMessageNotFound, amqp.ConditionNotFound:
+		return 404
+	case amqp.ConditionEntityAlreadyExists:
+		return 409
+	case amqp.ConditionArgumentError, amqp.ConditionArgumentOutOfRange, amqp.ConditionNotAllowed,
+		amqp.ConditionEntityDisabled:
+		return codeBadRequest
+	case amqp.ConditionNotImplemented:
+		return 501
+	case amqp.ConditionUnauthorizedAccess:
+		return 401
+	case amqp.ConditionResourceLimitExceeded, amqp.ConditionMessageSizeExceeded:
+		return 403
+	case amqp.ConditionServerBusy:
+		return 503
+	case amqp.ConditionTimeout:
+		return 408
+	}
+	return 500
+}
+
+func (k *call) fail(e *amqp.Error) response { return failed(codeOf(e.Condition), e) }
+
+func (k *call) badArgument(format string, args ...any) response {
+	k.s.stats.reject(siteRequest)
+	return k.fail(k.s.tracked(amqpError(amqp.ConditionArgumentError, format, args...)))
+}
+
+func (k *call) refuse(why fsm.Refusal, detail string) response {
+	return k.fail(k.s.refusal(why, detail, k.addr.path()))
+}
+
+// field returns a value of the request's body.
+func (k *call) field(name string) (any, bool) {
+	raw, ok := k.request.body.Get(name)
+	if !ok || raw.IsNull() {
+		return nil, false
+	}
+	v, err := raw.Value()
+	return v, err == nil
+}
+
+// text returns a text of the body; ok is false if it is absent or null.
+func (k *call) text(name string) (string, bool) {
+	raw, ok := k.request.body.Get(name)
+	if !ok {
+		return "", false
+	}
+	return raw.Text()
+}
+
+// integer returns a number of the body, of whatever integer type (Q23).
+func (k *call) integer(name string, absent int64) (int64, bool) {
+	v, ok := k.field(name)
+	if !ok {
+		return absent, true
+	}
+	return amqp.ToInt64(v)
+}
+
+// share returns the key of the share with that prefix, in the call's subqueue.
+func (k *call) share(i int) fsm.Key { return shareKey(k.desc, k.addr.sub, i) }
+
+// propose sends one command; the response is the failure, if it failed.
+func (k *call) propose(ctx context.Context, key fsm.Key, cmd fsm.Command) (fsm.Outcome, *response) {
+	out, err := k.s.propose(ctx, k.pump, key, cmd)
+	if err != nil {
+		r := k.fail(k.s.errorOf(err, k.addr.path()))
+		return out, &r
+	}
+	if out.Refusal != fsm.None {
+		r := k.refuse(out.Refusal, out.Detail)
+		return out, &r
+	}
+	return out, nil
+}
+
+// query asks one share; the response is the failure, if it failed.
+func (k *call) query(ctx context.Context, key fsm.Key, q fsm.Query) (fsm.Answer, *response) {
+	a, err := k.s.broker.Query(ctx, key, q)
+	if err != nil {
+		r := k.fail(k.s.errorOf(err, k.addr.path()))
+		return a, &r
+	}
+	if a.Refusal != fsm.None {
+		r := k.refuse(a.Refusal, a.Detail)
+		return a, &r
+	}
+	return a, nil
+}
+
+// needSession returns the held session that the request names, or the failure.
+func (k *call) needSession() (fsm.SessionProof, *response) {
+	if !k.desc.RequiresSession || k.addr.sub != fsm.Main {
+		r := k.refuse(fsm.SessionNotSupported, "")
+		return fsm.SessionProof{}, &r
+	}
+	if k.held == nil {
+		r := k.refuse(fsm.SessionLockLost, "")
+		return fsm.SessionProof{}, &r
+	}
+	return k.proof, nil
+}
+
+// tokens reads an array of lock tokens, grouped by share.
+func (k *call) tokens() (byShare map[int][]fsm.LockToken, bad *response) {
+	v, ok := k.field("lock-tokens")
+	if !ok {
+		r := k.badArgument("lock-tokens are missing")
+		return nil, &r
+	}
+	ids, ok := amqp.ToUUIDs(v)
+	if !ok || len(ids) == 0 || len(ids) > maxRequestItems {
+		r := k.badArgument("lock-tokens must be an array of 1 to %d uuids", maxRequestItems)
+		return nil, &r
+	}
+	byShare = map[int][]fsm.LockToken{}
+	for _, id := range ids {
+		token := fsm.LockToken(id)
+		share := k.desc.ShareOf(token.Prefix())
+		if share < 0 {
+			r := k.refuse(fsm.MessageLockLost, "")
+			return nil, &r
+		}
+		byShare[share] = append(byShare[share], token)
+	}
+	return byShare, nil
+}
+
+// numbers reads an array of sequence numbers.
+func (k *call) numbers() ([]fsm.SequenceNumber, *response) {
+	v, ok := k.field("sequence-numbers")
+	if !ok {
+		r := k.badArgument("sequence-numbers are missing")
+		return nil, &r
+	}
+	list, ok := amqp.ToInt64s(v)
+	if !ok || len(list) == 0 || len(list) > maxRequestItems {
+		r := k.badArgument("sequence-numbers must be an array of 1 to %d longs", maxRequestItems)
+		return nil, &r
+	}
+	out := make([]fsm.SequenceNumber, len(list))
+	for i, n := range list {
+		out[i] = fsm.SequenceNumber(n)
+	}
+	return out, nil
+}
+
+// byShare groups numbers by the share that gave them; -1 is none of this entity's.
+func (k *call) byShare(numbers []fsm.SequenceNumber) map[int][]fsm.SequenceNumber {
+	groups := map[int][]fsm.SequenceNumber{}
+	for _, n := range numbers {
+		share := k.desc.ShareOf(n.Prefix())
+		groups[share] = append(groups[share], n)
+	}
+	return groups
+}
+
+// maxRequestItems bounds the tokens or numbers of one request (S-181).
+const maxRequestItems = 1_000

@@ -1,0 +1,174 @@
+package transport
+
+import (
+	"slices"
+
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// transferOverhead is more than a frame header and a transfer without its payload can take.
+const transferOverhead = 128
+
+// replyKept is how long an unsettled reply is remembered, in milliseconds.
+const replyKept = 60_000
+
+// parcel is one message on its way to the client.
+type parcel struct {
+	tag     [16]byte
+	settled bool
+	payload []byte
+	sent    sentDelivery // id is filled when the first frame goes out
+}
+
+// parcels is where an outgoing link gets its messages from.
+type parcels interface {
+	// next takes the next message; its payload is appended to scratch.
+	next(scratch []byte) (parcel, bool)
+	// idle is called when there is none, or no credit.
+	idle()
+}
+
+// outgoing is the sending half of a link to the client: credit, count, and the delivery whose
+// frames are going out.
+type outgoing struct {
+	l      *link
+	from   parcels
+	count  uint32 // delivery-count
+	credit uint32
+	drain  bool
+	queued bool // in the channel's list of senders
+	off    int  // of the delivery under way that is written
+	now    *parcel
+}
+
+// grant takes the client's credit from a flow frame. Without link-credit the old one stays.
+func (o *outgoing) grant(p *amqp.Flow) {
+	if p.LinkCredit.Set {
+		o.credit = remaining(p.DeliveryCount.Or(0), p.LinkCredit.Value, o.count)
+	}
+	o.drain = p.Drain
+	if p.Echo {
+		o.sendFlow()
+	}
+}
+
+// sendFlow tells the client where we are (G6).
+func (o *outgoing) sendFlow() {
+	f := o.l.ch.windowFlow()
+	f.Handle = amqp.Some(o.l.handle)
+	f.DeliveryCount = amqp.Some(o.count)
+	f.LinkCredit = amqp.Some(o.credit)
+	f.Available = amqp.Some(uint32(0))
+	f.Drain = o.drain
+	o.l.ch.send(&f)
+}
+
+// drained gives the unused credit back (G18).
+func (o *outgoing) drained() {
+	o.count += o.credit
+	o.credit = 0
+	o.sendFlow()
+	o.drain = false
+}
+
+// ready puts the link into the channel's list of senders.
+func (o *outgoing) ready() {
+	if !o.queued {
+		o.queued = true
+		o.l.ch.sender = append(o.l.ch.sender, o)
+	}
+	o.l.ch.touch()
+}
+
+// deliver writes transfers of the links that have some, in turn, as long as the client's window and
+// the socket take them (G19). A delivery is finished before another one starts (G11).
+func (ch *channel) deliver() {
+	for len(ch.sender) > 0 && !ch.ended {
+		if ch.peerWindow == 0 {
+			return // the client's next flow touches us
+		}
+		if ch.c.outputFull() {
+			ch.c.blocked = append(ch.c.blocked, ch)
+			return // the writer does
+		}
+		o := ch.sender[0]
+		more := o.l.state == linkAttached && o.step()
+		if o.now != nil && o.l.state == linkAttached {
+			continue
+		}
+		ch.sender = ch.sender[1:]
+		o.queued = false
+		if more {
+			o.ready()
+		} else if o.l.state == linkAttached {
+			o.from.idle()
+		}
+	}
+	if len(ch.sender) == 0 {
+		ch.sender = nil
+	}
+}
+
+// step writes one frame and reports whether there may be more to write.
+func (o *outgoing) step() bool {
+	c := o.l.ch.c
+	if o.now == nil {
+		if o.credit == 0 {
+			return false
+		}
+		p, ok := o.from.next(c.scratch[:0])
+		if !ok {
+			return false
+		}
+		c.scratch = p.payload
+		o.begin(&p)
+		return true
+	}
+	o.frame(o.now, false)
+	return true
+}
+
+// begin numbers a delivery and writes its first frame.
+func (o *outgoing) begin(p *parcel) {
+	ch := o.l.ch
+	p.sent.id = ch.nextDeliveryID
+	ch.nextDeliveryID++
+	o.count++
+	o.credit--
+	if !p.settled {
+		if p.sent.owner == nil { // a reply: the client may forget to settle it
+			p.sent.until = nowMillis() + replyKept
+			if len(ch.sent.items) > 2*ch.c.cfg.MaxReplies {
+				ch.sent.prune(nil, nowMillis())
+			}
+		}
+		ch.sent.add(p.sent)
+	}
+	o.off = 0
+	o.frame(p, true)
+	if o.now == nil && o.off < len(p.payload) {
+		rest := *p
+		rest.payload = slices.Clone(p.payload)
+		o.now = &rest
+	}
+}
+
+// frame writes one frame of a delivery. Only the first one repeats nothing (G11).
+func (o *outgoing) frame(p *parcel, first bool) {
+	ch := o.l.ch
+	end := min(len(p.payload), o.off+int(ch.c.peerFrame)-transferOverhead)
+	t := amqp.Transfer{Handle: o.l.handle, More: end < len(p.payload)}
+	if first {
+		t.DeliveryID = amqp.Some(p.sent.id)
+		t.DeliveryTag = p.tag[:]
+		t.MessageFormat = amqp.Some(amqp.FormatAMQP)
+	}
+	t.Settled = amqp.Some(p.settled)
+	ch.c.out = amqp.AppendTransfer(ch.c.out, ch.number, &t, p.payload[o.off:end])
+	ch.nextOutgoing++
+	ch.peerWindow--
+	o.off = end
+	if end == len(p.payload) {
+		o.now = nil
+	}
+}

@@ -1,0 +1,488 @@
+package transport
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// The request nodes, $cbs and $management, take requests over one link and answer over another of
+// the same connection.
+
+const (
+	// requestCredit is what a request link gets; requests are small and answered at once.
+	requestCredit = 100
+	// requestSlack is what a request may take beyond the messages inside it.
+	requestSlack = 64 << 10
+
+	keyOperation   = "operation"
+	keyTrackingID  = "com.microsoft:tracking-id"
+	codeOK         = 200
+	codeAccepted   = 202
+	codeNoContent  = 204
+	codeBadRequest = 400
+)
+
+// requestEndpoint makes the half of a request node that the link's direction asks for.
+func (l *link) requestEndpoint() endpoint {
+	if l.clientSends() {
+		return newRequests(l)
+	}
+	return newReplies(l)
+}
+
+// request is one request, taken apart. What it holds are views of a copy of its own.
+type request struct {
+	operation string
+	id        amqp.Raw // message-id
+	replyTo   string
+	props     amqp.Raw // application properties
+	body      amqp.Raw // the amqp-value, nil if there is none
+	ch        *channel
+}
+
+// response is what a request node answers.
+type response struct {
+	code    int
+	problem *amqp.Error // on failure
+	body    amqp.Raw    // nil: none
+}
+
+func failed(code int, e *amqp.Error) response { return response{code: code, problem: e} }
+
+// requests is the half that takes requests.
+type requests struct {
+	l       *link
+	c       *conn
+	limit   int
+	count   uint32
+	credit  uint32
+	now     *inbound
+	queue   []request
+	running int
+	slots   []*pumpID // pumps that are free
+	made    int       // pumps that exist
+	closing bool
+}
+
+func newRequests(l *link) *requests {
+	r := &requests{l: l, c: l.ch.c, limit: defaultMessageBytes}
+	if l.desc != nil {
+		r.limit = int(l.desc.MaxMessageBytes) + requestSlack
+	}
+	r.count = l.asked.InitialDeliveryCount.Or(0) // G22
+	return r
+}
+
+func (r *requests) start() {
+	r.credit = requestCredit
+	r.sendFlow()
+}
+
+func (r *requests) sendFlow() {
+	f := r.l.ch.windowFlow()
+	f.Handle = amqp.Some(r.l.handle)
+	f.DeliveryCount = amqp.Some(r.count)
+	f.LinkCredit = amqp.Some(r.credit)
+	r.l.ch.send(&f)
+}
+
+func (r *requests) flow(p *amqp.Flow) error {
+	if p.Echo {
+		r.sendFlow()
+	}
+	return nil
+}
+
+// transfer collects a request. Some clients send them settled and with an empty tag (Q19).
+func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
+	if r.now == nil {
+		if !p.DeliveryID.Set {
+			return linkFault(siteIllegalFrame, amqp.ConditionInvalidField, "a delivery without an id")
+		}
+		if len(r.queue) >= 2*requestCredit {
+			return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "a transfer without link credit")
+		}
+		r.now = &inbound{id: p.DeliveryID.Value}
+		r.count++
+		if r.credit > 0 {
+			r.credit--
+		}
+	}
+	d := r.now
+	d.settled = d.settled || p.Settled.Or(false)
+	if p.Aborted {
+		r.now = nil
+		return nil
+	}
+	if len(d.payload)+len(payload) > r.limit {
+		return linkFault(siteMessageSize, amqp.ConditionMessageSizeExceeded, "a request of more than %d bytes", r.limit)
+	}
+	d.payload = append(d.payload, payload...)
+	if p.More {
+		return nil
+	}
+	r.now = nil
+	if r.credit <= requestCredit/2 {
+		r.credit = requestCredit
+		r.sendFlow()
+	}
+	q, err := parseRequest(d.payload)
+	state := amqp.DeliveryState(amqp.Accepted{})
+	switch {
+	case p.State != nil:
+		r.c.s.stats.reject(siteRequest)
+		state = amqp.Rejected{Error: amqpError(amqp.ConditionNotImplemented, "transactions are not supported")}
+	case err != nil:
+		r.c.s.stats.reject(siteRequest)
+		state = amqp.Rejected{Error: amqpError(amqp.ConditionDecodeError, "%v", err)}
+	}
+	if !d.settled {
+		r.l.ch.acks = append(r.l.ch.acks, ack{d.id, state})
+		r.l.ch.touch()
+	}
+	if _, refused := state.(amqp.Rejected); refused {
+		return nil
+	}
+	q.ch = r.l.ch
+	r.queue = append(r.queue, q)
+	r.next()
+	return nil
+}
+
+// parseRequest takes a request apart.
+func parseRequest(payload []byte) (request, error) {
+	s, err := amqp.ParseMessage(payload)
+	if err != nil {
+		return request{}, err
+	}
+	p, err := s.ParseProperties()
+	if err != nil {
+		return request{}, err
+	}
+	q := request{id: p.MessageID, replyTo: string(p.ReplyTo), props: amqp.SectionValue(s.ApplicationProperties)}
+	if v, ok := q.props.Get(keyOperation); ok {
+		q.operation, _ = v.Text()
+	}
+	if s.BodyCode == amqp.CodeAMQPValue {
+		q.body = amqp.SectionValue(s.Body)
+	}
+	return q, nil
+}
+
+// next runs requests as long as there are free slots.
+func (r *requests) next() {
+	for len(r.queue) > 0 && r.running < r.c.cfg.MaxRequests {
+		q := r.queue[0]
+		r.queue[0] = request{}
+		r.queue = r.queue[1:]
+		r.running++
+		r.c.s.stats.Requests.Add(1)
+		pump := r.slot()
+		work := r.work(&q, pump)
+		r.c.spawn(func() func() {
+			answer, then := work()
+			return func() {
+				r.running--
+				r.slots = append(r.slots, pump)
+				if then != nil {
+					then()
+				}
+				r.answer(&q, answer)
+				r.next()
+				r.finish()
+			}
+		})
+	}
+}
+
+// slot returns a pump that no request uses.
+func (r *requests) slot() *pumpID {
+	if n := len(r.slots); n > 0 {
+		p := r.slots[n-1]
+		r.slots = r.slots[:n-1]
+		return p
+	}
+	r.made++
+	return &pumpID{pump: r.c.s.newPump()}
+}
+
+// work decides on the loop what a request needs and returns what does it off the loop; then, if
+// not nil, runs on the loop again.
+func (r *requests) work(q *request, pump *pumpID) func() (response, func()) {
+	if r.l.addr.cbs {
+		return r.token(q)
+	}
+	op, ok := operationOf(q.operation)
+	if !ok {
+		r.c.s.stats.reject(siteRequest)
+		return always(failed(501, amqpError(amqp.ConditionNotImplemented, "operation %q is not supported", q.operation)))
+	}
+	path := r.l.addr.path()
+	if !r.c.allowed(path, op.right) {
+		r.c.s.stats.reject(siteUnauthorized)
+		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s", unauthorizedText(path, op.right))))
+	}
+	k := &call{s: r.c.s, desc: r.l.desc, addr: r.l.addr, request: q, pump: pump}
+	k.sessionID, k.hasSession = k.text("session-id")
+	if k.hasSession {
+		if h := r.c.sessions[sessionKey{r.l.desc.ID, k.sessionID}]; h != nil && r.l.addr.sub == fsm.Main {
+			k.held, k.proof = h, h.proof
+		}
+	}
+	timeout := r.timeout(q)
+	return func() (response, func()) {
+		ctx, cancel := context.WithTimeout(r.c.ctx, timeout)
+		defer cancel()
+		answer := op.run(ctx, k)
+		return answer, k.then
+	}
+}
+
+func always(answer response) func() (response, func()) {
+	return func() (response, func()) { return answer, nil }
+}
+
+// timeout returns how long the client waits for the answer, within our own limit (Q13).
+func (r *requests) timeout(q *request) time.Duration {
+	for _, key := range []string{"com.microsoft:server-timeout", "server-timeout"} {
+		v, ok := q.props.Get(key)
+		if !ok {
+			continue
+		}
+		if ms, ok := v.Int64(); ok && ms > 0 {
+			return min(time.Duration(min(ms, 1<<32))*time.Millisecond, r.c.cfg.ProposeTimeout)
+		}
+	}
+	return r.c.cfg.ProposeTimeout
+}
+
+// close implements endpoint; requests under way are still answered.
+func (r *requests) close(bool) {
+	r.closing = true
+	r.now = nil
+	r.finish()
+}
+
+func (r *requests) busy() bool { return r.running > 0 || len(r.queue) > 0 }
+
+func (r *requests) finish() {
+	if !r.closing || r.busy() {
+		return
+	}
+	if r.l.desc != nil {
+		for _, p := range r.slots {
+			if p.counter == 0 {
+				continue
+			}
+			for _, share := range allShares(r.l.desc) {
+				r.c.s.janitor.drop(p.pump, shareKey(r.l.desc, r.l.addr.sub, share))
+			}
+		}
+	}
+	r.slots = nil
+	r.l.finish()
+}
+
+// answer sends a response over the link that the request asks for.
+func (r *requests) answer(q *request, a response) {
+	to := r.c.replyLink(r.l, q)
+	if to == nil {
+		r.c.s.stats.reject(siteReply)
+		r.c.log.Debug("no link for a reply", "node", r.l.addr.path(), "reply_to", q.replyTo)
+		return
+	}
+	payload, err := encodeResponse(q, a, r.l.addr.cbs, r.c.s)
+	if err != nil {
+		r.c.log.Error("encode response", "operation", q.operation, "error", err)
+		return
+	}
+	to.add(payload)
+}
+
+// replyLink finds the link for a reply: by its target address, by its name, else the one attached
+// last to the same node, in the same channel if there is one (§2.1 and §7.1 of the dossier).
+func (c *conn) replyLink(from *link, q *request) *replies {
+	var best *replies
+	score := 0
+	for _, r := range c.replies {
+		if r.l.state != linkAttached || r.l.addr.cbs != from.addr.cbs ||
+			!strings.EqualFold(r.l.addr.path(), from.addr.path()) {
+			continue
+		}
+		s := 1
+		if t := r.l.asked.Target; q.replyTo != "" && t != nil && t.Address.Or("") == q.replyTo {
+			s = 5
+		} else if q.replyTo != "" && r.l.name == q.replyTo {
+			s = 3
+		}
+		if r.l.ch == q.ch {
+			s++
+		}
+		if s >= score {
+			best, score = r, s
+		}
+	}
+	return best
+}
+
+// encodeResponse writes a response with both spellings of its keys (G14) and the request's id in
+// the type it came in (G15).
+func encodeResponse(q *request, a response, cbs bool, s *Server) ([]byte, error) {
+	out := amqp.AppendHeader(nil, amqp.Header{})
+	out = amqp.AppendProperties(out, &amqp.Properties{CorrelationID: q.id})
+	w := amqp.BeginMapSection(out, amqp.CodeApplicationProperties)
+	description := "OK"
+	switch {
+	case a.problem != nil:
+		description = a.problem.Description
+	case a.code == codeAccepted:
+		description = "Accepted"
+	case a.code == codeNoContent:
+		description = "No content"
+	}
+	w.Int("statusCode", int32(a.code))
+	w.Int("status-code", int32(a.code))
+	if a.problem != nil {
+		w.Symbol("errorCondition", a.problem.Condition)
+		if !cbs { // its mere presence means an authentication failure to Python
+			w.Symbol("error-condition", a.problem.Condition)
+		}
+	}
+	w.String("statusDescription", description)
+	w.String("status-description", description)
+	if id, ok := q.props.Get(keyTrackingID); ok && !cbs {
+		w.Raw(keyTrackingID, id)
+	}
+	out = w.End()
+	body := a.body
+	if body == nil {
+		if a.problem != nil || a.code == codeNoContent {
+			return out, nil
+		}
+		if body = amqp.AppendNull(nil); !cbs {
+			m := amqp.BeginMap(nil)
+			body = m.End()
+		}
+	}
+	return amqp.AppendValueBody(out, body)
+}
+
+// replies is the half that sends responses.
+type replies struct {
+	l       *link
+	c       *conn
+	out     outgoing
+	queue   [][]byte
+	settled bool
+}
+
+func newReplies(l *link) *replies {
+	r := &replies{l: l, c: l.ch.c, settled: l.asked.SndSettleMode.Or(amqp.SenderMixed) == amqp.SenderSettled}
+	r.out = outgoing{l: l, from: r}
+	return r
+}
+
+func (r *replies) start() { r.c.replies = append(r.c.replies, r) }
+
+// add queues a response; without credit it waits (§7.1 of the dossier).
+func (r *replies) add(payload []byte) {
+	if len(r.queue) >= r.c.cfg.MaxReplies {
+		r.c.s.stats.reject(siteReply)
+		return
+	}
+	r.queue = append(r.queue, payload)
+	r.out.ready()
+}
+
+func (r *replies) flow(p *amqp.Flow) error {
+	r.out.grant(p)
+	r.out.ready()
+	return nil
+}
+
+func (r *replies) transfer(*amqp.Transfer, []byte) error {
+	return channelFault(siteIllegalFrame, amqp.ConditionNotAllowed, "a transfer on a link that receives")
+}
+
+func (r *replies) next(scratch []byte) (parcel, bool) {
+	if len(r.queue) == 0 {
+		return parcel{}, false
+	}
+	p := parcel{settled: r.settled, payload: append(scratch, r.queue[0]...)}
+	p.tag = guidTag(randomToken())
+	r.queue[0] = nil
+	r.queue = r.queue[1:]
+	return p, true
+}
+
+func (r *replies) idle() {
+	if r.out.drain {
+		r.out.drained()
+	}
+}
+
+func (r *replies) close(bool) {
+	r.c.replies = slices.DeleteFunc(r.c.replies, func(o *replies) bool { return o == r })
+	r.queue, r.out.now = nil, nil
+}
+
+func (r *replies) busy() bool { return false }
+
+// allowed reports whether a token of this connection opens path for one of the rights.
+func (c *conn) allowed(path string, right auth.Right) bool {
+	now := time.Now()
+	for _, claim := range c.claims {
+		if !claim.ExpiredAt(now) && claim.AllowsAny(path, right) {
+			return true
+		}
+	}
+	return false
+}
+
+// right is what the link needs.
+func (l *link) right() auth.Right {
+	switch {
+	case l.addr.management:
+		return auth.All // any one; each operation needs its own
+	case l.clientSends():
+		return auth.Send
+	}
+	return auth.Listen
+}
+
+// authorize refuses a link that no token opens.
+func (l *link) authorize() error {
+	if l.ch.c.allowed(l.addr.path(), l.right()) {
+		return nil
+	}
+	return linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess, "%s%s",
+		unauthorizedText(l.addr.path(), l.right()), l.ch.c.s.trackingText())
+}
+
+// expireClaims forgets tokens that have run out and ends the links that no other one opens.
+func (c *conn) expireClaims(now time.Time) {
+	gone := false
+	for audience, claim := range c.claims {
+		if claim.ExpiredAt(now) {
+			delete(c.claims, audience)
+			gone = true
+		}
+	}
+	if !gone {
+		return
+	}
+	for _, l := range c.links {
+		if l.state > linkAttached || l.addr.cbs || l.addr.entity == "" || c.allowed(l.addr.path(), l.right()) {
+			continue
+		}
+		l.ch.touch()
+		c.fault(l.ch, l, linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess,
+			"The token has expired.%s", c.s.trackingText()))
+	}
+}

@@ -1,0 +1,101 @@
+package transport
+
+import (
+	"sort"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// sentDelivery is a delivery that the client has not settled.
+type sentDelivery struct {
+	id    uint32
+	live  bool
+	owner *egress // nil for a reply of a request node
+	seq   fsm.SequenceNumber
+	token fsm.LockToken
+	until fsm.Millis // wall; when the lock ended unless renewed
+}
+
+// sentList holds the unsettled deliveries of a channel in the order of their ids. It is a slice,
+// not a map, because every message passes through it: settled ones are marked and swept up when
+// they are the majority.
+type sentList struct {
+	items  []sentDelivery
+	dead   int
+	pruned uint32 // highest id that was forgotten unsettled
+	forgot bool   // pruned means something
+}
+
+// add appends a delivery; its id is greater than all before.
+func (s *sentList) add(d sentDelivery) {
+	d.live = true
+	s.items = append(s.items, d)
+}
+
+// from returns the index of the first delivery whose id is not before id.
+func (s *sentList) from(id uint32) int {
+	return sort.Search(len(s.items), func(i int) bool { return !serialLess(s.items[i].id, id) })
+}
+
+// take calls f with every unsettled delivery from first to last and forgets those for which f
+// returns true. A range costs what it finds, not what it claims.
+func (s *sentList) take(first, last uint32, f func(d *sentDelivery) bool) (found bool) {
+	for i := s.from(first); i < len(s.items) && !serialLess(last, s.items[i].id); i++ {
+		d := &s.items[i]
+		if !d.live {
+			continue
+		}
+		found = true
+		if f(d) {
+			s.kill(d)
+		}
+	}
+	s.tidy()
+	return found
+}
+
+func (s *sentList) kill(d *sentDelivery) {
+	*d = sentDelivery{id: d.id}
+	s.dead++
+}
+
+// minTidy is the number of settled deliveries below which sweeping is not worth it.
+const minTidy = 64
+
+// tidy drops the settled ones when they are the majority.
+func (s *sentList) tidy() {
+	if s.dead == len(s.items) {
+		s.items, s.dead = s.items[:0], 0
+		return
+	}
+	if s.dead < minTidy || s.dead*2 < len(s.items) {
+		return
+	}
+	live := s.items[:0]
+	for _, d := range s.items {
+		if d.live {
+			live = append(live, d)
+		}
+	}
+	clear(s.items[len(live):])
+	s.items, s.dead = live, 0
+}
+
+// prune forgets the deliveries of owner whose lock ended before now: the client never settled them.
+func (s *sentList) prune(owner *egress, now fsm.Millis) (count int) {
+	for i := range s.items {
+		d := &s.items[i]
+		if d.live && d.owner == owner && d.until != 0 && d.until < now {
+			if !s.forgot || serialLess(s.pruned, d.id) {
+				s.pruned, s.forgot = d.id, true
+			}
+			s.kill(d)
+			count++
+		}
+	}
+	s.tidy()
+	return count
+}
+
+// wasPruned reports whether id may have been forgotten by prune.
+func (s *sentList) wasPruned(id uint32) bool { return s.forgot && !serialLess(s.pruned, id) }

@@ -1,0 +1,256 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// Server is the front door of a node: it serves AMQP, WebSocket and HTTP clients on the listeners
+// it is given.
+type Server struct {
+	cfg      Config
+	broker   Broker
+	catalog  Catalog
+	policies *auth.Policies
+	log      hclog.Logger
+	stats    Stats
+	pumps    atomic.Uint64 // the last pump number given out
+
+	http    *http.Server
+	httpIn  *handoff // sockets that turned out to speak HTTP
+	watcher *watcher
+	janitor *janitor
+
+	ctx    context.Context // ends when Close has drained everything
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	incarnation atomic.Uint64 // of our request ids; changes when the cluster declares us lost
+
+	mu         sync.Mutex
+	closing    bool
+	listeners  map[net.Listener]struct{}
+	conns      map[*conn]struct{}
+	handshakes map[net.Conn]string // unauthenticated sockets, by remote host
+	perHost    map[string]int
+}
+
+// New returns a server that waits for [Server.Serve]. handler serves the HTTP requests of the
+// shared ports; it may be nil. [Server.Close] must be called.
+func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, handler http.Handler,
+	log hclog.Logger,
+) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if broker == nil || catalog == nil || policies == nil || log == nil {
+		return nil, errors.New("transport: broker, catalog, policies and logger are needed")
+	}
+	s := &Server{
+		cfg: cfg, broker: broker, catalog: catalog, policies: policies, log: log,
+		listeners:  map[net.Listener]struct{}{},
+		conns:      map[*conn]struct{}{},
+		handshakes: map[net.Conn]string{},
+		perHost:    map[string]int{},
+	}
+	s.incarnation.Store(uint64(cfg.Incarnation))
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.watcher = newWatcher(s)
+	s.janitor = newJanitor(s)
+	s.startHTTP(handler)
+	s.wg.Go(s.watcher.run)
+	s.wg.Go(s.janitor.run)
+	return s, nil
+}
+
+// Stats returns the live counters.
+func (s *Server) Stats() *Stats { return &s.stats }
+
+// Serve accepts clients from l until Close; it returns nil then. With a TLS configuration every
+// client must start with a handshake, without one a TLS hello is logged and closed.
+func (s *Server) Serve(l net.Listener, tlsConfig *tls.Config) error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		l.Close()
+		return nil
+	}
+	s.listeners[l] = struct{}{}
+	s.wg.Add(1)
+	s.mu.Unlock()
+	defer s.wg.Done()
+	if tlsConfig != nil {
+		tlsConfig = tlsConfig.Clone()
+		// AMQP clients offer no ALPN, and HTTP/2 would need another server behind the sniffer.
+		tlsConfig.NextProtos = nil
+		tlsConfig.MinVersion = max(tlsConfig.MinVersion, tls.VersionTLS12)
+	}
+	for pause := time.Duration(0); ; {
+		c, err := l.Accept()
+		if err != nil {
+			if s.isClosing() || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			// Out of descriptors, most likely: others may end meanwhile.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			s.log.Warn("accept", "error", err, "retry_in", pause)
+			select {
+			case <-time.After(pause):
+			case <-s.ctx.Done():
+				return nil
+			}
+			continue
+		}
+		pause = 0
+		s.stats.Accepted.Add(1)
+		if !s.admit(c) {
+			c.Close()
+			continue
+		}
+		s.wg.Go(func() { s.sniff(c, tlsConfig) })
+	}
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// admit decides whether a new socket may try to authenticate.
+func (s *Server) admit(c net.Conn) bool {
+	host := remoteHost(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing:
+		return false
+	case len(s.handshakes) >= s.cfg.MaxHandshakes || s.perHost[host] >= s.cfg.MaxHandshakesPerHost:
+		s.stats.reject(siteHandshakes)
+		return false
+	}
+	s.handshakes[c] = host
+	s.perHost[host]++
+	return true
+}
+
+// graduate takes c out of the strangers: it has authenticated, went to HTTP, or is gone.
+func (s *Server) graduate(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	host, ok := s.handshakes[c]
+	if !ok {
+		return
+	}
+	delete(s.handshakes, c)
+	if s.perHost[host]--; s.perHost[host] <= 0 {
+		delete(s.perHost, host)
+	}
+}
+
+// register adds an AMQP connection, or reports that there is no room.
+func (s *Server) register(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	if len(s.conns) >= s.cfg.MaxConnections {
+		s.stats.reject(siteConnections)
+		return false
+	}
+	s.conns[c] = struct{}{}
+	s.stats.Connections.Add(1)
+	return true
+}
+
+func (s *Server) unregister(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	s.stats.Connections.Add(-1)
+}
+
+// newPump returns the number of a pump that this process has not used yet.
+func (s *Server) newPump() uint64 { return s.pumps.Add(1) }
+
+// Close stops accepting, answers what is in flight, tells the clients to go elsewhere
+// (amqp:connection:forced), gives their sessions back, and returns when every goroutine of the
+// server has ended. When ctx ends first, the rest is cut off; its error is returned.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	already := s.closing
+	s.closing = true
+	var conns []*conn
+	var sockets []net.Conn
+	for l := range s.listeners {
+		l.Close()
+	}
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	for c := range s.handshakes {
+		sockets = append(sockets, c)
+	}
+	s.mu.Unlock()
+	if already {
+		s.wg.Wait()
+		return nil
+	}
+	for _, c := range conns {
+		c.shutdown()
+	}
+	for _, c := range sockets {
+		c.Close()
+	}
+	httpErr := s.http.Shutdown(ctx)
+	if httpErr != nil {
+		s.http.Close()
+	}
+	s.httpIn.Close()
+
+	drained := make(chan struct{})
+	go func() {
+		for _, c := range conns {
+			<-c.done
+		}
+		close(drained)
+	}()
+	var err error
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		err = ctx.Err()
+		for _, c := range conns {
+			c.cut()
+		}
+		s.cancel()
+		<-drained
+	}
+	s.janitor.flush(ctx)
+	s.cancel()
+	s.wg.Wait()
+	return err
+}
+
+// remoteHost returns the address of the peer without its port.
+func remoteHost(c net.Conn) string {
+	if c.RemoteAddr() == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		return c.RemoteAddr().String()
+	}
+	return host
+}

@@ -1,0 +1,205 @@
+package transport
+
+import (
+	"context"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// sessionKey names a message session.
+type sessionKey struct {
+	entity fsm.EntityID
+	id     string
+}
+
+// heldSession is a message session whose lock a link of this connection holds.
+type heldSession struct {
+	l        *link
+	c        *conn
+	key      sessionKey
+	proof    fsm.SessionProof
+	share    int
+	until    fsm.Millis // wall
+	lane     *lane
+	alarm    *time.Timer
+	leaving  bool
+	released bool
+}
+
+const (
+	// timeoutProperty is how long a client waits for the next session (§6.3 of the dossier).
+	timeoutProperty = "com.microsoft:timeout"
+	// lockedUntilProperty tells a session receiver when its lock ends, in .NET ticks (G16).
+	lockedUntilProperty = "com.microsoft:locked-until-utc"
+	// expirySlack is added to a session's end before we ask whether it is over; the partition
+	// decides by its own clock, and asking too early asks twice.
+	expirySlack = 200 * time.Millisecond
+	// recheckPause is the pause between two questions about a session that has not ended, as when
+	// it was renewed over another connection.
+	recheckPause = 5 * time.Second
+)
+
+// acceptWait returns how long the client's attach may wait for a session.
+func (l *link) acceptWait() time.Duration {
+	cfg := l.ch.c.cfg
+	v, ok := l.asked.Properties.Get(timeoutProperty)
+	if !ok {
+		return cfg.AcceptWait
+	}
+	ms, ok := v.Int64()
+	if !ok || ms < 0 {
+		return cfg.AcceptWait
+	}
+	return min(time.Duration(min(ms, 1<<40))*time.Millisecond, cfg.MaxAcceptWait)
+}
+
+// acceptSession takes the lock of a session; the attach is answered when that is decided.
+func (l *link) acceptSession(f amqp.SessionFilter) {
+	c, d := l.ch.c, l.desc
+	t := newTaker(c.s, d, fsm.Main, allShares(d))
+	var named pumpID
+	key := fsm.Key{Entity: d.ID, By: fsm.ByText, Text: f.SessionID.Value}
+	wait := l.acceptWait()
+	ctx, cancel := context.WithCancel(c.ctx)
+	l.cancel = cancel
+	if f.SessionID.Set {
+		named.pump = c.s.newPump()
+	}
+	c.spawn(func() func() {
+		defer cancel()
+		var out fsm.Outcome
+		var err error
+		if f.SessionID.Set { // RUL-18: accept by id does not wait
+			ctx, stop := context.WithTimeout(ctx, c.cfg.ProposeTimeout)
+			defer stop()
+			out, err = c.s.propose(ctx, &named, key, &fsm.AcceptSession{ID: f.SessionID.Value})
+			c.s.janitor.drop(named.pump, key)
+		} else {
+			out, err = t.take(ctx, &fsm.AcceptSession{Next: true, Wait: fsm.Millis(wait.Milliseconds())})
+			t.retire()
+		}
+		return func() { l.accepted(out, err) }
+	})
+}
+
+// accepted handles the answer to an accept.
+func (l *link) accepted(out fsm.Outcome, err error) {
+	c := l.ch.c
+	won := err == nil && out.Refusal == fsm.None && !out.Session.Token.IsZero()
+	if l.state != linkAttaching {
+		if won { // S-42: nobody is there to hear of it
+			l.hold(out).release(true, nil)
+		}
+		return
+	}
+	l.ch.touch()
+	switch {
+	case won:
+	case err != nil:
+		c.fault(l.ch, l, &linkError{siteUnavailable, c.s.errorOf(err, l.addr.path())})
+		return
+	case out.Refusal == fsm.None:
+		c.fault(l.ch, l, &linkError{siteRefused, c.s.refusal(fsm.NoSession, "", l.addr.path())})
+		return
+	default:
+		c.fault(l.ch, l, &linkError{siteRefused, c.s.refusal(out.Refusal, out.Detail, l.addr.path())})
+		return
+	}
+	h := l.hold(out)
+	c.sessions[h.key] = h
+	reply := l.reply()
+	reply.Source = l.asked.Source.Echo(amqp.Some(h.proof.ID))
+	w := amqp.BeginSymbolMap(nil)
+	w.Long(lockedUntilProperty, amqp.Timestamp(h.until).Ticks())
+	reply.Properties = w.End()
+	l.acceptWith(newEgress(l, h), reply)
+}
+
+// hold makes an accepted session ours.
+func (l *link) hold(out fsm.Outcome) *heldSession {
+	return &heldSession{
+		l: l, c: l.ch.c, key: sessionKey{l.desc.ID, out.Session.ID},
+		proof: out.Session, until: out.LockedUntil, lane: l.ch.c.newLane(),
+		share: max(0, l.desc.ShareOf(out.Session.Token.Prefix())),
+	}
+}
+
+// watch has us look when the lock should have ended: a client that waits for messages without
+// credit under way would not hear of it otherwise (S-47).
+func (h *heldSession) watch() {
+	h.setAlarm(time.Until(time.UnixMilli(int64(h.until))) + expirySlack)
+}
+
+func (h *heldSession) setAlarm(d time.Duration) {
+	if h.alarm != nil {
+		h.alarm.Stop()
+	}
+	if h.leaving {
+		return
+	}
+	h.alarm = time.AfterFunc(max(d, expirySlack), func() { h.c.post(h.check) })
+}
+
+// renewed notes a renewal made over this connection.
+func (h *heldSession) renewed(until fsm.Millis) {
+	h.until = until
+	h.watch()
+}
+
+// check asks the partition whether the lock is still held.
+func (h *heldSession) check() {
+	if h.leaving || h.l.state != linkAttached {
+		return
+	}
+	if left := time.Until(time.UnixMilli(int64(h.until))) + expirySlack; left > expirySlack {
+		h.setAlarm(left)
+		return
+	}
+	ctx, cancel := context.WithTimeout(h.c.ctx, h.c.cfg.ProposeTimeout)
+	h.c.spawn(func() func() {
+		defer cancel()
+		a, err := h.c.s.broker.Query(ctx, h.shareKey(), &fsm.GetSessionState{Session: h.proof})
+		return func() {
+			switch {
+			case h.leaving || h.l.state != linkAttached:
+			case err == nil && a.Refusal == fsm.SessionLockLost:
+				h.l.ch.touch()
+				h.c.fault(h.l.ch, h.l, &linkError{siteRefused, h.c.s.refusal(a.Refusal, "", h.l.addr.path())})
+			default:
+				h.setAlarm(recheckPause)
+			}
+		}
+	})
+}
+
+func (h *heldSession) shareKey() fsm.Key { return shareKey(h.l.desc, fsm.Main, h.share) }
+
+// release gives the session back; then, if any, runs afterwards. Orderly leaves delivery counts as
+// they are (S-49, S-52).
+func (h *heldSession) release(orderly bool, then func()) {
+	if h.leaving {
+		return
+	}
+	h.leaving = true
+	if h.alarm != nil {
+		h.alarm.Stop()
+	}
+	if h.c.sessions[h.key] == h {
+		delete(h.c.sessions, h.key)
+	}
+	cmd := &fsm.ReleaseSession{Session: h.proof, Orderly: orderly}
+	h.lane.propose(h.c.ctx, h.c.cfg.ProposeTimeout, h.shareKey(), cmd, func(_ fsm.Outcome, err error) {
+		if err != nil {
+			// It ends by its own deadline.
+			h.c.log.Debug("release session", "entity", h.l.desc.Name, "error", err)
+		}
+		h.released = true
+		h.lane.retire(h.shareKey())
+		h.l.ch.touch()
+		if then != nil {
+			then()
+		}
+	})
+}

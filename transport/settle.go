@@ -1,0 +1,245 @@
+package transport
+
+import (
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// ack answers one delivery: a client's transfer, or a client's disposition.
+type ack struct {
+	id    uint32
+	state amqp.DeliveryState
+}
+
+// settlement is a verdict on its way to the partition.
+type settlement struct {
+	item  fsm.SettleItem
+	id    uint32
+	reply amqp.DeliveryState // what to answer on success, nil if nothing is waited for
+}
+
+// settler is the lane of one share for verdicts. What arrives while a Settle is under way rides in
+// the next one.
+type settler struct {
+	e       *egress
+	key     fsm.Key
+	lane    *lane
+	pending []settlement
+}
+
+// settler returns the one for the share that a token came from.
+func (e *egress) settler(token fsm.LockToken) *settler {
+	share := max(0, e.desc.ShareOf(token.Prefix()))
+	s := e.settlers[share]
+	if s == nil {
+		s = &settler{e: e, key: shareKey(e.desc, e.sub, share), lane: e.c.newLane()}
+		e.settlers[share] = s
+	}
+	return s
+}
+
+func (s *settler) busy() bool { return s.lane.busy || len(s.pending) > 0 }
+
+func (s *settler) add(v settlement) {
+	s.pending = append(s.pending, v)
+	s.kick()
+}
+
+// kick has what is pending proposed at the end of this turn, so that all verdicts of the turn ride
+// together.
+func (s *settler) kick() {
+	if !s.lane.busy && len(s.pending) > 0 {
+		s.e.c.proposers = append(s.e.c.proposers, s)
+	}
+}
+
+// propose implements proposer: it sends the pending verdicts.
+func (s *settler) propose() {
+	if s.lane.busy || len(s.pending) == 0 {
+		return
+	}
+	n := min(len(s.pending), s.e.c.cfg.MaxSettle)
+	batch := s.pending[:n:n]
+	s.pending = s.pending[n:]
+	if len(s.pending) == 0 {
+		s.pending = nil
+	}
+	cmd := &fsm.Settle{Session: s.e.proof(), Items: make([]fsm.SettleItem, n)}
+	for i := range batch {
+		cmd.Items[i] = batch[i].item
+	}
+	s.lane.propose(s.e.c.ctx, s.e.c.cfg.ProposeTimeout, s.key, cmd, func(out fsm.Outcome, err error) {
+		s.settled(batch, out, err)
+		s.kick()
+		s.e.fetch()
+		s.e.finish()
+	})
+}
+
+// settled answers a batch.
+func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
+	e := s.e
+	e.l.ch.touch()
+	path := e.l.addr.path()
+	for i := range batch {
+		why := out.Refusal
+		if why == fsm.None && i < len(out.Refusals) {
+			why = out.Refusals[i]
+		}
+		if err == nil && why == fsm.None {
+			e.c.s.stats.Settled.Add(1)
+		} else {
+			e.c.s.stats.SettleRefused.Add(1)
+		}
+		if batch[i].reply == nil {
+			continue
+		}
+		state := batch[i].reply
+		switch {
+		case err != nil:
+			state = amqp.Rejected{Error: e.c.s.errorOf(err, path)}
+		case why != fsm.None:
+			state = amqp.Rejected{Error: e.c.s.refusal(why, out.Detail, path)}
+		}
+		e.l.ch.dones = append(e.l.ch.dones, ack{batch[i].id, state})
+	}
+}
+
+// disposition handles what the client says about deliveries that we sent.
+func (ch *channel) disposition(p *amqp.Disposition) error {
+	if p.Role != amqp.RoleReceiver {
+		return nil // about its own transfers, which we settle ourselves
+	}
+	last := p.Last.Or(p.First)
+	if serialLess(last, p.First) {
+		return channelFault(siteDisposition, amqp.ConditionInvalidField, "a disposition from %d to %d", p.First, last)
+	}
+	v, err := verdictOf(p.State)
+	if err != nil {
+		if p.Settled {
+			return nil // nothing can be answered; the lock runs out
+		}
+		ch.sent.take(p.First, last, func(d *sentDelivery) bool {
+			ch.dones = append(ch.dones, ack{d.id, amqp.Rejected{Error: amqpError(amqp.ConditionNotImplemented, "%v", err)}})
+			ch.forget(d)
+			return true
+		})
+		return nil
+	}
+	if v.item.Verdict == 0 && !p.Settled {
+		return nil // received, or no state: the client has not decided
+	}
+	found := ch.sent.take(p.First, last, func(d *sentDelivery) bool {
+		ch.settle(d, v, p.Settled)
+		return true
+	})
+	if !found && !p.Settled && last == p.First && ch.sent.wasPruned(p.First) {
+		ch.dones = append(ch.dones, ack{p.First, amqp.Rejected{Error: amqpError(amqp.ConditionNotFound,
+			"The delivery is not known to the link any more.")}})
+	}
+	return nil
+}
+
+// forget takes a delivery out of its link's count.
+func (ch *channel) forget(d *sentDelivery) {
+	if d.owner != nil {
+		d.owner.unsettled--
+	}
+}
+
+// settle sends the verdict on one delivery to its link, which may be detached already (S-161).
+func (ch *channel) settle(d *sentDelivery, v verdict, settled bool) {
+	if d.owner == nil { // a reply of a request node: the client has it
+		if !settled {
+			ch.dones = append(ch.dones, ack{d.id, v.reply})
+		}
+		return
+	}
+	ch.forget(d)
+	s := settlement{item: v.item, id: d.id, reply: v.reply}
+	if v.item.Verdict == 0 {
+		s.item.Verdict = fsm.Return // settled without a decision
+	}
+	s.item.Seq, s.item.Token = d.seq, d.token
+	if settled {
+		s.reply = nil
+	}
+	d.owner.settler(d.token).add(s)
+}
+
+// flushAcks writes the answers of this turn, equal neighbours as one range.
+func (ch *channel) flushAcks() {
+	ch.writeAcks(amqp.RoleReceiver, ch.acks)
+	ch.writeAcks(amqp.RoleSender, ch.dones)
+	ch.acks, ch.dones = ch.acks[:0], ch.dones[:0]
+}
+
+func (ch *channel) writeAcks(role amqp.Role, acks []ack) {
+	if ch.ended {
+		return
+	}
+	for i := 0; i < len(acks); {
+		j := i + 1
+		for j < len(acks) && acks[j].id == acks[j-1].id+1 && sameState(acks[i].state, acks[j].state) {
+			j++
+		}
+		ch.c.out = amqp.AppendDisposition(ch.c.out, ch.number, &amqp.Disposition{
+			Role: role, First: acks[i].id, Last: amqp.Some(acks[j-1].id), Settled: true, State: acks[i].state,
+		})
+		i = j
+	}
+}
+
+// sameState reports whether two answers may share a frame.
+func sameState(a, b amqp.DeliveryState) bool {
+	if a.StateCode() != b.StateCode() {
+		return false
+	}
+	switch a := a.(type) {
+	case amqp.Accepted, amqp.Released:
+		return true
+	case amqp.Rejected:
+		return a.Error == nil && b.(amqp.Rejected).Error == nil
+	case amqp.Modified:
+		return a.UndeliverableHere == b.(amqp.Modified).UndeliverableHere
+	}
+	return false
+}
+
+// dropLocks shortens the locks of a lost connection's unsettled deliveries (RUL-2, RUL-19).
+func (ch *channel) dropLocks() {
+	type group struct {
+		key    fsm.Key
+		tokens []fsm.LockToken
+	}
+	groups := map[fsm.Key]*group{}
+	for i := range ch.sent.items {
+		d := &ch.sent.items[i]
+		if !d.live || d.owner == nil || d.owner.session != nil {
+			continue
+		}
+		o := d.owner
+		key := shareKey(o.desc, o.sub, max(0, o.desc.ShareOf(d.token.Prefix())))
+		g := groups[key]
+		if g == nil {
+			g = &group{key: key}
+			groups[key] = g
+		}
+		g.tokens = append(g.tokens, d.token)
+	}
+	grace := fsm.Millis(ch.c.cfg.DisconnectGrace.Milliseconds())
+	for _, g := range groups {
+		for len(g.tokens) > 0 {
+			n := min(len(g.tokens), ch.c.cfg.MaxSettle)
+			l := ch.c.newLane()
+			l.propose(ch.c.ctx, ch.c.cfg.ProposeTimeout, g.key, &fsm.DropLocks{Tokens: g.tokens[:n], Grace: grace},
+				func(_ fsm.Outcome, err error) {
+					if err != nil {
+						ch.c.log.Debug("drop locks", "error", err)
+					}
+					l.retire(g.key)
+				})
+			g.tokens = g.tokens[n:]
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// This file has the conditions and texts of refusals. Where clients or their tests look at the text
+// it is the original's (RUL-13); the tracking id behind it finds the refusal in the log (S-1).
+
+// trackingText is the tail of an error text.
+func (s *Server) trackingText() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	id := hex.EncodeToString(b[:])
+	return fmt.Sprintf(" TrackingId:%s-%s-%s-%s-%s_B, SystemTracker:%s, Timestamp:%s",
+		id[:8], id[8:12], id[12:16], id[16:20], id[20:], s.cfg.Namespace,
+		time.Now().UTC().Format("2006-01-02T15:04:05"))
+}
+
+// tracked adds a tracking id to a refusal and logs it.
+func (s *Server) tracked(e *amqp.Error) *amqp.Error {
+	e.Description += s.trackingText()
+	s.log.Debug("refused", "condition", e.Condition, "text", e.Description)
+	return e
+}
+
+// containerID names this node to its clients.
+func (s *Server) containerID() string {
+	return fmt.Sprintf("%s-%016x", s.cfg.Namespace, uint64(s.cfg.Incarnation))
+}
+
+// notFoundText is what JavaScript and Java look for to tell a missing entity from other things that
+// are not found (Q18).
+func notFoundText(s *Server, path string) string {
+	return fmt.Sprintf("The messaging entity 'sb://%s/%s' could not be found. To know more visit "+
+		"https://aka.ms/sbResourceMgrExceptions. %s", s.cfg.Namespace, path, s.trackingText())
+}
+
+func disabledText(path string) string {
+	return fmt.Sprintf("Messaging entity '%s' is currently disabled.", path)
+}
+
+func unauthorizedText(path string, right auth.Right) string {
+	return fmt.Sprintf("Unauthorized access. '%s' claim(s) are required to perform this operation. Resource: '%s'.",
+		right, path)
+}
+
+// refusal turns a refusal of the state machine into what a client hears of it. The path is the
+// entity's, detail the state machine's own words.
+func (s *Server) refusal(why fsm.Refusal, detail, path string) *amqp.Error {
+	condition, text := conditionOf(why)
+	switch why {
+	case fsm.EntityNotFound:
+		return &amqp.Error{Condition: condition, Description: notFoundText(s, path)}
+	case fsm.EntityDisabled:
+		text = disabledText(path)
+	}
+	if detail != "" {
+		if text != "" {
+			text += " "
+		}
+		text += detail
+	}
+	return s.tracked(&amqp.Error{Condition: condition, Description: text})
+}
+
+// conditionOf is the table of the error codes of S-2.
+func conditionOf(why fsm.Refusal) (amqp.Symbol, string) {
+	switch why {
+	case fsm.MessageLockLost:
+		return amqp.ConditionMessageLockLost, "The lock supplied is invalid. Either the lock expired, or the " +
+			"message has already been removed from the queue, or was received by a different receiver instance."
+	case fsm.SessionLockLost:
+		return amqp.ConditionSessionLockLost, "The session lock has expired on the MessageSession. " +
+			"Accept a new MessageSession."
+	case fsm.SessionCannotBeLocked:
+		return amqp.ConditionSessionCannotBeLocked, "The requested session cannot be accepted. It may be locked by " +
+			"another receiver."
+	case fsm.NoSession:
+		return amqp.ConditionTimeout, "The operation did not complete within the allotted timeout."
+	case fsm.MessageNotFound:
+		return amqp.ConditionMessageNotFound, "Failed to lock one or more specified messages. The message does not exist."
+	case fsm.EntityNotFound:
+		return amqp.ConditionNotFound, ""
+	case fsm.EntityExists:
+		return amqp.ConditionEntityAlreadyExists, "The entity exists already."
+	case fsm.EntityDisabled:
+		return amqp.ConditionEntityDisabled, ""
+	case fsm.MessageSizeExceeded:
+		return amqp.ConditionMessageSizeExceeded, "The size exceeds the limit of the entity."
+	case fsm.QuotaExceeded:
+		return amqp.ConditionResourceLimitExceeded, "The maximum entity size has been reached or exceeded."
+	case fsm.SessionRequired:
+		return amqp.ConditionNotAllowed, "It is not possible for an entity that requires sessions to create a " +
+			"non-sessionful message receiver."
+	case fsm.SessionNotSupported:
+		return amqp.ConditionNotAllowed, "The entity does not require sessions."
+	case fsm.InvalidOperation:
+		return amqp.ConditionNotAllowed, "The operation is not allowed."
+	case fsm.InvalidArgument:
+		return amqp.ConditionArgumentError, "The argument is not valid."
+	case fsm.Busy, fsm.Stale, fsm.NotLeader, fsm.NodeExpired:
+		return amqp.ConditionServerBusy, "The request was terminated because the entity is being throttled. " +
+			"Please wait 10 seconds and try again."
+	}
+	return amqp.ConditionInternalError, "The broker could not do this."
+}
+
+// errorOf turns a failed attempt into what a client hears of it. Details stay in the log.
+func (s *Server) errorOf(err error, path string) *amqp.Error {
+	switch {
+	case errors.Is(err, fsm.ErrNoEntity):
+		return &amqp.Error{Condition: amqp.ConditionNotFound, Description: notFoundText(s, path)}
+	case errors.Is(err, fsm.ErrBusy):
+		return s.refusal(fsm.Busy, "", path)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, fsm.ErrUnavailable), errors.Is(err, fsm.ErrUnknown),
+		errors.Is(err, fsm.ErrNotLeader):
+		s.log.Debug("no answer in time", "entity", path, "error", err)
+		return s.tracked(amqpError(amqp.ConditionTimeout, "The operation did not complete within the allotted timeout."))
+	case errors.Is(err, context.Canceled), errors.Is(err, fsm.ErrClosed):
+		return s.tracked(amqpError(amqp.ConditionOperationCancelled, "The broker is shutting down."))
+	}
+	s.log.Error("unexpected error of the broker", "entity", path, "error", err)
+	return s.tracked(amqpError(amqp.ConditionInternalError, "The broker encountered an internal error."))
+}

@@ -1,0 +1,298 @@
+package transport
+
+import (
+	"crypto/rand"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// This file is where wire words become words of fsm and back: messages here, management requests in
+// the files of their operations.
+
+// Annotations that the broker sets; what a client sends under these names is dropped.
+const (
+	annEnqueuedTime    = "x-opt-enqueued-time"
+	annSequenceNumber  = "x-opt-sequence-number"
+	annEnqueuedNumber  = "x-opt-enqueue-sequence-number"
+	annLockedUntil     = "x-opt-locked-until"
+	annState           = "x-opt-message-state"
+	annScheduledTime   = "x-opt-scheduled-enqueue-time"
+	annDeadSource      = "x-opt-deadletter-source"
+	annLockToken       = "x-opt-lock-token"
+	annPartitionID     = "x-opt-partition-id"
+	annPartitionKey    = "x-opt-partition-key"     // the client's, kept
+	annViaPartitionKey = "x-opt-via-partition-key" // the client's, kept
+
+	propReason      = "DeadLetterReason"
+	propDescription = "DeadLetterErrorDescription"
+)
+
+// Limits of a message (S-227, S-228).
+const (
+	maxIDChars             = 128
+	maxPropertyBytes       = 32 << 10
+	maxPropertiesBytes     = 64 << 10
+	maxReasonBytes         = 4 << 10 // of a dead-letter reason or description; longer ones are cut
+	unlimitedTTL           = 1<<32 - 1
+	sessionRequiredMessage = "The SessionId was not set on a message, and it cannot be sent to the entity. " +
+		"Entities that have session support enabled can only receive messages that have the SessionId set to a valid value."
+)
+
+func brokerAnnotation(key string) bool {
+	switch key {
+	case annEnqueuedTime, annSequenceNumber, annEnqueuedNumber, annLockedUntil, annState, annScheduledTime,
+		annDeadSource, annLockToken, annPartitionID:
+		return true
+	}
+	return false
+}
+
+// nowMillis is the wall time of this node; it never decides about messages.
+func nowMillis() fsm.Millis { return fsm.Millis(time.Now().UnixMilli()) }
+
+func randomToken() (t fsm.LockToken) {
+	rand.Read(t[:]) // never fails
+	return t
+}
+
+// guidTag is the delivery tag of a lock token (G12).
+func guidTag(t fsm.LockToken) [16]byte { return amqp.GuidTag(amqp.UUID(t)) }
+
+// translateInbound turns a delivery into messages.
+func translateInbound(d *inbound, desc *fsm.Descriptor, maxMessages int) *amqp.Error {
+	if d.format != amqp.FormatBatch {
+		if d.format != amqp.FormatAMQP {
+			return amqpError(amqp.ConditionNotImplemented, "message format %#x", d.format)
+		}
+		return d.translate(d.payload, desc)
+	}
+	for payload, err := range amqp.BatchMessages(d.payload) {
+		if err != nil {
+			return amqpError(amqp.ConditionArgumentError, "batch: %v", err)
+		}
+		if len(d.messages) >= maxMessages {
+			return amqpError(amqp.ConditionArgumentError, "a batch of more than %d messages", maxMessages)
+		}
+		if err := d.translate(payload, desc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *inbound) translate(payload []byte, desc *fsm.Descriptor) *amqp.Error {
+	m, text, byText, err := translateMessage(payload, desc)
+	if err != nil {
+		return err
+	}
+	if len(d.messages) > 0 && desc.Partitioned && (text != d.text || byText != d.byText) { // S-138
+		return amqpError(amqp.ConditionNotAllowed, "All messages of a batch to a partitioned entity "+
+			"must have the same session id or partition key.")
+	}
+	d.messages = append(d.messages, m)
+	d.text, d.byText = text, byText
+	return nil
+}
+
+// translateMessage turns one encoded message into a message for desc, and says what selects its
+// share (S-313).
+func translateMessage(payload []byte, desc *fsm.Descriptor) (m fsm.Message, text string, byText bool, refusal *amqp.Error) {
+	bad := func(condition amqp.Symbol, format string, args ...any) (fsm.Message, string, bool, *amqp.Error) {
+		return fsm.Message{}, "", false, amqpError(condition, format, args...)
+	}
+	s, err := amqp.ParseMessage(payload)
+	if err != nil {
+		return bad(amqp.ConditionArgumentError, "message: %v", err)
+	}
+	h, err := s.ParseHeader()
+	if err != nil {
+		return bad(amqp.ConditionArgumentError, "header: %v", err)
+	}
+	p, err := s.ParseProperties()
+	if err != nil {
+		return bad(amqp.ConditionArgumentError, "properties: %v", err)
+	}
+	if err := checkProperties(&s); err != nil {
+		return bad(amqp.ConditionArgumentError, "%v", err)
+	}
+	m.SessionID, m.HasSession = string(p.GroupID), p.GroupID != nil // RUL-17
+	m.MessageID, _ = amqp.IDText(p.MessageID)
+	var key string
+	if v, ok := s.Annotation(annPartitionKey); ok && !v.IsNull() {
+		if key, ok = v.Text(); !ok {
+			return bad(amqp.ConditionArgumentError, "%s is no string", annPartitionKey)
+		}
+	}
+	for name, id := range map[string]string{"SessionId": m.SessionID, "MessageId": m.MessageID, "PartitionKey": key} {
+		if utf8.RuneCountInString(id) > maxIDChars {
+			return bad(amqp.ConditionArgumentError, "%s is longer than %d characters", name, maxIDChars)
+		}
+	}
+	if key != "" && m.HasSession && key != m.SessionID {
+		return bad(amqp.ConditionArgumentError, "PartitionKey must be the SessionId where both are set")
+	}
+	if desc.RequiresSession && desc.Kind == fsm.Queue && !m.HasSession { // S-30
+		return bad(amqp.ConditionNotAllowed, sessionRequiredMessage)
+	}
+	if m.TTL, err = timeToLive(&h, &p); err != nil {
+		return bad(amqp.ConditionArgumentError, "%v", err)
+	}
+	if v, ok := s.Annotation(annScheduledTime); ok && !v.IsNull() {
+		at, ok := v.Timestamp()
+		if !ok || at < 0 {
+			return bad(amqp.ConditionArgumentError, "%s is no time", annScheduledTime)
+		}
+		m.ScheduledAt = fsm.Millis(at)
+	}
+	if m.Body, err = appendStored(make([]byte, 0, len(payload)+storedOverhead), &s, &h, &p); err != nil {
+		return bad(amqp.ConditionArgumentError, "%v", err)
+	}
+	switch {
+	case m.HasSession:
+		return m, m.SessionID, true, nil
+	case key != "":
+		return m, key, true, nil
+	case desc.DetectDuplicates && m.MessageID != "": // S-191
+		return m, m.MessageID, true, nil
+	}
+	return m, "", false, nil
+}
+
+// checkProperties holds application properties to their limits (S-227).
+func checkProperties(s *amqp.Sections) error {
+	if len(s.ApplicationProperties) > maxPropertiesBytes {
+		return fmt.Errorf("application properties of %d bytes, more than %d",
+			len(s.ApplicationProperties), maxPropertiesBytes)
+	}
+	if len(s.ApplicationProperties) <= maxPropertyBytes {
+		return nil
+	}
+	m := amqp.ReadMap(amqp.SectionValue(s.ApplicationProperties))
+	for {
+		_, v, ok := m.Next()
+		if !ok {
+			return m.Err()
+		}
+		if len(v) > maxPropertyBytes {
+			return fmt.Errorf("an application property of %d bytes, more than %d", len(v), maxPropertyBytes)
+		}
+	}
+}
+
+// timeToLive reads what the sender asked for. A header cannot say more than 49 days, so clients say
+// the rest with two times.
+func timeToLive(h *amqp.Header, p *amqp.Properties) (fsm.Millis, error) {
+	if !h.TTL.Set {
+		return 0, nil
+	}
+	if h.TTL.Value == 0 {
+		return 0, fmt.Errorf("TimeToLive must be positive") // S-205
+	}
+	if h.TTL.Value == unlimitedTTL && p.AbsoluteExpiryTime.Set && p.CreationTime.Set {
+		if span := p.AbsoluteExpiryTime.Value - p.CreationTime.Value; span > unlimitedTTL {
+			return min(fsm.Millis(span), fsm.Unlimited), nil
+		}
+	}
+	return fsm.Millis(h.TTL.Value), nil
+}
+
+// verdict is what a disposition says about one delivery.
+type verdict struct {
+	item  fsm.SettleItem     // Verdict 0: not decided
+	reply amqp.DeliveryState // the answer when it is done: the same outcome, without its details (G13)
+}
+
+// verdictOf reads a delivery state of a receiver. What it returns holds no views.
+func verdictOf(state amqp.DeliveryState) (verdict, error) {
+	switch s := state.(type) {
+	case nil:
+		return verdict{reply: amqp.Released{}}, nil
+	case amqp.Received:
+		return verdict{reply: amqp.Released{}}, nil
+	case amqp.Accepted:
+		return verdict{fsm.SettleItem{Verdict: fsm.Complete}, amqp.Accepted{}}, nil
+	case amqp.Released: // RUL-15
+		return verdict{fsm.SettleItem{Verdict: fsm.Return}, amqp.Released{}}, nil
+	case amqp.Rejected:
+		item, err := killItem(s.Error)
+		return verdict{item, amqp.Rejected{}}, err
+	case amqp.Modified:
+		props, err := propertiesOf(s.MessageAnnotations)
+		if err != nil {
+			return verdict{}, err
+		}
+		here := s.UndeliverableHere.Or(false)
+		v := fsm.Abandon
+		if here {
+			v = fsm.Defer
+		}
+		return verdict{
+			fsm.SettleItem{Verdict: v, Properties: props},
+			amqp.Modified{UndeliverableHere: amqp.Some(here)},
+		}, nil
+	}
+	return verdict{}, fmt.Errorf("delivery state %T is not supported", state)
+}
+
+// killItem reads the error with which a client dead-letters; reason and description are optional.
+func killItem(e *amqp.Error) (fsm.SettleItem, error) {
+	item := fsm.SettleItem{Verdict: fsm.Kill}
+	if e == nil {
+		return item, nil
+	}
+	props, err := amqp.ReadProperties(e.Info)
+	if err != nil {
+		return item, err
+	}
+	for _, p := range props {
+		switch p.Key {
+		case propReason:
+			item.Reason = reasonText(p.Value)
+		case propDescription:
+			item.Description = reasonText(p.Value)
+		default:
+			item.Properties = append(item.Properties, fsm.Property{Key: p.Key, Value: p.Value.Clone()})
+		}
+	}
+	if e.Condition != amqp.ConditionDeadLetter && item.Reason == "" && e.Condition != "" {
+		item.Reason = cutText(string(e.Condition)) // a plain AMQP client rejects with its own error
+	}
+	if item.Description == "" {
+		item.Description = cutText(e.Description)
+	}
+	return item, nil
+}
+
+func reasonText(v amqp.Raw) string {
+	text, _ := v.Text()
+	return cutText(text)
+}
+
+// cutText cuts a reason at its limit, between characters.
+func cutText(text string) string {
+	if len(text) <= maxReasonBytes {
+		return text
+	}
+	n := maxReasonBytes
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// propertiesOf reads the properties that a settlement sets.
+func propertiesOf(r amqp.Raw) ([]fsm.Property, error) {
+	props, err := amqp.ReadProperties(r)
+	if err != nil || len(props) == 0 {
+		return nil, err
+	}
+	out := make([]fsm.Property, len(props))
+	for i, p := range props {
+		out[i] = fsm.Property{Key: p.Key, Value: p.Value.Clone()}
+	}
+	return out, nil
+}

@@ -1,0 +1,130 @@
+package transport
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// watcher looks up the entities that have open links in the local catalog, so that links of a
+// deleted or disabled entity end even if nothing is asked of it (S-254, S-259).
+type watcher struct {
+	s *Server
+
+	mu       sync.Mutex
+	entities map[string]*watched
+}
+
+// watched is one entity name with open links.
+type watched struct {
+	name  string
+	desc  *fsm.Descriptor // as last seen
+	conns map[*conn]int   // links per connection
+}
+
+func newWatcher(s *Server) *watcher { return &watcher{s: s, entities: map[string]*watched{}} }
+
+// watch counts one more link of c on an entity.
+func (w *watcher) watch(c *conn, d *fsm.Descriptor) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := strings.ToLower(d.Name)
+	e := w.entities[key]
+	if e == nil {
+		e = &watched{name: d.Name, desc: d, conns: map[*conn]int{}}
+		w.entities[key] = e
+	}
+	e.conns[c]++
+}
+
+// unwatch counts one less.
+func (w *watcher) unwatch(c *conn, d *fsm.Descriptor) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := strings.ToLower(d.Name)
+	e := w.entities[key]
+	if e == nil {
+		return
+	}
+	if e.conns[c]--; e.conns[c] <= 0 {
+		delete(e.conns, c)
+	}
+	if len(e.conns) == 0 {
+		delete(w.entities, key)
+	}
+}
+
+func (w *watcher) run() {
+	t := time.NewTicker(w.s.cfg.WatchInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			w.look()
+		case <-w.s.ctx.Done():
+			return
+		}
+	}
+}
+
+// look asks for every entity once and tells the connections what has changed.
+func (w *watcher) look() {
+	w.mu.Lock()
+	names := make([]string, 0, len(w.entities))
+	for _, e := range w.entities {
+		names = append(names, e.name)
+	}
+	w.mu.Unlock()
+	for _, name := range names {
+		ctx, cancel := context.WithTimeout(w.s.ctx, w.s.cfg.ProposeTimeout)
+		d, err := w.s.catalog.Entity(ctx, name)
+		cancel()
+		if err != nil && !isGone(err) {
+			continue // nothing is known; the next look may tell
+		}
+		for _, c := range w.changed(name, d) {
+			c.post(func() { c.entityChanged(name, d) })
+		}
+	}
+}
+
+// changed notes what is known of an entity now, nil if it is gone, and returns whom to tell.
+func (w *watcher) changed(name string, d *fsm.Descriptor) []*conn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.entities[strings.ToLower(name)]
+	if e == nil || d != nil && e.desc != nil && d.ID == e.desc.ID && d.Version == e.desc.Version {
+		return nil
+	}
+	e.desc = d
+	conns := make([]*conn, 0, len(e.conns))
+	for c := range e.conns {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// entityChanged ends the links that the entity's new description does not allow, and shows it to
+// the others. d is nil if the entity is gone.
+func (c *conn) entityChanged(name string, d *fsm.Descriptor) {
+	for _, l := range c.links {
+		if l.desc == nil || l.state != linkAttached || !strings.EqualFold(l.desc.Name, name) {
+			continue
+		}
+		l.ch.touch()
+		switch {
+		case d == nil || d.ID != l.desc.ID:
+			c.fault(l.ch, l, linkFault(siteRefused, amqp.ConditionNotFound, "%s", notFoundText(c.s, l.addr.path())))
+		case !l.addr.management && !l.clientSends() && (d.Status == fsm.Disabled || d.Status == fsm.ReceiveDisabled):
+			c.fault(l.ch, l, linkFault(siteRefused, amqp.ConditionEntityDisabled, "%s", disabledText(l.addr.path())))
+		default:
+			if g, ok := l.end.(*ingress); ok && !g.lane.busy {
+				l.desc = d // larger or smaller messages, other status
+			}
+		}
+	}
+}
