@@ -214,7 +214,8 @@ func (m *manifestReader) next() (index uint64, at recordAt, err error) {
 	case !known || at.offset < segmentHeaderBytes || uint64(at.offset)+at.bytes() > uint64(extent):
 		err = fmt.Errorf("read manifest: %w: entry %d outside of segment %d", ErrCorrupt, index, at.seg)
 	case at.live == 0 || at.live > at.length:
-		err = fmt.Errorf("read manifest: %w: entry %d has %d live bytes of %d", ErrCorrupt, index, at.live, at.length)
+		err = fmt.Errorf("read manifest: %w: entry %d has %d live bytes of %d",
+			ErrCorrupt, index, at.live, at.length)
 	}
 	m.last = index
 	return index, at, err

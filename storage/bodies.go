@@ -78,8 +78,8 @@ type BodyStats struct {
 	Pinned    uint64 // segments that a snapshot or a reader needs
 }
 
-// openBodies opens the directory of segments. What is in it stays until the snapshots have said what
-// they need (claimSegments) and the state was restored or there is no snapshot (dropUnknown).
+// openBodies opens the directory of segments. What is in it stays until the snapshots have said
+// what they need (claimSegments) and the state was restored or there is none (dropUnknown).
 func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, error) {
 	if err := makeDirs(fsys, dir); err != nil {
 		return nil, err
@@ -112,7 +112,8 @@ func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, 
 // the new bytes replace the old. The entry is not retained. An error is for ever.
 func (b *Bodies) Put(index uint64, entry []byte) error {
 	if len(entry) == 0 || len(entry) > maxEntryBytes || index == 0 {
-		return fmt.Errorf("put body of entry %d: %d bytes, want 1 to %d", index, len(entry), maxEntryBytes)
+		return fmt.Errorf("put body of entry %d: %d bytes, want 1 to %d",
+			index, len(entry), maxEntryBytes)
 	}
 	b.putMu.Lock()
 	defer b.putMu.Unlock()

@@ -106,7 +106,8 @@ func newChunkReader(f File, name string, total, pos, end int64) (*chunkReader, e
 		return nil, err
 	}
 	if size != storedBytes(total) {
-		return nil, fmt.Errorf("%s: %w: %d bytes long, want %d", name, ErrCorrupt, size, storedBytes(total))
+		return nil, fmt.Errorf("%s: %w: %d bytes long, want %d",
+			name, ErrCorrupt, size, storedBytes(total))
 	}
 	head := make([]byte, chunkFileHeader)
 	if err := readFull(f, head, 0); err != nil {
@@ -151,7 +152,8 @@ func (r *chunkReader) load() error {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
 	data := b[chunkHeaderBytes:]
-	if binary.LittleEndian.Uint32(b) != uint32(n) || binary.LittleEndian.Uint32(b[4:]) != chunkSum(uint64(number), data) {
+	length, want := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+	if length != uint32(n) || want != chunkSum(uint64(number), data) {
 		return fmt.Errorf("%s: %w: checksum of chunk %d", r.name, ErrCorrupt, number)
 	}
 	r.chunk, r.chunkStart = data, start

@@ -59,8 +59,8 @@ func Open(cfg Config, logger hclog.Logger) (*Dir, error) {
 	if fsys == nil {
 		fsys = osFS{}
 	}
-	for _, dir := range []string{cfg.Dir, filepath.Join(cfg.Dir, onceDir), filepath.Join(cfg.Dir, groupsDir)} {
-		if err := makeDirs(fsys, dir); err != nil {
+	for _, sub := range []string{"", onceDir, groupsDir} {
+		if err := makeDirs(fsys, filepath.Join(cfg.Dir, sub)); err != nil {
 			return nil, fmt.Errorf("open data directory: %w", err)
 		}
 	}

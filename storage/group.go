@@ -37,7 +37,8 @@ func openGroup(fsys FS, dir string, cfg Config, logger hclog.Logger) (g *Group, 
 	if err := makeDirs(osFS{}, dir); err != nil {
 		return nil, err
 	}
-	if g.bodies, err = openBodies(fsys, filepath.Join(dir, "bodies"), cfg, logger.Named("bodies")); err != nil {
+	g.bodies, err = openBodies(fsys, filepath.Join(dir, "bodies"), cfg, logger.Named("bodies"))
+	if err != nil {
 		return nil, err
 	}
 	if g.log, err = openLog(dir, cfg, logger); err != nil {

@@ -93,11 +93,12 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 // openBolt opens a bolt file. A new one is made under another name and renamed: bolt cannot tell a
 // torn first initialisation from later damage.
 func openBolt(name string) (*raftboltdb.BoltStore, error) {
+	options := &bbolt.Options{Timeout: boltOpenTimeout, FreelistType: bbolt.FreelistMapType}
 	open := func(name string) (b *raftboltdb.BoltStore, err error) {
 		err = guard(name, func() (err error) {
 			b, err = raftboltdb.New(raftboltdb.Options{
 				Path:                    name,
-				BoltOptions:             &bbolt.Options{Timeout: boltOpenTimeout, FreelistType: bbolt.FreelistMapType},
+				BoltOptions:             options,
 				MsgpackUseNewTimeFormat: true,
 			})
 			return err
@@ -172,7 +173,8 @@ func (l *Log) verify() error {
 		if index == last {
 			l.last = position{last, entry.Term}
 		} else if entry.Term > above {
-			return fmt.Errorf("%w: term goes back from %d to %d at entry %d", ErrCorrupt, entry.Term, above, index+1)
+			return fmt.Errorf("%w: term goes back from %d to %d at entry %d",
+				ErrCorrupt, entry.Term, above, index+1)
 		}
 		above = entry.Term
 		budget -= len(entry.Data) + 64

@@ -94,7 +94,8 @@ func (p *pin) writeManifest(bw *blockWriter) (t blockTrailer, err error) {
 	}
 	var last uint64
 	p.index.Scan(func(index uint64, at recordAt) bool {
-		err = bw.numbers(index-last, uint64(at.seg), uint64(at.offset), uint64(at.length), uint64(at.live))
+		err = bw.numbers(index-last,
+			uint64(at.seg), uint64(at.offset), uint64(at.length), uint64(at.live))
 		last = index
 		t.bytes += uint64(at.length)
 		return err == nil

@@ -153,7 +153,8 @@ func scanInline(r io.Reader, keep func(index uint64, live uint32, rec []byte) er
 		index, n := binary.LittleEndian.Uint64(h[0:]), binary.LittleEndian.Uint32(h[8:])
 		live := binary.LittleEndian.Uint32(h[12:])
 		if index <= last || n > maxEntryBytes || live == 0 || live > n {
-			return fmt.Errorf("read body after entry %d: %w: entry %d, %d bytes, %d live", last, ErrCorrupt, index, n, live)
+			return fmt.Errorf("read body after entry %d: %w: entry %d, %d bytes, %d live",
+				last, ErrCorrupt, index, n, live)
 		}
 		last = index
 		if total := recordHeaderBytes + int(n); cap(rec) < total {

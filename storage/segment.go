@@ -120,7 +120,8 @@ func readRecord(f File, at recordAt, index uint64) ([]byte, error) {
 		binary.LittleEndian.Uint32(rec[12:]) == at.length &&
 		binary.LittleEndian.Uint32(rec[16:]) == recordSum(rec, at.seg)
 	if !ok {
-		return nil, fmt.Errorf("body of entry %d in segment %d at %d: %w", index, at.seg, at.offset, ErrCorrupt)
+		return nil, fmt.Errorf("body of entry %d in segment %d at %d: %w",
+			index, at.seg, at.offset, ErrCorrupt)
 	}
 	return rec, nil
 }

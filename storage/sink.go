@@ -129,8 +129,10 @@ func (k *sink) claimManifest() ([]pinnedSegment, error) {
 		return nil, err
 	}
 	k.head.Image = k.head.Stored - int64(t.length)
-	k.head.Manifest = &snapshotManifest{Nonce: fmt.Sprintf("%016x", t.nonce), Entries: t.entries, Bytes: t.bytes,
-		Segments: make([]segmentExtent, 0, len(segs))}
+	k.head.Manifest = &snapshotManifest{
+		Nonce: fmt.Sprintf("%016x", t.nonce), Entries: t.entries, Bytes: t.bytes,
+		Segments: make([]segmentExtent, 0, len(segs)),
+	}
 	for _, s := range segs {
 		k.head.Manifest.Segments = append(k.head.Manifest.Segments, segmentExtent{s.seg.id, s.extent})
 	}

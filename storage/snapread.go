@@ -72,7 +72,8 @@ func (r *snapshotReader) manifest() (*manifestReader, error) {
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
 	if len(m.extents) != len(r.snap.segs) {
-		return nil, fmt.Errorf("%s: %w: %d segments, header has %d", r.name, ErrCorrupt, len(m.extents), len(r.snap.segs))
+		return nil, fmt.Errorf("%s: %w: %d segments, header has %d",
+			r.name, ErrCorrupt, len(m.extents), len(r.snap.segs))
 	}
 	for _, s := range r.snap.segs {
 		if m.extents[s.seg.id] != s.extent {

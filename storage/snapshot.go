@@ -124,7 +124,8 @@ func (h *snapshotHead) check() error {
 // openSnapshots reads the headers of a group's snapshots and pins the segments they name. Damage to
 // the newest is an error that names the file: an older one in its place would take back what the
 // node has acknowledged. An older one that is damaged is removed.
-func openSnapshots(fsys FS, dir string, cfg Config, bodies *Bodies, log logBounds, logger hclog.Logger) (*Snapshots, error) {
+func openSnapshots(fsys FS, dir string, cfg Config, bodies *Bodies, log logBounds,
+	logger hclog.Logger) (*Snapshots, error) {
 	s := &Snapshots{dir: dir, fsys: fsys, retain: cfg.RetainSnapshots, bodies: bodies, log: log,
 		logger: logger, taken: map[string]bool{}}
 	if err := makeDirs(fsys, dir); err != nil {
@@ -240,8 +241,9 @@ func (s *Snapshots) removeFiles(id string) error {
 func snapshotPrefix(index, term uint64) string { return fmt.Sprintf("%020d-%020d-", index, term) }
 
 // Create begins a snapshot; raft's version 0 is not supported. The transport is not used.
-func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
-	configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64,
+	configuration raft.Configuration, configurationIndex uint64, _ raft.Transport,
+) (raft.SnapshotSink, error) {
 	if version != raft.SnapshotVersionMax {
 		return nil, fmt.Errorf("create snapshot: version %d, want %d", version, raft.SnapshotVersionMax)
 	}
@@ -402,8 +404,8 @@ func (s *Snapshots) checkOlder(snap, newest *snapshot) error {
 		return err
 	}
 	if first == 0 || first > snap.head.Index+1 || last < newest.head.Index {
-		return fmt.Errorf("%w: the log has entries %d to %d, not those after %d up to the newest snapshot at %d",
-			ErrCorrupt, first, last, snap.head.Index, newest.head.Index)
+		return fmt.Errorf("%w: the log has entries %d to %d, not %d up to the newest snapshot at %d",
+			ErrCorrupt, first, last, snap.head.Index+1, newest.head.Index)
 	}
 	return nil
 }
