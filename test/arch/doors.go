@@ -16,6 +16,7 @@ var doors = map[string][]string{
 	"fsm/catalog":     {"fsm", "fsm/rule"},
 	"partition":       {"fsm", "fsm/catalog"},
 	"cluster":         {"fsm"},
+	"cluster/simnet":  {"cluster", "fsm"},
 	"storage":         {},
 	"storage/faultfs": {"storage"},
 	"transport":       {"fsm", "fsm/catalog", "transport/amqp", "transport/auth"},
@@ -24,8 +25,9 @@ var doors = map[string][]string{
 	"transport/rest":  {"fsm", "fsm/catalog", "transport/auth"},
 }
 
-// testDoors are further doors of a room's own tests: the fault-injecting file system.
+// testDoors are further doors of a room's own tests: the fault-injecting file system and network.
 var testDoors = map[string][]string{
+	"cluster":   {"cluster/simnet"},
 	"storage":   {"storage/faultfs"},
 	"partition": {"storage/faultfs"},
 }
@@ -48,7 +50,7 @@ var worldDoors = map[string][]string{
 	"go.yaml.in/yaml":                         {},
 	"github.com/Azure/go-amqp":                {},
 	"github.com/Azure/azure-sdk-for-go":       {},
-	"github.com/tidwall/btree":                {"fsm"},
+	"github.com/tidwall/btree":                {"fsm", "storage"},
 	"github.com/hashicorp/go-hclog":           {"partition", "storage", "cluster", "transport"},
 	"github.com/google/uuid":                  {"storage", "cluster", "transport"},
 	"github.com/hashicorp/go-msgpack/v2":      {"partition"},
