@@ -15,8 +15,8 @@ const (
 	NotSupported                  // a JSON web token
 )
 
-// Text is what the client is told. A client cannot tell an unknown policy from a wrong key, so names
-// of policies cannot be probed.
+// Text is what the client is told. A client cannot tell an unknown policy from a wrong key, so
+// names of policies cannot be probed.
 func (k Kind) Text() string {
 	switch k {
 	case Missing:

@@ -17,8 +17,8 @@ const (
 )
 
 // DefaultExpiryTolerance is how long after its expiry a token still counts. Clients renew at nine
-// tenths of a token's life or minutes before its end, by their own clocks; a renewal that is late by
-// a skewed clock or a slow connection must not end the links it renews.
+// tenths of a token's life or minutes before its end, by their own clocks; a renewal that is late
+// by a skewed clock or a slow connection must not end the links it renews.
 const DefaultExpiryTolerance = 5 * time.Minute
 
 // Secret is a key. It prints and marshals as a placeholder, whatever the verb.
@@ -93,8 +93,8 @@ func New(tolerance time.Duration) (*Policies, error) {
 	return &Policies{tolerance: tolerance, scopes: map[string]map[string]Policy{}}, nil
 }
 
-// Replace sets the policies of one scope, the path of an entity or "" for the namespace, in place of
-// those it had; none removes the scope. On an error nothing changes.
+// Replace sets the policies of one scope, the path of an entity or "" for the namespace, in place
+// of those it had; none removes the scope. On an error nothing changes.
 func (p *Policies) Replace(scope string, policies ...Policy) error {
 	byName, err := index(policies)
 	if err != nil {

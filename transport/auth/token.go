@@ -15,8 +15,8 @@ import (
 // a name of 260 characters, encoded twice.
 const MaxTokenBytes = 16 << 10
 
-// maxPathBytes bounds the audience's path, as every segment of it is a place to look for a policy. A
-// rule's path, the longest there is, has 260+50+50 characters and two words in between.
+// maxPathBytes bounds the audience's path, as every segment of it is a place to look for a policy.
+// A rule's path, the longest there is, has 260+50+50 characters and two words in between.
 const maxPathBytes = 1024
 
 const sasPrefix = "SharedAccessSignature "
@@ -93,8 +93,8 @@ func (p *Policies) verify(t signature, now time.Time) (Claim, error) {
 	return Claim{}, ErrBadSignature
 }
 
-// VerifyPlain checks a policy's name and key as SASL PLAIN carries them. The claim reaches as far as
-// the policy and does not expire.
+// VerifyPlain checks a policy's name and key as SASL PLAIN carries them. The claim reaches as far
+// as the policy and does not expire.
 func (p *Policies) VerifyPlain(name, key string) (Claim, error) {
 	if name == "" && key == "" {
 		return Claim{}, ErrMissing

@@ -127,9 +127,15 @@ func TestRefusedTokensAreToldApart(t *testing.T) {
 		"none":     {"", "MissingToken: The authorization header was not found."},
 		"nonsense": {"x", "MalformedToken: "},
 		"expired":  {stale, "ExpiredToken: "},
-		"wrong":    {token(root, "x", "https://host.test/"), "InvalidSignature: The token has an invalid signature."},
-		"unknown":  {token("x", rootKey, "https://host.test/"), "InvalidSignature: The token has an invalid signature."},
-		"jwt":      {"Bearer eyJh.eyJz.c2ln", "MalformedToken: JSON web tokens are not supported"},
+		"wrong": {
+			token(root, "x", "https://host.test/"),
+			"InvalidSignature: The token has an invalid signature.",
+		},
+		"unknown": {
+			token("x", rootKey, "https://host.test/"),
+			"InvalidSignature: The token has an invalid signature.",
+		},
+		"jwt": {"Bearer eyJh.eyJz.c2ln", "MalformedToken: JSON web tokens are not supported"},
 	} {
 		response := h.response(t, "GET", "/orders", "", "Authorization", tc.header)
 		if response.StatusCode != 401 || response.Header.Get("WWW-Authenticate") == "" {
@@ -162,17 +168,35 @@ func TestForwardingWantsSendOnTheTarget(t *testing.T) {
 		main, forward, dead string
 		status              int
 	}{
-		"Go signs the bare name":    {exact, token(root, rootKey, "dest"), token(root, rootKey, "dest"), 201},
-		"JS signs the host":         {exact, token(root, rootKey, "host.test:5300"), token(root, rootKey, "host.test"), 201},
-		".NET sends its own":        {token(root, rootKey, "https://host.test/"), "Bearer " + token(root, rootKey, "https://host.test/"), token(root, rootKey, "https://host.test/"), 201},
-		"Python signs the target":   {exact, token(root, rootKey, "sb://host.test/dest"), token(root, rootKey, "sb://host.test/dest"), 201},
-		"the right to send is all":  {exact, token("sender", "k", "sb://host.test/dest"), token("sender", "k", "sb://host.test/dest"), 201},
-		"its own token may do":      {token(root, rootKey, "https://host.test/"), "", "", 201},
-		"its own token may not do":  {exact, "", "", 401},
-		"one is not enough":         {exact, token(root, rootKey, "dest"), "", 401},
-		"nor is the other":          {exact, "", token(root, rootKey, "dest"), 401},
-		"listening is not sending":  {exact, token("listener", "k", "sb://host.test/dest"), token(root, rootKey, "dest"), 401},
-		"another target":            {exact, token(root, rootKey, "sb://host.test/other"), token(root, rootKey, "dest"), 401},
+		"Go signs the bare name": {
+			exact, token(root, rootKey, "dest"), token(root, rootKey, "dest"), 201,
+		},
+		"JS signs the host": {
+			exact, token(root, rootKey, "host.test:5300"), token(root, rootKey, "host.test"), 201,
+		},
+		".NET sends its own": {
+			token(root, rootKey, "https://host.test/"),
+			"Bearer " + token(root, rootKey, "https://host.test/"),
+			token(root, rootKey, "https://host.test/"), 201,
+		},
+		"Python signs the target": {
+			exact, token(root, rootKey, "sb://host.test/dest"),
+			token(root, rootKey, "sb://host.test/dest"), 201,
+		},
+		"the right to send is all": {
+			exact, token("sender", "k", "sb://host.test/dest"),
+			token("sender", "k", "sb://host.test/dest"), 201,
+		},
+		"its own token may do":     {token(root, rootKey, "https://host.test/"), "", "", 201},
+		"its own token may not do": {exact, "", "", 401},
+		"one is not enough":        {exact, token(root, rootKey, "dest"), "", 401},
+		"nor is the other":         {exact, "", token(root, rootKey, "dest"), 401},
+		"listening is not sending": {
+			exact, token("listener", "k", "sb://host.test/dest"), token(root, rootKey, "dest"), 401,
+		},
+		"another target": {
+			exact, token(root, rootKey, "sb://host.test/other"), token(root, rootKey, "dest"), 401,
+		},
 		"a wrong key":               {exact, token(root, "x", "dest"), token(root, rootKey, "dest"), 401},
 		"nonsense in its place":     {token(root, rootKey, "https://host.test/"), "x", "", 401},
 		"nonsense in the other one": {token(root, rootKey, "https://host.test/"), "", "x", 401},

@@ -195,9 +195,11 @@ func (f *form) status() fsm.Status {
 }
 
 // describeQueue makes a descriptor from a request. old is nil for a creation. An absent property
-// that may change takes its default, because .NET leaves out values that are infinite; an absent one
-// that may not change keeps its value (S-261, S-262).
-func (a *API) describeQueue(name string, p properties, old *fsm.Descriptor) (fsm.Descriptor, error) {
+// that may change takes its default, because .NET leaves out values that are infinite; an absent
+// one that may not change keeps its value (S-261, S-262).
+func (a *API) describeQueue(
+	name string, p properties, old *fsm.Descriptor,
+) (fsm.Descriptor, error) {
 	f := &form{properties: p}
 	d := fsm.Descriptor{Kind: fsm.Queue, Name: name}
 	var session, duplicates, partitioned *bool

@@ -25,8 +25,8 @@ var changing = regexp.MustCompile(
 
 const dashes = "----\n"
 
-// Each file holds the conversation of one client: requests as the SDK of its name writes them and the
-// answers. The files show what the wire looks like; read the difference when you rewrite them.
+// Each file holds the conversation of one client: requests as the SDK of its name writes them and
+// the answers. The files show what the wire looks like; read the difference when you rewrite them.
 func TestConversations(t *testing.T) {
 	files, err := filepath.Glob("testdata/golden/*.txt")
 	if err != nil || len(files) < 6 {

@@ -112,15 +112,30 @@ func hostileBodies() []hostile {
 			"an entity nobody declared",
 			put("/x", queueBody("<UserMetadata>&a;</UserMetadata>")), 400, "not well-formed",
 		},
-		{"bytes that are no UTF-8", put("/x", queueBody("<UserMetadata>\xff\xfe</UserMetadata>")), 400, "UTF-8"},
-		{"control characters", put("/x", queueBody("<UserMetadata>\x01</UserMetadata>")), 400, "not well-formed"},
-		{"an encoded NUL", put("/x", queueBody("<UserMetadata>&#0;</UserMetadata>")), 400, "not well-formed"},
-		{"another encoding", put("/x", fmt.Sprintf(declared, "utf-16")+queueBody("")), 400, "not well-formed"},
+		{
+			"bytes that are no UTF-8", put("/x", queueBody("<UserMetadata>\xff\xfe</UserMetadata>")), 400,
+			"UTF-8",
+		},
+		{
+			"control characters", put("/x", queueBody("<UserMetadata>\x01</UserMetadata>")), 400,
+			"not well-formed",
+		},
+		{
+			"an encoded NUL", put("/x", queueBody("<UserMetadata>&#0;</UserMetadata>")), 400,
+			"not well-formed",
+		},
+		{
+			"another encoding", put("/x", fmt.Sprintf(declared, "utf-16")+queueBody("")), 400,
+			"not well-formed",
+		},
 		{"UTF-16", put("/x", "\xff\xfe<\x00e\x00"), 400, "not well-formed"},
 		{"a name of 900 KiB", put("/x", queueBody("<"+strings.Repeat("n", 900<<10)+"/>")), 201, ""},
 		{"text in a million pieces", put("/y", queueBody("<UserMetadata>"+
 			strings.Repeat("a<!---->", 125_000)+"</UserMetadata>")), 400, "125000 characters long"},
-		{"a body of 1 MiB and more", put("/x", queueBody(strings.Repeat(" ", 1<<20))), 413, "1048576 bytes"},
+		{
+			"a body of 1 MiB and more", put("/x", queueBody(strings.Repeat(" ", 1<<20))), 413,
+			"1048576 bytes",
+		},
 		{
 			"a gigabyte announced", "PUT /x HTTP/1.1\r\nHost: h\r\nAuthorization: " +
 				token(root, rootKey, "h") + "\r\nContent-Length: 1073741824\r\n\r\n" +
@@ -129,9 +144,18 @@ func hostileBodies() []hostile {
 		{"chunks without end", "PUT /x HTTP/1.1\r\nHost: h\r\nAuthorization: " +
 			token(root, rootKey, "h") + "\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			strings.Repeat("10000\r\n"+strings.Repeat(" ", 1<<16)+"\r\n", 20), 413, "1048576 bytes"},
-		{"another entry", put("/x", strings.ReplaceAll(queueBody(""), atomSpace, "urn:x")), 400, "not an Atom entry"},
-		{"another description", put("/x", strings.ReplaceAll(queueBody(""), connectSpace, "urn:x")), 400, "not a known description"},
-		{"a rule as a queue", put("/x", strings.ReplaceAll(queueBody(""), "QueueD", "RuleD")), 400, "not a known description"},
+		{
+			"another entry", put("/x", strings.ReplaceAll(queueBody(""), atomSpace, "urn:x")), 400,
+			"not an Atom entry",
+		},
+		{
+			"another description", put("/x", strings.ReplaceAll(queueBody(""), connectSpace, "urn:x")),
+			400, "not a known description",
+		},
+		{
+			"a rule as a queue", put("/x", strings.ReplaceAll(queueBody(""), "QueueD", "RuleD")), 400,
+			"not a known description",
+		},
 		{"no content", put("/x", `<entry xmlns="`+atomSpace+`"/>`), 400, "not one description"},
 		{"a feed", put("/x", `<feed xmlns="`+atomSpace+`"/>`), 400, "not an Atom entry"},
 		{"compressed", put("/x", queueBody(""), "Content-Encoding: gzip"), 415, ""},
@@ -160,7 +184,10 @@ func hostileRequests() []hostile {
 		{"two hosts", get("/q", "Host: evil"), 400, ""},
 		{"a host that is markup", strings.Replace(get("/q"), "Host: h", `Host: "><x>`, 1), 400, ""},
 		{"a host that is a path", strings.Replace(get("/q"), "Host: h", "Host: h/a", 1), 400, ""},
-		{"a host without end", strings.Replace(get("/q"), "Host: h", "Host: "+strings.Repeat("h", 400), 1), 400, "too long"},
+		{
+			"a host without end",
+			strings.Replace(get("/q"), "Host: h", "Host: "+strings.Repeat("h", 400), 1), 400, "too long",
+		},
 		{"no host", strings.Replace(get("/q"), "Host: h\r\n", "", 1), 400, ""},
 		{"a path up", get("/../../etc/passwd"), 200, "Publicly Listed"},
 		{"a path up, encoded", get("/%2e%2e/%2e%2e/etc/passwd"), 200, "Publicly Listed"},
@@ -172,13 +199,22 @@ func hostileRequests() []hostile {
 		{"a bad escape", get("/%zz"), 400, ""},
 		{"a path that is an asterisk", raw("OPTIONS", "*", "", signed), 200, ""},
 		{"a path without end", get("/" + strings.Repeat("a", 200_000)), 431, ""},
-		{"a query without end", get("/q?api-version=" + strings.Repeat("9", 60_000)), 200, "<id>https://h/q</id>"},
-		{"a query of markup", get("/q?api-version=%22%3E%3Cx/%3E"), 200, "https://h/q?api-version=%22%3E%3Cx%2F%3E<"},
+		{
+			"a query without end", get("/q?api-version=" + strings.Repeat("9", 60_000)), 200,
+			"<id>https://h/q</id>",
+		},
+		{
+			"a query of markup", get("/q?api-version=%22%3E%3Cx/%3E"), 200,
+			"https://h/q?api-version=%22%3E%3Cx%2F%3E<",
+		},
 		{"a header without end", get("/q", "X: "+strings.Repeat("x", 200_000)), 431, ""},
 		{"more headers than any", get("/q", strings.Repeat("X: y\r\n", 50_000)+"Z: z"), 431, ""},
 		{"a token without end", raw("GET", "/q", "", "Authorization: SharedAccessSignature "+
 			strings.Repeat("sr=x&", 8000)), 401, "MalformedToken"},
-		{"a token with every parameter twice", raw("GET", "/q", "", signed+"&sr=h"), 401, "MalformedToken"},
+		{
+			"a token with every parameter twice", raw("GET", "/q", "", signed+"&sr=h"), 401,
+			"MalformedToken",
+		},
 		{"a token for a path up", raw("GET", "/q", "",
 			"Authorization: "+token(root, rootKey, "https://h/x/../q")), 401, "Manage,EntityRead"},
 		{"a token for a prefix", raw("GET", "/q", "",

@@ -67,7 +67,9 @@ func TestOperationsServeManagementWithATokenOnly(t *testing.T) {
 	if status, text := h.do(t, "GET", "/q", ""); status != 200 || !strings.Contains(text, "<entry") {
 		t.Errorf("got %d %s", status, text)
 	}
-	for _, target := range []string{"/q", "/health/", "/api/cluster/x", "/api", "/metrics/x", "/debug/pprof/"} {
+	for _, target := range []string{
+		"/q", "/health/", "/api/cluster/x", "/api", "/metrics/x", "/debug/pprof/",
+	} {
 		if status, _ := h.do(t, "GET", target, "", "Authorization", ""); status != 401 {
 			t.Errorf("%s: got %d", target, status)
 		}

@@ -1,51 +1,85 @@
 package rest
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
 
+// What later decides outcomes arrives as it was asked for.
 func TestPropertiesAreStoredAndReturned(t *testing.T) {
 	for name, tc := range map[string]struct {
 		element, value, want string // want "" is the value itself
 		stored               func(*fsm.Descriptor) bool
 	}{
-		"lock":    {"LockDuration", "PT5M", "", func(d *fsm.Descriptor) bool { return d.LockDuration == 300_000 }},
-		"seconds": {"LockDuration", "PT90S", "PT1M30S", func(d *fsm.Descriptor) bool { return d.LockDuration == 90_000 }},
+		"lock": {"LockDuration", "PT5M", "", func(d *fsm.Descriptor) bool {
+			return d.LockDuration == 300_000
+		}},
+		"seconds": {"LockDuration", "PT90S", "PT1M30S", func(d *fsm.Descriptor) bool {
+			return d.LockDuration == 90_000
+		}},
 		"size": {"MaxSizeInMegabytes", "5120", "", func(d *fsm.Descriptor) bool {
 			return d.MaxSizeBytes == 5120<<20 && d.MaxSizeMegabytes == 5120
 		}},
-		"duplicates": {"RequiresDuplicateDetection", "true", "", func(d *fsm.Descriptor) bool { return d.DetectDuplicates }},
-		"sessions":   {"RequiresSession", "True", "true", func(d *fsm.Descriptor) bool { return d.RequiresSession }},
-		"ttl":        {"DefaultMessageTimeToLive", "PT1S", "", func(d *fsm.Descriptor) bool { return d.DefaultTTL == 1000 }},
-		"no ttl":     {"DefaultMessageTimeToLive", infinite, "", func(d *fsm.Descriptor) bool { return d.DefaultTTL == fsm.Unlimited }},
-		"expired":    {"DeadLetteringOnMessageExpiration", "1", "true", func(d *fsm.Descriptor) bool { return d.DeadLetterOnExpiration }},
-		"window":     {"DuplicateDetectionHistoryTimeWindow", "PT20S", "", func(d *fsm.Descriptor) bool { return d.DuplicateWindow == 20_000 }},
-		"deliveries": {"MaxDeliveryCount", "2147483647", "", func(d *fsm.Descriptor) bool { return d.MaxDelivery == 1<<31-1 }},
-		"batches":    {"EnableBatchedOperations", "false", "", func(d *fsm.Descriptor) bool { return !d.EnableBatched }},
-		"disabled":   {"Status", "Disabled", "", func(d *fsm.Descriptor) bool { return d.Status == fsm.Disabled }},
-		"no sends":   {"Status", "SendDisabled", "", func(d *fsm.Descriptor) bool { return d.Status == fsm.SendDisabled }},
-		"no takes":   {"Status", "receivedisabled", "ReceiveDisabled", func(d *fsm.Descriptor) bool { return d.Status == fsm.ReceiveDisabled }},
-		"metadata":   {"UserMetadata", " a&lt;b ", "", func(d *fsm.Descriptor) bool { return d.UserMetadata == " a<b " }},
-		"ordering":   {"SupportOrdering", "false", "", func(d *fsm.Descriptor) bool { return !d.SupportOrdering }},
-		"idle":       {"AutoDeleteOnIdle", "PT5M", "", func(d *fsm.Descriptor) bool { return d.AutoDeleteOnIdle == 300_000 }},
+		"duplicates": {"RequiresDuplicateDetection", "true", "", func(d *fsm.Descriptor) bool {
+			return d.DetectDuplicates
+		}},
+		"sessions": {"RequiresSession", "True", "true", func(d *fsm.Descriptor) bool {
+			return d.RequiresSession
+		}},
+		"ttl": {"DefaultMessageTimeToLive", "PT1S", "", func(d *fsm.Descriptor) bool {
+			return d.DefaultTTL == 1000
+		}},
+		"no ttl": {"DefaultMessageTimeToLive", infinite, "", func(d *fsm.Descriptor) bool {
+			return d.DefaultTTL == fsm.Unlimited
+		}},
+		"expired": {"DeadLetteringOnMessageExpiration", "1", "true", func(d *fsm.Descriptor) bool {
+			return d.DeadLetterOnExpiration
+		}},
+		"window": {"DuplicateDetectionHistoryTimeWindow", "PT20S", "", func(d *fsm.Descriptor) bool {
+			return d.DuplicateWindow == 20_000
+		}},
+		"deliveries": {"MaxDeliveryCount", "2147483647", "", func(d *fsm.Descriptor) bool {
+			return d.MaxDelivery == 1<<31-1
+		}},
+		"batches": {"EnableBatchedOperations", "false", "", func(d *fsm.Descriptor) bool {
+			return !d.EnableBatched
+		}},
+		"disabled": {"Status", "Disabled", "", func(d *fsm.Descriptor) bool {
+			return d.Status == fsm.Disabled
+		}},
+		"no sends": {"Status", "SendDisabled", "", func(d *fsm.Descriptor) bool {
+			return d.Status == fsm.SendDisabled
+		}},
+		"no takes": {"Status", "receivedisabled", "ReceiveDisabled", func(d *fsm.Descriptor) bool {
+			return d.Status == fsm.ReceiveDisabled
+		}},
+		"metadata": {"UserMetadata", " a&lt;b ", "", func(d *fsm.Descriptor) bool {
+			return d.UserMetadata == " a<b "
+		}},
+		"ordering": {"SupportOrdering", "false", "", func(d *fsm.Descriptor) bool {
+			return !d.SupportOrdering
+		}},
+		"idle": {"AutoDeleteOnIdle", "PT5M", "", func(d *fsm.Descriptor) bool {
+			return d.AutoDeleteOnIdle == 300_000
+		}},
 		"partitions": {"EnablePartitioning", "true", "", func(d *fsm.Descriptor) bool {
 			return d.Partitioned && !d.SupportOrdering && d.MaxSizeMegabytes == 16*1024
 		}},
 		"express": {"EnableExpress", "true", "", func(d *fsm.Descriptor) bool { return d.EnableExpress }},
-		"forward": {"ForwardTo", "target", "sb://host.test/target", func(d *fsm.Descriptor) bool { return d.ForwardTo == "target" }},
+		"forward": {"ForwardTo", "target", "sb://host.test/target", func(d *fsm.Descriptor) bool {
+			return d.ForwardTo == "target"
+		}},
 		"forward by URL": {"ForwardTo", "sb://elsewhere/TARGET", "", func(d *fsm.Descriptor) bool {
 			return d.ForwardTo == "sb://elsewhere/TARGET"
 		}},
-		"dead letters": {"ForwardDeadLetteredMessagesTo", "target", "sb://host.test/target", func(d *fsm.Descriptor) bool {
-			return d.ForwardDeadLettersTo == "target"
-		}},
+		"dead letters": {
+			"ForwardDeadLetteredMessagesTo", "target", "sb://host.test/target",
+			func(d *fsm.Descriptor) bool { return d.ForwardDeadLettersTo == "target" },
+		},
 		"message size": {"MaxMessageSizeInKilobytes", "16384", "", func(d *fsm.Descriptor) bool {
 			return d.MaxMessageKilobytes == 16384 && d.MaxMessageBytes == 16<<20
 		}},
@@ -93,47 +127,94 @@ func TestBadPropertiesAreRefused(t *testing.T) {
 	}
 	for name, tc := range map[string]struct{ elements, want string }{
 		// S-157
-		"a lock of more than five minutes": {el("LockDuration", "PT6M"), "SubCode=40000. The supplied lock time exceeds the allowed maximum of '5' minutes.&#xD;\nParameter name: LockDuration&#xD;\nActual value was 00:06:00."},
-		"a lock of one second":             {el("LockDuration", "PT1S"), "from PT5S to PT5M"},
-		"a lock that is no duration":       {el("LockDuration", "1 minute"), "not a duration of ISO 8601"},
-		"a lock beyond every duration":     {el("LockDuration", "P99999999D"), "not a duration of ISO 8601"},
-		"a size of no gigabytes":           {el("MaxSizeInMegabytes", "1000"), "1024;2048;3072;4096;5120"},
-		"a size beyond the largest":        {el("MaxSizeInMegabytes", "81921"), "from 1 to 81920"},
-		"a size of nothing":                {el("MaxSizeInMegabytes", "0"), "from 1 to 81920"},
-		"a negative size":                  {el("MaxSizeInMegabytes", "-1024"), "from 1 to 81920"},
-		"a size of 65 bits":                {el("MaxSizeInMegabytes", "18446744073709551616"), "from 1 to"},
-		"no delivery":                      {el("MaxDeliveryCount", "0"), "from 1 to 2147483647"},
-		"deliveries beyond 31 bits":        {el("MaxDeliveryCount", "2147483648"), "from 1 to 2147483647"},
-		"deliveries in words":              {el("MaxDeliveryCount", "ten"), "Actual value was ten."},
-		"a ttl of half a second":           {el("DefaultMessageTimeToLive", "PT0.5S"), "from PT1S to"},
-		"a window of ten seconds":          {el("DuplicateDetectionHistoryTimeWindow", "PT10S"), "from PT20S to P7D"},
-		"a window of eight days":           {el("DuplicateDetectionHistoryTimeWindow", "P8D"), "from PT20S to P7D"},
+		"a lock of more than five minutes": {
+			el("LockDuration", "PT6M"),
+			"SubCode=40000. The supplied lock time exceeds the allowed maximum of '5' minutes.&#xD;\n" +
+				"Parameter name: LockDuration&#xD;\nActual value was 00:06:00.",
+		},
+		"a lock of one second": {el("LockDuration", "PT1S"), "from PT5S to PT5M"},
+		"a lock that is no duration": {
+			el("LockDuration", "1 minute"), "not a duration of ISO 8601",
+		},
+		"a lock beyond every duration": {
+			el("LockDuration", "P99999999D"), "not a duration of ISO 8601",
+		},
+		"a size of no gigabytes": {
+			el("MaxSizeInMegabytes", "1000"), "1024;2048;3072;4096;5120",
+		},
+		"a size beyond the largest": {el("MaxSizeInMegabytes", "81921"), "from 1 to 81920"},
+		"a size of nothing":         {el("MaxSizeInMegabytes", "0"), "from 1 to 81920"},
+		"a negative size":           {el("MaxSizeInMegabytes", "-1024"), "from 1 to 81920"},
+		"a size of 65 bits": {
+			el("MaxSizeInMegabytes", "18446744073709551616"), "from 1 to",
+		},
+		"no delivery": {el("MaxDeliveryCount", "0"), "from 1 to 2147483647"},
+		"deliveries beyond 31 bits": {
+			el("MaxDeliveryCount", "2147483648"), "from 1 to 2147483647",
+		},
+		"deliveries in words":    {el("MaxDeliveryCount", "ten"), "Actual value was ten."},
+		"a ttl of half a second": {el("DefaultMessageTimeToLive", "PT0.5S"), "from PT1S to"},
+		"a window of ten seconds": {
+			el("DuplicateDetectionHistoryTimeWindow", "PT10S"), "from PT20S to P7D",
+		},
+		"a window of eight days": {
+			el("DuplicateDetectionHistoryTimeWindow", "P8D"), "from PT20S to P7D",
+		},
 		// S-257, T-216
 		"idle for four minutes":          {el("AutoDeleteOnIdle", "PT4M"), "from PT5M to"},
 		"a status that is reported only": {el("Status", "Creating"), "not a status that can be set"},
 		"a flag that is neither":         {el("RequiresSession", "yes"), "neither true nor false"},
 		"anonymous access":               {el("IsAnonymousAccessible", "true"), "Anonymous access"},
-		"metadata beyond 1024":           {el("UserMetadata", strings.Repeat("ä", 1025)), "1025 characters long"},
-		"a message size of 17 MiB":       {el("MaxMessageSizeInKilobytes", "16385"), "from 1 to 16384"},
-		"a message size of nothing":      {el("MaxMessageSizeInKilobytes", "0"), "from 1 to 16384"},
-		"express with duplicates":        {el("EnableExpress", "true") + el("RequiresDuplicateDetection", "true"), "cannot be combined"},
-		"sessions with forwarding":       {el("RequiresSession", "true") + el("ForwardTo", "target"), "cannot be combined"},
-		"forwarding to itself":           {el("ForwardTo", "sb://host/Q"), "cannot forward to itself"},
-		"forwarding to nowhere":          {el("ForwardTo", "x"), "SubCode=40400. The auto forwarding destination entity does not exist."},
-		"dead letters to nowhere":        {el("ForwardDeadLetteredMessagesTo", "x"), "SubCode=40400. The auto"},
-		"forwarding to no name":          {el("ForwardTo", "a?b//c d"), "does not exist"},
-		"forwarding to a bad name":       {el("ForwardTo", "a b"), "no name of an entity"},
-		"a property twice":               {el("LockDuration", "PT1M") + el("LockDuration", "PT2M"), "given twice"},
-		"thirteen rules":                 {el("AuthorizationRules", strings.Repeat("<AuthorizationRule/>", 13)), "at most 12"},
-		"a rule without a name":          {rule(rights("Send")), "policy name"},
-		"a rule without rights":          {rule(el("KeyName", "n")), "no right"},
-		"a rule with an unknown right":   {rule(el("KeyName", "n") + rights("Own")), "unknown or given twice"},
-		"a rule with a right twice":      {rule(el("KeyName", "n") + rights("Send", "Send")), "unknown or given twice"},
-		"a rule with Manage alone":       {rule(el("KeyName", "n") + rights("Manage")), "Manage without"},
-		"a rule with a bad name":         {rule(el("KeyName", "a/b") + rights("Send")), "URL must escape"},
-		"a rule with a key too long":     {rule(el("KeyName", "n") + rights("Send") + el("PrimaryKey", strings.Repeat("k", 257))), "more than 256"},
-		"something among the rules":      {el("AuthorizationRules", "<Rule/>"), "not an authorization rule"},
-		"two rules of one name":          {el("AuthorizationRules", strings.Repeat(el("AuthorizationRule", el("KeyName", "n")+rights("Send")), 2)), "given twice"},
+		"metadata beyond 1024": {
+			el("UserMetadata", strings.Repeat("ä", 1025)), "1025 characters long",
+		},
+		"a message size of 17 MiB":  {el("MaxMessageSizeInKilobytes", "16385"), "from 1 to 16384"},
+		"a message size of nothing": {el("MaxMessageSizeInKilobytes", "0"), "from 1 to 16384"},
+		"express with duplicates": {
+			el("EnableExpress", "true") + el("RequiresDuplicateDetection", "true"), "cannot be combined",
+		},
+		"sessions with forwarding": {
+			el("RequiresSession", "true") + el("ForwardTo", "target"), "cannot be combined",
+		},
+		"forwarding to itself": {el("ForwardTo", "sb://host/Q"), "cannot forward to itself"},
+		"forwarding to nowhere": {
+			el("ForwardTo", "x"), "SubCode=40400. The auto forwarding destination entity does not exist.",
+		},
+		"dead letters to nowhere": {
+			el("ForwardDeadLetteredMessagesTo", "x"), "SubCode=40400. The auto",
+		},
+		"forwarding to no name":    {el("ForwardTo", "a?b//c d"), "does not exist"},
+		"forwarding to a bad name": {el("ForwardTo", "a b"), "no name of an entity"},
+		"a property twice": {
+			el("LockDuration", "PT1M") + el("LockDuration", "PT2M"), "given twice",
+		},
+		"thirteen rules": {
+			el("AuthorizationRules", strings.Repeat("<AuthorizationRule/>", 13)), "at most 12",
+		},
+		"a rule without a name": {rule(rights("Send")), "policy name"},
+		"a rule without rights": {rule(el("KeyName", "n")), "no right"},
+		"a rule with an unknown right": {
+			rule(el("KeyName", "n") + rights("Own")), "unknown or given twice",
+		},
+		"a rule with a right twice": {
+			rule(el("KeyName", "n") + rights("Send", "Send")), "unknown or given twice",
+		},
+		"a rule with Manage alone": {rule(el("KeyName", "n") + rights("Manage")), "Manage without"},
+		"a rule with a bad name": {
+			rule(el("KeyName", "a/b") + rights("Send")), "URL must escape",
+		},
+		"a rule with a key too long": {
+			rule(el("KeyName", "n") + rights("Send") + el("PrimaryKey", strings.Repeat("k", 257))),
+			"more than 256",
+		},
+		"something among the rules": {
+			el("AuthorizationRules", "<Rule/>"), "not an authorization rule",
+		},
+		"two rules of one name": {
+			el("AuthorizationRules", strings.Repeat(
+				el("AuthorizationRule", el("KeyName", "n")+rights("Send")), 2)),
+			"given twice",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
@@ -200,7 +281,8 @@ func TestUpdate(t *testing.T) {
 			return d.Name == "Orders" && d.ID == 2 && d.Partitions[0] == 1
 		}},
 		"sessions never change": {"<RequiresSession>false</RequiresSession>",
-			"SubCode=40000. The value for the RequiresSession property of an existing Queue cannot be changed", nil},
+			"SubCode=40000. The value for the RequiresSession property of an existing Queue " +
+				"cannot be changed", nil},
 		"duplicate detection never changes": {
 			"<RequiresDuplicateDetection>false</RequiresDuplicateDetection>",
 			"RequiresDuplicateDetection property of an existing Queue cannot be changed", nil,
@@ -337,106 +419,5 @@ func TestBelowTopics(t *testing.T) {
 	h.failure = fsm.ErrUnavailable
 	if status, _ := h.do(t, "GET", "/t/subscriptions/s", ""); status != 503 {
 		t.Errorf("got %d", status)
-	}
-}
-
-// The refusals and failures of other rooms, as clients are told them.
-func TestErrorsOfOtherRooms(t *testing.T) {
-	refused := func(r fsm.Refusal) error { return &fsm.RefusedError{Refusal: r, Detail: "why"} }
-	for name, tc := range map[string]struct {
-		err    error
-		status int
-		text   string
-	}{
-		"quota":     {refused(fsm.QuotaExceeded), 403, "SubCode=40300. Forbidden."},
-		"argument":  {refused(fsm.InvalidArgument), 400, "SubCode=40000. Bad Request. why."},
-		"operation": {refused(fsm.InvalidOperation), 400, "SubCode=40000. Bad Request. why."},
-		"exists":    {fmt.Errorf("create: %w", refused(fsm.EntityExists)), 409, "SubCode=40900."},
-		"stale":     {refused(fsm.Stale), 409, "SubCode=40901. Another conflicting operation"},
-		"not ready": {refused(fsm.Busy), 503, "SubCode=50004."},
-		"strange":   {refused(fsm.SessionLockLost), 500, "SubCode=50000."},
-		"busy":      {fsm.ErrBusy, 503, "SubCode=50004."},
-		"leader":    {fmt.Errorf("x: %w", fsm.ErrNotLeader), 503, "SubCode=50004."},
-		"silent":    {fsm.ErrUnavailable, 503, "SubCode=50004."},
-		"closing":   {fsm.ErrClosed, 503, "SubCode=50004."},
-		"unknown":   {fsm.ErrUnknown, 503, "may or may not have been done"},
-		"internal":  {errors.New("secret path"), 500, "SubCode=50000."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
-			h.failure = tc.err
-			for _, request := range [][]string{
-				{"PUT", "/q"}, {"PUT", "/q", "If-Match", "*"}, {"GET", "/q"}, {"DELETE", "/q"},
-				{"GET", "/$Resources/Queues"},
-			} {
-				status, text := h.do(t, request[0], request[1], queueBody(""), request[2:]...)
-				if status != tc.status || !strings.Contains(text, tc.text) {
-					t.Errorf("%v: got %d %s", request, status, text)
-				}
-				if strings.Contains(text, "secret") {
-					t.Errorf("an internal error is told: %s", text)
-				}
-			}
-			if tc.status == 500 && !strings.Contains(h.log.String(), tc.err.Error()) {
-				t.Errorf("nothing is logged of it: %s", h.log.String())
-			}
-		})
-	}
-}
-
-func TestCountersThatAreNotComplete(t *testing.T) {
-	h := newHouse(t)
-	h.create(t, "q", "")
-	h.incomplete = true
-	for target, want := range map[string]int{
-		"/q": 200, "/q?enrich=False": 200, "/q?enrich=True": 503, "/q?ENRICH=true": 503,
-		"/$Resources/Queues": 200, "/$Resources/Queues?enrich=true": 503,
-	} {
-		response := h.response(t, "GET", target, "")
-		if response.StatusCode != want {
-			t.Errorf("GET %s: %d", target, response.StatusCode)
-		}
-		if want == 503 && response.Header.Get("Retry-After") == "" {
-			t.Errorf("GET %s: nothing says when to try again", target)
-		}
-	}
-	if _, text := h.do(t, "GET", "/q", ""); strings.Contains(text, "MessageCount") ||
-		strings.Contains(text, "SizeInBytes") {
-		t.Errorf("counters are told that nobody knows: %s", text)
-	}
-}
-
-// RUL-8, RUL-9: limits that an operator may move.
-func TestConfiguredLimits(t *testing.T) {
-	h := newHouse(t, func(c *Config) {
-		c.MaxLockDuration, c.MaxMessageBytes, c.LiftLimits = time.Hour, 4<<20, true
-	})
-	d := h.create(t, "q", "<LockDuration>PT1H</LockDuration><MaxSizeInMegabytes>1</MaxSizeInMegabytes>")
-	if d.LockDuration != 3_600_000 || d.MaxSizeBytes != 1<<20 || d.MaxMessageBytes != 4<<20 {
-		t.Errorf("got %+v", d)
-	}
-	status, text := h.do(t, "PUT", "/r", queueBody("<LockDuration>PT61M</LockDuration>"))
-	if status != 400 || !strings.Contains(text, "maximum of '60' minutes") {
-		t.Errorf("got %d %s", status, text)
-	}
-	for name, change := range map[string]func(*Config){
-		"no name":         func(c *Config) { c.Namespace = "" },
-		"no message":      func(c *Config) { c.MaxMessageBytes = 0 },
-		"17 MiB":          func(c *Config) { c.MaxMessageBytes = 17 << 20 },
-		"a short lock":    func(c *Config) { c.MaxLockDuration = time.Second },
-		"a small queue":   func(c *Config) { c.MaxSizeMegabytes = 1 },
-		"no time":         func(c *Config) { c.RequestTimeout = 0 },
-		"no request":      func(c *Config) { c.MaxRequests = 0 },
-		"nothing at all":  func(c *Config) { *c = Config{} },
-		"negative number": func(c *Config) { c.MaxRequests = -1 },
-	} {
-		cfg := DefaultConfig()
-		change(&cfg)
-		if _, err := New(cfg, h.api.deps, h.api.log); err == nil {
-			t.Errorf("New accepted %s", name)
-		}
-	}
-	if _, err := New(DefaultConfig(), Deps{}, h.api.log); err == nil {
-		t.Error("New accepted missing dependencies")
 	}
 }

@@ -59,7 +59,9 @@ func TestTrapGoReadsCountDetailsWithAllCounters(t *testing.T) {
 	h := full(t)
 	for _, target := range []string{"/full", "/$Resources/Queues?$top=1"} {
 		_, text := h.do(t, "GET", target, "")
-		for _, name := range []string{"Active", "DeadLetter", "Scheduled", "Transfer", "TransferDeadLetter"} {
+		for _, name := range []string{
+			"Active", "DeadLetter", "Scheduled", "Transfer", "TransferDeadLetter",
+		} {
 			if property(text, "d2p1:"+name+"MessageCount") == "absent" {
 				t.Errorf("%s: no %s", target, name)
 			}
@@ -112,7 +114,8 @@ func TestTrapTimesAreOfRFC3339(t *testing.T) {
 func TestTrapGoAndDotNetTakeTheNameFromTheTitle(t *testing.T) {
 	h := full(t)
 	for _, target := range []string{"/FULL", "/$Resources/Queues?$top=1"} {
-		if _, text := h.do(t, "GET", target, ""); !strings.Contains(text, `<title type="text">Full</title>`) {
+		_, text := h.do(t, "GET", target, "")
+		if !strings.Contains(text, `<title type="text">Full</title>`) {
 			t.Errorf("%s: %s", target, text)
 		}
 	}
@@ -298,8 +301,9 @@ func TestTrapErrorsAreReadByAllClients(t *testing.T) {
 	if err := xml.Unmarshal([]byte(text), &body); err != nil || body.Code != 409 {
 		t.Fatalf("%+v, %v", body, err)
 	}
-	if !regexp.MustCompile(`^SubCode=40900\. .*\. To know more visit \S+ \. TrackingId:[0-9a-f-]{36}_G0, ` +
-		`SystemTracker:host\.test:full, Timestamp:2026-01-02T03:04:05$`).MatchString(body.Detail) {
+	if !regexp.MustCompile(`^SubCode=40900\. .*\. To know more visit \S+ \. ` +
+		`TrackingId:[0-9a-f-]{36}_G0, SystemTracker:host\.test:full, ` +
+		`Timestamp:2026-01-02T03:04:05$`).MatchString(body.Detail) {
 		t.Errorf("detail %s", body.Detail)
 	}
 }
