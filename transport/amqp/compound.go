@@ -127,6 +127,10 @@ func arrayElements(content []byte) (d descriptor, described bool, code byte, res
 }
 
 func (left *budget) checkArray(count int, content []byte, depth int) error {
+	// An empty array needs a constructor, too, AMQP 1.0 §1.6.24; the Python client leaves it out.
+	if count == 0 && len(content) == 0 {
+		return nil
+	}
 	_, _, code, content, err := arrayElements(content)
 	if err != nil {
 		return err

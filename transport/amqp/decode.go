@@ -43,6 +43,10 @@ func (d descriptor) value() any {
 	if d.symbol != nil {
 		return Symbol(d.symbol)
 	}
+	if d.other != nil {
+		code, content, _ := d.other.content()
+		return decodePrimitive(code, content)
+	}
 	return d.number
 }
 
@@ -185,6 +189,9 @@ func (left *budget) decodeMap(pairs int, content []byte, depth int) (any, error)
 }
 
 func (left *budget) decodeArray(count int, content []byte, depth int) (any, error) {
+	if count == 0 && len(content) == 0 {
+		return Array{Code: tNull, Items: []any{}}, nil
+	}
 	d, described, code, content, err := arrayElements(content)
 	if err != nil {
 		return nil, err

@@ -7,44 +7,45 @@ func appendDescriptor(dst []byte, c Code) []byte {
 	return append(dst, tDescribed, tSmallUlong, byte(c))
 }
 
-// descriptor is the descriptor of a described value: a number, or a name if symbol is not nil.
+// descriptor is the descriptor of a described value: a number, or a name if symbol is not nil, or
+// any other primitive if other is not nil.
 type descriptor struct {
 	number uint64
 	symbol []byte
+	other  Raw
 }
 
-// readDescriptor reads the descriptor behind the constructor 0x00 and returns its size. Only ulong
-// and symbol may describe, AMQP 1.0 §1.5.
+// readDescriptor reads the descriptor behind the constructor 0x00 and returns its size. All but
+// ulong and symbol are reserved, not invalid, AMQP 1.0 §1.3.2, and one client library describes by
+// strings; so any primitive passes as data, but nothing of AMQP's own is described by it.
 func readDescriptor(b []byte) (descriptor, int, error) {
 	if len(b) == 0 {
 		return descriptor{}, 0, errShort
 	}
-	switch code := b[0]; code {
-	case tSmallUlong:
-		if len(b) < 2 {
-			return descriptor{}, 0, errShort
-		}
+	code := b[0]
+	if code == tSmallUlong && len(b) > 1 { // nearly always
 		return descriptor{number: uint64(b[1])}, 2, nil
+	}
+	if code == tDescribed || code == tList0 || code >= tList8 {
+		return descriptor{}, 0, badf("constructor 0x%02x cannot describe", code)
+	}
+	from, to, err := extent(code, b[1:])
+	if err != nil {
+		return descriptor{}, 0, err
+	}
+	content := b[1+from : 1+to]
+	if err := checkText(code, content); err != nil {
+		return descriptor{}, 0, err
+	}
+	switch code {
 	case tUlong0:
 		return descriptor{}, 1, nil
 	case tUlong:
-		if len(b) < 9 {
-			return descriptor{}, 0, errShort
-		}
-		return descriptor{number: binary.BigEndian.Uint64(b[1:])}, 9, nil
+		return descriptor{number: binary.BigEndian.Uint64(content)}, 1 + to, nil
 	case tSymbol8, tSymbol32:
-		from, to, err := extent(code, b[1:])
-		if err != nil {
-			return descriptor{}, 0, err
-		}
-		name := b[1+from : 1+to]
-		if !ascii(name) {
-			return descriptor{}, 0, errASCII
-		}
-		return descriptor{symbol: name}, 1 + to, nil
-	default:
-		return descriptor{}, 0, badf("constructor 0x%02x cannot describe", code)
+		return descriptor{symbol: content}, 1 + to, nil
 	}
+	return descriptor{other: Raw(b[:1+to])}, 1 + to, nil
 }
 
 // readCode reads the constructor 0x00 and a descriptor of AMQP's own domain; n is the size of both.
@@ -61,7 +62,7 @@ func readCode(b []byte) (c Code, n int, err error) {
 	}
 	if d.symbol != nil {
 		c = codeOf(string(d.symbol))
-	} else if d.number <= 0xff {
+	} else if d.other == nil && d.number <= 0xff {
 		c = Code(d.number)
 	}
 	if c == 0 {

@@ -126,14 +126,17 @@ func appendCompound(dst []byte, v any, depth int) (out []byte, err error) {
 	return nil, badf("%T is no AMQP type", v)
 }
 
+// appendAnyDescriptor writes a descriptor, which may be any primitive.
 func appendAnyDescriptor(dst []byte, d any) ([]byte, error) {
 	switch d := d.(type) {
-	case uint64:
-		return AppendUlong(dst, d), nil
+	case string:
+		return AppendString(dst, d), nil
 	case Symbol:
 		return AppendSymbol(dst, d), nil
+	case []byte:
+		return AppendBinary(dst, d), nil
 	}
-	return nil, badf("%T cannot describe", d)
+	return appendPrimitive(dst, d)
 }
 
 // AppendArray writes an array of longs, uuids, timestamps, symbols or strings. An empty one has the

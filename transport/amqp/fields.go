@@ -318,6 +318,9 @@ func (f *fields) symbols() []Symbol {
 		if s, ok := a.([]Symbol); ok {
 			return s
 		}
+		if a, ok := a.(Array); ok && a.Code == tNull && len(a.Items) == 0 {
+			return []Symbol{}
+		}
 	}
 	f.wrong(v[0])
 	return nil

@@ -288,7 +288,7 @@ func FuzzDecodeValue(f *testing.F) {
 func FuzzParseMessage(f *testing.F) {
 	for _, s := range []string{hexHeader, hexDelivery, hexAnnotation, hexProperties, hexAppProps,
 		hexData, hexSequence, hexValue, hexFooter, hexHeader + hexProperties + hexAppProps + hexData,
-		hexData + hexData, hexAnnotation + hexValue + hexFooter, "00 53 77 00 53 32 c0 05 02 a0 01 07 42"} {
+		hexData + hexData, hexData + hexDelivery, hexAnnotation + hexValue + hexFooter, "00 53 77 00 53 32 c0 05 02 a0 01 07 42"} {
 		f.Add(unhex(f, s))
 	}
 	for _, v := range hostile() {
@@ -308,7 +308,9 @@ func FuzzParseMessage(f *testing.F) {
 			return
 		}
 		parts := [][]byte{s.Header, s.DeliveryAnnotations, s.MessageAnnotations}
-		if got := append(bytes.Join(parts, nil), s.Bare...); !bytes.Equal(got, b) {
+		late := append(append(append([]byte{}, s.Header...), s.MessageAnnotations...), s.Bare...)
+		late = append(late, s.DeliveryAnnotations...)
+		if got := append(bytes.Join(parts, nil), s.Bare...); !bytes.Equal(got, b) && !bytes.Equal(late, b) {
 			t.Fatalf("sections % x of % x", got, b)
 		}
 		parts = [][]byte{s.Properties, s.ApplicationProperties, s.Body, s.Footer}

@@ -45,15 +45,20 @@ type Properties struct {
 
 // ParseMessage cuts an encoded message into its sections. Everything but the body is checked in
 // full, so what has been stored can always be read again; of the body only the sizes are looked at,
-// because nobody here reads it. A message without a body is let through. Errors wrap ErrDecode.
+// because nobody here reads it. A message without a body is let through. Delivery annotations may
+// stand at the end, where the Python client writes them. Errors wrap ErrDecode.
 func ParseMessage(payload []byte) (Sections, error) {
 	var s Sections
 	bud := newBudget(payload)
-	bareFrom, bodyFrom := -1, -1
+	bareFrom, bareTo, bodyFrom := -1, 0, -1
 	for at, last := 0, Code(0); at < len(payload); {
 		c, size, err := nextSection(payload[at:], &bud)
 		if err != nil {
 			return Sections{}, err
+		}
+		if c == CodeDeliveryAnnotations && s.DeliveryAnnotations == nil && at+size == len(payload) {
+			s.DeliveryAnnotations = payload[at:]
+			break
 		}
 		if !mayFollow(c, last) {
 			return Sections{}, badf("section 0x%02x behind section 0x%02x", uint8(c), uint8(last))
@@ -61,22 +66,24 @@ func ParseMessage(payload []byte) (Sections, error) {
 		if c >= CodeProperties && bareFrom < 0 {
 			bareFrom = at
 		}
-		if c >= CodeData && c <= CodeAMQPValue && bodyFrom < 0 {
+		if isBody(c) && bodyFrom < 0 {
 			bodyFrom = at
 		}
 		s.put(c, payload, at, at+size, bodyFrom)
 		at, last = at+size, c
+		bareTo = at
 	}
 	if bareFrom >= 0 {
-		s.Bare = payload[bareFrom:len(payload):len(payload)]
+		s.Bare = payload[bareFrom:bareTo:bareTo]
 	}
 	return s, nil
 }
 
+func isBody(c Code) bool { return c >= CodeData && c <= CodeAMQPValue }
+
 // mayFollow reports whether a section may stand behind another one: in the order of their codes,
 // with one kind of body, of which data and amqp-sequence repeat.
 func mayFollow(c, last Code) bool {
-	isBody := func(c Code) bool { return c >= CodeData && c <= CodeAMQPValue }
 	if isBody(c) && isBody(last) {
 		return c == last && c != CodeAMQPValue
 	}
@@ -109,7 +116,7 @@ func nextSection(b []byte, bud *budget) (c Code, size int, err error) {
 		return 0, 0, badf("constructor 0x%02x in section 0x%02x", b[n], uint8(c))
 	}
 	var m int
-	if c >= CodeData && c <= CodeAMQPValue {
+	if isBody(c) {
 		m, err = valueSize(b[n:])
 	} else {
 		m, err = bud.checkValue(b[n:], 1)

@@ -46,6 +46,16 @@ func TestSectionsOfAMessage(t *testing.T) {
 	if s.BodyCode != CodeData {
 		t.Errorf("body code 0x%02x", uint8(s.BodyCode))
 	}
+	// The Python client writes delivery annotations last; they are no part of the bare message.
+	late, err := ParseMessage(join(hexHeader, hexProperties, hexData, hexFooter, hexDelivery))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := join(hexProperties, hexData, hexFooter); !bytes.Equal(late.Bare, want) ||
+		!bytes.Equal(late.DeliveryAnnotations, unhex(t, hexDelivery)) ||
+		!bytes.Equal(late.Body, unhex(t, hexData)) {
+		t.Errorf("delivery annotations at the end: %+v", late)
+	}
 	for _, tc := range []struct {
 		name  string
 		parts []string
@@ -89,6 +99,8 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 		"a descriptor alone":                 "00 53 75",
 		"a header behind the body":           hexData + hexHeader,
 		"two headers":                        hexHeader + hexHeader,
+		"two delivery annotations":           hexDelivery + hexData + hexDelivery,
+		"delivery annotations in the middle": hexProperties + hexDelivery + hexData,
 		"two values":                         hexValue + hexValue,
 		"data and a value":                   hexData + hexValue,
 		"a value and data":                   hexValue + hexData,

@@ -43,7 +43,8 @@ type Pair struct {
 	Value any
 }
 
-// Described is a value with a descriptor, AMQP 1.0 §1.3.2; the descriptor is a uint64 or a Symbol.
+// Described is a value with a descriptor, AMQP 1.0 §1.3.2; the descriptor is a uint64 or a Symbol
+// in all that is standardised, and may be any primitive.
 type Described struct {
 	Descriptor any
 	Value      any
