@@ -421,3 +421,24 @@ func TestBelowTopics(t *testing.T) {
 		t.Errorf("got %d", status)
 	}
 }
+
+// The keys of a queue's rules open that queue once they are given to the set of policies.
+func TestPoliciesOfAQueueOpenIt(t *testing.T) {
+	h := newHouse(t)
+	d := h.create(t, "Billing", "<AuthorizationRules><AuthorizationRule><KeyName>own</KeyName><Rights>"+
+		"<AccessRights>Manage</AccessRights><AccessRights>Send</AccessRights><AccessRights>Listen"+
+		"</AccessRights></Rights></AuthorizationRule></AuthorizationRules>")
+	if err := h.api.deps.Policies.Replace(d.Name, PoliciesOf(d)...); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{d.AuthRules[0].PrimaryKey, d.AuthRules[0].SecondaryKey} {
+		own := token("own", key, "https://host.test/billing")
+		if status, text := h.do(t, "GET", "/billing", "", "Authorization", own); status != 200 ||
+			!strings.Contains(text, "<entry") {
+			t.Errorf("got %d %s", status, text)
+		}
+		if status, _ := h.do(t, "PUT", "/other", queueBody(""), "Authorization", own); status != 401 {
+			t.Errorf("it opens another queue: %d", status)
+		}
+	}
+}
