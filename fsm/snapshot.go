@@ -12,7 +12,7 @@ import (
 
 // The image is a header and frames: length (4 bytes, little endian), payload, checksum (4 bytes,
 // CRC-32C of everything from the header to here). A frame of length 0 is the last. Payloads are
-// whole records; what can be derived from others is not written (docs/formats/image.md).
+// whole records; what can be derived from others is not written.
 const (
 	imageHeader = "BBSTATE\x01" // the last byte is the version
 	// frameBytes is how much is gathered before it is written.

@@ -62,6 +62,11 @@ func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		return refused(fsm.EntityDisabled)
 	}
 	defer q.tidy()
+	return m.consume(q, r, got)
+}
+
+// consume does what a receiver asks.
+func (m *Model) consume(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	switch c := r.Command.(type) {
 	case *fsm.Lock:
 		return m.lock(q, r, c, got)
