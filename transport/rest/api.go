@@ -76,6 +76,12 @@ func (a *API) serveManagement(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.RequestTimeout)
 	defer cancel()
+	// A client that sends its body or takes its answer byte by byte must not keep the slot. The
+	// deadlines of the connection are this handler's own business, as it does not know its server;
+	// one that has none (in tests) goes without.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(a.cfg.RequestTimeout))
+	_ = control.SetWriteDeadline(time.Now().Add(2 * a.cfg.RequestTimeout))
 	r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
 	got, err := a.manage(ctx, r)
 	if err != nil {

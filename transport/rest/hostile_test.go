@@ -317,6 +317,24 @@ func TestRequestsAreBounded(t *testing.T) {
 	})
 }
 
+// A body that never comes ends with the request's time, whatever the server allows.
+func TestASlowBodyEnds(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.RequestTimeout = time.Second })
+	dial := h.listen(t)
+	status, text := ask(t, dial(t), strings.Replace(
+		put("/q", queueBody("")), "Content-Length: ", "Content-Length: 9", 1))
+	if status != http.StatusRequestTimeout || !strings.Contains(text, "did not arrive in time") {
+		t.Errorf("got %d %s", status, text)
+	}
+	if len(h.entities) != 0 {
+		t.Error("half a body created a queue")
+	}
+	// The slot is free again, and a new connection has time of its own.
+	if status, text := ask(t, dial(t), put("/q", queueBody(""))); status != http.StatusCreated {
+		t.Errorf("got %d %s", status, text)
+	}
+}
+
 func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	h := newHouse(t)
 	h.block, h.entered = make(chan struct{}), make(chan struct{}, 1)

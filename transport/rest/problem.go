@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -90,6 +91,9 @@ func asProblem(err error) *problem {
 	case errors.As(err, &tooBig):
 		return &problem{status: http.StatusRequestEntityTooLarge,
 			text: fmt.Sprintf("The body is larger than %d bytes.", tooBig.Limit)}
+	case errors.Is(err, os.ErrDeadlineExceeded): // of the connection, not of the context
+		return &problem{status: http.StatusRequestTimeout, cause: err,
+			text: "The request did not arrive in time."}
 	case errors.Is(err, fsm.ErrNoEntity):
 		return &problem{status: http.StatusNotFound, text: noService, cause: err}
 	case errors.Is(err, fsm.ErrUnknown):
