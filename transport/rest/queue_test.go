@@ -425,7 +425,8 @@ func TestBelowTopics(t *testing.T) {
 // The keys of a queue's rules open that queue once they are given to the set of policies.
 func TestPoliciesOfAQueueOpenIt(t *testing.T) {
 	h := newHouse(t)
-	d := h.create(t, "Billing", "<AuthorizationRules><AuthorizationRule><KeyName>own</KeyName><Rights>"+
+	d := h.create(t, "Billing", "<AuthorizationRules><AuthorizationRule><KeyName>own</KeyName>"+
+		"<Rights>"+
 		"<AccessRights>Manage</AccessRights><AccessRights>Send</AccessRights><AccessRights>Listen"+
 		"</AccessRights></Rights></AuthorizationRule></AuthorizationRules>")
 	if err := h.api.deps.Policies.Replace(d.Name, PoliciesOf(d)...); err != nil {
