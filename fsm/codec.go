@@ -12,7 +12,7 @@ var ErrFormat = errors.New("malformed bytes")
 // the old one stays readable as long as a log or snapshot may hold it.
 const (
 	entryMagic   = 0xB5
-	entryVersion = 1
+	EntryVersion = 1 // of log entries; a hard setting of a data directory
 	wireVersion  = 1 // requests, outcomes, queries and answers between nodes
 )
 
@@ -44,7 +44,7 @@ const minRequestBytes = 13
 
 // AppendEntry appends the versioned binary form of e (docs/formats/entry.md).
 func AppendEntry(dst []byte, e *Entry) []byte {
-	dst = append(dst, entryMagic, entryVersion)
+	dst = append(dst, entryMagic, EntryVersion)
 	dst = appendMillis(dst, e.Wall)
 	dst = appendMillis(dst, e.Lease)
 	dst = appendUint(dst, e.Epoch)
@@ -64,7 +64,7 @@ func DecodeEntry(b []byte) (*Entry, error) {
 		r.pos--
 		r.fail("not a log entry")
 	}
-	r.version(entryVersion)
+	r.version(EntryVersion)
 	e := &Entry{Wall: r.millis(), Lease: r.millis(), Epoch: r.uvarint()}
 	r.fixed(e.Seed[:])
 	if n := r.count(minRequestBytes); n > 0 {

@@ -22,9 +22,11 @@ type ClusterStatus struct {
 
 // NodeStatus is one broker node.
 type NodeStatus struct {
-	ID      fsm.NodeID `json:"id"`
-	State   string     `json:"state"`   // "alive", "suspect", "dead" or "left"
-	Address string     `json:"address"` // for clients, host:port
+	ID         fsm.NodeID `json:"id"`                   // as people named it, if that is unique
+	UUID       fsm.NodeID `json:"uuid"`                 // its identity
+	State      string     `json:"state"`                // "alive", "dead" or "left"
+	Address    string     `json:"address"`              // for clients, host:port
+	Operations string     `json:"operations,omitempty"` // for operators, host:port
 }
 
 // PartitionStatus is one Raft group; number 0 is the catalog.

@@ -1,0 +1,356 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The key of every development node, the one of the official emulator. It opens nothing but nodes
+// started with --dev.
+const (
+	devKeyName = "RootManageSharedAccessKey"
+	devKey     = "SAS_KEY_VALUE"
+)
+
+// Config is everything that can be set about a node. A flag wins over an environment variable
+// (BUSBAR_ and the flag's name in capitals, - as _), that over the file, that over the default.
+type Config struct {
+	DataDir  string `yaml:"data-dir"`
+	NodeName string `yaml:"node-id"`
+	Dev      bool   `yaml:"dev"`
+	DevCADir string `yaml:"dev-ca-dir"`
+
+	AMQPListen   list   `yaml:"amqp-listen"`
+	TLSListen    list   `yaml:"tls-listen"`
+	OpsListen    string `yaml:"ops-listen"`
+	PeerListen   string `yaml:"peer-listen"`
+	GossipListen string `yaml:"gossip-listen"`
+	Advertise    string `yaml:"advertise"`
+
+	BootstrapExpect   int  `yaml:"bootstrap-expect"`
+	Join              list `yaml:"join"`
+	Partitions        int  `yaml:"partitions"`
+	ReplicationFactor int  `yaml:"replication-factor"`
+
+	TLSCert            string `yaml:"tls-cert"`
+	TLSKey             string `yaml:"tls-key"`
+	TLSCA              string `yaml:"tls-ca"`
+	AllowPlaintextPeer bool   `yaml:"allow-plaintext-peers"`
+	GossipKey          secret `yaml:"gossip-key"` // base64 of 32 bytes
+
+	LogLevel  string `yaml:"log-level"`
+	LogFormat string `yaml:"log-format"`
+	LogStore  string `yaml:"log-store"`
+
+	RootKey  secret   `yaml:"root-key"`
+	Policies []policy `yaml:"policies"`
+}
+
+// policy is a shared access policy of the namespace.
+type policy struct {
+	Name      string `yaml:"name"`
+	Primary   secret `yaml:"primary-key"`
+	Secondary secret `yaml:"secondary-key"`
+	Rights    list   `yaml:"rights"`
+}
+
+// secret does not print itself.
+type secret string
+
+func (secret) String() string { return "[redacted]" }
+
+// GoString keeps %#v from printing it.
+func (secret) GoString() string { return "[redacted]" }
+
+// list is a YAML sequence or one comma-separated text.
+type list []string
+
+// UnmarshalYAML accepts both forms.
+func (l *list) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*l = splitList(n.Value)
+		return nil
+	}
+	var s []string
+	if err := n.Decode(&s); err != nil {
+		return err
+	}
+	*l = s
+	return nil
+}
+
+func splitList(text string) list {
+	var out list
+	for _, s := range strings.Split(text, ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// defaults are the settings of an ordinary node; with --dev those of one node on loopback.
+func defaults(dev bool) Config {
+	c := Config{
+		AMQPListen: list{":5672"}, TLSListen: nil, OpsListen: "127.0.0.1:5300",
+		PeerListen: ":5301", GossipListen: ":5302",
+		BootstrapExpect: 3, Partitions: 6, ReplicationFactor: 3,
+		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
+	}
+	if dev {
+		c.AMQPListen, c.TLSListen = list{"127.0.0.1:5672"}, list{"127.0.0.1:5671"}
+		c.PeerListen, c.GossipListen = "127.0.0.1:0", "127.0.0.1:0"
+		c.Advertise = "127.0.0.1"
+		c.BootstrapExpect = 1
+	}
+	return c
+}
+
+// setting is one thing that a flag or an environment variable can set.
+type setting struct {
+	name, usage string
+	boolean     bool
+	set         func(c *Config, values []string) error
+}
+
+func text(name, usage string, at func(*Config) *string) setting {
+	return setting{name: name, usage: usage, set: func(c *Config, v []string) error {
+		*at(c) = v[len(v)-1]
+		return nil
+	}}
+}
+
+func texts(name, usage string, at func(*Config) *list) setting {
+	return setting{name: name, usage: usage, set: func(c *Config, v []string) error {
+		*at(c) = splitList(strings.Join(v, ","))
+		return nil
+	}}
+}
+
+func number(name, usage string, at func(*Config) *int) setting {
+	return setting{name: name, usage: usage, set: func(c *Config, v []string) error {
+		n, err := strconv.Atoi(v[len(v)-1])
+		if err != nil {
+			return fmt.Errorf("%q is not a number", v[len(v)-1])
+		}
+		*at(c) = n
+		return nil
+	}}
+}
+
+func truth(name, usage string, at func(*Config) *bool) setting {
+	return setting{name: name, usage: usage, boolean: true, set: func(c *Config, v []string) error {
+		b, err := strconv.ParseBool(v[len(v)-1])
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", v[len(v)-1])
+		}
+		*at(c) = b
+		return nil
+	}}
+}
+
+// settings is the table of everything that is not only in the file. Keys are no flags: a command line
+// is visible to every user of the machine.
+func settings() []setting {
+	return []setting{
+		text("data-dir", "directory of everything the node keeps", func(c *Config) *string { return &c.DataDir }),
+		text("node-id", "name of the node, for people (default: host name)", func(c *Config) *string { return &c.NodeName }),
+		truth("dev", "development: loopback, the well-known key, a CA under the data directory", func(c *Config) *bool { return &c.Dev }),
+		text("dev-ca-dir", "directory of the development CA, to share it between nodes (default: DATA-DIR/tls)", func(c *Config) *string { return &c.DevCADir }),
+		texts("amqp-listen", "address for plain AMQP, HTTP and WebSocket; may be repeated; port 0 is any", func(c *Config) *list { return &c.AMQPListen }),
+		texts("tls-listen", "address for the same over TLS; may be repeated", func(c *Config) *list { return &c.TLSListen }),
+		text("ops-listen", "address for health, metrics and operations", func(c *Config) *string { return &c.OpsListen }),
+		text("peer-listen", "address for the other nodes", func(c *Config) *string { return &c.PeerListen }),
+		text("gossip-listen", "address for gossip, TCP and UDP", func(c *Config) *string { return &c.GossipListen }),
+		text("advertise", "host that other nodes reach this one at", func(c *Config) *string { return &c.Advertise }),
+		number("bootstrap-expect", "number of nodes that found the cluster", func(c *Config) *int { return &c.BootstrapExpect }),
+		texts("join", "gossip addresses of other nodes; may be repeated", func(c *Config) *list { return &c.Join }),
+		number("partitions", "number of data partitions at bootstrap", func(c *Config) *int { return &c.Partitions }),
+		number("replication-factor", "replicas of each partition", func(c *Config) *int { return &c.ReplicationFactor }),
+		text("tls-cert", "certificate chain, PEM", func(c *Config) *string { return &c.TLSCert }),
+		text("tls-key", "private key, PEM", func(c *Config) *string { return &c.TLSKey }),
+		text("tls-ca", "CA that certificates of other nodes must come from, PEM; turns on TLS between nodes", func(c *Config) *string { return &c.TLSCA }),
+		truth("allow-plaintext-peers", "let nodes talk without TLS off loopback", func(c *Config) *bool { return &c.AllowPlaintextPeer }),
+		text("log-level", "trace, debug, info, warn or error", func(c *Config) *string { return &c.LogLevel }),
+		text("log-format", "text, json, or auto: text on a terminal", func(c *Config) *string { return &c.LogFormat }),
+		text("log-store", "Raft log: wal or boltdb", func(c *Config) *string { return &c.LogStore }),
+	}
+}
+
+// environmentOnly lists what may come from the environment but not from the command line.
+func environmentOnly() []setting {
+	return []setting{
+		text("root-key", "", func(c *Config) *string { return (*string)(&c.RootKey) }),
+		text("gossip-key", "", func(c *Config) *string { return (*string)(&c.GossipKey) }),
+	}
+}
+
+func environmentName(name string) string {
+	return "BUSBAR_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// load puts the configuration together. given holds the flags of the command line. Every problem is
+// reported, not only the first.
+func load(file string, given map[string][]string, getenv func(string) (string, bool)) (Config, error) {
+	if file == "" {
+		file, _ = getenv("BUSBAR_CONFIG")
+	}
+	dev, err := wantsDev(file, given, getenv)
+	if err != nil {
+		return Config{}, err
+	}
+	c := defaults(dev)
+	if file != "" {
+		if err := c.readFile(file); err != nil {
+			return Config{}, err
+		}
+	}
+	var errs []error
+	for _, s := range append(settings(), environmentOnly()...) {
+		name := environmentName(s.name)
+		if v, ok := getenv(name); ok {
+			if err := s.set(&c, []string{v}); err != nil {
+				errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
+			}
+		}
+		if v := given[s.name]; len(v) > 0 {
+			if err := s.set(&c, v); err != nil {
+				errs = append(errs, fmt.Errorf("flag --%s: %w", s.name, err))
+			}
+		}
+	}
+	if err := c.resolve(); err != nil {
+		errs = append(errs, err)
+	}
+	return c, errors.Join(errs...)
+}
+
+// wantsDev finds out about --dev first, because it changes the defaults of the rest.
+func wantsDev(file string, given map[string][]string, getenv func(string) (string, bool)) (bool, error) {
+	var c Config
+	if file != "" {
+		if err := c.readFile(file); err != nil {
+			return false, err
+		}
+	}
+	if v, ok := getenv("BUSBAR_DEV"); ok {
+		c.Dev, _ = strconv.ParseBool(v) // complained about by load
+	}
+	if v := given["dev"]; len(v) > 0 {
+		c.Dev, _ = strconv.ParseBool(v[len(v)-1])
+	}
+	return c.Dev, nil
+}
+
+func (c *Config) readFile(file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("configuration %s: %w", file, err)
+	}
+	return nil
+}
+
+// resolve fills what follows from the rest and reports every setting that cannot work.
+func (c *Config) resolve() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.DataDir == "" {
+		bad("data-dir is not set: pass --data-dir DIR, the directory of everything the node keeps")
+	} else if abs, err := filepath.Abs(c.DataDir); err == nil {
+		c.DataDir = abs
+	}
+	if c.NodeName == "" {
+		c.NodeName, _ = os.Hostname()
+	}
+	if c.DevCADir == "" {
+		c.DevCADir = filepath.Join(c.DataDir, "tls")
+	}
+	if c.Dev && c.RootKey == "" && len(c.Policies) == 0 {
+		c.RootKey = devKey
+	}
+	if c.RootKey != "" {
+		c.Policies = append(c.Policies, policy{Name: devKeyName, Primary: c.RootKey,
+			Rights: list{"Send", "Listen", "Manage"}})
+		c.RootKey = ""
+	}
+	if len(c.Policies) == 0 {
+		bad("no access key: set BUSBAR_ROOT_KEY, or policies in the configuration file (only --dev has a default)")
+	}
+	c.validateAddresses(bad)
+	if c.BootstrapExpect < 1 || c.BootstrapExpect > 64 {
+		bad("bootstrap-expect is %d, want 1 to 64", c.BootstrapExpect)
+	}
+	if c.Partitions < 1 || c.Partitions > 1024 {
+		bad("partitions is %d, want 1 to 1024", c.Partitions)
+	}
+	if c.ReplicationFactor < 1 {
+		bad("replication-factor is %d, want at least 1", c.ReplicationFactor)
+	}
+	c.ReplicationFactor = min(c.ReplicationFactor, max(1, c.BootstrapExpect))
+	if c.GossipKey != "" {
+		if k, err := base64.StdEncoding.DecodeString(string(c.GossipKey)); err != nil || len(k) != 32 {
+			bad("gossip-key is not base64 of 32 bytes")
+		}
+	}
+	if c.LogStore != "wal" && c.LogStore != "boltdb" {
+		bad("log-store is %q, want wal or boltdb", c.LogStore)
+	}
+	switch c.LogFormat {
+	case "auto", "text", "json":
+	default:
+		bad("log-format is %q, want auto, text or json", c.LogFormat)
+	}
+	switch c.LogLevel {
+	case "trace", "debug", "info", "warn", "error":
+	default:
+		bad("log-level is %q, want trace, debug, info, warn or error", c.LogLevel)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateAddresses(bad func(string, ...any)) {
+	check := func(name, addr string) {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			bad("%s %q: want HOST:PORT", name, addr)
+		}
+	}
+	for _, a := range c.AMQPListen {
+		check("amqp-listen", a)
+	}
+	for _, a := range c.TLSListen {
+		check("tls-listen", a)
+	}
+	for _, a := range c.Join {
+		check("join", a)
+	}
+	check("ops-listen", c.OpsListen)
+	check("peer-listen", c.PeerListen)
+	check("gossip-listen", c.GossipListen)
+	if len(c.AMQPListen)+len(c.TLSListen) == 0 {
+		bad("neither amqp-listen nor tls-listen is set: nobody could connect")
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		bad("tls-cert and tls-key belong together")
+	}
+	if len(c.TLSListen) > 0 && c.TLSCert == "" && !c.Dev {
+		bad("tls-listen needs tls-cert and tls-key (only --dev makes its own)")
+	}
+	if c.TLSCA != "" && c.TLSCert == "" {
+		bad("tls-ca needs tls-cert and tls-key")
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func environment(m map[string]string) func(string) (string, bool) {
+	return func(k string) (string, bool) { v, ok := m[k]; return v, ok }
+}
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "busbar.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagWinsOverEnvironmentOverFileOverDefault(t *testing.T) {
+	file := writeConfig(t, "data-dir: /from/file\nnode-id: file\nlog-level: warn\nroot-key: k\npartitions: 3\n")
+	env := environment(map[string]string{"BUSBAR_NODE_ID": "env", "BUSBAR_LOG_LEVEL": "error"})
+	c, err := load(file, map[string][]string{"log-level": {"debug"}}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.DataDir != "/from/file" || c.NodeName != "env" || c.LogLevel != "debug" || c.Partitions != 3 ||
+		c.LogStore != "wal" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestListsComeFromRepeatedFlagsCommasAndSequences(t *testing.T) {
+	base := "data-dir: /d\nroot-key: k\ntls-cert: c\ntls-key: k\n"
+	want := list{":5671", ":443"}
+	for name, load := range map[string]func() (Config, error){
+		"repeated flag": func() (Config, error) {
+			return load(writeConfig(t, base), map[string][]string{"tls-listen": {":5671", ":443"}}, environment(nil))
+		},
+		"environment": func() (Config, error) {
+			return load(writeConfig(t, base), nil, environment(map[string]string{"BUSBAR_TLS_LISTEN": ":5671, :443"}))
+		},
+		"sequence": func() (Config, error) {
+			return load(writeConfig(t, base+"tls-listen: [':5671', ':443']\n"), nil, environment(nil))
+		},
+		"text": func() (Config, error) {
+			return load(writeConfig(t, base+"tls-listen: ':5671,:443'\n"), nil, environment(nil))
+		},
+	} {
+		c, err := load()
+		if err != nil || !reflect.DeepEqual(c.TLSListen, want) {
+			t.Errorf("%s: %v %v", name, c.TLSListen, err)
+		}
+	}
+}
+
+func TestUnknownKeysAreErrorsWithTheirLine(t *testing.T) {
+	_, err := load(writeConfig(t, "data-dir: /d\nroot-key: k\nparttions: 4\n"), nil, environment(nil))
+	if err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), "parttions") {
+		t.Errorf("error %v, want one that names line 3 and the key", err)
+	}
+}
+
+func TestEveryProblemIsReported(t *testing.T) {
+	given := map[string][]string{"partitions": {"0"}, "log-level": {"loud"}, "amqp-listen": {"5672"},
+		"tls-cert": {"x"}, "bootstrap-expect": {"many"}}
+	_, err := load("", given, environment(nil))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"--data-dir", "access key", "partitions is 0", "log-level", "HOST:PORT",
+		"tls-key", "bootstrap-expect"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing about %q in: %v", want, err)
+		}
+	}
+}
+
+func TestOnlyDevelopmentNodesHaveADefaultKey(t *testing.T) {
+	given := map[string][]string{"data-dir": {"/d"}}
+	if _, err := load("", given, environment(nil)); err == nil || !strings.Contains(err.Error(), "BUSBAR_ROOT_KEY") {
+		t.Errorf("error %v, want one that says how to set a key", err)
+	}
+	given["dev"] = []string{"true"}
+	c, err := load("", given, environment(nil))
+	if err != nil || len(c.Policies) != 1 || c.Policies[0].Name != devKeyName || string(c.Policies[0].Primary) != devKey {
+		t.Errorf("--dev: %v %v", c.Policies, err)
+	}
+	c, err = load("", given, environment(map[string]string{"BUSBAR_ROOT_KEY": "mine"}))
+	if err != nil || len(c.Policies) != 1 || string(c.Policies[0].Primary) != "mine" {
+		t.Errorf("--dev with a key: %v %v", c.Policies, err)
+	}
+}
+
+func TestDevelopmentListensOnLoopbackOnly(t *testing.T) {
+	c, err := load("", map[string][]string{"data-dir": {"/d"}, "dev": {"true"}}, environment(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(append(list{c.OpsListen, c.PeerListen, c.GossipListen}, c.AMQPListen...), c.TLSListen...)
+	for _, a := range all {
+		if !strings.HasPrefix(a, "127.0.0.1:") {
+			t.Errorf("%s is not loopback", a)
+		}
+	}
+}
+
+func TestSecretsDoNotPrint(t *testing.T) {
+	c, err := load("", map[string][]string{"data-dir": {"/d"}}, environment(map[string]string{"BUSBAR_ROOT_KEY": "hush-hush"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range c.Policies {
+		if s := p.Primary.String(); strings.Contains(s, "hush") {
+			t.Errorf("printed %s", s)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/busbar-mq/busbar/cluster"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// doors are the listeners for clients and operators. They are bound before anything else opens, so
+// a port in use is told at once.
+type doors struct {
+	clients []door
+	ops     net.Listener
+}
+
+type door struct {
+	listener net.Listener
+	tls      *tls.Config // nil: plain
+}
+
+func (n *node) openDoors(context.Context) error {
+	d := &doors{}
+	n.doors = d
+	n.onClose(func(context.Context) error { // those that nobody serves yet
+		for _, c := range d.clients {
+			_ = c.listener.Close()
+		}
+		if d.ops != nil {
+			_ = d.ops.Close()
+		}
+		return nil
+	})
+	listen := func(name, addr string) (net.Listener, error) {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", name, addr, err)
+		}
+		return l, nil
+	}
+	var err error
+	if d.ops, err = listen("ops-listen", n.cfg.OpsListen); err != nil {
+		return err
+	}
+	for _, addr := range n.cfg.AMQPListen {
+		l, err := listen("amqp-listen", addr)
+		if err != nil {
+			return err
+		}
+		d.clients = append(d.clients, door{listener: l})
+	}
+	var ports []int
+	plain := len(d.clients)
+	for _, addr := range n.cfg.TLSListen {
+		l, err := listen("tls-listen", addr)
+		if err != nil {
+			return err
+		}
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		d.clients = append(d.clients, door{listener: l})
+	}
+	if len(ports) == 0 {
+		return nil
+	}
+	config, err := serverTLS(n.cfg, ports)
+	if err != nil {
+		return err
+	}
+	for i := plain; i < len(d.clients); i++ {
+		d.clients[i].tls = config
+	}
+	return nil
+}
+
+func serverTLS(cfg Config, ports []int) (*tls.Config, error) {
+	var cert tls.Certificate
+	var err error
+	if cfg.TLSCert != "" {
+		cert, err = tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	} else {
+		cert, err = devCertificate(cfg.DevCADir, ports)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// peerTLS authenticates nodes to each other by the CA of tls-ca. The certificate is read anew at
+// every handshake, so a renewed one needs no restart.
+func peerTLS(cfg Config) (*cluster.TLS, error) {
+	text, err := os.ReadFile(cfg.TLSCA)
+	if err != nil {
+		return nil, fmt.Errorf("tls-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("tls-ca %s holds no certificate", cfg.TLSCA)
+	}
+	return &cluster.TLS{CA: pool, Certificate: func() (*tls.Certificate, error) {
+		c, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+		return &c, err
+	}}, nil
+}
+
+// newPolicies turns the configured policies into those that tokens are checked against.
+func newPolicies(from []policy) (*auth.Policies, error) {
+	policies, err := auth.New(auth.DefaultExpiryTolerance)
+	if err != nil {
+		return nil, err
+	}
+	var all []auth.Policy
+	for _, p := range from {
+		rights, err := parseRights(p.Rights)
+		if err != nil {
+			return nil, fmt.Errorf("policy %s: %w", p.Name, err)
+		}
+		all = append(all, auth.Policy{Name: p.Name, Primary: auth.Secret(p.Primary),
+			Secondary: auth.Secret(p.Secondary), Rights: rights})
+	}
+	return policies, policies.Replace("", all...)
+}
+
+func parseRights(names list) (auth.Right, error) {
+	var rights auth.Right
+	for _, name := range names {
+		switch strings.ToLower(name) {
+		case "send":
+			rights |= auth.Send
+		case "listen":
+			rights |= auth.Listen
+		case "manage":
+			rights |= auth.All // Manage contains the others
+		default:
+			return 0, fmt.Errorf("right %q is unknown, want Send, Listen or Manage", name)
+		}
+	}
+	return rights, nil
+}
+
+// firstPorts returns the first plain and the first TLS port, 0 if there is none.
+func (d *doors) firstPorts() (plain, secure int) {
+	for _, c := range d.clients {
+		port := c.listener.Addr().(*net.TCPAddr).Port
+		switch {
+		case c.tls == nil && plain == 0:
+			plain = port
+		case c.tls != nil && secure == 0:
+			secure = port
+		}
+	}
+	return plain, secure
+}
+
+func (d *doors) clientAddrs() []string {
+	var out []string
+	for _, c := range d.clients {
+		if len(out) < cluster.MaxClientAddrs {
+			out = append(out, c.listener.Addr().String())
+		}
+	}
+	return out
+}
+
+// writePorts tells scripts and tests the real ports, when port 0 was asked for.
+func (d *doors) writePorts(dir string) error {
+	plain, secure := d.firstPorts()
+	text, err := json.Marshal(map[string]int{"amqp": plain, "tls": secure,
+		"ops": d.ops.Addr().(*net.TCPAddr).Port})
+	if err != nil {
+		return err
+	}
+	return replaceFile(filepath.Join(dir, "ports.json"), append(text, '\n'), 0o644)
+}
+
+// printConnectionStrings writes what a developer pastes into a client.
+func (n *node) printConnectionStrings(out io.Writer) {
+	plain, secure := n.doors.firstPorts()
+	key := "SharedAccessKeyName=" + n.cfg.Policies[0].Name + ";SharedAccessKey=" +
+		string(n.cfg.Policies[0].Primary)
+	if plain != 0 {
+		fmt.Fprintf(out, "plain:      Endpoint=sb://localhost:%d;%s;UseDevelopmentEmulator=true\n", plain, key)
+	}
+	if secure != 0 {
+		fmt.Fprintf(out, "TLS:        Endpoint=sb://localhost:%d;%s\n", secure, key)
+		fmt.Fprintf(out, "            trust %s\n", filepath.Join(n.cfg.DevCADir, "ca.pem"))
+	}
+	fmt.Fprintf(out, "operations: http://%s\n", n.doors.ops.Addr())
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "development"
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run executes one command line and returns the exit code: 0 done, 1 failed at run time, 2 usage or
+// configuration, 3 not found, 4 conflict, 5 unauthorised.
+func run(args []string) int {
+	root := &cobra.Command{
+		Use:           "busbar",
+		Short:         "A replicated message broker for Azure Service Bus clients",
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return c.Help()
+		},
+	}
+	root.AddCommand(newServeCommand(), newConfigCommand(), newClusterCommand(), newQueueCommand(),
+		newSendCommand(), newReceiveCommand(), newPeekCommand())
+	root.SetArgs(args)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{2, err} })
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "busbar:", err)
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	return 1
+}

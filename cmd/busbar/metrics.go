@@ -1,0 +1,118 @@
+package main
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/busbar-mq/busbar/transport"
+)
+
+// newMetrics returns the registry of a node: the Go runtime, the process, and what the rooms count.
+// Rooms keep plain counters; this file alone knows Prometheus.
+func newMetrics(n *node) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newNodeCollector(n),
+	)
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "busbar_build_info", Help: "Always 1; the label is the version.",
+		ConstLabels: prometheus.Labels{"version": version},
+	}, func() float64 { return 1 }))
+	return r
+}
+
+// nodeCollector reads the rooms' counters when it is asked.
+type nodeCollector struct {
+	n      *node
+	front  []frontMetric
+	reject *prometheus.Desc
+	leads  *prometheus.Desc
+	terms  *prometheus.Desc
+	apply  *prometheus.Desc
+	peers  *prometheus.Desc
+}
+
+type frontMetric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func(*transport.Stats) float64
+}
+
+func newNodeCollector(n *node) *nodeCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("busbar_"+name, help, labels, nil)
+	}
+	counter := func(name, help string, at func(*transport.Stats) *atomic.Uint64) frontMetric {
+		return frontMetric{desc(name, help), prometheus.CounterValue,
+			func(s *transport.Stats) float64 { return float64(at(s).Load()) }}
+	}
+	gauge := func(name, help string, at func(*transport.Stats) *atomic.Int64) frontMetric {
+		return frontMetric{desc(name, help), prometheus.GaugeValue,
+			func(s *transport.Stats) float64 { return float64(at(s).Load()) }}
+	}
+	type st = transport.Stats
+	return &nodeCollector{n: n,
+		front: []frontMetric{
+			counter("sockets_accepted_total", "Sockets accepted from clients.", func(s *st) *atomic.Uint64 { return &s.Accepted }),
+			gauge("connections", "AMQP connections open.", func(s *st) *atomic.Int64 { return &s.Connections }),
+			gauge("links", "AMQP links open.", func(s *st) *atomic.Int64 { return &s.Links }),
+			counter("messages_in_total", "Messages stored for clients.", func(s *st) *atomic.Uint64 { return &s.MessagesIn }),
+			counter("messages_out_total", "Messages written to clients.", func(s *st) *atomic.Uint64 { return &s.MessagesOut }),
+			counter("bytes_in_total", "Bytes of frames read from clients.", func(s *st) *atomic.Uint64 { return &s.BytesIn }),
+			counter("bytes_out_total", "Bytes written to clients.", func(s *st) *atomic.Uint64 { return &s.BytesOut }),
+			counter("settlements_total", "Settlements applied.", func(s *st) *atomic.Uint64 { return &s.Settled }),
+			counter("settlements_refused_total", "Settlements refused, as by a lost lock.", func(s *st) *atomic.Uint64 { return &s.SettleRefused }),
+			counter("requests_total", "Requests to $cbs and $management.", func(s *st) *atomic.Uint64 { return &s.Requests }),
+			counter("websockets_total", "Connections that came as WebSocket.", func(s *st) *atomic.Uint64 { return &s.WebSockets }),
+			counter("connections_lost_total", "Connections that ended without a close.", func(s *st) *atomic.Uint64 { return &s.Lost }),
+		},
+		reject: desc("rejections_total", "What the front end turned away, by place.", "site"),
+		leads:  desc("partition_leading", "1 if this node leads the partition.", "partition"),
+		terms:  desc("partition_term", "Raft term of the replica here.", "partition"),
+		apply:  desc("partition_applied_index", "Last log index applied here.", "partition"),
+		peers:  desc("nodes", "Nodes known to gossip, by state.", "state"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range c.front {
+		ch <- m.desc
+	}
+	for _, d := range []*prometheus.Desc{c.reject, c.leads, c.terms, c.apply, c.peers} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
+	stats := c.n.front.Stats()
+	for _, m := range c.front {
+		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.read(stats))
+	}
+	stats.Rejections(func(name string, count uint64) {
+		ch <- prometheus.MustNewConstMetric(c.reject, prometheus.CounterValue, float64(count), name)
+	})
+	for _, s := range c.n.host.Status() {
+		p := strconv.Itoa(int(s.Partition))
+		leading := 0.0
+		if s.Leading {
+			leading = 1
+		}
+		ch <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, leading, p)
+		ch <- prometheus.MustNewConstMetric(c.terms, prometheus.GaugeValue, float64(s.Term), p)
+		ch <- prometheus.MustNewConstMetric(c.apply, prometheus.CounterValue, float64(s.Applied), p)
+	}
+	states := map[string]int{}
+	for _, m := range c.n.gossip.Members() {
+		states[m.State.String()]++
+	}
+	for state, count := range states {
+		ch <- prometheus.MustNewConstMetric(c.peers, prometheus.GaugeValue, float64(count), state)
+	}
+}

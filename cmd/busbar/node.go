@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/cluster"
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/storage"
+	"github.com/busbar-mq/busbar/transport"
+	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/rest"
+)
+
+// Who implements whose interface.
+var (
+	_ transport.Broker  = (*partition.Router)(nil)
+	_ transport.Catalog = (*partition.Directory)(nil)
+	_ rest.Entities     = (*partition.Directory)(nil)
+	_ partition.Caller  = (*cluster.Mesh)(nil)
+	_ partition.Locator = (*cluster.View)(nil)
+	_ partition.Bodies  = (*storage.Bodies)(nil)
+	_ partition.Machine = (*fsm.State)(nil)
+	_ partition.Machine = (*catalog.State)(nil)
+	_ rest.Cluster      = (*status)(nil)
+)
+
+// clusterName is in every hello and gossip packet; two clusters that must not meet have different
+// networks or gossip keys.
+const clusterName = "busbar"
+
+// catalogVoters is how many nodes vote in group 0; the others hold it without a vote (A2).
+const catalogVoters = 5
+
+// node is one broker process: the rooms, opened in order and closed in reverse.
+type node struct {
+	cfg Config
+	log hclog.Logger
+
+	id          fsm.NodeID
+	incarnation fsm.Incarnation
+
+	dir        *storage.Dir
+	mesh       *cluster.Mesh
+	view       *cluster.View
+	gossip     *cluster.Gossip
+	bootstrap  *cluster.Bootstrap
+	host       *partition.Host
+	directory  *partition.Directory
+	router     *partition.Router
+	supervisor *partition.Supervisor
+	policies   *auth.Policies
+	api        *rest.API
+	front      *transport.Server
+	ops        *http.Server
+	doors      *doors
+
+	// failed receives the error that ends the process; it holds one.
+	failed chan error
+	// background ends what openNode started and nobody else owns.
+	background context.Context
+	cancel     context.CancelFunc
+	closers    []func(context.Context) error // in the order of opening
+}
+
+// openNode opens every room and returns when the node serves, or ctx ends. The operations port
+// answers from early on, so that an orchestrator sees a node that waits for its peers alive.
+func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err error) {
+	n := &node{cfg: cfg, log: log, failed: make(chan error, 1)}
+	n.background, n.cancel = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
+			defer cancel()
+			err = errors.Join(err, n.close(stopping))
+		}
+	}()
+	for _, open := range []func(context.Context) error{
+		n.openStorage, n.openDoors, n.openMesh, n.openPartitions, n.openFront, n.openOps, n.found,
+		n.serve,
+	} {
+		if err := open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// onClose remembers what to close; the last opened is closed first.
+func (n *node) onClose(f func(context.Context) error) { n.closers = append(n.closers, f) }
+
+func (n *node) close(ctx context.Context) error {
+	n.cancel()
+	var errs []error
+	for i := len(n.closers) - 1; i >= 0; i-- {
+		if err := n.closers[i](ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fail ends the process; only the first reason counts.
+func (n *node) fail(err error) {
+	select {
+	case n.failed <- err:
+	default:
+	}
+}
+
+func (n *node) openStorage(context.Context) error {
+	cfg := storage.Defaults()
+	cfg.Dir, cfg.Log = n.cfg.DataDir, n.cfg.LogStore
+	cfg.Hard = map[string]int{"hash": partition.HashVersion, "entry": fsm.EntryVersion}
+	dir, err := storage.Open(cfg, n.log.Named("storage"))
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	n.dir = dir
+	n.onClose(func(context.Context) error { return dir.Close() })
+	n.id = fsm.NodeID(dir.NodeID())
+	var chance [8]byte
+	if _, err := rand.Read(chance[:]); err != nil {
+		return err
+	}
+	n.incarnation = fsm.Incarnation(binary.LittleEndian.Uint64(chance[:]) | 1) // never 0
+	n.log.Info("starting", "version", version, "node", n.id, "name", n.cfg.NodeName)
+	return nil
+}
+
+func (n *node) openMesh(context.Context) error {
+	cfg, err := n.clusterConfig()
+	if err != nil {
+		return err
+	}
+	n.view = cluster.NewView()
+	if n.gossip, err = cluster.NewGossip(cfg, n.view, n.log); err != nil {
+		return err
+	}
+	if n.mesh, err = cluster.NewMesh(cfg, n.gossip.Resolve, n.log); err != nil {
+		return err
+	}
+	n.bootstrap = cluster.NewBootstrap(cfg, n.mesh, n.gossip, n.dir, n.log)
+	return nil
+}
+
+func (n *node) clusterConfig() (cluster.Config, error) {
+	cfg := cluster.Defaults()
+	cfg.ClusterName, cfg.Node, cfg.Incarnation = clusterName, n.id, n.incarnation
+	cfg.PeerListen, cfg.GossipListen = n.cfg.PeerListen, n.cfg.GossipListen
+	cfg.AllowPlaintext = n.cfg.AllowPlaintextPeer
+	cfg.Join, cfg.BootstrapExpect = n.cfg.Join, n.cfg.BootstrapExpect
+	if n.cfg.GossipKey != "" {
+		key, err := base64.StdEncoding.DecodeString(string(n.cfg.GossipKey))
+		if err != nil {
+			return cfg, fmt.Errorf("gossip-key: %w", err)
+		}
+		cfg.GossipKey = key
+	}
+	if n.cfg.Advertise != "" {
+		if p := portOf(n.cfg.PeerListen); p != "0" {
+			cfg.PeerAdvertise = net.JoinHostPort(n.cfg.Advertise, p)
+		}
+		if p := portOf(n.cfg.GossipListen); p != "0" {
+			cfg.GossipAdvertise = net.JoinHostPort(n.cfg.Advertise, p)
+		}
+	}
+	if n.cfg.TLSCA != "" {
+		tls, err := peerTLS(n.cfg)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.TLS = tls
+	}
+	return cfg, nil
+}
+
+func portOf(addr string) string {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "0"
+	}
+	return port
+}
+
+// openPartitions registers the calls of the partitions, then lets the mesh and gossip speak.
+func (n *node) openPartitions(context.Context) error {
+	cfg := partition.Defaults()
+	cfg.Node, cfg.Incarnation = n.id, n.incarnation
+	host, err := partition.NewHost(cfg, partition.Deps{
+		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
+		Log: n.log.Named("partition"),
+	})
+	if err != nil {
+		return err
+	}
+	n.host = host
+	n.directory = partition.NewDirectory(host)
+	n.router = partition.NewRouter(host, n.directory)
+	if err := n.mesh.Start(); err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	n.onClose(func(context.Context) error { return n.mesh.Close() })
+	if err := n.gossip.Start(n.mesh.Addr()); err != nil {
+		return fmt.Errorf("gossip: %w", err)
+	}
+	n.onClose(func(context.Context) error { return errors.Join(n.gossip.Leave(), n.gossip.Close()) })
+	n.onClose(host.Close)
+	stop := n.mesh.Watch(func(peer fsm.NodeID, up bool) {
+		if !up {
+			go host.PeerLost(n.background, peer) // it asks the other nodes: not on the mesh's goroutine
+		}
+	})
+	n.onClose(func(context.Context) error { stop(); return nil })
+	return n.gossip.SetAddrs(n.doors.ops.Addr().String(), n.doors.clientAddrs())
+}
+
+func newMachine(p fsm.PartitionID) partition.Machine {
+	if p == fsm.CatalogPartition {
+		return catalog.New()
+	}
+	return fsm.New(p)
+}
+
+func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
+	g, err := n.dir.Group(uint16(p))
+	if err != nil {
+		return partition.Stores{}, err
+	}
+	return partition.Stores{Log: g.Log(), Stable: g.Stable(), Snapshots: g.Snapshots(),
+		Bodies: g.Bodies(), Close: g.Close}, nil
+}
+
+func (n *node) openFront(context.Context) error {
+	policies, err := newPolicies(n.cfg.Policies)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	n.policies = policies
+	st := &status{n}
+	metrics := newMetrics(n)
+	n.api, err = rest.New(rest.DefaultConfig(), rest.Deps{Entities: n.directory, Cluster: st,
+		Policies: policies, Metrics: metrics, Now: time.Now}, n.log.Named("http"))
+	if err != nil {
+		return err
+	}
+	cfg := transport.Defaults()
+	cfg.Incarnation = n.incarnation
+	n.front, err = transport.New(cfg, n.router, n.directory, policies, n.api.Management(),
+		n.log.Named("amqp"))
+	if err != nil {
+		return err
+	}
+	n.onClose(n.front.Close)
+	return nil
+}
+
+func (n *node) openOps(context.Context) error {
+	n.ops = rest.NewServer(n.api.Operations(), n.log.Named("http"))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := n.ops.Serve(n.doors.ops); !errors.Is(err, http.ErrServerClosed) {
+			n.fail(fmt.Errorf("operations port: %w", err))
+		}
+	}()
+	n.onClose(func(ctx context.Context) error {
+		err := n.ops.Shutdown(ctx)
+		<-done
+		return err
+	})
+	return nil
+}
+
+// found waits for the list of founding nodes (A20), and for this node's share of the cluster to
+// open.
+func (n *node) found(ctx context.Context) error {
+	members, member, err := n.bootstrap.Run(ctx)
+	if err != nil {
+		return err
+	}
+	if !member {
+		n.log.Info("joining a cluster that others founded", "founders", len(members))
+		members = nil
+	}
+	cfg := partition.SupervisorDefaults()
+	cfg.Name, cfg.Bootstrap = n.cfg.NodeName, members
+	cfg.Partitions, cfg.Replicas = n.cfg.Partitions, n.cfg.ReplicationFactor
+	cfg.CatalogVoters, cfg.Place = catalogVoters, cluster.Place
+	n.supervisor, err = partition.Supervise(n.host, n.directory, cfg)
+	if err != nil {
+		return err
+	}
+	n.onClose(func(context.Context) error { n.supervisor.Close(); return nil })
+	return nil
+}
+
+// serve lets the clients in.
+func (n *node) serve(context.Context) error {
+	for _, door := range n.doors.clients {
+		go func() {
+			if err := n.front.Serve(door.listener, door.tls); err != nil {
+				n.fail(fmt.Errorf("listener %s: %w", door.listener.Addr(), err))
+			}
+		}()
+	}
+	return n.doors.writePorts(n.cfg.DataDir)
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+)
+
+// stopTimeout bounds a graceful stop: hand leaderships over, answer or end what is waiting, flush.
+// Orchestrators kill after 30 s by default.
+const stopTimeout = 20 * time.Second
+
+// addSettings gives a command a flag per setting and returns where the given ones are collected.
+func addSettings(c *cobra.Command) (file *string, given map[string][]string) {
+	given = map[string][]string{}
+	file = c.Flags().String("config", "", "configuration file, YAML (environment: BUSBAR_CONFIG)")
+	for _, s := range settings() {
+		f := c.Flags().VarPF(&collector{s.name, given, s.boolean}, s.name, "", s.usage)
+		if s.boolean {
+			f.NoOptDefVal = "true"
+		}
+	}
+	return file, given
+}
+
+// collector is a flag that remembers every value it is given.
+type collector struct {
+	name    string
+	into    map[string][]string
+	boolean bool
+}
+
+func (c *collector) Set(v string) error { c.into[c.name] = append(c.into[c.name], v); return nil }
+func (c *collector) String() string     { return "" }
+func (c *collector) Type() string {
+	if c.boolean {
+		return "bool"
+	}
+	return "value"
+}
+
+func newServeCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a broker node",
+		Args:  cobra.NoArgs,
+	}
+	file, given := addSettings(c)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := load(*file, given, os.LookupEnv)
+		if err != nil {
+			return &exitError{2, err}
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return serve(ctx, cfg, cmd.OutOrStdout())
+	}
+	return c
+}
+
+// serve runs a node until ctx ends, or until it fails by itself.
+func serve(ctx context.Context, cfg Config, out io.Writer) error {
+	log := newLogger(cfg)
+	n, err := openNode(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	if cfg.Dev {
+		n.printConnectionStrings(out)
+	}
+	var failed error
+	select {
+	case <-ctx.Done():
+		log.Info("stopping")
+	case failed = <-n.failed:
+		log.Error("stopping", "error", failed)
+	}
+	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := n.close(stopping); err != nil {
+		log.Warn("stopped", "error", err)
+	}
+	return failed
+}
+
+func newLogger(cfg Config) hclog.Logger {
+	jsonFormat := cfg.LogFormat == "json"
+	if cfg.LogFormat == "auto" {
+		st, err := os.Stderr.Stat()
+		jsonFormat = err != nil || st.Mode()&os.ModeCharDevice == 0
+	}
+	return hclog.New(&hclog.LoggerOptions{
+		Name:       "busbar",
+		Level:      hclog.LevelFromString(cfg.LogLevel),
+		Output:     os.Stderr,
+		JSONFormat: jsonFormat,
+	})
+}
+
+func newConfigCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Look at the configuration"}
+	check := &cobra.Command{
+		Use:   "check",
+		Short: "Report every problem of a configuration without starting anything",
+		Args:  cobra.NoArgs,
+	}
+	file, given := addSettings(check)
+	check.RunE = func(cmd *cobra.Command, _ []string) error {
+		if _, err := load(*file, given, os.LookupEnv); err != nil {
+			return &exitError{2, err}
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is good")
+		return err
+	}
+	c.AddCommand(check)
+	return c
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/busbar-mq/busbar/cluster"
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/transport/rest"
+)
+
+// status answers the operations API from several rooms. It shows nodes under the names that people
+// gave them (--node-id) where those are unique, and under their identities otherwise.
+type status struct{ n *node }
+
+// Counts adds up the counters of an entity's shares.
+func (s *status) Counts(ctx context.Context, d *fsm.Descriptor) (fsm.EntityCounts, bool, error) {
+	return s.n.router.Counts(ctx, d)
+}
+
+// Ready returns why this node cannot serve now.
+func (s *status) Ready(ctx context.Context) error { return s.n.host.Ready(ctx) }
+
+// TransferLeader moves a leadership; to is a name or an identity.
+func (s *status) TransferLeader(ctx context.Context, p fsm.PartitionID, to fsm.NodeID) error {
+	names := s.names()
+	for id, name := range names {
+		if name == to {
+			to = id
+			break
+		}
+	}
+	if _, known := names[to]; !known {
+		return fmt.Errorf("node %q: %w", to, fsm.ErrNoEntity)
+	}
+	return s.n.host.TransferLeadership(ctx, p, to)
+}
+
+func (s *status) catalog() *catalog.View {
+	if v := s.n.directory.View(); v != nil {
+		return v
+	}
+	return catalog.New().View()
+}
+
+// names returns how each node is shown.
+func (s *status) names() map[fsm.NodeID]fsm.NodeID {
+	nodes := s.catalog().Nodes()
+	used := map[string]int{}
+	for _, n := range nodes {
+		used[n.Name]++
+	}
+	out := map[fsm.NodeID]fsm.NodeID{s.n.id: s.n.id}
+	for _, n := range nodes {
+		out[n.ID] = n.ID
+		if n.Name != "" && used[n.Name] == 1 {
+			out[n.ID] = fsm.NodeID(n.Name)
+		}
+	}
+	return out
+}
+
+// Cluster describes nodes, partitions and entities as this node sees them.
+func (s *status) Cluster(context.Context) rest.ClusterStatus {
+	names := s.names()
+	show := func(id fsm.NodeID) fsm.NodeID {
+		if name, ok := names[id]; ok {
+			return name
+		}
+		return id
+	}
+	out := rest.ClusterStatus{Node: show(s.n.id), Nodes: []rest.NodeStatus{},
+		Entities: []rest.EntityStatus{}}
+	for _, m := range s.n.gossip.Members() {
+		out.Nodes = append(out.Nodes, rest.NodeStatus{ID: show(m.ID), UUID: m.ID,
+			State: m.State.String(), Address: clientAddr(m), Operations: m.OpsAddr})
+	}
+	out.Partitions = s.partitions(show)
+	v := s.catalog()
+	for _, kind := range []fsm.EntityKind{fsm.Queue, fsm.Topic, fsm.Subscription} {
+		for _, d := range v.List(kind, 0, -1) {
+			out.Entities = append(out.Entities, rest.EntityStatus{Name: d.Name, Shares: d.Partitions})
+		}
+	}
+	return out
+}
+
+func clientAddr(m cluster.Member) string {
+	if len(m.ClientAddrs) == 0 {
+		return ""
+	}
+	return m.ClientAddrs[0]
+}
+
+// partitions lists every partition: from the replica here if there is one, else what gossip says.
+func (s *status) partitions(show func(fsm.NodeID) fsm.NodeID) []rest.PartitionStatus {
+	here := map[fsm.PartitionID]partition.Status{}
+	for _, st := range s.n.host.Status() {
+		here[st.Partition] = st
+	}
+	terms := map[fsm.PartitionID]uint64{}
+	for _, row := range s.n.view.Leaders() {
+		terms[row.Partition] = row.Term
+	}
+	groups := append([]catalog.Group{{ID: fsm.CatalogPartition}}, s.catalog().Groups()...)
+	out := make([]rest.PartitionStatus, 0, len(groups))
+	for _, g := range groups {
+		p := rest.PartitionStatus{ID: g.ID, Replicas: []fsm.NodeID{}}
+		members := g.Members
+		if st, ok := here[g.ID]; ok {
+			p.Leader, p.Term, p.Applied = show(st.Leader), st.Term, st.Applied
+			if len(st.Voters)+len(st.Nonvoters) > 0 {
+				members = append(append([]fsm.NodeID(nil), st.Voters...), st.Nonvoters...)
+			}
+		} else if leader, ok := s.n.view.Leader(g.ID); ok {
+			p.Leader, p.Term = show(leader), terms[g.ID]
+		}
+		for _, m := range members {
+			p.Replicas = append(p.Replicas, show(m))
+		}
+		out = append(out, p)
+	}
+	return out
+}
