@@ -226,6 +226,17 @@ func (d *Dir) finishDrops() error {
 	return nil
 }
 
+// Space returns the bytes that this process may still write to the disk of the data directory, and
+// the bytes of the whole disk. Publishing should stop well before the first is zero: raft's log and
+// the settling of messages need room too.
+func (d *Dir) Space() (free, total uint64, err error) {
+	free, total, err = d.fsys.Space(d.cfg.Dir)
+	if err != nil {
+		return 0, 0, fmt.Errorf("space of %s: %w", d.cfg.Dir, err)
+	}
+	return free, total, nil
+}
+
 // WriteOnce makes a small file durable, once: writing the same bytes again does nothing, other
 // bytes give ErrWritten. Bootstrap keeps its member list so (A20).
 func (d *Dir) WriteOnce(name string, content []byte) error {

@@ -297,3 +297,11 @@ func TestClosedGroupAnswersErrClosed(t *testing.T) {
 		}
 	}
 }
+
+func TestSpaceIsThatOfTheDisk(t *testing.T) {
+	d := openDir(t, testConfig(t.TempDir()))
+	free, total, err := d.Space()
+	if err != nil || free == 0 || free > total {
+		t.Fatalf("%d of %d bytes free, %v", free, total, err)
+	}
+}

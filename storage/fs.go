@@ -37,6 +37,8 @@ type FS interface {
 	// Lock takes the lock file of a data directory and writes the own process id into it. If
 	// another process holds it, the error is a *LockedError.
 	Lock(name string) (io.Closer, error)
+	// Space returns the free bytes and all bytes of the disk that holds a directory.
+	Space(dir string) (free, total uint64, err error)
 }
 
 // osFS is the operating system's file system.

@@ -43,6 +43,7 @@ type Log struct {
 
 	mu     sync.Mutex
 	failed error // sticky; set by the first failed write and by Close
+	first  uint64
 	last   position
 	stats  LogStats
 }
@@ -171,7 +172,7 @@ func (l *Log) verify() error {
 			return err
 		}
 		if index == last {
-			l.last = position{last, entry.Term}
+			l.first, l.last = first, position{last, entry.Term}
 		} else if entry.Term > above {
 			return fmt.Errorf("%w: term goes back from %d to %d at entry %d",
 				ErrCorrupt, entry.Term, above, index+1)
@@ -219,26 +220,37 @@ func (l *Log) IsMonotonic() bool { return true }
 
 // FirstIndex returns the first index of the log, 0 if it is empty.
 func (l *Log) FirstIndex() (uint64, error) {
-	if err := l.closed(); err != nil {
-		return 0, err
-	}
-	return l.store.FirstIndex()
+	first, _, err := l.bounds()
+	return first, err
 }
 
 // LastIndex returns the last index of the log, 0 if it is empty.
 func (l *Log) LastIndex() (uint64, error) {
-	if err := l.closed(); err != nil {
-		return 0, err
-	}
-	return l.store.LastIndex()
+	_, last, err := l.bounds()
+	return last, err
 }
 
 // GetLog reads an entry and verifies it. The error is raft.ErrLogNotFound, or wraps ErrCorrupt.
+// raft-wal goes on giving out entries of its last segment that were deleted from the front; raft
+// must not find them, so the bounds are checked here.
 func (l *Log) GetLog(index uint64, log *raft.Log) error {
-	if err := l.closed(); err != nil {
+	first, last, err := l.bounds()
+	if err != nil {
 		return err
 	}
+	if index == 0 || index < first || index > last {
+		return raft.ErrLogNotFound
+	}
 	return l.read(index, log)
+}
+
+func (l *Log) bounds() (first, last uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if errors.Is(l.failed, ErrClosed) {
+		return 0, 0, ErrClosed
+	}
+	return l.first, l.last.index, nil
 }
 
 func (l *Log) read(index uint64, log *raft.Log) error {
@@ -300,6 +312,9 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 	if err := guard(l.name, func() error { return l.store.StoreLogs(refs) }); err != nil {
 		return l.failLocked(fmt.Errorf("append entries %d to %d: %w", logs[0].Index, last.index, err))
 	}
+	if l.first == 0 {
+		l.first = logs[0].Index
+	}
 	l.last = last
 	l.stats.Appends++
 	l.stats.Entries += uint64(len(logs))
@@ -337,24 +352,33 @@ func (l *Log) DeleteRange(lo, hi uint64) error {
 	if err := guard(l.name, func() error { return l.store.DeleteRange(lo, hi) }); err != nil {
 		return l.failLocked(fmt.Errorf("delete entries %d to %d: %w", lo, hi, err))
 	}
-	if hi < l.last.index || lo > l.last.index {
-		return nil
+	if err := l.findBoundsLocked(); err != nil {
+		return l.failLocked(fmt.Errorf("delete entries %d to %d: %w", lo, hi, err))
 	}
-	return l.findEndLocked()
+	return nil
 }
 
-func (l *Log) findEndLocked() error {
+// findBoundsLocked asks the library what is left after a deletion.
+func (l *Log) findBoundsLocked() error {
+	first, err := l.store.FirstIndex()
+	if err != nil {
+		return err
+	}
 	last, err := l.store.LastIndex()
 	if err != nil {
-		return l.failLocked(err)
+		return err
 	}
-	l.last = position{}
 	if last == 0 {
+		l.first, l.last = 0, position{}
+		return nil
+	}
+	l.first = first
+	if last == l.last.index {
 		return nil
 	}
 	var entry raft.Log
 	if err := l.read(last, &entry); err != nil {
-		return l.failLocked(err)
+		return err
 	}
 	l.last = position{last, entry.Term}
 	return nil
@@ -376,15 +400,6 @@ func (l *Log) Close() error {
 	}
 	l.failed = ErrClosed
 	return l.closer.Close()
-}
-
-func (l *Log) closed() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if errors.Is(l.failed, ErrClosed) {
-		return ErrClosed
-	}
-	return nil
 }
 
 func (l *Log) failLocked(err error) error {

@@ -139,6 +139,12 @@ func TestLogAfterDeletion(t *testing.T) {
 				if err := l.DeleteRange(tt.lo, tt.hi); err != nil {
 					t.Fatal(err)
 				}
+				for i := tt.lo; i <= tt.hi; i++ {
+					err := l.GetLog(i, &raft.Log{})
+					if err != raft.ErrLogNotFound { //nolint:errorlint // raft compares so
+						t.Fatalf("entry %d was deleted: %v", i, err)
+					}
+				}
 				if err := l.StoreLog(tt.next); err != nil {
 					t.Fatal(err)
 				}

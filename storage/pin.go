@@ -1,10 +1,12 @@
 package storage
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/tidwall/btree"
 )
@@ -47,6 +49,7 @@ func (b *Bodies) Pin() interface {
 			p.segs = append(p.segs, pinnedSegment{seg, seg.end})
 		}
 	}
+	slices.SortFunc(p.segs, func(a, b pinnedSegment) int { return cmp.Compare(a.seg.id, b.seg.id) })
 	b.pins[p.nonce] = p
 	return p
 }

@@ -3,11 +3,11 @@ package storage
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -192,21 +192,18 @@ func (n *raftNode) apply(t *testing.T, data []byte) uint64 {
 	return f.Index()
 }
 
+// leaderOf waits, in the bubble's time, until one of the nodes leads.
 func leaderOf(t *testing.T, nodes ...*raftNode) *raftNode {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
-	for {
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		for _, n := range nodes {
 			if n.raft.State() == raft.Leader && n.raft.Barrier(time.Second).Error() == nil {
 				return n
 			}
 		}
-		select {
-		case <-deadline:
-			t.Fatal("no leader")
-		case <-time.After(10 * time.Millisecond):
-		}
 	}
+	t.Fatal("no leader after a minute")
+	return nil
 }
 
 func bootstrap(t *testing.T, nodes ...*raftNode) {
@@ -229,20 +226,17 @@ func (n *raftNode) snapshot(t *testing.T) {
 	}
 }
 
+// waitApplied waits, in the bubble's time, until the state machine has seen an entry.
 func (n *raftNode) waitApplied(t *testing.T, index uint64) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
-	for n.raft.AppliedIndex() < index {
-		select {
-		case <-deadline:
-			t.Fatalf("applied %d, want %d", n.raft.AppliedIndex(), index)
-		case <-time.After(5 * time.Millisecond):
+	for start := time.Now(); n.raft.AppliedIndex() < index; time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("applied %d after a minute, want %d", n.raft.AppliedIndex(), index)
 		}
 	}
-	// The index is counted when the entries are handed over; a Snapshot request waits behind them.
-	if err := n.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		t.Fatal(err)
-	}
+	// The index is counted when the entries are handed over; what is handed over is done when all
+	// goroutines wait.
+	synctest.Wait()
 }
 
 func sameBodies(t *testing.T, got, want map[uint64]string) {
@@ -260,49 +254,55 @@ func sameBodies(t *testing.T, got, want map[uint64]string) {
 func TestSingleNodeKeepsBodiesOverSnapshotAndRestart(t *testing.T) {
 	for _, log := range []string{LogWAL, LogBolt} {
 		t.Run(log, func(t *testing.T) {
-			cfg := testConfig(t.TempDir())
-			cfg.Log = log
-			n := startRaft(t, cfg, "a")
-			bootstrap(t, n)
-			leaderOf(t, n)
-			want := map[uint64]string{}
-			put := func(i, size int) {
-				b := body(i, size)
-				want[n.apply(t, b)] = string(b)
-			}
-			for i := range 60 {
-				put(i, i*37)
-			}
-			put(60, 30<<10) // more than a segment
-			for index := range want {
-				if index%3 == 0 {
-					n.apply(t, fmt.Appendf(nil, "del %d", index))
-					delete(want, index)
-				}
-			}
-			n.snapshot(t)
-			for i := range 20 {
-				put(100+i, 500) // above the snapshot: comes again from the log
-			}
-			sameBodies(t, n.fsm.all(t), want)
-
-			for round := range 3 {
-				n = n.restart(t)
+			synctest.Test(t, func(t *testing.T) {
+				cfg := testConfig(t.TempDir())
+				cfg.Log = log
+				n := startRaft(t, cfg, "a")
+				bootstrap(t, n)
 				leaderOf(t, n)
-				sameBodies(t, n.fsm.all(t), want)
-				put(200+round, 100)
-				if round == 1 {
-					n.snapshot(t)
+				want := map[uint64]string{}
+				put := func(i, size int) {
+					b := body(i, size)
+					want[n.apply(t, b)] = string(b)
 				}
-			}
-			if s := n.group.Stats(); s.Bodies.Entries != uint64(len(want)) {
-				t.Fatalf("keeps %d entries, want %d", s.Bodies.Entries, len(want))
-			}
+				for i := range 60 {
+					put(i, i*37)
+				}
+				put(60, 30<<10) // more than a segment
+				for index := range want {
+					if index%3 == 0 {
+						n.apply(t, fmt.Appendf(nil, "del %d", index))
+						delete(want, index)
+					}
+				}
+				n.snapshot(t)
+				for i := range 20 {
+					put(100+i, 500) // above the snapshot: comes again from the log
+				}
+				sameBodies(t, n.fsm.all(t), want)
+
+				for round := range 3 {
+					n = n.restart(t)
+					leaderOf(t, n)
+					sameBodies(t, n.fsm.all(t), want)
+					put(200+round, 100)
+					if round == 1 {
+						n.snapshot(t)
+					}
+				}
+				if s := n.group.Stats(); s.Bodies.Entries != uint64(len(want)) {
+					t.Fatalf("keeps %d entries, want %d", s.Bodies.Entries, len(want))
+				}
+			})
 		})
 	}
 }
 
 func TestSnapshotCarriesBodiesToALaggingFollower(t *testing.T) {
+	synctest.Test(t, laggingFollower)
+}
+
+func laggingFollower(t *testing.T) {
 	var nodes []*raftNode
 	for _, addr := range []raft.ServerAddress{"a", "b", "c"} {
 		nodes = append(nodes, startRaft(t, testConfig(t.TempDir()), addr))
@@ -341,9 +341,18 @@ func TestSnapshotCarriesBodiesToALaggingFollower(t *testing.T) {
 		last = leader.apply(t, b)
 		want[last] = string(b)
 	}
-	leader.snapshot(t)
-	if first, _ := leader.group.Log().FirstIndex(); first < 20 {
-		t.Fatalf("the leader's log begins at %d: nothing to install", first)
+	// Both others have a short log, whoever of them leads when the follower comes back.
+	for _, n := range nodes {
+		if n == lagging {
+			continue
+		}
+		n.waitApplied(t, last)
+		n.snapshot(t)
+		first, err := n.group.Log().FirstIndex()
+		if err != nil || first <= lagging.raft.LastIndex()+1 {
+			t.Fatalf("the log of %s begins at %d, the follower's ends at %d: nothing to install, %v",
+				n.addr, first, lagging.raft.LastIndex(), err)
+		}
 	}
 	for _, n := range nodes {
 		for _, m := range nodes {

@@ -424,6 +424,20 @@ func (f *FS) Lock(path string) (io.Closer, error) {
 	}), nil
 }
 
+// Space implements storage.FS; without a limit the disk has a terabyte.
+func (f *FS) Space(string) (free, total uint64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.crashed {
+		return 0, 0, ErrCrashed
+	}
+	limit := f.limit
+	if limit == 0 {
+		limit = 1 << 40
+	}
+	return uint64(max(0, limit-f.used)), uint64(limit), nil
+}
+
 type unlock func()
 
 func (u unlock) Close() error { u(); return nil }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package storage
 
 import (
@@ -47,6 +49,16 @@ func (osFS) Lock(name string) (io.Closer, error) {
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
 	return f, nil
+}
+
+// Space asks for what an unprivileged process may use; the reserve of the administrator is not free.
+func (osFS) Space(dir string) (free, total uint64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	size := uint64(st.Bsize) //nolint:gosec // a block size is positive
+	return st.Bavail * size, st.Blocks * size, nil
 }
 
 func readPID(f io.ReaderAt) int {
