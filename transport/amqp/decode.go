@@ -144,14 +144,14 @@ func decodePrimitive(code byte, content []byte) any {
 }
 
 func (left *budget) decodeCompound(code byte, content []byte, depth int) (any, error) {
-	count, content, err := left.elements(code, content)
+	if code&^wide == tArray8 {
+		return left.decodeArray(code, content, depth+1)
+	}
+	count, content, err := left.list(code, content)
 	if err != nil {
 		return nil, err
 	}
-	switch code &^ wide {
-	case tArray8:
-		return left.decodeArray(count, content, depth+1)
-	case tMap8:
+	if code&^wide == tMap8 {
 		return left.decodeMap(count/2, content, depth+1)
 	}
 	list := make(List, count)
@@ -188,40 +188,40 @@ func (left *budget) decodeMap(pairs int, content []byte, depth int) (any, error)
 	return m, nil
 }
 
-func (left *budget) decodeArray(count int, content []byte, depth int) (any, error) {
-	if count == 0 && len(content) == 0 {
-		return Array{Code: tNull, Items: []any{}}, nil
-	}
-	d, described, code, content, err := arrayElements(content)
+func (left *budget) decodeArray(code byte, content []byte, depth int) (any, error) {
+	head, content, err := left.array(code, content)
 	if err != nil {
 		return nil, err
 	}
-	// Nothing is made for the elements before it is certain that all their bytes are there.
-	if w := width(code); w >= 0 && uint64(count)*uint64(w) != uint64(len(content)) {
-		return nil, errCount
-	} else if w < 0 && count > len(content) {
-		return nil, errCount
-	}
-	if !described {
-		switch code {
+	count := head.count
+	if !head.described {
+		switch head.code {
 		case tLong, tSmallLong:
-			return fixedArray(code, count, content, func(v any) int64 { return v.(int64) }), nil
+			return longs(head.code, count, content), nil
 		case tTimestamp:
-			return fixedArray(code, count, content, func(v any) Timestamp { return v.(Timestamp) }), nil
+			times := make([]Timestamp, count)
+			for i := range times {
+				times[i] = Timestamp(binary.BigEndian.Uint64(content[8*i:]))
+			}
+			return times, nil
 		case tUUID:
-			return fixedArray(code, count, content, func(v any) UUID { return v.(UUID) }), nil
+			ids := make([]UUID, count)
+			for i := range ids {
+				ids[i] = UUID(content[16*i:])
+			}
+			return ids, nil
 		case tString8, tString32:
-			return textArray[string](code, count, content)
+			return textArray[string](head.code, count, content)
 		case tSymbol8, tSymbol32:
-			return textArray[Symbol](code, count, content)
+			return textArray[Symbol](head.code, count, content)
 		}
 	}
-	a := Array{Code: code, Items: make([]any, count)}
-	if described {
-		a.Descriptor = d.value()
+	a := Array{Code: head.code, Items: make([]any, count)}
+	if head.described {
+		a.Descriptor = head.descriptor.value()
 	}
 	for i := range a.Items {
-		v, n, err := left.decodeBody(code, content, depth)
+		v, n, err := left.decodeBody(head.code, content, depth)
 		if err != nil {
 			return nil, err
 		}
@@ -230,17 +230,17 @@ func (left *budget) decodeArray(count int, content []byte, depth int) (any, erro
 	if len(content) > 0 {
 		return nil, errCount
 	}
-	if sizeField(code) == 0 && width(code) < 0 {
-		return nil, badf("constructor 0x%02x does not exist", code)
-	}
 	return a, nil
 }
 
-func fixedArray[T any](code byte, count int, content []byte, of func(any) T) []T {
-	items := make([]T, count)
-	w := width(code)
+func longs(code byte, count int, content []byte) []int64 {
+	items := make([]int64, count)
 	for i := range items {
-		items[i] = of(decodePrimitive(code, content[i*w:(i+1)*w]))
+		if code == tSmallLong {
+			items[i] = int64(int8(content[i]))
+		} else {
+			items[i] = int64(binary.BigEndian.Uint64(content[8*i:]))
+		}
 	}
 	return items
 }

@@ -50,7 +50,7 @@ func openList(b []byte, n, depth int, bud budget) (f fields, size int, err error
 	if err != nil {
 		return f, 0, err
 	}
-	count, rest, err := bud.elements(code, b[n+from:n+to])
+	count, rest, err := bud.list(code, b[n+from:n+to])
 	if err != nil {
 		return f, 0, err
 	}

@@ -97,11 +97,11 @@ func decodeState(
 ) (s DeliveryState, size int, left budget, err error) {
 	c, n, err := readCode(b)
 	if err != nil {
-		return nil, 0, 0, err
+		return nil, 0, bud, err
 	}
 	f, size, err := openList(b, n, depth, bud)
 	if err != nil {
-		return nil, 0, 0, err
+		return nil, 0, bud, err
 	}
 	switch c {
 	case CodeAccepted:
@@ -125,19 +125,19 @@ func decodeState(
 		s = Declared{TxnID: f.txnID()}
 	case CodeTransactionalState:
 		if !top {
-			return nil, 0, 0, badf("a transactional state within a transactional state")
+			return nil, 0, bud, badf("a transactional state within a transactional state")
 		}
 		t := &TransactionalState{TxnID: f.txnID()}
 		if _, ok := f.next(); ok {
 			outcome, m, left, err := decodeState(f.b, f.depth, f.bud, false)
 			if err != nil {
-				return nil, 0, 0, err
+				return nil, 0, bud, err
 			}
 			t.Outcome, f.b, f.bud = outcome, f.b[m:], left
 		}
 		s = t
 	default:
-		return nil, 0, 0, badf("descriptor 0x%02x is no delivery state", uint8(c))
+		return nil, 0, bud, badf("descriptor 0x%02x is no delivery state", uint8(c))
 	}
 	return s, size, f.bud, f.end()
 }

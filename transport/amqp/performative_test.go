@@ -169,7 +169,7 @@ func TestMalformedPerformativesAreRefused(t *testing.T) {
 			"00 53 12 c0 13 08 a1 01 6c 43 42 40 40 40 40 d1 00 00 00 04 ff ff ff fe"},
 		{"properties with an array of 2³²−1 nulls", "more elements than the bytes may hold",
 			"00 53 10 c0 1b 0a a1 01 63 40 40 40 40 40 40 40 40 c1 0d 02 a3 00 f0 00 00 00 05 ff ff ff ff 40"},
-		{"capabilities that are 2³²−1 empty symbols", "more elements than the bytes may hold",
+		{"capabilities that are 2³²−1 empty symbols", "size and count of a compound disagree",
 			"00 53 10 c0 14 08 a1 01 63 40 40 40 40 40 40 f0 00 00 00 05 ff ff ff ff a3"},
 		{"a list32 whose size is beyond the int", "the value ends beyond its bytes",
 			"00 53 10 d0 ff ff ff ff 00 00 00 01 a1 01 63"},

@@ -128,7 +128,7 @@ func ReadMap(r Raw) MapReader {
 		return MapReader{err: err}
 	}
 	left := newBudget(r)
-	count, content, err := left.elements(r[0], r[1+from:1+to])
+	count, content, err := left.list(r[0], r[1+from:1+to])
 	return MapReader{b: content, left: count / 2, err: err}
 }
 
