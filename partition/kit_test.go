@@ -51,10 +51,14 @@ type port struct {
 func (n *network) port(id fsm.NodeID) *port {
 	p := &port{net: n, id: id, up: true, h: map[uint8]handler{}, hs: map[uint8]streamHandler{},
 		down: make(chan struct{})}
-	n.mu.Lock()
-	n.ports[id] = p
-	n.mu.Unlock()
 	return p
+}
+
+// attach makes a port reachable, once its handlers are registered.
+func (n *network) attach(p *port) {
+	n.mu.Lock()
+	n.ports[p.id] = p
+	n.mu.Unlock()
 }
 
 func (n *network) setCut(from, to fsm.NodeID, cut bool) {
@@ -368,6 +372,7 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 		c.t.Fatal(err)
 	}
 	n.host = h
+	c.net.attach(n.port)
 	return n
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -64,6 +63,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		a, err := m.apply(l)
 		if err != nil {
 			m.halt(fmt.Errorf("apply log entry %d: %w", l.Index, err))
+			continue
 		}
 		answers[i] = a
 		m.sinceEntries.Add(1)
@@ -136,14 +136,15 @@ func carriesBodies(e *fsm.Entry) bool {
 	return false
 }
 
-// halt fails the replica; raft's goroutine ends when the replica closes.
+// halt fails the replica and keeps raft's goroutine until the replica closes. It returns then, so
+// that raft answers the future of the entry; raft is shut down by that time and applies nothing of
+// consequence, and this machine nothing at all.
 func (m *machine) halt(err error) {
 	m.mu.Lock()
 	m.broken = true
 	m.mu.Unlock()
 	m.fail(err)
 	<-m.ended
-	runtime.Goexit()
 }
 
 // view calls f with the state as it is now. f must not keep the Machine.
