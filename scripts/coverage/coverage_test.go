@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tree writes a small repository and makes it the working directory.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	all := map[string]string{
+		"docs/spec/semantics.md":    "**S-1** One.\n\n**S-2** Two.\n\n**S-3** Three.\n",
+		"docs/coverage-claimed.txt": "# nothing\n",
+		"fsm/x_test.go": "package fsm\n\n// S-1; T-4\nfunc TestOne(t *testing.T) {\n\t// S-2..S-3\n}\n" +
+			"\nvar s = S-9 // not in a string, but in code: S-3 is\n",
+		"fsm/testdata/a.txt": "# S-2 holds\n",
+	}
+	for name, text := range files {
+		all[name] = text
+	}
+	for name, text := range all {
+		file := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(root)
+	return root
+}
+
+func TestCollect(t *testing.T) {
+	tree(t, nil)
+	found, err := collect(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[int][]string{
+		1: {"fsm/x_test.go: TestOne"},
+		2: {"fsm/testdata/a.txt", "fsm/x_test.go: TestOne"},
+		3: {"fsm/x_test.go", "fsm/x_test.go: TestOne"},
+	}
+	for n := range 10 {
+		if !slices.Equal(found[n], want[n]) {
+			t.Errorf("S-%d: got %q, want %q", n, found[n], want[n])
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	cases := []struct {
+		name  string
+		files map[string]string
+		check bool
+		fault string
+	}{
+		{"writes a page", nil, false, ""},
+		{"a missing page is stale", nil, true, "stale"},
+		{"an old page is stale", map[string]string{"docs/coverage.md": "old\n"}, true, "stale"},
+		{"a claim with a test holds", map[string]string{"docs/coverage-claimed.txt": "S-1..S-3\n"}, false, ""},
+		{"a claim without a test does not", map[string]string{
+			"docs/coverage-claimed.txt": "S-1 S-2\nS-3 # three\n",
+			"fsm/x_test.go":             "package fsm\n", "fsm/testdata/a.txt": "# S-1\n",
+		}, false, "no test speaks of: S-2, S-3"},
+		{"a claim that is no number", map[string]string{"docs/coverage-claimed.txt": "T-1\n"}, false, "neither"},
+		{"a statement that does not exist", map[string]string{"fsm/testdata/a.txt": "# S-77\n"}, false, "does not have"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			root := tree(t, c.files)
+			err := run(root, c.check)
+			if c.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fault) {
+					t.Fatalf("got %v, want %q", err, c.fault)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := run(root, true); err != nil {
+				t.Errorf("the page that was just written: %v", err)
+			}
+		})
+	}
+}
