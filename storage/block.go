@@ -22,9 +22,6 @@ const (
 	blockTrailerBytes = 48
 	inlineCountBytes  = 8
 	inlineEntryBytes  = 20 // before the bytes of each entry
-
-	// maxManifestNumber bounds one number of a manifest: a uvarint of 64 bits.
-	maxManifestNumber = binary.MaxVarintLen64
 )
 
 // blockTrailer ends a block and describes it, so that it can be found from the end of a stream.
@@ -97,6 +94,7 @@ type blockWriter struct {
 	w      *bufio.Writer
 	crc    hash.Hash32
 	length uint64
+	out    []byte // of numbers
 }
 
 func newBlockWriter(w io.Writer) *blockWriter {
@@ -111,12 +109,11 @@ func (b *blockWriter) Write(p []byte) (int, error) {
 }
 
 func (b *blockWriter) numbers(ns ...uint64) error {
-	var buf [5 * maxManifestNumber]byte
-	out := buf[:0]
+	b.out = b.out[:0]
 	for _, n := range ns {
-		out = binary.AppendUvarint(out, n)
+		b.out = binary.AppendUvarint(b.out, n)
 	}
-	_, err := b.Write(out)
+	_, err := b.Write(b.out)
 	return err
 }
 
