@@ -76,8 +76,8 @@ func (f *fields) failf(format string, args ...any) {
 
 func (f *fields) wrong(code byte) { f.failf("constructor 0x%02x is of another type", code) }
 
-// next returns the constructor of the next field; ok is false if it is null, left out or unreadable.
-// Then it is consumed.
+// next returns the constructor of the next field, which its reader then takes. ok is false if the
+// field is null, which next takes itself, or left out, or cannot be read.
 func (f *fields) next() (code byte, ok bool) {
 	if f.err != nil || f.left == 0 {
 		return 0, false

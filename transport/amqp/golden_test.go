@@ -123,6 +123,7 @@ func goldenConnection() map[string]goldenFrame {
 
 func goldenAttach() map[string]goldenFrame {
 	u8, u32 := Some[uint8], Some[uint32]
+	lifetime := symbolMap(Symbol("lifetime-policy"), Described{uint64(0x2b), List{}})
 	return map[string]goldenFrame{
 		"attach_sender": {1, &Attach{Name: "tx", SndSettleMode: u8(2), RcvSettleMode: u8(0),
 			Source: &Source{}, Target: &Target{Address: Some("orders")},
@@ -154,6 +155,21 @@ func goldenAttach() map[string]goldenFrame {
 			Coordinator: &Coordinator{Capabilities: []Symbol{
 				"amqp:local-transactions", "amqp:multi-txns-per-ssn"}},
 			InitialDeliveryCount: u32(0)}, nil},
+		"attach_everything": {65535, &Attach{Name: "all", Handle: 4294967295, Role: RoleReceiver,
+			SndSettleMode: u8(1), RcvSettleMode: u8(1),
+			Source: &Source{Address: Some("src"), Durable: 2, ExpiryPolicy: "never", Timeout: 300,
+				Dynamic: true, DynamicNodeProperties: lifetime, DistributionMode: "move",
+				Filter:         symbolMap(Symbol("f"), nil),
+				DefaultOutcome: rawOf(Described{uint64(CodeModified), List{}}),
+				Outcomes:       []Symbol{"amqp:accepted:list", "amqp:released:list"},
+				Capabilities:   []Symbol{"queue"}},
+			Target: &Target{Address: Some("dst"), Durable: 2, ExpiryPolicy: "never", Timeout: 300,
+				Dynamic: true, DynamicNodeProperties: lifetime, Capabilities: []Symbol{"topic"}},
+			Unsettled:           symbolMap([]byte{1, 2}, Described{uint64(CodeAccepted), List{}}),
+			IncompleteUnsettled: true, InitialDeliveryCount: u32(256),
+			MaxMessageSize:      Some(uint64(1<<64 - 1)),
+			OfferedCapabilities: []Symbol{"x"}, DesiredCapabilities: []Symbol{"y", "z"},
+			Properties: symbolMap(Symbol("k"), strings.Repeat("v", 300))}, nil},
 		"attach_coordinator_plain": {3, &Attach{Name: "txn",
 			Source: &Source{Address: Some("guid")}, Coordinator: &Coordinator{}}, nil},
 	}
@@ -213,7 +229,8 @@ func goldenTransfer() map[string]goldenFrame {
 			DeliveryTag: bytes.Repeat([]byte("0"), 32), MessageFormat: u32(0), Settled: no,
 			RcvSettleMode: Some(ReceiverSecond), State: &TransactionalState{TxnID: txnID}}, hello},
 		"transfer_put_token": {1, &Transfer{DeliveryID: u32(0),
-			DeliveryTag: []byte{0, 0, 0, 0, 0, 0, 0, 1}, MessageFormat: u32(0), Settled: no}, request},
+			DeliveryTag: []byte{0, 0, 0, 0, 0, 0, 0, 1}, MessageFormat: u32(0), Settled: no},
+			request},
 		"transfer_response": {1, &Transfer{Handle: 1, DeliveryID: u32(0), DeliveryTag: []byte{0},
 			MessageFormat: u32(0), Settled: Some(true)}, response},
 		"transfer_declare": {3, &Transfer{DeliveryID: u32(0), DeliveryTag: []byte{0},
@@ -230,14 +247,17 @@ func goldenDisposition() map[string]goldenFrame {
 		return goldenFrame{1, &Disposition{role, first, last, settled, s, false}, nil}
 	}
 	frames := map[string]goldenFrame{
-		"disposition_accepted":        d(RoleReceiver, 1, u32(300), false, Accepted{}),
-		"disposition_settled":         d(RoleReceiver, 4294967295, Opt[uint32]{}, true, nil),
-		"disposition_accepted_reply":  d(RoleSender, 1, u32(300), true, Accepted{}),
-		"disposition_released":        d(RoleReceiver, 2, u32(2), false, Released{}),
-		"disposition_abandoned_reply": d(RoleSender, 3, u32(3), true, Modified{UndeliverableHere: no}),
-		"disposition_deferred_reply":  d(RoleSender, 3, Opt[uint32]{}, true, Modified{UndeliverableHere: yes}),
+		"disposition_accepted":       d(RoleReceiver, 1, u32(300), false, Accepted{}),
+		"disposition_settled":        d(RoleReceiver, 4294967295, Opt[uint32]{}, true, nil),
+		"disposition_accepted_reply": d(RoleSender, 1, u32(300), true, Accepted{}),
+		"disposition_released":       d(RoleReceiver, 2, u32(2), false, Released{}),
+		"disposition_abandoned_reply": d(RoleSender, 3, u32(3), true,
+			Modified{UndeliverableHere: no}),
+		"disposition_deferred_reply": d(RoleSender, 3, Opt[uint32]{}, true,
+			Modified{UndeliverableHere: yes}),
 		"disposition_abandon_properties": d(RoleReceiver, 3, u32(3), true, Modified{
-			DeliveryFailed: yes, UndeliverableHere: no, MessageAnnotations: symbolMap("colour", "red")}),
+			DeliveryFailed: yes, UndeliverableHere: no, MessageAnnotations: symbolMap("colour",
+				"red")}),
 		"disposition_dead_letter": d(RoleReceiver, 4, u32(4), false, Rejected{&Error{
 			Condition: ConditionDeadLetter, Info: symbolMap(Symbol("DeadLetterReason"), "bad",
 				Symbol("DeadLetterErrorDescription"), "why")}}),
@@ -298,7 +318,8 @@ func TestGoldenFrames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if wantType := FrameType(b[5]); frame.Type != wantType || frame.Channel != want.channel {
+			if wantType := FrameType(b[5]); frame.Type != wantType ||
+				frame.Channel != want.channel {
 				t.Errorf("type %d, channel %d", frame.Type, frame.Channel)
 			}
 			p, payload, err := DecodePerformative(frame.Body)

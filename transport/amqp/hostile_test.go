@@ -61,17 +61,20 @@ func hostile() map[string][]byte {
 		"empty arrays of long":               list32(many, repeat("\xe0\x02\x00\x81", many)),
 		"strings of two bytes":               list32(many, repeat("\xa1\x02aa", many)),
 		"uuids of none":                      array32(0, tUUID),
-		"empty strings in an array":          array32(many, append([]byte{tString8}, make([]byte, many)...)...),
-		"empty binaries in an array":         array32(many, append([]byte{tBinary8}, make([]byte, many)...)...),
-		"more nulls than a call may decode":  list32(MaxElements+1, repeat("\x40", MaxElements+1)),
-		"lists that all claim all bytes":     nested(MaxDepth+1, tList32),
-		"maps that all claim all bytes":      nested(MaxDepth+1, tMap32),
-		"lists that nest 10⁶ deep":           repeat("\xc0\xff\x01", 1_000_000),
-		"lists32 that nest 10⁶ deep":         repeat("\xd0\x00\xff\xff\xff\x00\x00\x00\x01", 1_000_000),
-		"maps with an odd count":             list32(many, repeat("\xc1\x02\x01\x40", many)),
-		"an unsettled map of 10⁶ entries":    map32(2_000_000, repeat("\xa0\x00\x40", 1_000_000)),
-		"a binary that wraps the size":       {tBinary32, 0xff, 0xff, 0xff, 0xff},
-		"a list that wraps the size":         {tList32, 0xff, 0xff, 0xff, 0xfc, 0, 0, 0, 0},
+		"empty strings in an array": array32(many, append([]byte{tString8}, make([]byte,
+			many)...)...),
+		"empty binaries in an array": array32(many, append([]byte{tBinary8}, make([]byte,
+			many)...)...),
+		"more nulls than a call may decode": list32(MaxElements+1, repeat("\x40", MaxElements+1)),
+		"lists that all claim all bytes":    nested(MaxDepth+1, tList32),
+		"maps that all claim all bytes":     nested(MaxDepth+1, tMap32),
+		"lists that nest 10⁶ deep":          repeat("\xc0\xff\x01", 1_000_000),
+		"lists32 that nest 10⁶ deep": repeat("\xd0\x00\xff\xff\xff\x00\x00\x00\x01",
+			1_000_000),
+		"maps with an odd count":          list32(many, repeat("\xc1\x02\x01\x40", many)),
+		"an unsettled map of 10⁶ entries": map32(2_000_000, repeat("\xa0\x00\x40", 1_000_000)),
+		"a binary that wraps the size":    {tBinary32, 0xff, 0xff, 0xff, 0xff},
+		"a list that wraps the size":      {tList32, 0xff, 0xff, 0xff, 0xfc, 0, 0, 0, 0},
 	}
 }
 
@@ -220,7 +223,8 @@ func FuzzReadFrame(f *testing.F) {
 		for read := 0; ; {
 			frame, err := r.ReadFrame()
 			if err != nil {
-				known := errors.Is(err, ErrFraming) || err == io.EOF || err == io.ErrUnexpectedEOF
+				known := errors.Is(err, ErrFraming) || errors.Is(err, io.EOF) ||
+					errors.Is(err, io.ErrUnexpectedEOF)
 				if !known {
 					t.Fatalf("got %v", err)
 				}
@@ -307,8 +311,10 @@ func FuzzDecodeValue(f *testing.F) {
 
 func FuzzParseMessage(f *testing.F) {
 	for _, s := range []string{hexHeader, hexDelivery, hexAnnotation, hexProperties, hexAppProps,
-		hexData, hexSequence, hexValue, hexFooter, hexHeader + hexProperties + hexAppProps + hexData,
-		hexData + hexData, hexData + hexDelivery, hexAnnotation + hexValue + hexFooter, "00 53 77 00 53 32 c0 05 02 a0 01 07 42"} {
+		hexData, hexSequence, hexValue, hexFooter,
+		hexHeader + hexProperties + hexAppProps + hexData,
+		hexData + hexData, hexData + hexDelivery, hexAnnotation + hexValue + hexFooter,
+		"00 53 77 00 53 32 c0 05 02 a0 01 07 42"} {
 		f.Add(unhex(f, s))
 	}
 	for _, v := range hostile() {
@@ -330,7 +336,8 @@ func FuzzParseMessage(f *testing.F) {
 		parts := [][]byte{s.Header, s.DeliveryAnnotations, s.MessageAnnotations}
 		late := append(append(append([]byte{}, s.Header...), s.MessageAnnotations...), s.Bare...)
 		late = append(late, s.DeliveryAnnotations...)
-		if got := append(bytes.Join(parts, nil), s.Bare...); !bytes.Equal(got, b) && !bytes.Equal(late, b) {
+		if got := append(bytes.Join(parts, nil), s.Bare...); !bytes.Equal(got, b) &&
+			!bytes.Equal(late, b) {
 			t.Fatalf("sections % x of % x", got, b)
 		}
 		parts = [][]byte{s.Properties, s.ApplicationProperties, s.Body, s.Footer}
@@ -348,7 +355,8 @@ func FuzzParseMessage(f *testing.F) {
 			first := AppendProperties(nil, &p)
 			again, err := ParseMessage(first)
 			p2, err2 := again.ParseProperties()
-			if second := AppendProperties(nil, &p2); err != nil || err2 != nil || !bytes.Equal(first, second) {
+			if second := AppendProperties(nil, &p2); err != nil || err2 != nil ||
+				!bytes.Equal(first, second) {
 				t.Fatalf("properties % x became % x", first, second)
 			}
 			_, _ = IDText(p.MessageID)
@@ -360,7 +368,8 @@ func FuzzParseMessage(f *testing.F) {
 		}
 		if again, err := ParseMessage(merged); err != nil {
 			t.Fatalf("merged % x: %v", merged, err)
-		} else if v, ok := again.ApplicationProperty("k"); !ok || fmt.Sprint(v) != fmt.Sprint(rawOf("v")) {
+		} else if v, ok := again.ApplicationProperty("k"); !ok ||
+			fmt.Sprint(v) != fmt.Sprint(rawOf("v")) {
 			t.Fatalf("merged % x: % x", merged, v)
 		}
 	})

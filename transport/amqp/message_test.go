@@ -20,7 +20,8 @@ const (
 )
 
 func TestSectionsOfAMessage(t *testing.T) {
-	all := []string{hexHeader, hexDelivery, hexAnnotation, hexProperties, hexAppProps, hexData, hexFooter}
+	all := []string{hexHeader, hexDelivery, hexAnnotation, hexProperties, hexAppProps, hexData,
+		hexFooter}
 	join := func(parts ...string) []byte {
 		var out []byte
 		for _, p := range parts {
@@ -134,7 +135,8 @@ func TestHeader(t *testing.T) {
 		{"empty", "00 53 70 45", Header{}, false},
 		{"all five fields", hexHeader,
 			Header{Durable: true, Priority: Some(uint8(4)), TTL: Some(uint32(60000))}, true},
-		{"a delivery count of 0 is written (G17)", "00 53 70 c0 06 05 42 40 40 42 43", Header{}, true},
+		{"a delivery count of 0 is written (G17)", "00 53 70 c0 06 05 42 40 40 42 43", Header{},
+			true},
 		{"first acquirer and count", "00 53 70 c0 0a 05 42 40 43 41 70 00 00 01 00",
 			Header{TTL: Some(uint32(0)), FirstAcquirer: true, DeliveryCount: 256}, true},
 		{"trimmed and null", "00 53 70 c0 04 03 40 40 43", Header{TTL: Some(uint32(0))}, false},
@@ -180,7 +182,8 @@ func TestProperties(t *testing.T) {
 			CreationTime: Some(Timestamp(0)), GroupID: []byte("session"),
 			GroupSequence: Some(uint32(7)), ReplyToGroupID: []byte("other"),
 		}},
-		{"ids of other types", Properties{MessageID: rawOf(tokenUUID), CorrelationID: rawOf([]byte{9})}},
+		{"ids of other types", Properties{MessageID: rawOf(tokenUUID),
+			CorrelationID: rawOf([]byte{9})}},
 		{"an empty session id is not an absent one", Properties{GroupID: []byte{}}}, // RUL-17
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -201,8 +204,9 @@ func TestProperties(t *testing.T) {
 	}
 	want := "00 53 73 c0 25 0d a1 01 6d 40 40 40 40 80 00 00 00 00 00 00 01 2c a3 01 61 40 " +
 		"83 00 00 00 00 00 00 00 05 40 a1 01 67 52 07 40"
-	got := AppendProperties(nil, &Properties{MessageID: rawOf("m"), CorrelationID: rawOf(uint64(300)),
-		ContentType: []byte("a"), AbsoluteExpiryTime: Some(Timestamp(5)), GroupID: []byte("g"),
+	got := AppendProperties(nil, &Properties{MessageID: rawOf("m"),
+		CorrelationID: rawOf(uint64(300)),
+		ContentType:   []byte("a"), AbsoluteExpiryTime: Some(Timestamp(5)), GroupID: []byte("g"),
 		GroupSequence: Some(uint32(7))})
 	if !bytes.Equal(got, unhex(t, want)) {
 		t.Errorf("written % x", got)
@@ -260,7 +264,8 @@ func TestAnnotationsAndApplicationPropertiesAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, ok := s.Annotation("x-opt-enqueued-time"); !ok || !bytes.Equal(v, rawOf(Timestamp(1000))) {
+	if v, ok := s.Annotation("x-opt-enqueued-time"); !ok || !bytes.Equal(v,
+		rawOf(Timestamp(1000))) {
 		t.Errorf("enqueued time % x", v)
 	}
 	if v, ok := s.Annotation("x-opt-missing"); ok {
@@ -283,7 +288,8 @@ func TestBatch(t *testing.T) {
 		fails     bool
 	}{
 		{"two messages", "00 53 75 a0 01 61 00 53 75 a0 02 62 63", []string{"a", "bc"}, false},
-		{"an envelope is stepped over", envelope + "00 53 75 b0 00 00 00 01 61", []string{"a"}, false},
+		{"an envelope is stepped over", envelope + "00 53 75 b0 00 00 00 01 61", []string{"a"},
+			false},
 		{"no message", envelope, nil, true},
 		{"nothing", "", nil, true},
 		{"a value", hexValue, nil, true},
@@ -306,9 +312,9 @@ func TestBatch(t *testing.T) {
 			}
 		})
 	}
-	for m := range BatchMessages(unhex(t, "00 53 75 a0 01 61 00 53 75 a0 02 62 63")) {
-		if string(m) != "a" {
-			t.Errorf("after a break: %q", m)
+	for m, err := range BatchMessages(unhex(t, "00 53 75 a0 01 61 00 53 75 a0 02 62 63")) {
+		if string(m) != "a" || err != nil {
+			t.Errorf("before a break: %q, %v", m, err)
 		}
 		break
 	}
@@ -378,6 +384,29 @@ func TestReadProperties(t *testing.T) { // S-154, S-155
 		if got, err := ReadProperties(r); !errors.Is(err, ErrDecode) {
 			t.Errorf("% x: %v, %v", r, got, err)
 		}
+	}
+}
+
+func TestTextOfPropertiesIsNeverMalformed(t *testing.T) {
+	b := AppendProperties(nil, &Properties{Subject: []byte("a\xff"), ContentType: []byte("b\xff")})
+	s, err := ParseMessage(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.ParseProperties()
+	if err != nil || string(p.Subject) != "a\ufffd" || string(p.ContentType) != "b?" {
+		t.Errorf("got %q, %q, %v", p.Subject, p.ContentType, err)
+	}
+}
+
+func TestValueBody(t *testing.T) {
+	got, err := AppendValueBody([]byte{9}, Map{{"k", []int64{5}}})
+	if want := "09 00 53 77 c1 10 02 a1 01 6b e0 0a 01 81 00 00 00 00 00 00 00 05"; err != nil ||
+		!bytes.Equal(got, unhex(t, want)) {
+		t.Errorf("got % x, %v", got, err)
+	}
+	if got, err := AppendValueBody([]byte{9}, 1); !errors.Is(err, ErrDecode) || len(got) != 1 {
+		t.Errorf("a plain int: % x, %v", got, err)
 	}
 }
 

@@ -8,8 +8,8 @@ func PeekCode(body []byte) (Code, error) {
 }
 
 // DecodePerformative decodes the performative of a frame body. The payload is what follows a
-// transfer; behind any other performative nothing may follow. It allocates the struct: for transfer,
-// disposition and flow there are PeekCode and their own Decode.
+// transfer; behind any other performative nothing may follow. It allocates the struct: for
+// transfer, disposition and flow there are PeekCode and their own Decode.
 func DecodePerformative(body []byte) (p Performative, payload []byte, err error) {
 	c, err := PeekCode(body)
 	if err != nil {

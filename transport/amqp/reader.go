@@ -112,9 +112,11 @@ func ParseFrameHeader(b []byte, maxFrameSize uint32) (FrameHeader, error) {
 	case h.Size < FrameHeaderBytes:
 		return h, fmt.Errorf("%w: a frame of %d bytes", ErrFraming, h.Size)
 	case h.Size > maxFrameSize:
-		return h, fmt.Errorf("%w: a frame of %d bytes, more than %d", ErrFraming, h.Size, maxFrameSize)
+		return h, fmt.Errorf("%w: a frame of %d bytes, the limit is %d",
+			ErrFraming, h.Size, maxFrameSize)
 	case h.DOFF < 2 || uint32(h.DOFF)*4 > h.Size:
-		return h, fmt.Errorf("%w: a data offset of %d in a frame of %d bytes", ErrFraming, h.DOFF, h.Size)
+		return h, fmt.Errorf("%w: a data offset of %d in a frame of %d bytes",
+			ErrFraming, h.DOFF, h.Size)
 	case h.Type > FrameSASL:
 		return h, fmt.Errorf("%w: frame type %d", ErrFraming, h.Type)
 	}

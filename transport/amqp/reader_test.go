@@ -19,7 +19,8 @@ func TestProtocolHeaders(t *testing.T) {
 	}{
 		{"AMQP", "AMQP\x00\x01\x00\x00", ProtocolHeader{ProtocolAMQP, 1, 0, 0}, true, nil},
 		{"SASL", "AMQP\x03\x01\x00\x00", ProtocolHeader{ProtocolSASL, 1, 0, 0}, true, nil},
-		{"TLS within AMQP", "AMQP\x02\x01\x00\x00", ProtocolHeader{ProtocolTLS, 1, 0, 0}, false, nil},
+		{"TLS within AMQP", "AMQP\x02\x01\x00\x00", ProtocolHeader{ProtocolTLS, 1, 0, 0}, false,
+			nil},
 		{"AMQP 0-9-1", "AMQP\x00\x00\x09\x01", ProtocolHeader{ProtocolAMQP, 0, 9, 1}, false, nil},
 		{"a TLS handshake", "\x16\x03\x01\x02\x00\x01\x00\x01", ProtocolHeader{}, false, ErrTLS},
 		{"three bytes of a TLS handshake", "\x16\x03\x01", ProtocolHeader{}, false, ErrTLS},
@@ -100,11 +101,13 @@ func TestFramesAreReadHoweverTheyArrive(t *testing.T) {
 				if err != nil {
 					t.Fatalf("frame %d: %v", i, err)
 				}
-				if f.Type != want.Type || f.Channel != want.Channel || !bytes.Equal(f.Body, want.Body) {
-					t.Errorf("frame %d: type %d, channel %d, %d bytes", i, f.Type, f.Channel, len(f.Body))
+				if f.Type != want.Type || f.Channel != want.Channel || !bytes.Equal(f.Body,
+					want.Body) {
+					t.Errorf("frame %d: type %d, channel %d, %d bytes", i, f.Type, f.Channel,
+						len(f.Body))
 				}
 			}
-			if _, err := r.ReadFrame(); err != io.EOF {
+			if _, err := r.ReadFrame(); !errors.Is(err, io.EOF) {
 				t.Errorf("at the end: %v", err)
 			}
 		})
@@ -135,7 +138,8 @@ func TestTheLimitMayRise(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(f.Body), err)
 	}
 	r.SetMaxFrameSize(0)
-	if _, err := ParseFrameHeader(unhex(t, "00 00 02 01 02 00 00 00"), r.max); !errors.Is(err, ErrFraming) {
+	if _, err := ParseFrameHeader(unhex(t, "00 00 02 01 02 00 00 00"), r.max); !errors.Is(err,
+		ErrFraming) {
 		t.Errorf("0 is unlimited: %v", err)
 	}
 }
@@ -160,7 +164,8 @@ func TestBufferedTellsWhenToFlush(t *testing.T) {
 	defer server.Close()
 	frame := AppendDisposition(nil, 1, &Disposition{State: Accepted{}})
 	// Two and a half frames in one segment.
-	if _, err := client.Write(append(append(append([]byte{}, frame...), frame...), frame[:9]...)); err != nil {
+	if _, err := client.Write(append(append(append([]byte{}, frame...), frame...),
+		frame[:9]...)); err != nil {
 		t.Fatal(err)
 	}
 	r := NewReader(&atLeast{server, 2*len(frame) + 9}, 512)
@@ -200,11 +205,11 @@ func (r *atLeast) Read(b []byte) (int, error) {
 }
 
 func TestASourceThatReturnsNothingIsGivenUp(t *testing.T) {
-	if _, err := NewReader(silent{}, 512).ReadFrame(); err != io.ErrNoProgress {
+	if _, err := NewReader(silent{}, 512).ReadFrame(); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("got %v", err)
 	}
 	broken := errors.New("broken")
-	if _, err := NewReader(iotest.ErrReader(broken), 512).ReadFrame(); err != broken {
+	if _, err := NewReader(iotest.ErrReader(broken), 512).ReadFrame(); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -230,7 +235,7 @@ func TestBufferGrowsWithWhatArrives(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.ReadFrame(); err != io.EOF {
+	if _, err := r.ReadFrame(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	if len(r.buf) > keptBufferBytes {

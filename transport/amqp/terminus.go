@@ -281,7 +281,8 @@ func pad(in Raw, c Code, count int, replace func(i int, field Raw) Raw) Raw {
 	return endCompound(dst, start, tList8, count)
 }
 
-// concreteFilter copies a filter map and puts the session id where the session filter has its value.
+// concreteFilter copies a filter map and puts the session id where the session filter has its
+// value.
 func concreteFilter(filter Raw, sessionID string) Raw {
 	if filter == nil {
 		return nil

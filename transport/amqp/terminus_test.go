@@ -97,7 +97,8 @@ func TestEchoOfATerminusOfOurs(t *testing.T) {
 // empty id one like any other; G16 wants the answer in the form of the question.
 func TestSessionFilter(t *testing.T) {
 	const goDescriptor = uint64(0x000000137000000c)
-	other := Pair{Key: Symbol("apache.org:selector-filter:string"), Value: Described{uint64(4), "a=1"}}
+	other := Pair{Key: Symbol("apache.org:selector-filter:string"), Value: Described{uint64(4),
+		"a=1"}}
 	for _, tc := range []struct {
 		name   string
 		filter any

@@ -228,28 +228,76 @@ func TestNestingEndsAtMaxDepth(t *testing.T) {
 
 func TestAppendValueRefusesWhatHasNoAMQPType(t *testing.T) {
 	for name, v := range map[string]any{
-		"a plain int":                       1,
-		"a struct":                          struct{}{},
-		"a list with a plain int":           List{1},
-		"a map with a plain int as key":     Map{{Key: 1}},
-		"a map with a plain int as value":   Map{{Value: 1}},
-		"a descriptor of a list":            Described{Descriptor: List{}},
-		"an array of mixed items":           Array{Code: 0x71, Items: []any{int32(1), "x"}},
-		"an array item too large for it":    Array{Code: 0x54, Items: []any{int32(300)}},
-		"an array of an unknown code":       Array{Code: 0x57},
-		"an array item with a descriptor":   Array{Code: 0x40, Items: []any{Described{uint64(1), nil}}},
-		"a binary too long for its array":   Array{Code: 0xa0, Items: []any{make([]byte, 256)}},
-		"a list too long for its array":     Array{Code: 0xc0, Items: []any{List{strings.Repeat("x", 300)}}},
+		"a plain int":                     1,
+		"a struct":                        struct{}{},
+		"a list with a plain int":         List{1},
+		"a map with a plain int as key":   Map{{Key: 1}},
+		"a map with a plain int as value": Map{{Value: 1}},
+		"a descriptor of a list":          Described{Descriptor: List{}},
+		"an array of mixed items":         Array{Code: 0x71, Items: []any{int32(1), "x"}},
+		"an array item too large for it":  Array{Code: 0x54, Items: []any{int32(300)}},
+		"an array of an unknown code":     Array{Code: 0x57},
+		"an array item with a descriptor": Array{Code: 0x40, Items: []any{Described{uint64(1),
+			nil}}},
+		"a binary too long for its array": Array{Code: 0xa0, Items: []any{make([]byte, 256)}},
+		"a list too long for its array": Array{Code: 0xc0, Items: []any{List{strings.Repeat("x",
+			300)}}},
 		"an array with a plain int in it":   Array{Code: 0x71, Items: []any{1}},
 		"an array described by nothing":     Array{Descriptor: 1, Code: 0x40},
 		"an array within, of an other code": Array{Code: 0xc1, Items: []any{List{true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dst := []byte{1, 2}
-			if out, err := AppendValue(dst, v); !errors.Is(err, ErrDecode) || !bytes.Equal(out, dst) {
+			if out, err := AppendValue(dst, v); !errors.Is(err, ErrDecode) || !bytes.Equal(out,
+				dst) {
 				t.Errorf("got % x, %v", out, err)
 			}
 		})
+	}
+}
+
+// An item is written in the form that its array's constructor gives it, whichever is its shortest.
+func TestItemsTakeTheFormOfTheirArray(t *testing.T) {
+	for _, tc := range []struct {
+		hex  string
+		code byte
+		item any
+	}{
+		{"e0 06 01 70 00 00 00 05", tUint, uint32(5)},
+		{"e0 03 01 52 00", tSmallUint, uint32(0)},
+		{"e0 03 01 53 00", tSmallUlong, uint64(0)},
+		{"e0 0a 01 80 00 00 00 00 00 00 00 05", tUlong, uint64(5)},
+		{"e0 06 01 71 ff ff ff ff", tInt, int32(-1)},
+		{"e0 03 01 56 00", tBool, false},
+		{"e0 07 01 b0 00 00 00 01 07", tBinary32, []byte{7}},
+		{"e0 0a 01 d0 00 00 00 04 00 00 00 00", tList32, List{}},
+		{"e0 04 01 c0 01 00", tList8, List{}},
+		{"e0 0b 01 f0 00 00 00 05 00 00 00 00 81", tArray32, []int64{}},
+	} {
+		want := unhex(t, tc.hex)
+		got, err := AppendValue(nil, Array{Code: tc.code, Items: []any{tc.item}})
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%#v in an array of 0x%02x: % x, %v", tc.item, tc.code, got, err)
+		}
+	}
+}
+
+func TestStatesSayTheirCode(t *testing.T) {
+	for _, s := range []DeliveryState{Received{}, Accepted{}, Rejected{}, Released{}, Modified{},
+		Declared{}, &TransactionalState{}} {
+		if c, _, err := readCode(appendState(nil, s)); c != s.StateCode() || err != nil {
+			t.Errorf("%T: 0x%02x, %v", s, uint8(c), err)
+		}
+	}
+}
+
+func TestOptAndErrorText(t *testing.T) {
+	if got := (Opt[int]{}).Or(7) + Some(0).Or(7); got != 7 {
+		t.Errorf("absent is 7 and present 0, their sum %d", got)
+	}
+	var err error = &Error{Condition: ConditionNotFound, Description: "no queue"}
+	if err.Error() != "amqp:not-found: no queue" {
+		t.Errorf("got %q", err)
 	}
 }
 

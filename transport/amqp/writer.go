@@ -22,8 +22,8 @@ func endFrame(dst []byte, start int) []byte {
 	return dst
 }
 
-// AppendFrame writes a frame with one performative, which decides the frame's type. The channel of a
-// SASL frame means nothing and is to be 0.
+// AppendFrame writes a frame with one performative, which decides the frame's type. The channel of
+// a SASL frame means nothing and is to be 0.
 func AppendFrame(dst []byte, channel uint16, p Performative) []byte {
 	t := FrameAMQP
 	if c := p.Code(); c >= CodeSASLMechanisms && c <= CodeSASLOutcome {
