@@ -93,7 +93,7 @@ func TestEchoOfATerminusOfOurs(t *testing.T) {
 	}
 }
 
-// TestSessionFilter: S-36 and S-37 need to tell a session by id from the next one; RUL-17 makes the
+// TestSessionFilter: S-36 and S-38 need to tell a session by id from the next one; RUL-17 makes the
 // empty id one like any other; G16 wants the answer in the form of the question.
 func TestSessionFilter(t *testing.T) {
 	const goDescriptor = uint64(0x000000137000000c)
