@@ -84,7 +84,10 @@ launch() { # launch NODE: start the process
 		--gossip-listen "127.0.0.1:$(port 5302 "$i")" --advertise 127.0.0.1 \
 		--bootstrap-expect "$n" "${join[@]}" "${extra[@]}" \
 		>>"$dir/n$i/log" 2>&1 </dev/null &
-	echo $! >"$dir/n$i/pid"
+	local pid=$! deadline=$((SECONDS + 5))
+	echo "$pid" >"$dir/n$i/pid"
+	# Until it has become our binary the process still looks like this script.
+	until alive "$i" || ! kill -0 "$pid" 2>/dev/null || ((SECONDS >= deadline)); do sleep 0.01; done
 }
 
 ready() { curl -fsS -m 2 -o /dev/null "http://127.0.0.1:$(port 5300 "$1")/readyz" 2>/dev/null; }
