@@ -275,6 +275,32 @@ func TestGroupsAreListedOpenedOnceAndDropped(t *testing.T) {
 	}
 }
 
+func TestDamagedGroupDoesNotOpenAndHoldsNothing(t *testing.T) {
+	d := openDir(t, testConfig(t.TempDir()))
+	g, err := d.Group(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Log().StoreLog(entry(1, 1, "x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	flipFile(t, filepath.Join(d.groupDir(1), "log"+logEndSuffix))
+	for range 2 { // the second time, no file is locked by the first
+		if _, err := d.Group(1); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if err := d.DropGroup(1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Group(1); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestClosedGroupAnswersErrClosed(t *testing.T) {
 	d := openDir(t, testConfig(t.TempDir()))
 	g, err := d.Group(1)

@@ -23,39 +23,38 @@ type Group struct {
 }
 
 // openGroup opens a group, creating what is missing, and verifies what is there.
-func openGroup(fsys FS, dir string, cfg Config, logger hclog.Logger) (g *Group, err error) {
-	g = &Group{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.closeParts())
-		}
-	}()
+func openGroup(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Group, error) {
+	g := &Group{}
+	if err := g.open(fsys, dir, cfg, logger); err != nil {
+		return nil, errors.Join(err, g.closeParts())
+	}
+	return g, nil
+}
+
+func (g *Group) open(fsys FS, dir string, cfg Config, logger hclog.Logger) (err error) {
 	if err := makeDirs(fsys, dir); err != nil {
-		return nil, err
+		return err
 	}
 	// The libraries below the log and the votes know only the operating system's files.
 	if err := makeDirs(osFS{}, dir); err != nil {
-		return nil, err
+		return err
 	}
 	g.bodies, err = openBodies(fsys, filepath.Join(dir, "bodies"), cfg, logger.Named("bodies"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if g.log, err = openLog(dir, cfg, logger); err != nil {
-		return nil, err
+		return err
 	}
 	if g.stable, err = openStable(filepath.Join(dir, "votes.db")); err != nil {
-		return nil, err
+		return err
 	}
 	g.snapshots, err = openSnapshots(fsys, filepath.Join(dir, "snapshots"), cfg, g.bodies, g.log,
 		logger.Named("snapshots"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := g.log.reconcile(g.snapshots.newest()); err != nil {
-		return nil, err
-	}
-	return g, nil
+	return g.log.reconcile(g.snapshots.newest())
 }
 
 // Log returns the raft log.
