@@ -18,7 +18,8 @@ const (
 	frameUnknown  frameType = 5 // id; nobody handles that kind, nothing happened
 	frameCancel   frameType = 6 // id; the caller no longer wants the answer
 	framePing     frameType = 7 // a sign of life; not answered, the peer sends its own
-	frameFinished frameType = 8 // the sender will call no more here and waits for no answer
+	frameDrain    frameType = 8 // the sender calls no more here and wants the link to end
+	frameFinished frameType = 9 // the sender calls no more here and waits for no answer
 )
 
 // frameHeaderBytes is the size of {length uint32, type uint8, kind uint8, id uint64}, big endian;
@@ -55,7 +56,7 @@ func readFrame(r io.Reader, header *[frameHeaderBytes]byte, maxBytes uint32) (fr
 	}
 	switch f.typ {
 	case frameRequest, frameAnswer, frameError:
-	case frameBusy, frameUnknown, frameCancel, framePing, frameFinished:
+	case frameBusy, frameUnknown, frameCancel, framePing, frameDrain, frameFinished:
 		if n != 0 {
 			return frame{}, fmt.Errorf("%w: type %d with %d bytes", errFrame, f.typ, n)
 		}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -92,7 +93,7 @@ func newLink(m *Mesh, conn net.Conn, raw *meteredConn, id identity, dialled bool
 	cfg.StreamCloseTimeout = m.cfg.StreamIdle
 	cfg.LogOutput = lineWriter{func(line string) { m.log.Debug("multiplexer", "peer", id.node, "line", line) }}
 	// Closing TLS would try to say goodbye to a peer that may not read; closing the socket does not.
-	under := rawCloser{conn, raw}
+	under := &carrier{Conn: conn, raw: raw}
 	var err error
 	if dialled {
 		if l.session, err = yamux.Client(under, cfg); err != nil {
@@ -114,12 +115,43 @@ func newLink(m *Mesh, conn net.Conn, raw *meteredConn, id identity, dialled bool
 	return l, nil
 }
 
-type rawCloser struct {
+// carrier is what the multiplexer writes to and closes.
+type carrier struct {
 	net.Conn
-	raw net.Conn
+	raw  net.Conn
+	held []byte // a header whose data comes with the next write
 }
 
-func (c rawCloser) Close() error { return c.raw.Close() }
+// The multiplexer's header: {version, type, flags uint16, stream uint32, length uint32}; type 0 is
+// data and is followed by a write of length bytes.
+const (
+	muxHeaderBytes = 12
+	muxTypeData    = 0
+)
+
+// Write joins the header of a data frame, which the multiplexer writes by itself, with its data: one
+// packet and one TLS record instead of two. Only the multiplexer's one sender calls it.
+func (c *carrier) Write(p []byte) (int, error) {
+	if len(c.held) == 0 {
+		if len(p) == muxHeaderBytes && p[1] == muxTypeData && binary.BigEndian.Uint32(p[8:]) > 0 {
+			c.held = append(c.held, p...)
+			return len(p), nil
+		}
+		return c.Conn.Write(p)
+	}
+	c.held = append(c.held, p...)
+	_, err := c.Conn.Write(c.held)
+	if c.held = c.held[:0]; cap(c.held) > maxSpareBytes {
+		c.held = nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Close closes the socket below TLS.
+func (c *carrier) Close() error { return c.raw.Close() }
 
 // run serves the link until it ends, and returns when none of its goroutines is left.
 func (l *link) run() {
@@ -172,11 +204,14 @@ func (l *link) live() bool {
 	return l.err == nil && !l.draining
 }
 
-// drain gives the link up without losing a call: both sides finish what they wait for (see
-// frameFinished), then it is closed.
+// drain gives the link up without losing a call: both sides call no more by it, finish what they wait
+// for (see frameFinished), and then it is closed.
 func (l *link) drain() {
 	l.mu.Lock()
-	l.draining = true
+	if !l.draining {
+		l.draining = true
+		l.appendLocked(frameDrain, 0, 0, nil)
+	}
 	over := l.finishLocked()
 	l.mu.Unlock()
 	if over {
@@ -262,16 +297,21 @@ func (l *link) write() {
 	}
 }
 
+// writeBatch writes in pieces, each with the time of a write, so that a slow network is not taken for
+// a peer that does not read.
 func (l *link) writeBatch(batch []byte) error {
-	if len(batch) == 0 {
-		return nil
+	for len(batch) > 0 {
+		piece := batch[:min(len(batch), streamWindowBytes/4)]
+		// The deadline is for the stream's window; the socket's own is set by meteredConn.
+		if err := l.calls.SetWriteDeadline(time.Now().Add(l.mesh.cfg.WriteTimeout)); err != nil {
+			return err
+		}
+		if _, err := l.calls.Write(piece); err != nil {
+			return err
+		}
+		batch = batch[len(piece):]
 	}
-	// The deadline is for the stream's window; the socket's own is set by meteredConn.
-	if err := l.calls.SetWriteDeadline(time.Now().Add(l.mesh.cfg.WriteTimeout)); err != nil {
-		return err
-	}
-	_, err := l.calls.Write(batch)
-	return err
+	return nil
 }
 
 // monitor sends a ping per interval and closes the link when the peer was silent for SilentPings

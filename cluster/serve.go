@@ -58,9 +58,10 @@ func (l *link) receive(f frame) error {
 		if cancel != nil {
 			cancel()
 		}
-	case frameFinished:
+	case frameDrain, frameFinished:
 		l.mu.Lock()
-		l.draining, l.finishedReceived = true, true
+		l.draining = true
+		l.finishedReceived = l.finishedReceived || f.typ == frameFinished
 		over := l.finishLocked()
 		l.mu.Unlock()
 		if over {

@@ -46,6 +46,16 @@ func (s *simNet) start(cfg Config, ip string) *simNode {
 	return n
 }
 
+// pair starts two nodes that see each other.
+func (s *simNet) pair() (n1, n2 *simNode) {
+	s.t.Helper()
+	n1, n2 = s.start(s.config(1, 1), simIP(1)), s.start(s.config(2, 2), simIP(2))
+	for _, n := range []*simNode{n1, n2} {
+		n.wantStates(s.t, "n1=alive n2=alive ", 20*time.Second)
+	}
+	return n1, n2
+}
+
 func (s *simNet) build(cfg Config, ip string) *simNode {
 	s.t.Helper()
 	host := s.net.Host(ip)
@@ -160,11 +170,9 @@ func TestThreeNodesFindEachOtherAndOneDies(t *testing.T) {
 
 func TestANodeComesBackUnderAnotherAddress(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *simNet) {
-		n1 := s.start(s.config(1, 1), simIP(1))
+		n1, n2 := s.pair()
 		defer n1.stop()
-		n2 := s.start(s.config(2, 2), simIP(2))
 		defer n2.stop()
-		n1.wantStates(t, "n1=alive n2=alive ", 5*time.Second)
 		mustCall(t, n1.node, "n2", "first life")
 		n2.kill()
 		again := s.start(s.config(2, 3), simIP(77))
@@ -191,11 +199,9 @@ func TestANodeComesBackUnderAnotherAddress(t *testing.T) {
 
 func TestSilenceIsNoticedAfterOneAndAHalfSeconds(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *simNet) {
-		n1 := s.start(s.config(1, 1), simIP(1))
+		n1, n2 := s.pair()
 		defer n1.stop()
-		n2 := s.start(s.config(2, 2), simIP(2))
 		defer n2.stop()
-		n1.wantStates(t, "n1=alive n2=alive ", 5*time.Second)
 		mustCall(t, n1.node, "n2", "connect")
 		wantEvent(t, n1, "n2 up")
 		time.Sleep(time.Minute) // pings keep an idle link alive
@@ -231,11 +237,9 @@ func TestSilenceIsNoticedAfterOneAndAHalfSeconds(t *testing.T) {
 
 func TestAKilledProcessIsReportedAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *simNet) {
-		n1 := s.start(s.config(1, 1), simIP(1))
+		n1, n2 := s.pair()
 		defer n1.stop()
-		n2 := s.start(s.config(2, 2), simIP(2))
 		defer n2.stop()
-		n1.wantStates(t, "n1=alive n2=alive ", 5*time.Second)
 		mustCall(t, n1.node, "n2", "connect")
 		wantEvent(t, n1, "n2 up")
 		killed := time.Now()
@@ -249,11 +253,9 @@ func TestAKilledProcessIsReportedAtOnce(t *testing.T) {
 
 func TestAResetThatCanBeRedialledIsNotReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *simNet) {
-		n1 := s.start(s.config(1, 1), simIP(1))
+		n1, n2 := s.pair()
 		defer n1.stop()
-		n2 := s.start(s.config(2, 2), simIP(2))
 		defer n2.stop()
-		n1.wantStates(t, "n1=alive n2=alive ", 5*time.Second)
 		mustCall(t, n1.node, "n2", "connect")
 		wantEvent(t, n1, "n2 up")
 		for range 20 {

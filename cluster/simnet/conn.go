@@ -9,8 +9,10 @@ import (
 	"time"
 )
 
-// windowBytes is what one direction of a stream holds unread before writes wait.
-const windowBytes = 1 << 20
+// windowBytes is what one direction of a stream holds unread before writes wait: more than the
+// multiplexer has under way, because it holds a lock while it reads what it was promised, and a
+// bubble in which somebody waits for a lock stands still.
+const windowBytes = 16 << 20
 
 // pipe is one direction of a stream.
 type pipe struct {
@@ -25,9 +27,11 @@ type pipe struct {
 	news     chan struct{} // closed whenever something changed
 }
 
+// segment is what one write sent. It arrives whole or not at all, for the same reason.
 type segment struct {
-	b  []byte
-	at time.Time // when it arrives
+	b     []byte
+	at    time.Time // when it arrives
+	begun bool      // part of it has been read: a cut comes too late
 }
 
 func newPipe(n *Net, from, to string) *pipe {
@@ -103,10 +107,11 @@ func (p *pipe) read(b []byte, limit *deadline) (int, error) {
 		case p.broken:
 			p.mu.Unlock()
 			return 0, net.ErrClosed
-		case cut:
+		case cut && (len(p.segments) == 0 || !p.segments[0].begun):
 		case len(p.segments) > 0 && !p.segments[0].at.After(time.Now()):
 			n := copy(b, p.segments[0].b)
 			p.bytes -= n
+			p.segments[0].begun = true
 			if p.segments[0].b = p.segments[0].b[n:]; len(p.segments[0].b) == 0 {
 				p.segments = p.segments[1:]
 			}
@@ -139,7 +144,7 @@ func (p *pipe) write(b []byte, limit *deadline) (n int, err error) {
 		}
 		if room := windowBytes - p.bytes; room > 0 {
 			k := min(room, len(b))
-			p.segments = append(p.segments, segment{append([]byte(nil), b[:k]...), arrives})
+			p.segments = append(p.segments, segment{b: append([]byte(nil), b[:k]...), at: arrives})
 			p.bytes += k
 			b, n = b[k:], n+k
 			p.newsLocked()

@@ -1,0 +1,348 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// R12: what anybody may send to the peer port is bounded, hurts nobody else, and ends.
+func TestGarbageOnThePeerPort(t *testing.T) {
+	hello := appendHello(nil, identity{"test", "z", 9})
+	random := make([]byte, 4096)
+	rand.NewChaCha8([32]byte{}).Read(random)
+	before := runtime.NumGoroutine()
+	a, b := duo(t, func(c *Config) { c.HelloTimeout = 200 * time.Millisecond; c.MaxHandshakes = 8 })
+	mustCall(t, a, "b", "before")
+	for name, send := range map[string][]byte{
+		"random bytes":         random,
+		"HTTP":                 []byte("GET / HTTP/1.1\r\n\r\n"),
+		"silence":              nil,
+		"half a hello":         hello[:11],
+		"a later version":      append([]byte("BBMH\x02"), hello[5:]...),
+		"a huge hello":         []byte("BBMH\x01\x00\xff\xff"),
+		"an unknown status":    append([]byte("BBMH\x01\x07"), hello[6:]...),
+		"another cluster":      appendHello(nil, identity{"other", "z", 9}),
+		"our own name":         appendHello(nil, identity{"test", "b", 9}),
+		"a name with a slash":  appendHello(nil, identity{"test", "../z", 9}),
+		"no name":              appendHello(nil, identity{"test", "", 9}),
+		"a name beyond itself": append(hello[:len(hello)-2], 200, 'z'),
+		"then no multiplexer":  append(bytes.Clone(hello), random...),
+		"then silence":         hello,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dialRaw(t, b)
+			c.Write(send)
+			c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+				t.Error("the connection was kept")
+			}
+			mustCall(t, a, "b", "not hurt by "+name)
+		})
+	}
+	a.Close()
+	b.Close()
+	settleGoroutines(t, before)
+}
+
+func dialRaw(t *testing.T, n *node) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", n.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestSilentSocketsDoNotKeepPeersOut(t *testing.T) {
+	a, b := duo(t, func(c *Config) { c.HelloTimeout = 300 * time.Millisecond; c.MaxHandshakes = 4 })
+	for range 20 {
+		dialRaw(t, b)
+	}
+	// The sockets beyond four were closed at once, those four end with the hello's time; whoever is
+	// refused meanwhile tries again.
+	ctx := testContext(t)
+	for {
+		_, err := a.Call(ctx, "b", kindEcho, nil)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
+// rawPeer is a peer that speaks the multiplexer but need not keep to the protocol above it.
+type rawPeer struct {
+	session *yamux.Session
+	calls   net.Conn
+}
+
+func newRawPeer(t *testing.T, n *node, id fsm.NodeID) *rawPeer {
+	t.Helper()
+	c := dialRaw(t, n)
+	c.Write(appendHello(nil, identity{"test", id, 9}))
+	if got, err := readHello(c); err != nil || got.node != n.cfg.Node {
+		t.Fatalf("hello %+v, %v", got, err)
+	}
+	cfg := yamux.DefaultConfig()
+	cfg.LogOutput = io.Discard
+	session, err := yamux.Client(c, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { session.Close() })
+	calls, err := session.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rawPeer{session, calls}
+}
+
+func rawFrame(length uint32, typ frameType, kind uint8, id uint64, payload ...byte) []byte {
+	b := appendFrameHeader(nil, typ, kind, id, 0)
+	binary.BigEndian.PutUint32(b, length)
+	return append(b, payload...)
+}
+
+func TestMalformedFramesEndTheirLinkAlone(t *testing.T) {
+	a, b := duo(t, nil)
+	mustCall(t, a, "b", "before")
+	for name, bytes := range map[string][]byte{
+		"a huge length":          rawFrame(1<<32-1, frameRequest, kindEcho, 1),
+		"a byte too long":        rawFrame(b.cfg.MaxFrameBytes+1, frameRequest, kindEcho, 1),
+		"type 0":                 rawFrame(0, 0, 0, 1),
+		"an unknown type":        rawFrame(0, 99, 0, 1),
+		"a ping with a payload":  rawFrame(1, framePing, 0, 1, 'x'),
+		"an id used twice":       append(rawFrame(0, frameRequest, kindPark, 1), rawFrame(0, frameRequest, kindPark, 1)...),
+		"a request after finish": append(rawFrame(0, frameFinished, 0, 0), rawFrame(0, frameRequest, kindPark, 1)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newRawPeer(t, b, "z")
+			p.calls.Write(bytes)
+			p.calls.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if _, err := io.Copy(io.Discard, p.calls); err != nil {
+				t.Errorf("the link was kept: %v", err)
+			}
+			mustCall(t, a, "b", "not hurt by "+name)
+		})
+	}
+	t.Run("answers that nobody asked for are ignored", func(t *testing.T) {
+		p := newRawPeer(t, b, "z")
+		for _, typ := range []frameType{frameAnswer, frameError, frameBusy, frameUnknown, frameCancel} {
+			p.calls.Write(rawFrame(0, typ, 0, 77))
+		}
+		p.calls.Write(rawFrame(2, frameRequest, kindEcho, 5, 'o', 'k'))
+		p.wantAnswer(t, frameAnswer, 5, "ok")
+	})
+}
+
+func (p *rawPeer) wantAnswer(t *testing.T, typ frameType, id uint64, payload string) {
+	t.Helper()
+	var header [frameHeaderBytes]byte
+	p.calls.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for {
+		f, err := readFrame(p.calls, &header, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.typ == framePing {
+			continue
+		}
+		if f.typ != typ || f.id != id || string(f.payload) != payload {
+			t.Fatalf("got %+v, want type %d, id %d, %q", f, typ, id, payload)
+		}
+		return
+	}
+}
+
+func TestALengthThatIsOnlyClaimedAllocatesLittle(t *testing.T) {
+	const claimed = 32 << 20
+	r := io.MultiReader(bytes.NewReader(rawFrame(claimed, frameRequest, 1, 1)), strings.NewReader("short"))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var header [frameHeaderBytes]byte
+	_, err := readFrame(r, &header, claimed)
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v, want an unexpected end", err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 2*firstReadBytes {
+		t.Errorf("%d bytes were allocated for 5 that came", got)
+	}
+}
+
+func TestPayloadsOfEverySizeAreReadWhole(t *testing.T) {
+	for _, n := range []int{0, 1, firstReadBytes - 1, firstReadBytes, firstReadBytes + 1, 3*firstReadBytes + 7} {
+		want := bytes.Repeat([]byte{7}, n)
+		got, err := readPayload(bytes.NewReader(want), n)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes: got %d, %v", n, len(got), err)
+		}
+	}
+}
+
+// S-230: load beyond a bound is refused, not queued without end, and the refusal says that nothing
+// happened.
+func TestTooManyCallsAreBusy(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		caller, server int
+	}{{"at the caller", 3, 100}, {"at the server", 100, 3}} {
+		t.Run(c.name, func(t *testing.T) {
+			var names book
+			ca, cb := testConfig("a"), testConfig("b")
+			ca.MaxCalls, cb.MaxCalls = c.caller, c.server
+			a, b := startNode(t, &names, ca), startNode(t, &names, cb)
+			ctx, cancel := context.WithCancel(testContext(t))
+			for range 3 {
+				go a.Call(ctx, "b", kindPark, nil)
+				<-b.parked
+			}
+			_, err := a.Call(ctx, "b", kindEcho, nil)
+			if !errors.Is(err, fsm.ErrBusy) || !errors.Is(err, fsm.ErrUnavailable) {
+				t.Errorf("the fourth ended %v, want ErrBusy and ErrUnavailable", err)
+			}
+			cancel()
+			for range 3 {
+				<-b.unparked
+			}
+		})
+	}
+}
+
+func TestTooManyBytesInHandlersAreBusy(t *testing.T) {
+	a, b := duo(t, func(c *Config) { c.MaxFrameBytes = 1 << 20; c.MaxHandledBytes = 1 << 20 })
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	go a.Call(ctx, "b", kindPark, make([]byte, 1<<20))
+	<-b.parked
+	_, err := a.Call(ctx, "b", kindEcho, []byte("x"))
+	if !errors.Is(err, fsm.ErrBusy) {
+		t.Errorf("got %v, want ErrBusy", err)
+	}
+	mustCall(t, a, "b", "")
+}
+
+func TestAPeerThatDoesNotReadIsCutOff(t *testing.T) {
+	_, b := duo(t, func(c *Config) {
+		c.MaxFrameBytes, c.MaxQueueBytes = 1<<20, 4<<20
+		c.WriteTimeout = 300 * time.Millisecond
+	})
+	p := newRawPeer(t, b, "z")
+	request := append(rawFrame(1<<20, frameRequest, kindEcho, 0), make([]byte, 1<<20)...)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for id := uint64(0); ; id++ {
+			binary.BigEndian.PutUint64(request[6:], id)
+			if _, err := p.calls.Write(request); err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("a peer that takes no answers was served on")
+	}
+}
+
+func TestUnknownKindsAndErrors(t *testing.T) {
+	a, _ := duo(t, nil)
+	for _, to := range []fsm.NodeID{"a", "b"} {
+		t.Run("at "+string(to), func(t *testing.T) {
+			if _, err := a.Call(testContext(t), to, 99, nil); !errors.Is(err, fsm.ErrUnavailable) {
+				t.Errorf("a kind without handler: %v, want ErrUnavailable", err)
+			}
+			_, err := a.CallStream(testContext(t), to, 99, nil, strings.NewReader("x"))
+			if !errors.Is(err, fsm.ErrUnavailable) {
+				t.Errorf("a stream without handler: %v, want ErrUnavailable", err)
+			}
+			_, err = a.Call(testContext(t), to, kindFail, []byte("disk full"))
+			var remote *RemoteError
+			if !errors.As(err, &remote) || remote.Text != "disk full" || !errors.Is(err, fsm.ErrUnknown) {
+				t.Errorf("a handler's error: %v", err)
+			}
+			_, err = a.Call(testContext(t), to, kindFail, bytes.Repeat([]byte("x"), 2*maxErrorBytes))
+			if !errors.As(err, &remote) || len(remote.Text) != maxErrorBytes {
+				t.Errorf("a long error: %d bytes, want %d", len(remote.Text), maxErrorBytes)
+			}
+			ended, cancel := context.WithCancel(testContext(t))
+			cancel()
+			if _, err := a.Call(ended, to, kindEcho, nil); !errors.Is(err, fsm.ErrUnavailable) ||
+				!errors.Is(err, context.Canceled) {
+				t.Errorf("a context that had ended: %v, want ErrUnavailable and Canceled", err)
+			}
+		})
+	}
+	for _, to := range []fsm.NodeID{"nobody", "", "a/b", fsm.NodeID(strings.Repeat("x", 65))} {
+		if _, err := a.Call(testContext(t), to, kindEcho, nil); !errors.Is(err, fsm.ErrUnavailable) {
+			t.Errorf("call to %q: %v, want ErrUnavailable", to, err)
+		}
+	}
+	if got := len(a.Peers()); got > 1 {
+		t.Errorf("%d peers are kept, want 1: those without an address are forgotten", got)
+	}
+}
+
+func TestTooManyPeersAreRefused(t *testing.T) {
+	var names book
+	cfg := testConfig("a")
+	cfg.MaxPeers = 3
+	a := startNode(t, &names, cfg)
+	for i := range 3 {
+		newRawPeer(t, a, fsm.NodeID(fmt.Sprintf("z%d", i)))
+	}
+	c := dialRaw(t, a)
+	c.Write(appendHello(nil, identity{"test", "z9", 9}))
+	if _, err := readHello(c); !errors.Is(err, errRefused) {
+		t.Errorf("the fourth peer: %v, want a refusal", err)
+	}
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(appendHello(nil, identity{"test", "z", 9}))
+	f.Add(appendRefusal(nil, "no"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		id, err := readHello(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		if again := appendHello(nil, id); !bytes.HasPrefix(b, again) {
+			t.Errorf("%x reads as %+v, which writes as %x", b, id, again)
+		}
+	})
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add(rawFrame(2, frameRequest, 1, 3, 'h', 'i'))
+	f.Add(rawFrame(0, framePing, 0, 0))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var header [frameHeaderBytes]byte
+		fr, err := readFrame(bytes.NewReader(b), &header, 1<<16)
+		if err != nil {
+			return
+		}
+		again := append(appendFrameHeader(nil, fr.typ, fr.kind, fr.id, len(fr.payload)), fr.payload...)
+		if !bytes.HasPrefix(b, again) {
+			t.Errorf("%x reads as %+v", b, fr)
+		}
+	})
+}

@@ -1,0 +1,264 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Two nodes that dial each other at the same moment keep one link, and no call is lost over it.
+func TestBothDialAtOnce(t *testing.T) {
+	for round := range 20 {
+		a, b := duo(t, nil)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { mustCall(t, a, "b", "over") })
+			wg.Go(func() { mustCall(t, b, "a", "and back") })
+		}
+		wg.Wait()
+		waitFor(t, func() bool { return linkCount(a) == 1 && linkCount(b) == 1 })
+		if a.peers["b"].up != true || b.peers["a"].up != true {
+			t.Errorf("round %d: not up", round)
+		}
+		mustCall(t, a, "b", "afterwards")
+		a.Close()
+		b.Close()
+	}
+}
+
+func linkCount(n *node) int {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return len(n.links)
+}
+
+// waitFor polls what no channel tells; it is bounded by the test's time.
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatal("it did not come to be")
+		}
+	}
+}
+
+// A drained link ends when its last call is answered, and the call gets its answer.
+func TestADrainedLinkFinishesItsCalls(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *simNet) {
+		n1, n2 := s.pair()
+		defer n1.stop()
+		defer n2.stop()
+		mustCall(t, n1.node, "n2", "connect")
+		old := n1.peers["n2"].link
+		ctx, cancel := context.WithCancel(testContext(t))
+		done := make(chan error, 1)
+		go func() {
+			_, err := n1.Call(ctx, "n2", kindPark, nil)
+			done <- err
+		}()
+		<-n2.parked
+		old.drain()
+		time.Sleep(10 * time.Second)
+		select {
+		case <-old.done:
+			t.Fatal("the link ended under a call")
+		default:
+		}
+		mustCall(t, n1.node, "n2", "by a new link")
+		mustCall(t, n2.node, "n1", "and back")
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the parked call ended %v", err)
+		}
+		synctest.Wait()
+		select {
+		case <-old.done:
+		default:
+			t.Error("the link did not end with its last call")
+		}
+		if len(n1.events) != 1 {
+			t.Errorf("watchers heard %d events, want 1: the drained link is no loss", len(n1.events))
+		}
+	})
+}
+
+func TestARestartedNodeIsLostAndFound(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *simNet) {
+		n1, n2 := s.pair()
+		defer n1.stop()
+		defer n2.stop()
+		mustCall(t, n2.node, "n1", "connect")
+		wantEvent(t, n1, "n2 up")
+		// The machine loses power and is back within a second: no reset ever comes.
+		s.net.Cut(simIP(1), simIP(2))
+		n2.kill()
+		time.Sleep(500 * time.Millisecond)
+		s.net.Heal()
+		again := s.start(s.config(2, 3), simIP(2))
+		defer again.stop()
+		again.wantStates(t, "n1=alive n2=alive ", 5*time.Second)
+		mustCall(t, again.node, "n1", "a new life")
+		wantEvent(t, n1, "n2 down")
+		wantEvent(t, n1, "n2 up")
+		if got := n1.Peers()[0].Incarnation; got != 3 {
+			t.Errorf("incarnation %d, want 3", got)
+		}
+	})
+}
+
+// A call that was still in the queue when the link broke was surely not delivered.
+func TestWhatWasNotWrittenIsUnavailable(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *simNet) {
+		n1, n2 := s.pair()
+		defer n1.stop()
+		defer n2.stop()
+		mustCall(t, n1.node, "n2", "connect")
+		s.net.Cut(simIP(1), simIP(2))
+		stuck, queued := make(chan error, 1), make(chan error, 1)
+		go func() { // fills every buffer on the way
+			_, err := n1.Call(testContext(t), "n2", kindEcho, make([]byte, 16<<20))
+			stuck <- err
+		}()
+		time.Sleep(100 * time.Millisecond)
+		go func() {
+			_, err := n1.Call(testContext(t), "n2", kindEcho, []byte("behind it"))
+			queued <- err
+		}()
+		if err := <-stuck; !errors.Is(err, fsm.ErrUnknown) {
+			t.Errorf("the call on its way ended %v, want ErrUnknown", err)
+		}
+		if err := <-queued; !errors.Is(err, fsm.ErrUnavailable) || errors.Is(err, fsm.ErrUnknown) {
+			t.Errorf("the call behind it ended %v, want ErrUnavailable", err)
+		}
+	})
+}
+
+// A slow network is not a silent one: bytes count while a large frame is on its way.
+func TestALargeFrameOverASlowNetworkKeepsTheLink(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *simNet) {
+		s.net.SetDelay(300 * time.Millisecond) // a window of 1 MiB takes 0.6 s: 32 MiB take 20 s
+		n1, n2 := s.pair()
+		defer n1.stop()
+		defer n2.stop()
+		got, err := n1.Call(testContext2(t, 2*time.Minute), "n2", kindEcho, make([]byte, 16<<20))
+		if err != nil || len(got) != 16<<20 {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if len(n1.events) != 1 {
+			t.Errorf("%d events, want one", len(n1.events))
+		}
+	})
+}
+
+func testContext2(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestStreams(t *testing.T) {
+	a, b := duo(t, func(c *Config) { c.MaxStreams = 2 })
+	ctx := testContext(t)
+	t.Run("an empty body", func(t *testing.T) {
+		got, err := a.CallStream(ctx, "b", kindDrain, nil, bytes.NewReader(nil))
+		if want := drained(nil, 0, 0); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%x, %v; want %x", got, err, want)
+		}
+	})
+	t.Run("bodies around the size of a chunk", func(t *testing.T) {
+		for _, n := range []int{1, chunkBytes - 1, chunkBytes, chunkBytes + 1, 2 * chunkBytes} {
+			got, err := b.CallStream(ctx, "a", kindDrain, []byte("h"), io.LimitReader(ones{}, int64(n)))
+			if want := drained([]byte("h"), uint64(n), uint64(n)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes: %x, %v; want %x", n, got, err, want)
+			}
+		}
+	})
+	t.Run("to itself", func(t *testing.T) {
+		got, err := a.CallStream(ctx, "a", kindDrain, nil, io.LimitReader(ones{}, 9))
+		if want := drained(nil, 9, 9); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%x, %v; want %x", got, err, want)
+		}
+	})
+	t.Run("an answer before the end of the body", func(t *testing.T) {
+		got, err := a.CallStream(ctx, "b", kindLazy, nil, io.LimitReader(ones{}, 1<<40))
+		if err != nil || string(got) != "no thanks" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+	t.Run("a body that breaks is not taken for a whole one", func(t *testing.T) {
+		broken := io.MultiReader(io.LimitReader(ones{}, 100_000), failing{})
+		_, err := a.CallStream(ctx, "b", kindDrain, nil, broken)
+		if !errors.Is(err, fsm.ErrUnknown) || !errors.Is(err, io.ErrNoProgress) {
+			t.Errorf("%v, want ErrUnknown and the body's error", err)
+		}
+	})
+	t.Run("more than are served at once", func(t *testing.T) {
+		parking, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := a.CallStream(parking, "b", kindStall, nil, bytes.NewReader(nil))
+				ended <- err
+			}()
+			<-b.parked
+		}
+		if _, err := a.CallStream(ctx, "b", kindLazy, nil, bytes.NewReader(nil)); !errors.Is(err, fsm.ErrBusy) {
+			t.Errorf("the third: %v, want ErrBusy", err)
+		}
+		cancel()
+		for range 2 {
+			<-b.unparked // the handler's context ends with the caller's
+			if err := <-ended; !errors.Is(err, context.Canceled) || !errors.Is(err, fsm.ErrUnknown) {
+				t.Errorf("%v, want ErrUnknown and Canceled", err)
+			}
+		}
+	})
+	mustCall(t, a, "b", "the link is not hurt")
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, io.ErrNoProgress }
+
+// R12: a stream on which nothing moves ends, whoever stopped.
+func TestIdleStreamsEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *simNet) {
+		n1, n2 := s.pair()
+		defer n1.stop()
+		defer n2.stop()
+		begun := time.Now()
+		// The receiver does not read on: the sender gives up.
+		_, err := n1.CallStream(context.Background(), "n2", kindStall, nil, ones{})
+		if took := time.Since(begun); !errors.Is(err, fsm.ErrUnknown) || took != n1.cfg.StreamIdle {
+			t.Errorf("a stalled receiver: %v after %v, want ErrUnknown after %v", err, took, n1.cfg.StreamIdle)
+		}
+		<-n2.parked
+		<-n2.unparked
+		// The sender does not send on: the receiver gives up.
+		begun = time.Now()
+		hang, let := io.Pipe()
+		result := make(chan error, 1)
+		go func() {
+			_, err := n1.CallStream(context.Background(), "n2", kindDrain, nil, hang)
+			result <- err
+		}()
+		time.Sleep(n2.cfg.StreamIdle + time.Second)
+		let.Close()
+		if err := <-result; !errors.Is(err, fsm.ErrUnknown) {
+			t.Errorf("a stalled sender: %v, want ErrUnknown", err)
+		}
+		mustCall(t, n1.node, "n2", "the link is not hurt")
+	})
+}
