@@ -63,7 +63,7 @@ type Caller interface {
 	Call(ctx context.Context, to fsm.NodeID, kind uint8, request []byte) ([]byte, error)
 	// CallStream sends a header and a body of any length.
 	CallStream(ctx context.Context, to fsm.NodeID, kind uint8, header []byte, body io.Reader) ([]byte, error)
-	// Handle registers the handler of a kind, before the mesh serves. The handler's context ends when
+	// Handle registers the handler of a kind, before the mesh serves. It owns request. The handler's context ends when
 	// the caller cancels or its connection is lost. An error travels as text.
 	Handle(kind uint8, h func(ctx context.Context, from fsm.NodeID, request []byte) ([]byte, error))
 	// HandleStream registers the handler of a kind with a body.

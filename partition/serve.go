@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -74,8 +73,7 @@ func (h *Host) verb(serve func(context.Context, *Replica, []byte) ([]byte, error
 }
 
 func servePropose(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
-	// The request may wait longer than the mesh keeps the frame, and its bodies go into the log.
-	req, err := fsm.DecodeRequest(bytes.Clone(b))
+	req, err := fsm.DecodeRequest(b)
 	if err != nil {
 		return nil, err
 	}

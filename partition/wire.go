@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -174,8 +173,8 @@ func (w *wire) head(kind byte, size int) []byte {
 
 // serve handles one decoded-to-group raft request of a peer; body follows the group.
 func (w *wire) serve(ctx context.Context, from fsm.NodeID, kind byte, body []byte) ([]byte, error) {
-	// Entries outlive the call in the log cache and the state machine; the caller's buffer need not.
-	r := &wireReader{b: bytes.Clone(body)}
+	// Entries are views into body, which is ours: they live on in the log cache.
+	r := &wireReader{b: body}
 	var command any
 	var header *raft.RPCHeader
 	switch kind {
@@ -207,7 +206,7 @@ func (w *wire) serve(ctx context.Context, from fsm.NodeID, kind byte, body []byt
 // serveInstall handles an InstallSnapshot stream.
 func (w *wire) serveInstall(ctx context.Context, from fsm.NodeID, head []byte,
 	body io.Reader) ([]byte, error) {
-	r := &wireReader{b: bytes.Clone(head)}
+	r := &wireReader{b: head}
 	c := new(raft.InstallSnapshotRequest)
 	r.installRequest(c)
 	if err := r.done(); err != nil {
