@@ -236,6 +236,35 @@ func TestSparseSegmentsAreCompacted(t *testing.T) {
 	}
 }
 
+// A segment of old messages spans many indexes of others; compaction finds its own step by step.
+func TestCompactionFindsEntriesFarApart(t *testing.T) {
+	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
+	const block = 10_000
+	for i := uint64(1); i <= 4*block; i++ {
+		mustPut(t, b, i, bytesOf(i, 10))
+	}
+	old := func(i uint64) bool { return (i-1)/block%2 == 0 } // in the first and third block
+	for i := uint64(1); i <= 4*block; i++ {
+		if old(i) && i%100 != 0 {
+			b.Free(i, 10)
+		}
+	}
+	b.SweepAll()
+	first := b.Stats().Compacted
+	for i := uint64(1); i <= 4*block; i++ {
+		if old(i) && i%100 == 0 && i%1000 != 0 {
+			b.Free(i, 10)
+		}
+	}
+	b.SweepAll()
+	if s := b.Stats(); first == 0 || s.Compacted <= first || s.Entries != 2*block+2*block/1000 {
+		t.Fatalf("%d segments compacted first, then %+v", first, s)
+	}
+	for i := uint64(1000); i <= 4*block; i += 1000 {
+		wantBody(t, b, i, bytesOf(i, 10))
+	}
+}
+
 func TestCompactedSegmentLivesWhileASnapshotNamesIt(t *testing.T) {
 	fsys := faultfs.New()
 	r := openReplica(t, fsys, smallConfig())

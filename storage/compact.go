@@ -10,6 +10,10 @@ import (
 // so how long it keeps Restore waiting: a few milliseconds of disk.
 const compactStepBytes = 1 << 20
 
+// compactStepEntries bounds how many entries one step looks at under mu, and so how long Put and
+// Read may wait for it: about a tenth of a millisecond.
+const compactStepEntries = 4096
+
 // sweep is the goroutine that deletes segments nobody needs and moves the rest of sparse ones.
 func (b *Bodies) sweep() {
 	for {
@@ -86,7 +90,8 @@ func (b *Bodies) compactStep(from *segment) error {
 		at    recordAt
 	}
 	var moves []move
-	var bytes uint64
+	var bytes, visited uint64
+	last := from.hi // of the indexes looked at
 	b.mu.Lock()
 	b.index.Ascend(from.lo, func(index uint64, at recordAt) bool {
 		if index > from.hi {
@@ -96,20 +101,14 @@ func (b *Bodies) compactStep(from *segment) error {
 			moves = append(moves, move{index, at})
 			bytes += at.bytes()
 		}
-		return bytes < compactStepBytes
-	})
-	if len(moves) > 0 {
-		// The next step begins behind what this one moves.
-		from.lo = moves[0].index
-	}
-	left := from.entries // what was there may have been freed since the segment was chosen
-	b.mu.Unlock()
-	if len(moves) == 0 {
-		if left == 0 {
-			return nil
+		visited++
+		if bytes >= compactStepBytes || visited >= compactStepEntries {
+			last = index
+			return false
 		}
-		return fmt.Errorf("segment %d holds entries that the index does not know", from.id)
-	}
+		return true
+	})
+	b.mu.Unlock()
 	for _, m := range moves {
 		if err := b.moveRecord(from, m.index, m.at); err != nil {
 			return err
@@ -117,8 +116,14 @@ func (b *Bodies) compactStep(from *segment) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if from.entries == 0 {
+	// A sealed segment gets no more entries, so the next step begins where this one ended.
+	from.lo = last + 1
+	switch {
+	case from.entries == 0:
 		b.stats.Compacted++
+	case from.lo > from.hi:
+		return fmt.Errorf("segment %d holds %d entries that the index does not know",
+			from.id, from.entries)
 	}
 	return nil
 }
