@@ -183,11 +183,13 @@ func (p *port) do(ctx context.Context, to fsm.NodeID, kind uint8,
 type memBodies struct {
 	mu      sync.Mutex
 	entries map[uint64][]byte
-	freed   int
+	live    map[uint64]int
 	fail    error
 }
 
-func newMemBodies() *memBodies { return &memBodies{entries: map[uint64][]byte{}} }
+func newMemBodies() *memBodies {
+	return &memBodies{entries: map[uint64][]byte{}, live: map[uint64]int{}}
+}
 
 func (b *memBodies) Put(index uint64, e []byte) error {
 	b.mu.Lock()
@@ -196,6 +198,7 @@ func (b *memBodies) Put(index uint64, e []byte) error {
 		return b.fail
 	}
 	b.entries[index] = bytes.Clone(e)
+	b.live[index] = len(e)
 	return nil
 }
 
@@ -209,10 +212,17 @@ func (b *memBodies) Read(index uint64, off, n uint32) ([]byte, error) {
 	return bytes.Clone(e[off : off+n]), nil
 }
 
-func (b *memBodies) Free(uint64, uint32) {
+func (b *memBodies) Free(index uint64, n uint32) {
 	b.mu.Lock()
-	b.freed++
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	b.live[index] -= int(n)
+	if b.live[index] < 0 {
+		panic(fmt.Sprintf("entry %d is freed twice", index))
+	}
+	if b.live[index] == 0 {
+		delete(b.live, index)
+		delete(b.entries, index)
+	}
 }
 
 type memPin struct{ bytes.Buffer }
@@ -226,8 +236,10 @@ func (b *memBodies) Pin() interface {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &memPin{}
-	if err := gob.NewEncoder(&p.Buffer).Encode(b.entries); err != nil {
-		panic(err)
+	for _, v := range []any{b.entries, b.live} {
+		if err := gob.NewEncoder(&p.Buffer).Encode(v); err != nil {
+			panic(err)
+		}
 	}
 	return p
 }
@@ -235,8 +247,13 @@ func (b *memBodies) Pin() interface {
 func (b *memBodies) Restore(r io.Reader) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.entries = map[uint64][]byte{}
-	return gob.NewDecoder(r).Decode(&b.entries)
+	b.entries, b.live = map[uint64][]byte{}, map[uint64]int{}
+	whole, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	in := bytes.NewReader(whole) // a byte reader: the decoders take no more than theirs
+	return errors.Join(gob.NewDecoder(in).Decode(&b.entries), gob.NewDecoder(in).Decode(&b.live))
 }
 
 // disk is what survives a restart of a test node's replica.

@@ -125,6 +125,7 @@ func (p *proposer) dismiss(err error) {
 	p.riding, p.pending, p.bytes, p.woken = nil, nil, 0, nil
 	p.parking = newParking()
 	p.plain = map[fsm.WaitKey]struct{}{}
+	p.gone = map[fsm.EntityID]struct{}{}
 }
 
 // stall dismisses everybody because the disk does not answer (R1). The goroutine that waits for

@@ -92,10 +92,12 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if carriesBodies(e) {
+	if bodies := bodyBytes(e); bodies > 0 {
 		if err := m.bodies.Put(l.Index, l.Data); err != nil {
 			return nil, fmt.Errorf("keep bodies: %w", err)
 		}
+		// What lies between the bodies is of no use any more; the bodies are freed by the state.
+		m.bodies.Free(l.Index, uint32(len(l.Data)-bodies))
 	}
 	a = &applied{index: l.Index}
 	m.mu.Lock()
@@ -123,17 +125,17 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 	return a, nil
 }
 
-func carriesBodies(e *fsm.Entry) bool {
+// bodyBytes adds up the bodies that the entry carries.
+func bodyBytes(e *fsm.Entry) int {
+	n := 0
 	for i := range e.Requests {
 		if q, ok := e.Requests[i].Command.(*fsm.Enqueue); ok {
 			for j := range q.Messages {
-				if len(q.Messages[j].Body) > 0 {
-					return true
-				}
+				n += len(q.Messages[j].Body)
 			}
 		}
 	}
-	return false
+	return n
 }
 
 // halt fails the replica and keeps raft's goroutine until the replica closes. It returns then, so

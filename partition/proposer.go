@@ -36,18 +36,24 @@ type proposer struct {
 	// that gives up waits until the bytes are copied.
 	encoding sync.Mutex
 
-	mu        sync.Mutex
-	leading   bool
-	epoch     uint64 // index of this leadership's BecomeLeader, 0 until it is applied
-	ending    error  // why nothing is accepted any more
-	pending   []*call
-	bytes     int
-	riding    []*call
-	parking   parking
-	woken     []fsm.WaitKey
-	plain     map[fsm.WaitKey]struct{} // keys whose empty answers need no entry
-	barrierAt time.Time                // when the last entry was proposed that has been applied
+	mu      sync.Mutex
+	leading bool
+	epoch   uint64 // index of this leadership's BecomeLeader, 0 until it is applied
+	ending  error  // why nothing is accepted any more
+	pending []*call
+	bytes   int
+	riding  []*call
+	parking parking
+	woken   []fsm.WaitKey
+	plain   map[fsm.WaitKey]struct{} // keys whose empty answers need no entry
+	// gone are entities dropped under this leadership. A description that was on its way when its
+	// entity was deleted must not bring it back: ids are never used again (S-259).
+	gone      map[fsm.EntityID]struct{}
+	barrierAt time.Time // when the last entry was proposed that has been applied
 }
+
+// maxGone bounds the remembered ids. What comes back beyond is dropped by the next reconciliation.
+const maxGone = 1 << 16
 
 // maxPlain bounds the remembered keys; forgetting them costs an entry each.
 const maxPlain = 4096
@@ -63,6 +69,7 @@ func newProposer(cfg *Config, r *raft.Raft, m *machine, w *waiters, log hclog.Lo
 		cfg: cfg, raft: r, machine: m, waits: w, log: log, wedged: wedged,
 		signal: make(chan struct{}, 1), closed: make(chan struct{}),
 		parking: newParking(), plain: map[fsm.WaitKey]struct{}{},
+		gone: map[fsm.EntityID]struct{}{},
 	}
 }
 

@@ -518,3 +518,30 @@ func TestDropTellsWhoeverWaits(t *testing.T) {
 		}
 	})
 }
+
+// A9: an entry's bytes are kept as long as a body in it is wanted, and no longer.
+func TestBodiesAreFreed(t *testing.T) {
+	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+		kept := r.machine.bodies.(*memBodies)
+		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "one", "", "three")); err != nil {
+			t.Fatal(err)
+		}
+		for left := 3; left > 0; left-- {
+			if len(kept.entries) != 1 {
+				t.Fatalf("%d entries are kept with %d messages left", len(kept.entries), left)
+			}
+			o, err := r.Propose(t.Context(), lock(reqID(1, uint64(10-2*left)), 1, 0))
+			if err != nil || len(o.Locked) != 1 {
+				t.Fatal(o, err)
+			}
+			done := &fsm.Settle{Items: []fsm.SettleItem{{Token: o.Locked[0].Token, Verdict: fsm.Complete}}}
+			if _, err := r.Propose(t.Context(), fsm.Request{ID: reqID(1, uint64(11-2*left)), Entity: 1,
+				Command: done}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(kept.entries) != 0 {
+			t.Errorf("%d entries are kept for nothing", len(kept.entries))
+		}
+	})
+}

@@ -135,7 +135,9 @@ func proposeAll(ctx context.Context, rep *Replica, requests []fsm.Request) error
 			defer wg.Done()
 			defer func() { <-width }()
 			o, err := rep.Propose(ctx, requests[i])
-			if err == nil && o.Refusal != fsm.None && o.Refusal != fsm.Stale {
+			// Dropped meanwhile, or never known: nothing is left to do.
+			fine := o.Refusal == fsm.None || o.Refusal == fsm.Stale || o.Refusal == fsm.EntityNotFound
+			if err == nil && !fine {
 				err = &fsm.RefusedError{Refusal: o.Refusal, Detail: o.Detail}
 			}
 			if err != nil {

@@ -35,6 +35,10 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 		}
 		took++
 		p.bytes -= c.size
+		if p.buriedLocked(c) {
+			c.finish(fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil)
+			continue
+		}
 		if p.parkableNowLocked(c) {
 			p.parking.add(c)
 			continue
@@ -59,6 +63,21 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 		return nil
 	}
 	return e
+}
+
+// buriedLocked reports whether c describes an entity that was dropped before, and remembers drops.
+func (p *proposer) buriedLocked(c *call) bool {
+	switch c.req.Command.(type) {
+	case *fsm.PutEntity:
+		_, gone := p.gone[c.req.Entity]
+		return gone
+	case *fsm.DropEntity:
+		if len(p.gone) >= maxGone {
+			clear(p.gone)
+		}
+		p.gone[c.req.Entity] = struct{}{}
+	}
+	return false
 }
 
 // maxBurst bounds how many requests of one key ride because of one wake.

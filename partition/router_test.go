@@ -158,8 +158,14 @@ func TestLeadersReconcile(t *testing.T) {
 		if _, err := b.all["n1"].dir.change(ctx, deleteChange(made.ID)); err != nil {
 			t.Fatal(err)
 		}
-		// A PutEntity that was under way meanwhile: the share knows what the catalog does not.
+		// A PutEntity that was under way meanwhile, and reaches the next leader, which remembers no
+		// drops: the share knows what the catalog does not.
 		p := made.Partitions[0]
+		l := b.leader(p)
+		if err := b.nodes[l.cfg.Node].host.TransferLeadership(ctx, p, ""); err != nil {
+			t.Fatal(err)
+		}
+		b.leader(p, l.cfg.Node)
 		if _, err := b.all["n1"].dir.send.propose(ctx, p, fsm.Request{Entity: made.ID,
 			Command: &fsm.PutEntity{Descriptor: *made}}, &attempts{}, nil); err != nil {
 			t.Fatal(err)
@@ -171,6 +177,21 @@ func TestLeadersReconcile(t *testing.T) {
 			if slices.ContainsFunc(known, func(k fsm.KnownEntity) bool { return k.ID == made.ID }) {
 				t.Errorf("%s still knows the entity", id)
 			}
+		}
+	})
+}
+
+// S-259: a description that arrives behind the drop of its entity does not bring it back.
+func TestDroppedEntityStaysDropped(t *testing.T) {
+	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
+		ctx := shortly(t, time.Minute)
+		if err := b.all["n1"].dir.Delete(ctx, d.Name); err != nil {
+			t.Fatal(err)
+		}
+		o, err := b.all["n2"].dir.send.propose(ctx, d.Partitions[0], fsm.Request{Entity: d.ID,
+			Command: &fsm.PutEntity{Descriptor: *d}}, &attempts{}, nil)
+		if err != nil || o.Refusal != fsm.EntityNotFound {
+			t.Errorf("got %+v, %v", o, err)
 		}
 	})
 }
