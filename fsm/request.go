@@ -3,6 +3,10 @@ package fsm
 // resultTime is how long the answer to a silent pump is kept, by the lease clock (S-307, A6).
 const resultTime Millis = 10 * 60 * 1000
 
+// maxResults bounds how many pumps are remembered, some hundred bytes each: far more links than a
+// cluster serves, and an end for one that invents pumps.
+const maxResults = 1 << 20
+
 // result is the last answer of one pump.
 type result struct {
 	node    Incarnation
@@ -53,6 +57,10 @@ func (a resultDue) less(b resultDue) bool {
 func (s *State) recall(req *Request, o *Outcome) bool {
 	r, ok := s.results.Get(result{node: req.ID.Node, pump: req.ID.Pump})
 	if !ok {
+		if s.results.Len() >= s.maxResults {
+			o.refuse(Busy, "too many pumps are remembered")
+			return true
+		}
 		return false
 	}
 	if req.ID.Counter < r.counter {

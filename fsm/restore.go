@@ -16,7 +16,7 @@ import (
 // that a later Apply would rely on.
 func (s *State) Restore(r io.Reader) error {
 	l := loader{s: New(s.id)}
-	l.s.gen = s.gen + 1
+	l.s.gen, l.s.maxResults = s.gen+1, s.maxResults
 	if err := l.frames(r); err != nil {
 		return fmt.Errorf("restore partition %d: %w", s.id, err)
 	}
@@ -335,7 +335,7 @@ func (l *loader) result(r *reader) {
 		a.outcome = o
 		res.answer = a
 	}
-	if _, twice := l.s.results.Get(res); twice || res.review > res.until {
+	if _, twice := l.s.results.Get(res); twice || l.s.results.Len() >= l.s.maxResults || res.review > res.until {
 		r.fail("result of a pump contradicts another")
 		return
 	}

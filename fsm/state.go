@@ -36,6 +36,8 @@ type State struct {
 	lost      *btree.Map[uint64, Incarnation]
 	lostOrder uint64
 
+	maxResults int // see the constant; tests make it smaller
+
 	run run
 }
 
@@ -61,6 +63,8 @@ func New(p PartitionID) *State {
 		results:   newTable(result.less),
 		resultDue: newTable(resultDue.less),
 		lost:      new(btree.Map[uint64, Incarnation]),
+
+		maxResults: maxResults,
 	}
 }
 

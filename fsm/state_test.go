@@ -131,3 +131,87 @@ func TestAPumpThatForgetsItselfFreesItsBodiesOnce(t *testing.T) {
 		t.Fatalf("freed %v", r.Freed)
 	}
 }
+
+// The memory for answers is bounded: a further pump is refused, those known go on.
+func TestTooManyPumpsAreRefused(t *testing.T) {
+	d := newDriver(t)
+	d.s.maxResults = 2
+	d.ok(0, Main, queue(7))
+	id := func(pump, counter uint64) Request {
+		return Request{ID: RequestID{1, pump, counter}, Entity: 7, Command: message1("a")}
+	}
+	r := d.apply(id(1, 1), id(2, 1), id(3, 1), id(2, 2))
+	for i, want := range []Refusal{None, None, Busy, None} {
+		if got := r.Outcomes[i].Refusal; got != want {
+			t.Errorf("request %d: refusal %d, want %d", i, got, want)
+		}
+	}
+	d.apply(Request{Command: &DropPumps{Node: 1, Pumps: []uint64{1}}})
+	if r := d.apply(id(3, 1)); r.Outcomes[0].Refusal != None {
+		t.Errorf("still refused: %+v", r.Outcomes[0])
+	}
+	if err := d.s.CheckInvariants(); err != nil {
+		t.Error(err)
+	}
+}
+
+// T-225 // S-248: a question changes nothing.
+func TestQueriesChangeNothing(t *testing.T) {
+	d := populated(t)
+	before := d.s.Digest()
+	for _, sub := range []SubQueue{Main, DeadLetter, TransferDeadLetter, 9} {
+		for id := EntityID(6); id < 10; id++ {
+			for _, q := range []Query{&Counts{}, &Peek{Max: 9}, &Peek{}, &ListSessions{}, &Ask{},
+				&GetSessionState{}, &Peek{Max: 9, HasSession: true, Session: "a"}, nil} {
+				d.s.Query(QueryRequest{Entity: id, Sub: sub, Query: q})
+			}
+		}
+	}
+	if d.s.Digest() != before {
+		t.Error("the digest changed")
+	}
+}
+
+// T-16, T-22 // S-22, S-102: what receive-and-delete gives has no token, and every delivery of a
+// message that was never forwarded has its own number as the original one.
+func TestDeliveriesCarryTheirNumbers(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7))
+	d.ok(7, Main, messages(2))
+	kept := d.ok(7, Main, &Lock{Max: 1}).Locked[0]
+	gone := d.ok(7, Main, &Lock{Max: 1, Delete: true}).Locked[0]
+	if kept.Token.IsZero() || !gone.Token.IsZero() || gone.LockedUntil != 0 {
+		t.Errorf("tokens %v and %v", kept.Token, gone.Token)
+	}
+	if kept.EnqueuedSeq != kept.Seq || gone.EnqueuedSeq != gone.Seq {
+		t.Errorf("original numbers %d and %d", kept.EnqueuedSeq, gone.EnqueuedSeq)
+	}
+}
+
+// A2: the leader compares what its partition knows with the catalog.
+func TestKnownListsEntitiesWithTheirVersions(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(9, func(d *Descriptor) { d.Version = 4 }))
+	d.ok(0, Main, queue(7))
+	got := d.s.Known()
+	if len(got) != 2 || got[0] != (KnownEntity{7, 1}) || got[1] != (KnownEntity{9, 4}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A token that was drawn before is drawn anew: tokens of two entries with one seed differ.
+func TestTokensOfEqualSeedsDiffer(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7))
+	d.ok(7, Main, messages(2))
+	var tokens [2]LockToken
+	for i := range tokens {
+		e := d.entry(Request{Entity: 7, Command: &Lock{Max: 1}})
+		e.Seed = [32]byte{1}
+		d.index++
+		tokens[i] = d.s.Apply(d.index, e).Outcomes[0].Locked[0].Token
+	}
+	if tokens[0] == tokens[1] || tokens[0].IsZero() {
+		t.Errorf("tokens %v", tokens)
+	}
+}
