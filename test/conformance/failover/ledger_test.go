@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 )
 
 // message names one message: its producer's lane (in a session queue the session) and its number
@@ -59,7 +61,8 @@ func (l *ledger) fault(format string, args ...any) {
 func (l *ledger) faultLocked(format string, args ...any) {
 	const most = 50
 	if len(l.faults) < most {
-		l.faults = append(l.faults, fmt.Sprintf(format, args...))
+		at := time.Now().Format("15:04:05.000 ")
+		l.faults = append(l.faults, at+fmt.Sprintf(format, args...))
 	}
 }
 
@@ -138,14 +141,30 @@ func (l *ledger) judge(ordered map[string]bool) []string {
 		if _, ok := l.sent[m]; !ok {
 			l.faultLocked("%v came and nobody sent it", m)
 		}
-		if ordered[m.queue] && !slices.IsSorted(l.firsts[m.queue+" "+m.lane]) {
-			l.faultLocked("session %s was delivered out of order", m.lane)
-		}
 	}
+	l.orderLocked(ordered)
 	for queue, numbers := range l.numbers {
 		l.gaplessLocked(queue, slices.Sorted(maps.Keys(numbers)))
 	}
 	return l.faults
+}
+
+// orderLocked checks that each session's messages were first delivered in the order of their sending.
+func (l *ledger) orderLocked(ordered map[string]bool) {
+	for lane, numbers := range l.firsts {
+		queue, session, _ := strings.Cut(lane, " ")
+		if !ordered[queue] {
+			continue
+		}
+		for i := 1; i < len(numbers); i++ {
+			if numbers[i] < numbers[i-1] {
+				l.faultLocked("session %s was delivered out of order: %d after %d (in doubt: %t, %t)",
+					session, numbers[i], numbers[i-1],
+					l.sent[message{queue, session, numbers[i]}] == unknown,
+					l.sent[message{queue, session, numbers[i-1]}] == unknown)
+			}
+		}
+	}
 }
 
 // gaplessLocked checks that each share's numbers are 1, 2, 3 without a hole. A send in doubt has a

@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,8 +27,9 @@ type load struct {
 	cluster *node.Cluster
 	ledger  *ledger
 	secure  bool
-	doomed  []atomic.Bool // by node: about to be killed, or not yet back
-	stop    chan struct{} // closed: producers end
+	down    []atomic.Bool  // by node: about to be killed, or not yet back
+	deaths  []atomic.Int64 // by node: how often it was killed
+	stop    chan struct{}  // closed: producers end
 	over    context.Context
 	wg      sync.WaitGroup // consumers
 	makers  sync.WaitGroup // producers
@@ -37,6 +39,7 @@ type load struct {
 type home struct {
 	l      *load
 	at     int
+	deaths int64 // of the node, when the client was made
 	client *azservicebus.Client
 }
 
@@ -44,9 +47,10 @@ func (h *home) open() error {
 	if h.client != nil {
 		return nil
 	}
-	for h.l.doomed[h.at].Load() {
+	for h.l.down[h.at].Load() {
 		h.at = (h.at + 1) % len(h.l.cluster.Nodes)
 	}
+	h.deaths = h.l.deaths[h.at].Load()
 	c, err := h.l.cluster.Nodes[h.at].Client(h.l.secure, once)
 	h.client = c
 	return err
@@ -62,10 +66,10 @@ func (h *home) leave() {
 	h.client = nil
 }
 
-// excuse says whether an error is the fate of a client whose node was killed, and moves on; an error
-// of a client on a living node is a fault.
+// excuse says whether an error is the fate of a client whose node was killed since the client was
+// made, and moves on; an error of any other client is a fault.
 func (h *home) excuse(what string, err error) {
-	if !h.l.doomed[h.at].Load() {
+	if h.l.deaths[h.at].Load() == h.deaths {
 		h.l.ledger.fault("%s on the living node n%d: %v", what, h.at+1, err)
 		time.Sleep(100 * time.Millisecond) // a fault that repeats must not fill the log
 	}
@@ -82,7 +86,7 @@ func nothing(err error) bool {
 // produce sends numbered messages in one lane until told to stop.
 func (l *load) produce(queue, lane string, at int, session bool) {
 	l.makers.Go(func() {
-		h := &home{l: l, at: at}
+		h := &home{l: l, at: at % len(l.cluster.Nodes)}
 		defer h.leave()
 		var s *azservicebus.Sender
 		for n := 1; ; n++ {
@@ -133,7 +137,7 @@ type receiver interface {
 // consume takes and completes until the load is over.
 func (l *load) consume(queue string, at int, session bool) {
 	l.wg.Go(func() {
-		h := &home{l: l, at: at}
+		h := &home{l: l, at: at % len(l.cluster.Nodes)}
 		defer h.leave()
 		var r receiver
 		for l.over.Err() == nil {
@@ -156,7 +160,7 @@ func (l *load) consume(queue string, at int, session bool) {
 				}
 				r = fresh
 			}
-			_, _ = l.takeSome(h, queue, r)
+			_, _ = l.takeSome(h, queue, r, 10)
 		}
 	})
 }
@@ -172,8 +176,10 @@ func (l *load) oneSession(h *home, queue string) {
 		}
 		return
 	}
-	for range 5 {
-		n, ok := l.takeSome(h, queue, r)
+	// One at a time: with more credit outstanding the SDK gives back what comes after it has returned,
+	// and takes it again behind its successors.
+	for range 25 {
+		n, ok := l.takeSome(h, queue, r, 1)
 		if !ok {
 			return
 		}
@@ -189,9 +195,9 @@ func (l *load) oneSession(h *home, queue string) {
 }
 
 // takeSome receives once and completes what came; ok is false when the connection is gone.
-func (l *load) takeSome(h *home, queue string, r receiver) (n int, ok bool) {
+func (l *load) takeSome(h *home, queue string, r receiver, most int) (n int, ok bool) {
 	ctx, cancel := context.WithTimeout(l.over, patience)
-	got, err := r.ReceiveMessages(ctx, 10, nil)
+	got, err := r.ReceiveMessages(ctx, most, nil)
 	cancel()
 	for _, g := range got {
 		m, bad := parse(queue, g.Body)
@@ -201,10 +207,11 @@ func (l *load) takeSome(h *home, queue string, r receiver) (n int, ok bool) {
 		}
 		l.ledger.received(m, *g.SequenceNumber)
 		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+		began := time.Now()
 		settled := r.CompleteMessage(ctx, g, nil)
 		cancel()
 		if settled != nil {
-			h.excuse("complete", settled)
+			h.excuse(fmt.Sprintf("complete %v after %s", m, time.Since(began).Round(time.Millisecond)), settled)
 			return n, false
 		}
 		l.ledger.done(m)
