@@ -143,8 +143,7 @@ func (r *Replica) raftConfig() *raft.Config {
 	c.SnapshotInterval = 1000 * time.Hour
 	c.SnapshotThreshold = math.MaxUint64
 	c.NoLegacyTelemetry = true
-	c.Logger = r.log.Named("raft")
-	c.LogLevel = "WARN"
+	c.Logger = newRaftLog(r.log.Named("raft"))
 	return c
 }
 
