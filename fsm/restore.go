@@ -24,6 +24,10 @@ func (s *State) Restore(r io.Reader) error {
 	return nil
 }
 
+// maxRestored bounds the counters of an image. None gets there by counting, and none may overflow
+// by what is applied next.
+const maxRestored = 1<<64 - 1<<32
+
 // loader builds a state from records.
 type loader struct {
 	s     *State
@@ -144,7 +148,9 @@ func (l *loader) state(r *reader) {
 	l.s.epoch = r.uvarint()
 	l.s.wall = r.millis()
 	l.s.lease = r.millis()
-	l.s.lostOrder = r.uvarint()
+	if l.s.lostOrder = r.uvarint(); l.s.lostOrder > maxRestored {
+		r.fail("counter too large")
+	}
 }
 
 func (l *loader) share(r *reader) {
@@ -169,7 +175,9 @@ func (l *loader) share(r *reader) {
 	sh.arrival = r.uvarint()
 	sh.touched = r.millis()
 	sh.lastNo = r.u32()
-	sh.lastTicket = r.uvarint()
+	if sh.lastTicket = r.uvarint(); max(sh.arrival, sh.lastTicket) > maxRestored {
+		r.fail("counter too large")
+	}
 	l.sh, l.grave, l.box = sh, grave, Main
 	if grave {
 		l.s.graves.Set(d.ID, sh)
