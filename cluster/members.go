@@ -116,10 +116,6 @@ func (g *Gossip) admissible(name string, b []byte) error {
 	if want := lifeName(m.node, m.incarnation); name != want {
 		return fmt.Errorf("%w: named %q, want %q", errGossip, name, want)
 	}
-	if m.node == g.cfg.Node && m.incarnation != g.cfg.Incarnation {
-		// Our own past, or somebody with a copy of our data directory, which the mesh refuses.
-		g.log.Debug("another life of this node is about", "incarnation", m.incarnation)
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.lives[name] == nil && len(g.lives) >= g.maxLives() && !g.forgetOneLocked() {
@@ -148,7 +144,6 @@ func (g *Gossip) arrived(name, host, gossipAddr string, b []byte) {
 		return // refused by admissible
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	l := g.lives[name]
 	if l == nil {
 		g.births++
@@ -163,16 +158,18 @@ func (g *Gossip) arrived(name, host, gossipAddr string, b []byte) {
 		}
 	}
 	g.changedLocked()
+	addr := l.address()
+	g.mu.Unlock()
 	g.log.Info("node found", "node", m.node, "incarnation", fmt.Sprintf("%x", uint64(m.incarnation)),
-		"peer", l.address())
+		"peer", addr)
 }
 
 // departed notes that a life ended.
 func (g *Gossip) departed(name string) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	l := g.lives[name]
 	if l == nil {
+		g.mu.Unlock()
 		return
 	}
 	l.state = MemberDead
@@ -187,7 +184,9 @@ func (g *Gossip) departed(name string) {
 		}
 	}
 	g.changedLocked()
-	g.log.Info("node gone", "node", l.node, "state", l.state)
+	node, state := l.node, l.state
+	g.mu.Unlock()
+	g.log.Info("node gone", "node", node, "state", state)
 }
 
 // heardFarewell notes that a life ends on purpose, and reports whether it was news. It stays alive

@@ -255,7 +255,6 @@ func (m *Mesh) Watch(f func(node fsm.NodeID, up bool)) (stop func()) {
 
 // report queues news for the watchers; it never blocks.
 func (m *Mesh) report(node fsm.NodeID, up bool) {
-	m.log.Info("peer changed", "peer", node, "up", up)
 	m.news.Lock()
 	defer m.news.Unlock()
 	if len(m.reports) >= maxReports {
@@ -281,6 +280,7 @@ func (m *Mesh) tell() {
 		m.reports = nil
 		m.news.Unlock()
 		for _, r := range reports {
+			m.log.Info("peer changed", "peer", r.node, "up", r.up)
 			m.mu.RLock()
 			ids := make([]int, 0, len(m.watchers))
 			for id := range m.watchers {

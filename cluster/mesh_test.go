@@ -17,12 +17,20 @@ import (
 func TestCallsAreAnsweredBothWays(t *testing.T) {
 	before := runtime.NumGoroutine()
 	a, b := duo(t, nil)
+	for _, to := range []fsm.NodeID{"a", "b"} {
+		if err := a.Connect(testContext(t), to); err != nil {
+			t.Fatal(err)
+		}
+	}
 	mustCall(t, a, "b", "hello b")
 	mustCall(t, b, "a", "hello a")
 	mustCall(t, a, "a", "hello myself")
 	mustCall(t, a, "b", "")
 	if got := len(a.Peers()); got != 1 {
 		t.Errorf("a knows %d peers, want 1", got)
+	}
+	if err := a.Connect(testContext(t), "nobody"); !errors.Is(err, fsm.ErrUnavailable) {
+		t.Errorf("connecting to a node without an address: %v, want ErrUnavailable", err)
 	}
 	if got := len(b.links); got != 1 {
 		t.Errorf("b has %d links, want 1: both directions share it", got)

@@ -39,6 +39,16 @@ var (
 	errNoAddress    = errors.New("no address is known")
 )
 
+// Connect makes sure that there is a link to a node, as a call would. Watchers hear only of nodes to
+// which there was one.
+func (m *Mesh) Connect(ctx context.Context, to fsm.NodeID) error {
+	if to == m.cfg.Node {
+		return nil
+	}
+	_, err := m.linkTo(ctx, to)
+	return err
+}
+
 // linkTo returns a link for a new call, dialling if there is none. It waits for one attempt at most,
 // and not at all for a node that could not be reached a moment ago.
 func (m *Mesh) linkTo(ctx context.Context, to fsm.NodeID) (*link, error) {
@@ -363,7 +373,6 @@ func (p *peer) lost(l *link) {
 		p.downLocked()
 	}
 	if !closing {
-		p.mesh.log.Info("link lost", "peer", p.id, "reason", l.err)
 		p.dialLocked()
 		select {
 		case p.kick <- struct{}{}:
@@ -371,4 +380,5 @@ func (p *peer) lost(l *link) {
 		}
 	}
 	p.mu.Unlock()
+	p.mesh.log.Info("link lost", "peer", p.id, "reason", l.err)
 }
