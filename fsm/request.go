@@ -1,5 +1,7 @@
 package fsm
 
+import "slices"
+
 // resultTime is how long the answer to a silent pump is kept, by the lease clock (S-307, A6).
 const resultTime Millis = 10 * 60 * 1000
 
@@ -145,7 +147,9 @@ func answerOf(req *Request, o *Outcome) *answer {
 	case *Receive:
 		a.removed = c.Delete
 	}
-	if !a.removed && len(o.Locked) > 0 {
+	if a.removed {
+		a.outcome.Locked = slices.Clone(o.Locked) // the caller fills in the bodies
+	} else if len(o.Locked) > 0 {
 		a.locked = make([]LockToken, len(o.Locked))
 		for i := range o.Locked {
 			a.locked[i] = o.Locked[i].Token
