@@ -56,7 +56,7 @@ size() { cat "$dir/size" 2>/dev/null || echo 0; }
 
 each() { # each COMMAND: for every node of the cluster
 	local i
-	for ((i = 1; i <= $(size); i++)); do "$1" "$i"; done
+	for ((i = 1; i <= $(size); i++)); do "$1" "$i" || return 1; done
 }
 
 known() { # known NODE: is it one of ours?
@@ -117,6 +117,11 @@ end() { # end NODE: SIGTERM, and SIGKILL if that does not help
 	rm -f "$dir/n$1/pid"
 }
 
+all_ready() {
+	local i
+	for ((i = 1; i <= $(size); i++)); do ready "$i" || return 1; done
+}
+
 line() {
 	local state=down
 	if alive "$1"; then
@@ -156,7 +161,12 @@ up() {
 		sleep 0.05
 	done
 	for ((i = 2; i <= n; i++)); do launch "$i"; done
+	# A node that was ready may lose its leaders again while the last ones join: all at once counts.
 	each await
+	until all_ready; do
+		((SECONDS < deadline + ready_seconds)) || { echo "not all nodes became ready" >&2; exit 1; }
+		sleep 0.1
+	done
 	each line
 }
 

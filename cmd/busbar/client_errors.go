@@ -71,11 +71,26 @@ func wireError(what string, err error) error {
 	case amqp.ErrCondNotAllowed, amqp.ErrCondInvalidField, amqp.ErrCondMessageSizeExceeded:
 		code = exitUsage
 	}
+	if remote := remoteError(err); remote != nil && remote.Description != "" {
+		return &exitError{code, fmt.Errorf("%s: %s (%s)", what, remote.Description, remote.Condition)}
+	}
 	return &exitError{code, fmt.Errorf("%s: %w", what, err)}
 }
 
-// condition digs the AMQP error condition out of whatever layer reported it.
+// condition returns the AMQP error condition behind an error, "" if there is none.
 func condition(err error) amqp.ErrCond {
+	if remote := remoteError(err); remote != nil {
+		return remote.Condition
+	}
+	// The library reports a refused SASL exchange as text only.
+	if err != nil && strings.Contains(err.Error(), "SASL") && strings.Contains(err.Error(), "auth") {
+		return amqp.ErrCondUnauthorizedAccess
+	}
+	return ""
+}
+
+// remoteError digs what the broker said out of whatever layer reported it.
+func remoteError(err error) *amqp.Error {
 	var (
 		plain *amqp.Error
 		link  *amqp.LinkError
@@ -84,18 +99,15 @@ func condition(err error) amqp.ErrCond {
 	)
 	switch {
 	case errors.As(err, &link) && link.RemoteErr != nil:
-		return link.RemoteErr.Condition
+		return link.RemoteErr
 	case errors.As(err, &sess) && sess.RemoteErr != nil:
-		return sess.RemoteErr.Condition
+		return sess.RemoteErr
 	case errors.As(err, &conn) && conn.RemoteErr != nil:
-		return conn.RemoteErr.Condition
+		return conn.RemoteErr
 	case errors.As(err, &plain):
-		return plain.Condition
-	// The library reports a refused SASL exchange as text only.
-	case strings.Contains(err.Error(), "SASL") && strings.Contains(err.Error(), "auth"):
-		return amqp.ErrCondUnauthorizedAccess
+		return plain
 	}
-	return ""
+	return nil
 }
 
 // nothingCame reports whether a wait ended without result, which is no failure.

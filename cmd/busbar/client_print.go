@@ -133,7 +133,7 @@ type messagePrinter struct {
 	headed bool
 }
 
-const rowFormat = "%-8v %-22s %-16s %-5v %s\n"
+const rowFormat = "%-16v  %-20s  %-16s  %-5v  %s\n"
 
 func (p *messagePrinter) print(s shown) error {
 	if p.json {

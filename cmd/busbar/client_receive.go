@@ -168,7 +168,7 @@ func (r *receiveFlags) drain(ctx context.Context, w *wire, in *amqp.Receiver, p 
 
 // finish prints a message and then settles it: what could not be shown comes back.
 func (r *receiveFlags) finish(ctx context.Context, w *wire, in *amqp.Receiver, m *amqp.Message, p *messagePrinter) error {
-	if err := p.print(describe(m, !r.dead)); err != nil {
+	if err := p.print(describe(m, true)); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.limit)

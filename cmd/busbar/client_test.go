@@ -358,6 +358,13 @@ func TestWireErrorsHaveExitCodes(t *testing.T) {
 			}
 		})
 	}
+	said := &amqp.LinkError{RemoteErr: &amqp.Error{Condition: amqp.ErrCondNotAllowed, Description: "not so"}}
+	if got := wireError("open q", said); got.Error() != "open q: not so (amqp:not-allowed)" {
+		t.Errorf("got %q, want the broker's own words", got)
+	}
+	if nothingCame(nil) || !nothingCame(context.DeadlineExceeded) || !nothingCame(remote("com.microsoft:timeout")) {
+		t.Error("only an end of the waiting time is nothing")
+	}
 	if wireError("send", nil) != nil {
 		t.Error("success became an error")
 	}
