@@ -259,6 +259,9 @@ func (s *State) checkResults() error {
 		err = fmt.Errorf("partition %d: %d results, %d reviews",
 			s.id, s.results.Len(), s.resultDue.Len())
 	}
+	if err == nil && (s.lost.Len() != s.lostAt.Len() || s.lost.Len() > maxLostNodes) {
+		err = fmt.Errorf("partition %d: %d lost nodes, %d places", s.id, s.lost.Len(), s.lostAt.Len())
+	}
 	if err == nil && s.leaseNext.Len()+s.wallNext.Len() > 2*s.shares.Len() {
 		err = fmt.Errorf("partition %d: deadlines of unknown entities", s.id)
 	}

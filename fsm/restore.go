@@ -115,10 +115,12 @@ func (l *loader) record(r *reader) {
 		l.state(r)
 	case recordLost:
 		order, node := r.uvarint(), Incarnation(r.u64())
-		if order > l.s.lostOrder || l.s.lost.Len() >= maxLostNodes {
+		_, known := l.s.lost.Get(order)
+		if known || l.s.isLost(node) || order > l.s.lostOrder || l.s.lost.Len() >= maxLostNodes {
 			r.fail("lost node out of order")
 		}
 		l.s.lost.Set(order, node)
+		l.s.lostAt.Set(node, order)
 	case recordShare:
 		l.share(r)
 	case recordSession, recordMessage:

@@ -254,8 +254,10 @@ func (s *State) nodeLost(node Incarnation) {
 	}
 	s.lostOrder++
 	s.lost.Set(s.lostOrder, node)
+	s.lostAt.Set(node, s.lostOrder)
 	if s.lost.Len() > maxLostNodes {
-		s.lost.PopMin()
+		_, oldest, _ := s.lost.PopMin()
+		s.lostAt.Delete(oldest)
 	}
 	s.forgetNode(node)
 	for _, id := range s.shares.Keys() {
@@ -285,10 +287,6 @@ func (s *State) nodeLost(node Incarnation) {
 const maxLostNodes = 1024
 
 func (s *State) isLost(node Incarnation) bool {
-	found := false
-	s.lost.Scan(func(_ uint64, n Incarnation) bool {
-		found = n == node
-		return !found
-	})
-	return found
+	_, lost := s.lostAt.Get(node)
+	return lost
 }

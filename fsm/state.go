@@ -33,7 +33,10 @@ type State struct {
 
 	results   *btree.BTreeG[result]    // one per pump (A6)
 	resultDue *btree.BTreeG[resultDue] // one per pump: when to look whether it is forgotten
+	// lost holds the lives of nodes that are over, in the order they ended, and lostAt their places
+	// in it.
 	lost      *btree.Map[uint64, Incarnation]
+	lostAt    *btree.Map[Incarnation, uint64]
 	lostOrder uint64
 
 	maxResults int // see the constant; tests make it smaller
@@ -63,6 +66,7 @@ func New(p PartitionID) *State {
 		results:   newTable(result.less),
 		resultDue: newTable(resultDue.less),
 		lost:      new(btree.Map[uint64, Incarnation]),
+		lostAt:    new(btree.Map[Incarnation, uint64]),
 
 		maxResults: maxResults,
 	}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 )
@@ -155,6 +156,28 @@ func TestTooManyPumpsAreRefused(t *testing.T) {
 	}
 }
 
+// RUL-19: only so many lives of nodes are remembered as lost, the latest ones.
+func TestTheLatestLostNodesAreRemembered(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7))
+	for n := range Incarnation(maxLostNodes + 1) {
+		d.ok(0, Main, &NodeLost{Node: 1 + n})
+		d.ok(0, Main, &NodeLost{Node: 1 + n})
+	}
+	for node, want := range map[Incarnation]Refusal{1: None, 2: NodeExpired, 1025: NodeExpired} {
+		r := d.apply(Request{ID: RequestID{node, 1, 1}, Entity: 7, Command: message1("a")})
+		if got := r.Outcomes[0].Refusal; got != want {
+			t.Errorf("node %d: refusal %d, want %d", node, got, want)
+		}
+	}
+	if err := d.s.CheckInvariants(); err != nil {
+		t.Error(err)
+	}
+	if err := New(1).Restore(bytes.NewReader(imageOf(t, d.s))); err != nil {
+		t.Error(err)
+	}
+}
+
 // T-225 // S-248: a question changes nothing.
 func TestQueriesChangeNothing(t *testing.T) {
 	d := populated(t)
@@ -214,4 +237,40 @@ func TestTokensOfEqualSeedsDiffer(t *testing.T) {
 	if tokens[0] == tokens[1] || tokens[0].IsZero() {
 		t.Errorf("tokens %v", tokens)
 	}
+}
+
+// What decodes may be applied, whatever it says: no panic, and the invariants hold.
+func FuzzApply(f *testing.F) {
+	for _, c := range goldenCommands() {
+		for id := EntityID(7); id < 9; id++ {
+			e := Entry{Requests: []Request{
+				{ID: RequestID{5, 6, 8}, Entity: id, Command: c}, {Entity: id, Sub: DeadLetter, Command: c},
+				{Command: c},
+			}}
+			f.Add(AppendEntry(nil, &e))
+		}
+	}
+	img := imageOf(f, populated(f).s)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := DecodeEntry(b)
+		if err != nil {
+			return
+		}
+		s := New(1)
+		if err := s.Restore(bytes.NewReader(img)); err != nil {
+			t.Fatal(err)
+		}
+		wall, lease := s.Clocks()
+		e.Epoch = s.epoch
+		e.Wall, e.Lease = min(e.Wall, wall+1e9), min(e.Lease, lease+1e9)
+		s.Apply(s.index+1, e)
+		s.Apply(s.index+1, &Entry{Epoch: s.epoch, Lease: 1 << 62, Wall: 1 << 62,
+			Requests: []Request{{Command: &Tick{}}}})
+		if err := s.CheckInvariants(); err != nil {
+			t.Fatal(err)
+		}
+		if err := New(1).Restore(bytes.NewReader(imageOf(t, s))); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
