@@ -34,6 +34,10 @@ type Config struct {
 	MaxEntryBytes int
 	// MaxAppendBytes bounds the entries of one AppendEntries call; one entry always fits.
 	MaxAppendBytes int
+	// MaxAppendEntries bounds their number. Raft reads that many from the log before the bytes are
+	// counted, and reads again what did not fit, so it is not far above MaxAppendBytes/MaxEntryBytes.
+	// It matters to a follower that catches up only: in between, one entry is in flight.
+	MaxAppendEntries int
 	// MaxCommandBytes bounds one command; RUL-9's 16 MiB and room for its frame.
 	MaxCommandBytes int
 	// LogCacheBytes bounds the entries kept in memory for followers, per group.
@@ -75,7 +79,8 @@ func Defaults() Config {
 		CommitTimeout:      250 * time.Millisecond,
 		RPCTimeout:         10 * time.Second,
 		MaxEntryBytes:      256 << 10,
-		MaxAppendBytes:     1 << 20,
+		MaxAppendBytes:     4 << 20,
+		MaxAppendEntries:   32,
 		MaxCommandBytes:    17 << 20,
 		LogCacheBytes:      4 << 20,
 		MaxPendingRequests: 8192,
@@ -111,6 +116,8 @@ func (c *Config) Validate() error {
 	need(c.RPCTimeout > 0, "rpc timeout %v is not positive", c.RPCTimeout)
 	need(c.MaxEntryBytes > 0, "max entry bytes %d is not positive", c.MaxEntryBytes)
 	need(c.MaxAppendBytes > 0, "max append bytes %d is not positive", c.MaxAppendBytes)
+	need(c.MaxAppendEntries > 0 && c.MaxAppendEntries <= maxAppendEntries,
+		"max append entries %d are not 1 to %d", c.MaxAppendEntries, maxAppendEntries)
 	need(c.MaxCommandBytes >= c.MaxEntryBytes,
 		"max command bytes %d is below max entry bytes", c.MaxCommandBytes)
 	need(c.LogCacheBytes >= 0, "log cache bytes %d is negative", c.LogCacheBytes)

@@ -18,7 +18,7 @@ const statePoll = time.Second
 func (p *proposer) run() {
 	timer := time.NewTimer(statePoll)
 	defer timer.Stop()
-	defer p.stepDown(fsm.ErrClosed)
+	defer func() { p.stepDown(p.end()) }()
 	for {
 		next := statePoll
 		if p.observe() {
@@ -227,6 +227,12 @@ func (p *proposer) failed(err error) {
 		return
 	}
 	p.ticks.untransferred()
+	select {
+	case <-p.closed:
+		p.stepDown(p.end())
+		return
+	default:
+	}
 	p.stepDown(nil)
 	// A fenced or failed entry does not say that raft stepped down; a new BecomeLeader settles it.
 	p.pause(failurePause)

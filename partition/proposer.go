@@ -23,7 +23,8 @@ type proposer struct {
 	machine *machine
 	waits   *waiters
 	log     hclog.Logger
-	wedged  func(error) // raft no longer takes entries although it leads
+	wedged  func(error)  // raft no longer takes entries although it leads
+	end     func() error // why nothing is accepted once closed is closed
 
 	stamps stamper
 	ticks  ticker
@@ -64,9 +65,9 @@ type deliverer interface {
 }
 
 func newProposer(cfg *Config, r *raft.Raft, m *machine, w *waiters, log hclog.Logger,
-	wedged func(error)) *proposer {
+	wedged func(error), end func() error) *proposer {
 	return &proposer{
-		cfg: cfg, raft: r, machine: m, waits: w, log: log, wedged: wedged,
+		cfg: cfg, raft: r, machine: m, waits: w, log: log, wedged: wedged, end: end,
 		signal: make(chan struct{}, 1), closed: make(chan struct{}),
 		parking: newParking(), plain: map[fsm.WaitKey]struct{}{},
 		gone: map[fsm.EntityID]struct{}{},

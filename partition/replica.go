@@ -89,7 +89,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 		r.guard.end()
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.wire.Close())
 	}
-	r.prop = newProposer(o.cfg, r.raft, r.machine, r.waits, r.log, r.wedged)
+	r.prop = newProposer(o.cfg, r.raft, r.machine, r.waits, r.log, r.wedged, r.ending)
 	r.wg.Add(2)
 	go func() { defer r.wg.Done(); r.prop.run() }()
 	go func() { defer r.wg.Done(); r.watch() }()
@@ -133,7 +133,7 @@ func (r *Replica) raftConfig() *raft.Config {
 	c.ElectionTimeout = r.cfg.ElectionTimeout
 	c.LeaderLeaseTimeout = r.cfg.LeaderLease
 	c.CommitTimeout = r.cfg.CommitTimeout
-	c.MaxAppendEntries = 256
+	c.MaxAppendEntries = r.cfg.MaxAppendEntries
 	// One entry is in flight (A4), so a buffer in front of raft has nothing to batch; without it
 	// raft answers every entry that it has taken.
 	c.BatchApplyCh = false
@@ -211,6 +211,15 @@ func (r *Replica) err() error {
 		return fmt.Errorf("disk is stalled: %w", fsm.ErrNotLeader)
 	}
 	return nil
+}
+
+// ending is what callers hear when the proposer ends: this node closes, or another replica must
+// serve them.
+func (r *Replica) ending() error {
+	if err := r.err(); err != nil {
+		return err
+	}
+	return fsm.ErrClosed
 }
 
 // Propose implements Group on the leader.

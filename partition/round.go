@@ -120,7 +120,9 @@ func (p *proposer) parkableNowLocked(c *call) bool {
 func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 	// No entry is in flight now, so nothing is freed while the bodies of what was just taken are
 	// read.
+	p.mu.Lock()
 	calls := p.riding
+	p.mu.Unlock()
 	errs := make([]error, len(calls))
 	i := 0
 	for n, c := range calls {

@@ -167,6 +167,7 @@ func TestAppendIsBoundedInBytes(t *testing.T) {
 		}
 		return encodeAnswer(rpcAppend, &raft.AppendEntriesResponse{Term: 1, LastLog: 3, Success: true})
 	}})
+	w.cfg.MaxAppendBytes = 1 << 20
 	args := raft.AppendEntriesRequest{RPCHeader: headerOf("n1"), Term: 1, LeaderCommitIndex: 5}
 	for i := range 5 {
 		args.Entries = append(args.Entries,

@@ -1,0 +1,184 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+func TestConfigReportsEveryProblem(t *testing.T) {
+	c := Defaults()
+	c.Node = "n1"
+	if err := c.Validate(); err != nil {
+		t.Fatalf("defaults: %v", err)
+	}
+	err := (&Config{}).Validate()
+	for _, want := range []string{"node id", "heartbeat", "lease", "commit", "rpc", "entry bytes",
+		"append bytes", "append entries", "pending", "parked", "snapshot", "trailing", "stall", "close"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not reported: %v", want, err)
+		}
+	}
+	if _, err := NewHost(Config{}, Deps{}); err == nil {
+		t.Error("a host starts without a configuration")
+	}
+	if err := (&SupervisorConfig{}).Validate(); err == nil {
+		t.Error("a supervisor starts without a configuration")
+	}
+}
+
+// R10: a leader that raft wedges in a transfer is opened anew, and serves.
+func TestWedgedReplicaIsOpenedAnew(t *testing.T) {
+	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
+			t.Fatal(err)
+		}
+		r.wedged(errors.New("on purpose"))
+		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 2), "x")); !errors.Is(err, fsm.ErrNotLeader) {
+			t.Errorf("wedged: %v", err)
+		}
+		time.Sleep(2 * watchdogEvery)
+		next := c.leader(1)
+		if next == r {
+			t.Fatal("not opened anew")
+		}
+		if s := state(next); s.Enqueues != 1 {
+			t.Errorf("%d enqueues", s.Enqueues)
+		}
+		for range maxRestarts {
+			c.leader(1).wedged(errors.New("again"))
+			time.Sleep(2 * watchdogEvery)
+		}
+		select {
+		case <-c.fatal:
+		default:
+			t.Error("a replica that is wedged again and again does not end the process")
+		}
+	})
+}
+
+// R10: refusals because of a transfer mean that nothing happened, until they last too long.
+func TestTransferThatNeverEnds(t *testing.T) {
+	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+		var wedged error
+		p := newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, func(err error) { wedged = err }, r.ending)
+		began := time.Now()
+		for wedged == nil && time.Since(began) < time.Minute {
+			one := newCall(enqueue(reqID(1, 1), "x"), time.Now())
+			one.state = callRiding
+			p.riding = []*call{one}
+			p.failed(raft.ErrLeadershipTransferInProgress)
+			if a := <-one.answer; !errors.Is(a.err, fsm.ErrNotLeader) {
+				t.Fatal(a.err)
+			}
+		}
+		if d := time.Since(began); wedged == nil || d < 2*r.cfg.ElectionTimeout {
+			t.Errorf("wedged after %v: %v", d, wedged)
+		}
+	})
+}
+
+// The caller of a node that closes is told so, and every goroutine ends (the bubble checks).
+func TestCloseAnswersEverybody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 1)
+		c.open(1)
+		r := c.leader(1)
+		gate := make(chan struct{})
+		parked := start(t.Context(), r, lock(reqID(1, 1), 1, 60_000))
+		awaiting := make(chan error, 1)
+		go func() { awaiting <- r.Await(t.Context(), fsm.WaitKey{Entity: 1}) }()
+		synctest.Wait()
+		log := c.nodes["n1"].disks[1].log
+		log.set(func(l *faultyLog) { l.gate = gate })
+		riding := start(t.Context(), r, enqueue(reqID(2, 1), "x"))
+		synctest.Wait()
+		pending := start(t.Context(), r, enqueue(reqID(3, 1), "x"))
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			closed <- c.nodes["n1"].host.Close(ctx)
+		}()
+		for _, p := range []*proposed{riding, pending, parked} {
+			<-p.done
+		}
+		if !errors.Is(riding.err, fsm.ErrUnknown) {
+			t.Errorf("riding: %v", riding.err)
+		}
+		if !errors.Is(pending.err, fsm.ErrClosed) {
+			t.Errorf("pending: %v", pending.err)
+		}
+		// The lock rides behind the enqueue that would satisfy it.
+		if !errors.Is(parked.err, fsm.ErrUnknown) {
+			t.Errorf("parked: %v", parked.err)
+		}
+		if err := <-awaiting; err != nil {
+			t.Errorf("await: %v", err)
+		}
+		close(gate)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		c.nodes["n1"].port.close()
+		if _, err := r.Propose(t.Context(), enqueue(reqID(3, 2), "x")); !errors.Is(err, fsm.ErrClosed) {
+			t.Errorf("after close: %v", err)
+		}
+	})
+}
+
+// A disk that never answers must not hang the stop of the process.
+func TestCloseGivesUpOnAHungDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 1)
+		c.open(1)
+		r := c.leader(1)
+		gate := make(chan struct{})
+		c.nodes["n1"].disks[1].log.set(func(l *faultyLog) { l.gate = gate })
+		p := start(t.Context(), r, enqueue(reqID(2, 1), "x"))
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		began := time.Now()
+		if err := c.nodes["n1"].host.Close(ctx); err == nil || time.Since(began) < r.cfg.CloseTimeout {
+			t.Errorf("closed after %v: %v", time.Since(began), err)
+		}
+		<-p.done
+		close(gate) // lets the goroutines of the bubble end
+		c.nodes["n1"].port.close()
+	})
+}
+
+func TestHostAnswersHostileCalls(t *testing.T) {
+	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+		other := c.net.port("n2")
+		head := verbHead(1, 0)
+		for _, kind := range []uint8{KindRaft, KindPropose, KindQuery, KindAwait, KindUnpark, KindReadIndex} {
+			for _, b := range [][]byte{nil, {9}, {1}, {1, 0, 1}, {1, 0, 9, 1}, append(head, 0xff, 0xff),
+				append(head, make([]byte, 100)...)} {
+				answer, err := other.Call(shortly(t, 100*time.Millisecond), "n1", kind, b)
+				if kind == KindReadIndex && len(b) >= 3 && b[2] == 1 {
+					continue // takes no content, and answers
+				}
+				if err == nil && len(answer) > 1 && answer[1] == statusOK {
+					t.Errorf("kind %d: %x is answered with %x", kind, b, answer)
+				}
+			}
+		}
+		if _, err := other.CallStream(t.Context(), "n1", KindSnapshot, []byte{1, 5, 0, 1, 7},
+			strings.NewReader("x")); err == nil {
+			t.Error("a malformed snapshot is taken")
+		}
+		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
