@@ -124,6 +124,42 @@ func BenchmarkPeek(b *testing.B) {
 	}
 }
 
+// One operation is a message scheduled and cancelled.
+func BenchmarkScheduleAndCancel(b *testing.B) {
+	d := loaded(b, 0)
+	for range b.N {
+		at := d.wall + 1000
+		n := d.do(7, Main, &Enqueue{Messages: []Message{{ScheduledAt: at}}}).Numbers
+		d.do(7, Main, &Cancel{Numbers: n})
+	}
+}
+
+// One operation is a message sent, deferred, fetched by number and dead-lettered.
+func BenchmarkDeferFetchKill(b *testing.B) {
+	d := loaded(b, 0)
+	send := message1("body")
+	for range b.N {
+		n := d.do(7, Main, send).Numbers
+		d.do(7, Main, settle(d.do(7, Main, &Lock{Max: 1}).Locked[0].Token, Defer))
+		got := d.do(7, Main, &Receive{Numbers: n}).Locked
+		c := settle(got[0].Token, Kill)
+		c.Items[0].Reason = "reason"
+		d.do(7, Main, c)
+	}
+}
+
+func BenchmarkSetSessionState(b *testing.B) {
+	d := newDriver(b)
+	d.ok(0, Main, queue(7, withSessions))
+	p := d.ok(7, Main, &AcceptSession{ID: "s"}).Session
+	state := make([]byte, 256)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		d.do(7, Main, &SetSessionState{Session: p, State: state})
+	}
+}
+
 // The capture itself, with a million messages; writing the image is not part of it.
 func BenchmarkCapture(b *testing.B) {
 	d := loaded(b, 1_000_000)

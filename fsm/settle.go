@@ -36,6 +36,9 @@ func (s *State) settleItem(
 	if !ok || it.Seq != 0 && it.Seq != sh.number(arrival) {
 		return lost
 	}
+	if it.Delay != 0 {
+		return InvalidArgument // reserved
+	}
 	b := &sh.boxes[sub]
 	m, _ := b.messages.Get(arrival)
 	if m.session != 0 {

@@ -211,6 +211,22 @@ func TestDeliveriesCarryTheirNumbers(t *testing.T) {
 	}
 }
 
+func TestAVerdictThatIsNoneIsRefused(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7))
+	d.ok(7, Main, message1("a"))
+	tok := d.ok(7, Main, &Lock{Max: 1}).Locked[0].Token
+	for _, it := range []SettleItem{{Token: tok}, {Token: tok, Verdict: Return + 1},
+		{Token: tok, Verdict: Abandon, Delay: 1}} {
+		if o := d.do(7, Main, &Settle{Items: []SettleItem{it}}); o.Refusals[0] != InvalidArgument {
+			t.Errorf("%+v: %+v", it, o)
+		}
+	}
+	if o := d.ok(7, Main, settle(tok, Complete)); o.Refusals[0] != None {
+		t.Errorf("the lock is gone: %+v", o)
+	}
+}
+
 // A2: the leader compares what its partition knows with the catalog.
 func TestKnownListsEntitiesWithTheirVersions(t *testing.T) {
 	d := newDriver(t)
