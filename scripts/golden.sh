@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
-# Rewrites the golden files of every package whose tests know the flag -update. Read the diff.
+# Rewrites the golden files of every package of the root module whose tests have a flag for it.
+# Read the diff before you commit it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-packages=$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"' cmd fsm partition transport cluster \
-	storage test | xargs -r -n1 dirname | sort -u | grep -v '^test/conformance' || true)
-if [[ -z $packages ]]; then
-	echo 'no package has golden files with an -update flag' >&2
+found=0
+for flag in update update-codec golden; do
+	for p in $(grep -rlE --include='*_test.go' "flag\.Bool\(\"$flag\"" cmd fsm partition transport \
+		cluster storage test/arch test/model | xargs -r -n1 dirname | sort -u); do
+		found=$((found + 1))
+		echo "-- $p -$flag"
+		go test "./$p" "-$flag"
+	done
+done
+if [[ $found -eq 0 ]]; then
+	echo 'no package has golden files' >&2
 	exit 1
 fi
-for p in $packages; do
-	go test "./$p" -update
-done
 git --no-pager diff --stat 2>/dev/null || true

@@ -61,10 +61,12 @@ var worldDoors = map[string][]string{
 
 // testWorld are libraries that a room's own tests may use besides: real clients and parts.
 var testWorld = map[string][]string{
-	"github.com/Azure/go-amqp":      {"transport"},
-	"github.com/coder/websocket":    {"transport"},
-	"github.com/hashicorp/raft":     {"storage", "partition", "cluster"},
-	"github.com/hashicorp/go-hclog": {"fsm"},
+	"github.com/Azure/go-amqp":         {"transport"},
+	"github.com/coder/websocket":       {"transport"},
+	"github.com/hashicorp/raft":        {"storage", "partition", "cluster"},
+	"github.com/hashicorp/raft-wal":    {"partition"},
+	"github.com/hashicorp/raft-boltdb": {"partition"},
+	"github.com/hashicorp/go-hclog":    {"fsm"},
 }
 
 // Doors reports imports that no door allows.

@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 )
 
-// S-257, S-258, S-260, S-261
+// S-259, S-260
 func queueLifecycle(e *env) {
 	name := e.queue(&admin.QueueProperties{
 		LockDuration: to("PT45S"), MaxDeliveryCount: to(int32(7)), UserMetadata: to("note"),
@@ -37,6 +37,8 @@ func queueLifecycle(e *env) {
 	e.check(err != nil && strings.Contains(err.Error(), "409"), "a second create gave %v, want 409", err)
 
 	e.check(slices.Contains(e.list(a), name), "the queue is not in the list")
+	c := e.client(0)
+	e.send(e.sender(c, name), text("of the first queue"))
 	_, err = a.DeleteQueue(e.ctx, name, nil)
 	e.must("delete", err)
 	for i := range 3 {
@@ -45,6 +47,15 @@ func queueLifecycle(e *env) {
 		e.check(g == nil, "node %d still knows the deleted queue", i)
 	}
 	e.check(!slices.Contains(e.list(a), name), "the deleted queue is still in the list")
+
+	_, err = a.CreateQueue(e.ctx, name, nil)
+	e.must("create the name again", err)
+	fresh := e.client(1)
+	e.none(e.receiver(fresh, name, nil))
+	e.send(e.sender(fresh, name), text("of the second queue"))
+	m := e.one(e.receiver(fresh, name, nil))
+	e.check(string(m.Body) == "of the second queue" && *m.SequenceNumber == 1,
+		"the second queue of the name gave %q with number %d", m.Body, *m.SequenceNumber)
 }
 
 func (e *env) list(a *admin.Client) []string {
@@ -59,7 +70,7 @@ func (e *env) list(a *admin.Client) []string {
 	return names
 }
 
-// S-259; RUL-6
+// S-2; RUL-6
 func missingQueue(e *env) {
 	name, c := e.name(), e.client(0)
 	err := e.sender(c, name).SendMessage(e.ctx, text("x"), nil)
@@ -207,7 +218,7 @@ func peek(e *env) {
 	e.check(len(none) == 0, "peeked %v in an empty queue", bodies(none))
 }
 
-// S-92, S-93, S-313, S-315; RUL-21
+// S-92, S-93, S-313; RUL-21
 func partitioned(e *env) {
 	q := e.queue(&admin.QueueProperties{EnablePartitioning: to(true)})
 	s := e.sender(e.client(0), q)

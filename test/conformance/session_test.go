@@ -36,7 +36,7 @@ func sessionNamed(e *env) {
 	e.complete(r, e.one(r))
 }
 
-// S-38, S-39, S-41
+// S-38
 func sessionNext(e *env) {
 	q := e.sessionQueue("PT1M")
 	e.send(e.sender(e.client(0), q), inSession("one", "1"), inSession("two", "2"))

@@ -54,7 +54,7 @@ func preSettled(e *env) {
 	e.complete(r, ms...)
 }
 
-// S-98; RUL-9
+// S-226; RUL-9
 func smallFrames(e *env) {
 	q := e.queue(&admin.QueueProperties{MaxMessageSizeInKilobytes: to(int64(2048))})
 	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<20/16)
