@@ -89,7 +89,7 @@ func (ch *channel) touch() {
 func (ch *channel) frame(p amqp.Performative, payload []byte) error {
 	if ch.ended {
 		if _, ok := p.(*amqp.End); ok {
-			delete(ch.c.channels, ch.number)
+			ch.remove()
 		}
 		return nil
 	}
@@ -198,8 +198,15 @@ func (ch *channel) advance() {
 	if ch.ending && !ch.busy() {
 		ch.flushAcks()
 		ch.send(&amqp.End{})
-		delete(ch.c.channels, ch.number)
+		ch.remove()
 	}
+}
+
+// remove frees the channel's number.
+func (ch *channel) remove() {
+	delete(ch.c.channels, ch.number)
+	ch.c.handles -= len(ch.links)
+	ch.ended = true
 }
 
 // busy reports whether a link still holds something that it is giving back.

@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -67,6 +66,11 @@ type conn struct {
 	blocked   []*channel // have deliveries that wait for the socket
 	proposers []proposer
 	scratch   []byte
+	handles   int // in use on all channels, detaching ones included
+
+	lastTransfer    amqp.Transfer
+	lastDisposition amqp.Disposition
+	lastFlow        amqp.Flow
 
 	out, spare []byte
 	writing    bool
@@ -249,7 +253,7 @@ func (c *conn) readEnded(err error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.s.stats.reject(siteIdle)
 		c.sendClose(amqpError(amqp.ConditionResourceLimitExceeded, "local-idle-timeout expired"))
-		c.lose(siteIdle, err)
+		c.endAfterWrite()
 	default:
 		c.lose(sites, err)
 	}
@@ -263,7 +267,7 @@ func (c *conn) frame(f *frame) error {
 	if len(f.body) == 0 {
 		return nil // a sign of life
 	}
-	p, payload, err := amqp.DecodePerformative(f.body)
+	p, payload, err := c.decode(f.body)
 	if err != nil {
 		return wireFault(err)
 	}
@@ -292,6 +296,25 @@ func (c *conn) frame(f *frame) error {
 	return ch.frame(p, payload)
 }
 
+// decode decodes a frame's body; the three frequent performatives into structs of the connection's
+// own, which are good until the next frame.
+func (c *conn) decode(body []byte) (p amqp.Performative, payload []byte, err error) {
+	code, err := amqp.PeekCode(body)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch code {
+	case amqp.CodeTransfer:
+		payload, err = c.lastTransfer.Decode(body)
+		return &c.lastTransfer, payload, err
+	case amqp.CodeDisposition:
+		return &c.lastDisposition, nil, c.lastDisposition.Decode(body)
+	case amqp.CodeFlow:
+		return &c.lastFlow, nil, c.lastFlow.Decode(body)
+	}
+	return amqp.DecodePerformative(body)
+}
+
 // fault ends what an error says is broken. ch and l are where it happened, nil if unknown.
 func (c *conn) fault(ch *channel, l *link, err error) {
 	var onConn *connError
@@ -313,171 +336,5 @@ func (c *conn) fault(ch *channel, l *link, err error) {
 	default:
 		c.log.Error("unexpected error", "error", err)
 		c.sendClose(amqpError(amqp.ConditionInternalError, "internal error"))
-	}
-}
-
-// sendClose says goodbye; the peer's answer is waited for, its other frames are ignored.
-func (c *conn) sendClose(cause *amqp.Error) {
-	if c.phase == phaseClosing || c.phase == phaseOver {
-		return
-	}
-	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: cause})
-	c.phase = phaseClosing
-	c.leftAt = time.Now()
-	c.rearm()
-}
-
-// peerClosed handles a close: every link ends as if it were detached, then the close is answered.
-func (c *conn) peerClosed(p *amqp.Close) {
-	if p.Error != nil {
-		c.log.Debug("client closed", "error", p.Error)
-	}
-	c.orderly = true
-	c.phase = phaseLeaving
-	c.leftAt = time.Now()
-	for _, ch := range c.channels {
-		ch.closeLinks(true)
-	}
-	c.rearm()
-}
-
-// leave ends the connection because the node stops: what is in flight is answered first.
-func (c *conn) leave() {
-	if c.phase != phaseOpen {
-		return
-	}
-	c.forced = true
-	c.phase = phaseLeaving
-	c.leftAt = time.Now()
-	for _, ch := range c.channels {
-		ch.closeLinks(true)
-	}
-	c.rearm()
-}
-
-// finishLeaving answers the peer's close, or sends ours, when every link has given back what it held.
-func (c *conn) finishLeaving() {
-	if c.phase != phaseLeaving {
-		return
-	}
-	late := time.Since(c.leftAt) >= c.cfg.CloseTimeout
-	for _, ch := range c.channels {
-		if !late && ch.busy() {
-			return
-		}
-	}
-	for _, ch := range c.channels {
-		ch.flushAcks()
-	}
-	if c.orderly {
-		c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{})
-		c.phase = phaseClosing
-		c.leftAt = time.Now()
-		c.endAfterWrite()
-		return
-	}
-	c.phase = phaseOpen // for sendClose
-	c.sendClose(amqpError(amqp.ConditionConnectionForced, "%s",
-		"The broker is shutting down, connect again."+c.s.trackingText()))
-}
-
-// endAfterWrite gives the last frames to the writer and waits until they are out.
-func (c *conn) endAfterWrite() {
-	c.flush()
-	for c.writeErr == nil && (c.writing || len(c.out) > 0) {
-		c.written(<-c.fromWriter)
-		c.flush()
-	}
-	c.phase = phaseOver
-}
-
-// lose ends the connection without a word from the peer.
-func (c *conn) lose(at site, err error) {
-	if c.phase == phaseOver {
-		return
-	}
-	if at < sites {
-		c.s.stats.reject(at)
-	}
-	if !errors.Is(err, io.EOF) {
-		c.log.Debug("connection lost", "error", err)
-	}
-	c.flush()
-	c.phase = phaseOver
-}
-
-// tick does what is due.
-func (c *conn) tick(now time.Time) {
-	switch c.phase {
-	case phaseClosing:
-		if now.Sub(c.leftAt) >= c.cfg.CloseTimeout {
-			c.phase = phaseOver
-			return
-		}
-	case phaseOpen:
-		if !c.authed && now.Sub(c.openedAt) >= c.cfg.AuthTimeout {
-			c.fault(nil, nil, connFault(siteToken, amqp.ConditionConnectionForced,
-				"no token was put in %v", c.cfg.AuthTimeout))
-			return
-		}
-		c.expireClaims(now)
-	}
-	if now.Sub(c.lastWrite) >= c.beat {
-		c.out = amqp.AppendEmptyFrame(c.out)
-	}
-	c.rearm()
-}
-
-// rearm sets the timer to the next thing that is due.
-func (c *conn) rearm() {
-	if c.wake != nil {
-		c.wake.Reset(c.nextWake())
-	}
-}
-
-func (c *conn) nextWake() time.Duration {
-	now := time.Now()
-	next := c.lastWrite.Add(c.beat)
-	earlier := func(t time.Time) {
-		if t.Before(next) {
-			next = t
-		}
-	}
-	switch c.phase {
-	case phaseClosing, phaseLeaving:
-		earlier(c.leftAt.Add(c.cfg.CloseTimeout))
-	case phaseOpen:
-		if !c.authed {
-			earlier(c.openedAt.Add(c.cfg.AuthTimeout))
-		}
-		for _, claim := range c.claims {
-			if !claim.Until.IsZero() {
-				earlier(claim.Until)
-			}
-		}
-	}
-	return max(next.Sub(now), time.Millisecond)
-}
-
-// sweep cleans up after the connection: everything in flight comes back, what was held is given
-// back, and a lost connection's locks and sessions are dropped (RUL-2).
-func (c *conn) sweep() {
-	lost := !c.orderly && !c.forced
-	if lost {
-		c.s.stats.Lost.Add(1)
-	}
-	for _, ch := range c.channels {
-		if lost {
-			ch.dropLocks()
-		}
-		ch.closeLinks(!lost)
-	}
-	deadline := time.AfterFunc(c.cfg.ProposeTimeout, c.cancel)
-	defer deadline.Stop()
-	c.propose()
-	for c.inflight > 0 {
-		f := <-c.inbox
-		f()
-		c.propose()
 	}
 }

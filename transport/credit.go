@@ -6,14 +6,6 @@ package transport
 // serialLess reports whether a comes before b.
 func serialLess(a, b uint32) bool { return int32(a-b) < 0 }
 
-// serialMax returns the later of a and b.
-func serialMax(a, b uint32) uint32 {
-	if serialLess(a, b) {
-		return b
-	}
-	return a
-}
-
 // maxWindow is the most of anything that we take from one flow frame. A peer may announce up to
 // 2^32-1; above half the number space serial arithmetic has no meaning.
 const maxWindow = 1<<31 - 1

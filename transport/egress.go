@@ -92,7 +92,7 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 		}
 		p := parcel{payload: payload, settled: e.remove}
 		if token.IsZero() {
-			token = randomToken() // receive and delete has no lock, but a tag
+			token = e.c.s.randomToken() // receive and delete has no lock, but a tag
 		}
 		p.tag = guidTag(token)
 		if !e.remove {
@@ -119,14 +119,14 @@ func (e *egress) idle() { e.fetch() }
 
 // fetch asks the entity for messages if the client wants some, and ends a drain if there are none.
 func (e *egress) fetch() {
-	if e.closing || e.fetching || len(e.queue) > 0 || e.out.now != nil {
+	if e.closing || e.fetching || e.out.now != nil {
 		return
 	}
-	if e.out.drain && (e.out.credit == 0 || e.tried) {
+	if e.out.drain && (e.out.credit == 0 || e.tried && len(e.queue) == 0) {
 		e.out.drained()
 		return
 	}
-	if e.out.credit == 0 {
+	if e.out.credit == 0 || len(e.queue) > 0 {
 		return
 	}
 	want := min(int(e.out.credit), int(e.c.cfg.MaxLock))
@@ -136,8 +136,11 @@ func (e *egress) fetch() {
 		}
 		want = min(want, e.c.cfg.MaxUnsettled-e.unsettled)
 	}
-	if want <= 0 {
-		return // the next settlement calls again
+	if want <= 0 { // the next settlement calls again
+		if e.out.drain {
+			e.out.drained()
+		}
+		return
 	}
 	lock := fsm.Lock{
 		Session: e.proof(), Max: uint32(want), MaxBytes: e.c.cfg.MaxLockBytes, Delete: e.remove,

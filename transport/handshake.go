@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -29,15 +30,17 @@ func mechanisms() []amqp.Symbol { return []amqp.Symbol{"MSSBCBS", "PLAIN", "ANON
 // and under one deadline; afterwards the peer has the right to open channels.
 func (c *conn) handshake(r *amqp.Reader) bool {
 	deadline := time.Now().Add(c.cfg.HandshakeTimeout)
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		select {
 		case <-c.stop:
 			c.socket.Close()
-		case <-stop:
+		case <-ended:
 		}
-	}()
+	})
+	defer wg.Wait()
+	defer close(ended)
 	if err := c.socket.SetDeadline(deadline); err != nil {
 		return false
 	}

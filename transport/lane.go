@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"runtime/debug"
@@ -76,12 +75,12 @@ func (c *conn) spawn(work func() func()) {
 	c.inflight++
 	go func() {
 		done := c.guard(work)
-		c.inbox <- func() {
+		c.post(func() {
 			c.inflight--
 			if done != nil {
 				done()
 			}
-		}
+		})
 	}()
 }
 
@@ -122,7 +121,7 @@ func (s *Server) propose(ctx context.Context, p *pumpID, k fsm.Key, cmd fsm.Comm
 // rebirth replaces the incarnation that the cluster refuses.
 func (s *Server) rebirth(refused uint64) {
 	var b [8]byte
-	rand.Read(b[:]) // never fails
+	s.draw(b[:])
 	next := binary.BigEndian.Uint64(b[:]) | 1
 	if s.incarnation.CompareAndSwap(refused, next) {
 		s.log.Warn("the cluster declared this node lost; going on as a new incarnation")

@@ -44,6 +44,7 @@ type link struct {
 	end    endpoint           // nil until attached
 	cancel context.CancelFunc // of the look-up or accept under way
 
+	indexed    bool         // counted, and in the connection's index unless stolen
 	early      []earlyFrame // what came before our attach
 	earlyBytes int
 }
@@ -82,6 +83,10 @@ func (ch *channel) attach(p *amqp.Attach) (*link, error) {
 	}
 	ch.links[l.handle] = l
 	ch.c.links[l.key()] = l
+	l.indexed = true
+	if ch.c.handles++; ch.c.handles > 2*ch.c.cfg.MaxLinks {
+		return nil, connFault(siteLinks, amqp.ConditionResourceLimitExceeded, "too many links that are not detached")
+	}
 	ch.c.s.stats.Links.Add(1)
 	if len(ch.c.links) > ch.c.cfg.MaxLinks {
 		return l, linkFault(siteLinks, amqp.ConditionResourceLimitExceeded,
@@ -376,7 +381,7 @@ func (l *link) abandon() {
 // finish answers the client's detach once everything is given back, so that whoever asks next
 // finds it.
 func (l *link) finish() {
-	if l.state != linkLeaving || l.end.busy() {
+	if l.state != linkLeaving || l.ch.ended || l.end.busy() {
 		return
 	}
 	l.ch.flushAcks()
@@ -433,10 +438,13 @@ func (l *link) busy() bool { return l.end != nil && l.end.busy() }
 // leaveIndex takes the link out of the connection's index; a link of the same name may come.
 func (l *link) leaveIndex() {
 	c := l.ch.c
-	if c.links[l.key()] != l {
+	if !l.indexed {
 		return
 	}
-	delete(c.links, l.key())
+	l.indexed = false
+	if c.links[l.key()] == l {
+		delete(c.links, l.key())
+	}
 	c.s.stats.Links.Add(-1)
 	if l.desc != nil && l.end != nil {
 		c.s.watcher.unwatch(c, l.desc)
@@ -448,4 +456,5 @@ func (l *link) remove() {
 	l.leaveIndex()
 	l.state = linkGone
 	delete(l.ch.links, l.handle)
+	l.ch.c.handles--
 }

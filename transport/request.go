@@ -2,13 +2,11 @@ package transport
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
-	"github.com/busbar-mq/busbar/transport/auth"
 )
 
 // The request nodes, $cbs and $management, take requests over one link and answer over another of
@@ -371,118 +369,4 @@ func encodeResponse(q *request, a response, cbs bool, s *Server) ([]byte, error)
 		}
 	}
 	return amqp.AppendValueBody(out, body)
-}
-
-// replies is the half that sends responses.
-type replies struct {
-	l       *link
-	c       *conn
-	out     outgoing
-	queue   [][]byte
-	settled bool
-}
-
-func newReplies(l *link) *replies {
-	r := &replies{l: l, c: l.ch.c, settled: l.asked.SndSettleMode.Or(amqp.SenderMixed) == amqp.SenderSettled}
-	r.out = outgoing{l: l, from: r}
-	return r
-}
-
-func (r *replies) start() { r.c.replies = append(r.c.replies, r) }
-
-// add queues a response; without credit it waits (§7.1 of the dossier).
-func (r *replies) add(payload []byte) {
-	if len(r.queue) >= r.c.cfg.MaxReplies {
-		r.c.s.stats.reject(siteReply)
-		return
-	}
-	r.queue = append(r.queue, payload)
-	r.out.ready()
-}
-
-func (r *replies) flow(p *amqp.Flow) error {
-	r.out.grant(p)
-	r.out.ready()
-	return nil
-}
-
-func (r *replies) transfer(*amqp.Transfer, []byte) error {
-	return channelFault(siteIllegalFrame, amqp.ConditionNotAllowed, "a transfer on a link that receives")
-}
-
-func (r *replies) next(scratch []byte) (parcel, bool) {
-	if len(r.queue) == 0 {
-		return parcel{}, false
-	}
-	p := parcel{settled: r.settled, payload: append(scratch, r.queue[0]...)}
-	p.tag = guidTag(randomToken())
-	r.queue[0] = nil
-	r.queue = r.queue[1:]
-	return p, true
-}
-
-func (r *replies) idle() {
-	if r.out.drain {
-		r.out.drained()
-	}
-}
-
-func (r *replies) close(bool) {
-	r.c.replies = slices.DeleteFunc(r.c.replies, func(o *replies) bool { return o == r })
-	r.queue, r.out.now = nil, nil
-}
-
-func (r *replies) busy() bool { return false }
-
-// allowed reports whether a token of this connection opens path for one of the rights.
-func (c *conn) allowed(path string, right auth.Right) bool {
-	now := time.Now()
-	for _, claim := range c.claims {
-		if !claim.ExpiredAt(now) && claim.AllowsAny(path, right) {
-			return true
-		}
-	}
-	return false
-}
-
-// right is what the link needs.
-func (l *link) right() auth.Right {
-	switch {
-	case l.addr.management:
-		return auth.All // any one; each operation needs its own
-	case l.clientSends():
-		return auth.Send
-	}
-	return auth.Listen
-}
-
-// authorize refuses a link that no token opens.
-func (l *link) authorize() error {
-	if l.ch.c.allowed(l.addr.path(), l.right()) {
-		return nil
-	}
-	return linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess, "%s%s",
-		unauthorizedText(l.addr.path(), l.right()), l.ch.c.s.trackingText())
-}
-
-// expireClaims forgets tokens that have run out and ends the links that no other one opens.
-func (c *conn) expireClaims(now time.Time) {
-	gone := false
-	for audience, claim := range c.claims {
-		if claim.ExpiredAt(now) {
-			delete(c.claims, audience)
-			gone = true
-		}
-	}
-	if !gone {
-		return
-	}
-	for _, l := range c.links {
-		if l.state > linkAttached || l.addr.cbs || l.addr.entity == "" || c.allowed(l.addr.path(), l.right()) {
-			continue
-		}
-		l.ch.touch()
-		c.fault(l.ch, l, linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess,
-			"The token has expired.%s", c.s.trackingText()))
-	}
 }

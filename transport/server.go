@@ -2,8 +2,10 @@ package transport
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -31,6 +33,7 @@ type Server struct {
 	watcher *watcher
 	janitor *janitor
 
+	random io.Reader       // chance for tags, tracking ids and incarnations; tests fix it
 	ctx    context.Context // ends when Close has drained everything
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -62,6 +65,7 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 		conns:      map[*conn]struct{}{},
 		handshakes: map[net.Conn]string{},
 		perHost:    map[string]int{},
+		random:     rand.Reader,
 	}
 	s.incarnation.Store(uint64(cfg.Incarnation))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -141,6 +145,17 @@ func (s *Server) admit(c net.Conn) bool {
 	}
 	s.handshakes[c] = host
 	s.perHost[host]++
+	return true
+}
+
+// enter counts a goroutine that Close waits for, or reports that the server is closing.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.wg.Add(1)
 	return true
 }
 
@@ -241,6 +256,13 @@ func (s *Server) Close(ctx context.Context) error {
 	s.cancel()
 	s.wg.Wait()
 	return err
+}
+
+// draw fills b with chance; the system's never fails.
+func (s *Server) draw(b []byte) {
+	if _, err := io.ReadFull(s.random, b); err != nil {
+		panic("transport: no chance: " + err.Error())
+	}
 }
 
 // remoteHost returns the address of the peer without its port.

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -19,7 +18,7 @@ import (
 // trackingText is the tail of an error text.
 func (s *Server) trackingText() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails
+	s.draw(b[:])
 	id := hex.EncodeToString(b[:])
 	return fmt.Sprintf(" TrackingId:%s-%s-%s-%s-%s_B, SystemTracker:%s, Timestamp:%s",
 		id[:8], id[8:12], id[12:16], id[16:20], id[20:], s.cfg.Namespace,

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"crypto/rand"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -54,8 +53,8 @@ func brokerAnnotation(key string) bool {
 // nowMillis is the wall time of this node; it never decides about messages.
 func nowMillis() fsm.Millis { return fsm.Millis(time.Now().UnixMilli()) }
 
-func randomToken() (t fsm.LockToken) {
-	rand.Read(t[:]) // never fails
+func (s *Server) randomToken() (t fsm.LockToken) {
+	s.draw(t[:])
 	return t
 }
 

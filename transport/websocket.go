@@ -52,12 +52,15 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	ws.SetReadLimit(-1) // a stream: the size of a message says nothing; frames are bounded above it
 	stream := websocket.NetConn(ctx, ws, websocket.MessageBinary)
+	if !s.enter() {
+		stream.Close()
+		return
+	}
+	defer s.wg.Done()
 	if !s.admit(stream) {
 		stream.Close()
 		return
 	}
 	defer s.graduate(stream)
-	s.wg.Add(1)
-	defer s.wg.Done()
 	s.serveAMQP(stream, stream)
 }

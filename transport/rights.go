@@ -1,0 +1,61 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// allowed reports whether a token of this connection opens path for one of the rights.
+func (c *conn) allowed(path string, right auth.Right) bool {
+	now := time.Now()
+	for _, claim := range c.claims {
+		if !claim.ExpiredAt(now) && claim.AllowsAny(path, right) {
+			return true
+		}
+	}
+	return false
+}
+
+// right is what the link needs.
+func (l *link) right() auth.Right {
+	switch {
+	case l.addr.management:
+		return auth.All // any one; each operation needs its own
+	case l.clientSends():
+		return auth.Send
+	}
+	return auth.Listen
+}
+
+// authorize refuses a link that no token opens.
+func (l *link) authorize() error {
+	if l.ch.c.allowed(l.addr.path(), l.right()) {
+		return nil
+	}
+	return linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess, "%s%s",
+		unauthorizedText(l.addr.path(), l.right()), l.ch.c.s.trackingText())
+}
+
+// expireClaims forgets tokens that have run out and ends the links that no other one opens.
+func (c *conn) expireClaims(now time.Time) {
+	gone := false
+	for audience, claim := range c.claims {
+		if claim.ExpiredAt(now) {
+			delete(c.claims, audience)
+			gone = true
+		}
+	}
+	if !gone {
+		return
+	}
+	for _, l := range c.links {
+		if l.state > linkAttached || l.addr.cbs || l.addr.entity == "" || c.allowed(l.addr.path(), l.right()) {
+			continue
+		}
+		l.ch.touch()
+		c.fault(l.ch, l, linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess,
+			"The token has expired.%s", c.s.trackingText()))
+	}
+}
