@@ -1,0 +1,130 @@
+package partition
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// R7: a deposed leader with entries of its own comes back so late that it needs a snapshot. With
+// one entry in flight and TrailingLogs far above that, no conflicting entry lies beyond the
+// snapshot, and one installation is enough.
+func TestDeposedLeaderNeedsOneSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 3)
+		c.cfg = func(c *Config) { c.TrailingLogs = 64 }
+		c.open(1)
+		defer c.close()
+		old := c.leader(1)
+		if _, err := old.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
+			t.Fatal(err)
+		}
+		c.net.isolate(old.cfg.Node, true)
+		for i := range uint64(5) { // what it has to itself, in terms that nobody else knows
+			if _, err := old.Propose(shortly(t, time.Second), enqueue(reqID(2, i+1), "lost")); err == nil {
+				t.Fatal("a cut leader acknowledges")
+			}
+		}
+		r := c.leader(1, old.cfg.Node)
+		for i := range uint64(300) {
+			if _, err := r.Propose(t.Context(), enqueue(reqID(3, i+1), "y")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range c.others(old.cfg.Node) {
+			if err := c.nodes[id].host.Replica(1).Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := installs(c)
+		c.net.isolate(old.cfg.Node, false)
+		if s := c.settled(); s.Enqueues != 301 { // S-303: what was not committed leaves no trace
+			t.Errorf("%d enqueues", s.Enqueues)
+		}
+		time.Sleep(time.Minute)
+		if n := installs(c) - before; n == 0 || n > 2 {
+			t.Errorf("%d installations", n)
+		}
+	})
+}
+
+func installs(c *testCluster) int {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	return c.net.calls[KindSnapshot]
+}
+
+// R5: rejected calls in a burst do not stop replication to a follower for good.
+func TestReplicationSurvivesRejections(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		r := c.leader(1)
+		slow := c.others(r.cfg.Node)[0]
+		for i := range uint64(100) {
+			c.net.setCut(r.cfg.Node, slow, i%2 == 0)
+			if _, err := r.Propose(t.Context(), enqueue(reqID(1, i+1), "x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.net.setCut(r.cfg.Node, slow, false)
+		if s := c.settled(); s.Enqueues != 100 {
+			t.Errorf("%d enqueues", s.Enqueues)
+		}
+	})
+}
+
+// R2, R4: a heartbeat takes the same way as everything else, and leads no read astray.
+func TestDeposedLeaderReadsNothing(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		old := c.leader(1)
+		c.net.isolate(old.cfg.Node, true)
+		next := c.leader(1, old.cfg.Node)
+		if _, err := next.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
+			t.Fatal(err)
+		}
+		a, err := old.Query(shortly(t, 10*time.Second), fsm.QueryRequest{Entity: 1, Query: &fsm.Counts{}})
+		if err == nil {
+			t.Errorf("stale answer: %+v", a) // S-304
+		}
+	})
+}
+
+// R6, and settings of raft that must not come back.
+func TestRaftSettings(t *testing.T) {
+	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+		c := r.raftConfig()
+		if c.RestoreCommittedLogs || c.NotifyCh != nil || !c.ShutdownOnRemove || c.PreVoteDisabled ||
+			!c.NoLegacyTelemetry || c.ProtocolVersion != raft.ProtocolVersionMax ||
+			c.LeaderLeaseTimeout > c.HeartbeatTimeout/2 {
+			t.Errorf("settings: %+v", c)
+		}
+	})
+}
+
+// A candidate that is no member, or a peer of another cluster, is not heard.
+func TestStrangersAreNotHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 1)
+		c.open(1)
+		defer c.close()
+		r := c.leader(1)
+		c.nodes["n1"].host.deps.Member = func(n fsm.NodeID) bool { return n != "evil" }
+		evil := c.net.port("evil")
+		h := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("evil"), Addr: []byte("evil")}
+		b := append([]byte{wireVersion, rpcVote, 0, 1},
+			appendVote(nil, &raft.RequestVoteRequest{RPCHeader: h, Term: 99, LeadershipTransfer: true})...)
+		if _, err := evil.Call(t.Context(), "n1", KindRaft, b); err == nil {
+			t.Error("a stranger's vote was answered")
+		}
+		if _, err := NewRemote(evil, "n1", 1).Propose(t.Context(), enqueue(reqID(1, 1), "x")); !errors.Is(err, fsm.ErrNotLeader) {
+			t.Errorf("a stranger's proposal: %v", err)
+		}
+		if _, term := r.Leader(); term >= 99 || !r.Leading() {
+			t.Errorf("term %d", term)
+		}
+	})
+}
