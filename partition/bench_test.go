@@ -30,7 +30,7 @@ func (nothing) Deliverable(fsm.WaitKey) bool           { return false }
 // noBodies keeps nothing.
 type noBodies struct{ *memBodies }
 
-func (noBodies) Put(uint64, []byte) error { return nil }
+func (noBodies) Put(uint64, []byte, []Span) error { return nil }
 
 // BenchmarkPropose measures proposals of one 1 KiB message by many pumps to one partition.
 func BenchmarkPropose(b *testing.B) {

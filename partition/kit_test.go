@@ -191,14 +191,17 @@ func newMemBodies() *memBodies {
 	return &memBodies{entries: map[uint64][]byte{}, live: map[uint64]int{}}
 }
 
-func (b *memBodies) Put(index uint64, e []byte) error {
+func (b *memBodies) Put(index uint64, e []byte, bodies []Span) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fail != nil {
 		return b.fail
 	}
 	b.entries[index] = bytes.Clone(e)
-	b.live[index] = len(e)
+	b.live[index] = 0
+	for _, s := range bodies {
+		b.live[index] += int(s.Length)
+	}
 	return nil
 }
 
@@ -212,7 +215,7 @@ func (b *memBodies) Read(index uint64, off, n uint32) ([]byte, error) {
 	return bytes.Clone(e[off : off+n]), nil
 }
 
-func (b *memBodies) Free(index uint64, n uint32) {
+func (b *memBodies) Free(index uint64, _, n uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.live[index] -= int(n)

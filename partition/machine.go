@@ -30,6 +30,8 @@ type machine struct {
 	members raft.Configuration
 	broken  bool // an entry could not be applied: nothing may be, ever after
 
+	spans []Span // of the entry being applied
+
 	// entries and bytes of log since the last snapshot.
 	sinceEntries atomic.Uint64
 	sinceBytes   atomic.Int64
@@ -92,12 +94,10 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if bodies := bodyBytes(e); bodies > 0 {
-		if err := m.bodies.Put(l.Index, l.Data); err != nil {
+	if m.spans = bodySpans(m.spans[:0], e); len(m.spans) > 0 {
+		if err := m.bodies.Put(l.Index, l.Data, m.spans); err != nil {
 			return nil, fmt.Errorf("keep bodies: %w", err)
 		}
-		// What lies between the bodies is of no use any more; the bodies are freed by the state.
-		m.bodies.Free(l.Index, uint32(len(l.Data)-bodies))
 	}
 	a = &applied{index: l.Index}
 	m.mu.Lock()
@@ -118,24 +118,25 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 			len(a.result.Outcomes), len(e.Requests))
 	}
 	for _, ref := range a.result.Freed {
-		m.bodies.Free(ref.Index, ref.Length)
+		m.bodies.Free(ref.Index, ref.Offset, ref.Length)
 	}
 	m.applied = l.Index
 	m.broken = false
 	return a, nil
 }
 
-// bodyBytes adds up the bodies that the entry carries.
-func bodyBytes(e *fsm.Entry) int {
-	n := 0
+// bodySpans appends where the bodies are that the entry carries, in their order.
+func bodySpans(spans []Span, e *fsm.Entry) []Span {
 	for i := range e.Requests {
 		if q, ok := e.Requests[i].Command.(*fsm.Enqueue); ok {
 			for j := range q.Messages {
-				n += len(q.Messages[j].Body)
+				if m := &q.Messages[j]; len(m.Body) > 0 {
+					spans = append(spans, Span{Offset: m.BodyOffset, Length: uint32(len(m.Body))})
+				}
 			}
 		}
 	}
-	return n
+	return spans
 }
 
 // halt fails the replica and keeps raft's goroutine until the replica closes. It returns then, so

@@ -34,16 +34,20 @@ type Stores struct {
 	Close     func() error
 }
 
+// Span is one body in an entry: Length bytes at Offset.
+type Span = struct{ Offset, Length uint32 }
+
 // Bodies keeps the bytes of log entries that messages of the state refer to (A9).
 type Bodies interface {
-	// Put keeps the bytes of the entry with that index. An index may be put again after a restart,
-	// when the log is replayed; entry is not retained. All of its bytes count as live: the caller
-	// frees at once those that are no body, or the entry would be kept for ever.
-	Put(index uint64, entry []byte) error
-	// Read returns length bytes at offset of the entry, in memory of the caller's own.
+	// Put keeps the bodies of the entry with that index: bodies says where they are in it, at least
+	// one, ascending, none empty. All of them live until they are freed. An index may be put again
+	// after a restart, when the log is replayed; nothing is retained.
+	Put(index uint64, entry []byte, bodies []Span) error
+	// Read returns length bytes at offset of the entry, from within one body, in memory of the
+	// caller's own.
 	Read(index uint64, offset, length uint32) ([]byte, error)
-	// Free says that length bytes of the entry are referred to no more.
-	Free(index uint64, length uint32)
+	// Free says that the body of length bytes at offset of the entry is referred to no more.
+	Free(index uint64, offset, length uint32)
 	// Pin freezes what is kept now for a snapshot; writing it appends the names of the segments to
 	// the snapshot after the image. Segments live until Close.
 	Pin() interface {

@@ -27,10 +27,14 @@ func BenchmarkEntryOf64Messages(b *testing.B) {
 		b.Run(fmt.Sprintf("behind=%d", behind), func(b *testing.B) {
 			bodies := benchBodies(b)
 			entry := make([]byte, 64<<10)
+			var spans []Span
+			for i := range uint32(64) {
+				spans = append(spans, Span{i << 10, 1<<10 - 30})
+			}
 			next := uint64(0)
 			put := func() {
 				next++
-				if err := bodies.Put(next, entry); err != nil {
+				if err := bodies.Put(next, entry, spans); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -42,10 +46,10 @@ func BenchmarkEntryOf64Messages(b *testing.B) {
 			for b.Loop() {
 				put()
 				for i := range uint32(64) {
-					if _, err := bodies.Read(next-behind, i<<10, 1<<10); err != nil {
+					if _, err := bodies.Read(next-behind, i<<10, 1<<10-30); err != nil {
 						b.Fatal(err)
 					}
-					bodies.Free(next-behind, 1<<10)
+					bodies.Free(next-behind, i<<10, 1<<10-30)
 				}
 			}
 		})
@@ -56,7 +60,7 @@ func BenchmarkEntryOf64Messages(b *testing.B) {
 func BenchmarkPin(b *testing.B) {
 	bodies := benchBodies(b)
 	for i := range uint64(100_000) {
-		if err := bodies.Put(i+1, make([]byte, 100)); err != nil {
+		if err := bodies.Put(i+1, make([]byte, 100), []Span{{0, 100}}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -72,7 +76,7 @@ func BenchmarkPin(b *testing.B) {
 func BenchmarkManifest(b *testing.B) {
 	bodies := benchBodies(b)
 	for i := range uint64(100_000) {
-		if err := bodies.Put(i+1, make([]byte, 100)); err != nil {
+		if err := bodies.Put(i+1, make([]byte, 100), []Span{{0, 100}}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -21,7 +21,7 @@ const (
 	blockHeaderBytes  = 16
 	blockTrailerBytes = 48
 	inlineCountBytes  = 8
-	inlineEntryBytes  = 20 // before the bytes of each entry
+	inlineEntryBytes  = 16 // before the payload of each entry
 )
 
 // blockTrailer ends a block and describes it, so that it can be found from the end of a stream.
@@ -29,7 +29,7 @@ type blockTrailer struct {
 	kind    byte
 	nonce   uint64 // of the pin that wrote the manifest; 0 inline
 	entries uint64
-	bytes   uint64 // of the entries
+	bytes   uint64 // of their payloads, without the bodies that were freed
 	length  uint64 // of the block, header and trailer included
 	sum     uint32 // over the block before it
 }
@@ -79,13 +79,12 @@ func inlineBytes(entries, bytes uint64) uint64 {
 	return blockHeaderBytes + inlineCountBytes + entries*inlineEntryBytes + bytes + blockTrailerBytes
 }
 
-// inlineHead is what precedes the bytes of an entry in an inline block.
-func inlineHead(index uint64, length, live uint32, entry []byte) [inlineEntryBytes]byte {
+// inlineHead is what precedes the payload of an entry in an inline block.
+func inlineHead(index uint64, payload []byte) [inlineEntryBytes]byte {
 	var h [inlineEntryBytes]byte
 	binary.LittleEndian.PutUint64(h[0:], index)
-	binary.LittleEndian.PutUint32(h[8:], length)
-	binary.LittleEndian.PutUint32(h[12:], live)
-	binary.LittleEndian.PutUint32(h[16:], sum(h[:16], entry))
+	binary.LittleEndian.PutUint32(h[8:], uint32(len(payload)))
+	binary.LittleEndian.PutUint32(h[12:], sum(h[:12], payload))
 	return h
 }
 
@@ -144,6 +143,7 @@ type manifestReader struct {
 	extents map[uint32]uint32
 	left    uint64
 	last    uint64
+	dead    []Span // of the entry that next returned
 }
 
 func readManifest(r io.Reader, want blockTrailer) (*manifestReader, error) {
@@ -190,19 +190,20 @@ func (m *manifestReader) number(limit uint64) (uint64, error) {
 	return n, nil
 }
 
-// next returns the next entry, io.EOF after the last.
-func (m *manifestReader) next() (index uint64, at recordAt, err error) {
+// next returns the next entry, with the bodies of it that were freed; io.EOF after the last. dead is
+// valid until the next call.
+func (m *manifestReader) next() (index uint64, at recordAt, dead []Span, err error) {
 	if m.left == 0 {
-		return 0, at, io.EOF
+		return 0, at, nil, io.EOF
 	}
 	m.left--
 	var n [5]uint64
-	for i, limit := range [5]uint64{1<<64 - 1, 1<<32 - 1, 1<<32 - 1, maxEntryBytes, maxEntryBytes} {
+	for i, limit := range [5]uint64{1<<64 - 1, 1<<32 - 1, 1<<32 - 1, maxPayloadBytes, maxPayloadBytes} {
 		if n[i], err = m.number(limit); err != nil {
-			return 0, at, err
+			return 0, at, nil, err
 		}
 	}
-	at = recordAt{seg: uint32(n[1]), offset: uint32(n[2]), length: uint32(n[3]), live: uint32(n[4])}
+	at = recordAt{seg: uint32(n[1]), offset: uint32(n[2]), length: uint32(n[3])}
 	index = m.last + n[0]
 	extent, known := m.extents[at.seg]
 	switch {
@@ -210,10 +211,36 @@ func (m *manifestReader) next() (index uint64, at recordAt, err error) {
 		err = fmt.Errorf("read manifest: %w: indexes do not ascend at %d", ErrCorrupt, m.last)
 	case !known || at.offset < segmentHeaderBytes || uint64(at.offset)+at.bytes() > uint64(extent):
 		err = fmt.Errorf("read manifest: %w: entry %d outside of segment %d", ErrCorrupt, index, at.seg)
-	case at.live == 0 || at.live > at.length:
-		err = fmt.Errorf("read manifest: %w: entry %d has %d live bytes of %d",
-			ErrCorrupt, index, at.live, at.length)
+	case at.length <= tableHeadBytes+spanBytes:
+		err = fmt.Errorf("read manifest: %w: entry %d of %d bytes", ErrCorrupt, index, at.length)
+	default:
+		err = m.readDead(&at, n[4])
 	}
 	m.last = index
-	return index, at, err
+	return index, at, m.dead, err
+}
+
+// readDead reads count freed bodies.
+func (m *manifestReader) readDead(at *recordAt, count uint64) error {
+	m.dead = m.dead[:0]
+	end := uint64(0)
+	for range count {
+		gap, err := m.number(maxEntryBytes)
+		if err != nil {
+			return err
+		}
+		length, err := m.number(maxEntryBytes)
+		if err != nil {
+			return err
+		}
+		s := Span{uint32(end + gap), uint32(length)}
+		end += gap + length
+		if length == 0 || end > maxEntryBytes || spanCost(s.Length) >= at.left() {
+			return fmt.Errorf("read manifest: %w: freed %d bytes at %d of a record of %d",
+				ErrCorrupt, length, s.Offset, at.length)
+		}
+		at.waste += spanCost(s.Length)
+		m.dead = append(m.dead, s)
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -43,6 +44,9 @@ type Bodies struct {
 	mu       sync.Mutex
 	failed   error // sticky: the first failed write, or ErrClosed
 	index    *btree.Map[uint64, recordAt]
+	dead     *btree.BTreeG[deadBody] // freed bodies of entries that live
+	need     uint64                  // of all segments
+	sealed   uint64                  // bytes of sealed segments with entries
 	segments map[uint32]*segment
 	free     []*segment // empty files to use again
 	hot      *segment   // takes what Put brings
@@ -64,14 +68,15 @@ type BodyStats struct {
 	Puts, PutBytes       uint64
 	CacheHits, CacheMiss uint64
 	Freed                uint64 // entries of which nothing lives any more
-	OverFreed            uint64 // frees of more than lived: a broken caller
+	OverFreed            uint64 // frees of what did not live: a broken caller
 	Rotations, Recycled  uint64
 	Compacted            uint64 // segments emptied by compaction
 	CompactedBytes       uint64
 	Syncs                uint64
 
 	Entries   uint64 // kept now
-	LiveBytes uint64 // referred to now
+	Dead      uint64 // freed bodies of entries that live
+	LiveBytes uint64 // of records, without the bodies that were freed
 	HeldBytes uint64 // of records with something alive in them
 	DiskBytes uint64 // of segment files in use
 	Segments  uint64
@@ -86,7 +91,7 @@ func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, 
 	}
 	b := &Bodies{
 		dir: dir, fsys: fsys, limit: cfg.BodySegmentBytes, logger: logger,
-		index:    btree.NewMap[uint64, recordAt](0),
+		index: btree.NewMap[uint64, recordAt](0), dead: newDead(),
 		segments: map[uint32]*segment{},
 		recent:   arena{limit: cfg.BodyCacheBytes},
 		back:     readBack{limit: cfg.BodyCacheBytes / 4},
@@ -107,18 +112,23 @@ func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, 
 	return b, nil
 }
 
-// Put keeps the bytes of the entry with that index. All of them count as live until they are freed:
-// the caller frees at once what is not a body. An index may be put again, when the log is replayed;
-// the new bytes replace the old. The entry is not retained. An error is for ever.
-func (b *Bodies) Put(index uint64, entry []byte) error {
-	if len(entry) == 0 || len(entry) > maxEntryBytes || index == 0 {
+// Put keeps the bodies of the entry with that index, of which there is at least one; spans says where
+// they are, in ascending order, none empty. All of them live until they are freed. An index may be put
+// again, when the log is replayed; the new bodies replace the old. Neither entry nor spans is
+// retained. An error is for ever, unless it says that the arguments are impossible.
+func (b *Bodies) Put(index uint64, entry []byte, spans []Span) error {
+	if len(entry) > maxEntryBytes || index == 0 {
 		return fmt.Errorf("put body of entry %d: %d bytes, want 1 to %d",
 			index, len(entry), maxEntryBytes)
+	}
+	payload, err := checkSpans(spans, len(entry))
+	if err != nil {
+		return fmt.Errorf("put body of entry %d: %w", index, err)
 	}
 	b.putMu.Lock()
 	defer b.putMu.Unlock()
 
-	n := recordHeaderBytes + len(entry)
+	n := recordHeaderBytes + payload
 	b.mu.Lock()
 	seg, err := b.writableLocked(&b.hot, uint64(n))
 	if err != nil {
@@ -136,7 +146,7 @@ func (b *Bodies) Put(index uint64, entry []byte) error {
 	if !cache {
 		rec = make([]byte, n)
 	}
-	copy(rec[recordHeaderBytes:], entry)
+	putPayload(rec[recordHeaderBytes:], spans, entry)
 	putRecordHeader(rec, seg.id, index)
 	if _, err := seg.file.WriteAt(rec, int64(offset)); err != nil {
 		return b.fail(fmt.Errorf("put body of entry %d: %w", index, err))
@@ -144,16 +154,15 @@ func (b *Bodies) Put(index uint64, entry []byte) error {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at := recordAt{seg: seg.id, offset: offset, length: uint32(len(entry)), live: uint32(len(entry))}
+	at := recordAt{seg: seg.id, offset: offset, length: uint32(payload)}
 	b.forgetLocked(index)
 	if cache {
 		b.recent.keep(index, n)
 	}
-	seg.hold(index, at)
+	b.holdLocked(seg, index, at)
 	b.index.Set(index, at)
 	b.stats.Puts++
-	b.stats.PutBytes += uint64(len(entry))
-	b.stats.LiveBytes += uint64(len(entry))
+	b.stats.PutBytes += uint64(payload)
 	return b.failed
 }
 
@@ -165,14 +174,36 @@ func (b *Bodies) forgetLocked(index uint64) {
 	}
 	b.recent.drop(index)
 	b.back.drop(index)
-	b.stats.LiveBytes -= uint64(at.live)
+	if at.waste > 0 {
+		for _, s := range b.deadOfLocked(index) {
+			b.dead.Delete(deadBody{index, s})
+		}
+	}
 	seg := b.segments[at.seg]
-	seg.release(at)
+	b.releaseLocked(seg, at)
 	b.retireLocked(seg)
 }
 
-// Read returns length bytes at offset of the entry, in memory of the caller's own. The error wraps
-// ErrNoBody, ErrBodyRange or ErrCorrupt.
+// holdLocked and releaseLocked keep the totals of all segments along with those of one.
+func (b *Bodies) holdLocked(seg *segment, index uint64, at recordAt) {
+	if seg.sealed && seg.entries == 0 {
+		b.sealed += uint64(seg.size)
+	}
+	seg.hold(index, at)
+	b.need += at.need()
+}
+
+func (b *Bodies) releaseLocked(seg *segment, at recordAt) {
+	seg.release(at)
+	b.need -= at.need()
+	if seg.sealed && seg.entries == 0 {
+		b.sealed -= uint64(seg.size)
+	}
+}
+
+// Read returns length bytes at offset of the entry, which lie within one body, in memory of the
+// caller's own. The error wraps ErrNoBody, ErrBodyRange or ErrCorrupt. A body that was freed may be
+// there for a while.
 func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 	b.mu.Lock()
 	if b.failed != nil && errors.Is(b.failed, ErrClosed) {
@@ -184,20 +215,15 @@ func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 		b.mu.Unlock()
 		return nil, fmt.Errorf("read body of entry %d: %w", index, ErrNoBody)
 	}
-	if uint64(offset)+uint64(length) > uint64(at.length) {
-		b.mu.Unlock()
-		return nil, fmt.Errorf("read body of entry %d: %d bytes at %d of %d: %w",
-			index, length, offset, at.length, ErrBodyRange)
-	}
-	entry, ok := b.recent.get(index)
+	payload, ok := b.recent.get(index)
 	if !ok {
-		entry, ok = b.back.get(index)
+		payload, ok = b.back.get(index)
 	}
 	if ok {
 		b.stats.CacheHits++
-		out := append(make([]byte, 0, length), entry[offset:offset+length]...)
+		out, err := bodyOf(payload, index, offset, length)
 		b.mu.Unlock()
-		return out, nil
+		return out, err
 	}
 	b.stats.CacheMiss++
 	seg := b.segments[at.seg]
@@ -215,46 +241,91 @@ func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	entry = rec[recordHeaderBytes:]
+	payload = rec[recordHeaderBytes:]
 	if now, ok := b.index.Get(index); ok && now.seg == at.seg && now.offset == at.offset {
-		b.back.add(index, entry)
+		b.back.add(index, payload)
 	}
-	return append(make([]byte, 0, length), entry[offset:offset+length]...), nil
+	return bodyOf(payload, index, offset, length)
 }
 
-// Free says that length bytes of the entry are referred to no more. When none are left the entry is
-// gone, and with the last entry of a segment the segment.
-func (b *Bodies) Free(index uint64, length uint32) {
+// bodyOf copies a body, or a part of one, out of a payload.
+func bodyOf(payload []byte, index uint64, offset, length uint32) ([]byte, error) {
+	body, ok := table(payload).body(offset, length)
+	if !ok {
+		return nil, fmt.Errorf("read body of entry %d: %d bytes at %d: %w",
+			index, length, offset, ErrBodyRange)
+	}
+	return append(make([]byte, 0, length), body...), nil
+}
+
+// Free says that the body of length bytes at offset of the entry is referred to no more. With the last
+// body the entry is gone, and with the last entry of a segment the segment; until then compaction gives
+// back what was freed.
+func (b *Bodies) Free(index uint64, offset, length uint32) {
 	if length == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at, ok := b.index.Get(index)
-	if !ok {
+	if !ok || length > math.MaxUint32-spanBytes || spanCost(length) > at.left() {
 		b.stats.OverFreed++
 		return
 	}
-	if length > at.live {
-		b.stats.OverFreed++
-		length = at.live
-	}
-	if length < at.live {
-		at.live -= length
-		b.stats.LiveBytes -= uint64(length)
-		b.index.Set(index, at)
+	if spanCost(length) == at.left() {
+		b.stats.Freed++
+		b.forgetLocked(index)
 		return
 	}
-	b.stats.Freed++
-	b.forgetLocked(index)
+	if _, twice := b.dead.Set(deadBody{index, Span{offset, length}}); twice {
+		b.stats.OverFreed++
+		return
+	}
+	at.waste += spanCost(length)
+	b.index.Set(index, at)
+	seg := b.segments[at.seg]
+	seg.need -= uint64(spanCost(length))
+	b.need -= uint64(spanCost(length))
+	if b.crowdedLocked() {
+		b.wake()
+	}
 }
+
+// deadBody is a body that was freed while others of its entry live. It holds no pointer.
+type deadBody struct {
+	index uint64
+	Span
+}
+
+func newDead() *btree.BTreeG[deadBody] {
+	return btree.NewBTreeGOptions(func(a, b deadBody) bool {
+		if a.index != b.index {
+			return a.index < b.index
+		}
+		return a.Offset < b.Offset
+	}, btree.Options{NoLocks: true})
+}
+
+// deadOf returns the freed bodies of an entry, ascending.
+func deadOf(dead *btree.BTreeG[deadBody], index uint64) (spans []Span) {
+	dead.Ascend(deadBody{index: index}, func(d deadBody) bool {
+		if d.index != index {
+			return false
+		}
+		spans = append(spans, d.Span)
+		return true
+	})
+	return spans
+}
+
+func (b *Bodies) deadOfLocked(index uint64) []Span { return deadOf(b.dead, index) }
 
 // Stats returns the counters and levels.
 func (b *Bodies) Stats() BodyStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.stats
-	s.Entries = uint64(b.index.Len())
+	s.Entries, s.Dead, s.LiveBytes = uint64(b.index.Len()), uint64(b.dead.Len()), b.need
 	for _, seg := range b.segments {
 		s.Segments++
 		s.HeldBytes += seg.held
@@ -332,9 +403,12 @@ func (b *Bodies) writableLocked(slot **segment, n uint64) (*segment, error) {
 
 func (b *Bodies) sealLocked(seg *segment) {
 	seg.sealed = true
+	if seg.entries > 0 {
+		b.sealed += uint64(seg.size)
+	}
 	b.stats.Rotations++
 	b.retireLocked(seg)
-	if seg.sparse() {
+	if b.crowdedLocked() {
 		b.wake()
 	}
 }
@@ -376,7 +450,7 @@ func (b *Bodies) newSegmentLocked(n uint64) (*segment, error) {
 // deletes it.
 func (b *Bodies) retireLocked(seg *segment) {
 	if seg.trash || !seg.idle() {
-		if seg.sparse() {
+		if b.crowdedLocked() {
 			b.wake()
 		}
 		return

@@ -50,8 +50,26 @@ func openReplica(t *testing.T, fsys storage.FS, cfg storage.Config) *storage.Rep
 
 func mustPut(t *testing.T, b *storage.Bodies, index uint64, entry []byte) {
 	t.Helper()
-	if err := b.Put(index, entry); err != nil {
+	if err := b.Put(index, entry, whole(entry)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func whole(entry []byte) []storage.Span { return storage.Whole(entry) }
+
+// pieces are n bodies of size bytes each with a gap of 5 before each; entry holds them.
+func pieces(index uint64, n int, size uint32) (entry []byte, spans []storage.Span) {
+	for i := range uint32(n) {
+		spans = append(spans, storage.Span{Offset: i*(size+5) + 5, Length: size})
+	}
+	return bytesOf(index, n*int(size+5)), spans
+}
+
+func wantSpan(t *testing.T, b *storage.Bodies, index uint64, entry []byte, s storage.Span) {
+	t.Helper()
+	got, err := b.Read(index, s.Offset, s.Length)
+	if err != nil || !bytes.Equal(got, entry[s.Offset:s.Offset+s.Length]) {
+		t.Fatalf("body at %d of entry %d: %v", s.Offset, index, err)
 	}
 }
 
@@ -141,33 +159,179 @@ func TestBodyReads(t *testing.T) {
 	}
 }
 
-func TestBodyLivesUntilItsLastByteIsFreed(t *testing.T) {
+func TestEntryLivesUntilItsLastBodyIsFreed(t *testing.T) {
 	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
-	mustPut(t, b, 1, bytesOf(1, 100))
-	b.Free(1, 60)
-	wantBody(t, b, 1, bytesOf(1, 100))
-	b.Free(1, 0)
-	b.Free(1, 40)
-	if _, err := b.Read(1, 0, 1); !errors.Is(err, storage.ErrNoBody) {
+	entry, spans := pieces(1, 3, 30)
+	if err := b.Put(1, entry, spans); err != nil {
+		t.Fatal(err)
+	}
+	b.Free(1, spans[1].Offset, 30)
+	b.Free(1, 0, 0)
+	wantSpan(t, b, 1, entry, spans[0])
+	if s := b.Stats(); s.Dead != 1 || s.LiveBytes != 20+4+2*(8+30) || s.HeldBytes != 20+4+3*(8+30) {
+		t.Fatalf("stats with one of three freed: %+v", s)
+	}
+	b.Free(1, spans[2].Offset, 30)
+	wantSpan(t, b, 1, entry, spans[0])
+	b.Free(1, spans[0].Offset, 30)
+	if _, err := b.Read(1, spans[0].Offset, 1); !errors.Is(err, storage.ErrNoBody) {
 		t.Fatalf("got %v, want ErrNoBody", err)
 	}
-	if s := b.Stats(); s.Entries != 0 || s.LiveBytes != 0 || s.Freed != 1 || s.OverFreed != 0 {
+	if s := b.Stats(); s.Entries != 0 || s.LiveBytes != 0 || s.Freed != 1 || s.OverFreed != 0 || s.Dead != 0 {
 		t.Fatalf("stats %+v", s)
 	}
-	b.Free(1, 1)
-	if s := b.Stats(); s.OverFreed != 1 {
-		t.Fatalf("freeing what is gone is not counted: %+v", s)
+}
+
+func TestFreeingWhatDoesNotLiveChangesNothing(t *testing.T) {
+	entry, spans := pieces(1, 4, 30)
+	tests := []struct {
+		name           string
+		index          uint64
+		offset, length uint32
+	}{
+		{"an entry that was never put", 2, 5, 30},
+		{"a body twice", 1, spans[0].Offset, 30},
+		{"more than is left", 1, spans[1].Offset, 30*3 + 8*2 + 1},
+		{"a length that overflows", 1, spans[1].Offset, 1<<32 - 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := openReplica(t, faultfs.New(), smallConfig()).Bodies
+			if err := b.Put(1, entry, spans); err != nil {
+				t.Fatal(err)
+			}
+			b.Free(1, spans[0].Offset, 30)
+			before := b.Stats()
+			b.Free(tt.index, tt.offset, tt.length)
+			before.OverFreed++
+			if s := b.Stats(); s != before {
+				t.Fatalf("stats %+v, want %+v", s, before)
+			}
+			wantSpan(t, b, 1, entry, spans[1])
+		})
+	}
+}
+
+func TestPutTakesNoImpossibleBodies(t *testing.T) {
+	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
+	for name, spans := range map[string][]storage.Span{
+		"none":                  nil,
+		"an empty one":          {{Offset: 3}},
+		"one beyond the end":    {{Offset: 95, Length: 6}},
+		"overlapping":           {{Offset: 0, Length: 10}, {Offset: 9, Length: 3}},
+		"out of order":          {{Offset: 50, Length: 10}, {Offset: 9, Length: 3}},
+		"an end that overflows": {{Offset: 1<<32 - 1, Length: 1<<32 - 1}},
+	} {
+		if err := b.Put(1, make([]byte, 100), spans); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	mustPut(t, b, 1, []byte("x"))
+}
+
+// One message of 64 lives on in each entry, as in a dead-letter queue: what the others took comes
+// back, after a restart and in an install stream too.
+func TestDiskIsBoundedByWhatLives(t *testing.T) {
+	fsys := faultfs.New()
+	cfg := smallConfig()
+	cfg.BodyCacheBytes = 0
+	cfg.RetainSnapshots = 1
+	r := openReplica(t, fsys, cfg)
+	const entries, each, size = 300, 16, 50
+	left := func(i uint64) int { return int(i % each) }
+	for i := uint64(1); i <= entries; i++ {
+		entry, spans := pieces(i, each, size)
+		if err := r.Bodies.Put(i, entry, spans); err != nil {
+			t.Fatal(err)
+		}
+		if i == entries/2 { // some of it is frozen half way
+			if err := takeSnapshot(r, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for k, s := range spans {
+			if k != left(i) {
+				r.Bodies.Free(i, s.Offset, s.Length)
+			}
+		}
+	}
+	r.Bodies.SweepAll()
+	check := func(b *storage.Bodies) {
+		t.Helper()
+		for i := uint64(1); i <= entries; i++ {
+			entry, spans := pieces(i, each, size)
+			wantSpan(t, b, i, entry, spans[left(i)])
+		}
+		if s := b.Stats(); s.LiveBytes != entries*(20+4+8+size) || s.OverFreed != 0 {
+			t.Fatalf("stats %+v", s)
+		}
+	}
+	check(r.Bodies)
+	if err := takeSnapshot(r, entries+1); err != nil {
+		t.Fatal(err)
+	}
+	r.Bodies.SweepAll()
+	s := r.Bodies.Stats()
+	const slack = (4 + 2) * 4096 // segments of waste that are left alone, and free ones
+	if limit := 2*s.LiveBytes + slack; s.DiskBytes > limit || s.Compacted == 0 {
+		t.Fatalf("%d bytes on disk for %d that live: %+v", s.DiskBytes, s.LiveBytes, s)
+	}
+	if s.Dead*(8+size) > s.DiskBytes/2+slack {
+		t.Fatalf("%d freed bodies are remembered, %d bytes on disk", s.Dead, s.DiskBytes)
+	}
+
+	after := openReplica(t, fsys.Crash(nil), cfg)
+	if _, err := restoreNewest(after); err != nil {
+		t.Fatal(err)
+	}
+	check(after.Bodies)
+
+	metas, _ := after.Snapshots.List()
+	meta, rc, err := after.Snapshots.Open(metas[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := io.ReadAll(rc)
+	if err != nil || int64(len(stream)) != meta.Size {
+		t.Fatalf("stream of %d bytes, size %d: %v", len(stream), meta.Size, err)
+	}
+	peer := openReplica(t, faultfs.New(), cfg)
+	if err := peer.Bodies.Restore(bytes.NewReader(stream[len(image):])); err != nil {
+		t.Fatal(err)
+	}
+	check(peer.Bodies)
+}
+
+// A queue that is drained in order costs no copying.
+func TestDrainingInOrderMovesNothing(t *testing.T) {
+	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
+	const entries, each, size = 200, 16, 50
+	for i := uint64(1); i <= entries; i++ {
+		entry, spans := pieces(i, each, size)
+		if err := b.Put(i, entry, spans); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, spans := pieces(1, each, size)
+	for i := uint64(1); i <= entries; i++ {
+		for _, s := range spans {
+			b.Free(i, s.Offset, s.Length)
+		}
+		b.SweepAll()
+	}
+	if s := b.Stats(); s.CompactedBytes != 0 || s.Entries != 0 || s.LiveBytes != 0 || s.HeldBytes != 0 {
+		t.Fatalf("stats %+v", s)
 	}
 }
 
 func TestPutTakesNoEntryOfImpossibleSize(t *testing.T) {
 	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
 	for name, entry := range map[string][]byte{"empty": nil, "larger than the log takes": make([]byte, 60<<20+1)} {
-		if err := b.Put(1, entry); err == nil {
+		if err := b.Put(1, entry, whole(entry)); err == nil {
 			t.Fatalf("%s: no error", name)
 		}
 	}
-	if err := b.Put(0, []byte("x")); err == nil {
+	if err := b.Put(0, []byte("x"), whole([]byte("x"))); err == nil {
 		t.Fatal("index 0: no error")
 	}
 	mustPut(t, b, 1, []byte("x")) // a refused argument is not a failed disk
@@ -181,11 +345,10 @@ func TestReplayedEntryReplacesTheOldOne(t *testing.T) {
 		}
 		for i := uint64(1); i <= 20; i++ {
 			wantBody(t, b, i, bytesOf(i+uint64(round), 200))
-			b.Free(i, 50)
 		}
 	}
 	b.SweepAll()
-	if s := b.Stats(); s.Entries != 20 || s.LiveBytes != 20*150 || s.HeldBytes != 20*220 {
+	if s := b.Stats(); s.Entries != 20 || s.LiveBytes != 20*232 || s.HeldBytes != 20*232 {
 		t.Fatalf("stats %+v", s)
 	}
 }
@@ -196,7 +359,7 @@ func TestEmptySegmentsAreUsedAgain(t *testing.T) {
 	for i := uint64(1); i <= 500; i++ {
 		mustPut(t, b, i, bytesOf(i, 900))
 		if i > 8 {
-			b.Free(i-8, 900)
+			b.Free(i-8, 0, 900)
 		}
 	}
 	b.SweepAll()
@@ -223,13 +386,13 @@ func TestSparseSegmentsAreCompacted(t *testing.T) {
 	}
 	for i := uint64(1); i <= n; i++ {
 		if i%13 != 0 {
-			b.Free(i, 300)
+			b.Free(i, 0, 300)
 		}
 	}
 	b.SweepAll()
 	s := b.Stats()
-	if s.Compacted == 0 || s.Segments > 8 {
-		t.Fatalf("%d segments left, %d compacted", s.Segments, s.Compacted)
+	if s.Compacted == 0 || s.DiskBytes > 2*s.LiveBytes+6*4096 {
+		t.Fatalf("%d bytes left, %d compacted", s.DiskBytes, s.Compacted)
 	}
 	for i := uint64(13); i <= n; i += 13 {
 		wantBody(t, b, i, bytesOf(i, 300))
@@ -239,28 +402,28 @@ func TestSparseSegmentsAreCompacted(t *testing.T) {
 // A segment of old messages spans many indexes of others; compaction finds its own step by step.
 func TestCompactionFindsEntriesFarApart(t *testing.T) {
 	b := openReplica(t, faultfs.New(), smallConfig()).Bodies
-	const block = 10_000
-	for i := uint64(1); i <= 4*block; i++ {
+	const n = 40_000
+	for i := uint64(1); i <= n; i++ {
 		mustPut(t, b, i, bytesOf(i, 10))
 	}
-	old := func(i uint64) bool { return (i-1)/block%2 == 0 } // in the first and third block
-	for i := uint64(1); i <= 4*block; i++ {
+	old := func(i uint64) bool { return (i-1)/5000%4 != 3 } // the last quarter of each half is young
+	for i := uint64(1); i <= n; i++ {
 		if old(i) && i%100 != 0 {
-			b.Free(i, 10)
+			b.Free(i, 0, 10)
 		}
 	}
 	b.SweepAll()
 	first := b.Stats().Compacted
-	for i := uint64(1); i <= 4*block; i++ {
-		if old(i) && i%100 == 0 && i%1000 != 0 {
-			b.Free(i, 10)
+	for i := uint64(1); i <= n; i++ {
+		if (!old(i) || i%100 == 0) && i%1000 != 0 {
+			b.Free(i, 0, 10)
 		}
 	}
 	b.SweepAll()
-	if s := b.Stats(); first == 0 || s.Compacted <= first || s.Entries != 2*block+2*block/1000 {
+	if s := b.Stats(); first == 0 || s.Entries != n/1000 || s.DiskBytes > 2*s.LiveBytes+6*4096 {
 		t.Fatalf("%d segments compacted first, then %+v", first, s)
 	}
-	for i := uint64(1000); i <= 4*block; i += 1000 {
+	for i := uint64(1000); i <= n; i += 1000 {
 		wantBody(t, b, i, bytesOf(i, 10))
 	}
 }
@@ -268,27 +431,27 @@ func TestCompactionFindsEntriesFarApart(t *testing.T) {
 func TestCompactedSegmentLivesWhileASnapshotNamesIt(t *testing.T) {
 	fsys := faultfs.New()
 	r := openReplica(t, fsys, smallConfig())
-	for i := uint64(1); i <= 100; i++ {
+	for i := uint64(1); i <= 400; i++ {
 		mustPut(t, r.Bodies, i, bytesOf(i, 300))
 	}
-	if err := takeSnapshot(r, 100); err != nil {
+	if err := takeSnapshot(r, 400); err != nil {
 		t.Fatal(err)
 	}
-	for i := uint64(1); i <= 100; i++ {
+	for i := uint64(1); i <= 400; i++ {
 		if i%20 != 0 {
-			r.Bodies.Free(i, 300)
+			r.Bodies.Free(i, 0, 300)
 		}
 	}
 	r.Bodies.SweepAll()
 	if s := r.Bodies.Stats(); s.Compacted == 0 || s.Pinned == 0 {
 		t.Fatalf("stats %+v", s)
 	}
-	// The snapshot has all hundred, after a crash too.
+	// The snapshot has all of them, after a crash too.
 	after := openReplica(t, fsys.Crash(nil), smallConfig())
 	if _, err := restoreNewest(after); err != nil {
 		t.Fatal(err)
 	}
-	for i := uint64(1); i <= 100; i++ {
+	for i := uint64(1); i <= 400; i++ {
 		wantBody(t, after.Bodies, i, bytesOf(i, 300))
 	}
 }
@@ -307,7 +470,7 @@ func TestSegmentsGoWithTheLastSnapshotThatNamesThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := uint64(1); i <= 60; i++ {
-		r.Bodies.Free(i, 300)
+		r.Bodies.Free(i, 0, 300)
 	}
 	for i := uint64(61); i <= 62; i++ {
 		mustPut(t, r.Bodies, i, []byte("later"))
@@ -363,12 +526,12 @@ func TestFailedWriteOfABodyIsForEver(t *testing.T) {
 			fsys.Inject(tt.fault)
 			var err error
 			for i := uint64(1); i < 40 && err == nil; i++ {
-				err = b.Put(i, bytesOf(i, 300))
+				err = b.Put(i, bytesOf(i, 300), whole(bytesOf(i, 300)))
 			}
 			if !errors.Is(err, tt.fault.Err) {
 				t.Fatalf("got %v, want %v", err, tt.fault.Err)
 			}
-			if err := b.Put(50, []byte("x")); !errors.Is(err, tt.fault.Err) {
+			if err := b.Put(50, []byte("x"), whole([]byte("x"))); !errors.Is(err, tt.fault.Err) {
 				t.Fatalf("a later put answers %v", err)
 			}
 		})
@@ -390,7 +553,7 @@ func TestFullDiskFailsPutAndSnapshot(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Fatalf("left behind: %v, %v", left, err)
 	}
-	if err := r.Bodies.Put(2, bytesOf(2, 300)); !errors.Is(err, syscall.ENOSPC) {
+	if err := r.Bodies.Put(2, bytesOf(2, 300), whole(bytesOf(2, 300))); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("put: %v", err)
 	}
 }
@@ -407,7 +570,7 @@ func TestFailedSyncOfBodiesMakesNoSnapshot(t *testing.T) {
 		if metas, _ := r.Snapshots.List(); len(metas) != 0 {
 			t.Fatalf("%s: a snapshot is listed", op)
 		}
-		if err := r.Bodies.Put(2, []byte("x")); !errors.Is(err, syscall.EIO) {
+		if err := r.Bodies.Put(2, []byte("x"), whole([]byte("x"))); !errors.Is(err, syscall.EIO) {
 			t.Fatalf("%s: a later put answers %v", op, err)
 		}
 	}
@@ -453,7 +616,7 @@ func TestReadersAndTheSweeperDoNotDisturbTheWriter(t *testing.T) {
 	for i := uint64(1); i <= n; i++ {
 		mustPut(t, r.Bodies, i, bytesOf(i, 200))
 		if i > window && i%17 != 0 {
-			r.Bodies.Free(i-window, 200)
+			r.Bodies.Free(i-window, 0, 200)
 		}
 		if i%500 == 0 {
 			if err := takeSnapshot(r, i); err != nil {

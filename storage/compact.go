@@ -14,6 +14,17 @@ const compactStepBytes = 1 << 20
 // Read may wait for it: about a tenth of a millisecond.
 const compactStepEntries = 4096
 
+// slackSegments is how many segments of waste are left alone: a backlog that drains in order empties
+// one segment after the other by itself, and moving what is left of it would be work for nothing. It
+// covers the two segments being written too.
+const slackSegments = 4
+
+// crowdedLocked reports whether the segments take more than twice what is needed of them, and the
+// slack. Then one of the sealed ones is sparse.
+func (b *Bodies) crowdedLocked() bool {
+	return b.sealed > 2*b.need+slackSegments*uint64(b.limit)
+}
+
 // sweep is the goroutine that deletes segments nobody needs and moves the rest of sparse ones.
 func (b *Bodies) sweep() {
 	for {
@@ -39,11 +50,12 @@ func (b *Bodies) sweepStep() bool {
 
 	b.mu.Lock()
 	var trash, sparse *segment
+	crowded := b.crowdedLocked()
 	for _, seg := range b.segments {
 		switch {
 		case seg.trash && seg.pins == 0 && seg.reads == 0:
 			trash = seg
-		case seg.sparse() && (sparse == nil || seg.held < sparse.held):
+		case crowded && seg.sparse() && (sparse == nil || seg.need < sparse.need):
 			sparse = seg
 		}
 	}
@@ -137,21 +149,25 @@ func (b *Bodies) moveRecord(from *segment, index uint64, at recordAt) error {
 		return nil
 	}
 	from.reads++
+	dead := b.deadOfLocked(index)
 	b.mu.Unlock()
 	rec, err := readRecord(from.file, at, index)
+	if err == nil {
+		rec, err = pruned(rec, dead)
+	}
 	b.mu.Lock()
 	from.reads--
 	b.retireLocked(from)
 	if err != nil {
 		b.mu.Unlock()
-		return err
+		return fmt.Errorf("move bodies of entry %d: %w", index, err)
 	}
-	to, err := b.writableLocked(&b.cold, at.bytes())
+	to, err := b.writableLocked(&b.cold, uint64(len(rec)))
 	if err != nil {
 		b.mu.Unlock()
 		return err
 	}
-	offset, err := to.reserve(at.bytes())
+	offset, err := to.reserve(uint64(len(rec)))
 	b.mu.Unlock()
 	if err != nil {
 		return err
@@ -167,11 +183,18 @@ func (b *Bodies) moveRecord(from *segment, index uint64, at recordAt) error {
 	if !ok || now.seg != at.seg || now.offset != at.offset {
 		return nil // what was written is dead space in the cold segment
 	}
-	moved := recordAt{seg: to.id, offset: offset, length: at.length, live: now.live}
-	to.hold(index, moved)
+	// What was freed meanwhile is still in the record.
+	moved := recordAt{seg: to.id, offset: offset, length: uint32(len(rec) - recordHeaderBytes)}
+	moved.waste = now.waste - (now.length - moved.length)
+	for _, s := range dead {
+		b.dead.Delete(deadBody{index, s})
+	}
+	b.holdLocked(to, index, moved)
 	b.index.Set(index, moved)
-	b.stats.CompactedBytes += at.bytes()
-	from.release(at)
+	b.recent.drop(index)
+	b.back.drop(index)
+	b.stats.CompactedBytes += moved.bytes()
+	b.releaseLocked(from, now)
 	b.retireLocked(from)
 	return nil
 }

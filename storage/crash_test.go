@@ -100,11 +100,11 @@ func TestCrashDuringSnapshots(t *testing.T) {
 	states := map[uint64]map[uint64][]byte{}               // by snapshot
 	fill := func(r *storage.Replica, index uint64) error { // ten bodies up to index, and the state then
 		for i := index - 9; i <= index; i++ {
-			if err := r.Bodies.Put(i, bytesOf(i, 350)); err != nil {
+			if err := r.Bodies.Put(i, bytesOf(i, 350), whole(bytesOf(i, 350))); err != nil {
 				return err
 			}
 			if i > 25 {
-				r.Bodies.Free(i-25, 350)
+				r.Bodies.Free(i-25, 0, 350)
 			}
 		}
 		state := map[uint64][]byte{}
@@ -165,6 +165,69 @@ func TestCrashDuringSnapshots(t *testing.T) {
 			t.Fatalf("%d entries, want %d", got, len(states[index]))
 		}
 		if err := fill(r, 100); err != nil { // and it goes on
+			t.Fatal(err)
+		}
+	})
+}
+
+// Entries of eight bodies lose seven of them, and are moved: whatever step the crash hits, the newest
+// snapshot has its eighth ones.
+func TestCrashDuringCompaction(t *testing.T) {
+	cfg := smallConfig()
+	cfg.BodyCacheBytes = 0
+	var acked uint64
+	fill := func(r *storage.Replica, last uint64) error {
+		for i := last - 29; i <= last; i++ {
+			entry, spans := pieces(i, 8, 80)
+			if err := r.Bodies.Put(i, entry, spans); err != nil {
+				return err
+			}
+			for k, s := range spans {
+				if k != int(i%8) {
+					r.Bodies.Free(i, s.Offset, s.Length)
+				}
+			}
+		}
+		r.Bodies.SweepAll()
+		if err := takeSnapshot(r, last); err != nil {
+			return err
+		}
+		acked = last
+		return nil
+	}
+	start := func(fsys *faultfs.FS) (*storage.Replica, error) {
+		return storage.OpenReplica(fsys, "/d", cfg, storage.Bounds{})
+	}
+	var running *storage.Replica
+	prepare := func(fsys *faultfs.FS) {
+		acked = 0
+		r, err := start(fsys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fill(r, 30); err != nil {
+			t.Fatal(err)
+		}
+		running = r
+	}
+	op := func(*faultfs.FS) error {
+		return errors.Join(fill(running, 60), running.Bodies.Close())
+	}
+	crashes(t, prepare, op, func(t *testing.T, fsys *faultfs.FS, _ error) {
+		r, err := start(fsys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Bodies.Close() //nolint:errcheck // the check is done
+		index, err := restoreNewest(r)
+		if err != nil || index < acked {
+			t.Fatalf("newest snapshot is %d, %d was acknowledged: %v", index, acked, err)
+		}
+		for i := uint64(1); i <= index; i++ {
+			entry, spans := pieces(i, 8, 80)
+			wantSpan(t, r.Bodies, i, entry, spans[i%8])
+		}
+		if err := fill(r, 120); err != nil { // and it goes on
 			t.Fatal(err)
 		}
 	})
@@ -300,7 +363,7 @@ func TestTraces(t *testing.T) {
 		})},
 		{"segment_rotation", withReplica(func(t *testing.T, _ *faultfs.FS, r *storage.Replica) {
 			for i := uint64(4); i <= 12; i++ {
-				r.Bodies.Free(i-3, 1000)
+				r.Bodies.Free(i-3, 0, 1000)
 				mustPut(t, r.Bodies, i, bytesOf(i, 1000))
 			}
 		})},

@@ -316,7 +316,7 @@ func TestClosedGroupAnswersErrClosed(t *testing.T) {
 	for name, err := range map[string]error{
 		"log read": g.Log().GetLog(1, &raft.Log{}), "log write": g.Log().StoreLog(&raft.Log{Index: 1, Term: 1}),
 		"last": lastErr, "get": getErr, "set": g.Stable().Set([]byte("x"), nil),
-		"body read": readErr, "body write": g.Bodies().Put(1, []byte("x")),
+		"body read": readErr, "body write": g.Bodies().Put(1, []byte("x"), Whole([]byte("x"))),
 	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: got %v", name, err)

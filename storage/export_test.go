@@ -45,3 +45,6 @@ var (
 	ReadSmall  = readSmall
 	ScanInline = scanInline
 )
+
+// Whole says that an entry is one body.
+func Whole(entry []byte) []Span { return []Span{{Length: uint32(len(entry))}} }

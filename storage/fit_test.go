@@ -13,9 +13,9 @@ var (
 	_ raft.StableStore       = (*Stable)(nil)
 	_ raft.SnapshotStore     = (*Snapshots)(nil)
 	_ interface {
-		Put(index uint64, entry []byte) error
+		Put(index uint64, entry []byte, spans []struct{ Offset, Length uint32 }) error
 		Read(index uint64, offset, length uint32) ([]byte, error)
-		Free(index uint64, length uint32)
+		Free(index uint64, offset, length uint32)
 		Pin() interface {
 			io.WriterTo
 			io.Closer

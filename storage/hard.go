@@ -18,7 +18,7 @@ const (
 	formatLogRecord = 1
 	formatStable    = 1
 	formatSnapshot  = 1
-	formatBodies    = 1
+	formatBodies    = 2
 )
 
 const hardFile = "hard.json"

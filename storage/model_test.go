@@ -1,7 +1,6 @@
 package storage_test
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -25,9 +24,9 @@ func TestBodiesAgainstModel(t *testing.T) {
 			if rng.IntN(40) == 0 {
 				size = 5000 // more than a segment
 			}
-			m.put(t, r.Bodies, bytesOf(rng.Uint64(), size))
+			m.put(t, rng, r.Bodies, bytesOf(rng.Uint64(), size))
 		case p < 700:
-			m.free(rng, r.Bodies)
+			m.free(t, rng, r.Bodies)
 		case p < 985:
 			m.read(t, rng, r.Bodies)
 		case p < 992:
@@ -48,25 +47,29 @@ func TestBodiesAgainstModel(t *testing.T) {
 	}
 	m.readAll(t, r.Bodies)
 	s := r.Bodies.Stats()
-	var live, held uint64
+	var live uint64
 	for _, e := range m.live {
-		live += uint64(e.live)
-		held += uint64(len(e.bytes)) + 20
+		live += 20 + 4
+		for _, s := range e.spans {
+			live += 8 + uint64(s.Length)
+		}
 	}
-	if s.Entries != uint64(len(m.live)) || s.LiveBytes != live || s.HeldBytes != held || s.OverFreed != 0 {
-		t.Fatalf("stats %+v, want %d entries, %d live, %d held", s, len(m.live), live, held)
+	if s.Entries != uint64(len(m.live)) || s.LiveBytes != live || s.OverFreed != 0 {
+		t.Fatalf("stats %+v, want %d entries, %d live", s, len(m.live), live)
 	}
 	for index, e := range m.live {
-		r.Bodies.Free(index, e.live)
+		for _, s := range e.spans {
+			r.Bodies.Free(index, s.Offset, s.Length)
+		}
 	}
-	if s := r.Bodies.Stats(); s.HeldBytes != 0 || s.LiveBytes != 0 {
+	if s := r.Bodies.Stats(); s.HeldBytes != 0 || s.LiveBytes != 0 || s.Dead != 0 {
 		t.Fatalf("something is left: %+v", s)
 	}
 }
 
 type modelEntry struct {
 	bytes []byte
-	live  uint32
+	spans []storage.Span // those that live; never changed in place
 }
 
 // model is what Bodies should hold, and what it did since the last snapshot.
@@ -85,12 +88,18 @@ func (m *model) do(t *testing.T, b *storage.Bodies, f func(*storage.Bodies) erro
 	m.since = append(m.since, f)
 }
 
-func (m *model) put(t *testing.T, b *storage.Bodies, entry []byte) {
+func (m *model) put(t *testing.T, rng *rand.Rand, b *storage.Bodies, entry []byte) {
 	t.Helper()
 	m.next++
 	index := m.next
-	m.live[index] = modelEntry{entry, uint32(len(entry))}
-	m.do(t, b, func(b *storage.Bodies) error { return b.Put(index, entry) })
+	var spans []storage.Span
+	for at := 0; at < len(entry) && len(spans) < 20; {
+		n := 1 + rng.IntN(len(entry)-at)
+		spans = append(spans, storage.Span{Offset: uint32(at), Length: uint32(n)})
+		at += n + rng.IntN(10)
+	}
+	m.live[index] = modelEntry{entry, spans}
+	m.do(t, b, func(b *storage.Bodies) error { return b.Put(index, entry, spans) })
 }
 
 func (m *model) pick(rng *rand.Rand) (uint64, bool) {
@@ -105,23 +114,28 @@ func (m *model) pick(rng *rand.Rand) (uint64, bool) {
 	return indexes[rng.IntN(len(indexes))], true
 }
 
-func (m *model) free(rng *rand.Rand, b *storage.Bodies) {
+func (m *model) free(t *testing.T, rng *rand.Rand, b *storage.Bodies) {
+	t.Helper()
 	index, ok := m.pick(rng)
 	if !ok {
 		return
 	}
 	e := m.live[index]
-	n := e.live
+	n := 1
 	if rng.IntN(3) == 0 {
-		n = uint32(rng.IntN(int(n) + 1))
+		n = len(e.spans)
 	}
-	if e.live -= n; e.live == 0 {
+	for range n {
+		k := rng.IntN(len(e.spans))
+		gone := e.spans[k]
+		e.spans = slices.Delete(slices.Clone(e.spans), k, k+1)
+		m.do(t, b, func(b *storage.Bodies) error { b.Free(index, gone.Offset, gone.Length); return nil })
+	}
+	if len(e.spans) == 0 {
 		delete(m.live, index)
 	} else {
 		m.live[index] = e
 	}
-	b.Free(index, n)
-	m.since = append(m.since, func(b *storage.Bodies) error { b.Free(index, n); return nil })
 }
 
 func (m *model) read(t *testing.T, rng *rand.Rand, b *storage.Bodies) {
@@ -131,18 +145,18 @@ func (m *model) read(t *testing.T, rng *rand.Rand, b *storage.Bodies) {
 		return
 	}
 	e := m.live[index]
-	from := rng.IntN(len(e.bytes))
-	to := from + rng.IntN(len(e.bytes)-from+1)
-	got, err := b.Read(index, uint32(from), uint32(to-from))
-	if err != nil || !bytes.Equal(got, e.bytes[from:to]) {
-		t.Fatalf("entry %d from %d to %d: %v", index, from, to, err)
-	}
+	s := e.spans[rng.IntN(len(e.spans))]
+	from := rng.IntN(int(s.Length))
+	s.Offset, s.Length = s.Offset+uint32(from), uint32(rng.IntN(int(s.Length)-from+1))
+	wantSpan(t, b, index, e.bytes, s)
 }
 
 func (m *model) readAll(t *testing.T, b *storage.Bodies) {
 	t.Helper()
 	for index, e := range m.live {
-		wantBody(t, b, index, e.bytes)
+		for _, s := range e.spans {
+			wantSpan(t, b, index, e.bytes, s)
+		}
 	}
 }
 
@@ -169,7 +183,9 @@ func (m *model) restart(t *testing.T, r *storage.Replica) *storage.Replica {
 		t.Fatalf("restored index %d", index)
 	}
 	for i, e := range m.saved {
-		wantBody(t, r.Bodies, i, e.bytes)
+		for _, s := range e.spans {
+			wantSpan(t, r.Bodies, i, e.bytes, s)
+		}
 	}
 	for _, f := range m.since {
 		if err := f(r.Bodies); err != nil {

@@ -17,6 +17,7 @@ type pin struct {
 	b     *Bodies
 	nonce uint64
 	index *btree.Map[uint64, recordAt]
+	dead  *btree.BTreeG[deadBody]
 	segs  []pinnedSegment
 	// Guarded by b.mu.
 	written blockTrailer // of the manifest; length 0 until it is written
@@ -42,7 +43,8 @@ func (b *Bodies) Pin() interface {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := &pin{b: b, nonce: binary.LittleEndian.Uint64(nonce[:]), index: b.index.IsoCopy()}
+	p := &pin{b: b, nonce: binary.LittleEndian.Uint64(nonce[:]), index: b.index.IsoCopy(),
+		dead: b.dead.IsoCopy()}
 	for _, seg := range b.segments {
 		if seg.entries > 0 {
 			seg.pins++
@@ -97,10 +99,21 @@ func (p *pin) writeManifest(bw *blockWriter) (t blockTrailer, err error) {
 	}
 	var last uint64
 	p.index.Scan(func(index uint64, at recordAt) bool {
+		var dead []Span
+		if at.waste > 0 {
+			dead = deadOf(p.dead, index)
+		}
 		err = bw.numbers(index-last,
-			uint64(at.seg), uint64(at.offset), uint64(at.length), uint64(at.live))
+			uint64(at.seg), uint64(at.offset), uint64(at.length), uint64(len(dead)))
 		last = index
-		t.bytes += uint64(at.length)
+		end := uint32(0)
+		for _, s := range dead {
+			if err == nil {
+				err = bw.numbers(uint64(s.Offset-end), uint64(s.Length))
+			}
+			end = s.Offset + s.Length
+		}
+		t.bytes += uint64(at.length - at.waste)
 		return err == nil
 	})
 	return t, err
@@ -116,7 +129,7 @@ func (p *pin) Close() error {
 	p.closed = true
 	delete(p.b.pins, p.nonce)
 	p.b.unpinLocked(p.segs)
-	p.segs, p.index = nil, nil
+	p.segs, p.index, p.dead = nil, nil, nil
 	return nil
 }
 

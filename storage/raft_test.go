@@ -26,16 +26,16 @@ type keeper struct {
 const imageEntryBytes = 12
 
 func (k *keeper) Apply(l *raft.Log) any {
-	if err := k.bodies.Put(l.Index, l.Data); err != nil {
+	if err := k.bodies.Put(l.Index, l.Data, Whole(l.Data)); err != nil {
 		return err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var del uint64
 	if n, _ := fmt.Sscanf(string(l.Data), "del %d", &del); n == 1 {
-		k.bodies.Free(l.Index, uint32(len(l.Data)))
+		k.bodies.Free(l.Index, 0, uint32(len(l.Data)))
 		if length, ok := k.refs[del]; ok {
-			k.bodies.Free(del, length)
+			k.bodies.Free(del, 0, length)
 			delete(k.refs, del)
 		}
 		return nil

@@ -8,10 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/raft"
 	"github.com/tidwall/btree"
 )
+
+// readStepBytes is how much of an entry is allocated before the bytes before it have arrived.
+const readStepBytes = 1 << 20
 
 // maxWrappers bounds how many readers are peeled off to find the snapshot's own; raft adds one.
 const maxWrappers = 8
@@ -62,9 +66,9 @@ func (b *Bodies) attach(s *snapshotReader) error {
 	if err != nil {
 		return err
 	}
-	index := btree.NewMap[uint64, recordAt](0)
+	index, dead := btree.NewMap[uint64, recordAt](0), newDead()
 	for {
-		i, at, err := m.next()
+		i, at, freed, err := m.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -72,10 +76,13 @@ func (b *Bodies) attach(s *snapshotReader) error {
 			return err
 		}
 		index.Set(i, at)
+		for _, s := range freed {
+			dead.Set(deadBody{i, s})
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.replaceLocked(index)
+	return b.replaceLocked(index, dead)
 }
 
 // readInline reads a block that carries the bodies and writes them to fresh segments.
@@ -91,7 +98,7 @@ func (b *Bodies) readInline(r io.Reader) (err error) {
 		b.unpinLocked(fresh)
 	}()
 	index := btree.NewMap[uint64, recordAt](0)
-	err = scanInline(r, func(i uint64, live uint32, rec []byte) error {
+	err = scanInline(r, func(i uint64, rec []byte) error {
 		b.mu.Lock()
 		seg, err := b.writableLocked(&slot, uint64(len(rec)))
 		if err == nil && (len(fresh) == 0 || fresh[len(fresh)-1].seg != seg) {
@@ -110,7 +117,8 @@ func (b *Bodies) readInline(r io.Reader) (err error) {
 		if _, err := seg.file.WriteAt(rec, int64(offset)); err != nil {
 			return b.fail(err)
 		}
-		index.Set(i, recordAt{seg.id, offset, uint32(len(rec) - recordHeaderBytes), live})
+		index.Set(i, recordAt{seg: seg.id, offset: offset,
+			length: uint32(len(rec) - recordHeaderBytes)})
 		return nil
 	})
 	if err != nil {
@@ -118,12 +126,12 @@ func (b *Bodies) readInline(r io.Reader) (err error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.replaceLocked(index)
+	return b.replaceLocked(index, newDead())
 }
 
 // scanInline reads an inline block from r, exactly to its end, and gives each entry to keep: rec has
-// the entry behind room for a record's header and is used again afterwards.
-func scanInline(r io.Reader, keep func(index uint64, live uint32, rec []byte) error) error {
+// the payload behind room for a record's header and is used again afterwards.
+func scanInline(r io.Reader, keep func(index uint64, rec []byte) error) error {
 	crc := crc32.New(castagnoli())
 	length := uint64(0)
 	read := func(p []byte) error {
@@ -151,25 +159,30 @@ func scanInline(r io.Reader, keep func(index uint64, live uint32, rec []byte) er
 			return fmt.Errorf("read body after entry %d: %w", last, err)
 		}
 		index, n := binary.LittleEndian.Uint64(h[0:]), binary.LittleEndian.Uint32(h[8:])
-		live := binary.LittleEndian.Uint32(h[12:])
-		if index <= last || n > maxEntryBytes || live == 0 || live > n {
-			return fmt.Errorf("read body after entry %d: %w: entry %d, %d bytes, %d live",
-				last, ErrCorrupt, index, n, live)
+		if index <= last || n > maxPayloadBytes {
+			return fmt.Errorf("read body after entry %d: %w: entry %d, %d bytes",
+				last, ErrCorrupt, index, n)
 		}
 		last = index
-		if total := recordHeaderBytes + int(n); cap(rec) < total {
-			rec = make([]byte, total)
-		} else {
-			rec = rec[:total]
+		rec = append(rec[:0], make([]byte, recordHeaderBytes)...)
+		for left := int(n); left > 0; { // a length alone must not make us allocate
+			step := min(left, readStepBytes)
+			at := len(rec)
+			rec = slices.Grow(rec, step)[:at+step]
+			if err := read(rec[at:]); err != nil {
+				return fmt.Errorf("read body of entry %d: %w", index, err)
+			}
+			left -= step
 		}
-		if err := read(rec[recordHeaderBytes:]); err != nil {
-			return fmt.Errorf("read body of entry %d: %w", index, err)
-		}
-		if h != inlineHead(index, n, live, rec[recordHeaderBytes:]) {
+		payload := rec[recordHeaderBytes:]
+		if h != inlineHead(index, payload) {
 			return fmt.Errorf("read body of entry %d: %w: checksum", index, ErrCorrupt)
 		}
+		if err := table(payload).check(); err != nil {
+			return fmt.Errorf("read body of entry %d: %w", index, err)
+		}
 		want.bytes += uint64(n)
-		if err := keep(index, live, rec); err != nil {
+		if err := keep(index, rec); err != nil {
 			return err
 		}
 	}
@@ -187,7 +200,8 @@ func scanInline(r io.Reader, keep func(index uint64, live uint32, rec []byte) er
 }
 
 // replaceLocked makes index the index. The segments it points to are open and pinned.
-func (b *Bodies) replaceLocked(index *btree.Map[uint64, recordAt]) error {
+func (b *Bodies) replaceLocked(index *btree.Map[uint64, recordAt],
+	dead *btree.BTreeG[deadBody]) error {
 	if b.failed != nil {
 		return b.failed
 	}
@@ -198,15 +212,14 @@ func (b *Bodies) replaceLocked(index *btree.Map[uint64, recordAt]) error {
 		}
 	}
 	for _, seg := range b.segments {
-		seg.entries, seg.held, seg.lo, seg.hi = 0, 0, 0, 0
+		seg.entries, seg.held, seg.need, seg.lo, seg.hi = 0, 0, 0, 0, 0
 	}
 	b.recent.reset()
 	b.back.reset()
-	b.index = index
-	b.stats.LiveBytes = 0
+	b.index, b.dead = index, dead
+	b.need, b.sealed = 0, 0
 	index.Scan(func(i uint64, at recordAt) bool {
-		b.segments[at.seg].hold(i, at)
-		b.stats.LiveBytes += uint64(at.live)
+		b.holdLocked(b.segments[at.seg], i, at)
 		return true
 	})
 	for _, seg := range b.segments {

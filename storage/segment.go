@@ -30,8 +30,10 @@ type segment struct {
 	size, end uint32
 	// synced is the end of what a finished Sync covers.
 	synced uint32
-	// held counts the bytes of records that the index points to, entries their number.
+	// held counts the bytes of records that the index points to, entries their number; need is held
+	// without the bodies that were freed: what compaction would keep.
 	held    uint64
+	need    uint64
 	entries int
 	// lo and hi bound the indexes that were ever written here; compaction scans no further.
 	lo, hi uint64
@@ -49,11 +51,18 @@ type segment struct {
 type recordAt struct {
 	seg    uint32
 	offset uint32 // of the record's header
-	length uint32 // of the entry
-	live   uint32 // bytes of the entry that are still referred to
+	length uint32 // of the payload
+	// waste is by how much the payload would be shorter without the bodies that were freed. Which ones
+	// these are is in Bodies.dead; a record of which nothing was freed has nothing there.
+	waste uint32
 }
 
 func (r recordAt) bytes() uint64 { return recordHeaderBytes + uint64(r.length) }
+
+func (r recordAt) need() uint64 { return r.bytes() - uint64(r.waste) }
+
+// left is what may still be freed of the record.
+func (r recordAt) left() uint32 { return r.length - tableHeadBytes - r.waste }
 
 func segmentName(dir string, id uint32) string {
 	return filepath.Join(dir, fmt.Sprintf("%010d%s", id, segmentSuffix))
@@ -94,7 +103,7 @@ func checkHeader(f File, id, extent uint32) error {
 	return nil
 }
 
-// putRecordHeader fills the header of a record; rec holds the entry behind it already. The checksum
+// putRecordHeader fills the header of a record; rec holds the payload behind it already. The checksum
 // covers the id of the segment, so what a recycled file still holds is never taken for a record.
 func putRecordHeader(rec []byte, seg uint32, index uint64) {
 	copy(rec, recordMagic)
@@ -119,7 +128,7 @@ func readRecord(f File, at recordAt, index uint64) ([]byte, error) {
 		binary.LittleEndian.Uint64(rec[4:]) == index &&
 		binary.LittleEndian.Uint32(rec[12:]) == at.length &&
 		binary.LittleEndian.Uint32(rec[16:]) == recordSum(rec, at.seg)
-	if !ok {
+	if !ok || table(rec[recordHeaderBytes:]).check() != nil {
 		return nil, fmt.Errorf("body of entry %d in segment %d at %d: %w",
 			index, at.seg, at.offset, ErrCorrupt)
 	}
@@ -161,12 +170,14 @@ func (s *segment) hold(index uint64, at recordAt) {
 	s.hi = max(s.hi, index)
 	s.end = max(s.end, at.offset+uint32(at.bytes()))
 	s.held += at.bytes()
+	s.need += at.need()
 	s.entries++
 }
 
 // release counts a record that the index points to no more.
 func (s *segment) release(at recordAt) {
 	s.held -= at.bytes()
+	s.need -= at.need()
 	s.entries--
 }
 
@@ -175,7 +186,7 @@ func (s *segment) idle() bool {
 	return s.sealed && s.entries == 0 && s.pins == 0 && s.reads == 0
 }
 
-// sparse reports whether compaction pays: less than a quarter of the segment is held.
+// sparse reports whether moving what is needed of the segment gains at least half of it.
 func (s *segment) sparse() bool {
-	return s.sealed && !s.trash && s.entries > 0 && s.held*4 < uint64(s.size)
+	return s.sealed && !s.trash && s.entries > 0 && s.need*2 < uint64(s.size)
 }

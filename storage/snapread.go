@@ -142,7 +142,7 @@ func (r *inlineReader) Read(p []byte) (int, error) {
 
 // fill reads the next entry, or ends the block.
 func (r *inlineReader) fill() error {
-	index, at, err := r.manifest.next()
+	index, at, dead, err := r.manifest.next()
 	if errors.Is(err, io.EOF) {
 		r.ended = true
 		r.trailer.length += blockTrailerBytes
@@ -158,10 +158,14 @@ func (r *inlineReader) fill() error {
 	if err != nil {
 		return err
 	}
-	// The header of the record and that of the inline entry happen to have the same length.
-	head := inlineHead(index, at.length, at.live, rec[recordHeaderBytes:])
+	if rec, err = pruned(rec, dead); err != nil {
+		return fmt.Errorf("body of entry %d in segment %d: %w", index, at.seg, err)
+	}
+	// The header of an inline entry is not longer than that of a record, whose place it takes.
+	payload := rec[recordHeaderBytes:]
+	head := inlineHead(index, payload)
 	copy(rec[recordHeaderBytes-inlineEntryBytes:], head[:])
-	r.trailer.bytes += uint64(at.length)
+	r.trailer.bytes += uint64(len(payload))
 	r.emit(rec[recordHeaderBytes-inlineEntryBytes:])
 	return nil
 }
