@@ -14,6 +14,10 @@ type Config struct {
 	Node fsm.NodeID
 	// Incarnation is this life of the node; Busbar's own proposals are numbered under it.
 	Incarnation fsm.Incarnation
+	// Clock tells the time: the date of the host's clock, which may be set to anything, and the
+	// passing of time, of which only differences count. Nil is the process's own clock; simulations
+	// give every node one that steps and drifts.
+	Clock func() (wall, passing time.Time)
 
 	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election.
 	// It is long on purpose: without the heartbeat fast path (R2) heartbeats queue behind disk

@@ -68,6 +68,7 @@ func newProposer(cfg *Config, r *raft.Raft, m *machine, w *waiters, log hclog.Lo
 	wedged func(error), end func() error) *proposer {
 	return &proposer{
 		cfg: cfg, raft: r, machine: m, waits: w, log: log, wedged: wedged, end: end,
+		stamps: stamper{clock: cfg.Clock},
 		signal: make(chan struct{}, 1), closed: make(chan struct{}),
 		parking: newParking(), plain: map[fsm.WaitKey]struct{}{},
 		gone: map[fsm.EntityID]struct{}{},

@@ -14,6 +14,16 @@ type stamper struct {
 	wall  fsm.Millis // the last stamp given
 	lease fsm.Millis // the partition's lease time when this leadership began
 	since time.Time  // when that was; carries the monotonic clock
+	clock func() (wall, passing time.Time)
+}
+
+// read looks at the clock.
+func (s *stamper) read() (wall, passing time.Time) {
+	if s.clock != nil {
+		return s.clock()
+	}
+	t := time.Now()
+	return t, t
 }
 
 // lead begins a leadership: lease time continues from what the state says, so time without a leader
@@ -21,15 +31,15 @@ type stamper struct {
 func (s *stamper) lead(wall, lease fsm.Millis) {
 	s.wall = max(s.wall, wall)
 	s.lease = lease
-	s.since = time.Now()
+	_, s.since = s.read()
 }
 
 // now returns both clocks: wall never goes back although the host's may (S-286), lease follows the
 // monotonic clock.
 func (s *stamper) now() (wall, lease fsm.Millis) {
-	t := time.Now()
-	s.wall = max(s.wall, fsm.Millis(t.UnixMilli()))
-	return s.wall, s.lease + fsm.Millis(t.Sub(s.since).Milliseconds())
+	date, passing := s.read()
+	s.wall = max(s.wall, fsm.Millis(date.UnixMilli()))
+	return s.wall, s.lease + fsm.Millis(passing.Sub(s.since).Milliseconds())
 }
 
 // stamp puts time and chance into an entry.

@@ -43,6 +43,27 @@ func TestLeaseContinues(t *testing.T) {
 	})
 }
 
+// S-286, S-287: a clock that is set moves wall time only, a clock that drifts moves lease time.
+func TestTheClocksOfANodeAreItsOwn(t *testing.T) {
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	date, passing := at, at
+	s := stamper{clock: func() (time.Time, time.Time) { return date, passing }}
+	s.lead(0, 1000)
+	date, passing = at.Add(-time.Hour), at.Add(3*time.Second)
+	first, lease := s.now()
+	if lease != 4000 {
+		t.Errorf("lease is %d after 3 s", lease)
+	}
+	date = at.Add(time.Hour)
+	if wall, lease := s.now(); wall != first+2*3600*1000 || lease != 4000 {
+		t.Errorf("set ahead by two hours: wall moved by %d, lease is %d", wall-first, lease)
+	}
+	date = at
+	if wall, _ := s.now(); wall != first+2*3600*1000 {
+		t.Errorf("set back: wall is %d from the first", wall-first)
+	}
+}
+
 func TestEverySeedIsFresh(t *testing.T) {
 	var s stamper
 	s.lead(0, 0)
