@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -15,6 +14,9 @@ const (
 	// balanceAfter is how long a leadership must have lasted before it is given to the preferred
 	// node: a cluster in trouble has other worries.
 	balanceAfter = 10 * time.Second
+	// balanceRespects is how long a leadership stays where somebody has moved it on purpose: an
+	// operator, or a node that was stopped in good order.
+	balanceRespects = 10 * time.Minute
 	// balanceEvery is the least time between two attempts for a partition.
 	balanceEvery = 30 * time.Second
 )
@@ -47,7 +49,7 @@ func (b *balancer) look(ctx context.Context, v *catalog.View) {
 		}
 		to := g.Members[0]
 		if to == b.host.cfg.Node || time.Since(s.since) < balanceAfter ||
-			time.Since(s.tried) < balanceEvery {
+			time.Since(s.tried) < balanceEvery || r.givenWithin(balanceRespects) {
 			continue
 		}
 		s.tried = time.Now()
@@ -56,6 +58,12 @@ func (b *balancer) look(ctx context.Context, v *catalog.View) {
 			r.log.Debug("leadership stays", "preferred", to, "error", err)
 		}
 	}
+}
+
+func (r *Replica) givenWithin(d time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.givenAt.IsZero() && time.Since(r.givenAt) < d
 }
 
 func (b *balancer) give(ctx context.Context, r *Replica, to fsm.NodeID) error {
@@ -79,18 +87,15 @@ func (b *balancer) give(ctx context.Context, r *Replica, to fsm.NodeID) error {
 	return fmt.Errorf("node %s has no replica: %w", to, fsm.ErrUnavailable)
 }
 
-// firstElectionEvery is how often a new group's preferred leader looks whether the others are there.
+// firstElectionEvery is how often a replica just opened looks whether the others are there.
 const firstElectionEvery = 50 * time.Millisecond
 
-// hasten makes the preferred node of a new group stand for election as soon as a majority has
-// opened it, instead of waiting for a time-out (A17).
+// hasten gives a group that a majority has just opened a leader at once, instead of after a
+// time-out: a new group the preferred one, any other the one with the most log (A17).
 func (s *Supervisor) hasten(g catalog.Group) {
 	r := s.host.Replica(g.ID)
-	if r == nil || len(g.Members) < 2 || g.Members[0] != s.host.cfg.Node {
+	if r == nil || len(g.Members) < 2 {
 		return
-	}
-	if _, term := r.Leader(); term > 1 || r.raft.LastIndex() > 1 {
-		return // not new
 	}
 	s.wg.Add(1)
 	go func() {
@@ -99,26 +104,27 @@ func (s *Supervisor) hasten(g catalog.Group) {
 		defer t.Stop()
 		ctx, cancel := context.WithTimeout(s.ctx, s.host.cfg.HeartbeatTimeout)
 		defer cancel()
-		for {
+		for ctx.Err() == nil {
 			if leader, _ := r.Leader(); leader != "" {
 				return
 			}
-			if s.opened(ctx, g) > len(g.Members)/2 {
+			if s.shouldStand(ctx, r, g) {
 				r.stand(ctx, "")
 				return
 			}
 			select {
 			case <-ctx.Done():
-				return
 			case <-t.C:
 			}
 		}
 	}()
 }
 
-// opened counts the members that have the group open, this node among them.
-func (s *Supervisor) opened(ctx context.Context, g catalog.Group) int {
-	n := 1
+// shouldStand reports whether a majority has the group open, none of them knows a leader, and this
+// replica is the one to stand.
+func (s *Supervisor) shouldStand(ctx context.Context, r *Replica, g catalog.Group) bool {
+	own := r.Status()
+	var others []Status
 	for _, m := range g.Members {
 		if m == s.host.cfg.Node {
 			continue
@@ -126,11 +132,26 @@ func (s *Supervisor) opened(ctx context.Context, g catalog.Group) int {
 		ask, cancel := context.WithTimeout(ctx, heirTimeout)
 		all, err := askStatus(ask, s.host.deps.Caller, m)
 		cancel()
-		if err == nil && slices.ContainsFunc(all, func(st Status) bool { return st.Partition == g.ID }) {
-			n++
+		if err != nil {
+			continue
+		}
+		for _, o := range all {
+			if o.Partition == g.ID && o.Leader != "" {
+				return false
+			}
+			if o.Partition == g.ID && o.Failure == "" {
+				others = append(others, o)
+			}
 		}
 	}
-	return n
+	const onlyMembers = 1 // the log of a new group holds its first configuration
+	switch {
+	case 1+len(others) <= len(g.Members)/2:
+		return false
+	case own.Last <= onlyMembers:
+		return g.Members[0] == s.host.cfg.Node
+	}
+	return best(&own, others)
 }
 
 // Ready returns why this node cannot serve now, nil if it can: every replica here works and knows a

@@ -83,8 +83,8 @@ func (c *call) park(now time.Time, wait fsm.Millis) {
 	}
 }
 
-// maxWait bounds the wait of a parked request; a pump asks again anyway.
-const maxWait fsm.Millis = 10 * 60 * 1000
+// maxWait bounds the wait of a parked request, so that it cannot overflow a time.
+const maxWait fsm.Millis = 24 * 60 * 60 * 1000
 
 // empty reports whether o took nothing, so that the request may go on waiting.
 func (c *call) empty(o *fsm.Outcome) bool {

@@ -421,6 +421,7 @@ func (c *testCluster) close() {
 			n.port.close()
 		}
 	}
+	time.Sleep(10 * c.net.delay) // a bubble ends only when the calls under way have ended
 }
 
 // crash stops a node without handing anything over; its disks stay.

@@ -59,6 +59,7 @@ type Replica struct {
 
 	mu      sync.Mutex
 	stoodAt time.Time // when this replica last called an election by itself
+	givenAt time.Time // when another node last handed it the leadership
 }
 
 // replicaOptions are what a host gives its replicas.
@@ -85,6 +86,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	r.wire = newWire(id, o.cfg, o.caller, func() bool {
 		return r.stalled.Load() || r.failure.Load() != nil
 	}, o.allowed)
+	r.wire.told = r.given
 	if err := r.start(members); err != nil {
 		r.guard.end()
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.wire.Close())
@@ -174,6 +176,13 @@ func (r *Replica) onlyVoter() bool {
 		}
 	}
 	return self && voters == 1
+}
+
+// given notes that another node hands the leadership to this replica.
+func (r *Replica) given() {
+	r.mu.Lock()
+	r.givenAt = time.Now()
+	r.mu.Unlock()
 }
 
 // fail stops the replica for good: it serves nothing, and answers nobody. The guard has parked the

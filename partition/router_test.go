@@ -272,6 +272,48 @@ func TestLeadersSpread(t *testing.T) {
 	})
 }
 
+// What an operator moves stays where it was put.
+func TestBalanceRespectsOperators(t *testing.T) {
+	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
+		time.Sleep(time.Minute)
+		p := d.Partitions[0]
+		old := b.leader(p).cfg.Node
+		to := b.others(old)[0]
+		if err := b.nodes[old].host.TransferLeadership(t.Context(), p, to); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if l := b.leader(p).cfg.Node; l != to {
+			t.Errorf("led by %s, not by %s", l, to)
+		}
+	})
+}
+
+// A17: a cluster that starts again serves without waiting for election time-outs.
+func TestColdStartIsFast(t *testing.T) {
+	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
+		sendOne(t, b.all["n1"].r, reqOf(0, 1, 1), fsm.Key{Entity: d.ID, By: fsm.ByShare})
+		for _, id := range b.ids {
+			b.crash2(t, id)
+		}
+		time.Sleep(time.Minute)
+		began := time.Now()
+		for i, id := range b.ids {
+			b.restart(id, fsm.Incarnation(400+i))
+		}
+		for _, p := range d.Partitions {
+			b.leader(p)
+		}
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("leaders after %v", took)
+		}
+		c, complete, err := b.all["n2"].r.Counts(shortly(t, time.Minute), d)
+		if err != nil || !complete || c.Active != 1 {
+			t.Errorf("counts: %+v %v %v", c, complete, err)
+		}
+	})
+}
+
 // A18: a request that took something and lost its leader while its caller gave up is found again.
 func TestCallerGoneAndLeaderLost(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {

@@ -25,6 +25,7 @@ type wire struct {
 	cfg     *Config
 	silent  func() bool           // the watchdog's: neither ask nor answer
 	allowed func(fsm.NodeID) bool // is the node a member of the cluster
+	told    func()                // another node tells this replica to take over
 	rpc     chan raft.RPC
 	ctx     context.Context // ends with Close; raft's own calls carry none
 	cancel  context.CancelFunc
@@ -44,7 +45,7 @@ func newWire(group fsm.PartitionID, cfg *Config, caller Caller, silent func() bo
 	ctx, cancel := context.WithCancel(context.Background())
 	return &wire{
 		group: group, self: cfg.Node, caller: caller, cfg: cfg, silent: silent, allowed: allowed,
-		rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
+		told: func() {}, rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
 	}
 }
 
@@ -199,6 +200,9 @@ func (w *wire) serve(ctx context.Context, from fsm.NodeID, kind byte, body []byt
 	}
 	if err := r.done(); err != nil {
 		return nil, err
+	}
+	if kind == rpcTimeoutNow {
+		w.told()
 	}
 	return w.deliver(ctx, from, kind, command, header, nil)
 }
