@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -129,6 +130,7 @@ func TestWordsGetAround(t *testing.T) {
 		late := s.start(s.config(6, 6), simIP(6))
 		defer late.stop()
 		late.wantStates(t, "n1=alive n2=alive n3=alive n4=alive n5=alive n6=alive ", 10*time.Second)
+		synctest.Wait() // members come first in a state exchange, our words after them
 		if got, _ := late.view.Leader(7); got != "n5" {
 			t.Errorf("who joins later believes that %q leads, want n5", got)
 		}

@@ -24,7 +24,7 @@ func TestBothDialAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		waitFor(t, func() bool { return linkCount(a) == 1 && linkCount(b) == 1 })
-		if a.peers["b"].up != true || b.peers["a"].up != true {
+		if !a.Peers()[0].Up || !b.Peers()[0].Up {
 			t.Errorf("round %d: not up", round)
 		}
 		mustCall(t, a, "b", "afterwards")
@@ -37,6 +37,15 @@ func linkCount(n *node) int {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return len(n.links)
+}
+
+func linkOf(n *node, to fsm.NodeID) *link {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	p := n.peers[to]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.link
 }
 
 // waitFor polls what no channel tells; it is bounded by the test's time.
@@ -61,7 +70,7 @@ func TestADrainedLinkFinishesItsCalls(t *testing.T) {
 		defer n1.stop()
 		defer n2.stop()
 		mustCall(t, n1.node, "n2", "connect")
-		old := n1.peers["n2"].link
+		old := linkOf(n1.node, "n2")
 		ctx, cancel := context.WithCancel(testContext(t))
 		done := make(chan error, 1)
 		go func() {

@@ -32,7 +32,7 @@ func TestCallsAreAnsweredBothWays(t *testing.T) {
 	if err := a.Connect(testContext(t), "nobody"); !errors.Is(err, fsm.ErrUnavailable) {
 		t.Errorf("connecting to a node without an address: %v, want ErrUnavailable", err)
 	}
-	if got := len(b.links); got != 1 {
+	if got := linkCount(b); got != 1 {
 		t.Errorf("b has %d links, want 1: both directions share it", got)
 	}
 	a.Close()

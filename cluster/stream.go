@@ -87,7 +87,8 @@ func (l *link) callStream(
 	if !stop() && ctx.Err() != nil && r.err != nil {
 		return nil, fmt.Errorf("%w: stream to node %s: %w", fsm.ErrUnknown, l.peer, context.Cause(ctx))
 	}
-	if sendErr != nil && errors.Is(r.err, errNoAnswer) {
+	// A body that broke is why the handler failed, too, if its answer came first.
+	if sendErr != nil && (errors.Is(r.err, errNoAnswer) || r.err != nil && errors.Is(sendErr, errBodyRead)) {
 		return nil, fmt.Errorf("%w: stream to node %s: %w", fsm.ErrUnknown, l.peer, sendErr)
 	}
 	return r.payload, r.err
