@@ -385,7 +385,7 @@ func TestAMessageComesBackAsItWas(t *testing.T) {
 	p.Bool("flag", true)
 	bare = amqp.AppendData(p.End(), []byte("body"))
 	desc := &fsm.Descriptor{Kind: fsm.Queue}
-	m, text, byText, refusal := translateMessage(append(bytes.Clone(head), bare...), desc)
+	m, text, byText, refusal := translateMessage(append(bytes.Clone(head), bare...), desc, noID)
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
@@ -424,9 +424,43 @@ func TestAMessageComesBackAsItWas(t *testing.T) {
 	}
 }
 
+func noID() string { return "made-up" }
+
+// S-140: a message without an id gets one, and only that changes.
+func TestAMessageWithoutAnIDGetsOne(t *testing.T) {
+	p := amqp.BeginMapSection(nil, amqp.CodeApplicationProperties)
+	p.Bool("flag", true)
+	rest := amqp.AppendData(p.End(), []byte("body"))
+	for name, properties := range map[string][]byte{
+		"no properties": nil, "other properties": amqp.AppendProperties(nil, &amqp.Properties{Subject: []byte("s")}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _, _, refusal := translateMessage(append(bytes.Clone(properties), rest...), &fsm.Descriptor{}, noID)
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			out, err := appendDelivery(nil, &fsm.Delivery{Seq: 1, EnqueuedAt: 1, Body: m.Body}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := amqp.ParseMessage(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.ParseProperties()
+			if id, _ := got.MessageID.Text(); err != nil || id != "made-up" || (properties != nil) != (string(got.Subject) == "s") {
+				t.Errorf("properties %+v, %v", got, err)
+			}
+			if !bytes.HasSuffix(out, rest) {
+				t.Error("the rest of the message was changed")
+			}
+		})
+	}
+}
+
 // The stored form is versioned; what is not of it is an error, never a panic.
 func FuzzParseStored(f *testing.F) {
-	m, _, _, _ := translateMessage(amqp.AppendData(nil, []byte("x")), &fsm.Descriptor{Kind: fsm.Queue})
+	m, _, _, _ := translateMessage(amqp.AppendData(nil, []byte("x")), &fsm.Descriptor{Kind: fsm.Queue}, noID)
 	f.Add(m.Body)
 	f.Add([]byte{1, 6, 9, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Add([]byte{2, 0})

@@ -55,6 +55,7 @@ type conn struct {
 	claims    map[string]auth.Claim // by audience
 	container string
 	hostname  string // as the client calls us, a hint
+	goClient  bool   // the Go SDK, which writes a null session state as empty binary
 	peerFrame uint32 // largest frame we may send
 	maxChan   uint16
 	beat      time.Duration // between signs of life to the peer

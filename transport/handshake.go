@@ -21,6 +21,9 @@ const (
 	heartbeatMin = 250 * time.Millisecond
 
 	saslWelcome = "Welcome!"
+
+	// goProduct is how the Go SDK introduces itself.
+	goProduct = "MSGolangClient"
 )
 
 // mechanisms are the SASL mechanisms in the order in which the original offers them.
@@ -198,6 +201,10 @@ func (c *conn) open(r *amqp.Reader) (site, error) {
 	}
 	c.container = open.ContainerID
 	c.hostname = open.Hostname.Or("")
+	if v, ok := open.Properties.Get("product"); ok {
+		product, _ := v.Text()
+		c.goClient = product == goProduct
+	}
 	c.openedAt = time.Now()
 	r.SetMaxFrameSize(c.cfg.MaxFrameBytes)
 	c.appendOpen()

@@ -306,7 +306,7 @@ type round struct {
 func (r *round) run(ctx context.Context, pump *pumpID) {
 	good := r.deliveries[:0:0]
 	for _, d := range r.deliveries {
-		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages); err != nil {
+		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages, r.s.messageID); err != nil {
 			r.s.stats.reject(siteMessage)
 			d.refusal = r.s.tracked(err)
 			continue

@@ -21,6 +21,8 @@ type call struct {
 	held       *heldSession     // of this connection, nil if it does not hold that session
 	proof      fsm.SessionProof // of held
 	then       func()           // to run on the loop afterwards
+
+	emptyIsNull bool // the client writes null state as empty binary
 }
 
 // operation is one entry of the table of operations. There is no operation without a right.

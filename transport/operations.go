@@ -77,7 +77,10 @@ func setSessionState(ctx context.Context, k *call) response {
 		if !ok {
 			return k.badArgument("session-state must be binary or null")
 		}
-		cmd.State, cmd.Clear = state, false // S-67: zero bytes are a value
+		// S-67: zero bytes are a value, except from a client that cannot say null.
+		if len(state) > 0 || !k.emptyIsNull {
+			cmd.State, cmd.Clear = state, false
+		}
 	}
 	if _, bad := k.propose(ctx, k.share(k.held.share), cmd); bad != nil {
 		return *bad
@@ -343,7 +346,7 @@ func scheduleMessage(ctx context.Context, k *call) response {
 		if len(payload) > int(k.desc.MaxMessageBytes) {
 			return k.refuse(fsm.MessageSizeExceeded, "")
 		}
-		if err := d.translate(payload, k.desc); err != nil {
+		if err := d.translate(payload, k.desc, k.s.messageID); err != nil {
 			return k.fail(k.s.tracked(err))
 		}
 	}

@@ -226,7 +226,7 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func()) {
 		r.c.s.stats.reject(siteUnauthorized)
 		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s", unauthorizedText(path, op.right))))
 	}
-	k := &call{s: r.c.s, desc: r.l.desc, addr: r.l.addr, request: q, pump: pump}
+	k := &call{s: r.c.s, desc: r.l.desc, addr: r.l.addr, request: q, pump: pump, emptyIsNull: r.c.goClient}
 	k.sessionID, k.hasSession = k.text("session-id")
 	if k.hasSession {
 		if h := r.c.sessions[sessionKey{r.l.desc.ID, k.sessionID}]; h != nil && r.l.addr.sub == fsm.Main {

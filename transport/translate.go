@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/hex"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -62,12 +63,12 @@ func (s *Server) randomToken() (t fsm.LockToken) {
 func guidTag(t fsm.LockToken) [16]byte { return amqp.GuidTag(amqp.UUID(t)) }
 
 // translateInbound turns a delivery into messages.
-func translateInbound(d *inbound, desc *fsm.Descriptor, maxMessages int) *amqp.Error {
+func translateInbound(d *inbound, desc *fsm.Descriptor, maxMessages int, newID func() string) *amqp.Error {
 	if d.format != amqp.FormatBatch {
 		if d.format != amqp.FormatAMQP {
 			return amqpError(amqp.ConditionNotImplemented, "message format %#x", d.format)
 		}
-		return d.translate(d.payload, desc)
+		return d.translate(d.payload, desc, newID)
 	}
 	for payload, err := range amqp.BatchMessages(d.payload) {
 		if err != nil {
@@ -76,15 +77,15 @@ func translateInbound(d *inbound, desc *fsm.Descriptor, maxMessages int) *amqp.E
 		if len(d.messages) >= maxMessages {
 			return amqpError(amqp.ConditionArgumentError, "a batch of more than %d messages", maxMessages)
 		}
-		if err := d.translate(payload, desc); err != nil {
+		if err := d.translate(payload, desc, newID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *inbound) translate(payload []byte, desc *fsm.Descriptor) *amqp.Error {
-	m, text, byText, err := translateMessage(payload, desc)
+func (d *inbound) translate(payload []byte, desc *fsm.Descriptor, newID func() string) *amqp.Error {
+	m, text, byText, err := translateMessage(payload, desc, newID)
 	if err != nil {
 		return err
 	}
@@ -98,8 +99,10 @@ func (d *inbound) translate(payload []byte, desc *fsm.Descriptor) *amqp.Error {
 }
 
 // translateMessage turns one encoded message into a message for desc, and says what selects its
-// share (S-313).
-func translateMessage(payload []byte, desc *fsm.Descriptor) (m fsm.Message, text string, byText bool, refusal *amqp.Error) {
+// share (S-313). A message without an id gets one from newID: S-140 wants one on every message, and
+// not every client sets it.
+func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
+) (m fsm.Message, text string, byText bool, refusal *amqp.Error) {
 	bad := func(condition amqp.Symbol, format string, args ...any) (fsm.Message, string, bool, *amqp.Error) {
 		return fsm.Message{}, "", false, amqpError(condition, format, args...)
 	}
@@ -120,15 +123,20 @@ func translateMessage(payload []byte, desc *fsm.Descriptor) (m fsm.Message, text
 	}
 	m.SessionID, m.HasSession = string(p.GroupID), p.GroupID != nil // RUL-17
 	m.MessageID, _ = amqp.IDText(p.MessageID)
+	if p.MessageID == nil {
+		p.MessageID = amqp.AppendString(nil, newID())
+		s = withProperties(&s, &p)
+	}
 	var key string
 	if v, ok := s.Annotation(annPartitionKey); ok && !v.IsNull() {
 		if key, ok = v.Text(); !ok {
 			return bad(amqp.ConditionArgumentError, "%s is no string", annPartitionKey)
 		}
 	}
-	for name, id := range map[string]string{"SessionId": m.SessionID, "MessageId": m.MessageID, "PartitionKey": key} {
-		if utf8.RuneCountInString(id) > maxIDChars {
-			return bad(amqp.ConditionArgumentError, "%s is longer than %d characters", name, maxIDChars)
+	for _, id := range [...]string{m.SessionID, m.MessageID, key} {
+		if len(id) > maxIDChars && utf8.RuneCountInString(id) > maxIDChars { // S-228
+			return bad(amqp.ConditionArgumentError, "SessionId, MessageId and PartitionKey have at most %d characters",
+				maxIDChars)
 		}
 	}
 	if key != "" && m.HasSession && key != m.SessionID {
@@ -159,6 +167,27 @@ func translateMessage(payload []byte, desc *fsm.Descriptor) (m fsm.Message, text
 		return m, m.MessageID, true, nil
 	}
 	return m, "", false, nil
+}
+
+// withProperties returns the message with other properties; the rest of it stays byte for byte.
+func withProperties(s *amqp.Sections, p *amqp.Properties) amqp.Sections {
+	out := *s
+	rest := s.Bare[len(s.Properties):]
+	bare := make([]byte, 0, len(s.Bare)+propertiesOverhead)
+	bare = amqp.AppendProperties(bare, p)
+	out.Properties = bare
+	out.Bare = append(bare, rest...)
+	return out
+}
+
+// propertiesOverhead is what properties with nothing but an id take.
+const propertiesOverhead = 64
+
+// messageID makes an id for a message that came without.
+func (s *Server) messageID() string {
+	var b [16]byte
+	s.draw(b[:])
+	return hex.EncodeToString(b[:])
 }
 
 // checkProperties holds application properties to their limits (S-227).

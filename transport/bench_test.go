@@ -1,0 +1,71 @@
+package transport
+
+import (
+	"testing"
+
+	goamqp "github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// BenchmarkSend is one client with many sends under way, over a real socket to states without a log.
+func BenchmarkSend(b *testing.B) {
+	ts := startServer(b, 1)
+	ts.broker.queue("orders", func(d *fsm.Descriptor) { d.MaxSizeBytes = 1 << 40 })
+	session := newSession(b, dial(b, ts))
+	tx := newSender(b, session, "orders")
+	m := goamqp.NewMessage(make([]byte, 256))
+	b.ReportAllocs()
+	b.ResetTimer()
+	receipts := make(chan goamqp.SendReceipt, 1000)
+	done := make(chan error, 1)
+	go func() {
+		for range b.N {
+			r := <-receipts
+			if _, err := r.Wait(b.Context()); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for range b.N {
+		r, err := tx.SendWithReceipt(b.Context(), m, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		receipts <- r
+	}
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkTranslate is the work that a message costs off the wire and back on it.
+func BenchmarkTranslate(b *testing.B) {
+	payload := amqp.AppendHeader(nil, amqp.Header{Durable: true})
+	payload = amqp.AppendProperties(payload, &amqp.Properties{MessageID: amqp.AppendString(nil, "0123456789abcdef")})
+	payload = amqp.AppendData(payload, make([]byte, 256))
+	desc := &fsm.Descriptor{Kind: fsm.Queue}
+	b.Run("in", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, _, err := translateMessage(payload, desc, noID); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	m, _, _, _ := translateMessage(payload, desc, noID)
+	d := &fsm.Delivery{Seq: 3, EnqueuedAt: 1000, Token: fsm.LockToken{1}, LockedUntil: 61_000, Body: m.Body}
+	b.Run("out", func(b *testing.B) {
+		b.ReportAllocs()
+		var buf []byte
+		var err error
+		for b.Loop() {
+			if buf, err = appendDelivery(buf[:0], d, false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
