@@ -1,0 +1,82 @@
+package rule
+
+import "testing"
+
+func text(s string) *string { return &s }
+
+// S-218, T-201.
+func TestCorrelation(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		c    Correlation
+		want bool
+	}{
+		{"one field", Correlation{Label: text("order")}, true},
+		{"case counts in values", Correlation{Label: text("Order")}, false},
+		{"all fields must match", Correlation{Label: text("order"), MessageID: text("m-2")}, false},
+		{"two fields", Correlation{Label: text("order"), MessageID: text("m-1")}, true},
+		{"a field that the message lacks", Correlation{SessionID: text("")}, false},
+		{"a property", Correlation{Properties: []Property{{Name: "color", Value: OfString("red")}}}, true},
+		{"names in any case", Correlation{Properties: []Property{{Name: "COLOR", Value: OfString("red")}}}, true},
+		{"values in one", Correlation{Properties: []Property{{Name: "color", Value: OfString("RED")}}}, false},
+		{"no patterns", Correlation{Properties: []Property{{Name: "color", Value: OfString("r%")}}}, false},
+		{"two properties", Correlation{Properties: []Property{{Name: "color", Value: OfString("red")},
+			{Name: "quantity", Value: OfInt(8)}}}, false},
+		{"fields and properties", Correlation{Label: text("order"),
+			Properties: []Property{{Name: "quantity", Value: OfInt(7)}}}, true},
+		{"numbers by value", Correlation{Properties: []Property{{Name: "quantity", Value: OfFloat(7)}}}, true},
+		{"a number is no string", Correlation{Properties: []Property{{Name: "digits", Value: OfInt(5)}}}, false},
+		{"a missing property", Correlation{Properties: []Property{{Name: "missing", Value: OfInt(5)}}}, false},
+		{"missing is not null", Correlation{Properties: []Property{{Name: "missing"}}}, false},
+		{"null is null", Correlation{Properties: []Property{{Name: "nothing"}}}, true},
+		{"boolean", Correlation{Properties: []Property{{Name: "yes", Value: OfBool(true)}}}, true},
+		{"guid", Correlation{Properties: []Property{{Name: "guid", Value: OfGuid([16]byte{1, 2, 3})}}}, true},
+		{"decimals by their bytes",
+			Correlation{Properties: []Property{{Name: "decimal", Value: OfDecimal("\x01\x02")}}}, true},
+		{"a name with a scope is only a name",
+			Correlation{Properties: []Property{{Name: "user.color", Value: OfString("red")}}}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, err := NewCorrelation(&c.c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := f.Match(sample()); err != nil || got != c.want {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// S-218: each field looks at its own property.
+func TestCorrelationFields(t *testing.T) {
+	var c Correlation
+	for i, f := range c.fields() {
+		c = Correlation{}
+		*c.fields()[i].text = text("x")
+		filter, err := NewCorrelation(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := NoProperty + 1; p < systemProperties; p++ {
+			m := &message{system: map[SystemProperty]Value{p: OfString("x")}}
+			if got, _ := filter.Match(m); got != (p == f.property) {
+				t.Errorf("field of %s, message with %s: got %v", f.property, p, got)
+			}
+		}
+	}
+}
+
+func TestCorrelationFiltersThatAreNone(t *testing.T) {
+	for name, c := range map[string]Correlation{
+		"nothing to compare": {},
+		"no name":            {Properties: []Property{{Value: OfInt(1)}}},
+		"twice":              {Properties: []Property{{Name: "a"}, {Name: "A"}}},
+		"broken name":        {Properties: []Property{{Name: "a\xff"}}},
+		"broken value":       {Properties: []Property{{Name: "a", Value: OfString("\xff")}}},
+	} {
+		if _, err := NewCorrelation(&c); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package rule
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// Dead-letter reasons of a copy whose rule could not be evaluated (S-174, S-221).
+const (
+	FilterException     = "FilterException"
+	RuleActionException = "RuleActionException"
+)
+
+// SyntaxError says why a text is no filter or action. The user who wrote it is told (HTTP 400).
+type SyntaxError struct {
+	At   int // character, counted from 1; 0 if the text as a whole is meant
+	Text string
+}
+
+// Error returns the sentence with its position.
+func (e *SyntaxError) Error() string {
+	if e.At == 0 {
+		return e.Text
+	}
+	return fmt.Sprintf("syntax error at character %d: %s", e.At, e.Text)
+}
+
+// EvaluationError says why a filter or action could not be evaluated for one message. Another
+// evaluation of the same message fails alike.
+type EvaluationError struct {
+	At   int // character of the expression, counted from 1
+	Text string
+}
+
+// Error returns the sentence with its position.
+func (e *EvaluationError) Error() string {
+	return fmt.Sprintf("evaluation error at character %d: %s", e.At, e.Text)
+}
+
+// SourceError says what is wrong with the parts of a rule that are not text.
+type SourceError struct{ Text string }
+
+// Error returns the sentence.
+func (e *SourceError) Error() string { return e.Text }
+
+func sourceErrorf(format string, args ...any) error {
+	return &SourceError{Text: fmt.Sprintf(format, args...)}
+}
+
+// character turns a byte offset of text into a character counted from 1.
+func character(text string, offset int) int {
+	return utf8.RuneCountInString(text[:min(offset, len(text))]) + 1
+}
