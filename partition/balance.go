@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -154,14 +155,15 @@ func (s *Supervisor) shouldStand(ctx context.Context, r *Replica, g catalog.Grou
 	return best(&own, others)
 }
 
-// Ready returns why this node cannot serve now, nil if it can: every replica here works and knows a
-// leader, and a barrier at most a second old passed through those that lead (RUL-20).
+// Ready returns why this node cannot serve now, nil if it can: what the catalog places here is open,
+// every replica works and knows a leader, and a barrier at most a second old passed through those
+// that lead (RUL-20).
 func (h *Host) Ready(ctx context.Context) error {
 	rs := h.list()
 	if len(rs) == 0 {
 		return fmt.Errorf("no partition is open: %w", fsm.ErrUnavailable)
 	}
-	errs := make([]error, 0, len(rs))
+	errs := h.missing()
 	for _, r := range rs {
 		leader, _ := r.Leader()
 		switch {
@@ -176,4 +178,23 @@ func (h *Host) Ready(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// missing returns an error for each partition that the catalog places here and that is not open. A
+// catalog without partitions serves nobody yet.
+func (h *Host) missing() (errs []error) {
+	v := h.catalog()
+	if v == nil {
+		return nil
+	}
+	groups := v.Groups()
+	if len(groups) == 0 {
+		return []error{fmt.Errorf("no partition is placed yet: %w", fsm.ErrUnavailable)}
+	}
+	for _, g := range groups {
+		if slices.Contains(g.Members, h.cfg.Node) && h.Replica(g.ID) == nil {
+			errs = append(errs, fmt.Errorf("partition %d is not open: %w", g.ID, fsm.ErrUnavailable))
+		}
+	}
+	return errs
 }

@@ -27,7 +27,6 @@ type machine struct {
 	mu      sync.Mutex
 	m       Machine
 	applied uint64 // index of the last entry applied or restored
-	members raft.Configuration
 	broken  bool // an entry could not be applied: nothing may be, ever after
 
 	spans []Span // of the entry being applied
@@ -56,7 +55,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
 	for i, l := range logs {
 		if l.Type == raft.LogConfiguration {
-			m.StoreConfiguration(l.Index, raft.DecodeConfiguration(l.Data))
+			m.StoreConfiguration(l.Index, raft.Configuration{})
 			continue
 		}
 		if l.Type != raft.LogCommand {
@@ -76,10 +75,9 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 }
 
 // StoreConfiguration implements raft.ConfigurationStore. Without it a configuration entry would not
-// advance the index that raft gives to a snapshot.
-func (m *machine) StoreConfiguration(index uint64, c raft.Configuration) {
+// advance the index that raft gives to a snapshot. Raft itself keeps the members.
+func (m *machine) StoreConfiguration(index uint64, _ raft.Configuration) {
 	m.mu.Lock()
-	m.members = c
 	m.applied = max(m.applied, index)
 	m.mu.Unlock()
 }

@@ -29,7 +29,9 @@ type SupervisorConfig struct {
 	// CatalogVoters is how many nodes vote in group 0; the others hold it without a vote (A2).
 	CatalogVoters int
 	// Place chooses the replicas of new partitions; the first of each is its preferred leader.
-	Place func(nodes []fsm.NodeID, partitions []fsm.PartitionID, replicas int) map[fsm.PartitionID][]fsm.NodeID
+	Place func(
+		nodes []fsm.NodeID, partitions []fsm.PartitionID, replicas int,
+	) map[fsm.PartitionID][]fsm.NodeID
 }
 
 // SupervisorDefaults returns the configuration without a name and a placement.

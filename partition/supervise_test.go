@@ -93,6 +93,9 @@ func TestClusterFromNothing(t *testing.T) {
 				b := newBrokers(t, nodes)
 				defer b.close()
 				began := time.Now()
+				if err := b.all["n1"].host.Ready(t.Context()); !errors.Is(err, fsm.ErrUnavailable) {
+					t.Errorf("ready before anything is placed: %v", err)
+				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				d := b.createQueue(ctx, b.ids[0], queue("orders", true))
@@ -106,6 +109,11 @@ func TestClusterFromNothing(t *testing.T) {
 					for share := range d.Partitions {
 						k := fsm.Key{Entity: d.ID, By: fsm.ByShare, Share: uint16(share)}
 						sendOne(t, b.all[id].r, reqOf(i, share, 1), k)
+					}
+				}
+				for _, id := range b.ids {
+					if err := b.all[id].host.Ready(ctx); err != nil {
+						t.Errorf("%s is not ready: %v", id, err)
 					}
 				}
 				c, complete, err := b.all[b.ids[0]].r.Counts(ctx, d)
