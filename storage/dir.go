@@ -42,6 +42,9 @@ type Dir struct {
 	logger hclog.Logger
 	lock   io.Closer
 	nodeID string
+	life   uint64
+
+	witnessMu sync.Mutex // orders the writers of witness.json
 
 	mu     sync.Mutex
 	closed bool
@@ -59,7 +62,7 @@ func Open(cfg Config, logger hclog.Logger) (*Dir, error) {
 	if fsys == nil {
 		fsys = osFS{}
 	}
-	for _, sub := range []string{"", onceDir, groupsDir} {
+	for _, sub := range []string{"", onceDir, groupsDir, replicasDir} {
 		if err := makeDirs(fsys, filepath.Join(cfg.Dir, sub)); err != nil {
 			return nil, fmt.Errorf("open data directory: %w", err)
 		}
@@ -78,8 +81,8 @@ func Open(cfg Config, logger hclog.Logger) (*Dir, error) {
 // load reads, or at the first start writes, what the directory says of itself. The hard settings
 // are written before the identity, so a crash between the two leaves a directory that is still new.
 func (d *Dir) load() error {
-	for _, dir := range []string{d.cfg.Dir, filepath.Join(d.cfg.Dir, onceDir)} {
-		if err := removeTmp(d.fsys, dir); err != nil {
+	for _, dir := range []string{"", onceDir, replicasDir} {
+		if err := removeTmp(d.fsys, filepath.Join(d.cfg.Dir, dir)); err != nil {
 			return fmt.Errorf("open data directory: %w", err)
 		}
 	}
@@ -103,9 +106,14 @@ func (d *Dir) load() error {
 		return err
 	}
 	if missing {
-		return d.writeIdentity(identity)
+		err = d.writeIdentity(identity)
+	} else {
+		err = d.readIdentity(identity, text)
 	}
-	return d.readIdentity(identity, text)
+	if err != nil {
+		return err
+	}
+	return d.beginLife()
 }
 
 type identityText struct {
@@ -162,7 +170,8 @@ func (d *Dir) groupDir(id uint16) string {
 	return filepath.Join(d.cfg.Dir, groupsDir, fmt.Sprintf("%05d", id))
 }
 
-// Group opens a group, creating it if it is not there. It may be opened again after its Close.
+// Group opens a group, creating it if it was never here. It may be opened again after its Close. The
+// error may wrap ErrLost or ErrOld; after any error the group can be rebuilt.
 func (d *Dir) Group(id uint16) (*Group, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,10 +181,15 @@ func (d *Dir) Group(id uint16) (*Group, error) {
 	if d.open[id] != nil {
 		return nil, fmt.Errorf("open group %d: %w", id, ErrGroupOpen)
 	}
-	g, err := openGroup(d.fsys, d.groupDir(id), d.cfg, d.logger.Named(fmt.Sprintf("group-%d", id)))
+	rec, err := d.admit(id)
 	if err != nil {
 		return nil, fmt.Errorf("open group %d: %w", id, err)
 	}
+	g, err := openGroup(d.fsys, d.groupDir(id), d.cfg, d.logger.Named(fmt.Sprintf("group-%d", id)))
+	if err != nil {
+		return nil, fmt.Errorf("open group %d in %s: %w", id, d.groupDir(id), err)
+	}
+	g.rejoins = rec.Removed > 0
 	g.forget = func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -185,8 +199,8 @@ func (d *Dir) Group(id uint16) (*Group, error) {
 	return g, nil
 }
 
-// DropGroup deletes a closed group with everything in it: the replica was moved away, or its data
-// is not to be trusted and it rejoins empty under a new id. A crash leaves it whole or gone.
+// DropGroup deletes a closed group with everything in it and forgets that it was here: the replica
+// was moved away. A crash leaves it whole or gone.
 func (d *Dir) DropGroup(id uint16) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -196,14 +210,14 @@ func (d *Dir) DropGroup(id uint16) error {
 	case d.open[id] != nil:
 		return fmt.Errorf("drop group %d: %w", id, ErrGroupOpen)
 	}
-	dir := d.groupDir(id)
-	if err := d.fsys.Rename(dir, dir+droppedSuffix); err != nil {
+	err := d.fsys.Remove(d.recordFile(id))
+	if err == nil {
+		err = d.fsys.SyncDir(filepath.Join(d.cfg.Dir, replicasDir))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("drop group %d: %w", id, err)
 	}
-	if err := d.fsys.SyncDir(filepath.Dir(dir)); err != nil {
-		return fmt.Errorf("drop group %d: %w", id, err)
-	}
-	if err := removeTree(d.fsys, dir+droppedSuffix); err != nil {
+	if err := d.dropDir(id); err != nil {
 		return fmt.Errorf("drop group %d: %w", id, err)
 	}
 	return nil

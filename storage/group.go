@@ -16,6 +16,7 @@ type Group struct {
 	stable    *Stable
 	snapshots *Snapshots
 	bodies    *Bodies
+	rejoins   bool
 	forget    func() // tells the Dir
 
 	once  sync.Once
@@ -56,6 +57,10 @@ func (g *Group) open(fsys FS, dir string, cfg Config, logger hclog.Logger) (err 
 	}
 	return g.log.reconcile(g.snapshots.newest())
 }
+
+// Rejoins reports whether an earlier replica here was given up (Dir.Rebuild): this one must wait
+// until its group takes it in, and never found the group.
+func (g *Group) Rejoins() bool { return g.rejoins }
 
 // Log returns the raft log.
 func (g *Group) Log() *Log { return g.log }
