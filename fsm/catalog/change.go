@@ -19,7 +19,7 @@ type Change struct {
 	// so that two catalog leaders may both propose the first placement.
 	Place *Placement `json:"place,omitempty"`
 	// Replace sets the replicas of one existing partition.
-	Replace *Group `json:"replace,omitempty"`
+	Replace *Exchange `json:"replace,omitempty"`
 	// Node records a node's present life; an earlier incarnation of the same node is lost with it.
 	Node *Node `json:"node,omitempty"`
 	// Lost declares a life of a node over (RUL-19).
@@ -39,6 +39,17 @@ type Placement struct {
 // Group is one partition and the nodes that hold its replicas; the first one is the preferred leader.
 type Group struct {
 	ID      fsm.PartitionID `json:"id"`
+	Members []fsm.NodeID    `json:"members"`
+	// Founders are the members of the first placement: only they may found the raft group, and only
+	// with each other (A20). Whoever comes later waits until the group takes it in.
+	Founders []fsm.NodeID `json:"founders,omitempty"`
+}
+
+// Exchange names one new set of members for a partition. It is refused if the present ones are not
+// From, so that two catalog leaders do not undo each other's decisions.
+type Exchange struct {
+	ID      fsm.PartitionID `json:"id"`
+	From    []fsm.NodeID    `json:"from"`
 	Members []fsm.NodeID    `json:"members"`
 }
 

@@ -116,7 +116,7 @@ func (s *State) install(m *image) {
 		}
 	}
 	for _, g := range m.Groups {
-		v.groups.Set(g.ID, g.Members)
+		v.groups.Set(g.ID, g)
 	}
 	for _, n := range m.Nodes {
 		v.nodes.Set(n.ID, n)

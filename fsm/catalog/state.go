@@ -272,22 +272,27 @@ func (s *State) place(groups []Group) fsm.Outcome {
 			return refuse(fsm.InvalidArgument, "partition %d: %s", g.ID, err)
 		}
 		if _, exists := v.groups.Get(g.ID); !exists {
-			v.groups.Set(g.ID, slices.Clone(g.Members))
+			members := slices.Clone(g.Members)
+			v.groups.Set(g.ID, Group{ID: g.ID, Members: members, Founders: members})
 		}
 	}
 	s.view = v
 	return fsm.Outcome{}
 }
 
-func (s *State) replace(g Group) fsm.Outcome {
-	if err := checkGroup(g); err != "" {
+func (s *State) replace(g Exchange) fsm.Outcome {
+	if err := checkGroup(Group{ID: g.ID, Members: g.Members}); err != "" {
 		return refuse(fsm.InvalidArgument, "partition %d: %s", g.ID, err)
 	}
 	v := s.next()
-	if _, exists := v.groups.Get(g.ID); !exists {
+	old, exists := v.groups.Get(g.ID)
+	switch {
+	case !exists:
 		return refuse(fsm.EntityNotFound, "partition %d does not exist", g.ID)
+	case !slices.Equal(g.From, old.Members):
+		return refuse(fsm.InvalidOperation, "members of partition %d have changed meanwhile", g.ID)
 	}
-	v.groups.Set(g.ID, slices.Clone(g.Members))
+	v.groups.Set(g.ID, Group{ID: g.ID, Members: slices.Clone(g.Members), Founders: old.Founders})
 	s.view = v
 	return fsm.Outcome{}
 }

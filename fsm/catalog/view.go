@@ -16,7 +16,7 @@ type View struct {
 	nextID  fsm.EntityID
 	names   btree.Map[string, *fsm.Descriptor] // by lower-case name
 	ids     btree.Map[fsm.EntityID, *fsm.Descriptor]
-	groups  btree.Map[fsm.PartitionID, []fsm.NodeID]
+	groups  btree.Map[fsm.PartitionID, Group]
 	nodes   btree.Map[fsm.NodeID, Node]
 	lost    []fsm.Incarnation // oldest first
 }
@@ -109,8 +109,9 @@ func (v *View) SharesOf(p fsm.PartitionID, yield func(*fsm.Descriptor) bool) {
 // Groups returns the data partitions in id order.
 func (v *View) Groups() []Group {
 	out := make([]Group, 0, v.groups.Len())
-	v.groups.Scan(func(id fsm.PartitionID, members []fsm.NodeID) bool {
-		out = append(out, Group{ID: id, Members: slices.Clone(members)})
+	v.groups.Scan(func(_ fsm.PartitionID, g Group) bool {
+		g.Members, g.Founders = slices.Clone(g.Members), slices.Clone(g.Founders)
+		out = append(out, g)
 		return true
 	})
 	return out
