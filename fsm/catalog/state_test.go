@@ -198,14 +198,14 @@ func TestPlacementIsDoneOnce(t *testing.T) {
 		w.refused(Change{Place: &Placement{Groups: []Group{bad}}}, fsm.InvalidArgument)
 	}
 	was := w.s.View().Groups()
-	g := was[len(was)-1]
-	w.must(Change{Replace: &Exchange{ID: g.ID, From: g.Members, Members: []fsm.NodeID{"y"}}})
+	last := was[len(was)-1]
+	w.must(Change{Replace: &Exchange{ID: last.ID, From: last.Members, Members: []fsm.NodeID{"y"}}})
 	// Two leaders of the catalog may see the same loss; the second exchange is of what is no more.
-	w.refused(Change{Replace: &Exchange{ID: g.ID, From: g.Members, Members: []fsm.NodeID{"z"}}},
+	w.refused(Change{Replace: &Exchange{ID: last.ID, From: last.Members, Members: []fsm.NodeID{"z"}}},
 		fsm.InvalidOperation)
 	w.refused(Change{Replace: &Exchange{ID: 77, Members: []fsm.NodeID{"y"}}}, fsm.EntityNotFound)
 	now := w.s.View().Groups()
-	want := Group{ID: g.ID, Members: []fsm.NodeID{"y"}, Founders: g.Members}
+	want := Group{ID: last.ID, Members: []fsm.NodeID{"y"}, Founders: last.Members}
 	if got := now[len(now)-1]; !reflect.DeepEqual(got, want) {
 		t.Errorf("group %+v, want %+v: whoever comes later founds nothing", got, want)
 	}
