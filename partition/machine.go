@@ -27,7 +27,7 @@ type machine struct {
 	mu      sync.Mutex
 	m       Machine
 	applied uint64 // index of the last entry applied or restored
-	broken  bool // an entry could not be applied: nothing may be, ever after
+	broken  bool   // an entry could not be applied: nothing may be, ever after
 
 	spans []Span // of the entry being applied
 
