@@ -65,7 +65,8 @@ func (p *parser) statement(further bool) (s statement) {
 
 // Apply returns what a changes on a copy of m, each property once, in the order in which they are
 // first named. Statements see what those before them changed. The error is an *EvaluationError; no
-// change counts then (S-221). Strings of the result may be views into m.
+// change counts then (S-221). Strings of the result may be views into m. A changed string is at most
+// MaxTextBytes long if it was computed; the quota of all properties together is the caller's to check.
 func (a *Action) Apply(m Message) ([]Change, error) {
 	r := run{message: m, source: a.source, fuel: MaxSteps}
 	r.changes = make([]Change, 0, len(a.statements))
@@ -147,8 +148,8 @@ func (r *run) systemValue(e *expression, p SystemProperty, v Value) Value {
 	case known.maxChars > 0 && len(v.text) > known.maxChars &&
 		utf8.RuneCountInString(v.text) > known.maxChars:
 		return r.fail(e, "%s is longer than %d characters", p, known.maxChars)
-	case p == TimeToLive && v.Ticks() <= 0:
-		return r.fail(e, "%s must be positive", p)
+	case p == TimeToLive && v.Millis() <= 0:
+		return r.fail(e, "%s must be at least a millisecond", p)
 	}
 	return v
 }

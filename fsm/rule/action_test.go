@@ -97,10 +97,14 @@ func TestActionsThatFail(t *testing.T) {
 		{"REMOVE sys.Nonsense", "character 8: there is no system property Nonsense"},
 		{"SET a = sys.Nonsense", "character 9: there is no system property Nonsense"},
 		{"SET sys.Label = 5", "character 17: Label is of kind string and cannot take a value of kind integer"},
-		{"SET sys.TimeToLive = 5", "character 22: TimeToLive is of kind duration and cannot take a value of kind integer"},
-		{"SET sys.TimeToLive = made - due", "character 27: TimeToLive must be positive"},
-		{"SET sys.ScheduledEnqueueTimeUtc = '2026'", "character 35: ScheduledEnqueueTimeUtc is of kind dateTime and cannot take a value of kind string"},
-		{"SET sys.MessageId = '" + strings.Repeat("é", 129) + "'", "character 21: MessageId is longer than 128 characters"},
+		{"SET sys.TimeToLive = 5",
+			"character 22: TimeToLive is of kind duration and cannot take a value of kind integer"},
+		{"SET sys.TimeToLive = made - due", "character 27: TimeToLive must be at least a millisecond"},
+		{"SET sys.ScheduledEnqueueTimeUtc = '2026'",
+			"character 35: ScheduledEnqueueTimeUtc is of kind dateTime and " +
+				"cannot take a value of kind string"},
+		{"SET sys.MessageId = '" + strings.Repeat("é", 129) + "'",
+			"character 21: MessageId is longer than 128 characters"},
 		{"SET a = 1 SET b = 1 / 0", "character 21: division by zero"},
 		{"SET a = color * 2", "character 15: * has no meaning for values of kind string and integer"},
 	} {

@@ -4,6 +4,11 @@ import "testing"
 
 func text(s string) *string { return &s }
 
+// with is a correlation filter on one application property.
+func with(name string, v Value) Correlation {
+	return Correlation{Properties: []Property{{Name: name, Value: v}}}
+}
+
 // S-218, T-201.
 func TestCorrelation(t *testing.T) {
 	for _, c := range []struct {
@@ -16,25 +21,25 @@ func TestCorrelation(t *testing.T) {
 		{"all fields must match", Correlation{Label: text("order"), MessageID: text("m-2")}, false},
 		{"two fields", Correlation{Label: text("order"), MessageID: text("m-1")}, true},
 		{"a field that the message lacks", Correlation{SessionID: text("")}, false},
-		{"a property", Correlation{Properties: []Property{{Name: "color", Value: OfString("red")}}}, true},
-		{"names in any case", Correlation{Properties: []Property{{Name: "COLOR", Value: OfString("red")}}}, true},
-		{"values in one", Correlation{Properties: []Property{{Name: "color", Value: OfString("RED")}}}, false},
-		{"no patterns", Correlation{Properties: []Property{{Name: "color", Value: OfString("r%")}}}, false},
+		{"a property", with("color", OfString("red")), true},
+		{"names in any case", with("COLOR", OfString("red")), true},
+		{"values in one", with("color", OfString("RED")), false},
+		{"no patterns", with("color", OfString("r%")), false},
 		{"two properties", Correlation{Properties: []Property{{Name: "color", Value: OfString("red")},
 			{Name: "quantity", Value: OfInt(8)}}}, false},
 		{"fields and properties", Correlation{Label: text("order"),
 			Properties: []Property{{Name: "quantity", Value: OfInt(7)}}}, true},
-		{"numbers by value", Correlation{Properties: []Property{{Name: "quantity", Value: OfFloat(7)}}}, true},
-		{"a number is no string", Correlation{Properties: []Property{{Name: "digits", Value: OfInt(5)}}}, false},
-		{"a missing property", Correlation{Properties: []Property{{Name: "missing", Value: OfInt(5)}}}, false},
-		{"missing is not null", Correlation{Properties: []Property{{Name: "missing"}}}, false},
-		{"null is null", Correlation{Properties: []Property{{Name: "nothing"}}}, true},
-		{"boolean", Correlation{Properties: []Property{{Name: "yes", Value: OfBool(true)}}}, true},
-		{"guid", Correlation{Properties: []Property{{Name: "guid", Value: OfGuid([16]byte{1, 2, 3})}}}, true},
+		{"numbers by value", with("quantity", OfFloat(7)), true},
+		{"a number is no string", with("digits", OfInt(5)), false},
+		{"a missing property", with("missing", OfInt(5)), false},
+		{"missing is not null", with("missing", Value{}), false},
+		{"null is null", with("nothing", Value{}), true},
+		{"boolean", with("yes", OfBool(true)), true},
+		{"guid", with("guid", OfGuid([16]byte{1, 2, 3})), true},
 		{"decimals by their bytes",
-			Correlation{Properties: []Property{{Name: "decimal", Value: OfDecimal("\x01\x02")}}}, true},
+			with("decimal", OfDecimal("\x01\x02")), true},
 		{"a name with a scope is only a name",
-			Correlation{Properties: []Property{{Name: "user.color", Value: OfString("red")}}}, false},
+			with("user.color", OfString("red")), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, err := NewCorrelation(&c.c)

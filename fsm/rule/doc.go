@@ -15,5 +15,8 @@
 // and properties from clients: the length of an expression, its nesting, the steps of an evaluation
 // and the size of what it computes are bounded.
 //
+// Rules stand in the log as source, so a new version of the program must give old sources their old
+// meaning, limits included, or replicas of two versions differ.
+//
 // Start with grammar.go for the language and eval.go for its meaning.
 package rule

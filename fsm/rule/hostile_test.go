@@ -13,24 +13,28 @@ func TestHostileExpressions(t *testing.T) {
 		return strings.Repeat(open, n) + inner + strings.Repeat(closing, n)
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"a mebibyte":           {strings.Repeat("a", 1<<20), "longer than 1024 characters"},
-		"1025 characters":      {"a = '" + strings.Repeat("é", 1019) + "'", "longer than 1024 characters"},
-		"1024 characters":      {"a = '" + strings.Repeat("é", 1018) + "'", ""},
-		"64 parentheses":       {deep("(", "1=1", ")", 64), ""},
-		"65 parentheses":       {deep("(", "1=1", ")", 65), "character 65: nested deeper than 64"},
-		"500 parentheses":      {deep("(", "1=1", ")", 500), "nested deeper than 64"},
-		"open parentheses":     {strings.Repeat("(", 1024), "nested deeper than 64"},
-		"65 functions":         {deep("p(", "a", ")", 65) + " = 1", "nested deeper than 64"},
-		"64 signs":             {strings.Repeat("-", 64) + "1 = 1", ""},
-		"65 signs":             {strings.Repeat("+", 65) + "1 = 1", "nested deeper than 64"},
-		"64 negations":         {strings.Repeat("NOT ", 64) + "1 = 1", ""},
-		"65 negations":         {strings.Repeat("NOT ", 65) + "1 = 1", "nested deeper than 64"},
-		"negated parentheses":  {deep("NOT (", "1=1", ")", 33), "nested deeper than 64"},
-		"a long chain of ANDs": {strings.Repeat("a AND ", 169) + "a", ""},
-		"a long sum":           {"1" + strings.Repeat("+1", 509) + " = 1", ""},
-		"a long list":          {"a IN (1" + strings.Repeat(",1", 500) + ")", ""},
-		"control characters":   {"a = 1\x00", "unexpected character '\\x00'"},
-		"half a character":     {"a = '\xe2\x82'", "character 6: the expression is not valid UTF-8"},
+		"a mebibyte":            {strings.Repeat("a", 1<<20), "longer than 1024 characters"},
+		"1025 characters":       {"a = '" + strings.Repeat("é", 1019) + "'", "longer than 1024 characters"},
+		"1024 characters":       {"a = '" + strings.Repeat("é", 1018) + "'", ""},
+		"64 parentheses":        {deep("(", "1=1", ")", 64), ""},
+		"65 parentheses":        {deep("(", "1=1", ")", 65), "character 65: nested deeper than 64"},
+		"500 parentheses":       {deep("(", "1=1", ")", 500), "nested deeper than 64"},
+		"open parentheses":      {strings.Repeat("(", 1024), "nested deeper than 64"},
+		"65 functions":          {deep("p(", "a", ")", 65) + " = 1", "nested deeper than 64"},
+		"64 signs":              {strings.Repeat("-", 64) + "1 = 1", ""},
+		"65 signs":              {strings.Repeat("+", 65) + "1 = 1", "nested deeper than 64"},
+		"64 negations":          {strings.Repeat("NOT ", 64) + "1 = 1", ""},
+		"65 negations":          {strings.Repeat("NOT ", 65) + "1 = 1", "nested deeper than 64"},
+		"negated parentheses":   {deep("NOT (", "1=1", ")", 33), "nested deeper than 64"},
+		"70 groups in a row":    {"1 = 1" + strings.Repeat("+(1)", 70), ""},
+		"70 calls in a row":     {"1 = 1" + strings.Repeat("+p(a)", 70), ""},
+		"70 signs in a row":     {"1 = 1" + strings.Repeat("+-1", 70), ""},
+		"70 negations in a row": {"a = 1" + strings.Repeat(" AND NOT a", 70), ""},
+		"a long chain of ANDs":  {strings.Repeat("a AND ", 169) + "a", ""},
+		"a long sum":            {"1" + strings.Repeat("+1", 509) + " = 1", ""},
+		"a long list":           {"a IN (1" + strings.Repeat(",1", 500) + ")", ""},
+		"control characters":    {"a = 1\x00", "unexpected character '\\x00'"},
+		"half a character":      {"a = '\xe2\x82'", "character 6: the expression is not valid UTF-8"},
 	} {
 		f, err := Parse(c.text, nil)
 		switch {
@@ -77,6 +81,7 @@ func TestEvaluationRunsOutOfSteps(t *testing.T) {
 		strings.Repeat("a = b OR ", 100) + "a = b",
 		"a LIKE b",
 		"p(a + '') = 1",
+		strings.Repeat("p(a) = 1 OR ", 80) + "p(a) = 1",
 	} {
 		f, err := Parse(predicate, nil)
 		if err != nil {

@@ -22,12 +22,16 @@ func everyValue() []Property {
 
 func sources() map[string]Source {
 	return map[string]Source{
-		"default":    Default(),
-		"false":      {Kind: FalseFilter},
-		"sql":        {Kind: SQLFilter, Expression: "color = @c", Parameters: []Property{{Name: "@c", Value: OfString("red"), Type: "string"}}},
-		"every kind": {Kind: SQLFilter, Expression: "1=1", Parameters: everyValue(), Action: "SET a = @pa", ActionParameters: everyValue()},
-		"correlation": {Kind: CorrelationFilter, Correlation: &Correlation{CorrelationID: text("c1"), Label: text(""),
-			Properties: []Property{{Name: "region", Value: OfString("eu")}}}, Action: "SET hit = 1"},
+		"default": Default(),
+		"false":   {Kind: FalseFilter},
+		"sql": {Kind: SQLFilter, Expression: "color = @c",
+			Parameters: []Property{{Name: "@c", Value: OfString("red"), Type: "string"}}},
+		"every kind": {Kind: SQLFilter, Expression: "1=1", Parameters: everyValue(),
+			Action: "SET a = @pa", ActionParameters: everyValue()},
+		"correlation": {Kind: CorrelationFilter, Correlation: &Correlation{
+			CorrelationID: text("c1"), Label: text(""),
+			Properties: []Property{{Name: "region", Value: OfString("eu")}}},
+			Action: "SET hit = 1"},
 	}
 }
 
@@ -63,7 +67,8 @@ func TestSourceBytes(t *testing.T) {
 			"02" + hex.EncodeToString([]byte("@c")) + "0a" + hex.EncodeToString([]byte("string:red")) +
 			"06" + hex.EncodeToString([]byte("string")) + "00" + "0000",
 		"correlation": "0104" + "0000" + "01" + "01026331" + "000000" + "0100" + "000000" +
-			"01" + "06" + hex.EncodeToString([]byte("region")) + "09" + hex.EncodeToString([]byte("string:eu")) + "00" +
+			"01" + "06" + hex.EncodeToString([]byte("region")) +
+			"09" + hex.EncodeToString([]byte("string:eu")) + "00" +
 			"0b" + hex.EncodeToString([]byte("SET hit = 1")) + "00",
 	} {
 		s := sources()[name]
@@ -104,7 +109,8 @@ func TestSourcesThatDoNotCompile(t *testing.T) {
 			"at character 4"},
 		"parameters of no action": {Source{Kind: TrueFilter, ActionParameters: []Property{{Name: "a"}}},
 			"expected SET or REMOVE"},
-		"parameter without a name": {Source{Kind: SQLFilter, Expression: "1=1", Parameters: []Property{{Name: "@"}}},
+		"parameter without a name": {Source{Kind: SQLFilter, Expression: "1=1",
+			Parameters: []Property{{Name: "@"}}},
 			"has no name"},
 		"parameter twice": {Source{Kind: SQLFilter, Expression: "1=1",
 			Parameters: []Property{{Name: "@a"}, {Name: "a"}}}, "given twice"},
@@ -128,13 +134,14 @@ func TestMalformedSources(t *testing.T) {
 		}
 	}
 	for name, b := range map[string]string{
-		"a byte left over":     hex.EncodeToString(whole) + "00",
-		"another version":      "0202000000000000",
-		"a flag of 2":          "01020000020000",
-		"a length beyond all":  "0102ffffffffffffffffff01",
-		"more than fits":       "010200ff7f0000",
-		"a value of no kind":   "010200010002613a00000000",
-		"a value out of range": "0102000100" + "1d" + hex.EncodeToString([]byte("dateTime:9000000000000000000")) + "00000000",
+		"a byte left over":    hex.EncodeToString(whole) + "00",
+		"another version":     "0202000000000000",
+		"a flag of 2":         "01020000020000",
+		"a length beyond all": "0102ffffffffffffffffff01",
+		"more than fits":      "010200ff7f0000",
+		"a value of no kind":  "010200010002613a00000000",
+		"a value out of range": "0102000100" + "1d" +
+			hex.EncodeToString([]byte("dateTime:9000000000000000000")) + "00000000",
 	} {
 		raw, err := hex.DecodeString(b)
 		if err != nil {

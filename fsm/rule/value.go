@@ -28,9 +28,9 @@ const (
 )
 
 var kindNames = [...]string{
-	Null: "null", Bool: "boolean", Int: "integer", Uint: "integer", Float: "double",
-	Decimal: "decimal", String: "string", Guid: "guid", DateTime: "dateTime",
-	Duration: "duration", Binary: "binary",
+	Null: textNull, Bool: textBool, Int: textInt, Uint: textInt, Float: textFloat,
+	Decimal: textDecimal, String: textString, Guid: textGuid, DateTime: textDateTime,
+	Duration: textDuration, Binary: textBinary,
 }
 
 // String returns the kind as messages of errors call it.
