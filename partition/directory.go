@@ -79,7 +79,8 @@ func (d *Directory) membersOf(p fsm.PartitionID) []fsm.NodeID {
 	return nil
 }
 
-// Entity implements transport.Catalog.
+// Entity implements transport.Catalog. What the catalog here knows is answered at once and may be a
+// moment old: commands carry the entity's id, so an old description does no harm.
 func (d *Directory) Entity(ctx context.Context, name string) (*fsm.Descriptor, error) {
 	if v := d.View(); v != nil {
 		if e := v.Entity(name); e != nil {
@@ -89,9 +90,10 @@ func (d *Directory) Entity(ctx context.Context, name string) (*fsm.Descriptor, e
 	return d.ask(ctx, &catalog.Question{Name: name})
 }
 
-// Get is Entity under the name that the management API knows.
+// Get returns the entity with that name as of now: whoever administers through one node sees what
+// was done through another (S-304). The error wraps fsm.ErrNoEntity if there is none.
 func (d *Directory) Get(ctx context.Context, name string) (*fsm.Descriptor, error) {
-	return d.Entity(ctx, name)
+	return d.ask(ctx, &catalog.Question{Name: name})
 }
 
 // ByID returns the entity with that id. The error wraps fsm.ErrNoEntity if there is none as of now.
@@ -158,7 +160,7 @@ func (d *Directory) Update(ctx context.Context, e fsm.Descriptor) (*fsm.Descript
 // Delete removes the entity with that name, with everything in it (S-259); a topic with its
 // subscriptions.
 func (d *Directory) Delete(ctx context.Context, name string) error {
-	e, err := d.Entity(ctx, name)
+	e, err := d.Get(ctx, name)
 	if err != nil {
 		return err
 	}
