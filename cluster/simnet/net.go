@@ -58,6 +58,14 @@ func (n *Net) Cut(a, b string) {
 	n.change(func() { n.cuts[[2]string{a, b}], n.cuts[[2]string{b, a}] = true, true })
 }
 
+// Mend ends every cut between two hosts; bytes of streams that were held back arrive.
+func (n *Net) Mend(a, b string) {
+	n.change(func() {
+		delete(n.cuts, [2]string{a, b})
+		delete(n.cuts, [2]string{b, a})
+	})
+}
+
 // Isolate cuts a host from all the others there are now.
 func (n *Net) Isolate(ip string) {
 	n.change(func() {
@@ -125,6 +133,7 @@ type Host struct {
 	ip  string
 
 	mu        sync.Mutex
+	dead      bool // killed, and nothing was opened since
 	listeners map[uint16]*listener
 	gossips   map[uint16]*Gossip
 }
@@ -132,10 +141,12 @@ type Host struct {
 // IP returns the host's address.
 func (h *Host) IP() string { return h.ip }
 
-// Kill ends the process on the host: its listeners and gossip close, its streams end. Peers that are
-// not cut off hear it at once.
+// Kill ends the process on the host: its listeners and gossip close, its streams end, and what is left
+// of it connects to nobody. Peers that are not cut off hear it at once. The next Listen or Gossip is
+// that of a new process; stop the old one before.
 func (h *Host) Kill() {
 	h.mu.Lock()
+	h.dead = true
 	listeners, gossips := h.listeners, h.gossips
 	h.listeners, h.gossips = map[uint16]*listener{}, map[uint16]*Gossip{}
 	h.mu.Unlock()
@@ -171,7 +182,7 @@ func (h *Host) Listen(_ context.Context, addr string) (net.Listener, error) {
 	l := &listener{
 		host: h, port: uint16(port), conns: make(chan net.Conn, backlog), done: make(chan struct{}),
 	}
-	h.listeners[l.port] = l
+	h.listeners[l.port], h.dead = l, false
 	return l, nil
 }
 
@@ -191,6 +202,9 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
 		return nil, err
+	}
+	if h.isDead() {
+		return nil, fmt.Errorf("dial %s: %w", addr, syscall.ENETDOWN)
 	}
 	if h.net.isCut(h.ip, ip) || h.net.isCut(ip, h.ip) {
 		<-ctx.Done()
@@ -222,6 +236,12 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, refused
 	}
 	return ours, nil
+}
+
+func (h *Host) isDead() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dead
 }
 
 func (h *Host) connect(target *Host, port uint16) (ours, theirs *conn) {

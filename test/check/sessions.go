@@ -1,0 +1,118 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+)
+
+// sessionHeldUntil returns until when a session is surely held by who accepted it.
+func (v *view) sessionHeldUntil(a *Op, moment int64) int64 {
+	q := v.Queue(a.Entity)
+	if q == nil {
+		return 0
+	}
+	until := v.least(a.Invoke, q)
+	for _, o := range v.byHolder[a.Holder] {
+		if o.Kind == RenewSession && o.Ok() && o.Return < moment {
+			until = max(until, v.least(o.Invoke, q))
+		}
+	}
+	for _, o := range v.byHolder[a.Holder] {
+		if o.Kind == CloseSession {
+			until = min(until, o.Invoke)
+		}
+	}
+	return min(until, v.lost(a.Conn))
+}
+
+// I11: while a session is surely held nobody else gets it; who was followed by another can do
+// nothing; and a session is not lost before its time.
+func sessionExclusive(v *view) []Violation {
+	r := report{name: "I11"}
+	bySession := map[[2]string][]*Op{}
+	for _, a := range v.accepts {
+		k := [2]string{a.Entity, a.Session}
+		bySession[k] = append(bySession[k], a)
+	}
+	for _, list := range bySession {
+		slices.SortStableFunc(list, func(a, b *Op) int { return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Return, b.Return)) })
+		for i, first := range list {
+			for _, o := range v.byHolder[first.Holder] {
+				lost := o.Condition == "com.microsoft:session-lock-lost" ||
+					o.Condition == "com.microsoft:message-lock-lost" && !v.settledBefore(o)
+				if o.Outcome == Failed && lost && o.Return < v.sessionHeldUntil(first, o.Invoke) {
+					r.add([]*Op{first, o}, "session %q was lost before its time", first.Session)
+				}
+			}
+			for _, second := range list[i+1:] {
+				if second.Return < v.sessionHeldUntil(first, second.Return) {
+					r.add([]*Op{first, second}, "session %q was given to a second while the first held it",
+						first.Session)
+				}
+				if second.Invoke <= first.Return {
+					continue
+				}
+				for _, o := range v.byHolder[first.Holder] {
+					if o.Ok() && o.Kind != CloseSession && o.Kind != Receive && o.Invoke > second.Return {
+						r.add([]*Op{first, second, o}, "%s of session %q worked for a holder who was followed by another",
+							o.Kind, first.Session)
+					}
+				}
+			}
+		}
+	}
+	return r.list
+}
+
+// settledBefore reports whether something may have ended the lock that o uses.
+func (v *view) settledBefore(o *Op) bool {
+	for _, p := range v.byToken[o.Message.Token] {
+		if p != o && p.Kind.Settles() && p.Maybe() && p.Invoke <= o.Invoke {
+			return true
+		}
+	}
+	return false
+}
+
+// I12: the first deliveries of a session's messages are in the order of their numbers. Messages that
+// were scheduled are left out: their place is in the past when their time comes.
+func sessionOrder(v *view) []Violation {
+	r := report{name: "I12"}
+	first := map[where]*Op{}
+	for at, list := range v.grants {
+		q := v.Queue(at.entity)
+		if q == nil || !q.Sessions || at.sub != InMain {
+			continue
+		}
+		for _, g := range list {
+			o, m := v.sendOf(g.Message.ID)
+			if o == nil || o.Kind == Schedule || m.ScheduledAt != 0 || g.Kind != Receive {
+				continue
+			}
+			if first[at] == nil || g.Return < first[at].Return {
+				first[at] = g
+			}
+		}
+	}
+	bySession := map[[3]string][]*Op{}
+	for at, g := range first {
+		k := [3]string{at.entity, g.Message.Session}
+		bySession[k] = append(bySession[k], g)
+	}
+	for _, list := range bySession {
+		slices.SortFunc(list, func(a, b *Op) int { return cmp.Compare(a.Message.Seq, b.Message.Seq) })
+		// For each message: was any with a higher number seen before this one was even asked for?
+		var early *Op // of those behind, the one that returned first
+		for i := len(list) - 1; i >= 0; i-- {
+			g := list[i]
+			if early != nil && (early.Return < g.Invoke || early.Holder == g.Holder && early.Return < g.Return) {
+				r.add([]*Op{early, g}, "session %q: number %d came before number %d", g.Message.Session,
+					early.Message.Seq, g.Message.Seq)
+			}
+			if early == nil || g.Return < early.Return {
+				early = g
+			}
+		}
+	}
+	return r.list
+}

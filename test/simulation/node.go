@@ -1,0 +1,221 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/cluster"
+	"github.com/busbar-mq/busbar/cluster/simnet"
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/storage"
+	"github.com/busbar-mq/busbar/storage/faultfs"
+	"github.com/busbar-mq/busbar/transport"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+const (
+	policyName, policyKey = "RootManageSharedAccessKey", "c2VjcmV0IGtleSBmb3IgdGVzdHM="
+	clientPort            = ":5672"
+)
+
+// machine is the computer that a node runs on: what survives the process.
+type machine struct {
+	id   fsm.NodeID
+	ip   string
+	dir  string // for the files that package storage gives to other libraries; they stay empty
+	fs   *faultfs.FS
+	disk *disk
+	life int
+	node *node // nil while it is down
+	// failed are the errors of starts that did not succeed.
+	failed []error
+}
+
+// node is one life of a broker process.
+type node struct {
+	*machine
+	w     *world
+	log   hclog.Logger
+	fs    *faultfs.FS
+	disk  *disk
+	port  *port
+	clock *clock
+	ended chan struct{}
+
+	dir       *storage.Dir
+	host      *partition.Host
+	directory *partition.Directory
+	router    *partition.Router
+	sup       *partition.Supervisor
+	front     *transport.Server
+	served    chan error
+	ctx       context.Context
+	cancel    context.CancelFunc
+	closing   sync.Once
+}
+
+// start boots a node on the machine.
+func (w *world) start(m *machine) error {
+	m.life++
+	n := &node{machine: m, w: w, clock: newClock(), fs: m.fs, disk: m.disk, port: w.net.port(m.id),
+		ended: make(chan struct{}), served: make(chan error, 1),
+		log: w.log.Named(fmt.Sprintf("%s.%d", m.id, m.life))}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	if err := n.open(); err != nil {
+		return fmt.Errorf("start %s: %w", m.id, err)
+	}
+	m.node = n
+	w.c.add("starts", 1)
+	return nil
+}
+
+func (n *node) open() error {
+	cfg := storage.Defaults()
+	cfg.Dir, cfg.FS, cfg.Log = n.machine.dir, n.fs, storage.LogBolt
+	cfg.BodySegmentBytes, cfg.BodyCacheBytes = n.w.cfg.BodySegmentBytes, 64<<10
+	var err error
+	if n.dir, err = storage.Open(cfg, n.log.Named("storage")); err != nil {
+		return err
+	}
+	incarnation := fsm.Incarnation(n.w.rng().Uint64() | 1)
+	pc := n.w.cfg.partition
+	pc.Node, pc.Incarnation, pc.Clock = n.id, incarnation, n.clock.now
+	n.host, err = partition.NewHost(pc, partition.Deps{
+		Caller: n.port, Locator: cluster.NewView(), Open: n.stores, Machine: n.machineOf,
+		OnFatal: n.fatal, Log: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.port.lost = func(peer fsm.NodeID) {
+		n.w.c.add("peers given up", 1)
+		n.host.PeerLost(n.ctx, peer)
+	}
+	n.directory = partition.NewDirectory(n.host)
+	n.router = partition.NewRouter(n.host, n.directory)
+	n.w.net.attach(n.port)
+	if err := n.openFront(incarnation); err != nil {
+		return err
+	}
+	sc := partition.SupervisorDefaults()
+	sc.Name, sc.Bootstrap, sc.Place = string(n.id), n.w.ids, cluster.Place
+	sc.Partitions, sc.Replicas = n.w.cfg.Partitions, n.w.cfg.Replicas
+	n.sup, err = partition.Supervise(n.host, n.directory, sc)
+	return err
+}
+
+func (n *node) openFront(incarnation fsm.Incarnation) error {
+	policies, err := auth.New(0)
+	if err != nil {
+		return err
+	}
+	err = policies.Replace("", auth.Policy{Name: policyName, Primary: policyKey, Rights: auth.All})
+	if err != nil {
+		return err
+	}
+	tc := transport.Defaults()
+	tc.Incarnation = incarnation
+	tc.ProposeTimeout = n.w.cfg.ProposeTimeout
+	if n.front, err = transport.New(tc, n.router, n.directory, policies, nil, n.log); err != nil {
+		return err
+	}
+	l, err := n.w.clients.Host(n.ip).Listen(n.ctx, clientPort)
+	if err != nil {
+		return err
+	}
+	go func() { n.served <- n.front.Serve(l, nil) }()
+	return nil
+}
+
+func (n *node) machineOf(p fsm.PartitionID) partition.Machine {
+	who := fmt.Sprintf("%s.%d", n.id, n.life)
+	if p == fsm.CatalogPartition {
+		return &watchedCatalog{State: catalog.New(), who: who, witness: n.w.witness}
+	}
+	return &watched{State: fsm.New(p), who: who, p: p, witness: n.w.witness, c: n.w.c}
+}
+
+func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
+	g, err := n.dir.Group(uint16(p))
+	if err != nil {
+		return partition.Stores{}, err
+	}
+	return partition.Stores{
+		Log: &logStore{n.disk, p}, Stable: &stableStore{d: n.disk, p: p}, Snapshots: g.Snapshots(),
+		Bodies: g.Bodies(), Close: g.Close,
+	}, nil
+}
+
+// fatal is what the process says when it must end; the world restarts it, as an orchestrator does.
+func (n *node) fatal(err error) {
+	n.w.c.add("processes ended by themselves", 1)
+	n.w.event("%s must end: %v", n.id, err)
+	n.w.sicken(n)
+}
+
+// crash ends the process without a word. With power loss what was not synced is gone too. It returns
+// when nothing of the process runs any more.
+func (n *node) crash(powerLoss bool, rng *rand.Rand) {
+	n.port.kill()
+	n.w.clients.Host(n.ip).Kill()
+	m := n.machine
+	m.disk = n.disk.powerOff()
+	if powerLoss {
+		m.fs = n.fs.Crash(rng)
+	} else {
+		m.fs = n.fs.Crash(keepAll())
+	}
+	m.node = nil
+	n.stop(false)
+}
+
+// keepAll is the chance by which everything survives that was written, synced or not.
+func keepAll() *rand.Rand { return rand.New(all{}) }
+
+type all struct{}
+
+// Uint64 implements rand.Source.
+func (all) Uint64() uint64 { return 1<<64 - 1 }
+
+// stop closes the rooms in reverse; in good order it hands leaderships over first.
+func (n *node) stop(orderly bool) {
+	n.closing.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if !orderly {
+			cancel()
+		}
+		n.cancel()
+		err := n.front.Close(ctx)
+		<-n.served
+		n.sup.Close()
+		err = errors.Join(err, n.host.Close(ctx))
+		n.port.kill()
+		n.w.clients.Host(n.ip).Kill()
+		err = errors.Join(err, n.dir.Close())
+		if err != nil {
+			n.log.Debug("stopped", "orderly", orderly, "error", err)
+		}
+		n.machine.node = nil
+		close(n.ended)
+	})
+	<-n.ended
+}
+
+func newMachine(root string, i int, rng *rand.Rand, sync time.Duration) *machine {
+	id := fsm.NodeID(fmt.Sprintf("n%d", i+1))
+	return &machine{id: id, ip: fmt.Sprintf("10.0.0.%d", i+1), dir: filepath.Join(root, string(id)),
+		fs: faultfs.New(), disk: newDisk(rng, sync)}
+}
+
+// simnetHost is where a client lives.
+func (w *world) clientHost(i int) *simnet.Host { return w.clients.Host(fmt.Sprintf("10.1.0.%d", i+1)) }

@@ -1,0 +1,144 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/test/check"
+)
+
+// Result is what a run came to.
+type Result struct {
+	Violations []check.Violation
+	History    *check.History
+	counters   *counters
+	Virtual    time.Duration
+}
+
+// configOf draws the settings of a run from its seed: every seed is another cluster, another network
+// and another set of faults.
+func configOf(seed uint64, minutes int) Config {
+	rng := rand.New(rand.NewPCG(seed, 0x73696d))
+	cfg := Config{
+		Seed: seed, Minutes: minutes, Nodes: 3, Partitions: 1 + rng.IntN(3), Replicas: 3,
+		BodySegmentBytes: 16 << 10 << rng.IntN(4), ProposeTimeout: 50 * time.Second,
+		SendEvery: time.Duration(100+rng.IntN(400)) * time.Millisecond, Sessions: 2 + rng.IntN(8),
+		Delay: time.Duration(1+rng.IntN(10)) * time.Millisecond, SyncTime: 2 * time.Millisecond,
+		FaultTime: time.Duration(5+rng.IntN(30)) * time.Second, Overlap: 1 + rng.IntN(2),
+		MaxStep: time.Minute, Forever: seed%4 == 3,
+	}
+	p := partition.Defaults()
+	p.SnapshotEntries = uint64(100 + rng.IntN(900))
+	p.TrailingLogs = 64
+	if rng.IntN(3) == 0 {
+		p.MaxEntryBytes = 4 << 10
+	}
+	cfg.partition = p
+	return cfg
+}
+
+// activeFaults draws the faults of a seed.
+func activeFaults(rng *rand.Rand) []fault {
+	var active []fault
+	for len(active) < 3 {
+		active = nil
+		for _, f := range faults() {
+			if rng.IntN(2) == 0 {
+				active = append(active, f)
+			}
+		}
+	}
+	return active
+}
+
+// Run is one run, inside a bubble.
+func Run(cfg Config) (*Result, error) {
+	w, err := newWorld(cfg)
+	if w != nil {
+		defer w.close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the world: %w", err)
+	}
+	w.calmNetwork()
+	rng := w.rng()
+	if rng.IntN(2) == 0 {
+		w.net.change(func() { w.net.lateChance, w.net.copyChance = 0.3, 0.005 })
+	}
+	n := &nemesis{w: w, rng: rng}
+	active := activeFaults(rng)
+	names := ""
+	for _, f := range active {
+		names += " [" + f.name + "]"
+	}
+	w.event("seed %d: %d partitions, faults:%s", cfg.Seed, cfg.Partitions, names)
+	w.startClients()
+	n.run(time.Now().Add(time.Duration(cfg.Minutes)*time.Minute), active)
+	var sick *machine
+	w.mendAll()
+	if cfg.Forever {
+		sick = n.forever()
+	}
+	return w.finish(sick)
+}
+
+// mendAll ends every fault there may be.
+func (w *world) mendAll() {
+	w.net.heal()
+	w.clients.Heal()
+	w.calmNetwork()
+	w.heal()
+	for _, m := range w.machines {
+		m.disk.unstick()
+		m.disk.set(func(d *disk) { d.slow, d.failNext = d.calm, nil })
+		m.fs.Heal()
+		w.boot(m)
+	}
+	w.event("all faults are over")
+}
+
+// forever begins a minority fault that never ends.
+func (n *nemesis) forever() *machine {
+	var list []fault
+	for _, f := range faults() {
+		if f.minority {
+			list = append(list, f)
+		}
+	}
+	time.Sleep(10 * time.Second)
+	m, f := n.pick(), list[n.rng.IntN(len(list))]
+	if m.node == nil {
+		return nil
+	}
+	n.w.event("%q on %s, for ever", f.name, m.id)
+	f.begin(n, m)
+	n.w.c.add("faults for ever", 1)
+	return m
+}
+
+// finish lets things calm down and checks everything.
+func (w *world) finish(sick *machine) (*Result, error) {
+	var wrong []check.Violation
+	fail := func(err error) {
+		if err != nil {
+			wrong = append(wrong, check.Violation{Invariant: "I26", Text: err.Error()})
+		}
+	}
+	fail(w.serving(sick))
+	time.Sleep(20 * time.Second)
+	w.cancel()
+	w.work.Wait()
+	w.event("clients have stopped")
+	final, err := w.places()
+	fail(err)
+	if err == nil {
+		w.rec.Finish(final)
+	}
+	fail(w.drain())
+	w.event("queues are drained")
+	h := w.rec.History()
+	wrong = append(wrong, check.CheckAll(h)...)
+	return &Result{Violations: wrong, History: h, counters: w.c, Virtual: time.Since(w.began)}, nil
+}

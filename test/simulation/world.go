@@ -1,0 +1,238 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/cluster/simnet"
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/test/check"
+)
+
+// Config is one run.
+type Config struct {
+	Seed    uint64
+	Minutes int // of virtual time under faults
+	// Dir is for files that stay empty; Log takes the events and, with Verbose, the nodes' logs.
+	Dir     string
+	Log     io.Writer
+	Verbose bool
+
+	Nodes, Partitions, Replicas int
+	BodySegmentBytes            int
+	ProposeTimeout              time.Duration
+	SendEvery                   time.Duration
+	Sessions                    int
+	// Delay is how long a message takes at most on a calm network, SyncTime a write to a calm disk.
+	Delay, SyncTime time.Duration
+	// FaultTime bounds a fault, Overlap how many there are at once, MaxStep how wrong a date gets.
+	FaultTime time.Duration
+	Overlap   int
+	MaxStep   time.Duration
+	// Forever leaves one minority fault in place at the end: the rest must go on.
+	Forever   bool
+	partition partition.Config
+}
+
+// world is a cluster, its clients, and what may go wrong around them.
+type world struct {
+	cfg      Config
+	log      hclog.Logger
+	c        *counters
+	net      *peers
+	clients  *simnet.Net
+	ids      []fsm.NodeID
+	machines []*machine
+	rec      *check.Recorder
+	witness  *check.Witness
+	queues   []check.Queue
+	began    time.Time
+	hosts    int // of clients
+
+	// ctx ends when the clients shall stop.
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu       sync.Mutex
+	chance   *rand.Rand // seeds the others
+	deferred map[string][]check.Message
+	sick     []*node
+}
+
+// rng returns a new source of chance, from the seed.
+func (w *world) rng() *rand.Rand {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return rand.New(rand.NewPCG(w.chance.Uint64(), w.chance.Uint64()))
+}
+
+// event writes a line of the story.
+func (w *world) event(format string, args ...any) {
+	fmt.Fprintf(w.cfg.Log, "%9.3fs  %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (w *world) sessionID(rng *rand.Rand) string { return fmt.Sprintf("s%d", rng.IntN(w.cfg.Sessions)) }
+
+func (w *world) sicken(n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sick = append(w.sick, n)
+}
+
+// defer_ remembers a deferred message for who receives them.
+func (w *world) defer_(queue string, seq int64, session string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deferred[queue] = append(w.deferred[queue], check.Message{Seq: seq, Session: session})
+}
+
+func newWorld(cfg Config) (*world, error) {
+	w := &world{cfg: cfg, c: newCounters(), clients: simnet.New(), witness: check.NewWitness(),
+		chance: rand.New(rand.NewPCG(cfg.Seed, 0x62757362)), deferred: map[string][]check.Message{},
+		began: time.Now(), log: hclog.NewNullLogger()}
+	if cfg.Verbose {
+		w.log = hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: cfg.Log,
+			TimeFormat: "15:04:05.000"})
+	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.queues = []check.Queue{
+		{Name: "plain", LockMillis: 5_000, MaxDelivery: 4},
+		{Name: "sessions", Sessions: true, LockMillis: 10_000, MaxDelivery: 5},
+	}
+	w.rec = check.NewRecorder(10*time.Millisecond, w.queues...)
+	w.net = newPeers(w.rng(), w.c)
+	for i := range cfg.Nodes {
+		m := newMachine(cfg.Dir, i, w.rng(), cfg.SyncTime)
+		w.machines, w.ids = append(w.machines, m), append(w.ids, m.id)
+	}
+	for _, m := range w.machines {
+		if err := w.start(m); err != nil {
+			return w, err
+		}
+	}
+	return w, w.createQueues()
+}
+
+func (w *world) createQueues() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	for i := range w.queues {
+		q := &w.queues[i]
+		for {
+			_, err := w.machines[0].node.directory.Create(ctx, descriptorOf(q))
+			if err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("create %s: %w", q.Name, err)
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+func descriptorOf(q *check.Queue) fsm.Descriptor {
+	return fsm.Descriptor{
+		Kind: fsm.Queue, Name: q.Name, RequiresSession: q.Sessions, Partitioned: q.Partitioned,
+		LockDuration: fsm.Millis(q.LockMillis), MaxDelivery: q.MaxDelivery, MaxMessageBytes: 1 << 20,
+		MaxSizeBytes: 1 << 30, DefaultTTL: fsm.Unlimited, AutoDeleteOnIdle: fsm.Unlimited,
+		DuplicateWindow: 600_000, DeadLetterOnExpiration: q.DeadExpired,
+	}
+}
+
+// newClient returns a client with a machine of its own.
+func (w *world) newClient(id int) *client {
+	return &client{w: w, id: id, host: w.clientHost(id), rng: w.rng()}
+}
+
+// do runs f as part of the work that ends before the end of the run.
+func (w *world) do(f func()) {
+	w.work.Add(1)
+	go func() { defer w.work.Done(); f() }()
+}
+
+func (w *world) startClients() {
+	id := 0
+	next := func() *client { id++; w.hosts = id + 1; return w.newClient(id) }
+	for i := range w.queues {
+		q := &w.queues[i]
+		for range 2 {
+			p, r := next(), next()
+			w.do(func() { p.produce(q) })
+			if q.Sessions {
+				w.do(func() { r.hold(q) })
+			} else {
+				w.do(func() { r.consume(q, check.InMain) })
+			}
+		}
+		d := next()
+		w.do(func() { d.consume(q, check.InDeadLetter) })
+	}
+}
+
+// close ends everything.
+func (w *world) close() {
+	w.cancel()
+	w.work.Wait()
+	for _, m := range w.machines {
+		if m.node != nil {
+			m.node.stop(false)
+		}
+	}
+	w.net.close()
+}
+
+// calmNetwork is how the network is when nothing is wrong with it.
+func (w *world) calmNetwork() {
+	w.net.change(func() { w.net.delay, w.net.jitter = w.cfg.Delay/4, w.cfg.Delay })
+	w.clients.SetDelay(w.cfg.Delay / 2)
+}
+
+// leaderOf returns the machine whose replica leads, nil if none does.
+func (w *world) leaderOf(p fsm.PartitionID) *machine {
+	for _, m := range w.machines {
+		if m.node == nil {
+			continue
+		}
+		if r := m.node.host.Replica(p); r != nil && r.Leading() {
+			return m
+		}
+	}
+	return nil
+}
+
+// boot starts a node on a machine that has none; a start that fails is tried again by heal.
+func (w *world) boot(m *machine) {
+	if m.node != nil {
+		return
+	}
+	if err := w.start(m); err != nil {
+		w.event("%v", err)
+		w.c.add("failed starts", 1)
+		m.failed = append(m.failed, err)
+	}
+}
+
+// heal starts processes anew that asked for it.
+func (w *world) heal() {
+	w.mu.Lock()
+	sick := w.sick
+	w.sick = nil
+	w.mu.Unlock()
+	for _, n := range sick {
+		if n.machine.node == n {
+			n.crash(false, w.rng())
+			w.boot(n.machine)
+		}
+	}
+}
