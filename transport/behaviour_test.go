@@ -471,3 +471,78 @@ func FuzzParseStored(f *testing.F) {
 		}
 	})
 }
+
+// A21: deliveries that are never finished take no more than their share, and stop nothing else.
+func TestUnfinishedDeliveriesAreBounded(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders", func(d *fsm.Descriptor) { d.MaxMessageBytes = hostileMessageBytes })
+		c := b.client()
+		c.authenticate()
+		part := make([]byte, 60_000)
+		for i := range uint32(8) {
+			c.attach(0, senderTo(10+i, "orders"))
+			expect[*amqp.Flow](c)
+		}
+		for i := range uint32(8) {
+			tr := transferOf(10+i, 1+i)
+			tr.More = true
+			c.send(0, tr, part)
+		}
+		refused := 0
+		for range 5 { // three fit
+			d, _ := expect[*amqp.Disposition](c)
+			if r, ok := d.State.(amqp.Rejected); ok && r.Error.Condition == amqp.ConditionServerBusy {
+				refused++
+			}
+		}
+		if refused != 5 {
+			t.Errorf("%d were refused", refused)
+		}
+		last := amqp.Transfer{Handle: 10}
+		c.send(0, &last, make([]byte, 10)) // finishes the first one, which is no message
+		if d, _ := expect[*amqp.Disposition](c); d.First != 1 {
+			t.Errorf("answered %d", d.First)
+		}
+		c.attach(0, senderTo(2, "orders"))
+		expect[*amqp.Flow](c)
+		c.send(0, transferOf(2, 50), amqp.AppendData(nil, []byte("x")))
+		if d, _ := expect[*amqp.Disposition](c); d.State != (amqp.Accepted{}) {
+			t.Errorf("got %v", d.State)
+		}
+		c.close()
+	}, func(c *Config) { c.MaxConnBytes = 128 << 10 })
+}
+
+// A client that grants credit and does not read holds a bounded number of messages; the rest stays
+// for others.
+func TestAClientThatDoesNotReadHoldsLittle(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders")
+		c := b.client()
+		c.authenticate()
+		c.attach(0, senderTo(2, "orders"))
+		expect[*amqp.Flow](c)
+		for i := range uint32(10) { // all wait with an open window
+			c.attach(0, receiverOf(10+i, "orders"))
+			c.send(0, credit(10+i, 0, 2, false))
+		}
+		shut := &amqp.Flow{NextIncomingID: amqp.Some(uint32(2)), IncomingWindow: 0}
+		c.send(0, shut)
+		for id := range uint32(20) {
+			c.send(0, transferOf(2, id+1), amqp.AppendData(nil, make([]byte, 50_000)))
+			expect[*amqp.Disposition](c)
+		}
+		time.Sleep(time.Minute) // virtual
+		if n := b.broker.counts(t, "orders").Locked; n < 2 || n > 4 {
+			t.Errorf("%d messages are locked for it", n)
+		}
+		// It opens up, and gets them all.
+		f := credit(10, 0, 2, false)
+		f.NextIncomingID, f.IncomingWindow, f.Handle = amqp.Some(uint32(2)), 2048, amqp.Opt[uint32]{}
+		c.send(0, f)
+		for range 20 {
+			expect[*amqp.Transfer](c)
+		}
+		c.close()
+	}, func(c *Config) { c.MaxConnBytes = 100 << 10; c.MaxFrameBytes = 128 << 10 })
+}

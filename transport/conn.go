@@ -41,15 +41,21 @@ type conn struct {
 	cancel   context.CancelFunc
 
 	// Below is the loop's alone.
-	phase     phase
-	orderly   bool // the peer closed as it should (RUL-2)
-	forced    bool // we are shutting down: locks and counts stay
-	inflight  int  // spawned work that has not come back
-	channels  map[uint16]*channel
-	links     map[linkKey]*link
-	replies   []*replies
-	sessions  map[sessionKey]*heldSession
-	heldBytes int // of deliveries that wait for a partition
+	phase    phase
+	orderly  bool // the peer closed as it should (RUL-2)
+	forced   bool // we are shutting down: locks and counts stay
+	inflight int  // spawned work that has not come back
+	channels map[uint16]*channel
+	links    map[linkKey]*link
+	replies  []*replies
+	sessions map[sessionKey]*heldSession
+
+	heldBytes    int       // of deliveries and requests that wait for a partition
+	arrivedBytes int       // of deliveries and requests whose last frame has not come
+	replyBytes   int       // of replies that wait for credit
+	queuedBytes  int       // of messages taken for the client that wait for its window
+	starved      []*egress // do not fetch because of queuedBytes
+
 	authed    bool
 	onAuthed  func()
 	claims    map[string]auth.Claim // by audience

@@ -107,10 +107,26 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 }
 
 func (e *egress) pop() {
+	e.c.unqueue(len(e.queue[0].Body))
 	e.queue[0] = fsm.Delivery{}
 	e.queue = e.queue[1:]
 	if len(e.queue) == 0 {
 		e.queue = nil
+	}
+}
+
+// unqueue counts bytes that do not wait for the client's window any more, and lets links go on
+// that waited for that.
+func (c *conn) unqueue(bytes int) {
+	full := c.queuedBytes >= c.cfg.MaxConnBytes
+	c.queuedBytes -= bytes
+	if !full || c.queuedBytes >= c.cfg.MaxConnBytes {
+		return
+	}
+	starved := c.starved
+	c.starved = nil
+	for _, e := range starved {
+		e.out.ready() // asks when its channel's turn comes
 	}
 }
 
@@ -127,6 +143,10 @@ func (e *egress) fetch() {
 		return
 	}
 	if e.out.credit == 0 || len(e.queue) > 0 {
+		return
+	}
+	if e.c.queuedBytes >= e.c.cfg.MaxConnBytes && !e.out.drain {
+		e.c.starved = append(e.c.starved, e)
 		return
 	}
 	want := min(int(e.out.credit), int(e.c.cfg.MaxLock))
@@ -182,10 +202,19 @@ func (e *egress) took(lock *fsm.Lock, out fsm.Outcome, err error) {
 	if lock.Wait == 0 && len(out.Locked) == 0 {
 		e.tried = true
 	}
+	if !e.remove && e.c.queuedBytes >= e.c.cfg.MaxConnBytes {
+		// Other links hold all that a client that does not read may have; nothing gets lost.
+		e.giveBack(out.Locked)
+		out.Locked = nil
+		e.tried = true // a drain is over with that
+	}
 	e.queue = out.Locked
 	if room := int(e.out.credit); !e.remove && len(e.queue) > room {
 		e.giveBack(e.queue[room:]) // the client took credit back meanwhile
 		e.queue = e.queue[:room:room]
+	}
+	for i := range e.queue {
+		e.c.queuedBytes += len(e.queue[i].Body)
 	}
 	if len(e.queue) > 0 {
 		e.out.ready()
@@ -227,7 +256,11 @@ func (e *egress) close(orderly bool) {
 	if !e.remove {
 		e.giveBack(e.queue)
 	}
-	e.queue, e.out.now = nil, nil
+	for i := range e.queue {
+		e.c.unqueue(len(e.queue[i].Body))
+	}
+	e.queue = nil
+	e.out.drop()
 	e.finish()
 }
 

@@ -123,8 +123,7 @@ func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
 	d := g.now
 	d.settled = d.settled || p.Settled.Or(false)
 	if p.Aborted { // AMQP 1.0 §2.6.14: as if it had never been
-		g.hold(-d.bytes)
-		g.now = nil
+		g.abort()
 		g.refill()
 		return nil
 	}
@@ -137,6 +136,8 @@ func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
 		g.refill()
 		return nil
 	}
+	g.c.arrivedBytes -= d.bytes
+	g.hold(d.bytes)
 	g.average += (d.bytes - g.average) / averageWeight
 	g.pending = append(g.pending, d)
 	g.c.proposers = append(g.c.proposers, g)
@@ -171,16 +172,37 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 		return
 	}
 	if limit := int(g.l.desc.MaxMessageBytes); d.bytes+len(payload) > limit {
-		g.hold(-d.bytes)
-		d.bytes, d.payload = 0, nil
+		g.empty(d)
 		g.drop(d, siteMessageSize, amqpError(amqp.ConditionMessageSizeExceeded,
 			"The received message (delivery-id:%d, size: more than %d bytes) exceeds the limit (%d bytes) "+
 				"currently allowed on the link.%s", d.id, limit, limit, g.c.s.trackingText()))
 		return
 	}
+	// Messages that are never finished must not stop the reading that would finish them, so they are
+	// refused instead of waited for.
+	if g.c.arrivedBytes+len(payload) > g.c.cfg.MaxConnBytes+int(g.l.desc.MaxMessageBytes) {
+		g.empty(d)
+		g.drop(d, siteMessageSize, amqpError(amqp.ConditionServerBusy,
+			"The connection has too many messages under way.%s", g.c.s.trackingText()))
+		return
+	}
 	d.bytes += len(payload)
 	d.payload = append(d.payload, payload...)
-	g.hold(len(payload))
+	g.c.arrivedBytes += len(payload)
+}
+
+// empty forgets what has arrived of a delivery.
+func (g *ingress) empty(d *inbound) {
+	g.c.arrivedBytes -= d.bytes
+	d.bytes, d.payload = 0, nil
+}
+
+// abort forgets the delivery that is arriving, if any.
+func (g *ingress) abort() {
+	if g.now != nil {
+		g.empty(g.now)
+		g.now = nil
+	}
 }
 
 // drop refuses a delivery that is still arriving.
@@ -264,10 +286,7 @@ func (g *ingress) close(bool) {
 		return
 	}
 	g.closing = true
-	if g.now != nil {
-		g.hold(-g.now.bytes)
-		g.now = nil
-	}
+	g.abort()
 	g.finish()
 }
 

@@ -150,6 +150,7 @@ func (o *outgoing) begin(p *parcel) {
 		rest := *p
 		rest.payload = slices.Clone(p.payload)
 		o.now = &rest
+		ch.c.queuedBytes += len(rest.payload)
 	}
 }
 
@@ -169,6 +170,14 @@ func (o *outgoing) frame(p *parcel, first bool) {
 	ch.peerWindow--
 	o.off = end
 	if end == len(p.payload) {
+		o.drop()
+	}
+}
+
+// drop forgets the delivery under way: it is finished, or its link ends.
+func (o *outgoing) drop() {
+	if o.now != nil {
+		o.l.ch.c.unqueue(len(o.now.payload))
 		o.now = nil
 	}
 }

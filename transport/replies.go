@@ -25,11 +25,12 @@ func (r *replies) start() { r.c.replies = append(r.c.replies, r) }
 
 // add queues a response; without credit it waits (§7.1 of the dossier).
 func (r *replies) add(payload []byte) {
-	if len(r.queue) >= r.c.cfg.MaxReplies {
+	if len(r.queue) >= r.c.cfg.MaxReplies || r.c.replyBytes > r.c.cfg.MaxConnBytes {
 		r.c.s.stats.reject(siteReply)
 		return
 	}
 	r.queue = append(r.queue, payload)
+	r.c.replyBytes += len(payload)
 	r.out.ready()
 }
 
@@ -49,6 +50,7 @@ func (r *replies) next(scratch []byte) (parcel, bool) {
 	}
 	p := parcel{settled: r.settled, payload: append(scratch, r.queue[0]...)}
 	p.tag = guidTag(r.c.s.randomToken())
+	r.c.replyBytes -= len(r.queue[0])
 	r.queue[0] = nil
 	r.queue = r.queue[1:]
 	return p, true
@@ -62,7 +64,11 @@ func (r *replies) idle() {
 
 func (r *replies) close(bool) {
 	r.c.replies = slices.DeleteFunc(r.c.replies, func(o *replies) bool { return o == r })
-	r.queue, r.out.now = nil, nil
+	for _, payload := range r.queue {
+		r.c.replyBytes -= len(payload)
+	}
+	r.queue = nil
+	r.out.drop()
 }
 
 func (r *replies) busy() bool { return false }

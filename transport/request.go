@@ -41,6 +41,7 @@ type request struct {
 	replyTo   string
 	props     amqp.Raw // application properties
 	body      amqp.Raw // the amqp-value, nil if there is none
+	bytes     int
 	ch        *channel
 }
 
@@ -115,17 +116,18 @@ func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 	d := r.now
 	d.settled = d.settled || p.Settled.Or(false)
 	if p.Aborted {
-		r.now = nil
+		r.abort()
 		return nil
 	}
-	if len(d.payload)+len(payload) > r.limit {
+	if len(d.payload)+len(payload) > r.limit || r.c.arrivedBytes+len(payload) > r.c.cfg.MaxConnBytes+r.limit {
 		return linkFault(siteMessageSize, amqp.ConditionMessageSizeExceeded, "a request of more than %d bytes", r.limit)
 	}
 	d.payload = append(d.payload, payload...)
+	r.c.arrivedBytes += len(payload)
 	if p.More {
 		return nil
 	}
-	r.now = nil
+	r.abort()
 	if r.credit <= requestCredit/2 {
 		r.credit = requestCredit
 		r.sendFlow()
@@ -147,10 +149,19 @@ func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 	if _, refused := state.(amqp.Rejected); refused {
 		return nil
 	}
-	q.ch = r.l.ch
+	q.ch, q.bytes = r.l.ch, len(d.payload)
+	r.c.heldBytes += q.bytes
 	r.queue = append(r.queue, q)
 	r.next()
 	return nil
+}
+
+// abort forgets the request that is arriving, if any.
+func (r *requests) abort() {
+	if r.now != nil {
+		r.c.arrivedBytes -= len(r.now.payload)
+		r.now = nil
+	}
 }
 
 // parseRequest takes a request apart.
@@ -187,6 +198,7 @@ func (r *requests) next() {
 			answer, then := work()
 			return func() {
 				r.running--
+				r.c.heldBytes -= q.bytes
 				r.slots = append(r.slots, pump)
 				if then != nil {
 					then()
@@ -263,7 +275,7 @@ func (r *requests) timeout(q *request) time.Duration {
 // close implements endpoint; requests under way are still answered.
 func (r *requests) close(bool) {
 	r.closing = true
-	r.now = nil
+	r.abort()
 	r.finish()
 }
 
