@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -45,6 +46,7 @@ type link struct {
 	wake        chan struct{} // tells the writer that queue is not empty; capacity 1
 	done        chan struct{} // closed when the link has ended; err is then set
 	workers     sync.WaitGroup
+	silent      atomic.Int32 // ping intervals since the last byte came
 
 	mu  sync.Mutex
 	err error // why the link ended; nil while it lives
@@ -319,7 +321,7 @@ func (l *link) writeBatch(batch []byte) error {
 func (l *link) monitor() {
 	ticker := time.NewTicker(l.mesh.cfg.PingInterval)
 	defer ticker.Stop()
-	seen, silent := l.conn.received.Load(), 0
+	seen := l.conn.received.Load()
 	for {
 		select {
 		case <-ticker.C:
@@ -333,12 +335,18 @@ func (l *link) monitor() {
 		l.mu.Unlock()
 		received := l.conn.received.Load()
 		if received != seen {
-			seen, silent = received, 0
+			seen = received
+			l.silent.Store(0)
 			continue
 		}
-		if silent++; silent >= l.mesh.cfg.SilentPings {
-			l.close(fmt.Errorf("%w for %v", errSilent, time.Duration(silent)*l.mesh.cfg.PingInterval))
+		if int(l.silent.Add(1)) >= l.mesh.cfg.SilentPings {
+			l.close(fmt.Errorf("%w for %v", errSilent, l.quiet()))
 			return
 		}
 	}
+}
+
+// quiet returns for how long no byte has come, to the ping.
+func (l *link) quiet() time.Duration {
+	return time.Duration(l.silent.Load()) * l.mesh.cfg.PingInterval
 }

@@ -28,7 +28,8 @@ type peer struct {
 	failing bool
 	lastErr error         // why there is no link
 	kick    chan struct{} // ends the pause before the next attempt; capacity 1
-	// lostAt is when the last link was lost, zero once the watchers know or a new one came.
+	// lostAt is when the last link was lost, or the last byte came by it if it was quiet before; zero
+	// once the watchers know or a new one came.
 	lostAt      time.Time
 	up          bool // as the watchers were told
 	incarnation fsm.Incarnation
@@ -49,10 +50,14 @@ func (m *Mesh) Connect(ctx context.Context, to fsm.NodeID) error {
 	return err
 }
 
-// linkTo returns a link for a new call, dialling if there is none. It waits for one attempt at most,
-// and not at all for a node that could not be reached a moment ago.
+// maxLinkTries bounds how often a call dials anew because the link it got was given up at once, as
+// happens when both sides dial at the same moment.
+const maxLinkTries = 5
+
+// linkTo returns a link for a new call, dialling if there is none. It waits for one failing attempt at
+// most, and not at all for a node that could not be reached a moment ago.
 func (m *Mesh) linkTo(ctx context.Context, to fsm.NodeID) (*link, error) {
-	for {
+	for tries := 1; ; tries++ {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("%w: node %s: %w", fsm.ErrUnavailable, to, context.Cause(ctx))
 		}
@@ -84,7 +89,9 @@ func (m *Mesh) linkTo(ctx context.Context, to fsm.NodeID) (*link, error) {
 			continue // told at the top
 		}
 		p.mu.Lock()
-		failed, err := p.link == nil || !p.link.live(), p.lastErr
+		err = p.lastErr
+		failed := tries == maxLinkTries || p.link == nil &&
+			(p.failing || errors.Is(err, errNoAddress) || errors.Is(err, errClosing))
 		p.mu.Unlock()
 		if failed {
 			return nil, fmt.Errorf("%w: node %s: %w", fsm.ErrUnavailable, to, err)
@@ -338,7 +345,7 @@ func (p *peer) prefer(l *link) {
 		p.downLocked()
 	}
 	p.incarnation = l.incarnation
-	p.lostAt, p.failing = time.Time{}, false
+	p.lostAt, p.failing, p.lastErr = time.Time{}, false, errNotConnected
 	if !p.up {
 		p.up = true
 		p.mesh.report(p.id, true)
@@ -367,7 +374,7 @@ func (p *peer) lost(l *link) {
 	}
 	p.link = nil
 	p.lastErr = l.err
-	p.lostAt = time.Now()
+	p.lostAt = time.Now().Add(-l.quiet())
 	closing := errors.Is(l.err, errClosing)
 	if closing || errors.Is(l.err, errSilent) {
 		p.downLocked()

@@ -137,10 +137,15 @@ func (p *pipe) write(b []byte, limit *deadline) (n int, err error) {
 			return n, os.ErrDeadlineExceeded
 		}
 		arrives := time.Now().Add(p.net.delayOf(p.from, p.to))
+		cut := p.net.isCut(p.to, p.from) // then the writer cannot know that the reader is gone
 		p.mu.Lock()
-		if p.broken || p.ended {
+		switch {
+		case p.ended, p.broken && !cut:
 			p.mu.Unlock()
 			return n, syscall.EPIPE
+		case p.broken:
+			p.mu.Unlock()
+			return n + len(b), nil
 		}
 		if room := windowBytes - p.bytes; room > 0 {
 			k := min(room, len(b))

@@ -35,7 +35,7 @@ func (h *Host) Gossip(port uint16) (*Gossip, error) {
 	g := &Gossip{
 		host: h, port: port, packets: make(chan *memberlist.Packet, 1024), streams: make(chan net.Conn, backlog),
 	}
-	h.gossips[port] = g
+	h.gossips[port], h.dead = g, false
 	return g, nil
 }
 
