@@ -1,7 +1,8 @@
 package fsm
 
 const (
-	// maxDuePerTick bounds the work of one Tick, so an entry is applied in milliseconds (S-288).
+	// maxDuePerTick bounds the work of one Tick, so an entry is applied in milliseconds (S-288), and
+	// what one receive or accept lets expire before it is served.
 	maxDuePerTick = 1024
 	// maxFreedPerTick bounds how many bodies of a dropped entity one Tick reports.
 	maxFreedPerTick = 10_000
@@ -64,11 +65,7 @@ func (s *State) reschedule(sh *share) {
 		}
 		sh.leaseReg = next
 	}
-	next = 0
-	if d, ok := sh.wallDue.Min(); ok {
-		next = d.at
-	}
-	if next != sh.wallReg {
+	if next = sh.nextWall(); next != sh.wallReg {
 		if sh.wallReg != 0 {
 			s.wallNext.Delete(nextDue{at: sh.wallReg, entity: sh.d.ID})
 		}
@@ -77,6 +74,26 @@ func (s *State) reschedule(sh *share) {
 		}
 		sh.wallReg = next
 	}
+}
+
+// conclude ends work on a share: the first part of what it doomed expires, and its deadlines become
+// known.
+func (s *State) conclude(sh *share) {
+	s.sweepDoomed(sh, s.maxDue)
+	s.feed(sh)
+	s.reschedule(sh)
+}
+
+// nextWall is the earliest wall time at which the share has something to do, 0 if none.
+func (sh *share) nextWall() Millis {
+	next := Millis(0)
+	if d, ok := sh.wallDue.Min(); ok {
+		next = d.at
+	}
+	if at := sh.nextExpiry(); at != 0 && (next == 0 || at < next) {
+		next = at
+	}
+	return next
 }
 
 // expire ends every lock of the share whose time is over, so what follows does not depend on when
@@ -98,14 +115,15 @@ func (s *State) end(sh *share, d due) {
 		return
 	}
 	m, _ := sh.boxes[d.sub].messages.Get(d.id)
-	s.release(sh, d.sub, d.id, &m, true)
+	s.giveBack(sh, d.sub, d.id, &m, true)
 }
 
 // tick handles what is due in the whole partition, in the order of the deadlines, up to a bound;
 // what is left makes NextDeadline name a time in the past.
-func (s *State) tick() {
-	budget := maxDuePerTick
-	for ; budget > 0; budget-- {
+func (s *State) tick(c *Tick) {
+	s.hear(c.Listeners)
+	budget := s.maxDue
+	for budget > 0 {
 		n, ok := s.leaseNext.Min()
 		if !ok || n.at > s.lease {
 			break
@@ -113,16 +131,23 @@ func (s *State) tick() {
 		sh := s.write(n.entity)
 		d, _ := sh.leaseDue.Min()
 		s.end(sh, d)
+		budget = s.sweepDoomed(sh, budget-1)
+		s.feed(sh)
 		s.reschedule(sh)
 	}
-	for ; budget > 0; budget-- {
+	for budget > 0 {
 		n, ok := s.wallNext.Min()
 		if !ok || n.at > s.wall {
 			break
 		}
 		sh := s.write(n.entity)
-		d, _ := sh.wallDue.Min()
-		s.activate(sh, d)
+		if d, ok := sh.wallDue.Min(); ok && d.at <= s.wall {
+			s.activate(sh, d)
+			budget--
+		} else {
+			budget = s.enforce(sh, budget)
+		}
+		s.feed(sh)
 		s.reschedule(sh)
 	}
 	for ; budget > 0; budget-- {
@@ -141,7 +166,7 @@ func (s *State) activate(sh *share, d due) {
 	old, _ := sh.boxes[Main].messages.Get(d.id)
 	m := old
 	m.setState(StateActive)
-	m.at, m.expires = s.wall, sh.expiry(s.wall, old.expires)
+	m.at, m.expires = s.wall, sh.endOfLife(s.wall, old.expires)
 	arrival := sh.nextArrival()
 	s.insert(sh, Main, arrival, m) // before the old one goes: their session must not end between
 	sh.setExtra(Main, arrival, &extra{scheduledAt: old.at})

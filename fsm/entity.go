@@ -77,7 +77,7 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 		s.revoke(sh)
 		s.wakeAll(sh)
 	}
-	s.reschedule(sh)
+	s.conclude(sh)
 }
 
 // malformed says what of a description cannot be worked with; the catalog has checked the rest.
@@ -122,7 +122,7 @@ func (s *State) revoke(sh *share) {
 		b := &sh.boxes[sub]
 		for _, arrival := range b.locks.Keys() {
 			m, _ := b.messages.Get(arrival)
-			s.release(sh, SubQueue(sub), arrival, &m, false)
+			s.giveBack(sh, SubQueue(sub), arrival, &m, false)
 		}
 	}
 }
@@ -150,6 +150,7 @@ func (s *State) dropEntity(id EntityID) {
 		s.wallNext.Delete(nextDue{at: sh.wallReg, entity: id})
 	}
 	s.shares.Delete(id)
+	s.listening.Delete(id)
 	s.run.result.Dropped = append(s.run.result.Dropped, id)
 	grave := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
 	grave.arrival = sh.arrival

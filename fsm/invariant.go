@@ -53,7 +53,7 @@ func (s *State) checkShare(sh *share) error {
 // bytes stored.
 func (sh *share) checkBox(sub SubQueue) (size uint64, err error) {
 	b := &sh.boxes[sub]
-	var ready, locked, extras int
+	var ready, locked, extras, expiring int
 	var scheduled, deferred uint64
 	b.messages.Scan(func(arrival uint64, m message) bool {
 		err = sh.checkMessage(sub, arrival, &m)
@@ -67,6 +67,11 @@ func (sh *share) checkBox(sub SubQueue) (size uint64, err error) {
 			locked++
 		case m.state() == StateActive:
 			ready++
+			if _, ok := sh.expiring.Get(expiry{m.expires, arrival}); ok && sub == Main {
+				expiring++
+			} else if sub == Main && m.expires != 0 {
+				err = fmt.Errorf("message %d does not expire", arrival)
+			}
 		}
 		switch m.state() {
 		case StateScheduled:
@@ -79,6 +84,8 @@ func (sh *share) checkBox(sub SubQueue) (size uint64, err error) {
 	switch {
 	case err != nil:
 		return 0, err
+	case sub == Main && expiring != sh.expiring.Len():
+		return 0, fmt.Errorf("%d messages expire, %d in the table", expiring, sh.expiring.Len())
 	case ready != b.ready.Len():
 		return 0, fmt.Errorf("%d ready messages, %d in the table", ready, b.ready.Len())
 	case locked != b.locks.Len():
@@ -238,12 +245,33 @@ func (s *State) checkDeadlines(sh *share) error {
 	if sh.leaseReg != first.at || ok != (first.at != 0) {
 		return fmt.Errorf("first lease deadline %d, registered %d", first.at, sh.leaseReg)
 	}
-	first, _ = sh.wallDue.Min()
-	_, ok = s.wallNext.Get(nextDue{at: first.at, entity: sh.d.ID})
-	if sh.wallReg != first.at || ok != (first.at != 0) {
-		return fmt.Errorf("first wall deadline %d, registered %d", first.at, sh.wallReg)
+	next := sh.nextWall()
+	_, ok = s.wallNext.Get(nextDue{at: next, entity: sh.d.ID})
+	if sh.wallReg != next || ok != (next != 0) {
+		return fmt.Errorf("first wall deadline %d, registered %d", next, sh.wallReg)
 	}
-	return nil
+	if _, ok := s.listening.Get(sh.d.ID); ok != sh.listening {
+		return fmt.Errorf("a listener is %v, known is %v", sh.listening, ok)
+	}
+	return sh.checkSweeps()
+}
+
+// checkSweeps checks that only living sessions expire in part.
+func (sh *share) checkSweeps() error {
+	var err error
+	sh.sweeps.Scan(func(no uint32, sw sweep) bool {
+		if _, ok := sh.sessions.Get(no); !ok || sw.done > sw.limit || sw.limit > sh.arrival {
+			err = fmt.Errorf("session %d expires from %d to %d", no, sw.done, sw.limit)
+		}
+		return err == nil
+	})
+	sh.spared.Scan(func(k placeKey) bool {
+		if _, ok := sh.sweeps.Get(k.session); !ok {
+			err = fmt.Errorf("message %d is spared from nothing", k.arrival)
+		}
+		return err == nil
+	})
+	return err
 }
 
 func (s *State) checkResults() error {

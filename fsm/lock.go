@@ -23,6 +23,9 @@ func (s *State) lock(sh *share, req *Request, c *Lock, o *Outcome) {
 	if !ok {
 		return
 	}
+	if !s.serve(sh) && req.Sub == Main {
+		return // a Tick wakes when what has expired is out of the way
+	}
 	picks := s.pick(&sh.boxes[req.Sub], no, c)
 	if len(picks) == 0 {
 		return
@@ -145,18 +148,37 @@ func (s *State) unlock(sh *share, sub SubQueue, arrival uint64, m *message) {
 
 // release ends a lock without removal: the message returns to the state it had (S-7), at its old
 // place (S-9), with one more delivery if counted. In a DLQ nothing counts (S-15). At
-// MaxDeliveryCount it is dead-lettered in the same step (S-14).
-func (s *State) release(sh *share, sub SubQueue, arrival uint64, m *message, counted bool) {
+// MaxDeliveryCount it is dead-lettered in the same step (S-14); that goes before the end of its life
+// (S-16), which otherwise comes in the same step (S-202) and makes the result true.
+func (s *State) release(
+	sh *share, sub SubQueue, arrival uint64, m *message, counted bool,
+) (expired bool) {
 	if counted && sub == Main {
 		m.raise()
 		if m.attempts() >= sh.d.MaxDelivery {
 			s.exhaust(sh, arrival, m)
-			return
+			return false
 		}
+	}
+	if sub == Main && m.state() == StateActive && m.expires != 0 && m.expires <= s.wall {
+		s.lapse(sh, arrival, m)
+		return true
 	}
 	s.unlock(sh, sub, arrival, m)
 	sh.boxes[sub].messages.Set(arrival, *m)
 	s.place(sh, sub, arrival, m)
+	if sub == Main {
+		sh.spare(m.session, arrival)
+	}
+	return false
+}
+
+// giveBack releases one message alone; if it has expired, the undelivered of its session expire with
+// it (S-79, S-81).
+func (s *State) giveBack(sh *share, sub SubQueue, arrival uint64, m *message, counted bool) {
+	if s.release(sh, sub, arrival, m, counted) && m.session != 0 {
+		sh.doom(m.session)
+	}
 }
 
 // renew extends locks, all or none (S-156).
@@ -215,6 +237,7 @@ func (s *State) receive(sh *share, req *Request, c *Receive, o *Outcome) {
 	if !ok {
 		return
 	}
+	s.serve(sh)
 	picks := s.run.picks[:0]
 	chosen := make(map[uint64]struct{}, len(c.Numbers))
 	var missing []SequenceNumber

@@ -100,7 +100,7 @@ func (s *State) store(sh *share, in *Message) uint64 {
 		m.at, m.expires = in.ScheduledAt, in.TTL
 		sh.wallDue.Set(due{at: m.at, kind: dueActivate, id: arrival})
 	} else {
-		m.at, m.expires = s.wall, sh.expiry(s.wall, in.TTL)
+		m.at, m.expires = s.wall, sh.endOfLife(s.wall, in.TTL)
 	}
 	s.insert(sh, Main, arrival, m)
 	if m.state() == StateActive && in.ScheduledAt != 0 {
@@ -109,8 +109,8 @@ func (s *State) store(sh *share, in *Message) uint64 {
 	return arrival
 }
 
-// expiry is when a message enqueued at that wall time expires, 0 if never (S-198, S-199).
-func (sh *share) expiry(at, ttl Millis) Millis {
+// endOfLife is when a message enqueued at that wall time expires, 0 if never (S-198, S-199).
+func (sh *share) endOfLife(at, ttl Millis) Millis {
 	if d := sh.d.DefaultTTL; d > 0 && (ttl == 0 || d < ttl) {
 		ttl = d
 	}
@@ -166,6 +166,9 @@ func (s *State) place(sh *share, sub SubQueue, arrival uint64, m *message) {
 		}
 		return
 	}
+	if sub == Main && m.expires != 0 {
+		sh.expiring.Set(expiry{at: m.expires, arrival: arrival})
+	}
 	sh.boxes[sub].ready.Set(key)
 	if m.session != 0 {
 		s.sessionGained(sh, m.session)
@@ -183,6 +186,9 @@ func (s *State) unplace(sh *share, sub SubQueue, arrival uint64, m *message) {
 			sh.aside.Delete(key)
 		}
 		return
+	}
+	if sub == Main && m.expires != 0 {
+		sh.expiring.Delete(expiry{at: m.expires, arrival: arrival})
 	}
 	sh.boxes[sub].ready.Delete(key)
 	if m.session != 0 {

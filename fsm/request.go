@@ -96,7 +96,7 @@ func (s *State) replay(a *answer, o *Outcome) bool {
 		return false
 	}
 	s.expire(sh)
-	defer s.reschedule(sh)
+	defer s.conclude(sh)
 	if p := a.outcome.Session; !p.Token.IsZero() {
 		no, held := sh.holds(p)
 		if !held {

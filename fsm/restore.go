@@ -16,7 +16,7 @@ import (
 // that a later Apply would rely on.
 func (s *State) Restore(r io.Reader) error {
 	l := loader{s: New(s.id)}
-	l.s.gen, l.s.maxResults = s.gen+1, s.maxResults
+	l.s.gen, l.s.maxResults, l.s.maxDue = s.gen+1, s.maxResults, s.maxDue
 	if err := l.frames(r); err != nil {
 		return fmt.Errorf("restore partition %d: %w", s.id, err)
 	}
@@ -30,17 +30,21 @@ const maxRestored = 1<<64 - 1<<32
 
 // loader builds a state from records.
 type loader struct {
-	s     *State
-	begun bool   // the state record was read
-	sh    *share // what sessions and messages belong to
-	grave bool
-	box   SubQueue // of the last message of the share
+	s       *State
+	version uint8  // of the image
+	begun   bool   // the state record was read
+	sh      *share // what sessions and messages belong to
+	grave   bool
+	box     SubQueue // of the last message of the share
 }
 
 func (l *loader) frames(r io.Reader) error {
 	f := frameReader{r: r}
-	if header := f.next(int64(len(imageHeader))); f.err == nil && string(header) != imageHeader {
-		return fmt.Errorf("%w: not an image of this version", ErrFormat)
+	if header := f.next(int64(len(imageMagic)) + 1); f.err == nil {
+		l.version = header[len(imageMagic)]
+		if string(header[:len(imageMagic)]) != imageMagic || l.version < 1 || l.version > imageVersion {
+			return fmt.Errorf("%w: not an image of a version that this program reads", ErrFormat)
+		}
 	}
 	for f.err == nil {
 		payload := f.frame()
@@ -123,12 +127,14 @@ func (l *loader) record(r *reader) {
 		l.s.lostAt.Set(node, order)
 	case recordShare:
 		l.share(r)
-	case recordSession, recordMessage:
+	case recordSession, recordMessage, recordSweep:
 		switch {
 		case l.sh == nil:
 			r.fail("record outside a share")
 		case kind == recordMessage:
 			l.message(r)
+		case kind == recordSweep && !l.grave:
+			l.sweep(r)
 		case l.grave:
 			r.fail("session of a dropped entity")
 		default:
@@ -180,6 +186,12 @@ func (l *loader) share(r *reader) {
 	if sh.lastTicket = r.uvarint(); max(sh.arrival, sh.lastTicket) > maxRestored {
 		r.fail("counter too large")
 	}
+	if l.version >= 2 {
+		sh.listening, sh.starved = r.boolean(), r.boolean()
+	}
+	if sh.listening && !grave {
+		l.s.listening.Set(d.ID, struct{}{})
+	}
 	l.sh, l.grave, l.box = sh, grave, Main
 	if grave {
 		l.s.graves.Set(d.ID, sh)
@@ -223,6 +235,22 @@ func (l *loader) session(r *reader) {
 	}
 }
 
+func (l *loader) sweep(r *reader) {
+	sh := l.sh
+	no := r.u32()
+	sw := sweep{done: r.uvarint(), limit: r.uvarint()}
+	_, known := sh.sessions.Get(no)
+	_, twice := sh.sweeps.Get(no)
+	if !known || twice || sw.limit > sh.arrival || sw.done > sw.limit {
+		r.fail("expiry of a session contradicts it")
+		return
+	}
+	sh.sweeps.Set(no, sw)
+	for _, a := range r.numbers() {
+		sh.spared.Set(placeKey{session: no, arrival: uint64(a)})
+	}
+}
+
 func (l *loader) message(r *reader) {
 	sh := l.sh
 	sub := r.sub()
@@ -242,7 +270,7 @@ func (l *loader) message(r *reader) {
 	}
 	l.box = sub
 	scheduled := m.state() == StateScheduled
-	if l.grave && m.bits != 0 || m.state() > StateScheduled || scheduled && (sub != Main || m.locked() || m.at <= 0) {
+	if m.expires < 0 || l.grave && m.bits != 0 || m.state() > StateScheduled || scheduled && (sub != Main || m.locked() || m.at <= 0) {
 		r.fail("impossible message state")
 		return
 	}
@@ -267,6 +295,9 @@ func (l *loader) message(r *reader) {
 		se.locked++
 		l.lock(r, sub, arrival, &m)
 	case m.state() == StateActive:
+		if sub == Main && m.expires != 0 {
+			sh.expiring.Set(expiry{at: m.expires, arrival: arrival})
+		}
 		se.ready++
 		b.ready.Set(placeKey{session: m.session, arrival: arrival})
 	case known:

@@ -12,7 +12,11 @@ func (s *script) command(word string) Command {
 	case "lead":
 		return &BecomeLeader{Node: "n"}
 	case "tick":
-		return &Tick{}
+		c := &Tick{}
+		for _, name := range s.list("listeners") {
+			c.Listeners = append(c.Listeners, s.ids[name])
+		}
+		return c
 	case "barrier":
 		return &Barrier{}
 	case "queue":
@@ -100,6 +104,7 @@ func (s *script) queue() *PutEntity {
 		d.Version = s.arg("version", s.version)
 		d.RequiresSession = s.flags["sessions"]
 		d.NoDeadLetter = s.flags["nodlq"]
+		d.DeadLetterOnExpiration = s.flags["dead"]
 		d.LockDuration = Millis(s.arg("lock", 5000))
 		d.MaxDelivery = uint32(s.arg("max", 10))
 		d.MaxSizeBytes = s.arg("quota", 1<<30)

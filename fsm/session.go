@@ -59,6 +59,7 @@ func (sh *share) forgetSession(no uint32) {
 	}
 	sh.sessions.Delete(no)
 	sh.sessionNos.Delete(se.id)
+	sh.undoom(no)
 }
 
 // holds returns the number of the session whose current lock p proves. What has expired is gone
@@ -124,6 +125,10 @@ func (s *State) acceptSession(sh *share, req *Request, c *AcceptSession, o *Outc
 	}
 	var no uint32
 	if c.Next {
+		if !s.serve(sh) {
+			o.Refusal = NoSession
+			return
+		}
 		_, head, ok := sh.tickets.Min()
 		if !ok {
 			o.Refusal = NoSession
@@ -141,6 +146,7 @@ func (s *State) acceptSession(sh *share, req *Request, c *AcceptSession, o *Outc
 				return
 			}
 		}
+		s.serve(sh)
 		no = sh.intern(c.ID)
 	}
 	se, _ := sh.sessions.Get(no)
@@ -208,9 +214,13 @@ func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 		return true
 	})
 	s.run.keys = keys
+	expired := false
 	for _, k := range keys {
 		m, _ := sh.boxes[Main].messages.Get(k.arrival)
-		s.release(sh, Main, k.arrival, &m, counted)
+		expired = s.release(sh, Main, k.arrival, &m, counted) || expired
+	}
+	if expired {
+		sh.doom(no)
 	}
 	s.queueUp(sh, no)
 	s.wakeSession(sh, se.id) // a waiting receive learns that its lock is lost (S-47)
@@ -278,7 +288,7 @@ func (s *State) nodeLost(node Incarnation) {
 				s.releaseSession(sh, no, false)
 			}
 		}
-		s.reschedule(sh)
+		s.conclude(sh)
 	}
 }
 

@@ -51,12 +51,12 @@ func (s *State) settleItem(
 		s.remove(sh, sub, arrival, &m)
 		s.free(m.ref())
 	case Return:
-		s.release(sh, sub, arrival, &m, false)
+		s.giveBack(sh, sub, arrival, &m, false)
 	case Abandon:
 		if r := sh.amend(sub, arrival, &m, it); r != None {
 			return r
 		}
-		s.release(sh, sub, arrival, &m, true)
+		s.giveBack(sh, sub, arrival, &m, true)
 	case Defer:
 		if r := sh.amend(sub, arrival, &m, it); r != None {
 			return r
@@ -64,7 +64,7 @@ func (s *State) settleItem(
 		b.count(m.state(), -1)
 		m.setState(StateDeferred)
 		b.count(m.state(), 1)
-		s.release(sh, sub, arrival, &m, true) // S-184: a deferral counts
+		s.giveBack(sh, sub, arrival, &m, true) // S-184: a deferral counts
 	case Kill:
 		if sub != Main || sh.d.NoDeadLetter {
 			return InvalidOperation // S-172, S-169

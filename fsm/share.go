@@ -31,6 +31,16 @@ type share struct {
 	handed *btree.BTreeG[placeKey]
 	aside  *btree.BTreeG[placeKey]
 
+	// expiring are the messages of the main queue whose life may end: active, not locked, by its end.
+	expiring *btree.BTreeG[expiry]
+	// sweeps are sessions whose undelivered messages expire together and are not all gone yet; spared
+	// are messages that were in flight then and came back meanwhile (S-79, S-81).
+	sweeps *btree.Map[uint32, sweep]
+	spared *btree.BTreeG[placeKey]
+	// listening says that somebody receives from the entity, as far as the log knows (A22); starved,
+	// that a receive was given nothing because there was more to expire than one entry may.
+	listening, starved bool
+
 	leaseDue, wallDue *btree.BTreeG[due]
 	leaseReg, wallReg Millis // what State.leaseNext and wallNext hold of this share
 
@@ -137,6 +147,9 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		tickets:    new(btree.Map[uint64, uint32]),
 		handed:     newTable(placeKey.less),
 		aside:      newTable(placeKey.less),
+		expiring:   newTable(expiry.less),
+		sweeps:     new(btree.Map[uint32, sweep]),
+		spared:     newTable(placeKey.less),
 		leaseDue:   newTable(due.less),
 		wallDue:    newTable(due.less),
 	}
@@ -184,6 +197,9 @@ func (sh *share) clone(gen uint64) *share {
 	c.tickets = c.tickets.Copy()
 	c.handed = c.handed.Copy()
 	c.aside = c.aside.Copy()
+	c.expiring = c.expiring.Copy()
+	c.sweeps = c.sweeps.Copy()
+	c.spared = c.spared.Copy()
 	c.leaseDue = c.leaseDue.Copy()
 	c.wallDue = c.wallDue.Copy()
 	return &c

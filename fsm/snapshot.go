@@ -14,7 +14,8 @@ import (
 // CRC-32C of everything from the header to here). A frame of length 0 is the last. Payloads are
 // whole records; what can be derived from others is not written.
 const (
-	imageHeader = "BBSTATE\x01" // the last byte is the version
+	imageMagic   = "BBSTATE"
+	imageVersion = 2 // of what is written; 1 is read, too
 	// frameBytes is how much is gathered before it is written.
 	frameBytes = 64 << 10
 	// maxFrameBytes bounds what Restore reads at once. The longest record is a remembered
@@ -30,6 +31,7 @@ const (
 	recordSession                  // before the messages
 	recordMessage                  // by subqueue and arrival
 	recordResult                   // after the shares
+	recordSweep                    // of the share, behind its sessions; version 2
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -73,7 +75,7 @@ func (s *State) Digest() uint64 {
 // WriteTo writes the image.
 func (img *image) WriteTo(w io.Writer) (int64, error) {
 	f := frameWriter{w: w, buf: make([]byte, 4, 4+frameBytes+4096)}
-	f.raw([]byte(imageHeader))
+	f.raw(append([]byte(imageMagic), imageVersion))
 	h := &img.head
 	b := append(f.buf, recordState)
 	b = appendUint(b, uint64(h.id))
@@ -140,10 +142,13 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	b = appendUint(b, sh.arrival)
 	b = appendMillis(b, sh.touched)
 	b = appendUint(b, uint64(sh.lastNo))
-	if !f.done(appendUint(b, sh.lastTicket)) {
+	b = appendUint(b, sh.lastTicket)
+	b = appendBool(b, sh.listening)
+	if !f.done(appendBool(b, sh.starved)) {
 		return false
 	}
 	sh.sessions.Scan(func(no uint32, se session) bool { return f.done(f.session(sh, no, &se)) })
+	sh.sweeps.Scan(func(no uint32, sw sweep) bool { return f.done(f.sweep(sh, no, sw)) })
 	for sub := range sh.boxes {
 		box := &sh.boxes[sub]
 		box.messages.Scan(func(arrival uint64, m message) bool {
@@ -174,6 +179,20 @@ func (f *frameWriter) session(sh *share, no uint32, se *session) []byte {
 		b = appendMillis(b, st.at)
 	}
 	return b
+}
+
+func (f *frameWriter) sweep(sh *share, no uint32, sw sweep) []byte {
+	b := appendUint(append(f.buf, recordSweep), uint64(no))
+	b = appendUint(b, sw.done)
+	b = appendUint(b, sw.limit)
+	var spared []SequenceNumber
+	sh.spared.Ascend(placeKey{session: no}, func(k placeKey) bool {
+		if k.session == no {
+			spared = append(spared, SequenceNumber(k.arrival))
+		}
+		return k.session == no
+	})
+	return appendNumbers(b, spared)
 }
 
 func (f *frameWriter) message(box *box, sub SubQueue, arrival uint64, m *message) []byte {

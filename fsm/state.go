@@ -31,6 +31,9 @@ type State struct {
 	// leaseNext and wallNext hold the earliest deadline of each share that has one.
 	leaseNext, wallNext *btree.BTreeG[nextDue]
 
+	// listening are the entities whose share is: somebody receives from them (A22).
+	listening *btree.Map[EntityID, struct{}]
+
 	results   *btree.BTreeG[result]    // one per pump (A6)
 	resultDue *btree.BTreeG[resultDue] // one per pump: when to look whether it is forgotten
 	// lost holds the lives of nodes that are over, in the order they ended, and lostAt their places
@@ -39,7 +42,7 @@ type State struct {
 	lostAt    *btree.Map[Incarnation, uint64]
 	lostOrder uint64
 
-	maxResults int // see the constant; tests make it smaller
+	maxResults, maxDue int // see the constants maxResults and maxDuePerTick; tests make them smaller
 
 	run run
 }
@@ -63,12 +66,14 @@ func New(p PartitionID) *State {
 		graves:    new(btree.Map[EntityID, *share]),
 		leaseNext: newTable(nextDue.less),
 		wallNext:  newTable(nextDue.less),
+		listening: new(btree.Map[EntityID, struct{}]),
 		results:   newTable(result.less),
 		resultDue: newTable(resultDue.less),
 		lost:      new(btree.Map[uint64, Incarnation]),
 		lostAt:    new(btree.Map[Incarnation, uint64]),
 
 		maxResults: maxResults,
+		maxDue:     maxDuePerTick,
 	}
 }
 
@@ -150,7 +155,7 @@ func (s *State) perform(req *Request, o *Outcome) {
 func (s *State) dispatch(req *Request, o *Outcome) {
 	switch c := req.Command.(type) {
 	case *Tick:
-		s.tick()
+		s.tick(c)
 	case *Barrier:
 	case *BecomeLeader:
 		if s.epoch != s.index {
@@ -186,7 +191,7 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 	}
 	s.expire(sh)
 	if !sh.allows(req.Command, o) {
-		s.reschedule(sh)
+		s.conclude(sh)
 		return
 	}
 	switch c := req.Command.(type) {
@@ -215,7 +220,7 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 	default:
 		o.refuse(InvalidOperation, fmt.Sprintf("%T is not a command of a data partition", c))
 	}
-	s.reschedule(sh)
+	s.conclude(sh)
 }
 
 // write returns the share of an entity for writing, nil if it is unknown.

@@ -13,7 +13,7 @@ func refused(r fsm.Refusal) fsm.Outcome { return fsm.Outcome{Refusal: r} }
 func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	switch c := r.Command.(type) {
 	case *fsm.Tick:
-		m.tick()
+		m.tick(c.Listeners)
 		return fsm.Outcome{}
 	case *fsm.Barrier, *fsm.BecomeLeader:
 		return fsm.Outcome{}
@@ -161,7 +161,10 @@ func (m *Model) nodeLost(node fsm.Incarnation) {
 	}
 }
 
-func (m *Model) tick() {
+func (m *Model) tick(listeners []fsm.EntityID) {
+	for _, q := range m.queues {
+		q.hears = slices.Contains(listeners, q.d.ID)
+	}
 	type moment struct {
 		at fsm.Millis
 		q  *queue
@@ -180,6 +183,9 @@ func (m *Model) tick() {
 	}
 	for _, q := range m.queues {
 		m.activate(q)
+		if q.hears || slices.ContainsFunc(q.sessions, (*session).held) {
+			m.outlive(q)
+		}
 	}
 	for p, mem := range m.pumps {
 		if mem.until <= m.lease {
@@ -276,16 +282,28 @@ func (m *Model) expire(q *queue) {
 
 func (m *Model) release(q *queue, s *session, counted bool) {
 	s.token = fsm.LockToken{}
+	expired := false
 	for _, x := range slices.Clone(q.messages) {
 		if x.session == s && !x.token.IsZero() {
-			m.giveBack(q, x, counted)
+			expired = m.comeBack(q, x, counted) || expired
 		}
+	}
+	if expired {
+		q.perish(s)
 	}
 	q.tidy()
 }
 
-// giveBack ends a lock without removal.
+// giveBack ends a lock without removal. With a message that has expired, its session's undelivered
+// ones expire.
 func (m *Model) giveBack(q *queue, x *message, counted bool) {
+	if s := x.session; m.comeBack(q, x, counted) && s != nil {
+		q.perish(s)
+	}
+	q.tidy()
+}
+
+func (m *Model) comeBack(q *queue, x *message, counted bool) (expired bool) {
 	x.token = fsm.LockToken{}
 	if counted && x.sub == fsm.Main {
 		x.finished++
@@ -295,9 +313,64 @@ func (m *Model) giveBack(q *queue, x *message, counted bool) {
 			} else {
 				bury(x, "MaxDeliveryCountExceeded", exhausted(x.finished))
 			}
+			return false
+		}
+	}
+	if m.over(x) {
+		q.lapse(x)
+		return true
+	}
+	return false
+}
+
+// serve lets expire what is over before a receiver is served.
+func (m *Model) serve(q *queue) {
+	q.hears = true
+	m.outlive(q)
+}
+
+// over reports whether a message that nobody has in hand is past its time.
+func (m *Model) over(x *message) bool {
+	return x.waits() && x.expires != 0 && x.expires <= m.wall
+}
+
+// waits reports whether a message is undelivered.
+func (x *message) waits() bool {
+	return x.sub == fsm.Main && x.state == fsm.StateActive && x.token.IsZero()
+}
+
+func (s *session) held() bool { return !s.token.IsZero() }
+
+// outlive lets expire whatever is over, and with it all that is undelivered of the same session.
+func (m *Model) outlive(q *queue) {
+	for {
+		i := slices.IndexFunc(q.messages, m.over)
+		if i < 0 {
+			break
+		}
+		if x := q.messages[i]; x.session != nil {
+			q.perish(x.session)
+		} else {
+			q.lapse(x)
 		}
 	}
 	q.tidy()
+}
+
+func (q *queue) perish(s *session) {
+	for _, x := range slices.Clone(q.messages) {
+		if x.session == s && x.waits() {
+			q.lapse(x)
+		}
+	}
+}
+
+func (q *queue) lapse(x *message) {
+	if q.d.NoDeadLetter || !q.d.DeadLetterOnExpiration {
+		q.delete(x)
+		return
+	}
+	bury(x, "TTLExpiredException", "The message expired and was dead lettered.")
 }
 
 func bury(x *message, reason, text string) {

@@ -47,7 +47,7 @@ func (x *run) fresh() fsm.Request {
 		q.Command = &fsm.DropLocks{Tokens: []fsm.LockToken{pickOne(x, x.tokens), pickOne(x, x.tokens)},
 			Grace: fsm.Millis(x.r.IntN(3) * 1000)}
 	case n < 96:
-		q = fsm.Request{Command: &fsm.Tick{}}
+		q = fsm.Request{Command: x.tick()}
 	default:
 		q = x.rare(q.Entity)
 	}
@@ -82,9 +82,20 @@ func (x *run) enqueue() *fsm.Enqueue {
 			m.ScheduledAt = x.wall + fsm.Millis(x.r.IntN(6000)) - 1000
 		}
 		if x.r.IntN(4) == 0 {
-			m.TTL = fsm.Millis(1 + x.r.IntN(90_000))
+			m.TTL = fsm.Millis(1 + x.r.IntN(9_000)*(1+x.r.IntN(10)))
 		}
 		c.Messages = append(c.Messages, m)
+	}
+	return c
+}
+
+// tick makes a Tick; not all who are named have a queue.
+func (x *run) tick() *fsm.Tick {
+	c := &fsm.Tick{}
+	for id := range fsm.EntityID(4) {
+		if x.r.IntN(3) == 0 {
+			c.Listeners = append(c.Listeners, 1+id)
+		}
 	}
 	return c
 }
@@ -138,6 +149,7 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	if x.r.IntN(3) == 0 {
 		d.DefaultTTL = 30_000
 	}
+	d.DeadLetterOnExpiration = x.r.IntN(2) == 0
 	if x.r.IntN(10) == 0 {
 		d.Version -= 2 * uint64(x.r.IntN(2)) * min(1, d.Version/3)
 	}

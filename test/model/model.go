@@ -43,6 +43,7 @@ type queue struct {
 	prefix   fsm.PartitionID
 	arrivals uint64
 	touched  fsm.Millis
+	hears    bool       // somebody receives
 	messages []*message // in the order of arrival
 	sessions []*session
 	born     int // sessions so far

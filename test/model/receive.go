@@ -37,6 +37,7 @@ func (m *Model) lock(q *queue, r *fsm.Request, c *fsm.Lock, got *fsm.Outcome) fs
 	if no != fsm.None {
 		return refused(no)
 	}
+	m.serve(q)
 	var taken []*message
 	bytes := uint32(0)
 	for _, x := range q.messages {
@@ -78,6 +79,7 @@ func (m *Model) receive(q *queue, r *fsm.Request, c *fsm.Receive, got *fsm.Outco
 	if no != fsm.None {
 		return refused(no)
 	}
+	m.serve(q)
 	var taken []*message
 	for _, n := range c.Numbers {
 		i := slices.IndexFunc(q.messages, func(x *message) bool {
@@ -205,6 +207,7 @@ func (m *Model) accept(
 	}
 	var s *session
 	if c.Next {
+		m.serve(q)
 		if len(q.ready) == 0 {
 			return refused(fsm.NoSession)
 		}
@@ -213,6 +216,7 @@ func (m *Model) accept(
 		if s = q.session(c.ID); s != nil && !s.token.IsZero() {
 			return refused(fsm.SessionCannotBeLocked)
 		}
+		m.serve(q)
 		s = q.reach(c.ID)
 	}
 	s.token = m.fresh(got.Session.Token, q)
