@@ -17,7 +17,7 @@ type Config struct {
 	Namespace string
 
 	// MaxConnections bounds the clients of one node; one more is closed at once. A connection
-	// costs about 40 KiB, so the default bounds idle clients to 400 MiB.
+	// costs about 20 KiB, so the default bounds idle clients to 200 MiB.
 	MaxConnections int
 	// MaxHandshakes bounds the connections that have not authenticated yet, so strangers cannot
 	// take the places of clients.
