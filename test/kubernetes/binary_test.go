@@ -1,0 +1,167 @@
+package kubernetes
+
+import (
+	"debug/elf"
+	"encoding/base64"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func binary(t *testing.T) string {
+	t.Helper()
+	bin := os.Getenv("BUSBAR_BINARY")
+	if bin == "" {
+		bin = filepath.Join("..", "..", "bin", "busbar")
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Fatalf("%v: run make build", err)
+	}
+	return bin
+}
+
+// render returns the environment as the kubelet would make it, with the volumes below dir.
+func (s *set) render(t *testing.T, dir string, secrets map[string]string) []string {
+	t.Helper()
+	fields := map[string]string{"metadata.name": "busbar-0", "status.podIP": "10.1.2.3"}
+	var env []string
+	for _, e := range s.container(t).Env {
+		value := e.Value
+		switch from := e.ValueFrom; {
+		case from == nil:
+		case from.FieldRef != nil:
+			value = fields[from.FieldRef.FieldPath]
+		case from.SecretKeyRef != nil:
+			if _, ok := s.secrets[from.SecretKeyRef.Name].StringData[from.SecretKeyRef.Key]; !ok {
+				t.Errorf("%s: secret %s has no key %s", e.Name, from.SecretKeyRef.Name, from.SecretKeyRef.Key)
+			}
+			value = secrets[from.SecretKeyRef.Key]
+		}
+		if strings.HasPrefix(value, "/etc/") {
+			value = filepath.Join(dir, filepath.Base(value))
+		}
+		env = append(env, e.Name+"="+value)
+	}
+	for name, text := range s.config.Data {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return env
+}
+
+// TestConfigCheck gives the binary what a pod would give it.
+func TestConfigCheck(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	good := map[string]string{"root-key": key, "gossip-key": key}
+	cases := []struct {
+		name    string
+		secrets map[string]string
+		change  func(string) string
+		want    string // of the complaint; none if it is good
+	}{
+		{"the manifests as they are", good, nil, ""},
+		{"the example's empty keys do not start a node", map[string]string{}, nil, "no access key"},
+		{"a gossip key of another length is refused",
+			map[string]string{"root-key": key, "gossip-key": "c2hvcnQ="}, nil, "gossip-key"},
+		{"an unknown setting is refused", good,
+			func(s string) string { return s + "log-fromat: json\n" }, "log-fromat"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := load(t)
+			if c.change != nil {
+				s.config.Data["busbar.yaml"] = c.change(s.config.Data["busbar.yaml"])
+			}
+			cmd := exec.Command(binary(t), "config", "check")
+			cmd.Env = s.render(t, t.TempDir(), c.secrets)
+			out, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("%v: %s", err, out)
+			case c.want != "" && (!errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), c.want)):
+				t.Errorf("got %v: %s, want exit code 2 and %q", err, out, c.want)
+			}
+		})
+	}
+}
+
+// TestEnvironmentIsKnown checks that every BUSBAR_ variable is a setting: the binary ignores others,
+// so a slip of the pen would silently mean nothing.
+func TestEnvironmentIsKnown(t *testing.T) {
+	help, err := exec.Command(binary(t), "serve", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Secrets are never flags.
+	known := map[string]bool{"BUSBAR_ROOT_KEY": true, "BUSBAR_GOSSIP_KEY": true}
+	for _, m := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(string(help), -1) {
+		known["BUSBAR_"+strings.ToUpper(strings.ReplaceAll(m[1], "-", "_"))] = true
+	}
+	if len(known) < 20 {
+		t.Fatalf("only %d settings found in the help", len(known))
+	}
+	for _, e := range load(t).container(t).Env {
+		if strings.HasPrefix(e.Name, "BUSBAR_") && !known[e.Name] {
+			t.Errorf("%s is no setting", e.Name)
+		}
+	}
+}
+
+// TestBinaryNeedsNothing checks that the binary runs in an image that holds nothing else.
+func TestBinaryNeedsNothing(t *testing.T) {
+	f, err := elf.Open(binary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("it asks for a dynamic loader")
+		}
+	}
+	if libs, err := f.ImportedLibraries(); err == nil && len(libs) > 0 {
+		t.Errorf("it needs %v", libs)
+	}
+}
+
+// TestDockerfile checks what no build is needed for: the base, the user, the command.
+func TestDockerfile(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(manifests, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if word != "" && word != "#" {
+			got[word] = append(got[word], rest)
+		}
+	}
+	user := "65532:65532"
+	for word, want := range map[string]string{"FROM": "scratch", "USER": user, "COPY": "busbar /busbar",
+		"ENTRYPOINT": `["/busbar"]`, "CMD": `["serve"]`} {
+		if len(got[word]) != 1 || got[word][0] != want {
+			t.Errorf("%s is %q, want %q", word, got[word], want)
+		}
+	}
+	if len(got["RUN"]) > 0 {
+		t.Error("RUN needs a shell, which the image does not have")
+	}
+	s := load(t)
+	if uid := *s.pod().SecurityContext.RunAsUser; uid != 65532 {
+		t.Errorf("the pod runs as %d, the image as %s", uid, user)
+	}
+	if args := s.container(t).Args; len(args) != 1 || args[0] != "serve" {
+		t.Errorf("the pod runs %q", args)
+	}
+}
