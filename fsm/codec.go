@@ -37,6 +37,7 @@ const (
 	kindTick
 	kindBarrier
 	kindChange
+	kindEnqueueKeyed // Enqueue with partition keys
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.

@@ -8,11 +8,7 @@ const minMessageBytes = 5
 func appendCommand(dst []byte, c Command) []byte {
 	switch c := c.(type) {
 	case *Enqueue:
-		dst = appendUint(append(dst, kindEnqueue), uint64(len(c.Messages)))
-		for i := range c.Messages {
-			dst = appendMessage(dst, &c.Messages[i])
-		}
-		return dst
+		return appendEnqueue(dst, c)
 	case *Lock:
 		dst = appendProof(append(dst, kindLock), c.Session)
 		dst = appendUint(dst, uint64(c.Max))
@@ -78,15 +74,8 @@ func appendInternal(dst []byte, c Command) []byte {
 
 func (r *reader) command() Command {
 	switch kind := r.u8(); kind {
-	case kindEnqueue:
-		c := &Enqueue{}
-		if n := r.count(minMessageBytes); n > 0 {
-			c.Messages = make([]Message, n)
-		}
-		for i := range c.Messages {
-			c.Messages[i] = r.message()
-		}
-		return c
+	case kindEnqueue, kindEnqueueKeyed:
+		return r.enqueue(kind == kindEnqueueKeyed)
 	case kindLock:
 		return &Lock{Session: r.proof(), Max: r.u32(), MaxBytes: r.u32(), Delete: r.boolean(),
 			Wait: r.millis()}
@@ -150,12 +139,42 @@ func (r *reader) internal(kind uint8) Command {
 	return nil
 }
 
-func appendMessage(dst []byte, m *Message) []byte {
-	var flags byte
-	if m.HasSession {
-		flags = 1
+// appendEnqueue takes the kind with partition keys only if there are some.
+func appendEnqueue(dst []byte, c *Enqueue) []byte {
+	kind := kindEnqueue
+	for i := range c.Messages {
+		if c.Messages[i].PartitionKey != "" {
+			kind = kindEnqueueKeyed
+		}
 	}
-	dst = appendString(append(dst, flags), m.SessionID)
+	dst = appendUint(append(dst, kind), uint64(len(c.Messages)))
+	for i := range c.Messages {
+		if kind == kindEnqueueKeyed {
+			dst = appendString(dst, c.Messages[i].PartitionKey)
+		}
+		dst = appendMessage(dst, &c.Messages[i])
+	}
+	return dst
+}
+
+func (r *reader) enqueue(keyed bool) *Enqueue {
+	c := &Enqueue{}
+	if n := r.count(minMessageBytes); n > 0 {
+		c.Messages = make([]Message, n)
+	}
+	for i := range c.Messages {
+		key := ""
+		if keyed {
+			key = r.string()
+		}
+		c.Messages[i] = r.message()
+		c.Messages[i].PartitionKey = key
+	}
+	return c
+}
+
+func appendMessage(dst []byte, m *Message) []byte {
+	dst = appendString(appendBool(dst, m.HasSession), m.SessionID)
 	dst = appendString(dst, m.MessageID)
 	dst = appendMillis(dst, m.TTL)
 	dst = appendMillis(dst, m.ScheduledAt)

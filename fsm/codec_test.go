@@ -31,6 +31,10 @@ func goldenCommands() map[string]Command {
 			{SessionID: "s1", HasSession: true, MessageID: "m-1", TTL: 60000, ScheduledAt: 1700000000000, Body: []byte("first")},
 			{Body: []byte("second")},
 		}},
+		"enqueue_keyed": &Enqueue{Messages: []Message{
+			{SessionID: "s1", HasSession: true, MessageID: "m-1", PartitionKey: "k", TTL: 60000, ScheduledAt: 1700000000000, Body: []byte("first")},
+			{Body: []byte("second")},
+		}},
 		"lock": &Lock{Session: proof, Max: 10, MaxBytes: 1 << 20, Delete: true, Wait: 60000},
 		"settle": &Settle{Session: proof, Items: []SettleItem{
 			{Seq: 7, Token: goldenToken(1), Verdict: Complete},
@@ -221,7 +225,7 @@ func TestGoldensSetEveryField(t *testing.T) {
 	check(goldenDelivery())
 	check(goldenOutcome())
 	check(goldenCommands()["settle"].(*Settle).Items[1])
-	check(goldenCommands()["enqueue"].(*Enqueue).Messages[0])
+	check(goldenCommands()["enqueue_keyed"].(*Enqueue).Messages[0])
 	for name, c := range goldenCommands() {
 		if name != "put_entity" {
 			check(reflect.ValueOf(c).Elem().Interface())

@@ -38,6 +38,9 @@ type Message struct {
 	HasSession bool
 	// MessageID is a canonical text of the message-id for duplicate detection, "" if absent.
 	MessageID string
+	// PartitionKey is the sender's partition key, "" if absent. On a partitioned entity it belongs to
+	// what makes a duplicate (S-191).
+	PartitionKey string
 	// TTL is the time to live asked by the sender, 0 if none (S-199).
 	TTL Millis
 	// ScheduledAt is the wall time to activate at, 0 for now (S-107).

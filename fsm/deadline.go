@@ -90,8 +90,10 @@ func (sh *share) nextWall() Millis {
 	if d, ok := sh.wallDue.Min(); ok {
 		next = d.at
 	}
-	if at := sh.nextExpiry(); at != 0 && (next == 0 || at < next) {
-		next = at
+	for _, at := range [...]Millis{sh.nextExpiry(), sh.nextForget()} {
+		if at != 0 && (next == 0 || at < next) {
+			next = at
+		}
 	}
 	return next
 }
@@ -144,6 +146,8 @@ func (s *State) tick(c *Tick) {
 		if d, ok := sh.wallDue.Min(); ok && d.at <= s.wall {
 			s.activate(sh, d)
 			budget--
+		} else if at := sh.nextForget(); at != 0 && at <= s.wall {
+			budget = s.forgetSeen(sh, budget)
 		} else {
 			budget = s.enforce(sh, budget)
 		}

@@ -66,12 +66,14 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 		return
 	}
 	if old := sh.d; old.Kind != d.Kind || old.RequiresSession != d.RequiresSession ||
+		old.DetectDuplicates != d.DetectDuplicates ||
 		old.Partitioned != d.Partitioned || !slices.Equal(old.Partitions, d.Partitions) {
-		o.refuse(InvalidOperation, "kind, sessions and partitions never change") // S-261
+		o.refuse(InvalidOperation, "kind, sessions, duplicate detection and partitions never change") // S-261
 		return
 	}
 	s.expire(sh)
 	stopped := sh.d.Status.receives() && !d.Status.receives()
+	sh.forgotten = max(sh.forgotten, s.wall-sh.window())
 	sh.describe(d.clone())
 	if stopped {
 		s.revoke(sh)

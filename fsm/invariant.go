@@ -1,6 +1,9 @@
 package fsm
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // CheckInvariants counts everything anew and names the first thing that does not agree. It takes
 // time in proportion to what is stored.
@@ -253,7 +256,28 @@ func (s *State) checkDeadlines(sh *share) error {
 	if _, ok := s.listening.Get(sh.d.ID); ok != sh.listening {
 		return fmt.Errorf("a listener is %v, known is %v", sh.listening, ok)
 	}
+	if err := sh.checkSeen(); err != nil {
+		return err
+	}
 	return sh.checkSweeps()
+}
+
+// checkSeen checks that the two orders of the remembered ids agree.
+func (sh *share) checkSeen() error {
+	var err error
+	last := Millis(math.MinInt64)
+	sh.seenOrder.Scan(func(order uint64, h idHash) bool {
+		e, ok := sh.seen.Get(seen{hash: h})
+		if !ok || e.order != order || e.at < last || order > sh.lastSeen {
+			err = fmt.Errorf("message id %x: place %d, at %d after %d", h, e.order, e.at, last)
+		}
+		last = e.at
+		return err == nil
+	})
+	if err == nil && sh.seen.Len() != sh.seenOrder.Len() {
+		err = fmt.Errorf("%d message ids, %d places", sh.seen.Len(), sh.seenOrder.Len())
+	}
+	return err
 }
 
 // checkSweeps checks that only living sessions expire in part.

@@ -16,26 +16,37 @@ const (
 
 // enqueue stores all messages or none.
 func (s *State) enqueue(sh *share, req *Request, c *Enqueue, o *Outcome) {
-	if !s.acceptable(sh, req, c, o) {
+	if !sh.acceptable(req, c, o) {
+		return
+	}
+	marks, fresh := sh.duplicates(c, s.wall)
+	if !s.room(sh, c, marks, fresh, o) {
 		return
 	}
 	o.Numbers = make([]SequenceNumber, len(c.Messages))
+	o.Duplicate = marks
 	o.EnqueuedAt = s.wall
 	for i := range c.Messages {
-		o.Numbers[i] = sh.number(s.store(sh, &c.Messages[i]))
+		m := &c.Messages[i]
+		if marks != nil && marks[i] {
+			o.Numbers[i] = sh.living(m, s.wall)
+			s.free(s.bodyRef(m))
+			continue
+		}
+		arrival := s.store(sh, m)
+		s.note(sh, m, arrival)
+		o.Numbers[i] = sh.number(arrival)
 	}
 	sh.touched = s.wall
 }
 
 // acceptable checks a batch as a whole, so a refused one consumes no number (S-91).
-func (s *State) acceptable(sh *share, req *Request, c *Enqueue, o *Outcome) bool {
+func (sh *share) acceptable(req *Request, c *Enqueue, o *Outcome) bool {
 	switch {
 	case req.Sub != Main:
 		o.refuse(InvalidOperation, "messages cannot be sent to a subqueue") // S-171
 	case sh.d.Kind != Queue:
 		o.refuse(InvalidOperation, "sending to a topic or subscription is not supported")
-	case sh.d.DetectDuplicates:
-		o.refuse(InvalidOperation, "duplicate detection is not supported")
 	case sh.d.ForwardTo != "":
 		o.refuse(InvalidOperation, "forwarding is not supported")
 	case len(c.Messages) == 0:
@@ -71,7 +82,29 @@ func (s *State) acceptable(sh *share, req *Request, c *Enqueue, o *Outcome) bool
 			fmt.Sprintf("size %d bytes, maximum %d bytes", total, sh.d.MaxMessageBytes))
 		return false
 	}
-	return sh.fits(total, o)
+	return true
+}
+
+// room checks that there is room for a batch; duplicates need none (S-188).
+func (s *State) room(sh *share, c *Enqueue, marks []bool, fresh int, o *Outcome) bool {
+	var total uint64
+	for i := range c.Messages {
+		if marks == nil || !marks[i] {
+			total += uint64(len(c.Messages[i].Body))
+		}
+	}
+	if !sh.fits(total, o) {
+		return false
+	}
+	if marks == nil {
+		return true
+	}
+	s.forgetSeen(sh, 2*len(marks)+forgottenPerSend)
+	if sh.seen.Len()+fresh > s.maxSeen {
+		o.refuse(Busy, "too many message ids are remembered") // until some are out of the window
+		return false
+	}
+	return true
 }
 
 // fits checks that n more bytes do not pass the quota (S-225).

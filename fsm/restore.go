@@ -16,7 +16,8 @@ import (
 // that a later Apply would rely on.
 func (s *State) Restore(r io.Reader) error {
 	l := loader{s: New(s.id)}
-	l.s.gen, l.s.maxResults, l.s.maxDue = s.gen+1, s.maxResults, s.maxDue
+	l.s.gen = s.gen + 1
+	l.s.maxResults, l.s.maxDue, l.s.maxSeen = s.maxResults, s.maxDue, s.maxSeen
 	if err := l.frames(r); err != nil {
 		return fmt.Errorf("restore partition %d: %w", s.id, err)
 	}
@@ -30,12 +31,13 @@ const maxRestored = 1<<64 - 1<<32
 
 // loader builds a state from records.
 type loader struct {
-	s       *State
-	version uint8  // of the image
-	begun   bool   // the state record was read
-	sh      *share // what sessions and messages belong to
-	grave   bool
-	box     SubQueue // of the last message of the share
+	s        *State
+	version  uint8  // of the image
+	begun    bool   // the state record was read
+	sh       *share // what sessions and messages belong to
+	grave    bool
+	box      SubQueue // of the last message of the share
+	lastSeen idHash
 }
 
 func (l *loader) frames(r io.Reader) error {
@@ -127,12 +129,14 @@ func (l *loader) record(r *reader) {
 		l.s.lostAt.Set(node, order)
 	case recordShare:
 		l.share(r)
-	case recordSession, recordMessage, recordSweep:
+	case recordSession, recordMessage, recordSweep, recordSeen:
 		switch {
 		case l.sh == nil:
 			r.fail("record outside a share")
 		case kind == recordMessage:
 			l.message(r)
+		case kind == recordSeen && !l.grave:
+			l.seen(r)
 		case kind == recordSweep && !l.grave:
 			l.sweep(r)
 		case l.grave:
@@ -188,6 +192,7 @@ func (l *loader) share(r *reader) {
 	}
 	if l.version >= 2 {
 		sh.listening, sh.starved = r.boolean(), r.boolean()
+		sh.forgotten = r.millis()
 	}
 	if sh.listening && !grave {
 		l.s.listening.Set(d.ID, struct{}{})

@@ -83,9 +83,13 @@ func (s *script) enqueue() *Enqueue {
 	c := &Enqueue{}
 	id, has := s.args["session"]
 	offset := uint32(0)
-	for _, b := range s.list("body") {
+	ids := s.list("ids")
+	for i, b := range s.list("body") {
 		m := Message{Body: []byte(b), SessionID: id, HasSession: has, TTL: Millis(s.arg("ttl", 0)),
-			BodyOffset: offset}
+			BodyOffset: offset, PartitionKey: s.args["key"]}
+		if i < len(ids) {
+			m.MessageID = ids[i]
+		}
 		if v, ok := s.args["at"]; ok {
 			m.ScheduledAt = startWall + Millis(s.number(v))
 		}
@@ -114,6 +118,8 @@ func (s *script) queue() *PutEntity {
 			d.Partitioned = true
 			d.Partitions = []PartitionID{2, 1}
 		}
+		d.DuplicateWindow = Millis(s.arg("window", 0))
+		d.DetectDuplicates = d.DuplicateWindow > 0
 		d.Status = map[string]Status{"sends": ReceiveDisabled, "receives": SendDisabled,
 			"nothing": Disabled}[s.args["only"]]
 	})
@@ -209,7 +215,11 @@ func (s *script) showOutcome(b *strings.Builder, o *Outcome) {
 		b.WriteString("\n")
 	}
 	if len(o.Numbers) > 0 {
-		fmt.Fprintf(b, "numbers %v at=%d\n", o.Numbers, o.EnqueuedAt-startWall)
+		fmt.Fprintf(b, "numbers %v at=%d", o.Numbers, o.EnqueuedAt-startWall)
+		if o.Duplicate != nil {
+			fmt.Fprintf(b, " duplicate=%v", o.Duplicate)
+		}
+		b.WriteString("\n")
 	}
 	for i := range o.Locked {
 		s.showDelivery(b, &o.Locked[i])

@@ -41,6 +41,14 @@ type share struct {
 	// that a receive was given nothing because there was more to expire than one entry may.
 	listening, starved bool
 
+	// seen are the message ids of the duplicate window, by hash and in the order of acceptance.
+	seen      *btree.BTreeG[seen]
+	seenOrder *btree.Map[uint64, idHash]
+	lastSeen  uint64
+	// forgotten is the acceptance up to which ids are out of their window for good, although a later
+	// change of the description made the window longer.
+	forgotten Millis
+
 	leaseDue, wallDue *btree.BTreeG[due]
 	leaseReg, wallReg Millis // what State.leaseNext and wallNext hold of this share
 
@@ -150,6 +158,8 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		expiring:   newTable(expiry.less),
 		sweeps:     new(btree.Map[uint32, sweep]),
 		spared:     newTable(placeKey.less),
+		seen:       newTable(seen.less),
+		seenOrder:  new(btree.Map[uint64, idHash]),
 		leaseDue:   newTable(due.less),
 		wallDue:    newTable(due.less),
 	}
@@ -200,6 +210,8 @@ func (sh *share) clone(gen uint64) *share {
 	c.expiring = c.expiring.Copy()
 	c.sweeps = c.sweeps.Copy()
 	c.spared = c.spared.Copy()
+	c.seen = c.seen.Copy()
+	c.seenOrder = c.seenOrder.Copy()
 	c.leaseDue = c.leaseDue.Copy()
 	c.wallDue = c.wallDue.Copy()
 	return &c

@@ -32,6 +32,7 @@ const (
 	recordMessage                  // by subqueue and arrival
 	recordResult                   // after the shares
 	recordSweep                    // of the share, behind its sessions; version 2
+	recordSeen                     // of the share, in the order of acceptance; version 2
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -144,11 +145,18 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	b = appendUint(b, uint64(sh.lastNo))
 	b = appendUint(b, sh.lastTicket)
 	b = appendBool(b, sh.listening)
-	if !f.done(appendBool(b, sh.starved)) {
+	b = appendBool(b, sh.starved)
+	if !f.done(appendMillis(b, sh.forgotten)) {
 		return false
 	}
 	sh.sessions.Scan(func(no uint32, se session) bool { return f.done(f.session(sh, no, &se)) })
 	sh.sweeps.Scan(func(no uint32, sw sweep) bool { return f.done(f.sweep(sh, no, sw)) })
+	if !grave {
+		sh.seenOrder.Scan(func(_ uint64, h idHash) bool {
+			e, _ := sh.seen.Get(seen{hash: h})
+			return f.done(appendSeen(f.buf, &e))
+		})
+	}
 	for sub := range sh.boxes {
 		box := &sh.boxes[sub]
 		box.messages.Scan(func(arrival uint64, m message) bool {

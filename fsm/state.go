@@ -42,7 +42,8 @@ type State struct {
 	lostAt    *btree.Map[Incarnation, uint64]
 	lostOrder uint64
 
-	maxResults, maxDue int // see the constants maxResults and maxDuePerTick; tests make them smaller
+	// See the constants maxResults, maxDuePerTick and maxSeen; tests make them smaller.
+	maxResults, maxDue, maxSeen int
 
 	run run
 }
@@ -74,6 +75,7 @@ func New(p PartitionID) *State {
 
 		maxResults: maxResults,
 		maxDue:     maxDuePerTick,
+		maxSeen:    maxSeen,
 	}
 }
 

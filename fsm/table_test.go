@@ -256,7 +256,6 @@ func TestWhatAnEntityIsNotMadeForIsRefused(t *testing.T) {
 	d.ok(0, Main, queue(7))
 	d.ok(0, Main, queue(8, withSessions))
 	d.ok(0, Main, queue(9, func(d *Descriptor) { d.Kind = Topic }))
-	d.ok(0, Main, queue(10, func(d *Descriptor) { d.DetectDuplicates = true }))
 	d.ok(0, Main, queue(11, func(d *Descriptor) { d.ForwardTo = "x" }))
 	long := strings.Repeat("é", 129)
 	proof := SessionProof{ID: "s", Token: LockToken{1}}
@@ -289,7 +288,7 @@ func TestWhatAnEntityIsNotMadeForIsRefused(t *testing.T) {
 		{0, Main, nil, Stale},
 		{0, Main, &BecomeLeader{}, InvalidOperation},
 		{9, Main, message1("m"), InvalidOperation},
-		{10, Main, message1("m"), InvalidOperation},
+		{0, Main, queue(7, func(d *Descriptor) { d.Version, d.DetectDuplicates = 9, true }), InvalidOperation}, // S-261
 		{11, Main, message1("m"), InvalidOperation},
 		{0, Main, queue(0), InvalidArgument},
 		{6, Main, queue(7), InvalidArgument},

@@ -19,6 +19,7 @@ import (
 // but a seeded generator, no files, no goroutines.
 var pureImports = []string{
 	"errors", "fmt", "io", "bytes", "strings", "sort", "slices", "maps", "math", "math/bits",
+	"crypto/sha256",
 	"math/rand/v2", "cmp", "strconv", "iter", "unicode", "encoding", "hash", "bufio",
 	"github.com/tidwall/btree",
 }

@@ -77,7 +77,10 @@ func (x *run) enqueue() *fsm.Enqueue {
 	c := &fsm.Enqueue{}
 	for range x.r.IntN(4) {
 		m := fsm.Message{Body: make([]byte, 1+x.r.IntN(8)), HasSession: x.r.IntN(20) > 0,
-			SessionID: x.sessionID()}
+			SessionID: x.sessionID(), MessageID: []string{"", "", "", "x", "y", "z"}[x.r.IntN(6)]}
+		if !m.HasSession {
+			m.PartitionKey = x.sessionID()
+		}
 		if x.r.IntN(5) == 0 {
 			m.ScheduledAt = x.wall + fsm.Millis(x.r.IntN(6000)) - 1000
 		}
@@ -149,6 +152,7 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	if x.r.IntN(3) == 0 {
 		d.DefaultTTL = 30_000
 	}
+	d.DuplicateWindow = fsm.Millis(1000 + x.r.IntN(9000))
 	d.DeadLetterOnExpiration = x.r.IntN(2) == 0
 	if x.r.IntN(10) == 0 {
 		d.Version -= 2 * uint64(x.r.IntN(2)) * min(1, d.Version/3)
@@ -158,9 +162,9 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	}
 	switch id {
 	case 2:
-		d.RequiresSession = true
+		d.RequiresSession, d.DetectDuplicates = true, true
 	case 3:
-		d.Partitioned, d.NoDeadLetter = true, true
+		d.Partitioned, d.NoDeadLetter, d.DetectDuplicates = true, true, true
 		d.Partitions = []fsm.PartitionID{4, 1}
 	}
 	return &fsm.PutEntity{Descriptor: d}

@@ -43,7 +43,8 @@ type queue struct {
 	prefix   fsm.PartitionID
 	arrivals uint64
 	touched  fsm.Millis
-	hears    bool       // somebody receives
+	hears    bool // somebody receives
+	known    []identity
 	messages []*message // in the order of arrival
 	sessions []*session
 	born     int // sessions so far
@@ -67,6 +68,13 @@ type message struct {
 	props     []fsm.Property
 	token     fsm.LockToken // zero if not locked
 	deadline  fsm.Millis
+}
+
+// identity is a message id that was accepted.
+type identity struct {
+	key     string
+	at      fsm.Millis
+	message *message
 }
 
 type session struct {
