@@ -156,6 +156,8 @@ type Queue struct {
 	DedupMillis  int64  `json:"dedup_millis,omitempty"` // 0: no duplicate detection
 	DefaultTTL   int64  `json:"default_ttl,omitempty"`  // milliseconds, 0 if none
 	NoDeadLetter bool   `json:"no_dead_letter,omitempty"`
+	// Mortal says that senders ask for a time to live.
+	Mortal bool `json:"mortal,omitempty"`
 }
 
 // Place is where a message was found at the end.
@@ -173,8 +175,10 @@ type History struct {
 	// complete.
 	Final    []Place `json:"-"`
 	HasFinal bool    `json:"has_final"`
-	// Epsilon is how far a server's clock may be from the history's, in nanoseconds.
-	Epsilon int64 `json:"epsilon"`
+	// Epsilon is how imprecise the history's times are, in nanoseconds, WallEpsilon how wrong the dates
+	// of the servers may be.
+	Epsilon     int64 `json:"epsilon"`
+	WallEpsilon int64 `json:"wall_epsilon"`
 }
 
 // Queue returns the description of an entity, nil if there is none.
@@ -196,8 +200,8 @@ type Recorder struct {
 }
 
 // NewRecorder returns a recorder of a history with these entities.
-func NewRecorder(epsilon time.Duration, queues ...Queue) *Recorder {
-	return &Recorder{h: History{Queues: queues, Epsilon: int64(epsilon)}}
+func NewRecorder(epsilon, wall time.Duration, queues ...Queue) *Recorder {
+	return &Recorder{h: History{Queues: queues, Epsilon: int64(epsilon), WallEpsilon: int64(epsilon + wall)}}
 }
 
 // Begin notes that a client asks for something now. The operation is unknown until End.

@@ -53,7 +53,7 @@ func noLoss(v *view) []Violation {
 			return
 		}
 		q := v.Queue(o.Entity)
-		if q != nil && !q.DeadExpired && v.expires(o, m) <= v.end+v.Epsilon {
+		if q != nil && !q.DeadExpired && v.expires(o, m) <= v.end+v.WallEpsilon {
 			return
 		}
 		if q != nil && q.DedupMillis > 0 && v.duplicateOf(o, m) {

@@ -26,7 +26,10 @@ func scheduled(v *view) []Violation {
 		if c := ended[s.m.ID]; c != nil && (s.op == nil || s.op.Kind != Peek || s.invoke > c.Return) {
 			r.add(nonNil(o, c, s.op), "%s was cancelled and seen all the same", s.m.ID)
 		}
-		if delivered && s.op != nil && m.ScheduledAt != 0 && s.return_ < m.ScheduledAt*milli-v.Epsilon {
+		if delivered && m.ScheduledAt != 0 && s.m.State != Scheduled && s.m.EnqueuedAt < m.ScheduledAt {
+			r.add(nonNil(o, s.op), "%s was enqueued %d ms before its time", s.m.ID, m.ScheduledAt-s.m.EnqueuedAt)
+		}
+		if delivered && s.op != nil && m.ScheduledAt != 0 && s.return_ < m.ScheduledAt*milli-v.WallEpsilon {
 			r.add([]*Op{o, s.op}, "%s was delivered %d ms before its time", s.m.ID,
 				m.ScheduledAt-s.return_/milli)
 		}
@@ -45,7 +48,7 @@ func timeToLive(v *view) []Violation {
 		due := v.expires(o, m)
 		if s.sub == InDeadLetter && s.m.Reason == "TTLExpiredException" {
 			q := v.Queue(s.entity)
-			if s.return_ < due-v.Epsilon {
+			if s.return_ < due-v.WallEpsilon {
 				r.add([]*Op{o, s.op}, "%s was dead-lettered as expired before its time", s.m.ID)
 			}
 			if q != nil && !q.DeadExpired {
@@ -53,9 +56,9 @@ func timeToLive(v *view) []Violation {
 			}
 			continue
 		}
-		// The send had reached the log when it returned, so the message expires a TTL later at the latest.
-		if s.sub == InMain && due != Never && o.Ok() && s.op.Kind == Receive &&
-			s.invoke > max(o.Return, m.ScheduledAt*milli)+(due-max(o.Invoke, m.ScheduledAt*milli))+v.Epsilon {
+		// The time to live begins when the message is enqueued, which may be long after it was scheduled.
+		if s.sub == InMain && due != Never && s.op.Kind == Receive &&
+			s.invoke > s.m.EnqueuedAt*milli+due-max(o.Invoke, m.ScheduledAt*milli)+v.WallEpsilon {
 			r.add([]*Op{o, s.op}, "%s was delivered after it had expired", s.m.ID)
 		}
 	}

@@ -39,6 +39,7 @@ type client struct {
 	number  int // of the connection
 	manage  map[string]*management
 	serial  int // of message ids
+	calm    bool
 }
 
 // socket notes when it ended: from then on the broker may take the client for gone.
@@ -103,6 +104,9 @@ func (c *client) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	m := c.w.machines[c.rng.IntN(len(c.w.machines))]
+	for c.calm && m == c.w.avoid {
+		m = c.w.machines[c.rng.IntN(len(c.w.machines))]
+	}
 	raw, err := c.host.Dial(ctx, m.ip+clientPort)
 	if err != nil {
 		return err

@@ -147,6 +147,31 @@ func (d *disk) sync(p fsm.PartitionID, n int, apply func(g *group, part int)) er
 	return nil
 }
 
+// reconcile empties a log that the newest snapshot has overtaken, as package storage does when it
+// opens one: the power went between the snapshot and the deletion that raft does after it.
+func (d *disk) reconcile(p fsm.PartitionID, index, term uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := d.groupLocked(p)
+	if len(g.logs) == 0 {
+		return
+	}
+	first, last := g.logs[0].Index, g.logs[len(g.logs)-1].Index
+	if last < index || first <= index && g.logs[index-first].Term != term {
+		g.logs = nil
+	}
+}
+
+// each calls f with every entry that a group has.
+func (d *disk) each(p fsm.PartitionID, f func(l *raft.Log)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := d.groupLocked(p)
+	for i := range g.logs {
+		f(&g.logs[i])
+	}
+}
+
 // logStore is the raft log of one group.
 type logStore struct {
 	d *disk

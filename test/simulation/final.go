@@ -82,6 +82,7 @@ func (w *world) serving(except *machine) error {
 // calm is a client of the end: it connects until it succeeds, and records nothing but what it takes.
 func (w *world) calm() *client {
 	c := w.newClient(1000)
+	c.calm = true
 	return c
 }
 
@@ -212,7 +213,7 @@ func (w *world) drainOne(q *check.Queue, sub string) error {
 			}
 			err = c.drainRound(ctx, q, sub, active, deferred)
 			if ctx.Err() != nil {
-				return fmt.Errorf("%d active and %d deferred are left, the first is %v: %w", len(active),
+				return fmt.Errorf("%d active and %d deferred are left, the first is %+v: %w", len(active),
 					len(deferred), append(active, deferred...)[0], err)
 			}
 			if err != nil {

@@ -149,6 +149,13 @@ func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
 	if err != nil {
 		return partition.Stores{}, err
 	}
+	list, err := g.Snapshots().List()
+	if err != nil {
+		return partition.Stores{}, errors.Join(err, g.Close())
+	}
+	if len(list) > 0 {
+		n.disk.reconcile(p, list[0].Index, list[0].Term)
+	}
 	return partition.Stores{
 		Log: &logStore{n.disk, p}, Stable: &stableStore{d: n.disk, p: p}, Snapshots: g.Snapshots(),
 		Bodies: g.Bodies(), Close: g.Close,

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/test/check"
 )
@@ -36,6 +39,7 @@ func configOf(seed uint64, minutes int) Config {
 		p.MaxEntryBytes = 4 << 10
 	}
 	cfg.partition = p
+	cfg.faults = activeFaults(rng)
 	return cfg
 }
 
@@ -68,14 +72,13 @@ func Run(cfg Config) (*Result, error) {
 		w.net.change(func() { w.net.lateChance, w.net.copyChance = 0.3, 0.005 })
 	}
 	n := &nemesis{w: w, rng: rng}
-	active := activeFaults(rng)
 	names := ""
-	for _, f := range active {
+	for _, f := range cfg.faults {
 		names += " [" + f.name + "]"
 	}
 	w.event("seed %d: %d partitions, faults:%s", cfg.Seed, cfg.Partitions, names)
 	w.startClients()
-	n.run(time.Now().Add(time.Duration(cfg.Minutes)*time.Minute), active)
+	n.run(time.Now().Add(time.Duration(cfg.Minutes)*time.Minute), cfg.faults)
 	var sick *machine
 	w.mendAll()
 	if cfg.Forever {
@@ -126,6 +129,9 @@ func (w *world) finish(sick *machine) (*Result, error) {
 			wrong = append(wrong, check.Violation{Invariant: "I26", Text: err.Error()})
 		}
 	}
+	w.mu.Lock()
+	w.avoid = sick
+	w.mu.Unlock()
 	fail(w.serving(sick))
 	time.Sleep(20 * time.Second)
 	w.cancel()
@@ -140,5 +146,36 @@ func (w *world) finish(sick *machine) (*Result, error) {
 	w.event("queues are drained")
 	h := w.rec.History()
 	wrong = append(wrong, check.CheckAll(h)...)
+	w.stored(sick)
+	wrong = append(wrong, w.witness.Check(h)...)
 	return &Result{Violations: wrong, History: h, counters: w.c, Virtual: time.Since(w.began)}, nil
+}
+
+// stored shows the witness what the replicas have in their stores, up to what they know to be
+// committed, and the states that they are in.
+func (w *world) stored(except *machine) {
+	for _, m := range w.machines {
+		if m.node == nil || m == except {
+			continue
+		}
+		who := fmt.Sprintf("%s.%d", m.id, m.life)
+		for p := range w.cfg.Partitions + 1 {
+			id := fsm.PartitionID(p)
+			r := m.node.host.Replica(id)
+			if r == nil {
+				continue
+			}
+			committed := r.Status().Committed
+			m.disk.each(id, func(l *raft.Log) {
+				if l.Type == raft.LogCommand && l.Index <= committed {
+					w.witness.Stored(who, id, l.Index, l.Data)
+				}
+			})
+			r.View(func(s partition.Machine, applied uint64) {
+				if s, ok := s.(*watched); ok {
+					w.witness.Digested(who, id, applied, s.Digest())
+				}
+			})
+		}
+	}
 }

@@ -44,6 +44,10 @@ func (c *client) make(q *check.Queue) (*goamqp.Message, check.Message) {
 	m.Properties = &goamqp.MessageProperties{MessageID: id, Subject: &subject}
 	m.ApplicationProperties = map[string]any{"n": int64(c.serial)}
 	out := check.Message{ID: id}
+	if q.Mortal && c.rng.IntN(2) == 0 {
+		out.TTL = int64(1000 + c.rng.IntN(8000))
+		m.Header = &goamqp.MessageHeader{TTL: time.Duration(out.TTL) * time.Millisecond}
+	}
 	if q.Sessions {
 		out.Session, out.HasSession = c.w.sessionID(c.rng), true
 		m.Properties.GroupID = &out.Session
@@ -65,7 +69,11 @@ func (c *client) produce(q *check.Queue) {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if err := c.send(tx, q); err != nil {
+			send := c.send
+			if c.rng.IntN(15) == 0 {
+				send = c.sendBatch
+			}
+			if err := send(tx, q); err != nil {
 				return err
 			}
 			c.pause(c.w.cfg.SendEvery)

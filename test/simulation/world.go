@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type Config struct {
 	// Forever leaves one minority fault in place at the end: the rest must go on.
 	Forever   bool
 	partition partition.Config
+	faults    []fault
 }
 
 // world is a cluster, its clients, and what may go wrong around them.
@@ -65,6 +67,7 @@ type world struct {
 	chance   *rand.Rand // seeds the others
 	deferred map[string][]check.Message
 	sick     []*node
+	avoid    *machine // clients of the end do not go there
 }
 
 // rng returns a new source of chance, from the seed.
@@ -106,8 +109,15 @@ func newWorld(cfg Config) (*world, error) {
 	w.queues = []check.Queue{
 		{Name: "plain", LockMillis: 5_000, MaxDelivery: 4},
 		{Name: "sessions", Sessions: true, LockMillis: 10_000, MaxDelivery: 5},
+		{Name: "mortal", Mortal: true, DeadExpired: true, LockMillis: 5_000, MaxDelivery: 4},
+		{Name: "wide", Partitioned: true, LockMillis: 5_000, MaxDelivery: 4},
+		{Name: "groups", Partitioned: true, Sessions: true, LockMillis: 10_000, MaxDelivery: 5},
 	}
-	w.rec = check.NewRecorder(10*time.Millisecond, w.queues...)
+	wall := time.Duration(0)
+	if slices.ContainsFunc(cfg.faults, func(f fault) bool { return f.name == "clock step" }) || cfg.Forever {
+		wall = cfg.MaxStep
+	}
+	w.rec = check.NewRecorder(10*time.Millisecond, wall, w.queues...)
 	w.net = newPeers(w.rng(), w.c)
 	for i := range cfg.Nodes {
 		m := newMachine(cfg.Dir, i, w.rng(), cfg.SyncTime)
@@ -161,22 +171,42 @@ func (w *world) do(f func()) {
 	go func() { defer w.work.Done(); f() }()
 }
 
+// startClients starts the work. The first two queues always have all of it, of the others a seed has
+// some.
 func (w *world) startClients() {
 	id := 0
-	next := func() *client { id++; w.hosts = id + 1; return w.newClient(id) }
-	for i := range w.queues {
-		q := &w.queues[i]
+	start := func(f func(c *client)) {
+		id++
+		w.hosts = id + 1
+		c := w.newClient(id)
+		w.do(func() { f(c) })
+	}
+	rng := w.rng()
+	used := slices.Clone(w.queues[:2])
+	for _, q := range w.queues[2:] {
+		if rng.IntN(3) == 0 {
+			used = append(used, q)
+		}
+	}
+	for i := range used {
+		q := &used[i]
 		for range 2 {
-			p, r := next(), next()
-			w.do(func() { p.produce(q) })
+			start(func(c *client) { c.produce(q) })
 			if q.Sessions {
-				w.do(func() { r.hold(q) })
+				start(func(c *client) { c.hold(q) })
 			} else {
-				w.do(func() { r.consume(q, check.InMain) })
+				start(func(c *client) { c.consume(q, check.InMain) })
 			}
 		}
-		d := next()
-		w.do(func() { d.consume(q, check.InDeadLetter) })
+		start(func(c *client) { c.consume(q, check.InDeadLetter) })
+		start(func(c *client) { c.look(q) })
+		start(func(c *client) { c.plan(q) })
+		if !q.Sessions {
+			start(func(c *client) { c.fetch(q) })
+		}
+	}
+	for range 2 {
+		start(func(c *client) { c.rule("ephemeral") })
 	}
 }
 
@@ -185,6 +215,7 @@ func (w *world) close() {
 	w.cancel()
 	w.work.Wait()
 	for _, m := range w.machines {
+		m.disk.unstick()
 		if m.node != nil {
 			m.node.stop(false)
 		}
