@@ -125,6 +125,9 @@ func (s *Supervisor) hasten(g catalog.Group) {
 // replica is the one to stand.
 func (s *Supervisor) shouldStand(ctx context.Context, r *Replica, g catalog.Group) bool {
 	own := r.Status()
+	if own.Failure != "" {
+		return false
+	}
 	var others []Status
 	for _, m := range g.Members {
 		if m == s.host.cfg.Node {

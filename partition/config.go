@@ -69,6 +69,16 @@ type Config struct {
 	// at which OnFatal is called (R1).
 	StallAfter time.Duration
 	FatalAfter time.Duration
+	// MendAfter is how long a replica must have failed before its group goes on without it and it is
+	// rebuilt. A wedged replica that is opened anew must not be removed for that.
+	MendAfter time.Duration
+	// ReplaceAfter is how long a node must be unreachable before another one takes its replicas. It
+	// must be well above the time that a machine takes to start again: moving data costs the most when
+	// a cluster has the least to spare.
+	ReplaceAfter time.Duration
+	// VouchPatience is how long a replica waits for peers that do not answer before it takes part
+	// with what the others said of it. It delays an election only while a node is away.
+	VouchPatience time.Duration
 	// CloseTimeout bounds the wait for a replica's goroutines; a disk that hangs for ever would
 	// hang Close otherwise.
 	CloseTimeout time.Duration
@@ -97,6 +107,9 @@ func Defaults() Config {
 		TrailingLogs:       1024,
 		StallAfter:         5 * time.Second,
 		FatalAfter:         15 * time.Second,
+		MendAfter:          5 * time.Second,
+		ReplaceAfter:       10 * time.Minute,
+		VouchPatience:      2 * time.Second,
 		CloseTimeout:       10 * time.Second,
 	}
 }
@@ -134,6 +147,10 @@ func (c *Config) Validate() error {
 	need(c.TrailingLogs >= 64, "trailing logs %d is below 64", c.TrailingLogs)
 	need(c.StallAfter > 0 && c.FatalAfter > c.StallAfter,
 		"stall bounds %v, %v are not in order", c.StallAfter, c.FatalAfter)
+	need(c.MendAfter > watchdogEvery, "mend after %v is within %v of a wedge", c.MendAfter,
+		watchdogEvery)
+	need(c.ReplaceAfter > c.MendAfter, "replace after %v is not above mend after", c.ReplaceAfter)
+	need(c.VouchPatience > 0, "vouch patience %v is not positive", c.VouchPatience)
 	need(c.CloseTimeout > 0, "close timeout %v is not positive", c.CloseTimeout)
 	return errors.Join(errs...)
 }

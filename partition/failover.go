@@ -113,7 +113,7 @@ func (r *Replica) stand(ctx context.Context, lost fsm.NodeID) {
 	r.mu.Lock()
 	recent := !r.stoodAt.IsZero() && time.Since(r.stoodAt) < standEvery
 	leader, _ := r.Leader()
-	if recent || leader != lost || r.raft.State() != raft.Follower || r.err() != nil {
+	if recent || leader != lost || r.raft.State() != raft.Follower || r.err() != nil || r.blank() {
 		r.mu.Unlock()
 		return
 	}

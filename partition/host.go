@@ -20,6 +20,12 @@ type Deps struct {
 	Locator Locator
 	// Open opens the stores of a partition's replica here, creating them if need be.
 	Open func(fsm.PartitionID) (Stores, error)
+	// Rebuild deletes the stores of a partition, which are closed or cannot be opened; the next Open
+	// makes empty ones that rejoin. removed is the index of a committed configuration of the group
+	// without this replica; one that was used before is an error. nil: nothing is ever rebuilt.
+	Rebuild func(p fsm.PartitionID, removed uint64) error
+	// Lives tells old copies of the data from the data; nil if that cannot be told.
+	Lives Lives
 	// Machine returns an empty state machine for a partition.
 	Machine func(fsm.PartitionID) Machine
 	// Member reports whether a node belongs to the cluster; nil means that the mesh's
@@ -41,7 +47,9 @@ type Host struct {
 	members  map[fsm.PartitionID][]fsm.NodeID // as given to Open, for opening anew
 	restarts map[fsm.PartitionID]int
 	opening  map[fsm.PartitionID]bool
+	broken   map[fsm.PartitionID]error // could not be opened
 
+	witness        witness
 	leaders        broadcast // a leader became known or lost
 	catalogChanged broadcast // the catalog's replica here applied something
 
@@ -59,8 +67,9 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 		cfg: cfg, deps: deps, replicas: map[fsm.PartitionID]*Replica{},
 		members:  map[fsm.PartitionID][]fsm.NodeID{},
 		restarts: map[fsm.PartitionID]int{}, opening: map[fsm.PartitionID]bool{},
-		stop: make(chan struct{}),
+		broken: map[fsm.PartitionID]error{}, stop: make(chan struct{}),
 	}
+	h.witness.init(h)
 	if h.deps.Member == nil {
 		h.deps.Member = func(fsm.NodeID) bool { return true }
 	}
@@ -70,6 +79,8 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	h.handle()
 	h.wg.Add(1)
 	go func() { defer h.wg.Done(); h.watchdog() }()
+	h.wg.Add(1)
+	go func() { defer h.wg.Done(); h.witness.run() }()
 	return h, nil
 }
 
@@ -97,6 +108,10 @@ func (h *Host) Open(p fsm.PartitionID, members []fsm.NodeID) error {
 	r, err := h.open(p, members)
 	h.mu.Lock()
 	delete(h.opening, p)
+	delete(h.broken, p)
+	if err != nil {
+		h.broken[p] = err
+	}
 	if err == nil && h.closed {
 		h.mu.Unlock()
 		return errors.Join(fsm.ErrClosed, r.Close())
@@ -107,6 +122,7 @@ func (h *Host) Open(p fsm.PartitionID, members []fsm.NodeID) error {
 	h.mu.Unlock()
 	if err == nil {
 		h.note(r) // what it saw before it was listed
+		h.witness.opened()
 	}
 	return err
 }
@@ -116,8 +132,11 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open stores of partition %d: %w", p, err)
 	}
+	if s.Rejoins {
+		members = nil
+	}
 	r, err := openReplica(p, s, h.deps.Machine(p), members, replicaOptions{
-		cfg: &h.cfg, caller: h.deps.Caller, allowed: h.allowed, changed: h.note,
+		vouched: h.witness.vouched(), cfg: &h.cfg, caller: h.deps.Caller, allowed: h.allowed, changed: h.note,
 		applied: h.applied, log: h.deps.Log,
 	})
 	if err != nil {
@@ -288,7 +307,10 @@ type Status struct {
 	Applied   uint64          `json:"applied"`
 	Voters    []fsm.NodeID    `json:"voters"`
 	Nonvoters []fsm.NodeID    `json:"nonvoters,omitempty"`
-	Failure   string          `json:"failure,omitempty"`
+	// Failure is why the replica does not serve; Broken says that it will not do so by itself any
+	// more: it must be rebuilt.
+	Failure string `json:"failure,omitempty"`
+	Broken  bool   `json:"broken,omitempty"`
 }
 
 // Status returns the state of every replica here, by partition.
@@ -297,6 +319,12 @@ func (h *Host) Status() []Status {
 	for _, r := range h.list() {
 		out = append(out, r.Status())
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for p, err := range h.broken {
+		out = append(out, Status{Partition: p, Node: h.cfg.Node, Failure: err.Error(), Broken: true})
+	}
+	slices.SortFunc(out, func(a, b Status) int { return int(a.Partition) - int(b.Partition) })
 	return out
 }
 
@@ -316,6 +344,7 @@ func (r *Replica) Status() Status {
 	if err := r.err(); err != nil {
 		s.Failure = err.Error()
 	}
+	s.Broken = r.failure.Load() != nil
 	return s
 }
 

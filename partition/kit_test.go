@@ -264,6 +264,10 @@ type disk struct {
 	log    *faultyLog
 	stable *raft.InmemStore
 	snaps  *raft.InmemSnapshotStore
+
+	rejoins bool
+	removed uint64 // index of the last rebuild
+	damaged error  // opening it fails
 }
 
 func newDisk() *disk {
@@ -273,7 +277,7 @@ func newDisk() *disk {
 
 func (d *disk) stores() Stores {
 	return Stores{Log: d.log, Stable: d.stable, Snapshots: d.snaps, Bodies: newMemBodies(),
-		Close: func() error { return nil }}
+		Close: func() error { return nil }, Rejoins: d.rejoins}
 }
 
 // faultyLog is a log store that fails or hangs when told to.
@@ -339,6 +343,21 @@ type testNode struct {
 	host  *Host
 	port  *port
 	disks map[fsm.PartitionID]*disk
+	lives Lives // nil unless a test is about them
+	// rebuilds counts the calls that were heeded.
+	rebuilds int
+}
+
+// rebuild makes the disk of a partition empty.
+func (n *testNode) rebuild(p fsm.PartitionID, removed uint64) error {
+	d := n.disks[p]
+	if d != nil && removed <= d.removed {
+		return fmt.Errorf("partition %d was rebuilt at %d before", p, d.removed)
+	}
+	n.rebuilds++
+	n.disks[p] = newDisk()
+	n.disks[p].rejoins, n.disks[p].removed = true, removed
+	return nil
 }
 
 // testCluster is some hosts on one network.
@@ -384,9 +403,12 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 			if n.disks[p] == nil {
 				n.disks[p] = newDisk()
 			}
+			if err := n.disks[p].damaged; err != nil {
+				return Stores{}, err
+			}
 			return n.disks[p].stores(), nil
 		},
-		OnFatal: func(err error) { c.fatal <- err },
+		OnFatal: func(err error) { c.fatal <- err }, Rebuild: n.rebuild, Lives: n.lives,
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -28,6 +28,10 @@ type machine struct {
 	m       Machine
 	applied uint64 // index of the last entry applied or restored
 	broken  bool   // an entry could not be applied: nothing may be, ever after
+	// members are those of the last configuration entry applied, which has the index since. Raft itself
+	// tells neither the index nor whether what it names is committed.
+	members raft.Configuration
+	since   uint64
 
 	spans []Span // of the entry being applied
 
@@ -55,7 +59,12 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
 	for i, l := range logs {
 		if l.Type == raft.LogConfiguration {
-			m.StoreConfiguration(l.Index, raft.Configuration{})
+			c, err := decodeMembers(l.Data)
+			if err != nil {
+				m.halt(fmt.Errorf("configuration entry %d: %w", l.Index, err))
+				continue
+			}
+			m.StoreConfiguration(l.Index, c)
 			continue
 		}
 		if l.Type != raft.LogCommand {
@@ -75,11 +84,22 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 }
 
 // StoreConfiguration implements raft.ConfigurationStore. Without it a configuration entry would not
-// advance the index that raft gives to a snapshot. Raft itself keeps the members.
-func (m *machine) StoreConfiguration(index uint64, _ raft.Configuration) {
+// advance the index that raft gives to a snapshot.
+func (m *machine) StoreConfiguration(index uint64, c raft.Configuration) {
 	m.mu.Lock()
+	m.members, m.since = c, index
 	m.applied = max(m.applied, index)
 	m.mu.Unlock()
+}
+
+// decodeMembers is raft's decoder, which panics.
+func decodeMembers(b []byte) (c raft.Configuration, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", fsm.ErrFormat, p)
+		}
+	}()
+	return raft.DecodeConfiguration(b), nil
 }
 
 // errBroken is what a machine that failed once says to everything.

@@ -32,6 +32,22 @@ type Stores struct {
 	Snapshots raft.SnapshotStore
 	Bodies    Bodies
 	Close     func() error
+	// Rejoins says that an earlier replica here was given up: this one waits until its group takes it
+	// in, whatever Open is told, and never founds the group (R8).
+	Rejoins bool
+}
+
+// Lives remembers which lives of which nodes were heard of, durably, so that an old copy of a data
+// directory is not taken for the node (docs/decisions/0026-old-copies.md).
+type Lives interface {
+	// Life counts the starts of this node.
+	Life() uint64
+	// Witness remembers that a life of another node was heard of and returns what was remembered
+	// before; of two lives with one number the first stays.
+	Witness(node fsm.NodeID, life uint64, i fsm.Incarnation) (uint64, fsm.Incarnation, error)
+	// Distrust marks everything here as an old copy that must be rebuilt, and continues the count of
+	// lives above one that this directory does not know of.
+	Distrust(reason string, life uint64) error
 }
 
 // Span is one body in an entry: Length bytes at Offset.
@@ -85,6 +101,10 @@ const (
 	KindStatus   uint8 = 7
 	// KindReadIndex asks the leader for an index behind which a replica's state is as of now.
 	KindReadIndex uint8 = 8
+	// KindRebuild tells a failed replica that its group goes on without it: it may start empty.
+	KindRebuild uint8 = 9
+	// KindWitness tells which life of a node has begun.
+	KindWitness uint8 = 10
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

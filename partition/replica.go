@@ -56,6 +56,8 @@ type Replica struct {
 	stalled   atomic.Bool // a store call hangs on this disk: neither ask, answer nor serve
 	wedge     atomic.Bool
 	failure   atomic.Pointer[error]
+	unvouched atomic.Bool // whether the data is an old copy is not known yet: neither ask nor answer
+	openedAt  time.Time
 
 	mu      sync.Mutex
 	stoodAt time.Time // when this replica last called an election by itself
@@ -64,6 +66,7 @@ type Replica struct {
 
 // replicaOptions are what a host gives its replicas.
 type replicaOptions struct {
+	vouched bool // the data is known to be the newest there is
 	cfg     *Config
 	caller  Caller
 	allowed func(fsm.NodeID) bool
@@ -79,13 +82,16 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	r := &Replica{
 		id: id, cfg: o.cfg, stores: s, changed: o.changed, stopping: make(chan struct{}),
 		log: o.log.With("partition", uint16(id)), waits: newWaiters(o.cfg.MaxParked),
+		openedAt: time.Now(),
 	}
+	r.unvouched.Store(!o.vouched)
 	r.guard = newGuard(s, o.cfg.LogCacheBytes, r.fail)
 	r.machine = &machine{bodies: s.Bodies, m: m, fail: r.fail, ended: r.guard.ended}
 	r.machine.notify = func() { o.applied(id) }
 	r.wire = newWire(id, o.cfg, o.caller, func() bool {
-		return r.stalled.Load() || r.failure.Load() != nil
+		return r.stalled.Load() || r.unvouched.Load() || r.failure.Load() != nil
 	}, o.allowed)
+	r.wire.blank = r.blank
 	r.wire.told = r.given
 	if err := r.start(members); err != nil {
 		r.guard.end()
@@ -166,6 +172,37 @@ func (r *Replica) standAlone() {
 	}()
 }
 
+// blank reports whether this replica has no configuration: it was not taken in yet. Raft lets such a
+// one vote for anybody, whatever the candidate has; an acknowledged entry that a replica of the same
+// name held before it lost its disk would be voted away (R8).
+func (r *Replica) blank() bool {
+	return len(r.raft.GetConfiguration().Configuration().Servers) == 0
+}
+
+// configuration returns the last committed configuration and its index. Raft's own answer may be of an
+// entry that is not committed, and has no index.
+func (r *Replica) configuration() (raft.Configuration, uint64) {
+	r.machine.mu.Lock()
+	c, index := r.machine.members, r.machine.since
+	r.machine.mu.Unlock()
+	metas, err := r.stores.Snapshots.List()
+	if err == nil && len(metas) > 0 && metas[0].ConfigurationIndex > index {
+		return metas[0].Configuration, metas[0].ConfigurationIndex
+	}
+	return c, index
+}
+
+// peers returns the other voters of the group as far as this replica knows.
+func (r *Replica) peers() []fsm.NodeID {
+	var ids []fsm.NodeID
+	for _, s := range r.raft.GetConfiguration().Configuration().Servers {
+		if s.Suffrage == raft.Voter && s.ID != raft.ServerID(r.cfg.Node) {
+			ids = append(ids, fsm.NodeID(s.ID))
+		}
+	}
+	return ids
+}
+
 func (r *Replica) onlyVoter() bool {
 	voters := 0
 	self := false
@@ -191,7 +228,7 @@ func (r *Replica) fail(err error) {
 	if !r.failure.CompareAndSwap(nil, &err) {
 		return
 	}
-	r.log.Error("replica failed and stops", "error", err)
+	r.log.Error("replica failed and stops", "error", err, "mend", mendText)
 	r.shut()
 	r.changed(r)
 }
@@ -218,6 +255,9 @@ func (r *Replica) err() error {
 	}
 	if r.stalled.Load() {
 		return fmt.Errorf("disk is stalled: %w", fsm.ErrNotLeader)
+	}
+	if r.unvouched.Load() {
+		return fmt.Errorf("no peer has said yet that the data is not an old copy: %w", fsm.ErrNotLeader)
 	}
 	return nil
 }

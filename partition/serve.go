@@ -21,6 +21,8 @@ func (h *Host) handle() {
 	c.Handle(KindUnpark, h.verb(serveUnpark))
 	c.Handle(KindReadIndex, h.verb(serveReadIndex))
 	c.Handle(KindStatus, h.serveStatus)
+	c.Handle(KindRebuild, h.serveRebuild)
+	c.Handle(KindWitness, h.witness.serve)
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {

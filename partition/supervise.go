@@ -64,6 +64,7 @@ type Supervisor struct {
 	host *Host
 	dir  *Directory
 	rec  reconciler
+	mend mender
 	log  hclog.Logger
 
 	ctx    context.Context // of its goroutines, which Close ends
@@ -82,12 +83,18 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 		rec:   reconciler{host: h, done: map[fsm.PartitionID]reconciled{}},
 		retry: map[fsm.PartitionID]time.Time{},
 	}
+	s.mend = mender{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
+		busy: map[fsm.PartitionID]bool{}}
 	if err := h.Open(fsm.CatalogPartition, cfg.Bootstrap); err != nil {
-		return nil, err
+		if h.deps.Rebuild == nil || errors.Is(err, fsm.ErrClosed) {
+			return nil, err
+		}
+		// The catalog's leader has it rebuilt. What is placed here opens when it is.
+		s.log.Error("open the catalog", "error", err, "mend", mendText)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.hasten(catalog.Group{ID: fsm.CatalogPartition, Members: cfg.Bootstrap})
-	for _, loop := range []func(){s.register, s.openPlaced, s.reconcile, s.lead, s.balance} {
+	for _, loop := range []func(){s.register, s.openPlaced, s.reconcile, s.lead, s.balance, s.heal} {
 		s.wg.Add(1)
 		go func() { defer s.wg.Done(); loop() }()
 	}
@@ -105,6 +112,9 @@ const (
 	lookEvery = time.Second
 	// registerTimeout bounds one attempt to register.
 	registerTimeout = 10 * time.Second
+	// mendText says to people what to do about a replica that failed.
+	mendText = "its group has it rebuilt when the others are a majority and well; if it does not, see " +
+		"'When a disk fails' in docs/operating.md"
 	// openPause is the pause after a partition could not be opened.
 	openPause = 5 * time.Second
 )
@@ -155,10 +165,16 @@ func (s *Supervisor) openPlaced() {
 				time.Now().Before(s.retry[g.ID]) {
 				continue
 			}
-			if err := s.host.Open(g.ID, g.Members); err != nil {
+			// Whoever was placed later finds a group that exists, or will: it must not found another one.
+			var founders []fsm.NodeID
+			if slices.Contains(g.Founders, s.host.cfg.Node) {
+				founders = g.Founders
+			}
+			if err := s.host.Open(g.ID, founders); err != nil {
 				s.retry[g.ID] = time.Now().Add(openPause)
 				if s.ctx.Err() == nil {
-					s.log.Error("open a placed partition", "partition", uint16(g.ID), "error", err)
+					s.log.Error("open a placed partition", "partition", uint16(g.ID), "error", err,
+						"mend", mendText)
 				}
 				continue
 			}
@@ -170,6 +186,8 @@ func (s *Supervisor) openPlaced() {
 func (s *Supervisor) reconcile() {
 	s.each(func(v *catalog.View) { s.rec.look(s.ctx, v) })
 }
+
+func (s *Supervisor) heal() { s.each(s.mend.look) }
 
 func (s *Supervisor) balance() {
 	b := balancer{host: s.host, seen: map[fsm.PartitionID]leading{}}
@@ -235,7 +253,7 @@ func (s *Supervisor) admit(r *Replica, v *catalog.View) error {
 		}
 	}
 	for _, n := range v.Nodes() {
-		if _, ok := in[n.ID]; !ok {
+		if _, ok := in[n.ID]; !ok && s.mayJoin(n.ID) {
 			s.log.Info("node joins the catalog", "node", n.ID, "name", n.Name)
 			return s.wait(r.raft.AddNonvoter(raft.ServerID(n.ID), raft.ServerAddress(n.ID), 0,
 				admitTimeout))
@@ -252,6 +270,20 @@ func (s *Supervisor) admit(r *Replica, v *catalog.View) error {
 		}
 	}
 	return nil
+}
+
+// mayJoin reports whether a node has a replica of the catalog that can be taken in: one that has
+// failed is rebuilt first (mender).
+func (s *Supervisor) mayJoin(n fsm.NodeID) bool {
+	ctx, cancel := context.WithTimeout(s.ctx, heirTimeout)
+	defer cancel()
+	all, err := askStatus(ctx, s.host.deps.Caller, n)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(all, func(st Status) bool {
+		return st.Partition == fsm.CatalogPartition && !st.Broken
+	})
 }
 
 func (s *Supervisor) isCaughtUp(r *Replica, n fsm.NodeID) bool {

@@ -43,10 +43,13 @@ type brokers struct {
 	*testCluster
 	all        map[fsm.NodeID]*broker
 	partitions int
+	lifeOf     map[fsm.NodeID]int // restarts
+	named      string             // name of the next node to join, its id if empty
 }
 
 func newBrokers(t *testing.T, n int) *brokers {
-	b := &brokers{testCluster: newTestCluster(t, n), all: map[fsm.NodeID]*broker{}, partitions: 4}
+	b := &brokers{testCluster: newTestCluster(t, n), all: map[fsm.NodeID]*broker{}, partitions: 4,
+		lifeOf: map[fsm.NodeID]int{}}
 	b.machine = realMachine
 	for i := range n {
 		id := fsm.NodeID(fmt.Sprintf("n%d", i+1))
@@ -62,7 +65,11 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	n.dir = NewDirectory(n.host)
 	n.r = NewRouter(n.host, n.dir)
 	cfg := SupervisorDefaults()
-	cfg.Name, cfg.Bootstrap, cfg.Place, cfg.Partitions = string(id), bootstrap, placeRound, b.partitions
+	if b.named == "" {
+		b.named = string(id)
+	}
+	defer func() { b.named = "" }()
+	cfg.Name, cfg.Bootstrap, cfg.Place, cfg.Partitions = b.named, bootstrap, placeRound, b.partitions
 	var err error
 	if n.sup, err = Supervise(n.host, n.dir, cfg); err != nil {
 		b.t.Fatal(err)

@@ -26,6 +26,7 @@ type wire struct {
 	silent  func() bool           // the watchdog's: neither ask nor answer
 	allowed func(fsm.NodeID) bool // is the node a member of the cluster
 	told    func()                // another node tells this replica to take over
+	blank   func() bool           // this replica has no configuration
 	rpc     chan raft.RPC
 	ctx     context.Context // ends with Close; raft's own calls carry none
 	cancel  context.CancelFunc
@@ -40,12 +41,15 @@ var (
 // errSilent is what a stalled or closing group's wire answers.
 var errSilent = errors.New("group is not served here now")
 
+// errBlank is what a replica that waits to be taken in says to candidates.
+var errBlank = errors.New("replica has no configuration: it does not vote")
+
 func newWire(group fsm.PartitionID, cfg *Config, caller Caller, silent func() bool,
 	allowed func(fsm.NodeID) bool) *wire {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &wire{
 		group: group, self: cfg.Node, caller: caller, cfg: cfg, silent: silent, allowed: allowed,
-		told: func() {}, rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
+		told: func() {}, blank: func() bool { return false }, rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
 	}
 }
 
@@ -200,6 +204,9 @@ func (w *wire) serve(ctx context.Context, from fsm.NodeID, kind byte, body []byt
 	}
 	if err := r.done(); err != nil {
 		return nil, err
+	}
+	if kind != rpcAppend && w.blank() {
+		return nil, errBlank
 	}
 	if kind == rpcTimeoutNow {
 		w.told()

@@ -1,0 +1,315 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+)
+
+// mender brings the groups led here to the members that the catalog wants, all of them working: a
+// failed replica is removed, rebuilt empty on its node, taken in without a vote, and given one when
+// it has caught up; a node that the catalog replaced goes when its successor votes.
+//
+// It keeps no plan. Each step is decided from the committed configuration and from what the members
+// say of themselves, so whoever leads after a crash goes on where the last one stopped, and each step
+// by itself leaves a group that a majority of voters with the data can serve. One step is under way
+// per group (reliability 2.6, rule 9); raft itself refuses a change before the last one committed.
+type mender struct {
+	s     *Supervisor
+	since map[memberOf]time.Time // when a member was first seen failed, without a break
+	// silent are the nodes that do not answer the catalog's leader, and since when.
+	silent map[fsm.NodeID]time.Time
+	asked  time.Time
+
+	mu         sync.Mutex
+	busy       map[fsm.PartitionID]bool
+	exchanging bool
+}
+
+type memberOf struct {
+	p fsm.PartitionID
+	n fsm.NodeID
+}
+
+// mendEvery is how often the members are asked: one small call per other node.
+const mendEvery = time.Second
+
+// look takes the next step of every group led here.
+func (m *mender) look(v *catalog.View) {
+	led := m.led()
+	if len(led) == 0 || time.Since(m.asked) < mendEvery {
+		return
+	}
+	m.asked = time.Now()
+	want := map[fsm.PartitionID][]fsm.NodeID{fsm.CatalogPartition: nodeIDs(v)}
+	for _, g := range v.Groups() {
+		want[g.ID] = g.Members
+	}
+	states := m.ask(led, want)
+	for _, r := range led {
+		if want[r.id] == nil {
+			continue
+		}
+		g := m.group(r, want[r.id], states)
+		if g == nil {
+			continue
+		}
+		step := g.next()
+		if r.id == fsm.CatalogPartition {
+			if step == nil {
+				step = m.retire(g, v, states)
+			}
+			m.exchange(m.exchanges(v, states))
+		}
+		if step != nil {
+			m.take(r, step)
+		}
+	}
+}
+
+func nodeIDs(v *catalog.View) []fsm.NodeID {
+	nodes := v.Nodes()
+	ids := make([]fsm.NodeID, 0, len(nodes))
+	for _, n := range nodes {
+		ids = append(ids, n.ID)
+	}
+	return ids
+}
+
+// led returns the replicas that lead and have no step under way.
+func (m *mender) led() []*Replica {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(m.s.host.list(), func(r *Replica) bool {
+		return m.busy[r.id] || !r.Leading()
+	})
+}
+
+// take runs a step on a goroutine of its own: a change waits for a majority.
+func (m *mender) take(r *Replica, step *mendStep) {
+	m.mu.Lock()
+	m.busy[r.id] = true
+	m.mu.Unlock()
+	r.log.Warn("mending", "step", step.what, "node", step.node)
+	m.s.wg.Add(1)
+	go func() {
+		defer m.s.wg.Done()
+		if err := step.do(m.s.ctx, m.s, r); err != nil && m.s.ctx.Err() == nil {
+			r.log.Warn("mending did not succeed", "step", step.what, "node", step.node, "error", err)
+		}
+		m.mu.Lock()
+		delete(m.busy, r.id)
+		m.mu.Unlock()
+	}()
+}
+
+// nodeState is what a node said of its replicas.
+type nodeState map[fsm.PartitionID]Status
+
+// ask asks every node that has to do with the groups; who does not answer is missing.
+func (m *mender) ask(led []*Replica, want map[fsm.PartitionID][]fsm.NodeID) map[fsm.NodeID]nodeState {
+	nodes := map[fsm.NodeID]bool{}
+	for _, r := range led {
+		for _, s := range r.raft.GetConfiguration().Configuration().Servers {
+			nodes[fsm.NodeID(s.ID)] = true
+		}
+		for _, n := range want[r.id] {
+			nodes[n] = true
+		}
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	states := map[fsm.NodeID]nodeState{}
+	for n := range nodes { // order-free: the answers go into a map
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			ctx, cancel := context.WithTimeout(m.s.ctx, heirTimeout)
+			defer cancel()
+			all, err := askStatus(ctx, m.s.host.deps.Caller, n)
+			if err != nil {
+				return
+			}
+			st := nodeState{}
+			for _, s := range all {
+				st[s.Partition] = s
+			}
+			mu.Lock()
+			states[n] = st
+			mu.Unlock()
+		}()
+	}
+	wg.Wait()
+	return states
+}
+
+// mendGroup is one group as its leader sees it.
+type mendGroup struct {
+	id       fsm.PartitionID
+	self     fsm.NodeID
+	want     []fsm.NodeID
+	servers  map[fsm.NodeID]raft.ServerSuffrage
+	index    uint64 // of the configuration, which is committed
+	failed   map[fsm.NodeID]bool
+	ready    map[fsm.NodeID]bool // works and has caught up
+	listed   map[fsm.NodeID]bool // has the partition open and has not failed
+	existing []fsm.NodeID        // the servers, in their order
+}
+
+// group gathers what is known of a group; nil if nothing is committed yet.
+func (m *mender) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]nodeState) *mendGroup {
+	c, index := r.configuration()
+	g := &mendGroup{id: r.id, self: m.s.host.cfg.Node, want: want, index: index,
+		servers: map[fsm.NodeID]raft.ServerSuffrage{}, failed: map[fsm.NodeID]bool{},
+		ready: map[fsm.NodeID]bool{}, listed: map[fsm.NodeID]bool{}}
+	if len(c.Servers) == 0 {
+		return nil
+	}
+	members := slices.Clone(want)
+	for _, s := range c.Servers {
+		n := fsm.NodeID(s.ID)
+		g.servers[n] = s.Suffrage
+		g.existing = append(g.existing, n)
+		if !slices.Contains(members, n) {
+			members = append(members, n)
+		}
+	}
+	applied := r.machine.index()
+	for _, n := range members {
+		key := memberOf{r.id, n}
+		st, open := states[n][r.id]
+		if !open || !st.Broken {
+			delete(m.since, key)
+		}
+		switch {
+		case n == g.self:
+			g.ready[n], g.listed[n] = true, true
+		case !open:
+		case st.Broken:
+			if m.since[key].IsZero() {
+				m.since[key] = time.Now()
+			}
+			g.failed[n] = time.Since(m.since[key]) >= m.s.host.cfg.MendAfter
+		default:
+			g.listed[n] = true
+			g.ready[n] = st.Failure == "" && st.Applied+caughtUp >= applied
+		}
+	}
+	return g
+}
+
+// mendStep is one change.
+type mendStep struct {
+	what string
+	node fsm.NodeID
+	do   func(context.Context, *Supervisor, *Replica) error
+}
+
+// next decides the next step, nil if there is none. It is pure.
+func (g *mendGroup) next() *mendStep {
+	for _, n := range g.existing {
+		voter := g.servers[n] == raft.Voter
+		if g.failed[n] && (!voter || g.survives(n, 0)) {
+			return g.remove("remove failed replica", n)
+		}
+	}
+	for _, n := range g.want {
+		suffrage, in := g.servers[n]
+		switch {
+		case !in && g.failed[n]:
+			return g.rebuild(n)
+		case g.id == fsm.CatalogPartition:
+			// Supervisor.admit takes nodes into the catalog, and gives votes.
+		case !in && g.listed[n]:
+			return g.change("take in without a vote", n, func(r *raft.Raft) raft.Future {
+				return r.AddNonvoter(raft.ServerID(n), raft.ServerAddress(n), g.index, admitTimeout)
+			})
+		case in && suffrage != raft.Voter && g.ready[n] && g.survives("", 1):
+			return g.change("give a vote", n, func(r *raft.Raft) raft.Future {
+				return r.AddVoter(raft.ServerID(n), raft.ServerAddress(n), g.index, admitTimeout)
+			})
+		}
+	}
+	if g.id == fsm.CatalogPartition || !g.complete() {
+		return nil
+	}
+	for _, n := range g.existing {
+		if slices.Contains(g.want, n) {
+			continue
+		}
+		if n == g.self {
+			return &mendStep{"hand over, being replaced", n, func(ctx context.Context, s *Supervisor,
+				r *Replica) error {
+				ctx, cancel := context.WithTimeout(ctx, admitTimeout)
+				defer cancel()
+				return s.host.TransferLeadership(ctx, r.id, "")
+			}}
+		}
+		if g.servers[n] != raft.Voter || g.survives(n, 0) {
+			return g.remove("remove replaced replica", n)
+		}
+	}
+	return nil
+}
+
+// complete reports whether all who should vote do.
+func (g *mendGroup) complete() bool {
+	for _, n := range g.want {
+		if g.servers[n] != raft.Voter {
+			return false
+		}
+	}
+	return true
+}
+
+// survives reports whether the voters that are ready are a majority, of now and of the configuration
+// without one of them ("" for nobody) and with some more that are ready.
+func (g *mendGroup) survives(without fsm.NodeID, more int) bool {
+	voters, ready := 0, 0
+	for n, s := range g.servers {
+		if s != raft.Voter {
+			continue
+		}
+		voters++
+		if g.ready[n] && n != without {
+			ready++
+		}
+	}
+	after := voters + more
+	if without != "" {
+		after--
+	}
+	return ready > voters/2 && ready+more > after/2
+}
+
+func (g *mendGroup) remove(what string, n fsm.NodeID) *mendStep {
+	return g.change(what, n, func(r *raft.Raft) raft.Future {
+		return r.RemoveServer(raft.ServerID(n), g.index, admitTimeout)
+	})
+}
+
+// change is a change of the configuration with that index, refused by raft if it is another by now.
+func (g *mendGroup) change(what string, n fsm.NodeID, f func(*raft.Raft) raft.Future) *mendStep {
+	return &mendStep{what, n, func(_ context.Context, s *Supervisor, r *Replica) error {
+		return s.wait(f(r.raft))
+	}}
+}
+
+func (g *mendGroup) rebuild(n fsm.NodeID) *mendStep {
+	return &mendStep{"rebuild failed replica", n, func(ctx context.Context, s *Supervisor,
+		r *Replica) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*s.host.cfg.CloseTimeout)
+		defer cancel()
+		if err := askRebuild(ctx, s.host.deps.Caller, n, g.id, g.index); err != nil {
+			return fmt.Errorf("node %s: %w", n, err)
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,191 @@
+package partition
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// witness finds out whether this node's data is an old copy, before its replicas take part in
+// anything: peers remember the highest life of this node that they heard of, and a directory that was
+// put back counts fewer (docs/decisions/0026-old-copies.md). Until a replica is vouched for, it
+// neither votes, nor acknowledges, nor stands.
+type witness struct {
+	h    *Host
+	wake chan struct{} // a replica was opened; capacity 1
+
+	mu    sync.Mutex
+	told  map[fsm.NodeID]bool // peers that know of this life
+	found bool                // the data is an old copy
+}
+
+const (
+	witnessBytes   = 8 + 8
+	witnessEvery   = 100 * time.Millisecond // while a replica waits
+	witnessIdle    = time.Second            // while only a peer that is away was not told
+	witnessTimeout = 500 * time.Millisecond
+)
+
+func (w *witness) init(h *Host) {
+	w.h, w.wake, w.told = h, make(chan struct{}, 1), map[fsm.NodeID]bool{}
+}
+
+// opened has a new replica judged at once.
+func (w *witness) opened() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// vouched says whether a replica that is opened now needs no questions.
+func (w *witness) vouched() bool { return w.h.deps.Lives == nil }
+
+// serve answers a peer that tells of its life with what was known of it before.
+func (w *witness) serve(_ context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
+	if len(b) != witnessBytes {
+		return nil, fmt.Errorf("call of a witness of %d bytes: %w", len(b), fsm.ErrFormat)
+	}
+	if w.h.deps.Lives == nil || !w.h.allowed(from) {
+		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+	}
+	life, i, err := w.h.deps.Lives.Witness(from, binary.BigEndian.Uint64(b),
+		fsm.Incarnation(binary.BigEndian.Uint64(b[8:])))
+	if err != nil {
+		return nil, err
+	}
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, life), uint64(i)), nil
+}
+
+// run asks until every replica is vouched for and every peer told.
+func (w *witness) run() {
+	if w.h.deps.Lives == nil {
+		return
+	}
+	for {
+		pause := witnessIdle
+		if w.look() {
+			pause = witnessEvery
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-w.h.stop:
+			t.Stop()
+			return
+		case <-w.wake:
+			t.Stop()
+		case <-t.C:
+		}
+	}
+}
+
+// look asks the peers that were not asked yet and reports whether a replica still waits.
+func (w *witness) look() (waits bool) {
+	rs := w.h.list()
+	ask := map[fsm.NodeID]bool{}
+	w.mu.Lock()
+	for _, r := range rs {
+		for _, n := range r.peers() {
+			if !w.told[n] {
+				ask[n] = true
+			}
+		}
+	}
+	w.mu.Unlock()
+	w.ask(ask)
+	for _, r := range rs {
+		if r.unvouched.Load() && !w.judge(r) {
+			waits = true
+		}
+	}
+	return waits
+}
+
+func (w *witness) ask(nodes map[fsm.NodeID]bool) {
+	var wg sync.WaitGroup
+	for n := range nodes { // order-free: every answer is judged by itself
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := w.tell(n); err != nil {
+				w.h.deps.Log.Debug("peer was not told of this life", "peer", n, "error", err)
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+// tell tells one peer of this life and compares what it knew.
+func (w *witness) tell(n fsm.NodeID) error {
+	life, inc := w.h.deps.Lives.Life(), w.h.cfg.Incarnation
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, witnessBytes), life)
+	b = binary.BigEndian.AppendUint64(b, uint64(inc))
+	ctx, cancel := context.WithTimeout(context.Background(), witnessTimeout)
+	defer cancel()
+	answer, err := w.h.deps.Caller.Call(ctx, n, KindWitness, b)
+	if err != nil {
+		return err
+	}
+	if len(answer) != witnessBytes {
+		return fmt.Errorf("answer of %d bytes: %w", len(answer), fsm.ErrFormat)
+	}
+	before := binary.BigEndian.Uint64(answer)
+	known := fsm.Incarnation(binary.BigEndian.Uint64(answer[8:]))
+	if before > life || before == life && known != inc {
+		return w.old(n, life, before)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told[n] = true
+	return nil
+}
+
+// old fails every replica: a peer knows of a life that this directory does not.
+func (w *witness) old(n fsm.NodeID, life, before uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.found {
+		return nil
+	}
+	reason := fmt.Sprintf("the data directory is an old copy: it counts %d starts of this node, and "+
+		"node %s knows of %d", life-1, n, before)
+	if err := w.h.deps.Lives.Distrust(reason, before); err != nil {
+		return err // nothing is vouched for, so this is tried again
+	}
+	w.found = true
+	for _, r := range w.h.list() {
+		if r.unvouched.Load() {
+			r.fail(fmt.Errorf("%s", reason))
+		}
+	}
+	return nil
+}
+
+// judge vouches for a replica when all other voters have answered, or, after a while, one of them: who
+// does not answer then is most likely down. A group of one has nobody to ask.
+func (w *witness) judge(r *Replica) bool {
+	w.mu.Lock()
+	found := w.found
+	answered := 0
+	peers := r.peers()
+	for _, n := range peers {
+		if w.told[n] {
+			answered++
+		}
+	}
+	w.mu.Unlock()
+	if found && r.failure.Load() == nil && !r.blank() {
+		return false // it was opened meanwhile, and Distrust has marked it
+	}
+	patient := time.Since(r.openedAt) < w.h.cfg.VouchPatience
+	if answered < len(peers) && (answered == 0 || patient) {
+		return false
+	}
+	r.unvouched.Store(false)
+	w.h.note(r)
+	return true
+}
