@@ -200,7 +200,8 @@ func (n *node) openPartitions(context.Context) error {
 	cfg.Node, cfg.Incarnation = n.id, n.incarnation
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
-		Log: n.log.Named("partition"),
+		Rebuild: func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
+		Lives:   lives{n.dir}, Log: n.log.Named("partition"),
 	})
 	if err != nil {
 		return err
@@ -239,7 +240,24 @@ func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
 		return partition.Stores{}, err
 	}
 	return partition.Stores{Log: g.Log(), Stable: g.Stable(), Snapshots: g.Snapshots(),
-		Bodies: g.Bodies(), Close: g.Close}, nil
+		Bodies: g.Bodies(), Close: g.Close, Rejoins: g.Rejoins()}, nil
+}
+
+// lives are the partitions' view of what the data directory remembers of nodes.
+type lives struct{ dir *storage.Dir }
+
+func (l lives) Life() uint64 { return l.dir.Life() }
+
+func (l lives) Witness(node fsm.NodeID, life uint64, i fsm.Incarnation) (uint64, fsm.Incarnation, error) {
+	was, err := l.dir.Witness(string(node), storage.Sighting{Life: life, Incarnation: uint64(i)})
+	return was.Life, fsm.Incarnation(was.Incarnation), err
+}
+
+func (l lives) Distrust(reason string, life uint64) error {
+	if err := l.dir.Distrust(reason); err != nil {
+		return err
+	}
+	return l.dir.Outlive(life)
 }
 
 func (n *node) openFront(context.Context) error {
