@@ -141,7 +141,7 @@ func (l *link) begin(ctx context.Context, kind uint8, request []byte) (*pendingC
 		if l.fitsLocked(len(request)) {
 			break
 		}
-		l.awaitRoomLocked(ctx) // its error is found at the top
+		_ = l.awaitRoomLocked(ctx) // its error is found at the top
 	}
 	id := l.nextID
 	l.nextID++

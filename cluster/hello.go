@@ -261,7 +261,7 @@ func (m *Mesh) welcome(
 		err = refuse(id)
 	}
 	if err != nil {
-		conn.Write(appendRefusal(nil, err.Error())) // the peer's loss if it does not read it
+		_, _ = conn.Write(appendRefusal(nil, err.Error())) // the peer's loss if it does not read it
 		return nil, identity{}, err
 	}
 	if _, err := conn.Write(appendHello(nil, m.identity())); err != nil {

@@ -53,12 +53,6 @@ func (b *book) set(id fsm.NodeID, addr string) {
 	b.addrs[id] = addr
 }
 
-func (b *book) remove(id fsm.NodeID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.addrs, id)
-}
-
 // testConfig listens on a free port of the loopback interface.
 func testConfig(id fsm.NodeID) Config {
 	cfg := Defaults()

@@ -166,7 +166,7 @@ func (l *link) sendStream(
 		n, err := io.ReadFull(body, chunk[4:])
 		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && n > 0
 		if err != nil && !ended {
-			send(binary.BigEndian.AppendUint32(nil, bodyAborted)) // best effort: closing says the same
+			_ = send(binary.BigEndian.AppendUint32(nil, bodyAborted)) // best effort: closing says the same
 			return fmt.Errorf("%w: %w", errBodyRead, err)
 		}
 		if n > 0 {
@@ -225,7 +225,7 @@ func (l *link) acceptStreams() {
 		l.mu.Unlock()
 		if full {
 			s.SetWriteDeadline(time.Now().Add(l.mesh.cfg.WriteTimeout))
-			s.Write(appendFrameHeader(nil, frameBusy, 0, 0, 0))
+			_, _ = s.Write(appendFrameHeader(nil, frameBusy, 0, 0, 0)) // a caller that is gone needs none
 			s.Close()
 			continue
 		}
@@ -261,7 +261,8 @@ func (l *link) serveStream(s net.Conn) {
 		l.deactivate(f.id)
 	}
 	s.SetWriteDeadline(time.Now().Add(l.mesh.cfg.WriteTimeout))
-	s.Write(append(appendFrameHeader(nil, typ, 0, f.id, len(payload)), payload...))
+	// A caller that is gone needs no answer; the link reports its own end.
+	_, _ = s.Write(append(appendFrameHeader(nil, typ, 0, f.id, len(payload)), payload...))
 }
 
 func (l *link) activate(id uint64, cancel context.CancelFunc) bool {

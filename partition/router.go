@@ -77,8 +77,6 @@ const (
 	staleAsk = 3
 )
 
-var errMove = errors.New("try another share")
-
 // Propose implements transport.Broker.
 func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (
 	fsm.Outcome, error) {

@@ -285,6 +285,7 @@ func (r *wireReader) voteRequest(a *raft.RequestVoteRequest) {
 	r.header(&a.RPCHeader)
 	a.Term, a.LastLogIndex, a.LastLogTerm = r.uint(), r.uint(), r.uint()
 	a.LeadershipTransfer = r.bool()
+	//lint:ignore SA1019 raft itself still answers a request without an address by this field
 	a.Candidate = a.Addr
 }
 

@@ -38,7 +38,6 @@ type channel struct {
 	sender []*outgoing // links with something to send, in turn
 	acks   []ack       // answers to the client's transfers
 	dones  []ack       // answers to the client's dispositions
-	closer []func()    // waits for the links to have given back
 }
 
 // begin opens a channel.

@@ -108,7 +108,6 @@ func (b *bubble) close() {
 type rawClient struct {
 	t     *testing.T
 	conn  net.Conn
-	r     *amqp.Reader
 	in    chan readFrame // what the server has sent
 	trace strings.Builder
 	hold  bool // frames are kept back to go out with the next one

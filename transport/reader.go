@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"io"
 	"net"
 	"time"
 
@@ -86,6 +85,3 @@ func fill(socket net.Conn, r *amqp.Reader, idle time.Duration, b *batch) {
 		start = end
 	}
 }
-
-// lostRead reports whether a read error means that the peer went without a word.
-func lostRead(err error) bool { return err != nil && err != io.EOF }

@@ -44,7 +44,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ws.Subprotocol() == "" {
-		ws.Close(websocket.StatusPolicyViolation, "one of the subprotocols amqp and AMQPWSB10 is needed")
+		_ = ws.Close(websocket.StatusPolicyViolation, "one of the subprotocols amqp and AMQPWSB10 is needed")
 		return
 	}
 	s.stats.WebSockets.Add(1)

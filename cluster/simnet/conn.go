@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -215,8 +216,7 @@ func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
-	c.SetReadDeadline(t)
-	return c.SetWriteDeadline(t)
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // SetReadDeadline implements net.Conn.

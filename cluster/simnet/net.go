@@ -85,7 +85,7 @@ func (n *Net) Reset(a, b string) {
 	for _, c := range n.matching(func(c *conn) bool {
 		return c.in.from == a && c.in.to == b || c.in.from == b && c.in.to == a
 	}) {
-		c.Close()
+		_ = c.Close()
 		c.out.breakOff()
 	}
 }
@@ -151,13 +151,13 @@ func (h *Host) Kill() {
 	h.listeners, h.gossips = map[uint16]*listener{}, map[uint16]*Gossip{}
 	h.mu.Unlock()
 	for _, l := range listeners {
-		l.Close()
+		_ = l.Close()
 	}
 	for _, g := range gossips {
-		g.Shutdown()
+		_ = g.Shutdown()
 	}
 	for _, c := range h.net.matching(func(c *conn) bool { return c.in.to == h.ip }) {
-		c.Close()
+		_ = c.Close()
 	}
 }
 
@@ -231,8 +231,8 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		ok = g.offer(theirs)
 	}
 	if !ok {
-		ours.Close()
-		theirs.Close()
+		_ = ours.Close()
+		_ = theirs.Close()
 		return nil, refused
 	}
 	return ours, nil
@@ -309,7 +309,7 @@ func (l *listener) Close() error {
 	for {
 		select {
 		case c := <-l.conns:
-			c.Close()
+			_ = c.Close()
 			continue
 		default:
 		}
