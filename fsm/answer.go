@@ -80,7 +80,13 @@ func (sh *share) browseFrom(sub SubQueue, from SequenceNumber) (uint64, bool) {
 	if a, _, ok := sh.find(sub, from); ok {
 		return a, true
 	}
-	return sh.from(from)
+	a, ok := sh.from(from)
+	if ok && sh.arrival-a > sh.mask/2 && sh.arrival > sh.mask {
+		// Nearer to what comes next than to what was: a cursor behind the last message of numbers that
+		// have begun anew (S-95, S-247).
+		return 0, false
+	}
+	return a, ok
 }
 
 // inSession lists the arrival indexes of a session's messages from start on, in order.

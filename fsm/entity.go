@@ -25,6 +25,14 @@ func (s *State) Known() []KnownEntity {
 	return known
 }
 
+// StartAfter makes the share of an entity go on behind arrival index last, so that a test sees numbers
+// begin anew without 2^48 messages (S-95). It is no command: all replicas must do it.
+func (s *State) StartAfter(id EntityID, last uint64) {
+	if sh := s.write(id); sh != nil {
+		sh.arrival = max(sh.arrival, last)
+	}
+}
+
 // sends and receives report what a status allows (S-252, S-253).
 func (st Status) sends() bool    { return st == Active || st == ReceiveDisabled }
 func (st Status) receives() bool { return st == Active || st == SendDisabled }

@@ -128,7 +128,7 @@ func (s *script) step(line string) string {
 	}
 	if words[0] == "counter" {
 		for _, st := range []*State{s.s, s.twin} {
-			st.write(s.entity()).arrival = s.arg("value", 0)
+			st.StartAfter(s.entity(), s.arg("value", 0))
 		}
 		return s.check("")
 	}

@@ -230,10 +230,49 @@ func (m *Model) stamp(q *queue, x *message) {
 }
 
 func (q *queue) append(x *message) {
-	q.arrivals++
+	for taken := true; taken; {
+		q.arrivals++
+		x.number = fsm.SequenceNumber(q.prefix)<<48 + fsm.SequenceNumber(q.arrivals%q.span())
+		taken = slices.ContainsFunc(q.messages, func(o *message) bool { return o.number == x.number })
+	}
 	x.arrival = q.arrivals
-	x.number = fsm.SequenceNumber(q.prefix)<<48 + fsm.SequenceNumber(x.arrival)
 	q.messages = append(q.messages, x)
+}
+
+// span is how many numbers there are.
+func (q *queue) span() uint64 {
+	if q.d.Partitioned {
+		return 1 << 48
+	}
+	return 1 << 63
+}
+
+// StartAfter does what the method of fsm.State does.
+func (m *Model) StartAfter(id fsm.EntityID, last uint64) { m.queue(id).arrivals = last }
+
+// firstFrom is the arrival to browse from for a number, and false if all messages are before it.
+func (q *queue) firstFrom(n fsm.SequenceNumber) (uint64, bool) {
+	if n == 0 {
+		return 0, true
+	}
+	if q.d.Partitioned && n.Prefix() != q.prefix {
+		return 0, n.Prefix() < q.prefix
+	}
+	if !q.d.Partitioned && uint64(n) >= q.span() {
+		return 0, false
+	}
+	for _, x := range q.messages {
+		if x.number == n {
+			return x.arrival, true
+		}
+	}
+	counter := uint64(n) % q.span()
+	last := q.arrivals % q.span()
+	back := (last + q.span() - counter) % q.span()
+	if q.arrivals < q.span() { // numbers have not begun anew
+		return counter, counter <= last
+	}
+	return q.arrivals - back, back <= (q.span()-1)/2
 }
 
 func (q *queue) delete(x *message) {

@@ -289,8 +289,9 @@ func (m *Model) peek(q *queue, sub fsm.SubQueue, c *fsm.Peek) fsm.Answer {
 		return fsm.Answer{Refusal: fsm.SessionNotSupported}
 	}
 	var a fsm.Answer
+	first, ok := q.firstFrom(c.From)
 	for _, x := range q.messages {
-		if x.sub != sub || x.number < c.From || len(a.Messages) == int(c.Max) ||
+		if x.sub != sub || !ok || x.arrival < first || len(a.Messages) == int(c.Max) ||
 			c.HasSession && x.session.id != c.Session {
 			continue
 		}
