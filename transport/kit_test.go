@@ -225,7 +225,15 @@ func (b *singleBroker) Await(ctx context.Context, k fsm.Key) error {
 			b.mu.Unlock()
 			return err
 		}
-		_ = i
+		// What came before the call counts too, or it would be waited for in vain (S-267).
+		wait := fsm.WaitKey{Entity: k.Entity, Sub: k.Sub}
+		if k.Sub == fsm.Main && b.byID[k.Entity].RequiresSession {
+			wait.Kind = fsm.WaitSession
+		}
+		if b.states[i].Deliverable(wait) {
+			b.mu.Unlock()
+			return nil
+		}
 		changed := b.changed
 		b.mu.Unlock()
 		select {
