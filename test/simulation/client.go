@@ -13,6 +13,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/cluster/simnet"
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/test/check"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -40,6 +41,7 @@ type client struct {
 	manage  map[string]*management
 	serial  int // of message ids
 	calm    bool
+	old     *fsm.Descriptor // what the last question about an entity was answered
 }
 
 // socket notes when it ended: from then on the broker may take the client for gone.

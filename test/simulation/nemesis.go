@@ -88,7 +88,7 @@ func (n *nemesis) run(until time.Time, active []fault) {
 				finish(i)
 			}
 		}
-		if len(list) >= n.w.cfg.Overlap {
+		if len(list) >= n.w.cfg.Overlap || len(active) == 0 {
 			continue
 		}
 		m := n.pick()

@@ -125,7 +125,11 @@ func (n *node) openFront(incarnation fsm.Incarnation) error {
 	tc := transport.Defaults()
 	tc.Incarnation = incarnation
 	tc.ProposeTimeout = n.w.cfg.ProposeTimeout
-	if n.front, err = transport.New(tc, n.router, n.directory, policies, nil, n.log); err != nil {
+	broker := transport.Broker(n.router)
+	if n.w.cfg.Sin != nil {
+		broker = n.w.cfg.Sin.Wrap(broker)
+	}
+	if n.front, err = transport.New(tc, broker, n.directory, policies, nil, n.log); err != nil {
 		return err
 	}
 	l, err := n.w.clients.Host(n.ip).Listen(n.ctx, clientPort)

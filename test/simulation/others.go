@@ -234,6 +234,9 @@ func (c *client) rule(name string) {
 		case check.Get:
 			// The directory answers from the copy of its node, which may lag behind; a list does not.
 			made, err = find(ctx, node, name)
+			if c.w.cfg.OldNews {
+				made, c.old = c.old, made
+			}
 		}
 		cancel()
 		c.judgeChange(o, made, err)

@@ -38,7 +38,12 @@ type Config struct {
 	Overlap   int
 	MaxStep   time.Duration
 	// Forever leaves one minority fault in place at the end: the rest must go on.
-	Forever   bool
+	Forever bool
+	// AllQueues gives clients to every queue, not to some.
+	AllQueues bool
+	// Sin breaks every node's broker on purpose, OldNews the answers about entities.
+	Sin       *check.Sin
+	OldNews   bool
 	partition partition.Config
 	faults    []fault
 }
@@ -184,7 +189,7 @@ func (w *world) startClients() {
 	rng := w.rng()
 	used := slices.Clone(w.queues[:2])
 	for _, q := range w.queues[2:] {
-		if rng.IntN(3) == 0 {
+		if rng.IntN(3) == 0 || w.cfg.AllQueues {
 			used = append(used, q)
 		}
 	}

@@ -1,0 +1,71 @@
+package simulation
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/busbar-mq/busbar/test/check"
+)
+
+// canary runs a cluster in which nothing fails but the broker itself.
+func canary(t *testing.T, edit func(*Config)) *Result {
+	t.Helper()
+	var out *Result
+	_, err := bubble(t, func(t *testing.T) {
+		cfg := configOf(1, 1)
+		cfg.Dir, cfg.Log = t.TempDir(), io.Discard
+		cfg.AllQueues, cfg.Forever, cfg.faults = true, false, nil
+		edit(&cfg)
+		r, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = r
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+func caught(list []check.Violation) []string {
+	var names []string
+	for _, v := range list {
+		if !slices.Contains(names, v.Invariant) {
+			names = append(names, v.Invariant)
+		}
+	}
+	return names
+}
+
+// A broker that commits no sin is found innocent; each sin is caught by its checker from what clients
+// saw alone.
+func TestEverySinIsCaught(t *testing.T) {
+	sins := check.Sins()
+	if testing.Short() {
+		sins = sins[:3]
+	}
+	for _, s := range sins {
+		t.Run(s.Name, func(t *testing.T) {
+			r := canary(t, func(c *Config) { c.Sin = &s })
+			got := caught(check.CheckAll(r.History))
+			if !slices.Contains(got, s.Invariant) {
+				t.Errorf("a broker that %s is caught by %v, want %s (%v)", s.Name, got, s.Invariant, r.counters)
+			}
+			t.Log(strings.Join(got, " "))
+		})
+	}
+	t.Run("answers about entities as they were", func(t *testing.T) {
+		r := canary(t, func(c *Config) { c.OldNews = true })
+		if got := caught(r.Violations); !slices.Equal(got, []string{"I21"}) {
+			t.Errorf("caught by %v", got)
+		}
+	})
+	t.Run("without sin", func(t *testing.T) {
+		if r := canary(t, func(*Config) {}); len(r.Violations) != 0 {
+			t.Errorf("%v", r.Violations)
+		}
+	})
+}
