@@ -37,6 +37,7 @@ type clientFlags struct {
 	caFile     string
 	output     string
 	timeout    time.Duration
+	rows       bool // output may be "row"
 }
 
 func addClientFlags(c *cobra.Command) *clientFlags {
@@ -80,7 +81,7 @@ func (f *clientFlags) target() (*target, error) {
 }
 
 func (f *clientFlags) checkOutput() error {
-	if f.output != "table" && f.output != "json" {
+	if f.output != "table" && f.output != "json" && !(f.rows && f.output == "row") {
 		return usageError("output %q is neither table nor json", f.output)
 	}
 	return nil

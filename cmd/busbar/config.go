@@ -51,6 +51,7 @@ type Config struct {
 	LogLevel  string `yaml:"log-level"`
 	LogFormat string `yaml:"log-format"`
 	LogStore  string `yaml:"log-store"`
+	Pprof     bool   `yaml:"pprof"`
 
 	RootKey  secret   `yaml:"root-key"`
 	Policies []policy `yaml:"policies"`
@@ -184,6 +185,7 @@ func settings() []setting {
 		text("log-level", "trace, debug, info, warn or error", func(c *Config) *string { return &c.LogLevel }),
 		text("log-format", "text, json, or auto: text on a terminal", func(c *Config) *string { return &c.LogFormat }),
 		text("log-store", "Raft log: wal or boltdb", func(c *Config) *string { return &c.LogStore }),
+		truth("pprof", "profiles at /debug/pprof/ of the operations port, of locks and waits as well", func(c *Config) *bool { return &c.Pprof }),
 	}
 }
 

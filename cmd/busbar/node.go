@@ -285,7 +285,11 @@ func (n *node) openFront(context.Context) error {
 }
 
 func (n *node) openOps(context.Context) error {
-	n.ops = rest.NewServer(n.api.Operations(), n.log.Named("http"))
+	handler := n.api.Operations()
+	if n.cfg.Pprof {
+		handler = withProfiles(handler)
+	}
+	n.ops = rest.NewServer(handler, n.log.Named("http"))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Bounds of the load generator. They keep a slip of the finger from filling a machine.
+const (
+	maxBenchWorkers = 10_000
+	maxBenchBody    = 64 << 20
+	maxBenchWindow  = 1 << 16
+	maxBenchBacklog = 1 << 20
+	// minBenchBody holds what a message carries about itself: when it was due, and its run.
+	minBenchBody = 16
+)
+
+// benchConfig says what load to make.
+type benchConfig struct {
+	Mode  string `json:"mode"` // send, receive, cycle or latency
+	Queue string `json:"queue"`
+	Name  string `json:"name,omitempty"` // of the row in a table
+
+	Duration    time.Duration `json:"duration"` // that is measured
+	Warmup      time.Duration `json:"warmup"`
+	Connections int           `json:"connections"`
+	Senders     int           `json:"senders"`
+	Receivers   int           `json:"receivers"`
+	Size        int           `json:"size"`     // bytes of the body
+	Credit      int           `json:"credit"`   // of each receiver
+	InFlight    int           `json:"inFlight"` // unconfirmed sends of each sender
+	Backlog     int           `json:"backlog"`  // messages of a cycle that are sent and not settled
+	Rate        float64       `json:"rate"`     // messages/s of all senders, 0: as fast as possible
+	Preload     int           `json:"preload,omitempty"`
+
+	Settle      string `json:"settle"`      // first, second, or delete: receive-and-delete
+	Concurrency int    `json:"concurrency"` // settlements in flight of each receiver, settle second
+
+	Sessions        int  `json:"sessions,omitempty"`
+	SessionMessages int  `json:"sessionMessages,omitempty"` // per accept of a session
+	SessionState    bool `json:"sessionState,omitempty"`    // set it once per accept
+
+	PIDs []int `json:"pids,omitempty"` // processes of the broker
+}
+
+func newBenchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench [QUEUE]",
+		Short: "Load a broker and measure it",
+		Long: `Load an AMQP 1.0 broker and measure throughput, latency and what a message costs.
+
+send     as many confirmed messages as possible        receive  drain what was preloaded
+cycle    send, receive and settle at the same time     latency  a cycle at a fixed rate; a message is
+                                                                timed from when it was due, so that a
+                                                                stall is charged to all it delays
+
+With a connection string tokens prove the right (CBS); --url speaks to other brokers with SASL PLAIN
+(amqp://user:password@host) or ANONYMOUS (amqp://host). Give --pid for every process of the broker to
+learn what a message costs it.`,
+	}
+	f := addClientFlags(c)
+	cfg := &benchConfig{}
+	flags := c.Flags()
+	var urls, hosts []string
+	var create bool
+	var baseline string
+	nodes := 1
+	flags.StringVar(&cfg.Mode, "mode", "cycle", "send, receive, cycle or latency")
+	flags.StringVar(&cfg.Name, "name", "", "name of the row, with --output row")
+	flags.StringArrayVar(&urls, "url", nil, "amqp:// or amqps:// address of a broker; connections rotate over several")
+	flags.StringArrayVar(&hosts, "host", nil, "host:port instead of the connection string's; connections rotate over several")
+	flags.BoolVar(&create, "create", false, "create the queue if it does not exist (connection string only)")
+	flags.DurationVar(&cfg.Duration, "duration", 10*time.Second, "how long to measure")
+	flags.DurationVar(&cfg.Warmup, "warmup", 2*time.Second, "how long to run before")
+	flags.IntVar(&cfg.Connections, "connections", 2, "connections")
+	flags.IntVar(&cfg.Senders, "senders", 1, "sending links")
+	flags.IntVar(&cfg.Receivers, "receivers", 0, "receiving links (default 1, with sessions one for each)")
+	flags.IntVar(&cfg.Size, "size", 1024, "bytes of a body")
+	flags.IntVar(&cfg.Credit, "credit", 1000, "credit of a receiver")
+	flags.IntVar(&cfg.InFlight, "in-flight", 1000, "unconfirmed messages of a sender")
+	flags.IntVar(&cfg.Backlog, "backlog", 10_000, "messages of a cycle sent and not settled, at most")
+	flags.Float64Var(&cfg.Rate, "rate", 0, "messages per second (default: no limit; 2000 with --mode latency)")
+	flags.IntVar(&cfg.Preload, "preload", 100_000, "messages to drain, with --mode receive")
+	flags.StringVar(&cfg.Settle, "settle", "first", "first, second, or delete (receive-and-delete)")
+	flags.IntVar(&cfg.Concurrency, "concurrency", 64, "settlements in flight of a receiver, with --settle second")
+	flags.IntVar(&cfg.Sessions, "sessions", 0, "spread the messages over so many sessions")
+	flags.IntVar(&cfg.SessionMessages, "session-messages", 100, "messages taken per accept of a session")
+	flags.BoolVar(&cfg.SessionState, "session-state", false, "set the session's state once per accept")
+	flags.IntSliceVar(&cfg.PIDs, "pid", nil, "process of the broker; may be repeated")
+	flags.StringVar(&baseline, "baseline", "", "measure a part alone, in this process: raft or frontend")
+	flags.IntVar(&nodes, "nodes", nodes, "voters of --baseline raft: 1 or 3")
+	f.addRowOutput(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := cfg.resolve(); err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
+		defer stop()
+		var r *benchReport
+		var err error
+		switch baseline {
+		case "raft":
+			if nodes != 1 && nodes != 3 {
+				return usageError("--nodes must be 1 or 3")
+			}
+			r, err = benchRaft(ctx, cfg, nodes)
+		case "frontend":
+			r, err = benchFrontend(ctx, cfg)
+		case "":
+			var d *benchDialer
+			if d, err = newBenchDialer(f, urls, hosts); err != nil {
+				return err
+			}
+			if cfg.Queue, err = d.queue(args); err != nil {
+				return err
+			}
+			if create {
+				if err = d.create(ctx, cfg); err != nil {
+					return err
+				}
+			}
+			r, err = runBench(ctx, cfg, d, c.ErrOrStderr())
+		default:
+			return usageError("--baseline is raft or frontend")
+		}
+		if err != nil {
+			return err
+		}
+		return r.print(c.OutOrStdout(), f.output)
+	}
+	return c
+}
+
+// addRowOutput lets the output be a row of a Markdown table as well.
+func (f *clientFlags) addRowOutput(c *cobra.Command) {
+	c.PersistentFlags().Lookup("output").Usage = "table, json, or row: of a Markdown table"
+	f.rows = true
+}
+
+// resolve fills what follows from the rest and refuses what cannot be meant.
+func (b *benchConfig) resolve() error {
+	var faults []string
+	within := func(name string, v, low, high int) {
+		if v < low || v > high {
+			faults = append(faults, fmt.Sprintf("--%s must be %d to %d", name, low, high))
+		}
+	}
+	if !slices.Contains([]string{"send", "receive", "cycle", "latency"}, b.Mode) {
+		faults = append(faults, "--mode is send, receive, cycle or latency")
+	}
+	if !slices.Contains([]string{"first", "second", "delete"}, b.Settle) {
+		faults = append(faults, "--settle is first, second or delete")
+	}
+	if b.Receivers == 0 {
+		b.Receivers = max(1, b.Sessions)
+	}
+	if b.Settle != "second" {
+		b.Concurrency = 1
+	}
+	if b.Mode == "latency" && b.Rate == 0 {
+		b.Rate = 2000
+	}
+	if b.Mode == "cycle" {
+		within("backlog", b.Backlog, 1, maxBenchBacklog)
+	} else {
+		b.Backlog = 0
+	}
+	if b.Mode == "receive" {
+		b.Warmup = 0
+		within("preload", b.Preload, 1, math.MaxInt32)
+	} else {
+		b.Preload = 0
+	}
+	if b.Sessions == 0 {
+		b.SessionMessages, b.SessionState = 0, false
+	} else {
+		within("session-messages", b.SessionMessages, 1, maxBenchWindow)
+	}
+	within("connections", b.Connections, 1, maxBenchWorkers)
+	within("senders", b.Senders, 1, maxBenchWorkers)
+	within("receivers", b.Receivers, 1, maxBenchWorkers)
+	within("sessions", b.Sessions, 0, math.MaxInt32)
+	within("size", b.Size, minBenchBody, maxBenchBody)
+	within("credit", b.Credit, 1, maxBenchWindow)
+	within("in-flight", b.InFlight, 1, maxBenchWindow)
+	within("concurrency", b.Concurrency, 1, maxBenchWindow)
+	if b.Duration < 100*time.Millisecond || b.Warmup < 0 {
+		faults = append(faults, "--duration must be at least 100ms, --warmup not negative")
+	}
+	if b.Rate < 0 || b.Rate > 1e7 || math.IsNaN(b.Rate) {
+		faults = append(faults, "--rate must be 0 to 10000000")
+	}
+	if len(faults) > 0 {
+		return usageError("%s", strings.Join(faults, "; "))
+	}
+	return nil
+}
+
+func (b *benchConfig) sends() bool    { return b.Mode != "receive" }
+func (b *benchConfig) receives() bool { return b.Mode != "send" }
+
+// sleepUntil waits for a moment; it reports false if ctx ends before.
+func sleepUntil(ctx context.Context, at time.Time) bool {
+	d := time.Until(at)
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/Azure/go-amqp"
+)
+
+// benchDialer makes the connections of a run, in turn to each address.
+type benchDialer struct {
+	targets []*target // by connection string: CBS
+	urls    []*url.URL
+	roots   *x509.CertPool
+	limit   time.Duration
+	count   int
+}
+
+func newBenchDialer(f *clientFlags, urls, hosts []string) (*benchDialer, error) {
+	d := &benchDialer{limit: f.timeout}
+	if len(urls) == 0 {
+		t, err := f.target()
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range hosts {
+			other := *t
+			other.host = h
+			d.targets = append(d.targets, &other)
+		}
+		if len(hosts) == 0 {
+			d.targets = []*target{t}
+		}
+		return d, nil
+	}
+	if err := f.checkOutput(); err != nil {
+		return nil, err
+	}
+	if f.connection != "" || len(hosts) > 0 {
+		return nil, usageError("--url goes without --connection-string and --host")
+	}
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" || u.Scheme != "amqp" && u.Scheme != "amqps" {
+			return nil, usageError("--url must be amqp://[user:password@]host[:port] or amqps://") // it may hold a password
+		}
+		d.urls = append(d.urls, u)
+	}
+	if f.caFile != "" {
+		roots, err := readRoots(f.caFile)
+		if err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+		d.roots = roots
+	}
+	return d, nil
+}
+
+func (d *benchDialer) queue(args []string) (string, error) {
+	if len(args) > 1 {
+		return "", usageError("bench takes one queue")
+	}
+	if len(d.targets) > 0 {
+		name, _, err := d.targets[0].queue(args)
+		return name, err
+	}
+	if len(args) == 0 {
+		return "", usageError("name a queue, as the broker addresses it")
+	}
+	return args[0], nil
+}
+
+// create makes the queue unless it exists.
+func (d *benchDialer) create(ctx context.Context, cfg *benchConfig) error {
+	if len(d.targets) == 0 {
+		return usageError("--create needs a connection string")
+	}
+	m := newManagement(d.targets[0], d.limit)
+	sessions := cfg.Sessions > 0
+	_, err := m.createQueue(ctx, cfg.Queue, queueDescription{
+		RequiresSession: &sessions, LockDuration: "PT1M", MaxSizeInMegabytes: 81920})
+	if exitCode(err) == exitConflict {
+		return nil
+	}
+	return err
+}
+
+func exitCode(err error) int {
+	if e, ok := err.(*exitError); ok {
+		return e.code
+	}
+	return 0
+}
+
+// dial opens the next connection, with the right to use the queue.
+func (d *benchDialer) dial(ctx context.Context, queue string) (*amqp.Conn, error) {
+	i := d.count
+	d.count++
+	if len(d.targets) > 0 {
+		w, err := dialWire(ctx, d.targets[i%len(d.targets)], queue, d.limit)
+		if err != nil {
+			return nil, err
+		}
+		return w.conn, nil
+	}
+	u := *d.urls[i%len(d.urls)]
+	opt := &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous(),
+		Properties: map[string]any{"product": "busbar-bench", "version": version}}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		opt.SASLType = amqp.SASLTypePlain(u.User.Username(), password)
+		u.User = nil
+	}
+	if u.Scheme == "amqps" {
+		opt.TLSConfig = &tls.Config{RootCAs: d.roots, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	conn, err := amqp.Dial(ctx, u.String(), opt)
+	return conn, wireError("connect to "+u.Host, err)
+}
+
+// dialAll opens n connections; all or none.
+func (d *benchDialer) dialAll(ctx context.Context, n int, queue string) ([]*amqp.Conn, error) {
+	var all []*amqp.Conn
+	for range n {
+		c, err := d.dial(ctx, queue)
+		if err != nil {
+			closeAll(all)
+			return nil, fmt.Errorf("connection %d: %w", len(all)+1, err)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func closeAll(conns []*amqp.Conn) {
+	for _, c := range slices.Backward(conns) {
+		_ = c.Close()
+	}
+}
