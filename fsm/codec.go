@@ -14,6 +14,9 @@ const (
 	entryMagic   = 0xB5
 	EntryVersion = 1 // of log entries; a hard setting of a data directory
 	wireVersion  = 1 // requests, outcomes, queries and answers between nodes
+	// wireVersion2 is that of outcomes and answers with what version 1 has no field for. They are
+	// written so only if one of these fields is set.
+	wireVersion2 = 2
 )
 
 // Kinds of command in an entry. Numbers are for ever.
@@ -38,6 +41,7 @@ const (
 	kindBarrier
 	kindChange
 	kindEnqueueKeyed // Enqueue with partition keys
+	kindDeleteMessages
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.

@@ -34,6 +34,9 @@ func appendCommand(dst []byte, c Command) []byte {
 		return appendBool(appendNumbers(dst, c.Numbers), c.Delete)
 	case *Cancel:
 		return appendNumbers(append(dst, kindCancel), c.Numbers)
+	case *DeleteMessages:
+		dst = appendMillis(appendProof(append(dst, kindDeleteMessages), c.Session), c.Before)
+		return appendUint(dst, uint64(c.Max))
 	case *DropLocks:
 		return appendMillis(appendTokens(append(dst, kindDropLocks), c.Tokens), c.Grace)
 	}
@@ -95,6 +98,8 @@ func (r *reader) command() Command {
 		return &Receive{Session: r.proof(), Numbers: r.numbers(), Delete: r.boolean()}
 	case kindCancel:
 		return &Cancel{Numbers: r.numbers()}
+	case kindDeleteMessages:
+		return &DeleteMessages{Session: r.proof(), Before: r.millis(), Max: r.u32()}
 	case kindDropLocks:
 		return &DropLocks{Tokens: r.tokens(), Grace: r.millis()}
 	default:

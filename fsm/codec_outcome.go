@@ -6,7 +6,8 @@ const minDeliveryBytes = 30
 // AppendOutcome appends an outcome. Bodies of deliveries travel with it if withBodies is set; the
 // remembered form of a result is written without.
 func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
-	dst = append(dst, wireVersion, byte(o.Refusal))
+	more := o.Count != 0
+	dst = append(dst, versionWith(more), byte(o.Refusal))
 	dst = appendString(dst, o.Detail)
 	dst = appendBool(dst, o.Repeated)
 	dst = appendUint(dst, uint64(len(o.Duplicate)))
@@ -22,13 +23,24 @@ func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
 	}
 	dst = appendMillis(dst, o.LockedUntil)
 	dst = appendProof(dst, o.Session)
-	return appendBytes(dst, o.Data)
+	dst = appendBytes(dst, o.Data)
+	if more {
+		dst = appendUint(dst, o.Count)
+	}
+	return dst
+}
+
+func versionWith(more bool) uint8 {
+	if more {
+		return wireVersion2
+	}
+	return wireVersion
 }
 
 // DecodeOutcome decodes an outcome; byte fields are views into b.
 func DecodeOutcome(b []byte) (Outcome, error) {
 	r := reader{b: b}
-	r.version(wireVersion)
+	version := r.versions(wireVersion, wireVersion2)
 	o := Outcome{Refusal: r.refusal(), Detail: r.string(), Repeated: r.boolean()}
 	if n := r.count(1); n > 0 {
 		o.Duplicate = make([]bool, n)
@@ -48,6 +60,9 @@ func DecodeOutcome(b []byte) (Outcome, error) {
 	o.LockedUntil = r.millis()
 	o.Session = r.proof()
 	o.Data = r.optional()
+	if version == wireVersion2 {
+		o.Count = r.uvarint()
+	}
 	return o, r.end()
 }
 

@@ -47,6 +47,7 @@ func goldenCommands() map[string]Command {
 		"release_session":   &ReleaseSession{Session: proof, Orderly: true},
 		"set_session_state": &SetSessionState{Session: proof, State: []byte{0, 1, 2}, Clear: true},
 		"receive":           &Receive{Session: proof, Numbers: []SequenceNumber{1, 1 << 48}, Delete: true},
+		"delete_messages":   &DeleteMessages{Session: proof, Before: 1700000000000, Max: 4000},
 		"cancel":            &Cancel{Numbers: []SequenceNumber{5}},
 		"drop_locks":        &DropLocks{Tokens: []LockToken{goldenToken(4)}, Grace: 5000},
 		"drop_pumps":        &DropPumps{Node: 0xfeed, Pumps: []uint64{1, 300}},
@@ -156,7 +157,7 @@ func goldenOutcome() Outcome {
 	return Outcome{Refusal: QuotaExceeded, Detail: "12 of 10", Repeated: true, Duplicate: []bool{true, false},
 		Numbers: []SequenceNumber{1, 2}, EnqueuedAt: 99, Locked: []Delivery{goldenDelivery()},
 		Refusals: []Refusal{None, MessageLockLost}, LockedUntil: 100,
-		Session: SessionProof{ID: "s", Token: goldenToken(2)}, Data: []byte("{}")}
+		Session: SessionProof{ID: "s", Token: goldenToken(2)}, Data: []byte("{}"), Count: 7}
 }
 
 func goldenDelivery() Delivery {

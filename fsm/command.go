@@ -25,7 +25,7 @@ type Request struct {
 
 // Command is one change of a partition's state. The set is closed: Enqueue, Lock, Settle, Renew,
 // AcceptSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
-// DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change.
+// DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages.
 type Command interface{ command() }
 
 // Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138).
@@ -148,6 +148,15 @@ type Receive struct {
 // Cancel deletes scheduled messages, all or none (S-115, S-117).
 type Cancel struct{ Numbers []SequenceNumber }
 
+// DeleteMessages removes up to Max waiting messages that were enqueued before the wall time Before,
+// oldest first; Before 0 stands for all that are there (S-263, S-264). On a session entity it works in
+// the held session. Outcome.Count says how many; a purge repeats it until that is 0 (S-265).
+type DeleteMessages struct {
+	Session SessionProof
+	Before  Millis
+	Max     uint32 // 1 to 4000
+}
+
 // DropLocks says that the connection on which these locks were taken is lost: each keeps at most
 // Grace more, then expires as usual (RUL-2, RUL-19).
 type DropLocks struct {
@@ -203,3 +212,4 @@ func (*BecomeLeader) command()    {}
 func (*Tick) command()            {}
 func (*Barrier) command()         {}
 func (*Change) command()          {}
+func (*DeleteMessages) command()  {}

@@ -44,7 +44,7 @@ func (sh *share) allows(c Command, o *Outcome) bool {
 	case *Enqueue, *Cancel:
 		ok = sh.d.Status.sends()
 	case *Lock, *Settle, *Renew, *Receive, *AcceptSession, *RenewSession, *ReleaseSession,
-		*SetSessionState:
+		*SetSessionState, *DeleteMessages:
 		ok = sh.d.Status.receives()
 	}
 	if !ok {

@@ -50,6 +50,8 @@ type Outcome struct {
 	Session SessionProof
 	// Data is the catalog's answer, in its own encoding.
 	Data []byte
+	// Count is how many messages DeleteMessages removed.
+	Count uint64
 }
 
 // MessageState is a message's state as peek reports it (S-6).

@@ -139,6 +139,16 @@ func (r *reader) version(want uint8) {
 	}
 }
 
+// versions reads a version byte from a range of those that are understood.
+func (r *reader) versions(first, last uint8) uint8 {
+	v := r.u8()
+	if r.err == nil && (v < first || v > last) {
+		r.pos--
+		r.fail(fmt.Sprintf("format version %d, this program reads %d to %d", v, first, last))
+	}
+	return v
+}
+
 // end returns the first error, or one if bytes are left over.
 func (r *reader) end() error {
 	if r.err == nil && r.left() > 0 {

@@ -32,6 +32,12 @@ func (s *script) command(word string) Command {
 		return &Receive{Session: s.proof(), Numbers: s.numbers(), Delete: s.flags["delete"]}
 	case "cancel":
 		return &Cancel{Numbers: s.numbers()}
+	case "delete":
+		c := &DeleteMessages{Session: s.proof(), Max: uint32(s.arg("max", 4000))}
+		if v, ok := s.args["before"]; ok {
+			c.Before = startWall + Millis(s.number(v))
+		}
+		return c
 	case "renew":
 		return &Renew{Tokens: s.tokenList()}
 	case "droplocks":
@@ -223,6 +229,9 @@ func (s *script) showOutcome(b *strings.Builder, o *Outcome) {
 	}
 	for i := range o.Locked {
 		s.showDelivery(b, &o.Locked[i])
+	}
+	if o.Count > 0 {
+		fmt.Fprintf(b, "count=%d\n", o.Count)
 	}
 	if len(o.Refusals) > 0 && o.Refusal == None {
 		for i, r := range o.Refusals {

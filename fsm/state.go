@@ -207,6 +207,8 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		s.renew(sh, req, c, o)
 	case *Receive:
 		s.receive(sh, req, c, o)
+	case *DeleteMessages:
+		s.deleteMessages(sh, req, c, o)
 	case *Cancel:
 		s.cancel(sh, req, c, o)
 	case *DropLocks:

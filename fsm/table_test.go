@@ -13,7 +13,9 @@ var columns = []string{"none", "Scheduled", "Active", "Active+locked", "Deferred
 // cell brings a fresh queue's only message into the state of a column and returns its number and
 // the last token it was locked with, current or stale.
 func cell(d *driver, column string) (n SequenceNumber, token LockToken) {
-	d.ok(0, Main, queue(7))
+	d.ok(0, Main, queue(7, func(d *Descriptor) {
+		d.DefaultTTL, d.DeadLetterOnExpiration = 50_000, true
+	}))
 	lock := func(sub SubQueue) {
 		token = d.ok(7, sub, &Lock{Max: 1}).Locked[0].Token
 	}
@@ -115,6 +117,13 @@ func tableRows() []row {
 		d.apply(Request{Command: &Tick{}})
 		return "None"
 	}
+	outlive := func(listeners ...EntityID) func(*driver, SequenceNumber, LockToken) string {
+		return func(d *driver, _ SequenceNumber, _ LockToken) string {
+			d.wall += 50_000
+			d.apply(Request{Command: &Tick{Listeners: listeners}})
+			return "None"
+		}
+	}
 	activation := func(d *driver, _ SequenceNumber, _ LockToken) string {
 		d.wall += 60_000
 		d.apply(Request{Command: &Tick{}})
@@ -134,6 +143,7 @@ func tableRows() []row {
 		return w
 	}
 	renew := func(_ SequenceNumber, t LockToken) Command { return &Renew{Tokens: []LockToken{t}} }
+	purge := func(SequenceNumber, LockToken) Command { return &DeleteMessages{Max: 1} }
 	cancel := func(n SequenceNumber, _ LockToken) Command {
 		return &Cancel{Numbers: []SequenceNumber{n}}
 	}
@@ -175,8 +185,15 @@ func tableRows() []row {
 		{"dead-letter, wrong token", wrong(Kill), all(ll)},
 		refusalRow("renew, wrong token", Main,
 			func(SequenceNumber, LockToken) Command { return &Renew{Tokens: []LockToken{{7}}} }, all(ll)),
+		refusalRow("delete, main", Main, purge, [9]string{"=", "=", "", "=", "=", "=", "=", "=", "="}),
+		refusalRow("delete, DLQ", DeadLetter, purge,
+			[9]string{"=", "=", "=", "=", "=", "=", "", "=", "="}),
 		refusalRow("cancel", Main, cancel, [9]string{nf, "", nf, nf, nf, nf, nf, nf, nf}),
 		{"activation", activation, [9]string{"=", "Active f=0", "=", "=", "=", "=", "=", "=", "="}},
+		{"end of life without a listener", outlive(),
+			[9]string{"=", "=", "=", "=", "=", "=", "=", "=", "="}},
+		{"end of life with a listener", outlive(7),
+			[9]string{"=", "=", "DLQ Active f=0", "=", "=", "=", "=", "=", "="}},
 		{"lock expiry", expiry,
 			[9]string{"=", "=", "=", "Active f=1", "=", "Deferred f=2", "=", "DLQ Active f=0", "="}},
 	}
@@ -279,7 +296,13 @@ func TestWhatAnEntityIsNotMadeForIsRefused(t *testing.T) {
 		{8, Main, in(Message{HasSession: true, SessionID: long}), InvalidArgument},
 		{8, Main, &AcceptSession{ID: long}, InvalidArgument}, // S-26
 		{8, Main, &Renew{Tokens: []LockToken{{1}}}, InvalidOperation},
-		{7, Main, in(Message{TTL: -1}), InvalidArgument}, // S-205
+		{7, Main, in(Message{TTL: -1}), InvalidArgument},       // S-205
+		{7, Main, &DeleteMessages{}, InvalidArgument},          // T-220 // S-263
+		{7, Main, &DeleteMessages{Max: 4001}, InvalidArgument}, // T-220
+		{7, Main, &DeleteMessages{Max: 1, Before: -1}, InvalidArgument},
+		{8, Main, &DeleteMessages{Max: 1}, SessionLockLost},                 // T-221 // S-264
+		{8, Main, &DeleteMessages{Max: 1, Session: proof}, SessionLockLost}, // T-221
+		{7, Main, &DeleteMessages{Max: 1, Session: proof}, SessionNotSupported},
 		{7, Main, &Receive{Numbers: make([]SequenceNumber, 1001)}, InvalidArgument},
 		{7, Main, &Cancel{Numbers: make([]SequenceNumber, 1001)}, InvalidArgument},
 		{7, DeadLetter, &Cancel{Numbers: make([]SequenceNumber, 1)}, InvalidOperation},

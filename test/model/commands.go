@@ -73,6 +73,8 @@ func (m *Model) consume(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome 
 		return m.lock(q, r, c, got)
 	case *fsm.Receive:
 		return m.receive(q, r, c, got)
+	case *fsm.DeleteMessages:
+		return m.deleteMessages(q, r.Sub, c)
 	case *fsm.Settle:
 		return m.settle(q, r.Sub, c)
 	case *fsm.Renew:

@@ -43,6 +43,9 @@ func (x *run) fresh() fsm.Request {
 			Numbers: []fsm.SequenceNumber{x.number(q.Entity), x.number(q.Entity)}[x.r.IntN(2):]}
 	case n < 89:
 		q.Command = &fsm.Cancel{Numbers: []fsm.SequenceNumber{x.number(q.Entity), x.number(q.Entity)}[x.r.IntN(2):]}
+	case n < 90 && x.r.IntN(2) == 0:
+		q.Command = &fsm.DeleteMessages{Session: proof, Max: uint32(x.r.IntN(4)),
+			Before: []fsm.Millis{0, x.wall - 3000}[x.r.IntN(2)]}
 	case n < 90:
 		q.Command = &fsm.DropLocks{Tokens: []fsm.LockToken{pickOne(x, x.tokens), pickOne(x, x.tokens)},
 			Grace: fsm.Millis(x.r.IntN(3) * 1000)}

@@ -94,6 +94,29 @@ func (m *Model) receive(q *queue, r *fsm.Request, c *fsm.Receive, got *fsm.Outco
 	return m.take(q, taken, c.Delete, got)
 }
 
+func (m *Model) deleteMessages(q *queue, sub fsm.SubQueue, c *fsm.DeleteMessages) fsm.Outcome {
+	if c.Max < 1 || c.Max > 4000 {
+		return refused(fsm.InvalidArgument)
+	}
+	s, no := q.reader(sub, c.Session)
+	if no == fsm.SessionRequired {
+		no = fsm.SessionLockLost
+	}
+	if no != fsm.None {
+		return refused(no)
+	}
+	var o fsm.Outcome
+	for _, x := range slices.Clone(q.messages) {
+		if x.sub == sub && x.session == s && x.token.IsZero() && x.state == fsm.StateActive &&
+			(c.Before == 0 || x.enqueued < c.Before) && o.Count < uint64(c.Max) {
+			q.delete(x)
+			o.Count++
+		}
+	}
+	q.touched = m.wall
+	return o
+}
+
 func (m *Model) settle(q *queue, sub fsm.SubQueue, c *fsm.Settle) fsm.Outcome {
 	o := fsm.Outcome{Refusals: make([]fsm.Refusal, len(c.Items))}
 	lost := fsm.MessageLockLost
