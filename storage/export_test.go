@@ -48,3 +48,14 @@ var (
 
 // Whole says that an entry is one body.
 func Whole(entry []byte) []Span { return []Span{{Length: uint32(len(entry))}} }
+
+// Admit and Rejoins are what Group does before it opens anything.
+func (d *Dir) Admit(id uint16) error {
+	_, err := d.admit(id)
+	return err
+}
+
+func (d *Dir) Rejoins(id uint16) bool {
+	rec, _, err := d.record(id)
+	return err == nil && rec.Removed > 0
+}
