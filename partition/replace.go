@@ -119,13 +119,22 @@ func (m *mender) exchange(all []catalog.Exchange) {
 	}()
 }
 
-// retire decides whether a voter of the catalog that is overdue loses its place to a node that is
-// ready: it comes back without a vote when it answers again (Supervisor.admit).
+// enoughVoters is how many voters must be ready for a lost one to be no loss.
+const enoughVoters = 3
+
+// retire decides whether a voter of the catalog that is overdue goes: when a node without a vote can
+// take its place, or enough others vote, of whom it would only raise the majority. It comes back
+// without a vote when it answers again (Supervisor.admit).
 func (m *mender) retire(g *mendGroup, v *catalog.View, states map[fsm.NodeID]nodeState) *mendStep {
 	away := m.gone(v, states)
-	spare := slices.ContainsFunc(g.existing, func(n fsm.NodeID) bool {
-		return g.servers[n] != raft.Voter && g.ready[n]
-	})
+	spare, voters := false, 0
+	for _, n := range g.existing {
+		if g.ready[n] && g.servers[n] == raft.Voter {
+			voters++
+		}
+		spare = spare || g.ready[n] && g.servers[n] != raft.Voter
+	}
+	spare = spare || voters >= enoughVoters
 	for _, n := range g.existing {
 		if g.servers[n] == raft.Voter && spare && away[n] > 0 && g.survives(n, 0) &&
 			m.overdue(v, n, away[n], states) {

@@ -1,0 +1,226 @@
+package partition
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// copyOf returns a disk with what d holds now, snapshots aside.
+func copyOf(t *testing.T, d *disk) *disk {
+	t.Helper()
+	out := newDisk()
+	first, _ := d.log.FirstIndex()
+	last, _ := d.log.LastIndex()
+	for i := first; i <= last && first > 0; i++ {
+		l := new(raft.Log)
+		if err := d.log.GetLog(i, l); err != nil {
+			t.Fatal(err)
+		}
+		if err := out.log.LogStore.StoreLog(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"CurrentTerm", "LastVoteTerm"} {
+		if n, err := d.stable.GetUint64([]byte(key)); err == nil {
+			_ = out.stable.SetUint64([]byte(key), n)
+		}
+	}
+	if c, err := d.stable.Get([]byte("LastVoteCand")); err == nil {
+		_ = out.stable.Set([]byte("LastVoteCand"), c)
+	}
+	return out
+}
+
+// R8's cousin: n3's directory of an earlier life is put back while n2, the only other one with the
+// last messages, is down. A bare setup elects n1 and n3 and loses what was acknowledged; ours waits
+// for n2, and then rebuilds n3.
+func TestOldCopyOfADirectoryTakesNothingBack(t *testing.T) {
+	for name, guarded := range map[string]bool{"bare": false, "ours": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrokers(t, 0)
+				defer b.close()
+				b.partitions = 1
+				b.ids = []fsm.NodeID{"n1", "n2", "n3"}
+				lives := map[fsm.NodeID]*memLives{}
+				start := func(id fsm.NodeID) {
+					if guarded {
+						if lives[id] == nil {
+							lives[id] = &memLives{seen: map[fsm.NodeID]memSighting{}}
+						}
+						l := lives[id]
+						l.life++
+						if b.nodes[id] == nil {
+							b.nodes[id] = &testNode{id: id, disks: map[fsm.PartitionID]*disk{}}
+						}
+						b.nodes[id].lives = l
+						l.mark = func() {
+							for _, d := range b.nodes[id].disks {
+								d.damaged = errors.New("an old copy")
+							}
+						}
+					}
+					b.revive(id)
+				}
+				for _, id := range b.ids {
+					start(id)
+				}
+				d := b.createQueue(t.Context(), "n1", queue("orders", true))
+				b.whole("n1 n2 n3")
+				old, oldLife := map[fsm.PartitionID]*disk{}, uint64(1)
+				for p, d := range b.nodes["n3"].disks {
+					old[p] = copyOf(t, d)
+				}
+				b.kill("n3")
+				start("n3")
+				b.whole("n1 n2 n3")
+				b.net.isolate("n1", true)
+				key := fsm.Key{Entity: d.ID, By: fsm.ByShare}
+				b.leaderOf(1, "n1")
+				for i := range 10 {
+					sendOne(t, b.all["n2"].r, reqOf(1, 1, i+1), key)
+				}
+				for _, id := range b.ids {
+					b.kill(id)
+				}
+				b.net.isolate("n1", false)
+
+				b.nodes["n3"].disks = old
+				if guarded {
+					lives["n3"] = &memLives{life: oldLife, seen: map[fsm.NodeID]memSighting{}}
+				}
+				start("n1")
+				start("n3")
+				time.Sleep(30 * time.Second)
+				elected := b.voters(1) != ""
+				if elected == guarded {
+					t.Fatalf("n1 and the old copy of n3 elected a leader: %v", elected)
+				}
+				if !guarded {
+					return // what was acknowledged is lost by now
+				}
+				says := b.all["n3"].host.Replica(fsm.CatalogPartition).Status()
+				if !strings.Contains(says.Failure, "old copy") || !says.Broken {
+					t.Fatalf("n3 does not say why it stands aside: %+v", b.all["n3"].host.Status())
+				}
+				start("n2")
+				b.whole("n1 n2 n3")
+				b.wantActive("n3", d, 10)
+				if lives["n3"].marks != 1 {
+					t.Errorf("the directory was marked %d times", lives["n3"].marks)
+				}
+			})
+		})
+	}
+}
+
+// leaderOf waits until a node other than one leads.
+func (b *brokers) leaderOf(p fsm.PartitionID, except fsm.NodeID) {
+	b.t.Helper()
+	for range 10_000 {
+		for id, n := range b.all {
+			if r := n.host.Replica(p); id != except && r != nil && r.Leading() {
+				return
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.t.Fatal("nobody leads")
+}
+
+// A peer that is down delays a restarted replica for VouchPatience and no longer.
+func TestReplicaWaitsForThePeersThatAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 3)
+		for _, id := range c.ids {
+			n := &testNode{id: id, disks: map[fsm.PartitionID]*disk{}}
+			n.lives = &memLives{life: 1, seen: map[fsm.NodeID]memSighting{}, mark: func() {}}
+			c.nodes[id] = n
+		}
+		open := func(ids ...fsm.NodeID) {
+			for _, id := range ids {
+				c.start(id)
+				if err := c.nodes[id].host.Open(1, c.ids); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		defer c.close()
+		began := time.Now()
+		open("n1", "n2")
+		vouched := func(id fsm.NodeID) bool { return !c.nodes[id].host.Replica(1).unvouched.Load() }
+		for !vouched("n1") || !vouched("n2") {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if d := time.Since(began); d < Defaults().VouchPatience || d > Defaults().VouchPatience+time.Second {
+			t.Errorf("vouched for after %v with one peer down", d)
+		}
+		c.leader(1)
+		began = time.Now()
+		open("n3")
+		for !vouched("n3") {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if d := time.Since(began); d > 50*time.Millisecond {
+			t.Errorf("vouched for after %v with all peers up", d)
+		}
+	})
+}
+
+func TestNobodyVouchesForAReplicaThatIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 3)
+		c.nodes["n1"] = &testNode{id: "n1", disks: map[fsm.PartitionID]*disk{},
+			lives: &memLives{life: 1, seen: map[fsm.NodeID]memSighting{}, mark: func() {}}}
+		c.start("n1")
+		defer c.close()
+		if err := c.nodes["n1"].host.Open(1, c.ids); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		r := c.nodes["n1"].host.Replica(1)
+		if !r.unvouched.Load() || r.err() == nil || r.Status().Broken {
+			t.Errorf("status %+v", r.Status())
+		}
+	})
+}
+
+// R8: an empty replica of a name that has votes in its group is asked for one.
+func TestReplicaWithoutAConfigurationDoesNotVote(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		c.leader(1)
+		n := c.nodes["n3"]
+		c.crash("n3")
+		n.disks[1] = newDisk() // its disk was lost
+		c.start("n3")
+		c.net.isolate("n3", true)
+		if err := n.host.Open(1, nil); err != nil {
+			t.Fatal(err)
+		}
+		r := n.host.Replica(1)
+		for name, call := range map[string]struct {
+			kind byte
+			body []byte
+		}{
+			"vote": {rpcVote, appendVote(nil, &raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{
+				ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n1"), Addr: []byte("n1")}, Term: 99})},
+			"pre-vote": {rpcPreVote, appendPreVote(nil, &raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{
+				ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n1"), Addr: []byte("n1")}, Term: 99})},
+		} {
+			if _, err := r.wire.serve(t.Context(), "n1", call.kind, call.body); !errors.Is(err, errBlank) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if term := r.raft.CurrentTerm(); term != 0 {
+			t.Errorf("term went to %d", term)
+		}
+		c.net.isolate("n3", false)
+	})
+}
