@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/signal"
@@ -67,17 +68,41 @@ With a connection string tokens prove the right (CBS); --url speaks to other bro
 learn what a message costs it.`,
 	}
 	f := addClientFlags(c)
-	cfg := &benchConfig{}
-	flags := c.Flags()
-	var urls, hosts []string
-	var create bool
-	var baseline string
-	nodes := 1
+	f.addRowOutput(c)
+	b := &benchCommand{client: f}
+	b.addFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := b.cfg.resolve(); err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
+		defer stop()
+		r, err := b.run(ctx, args, c.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		return r.print(c.OutOrStdout(), f.output)
+	}
+	return c
+}
+
+// benchCommand is the command line of bench.
+type benchCommand struct {
+	client      *clientFlags
+	cfg         benchConfig
+	urls, hosts []string
+	create      bool
+	baseline    string
+	nodes       int
+}
+
+func (b *benchCommand) addFlags(c *cobra.Command) {
+	flags, cfg := c.Flags(), &b.cfg
 	flags.StringVar(&cfg.Mode, "mode", "cycle", "send, receive, cycle or latency")
 	flags.StringVar(&cfg.Name, "name", "", "name of the row, with --output row")
-	flags.StringArrayVar(&urls, "url", nil, "amqp:// or amqps:// address of a broker; connections rotate over several")
-	flags.StringArrayVar(&hosts, "host", nil, "host:port instead of the connection string's; connections rotate over several")
-	flags.BoolVar(&create, "create", false, "create the queue if it does not exist (connection string only)")
+	flags.StringArrayVar(&b.urls, "url", nil, "amqp:// or amqps:// address of a broker; connections rotate over several")
+	flags.StringArrayVar(&b.hosts, "host", nil, "host:port instead of the connection string's; connections rotate over several")
+	flags.BoolVar(&b.create, "create", false, "create the queue if it does not exist (connection string only)")
 	flags.DurationVar(&cfg.Duration, "duration", 10*time.Second, "how long to measure")
 	flags.DurationVar(&cfg.Warmup, "warmup", 2*time.Second, "how long to run before")
 	flags.IntVar(&cfg.Connections, "connections", 2, "connections")
@@ -95,48 +120,37 @@ learn what a message costs it.`,
 	flags.IntVar(&cfg.SessionMessages, "session-messages", 100, "messages taken per accept of a session")
 	flags.BoolVar(&cfg.SessionState, "session-state", false, "set the session's state once per accept")
 	flags.IntSliceVar(&cfg.PIDs, "pid", nil, "process of the broker; may be repeated")
-	flags.StringVar(&baseline, "baseline", "", "measure a part alone, in this process: raft or frontend")
-	flags.IntVar(&nodes, "nodes", nodes, "voters of --baseline raft: 1 or 3")
-	f.addRowOutput(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := cfg.resolve(); err != nil {
-			return err
+	flags.StringVar(&b.baseline, "baseline", "", "measure a part alone, on this machine: raft or frontend")
+	flags.IntVar(&b.nodes, "nodes", 1, "voters of --baseline raft: 1 or 3")
+}
+
+func (b *benchCommand) run(ctx context.Context, args []string, progress io.Writer) (*benchReport, error) {
+	cfg := &b.cfg
+	switch b.baseline {
+	case "":
+	case "raft":
+		if b.nodes != 1 && b.nodes != 3 {
+			return nil, usageError("--nodes must be 1 or 3")
 		}
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
-		defer stop()
-		var r *benchReport
-		var err error
-		switch baseline {
-		case "raft":
-			if nodes != 1 && nodes != 3 {
-				return usageError("--nodes must be 1 or 3")
-			}
-			r, err = benchRaft(ctx, cfg, nodes)
-		case "frontend":
-			r, err = benchFrontend(ctx, cfg)
-		case "":
-			var d *benchDialer
-			if d, err = newBenchDialer(f, urls, hosts); err != nil {
-				return err
-			}
-			if cfg.Queue, err = d.queue(args); err != nil {
-				return err
-			}
-			if create {
-				if err = d.create(ctx, cfg); err != nil {
-					return err
-				}
-			}
-			r, err = runBench(ctx, cfg, d, c.ErrOrStderr())
-		default:
-			return usageError("--baseline is raft or frontend")
-		}
-		if err != nil {
-			return err
-		}
-		return r.print(c.OutOrStdout(), f.output)
+		return benchRaft(ctx, cfg, b.nodes)
+	case "frontend":
+		return benchFrontend(ctx, cfg)
+	default:
+		return nil, usageError("--baseline is raft or frontend")
 	}
-	return c
+	d, err := newBenchDialer(b.client, b.urls, b.hosts)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Queue, err = d.queue(args); err != nil {
+		return nil, err
+	}
+	if b.create {
+		if err := d.create(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	return runBench(ctx, cfg, d, progress)
 }
 
 // addRowOutput lets the output be a row of a Markdown table as well.

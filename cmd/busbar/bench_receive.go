@@ -185,7 +185,7 @@ func (b *benchReceiver) workSessions(ctx context.Context, conn *amqp.Conn) error
 func (b *benchReceiver) holdSession(ctx context.Context, session *amqp.Session, r *requests, name string) error {
 	cfg := b.run.cfg
 	opt := b.options()
-	opt.Credit = int32(min(cfg.Credit, cfg.SessionMessages))
+	opt.Credit = -1 // exactly what is taken, so that nothing is handed out in vain
 	opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(sessionFilter, sessionFilterCode, name)}
 	link, err := session.NewReceiver(ctx, cfg.Queue, opt)
 	if condition(err) == "com.microsoft:session-cannot-be-locked" { // it is not released yet
@@ -195,7 +195,9 @@ func (b *benchReceiver) holdSession(ctx context.Context, session *amqp.Session, 
 	if err != nil {
 		return wireError("accept "+name, err)
 	}
-	err = b.consume(ctx, link, cfg.SessionMessages, sessionIdle)
+	if err = link.IssueCredit(uint32(cfg.SessionMessages)); err == nil {
+		err = b.consume(ctx, link, cfg.SessionMessages, sessionIdle)
+	}
 	if err == nil && r != nil && ctx.Err() == nil {
 		_, err = r.call(ctx, &amqp.Message{
 			ApplicationProperties: map[string]any{"operation": "com.microsoft:set-session-state",
