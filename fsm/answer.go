@@ -32,6 +32,8 @@ func (s *State) Query(q QueryRequest) Answer {
 		return Answer{Counts: sh.counts()}
 	case *ListSessions:
 		return sh.listSessions(c)
+	case *Idle:
+		return Answer{IdleFor: sh.idleFor(s.lease)}
 	}
 	return Answer{
 		Refusal: InvalidOperation,

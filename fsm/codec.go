@@ -42,6 +42,7 @@ const (
 	kindChange
 	kindEnqueueKeyed // Enqueue with partition keys
 	kindDeleteMessages
+	kindTouch
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.
@@ -151,6 +152,8 @@ func AppendQuery(dst []byte, q *QueryRequest) []byte {
 		return appendMillis(dst, q.UpdatedAfter)
 	case *Ask:
 		return appendBytes(append(dst, 5), q.Data)
+	case *Idle:
+		return append(dst, 6)
 	}
 	panic("fsm: query of a foreign type")
 }
@@ -173,6 +176,8 @@ func DecodeQuery(b []byte) (QueryRequest, error) {
 			UpdatedAfter: r.millis()}
 	case 5:
 		q.Query = &Ask{Data: r.bytes()}
+	case 6:
+		q.Query = &Idle{}
 	default:
 		r.fail("unknown query kind")
 	}

@@ -69,6 +69,8 @@ func appendInternal(dst []byte, c Command) []byte {
 		return dst
 	case *Barrier:
 		return append(dst, kindBarrier)
+	case *Touch:
+		return append(dst, kindTouch)
 	case *Change:
 		return appendBytes(append(dst, kindChange), c.Data)
 	}
@@ -137,6 +139,8 @@ func (r *reader) internal(kind uint8) Command {
 		return c
 	case kindBarrier:
 		return &Barrier{}
+	case kindTouch:
+		return &Touch{}
 	case kindChange:
 		return &Change{Data: r.bytes()}
 	}

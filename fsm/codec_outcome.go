@@ -152,7 +152,8 @@ func (r *reader) delivery() Delivery {
 
 // AppendAnswer appends an answer with its bodies.
 func AppendAnswer(dst []byte, a *Answer) []byte {
-	dst = append(dst, wireVersion, byte(a.Refusal))
+	more := a.IdleFor != 0
+	dst = append(dst, versionWith(more), byte(a.Refusal))
 	dst = appendString(dst, a.Detail)
 	dst = appendDeliveries(dst, a.Messages, true)
 	dst = appendBool(dst, a.HasState)
@@ -167,13 +168,17 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 		dst = appendUint(dst, v)
 	}
 	dst = appendMillis(dst, c.AccessedAt)
-	return appendBytes(dst, a.Data)
+	dst = appendBytes(dst, a.Data)
+	if more {
+		dst = appendMillis(dst, a.IdleFor)
+	}
+	return dst
 }
 
 // DecodeAnswer decodes an answer; byte fields are views into b.
 func DecodeAnswer(b []byte) (Answer, error) {
 	r := reader{b: b}
-	r.version(wireVersion)
+	version := r.versions(wireVersion, wireVersion2)
 	a := Answer{Refusal: r.refusal(), Detail: r.string(), Messages: r.deliveries(),
 		HasState: r.boolean(), State: r.bytes()}
 	if !a.HasState {
@@ -192,5 +197,8 @@ func DecodeAnswer(b []byte) (Answer, error) {
 	}
 	c.AccessedAt = r.millis()
 	a.Data = r.optional()
+	if version == wireVersion2 {
+		a.IdleFor = r.millis()
+	}
 	return a, r.end()
 }

@@ -57,6 +57,7 @@ func goldenCommands() map[string]Command {
 		"become_leader":     &BecomeLeader{Node: "n1"},
 		"tick":              &Tick{Listeners: []EntityID{1, 2}},
 		"barrier":           &Barrier{},
+		"touch":             &Touch{},
 		"change":            &Change{Data: []byte(`{"delete":1}`)},
 	}
 }
@@ -180,7 +181,7 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 	}
 	a := Answer{Refusal: SessionLockLost, Detail: "x", Messages: []Delivery{goldenDelivery()},
 		State: []byte{}, HasState: true, Sessions: []string{"", "b"}, Data: []byte("1"),
-		Counts: EntityCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}
+		Counts: EntityCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, IdleFor: 5}
 	back, err := DecodeAnswer(AppendAnswer(nil, &a))
 	if err != nil || !reflect.DeepEqual(back, a) {
 		t.Errorf("answer: %v\n got %+v\nwant %+v", err, back, a)
@@ -191,6 +192,7 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 		&Counts{},
 		&ListSessions{After: "a", HasAfter: true, Max: 100, UpdatedAfter: -1},
 		&Ask{Data: []byte("q")},
+		&Idle{},
 	} {
 		want := QueryRequest{Entity: 4, Sub: DeadLetter, Query: q}
 		got, err := DecodeQuery(AppendQuery(nil, &want))

@@ -25,7 +25,8 @@ type Request struct {
 
 // Command is one change of a partition's state. The set is closed: Enqueue, Lock, Settle, Renew,
 // AcceptSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
-// DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages.
+// DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages,
+// Touch.
 type Command interface{ command() }
 
 // Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138).
@@ -157,6 +158,10 @@ type DeleteMessages struct {
 	Max     uint32 // 1 to 4000
 }
 
+// Touch counts as activity on the entity: a peek, or what else the log does not see. A front end sends
+// it at most once a minute per entity (A22).
+type Touch struct{}
+
 // DropLocks says that the connection on which these locks were taken is lost: each keeps at most
 // Grace more, then expires as usual (RUL-2, RUL-19).
 type DropLocks struct {
@@ -213,3 +218,4 @@ func (*Tick) command()            {}
 func (*Barrier) command()         {}
 func (*Change) command()          {}
 func (*DeleteMessages) command()  {}
+func (*Touch) command()           {}

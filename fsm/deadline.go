@@ -15,6 +15,7 @@ const (
 	dueSession dueKind = 1 + iota
 	dueLock
 	dueActivate
+	dueIdle
 )
 
 // due is one deadline of a share.
@@ -106,14 +107,22 @@ func (s *State) expire(sh *share) {
 		if !ok || d.at > s.lease {
 			return
 		}
+		if d.kind == dueIdle { // not now that somebody comes; a Tick looks again
+			sh.watchIdle(after(s.lease, 1))
+			continue
+		}
 		s.end(sh, d)
 	}
 }
 
 // end ends the lock with that deadline, counted (S-18, S-50).
 func (s *State) end(sh *share, d due) {
-	if d.kind == dueSession {
+	switch d.kind {
+	case dueSession:
 		s.releaseSession(sh, uint32(d.id), true)
+		return
+	case dueIdle:
+		s.reviewIdle(sh)
 		return
 	}
 	m, _ := sh.boxes[d.sub].messages.Get(d.id)
@@ -171,6 +180,7 @@ func (s *State) activate(sh *share, d due) {
 	m := old
 	m.setState(StateActive)
 	m.at, m.expires = s.wall, sh.endOfLife(s.wall, old.expires)
+	sh.active = s.lease
 	arrival := sh.nextArrival()
 	s.insert(sh, Main, arrival, m) // before the old one goes: their session must not end between
 	sh.setExtra(Main, arrival, &extra{scheduledAt: old.at})

@@ -67,7 +67,11 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	}
 	sh := s.write(d.ID)
 	if sh == nil {
-		s.shares.Set(d.ID, newShare(d.clone(), index, s.gen))
+		sh = newShare(d.clone(), index, s.gen)
+		sh.active = s.lease
+		sh.watchIdle(after(s.lease, d.AutoDeleteOnIdle))
+		s.shares.Set(d.ID, sh)
+		s.reschedule(sh)
 		return
 	}
 	if d.Version <= sh.d.Version {
@@ -83,6 +87,8 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	stopped := sh.d.Status.receives() && !d.Status.receives()
 	sh.forgotten = max(sh.forgotten, s.wall-sh.window())
 	sh.describe(d.clone())
+	sh.active = s.lease
+	sh.watchIdle(after(s.lease, d.AutoDeleteOnIdle))
 	if stopped {
 		s.revoke(sh)
 		s.wakeAll(sh)

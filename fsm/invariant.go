@@ -215,6 +215,9 @@ func (s *State) checkDeadlines(sh *share) error {
 		locks += sh.boxes[sub].locks.Len()
 	}
 	locks -= sh.handed.Len()
+	if sh.idleReview != 0 {
+		locks++
+	}
 	if locks != sh.leaseDue.Len() || sh.wallDue.Len() != int(sh.boxes[Main].scheduled) {
 		return fmt.Errorf("%d locks with %d deadlines, %d scheduled with %d",
 			locks, sh.leaseDue.Len(), sh.boxes[Main].scheduled, sh.wallDue.Len())
@@ -222,10 +225,13 @@ func (s *State) checkDeadlines(sh *share) error {
 	var err error
 	sh.leaseDue.Scan(func(d due) bool {
 		at := Millis(0)
-		if d.kind == dueSession {
+		switch d.kind {
+		case dueSession:
 			h, _ := sh.holders.Get(uint32(d.id))
 			at = h.deadline
-		} else {
+		case dueIdle:
+			at = sh.idleReview
+		default:
 			l, _ := sh.boxes[d.sub].locks.Get(d.id)
 			at = l.deadline
 		}
@@ -258,6 +264,9 @@ func (s *State) checkDeadlines(sh *share) error {
 	}
 	if err := sh.checkSeen(); err != nil {
 		return err
+	}
+	if limit := sh.d.AutoDeleteOnIdle; (limit > 0 && limit < Unlimited) != (sh.idleReview != 0) {
+		return fmt.Errorf("idle after %d, looked at in %d", limit, sh.idleReview)
 	}
 	return sh.checkSweeps()
 }

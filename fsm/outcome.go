@@ -92,6 +92,10 @@ type Result struct {
 	Wake []WaitKey
 	// Dropped are entities that this entry removed: whoever waits on them is told.
 	Dropped []EntityID
+	// Idle are entities whose share here has been idle for their AutoDeleteOnIdle. The leader tells the
+	// catalog's, which asks all shares with an Idle query before it deletes (A22). Each is named again
+	// every minute while that lasts.
+	Idle []EntityID
 }
 
 // WaitKind tells what a waiter waits for.

@@ -1,7 +1,7 @@
 package fsm
 
 // Query is a question to a partition's state. The set is closed: Peek, GetSessionState, Counts,
-// ListSessions, Ask.
+// ListSessions, Ask, Idle.
 type Query interface{ query() }
 
 // Peek browses messages from a number on, without locking (S-246 to S-251). With HasSession only that
@@ -29,6 +29,10 @@ type ListSessions struct {
 	UpdatedAfter Millis
 }
 
+// Idle asks for how long the share has been idle: Answer.IdleFor (S-258). An entity is idle for the
+// shortest time of its shares.
+type Idle struct{}
+
 // Ask is a question to the catalog group, in the catalog's own encoding.
 type Ask struct{ Data []byte }
 
@@ -37,6 +41,7 @@ func (*GetSessionState) query() {}
 func (*Counts) query()          {}
 func (*ListSessions) query()    {}
 func (*Ask) query()             {}
+func (*Idle) query()            {}
 
 // QueryRequest is a query on its way to a partition.
 type QueryRequest struct {
@@ -55,6 +60,7 @@ type Answer struct {
 	Sessions []string   // ListSessions
 	Counts   EntityCounts
 	Data     []byte // Ask
+	IdleFor  Millis // Idle: lease time; 0 while the share is in use
 }
 
 // EntityCounts are the counters of one share of an entity (S-244). Add them up over the shares.

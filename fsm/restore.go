@@ -190,9 +190,15 @@ func (l *loader) share(r *reader) {
 	if sh.lastTicket = r.uvarint(); max(sh.arrival, sh.lastTicket) > maxRestored {
 		r.fail("counter too large")
 	}
+	review := after(l.s.lease, d.AutoDeleteOnIdle)
+	sh.active = l.s.lease
 	if l.version >= 2 {
 		sh.listening, sh.starved = r.boolean(), r.boolean()
-		sh.forgotten = r.millis()
+		sh.forgotten, sh.active = r.millis(), r.millis()
+		review = r.millis()
+	}
+	if !grave {
+		sh.watchIdle(review)
 	}
 	if sh.listening && !grave {
 		l.s.listening.Set(d.ID, struct{}{})

@@ -38,6 +38,8 @@ func (s *script) command(word string) Command {
 			c.Before = startWall + Millis(s.number(v))
 		}
 		return c
+	case "touch":
+		return &Touch{}
 	case "renew":
 		return &Renew{Tokens: s.tokenList()}
 	case "droplocks":
@@ -124,6 +126,7 @@ func (s *script) queue() *PutEntity {
 			d.Partitioned = true
 			d.Partitions = []PartitionID{2, 1}
 		}
+		d.AutoDeleteOnIdle = Millis(s.arg("idle", uint64(Unlimited)))
 		d.DuplicateWindow = Millis(s.arg("window", 0))
 		d.DetectDuplicates = d.DuplicateWindow > 0
 		d.Status = map[string]Status{"sends": ReceiveDisabled, "receives": SendDisabled,
@@ -140,6 +143,8 @@ func (s *script) query(word string) Query {
 			HasSession: has, Session: id, MaxBytes: uint32(s.arg("bytes", 0))}
 	case "getstate":
 		return &GetSessionState{Session: s.proof()}
+	case "idle":
+		return &Idle{}
 	case "counts":
 		return &Counts{}
 	case "sessions":
@@ -183,6 +188,9 @@ func (s *script) showResult(r *Result) string {
 			b.WriteString(" " + s.body(ref))
 		}
 		b.WriteString("\n")
+	}
+	for _, id := range r.Idle {
+		fmt.Fprintf(&b, "idle %s\n", s.name(id))
 	}
 	for _, id := range r.Dropped {
 		fmt.Fprintf(&b, "dropped %s\n", s.name(id))
@@ -283,6 +291,9 @@ func (s *script) showAnswer(a Answer) string {
 	}
 	for i := range a.Messages {
 		s.showDelivery(&b, &a.Messages[i])
+	}
+	if a.IdleFor > 0 {
+		fmt.Fprintf(&b, "idle for %d\n", a.IdleFor)
 	}
 	if a.HasState {
 		fmt.Fprintf(&b, "state %q\n", a.State)

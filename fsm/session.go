@@ -203,6 +203,7 @@ func (s *State) closeSession(sh *share, req *Request, c *ReleaseSession, o *Outc
 // what was never handed out is unchanged.
 func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 	h, _ := sh.holders.Delete(no)
+	sh.active = s.lease
 	sh.leaseDue.Delete(due{at: h.deadline, kind: dueSession, id: uint64(no)})
 	se, _ := sh.sessions.Get(no)
 	keys := s.run.keys[:0]

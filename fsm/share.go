@@ -14,7 +14,10 @@ type share struct {
 	// activation and never wraps; a number is its low bits (S-96).
 	arrival uint64
 	size    uint64 // stored bytes (S-225)
-	touched Millis // wall: last send or receive
+	touched Millis // wall: last send, receive or peek
+	active  Millis // lease: last activity (S-258)
+	// idleReview is when to look whether the share is idle, by the lease clock; 0 if never.
+	idleReview Millis
 
 	boxes  [3]box
 	tokens *btree.Map[uint64, tokenRef]

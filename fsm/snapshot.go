@@ -146,7 +146,9 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	b = appendUint(b, sh.lastTicket)
 	b = appendBool(b, sh.listening)
 	b = appendBool(b, sh.starved)
-	if !f.done(appendMillis(b, sh.forgotten)) {
+	b = appendMillis(b, sh.forgotten)
+	b = appendMillis(b, sh.active)
+	if !f.done(appendMillis(b, sh.idleReview)) {
 		return false
 	}
 	sh.sessions.Scan(func(no uint32, se session) bool { return f.done(f.session(sh, no, &se)) })

@@ -207,6 +207,8 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		s.renew(sh, req, c, o)
 	case *Receive:
 		s.receive(sh, req, c, o)
+	case *Touch:
+		s.touch(sh)
 	case *DeleteMessages:
 		s.deleteMessages(sh, req, c, o)
 	case *Cancel:
@@ -223,6 +225,9 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		s.setSessionState(sh, req, c, o)
 	default:
 		o.refuse(InvalidOperation, fmt.Sprintf("%T is not a command of a data partition", c))
+	}
+	if _, report := req.Command.(*DropLocks); !report && o.Refusal == None {
+		sh.active = s.lease
 	}
 	s.conclude(sh)
 }

@@ -40,6 +40,7 @@ func (s *State) hear(listeners []EntityID) {
 		if _, ok := named[id]; !ok {
 			sh := s.write(id)
 			sh.listening = false
+			sh.active = s.lease // until now somebody was there
 			s.listening.Delete(id)
 			s.reschedule(sh)
 		}

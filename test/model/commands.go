@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"slices"
 	"sort"
 
@@ -40,6 +39,15 @@ func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		return refused(fsm.EntityNotFound)
 	}
 	m.expire(q)
+	o := m.use(q, r, got)
+	if _, report := r.Command.(*fsm.DropLocks); o.Refusal == fsm.None && !report {
+		q.active = m.lease
+	}
+	return o
+}
+
+// use does what somebody asks of a queue.
+func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	sends := q.d.Status == fsm.Active || q.d.Status == fsm.ReceiveDisabled
 	receives := q.d.Status == fsm.Active || q.d.Status == fsm.SendDisabled
 	switch c := r.Command.(type) {
@@ -55,6 +63,9 @@ func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		return m.cancel(q, r.Sub, c)
 	case *fsm.DropLocks:
 		m.dropLocks(q, c)
+		return fsm.Outcome{}
+	case *fsm.Touch:
+		q.touched = m.wall
 		return fsm.Outcome{}
 	case *fsm.Change: // the catalog's
 		return refused(fsm.InvalidOperation)
@@ -105,7 +116,7 @@ func (m *Model) put(d *fsm.Descriptor) fsm.Outcome {
 	}
 	q := m.queue(d.ID)
 	if q == nil {
-		q = &queue{d: *d, prefix: d.Prefix(slices.Index(d.Partitions, m.id))}
+		q = &queue{active: m.lease, d: *d, prefix: d.Prefix(slices.Index(d.Partitions, m.id))}
 		m.queues = append(m.queues, q)
 		sort.Slice(m.queues, func(i, j int) bool { return m.queues[i].d.ID < m.queues[j].d.ID })
 		return fsm.Outcome{}
@@ -116,6 +127,7 @@ func (m *Model) put(d *fsm.Descriptor) fsm.Outcome {
 	m.expire(q)
 	q.known = slices.DeleteFunc(q.known, func(k identity) bool { return m.wall >= k.at+q.d.DuplicateWindow })
 	q.d = *d
+	q.active = m.lease
 	if d.Status == fsm.Disabled || d.Status == fsm.ReceiveDisabled {
 		for _, s := range slices.Clone(q.sessions) {
 			if !s.token.IsZero() {
@@ -167,6 +179,9 @@ func (m *Model) nodeLost(node fsm.Incarnation) {
 
 func (m *Model) tick(listeners []fsm.EntityID) {
 	for _, q := range m.queues {
+		if !slices.Contains(listeners, q.d.ID) && q.hears {
+			q.active = m.lease
+		}
 		q.hears = slices.Contains(listeners, q.d.ID)
 	}
 	type moment struct {
@@ -213,6 +228,7 @@ func (m *Model) activate(q *queue) {
 		}
 		q.delete(next)
 		next.state = fsm.StateActive
+		q.active = m.lease
 		m.stamp(q, next)
 		q.append(next)
 		q.tidy()
@@ -325,6 +341,7 @@ func (m *Model) expire(q *queue) {
 
 func (m *Model) release(q *queue, s *session, counted bool) {
 	s.token = fsm.LockToken{}
+	q.active = m.lease
 	expired := false
 	for _, x := range slices.Clone(q.messages) {
 		if x.session == s && !x.token.IsZero() {
@@ -366,169 +383,9 @@ func (m *Model) comeBack(q *queue, x *message, counted bool) (expired bool) {
 	return false
 }
 
-// serve lets expire what is over before a receiver is served.
-func (m *Model) serve(q *queue) {
-	q.hears = true
-	m.outlive(q)
-}
-
-// over reports whether a message that nobody has in hand is past its time.
-func (m *Model) over(x *message) bool {
-	return x.waits() && x.expires != 0 && x.expires <= m.wall
-}
-
-// waits reports whether a message is undelivered.
-func (x *message) waits() bool {
-	return x.sub == fsm.Main && x.state == fsm.StateActive && x.token.IsZero()
-}
-
-func (s *session) held() bool { return !s.token.IsZero() }
-
-// outlive lets expire whatever is over, and with it all that is undelivered of the same session.
-func (m *Model) outlive(q *queue) {
-	for {
-		i := slices.IndexFunc(q.messages, m.over)
-		if i < 0 {
-			break
-		}
-		if x := q.messages[i]; x.session != nil {
-			q.perish(x.session)
-		} else {
-			q.lapse(x)
-		}
-	}
-	q.tidy()
-}
-
-func (q *queue) perish(s *session) {
-	for _, x := range slices.Clone(q.messages) {
-		if x.session == s && x.waits() {
-			q.lapse(x)
-		}
-	}
-}
-
-func (q *queue) lapse(x *message) {
-	if q.d.NoDeadLetter || !q.d.DeadLetterOnExpiration {
-		q.delete(x)
-		return
-	}
-	bury(x, "TTLExpiredException", "The message expired and was dead lettered.")
-}
-
 func bury(x *message, reason, text string) {
 	x.sub, x.session, x.state, x.token = fsm.DeadLetter, nil, fsm.StateActive, fsm.LockToken{}
 	if reason != "" || text != "" {
 		x.reason, x.text = reason, text
 	}
-}
-
-func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome {
-	if sub != fsm.Main {
-		return refused(fsm.InvalidOperation)
-	}
-	if len(c.Messages) == 0 {
-		return refused(fsm.InvalidArgument)
-	}
-	total := 0
-	for _, x := range c.Messages {
-		if q.d.RequiresSession && !x.HasSession {
-			return refused(fsm.SessionRequired)
-		}
-		total += len(x.Body)
-	}
-	news := m.news(q, c)
-	if total > int(q.d.MaxMessageBytes)+512*len(c.Messages) {
-		return refused(fsm.MessageSizeExceeded)
-	}
-	stored := 0
-	for i, x := range c.Messages {
-		if news[i] {
-			stored += len(x.Body)
-		}
-	}
-	if q.full(uint64(stored)) {
-		return refused(fsm.QuotaExceeded)
-	}
-	o := fsm.Outcome{EnqueuedAt: m.wall}
-	for i := range c.Messages {
-		in := &c.Messages[i]
-		if q.d.DetectDuplicates {
-			o.Duplicate = append(o.Duplicate, !news[i])
-		}
-		if !news[i] {
-			o.Numbers = append(o.Numbers, q.scheduledTwin(in, m.wall))
-			continue
-		}
-		x := &message{ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in)}
-		if in.ScheduledAt > m.wall {
-			x.state = fsm.StateScheduled
-		} else {
-			m.stamp(q, x)
-		}
-		if q.d.RequiresSession {
-			x.session = q.reach(in.SessionID)
-		}
-		q.append(x)
-		q.tidy()
-		if q.d.DetectDuplicates && in.MessageID != "" {
-			q.known = append(q.known, identity{q.identity(in), m.wall, x})
-		}
-		o.Numbers = append(o.Numbers, x.number)
-	}
-	q.touched = m.wall
-	return o
-}
-
-// news says which messages are not duplicates of others.
-func (m *Model) news(q *queue, c *fsm.Enqueue) []bool {
-	news := make([]bool, len(c.Messages))
-	ids := map[string]bool{}
-	for i := range c.Messages {
-		in := &c.Messages[i]
-		id := q.identity(in)
-		news[i] = !q.d.DetectDuplicates || in.MessageID == "" || q.twin(in, m.wall) == nil && !ids[id]
-		ids[id] = true
-	}
-	return news
-}
-
-func (q *queue) identity(in *fsm.Message) string {
-	switch {
-	case !q.d.Partitioned:
-		return in.MessageID
-	case in.HasSession:
-		return fmt.Sprintf("%q in %q", in.MessageID, in.SessionID)
-	case in.PartitionKey != "":
-		return fmt.Sprintf("%q in %q", in.MessageID, in.PartitionKey)
-	}
-	return fmt.Sprintf("%q", in.MessageID)
-}
-
-// twin returns the message that was accepted with the same id within the window; it may be gone.
-func (q *queue) twin(in *fsm.Message, wall fsm.Millis) *message {
-	for _, k := range q.known {
-		if k.key == q.identity(in) && wall < k.at+q.d.DuplicateWindow {
-			return k.message
-		}
-	}
-	return nil
-}
-
-func (q *queue) scheduledTwin(in *fsm.Message, wall fsm.Millis) fsm.SequenceNumber {
-	if x := q.twin(in, wall); x != nil && x.state == fsm.StateScheduled && slices.Contains(q.messages, x) {
-		return x.number
-	}
-	return 0
-}
-
-// reach returns the session of that id, which then exists.
-func (q *queue) reach(id string) *session {
-	s := q.session(id)
-	if s == nil {
-		q.born++
-		s = &session{id: id, order: q.born}
-		q.sessions = append(q.sessions, s)
-	}
-	return s
 }

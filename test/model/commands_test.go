@@ -137,6 +137,8 @@ func (x *run) rare(id fsm.EntityID) fsm.Request {
 		return fsm.Request{Command: &fsm.NodeLost{Node: lost}}
 	case n < 13:
 		return fsm.Request{Command: &fsm.DropPumps{Node: x.life, Pumps: []uint64{uint64(x.r.IntN(5)), 2}}}
+	case n < 14 && x.r.IntN(2) == 0:
+		return fsm.Request{Entity: id, Command: &fsm.Touch{}}
 	case n < 14:
 		return fsm.Request{Entity: id, Command: &fsm.Change{}}
 	}
@@ -155,6 +157,7 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	if x.r.IntN(3) == 0 {
 		d.DefaultTTL = 30_000
 	}
+	d.AutoDeleteOnIdle = []fsm.Millis{fsm.Unlimited, 5000, 300_000}[x.r.IntN(3)]
 	d.DuplicateWindow = fsm.Millis(1000 + x.r.IntN(9000))
 	d.DeadLetterOnExpiration = x.r.IntN(2) == 0
 	if x.r.IntN(10) == 0 {

@@ -141,7 +141,7 @@ func (x *run) ask() error {
 	}
 	cursor := x.number(id) + fsm.SequenceNumber(x.r.IntN(2))
 	for _, q := range []fsm.Query{
-		&fsm.Counts{},
+		&fsm.Counts{}, &fsm.Idle{},
 		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: from + fsm.SequenceNumber(x.r.IntN(20))},
 		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: cursor},
 		&fsm.Peek{Max: 100},

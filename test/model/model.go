@@ -44,6 +44,7 @@ type queue struct {
 	arrivals uint64
 	touched  fsm.Millis
 	hears    bool // somebody receives
+	active   fsm.Millis
 	known    []identity
 	messages []*message // in the order of arrival
 	sessions []*session

@@ -303,6 +303,8 @@ func (m *Model) Query(r fsm.QueryRequest) fsm.Answer {
 		return fsm.Answer{Counts: q.counts()}
 	case *fsm.ListSessions:
 		return q.list(c)
+	case *fsm.Idle:
+		return fsm.Answer{IdleFor: m.idle(q)}
 	}
 	return fsm.Answer{Refusal: fsm.InvalidOperation}
 }
@@ -337,6 +339,14 @@ func (m *Model) getState(q *queue, sub fsm.SubQueue, c *fsm.GetSessionState) fsm
 		return fsm.Answer{Refusal: fsm.SessionLockLost}
 	}
 	return fsm.Answer{State: slices.Clone(s.state), HasState: s.state != nil}
+}
+
+func (m *Model) idle(q *queue) fsm.Millis {
+	if q.hears || slices.ContainsFunc(q.sessions, (*session).held) ||
+		slices.ContainsFunc(q.messages, func(x *message) bool { return x.state == fsm.StateScheduled }) {
+		return 0
+	}
+	return m.lease - q.active
 }
 
 func (q *queue) counts() fsm.EntityCounts {

@@ -1,0 +1,48 @@
+package fsm
+
+// idleRepeat is how often an idle share is reported again while nobody deletes or uses it.
+const idleRepeat Millis = 60_000
+
+// busy reports whether the entity is in use now, whatever the last command was: a message is
+// scheduled, or somebody listens (S-129, S-258).
+func (sh *share) busy() bool {
+	return sh.boxes[Main].scheduled > 0 || sh.listening || sh.holders.Len() > 0
+}
+
+// idleFor is how long the share has been idle by the lease clock, 0 while it is in use.
+func (sh *share) idleFor(lease Millis) Millis {
+	if sh.busy() {
+		return 0
+	}
+	return lease - sh.active
+}
+
+// watchIdle makes the next look at whether the share is idle come at the right time.
+func (sh *share) watchIdle(at Millis) {
+	if sh.idleReview != 0 {
+		sh.leaseDue.Delete(due{at: sh.idleReview, kind: dueIdle})
+		sh.idleReview = 0
+	}
+	if limit := sh.d.AutoDeleteOnIdle; limit > 0 && limit < Unlimited {
+		sh.idleReview = max(1, at)
+		sh.leaseDue.Set(due{at: sh.idleReview, kind: dueIdle})
+	}
+}
+
+// reviewIdle looks whether the share has been idle for as long as its entity allows, and reports it
+// then (S-257). The look is moved only here, not with each command.
+func (s *State) reviewIdle(sh *share) {
+	limit := sh.d.AutoDeleteOnIdle
+	switch end := after(sh.active, limit); {
+	case sh.busy():
+		sh.watchIdle(after(s.lease, limit))
+	case end > s.lease:
+		sh.watchIdle(end)
+	default:
+		s.run.result.Idle = append(s.run.result.Idle, sh.d.ID)
+		sh.watchIdle(after(s.lease, idleRepeat))
+	}
+}
+
+// touch counts activity that the log does not see (A22).
+func (s *State) touch(sh *share) { sh.touched = s.wall }

@@ -1,0 +1,57 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// serve lets expire what is over before a receiver is served.
+func (m *Model) serve(q *queue) {
+	q.hears = true
+	m.outlive(q)
+}
+
+// over reports whether a message that nobody has in hand is past its time.
+func (m *Model) over(x *message) bool {
+	return x.waits() && x.expires != 0 && x.expires <= m.wall
+}
+
+// waits reports whether a message is undelivered.
+func (x *message) waits() bool {
+	return x.sub == fsm.Main && x.state == fsm.StateActive && x.token.IsZero()
+}
+
+func (s *session) held() bool { return !s.token.IsZero() }
+
+// outlive lets expire whatever is over, and with it all that is undelivered of the same session.
+func (m *Model) outlive(q *queue) {
+	for {
+		i := slices.IndexFunc(q.messages, m.over)
+		if i < 0 {
+			break
+		}
+		if x := q.messages[i]; x.session != nil {
+			q.perish(x.session)
+		} else {
+			q.lapse(x)
+		}
+	}
+	q.tidy()
+}
+
+func (q *queue) perish(s *session) {
+	for _, x := range slices.Clone(q.messages) {
+		if x.session == s && x.waits() {
+			q.lapse(x)
+		}
+	}
+}
+
+func (q *queue) lapse(x *message) {
+	if q.d.NoDeadLetter || !q.d.DeadLetterOnExpiration {
+		q.delete(x)
+		return
+	}
+	bury(x, "TTLExpiredException", "The message expired and was dead lettered.")
+}

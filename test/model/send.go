@@ -1,0 +1,118 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome {
+	if sub != fsm.Main {
+		return refused(fsm.InvalidOperation)
+	}
+	if len(c.Messages) == 0 {
+		return refused(fsm.InvalidArgument)
+	}
+	total := 0
+	for _, x := range c.Messages {
+		if q.d.RequiresSession && !x.HasSession {
+			return refused(fsm.SessionRequired)
+		}
+		total += len(x.Body)
+	}
+	news := m.news(q, c)
+	if total > int(q.d.MaxMessageBytes)+512*len(c.Messages) {
+		return refused(fsm.MessageSizeExceeded)
+	}
+	stored := 0
+	for i, x := range c.Messages {
+		if news[i] {
+			stored += len(x.Body)
+		}
+	}
+	if q.full(uint64(stored)) {
+		return refused(fsm.QuotaExceeded)
+	}
+	o := fsm.Outcome{EnqueuedAt: m.wall}
+	for i := range c.Messages {
+		in := &c.Messages[i]
+		if q.d.DetectDuplicates {
+			o.Duplicate = append(o.Duplicate, !news[i])
+		}
+		if !news[i] {
+			o.Numbers = append(o.Numbers, q.scheduledTwin(in, m.wall))
+			continue
+		}
+		x := &message{ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in)}
+		if in.ScheduledAt > m.wall {
+			x.state = fsm.StateScheduled
+		} else {
+			m.stamp(q, x)
+		}
+		if q.d.RequiresSession {
+			x.session = q.reach(in.SessionID)
+		}
+		q.append(x)
+		q.tidy()
+		if q.d.DetectDuplicates && in.MessageID != "" {
+			q.known = append(q.known, identity{q.identity(in), m.wall, x})
+		}
+		o.Numbers = append(o.Numbers, x.number)
+	}
+	q.touched = m.wall
+	return o
+}
+
+// news says which messages are not duplicates of others.
+func (m *Model) news(q *queue, c *fsm.Enqueue) []bool {
+	news := make([]bool, len(c.Messages))
+	ids := map[string]bool{}
+	for i := range c.Messages {
+		in := &c.Messages[i]
+		id := q.identity(in)
+		news[i] = !q.d.DetectDuplicates || in.MessageID == "" || q.twin(in, m.wall) == nil && !ids[id]
+		ids[id] = true
+	}
+	return news
+}
+
+func (q *queue) identity(in *fsm.Message) string {
+	switch {
+	case !q.d.Partitioned:
+		return in.MessageID
+	case in.HasSession:
+		return fmt.Sprintf("%q in %q", in.MessageID, in.SessionID)
+	case in.PartitionKey != "":
+		return fmt.Sprintf("%q in %q", in.MessageID, in.PartitionKey)
+	}
+	return fmt.Sprintf("%q", in.MessageID)
+}
+
+// twin returns the message that was accepted with the same id within the window; it may be gone.
+func (q *queue) twin(in *fsm.Message, wall fsm.Millis) *message {
+	for _, k := range q.known {
+		if k.key == q.identity(in) && wall < k.at+q.d.DuplicateWindow {
+			return k.message
+		}
+	}
+	return nil
+}
+
+func (q *queue) scheduledTwin(in *fsm.Message, wall fsm.Millis) fsm.SequenceNumber {
+	if x := q.twin(in, wall); x != nil && x.state == fsm.StateScheduled && slices.Contains(q.messages, x) {
+		return x.number
+	}
+	return 0
+}
+
+// reach returns the session of that id, which then exists.
+func (q *queue) reach(id string) *session {
+	s := q.session(id)
+	if s == nil {
+		q.born++
+		s = &session{id: id, order: q.born}
+		q.sessions = append(q.sessions, s)
+	}
+	return s
+}
