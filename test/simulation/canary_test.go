@@ -52,7 +52,7 @@ func TestEverySinIsCaught(t *testing.T) {
 			r := canary(t, func(c *Config) { c.Sin = &s })
 			got := caught(check.CheckAll(r.History))
 			if !slices.Contains(got, s.Invariant) {
-				t.Errorf("a broker that %s is caught by %v, want %s (%v)", s.Name, got, s.Invariant, r.counters)
+				t.Errorf("a broker that %s is caught by %v, want %s (%v)", s.Name, got, s.Invariant, list(r.Coverage))
 			}
 			t.Log(strings.Join(got, " "))
 		})

@@ -2,9 +2,12 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/busbar-mq/busbar/test/check"
 )
 
 // counters count what a run exercised. A run that did not exercise its share proves nothing.
@@ -21,24 +24,44 @@ func (c *counters) add(name string, n int) {
 	c.m[name] += n
 }
 
-func (c *counters) get(name string) int {
+// each calls f with every counter.
+func (c *counters) each(f func(name string, n int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.m[name]
+	for name, n := range c.m {
+		f(name, n)
+	}
 }
 
-// String lists the counters by name, on one line.
-func (c *counters) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names := make([]string, 0, len(c.m))
-	for n := range c.m {
-		names = append(names, n)
-	}
-	slices.Sort(names)
+// list writes counters by name, on one line.
+func list(m map[string]int) string {
+	names := slices.Sorted(maps.Keys(m))
 	parts := make([]string, len(names))
 	for i, n := range names {
-		parts[i] = fmt.Sprintf("%s=%d", n, c.m[n])
+		parts[i] = fmt.Sprintf("%s=%d", n, m[n])
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Names of counters that runs must reach.
+const (
+	faultsBegun    = "faults"
+	powerLosses    = "power losses"
+	statesRestored = "states restored"
+	truncations    = "log truncations"
+)
+
+// enough says what a set of runs with faults, of so many virtual minutes together, did not exercise.
+func enough(c map[string]int, minutes int) (missing []string) {
+	for name, perHundred := range map[string]int{ // least per hundred virtual minutes
+		faultsBegun: 200, check.Elections: 200, check.Deliveries: 10_000, check.Redeliveries: 500,
+		check.Retries: 10, check.UnknownOutcome: 100, check.LocksLost: 100, check.DeadLettered: 300,
+		check.Exceeded: 10, statesRestored: 20, powerLosses: 10, truncations: 1,
+	} {
+		if c[name] < perHundred*minutes/100 {
+			missing = append(missing, fmt.Sprintf("%s=%d", name, c[name]))
+		}
+	}
+	slices.Sort(missing)
+	return missing
 }

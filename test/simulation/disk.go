@@ -176,6 +176,7 @@ func (d *disk) each(p fsm.PartitionID, f func(l *raft.Log)) {
 type logStore struct {
 	d *disk
 	p fsm.PartitionID
+	c *counters
 }
 
 var (
@@ -265,6 +266,7 @@ func (l *logStore) DeleteRange(lo, hi uint64) error {
 			g.logs = append([]raft.Log(nil), g.logs[hi-first+1:]...)
 			return
 		}
+		l.c.add(truncations, 1)
 		g.logs = append([]raft.Log(nil), g.logs[:lo-first]...)
 	})
 }

@@ -39,7 +39,7 @@ func (w *watched) Apply(index uint64, e *fsm.Entry) fsm.Result {
 
 // Restore implements partition.Machine.
 func (w *watched) Restore(r io.Reader) error {
-	w.c.add("states restored", 1)
+	w.c.add(statesRestored, 1)
 	return w.State.Restore(r)
 }
 

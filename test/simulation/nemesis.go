@@ -101,7 +101,7 @@ func (n *nemesis) run(until time.Time, active []fault) {
 		if end == nil {
 			continue
 		}
-		n.w.c.add("faults", 1)
+		n.w.c.add(faultsBegun, 1)
 		n.w.c.add("fault "+f.name, 1)
 		busy[m] = true
 		long := n.w.cfg.FaultTime
@@ -215,7 +215,7 @@ func (n *nemesis) kill(m *machine) func() {
 }
 
 func (n *nemesis) power(m *machine) func() {
-	n.w.c.add("power losses", 1)
+	n.w.c.add(powerLosses, 1)
 	return n.down(m, func(x *node) { x.crash(true, n.rng) })
 }
 

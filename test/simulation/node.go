@@ -161,7 +161,7 @@ func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
 		n.disk.reconcile(p, list[0].Index, list[0].Term)
 	}
 	return partition.Stores{
-		Log: &logStore{n.disk, p}, Stable: &stableStore{d: n.disk, p: p}, Snapshots: g.Snapshots(),
+		Log: &logStore{n.disk, p, n.w.c}, Stable: &stableStore{d: n.disk, p: p}, Snapshots: g.Snapshots(),
 		Bodies: g.Bodies(), Close: g.Close,
 	}, nil
 }

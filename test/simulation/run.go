@@ -16,7 +16,7 @@ import (
 type Result struct {
 	Violations []check.Violation
 	History    *check.History
-	counters   *counters
+	Coverage   check.Coverage // what the run exercised, faults by name included
 	Virtual    time.Duration
 }
 
@@ -27,8 +27,9 @@ func configOf(seed uint64, minutes int) Config {
 	cfg := Config{
 		Seed: seed, Minutes: minutes, Nodes: 3, Partitions: 1 + rng.IntN(3), Replicas: 3,
 		BodySegmentBytes: 16 << 10 << rng.IntN(4), ProposeTimeout: 50 * time.Second,
-		SendEvery: time.Duration(100+rng.IntN(400)) * time.Millisecond, Sessions: 2 + rng.IntN(8),
-		Delay: time.Duration(1+rng.IntN(10)) * time.Millisecond, SyncTime: 2 * time.Millisecond,
+		SendEvery: time.Duration(100+rng.IntN(400)) * time.Millisecond * time.Duration(max(1, minutes/3)),
+		Sessions:  2 + rng.IntN(8),
+		Delay:     time.Duration(1+rng.IntN(10)) * time.Millisecond, SyncTime: 2 * time.Millisecond,
 		FaultTime: time.Duration(5+rng.IntN(30)) * time.Second, Overlap: 1 + rng.IntN(2),
 		MaxStep: time.Minute, Forever: seed%4 == 3,
 	}
@@ -148,7 +149,9 @@ func (w *world) finish(sick *machine) (*Result, error) {
 	wrong = append(wrong, check.CheckAll(h)...)
 	w.stored(sick)
 	wrong = append(wrong, w.witness.Check(h)...)
-	return &Result{Violations: wrong, History: h, counters: w.c, Virtual: time.Since(w.began)}, nil
+	cover := check.Cover(h, w.witness)
+	w.c.each(func(name string, n int) { cover[name] += n })
+	return &Result{Violations: wrong, History: h, Coverage: cover, Virtual: time.Since(w.began)}, nil
 }
 
 // stored shows the witness what the replicas have in their stores, up to what they know to be

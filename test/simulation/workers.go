@@ -185,19 +185,12 @@ func (c *client) receive(ctx context.Context, rx *goamqp.Receiver, q *check.Queu
 	}
 	o := c.w.rec.Begin(c.id, c.number, check.Receive, q.Name, sub)
 	c.w.rec.End(o, check.OK, func(o *check.Op) { o.Invoke, o.Message = asked, messageOf(m) })
-	c.w.c.add("deliveries", 1)
-	if o.Message.Attempts > 0 {
-		c.w.c.add("redeliveries", 1)
-	}
 	return m, o, nil
 }
 
 // decide settles a message, or does not.
 func (c *client) decide(rx *goamqp.Receiver, q *check.Queue, sub string, m *goamqp.Message,
 	got *check.Op) error {
-	if got.Message.Attempts > 0 && c.rng.IntN(4) == 0 {
-		c.w.c.add("retries seen", 1)
-	}
 	roll := c.rng.IntN(100)
 	lock := time.Duration(q.LockMillis) * time.Millisecond
 	switch {
@@ -367,7 +360,7 @@ func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
 	c.w.rec.End(closing, check.OK, nil)
 	var lost *goamqp.LinkError
 	if errors.As(err, &lost) && lost.RemoteErr != nil {
-		c.w.c.add("sessions lost", 1)
+		c.w.c.add("session links detached", 1)
 		return nil
 	}
 	return err
