@@ -72,10 +72,20 @@ func wireError(what string, err error) error {
 		code = exitUsage
 	}
 	if remote := remoteError(err); remote != nil && remote.Description != "" {
-		return &exitError{code, fmt.Errorf("%s: %s (%s)", what, remote.Description, remote.Condition)}
+		told := fmt.Sprintf("%s: %s (%s)", what, remote.Description, remote.Condition)
+		return &exitError{code, &toldError{told, err}}
 	}
 	return &exitError{code, fmt.Errorf("%s: %w", what, err)}
 }
+
+// toldError says what the broker said and keeps the error that it came in.
+type toldError struct {
+	text string
+	err  error
+}
+
+func (e *toldError) Error() string { return e.text }
+func (e *toldError) Unwrap() error { return e.err }
 
 // condition returns the AMQP error condition behind an error, "" if there is none.
 func condition(err error) amqp.ErrCond {

@@ -362,6 +362,10 @@ func TestWireErrorsHaveExitCodes(t *testing.T) {
 	if got := wireError("open q", said); got.Error() != "open q: not so (amqp:not-allowed)" {
 		t.Errorf("got %q, want the broker's own words", got)
 	}
+	if !nothingCame(wireError("open q", &amqp.LinkError{RemoteErr: &amqp.Error{
+		Condition: "com.microsoft:timeout", Description: "none in time"}})) {
+		t.Error("a wait without result is a failure once the broker explains it")
+	}
 	if nothingCame(nil) || !nothingCame(context.DeadlineExceeded) || !nothingCame(remote("com.microsoft:timeout")) {
 		t.Error("only an end of the waiting time is nothing")
 	}
