@@ -28,6 +28,8 @@ type Config struct {
 	// right after it was enqueued. A quarter more is used for entries read back from the disk.
 	// Memory is touched only as far as messages wait.
 	BodyCacheBytes int
+	// BallastBytes is the size of the file that is given up when the disk is full; 0 for none.
+	BallastBytes int
 	// RetainSnapshots is how many snapshots a group keeps, at least 1.
 	RetainSnapshots int
 	// Hard are the hard settings of other rooms (the version of the hash, of the entry's encoding).
@@ -45,6 +47,7 @@ const (
 	maxBodySegmentBytes = 1 << 30 // offsets are 32 bits, a segment may grow by one entry
 	maxBodyCacheBytes   = 4 << 30
 	maxRetainSnapshots  = 64
+	maxBallastBytes     = 1 << 30
 )
 
 // Defaults returns the settings of a node with a handful of groups, without Dir.
@@ -75,6 +78,7 @@ func (c Config) Validate() error {
 	within("LogSegmentBytes", c.LogSegmentBytes, minLogSegmentBytes, maxLogSegmentBytes)
 	within("BodySegmentBytes", c.BodySegmentBytes, minBodySegmentBytes, maxBodySegmentBytes)
 	within("BodyCacheBytes", c.BodyCacheBytes, 0, maxBodyCacheBytes)
+	within("BallastBytes", c.BallastBytes, 0, maxBallastBytes)
 	within("RetainSnapshots", c.RetainSnapshots, 1, maxRetainSnapshots)
 	for name := range c.Hard {
 		if !plainName(name) {

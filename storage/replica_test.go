@@ -247,3 +247,36 @@ func TestCrashDuringARebuild(t *testing.T) {
 		}
 	})
 }
+
+func TestBallastIsTakenOnceAndGivenBack(t *testing.T) {
+	fsys := faultfs.New()
+	cfg := storage.Defaults()
+	cfg.Dir, cfg.FS, cfg.BallastBytes = "/d", fsys, 3<<20
+	d, err := storage.Open(cfg, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close() //nolint:errcheck // the check is done
+	before := fsys.Used()
+	for _, step := range []struct {
+		hold bool
+		want int64
+	}{{true, 3 << 20}, {true, 3 << 20}, {false, 0}, {false, 0}, {true, 3 << 20}} {
+		if err := d.Ballast(step.hold); err != nil {
+			t.Fatal(err)
+		}
+		if got := fsys.Used() - before; got != step.want {
+			t.Fatalf("hold %v: %d bytes, want %d", step.hold, got, step.want)
+		}
+	}
+	if err := d.Ballast(false); err != nil {
+		t.Fatal(err)
+	}
+	fsys.Limit(fsys.Used() + 100<<20) // a 64th of it is less than what is asked for
+	if err := d.Ballast(true); err != nil {
+		t.Fatal(err)
+	}
+	if got := fsys.Used() - before; got > 2<<20 || got == 0 {
+		t.Fatalf("%d bytes of a disk of 100 MiB", got)
+	}
+}
