@@ -167,6 +167,9 @@ func (h *Host) Ready(ctx context.Context) error {
 		return fmt.Errorf("no partition is open: %w", fsm.ErrUnavailable)
 	}
 	errs := h.missing()
+	if h.room.now() >= roomForSettling {
+		errs = append(errs, fmt.Errorf("disk is nearly full, nothing more is stored: %w", fsm.ErrBusy))
+	}
 	for _, r := range rs {
 		leader, _ := r.Leader()
 		switch {

@@ -69,6 +69,8 @@ type Config struct {
 	// at which OnFatal is called (R1).
 	StallAfter time.Duration
 	FatalAfter time.Duration
+	// Room sets when this node stops taking what its disk may not hold.
+	Room Room
 	// MendAfter is how long a replica must have failed before its group goes on without it and it is
 	// rebuilt. A wedged replica that is opened anew must not be removed for that.
 	MendAfter time.Duration
@@ -107,10 +109,12 @@ func Defaults() Config {
 		TrailingLogs:       1024,
 		StallAfter:         5 * time.Second,
 		FatalAfter:         15 * time.Second,
-		MendAfter:          5 * time.Second,
-		ReplaceAfter:       10 * time.Minute,
-		VouchPatience:      2 * time.Second,
-		CloseTimeout:       10 * time.Second,
+		Room: Room{PublishShare: 0.15, PublishFloor: 2 << 30, SettleShare: 0.03,
+			SettleFloor: 512 << 20},
+		MendAfter:     5 * time.Second,
+		ReplaceAfter:  10 * time.Minute,
+		VouchPatience: 2 * time.Second,
+		CloseTimeout:  10 * time.Second,
 	}
 }
 
@@ -147,6 +151,7 @@ func (c *Config) Validate() error {
 	need(c.TrailingLogs >= 64, "trailing logs %d is below 64", c.TrailingLogs)
 	need(c.StallAfter > 0 && c.FatalAfter > c.StallAfter,
 		"stall bounds %v, %v are not in order", c.StallAfter, c.FatalAfter)
+	need(c.Room.problem() == "", "%s", c.Room.problem())
 	need(c.MendAfter > watchdogEvery, "mend after %v is within %v of a wedge", c.MendAfter,
 		watchdogEvery)
 	need(c.ReplaceAfter > c.MendAfter, "replace after %v is not above mend after", c.ReplaceAfter)

@@ -26,6 +26,8 @@ type Deps struct {
 	Rebuild func(p fsm.PartitionID, removed uint64) error
 	// Lives tells old copies of the data from the data; nil if that cannot be told.
 	Lives Lives
+	// Disk tells how full the disk is; nil if nobody looks.
+	Disk Disk
 	// Machine returns an empty state machine for a partition.
 	Machine func(fsm.PartitionID) Machine
 	// Member reports whether a node belongs to the cluster; nil means that the mesh's
@@ -50,6 +52,7 @@ type Host struct {
 	broken   map[fsm.PartitionID]error // could not be opened
 
 	witness        witness
+	room           room
 	leaders        broadcast // a leader became known or lost
 	catalogChanged broadcast // the catalog's replica here applied something
 
@@ -136,8 +139,8 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 		members = nil
 	}
 	r, err := openReplica(p, s, h.deps.Machine(p), members, replicaOptions{
-		vouched: h.witness.vouched(), cfg: &h.cfg, caller: h.deps.Caller, allowed: h.allowed, changed: h.note,
-		applied: h.applied, log: h.deps.Log,
+		vouched: h.witness.vouched(), room: &h.room, cfg: &h.cfg, caller: h.deps.Caller,
+		allowed: h.allowed, changed: h.note, applied: h.applied, log: h.deps.Log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -236,6 +239,7 @@ func (h *Host) watchdog() {
 			return
 		case <-t.C:
 		}
+		h.lookAtDisk()
 		h.check(h.list())
 	}
 }
@@ -311,6 +315,8 @@ type Status struct {
 	// more: it must be rebuilt.
 	Failure string `json:"failure,omitempty"`
 	Broken  bool   `json:"broken,omitempty"`
+	// Full says that the node's disk has no room for more messages.
+	Full bool `json:"full,omitempty"`
 }
 
 // Status returns the state of every replica here, by partition.
@@ -345,6 +351,7 @@ func (r *Replica) Status() Status {
 		s.Failure = err.Error()
 	}
 	s.Broken = r.failure.Load() != nil
+	s.Full = r.room.now() >= roomForSettling
 	return s
 }
 

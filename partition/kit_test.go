@@ -371,6 +371,7 @@ type testCluster struct {
 	// machine makes the state machines; the small queue of this package if nil.
 	machine func(fsm.PartitionID) Machine
 	fatal   chan error
+	disk    *memDisk // nil unless a test is about it
 }
 
 func newTestCluster(t testing.TB, n int) *testCluster {
@@ -397,7 +398,12 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 	if c.cfg != nil {
 		c.cfg(&cfg)
 	}
+	var d Disk
+	if c.disk != nil {
+		d = c.disk
+	}
 	h, err := NewHost(cfg, Deps{
+		Disk:   d,
 		Caller: n.port, Locator: c.hints, Machine: c.machine, Log: testLog(c.t),
 		Open: func(p fsm.PartitionID) (Stores, error) {
 			if n.disks[p] == nil {

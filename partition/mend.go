@@ -28,7 +28,9 @@ type mender struct {
 	silent map[fsm.NodeID]time.Time
 	asked  time.Time
 
-	mu         sync.Mutex
+	mu sync.Mutex
+	// pause is until when a group is left alone after a step that did not succeed.
+	pause      map[fsm.PartitionID]time.Time
 	busy       map[fsm.PartitionID]bool
 	exchanging bool
 }
@@ -40,6 +42,9 @@ type memberOf struct {
 
 // mendEvery is how often the members are asked: one small call per other node.
 const mendEvery = time.Second
+
+// mendPause is the pause after a step that did not succeed: what it met, a full disk say, lasts.
+const mendPause = 10 * time.Second
 
 // look takes the next step of every group led here.
 func (m *mender) look(v *catalog.View) {
@@ -61,6 +66,7 @@ func (m *mender) look(v *catalog.View) {
 		if g == nil {
 			continue
 		}
+		r.crowd(g.servers, states)
 		step := g.next()
 		if r.id == fsm.CatalogPartition {
 			if step == nil {
@@ -88,7 +94,7 @@ func (m *mender) led() []*Replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(m.s.host.list(), func(r *Replica) bool {
-		return m.busy[r.id] || !r.Leading()
+		return m.busy[r.id] || !r.Leading() || time.Now().Before(m.pause[r.id])
 	})
 }
 
@@ -101,10 +107,14 @@ func (m *mender) take(r *Replica, step *mendStep) {
 	m.s.wg.Add(1)
 	go func() {
 		defer m.s.wg.Done()
-		if err := step.do(m.s.ctx, m.s, r); err != nil && m.s.ctx.Err() == nil {
+		err := step.do(m.s.ctx, m.s, r)
+		if err != nil && m.s.ctx.Err() == nil {
 			r.log.Warn("mending did not succeed", "step", step.what, "node", step.node, "error", err)
 		}
 		m.mu.Lock()
+		if err != nil {
+			m.pause[r.id] = time.Now().Add(mendPause)
+		}
 		delete(m.busy, r.id)
 		m.mu.Unlock()
 	}()

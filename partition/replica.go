@@ -58,6 +58,8 @@ type Replica struct {
 	failure   atomic.Pointer[error]
 	unvouched atomic.Bool // whether the data is an old copy is not known yet: neither ask nor answer
 	openedAt  time.Time
+	room      *room
+	crowded   atomic.Bool // too many voters have no room on their disks
 
 	mu      sync.Mutex
 	stoodAt time.Time // when this replica last called an election by itself
@@ -66,6 +68,7 @@ type Replica struct {
 
 // replicaOptions are what a host gives its replicas.
 type replicaOptions struct {
+	room    *room
 	vouched bool // the data is known to be the newest there is
 	cfg     *Config
 	caller  Caller
@@ -82,7 +85,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	r := &Replica{
 		id: id, cfg: o.cfg, stores: s, changed: o.changed, stopping: make(chan struct{}),
 		log: o.log.With("partition", uint16(id)), waits: newWaiters(o.cfg.MaxParked),
-		openedAt: time.Now(),
+		openedAt: time.Now(), room: o.room,
 	}
 	r.unvouched.Store(!o.vouched)
 	r.guard = newGuard(s, o.cfg.LogCacheBytes, r.fail)
@@ -274,6 +277,9 @@ func (r *Replica) ending() error {
 // Propose implements Group on the leader.
 func (r *Replica) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error) {
 	if err := r.err(); err != nil {
+		return fsm.Outcome{}, err
+	}
+	if err := r.fits(req.Command); err != nil {
 		return fsm.Outcome{}, err
 	}
 	return r.prop.propose(ctx, req)

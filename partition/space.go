@@ -1,0 +1,150 @@
+package partition
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Disk is the disk that the stores of this node are on.
+type Disk interface {
+	// Space returns the bytes that this process may still write, and all bytes of the disk.
+	Space() (free, total uint64, err error)
+	// Ballast takes some of the space, or gives it back: room for raft to elect, to take snapshots and
+	// to cut logs when nothing else is left.
+	Ballast(hold bool) error
+}
+
+// roomLevel is what the disk has room for.
+type roomLevel int32
+
+const (
+	roomForAll       roomLevel = iota
+	roomForSettling            // nothing that adds: what is settled and deleted makes room
+	roomForDeletions           // raft's own, and the deletion of entities
+)
+
+// Room sets when a node stops taking what its disk may not hold. A disk that is really full fails
+// replicas, and the space that a log needs to settle a message is the same that publishing takes.
+type Room struct {
+	// A level is entered when the free share of the disk is below Share and the free bytes are below
+	// Floor: a share alone would give a large disk up with a terabyte free, a floor alone would be all
+	// of a small one.
+	PublishShare, SettleShare float64
+	PublishFloor, SettleFloor uint64
+}
+
+func (r *Room) problem() string {
+	switch {
+	case r.PublishShare <= 0 || r.PublishShare >= 1 || r.SettleShare <= 0:
+		return "room: shares are not between 0 and 1"
+	case r.SettleShare >= r.PublishShare || r.SettleFloor >= r.PublishFloor:
+		return "room: publishing must end before settling"
+	}
+	return ""
+}
+
+// roomSlack is by how much more must be free to leave a level than to enter it: 1/8.
+const roomSlack = 8
+
+// level decides the level from the one before.
+func (r *Room) level(was roomLevel, free, total uint64) roomLevel {
+	below := func(share float64, floor uint64, inside bool) bool {
+		limit := min(uint64(share*float64(total)), floor)
+		if inside {
+			limit += limit / roomSlack
+		}
+		return free < limit
+	}
+	switch {
+	case below(r.SettleShare, r.SettleFloor, was >= roomForDeletions):
+		return roomForDeletions
+	case below(r.PublishShare, r.PublishFloor, was >= roomForSettling):
+		return roomForSettling
+	}
+	return roomForAll
+}
+
+// room watches the disk of a node.
+type room struct {
+	level atomic.Int32
+	// The rest is the watchdog's alone.
+	held  bool // the ballast
+	known bool // whether it is held: it may be there from the life before
+	tried time.Time
+}
+
+func (r *room) now() roomLevel { return roomLevel(r.level.Load()) }
+
+// ballastEvery is how often the ballast is tried when it could not be taken.
+const ballastEvery = time.Minute
+
+// lookAtDisk sets the level; the watchdog calls it every second.
+func (h *Host) lookAtDisk() {
+	if h.deps.Disk == nil {
+		return
+	}
+	free, total, err := h.deps.Disk.Space()
+	if err != nil {
+		h.deps.Log.Warn("space of the disk is not known", "error", err)
+		return
+	}
+	was := h.room.now()
+	now := h.cfg.Room.level(was, free, total)
+	if now != was {
+		h.room.level.Store(int32(now))
+		h.deps.Log.Warn("room on the disk", "free bytes", free, "total bytes", total,
+			"publishing", now < roomForSettling, "settling", now < roomForDeletions)
+	}
+	hold := now == roomForAll || now == roomForSettling && (h.room.held || !h.room.known)
+	if h.room.known && hold == h.room.held || hold && time.Since(h.room.tried) < ballastEvery {
+		return
+	}
+	h.room.tried = time.Now()
+	if err := h.deps.Disk.Ballast(hold); err != nil {
+		h.deps.Log.Warn("ballast", "hold", hold, "error", err)
+		return
+	}
+	h.room.held, h.room.known = hold, true
+}
+
+// fits reports whether there is room for a command, before it gets into the log. The leader's own
+// disk decides, and those of its voters: an entry needs a majority that can hold it.
+func (r *Replica) fits(c fsm.Command) error {
+	level := r.room.now()
+	if level == roomForAll && r.crowded.Load() {
+		level = roomForSettling
+	}
+	switch c.(type) {
+	case *fsm.DropEntity, *fsm.DeleteMessages, *fsm.NodeLost:
+		return nil
+	case *fsm.Enqueue, *fsm.SetSessionState:
+		if level >= roomForSettling {
+			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", fsm.ErrBusy)
+		}
+	default:
+		if level >= roomForDeletions {
+			return fmt.Errorf("disk is full, only deletions are taken: %w", fsm.ErrBusy)
+		}
+	}
+	return nil
+}
+
+// crowd tells a leader whether so many voters have no room that a majority would not hold an entry.
+func (r *Replica) crowd(servers map[fsm.NodeID]raft.ServerSuffrage, states map[fsm.NodeID]nodeState) {
+	voters, full := 0, 0
+	for n, s := range servers { // order-free: only counts
+		if s != raft.Voter {
+			continue
+		}
+		voters++
+		if states[n][r.id].Full {
+			full++
+		}
+	}
+	r.crowded.Store(voters > 0 && voters-full <= voters/2)
+}

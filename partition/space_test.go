@@ -1,0 +1,142 @@
+package partition
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+func TestRoomIsEnteredAndLeftWithSlack(t *testing.T) {
+	const gib = 1 << 30
+	room := Defaults().Room
+	tests := []struct {
+		name        string
+		was         roomLevel
+		free, total uint64
+		want        roomLevel
+	}{
+		{"a large disk with a tenth free", roomForAll, 100 * gib, 1000 * gib, roomForAll},
+		{"a large disk below the floor", roomForAll, 2*gib - 1, 1000 * gib, roomForSettling},
+		{"a small disk with a fifth free", roomForAll, gib / 5, gib, roomForAll},
+		{"a small disk below its share", roomForAll, gib / 7, gib, roomForSettling},
+		{"just above again", roomForSettling, gib / 6, gib, roomForSettling},
+		{"well above again", roomForSettling, gib / 5, gib, roomForAll},
+		{"nearly nothing", roomForAll, gib / 40, gib, roomForDeletions},
+		{"a little more", roomForDeletions, gib / 31, gib, roomForDeletions},
+		{"enough to settle", roomForDeletions, gib / 20, gib, roomForSettling},
+		{"nothing at all", roomForSettling, 0, gib, roomForDeletions},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := room.level(tt.was, tt.free, tt.total); got != tt.want {
+				t.Errorf("level %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// memDisk is a disk of a gibibyte.
+type memDisk struct {
+	free    uint64
+	ballast bool
+	calls   int
+}
+
+func (d *memDisk) Space() (free, total uint64, err error) { return d.free, 1 << 30, nil }
+
+func (d *memDisk) Ballast(hold bool) error {
+	d.ballast = hold
+	d.calls++
+	return nil
+}
+
+// S-230: what would fill the disk is refused before it gets into the log, in the order in which it can
+// be spared; what was accepted can always be taken out.
+func TestFullDiskRefusesPublishesBeforeSettlements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 1)
+		c.disk = &memDisk{free: 1 << 30}
+		c.open(1)
+		defer c.close()
+		r := c.leader(1)
+		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "one", "two", "three")); err != nil {
+			t.Fatal(err)
+		}
+		state := fsm.Request{Entity: 1, Command: &fsm.SetSessionState{}}
+		drop := fsm.Request{Entity: 9, Command: &fsm.DropEntity{}}
+		counter := uint64(1)
+		steps := []struct {
+			name                    string
+			free                    uint64
+			publish, settle, remove bool
+			ready, ballast          bool
+		}{
+			{name: "plenty", free: 1 << 29, publish: true, settle: true, remove: true, ready: true, ballast: true},
+			{name: "a tenth", free: 1 << 30 / 10, settle: true, remove: true, ballast: true},
+			{name: "a hundredth", free: 1 << 30 / 100, remove: true},
+			{name: "a tenth again", free: 1 << 30 / 10, settle: true, remove: true},
+			{name: "plenty again", free: 1 << 29, publish: true, settle: true, remove: true, ready: true, ballast: true},
+		}
+		for _, s := range steps {
+			c.disk.free = s.free
+			time.Sleep(2 * ballastEvery)
+			last := r.Status().Last
+			try := func(what string, q fsm.Request, want bool) {
+				t.Helper()
+				counter++
+				q.ID = reqID(1, counter)
+				_, err := r.Propose(t.Context(), q)
+				if (err == nil) != want || err != nil && !errors.Is(err, fsm.ErrBusy) {
+					t.Errorf("%s: %s: %v, want taken: %v", s.name, what, err, want)
+				}
+			}
+			try("publish", enqueue(reqID(0, 0), "x"), s.publish)
+			try("state of a session", state, s.publish)
+			try("lock", lock(reqID(0, 0), 1, 0), s.settle)
+			if !s.publish && !s.settle && r.Status().Last != last {
+				t.Errorf("%s: what was refused is in the log", s.name)
+			}
+			try("deletion", drop, s.remove)
+			if err := c.nodes["n1"].host.Ready(t.Context()); (err == nil) != s.ready {
+				t.Errorf("%s: ready: %v", s.name, err)
+			}
+			if c.disk.ballast != s.ballast {
+				t.Errorf("%s: ballast held: %v", s.name, c.disk.ballast)
+			}
+		}
+		if c.disk.calls != 3 {
+			t.Errorf("ballast was moved %d times", c.disk.calls)
+		}
+	})
+}
+
+func TestLeaderMindsTheDisksOfItsVoters(t *testing.T) {
+	full := func(yes bool) nodeState { return nodeState{1: {Full: yes}} }
+	servers := map[fsm.NodeID]raft.ServerSuffrage{"a": raft.Voter, "b": raft.Voter, "c": raft.Voter,
+		"d": raft.Nonvoter}
+	tests := []struct {
+		name   string
+		states map[fsm.NodeID]nodeState
+		want   bool
+	}{
+		{"all have room", map[fsm.NodeID]nodeState{"a": full(false), "b": full(false), "c": full(false)}, false},
+		{"one has none", map[fsm.NodeID]nodeState{"a": full(false), "b": full(true), "c": full(false)}, false},
+		{"two have none", map[fsm.NodeID]nodeState{"a": full(false), "b": full(true), "c": full(true)}, true},
+		{"who does not vote does not count", map[fsm.NodeID]nodeState{"b": full(true), "d": full(true)}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &Replica{id: 1, room: &room{}}
+			r.crowd(servers, tt.states)
+			err := r.fits(&fsm.Enqueue{})
+			if (err != nil) != tt.want || r.fits(&fsm.Settle{}) != nil {
+				t.Errorf("publish: %v", err)
+			}
+		})
+	}
+}
