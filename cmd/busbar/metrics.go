@@ -35,6 +35,8 @@ type nodeCollector struct {
 	terms  *prometheus.Desc
 	apply  *prometheus.Desc
 	peers  *prometheus.Desc
+	free   *prometheus.Desc
+	broken *prometheus.Desc
 }
 
 type frontMetric struct {
@@ -75,6 +77,8 @@ func newNodeCollector(n *node) *nodeCollector {
 		leads:  desc("partition_leading", "1 if this node leads the partition.", "partition"),
 		terms:  desc("partition_term", "Raft term of the replica here.", "partition"),
 		apply:  desc("partition_applied_index", "Last log index applied here.", "partition"),
+		free:   desc("disk_free_bytes", "Bytes that may still be written to the disk of the data directory."),
+		broken: desc("partition_failed", "1 if the replica here has failed and must be rebuilt.", "partition"),
 		peers:  desc("nodes", "Nodes known to gossip, by state.", "state"),
 	}
 }
@@ -84,7 +88,7 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.front {
 		ch <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{c.reject, c.leads, c.terms, c.apply, c.peers} {
+	for _, d := range []*prometheus.Desc{c.reject, c.leads, c.terms, c.apply, c.peers, c.free, c.broken} {
 		ch <- d
 	}
 }
@@ -104,9 +108,17 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		if s.Leading {
 			leading = 1
 		}
+		broken := 0.0
+		if s.Broken {
+			broken = 1
+		}
+		ch <- prometheus.MustNewConstMetric(c.broken, prometheus.GaugeValue, broken, p)
 		ch <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, leading, p)
 		ch <- prometheus.MustNewConstMetric(c.terms, prometheus.GaugeValue, float64(s.Term), p)
 		ch <- prometheus.MustNewConstMetric(c.apply, prometheus.CounterValue, float64(s.Applied), p)
+	}
+	if free, _, err := c.n.dir.Space(); err == nil {
+		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(free))
 	}
 	states := map[string]int{}
 	for _, m := range c.n.gossip.Members() {

@@ -43,6 +43,10 @@ const clusterName = "busbar"
 // catalogVoters is how many nodes vote in group 0; the others hold it without a vote (A2).
 const catalogVoters = 5
 
+// ballastBytes is room for a handful of groups to elect, to take a snapshot and to cut their logs on a
+// disk that is full.
+const ballastBytes = 64 << 20
+
 // node is one broker process: the rooms, opened in order and closed in reverse.
 type node struct {
 	cfg Config
@@ -122,6 +126,7 @@ func (n *node) fail(err error) {
 func (n *node) openStorage(context.Context) error {
 	cfg := storage.Defaults()
 	cfg.Dir, cfg.Log = n.cfg.DataDir, n.cfg.LogStore
+	cfg.BallastBytes = ballastBytes
 	cfg.Hard = map[string]int{"hash": partition.HashVersion, "entry": fsm.EntryVersion}
 	dir, err := storage.Open(cfg, n.log.Named("storage"))
 	if err != nil {
@@ -201,7 +206,7 @@ func (n *node) openPartitions(context.Context) error {
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
 		Rebuild: func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
-		Lives:   lives{n.dir}, Log: n.log.Named("partition"),
+		Lives:   lives{n.dir}, Disk: n.dir, Log: n.log.Named("partition"),
 	})
 	if err != nil {
 		return err
