@@ -15,8 +15,9 @@ RACE    := $(shell CC=$$(go env CC); command -v "$${CC:-cc}" >/dev/null 2>&1 && 
 T    ?= 30s
 SEED ?= 0
 N    ?= 5
+SEQUENCES ?= 10000
 
-.PHONY: build run test test-unit test-failover lint verify golden fuzz nightly soak conformance \
+.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz nightly soak conformance \
         bench cover coverage all clean
 
 ## build: bin/busbar
@@ -28,14 +29,20 @@ run: build
 	@exec bin/busbar serve --dev --data-dir .cluster/dev
 
 ## test: vet, every test of the repository, and the failover of a real cluster
-test: test-unit test-failover
+test: test-unit test-modules test-failover
 
 test-unit:
 	@if [[ -z "$(RACE)" ]]; then echo 'no C compiler: the tests run without the race detector' >&2; fi
 	@go vet ./...
 	@go test $(RACE) -short ./...
+	@go test ./test/model -args -sequences=$(SEQUENCES)
 
-# The clients' libraries are a module of their own, so that the broker does not depend on them.
+# Checkers, simulation and manifests are modules of their own, so that users of the broker do not
+# depend on what they need.
+test-modules: build
+	@for m in check kubernetes simulation; do (cd test/$$m && go vet ./... && go test -short ./...); done
+
+# So are the clients' libraries.
 test-failover: build
 	@cd test/conformance && go vet ./... && go test -count=1 -timeout 5m ./failover
 
@@ -71,6 +78,7 @@ soak: build
 ## nightly: what takes long: every test in full, every fuzz target, soak, conformance
 nightly: verify
 	@go test $(RACE) -timeout 60m ./...
+	@go test -timeout 60m ./test/model -args -sequences=200000
 	@$(MAKE) fuzz T=60s
 	@$(MAKE) soak N=10
 	@$(MAKE) conformance
