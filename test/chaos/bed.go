@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The ways that nodes reach one another.
+const (
+	overLoopback = "loopback" // no namespaces: the network cannot be broken
+	overBridge   = "bridge"   // directly
+	overProxies  = "proxies"  // through a proxy before every node
+)
+
+// The ports of a node in its own namespace.
+const (
+	portTLS    = 5671
+	portAMQP   = 5672
+	portOps    = 5300
+	portPeer   = 5301
+	portGossip = 5302
+)
+
+// bed is the cluster and what it stands on.
+type bed struct {
+	dir, network string
+	sup          *supervisor
+	nodes        []*node
+	proxies      []*proxy // by node, over proxies only
+	terms        *termCount
+}
+
+// bedConfig says what to build.
+type bedConfig struct {
+	dir, binary, network string
+	nodes                int
+	disks                bool
+	extra                []string // flags of every node
+}
+
+func newBed(ctx context.Context, cfg bedConfig, sup *supervisor) (*bed, error) {
+	b := &bed{dir: cfg.dir, network: cfg.network, sup: sup, terms: newTermCount()}
+	for i := range cfg.nodes {
+		n, err := b.newNode(cfg, i+1)
+		if err != nil {
+			return b, err
+		}
+		b.nodes = append(b.nodes, n)
+	}
+	if cfg.network == overLoopback {
+		if err := b.loopback(cfg); err != nil {
+			return b, err
+		}
+	} else {
+		b.own(cfg)
+	}
+	for _, n := range b.nodes {
+		if err := n.start(); err != nil {
+			return b, err
+		}
+	}
+	return b, b.awaitReady(ctx)
+}
+
+func (b *bed) newNode(cfg bedConfig, i int) (*node, error) {
+	home := filepath.Join(cfg.dir, fmt.Sprintf("n%d", i))
+	n := &node{number: i, ip: "127.0.0.1", log: filepath.Join(cfg.dir, fmt.Sprintf("n%d.log", i)),
+		dir: filepath.Join(home, "data"), sup: b.sup}
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return nil, err
+	}
+	if cfg.network != overLoopback {
+		n.ip = nodeNetwork + strconv.Itoa(i)
+		if _, err := os.Stat("/run/netns/" + netns(i)); err != nil { // of an earlier cluster of this run
+			if err := plug(i, n.ip); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if cfg.disks {
+		d, err := newDisk(b.sup, filepath.Join(cfg.dir, fmt.Sprintf("n%d.ext4", i)), home)
+		if err != nil {
+			return nil, err
+		}
+		n.disk = d
+	}
+	if cfg.network == overProxies {
+		p, err := newProxy(fmt.Sprintf("%s%d", proxyPrefix, i), n.ip, portPeer, portGossip, numberOf)
+		if err != nil {
+			return nil, err
+		}
+		b.proxies = append(b.proxies, p)
+	}
+	return n, nil
+}
+
+// numberOf tells a node by its address.
+func numberOf(a net.Addr) int {
+	host, _, _ := net.SplitHostPort(a.String())
+	n, _ := strconv.Atoi(strings.TrimPrefix(host, nodeNetwork))
+	return n
+}
+
+// advertised is the address that other nodes use.
+func (b *bed) advertised(n *node) string {
+	if b.network == overProxies {
+		return fmt.Sprintf("%s%d", proxyPrefix, n.number)
+	}
+	return n.ip
+}
+
+// own gives every node the usual ports in its namespace.
+func (b *bed) own(cfg bedConfig) {
+	for _, n := range b.nodes {
+		n.amqp, n.ops = at(n.ip, portAMQP), at(n.ip, portOps)
+		n.argv = slices.Concat([]string{"nsenter", "--net=/run/netns/" + netns(n.number), cfg.binary},
+			b.flags(cfg, n, at(n.ip, portTLS), at(n.ip, portPeer), at(n.ip, portGossip),
+				b.advertised(n)))
+		for _, other := range b.nodes {
+			if other != n {
+				n.argv = append(n.argv, "--join", at(b.advertised(other), portGossip))
+			}
+		}
+	}
+}
+
+// loopback gives every node ports that nobody uses.
+func (b *bed) loopback(cfg bedConfig) error {
+	const each = 5
+	var ports []string
+	for range each * len(b.nodes) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer l.Close() // all are held until the end, so that none comes twice
+		ports = append(ports, l.Addr().String())
+	}
+	for i, n := range b.nodes {
+		own := ports[each*i : each*(i+1)]
+		n.amqp, n.ops = own[0], own[1]
+		n.argv = append([]string{cfg.binary}, b.flags(cfg, n, own[2], own[3], own[4], "127.0.0.1")...)
+		for j := range b.nodes {
+			if j != i {
+				n.argv = append(n.argv, "--join", ports[each*j+4])
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bed) flags(cfg bedConfig, n *node, tls, peer, gossip, advertise string) []string {
+	return append([]string{"serve", "--dev", "--allow-plaintext-peers", "--data-dir", n.dir,
+		"--node-id", n.name(), "--amqp-listen", n.amqp, "--tls-listen", tls, "--ops-listen", n.ops,
+		"--peer-listen", peer, "--gossip-listen", gossip, "--advertise", advertise,
+		"--bootstrap-expect", strconv.Itoa(cfg.nodes)}, cfg.extra...)
+}
+
+// readyLimit bounds the wait for a whole cluster without faults.
+const readyLimit = 60 * time.Second
+
+func (b *bed) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	for _, n := range b.nodes {
+		if err := n.awaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends every node and takes everything down.
+func (b *bed) close() error {
+	var errs []error
+	for _, n := range b.nodes {
+		errs = append(errs, n.end(9, 10*time.Second))
+		if n.disk != nil {
+			errs = append(errs, n.disk.forget())
+		}
+	}
+	for _, p := range b.proxies {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}
+
+// leaders asks the first node that answers who leads which partition.
+func (b *bed) leaders(ctx context.Context) (map[int]string, error) {
+	var errs []error
+	for _, n := range b.nodes {
+		s, err := n.status(ctx)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out := map[int]string{}
+		for _, p := range s.Partitions {
+			out[p.ID] = p.Leader
+		}
+		return out, nil
+	}
+	return nil, errors.Join(errs...)
+}
+
+// busiest returns the node that leads most partitions, the first one if nobody knows.
+func (b *bed) busiest(ctx context.Context) *node {
+	leaders, _ := b.leaders(ctx)
+	best, most := b.nodes[0], 0
+	for _, n := range b.nodes {
+		count := 0
+		for _, l := range leaders {
+			if l == n.name() {
+				count++
+			}
+		}
+		if count > most {
+			best, most = n, count
+		}
+	}
+	return best
+}
+
+// transfer asks a node to hand one partition to another node.
+func (b *bed) transfer(ctx context.Context, partition int, to *node) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	query := url.Values{"partition": {strconv.Itoa(partition)}, "to": {to.name()}}
+	target := "http://" + to.ops + "/api/cluster/transfer-leader?" + query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, nil)
+	if err != nil {
+		return err
+	}
+	req.Close = true
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= 300 {
+		return fmt.Errorf("POST %s: %s", target, res.Status)
+	}
+	return nil
+}
+
+// termCount counts elections: the highest term that anybody told of each partition.
+type termCount struct {
+	mu          sync.Mutex
+	first, last map[int]uint64
+}
+
+func newTermCount() *termCount {
+	return &termCount{first: map[int]uint64{}, last: map[int]uint64{}}
+}
+
+func (c *termCount) saw(s status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range s.Partitions {
+		if _, ok := c.first[p.ID]; !ok {
+			c.first[p.ID] = p.Term
+		}
+		c.last[p.ID] = max(c.last[p.ID], p.Term)
+	}
+}
+
+// elections is the number of terms that began since the first look.
+func (c *termCount) elections() (n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p, last := range c.last {
+		n += last - c.first[p]
+	}
+	return n
+}
+
+// watch looks at the terms until ctx ends.
+func (b *bed) watch(ctx context.Context) {
+	for {
+		for _, n := range b.nodes {
+			if s, err := n.status(ctx); err == nil {
+				b.terms.saw(s)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(2 * time.Second):
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/busbar-mq/busbar/test/check"
+)
+
+const (
+	opLimit     = 30 * time.Second // of one operation
+	dialLimit   = 5 * time.Second
+	closeLimit  = 2 * time.Second
+	idleReceive = time.Second // a receive that finds nothing
+)
+
+// errGiveUp ends the work on a connection; the client starts anew.
+var errGiveUp = errors.New("give up the connection")
+
+// once makes the SDK try every operation a single time: what the broker cannot hide is seen.
+var once = azservicebus.RetryOptions{MaxRetries: -1}
+
+// world is what all clients share.
+type world struct {
+	bed    *bed
+	rec    *check.Recorder
+	queues []check.Queue
+	ctx    context.Context // ends when consumers end
+	making context.Context // ends when producers end
+	gate   atomic.Int64    // highest client number
+	homes  sync.Map        // connection number -> node number
+	counts counters
+
+	mu       sync.Mutex
+	deferred map[string][]int64 // by queue
+}
+
+// counters are what the report adds up.
+type counters struct {
+	sends, deliveries, redeliveries, unknown, connections, sessions atomic.Int64
+}
+
+// client is one worker with one connection of the official SDK at a time.
+type client struct {
+	w      *world
+	id     int
+	rng    *rand.Rand
+	at     int // index of the node
+	serial int
+
+	sdk    *azservicebus.Client
+	sock   *socket
+	number int // of the connection in the history
+}
+
+func (w *world) newClient(at int, seed uint64) *client {
+	id := int(w.gate.Add(1))
+	return &client{w: w, id: id, at: at % len(w.bed.nodes), rng: rand.New(rand.NewPCG(seed, uint64(id)))}
+}
+
+// socket notes when its connection was last known to be good.
+type socket struct {
+	net.Conn
+	rec      *check.Recorder
+	client   int
+	number   int
+	lastRead atomic.Int64
+	once     sync.Once
+	broken   atomic.Bool
+}
+
+// over notes the end of the connection. The broker may have known earlier: from the last byte on that
+// came from it, nobody can tell.
+func (s *socket) over() {
+	s.once.Do(func() {
+		s.broken.Store(true)
+		o := s.rec.Begin(s.client, s.number, check.Lost, "", "")
+		s.rec.Set(o, func(o *check.Op) { o.Invoke = min(o.Invoke, s.lastRead.Load()) })
+		s.rec.End(o, check.OK, nil)
+	})
+}
+
+// Read implements net.Conn.
+func (s *socket) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if n > 0 {
+		s.lastRead.Store(time.Now().UnixNano())
+	}
+	if err != nil {
+		s.over()
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (s *socket) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	if err != nil {
+		s.over()
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (s *socket) Close() error {
+	s.over()
+	return s.Conn.Close()
+}
+
+// connect makes an SDK client whose only connection is this socket: the SDK takes a function that
+// dials, and this one works once. So a connection that was lost is never hidden.
+func (c *client) connect(ctx context.Context) error {
+	n := c.w.bed.nodes[c.at]
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.amqp)
+	if err != nil {
+		return err
+	}
+	s := &socket{Conn: raw, rec: c.w.rec, client: c.id, number: c.w.rec.NewConn()}
+	s.lastRead.Store(time.Now().UnixNano())
+	var used atomic.Bool
+	dial := func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+		if used.Swap(true) {
+			return nil, errors.New("the connection is lost")
+		}
+		return s, nil
+	}
+	sdk, err := azservicebus.NewClientFromConnectionString(n.connectionString(),
+		&azservicebus.ClientOptions{RetryOptions: once, NewWebSocketConn: dial})
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	c.sdk, c.sock, c.number = sdk, s, s.number
+	c.w.homes.Store(s.number, n.number)
+	c.w.counts.connections.Add(1)
+	return nil
+}
+
+// disconnect ends the connection: in good order, or as a process that dies.
+func (c *client) disconnect(orderly bool) {
+	if c.sdk == nil {
+		return
+	}
+	c.sock.over()
+	if !orderly {
+		_ = c.sock.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	_ = c.sdk.Close(ctx)
+	_ = c.sock.Close()
+	c.sdk = nil
+}
+
+// work connects and runs f until it returns errGiveUp, over and over, until ctx ends.
+func (c *client) work(ctx context.Context, f func(ctx context.Context) error) {
+	for ctx.Err() == nil {
+		if err := c.connect(ctx); err != nil {
+			c.at = (c.at + 1) % len(c.w.bed.nodes)
+			c.pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		err := f(ctx)
+		orderly := err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled)
+		c.disconnect(orderly)
+		if !orderly {
+			c.at = (c.at + 1) % len(c.w.bed.nodes)
+			c.pause(ctx, 100*time.Millisecond)
+		}
+	}
+}
+
+// pause sleeps up to twice d, or until ctx ends.
+func (c *client) pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(time.Duration(c.rng.Int64N(int64(2*d) + 1)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// opContext bounds one operation. It does not end with the run, so that what has begun is finished.
+func opContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), opLimit)
+}
+
+// nothing reports whether an error only says that nothing came in time.
+func nothing(err error) bool {
+	var se *azservicebus.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.As(err, &se) && se.Code == azservicebus.CodeTimeout
+}
+
+// judge turns the end of an operation into an outcome. The error is not nil if the client has to
+// start anew.
+func (c *client) judge(o *check.Op, err error, fill func(*check.Op)) error {
+	if err == nil {
+		c.w.rec.End(o, check.OK, fill)
+		return nil
+	}
+	var se *azservicebus.Error
+	condition, over := "", true
+	if errors.As(err, &se) && !c.sock.broken.Load() {
+		switch {
+		case se.Code == azservicebus.CodeLockLost && strings.Contains(err.Error(), "session-lock-lost"):
+			condition, over = "com.microsoft:session-lock-lost", false
+		case se.Code == azservicebus.CodeLockLost:
+			condition, over = "com.microsoft:message-lock-lost", false
+		case se.Code == azservicebus.CodeNotFound:
+			condition, over = "com.microsoft:message-not-found", false
+		}
+	}
+	if !over {
+		c.w.rec.End(o, check.Failed, func(o *check.Op) { o.Error, o.Condition = err.Error(), condition })
+		return nil
+	}
+	c.w.counts.unknown.Add(1)
+	c.w.rec.End(o, check.Unknown, func(o *check.Op) { o.Error, o.Return = err.Error(), 0 })
+	return fmt.Errorf("%w: %w", errGiveUp, err)
+}
+
+func hashOf(body []byte, id, subject string, session *string) uint64 {
+	h := fnv.New64a()
+	h.Write(body)
+	fmt.Fprint(h, id, "/", subject)
+	if session != nil {
+		fmt.Fprint(h, "/", *session)
+	}
+	return h.Sum64()
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func millis(t *time.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// messageOf reads what a receiver was given. The SDK counts the delivery under way, the history only
+// those before it.
+func messageOf(m *azservicebus.ReceivedMessage) check.Message {
+	out := check.Message{
+		ID: m.MessageID, Hash: hashOf(m.Body, m.MessageID, text(m.Subject), m.SessionID),
+		Session: text(m.SessionID), HasSession: m.SessionID != nil,
+		Token: fmt.Sprintf("%x", m.LockToken), Attempts: max(m.DeliveryCount, 1) - 1, State: int(m.State),
+		LockedUntil: millis(m.LockedUntil), EnqueuedAt: millis(m.EnqueuedTime),
+		ExpiresAt: millis(m.ExpiresAt), ScheduledAt: millis(m.ScheduledEnqueueTime),
+		Reason: text(m.DeadLetterReason),
+	}
+	if m.SequenceNumber != nil {
+		out.Seq = *m.SequenceNumber
+	}
+	if m.EnqueuedSequenceNumber != nil {
+		out.EnqueuedSeq = *m.EnqueuedSequenceNumber
+	}
+	return out
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if os.Getenv(superviseVariable) != "" {
+		superviseMain(os.Stdin, os.Stdout, os.Stderr)
+		return
+	}
+	os.Exit(chaos(os.Args[1:]))
+}
+
+// options are the command line.
+type options struct {
+	minutes, hours float64
+	seed           uint64
+	nodes          int
+	binary, dir    string
+	network        string
+	faults         string
+	keep           bool
+}
+
+// chaos runs one command line. The exit code is 0 when nothing broken was found, 1 when something
+// was, 2 for a usage error, 3 when the run does not count because its faults did not bite.
+func chaos(args []string) int {
+	var o options
+	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	f.Float64Var(&o.minutes, "minutes", 10, "length of the run, all networks together")
+	f.Float64Var(&o.hours, "soak", 0, "instead: hours of load with sparse faults and leak budgets")
+	f.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "chooses faults and times")
+	f.IntVar(&o.nodes, "nodes", 3, "size of the cluster")
+	f.StringVar(&o.binary, "binary", "../../bin/busbar", "the broker")
+	f.StringVar(&o.dir, "dir", "", "where nodes, logs and the history are (default: a temporary directory)")
+	f.StringVar(&o.network, "network", "", "bridge, proxies or loopback (default: bridge, then proxies, as root)")
+	f.StringVar(&o.faults, "faults", "", "comma-separated names of the only faults to make")
+	f.BoolVar(&o.keep, "keep", false, "keep the directory when nothing was found")
+	if err := f.Parse(args); err != nil {
+		return 2
+	}
+	why := noNamespaces()
+	if why == nil && !inside() && o.network != overLoopback {
+		return moveInside()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	code, err := o.run(ctx, why, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+	}
+	return code
+}
+
+func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, err error) {
+	binary, err := filepath.Abs(o.binary)
+	if err != nil {
+		return 2, err
+	}
+	if _, err := os.Stat(binary); err != nil {
+		return 2, fmt.Errorf("%w: run make build", err)
+	}
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "busbar-chaos-"); err != nil {
+			return 2, err
+		}
+	}
+	networks := []string{overBridge, overProxies}
+	disks := inside()
+	switch {
+	case !inside():
+		networks = []string{overLoopback}
+		fmt.Fprintln(out, "no namespaces and no disks of their own:", why)
+	case o.network != "":
+		networks = []string{o.network}
+	}
+	sup, err := startSupervisor()
+	if err != nil {
+		return 2, err
+	}
+	defer func() { err = errors.Join(err, sup.close()) }()
+	if inside() {
+		if err := furnish(); err != nil {
+			return 2, err
+		}
+		if err := noDisks(); err != nil {
+			disks = false
+			fmt.Fprintln(out, "no disks of their own:", err)
+		}
+	}
+	for _, network := range networks {
+		cfg := runConfig{seed: o.seed, log: out, leaks: o.hours > 0, schedule: o.schedule(len(networks)),
+			bed: bedConfig{dir: filepath.Join(o.dir, network), binary: binary, network: network,
+				nodes: o.nodes, disks: disks}}
+		result, err := run(ctx, cfg, sup)
+		if err != nil {
+			return 1, fmt.Errorf("%s (everything is in %s): %w", network, o.dir, err)
+		}
+		result.write(out)
+		if result.bad() {
+			code = 1
+		} else if result.counts() != nil && code == 0 {
+			code = 3
+		}
+	}
+	if code == 0 && !o.keep {
+		return 0, os.RemoveAll(o.dir)
+	}
+	fmt.Fprintln(out, "everything is in", o.dir)
+	return code, nil
+}
+
+// schedule divides the time of a run.
+func (o *options) schedule(runs int) schedule {
+	s := schedule{
+		total: time.Duration(o.minutes * float64(time.Minute) / float64(runs)),
+		hold:  [2]time.Duration{5 * time.Second, 25 * time.Second},
+		rest:  [2]time.Duration{5 * time.Second, 20 * time.Second},
+	}
+	if o.hours > 0 {
+		s.total = time.Duration(o.hours * float64(time.Hour) / float64(runs))
+		s.rest = [2]time.Duration{10 * time.Minute, 20 * time.Minute}
+		if o.hours < 1 {
+			s.rest = [2]time.Duration{30 * time.Second, time.Minute}
+		}
+	}
+	s.calm = min(time.Minute, s.total/10)
+	if s.total < 5*time.Minute { // a short run: more faults, each shorter
+		s.hold = [2]time.Duration{3 * time.Second, 8 * time.Second}
+		s.rest = [2]time.Duration{2 * time.Second, 6 * time.Second}
+	}
+	if o.faults != "" {
+		s.allowed = map[string]bool{}
+		for _, name := range strings.Split(o.faults, ",") {
+			s.allowed[strings.TrimSpace(name)] = true
+		}
+	}
+	return s
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func (s *strike) fill(n *node) error {
+	n.expectEnd()
+	// Given back first, then whoever ended for it is started again.
+	s.onHeal(func() error { return restart(n) })
+	back, err := n.disk.fill(s.limit)
+	if back != nil {
+		s.onHeal(back)
+	}
+	return err
+}
+
+func full(nodes ...*node) func(*bed) error {
+	return func(*bed) error {
+		for _, n := range nodes {
+			if !n.disk.isFull() {
+				return fmt.Errorf("%s has room", n.name())
+			}
+		}
+		return nil
+	}
+}
+
+func fillDisk(s *strike) error {
+	s.what, s.bites = s.n.name(), full(s.n)
+	return s.fill(s.n)
+}
+
+func fillMajority(s *strike) error {
+	two := s.bed.nodes[:len(s.bed.nodes)/2+1]
+	s.bites = full(two...)
+	for _, n := range two {
+		s.what += n.name() + " "
+		if err := s.fill(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stall lets every write of a node hang in the kernel. A node may end itself over it; it then hangs
+// until the disk moves again, and is started anew.
+func stall(s *strike) error {
+	n := s.n
+	s.what = n.name()
+	n.expectEnd()
+	s.onHeal(func() error { return reviveAfter(n, 3*time.Second) })
+	s.bites = func(*bed) error {
+		if !n.disk.hangs() {
+			return errors.New("writes go through")
+		}
+		return nil
+	}
+	thaw, err := n.disk.freeze(s.limit)
+	if thaw != nil {
+		s.onHeal(thaw)
+	}
+	return err
+}
+
+// reviveAfter starts a node again if it ends itself within a time, or has ended.
+func reviveAfter(n *node, wait time.Duration) error {
+	for deadline := time.Now().Add(wait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if n.pid() == 0 {
+			return n.start()
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.expected = false
+	return nil
+}
+
+// losePower takes the power from nodes at the same moment: the disks forget what was not synced, the
+// processes are gone.
+func (s *strike) losePower(nodes ...*node) error {
+	forgot := 0
+	for _, n := range nodes {
+		n.expectEnd()
+		if err := n.disk.losePower(); err != nil {
+			return err
+		}
+	}
+	for _, n := range nodes {
+		if err := n.end(syscall.SIGKILL, 10*time.Second); err != nil {
+			return err
+		}
+		if err := n.disk.detach(); err != nil {
+			return err
+		}
+		if err := n.disk.attach(); err != nil {
+			return err
+		}
+		if n.disk.forgot() {
+			forgot++
+		}
+		s.what += n.name() + " "
+		s.onHeal(func() error { return restart(n) })
+	}
+	s.bites = func(*bed) error {
+		if forgot < len(nodes) {
+			return fmt.Errorf("%d of %d disks forgot what was not synced", forgot, len(nodes))
+		}
+		return nil
+	}
+	return nil
+}
+
+func powerLoss(s *strike) error    { return s.losePower(s.n) }
+func powerLossAll(s *strike) error { return s.losePower(s.bed.nodes...) }
+
+// damageFile changes a file of a node that is down. The node must notice or not need it; afterwards
+// the file is put back if nobody else has written it, and the node started anew.
+func damageFile(s *strike) error {
+	n := s.n
+	if err := n.end(syscall.SIGKILL, 10*time.Second); err != nil {
+		return err
+	}
+	s.onHeal(func() error { return restart(n) })
+	d, err := damageOne(n.dir, s.rng)
+	if err != nil {
+		return err
+	}
+	file, _ := filepath.Rel(n.dir, d.file)
+	s.what = fmt.Sprintf("%s: %s: %s", n.name(), file, d.kind)
+	s.bites = func(*bed) error {
+		if string(d.before) == string(d.after) {
+			return errors.New("the damage changed nothing")
+		}
+		return nil
+	}
+	s.onHeal(func() error {
+		n.expectEnd()
+		if err := n.end(syscall.SIGKILL, 10*time.Second); err != nil {
+			return err
+		}
+		if d.untouched() {
+			return d.write(d.before)
+		}
+		s.what += " (the node has written the file anew)"
+		return nil
+	})
+	n.mu.Lock()
+	n.expected = true
+	n.mu.Unlock()
+	if err := n.start(); err != nil {
+		return err
+	}
+	n.expectEnd() // to refuse is right
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := n.awaitReady(ctx); err != nil {
+		s.what += ", refused: " + shorten(err.Error())
+	} else {
+		s.what += ", serves"
+	}
+	return nil
+}
+
+func shorten(s string) string { return s[:min(len(s), 160)] }
