@@ -109,7 +109,8 @@ func newView(h *History) *view {
 	for i := range h.Final {
 		p := &h.Final[i]
 		v.finals[p.Message.ID] = append(v.finals[p.Message.ID], *p)
-		v.sights = append(v.sights, seen{m: &p.Message, entity: p.Entity, sub: p.Sub, invoke: v.end, return_: v.end})
+		v.sights = append(v.sights, seen{m: &p.Message, entity: p.Entity, sub: p.Sub, invoke: v.end + 1,
+			return_: v.end + 1})
 	}
 	for _, g := range v.grants {
 		slices.SortStableFunc(g, func(a, b *Op) int { return cmp.Compare(a.Return, b.Return) })

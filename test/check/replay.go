@@ -19,6 +19,18 @@ type replayed struct {
 	settled map[string][]event // by token: settlements that worked
 }
 
+func newReplayed() *replayed {
+	return &replayed{stored: map[string][]event{}, settled: map[string][]event{}}
+}
+
+// replayer is the state machine under test: fsm.State, or a broken one in the checkers' own tests.
+type replayer interface {
+	Apply(index uint64, e *fsm.Entry) fsm.Result
+	Clocks() (wall, lease fsm.Millis)
+	Digest() uint64
+	CheckInvariants() error
+}
+
 // event is one effect in a log.
 type event struct {
 	p       fsm.PartitionID
@@ -31,14 +43,14 @@ type event struct {
 // holds what came of it against what the clients were told.
 func (w *Witness) Check(h *History) []Violation {
 	r := report{name: "I24"}
-	all := &replayed{stored: map[string][]event{}, settled: map[string][]event{}}
+	all := newReplayed()
 	var out []Violation
 	for _, l := range w.Logs() {
 		for _, text := range l.wrong {
 			r.add(nil, "%s", text)
 		}
 		if l.Partition != fsm.CatalogPartition {
-			out = append(out, l.replay(all)...)
+			out = append(out, l.replay(all, fsm.New(l.Partition))...)
 		}
 	}
 	out = append(out, r.list...)
@@ -53,7 +65,7 @@ func (w *Witness) Check(h *History) []Violation {
 // errStop ends a replay.
 var errStop = errors.New("stop")
 
-func (l *Log) replay(all *replayed) []Violation {
+func (l *Log) replay(all *replayed, s replayer) []Violation {
 	var out []Violation
 	tell := func(invariant, format string, args ...any) {
 		if len(out) < maxTold {
@@ -61,7 +73,7 @@ func (l *Log) replay(all *replayed) []Violation {
 				Text: fmt.Sprintf("partition %d: ", l.Partition) + fmt.Sprintf(format, args...)})
 		}
 	}
-	s, m := fsm.New(l.Partition), model.New(l.Partition)
+	m := model.New(l.Partition)
 	var wall, lease fsm.Millis
 	modelled, count := true, 0
 	err := l.Each(func(e *Entry, d *fsm.Entry) error {
