@@ -32,6 +32,10 @@ func (s *State) Query(q QueryRequest) Answer {
 		return Answer{Counts: sh.counts()}
 	case *ListSessions:
 		return sh.listSessions(c)
+	case *ListLocks:
+		return s.listLocks(sh, q.Sub, c)
+	case *History:
+		return sh.readHistory(c)
 	case *Idle:
 		return Answer{IdleFor: sh.idleFor(s.lease)}
 	}

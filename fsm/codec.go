@@ -154,6 +154,11 @@ func AppendQuery(dst []byte, q *QueryRequest) []byte {
 		return appendBytes(append(dst, 5), q.Data)
 	case *Idle:
 		return append(dst, 6)
+	case *ListLocks:
+		return appendUint(appendUint(append(dst, 7), q.After), uint64(q.Max))
+	case *History:
+		dst = appendUint(append(dst, 8, byte(q.Kind)), q.After)
+		return appendUint(appendUint(dst, uint64(q.Max)), uint64(q.MaxBytes))
 	}
 	panic("fsm: query of a foreign type")
 }
@@ -178,6 +183,10 @@ func DecodeQuery(b []byte) (QueryRequest, error) {
 		q.Query = &Ask{Data: r.bytes()}
 	case 6:
 		q.Query = &Idle{}
+	case 7:
+		q.Query = &ListLocks{After: r.uvarint(), Max: r.u32()}
+	case 8:
+		q.Query = &History{Kind: HistoryKind(r.u8()), After: r.uvarint(), Max: r.u32(), MaxBytes: r.u32()}
 	default:
 		r.fail("unknown query kind")
 	}

@@ -1,6 +1,10 @@
 package fsm
 
-const descriptorVersion = 1
+// Version 1 ends before the histories.
+const (
+	descriptorVersion1 = 1
+	descriptorVersion  = 2
+)
 
 // minRuleBytes is the shortest encoded authorization rule.
 const minRuleBytes = 6
@@ -35,7 +39,15 @@ func AppendDescriptor(dst []byte, d *Descriptor) []byte {
 	for i := range d.AuthRules {
 		dst = appendAuthRule(dst, &d.AuthRules[i])
 	}
-	return dst
+	for _, on := range [...]bool{d.ProcessedHistory, d.ProcessedHistoryBody, d.AcceptedHistory} {
+		dst = appendBool(dst, on)
+	}
+	dst = appendUint(dst, uint64(d.HistoryCount))
+	dst = appendMillis(dst, d.HistoryAge)
+	dst = appendUint(dst, d.HistoryMaxBytes)
+	b := &d.RetryBackoff
+	dst = appendMillis(appendMillis(dst, b.Min), b.Max)
+	return appendUint(appendUint(dst, uint64(b.Multiplier)), uint64(b.Jitter))
 }
 
 // DecodeDescriptor decodes a descriptor.
@@ -60,7 +72,7 @@ func (d *Descriptor) times() [6]*Millis {
 
 func (r *reader) descriptor() Descriptor {
 	var d Descriptor
-	r.version(descriptorVersion)
+	version := r.versions(descriptorVersion1, descriptorVersion)
 	d.ID = EntityID(r.uvarint())
 	d.Version = r.uvarint()
 	if d.Kind = EntityKind(r.u8()); d.Kind < Queue || d.Kind > Subscription {
@@ -96,6 +108,14 @@ func (r *reader) descriptor() Descriptor {
 	}
 	for i := range d.AuthRules {
 		d.AuthRules[i] = r.authRule()
+	}
+	if version == descriptorVersion1 {
+		return d
+	}
+	d.ProcessedHistory, d.ProcessedHistoryBody, d.AcceptedHistory = r.boolean(), r.boolean(), r.boolean()
+	d.HistoryCount, d.HistoryAge, d.HistoryMaxBytes = r.u32(), r.millis(), r.uvarint()
+	d.RetryBackoff = RetryBackoff{
+		Min: r.millis(), Max: r.millis(), Multiplier: r.u32(), Jitter: r.u32(),
 	}
 	return d
 }

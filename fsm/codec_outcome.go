@@ -152,7 +152,7 @@ func (r *reader) delivery() Delivery {
 
 // AppendAnswer appends an answer with its bodies.
 func AppendAnswer(dst []byte, a *Answer) []byte {
-	more := a.IdleFor != 0
+	more := a.hasMore()
 	dst = append(dst, versionWith(more), byte(a.Refusal))
 	dst = appendString(dst, a.Detail)
 	dst = appendDeliveries(dst, a.Messages, true)
@@ -170,7 +170,7 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	dst = appendMillis(dst, c.AccessedAt)
 	dst = appendBytes(dst, a.Data)
 	if more {
-		dst = appendMillis(dst, a.IdleFor)
+		dst = appendMore(dst, a)
 	}
 	return dst
 }
@@ -198,7 +198,7 @@ func DecodeAnswer(b []byte) (Answer, error) {
 	c.AccessedAt = r.millis()
 	a.Data = r.optional()
 	if version == wireVersion2 {
-		a.IdleFor = r.millis()
+		r.more(&a)
 	}
 	return a, r.end()
 }

@@ -70,6 +70,9 @@ func goldenDescriptor() Descriptor {
 		DuplicateWindow: 600000, AutoDeleteOnIdle: Unlimited, ForwardTo: "a", ForwardDeadLettersTo: "b",
 		UserMetadata: "meta", DeadLetterOnFilterError: true, EnableBatched: true, EnableExpress: true,
 		SupportOrdering: true, FilterBeforePublish: true, PartitionSubscriptions: true,
+		ProcessedHistory: true, ProcessedHistoryBody: true, AcceptedHistory: true, HistoryCount: 5,
+		HistoryAge: 6, HistoryMaxBytes: 7,
+		RetryBackoff:     RetryBackoff{Min: 1, Max: 2, Multiplier: 3, Jitter: 4},
 		MaxSizeMegabytes: 1024, MaxMessageKilobytes: 256,
 		AuthRules: []AuthRule{{Name: "app", PrimaryKey: "p", SecondaryKey: "q", Send: true, Listen: true, Manage: true,
 			CreatedAt: 1, ModifiedAt: 2}},
@@ -102,7 +105,8 @@ func TestEveryCommandHasItsGoldenBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := goldenEntry(c)
 			got := AppendEntry(nil, want)
-			path := filepath.Join("testdata", "codec", name+".v1.hex")
+			version := map[string]int{"put_entity": descriptorVersion}[name]
+			path := filepath.Join("testdata", "codec", fmt.Sprintf("%s.v%d.hex", name, max(1, version)))
 			if *updateGolden {
 				if err := os.WriteFile(path, []byte(lines(got)), 0o644); err != nil {
 					t.Fatal(err)
@@ -128,6 +132,29 @@ func TestEveryCommandHasItsGoldenBytes(t *testing.T) {
 				t.Errorf("decoding changed:\n got %+v\nwant %+v", back, want)
 			}
 		})
+	}
+}
+
+// A descriptor of version 1, in a log or an image, means what it meant.
+func TestTheFirstVersionOfADescriptorIsRead(t *testing.T) {
+	text, err := os.ReadFile("testdata/codec/put_entity.v1.hex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := DecodeEntry(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := goldenDescriptor()
+	want.ProcessedHistory, want.ProcessedHistoryBody, want.AcceptedHistory = false, false, false
+	want.HistoryCount, want.HistoryAge, want.HistoryMaxBytes = 0, 0, 0
+	want.RetryBackoff = RetryBackoff{}
+	if got := e.Requests[0].Command.(*PutEntity).Descriptor; !reflect.DeepEqual(got, want) {
+		t.Errorf("\n got %+v\nwant %+v", got, want)
 	}
 }
 
@@ -181,7 +208,22 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 	}
 	a := Answer{Refusal: SessionLockLost, Detail: "x", Messages: []Delivery{goldenDelivery()},
 		State: []byte{}, HasState: true, Sessions: []string{"", "b"}, Data: []byte("1"),
-		Counts: EntityCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, IdleFor: 5}
+		Counts: EntityCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, IdleFor: 5, Next: 6,
+		History: []HistoryRecord{{Order: 1, Number: 2, MessageID: "m", SessionID: "s", EnqueuedAt: 3, At: 4,
+			Deliveries: 5, By: RequestID{6, 7, 8}, End: Expired, EndedAt: 9, Ref: BodyRef{10, 11, 12}}},
+		Locks: []LockInfo{{Number: 1, Digits: [4]byte{2}, TakenAt: 3, LockedUntil: 4, State: StateDeferred,
+			HasSession: true, SessionID: "s", By: RequestID{5, 6, 7}}}}
+	check := func(v any) {
+		s := reflect.ValueOf(v)
+		for i := range s.NumField() {
+			if s.Field(i).IsZero() {
+				t.Errorf("%s.%s is zero", s.Type(), s.Type().Field(i).Name)
+			}
+		}
+	}
+	check(a)
+	check(a.History[0])
+	check(a.Locks[0])
 	back, err := DecodeAnswer(AppendAnswer(nil, &a))
 	if err != nil || !reflect.DeepEqual(back, a) {
 		t.Errorf("answer: %v\n got %+v\nwant %+v", err, back, a)
@@ -192,7 +234,7 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 		&Counts{},
 		&ListSessions{After: "a", HasAfter: true, Max: 100, UpdatedAfter: -1},
 		&Ask{Data: []byte("q")},
-		&Idle{},
+		&Idle{}, &ListLocks{After: 1, Max: 2}, &History{Kind: Accepted, After: 1, Max: 2, MaxBytes: 3},
 	} {
 		want := QueryRequest{Entity: 4, Sub: DeadLetter, Query: q}
 		got, err := DecodeQuery(AppendQuery(nil, &want))

@@ -91,7 +91,7 @@ func (sh *share) nextWall() Millis {
 	if d, ok := sh.wallDue.Min(); ok {
 		next = d.at
 	}
-	for _, at := range [...]Millis{sh.nextExpiry(), sh.nextForget()} {
+	for _, at := range [...]Millis{sh.nextExpiry(), sh.nextForget(), sh.nextPurge()} {
 		if at != 0 && (next == 0 || at < next) {
 			next = at
 		}
@@ -157,6 +157,8 @@ func (s *State) tick(c *Tick) {
 			budget--
 		} else if at := sh.nextForget(); at != 0 && at <= s.wall {
 			budget = s.forgetSeen(sh, budget)
+		} else if at := sh.nextPurge(); at != 0 && at <= s.wall {
+			budget = s.purgeHistories(sh, budget)
 		} else {
 			budget = s.enforce(sh, budget)
 		}
@@ -185,6 +187,7 @@ func (s *State) activate(sh *share, d due) {
 	s.insert(sh, Main, arrival, m) // before the old one goes: their session must not end between
 	sh.setExtra(Main, arrival, &extra{scheduledAt: old.at})
 	s.remove(sh, Main, d.id, &old)
+	s.moved(sh, d.id, arrival)
 }
 
 // cancel deletes scheduled messages, all or none (S-115 to S-117).
@@ -213,6 +216,7 @@ func (s *State) cancel(sh *share, req *Request, c *Cancel, o *Outcome) {
 			continue // named twice
 		}
 		sh.wallDue.Delete(due{at: m.at, kind: dueActivate, id: a})
+		s.gone(sh, a, Cancelled)
 		s.remove(sh, Main, a, &m)
 		s.free(m.ref())
 	}

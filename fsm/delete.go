@@ -33,6 +33,7 @@ func (s *State) deleteMessages(sh *share, req *Request, c *DeleteMessages, o *Ou
 	})
 	for _, a := range arrivals {
 		m, _ := b.messages.Get(a)
+		s.gone(sh, a, Deleted)
 		s.remove(sh, req.Sub, a, &m)
 		s.free(m.ref())
 	}

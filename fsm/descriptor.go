@@ -65,10 +65,29 @@ type Descriptor struct {
 	MaxSizeMegabytes        uint32 // as given by the client
 	MaxMessageKilobytes     uint32 // as given by the client, 0 if absent
 
+	// What Azure has no property for; zero changes nothing.
+	ProcessedHistory     bool   // S-274
+	ProcessedHistoryBody bool   // the history keeps bodies, too
+	AcceptedHistory      bool   // S-275
+	HistoryCount         uint32 // the newest records that stay (S-276); 0 stands for 100
+	HistoryAge           Millis // how long every record stays (S-276); 0 stands for a day
+	HistoryMaxBytes      uint64 // cap of each history in each share; 0 stands for 16 MiB
+	RetryBackoff         RetryBackoff
+
 	AuthRules []AuthRule
 
 	CreatedAt Millis // wall
 	UpdatedAt Millis // wall
+}
+
+// RetryBackoff is how long a message rests before it is delivered again after an abandon or the end
+// of its lock: Min after the first delivery, each time longer by Multiplier, at most Max. Zero means
+// at once.
+type RetryBackoff struct {
+	Min        Millis
+	Max        Millis
+	Multiplier uint32 // percent: 200 doubles; less than 100 counts as 100
+	Jitter     uint32 // percent of the pause that chance may take off it, at most 100
 }
 
 // AuthRule is a shared access policy of an entity. Keys are secrets: never log a Descriptor's rules.

@@ -173,6 +173,7 @@ func (s *State) dropEntity(id EntityID) {
 	for i := range grave.boxes {
 		grave.boxes[i].messages = sh.boxes[i].messages
 	}
+	grave.history[Processed] = sh.history[Processed]
 	if grave.buried() {
 		return
 	}
@@ -185,7 +186,7 @@ func (sh *share) buried() bool {
 			return false
 		}
 	}
-	return true
+	return sh.history[Processed].records.Len() == 0
 }
 
 // bury reports bodies of dropped entities as free.
@@ -202,6 +203,15 @@ func (s *State) bury() {
 		}
 		for i := range sh.boxes {
 			budget = s.freeSome(sh.boxes[i].messages, budget)
+		}
+		for ; budget > 0; budget-- {
+			_, p, ok := sh.history[Processed].records.PopMin()
+			if !ok {
+				break
+			}
+			if p.Ref.Length > 0 {
+				s.free(p.Ref)
+			}
 		}
 		if sh.buried() {
 			s.graves.Delete(id)

@@ -265,10 +265,56 @@ func (s *State) checkDeadlines(sh *share) error {
 	if err := sh.checkSeen(); err != nil {
 		return err
 	}
+	if err := sh.checkHistory(); err != nil {
+		return err
+	}
 	if limit := sh.d.AutoDeleteOnIdle; (limit > 0 && limit < Unlimited) != (sh.idleReview != 0) {
 		return fmt.Errorf("idle after %d, looked at in %d", limit, sh.idleReview)
 	}
 	return sh.checkSweeps()
+}
+
+// checkHistory counts the histories' bytes anew and checks that names and records belong to messages.
+func (sh *share) checkHistory() error {
+	var err error
+	open := 0
+	for k := range sh.history {
+		c := &sh.history[k]
+		size := uint64(0)
+		c.records.Scan(func(order uint64, p *past) bool {
+			size += p.bytes()
+			if at, ok := sh.entered.Get(p.arrival); p.arrival != 0 {
+				open++
+				if !ok || at != order || !sh.stored(p.arrival) {
+					err = fmt.Errorf("record %d of message %d, which is in %d", order, p.arrival, at)
+				}
+			}
+			return err == nil && order <= c.last
+		})
+		if err == nil && size != c.size {
+			err = fmt.Errorf("history %d of %d bytes, counted %d", k, c.size, size)
+		}
+	}
+	if err == nil && open != sh.entered.Len() {
+		err = fmt.Errorf("%d records of messages, %d places", open, sh.entered.Len())
+	}
+	sh.names.Scan(func(arrival uint64, id string) bool {
+		if !sh.stored(arrival) {
+			err = fmt.Errorf("message id %q of no message", id)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// stored reports whether a message with that arrival index is there.
+func (sh *share) stored(arrival uint64) bool {
+	for i := range sh.boxes {
+		if _, ok := sh.boxes[i].messages.Get(arrival); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // checkSeen checks that the two orders of the remembered ids agree.

@@ -88,6 +88,7 @@ func (s *State) pick(b *box, session uint32, c *Lock) []pick {
 func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove bool) Delivery {
 	if remove {
 		d := s.delivery(sh, req.Sub, arrival, m)
+		s.processed(sh, arrival, m, false) // the body belongs to the result
 		s.remove(sh, req.Sub, arrival, m)
 		if req.ID.IsZero() {
 			s.free(d.Ref)
@@ -96,7 +97,7 @@ func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove
 	}
 	b := &sh.boxes[req.Sub]
 	s.unplace(sh, req.Sub, arrival, m)
-	l := lock{token: s.token(sh)}
+	l := lock{token: s.token(sh), taken: s.wall, node: req.ID.Node, pump: req.ID.Pump}
 	if m.session == 0 {
 		l.deadline = after(s.lease, sh.d.LockDuration)
 		sh.leaseDue.Set(due{at: l.deadline, kind: dueLock, sub: req.Sub, id: arrival})

@@ -1,7 +1,7 @@
 package fsm
 
 // Query is a question to a partition's state. The set is closed: Peek, GetSessionState, Counts,
-// ListSessions, Ask, Idle.
+// ListSessions, Ask, Idle, ListLocks, History.
 type Query interface{ query() }
 
 // Peek browses messages from a number on, without locking (S-246 to S-251). With HasSession only that
@@ -33,6 +33,23 @@ type ListSessions struct {
 // shortest time of its shares.
 type Idle struct{}
 
+// ListLocks lists the locks of the subqueue in the order of their messages' arrival, behind the
+// cursor After: Answer.Locks, at most 1000, and Answer.Next if there are more (S-272).
+type ListLocks struct {
+	After uint64
+	Max   uint32
+}
+
+// History reads a history, oldest first, behind the cursor After: Answer.History, at most 1000, and
+// Answer.Next if there are more (S-274, S-275). Answer.Messages is parallel to it and carries the
+// bodies that were kept, at most MaxBytes of them if that is not 0.
+type History struct {
+	Kind     HistoryKind
+	After    uint64
+	Max      uint32
+	MaxBytes uint32
+}
+
 // Ask is a question to the catalog group, in the catalog's own encoding.
 type Ask struct{ Data []byte }
 
@@ -42,6 +59,8 @@ func (*Counts) query()          {}
 func (*ListSessions) query()    {}
 func (*Ask) query()             {}
 func (*Idle) query()            {}
+func (*ListLocks) query()       {}
+func (*History) query()         {}
 
 // QueryRequest is a query on its way to a partition.
 type QueryRequest struct {
@@ -61,6 +80,9 @@ type Answer struct {
 	Counts   EntityCounts
 	Data     []byte // Ask
 	IdleFor  Millis // Idle: lease time; 0 while the share is in use
+	Next     uint64 // the cursor to go on behind, 0 at the end: ListLocks, History
+	History  []HistoryRecord
+	Locks    []LockInfo
 }
 
 // EntityCounts are the counters of one share of an entity (S-244). Add them up over the shares.

@@ -136,6 +136,8 @@ func (s *State) store(sh *share, in *Message) uint64 {
 		m.at, m.expires = s.wall, sh.endOfLife(s.wall, in.TTL)
 	}
 	s.insert(sh, Main, arrival, m)
+	s.name(sh, in, arrival)
+	s.enter(sh, arrival, &m)
 	if m.state() == StateActive && in.ScheduledAt != 0 {
 		sh.setExtra(Main, arrival, &extra{scheduledAt: in.ScheduledAt})
 	}

@@ -129,12 +129,16 @@ func (l *loader) record(r *reader) {
 		l.s.lostAt.Set(node, order)
 	case recordShare:
 		l.share(r)
-	case recordSession, recordMessage, recordSweep, recordSeen:
+	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName:
 		switch {
 		case l.sh == nil:
 			r.fail("record outside a share")
 		case kind == recordMessage:
 			l.message(r)
+		case kind == recordHistory:
+			l.past(r)
+		case kind == recordName && !l.grave:
+			l.name(r)
 		case kind == recordSeen && !l.grave:
 			l.seen(r)
 		case kind == recordSweep && !l.grave:
@@ -196,6 +200,11 @@ func (l *loader) share(r *reader) {
 		sh.listening, sh.starved = r.boolean(), r.boolean()
 		sh.forgotten, sh.active = r.millis(), r.millis()
 		review = r.millis()
+		for k := range sh.history {
+			if sh.history[k].last = r.uvarint(); sh.history[k].last > maxRestored {
+				r.fail("counter too large")
+			}
+		}
 	}
 	if !grave {
 		sh.watchIdle(review)
@@ -342,6 +351,9 @@ func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message) {
 	var k lock
 	r.fixed(k.token[:])
 	k.deadline = r.millis()
+	if l.version >= 2 {
+		k.taken, k.node, k.pump = r.millis(), Incarnation(r.u64()), r.uvarint()
+	}
 	_, twice := sh.tokens.Get(k.token.key())
 	_, held := sh.holders.Get(m.session)
 	if k.token.IsZero() || twice || held != (m.session != 0) || held == (k.deadline > 0) {

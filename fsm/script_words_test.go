@@ -127,6 +127,10 @@ func (s *script) queue() *PutEntity {
 			d.Partitions = []PartitionID{2, 1}
 		}
 		d.AutoDeleteOnIdle = Millis(s.arg("idle", uint64(Unlimited)))
+		d.ProcessedHistory, d.ProcessedHistoryBody = s.flags["processed"], s.flags["bodies"]
+		d.AcceptedHistory = s.flags["accepted"]
+		d.HistoryCount, d.HistoryAge = uint32(s.arg("newest", 0)), Millis(s.arg("age", 0))
+		d.HistoryMaxBytes = s.arg("cap", 0)
 		d.DuplicateWindow = Millis(s.arg("window", 0))
 		d.DetectDuplicates = d.DuplicateWindow > 0
 		d.Status = map[string]Status{"sends": ReceiveDisabled, "receives": SendDisabled,
@@ -143,6 +147,14 @@ func (s *script) query(word string) Query {
 			HasSession: has, Session: id, MaxBytes: uint32(s.arg("bytes", 0))}
 	case "getstate":
 		return &GetSessionState{Session: s.proof()}
+	case "locks":
+		return &ListLocks{After: s.arg("after", 0), Max: uint32(s.arg("max", 100))}
+	case "processed", "accepted":
+		c := &History{After: s.arg("after", 0), Max: uint32(s.arg("max", 100)), MaxBytes: uint32(s.arg("bytes", 0))}
+		if word == "accepted" {
+			c.Kind = Accepted
+		}
+		return c
 	case "idle":
 		return &Idle{}
 	case "counts":
@@ -290,7 +302,32 @@ func (s *script) showAnswer(a Answer) string {
 		fmt.Fprintf(&b, "refused %s\n", refusalNames[a.Refusal])
 	}
 	for i := range a.Messages {
-		s.showDelivery(&b, &a.Messages[i])
+		if a.History == nil {
+			s.showDelivery(&b, &a.Messages[i])
+		}
+	}
+	for i := range a.History {
+		s.showRecord(&b, &a.History[i], &a.Messages[i])
+	}
+	for i := range a.Locks {
+		l := &a.Locks[i]
+		fmt.Fprintf(&b, "seq=%d taken=%d until=%d by %x/%d", l.Number, l.TakenAt-startWall,
+			l.LockedUntil-startWall, uint64(l.By.Node), l.By.Pump)
+		if l.State != StateActive {
+			b.WriteString(" deferred")
+		}
+		if l.HasSession {
+			fmt.Fprintf(&b, " of %q", l.SessionID)
+		}
+		for n, t := range s.tokens {
+			if [4]byte(t[2:6]) == l.Digits {
+				fmt.Fprintf(&b, " T%d", n+1)
+			}
+		}
+		b.WriteString("\n")
+	}
+	if a.Next != 0 {
+		fmt.Fprintf(&b, "next %d\n", a.Next)
 	}
 	if a.IdleFor > 0 {
 		fmt.Fprintf(&b, "idle for %d\n", a.IdleFor)
@@ -307,4 +344,22 @@ func (s *script) showAnswer(a Answer) string {
 			c.Active, c.Scheduled, c.DeadLetter, c.Locked, c.Deferred, c.Sessions, c.SizeBytes)
 	}
 	return strings.TrimSpace(b.String())
+}
+
+func (s *script) showRecord(b *strings.Builder, h *HistoryRecord, m *Delivery) {
+	fmt.Fprintf(b, "%d: seq=%d id=%q session=%q enqueued=%d at=%d by %v", h.Order, h.Number, h.MessageID,
+		h.SessionID, h.EnqueuedAt-startWall, h.At-startWall, h.By)
+	if h.Deliveries > 0 {
+		fmt.Fprintf(b, " deliveries=%d", h.Deliveries)
+	}
+	if h.End != StillThere {
+		b.WriteString(" " + []string{"", "completed", "dead-lettered", "expired", "cancelled", "deleted"}[h.End])
+	}
+	if h.EndedAt != 0 {
+		fmt.Fprintf(b, " ended=%d", h.EndedAt-startWall)
+	}
+	if m.Ref.Length > 0 {
+		b.WriteString(" body " + s.body(m.Ref))
+	}
+	b.WriteString("\n")
 }

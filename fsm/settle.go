@@ -48,8 +48,11 @@ func (s *State) settleItem(
 	}
 	switch it.Verdict {
 	case Complete:
+		kept := s.processed(sh, arrival, &m, true)
 		s.remove(sh, sub, arrival, &m)
-		s.free(m.ref())
+		if !kept {
+			s.free(m.ref())
+		}
 	case Return:
 		s.giveBack(sh, sub, arrival, &m, false)
 	case Abandon:
@@ -72,6 +75,7 @@ func (s *State) settleItem(
 		if r := sh.amend(sub, arrival, &m, it); r != None {
 			return r
 		}
+		s.left(sh, arrival, DeadLettered)
 		s.deadLetter(sh, arrival, &m, it.Reason, it.Description)
 	default:
 		return InvalidArgument
@@ -145,10 +149,12 @@ func (s *State) deadLetter(sh *share, arrival uint64, m *message, reason, descri
 // exhaust handles a message whose deliveries are used up (S-14, S-169).
 func (s *State) exhaust(sh *share, arrival uint64, m *message) {
 	if sh.d.NoDeadLetter {
+		s.gone(sh, arrival, Deleted)
 		s.remove(sh, Main, arrival, m)
 		s.free(m.ref())
 		return
 	}
+	s.left(sh, arrival, DeadLettered)
 	s.deadLetter(sh, arrival, m, "MaxDeliveryCountExceeded",
 		fmt.Sprintf("Message could not be consumed after %d delivery attempts.", m.attempts()))
 }

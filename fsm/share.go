@@ -52,6 +52,12 @@ type share struct {
 	// change of the description made the window longer.
 	forgotten Millis
 
+	// history holds the two histories; names are the message ids of stored messages and entered the
+	// places of their accepted records, by arrival. All are empty while the histories are off.
+	history [2]chronicle
+	names   *btree.Map[uint64, string]
+	entered *btree.Map[uint64, uint64]
+
 	leaseDue, wallDue *btree.BTreeG[due]
 	leaseReg, wallReg Millis // what State.leaseNext and wallNext hold of this share
 
@@ -125,6 +131,9 @@ func (x *extra) bytes() uint64 {
 type lock struct {
 	token    LockToken
 	deadline Millis // lease; 0 in a session
+	taken    Millis // wall
+	node     Incarnation
+	pump     uint64
 }
 
 type tokenRef struct {
@@ -163,11 +172,16 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		spared:     newTable(placeKey.less),
 		seen:       newTable(seen.less),
 		seenOrder:  new(btree.Map[uint64, idHash]),
+		names:      new(btree.Map[uint64, string]),
+		entered:    new(btree.Map[uint64, uint64]),
 		leaseDue:   newTable(due.less),
 		wallDue:    newTable(due.less),
 	}
 	if d.Partitioned {
 		sh.mask = 1<<48 - 1
+	}
+	for k := range sh.history {
+		sh.history[k].records = new(btree.Map[uint64, *past])
 	}
 	sh.describe(d)
 	for i := range sh.boxes {
@@ -215,6 +229,11 @@ func (sh *share) clone(gen uint64) *share {
 	c.spared = c.spared.Copy()
 	c.seen = c.seen.Copy()
 	c.seenOrder = c.seenOrder.Copy()
+	c.names = c.names.Copy()
+	c.entered = c.entered.Copy()
+	for k := range c.history {
+		c.history[k].records = c.history[k].records.Copy()
+	}
 	c.leaseDue = c.leaseDue.Copy()
 	c.wallDue = c.wallDue.Copy()
 	return &c

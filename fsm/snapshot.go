@@ -33,6 +33,8 @@ const (
 	recordResult                   // after the shares
 	recordSweep                    // of the share, behind its sessions; version 2
 	recordSeen                     // of the share, in the order of acceptance; version 2
+	recordHistory                  // of the share, in its order, behind the messages; version 2
+	recordName                     // message id of a message of the share; version 2
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -148,7 +150,9 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	b = appendBool(b, sh.starved)
 	b = appendMillis(b, sh.forgotten)
 	b = appendMillis(b, sh.active)
-	if !f.done(appendMillis(b, sh.idleReview)) {
+	b = appendMillis(b, sh.idleReview)
+	b = appendUint(b, sh.history[Processed].last)
+	if !f.done(appendUint(b, sh.history[Accepted].last)) {
 		return false
 	}
 	sh.sessions.Scan(func(no uint32, se session) bool { return f.done(f.session(sh, no, &se)) })
@@ -168,6 +172,14 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 			return f.done(f.message(box, SubQueue(sub), arrival, &m))
 		})
 	}
+	for k := range sh.history {
+		sh.history[k].records.Scan(func(_ uint64, p *past) bool {
+			return f.done(appendPast(f.buf, HistoryKind(k), p))
+		})
+	}
+	sh.names.Scan(func(arrival uint64, id string) bool {
+		return f.done(appendString(appendUint(append(f.buf, recordName), arrival), id))
+	})
 	return f.err == nil
 }
 
@@ -226,6 +238,9 @@ func (f *frameWriter) message(box *box, sub SubQueue, arrival uint64, m *message
 		l, _ := box.locks.Get(arrival)
 		b = append(b, l.token[:]...)
 		b = appendMillis(b, l.deadline)
+		b = appendMillis(b, l.taken)
+		b = binary.LittleEndian.AppendUint64(b, uint64(l.node))
+		b = appendUint(b, l.pump)
 	}
 	return b
 }

@@ -20,6 +20,15 @@ func populated(t testing.TB) *driver {
 	d.ok(0, Main, queue(7))
 	d.ok(0, Main, queue(8, withSessions))
 	d.ok(0, Main, queue(9))
+	history := func(d *Descriptor) {
+		d.ProcessedHistory, d.ProcessedHistoryBody, d.AcceptedHistory = true, true, true
+	}
+	for id := EntityID(11); id < 13; id++ {
+		d.ok(0, Main, queue(id, history))
+		d.ok(id, Main, identified("kept", "scheduled", "left"))
+		d.ok(id, Main, settle(d.ok(id, Main, &Lock{Max: 1}).Locked[0].Token, Complete))
+	}
+	d.ok(12, Main, &DropEntity{})
 	d.ok(0, Main, queue(10, func(d *Descriptor) { d.DetectDuplicates = true }))
 	d.ok(10, Main, &Enqueue{Messages: []Message{{MessageID: "x"}, {MessageID: "y"}}})
 	d.ok(7, Main, messages(20))

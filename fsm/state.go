@@ -57,6 +57,7 @@ type run struct {
 	woken  map[WaitKey]struct{} // membership only, never ranged over
 	picks  []pick
 	keys   []placeKey
+	by     RequestID // of the request being done
 }
 
 // New returns the empty state of partition p.
@@ -144,6 +145,7 @@ func (s *State) perform(req *Request, o *Outcome) {
 			return
 		}
 	}
+	s.run.by = req.ID
 	s.dispatch(req, o)
 	if o.Refusal != None {
 		s.freeUnstored(req)

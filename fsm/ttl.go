@@ -117,10 +117,12 @@ func (s *State) feed(sh *share) {
 // lapse ends the life of a message of the main queue (S-203).
 func (s *State) lapse(sh *share, arrival uint64, m *message) {
 	if sh.d.DeadLetterOnExpiration && !sh.d.NoDeadLetter {
+		s.left(sh, arrival, Expired)
 		s.deadLetter(sh, arrival, m, "TTLExpiredException",
 			"The message expired and was dead lettered.")
 		return
 	}
+	s.gone(sh, arrival, Expired)
 	s.remove(sh, Main, arrival, m)
 	s.free(m.ref())
 }

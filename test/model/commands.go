@@ -151,6 +151,11 @@ func (m *Model) drop(id fsm.EntityID) {
 	for _, x := range q.messages {
 		m.buried[id] = append(m.buried[id], x.body)
 	}
+	for _, l := range q.history[fsm.Processed] {
+		if l.Ref.Length > 0 && !l.freed {
+			m.buried[id] = append(m.buried[id], l.Ref)
+		}
+	}
 	m.queues = slices.DeleteFunc(m.queues, func(o *queue) bool { return o == q })
 }
 
@@ -231,6 +236,11 @@ func (m *Model) activate(q *queue) {
 		q.active = m.lease
 		m.stamp(q, next)
 		q.append(next)
+		for _, l := range q.history[fsm.Accepted] {
+			if l.message == next {
+				l.Number, l.EnqueuedAt = next.number, m.wall
+			}
+		}
 		q.tidy()
 	}
 }
@@ -349,7 +359,7 @@ func (m *Model) release(q *queue, s *session, counted bool) {
 		}
 	}
 	if expired {
-		q.perish(s)
+		m.perish(q, s)
 	}
 	q.tidy()
 }
@@ -358,7 +368,7 @@ func (m *Model) release(q *queue, s *session, counted bool) {
 // ones expire.
 func (m *Model) giveBack(q *queue, x *message, counted bool) {
 	if s := x.session; m.comeBack(q, x, counted) && s != nil {
-		q.perish(s)
+		m.perish(q, s)
 	}
 	q.tidy()
 }
@@ -369,15 +379,17 @@ func (m *Model) comeBack(q *queue, x *message, counted bool) (expired bool) {
 		x.finished++
 		if x.finished >= q.d.MaxDelivery {
 			if q.d.NoDeadLetter {
+				m.left(q, x, fsm.Deleted)
 				q.delete(x)
 			} else {
+				m.left(q, x, fsm.DeadLettered)
 				bury(x, "MaxDeliveryCountExceeded", exhausted(x.finished))
 			}
 			return false
 		}
 	}
 	if m.over(x) {
-		q.lapse(x)
+		m.lapse(q, x)
 		return true
 	}
 	return false

@@ -157,6 +157,9 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	if x.r.IntN(3) == 0 {
 		d.DefaultTTL = 30_000
 	}
+	d.ProcessedHistory, d.AcceptedHistory = x.r.IntN(2) == 0, x.r.IntN(2) == 0
+	d.ProcessedHistoryBody = x.r.IntN(2) == 0
+	d.HistoryCount, d.HistoryAge = uint32(1+x.r.IntN(3)), fsm.Millis(1+x.r.IntN(9000))
 	d.AutoDeleteOnIdle = []fsm.Millis{fsm.Unlimited, 5000, 300_000}[x.r.IntN(3)]
 	d.DuplicateWindow = fsm.Millis(1000 + x.r.IntN(9000))
 	d.DeadLetterOnExpiration = x.r.IntN(2) == 0

@@ -141,7 +141,7 @@ func (x *run) ask() error {
 	}
 	cursor := x.number(id) + fsm.SequenceNumber(x.r.IntN(2))
 	for _, q := range []fsm.Query{
-		&fsm.Counts{}, &fsm.Idle{},
+		&fsm.Counts{}, &fsm.Idle{}, &fsm.ListLocks{Max: uint32(1 + x.r.IntN(4))},
 		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: from + fsm.SequenceNumber(x.r.IntN(20))},
 		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: cursor},
 		&fsm.Peek{Max: 100},
@@ -158,6 +158,13 @@ func (x *run) ask() error {
 		got.Detail = ""
 		if !reflect.DeepEqual(got, want) {
 			return fmt.Errorf("%T %+v\nwant %+v\ngot  %+v", q, q, want, got)
+		}
+	}
+	for _, k := range []fsm.HistoryKind{fsm.Processed, fsm.Accepted} {
+		c := &fsm.History{Kind: k, Max: 1000}
+		a := x.a.Query(fsm.QueryRequest{Entity: id, Query: c})
+		if err := x.model.History(id, k, a.History); err != nil {
+			return err
 		}
 	}
 	could := x.model.takeable()

@@ -32,23 +32,24 @@ func (m *Model) outlive(q *queue) {
 			break
 		}
 		if x := q.messages[i]; x.session != nil {
-			q.perish(x.session)
+			m.perish(q, x.session)
 		} else {
-			q.lapse(x)
+			m.lapse(q, x)
 		}
 	}
 	q.tidy()
 }
 
-func (q *queue) perish(s *session) {
+func (m *Model) perish(q *queue, s *session) {
 	for _, x := range slices.Clone(q.messages) {
 		if x.session == s && x.waits() {
-			q.lapse(x)
+			m.lapse(q, x)
 		}
 	}
 }
 
-func (q *queue) lapse(x *message) {
+func (m *Model) lapse(q *queue, x *message) {
+	m.left(q, x, fsm.Expired)
 	if q.d.NoDeadLetter || !q.d.DeadLetterOnExpiration {
 		q.delete(x)
 		return

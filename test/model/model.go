@@ -22,6 +22,7 @@ type Model struct {
 	lost        map[fsm.Incarnation]bool
 	issued      map[fsm.LockToken]bool
 	bodies      map[fsm.BodyRef]bool // submitted and not yet reported as free
+	by          fsm.RequestID        // of the request being done
 }
 
 type pump struct {
@@ -45,6 +46,7 @@ type queue struct {
 	touched  fsm.Millis
 	hears    bool // somebody receives
 	active   fsm.Millis
+	history  [2][]*line
 	known    []identity
 	messages []*message // in the order of arrival
 	sessions []*session
@@ -68,6 +70,10 @@ type message struct {
 	text      string
 	props     []fsm.Property
 	token     fsm.LockToken // zero if not locked
+	id        string
+	known     bool // a history was on when it came
+	taken     fsm.Millis
+	by        fsm.RequestID // who has it
 	deadline  fsm.Millis
 }
 
@@ -181,6 +187,9 @@ func (m *Model) audit(freed []fsm.BodyRef) error {
 		if !m.bodies[r] {
 			return fmt.Errorf("body %v is freed a second time or was never there", r)
 		}
+		if err := m.fromHistory(r); err != nil {
+			return err
+		}
 		delete(m.bodies, r)
 	}
 	n := 0
@@ -192,6 +201,13 @@ func (m *Model) audit(freed []fsm.BodyRef) error {
 		return nil
 	}
 	for _, q := range m.queues {
+		for _, l := range q.history[fsm.Processed] {
+			if l.Ref.Length > 0 && !l.freed {
+				if err := need(l.Ref); err != nil {
+					return err
+				}
+			}
+		}
 		for _, x := range q.messages {
 			if err := need(x.body); err != nil {
 				return err
@@ -227,6 +243,8 @@ func (m *Model) ref(x *fsm.Message) fsm.BodyRef {
 
 // request answers from memory or does the command; tokens come from got.
 func (m *Model) request(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
+	m.by = r.ID
+	defer m.grow()
 	if r.ID.IsZero() {
 		return m.command(r, got)
 	}

@@ -53,18 +53,20 @@ func (m *Model) lock(q *queue, r *fsm.Request, c *fsm.Lock, got *fsm.Outcome) fs
 	if len(taken) == 0 {
 		return fsm.Outcome{}
 	}
-	return m.take(q, taken, c.Delete, got)
+	return m.take(q, r, taken, c.Delete, got)
 }
 
-func (m *Model) take(q *queue, taken []*message, remove bool, got *fsm.Outcome) fsm.Outcome {
+func (m *Model) take(q *queue, r *fsm.Request, taken []*message, remove bool, got *fsm.Outcome) fsm.Outcome {
 	q.touched = m.wall
 	o := fsm.Outcome{Locked: []fsm.Delivery{}}
 	for i, x := range taken {
 		if remove {
+			m.processed(q, x, false)
 			q.delete(x)
 		} else if i < len(got.Locked) {
 			x.token = m.fresh(got.Locked[i].Token, q)
 			x.deadline = m.lease + q.d.LockDuration
+			x.taken, x.by = m.wall, fsm.RequestID{Node: r.ID.Node, Pump: r.ID.Pump}
 		}
 		o.Locked = append(o.Locked, m.delivery(x))
 	}
@@ -91,7 +93,7 @@ func (m *Model) receive(q *queue, r *fsm.Request, c *fsm.Receive, got *fsm.Outco
 		}
 		taken = append(taken, q.messages[i])
 	}
-	return m.take(q, taken, c.Delete, got)
+	return m.take(q, r, taken, c.Delete, got)
 }
 
 func (m *Model) deleteMessages(q *queue, sub fsm.SubQueue, c *fsm.DeleteMessages) fsm.Outcome {
@@ -109,6 +111,7 @@ func (m *Model) deleteMessages(q *queue, sub fsm.SubQueue, c *fsm.DeleteMessages
 	for _, x := range slices.Clone(q.messages) {
 		if x.sub == sub && x.session == s && x.token.IsZero() && x.state == fsm.StateActive &&
 			(c.Before == 0 || x.enqueued < c.Before) && o.Count < uint64(c.Max) {
+			m.left(q, x, fsm.Deleted)
 			q.delete(x)
 			o.Count++
 		}
@@ -160,6 +163,7 @@ func (m *Model) verdict(q *queue, x *message, it *fsm.SettleItem) fsm.Refusal {
 	}
 	switch it.Verdict {
 	case fsm.Complete:
+		m.processed(q, x, true)
 		q.delete(x)
 	case fsm.Abandon:
 		m.giveBack(q, x, true)
@@ -169,6 +173,7 @@ func (m *Model) verdict(q *queue, x *message, it *fsm.SettleItem) fsm.Refusal {
 		x.state = fsm.StateDeferred
 		m.giveBack(q, x, true)
 	case fsm.Kill:
+		m.left(q, x, fsm.DeadLettered)
 		bury(x, it.Reason, it.Description)
 	}
 	q.tidy()
@@ -216,6 +221,7 @@ func (m *Model) cancel(q *queue, sub fsm.SubQueue, c *fsm.Cancel) fsm.Outcome {
 		found = append(found, q.messages[i])
 	}
 	for _, x := range found {
+		m.left(q, x, fsm.Cancelled)
 		q.delete(x)
 	}
 	q.tidy()
@@ -303,6 +309,8 @@ func (m *Model) Query(r fsm.QueryRequest) fsm.Answer {
 		return fsm.Answer{Counts: q.counts()}
 	case *fsm.ListSessions:
 		return q.list(c)
+	case *fsm.ListLocks:
+		return m.locks(q, r.Sub, c)
 	case *fsm.Idle:
 		return fsm.Answer{IdleFor: m.idle(q)}
 	}

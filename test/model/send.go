@@ -44,7 +44,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 			o.Numbers = append(o.Numbers, q.scheduledTwin(in, m.wall))
 			continue
 		}
-		x := &message{ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in)}
+		x := &message{id: in.MessageID, known: q.d.ProcessedHistory || q.d.AcceptedHistory, ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in)}
 		if in.ScheduledAt > m.wall {
 			x.state = fsm.StateScheduled
 		} else {
@@ -54,6 +54,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 			x.session = q.reach(in.SessionID)
 		}
 		q.append(x)
+		m.accepted(q, x)
 		q.tidy()
 		if q.d.DetectDuplicates && in.MessageID != "" {
 			q.known = append(q.known, identity{q.identity(in), m.wall, x})

@@ -1,0 +1,150 @@
+package fsm
+
+import "encoding/binary"
+
+// The shortest encoded record and lock; see the functions below.
+const (
+	minRecordBytes = 21
+	minLockBytes   = 20
+)
+
+func appendID(dst []byte, id RequestID) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(id.Node))
+	return appendUint(appendUint(dst, id.Pump), id.Counter)
+}
+
+func (r *reader) id() RequestID {
+	return RequestID{Node: Incarnation(r.u64()), Pump: r.uvarint(), Counter: r.uvarint()}
+}
+
+func appendRef(dst []byte, ref BodyRef) []byte {
+	dst = appendUint(dst, ref.Index)
+	dst = appendUint(dst, uint64(ref.Offset))
+	return appendUint(dst, uint64(ref.Length))
+}
+
+func (r *reader) ref() BodyRef {
+	return BodyRef{Index: r.uvarint(), Offset: r.u32(), Length: r.u32()}
+}
+
+func appendHistory(dst []byte, h *HistoryRecord) []byte {
+	dst = appendUint(dst, h.Order)
+	dst = appendUint(dst, uint64(h.Number))
+	dst = appendString(dst, h.MessageID)
+	dst = appendString(dst, h.SessionID)
+	dst = appendMillis(dst, h.EnqueuedAt)
+	dst = appendMillis(dst, h.At)
+	dst = appendUint(dst, uint64(h.Deliveries))
+	dst = appendID(dst, h.By)
+	dst = appendMillis(append(dst, byte(h.End)), h.EndedAt)
+	return appendRef(dst, h.Ref)
+}
+
+func (r *reader) history() HistoryRecord {
+	h := HistoryRecord{
+		Order: r.uvarint(), Number: SequenceNumber(r.uvarint()), MessageID: r.string(),
+		SessionID: r.string(), EnqueuedAt: r.millis(), At: r.millis(), Deliveries: r.u32(), By: r.id(),
+	}
+	if h.End = HistoryEnd(r.u8()); h.End > Deleted {
+		r.fail("unknown end of a message")
+	}
+	h.EndedAt = r.millis()
+	h.Ref = r.ref()
+	return h
+}
+
+func appendLockInfo(dst []byte, l *LockInfo) []byte {
+	dst = appendUint(dst, uint64(l.Number))
+	dst = append(dst, l.Digits[:]...)
+	dst = appendMillis(dst, l.TakenAt)
+	dst = appendMillis(dst, l.LockedUntil)
+	dst = appendBool(append(dst, byte(l.State)), l.HasSession)
+	return appendID(appendString(dst, l.SessionID), l.By)
+}
+
+func (r *reader) lockInfo() LockInfo {
+	l := LockInfo{Number: SequenceNumber(r.uvarint())}
+	r.fixed(l.Digits[:])
+	l.TakenAt, l.LockedUntil = r.millis(), r.millis()
+	if l.State = MessageState(r.u8()); l.State > StateScheduled {
+		r.fail("unknown message state")
+	}
+	l.HasSession, l.SessionID, l.By = r.boolean(), r.string(), r.id()
+	return l
+}
+
+// appendMore appends what an answer of version 2 has more than one of version 1.
+func appendMore(dst []byte, a *Answer) []byte {
+	dst = appendUint(appendMillis(dst, a.IdleFor), a.Next)
+	dst = appendUint(dst, uint64(len(a.History)))
+	for i := range a.History {
+		dst = appendHistory(dst, &a.History[i])
+	}
+	dst = appendUint(dst, uint64(len(a.Locks)))
+	for i := range a.Locks {
+		dst = appendLockInfo(dst, &a.Locks[i])
+	}
+	return dst
+}
+
+func (a *Answer) hasMore() bool {
+	return a.IdleFor != 0 || a.Next != 0 || len(a.History) > 0 || len(a.Locks) > 0
+}
+
+func (r *reader) more(a *Answer) {
+	a.IdleFor, a.Next = r.millis(), r.uvarint()
+	if n := r.count(minRecordBytes); n > 0 {
+		a.History = make([]HistoryRecord, n)
+	}
+	for i := range a.History {
+		a.History[i] = r.history()
+	}
+	if n := r.count(minLockBytes); n > 0 {
+		a.Locks = make([]LockInfo, n)
+	}
+	for i := range a.Locks {
+		a.Locks[i] = r.lockInfo()
+	}
+}
+
+// History and names in an image.
+
+func appendPast(b []byte, k HistoryKind, p *past) []byte {
+	b = appendHistory(append(b, recordHistory, byte(k)), &p.HistoryRecord)
+	return appendUint(b, p.arrival)
+}
+
+func (l *loader) past(r *reader) {
+	sh := l.sh
+	k := HistoryKind(r.u8())
+	p := &past{HistoryRecord: r.history(), arrival: r.uvarint()}
+	if r.err != nil {
+		return
+	}
+	if k > Accepted {
+		r.fail("unknown history")
+		return
+	}
+	c := &sh.history[k]
+	last, _, any := c.records.Max()
+	_, twice := sh.entered.Get(p.arrival)
+	if p.arrival != 0 && !sh.stored(p.arrival) || p.Order == 0 || p.Order > c.last || any && p.Order <= last || p.arrival > sh.arrival ||
+		p.Ref.Index > l.s.index || p.arrival != 0 && (k != Accepted || twice || p.End != StillThere) {
+		r.fail("history out of order")
+		return
+	}
+	c.records.Set(p.Order, p)
+	c.size += p.bytes()
+	if p.arrival != 0 {
+		sh.entered.Set(p.arrival, p.Order)
+	}
+}
+
+func (l *loader) name(r *reader) {
+	arrival, id := r.uvarint(), r.string()
+	if _, twice := l.sh.names.Get(arrival); twice || !l.sh.stored(arrival) {
+		r.fail("message id of no message")
+		return
+	}
+	l.sh.names.Set(arrival, id)
+}
