@@ -287,7 +287,13 @@ type faultyLog struct {
 	err  error
 	keep bool          // keep the entries although an error is reported (R3)
 	gate chan struct{} // writes wait until it is closed
+	// whole says that the store has no holes, as that of package storage: raft empties it when it
+	// installs a snapshot.
+	whole bool
 }
+
+// IsMonotonic implements raft.MonotonicLogStore.
+func (l *faultyLog) IsMonotonic() bool { return l.whole }
 
 func (l *faultyLog) set(f func(*faultyLog)) {
 	l.mu.Lock()

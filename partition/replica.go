@@ -95,6 +95,8 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 		return r.stalled.Load() || r.unvouched.Load() || r.failure.Load() != nil
 	}, o.allowed)
 	r.wire.blank = r.blank
+	r.wire.gate = newInstallGate(s.Snapshots, r.holds)
+	r.wire.term = func() uint64 { return r.raft.CurrentTerm() }
 	r.wire.told = r.given
 	if err := r.start(members); err != nil {
 		r.guard.end()
@@ -128,7 +130,7 @@ func (r *Replica) start(members []fsm.NodeID) (err error) {
 			return fmt.Errorf("bootstrap: %w", err)
 		}
 	}
-	r.raft, err = raft.NewRaft(conf, r.machine, r.guard, r.guard, r.stores.Snapshots, r.wire)
+	r.raft, err = raft.NewRaft(conf, r.machine, r.guard, r.guard, r.wire.gate, r.wire)
 	// Its goroutines touch the stores at the first call of a peer, which cannot come yet, or at the
 	// first election, a heartbeat time-out away: none of them has met an error so far.
 	r.guard.start()

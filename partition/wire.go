@@ -27,6 +27,8 @@ type wire struct {
 	allowed func(fsm.NodeID) bool // is the node a member of the cluster
 	told    func()                // another node tells this replica to take over
 	blank   func() bool           // this replica has no configuration
+	term    func() uint64         // raft's
+	gate    *installGate
 	rpc     chan raft.RPC
 	ctx     context.Context // ends with Close; raft's own calls carry none
 	cancel  context.CancelFunc
@@ -223,7 +225,17 @@ func (w *wire) serveInstall(ctx context.Context, from fsm.NodeID, head []byte,
 	if err := r.done(); err != nil {
 		return nil, err
 	}
-	return w.deliver(ctx, from, rpcInstall, c, &c.RPCHeader, io.LimitReader(body, c.Size))
+	b, err := w.deliver(ctx, from, rpcInstall, c, &c.RPCHeader, io.LimitReader(body, c.Size))
+	if err != nil && w.held(c) {
+		// What the leader wants is the case; it goes on from there.
+		return encodeAnswer(rpcInstall, &raft.InstallSnapshotResponse{Term: c.Term, Success: true})
+	}
+	return b, err
+}
+
+// held reports whether a snapshot of the present leader ends in the log that is here.
+func (w *wire) held(c *raft.InstallSnapshotRequest) bool {
+	return w.gate != nil && !w.silent() && w.term() == c.Term && w.gate.holds(c.LastLogIndex, c.LastLogTerm)
 }
 
 // deliver hands a command to raft's main loop and encodes its answer.
@@ -240,15 +252,22 @@ func (w *wire) deliver(ctx context.Context, from fsm.NodeID, kind byte, command 
 		return nil, errSilent
 	}
 	answers := make(chan raft.RPCResponse, 1)
+	answered := func() {}
+	if c, ok := command.(*raft.InstallSnapshotRequest); ok && w.gate != nil {
+		answered = w.gate.expect(c.LastLogIndex)
+	}
 	select {
 	case w.rpc <- raft.RPC{Command: command, Reader: body, RespChan: answers}:
 	case <-ctx.Done():
+		answered()
 		return nil, ctx.Err()
 	case <-w.ctx.Done():
+		answered()
 		return nil, errSilent
 	}
 	select {
 	case a := <-answers:
+		answered()
 		if a.Error != nil {
 			return nil, a.Error
 		}
@@ -261,6 +280,13 @@ func (w *wire) deliver(ctx context.Context, from fsm.NodeID, kind byte, command 
 	case <-ctx.Done():
 		// Raft still reads the stream if it is an install: the stream ends with the call, so
 		// waiting here keeps the reader alive no longer than the mesh does.
+		go func() {
+			select {
+			case <-answers:
+			case <-w.ctx.Done():
+			}
+			answered()
+		}()
 		return nil, ctx.Err()
 	}
 }

@@ -1,0 +1,69 @@
+package partition
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// installGate keeps raft from taking a snapshot that its replica does not need. A leader sends one
+// when a goroutine of its own believes the follower to be further back than it is: one that outlived
+// a change of members, or that lost an answer. Raft's handler then restores the older state and empties
+// the log, with entries behind the snapshot in it that were acknowledged through this replica. The
+// next commit panics on one of them, and after a restart the replica votes as if it had never had
+// them. The paper keeps such entries (Raft, figure 13, rule 6); so does this.
+//
+// It stands in front of the snapshot store because Create is the first thing that raft's main loop
+// does with an install: what is decided there is decided between two appends.
+type installGate struct {
+	raft.SnapshotStore
+	// holds reports whether the replica has all that a snapshot up to this entry has.
+	holds func(index, term uint64) bool
+
+	mu       sync.Mutex
+	expected map[uint64]int // installs under way, by their last index
+}
+
+var errHeld = errors.New("replica has all of the snapshot already")
+
+func newInstallGate(s raft.SnapshotStore, holds func(index, term uint64) bool) *installGate {
+	return &installGate{SnapshotStore: s, holds: holds, expected: map[uint64]int{}}
+}
+
+// expect says that raft is about to be given an install; the function returned, that it has answered.
+func (g *installGate) expect(index uint64) (answered func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expected[index]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.expected[index]--; g.expected[index] == 0 {
+			delete(g.expected, index)
+		}
+	}
+}
+
+// Create implements raft.SnapshotStore. A snapshot of the replica's own that happens to end where an
+// install does is refused too; it is taken later.
+func (g *installGate) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration,
+	configurationIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	g.mu.Lock()
+	coming := g.expected[index] > 0
+	g.mu.Unlock()
+	if coming && g.holds(index, term) {
+		return nil, errHeld
+	}
+	return g.SnapshotStore.Create(version, index, term, c, configurationIndex, t)
+}
+
+// holds reports whether the log here goes on from an entry: it was applied, or it is stored with the
+// same term, and then so is all before it.
+func (r *Replica) holds(index, term uint64) bool {
+	if r.machine.index() >= index {
+		return true
+	}
+	var l raft.Log
+	return r.stores.Log.GetLog(index, &l) == nil && l.Term == term
+}

@@ -1,0 +1,117 @@
+package partition
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// sendSnapshot makes a leader send its newest snapshot, as a goroutine of raft does that believes the
+// follower to be far behind.
+func sendSnapshot(t *testing.T, from *Replica, to fsm.NodeID) (raft.InstallSnapshotResponse, error) {
+	t.Helper()
+	list, err := from.stores.Snapshots.List()
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d snapshots, %v", len(list), err)
+	}
+	meta, body, err := from.stores.Snapshots.Open(list[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := []byte(from.cfg.Node)
+	args := &raft.InstallSnapshotRequest{
+		RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
+		SnapshotVersion: meta.Version, Term: from.raft.CurrentTerm(), Leader: self,
+		LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: int64(len(data)),
+		Configuration:      raft.EncodeConfiguration(meta.Configuration),
+		ConfigurationIndex: meta.ConfigurationIndex,
+	}
+	var resp raft.InstallSnapshotResponse
+	err = from.wire.InstallSnapshot(raft.ServerID(to), raft.ServerAddress(to), args, &resp, bytes.NewReader(data))
+	return resp, err
+}
+
+// A snapshot that a follower has no need of leaves its log alone: what lies behind it there was
+// acknowledged through that follower.
+func TestSnapshotDoesNotTakeALogBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 3)
+		for _, id := range c.ids {
+			d := newDisk()
+			d.log.whole = true
+			c.start(id).disks[1] = d
+		}
+		c.open(1)
+		defer c.close()
+		r := c.leader(1)
+		fill := func(from, to uint64) {
+			for i := from; i < to; i++ {
+				if _, err := r.Propose(t.Context(), enqueue(reqID(1, i+1), "x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		fill(0, 100)
+		if err := r.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		fill(100, 150)
+		c.settled()
+		to := c.others(r.cfg.Node)[0]
+		f := c.nodes[to].host.Replica(1)
+		last := f.raft.LastIndex()
+		resp, err := sendSnapshot(t, r, to)
+		if err != nil || !resp.Success {
+			t.Errorf("the leader is answered %+v, %v", resp, err)
+		}
+		var l raft.Log
+		if err := f.stores.Log.GetLog(last, &l); err != nil {
+			t.Errorf("entry %d is gone: %v", last, err)
+		}
+		fill(150, 200)
+		if s := c.settled(); s.Enqueues != 200 {
+			t.Errorf("%d enqueues", s.Enqueues)
+		}
+	})
+}
+
+// An install is judged again when raft takes it up: entries may have come while it waited.
+func TestInstallGate(t *testing.T) {
+	for name, c := range map[string]struct {
+		expected bool
+		holds    bool
+		refused  bool
+	}{
+		"an install that is needed":          {expected: true},
+		"an install that is not":             {expected: true, holds: true, refused: true},
+		"a snapshot of the replica's own":    {holds: true},
+		"its own while nothing is held here": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newInstallGate(raft.NewInmemSnapshotStore(), func(index, term uint64) bool {
+				return c.holds && index == 7 && term == 2
+			})
+			if c.expected {
+				defer g.expect(7)()
+			}
+			g.expect(7)() // one that was answered
+			sink, err := g.Create(raft.SnapshotVersionMax, 7, 2, raft.Configuration{}, 1, nil)
+			if c.refused != (err != nil) {
+				t.Fatalf("created: %v", err)
+			}
+			if err == nil {
+				sink.Cancel()
+			}
+		})
+	}
+}
