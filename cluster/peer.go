@@ -381,6 +381,9 @@ func (p *peer) lost(l *link) {
 	}
 	if !closing {
 		p.dialLocked()
+		// Who fell silent is not expected to greet, and a paused process even accepts: calls must not
+		// wait for the greeting's time-out while another node already leads.
+		p.failing = p.failing || errors.Is(l.err, errSilent)
 		select {
 		case p.kick <- struct{}{}:
 		default:

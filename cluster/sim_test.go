@@ -225,9 +225,10 @@ func TestSilenceIsNoticedAfterOneAndAHalfSeconds(t *testing.T) {
 			t.Errorf("the call under way ended %v, want ErrUnknown", err)
 		}
 		<-n2.unparked // n2 has noticed, too, and ended the handler
+		asked := time.Now()
 		_, err := n1.Call(testContext(t), "n2", kindEcho, nil)
-		if !errors.Is(err, fsm.ErrUnavailable) {
-			t.Errorf("a call during the cut ended %v, want ErrUnavailable", err)
+		if took := time.Since(asked); !errors.Is(err, fsm.ErrUnavailable) || took > 10*time.Millisecond {
+			t.Errorf("a call during the cut ended %v after %v, want ErrUnavailable at once", err, took)
 		}
 		s.net.Heal()
 		wantEvent(t, n1, "n2 up")
