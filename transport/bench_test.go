@@ -56,6 +56,15 @@ func BenchmarkTranslate(b *testing.B) {
 			}
 		}
 	})
+	b.Run("in, without an id", func(b *testing.B) {
+		bare := amqp.AppendData(amqp.AppendHeader(nil, amqp.Header{Durable: true}), make([]byte, 1024))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, _, err := translateMessage(bare, desc, func() string { return "0123456789abcdef0123456789abcdef" }); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	m, _, _, _ := translateMessage(payload, desc, noID)
 	d := &fsm.Delivery{Seq: 3, EnqueuedAt: 1000, Token: fsm.LockToken{1}, LockedUntil: 61_000, Body: m.Body}
 	b.Run("out", func(b *testing.B) {

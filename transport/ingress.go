@@ -323,7 +323,7 @@ type round struct {
 
 // run translates and stores the deliveries; each then knows what became of it.
 func (r *round) run(ctx context.Context, pump *pumpID) {
-	good := r.deliveries[:0:0]
+	good := make([]*inbound, 0, len(r.deliveries))
 	for _, d := range r.deliveries {
 		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages, r.s.messageID); err != nil {
 			r.s.stats.reject(siteMessage)
@@ -370,7 +370,11 @@ func (r *round) run(ctx context.Context, pump *pumpID) {
 // store proposes deliveries of one share as one command. A refusal of several says nothing about
 // each, so then they are asked one by one.
 func (r *round) store(ctx context.Context, pump *pumpID, ds []*inbound) {
-	cmd := &fsm.Enqueue{}
+	n := 0
+	for _, d := range ds {
+		n += len(d.messages)
+	}
+	cmd := &fsm.Enqueue{Messages: make([]fsm.Message, 0, n)}
 	for _, d := range ds {
 		cmd.Messages = append(cmd.Messages, d.messages...)
 	}

@@ -34,8 +34,10 @@ type stored struct {
 }
 
 // appendStored writes the stored form: what the broker must say again on delivery, and the bare
-// message as it arrived (A10).
-func appendStored(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properties) ([]byte, error) {
+// message as it arrived (A10). With fresh, that is the section of p, which takes the place of the
+// client's properties; the rest stays byte for byte.
+func appendStored(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properties, fresh []byte,
+) ([]byte, error) {
 	var flags byte
 	set := func(on bool, flag byte) {
 		if on {
@@ -45,7 +47,7 @@ func appendStored(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properti
 	set(h.Durable, flagDurable)
 	set(h.Priority.Set, flagPriority)
 	set(h.TTL.Set, flagTTL)
-	set(s.Properties != nil, flagProperties)
+	set(s.Properties != nil || fresh != nil, flagProperties)
 	set(p.AbsoluteExpiryTime.Set, flagExpiry)
 	dst = append(dst, storedVersion, flags)
 	if h.Priority.Set {
@@ -60,6 +62,9 @@ func appendStored(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properti
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(annotations)))
 	dst = append(dst, annotations...)
+	if fresh != nil {
+		return append(append(dst, fresh...), s.Bare[len(s.Properties):]...), nil
+	}
 	return append(dst, s.Bare...), nil
 }
 
@@ -185,6 +190,13 @@ func appendAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw) []byte {
 
 // appendBare writes the bare message; untouched unless something was set on it since.
 func appendBare(dst []byte, d *fsm.Delivery, s *stored) ([]byte, error) {
+	expires := s.flags&flagExpiry != 0 && d.ExpiresAt != 0
+	if len(d.Properties) == 0 && d.Reason == "" && d.Description == "" && !expires {
+		if s.flags&flagProperties == 0 {
+			dst = amqp.AppendProperties(dst, &amqp.Properties{}) // G17
+		}
+		return append(dst, s.bare...), nil
+	}
 	overlay := make([]amqp.Property, 0, len(d.Properties)+2)
 	for _, p := range d.Properties {
 		overlay = append(overlay, amqp.Property{Key: p.Key, Value: p.Value})
@@ -194,13 +206,6 @@ func appendBare(dst []byte, d *fsm.Delivery, s *stored) ([]byte, error) {
 	}
 	if d.Description != "" {
 		overlay = append(overlay, amqp.Property{Key: propDescription, Value: amqp.AppendString(nil, d.Description)})
-	}
-	expires := s.flags&flagExpiry != 0 && d.ExpiresAt != 0
-	if len(overlay) == 0 && !expires {
-		if s.flags&flagProperties == 0 {
-			dst = amqp.AppendProperties(dst, &amqp.Properties{}) // G17
-		}
-		return append(dst, s.bare...), nil
 	}
 	parts, err := amqp.ParseMessage(s.bare)
 	if err != nil {

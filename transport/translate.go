@@ -123,9 +123,10 @@ func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
 	}
 	m.SessionID, m.HasSession = string(p.GroupID), p.GroupID != nil // RUL-17
 	m.MessageID, _ = amqp.IDText(p.MessageID)
+	var fresh []byte // properties in the place of the client's
 	if p.MessageID == nil {
 		p.MessageID = amqp.AppendString(nil, newID())
-		s = withProperties(&s, &p)
+		fresh = amqp.AppendProperties(make([]byte, 0, len(s.Properties)+propertiesOverhead), &p)
 	}
 	var key string
 	if v, ok := s.Annotation(annPartitionKey); ok && !v.IsNull() {
@@ -155,7 +156,8 @@ func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
 		}
 		m.ScheduledAt = fsm.Millis(at)
 	}
-	if m.Body, err = appendStored(make([]byte, 0, len(payload)+storedOverhead), &s, &h, &p); err != nil {
+	room := len(payload) + len(fresh) + storedOverhead
+	if m.Body, err = appendStored(make([]byte, 0, room), &s, &h, &p, fresh); err != nil {
 		return bad(amqp.ConditionArgumentError, "%v", err)
 	}
 	switch {
@@ -167,17 +169,6 @@ func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
 		return m, m.MessageID, true, nil
 	}
 	return m, "", false, nil
-}
-
-// withProperties returns the message with other properties; the rest of it stays byte for byte.
-func withProperties(s *amqp.Sections, p *amqp.Properties) amqp.Sections {
-	out := *s
-	rest := s.Bare[len(s.Properties):]
-	bare := make([]byte, 0, len(s.Bare)+propertiesOverhead)
-	bare = amqp.AppendProperties(bare, p)
-	out.Properties = bare
-	out.Bare = append(bare, rest...)
-	return out
 }
 
 // propertiesOverhead is what properties with nothing but an id take.
