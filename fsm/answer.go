@@ -205,5 +205,5 @@ func (s *State) Deliverable(k WaitKey) bool {
 		return true
 	}
 	se, _ := sh.sessions.Get(no)
-	return se.ready > 0
+	return se.ready > 0 && !sh.paused(no)
 }

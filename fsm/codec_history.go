@@ -135,6 +135,9 @@ func (l *loader) past(r *reader) {
 	}
 	c.records.Set(p.Order, p)
 	c.size += p.bytes()
+	if p.Ref.Length > 0 {
+		c.bodies++
+	}
 	if p.arrival != 0 {
 		sh.entered.Set(p.arrival, p.Order)
 	}

@@ -98,7 +98,7 @@ type SettleItem struct {
 	Seq         SequenceNumber
 	Token       LockToken
 	Verdict     Verdict
-	Delay       Millis     // Abandon only; reserved, 0
+	Delay       Millis     // Abandon only: rest before the next delivery, at most 7 days; a session pauses
 	Reason      string     // Kill only (S-155)
 	Description string     // Kill only
 	Properties  []Property // Abandon, Defer, Kill: merged into the application properties (S-154)

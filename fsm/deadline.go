@@ -16,6 +16,8 @@ const (
 	dueLock
 	dueActivate
 	dueIdle
+	duePause
+	duePauseSession
 )
 
 // due is one deadline of a share.
@@ -124,9 +126,12 @@ func (s *State) end(sh *share, d due) {
 	case dueIdle:
 		s.reviewIdle(sh)
 		return
+	case duePause, duePauseSession:
+		s.resume(sh, d)
+		return
 	}
 	m, _ := sh.boxes[d.sub].messages.Get(d.id)
-	s.giveBack(sh, d.sub, d.id, &m, true)
+	s.giveBack(sh, d.sub, d.id, &m, true, 0)
 }
 
 // tick handles what is due in the whole partition, in the order of the deadlines, up to a bound;

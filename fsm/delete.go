@@ -1,6 +1,9 @@
 package fsm
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // maxDeleted is the limit of one DeleteMessages (S-263).
 const maxDeleted = 4000
@@ -31,6 +34,18 @@ func (s *State) deleteMessages(sh *share, req *Request, c *DeleteMessages, o *Ou
 		arrivals = append(arrivals, k.arrival)
 		return true
 	})
+	if no == 0 {
+		b.paused.Scan(func(a uint64, _ Millis) bool { // they wait, too, though not for a receiver
+			m, _ := b.messages.Get(a)
+			if c.Before != 0 && m.at >= c.Before || len(arrivals) == 2*int(c.Max) {
+				return false
+			}
+			arrivals = append(arrivals, a)
+			return true
+		})
+		slices.Sort(arrivals)
+		arrivals = arrivals[:min(len(arrivals), int(c.Max))]
+	}
 	for _, a := range arrivals {
 		m, _ := b.messages.Get(a)
 		s.gone(sh, a, Deleted)

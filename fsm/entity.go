@@ -138,7 +138,7 @@ func (s *State) revoke(sh *share) {
 		b := &sh.boxes[sub]
 		for _, arrival := range b.locks.Keys() {
 			m, _ := b.messages.Get(arrival)
-			s.giveBack(sh, SubQueue(sub), arrival, &m, false)
+			s.giveBack(sh, SubQueue(sub), arrival, &m, false, 0)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (sh *share) buried() bool {
 			return false
 		}
 	}
-	return sh.history[Processed].records.Len() == 0
+	return sh.history[Processed].bodies == 0
 }
 
 // bury reports bodies of dropped entities as free.
@@ -204,12 +204,14 @@ func (s *State) bury() {
 		for i := range sh.boxes {
 			budget = s.freeSome(sh.boxes[i].messages, budget)
 		}
-		for ; budget > 0; budget-- {
-			_, p, ok := sh.history[Processed].records.PopMin()
+		c := &sh.history[Processed]
+		for ; budget > 0 && c.bodies > 0; budget-- {
+			_, p, ok := c.records.PopMin()
 			if !ok {
 				break
 			}
 			if p.Ref.Length > 0 {
+				c.bodies--
 				s.free(p.Ref)
 			}
 		}

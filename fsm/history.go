@@ -69,6 +69,7 @@ type chronicle struct {
 	records *btree.Map[uint64, *past]
 	last    uint64 // order given last
 	size    uint64 // bytes, counted apart from the entity's quota (S-274)
+	bodies  int    // records with one
 }
 
 func (sh *share) keeps(k HistoryKind) bool {
@@ -103,6 +104,9 @@ func (s *State) record(sh *share, k HistoryKind, p *past) {
 	p.Order = c.last
 	c.records.Set(p.Order, p)
 	c.size += p.bytes()
+	if p.Ref.Length > 0 {
+		c.bodies++
+	}
 	if p.arrival != 0 {
 		sh.entered.Set(p.arrival, p.Order)
 	}
@@ -224,6 +228,7 @@ func (s *State) purgeHistory(sh *share, k HistoryKind, budget int) int {
 		p, _ := c.records.Delete(order)
 		c.size -= p.bytes()
 		if p.Ref.Length > 0 {
+			c.bodies--
 			s.free(p.Ref)
 		}
 		if p.arrival != 0 {

@@ -89,7 +89,7 @@ func (sh *share) checkBox(sub SubQueue) (size uint64, err error) {
 		return 0, err
 	case sub == Main && expiring != sh.expiring.Len():
 		return 0, fmt.Errorf("%d messages expire, %d in the table", expiring, sh.expiring.Len())
-	case ready != b.ready.Len():
+	case ready != b.ready.Len()+b.paused.Len():
 		return 0, fmt.Errorf("%d ready messages, %d in the table", ready, b.ready.Len())
 	case locked != b.locks.Len():
 		return 0, fmt.Errorf("%d locked messages, %d locks", locked, b.locks.Len())
@@ -106,11 +106,14 @@ func (sh *share) checkMessage(sub SubQueue, arrival uint64, m *message) error {
 	b := &sh.boxes[sub]
 	key := placeKey{session: m.session, arrival: arrival}
 	_, ready := b.ready.Get(key)
+	_, paused := b.paused.Get(arrival)
 	l, hasLock := b.locks.Get(arrival)
 	switch {
 	case arrival == 0 || arrival > sh.arrival:
 		return fmt.Errorf("message %d beyond the last arrival %d", arrival, sh.arrival)
-	case ready != (m.state() == StateActive && !m.locked()):
+	case paused && (m.state() != StateActive || m.locked() || m.session != 0):
+		return fmt.Errorf("message %d pauses", arrival)
+	case ready != (m.state() == StateActive && !m.locked() && !paused):
 		return fmt.Errorf("message %d: ready is %v", arrival, ready)
 	case hasLock != m.locked():
 		return fmt.Errorf("message %d: has a lock is %v", arrival, hasLock)
@@ -171,7 +174,7 @@ func (sh *share) checkSessions() error {
 				no, se.ready, se.locked, se.messages, ready, handed, aside)
 		case !ok || named != no:
 			err = fmt.Errorf("session %d: its id leads to %d", no, named)
-		case queued != (ready > 0 && !held) || queued && head != no || (se.ticket != 0) != queued:
+		case queued != (ready > 0 && !held && !sh.paused(no)) || queued && head != no || (se.ticket != 0) != queued:
 			err = fmt.Errorf("session %d: ticket %d, held is %v, %d ready", no, se.ticket, held, ready)
 		case !held && handed > 0:
 			err = fmt.Errorf("session %d: %d messages locked by nobody", no, handed)
@@ -210,9 +213,9 @@ func (sh *share) checkPlaces() error {
 // checkDeadlines checks that every lock, session lock and scheduled message has its deadline, and
 // the share's first ones are known to the partition.
 func (s *State) checkDeadlines(sh *share) error {
-	locks := sh.holders.Len()
+	locks := sh.holders.Len() + sh.pauses.Len()
 	for sub := range sh.boxes {
-		locks += sh.boxes[sub].locks.Len()
+		locks += sh.boxes[sub].locks.Len() + sh.boxes[sub].paused.Len()
 	}
 	locks -= sh.handed.Len()
 	if sh.idleReview != 0 {
@@ -231,6 +234,10 @@ func (s *State) checkDeadlines(sh *share) error {
 			at = h.deadline
 		case dueIdle:
 			at = sh.idleReview
+		case duePause:
+			at, _ = sh.boxes[d.sub].paused.Get(d.id)
+		case duePauseSession:
+			at, _ = sh.pauses.Get(uint32(d.id))
 		default:
 			l, _ := sh.boxes[d.sub].locks.Get(d.id)
 			at = l.deadline

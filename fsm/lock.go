@@ -26,6 +26,9 @@ func (s *State) lock(sh *share, req *Request, c *Lock, o *Outcome) {
 	if !s.serve(sh) && req.Sub == Main {
 		return // a Tick wakes when what has expired is out of the way
 	}
+	if no != 0 && sh.paused(no) {
+		return
+	}
 	picks := s.pick(&sh.boxes[req.Sub], no, c)
 	if len(picks) == 0 {
 		return
@@ -150,9 +153,10 @@ func (s *State) unlock(sh *share, sub SubQueue, arrival uint64, m *message) {
 // release ends a lock without removal: the message returns to the state it had (S-7), at its old
 // place (S-9), with one more delivery if counted. In a DLQ nothing counts (S-15). At
 // MaxDeliveryCount it is dead-lettered in the same step (S-14); that goes before the end of its life
-// (S-16), which otherwise comes in the same step (S-202) and makes the result true.
+// (S-16), which otherwise comes in the same step (S-202) and makes the result true. An active message
+// rests for delay, or if that is 0 and the delivery counts for as long as the description says.
 func (s *State) release(
-	sh *share, sub SubQueue, arrival uint64, m *message, counted bool,
+	sh *share, sub SubQueue, arrival uint64, m *message, counted bool, delay Millis,
 ) (expired bool) {
 	if counted && sub == Main {
 		m.raise()
@@ -166,6 +170,10 @@ func (s *State) release(
 		return true
 	}
 	s.unlock(sh, sub, arrival, m)
+	if delay == 0 && counted && sub == Main {
+		delay = s.backoff(sh, m.attempts())
+	}
+	s.rest(sh, sub, arrival, m, delay)
 	sh.boxes[sub].messages.Set(arrival, *m)
 	s.place(sh, sub, arrival, m)
 	if sub == Main {
@@ -176,8 +184,10 @@ func (s *State) release(
 
 // giveBack releases one message alone; if it has expired, the undelivered of its session expire with
 // it (S-79, S-81).
-func (s *State) giveBack(sh *share, sub SubQueue, arrival uint64, m *message, counted bool) {
-	if s.release(sh, sub, arrival, m, counted) && m.session != 0 {
+func (s *State) giveBack(
+	sh *share, sub SubQueue, arrival uint64, m *message, counted bool, delay Millis,
+) {
+	if s.release(sh, sub, arrival, m, counted, delay) && m.session != 0 {
 		sh.doom(m.session)
 	}
 }

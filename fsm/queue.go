@@ -204,6 +204,9 @@ func (s *State) place(sh *share, sub SubQueue, arrival uint64, m *message) {
 	if sub == Main && m.expires != 0 {
 		sh.expiring.Set(expiry{at: m.expires, arrival: arrival})
 	}
+	if _, paused := sh.boxes[sub].paused.Get(arrival); paused {
+		return
+	}
 	sh.boxes[sub].ready.Set(key)
 	if m.session != 0 {
 		s.sessionGained(sh, m.session)
@@ -224,6 +227,10 @@ func (s *State) unplace(sh *share, sub SubQueue, arrival uint64, m *message) {
 	}
 	if sub == Main && m.expires != 0 {
 		sh.expiring.Delete(expiry{at: m.expires, arrival: arrival})
+	}
+	if at, paused := sh.boxes[sub].paused.Delete(arrival); paused {
+		sh.leaseDue.Delete(due{at: at, kind: duePause, sub: sub, id: arrival})
+		return
 	}
 	sh.boxes[sub].ready.Delete(key)
 	if m.session != 0 {

@@ -129,12 +129,15 @@ func (l *loader) record(r *reader) {
 		l.s.lostAt.Set(node, order)
 	case recordShare:
 		l.share(r)
-	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName:
+	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName, recordPause,
+		recordPauseSession:
 		switch {
 		case l.sh == nil:
 			r.fail("record outside a share")
 		case kind == recordMessage:
 			l.message(r)
+		case kind >= recordPause && !l.grave:
+			l.pause(r, kind)
 		case kind == recordHistory:
 			l.past(r)
 		case kind == recordName && !l.grave:

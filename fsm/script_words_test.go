@@ -77,7 +77,7 @@ func (s *script) settlement(v Verdict) *Settle {
 	c := &Settle{Session: s.proof()}
 	for _, t := range s.tokenList() {
 		it := SettleItem{Token: t, Verdict: v, Reason: s.args["reason"], Description: s.args["text"],
-			Seq: SequenceNumber(s.arg("seq", 0))}
+			Seq: SequenceNumber(s.arg("seq", 0)), Delay: Millis(s.arg("delay", 0))}
 		for _, p := range s.list("props") {
 			k, v, _ := strings.Cut(p, ":")
 			it.Properties = append(it.Properties, Property{Key: k, Value: []byte(v)})
@@ -131,6 +131,8 @@ func (s *script) queue() *PutEntity {
 		d.AcceptedHistory = s.flags["accepted"]
 		d.HistoryCount, d.HistoryAge = uint32(s.arg("newest", 0)), Millis(s.arg("age", 0))
 		d.HistoryMaxBytes = s.arg("cap", 0)
+		d.RetryBackoff = RetryBackoff{Min: Millis(s.arg("backoff", 0)), Max: Millis(s.arg("backoffmax", 0)),
+			Multiplier: uint32(s.arg("multiplier", 0)), Jitter: uint32(s.arg("jitter", 0))}
 		d.DuplicateWindow = Millis(s.arg("window", 0))
 		d.DetectDuplicates = d.DuplicateWindow > 0
 		d.Status = map[string]Status{"sends": ReceiveDisabled, "receives": SendDisabled,

@@ -6,7 +6,8 @@ import (
 )
 
 // session is one session of a share, by its interned number.
-// Invariant: it is in the ready list exactly if nobody holds it and ready > 0 (S-39).
+// Invariant: it is in the ready list exactly if nobody holds it, it does not pause and ready > 0
+// (S-39).
 type session struct {
 	id       string
 	messages uint64 // in the main queue, in any state
@@ -60,6 +61,7 @@ func (sh *share) forgetSession(no uint32) {
 	sh.sessions.Delete(no)
 	sh.sessionNos.Delete(se.id)
 	sh.undoom(no)
+	sh.wakeUp(no)
 }
 
 // holds returns the number of the session whose current lock p proves. What has expired is gone
@@ -79,7 +81,9 @@ func (s *State) sessionGained(sh *share, no uint32) {
 	se.ready++
 	sh.sessions.Set(no, se)
 	if _, held := sh.holders.Get(no); held {
-		s.wakeSession(sh, se.id)
+		if !sh.paused(no) {
+			s.wakeSession(sh, se.id)
+		}
 		return
 	}
 	s.queueUp(sh, no)
@@ -99,7 +103,7 @@ func (sh *share) sessionLostOne(no uint32) {
 // queueUp appends an unheld session with deliverable messages to the ready list, once.
 func (s *State) queueUp(sh *share, no uint32) {
 	se, ok := sh.sessions.Get(no)
-	if !ok || se.ready == 0 || se.ticket != 0 {
+	if !ok || se.ready == 0 || se.ticket != 0 || sh.paused(no) {
 		return
 	}
 	sh.lastTicket++
@@ -218,7 +222,7 @@ func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 	expired := false
 	for _, k := range keys {
 		m, _ := sh.boxes[Main].messages.Get(k.arrival)
-		expired = s.release(sh, Main, k.arrival, &m, counted) || expired
+		expired = s.release(sh, Main, k.arrival, &m, counted, 0) || expired
 	}
 	if expired {
 		sh.doom(no)

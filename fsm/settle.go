@@ -36,15 +36,15 @@ func (s *State) settleItem(
 	if !ok || it.Seq != 0 && it.Seq != sh.number(arrival) {
 		return lost
 	}
-	if it.Delay != 0 {
-		return InvalidArgument // reserved
-	}
 	b := &sh.boxes[sub]
 	m, _ := b.messages.Get(arrival)
 	if m.session != 0 {
 		if no, _ := sh.sessionNos.Get(p.ID); no != m.session {
 			return lost
 		}
+	}
+	if it.Delay != 0 && (it.Verdict != Abandon || it.Delay < 0 || it.Delay > maxRetryDelay) {
+		return InvalidArgument
 	}
 	switch it.Verdict {
 	case Complete:
@@ -54,12 +54,12 @@ func (s *State) settleItem(
 			s.free(m.ref())
 		}
 	case Return:
-		s.giveBack(sh, sub, arrival, &m, false)
+		s.giveBack(sh, sub, arrival, &m, false, 0)
 	case Abandon:
 		if r := sh.amend(sub, arrival, &m, it); r != None {
 			return r
 		}
-		s.giveBack(sh, sub, arrival, &m, true)
+		s.giveBack(sh, sub, arrival, &m, true, it.Delay)
 	case Defer:
 		if r := sh.amend(sub, arrival, &m, it); r != None {
 			return r
@@ -67,7 +67,7 @@ func (s *State) settleItem(
 		b.count(m.state(), -1)
 		m.setState(StateDeferred)
 		b.count(m.state(), 1)
-		s.giveBack(sh, sub, arrival, &m, true) // S-184: a deferral counts
+		s.giveBack(sh, sub, arrival, &m, true, 0) // S-184: a deferral counts
 	case Kill:
 		if sub != Main || sh.d.NoDeadLetter {
 			return InvalidOperation // S-172, S-169

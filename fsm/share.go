@@ -27,6 +27,7 @@ type share struct {
 	holders    *btree.Map[uint32, holder]
 	states     *btree.Map[uint32, sessionState]
 	tickets    *btree.Map[uint64, uint32] // the ready list (S-39)
+	pauses     *btree.Map[uint32, Millis] // sessions of which nothing is delivered, until then (lease)
 	lastNo     uint32
 	lastTicket uint64
 	// handed and aside are the messages of sessions that are not in ready: locked, and
@@ -67,11 +68,12 @@ type share struct {
 
 // box is one subqueue.
 // Invariant: a message is scheduled, or deferred, or active; it is locked exactly if locks has it;
-// it is in ready exactly if it is active and not locked.
+// it is in ready exactly if it is active, not locked and not in paused.
 type box struct {
 	messages *btree.Map[uint64, message] // by arrival index
 	ready    *btree.BTreeG[placeKey]
 	locks    *btree.Map[uint64, lock]
+	paused   *btree.Map[uint64, Millis] // active, not in ready until then (lease)
 	extras   *btree.Map[uint64, *extra]
 
 	scheduled, deferred uint64 // messages in that state, locked or not
@@ -165,6 +167,7 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		holders:    new(btree.Map[uint32, holder]),
 		states:     new(btree.Map[uint32, sessionState]),
 		tickets:    new(btree.Map[uint64, uint32]),
+		pauses:     new(btree.Map[uint32, Millis]),
 		handed:     newTable(placeKey.less),
 		aside:      newTable(placeKey.less),
 		expiring:   newTable(expiry.less),
@@ -189,6 +192,7 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 			messages: new(btree.Map[uint64, message]),
 			ready:    newTable(placeKey.less),
 			locks:    new(btree.Map[uint64, lock]),
+			paused:   new(btree.Map[uint64, Millis]),
 			extras:   new(btree.Map[uint64, *extra]),
 		}
 	}
@@ -214,6 +218,7 @@ func (sh *share) clone(gen uint64) *share {
 		b.messages = b.messages.Copy()
 		b.ready = b.ready.Copy()
 		b.locks = b.locks.Copy()
+		b.paused = b.paused.Copy()
 		b.extras = b.extras.Copy()
 	}
 	c.tokens = c.tokens.Copy()
@@ -222,6 +227,7 @@ func (sh *share) clone(gen uint64) *share {
 	c.holders = c.holders.Copy()
 	c.states = c.states.Copy()
 	c.tickets = c.tickets.Copy()
+	c.pauses = c.pauses.Copy()
 	c.handed = c.handed.Copy()
 	c.aside = c.aside.Copy()
 	c.expiring = c.expiring.Copy()

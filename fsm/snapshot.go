@@ -25,16 +25,18 @@ const (
 
 // Kinds of record. Numbers are for ever.
 const (
-	recordState   uint8 = 1 + iota // first and once
-	recordLost                     // one life of a node that is over
-	recordShare                    // what follows belongs to it
-	recordSession                  // before the messages
-	recordMessage                  // by subqueue and arrival
-	recordResult                   // after the shares
-	recordSweep                    // of the share, behind its sessions; version 2
-	recordSeen                     // of the share, in the order of acceptance; version 2
-	recordHistory                  // of the share, in its order, behind the messages; version 2
-	recordName                     // message id of a message of the share; version 2
+	recordState        uint8 = 1 + iota // first and once
+	recordLost                          // one life of a node that is over
+	recordShare                         // what follows belongs to it
+	recordSession                       // before the messages
+	recordMessage                       // by subqueue and arrival
+	recordResult                        // after the shares
+	recordSweep                         // of the share, behind its sessions; version 2
+	recordSeen                          // of the share, in the order of acceptance; version 2
+	recordHistory                       // of the share, in its order, behind the messages; version 2
+	recordName                          // message id of a message of the share; version 2
+	recordPause                         // of a message, behind the messages; version 2
+	recordPauseSession                  // of a session, behind the sessions; version 2
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -157,6 +159,9 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	}
 	sh.sessions.Scan(func(no uint32, se session) bool { return f.done(f.session(sh, no, &se)) })
 	sh.sweeps.Scan(func(no uint32, sw sweep) bool { return f.done(f.sweep(sh, no, sw)) })
+	sh.pauses.Scan(func(no uint32, at Millis) bool {
+		return f.done(appendPause(f.buf, recordPauseSession, Main, uint64(no), at))
+	})
 	if !grave {
 		sh.seenOrder.Scan(func(_ uint64, h idHash) bool {
 			e, _ := sh.seen.Get(seen{hash: h})
@@ -170,6 +175,14 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 				m.bits, m.session = 0, 0
 			}
 			return f.done(f.message(box, SubQueue(sub), arrival, &m))
+		})
+	}
+	for sub := range sh.boxes {
+		if grave {
+			break
+		}
+		sh.boxes[sub].paused.Scan(func(arrival uint64, at Millis) bool {
+			return f.done(appendPause(f.buf, recordPause, SubQueue(sub), arrival, at))
 		})
 	}
 	for k := range sh.history {

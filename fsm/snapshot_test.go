@@ -61,6 +61,17 @@ func populated(t testing.TB) *driver {
 	c.Session = p
 	d.ok(8, Main, c)
 	d.s.maxDue = maxDuePerTick
+	d.ok(0, Main, queue(13))
+	d.ok(13, Main, messages(1))
+	c = settle(d.ok(13, Main, &Lock{Max: 1}).Locked[0].Token, Abandon)
+	c.Items[0].Delay = 60_000
+	d.ok(13, Main, c)
+	d.ok(0, Main, queue(14, withSessions))
+	d.ok(14, Main, &Enqueue{Messages: []Message{{HasSession: true, SessionID: "p"}}})
+	p = d.ok(14, Main, &AcceptSession{ID: "p"}).Session
+	c = settle(d.ok(14, Main, &Lock{Max: 1, Session: p}).Locked[0].Token, Abandon)
+	c.Session, c.Items[0].Delay = p, 60_000
+	d.ok(14, Main, c)
 	d.ok(9, Main, messages(3))
 	d.ok(9, Main, &Lock{Max: 1})
 	d.ok(9, Main, &DropEntity{})

@@ -250,16 +250,21 @@ func (s *State) write(id EntityID) *share {
 // Clocks returns the stamped clocks.
 func (s *State) Clocks() (wall, lease Millis) { return s.wall, s.lease }
 
-// token draws a token that no lock of the share has.
-func (s *State) token(sh *share) LockToken {
+// draw returns the next chance of the entry.
+func (s *State) draw() uint64 {
 	if !s.run.seeded {
 		s.run.chance.Seed(s.run.seed)
 		s.run.seeded = true
 	}
+	return s.run.chance.Uint64()
+}
+
+// token draws a token that no lock of the share has.
+func (s *State) token(sh *share) LockToken {
 	for {
 		var t LockToken
-		putUint64(t[0:8], s.run.chance.Uint64())
-		putUint64(t[8:16], s.run.chance.Uint64())
+		putUint64(t[0:8], s.draw())
+		putUint64(t[8:16], s.draw())
 		t[0], t[1] = byte(sh.prefix>>8), byte(sh.prefix)
 		if t.IsZero() {
 			continue

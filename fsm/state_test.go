@@ -217,7 +217,8 @@ func TestAVerdictThatIsNoneIsRefused(t *testing.T) {
 	d.ok(7, Main, message1("a"))
 	tok := d.ok(7, Main, &Lock{Max: 1}).Locked[0].Token
 	for _, it := range []SettleItem{{Token: tok}, {Token: tok, Verdict: Return + 1},
-		{Token: tok, Verdict: Abandon, Delay: 1}} {
+		{Token: tok, Verdict: Abandon, Delay: -1}, {Token: tok, Verdict: Return, Delay: 1},
+		{Token: tok, Verdict: Abandon, Delay: maxRetryDelay + 1}} {
 		if o := d.do(7, Main, &Settle{Items: []SettleItem{it}}); o.Refusals[0] != InvalidArgument {
 			t.Errorf("%+v: %+v", it, o)
 		}

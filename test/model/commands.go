@@ -136,7 +136,7 @@ func (m *Model) put(d *fsm.Descriptor) fsm.Outcome {
 		}
 		for _, x := range slices.Clone(q.messages) {
 			if !x.token.IsZero() {
-				m.giveBack(q, x, false)
+				m.giveBack(q, x, false, 0)
 			}
 		}
 	}
@@ -320,6 +320,16 @@ func (q *queue) nextEnd() (fsm.Millis, bool) {
 			ends = append(ends, x.deadline)
 		}
 	}
+	for _, s := range q.sessions {
+		if s.rest != 0 {
+			ends = append(ends, s.rest)
+		}
+	}
+	for _, x := range q.messages {
+		if x.rest != 0 {
+			ends = append(ends, x.rest)
+		}
+	}
 	if len(ends) == 0 {
 		return 0, false
 	}
@@ -337,11 +347,27 @@ func (m *Model) endOne(q *queue) {
 	}
 	for _, x := range q.messages {
 		if !x.token.IsZero() && x.session == nil && x.deadline == at {
-			m.giveBack(q, x, true)
+			m.giveBack(q, x, true, 0)
+			return
+		}
+	}
+	for _, x := range q.messages {
+		if x.rest == at {
+			x.rest = 0
+			return
+		}
+	}
+	for _, s := range q.sessions {
+		if s.rest == at {
+			s.rest = 0
+			q.tidy()
 			return
 		}
 	}
 }
+
+// rests reports whether a message or its session is not to be delivered yet.
+func (x *message) rests() bool { return x.rest != 0 || x.session != nil && x.session.rest != 0 }
 
 func (m *Model) expire(q *queue) {
 	for at, ok := q.nextEnd(); ok && at <= m.lease; at, ok = q.nextEnd() {
@@ -355,7 +381,7 @@ func (m *Model) release(q *queue, s *session, counted bool) {
 	expired := false
 	for _, x := range slices.Clone(q.messages) {
 		if x.session == s && !x.token.IsZero() {
-			expired = m.comeBack(q, x, counted) || expired
+			expired = m.comeBack(q, x, counted, 0) || expired
 		}
 	}
 	if expired {
@@ -366,14 +392,14 @@ func (m *Model) release(q *queue, s *session, counted bool) {
 
 // giveBack ends a lock without removal. With a message that has expired, its session's undelivered
 // ones expire.
-func (m *Model) giveBack(q *queue, x *message, counted bool) {
-	if s := x.session; m.comeBack(q, x, counted) && s != nil {
+func (m *Model) giveBack(q *queue, x *message, counted bool, delay fsm.Millis) {
+	if s := x.session; m.comeBack(q, x, counted, delay) && s != nil {
 		m.perish(q, s)
 	}
 	q.tidy()
 }
 
-func (m *Model) comeBack(q *queue, x *message, counted bool) (expired bool) {
+func (m *Model) comeBack(q *queue, x *message, counted bool, delay fsm.Millis) (expired bool) {
 	x.token = fsm.LockToken{}
 	if counted && x.sub == fsm.Main {
 		x.finished++
@@ -392,10 +418,24 @@ func (m *Model) comeBack(q *queue, x *message, counted bool) (expired bool) {
 		m.lapse(q, x)
 		return true
 	}
+	if b := q.d.RetryBackoff; delay == 0 && counted && x.sub == fsm.Main && b.Min > 0 {
+		delay = b.Min
+		for n := uint32(1); n < x.finished; n++ {
+			delay = min(b.Max, delay*fsm.Millis(b.Multiplier)/100)
+		}
+	}
+	switch {
+	case delay == 0 || x.state != fsm.StateActive:
+	case x.session != nil:
+		x.session.rest = max(x.session.rest, m.lease+delay)
+	default:
+		x.rest = m.lease + delay
+	}
 	return false
 }
 
 func bury(x *message, reason, text string) {
+	x.rest = 0
 	x.sub, x.session, x.state, x.token = fsm.DeadLetter, nil, fsm.StateActive, fsm.LockToken{}
 	if reason != "" || text != "" {
 		x.reason, x.text = reason, text

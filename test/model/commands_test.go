@@ -116,6 +116,12 @@ func (x *run) settle(p fsm.SessionProof) *fsm.Settle {
 		if it.Verdict == fsm.Kill && x.r.IntN(2) == 0 {
 			it.Reason, it.Description = "reason", "text"
 		}
+		if it.Verdict == fsm.Abandon && x.r.IntN(4) == 0 {
+			it.Delay = fsm.Millis(x.r.IntN(5000))
+		}
+		if x.r.IntN(50) == 0 {
+			it.Delay = -1
+		}
 		if x.r.IntN(20) == 0 {
 			it.Seq = x.number(1)
 		}
@@ -156,6 +162,9 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	}
 	if x.r.IntN(3) == 0 {
 		d.DefaultTTL = 30_000
+	}
+	if x.r.IntN(3) == 0 {
+		d.RetryBackoff = fsm.RetryBackoff{Min: 500, Max: 3000, Multiplier: 200}
 	}
 	d.ProcessedHistory, d.AcceptedHistory = x.r.IntN(2) == 0, x.r.IntN(2) == 0
 	d.ProcessedHistoryBody = x.r.IntN(2) == 0

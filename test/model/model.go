@@ -73,6 +73,7 @@ type message struct {
 	id        string
 	known     bool // a history was on when it came
 	taken     fsm.Millis
+	rest      fsm.Millis    // lease: not delivered until then; 0 if not at rest
 	by        fsm.RequestID // who has it
 	deadline  fsm.Millis
 }
@@ -90,7 +91,8 @@ type session struct {
 	token    fsm.LockToken // zero if not held
 	deadline fsm.Millis
 	node     fsm.Incarnation
-	state    []byte // nil if none
+	rest     fsm.Millis // as of a message
+	state    []byte     // nil if none
 	stateAt  fsm.Millis
 }
 
@@ -153,7 +155,7 @@ func (m *Model) takeable() map[fsm.WaitKey]bool {
 	keys := map[fsm.WaitKey]bool{}
 	for _, q := range m.queues {
 		for _, x := range q.messages {
-			if x.state != fsm.StateActive || !x.token.IsZero() {
+			if x.state != fsm.StateActive || !x.token.IsZero() || x.rests() {
 				continue
 			}
 			k := fsm.WaitKey{Entity: q.d.ID, Sub: x.sub}
@@ -396,7 +398,7 @@ func (q *queue) full(more uint64) bool {
 func (q *queue) tidy() {
 	has := func(s *session) bool {
 		return s.token.IsZero() && slices.ContainsFunc(q.messages, func(x *message) bool {
-			return x.session == s && x.state == fsm.StateActive && x.token.IsZero()
+			return x.session == s && x.state == fsm.StateActive && x.token.IsZero() && !x.rests()
 		})
 	}
 	q.ready = slices.DeleteFunc(q.ready, func(s *session) bool { return !has(s) })

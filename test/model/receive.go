@@ -41,7 +41,7 @@ func (m *Model) lock(q *queue, r *fsm.Request, c *fsm.Lock, got *fsm.Outcome) fs
 	var taken []*message
 	bytes := uint32(0)
 	for _, x := range q.messages {
-		if x.sub != r.Sub || x.session != s || x.state != fsm.StateActive || !x.token.IsZero() {
+		if x.sub != r.Sub || x.session != s || x.state != fsm.StateActive || !x.token.IsZero() || x.rests() {
 			continue
 		}
 		bytes += x.body.Length
@@ -147,6 +147,9 @@ func (m *Model) settle(q *queue, sub fsm.SubQueue, c *fsm.Settle) fsm.Outcome {
 }
 
 func (m *Model) verdict(q *queue, x *message, it *fsm.SettleItem) fsm.Refusal {
+	if it.Delay != 0 && (it.Verdict != fsm.Abandon || it.Delay < 0 || it.Delay > 7*24*3600*1000) {
+		return fsm.InvalidArgument
+	}
 	if it.Verdict == fsm.Kill && (x.sub != fsm.Main || q.d.NoDeadLetter) {
 		return fsm.InvalidOperation
 	}
@@ -166,12 +169,12 @@ func (m *Model) verdict(q *queue, x *message, it *fsm.SettleItem) fsm.Refusal {
 		m.processed(q, x, true)
 		q.delete(x)
 	case fsm.Abandon:
-		m.giveBack(q, x, true)
+		m.giveBack(q, x, true, it.Delay)
 	case fsm.Return:
-		m.giveBack(q, x, false)
+		m.giveBack(q, x, false, 0)
 	case fsm.Defer:
 		x.state = fsm.StateDeferred
-		m.giveBack(q, x, true)
+		m.giveBack(q, x, true, 0)
 	case fsm.Kill:
 		m.left(q, x, fsm.DeadLettered)
 		bury(x, it.Reason, it.Description)
