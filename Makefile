@@ -13,11 +13,14 @@ TOOLS   := $(BIN)/tools
 RACE    := $(shell CC=$$(go env CC); command -v "$${CC:-cc}" >/dev/null 2>&1 && echo -race)
 
 T    ?= 30s
-SEED ?= 0
+SEED ?= 1-8
+MINUTES ?= 2
+# KEEP is an absolute directory for the logs and histories of seeds that failed.
+KEEP ?=
 N    ?= 5
 SEQUENCES ?= 10000
 
-.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz nightly soak conformance \
+.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim nightly soak conformance \
         bench cover coverage all clean
 
 ## build: bin/busbar
@@ -75,12 +78,19 @@ conformance: build
 soak: build
 	@cd test/conformance && go test -count=$(N) -timeout 60m ./failover
 
+## sim: whole clusters in virtual time with faults drawn from a seed (SEED=7 or 1-25, MINUTES=10)
+sim:
+	@cd test/simulation && go vet ./... && go test -count=1 -timeout 24h -v -run '^TestSeeds$$' . \
+		-args -seeds=$(SEED) -minutes=$(MINUTES) -keep=$(KEEP)
+
 ## nightly: what takes long: every test in full, every fuzz target, soak, conformance
 nightly: verify
 	@go test $(RACE) -timeout 60m ./...
 	@go test -timeout 60m ./test/model -args -sequences=200000
 	@$(MAKE) fuzz T=60s
 	@$(MAKE) soak N=10
+	@cd test/simulation && go test -count=1 -timeout 60m -run Canar .
+	@$(MAKE) sim SEED=1-100 MINUTES=10
 	@$(MAKE) conformance
 
 ## bench: every benchmark, with allocations
