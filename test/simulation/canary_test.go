@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/busbar-mq/busbar/test/check"
 )
@@ -40,9 +41,49 @@ func caught(list []check.Violation) []string {
 	return names
 }
 
+// When a majority is cut off for ever nothing can go on, and that is said.
+func TestCanaryOfLiveness(t *testing.T) {
+	_, err := bubble(t, func(t *testing.T) {
+		cfg := configOf(1, 1)
+		cfg.Dir, cfg.Log, cfg.Forever = t.TempDir(), io.Discard, false
+		w, err := newWorld(cfg)
+		defer w.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.serving(nil); err != nil {
+			t.Fatalf("a healthy cluster: %v", err)
+		}
+		n := &nemesis{w: w, rng: w.rng()}
+		n.isolate(w.machines[0])
+		n.isolate(w.machines[1])
+		time.Sleep(10 * time.Second)
+		if err := w.serving(nil); err == nil || !strings.HasPrefix(err.Error(), "I26") {
+			t.Errorf("a cluster without a majority: %v", err)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Drawn settings are those that the library takes, for every seed.
+func TestEverySeedHasAConfiguration(t *testing.T) {
+	for seed := range uint64(2000) {
+		c := configOf(seed, 1+int(seed%10))
+		c.partition.Node = "n1"
+		if err := c.partition.Validate(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if len(c.faults) < 3 || c.Partitions < 1 || c.SendEvery <= 0 {
+			t.Fatalf("seed %d: %+v", seed, c)
+		}
+	}
+}
+
 // A broker that commits no sin is found innocent; each sin is caught by its checker from what clients
 // saw alone.
-func TestEverySinIsCaught(t *testing.T) {
+func TestCanariesAreCaught(t *testing.T) {
 	sins := check.Sins()
 	if testing.Short() {
 		sins = sins[:3]
