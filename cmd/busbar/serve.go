@@ -67,6 +67,7 @@ func newServeCommand() *cobra.Command {
 
 // serve runs a node until ctx ends, or until it fails by itself.
 func serve(ctx context.Context, cfg Config, out io.Writer) error {
+	defer keepHeapFloor()()
 	log := newLogger(cfg)
 	n, err := openNode(ctx, cfg, log)
 	if err != nil {
