@@ -121,10 +121,9 @@ func makeDevCA(dir, both string) error {
 		return err
 	}
 	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(text); err != nil {
-		return errors.Join(err, tmp.Close())
-	}
-	if err := tmp.Close(); err != nil {
+	// A name that outlives a power loss without its content would keep the node from starting.
+	_, err = tmp.Write(text)
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
 	if err := os.Link(tmp.Name(), both); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -133,7 +132,8 @@ func makeDevCA(dir, both string) error {
 	return nil
 }
 
-// replaceFile writes a file so that readers see the old or the new content, never a part.
+// replaceFile writes a file so that readers see the old or the new content, never a part, even after
+// a power loss.
 func replaceFile(path string, content []byte, mode os.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
 	if err != nil {
@@ -141,7 +141,7 @@ func replaceFile(path string, content []byte, mode os.FileMode) error {
 	}
 	defer os.Remove(tmp.Name())
 	_, err = tmp.Write(content)
-	err = errors.Join(err, tmp.Chmod(mode), tmp.Close())
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
 	if err != nil {
 		return err
 	}
