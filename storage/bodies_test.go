@@ -92,10 +92,12 @@ func bytesOf(i uint64, n int) []byte {
 const image = "the image of the state"
 
 // takeSnapshot writes a snapshot as raft does: the image, the pin, Close.
-func takeSnapshot(r *storage.Replica, index uint64) error {
+func takeSnapshot(r *storage.Replica, index uint64) error { return takeSnapshotAs(r, index, 1) }
+
+func takeSnapshotAs(r *storage.Replica, index, term uint64) error {
 	pin := r.Bodies.Pin()
 	defer pin.Close() //nolint:errcheck // never fails
-	sink, err := r.Snapshots.Create(raft.SnapshotVersionMax, index, 1, raft.Configuration{
+	sink, err := r.Snapshots.Create(raft.SnapshotVersionMax, index, term, raft.Configuration{
 		Servers: []raft.Server{{ID: "n1", Address: "n1"}},
 	}, 1, nil)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 const (
 	formatDirectory = 1
 	formatLogRecord = 1
-	formatStable    = 1
+	formatStable    = 2
 	formatSnapshot  = 1
 	formatBodies    = 2
 )

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 	// boltOpenTimeout bounds the wait for bolt's own file lock, which nobody else can hold while we
 	// hold the directory's; without it a leaked handle would hang the start for ever.
 	boltOpenTimeout = time.Second
+
+	// walMetaFile is raft-wal's own bolt file: which segments there are.
+	walMetaFile = "wal-meta.db"
 
 	logTrailerBytes   = 5
 	logTrailerVersion = formatLogRecord
@@ -69,6 +73,9 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 			return nil, err
 		}
 		var w *wal.WAL
+		if err := checkBolt(filepath.Join(l.name, walMetaFile)); err != nil {
+			return nil, fmt.Errorf("open log %s: %w", l.name, err)
+		}
 		err := guard(l.name, func() (err error) {
 			w, err = wal.Open(l.name, wal.WithSegmentSize(cfg.LogSegmentBytes),
 				wal.WithLogger(logger.Named("wal")))
@@ -80,7 +87,7 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 		l.store, l.closer = w, w
 	case LogBolt:
 		l.name = filepath.Join(dir, "log.db")
-		b, err := openBolt(l.name)
+		b, err := openBolt(l.name, nil)
 		if err != nil {
 			return nil, fmt.Errorf("open log %s: %w", l.name, err)
 		}
@@ -138,9 +145,9 @@ func (l *Log) writeEnd() error {
 	return writeSmall(osFS{}, l.name+logEndSuffix, text)
 }
 
-// openBolt opens a bolt file. A new one is made under another name and renamed: bolt cannot tell a
-// torn first initialisation from later damage.
-func openBolt(name string) (*raftboltdb.BoltStore, error) {
+// openBolt opens a bolt file. A new one is made, filled by init, under another name and renamed: bolt
+// cannot tell a torn first initialisation from later damage.
+func openBolt(name string, init func(*raftboltdb.BoltStore) error) (*raftboltdb.BoltStore, error) {
 	options := &bbolt.Options{Timeout: boltOpenTimeout, FreelistType: bbolt.FreelistMapType}
 	open := func(name string) (b *raftboltdb.BoltStore, err error) {
 		err = guard(name, func() (err error) {
@@ -155,6 +162,9 @@ func openBolt(name string) (*raftboltdb.BoltStore, error) {
 	}
 	_, err := os.Stat(name)
 	if err == nil {
+		if err := checkBolt(name); err != nil {
+			return nil, err
+		}
 		return open(name)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
@@ -168,7 +178,10 @@ func openBolt(name string) (*raftboltdb.BoltStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.Close(); err != nil {
+	if init != nil {
+		err = init(b)
+	}
+	if err := errors.Join(err, b.Close()); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(tmp, name); err != nil {
@@ -181,8 +194,11 @@ func openBolt(name string) (*raftboltdb.BoltStore, error) {
 }
 
 // guard turns a panic of a library that reads damaged bytes into an error. Both bbolt (assertions
-// on pages) and raft-wal's decoder (a malformed varint) panic on what a broken disk may give.
+// on pages) and raft-wal's decoder (a malformed varint) panic on what a broken disk may give, and a
+// page of a mapped file that the disk does not have any more, because the file was cut or the read
+// failed, would end the process with every other group in it.
 func guard(name string, f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %s: %v", ErrCorrupt, name, p)
@@ -194,11 +210,13 @@ func guard(name string, f func() error) (err error) {
 // verify reads the tail backwards: it must be contiguous, checksummed and of non-decreasing terms
 // (reliability rule 4). What fails here is for the whole replica to be thrown away.
 func (l *Log) verify() error {
-	first, err := l.store.FirstIndex()
-	if err != nil {
+	var first, last uint64
+	err := guard(l.name, func() (err error) {
+		if first, err = l.store.FirstIndex(); err == nil {
+			last, err = l.store.LastIndex()
+		}
 		return err
-	}
-	last, err := l.store.LastIndex()
+	})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -18,30 +20,96 @@ const (
 	keyVote          = "busbar/Vote" // ours: term and candidate in one value
 )
 
-// maxStableBytes bounds a value; raft keeps numbers and an address.
-const maxStableBytes = 64 << 10
+// keyState is the only key in the file: its value holds all others.
+const keyState = "busbar/State"
 
-// Stable is a raft.StableStore in a bolt file of its own. Every value carries a checksum over key
-// and value, and a vote is one value under one key: the term that raft sets first is held back in
-// memory until its candidate follows, so a crash in between leaves no vote in that term, and raft
-// takes its normal, log-checked path (RUL-14). Any error but "not found" must stop the replica.
+// maxStableBytes bounds a value; raft keeps numbers and an address. maxStableKeys bounds their number;
+// raft has three.
+const (
+	maxStableBytes = 64 << 10
+	maxStableKeys  = 64
+)
+
+// Stable is a raft.StableStore in a bolt file of its own. All values are one, under one key that is
+// there from the beginning: bolt checks no page but the first two, and a key that a flipped bit made
+// unreadable would be a vote that was never given. A vote is one value of these: the term that raft
+// sets first is held back in memory until its candidate follows, so a crash in between leaves no vote
+// in that term, and raft takes its normal, log-checked path (RUL-14). Any error but "not found" must
+// stop the replica.
 type Stable struct {
 	store *raftboltdb.BoltStore
 	name  string
 
 	mu      sync.Mutex
 	failed  error
-	pending uint64 // term of a vote whose candidate did not come yet
+	values  map[string][]byte // what the file holds
+	pending uint64            // term of a vote whose candidate did not come yet
 	hasTerm bool
 	sets    uint64
 }
 
 func openStable(name string) (*Stable, error) {
-	b, err := openBolt(name)
+	b, err := openBolt(name, func(b *raftboltdb.BoltStore) error {
+		return b.Set([]byte(keyState), encodeStable(nil))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open votes %s: %w", name, err)
 	}
-	return &Stable{store: b, name: name}, nil
+	s := &Stable{store: b, name: name}
+	var stored []byte
+	err = guard(name, func() (err error) {
+		stored, err = b.Get([]byte(keyState))
+		return err
+	})
+	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		err = fmt.Errorf("%w: no state", ErrCorrupt)
+	}
+	if err == nil {
+		s.values, err = decodeStable(stored)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open votes %s: %w", name, err), b.Close())
+	}
+	return s, nil
+}
+
+// encodeStable writes the version, each key and value with its length, by key, and a checksum.
+func encodeStable(values map[string][]byte) []byte {
+	b := []byte{formatStable}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		b = binary.AppendUvarint(b, uint64(len(key)))
+		b = append(b, key...)
+		b = binary.AppendUvarint(b, uint64(len(values[key])))
+		b = append(b, values[key]...)
+	}
+	return binary.LittleEndian.AppendUint32(b, sum(b))
+}
+
+func decodeStable(b []byte) (map[string][]byte, error) {
+	n := len(b) - 4
+	if n < 1 || b[0] != formatStable || binary.LittleEndian.Uint32(b[n:]) != sum(b[:n]) {
+		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
+	}
+	values := map[string][]byte{}
+	rest := b[1:n]
+	field := func() ([]byte, bool) {
+		length, used := binary.Uvarint(rest)
+		if used <= 0 || length > uint64(len(rest)-used) {
+			return nil, false
+		}
+		f := rest[used : used+int(length)]
+		rest = rest[used+int(length):]
+		return f, true
+	}
+	for len(rest) > 0 {
+		key, ok := field()
+		val, ok2 := field()
+		if !ok || !ok2 {
+			return nil, fmt.Errorf("%w: fields", ErrCorrupt)
+		}
+		values[string(key)] = slices.Clone(val)
+	}
+	return values, nil
 }
 
 // Set stores a value durably.
@@ -83,12 +151,17 @@ func (s *Stable) setLocked(key string, val []byte) error {
 	if len(val) > maxStableBytes {
 		return s.failLocked(fmt.Errorf("set %s: %d bytes, at most %d", key, len(val), maxStableBytes))
 	}
-	stored := append(make([]byte, 0, 5+len(val)), formatStable)
-	stored = append(stored, val...)
-	stored = binary.LittleEndian.AppendUint32(stored, sum([]byte(key), stored))
-	if err := guard(s.name, func() error { return s.store.Set([]byte(key), stored) }); err != nil {
+	next := maps.Clone(s.values)
+	next[key] = slices.Clone(val)
+	if len(next) > maxStableKeys {
+		return s.failLocked(fmt.Errorf("set %s: %d keys, at most %d", key, len(next), maxStableKeys))
+	}
+	stored := encodeStable(next)
+	err := guard(s.name, func() error { return s.store.Set([]byte(keyState), stored) })
+	if err != nil {
 		return s.failLocked(fmt.Errorf("set %s: %w", key, err))
 	}
+	s.values = next
 	s.sets++
 	return nil
 }
@@ -140,28 +213,15 @@ func (s *Stable) voteLocked() ([]byte, error) {
 	return vote, nil
 }
 
-func (s *Stable) getLocked(key string) (val []byte, err error) {
+func (s *Stable) getLocked(key string) ([]byte, error) {
 	if errors.Is(s.failed, ErrClosed) {
 		return nil, ErrClosed
 	}
-	err = guard(s.name, func() (err error) {
-		val, err = s.store.Get([]byte(key))
-		return err
-	})
-	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
+	val, ok := s.values[key]
+	if !ok {
 		return nil, raftboltdb.ErrKeyNotFound
 	}
-	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", key, err)
-	}
-	n := len(val) - 4
-	if n < 1 || val[0] != formatStable {
-		return nil, fmt.Errorf("get %s: %w: no checksum", key, ErrCorrupt)
-	}
-	if binary.LittleEndian.Uint32(val[n:]) != sum([]byte(key), val[:n]) {
-		return nil, fmt.Errorf("get %s: %w: checksum", key, ErrCorrupt)
-	}
-	return val[1:n:n], nil
+	return slices.Clone(val), nil
 }
 
 // Close closes the file. Later calls answer ErrClosed.
