@@ -47,6 +47,8 @@ type bedConfig struct {
 	nodes                int
 	disks                bool
 	extra                []string // flags of every node
+	// names returns the name that others join a node by; nil: its address.
+	names func(number int) string
 }
 
 func newBed(ctx context.Context, cfg bedConfig, sup *supervisor) (*bed, error) {
@@ -123,16 +125,40 @@ func (b *bed) advertised(n *node) string {
 // own gives every node the usual ports in its namespace.
 func (b *bed) own(cfg bedConfig) {
 	for _, n := range b.nodes {
-		n.amqp, n.ops = at(n.ip, portAMQP), at(n.ip, portOps)
-		n.argv = slices.Concat([]string{"nsenter", "--net=/run/netns/" + netns(n.number), cfg.binary},
-			b.flags(cfg, n, at(n.ip, portTLS), at(n.ip, portPeer), at(n.ip, portGossip),
-				b.advertised(n)))
-		for _, other := range b.nodes {
-			if other != n {
-				n.argv = append(n.argv, "--join", at(b.advertised(other), portGossip))
-			}
-		}
+		b.address(cfg, n)
 	}
+}
+
+// address makes the command line of a node in its namespace.
+func (b *bed) address(cfg bedConfig, n *node) {
+	n.amqp, n.ops = at(n.ip, portAMQP), at(n.ip, portOps)
+	n.argv = slices.Concat([]string{"nsenter", "--net=/run/netns/" + netns(n.number), cfg.binary},
+		b.flags(cfg, n, at(n.ip, portTLS), at(n.ip, portPeer), at(n.ip, portGossip),
+			b.advertised(n)))
+	for _, other := range b.nodes {
+		if other == n {
+			continue
+		}
+		host := b.advertised(other)
+		if cfg.names != nil {
+			host = cfg.names(other.number)
+		}
+		n.argv = append(n.argv, "--join", at(host, portGossip))
+	}
+}
+
+// rename gives a node that does not run another address in its namespace.
+func (b *bed) rename(cfg bedConfig, n *node, ip string) error {
+	ns := netns(n.number)
+	if err := commands("ip -n "+ns+" addr add "+ip+"/16 dev eth0",
+		"ip -n "+ns+" addr del "+n.ip+"/16 dev eth0"); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ip = ip
+	b.address(cfg, n)
+	return nil
 }
 
 // loopback gives every node ports that nobody uses.
@@ -232,12 +258,17 @@ func (b *bed) busiest(ctx context.Context) *node {
 	return best
 }
 
-// transfer asks a node to hand one partition to another node.
-func (b *bed) transfer(ctx context.Context, partition int, to *node) error {
+// transfer asks the node that leads a partition to hand it to another one.
+func (b *bed) transfer(ctx context.Context, partition int, leader string, to *node) error {
+	i := slices.IndexFunc(b.nodes, func(n *node) bool { return n.name() == leader })
+	if i < 0 {
+		return fmt.Errorf("partition %d is led by %q", partition, leader)
+	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	_, ops := b.nodes[i].where()
 	query := url.Values{"partition": {strconv.Itoa(partition)}, "to": {to.name()}}
-	target := "http://" + to.ops + "/api/cluster/transfer-leader?" + query.Encode()
+	target := "http://" + ops + "/api/cluster/transfer-leader?" + query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, nil)
 	if err != nil {
 		return err

@@ -123,7 +123,8 @@ func (c *client) connect(ctx context.Context) error {
 	n := c.w.bed.nodes[c.at]
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.amqp)
+	amqp, _ := n.where()
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", amqp)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func noDisks() error {
 }
 
 func newDisk(sup *supervisor, image, mount string) (*disk, error) {
-	f, err := os.Create(image)
+	f, err := os.OpenFile(image, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644) // another run may use it
 	if err != nil {
 		return nil, err
 	}

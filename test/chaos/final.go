@@ -37,7 +37,8 @@ func (w *world) newPeeker(ctx context.Context) (*peeker, error) {
 			errs = append(errs, err)
 			continue
 		}
-		conn, err := goamqp.Dial(ctx, "amqp://"+n.amqp, &goamqp.ConnOptions{
+		amqp, _ := n.where()
+		conn, err := goamqp.Dial(ctx, "amqp://"+amqp, &goamqp.ConnOptions{
 			SASLType: goamqp.SASLTypePlain(keyName, key), HostName: "localhost",
 		})
 		if err == nil {

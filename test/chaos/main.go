@@ -75,6 +75,8 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 		if o.dir, err = os.MkdirTemp("", "busbar-chaos-"); err != nil {
 			return 2, err
 		}
+	} else {
+		o.keep = true
 	}
 	networks := []string{overBridge, overProxies}
 	disks := inside()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -267,15 +268,21 @@ func moveLeaders(s *strike) error {
 		return err
 	}
 	moved := 0
+	var why error
 	for p, leader := range leaders {
-		if leader != s.n.name() && moved < 3 && s.bed.transfer(ctx, p, s.n) == nil {
+		if leader == s.n.name() || moved == 3 {
+			continue
+		}
+		if err := s.bed.transfer(ctx, p, leader, s.n); err != nil {
+			why = err
+		} else {
 			moved++
 		}
 	}
 	s.what = fmt.Sprintf("%d to %s", moved, s.n.name())
 	s.bites = func(*bed) error {
 		if moved == 0 {
-			return fmt.Errorf("no leadership moved")
+			return fmt.Errorf("no leadership moved: %w", errors.Join(why))
 		}
 		return nil
 	}

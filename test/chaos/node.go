@@ -35,7 +35,7 @@ type node struct {
 	disk   *disk // nil: no disk of its own
 	sup    *supervisor
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows, and ip, amqp, ops and argv of a node that moves
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when cmd has ended
 	forget func() error  // tells the supervisor that it has
@@ -43,6 +43,13 @@ type node struct {
 	expected bool
 	lives    int
 	deaths   []string // ends that nobody had expected
+}
+
+// where returns the addresses of the doors for clients and operators.
+func (n *node) where() (amqp, ops string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.amqp, n.ops
 }
 
 func (n *node) name() string { return fmt.Sprintf("n%d", n.number) }
@@ -162,7 +169,8 @@ func (n *node) state() string {
 func (n *node) get(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.ops+path, nil)
+	_, ops := n.where()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ops+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -241,6 +249,7 @@ func (n *node) findings() []string {
 
 // connectionString is that of the plain port, as the official emulator's look.
 func (n *node) connectionString() string {
-	return "Endpoint=sb://" + n.amqp + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key +
+	amqp, _ := n.where()
+	return "Endpoint=sb://" + amqp + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key +
 		";UseDevelopmentEmulator=true"
 }

@@ -76,6 +76,9 @@ func run(ctx context.Context, cfg runConfig, sup *supervisor) (o *outcome, err e
 	if err := s.run(ctx, b); err != nil {
 		return o, err
 	}
+	if ctx.Err() != nil {
+		return o, fmt.Errorf("interrupted: %w", ctx.Err())
+	}
 	s.say("the faults are over")
 	if err := b.awaitServing(serveLimit, nil); err != nil {
 		o.findings = append(o.findings, err.Error())

@@ -50,6 +50,8 @@ type schedule struct {
 	skipped   map[string]string
 	failures  []string // faults that could not be made or taken back
 	afterHeal func(ctx context.Context) error
+	// instead replaces the faults: what a test does to the cluster under load.
+	instead func(ctx context.Context, b *bed) error
 }
 
 func between(r *rand.Rand, span [2]time.Duration) time.Duration {
@@ -64,6 +66,9 @@ func (s *schedule) say(format string, args ...any) {
 func (s *schedule) run(ctx context.Context, b *bed) error {
 	s.skipped = map[string]string{}
 	wait(ctx, s.calm)
+	if s.instead != nil {
+		return s.instead(ctx, b)
+	}
 	fixed := mandatory()
 	if len(s.allowed) > 0 {
 		fixed = nil

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestMain moves the tests into namespaces of their own where that is possible, and is the supervisor
+// where that is asked for.
+func TestMain(m *testing.M) {
+	if os.Getenv(superviseVariable) != "" {
+		superviseMain(os.Stdin, os.Stdout, os.Stderr)
+		return
+	}
+	if noNamespaces() == nil && !inside() {
+		os.Exit(moveInside())
+	}
+	if inside() {
+		if err := furnish(); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	bin := os.Getenv("BUSBAR_BINARY")
+	if bin == "" {
+		bin = filepath.Join("..", "..", "bin", "busbar")
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Fatalf("%v: run make build", err)
+	}
+	return bin
+}
+
+func supervised(t *testing.T) *supervisor {
+	t.Helper()
+	s, err := startSupervisor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}

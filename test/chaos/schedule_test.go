@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/busbar-mq/busbar/test/check"
+)
+
+func TestMandatoryFaultsExist(t *testing.T) {
+	for _, c := range mandatory() {
+		for _, name := range c {
+			if find(name) == nil {
+				t.Errorf("no fault is called %q", name)
+			}
+		}
+	}
+}
+
+func TestWhatDoesNotCount(t *testing.T) {
+	bit := &strike{nemesis: &nemesis{name: "kill"}}
+	missed := &strike{nemesis: &nemesis{name: "kill"}, bit: errors.New("it still runs")}
+	cases := []struct {
+		name       string
+		strikes    []*strike
+		operations int
+		want       string
+	}{
+		{"a run whose faults bit counts", []*strike{bit, bit}, 1000, ""},
+		{"no fault", nil, 1000, "no fault"},
+		{"a fault that did not bite", []*strike{bit, missed}, 1000, "1 of 2"},
+		{"clients that did nothing", []*strike{bit}, 3, "only 3 operations"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			o := &outcome{took: time.Minute, operations: c.operations, schedule: &schedule{strikes: c.strikes}}
+			got := ""
+			if err := o.counts(); err != nil {
+				got = err.Error()
+			}
+			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestLeaksAreTold(t *testing.T) {
+	b := newBudget(true)
+	b.first["n1"] = usage{goroutines: 400, files: 100, heap: 50 << 20, disk: 300 << 20}
+	b.last["n1"] = b.first["n1"]
+	if got := b.over(); len(got) != 0 {
+		t.Errorf("nothing rose, told %q", got)
+	}
+	b.last["n1"] = usage{goroutines: 900, files: 400, heap: 900 << 20, disk: 9 << 30}
+	if got := b.over(); len(got) != 4 {
+		t.Errorf("everything rose, told %q", got)
+	}
+}
+
+func TestAnEndThatNobodyExpectedIsAFinding(t *testing.T) {
+	dir := t.TempDir()
+	n := &node{number: 1, dir: filepath.Join(dir, "d"), log: filepath.Join(dir, "n1.log"), sup: supervised(t),
+		argv: []string{"sh", "-c", "echo 'panic: not so'; exit 3"}}
+	if err := n.start(); err != nil {
+		t.Fatal(err)
+	}
+	<-n.done
+	got := strings.Join(n.findings(), "\n")
+	for _, want := range []string{"ended by itself: exit status 3", "panic: not so"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("findings are %q, want %q among them", got, want)
+		}
+	}
+}
+
+func TestDamageIsTakenBack(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a")
+	if err := os.WriteFile(file, []byte(strings.Repeat("x", 10_000)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		d, err := damageOne(dir, testRand(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now, _ := os.ReadFile(file); string(now) == string(d.before) {
+			t.Errorf("%s changed nothing", d.kind)
+		}
+		if !d.untouched() {
+			t.Errorf("%s: the damage is not what it was", d.kind)
+		}
+		if err := d.write(d.before); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestALossIsCaught gives the judge a history in which an acknowledged message is nowhere.
+func TestALossIsCaught(t *testing.T) {
+	r := check.NewRecorder(epsilon, epsilon, queues()...)
+	o := r.Begin(1, 1, check.Send, "plain", check.InMain)
+	r.Set(o, func(o *check.Op) { o.Message = check.Message{ID: "m1"} })
+	r.End(o, check.OK, nil)
+	r.Finish(nil)
+	if got := check.CheckAll(r.History()); len(got) != 1 || got[0].Invariant != "I1" {
+		t.Errorf("got %v, want one loss", got)
+	}
+}
