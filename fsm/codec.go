@@ -43,6 +43,7 @@ const (
 	kindEnqueueKeyed // Enqueue with partition keys
 	kindDeleteMessages
 	kindTouch
+	kindRedrive
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.

@@ -37,6 +37,11 @@ func appendCommand(dst []byte, c Command) []byte {
 	case *DeleteMessages:
 		dst = appendMillis(appendProof(append(dst, kindDeleteMessages), c.Session), c.Before)
 		return appendUint(dst, uint64(c.Max))
+	case *Redrive:
+		dst = appendString(appendBool(append(dst, kindRedrive), c.HasReason), c.Reason)
+		dst = appendString(appendBool(dst, c.HasSession), c.Session)
+		dst = appendMillis(appendMillis(dst, c.From), c.Until)
+		return appendUint(appendUint(dst, c.After), uint64(c.Max))
 	case *DropLocks:
 		return appendMillis(appendTokens(append(dst, kindDropLocks), c.Tokens), c.Grace)
 	}
@@ -102,6 +107,9 @@ func (r *reader) command() Command {
 		return &Cancel{Numbers: r.numbers()}
 	case kindDeleteMessages:
 		return &DeleteMessages{Session: r.proof(), Before: r.millis(), Max: r.u32()}
+	case kindRedrive:
+		return &Redrive{HasReason: r.boolean(), Reason: r.string(), HasSession: r.boolean(),
+			Session: r.string(), From: r.millis(), Until: r.millis(), After: r.uvarint(), Max: r.u32()}
 	case kindDropLocks:
 		return &DropLocks{Tokens: r.tokens(), Grace: r.millis()}
 	default:

@@ -6,7 +6,7 @@ const minDeliveryBytes = 30
 // AppendOutcome appends an outcome. Bodies of deliveries travel with it if withBodies is set; the
 // remembered form of a result is written without.
 func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
-	more := o.Count != 0
+	more := o.Count != 0 || o.Next != 0
 	dst = append(dst, versionWith(more), byte(o.Refusal))
 	dst = appendString(dst, o.Detail)
 	dst = appendBool(dst, o.Repeated)
@@ -25,7 +25,7 @@ func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
 	dst = appendProof(dst, o.Session)
 	dst = appendBytes(dst, o.Data)
 	if more {
-		dst = appendUint(dst, o.Count)
+		dst = appendUint(appendUint(dst, o.Count), o.Next)
 	}
 	return dst
 }
@@ -61,7 +61,7 @@ func DecodeOutcome(b []byte) (Outcome, error) {
 	o.Session = r.proof()
 	o.Data = r.optional()
 	if version == wireVersion2 {
-		o.Count = r.uvarint()
+		o.Count, o.Next = r.uvarint(), r.uvarint()
 	}
 	return o, r.end()
 }

@@ -58,7 +58,9 @@ func goldenCommands() map[string]Command {
 		"tick":              &Tick{Listeners: []EntityID{1, 2}},
 		"barrier":           &Barrier{},
 		"touch":             &Touch{},
-		"change":            &Change{Data: []byte(`{"delete":1}`)},
+		"redrive": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
+			After: 3, Max: 4},
+		"change": &Change{Data: []byte(`{"delete":1}`)},
 	}
 }
 
@@ -185,7 +187,7 @@ func goldenOutcome() Outcome {
 	return Outcome{Refusal: QuotaExceeded, Detail: "12 of 10", Repeated: true, Duplicate: []bool{true, false},
 		Numbers: []SequenceNumber{1, 2}, EnqueuedAt: 99, Locked: []Delivery{goldenDelivery()},
 		Refusals: []Refusal{None, MessageLockLost}, LockedUntil: 100,
-		Session: SessionProof{ID: "s", Token: goldenToken(2)}, Data: []byte("{}"), Count: 7}
+		Session: SessionProof{ID: "s", Token: goldenToken(2)}, Data: []byte("{}"), Count: 7, Next: 8}
 }
 
 func goldenDelivery() Delivery {

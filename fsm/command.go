@@ -26,7 +26,7 @@ type Request struct {
 // Command is one change of a partition's state. The set is closed: Enqueue, Lock, Settle, Renew,
 // AcceptSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
 // DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages,
-// Touch.
+// Touch, Redrive.
 type Command interface{ command() }
 
 // Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138).
@@ -158,6 +158,22 @@ type DeleteMessages struct {
 	Max     uint32 // 1 to 4000
 }
 
+// Redrive sends messages of a dead-letter queue, which Request.Sub names, to the tail of their own
+// main queue again, as new messages (S-178), oldest first from behind the cursor After. Of those that
+// are not locked, deferred or at rest it takes up to Max that died with Reason, in Session, and were
+// enqueued in [From, Until), each only if asked for. Outcome.Count says how many, Outcome.Next where
+// to go on; 0 is the end. With Until set to its beginning a loop never meets a message twice.
+type Redrive struct {
+	HasReason  bool
+	Reason     string
+	HasSession bool
+	Session    string
+	From       Millis // wall; 0 if open
+	Until      Millis // wall; 0 if open
+	After      uint64
+	Max        uint32 // 1 to 1000
+}
+
 // Touch counts as activity on the entity: a peek, or what else the log does not see. A front end sends
 // it at most once a minute per entity (A22).
 type Touch struct{}
@@ -219,3 +235,4 @@ func (*Barrier) command()         {}
 func (*Change) command()          {}
 func (*DeleteMessages) command()  {}
 func (*Touch) command()           {}
+func (*Redrive) command()         {}

@@ -41,6 +41,8 @@ func (st Status) receives() bool { return st == Active || st == SendDisabled }
 func (sh *share) allows(c Command, o *Outcome) bool {
 	ok := true
 	switch c.(type) {
+	case *Redrive:
+		ok = sh.d.Status == Active
 	case *Enqueue, *Cancel:
 		ok = sh.d.Status.sends()
 	case *Lock, *Settle, *Renew, *Receive, *AcceptSession, *RenewSession, *ReleaseSession,

@@ -50,8 +50,10 @@ type Outcome struct {
 	Session SessionProof
 	// Data is the catalog's answer, in its own encoding.
 	Data []byte
-	// Count is how many messages DeleteMessages removed.
+	// Count is how many messages DeleteMessages removed or Redrive sent again.
 	Count uint64
+	// Next is where Redrive goes on, 0 at the end.
+	Next uint64
 }
 
 // MessageState is a message's state as peek reports it (S-6).

@@ -342,7 +342,10 @@ func (l *loader) extra(r *reader, m *message) *extra {
 		reason: r.string(), description: r.string(), source: r.string(), scheduledAt: r.millis(),
 		properties: r.properties(),
 	}
-	if x.bytes() > 2*maxExtraBytes {
+	if l.version >= 2 {
+		x.inSession, x.session = r.boolean(), r.string()
+	}
+	if !validSessionID(x.session) || x.bytes() > 3*maxExtraBytes {
 		r.fail("extras too large")
 	}
 	x.properties = merge(nil, x.properties)

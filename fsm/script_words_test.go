@@ -38,6 +38,16 @@ func (s *script) command(word string) Command {
 			c.Before = startWall + Millis(s.number(v))
 		}
 		return c
+	case "redrive":
+		c := &Redrive{Max: uint32(s.arg("max", 100)), After: s.arg("after", 0)}
+		c.Reason, c.HasReason = s.args["reason"]
+		c.Session, c.HasSession = s.args["session"]
+		for key, at := range map[string]*Millis{"from": &c.From, "until": &c.Until} {
+			if v, ok := s.args[key]; ok {
+				*at = startWall + Millis(s.number(v))
+			}
+		}
+		return c
 	case "touch":
 		return &Touch{}
 	case "renew":
@@ -254,6 +264,9 @@ func (s *script) showOutcome(b *strings.Builder, o *Outcome) {
 	}
 	if o.Count > 0 {
 		fmt.Fprintf(b, "count=%d\n", o.Count)
+	}
+	if o.Next > 0 {
+		fmt.Fprintf(b, "next %d\n", o.Next)
 	}
 	if len(o.Refusals) > 0 && o.Refusal == None {
 		for i, r := range o.Refusals {

@@ -132,6 +132,9 @@ func merge(old, set []Property) []Property {
 // count (S-11, S-155).
 func (s *State) deadLetter(sh *share, arrival uint64, m *message, reason, description string) {
 	x := *sh.boxes[Main].extra(arrival, m)
+	if se, ok := sh.sessions.Get(m.session); ok {
+		x.session, x.inSession = se.id, true
+	}
 	s.remove(sh, Main, arrival, m)
 	if reason != "" || description != "" {
 		x.reason, x.description = strings.Clone(reason), strings.Clone(description)
@@ -141,7 +144,7 @@ func (s *State) deadLetter(sh *share, arrival uint64, m *message, reason, descri
 	dead.bits &^= extraBit | lockedBit
 	dead.setState(StateActive)
 	s.insert(sh, DeadLetter, arrival, dead)
-	if x.bytes() > 0 || x.scheduledAt != 0 {
+	if x.bytes() > 0 || x.scheduledAt != 0 || x.inSession {
 		sh.setExtra(DeadLetter, arrival, &x)
 	}
 }

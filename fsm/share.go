@@ -119,10 +119,12 @@ type extra struct {
 	reason, description, source string
 	scheduledAt                 Millis
 	properties                  []Property
+	session                     string // in which it died
+	inSession                   bool
 }
 
 func (x *extra) bytes() uint64 {
-	n := len(x.reason) + len(x.description) + len(x.source)
+	n := len(x.reason) + len(x.description) + len(x.source) + len(x.session)
 	for _, p := range x.properties {
 		n += len(p.Key) + len(p.Value)
 	}

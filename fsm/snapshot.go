@@ -246,6 +246,7 @@ func (f *frameWriter) message(box *box, sub SubQueue, arrival uint64, m *message
 		b = appendString(b, x.source)
 		b = appendMillis(b, x.scheduledAt)
 		b = appendProperties(b, x.properties)
+		b = appendString(appendBool(b, x.inSession), x.session)
 	}
 	if m.locked() {
 		l, _ := box.locks.Get(arrival)

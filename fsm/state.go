@@ -209,6 +209,8 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		s.renew(sh, req, c, o)
 	case *Receive:
 		s.receive(sh, req, c, o)
+	case *Redrive:
+		s.redrive(sh, req, c, o)
 	case *Touch:
 		s.touch(sh)
 	case *DeleteMessages:

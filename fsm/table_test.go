@@ -296,7 +296,10 @@ func TestWhatAnEntityIsNotMadeForIsRefused(t *testing.T) {
 		{8, Main, in(Message{HasSession: true, SessionID: long}), InvalidArgument},
 		{8, Main, &AcceptSession{ID: long}, InvalidArgument}, // S-26
 		{8, Main, &Renew{Tokens: []LockToken{{1}}}, InvalidOperation},
-		{7, Main, in(Message{TTL: -1}), InvalidArgument},       // S-205
+		{7, Main, in(Message{TTL: -1}), InvalidArgument}, // S-205
+		{7, Main, &Redrive{Max: 1}, InvalidOperation},
+		{7, DeadLetter, &Redrive{}, InvalidArgument},
+		{7, DeadLetter, &Redrive{Max: 1001}, InvalidArgument},
 		{7, Main, &DeleteMessages{}, InvalidArgument},          // T-220 // S-263
 		{7, Main, &DeleteMessages{Max: 4001}, InvalidArgument}, // T-220
 		{7, Main, &DeleteMessages{Max: 1, Before: -1}, InvalidArgument},

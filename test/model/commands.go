@@ -64,6 +64,11 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	case *fsm.DropLocks:
 		m.dropLocks(q, c)
 		return fsm.Outcome{}
+	case *fsm.Redrive:
+		if q.d.Status != fsm.Active {
+			return refused(fsm.EntityDisabled)
+		}
+		return m.redrive(q, r.Sub, c)
 	case *fsm.Touch:
 		q.touched = m.wall
 		return fsm.Outcome{}
@@ -435,6 +440,9 @@ func (m *Model) comeBack(q *queue, x *message, counted bool, delay fsm.Millis) (
 }
 
 func bury(x *message, reason, text string) {
+	if x.session != nil {
+		x.diedIn = &x.session.id
+	}
 	x.rest = 0
 	x.sub, x.session, x.state, x.token = fsm.DeadLetter, nil, fsm.StateActive, fsm.LockToken{}
 	if reason != "" || text != "" {

@@ -143,6 +143,17 @@ func (x *run) rare(id fsm.EntityID) fsm.Request {
 		return fsm.Request{Command: &fsm.NodeLost{Node: lost}}
 	case n < 13:
 		return fsm.Request{Command: &fsm.DropPumps{Node: x.life, Pumps: []uint64{uint64(x.r.IntN(5)), 2}}}
+	case n < 7 && x.r.IntN(2) == 0:
+		c := &fsm.Redrive{Max: uint32(x.r.IntN(4)), HasReason: x.r.IntN(3) == 0, HasSession: x.r.IntN(3) == 0,
+			Reason: []string{"reason", "TTLExpiredException"}[x.r.IntN(2)], Session: x.sessionID()}
+		if x.r.IntN(3) == 0 {
+			c.From, c.Until = x.wall-9000, x.wall-1000
+		}
+		if x.r.IntN(3) == 0 {
+			c.After = uint64(x.number(1))
+		}
+		sub := []fsm.SubQueue{fsm.DeadLetter, fsm.DeadLetter, fsm.DeadLetter, fsm.Main}[x.r.IntN(4)]
+		return fsm.Request{Entity: id, Sub: sub, Command: c}
 	case n < 14 && x.r.IntN(2) == 0:
 		return fsm.Request{Entity: id, Command: &fsm.Touch{}}
 	case n < 14:

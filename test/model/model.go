@@ -73,6 +73,7 @@ type message struct {
 	id        string
 	known     bool // a history was on when it came
 	taken     fsm.Millis
+	diedIn    *string       // session
 	rest      fsm.Millis    // lease: not delivered until then; 0 if not at rest
 	by        fsm.RequestID // who has it
 	deadline  fsm.Millis
@@ -376,6 +377,9 @@ func (q *queue) size() uint64 {
 	var n int
 	for _, x := range q.messages {
 		n += int(x.body.Length) + len(x.reason) + len(x.text)
+		if x.diedIn != nil {
+			n += len(*x.diedIn)
+		}
 		for _, p := range x.props {
 			n += len(p.Key) + len(p.Value)
 		}

@@ -65,6 +65,48 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 	return o
 }
 
+// redrive sends dead messages again.
+func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome {
+	if sub == fsm.Main {
+		return refused(fsm.InvalidOperation)
+	}
+	if c.Max == 0 || c.Max > 1000 {
+		return refused(fsm.InvalidArgument)
+	}
+	var o fsm.Outcome
+	var last uint64
+	for _, x := range slices.Clone(q.messages) {
+		if x.sub != sub || x.state != fsm.StateActive || !x.token.IsZero() || x.rest != 0 ||
+			x.arrival <= c.After {
+			continue
+		}
+		if o.Count == uint64(c.Max) {
+			o.Next = last
+			break
+		}
+		last = x.arrival
+		if c.HasReason && x.reason != c.Reason || c.From > x.enqueued || c.Until != 0 && c.Until <= x.enqueued ||
+			c.HasSession && (x.diedIn == nil || *x.diedIn != c.Session) {
+			continue
+		}
+		y := &message{id: x.id, known: x.known, props: x.props, body: x.body}
+		if x.expires != 0 {
+			y.ttl = x.expires - x.enqueued
+		}
+		q.delete(x)
+		m.stamp(q, y)
+		if q.d.RequiresSession {
+			y.session = q.reach(*x.diedIn)
+		}
+		q.append(y)
+		m.accepted(q, y)
+		q.tidy()
+		o.Count++
+	}
+	q.touched = m.wall
+	return o
+}
+
 // news says which messages are not duplicates of others.
 func (m *Model) news(q *queue, c *fsm.Enqueue) []bool {
 	news := make([]bool, len(c.Messages))
