@@ -21,7 +21,7 @@ N    ?= 5
 SEQUENCES ?= 10000
 
 .PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim nightly soak conformance \
-        bench cover coverage all clean
+        bench microbench cover coverage all clean
 
 ## build: bin/busbar
 build:
@@ -93,8 +93,12 @@ nightly: verify
 	@$(MAKE) sim SEED=1-100 MINUTES=10
 	@$(MAKE) conformance
 
-## bench: every benchmark, with allocations
-bench:
+## bench: measure one node and three with busbar bench, and write docs/benchmarks.md (DURATION=10s)
+bench: build
+	@scripts/bench.sh
+
+## microbench: every benchmark of the packages, with allocations
+microbench:
 	@go test -run '^$$' -bench . -benchmem -benchtime 1s ./...
 
 ## cover: statement coverage of the tests in cover.html
