@@ -111,6 +111,7 @@ func (s *status) partitions(show func(fsm.NodeID) fsm.NodeID) []rest.PartitionSt
 		members := g.Members
 		if st, ok := here[g.ID]; ok {
 			p.Leader, p.Term, p.Applied = show(st.Leader), st.Term, st.Applied
+			p.Failure = st.Failure
 			if len(st.Voters)+len(st.Nonvoters) > 0 {
 				members = append(append([]fsm.NodeID(nil), st.Voters...), st.Nonvoters...)
 			}

@@ -36,6 +36,8 @@ type PartitionStatus struct {
 	Term     uint64          `json:"term"`
 	Replicas []fsm.NodeID    `json:"replicas"`
 	Applied  uint64          `json:"applied"` // index at the replica of the answering node, or 0
+	// Failure is why the replica of the answering node does not serve; "" if it does.
+	Failure string `json:"failure,omitempty"`
 }
 
 // EntityStatus tells in which partitions an entity lives.
