@@ -9,8 +9,11 @@ import (
 )
 
 const (
-	// janitorInterval is how long retired pumps are collected before they are dropped together.
-	janitorInterval = time.Second
+	// janitorInterval is how long retired pumps are collected, and how long they then wait before they
+	// are dropped together. A request that the node gave up may still be under way to a leader that
+	// was paused or cut off; when it arrives after its pump was forgotten it is applied once more.
+	// Half a minute is longer than any of the mesh's time-outs, and what is remembered is small.
+	janitorInterval = 15 * time.Second
 	// janitorBatch is how many pumps one DropPumps names.
 	janitorBatch = 1_024
 	// janitorMax bounds the pumps that wait; above it they are left to expire by themselves after
@@ -22,16 +25,16 @@ const (
 
 // janitor tells partitions which remembered results nobody will ask for any more (A6).
 type janitor struct {
-	s    *Server
-	wake chan struct{}
+	s *Server
 
 	mu      sync.Mutex
-	pending map[fsm.Key][]uint64
-	count   int
+	pending map[fsm.Key][]uint64 // retired in this interval
+	ripe    map[fsm.Key][]uint64 // retired in the one before
+	count   int                  // pumps in pending
 }
 
 func newJanitor(s *Server) *janitor {
-	return &janitor{s: s, wake: make(chan struct{}, 1), pending: map[fsm.Key][]uint64{}}
+	return &janitor{s: s, pending: map[fsm.Key][]uint64{}}
 }
 
 // drop forgets a pump at the shares it was used with.
@@ -46,21 +49,14 @@ func (j *janitor) drop(pump uint64, keys ...fsm.Key) {
 		j.pending[k] = append(j.pending[k], pump)
 		j.count++
 	}
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (j *janitor) run() {
+	t := time.NewTicker(janitorInterval)
+	defer t.Stop()
 	for {
 		select {
-		case <-j.wake:
-		case <-j.s.ctx.Done():
-			return
-		}
-		select {
-		case <-time.After(janitorInterval):
+		case <-t.C:
 		case <-j.s.ctx.Done():
 			return
 		}
@@ -68,16 +64,16 @@ func (j *janitor) run() {
 	}
 }
 
-// flush drops what is pending now.
+// flush drops what has waited for an interval, and lets what is pending begin to.
 func (j *janitor) flush(ctx context.Context) {
 	j.mu.Lock()
-	pending := j.pending
-	j.pending, j.count = map[fsm.Key][]uint64{}, 0
+	ripe := j.ripe
+	j.ripe, j.pending, j.count = j.pending, map[fsm.Key][]uint64{}, 0
 	j.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, janitorTimeout)
 	defer cancel()
 	node := fsm.Incarnation(j.s.incarnation.Load())
-	for k, pumps := range pending {
+	for k, pumps := range ripe {
 		for len(pumps) > 0 && ctx.Err() == nil {
 			n := min(len(pumps), janitorBatch)
 			// No id: the command is idempotent, and a lost one costs ten minutes of memory.
