@@ -119,13 +119,12 @@ func (c *client) connect(ctx context.Context) error {
 		SASLType: goamqp.SASLTypePlain(policyName, policyKey),
 	})
 	if err != nil {
-		s.Close()
+		_ = s.Close() // the connection was never made
 		return err
 	}
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
-		s.Close()
-		conn.Close()
+		_, _ = s.Close(), conn.Close() // of no use any more
 		return err
 	}
 	c.conn, c.raw, c.session, c.number = conn, s, session, s.number
@@ -141,10 +140,9 @@ func (c *client) disconnect(orderly bool) {
 	}
 	c.raw.over()
 	if !orderly {
-		c.raw.Close()
+		_ = c.raw.Close() // a process that dies looks at no error
 	}
-	c.conn.Close()
-	c.raw.Close()
+	_, _ = c.conn.Close(), c.raw.Close() // nor is there anything to do about one here
 	c.conn, c.session, c.manage = nil, nil, nil
 }
 
@@ -338,7 +336,9 @@ func uuidOf(token string) goamqp.UUID {
 			i++
 			continue
 		}
-		fmt.Sscanf(token[i:i+2], "%02x", &u[n])
+		if _, err := fmt.Sscanf(token[i:i+2], "%02x", &u[n]); err != nil {
+			return goamqp.UUID{} // no token: the broker says so
+		}
 		i, n = i+2, n+1
 	}
 	return u

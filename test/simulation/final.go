@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	goamqp "github.com/Azure/go-amqp"
@@ -66,6 +67,9 @@ func (w *world) serving(except *machine) error {
 					return fmt.Errorf("I26: %s is down: %w", m.id, errors.Join(m.failed...))
 				}
 				r := m.node.host.Replica(fsm.PartitionID(p))
+				if r == nil && !m.node.placed(fsm.PartitionID(p)) {
+					continue
+				}
 				if r == nil {
 					return fmt.Errorf("I26: %s holds no replica of partition %d", m.id, p)
 				}
@@ -77,6 +81,20 @@ func (w *world) serving(except *machine) error {
 		}
 		return nil
 	})
+}
+
+// placed reports whether the catalog gives the node a replica of a partition.
+func (n *node) placed(p fsm.PartitionID) bool {
+	v := n.directory.View()
+	if p == fsm.CatalogPartition || v == nil {
+		return true
+	}
+	for _, g := range v.Groups() {
+		if g.ID == p {
+			return slices.Contains(g.Members, n.id)
+		}
+	}
+	return true
 }
 
 // calm is a client of the end: it connects until it succeeds, and records nothing but what it takes.

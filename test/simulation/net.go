@@ -192,13 +192,6 @@ func (n *peers) freeze(id fsm.NodeID, frozen bool) {
 	})
 }
 
-func (n *peers) isFrozen(id fsm.NodeID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	p := n.ports[id]
-	return p != nil && p.frozen
-}
-
 func (n *peers) passesLocked(from, to fsm.NodeID) bool {
 	a, b := n.ports[from], n.ports[to]
 	return a != nil && b != nil && !a.frozen && !b.frozen && !n.cut[[2]fsm.NodeID{from, to}]
@@ -377,7 +370,7 @@ func (p *port) do(ctx context.Context, to fsm.NodeID, kind uint8, f callFunc) ([
 // told so soon.
 func (n *peers) later(p *port, to fsm.NodeID, f callFunc) {
 	n.mu.Lock()
-	wait := time.Duration(n.rng.Int64N(int64(3 * time.Second)))
+	wait := time.Duration(n.rng.Int64N(int64(10 * time.Second)))
 	patience := time.Duration(n.rng.Int64N(int64(50 * time.Millisecond)))
 	o := n.ports[to]
 	n.mu.Unlock()
@@ -398,7 +391,7 @@ func (n *peers) later(p *port, to fsm.NodeID, f callFunc) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		f(ctx, o) // nobody listens
+		_, _ = f(ctx, o) // nobody listens
 	}()
 }
 

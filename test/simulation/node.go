@@ -206,8 +206,7 @@ func (n *node) stop(orderly bool) {
 			cancel()
 		}
 		n.cancel()
-		err := n.front.Close(ctx)
-		<-n.served
+		err := errors.Join(n.front.Close(ctx), <-n.served)
 		n.sup.Close()
 		err = errors.Join(err, n.host.Close(ctx))
 		n.port.kill()

@@ -25,12 +25,12 @@ type Result struct {
 func configOf(seed uint64, minutes int) Config {
 	rng := rand.New(rand.NewPCG(seed, 0x73696d))
 	cfg := Config{
-		Seed: seed, Minutes: minutes, Nodes: 3, Partitions: 1 + rng.IntN(3), Replicas: 3,
+		Seed: seed, Minutes: minutes, Nodes: []int{3, 3, 3, 4, 5}[rng.IntN(5)], Partitions: 1 + rng.IntN(3), Replicas: 3,
 		BodySegmentBytes: 16 << 10 << rng.IntN(4), ProposeTimeout: 50 * time.Second,
 		SendEvery: time.Duration(100+rng.IntN(400)) * time.Millisecond * time.Duration(max(1, minutes/3)),
 		Sessions:  2 + rng.IntN(8),
 		Delay:     time.Duration(1+rng.IntN(10)) * time.Millisecond, SyncTime: 2 * time.Millisecond,
-		FaultTime: time.Duration(5+rng.IntN(30)) * time.Second, Overlap: 1 + rng.IntN(2),
+		FaultTime: time.Duration(5+rng.IntN(30)) * time.Second, Overlap: 1 + rng.IntN(3),
 		MaxStep: time.Minute, Forever: seed%4 == 3,
 	}
 	p := partition.Defaults()
@@ -38,6 +38,12 @@ func configOf(seed uint64, minutes int) Config {
 	p.TrailingLogs = 64
 	if rng.IntN(3) == 0 {
 		p.MaxEntryBytes = 4 << 10
+	}
+	if rng.IntN(4) == 0 { // bounds that are met
+		p.MaxPendingRequests, p.ReservedRequests, p.MaxParked = 4, 2, 6
+	}
+	if rng.IntN(3) == 0 {
+		p.LogCacheBytes = 0
 	}
 	cfg.partition = p
 	cfg.faults = activeFaults(rng)

@@ -93,7 +93,7 @@ func (c *client) send(tx *goamqp.Sender, q *check.Queue) error {
 	c.w.rec.Set(o, func(o *check.Op) { o.Message = said })
 	if c.rng.IntN(100) == 0 { // the connection breaks off while the message is under way
 		breaks := time.AfterFunc(time.Duration(c.rng.Int64N(int64(20*time.Millisecond))),
-			func() { c.raw.Close() })
+			func() { _ = c.raw.Close() })
 		defer breaks.Stop()
 		c.w.c.add("disconnects in mid-transfer", 1)
 	}
