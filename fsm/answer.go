@@ -32,6 +32,8 @@ func (s *State) Query(q QueryRequest) Answer {
 		return Answer{Counts: sh.counts()}
 	case *ListSessions:
 		return sh.listSessions(c)
+	case *Browse:
+		return s.browse(sh, q.Sub, c)
 	case *ListLocks:
 		return s.listLocks(sh, q.Sub, c)
 	case *History:

@@ -155,6 +155,11 @@ func AppendQuery(dst []byte, q *QueryRequest) []byte {
 		return appendBytes(append(dst, 5), q.Data)
 	case *Idle:
 		return append(dst, 6)
+	case *Browse:
+		dst = appendUint(append(dst, 9), uint64(q.From))
+		dst = appendUint(appendUint(dst, q.After), uint64(q.Max))
+		dst = appendBool(append(appendUint(dst, uint64(q.MaxBytes)), q.States), q.HasSession)
+		return appendString(dst, q.Session)
 	case *ListLocks:
 		return appendUint(appendUint(append(dst, 7), q.After), uint64(q.Max))
 	case *History:
@@ -184,6 +189,9 @@ func DecodeQuery(b []byte) (QueryRequest, error) {
 		q.Query = &Ask{Data: r.bytes()}
 	case 6:
 		q.Query = &Idle{}
+	case 9:
+		q.Query = &Browse{From: SequenceNumber(r.uvarint()), After: r.uvarint(), Max: r.u32(),
+			MaxBytes: r.u32(), States: r.u8(), HasSession: r.boolean(), Session: r.string()}
 	case 7:
 		q.Query = &ListLocks{After: r.uvarint(), Max: r.u32()}
 	case 8:

@@ -236,6 +236,7 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 		&Counts{},
 		&ListSessions{After: "a", HasAfter: true, Max: 100, UpdatedAfter: -1},
 		&Ask{Data: []byte("q")},
+		&Browse{From: 1, After: 2, Max: 3, MaxBytes: 4, States: 5, HasSession: true, Session: "s"},
 		&Idle{}, &ListLocks{After: 1, Max: 2}, &History{Kind: Accepted, After: 1, Max: 2, MaxBytes: 3},
 	} {
 		want := QueryRequest{Entity: 4, Sub: DeadLetter, Query: q}

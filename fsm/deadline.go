@@ -107,7 +107,7 @@ func (s *State) expire(sh *share) {
 	for {
 		d, ok := sh.leaseDue.Min()
 		if !ok || d.at > s.lease {
-			return
+			break
 		}
 		if d.kind == dueIdle { // not now that somebody comes; a Tick looks again
 			sh.watchIdle(after(s.lease, 1))
@@ -115,6 +115,7 @@ func (s *State) expire(sh *share) {
 		}
 		s.end(sh, d)
 	}
+	s.sweepDoomed(sh, s.maxDue) // before what comes now can see or change what expires
 }
 
 // end ends the lock with that deadline, counted (S-18, S-50).

@@ -1,7 +1,7 @@
 package fsm
 
 // Query is a question to a partition's state. The set is closed: Peek, GetSessionState, Counts,
-// ListSessions, Ask, Idle, ListLocks, History.
+// ListSessions, Ask, Idle, ListLocks, History, Browse.
 type Query interface{ query() }
 
 // Peek browses messages from a number on, without locking (S-246 to S-251). With HasSession only that
@@ -50,6 +50,20 @@ type History struct {
 	MaxBytes uint32
 }
 
+// Browse lists messages like Peek, but only those in the States that are asked for, each a bit
+// 1 << state, 0 for all; with HasSession only those of that session, which in a DLQ is the one they
+// died in. It goes on behind the cursor After and looks at a bounded number of messages, so an answer
+// may be empty although there are more: Answer.Next tells, it is 0 at the end.
+type Browse struct {
+	From       SequenceNumber
+	After      uint64
+	Max        uint32
+	MaxBytes   uint32
+	States     uint8
+	HasSession bool
+	Session    string
+}
+
 // Ask is a question to the catalog group, in the catalog's own encoding.
 type Ask struct{ Data []byte }
 
@@ -61,6 +75,7 @@ func (*Ask) query()             {}
 func (*Idle) query()            {}
 func (*ListLocks) query()       {}
 func (*History) query()         {}
+func (*Browse) query()          {}
 
 // QueryRequest is a query on its way to a partition.
 type QueryRequest struct {
@@ -80,7 +95,7 @@ type Answer struct {
 	Counts   EntityCounts
 	Data     []byte // Ask
 	IdleFor  Millis // Idle: lease time; 0 while the share is in use
-	Next     uint64 // the cursor to go on behind, 0 at the end: ListLocks, History
+	Next     uint64 // the cursor to go on behind, 0 at the end: ListLocks, History, Browse
 	History  []HistoryRecord
 	Locks    []LockInfo
 }

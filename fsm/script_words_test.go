@@ -167,6 +167,15 @@ func (s *script) query(word string) Query {
 			c.Kind = Accepted
 		}
 		return c
+	case "browse":
+		c := &Browse{From: SequenceNumber(s.arg("from", 0)), After: s.arg("after", 0), HasSession: has,
+			Max: uint32(s.arg("max", 100)), MaxBytes: uint32(s.arg("bytes", 0)), Session: id}
+		for i, state := range []string{"active", "deferred", "scheduled"} {
+			if s.flags[state] {
+				c.States |= 1 << i
+			}
+		}
+		return c
 	case "idle":
 		return &Idle{}
 	case "counts":

@@ -102,3 +102,21 @@ func TestASessionExpiresInPartsAsAWhole(t *testing.T) {
 		t.Error("the expiry left something over")
 	}
 }
+
+// Found by the model, seed 1114: a session lock that had ended before an update made the session expire
+// by the new description. What is due comes before the command (S-290).
+func TestWhatWasDueBeforeAnUpdateExpiresByTheOldDescription(t *testing.T) {
+	d := newDriver(t)
+	dead := func(d *Descriptor) { d.DeadLetterOnExpiration = true }
+	d.ok(0, Main, queue(7, withSessions, dead))
+	for _, ttl := range []Millis{1000, 0} {
+		d.ok(7, Main, &Enqueue{Messages: []Message{{HasSession: true, SessionID: "s", TTL: ttl}}})
+	}
+	p := d.ok(7, Main, &AcceptSession{ID: "s"}).Session
+	d.ok(7, Main, &Lock{Max: 1, Session: p})
+	d.after(5000)
+	d.ok(0, Main, queue(7, withSessions, func(d *Descriptor) { d.Version = 2 }))
+	if a := d.s.Query(QueryRequest{Entity: 7, Query: &Counts{}}); a.Counts.DeadLetter != 2 {
+		t.Errorf("%+v", a.Counts)
+	}
+}

@@ -141,6 +141,8 @@ func (x *run) ask() error {
 	}
 	cursor := x.number(id) + fsm.SequenceNumber(x.r.IntN(2))
 	for _, q := range []fsm.Query{
+		&fsm.Browse{Max: uint32(1 + x.r.IntN(4)), States: uint8(x.r.IntN(8)), From: []fsm.SequenceNumber{0, cursor}[x.r.IntN(2)],
+			HasSession: x.r.IntN(3) == 0, Session: x.sessionID(), After: uint64(x.r.IntN(9))},
 		&fsm.Counts{}, &fsm.Idle{}, &fsm.ListLocks{Max: uint32(1 + x.r.IntN(4))},
 		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: from + fsm.SequenceNumber(x.r.IntN(20))},
 		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: cursor},

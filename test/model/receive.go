@@ -312,6 +312,8 @@ func (m *Model) Query(r fsm.QueryRequest) fsm.Answer {
 		return fsm.Answer{Counts: q.counts()}
 	case *fsm.ListSessions:
 		return q.list(c)
+	case *fsm.Browse:
+		return m.browse(q, r.Sub, c)
 	case *fsm.ListLocks:
 		return m.locks(q, r.Sub, c)
 	case *fsm.Idle:
@@ -334,6 +336,39 @@ func (m *Model) peek(q *queue, sub fsm.SubQueue, c *fsm.Peek) fsm.Answer {
 		d := m.delivery(x)
 		d.Token, d.LockedUntil = fsm.LockToken{}, 0
 		a.Messages = append(a.Messages, d)
+	}
+	return a
+}
+
+func (m *Model) browse(q *queue, sub fsm.SubQueue, c *fsm.Browse) fsm.Answer {
+	first, ok := q.firstFrom(c.From)
+	if !ok {
+		return fsm.Answer{}
+	}
+	if c.HasSession && sub == fsm.Main && !q.d.RequiresSession {
+		return fsm.Answer{Refusal: fsm.SessionNotSupported}
+	}
+	var a fsm.Answer
+	var last uint64
+	for _, x := range q.messages {
+		where := x.diedIn
+		if x.session != nil {
+			where = &x.session.id
+		}
+		others := c.HasSession && (where == nil || *where != c.Session)
+		if x.sub != sub || x.arrival < first || x.arrival <= c.After || others && sub == fsm.Main {
+			continue
+		}
+		if len(a.Messages) == int(c.Max) {
+			a.Next = last
+			break
+		}
+		last = x.arrival
+		if !others && (c.States == 0 || c.States>>x.state&1 == 1) {
+			d := m.delivery(x)
+			d.Token, d.LockedUntil = fsm.LockToken{}, 0
+			a.Messages = append(a.Messages, d)
+		}
 	}
 	return a
 }
