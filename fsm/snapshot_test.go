@@ -50,17 +50,24 @@ func populated(t testing.TB) *driver {
 		Request{ID: RequestID{5, 7, 7}, Entity: 7, Command: &Lock{Max: 2}},
 		Request{ID: RequestID{5, 8, 1}, Entity: 99, Command: &Lock{Max: 2}})
 	p = d.ok(8, Main, &AcceptSession{ID: "x"}).Session
-	for _, ttl := range []Millis{0, 10, 0, 0} {
+	for _, ttl := range []Millis{0, 0, 0, 0, 0, 10, 0, 0} {
 		d.ok(8, Main, &Enqueue{Messages: []Message{{HasSession: true, SessionID: "x", TTL: ttl}}})
 	}
-	got = d.ok(8, Main, &Lock{Max: 1, Session: p}).Locked
+	got = d.ok(8, Main, &Lock{Max: 5, Session: p}).Locked
+	for _, m := range got[:4] {
+		c := settle(m.Token, Return)
+		c.Session = p
+		d.ok(8, Main, c)
+	}
 	d.wall += 10
 	d.s.maxDue = 1 // from here on a session that expires in part, with one spared
 	d.apply(Request{Command: &Tick{Listeners: []EntityID{8}}})
-	c := settle(got[0].Token, Return)
+	c := settle(got[4].Token, Return)
 	c.Session = p
 	d.ok(8, Main, c)
-	d.s.maxDue = maxDuePerTick
+	if d.s.write(8).spared.Len() != 1 {
+		t.Fatal("nothing is spared")
+	}
 	d.ok(0, Main, queue(13))
 	d.ok(13, Main, messages(1))
 	c = settle(d.ok(13, Main, &Lock{Max: 1}).Locked[0].Token, Abandon)
@@ -76,6 +83,7 @@ func populated(t testing.TB) *driver {
 	d.ok(9, Main, &Lock{Max: 1})
 	d.ok(9, Main, &DropEntity{})
 	d.apply(Request{Command: &NodeLost{Node: 77}})
+	d.s.maxDue = maxDuePerTick
 	if err := d.s.CheckInvariants(); err != nil {
 		t.Fatal(err)
 	}

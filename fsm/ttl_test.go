@@ -50,9 +50,17 @@ func TestASessionExpiresInPartsAsAWhole(t *testing.T) {
 	in := func(id string, ttl Millis) SequenceNumber {
 		return d.ok(7, Main, &Enqueue{Messages: []Message{{HasSession: true, SessionID: id, TTL: ttl}}}).Numbers[0]
 	}
+	for range 30 {
+		in("s", 0)
+	}
 	flying := []SequenceNumber{in("s", 0), in("s", 0)}
 	p := d.ok(7, Main, &AcceptSession{ID: "s"}).Session
-	got := d.ok(7, Main, &Lock{Max: 2, Session: p}).Locked
+	got := d.ok(7, Main, &Lock{Max: 32, Session: p}).Locked
+	for _, m := range got[:30] {
+		c := settle(m.Token, Return)
+		c.Session = p
+		d.ok(7, Main, c)
+	}
 	in("s", 1000)
 	for range 40 {
 		in("s", 0)
@@ -68,9 +76,12 @@ func TestASessionExpiresInPartsAsAWhole(t *testing.T) {
 	if o := d.do(7, Main, &AcceptSession{Next: true}); o.Refusal != NoSession {
 		t.Fatalf("%+v", o)
 	}
-	c := settle(got[0].Token, Return)
+	c := settle(got[30].Token, Return)
 	c.Session = p
 	d.ok(7, Main, c)
+	if d.s.write(7).spared.Len() != 1 {
+		t.Fatal("nothing is spared")
+	}
 	if err := d.s.Restore(bytes.NewReader(imageOf(t, d.s))); err != nil {
 		t.Fatal(err)
 	}
