@@ -150,8 +150,9 @@ func (b *bed) address(cfg bedConfig, n *node) {
 // rename gives a node that does not run another address in its namespace.
 func (b *bed) rename(cfg bedConfig, n *node, ip string) error {
 	ns := netns(n.number)
-	if err := commands("ip -n "+ns+" addr add "+ip+"/16 dev eth0",
-		"ip -n "+ns+" addr del "+n.ip+"/16 dev eth0"); err != nil {
+	// In this order: with the first address of a network go all others.
+	if err := commands("ip -n "+ns+" addr del "+n.ip+"/16 dev eth0",
+		"ip -n "+ns+" addr add "+ip+"/16 dev eth0"); err != nil {
 		return err
 	}
 	n.mu.Lock()

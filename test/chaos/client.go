@@ -77,6 +77,8 @@ type socket struct {
 	lastRead atomic.Int64
 	once     sync.Once
 	broken   atomic.Bool
+	alive    context.Context // ends with the connection
+	end      context.CancelFunc
 }
 
 // over notes the end of the connection. The broker may have known earlier: from the last byte on that
@@ -84,6 +86,7 @@ type socket struct {
 func (s *socket) over() {
 	s.once.Do(func() {
 		s.broken.Store(true)
+		s.end()
 		o := s.rec.Begin(s.client, s.number, check.Lost, "", "")
 		s.rec.Set(o, func(o *check.Op) { o.Invoke = min(o.Invoke, s.lastRead.Load()) })
 		s.rec.End(o, check.OK, nil)
@@ -129,6 +132,7 @@ func (c *client) connect(ctx context.Context) error {
 		return err
 	}
 	s := &socket{Conn: raw, rec: c.w.rec, client: c.id, number: c.w.rec.NewConn()}
+	s.alive, s.end = context.WithCancel(context.Background())
 	s.lastRead.Store(time.Now().UnixNano())
 	var used atomic.Bool
 	dial := func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
@@ -192,9 +196,10 @@ func (c *client) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// opContext bounds one operation. It does not end with the run, so that what has begun is finished.
-func opContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), opLimit)
+// opContext bounds one operation. It does not end with the run, so that what has begun is finished,
+// but with the connection: the SDK would wait for the answer of a broker that is gone.
+func (c *client) opContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.sock.alive, opLimit)
 }
 
 // nothing reports whether an error only says that nothing came in time.

@@ -103,10 +103,11 @@ func (d *disk) fill(within time.Duration) (giveBack func() error, err error) {
 	return giveBack, nil
 }
 
-// isFull reports whether not even a block can be had.
+// isFull reports whether there is less room than a segment of a log takes. A node frees room while
+// its disk is full: snapshots let old segments go.
 func (d *disk) isFull() bool {
 	var st syscall.Statfs_t
-	return syscall.Statfs(d.mount, &st) == nil && st.Bavail*uint64(st.Bsize) < 1<<20
+	return syscall.Statfs(d.mount, &st) == nil && st.Bavail*uint64(st.Bsize) < 16<<20
 }
 
 // freeze stops every write to the disk: writers hang in the kernel until it is taken back.

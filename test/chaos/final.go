@@ -190,10 +190,11 @@ func (b *bed) awaitServing(limit time.Duration, except map[*node]bool) error {
 }
 
 // drain waits until the consumers have taken all that is active or scheduled.
-func (w *world) drain() error {
+func (w *world) drain(say func(string, ...any)) error {
+	const tellEvery = 10 // looks
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
 	defer cancel()
-	for {
+	for look := 1; ; look++ {
 		left, err := w.everything(ctx)
 		open := 0
 		var example check.Place
@@ -205,6 +206,9 @@ func (w *world) drain() error {
 		}
 		if err == nil && open == 0 {
 			return nil
+		}
+		if look%tellEvery == 0 {
+			say("%d messages are left, such as %+v (%v)", open, example, err)
 		}
 		select {
 		case <-ctx.Done():

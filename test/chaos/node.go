@@ -187,6 +187,9 @@ func (n *node) get(ctx context.Context, path string) ([]byte, error) {
 	return b, err
 }
 
+// logTail is how much of a log an error tells.
+const logTail = 300
+
 // awaitReady returns when a durable send can be acknowledged.
 func (n *node) awaitReady(ctx context.Context) error {
 	for {
@@ -195,7 +198,8 @@ func (n *node) awaitReady(ctx context.Context) error {
 			return nil
 		}
 		if n.pid() == 0 {
-			return fmt.Errorf("%s ended before it was ready", n.name())
+			text, _ := os.ReadFile(n.log)
+			return fmt.Errorf("%s ended before it was ready: %s", n.name(), text[max(0, len(text)-logTail):])
 		}
 		select {
 		case <-ctx.Done():

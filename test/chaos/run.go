@@ -87,7 +87,7 @@ func run(ctx context.Context, cfg runConfig, sup *supervisor) (o *outcome, err e
 	stopMaking()
 	producers.Wait()
 	s.say("nothing is sent any more")
-	if err := w.drain(); err != nil {
+	if err := w.drain(s.say); err != nil {
 		o.findings = append(o.findings, err.Error())
 	}
 	stopTaking()

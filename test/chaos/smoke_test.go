@@ -45,7 +45,7 @@ func TestSmoke(t *testing.T) {
 		network = overBridge
 	}
 	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
-		bed: bedConfig{dir: t.TempDir(), binary: binary(t), network: network, nodes: 3},
+		bed: bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: network, nodes: 3},
 		schedule: schedule{total: 20 * time.Second, calm: 2 * time.Second,
 			hold:    [2]time.Duration{2 * time.Second, 4 * time.Second},
 			rest:    [2]time.Duration{2 * time.Second, 3 * time.Second},
@@ -75,7 +75,7 @@ func TestNewAddresses(t *testing.T) {
 	}
 	names := newNames(t)
 	cfg := runConfig{seed: 1, log: testLog{t},
-		bed:      bedConfig{dir: t.TempDir(), binary: binary(t), network: overBridge, nodes: 3, names: names.of},
+		bed:      bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: overBridge, nodes: 3, names: names.of},
 		schedule: schedule{calm: 2 * time.Second}}
 	next := 100
 	move := func(t *testing.T, b *bed, n *node) {

@@ -74,7 +74,7 @@ func (c *client) produce(q *check.Queue) {
 
 func (c *client) send(tx *azservicebus.Sender, q *check.Queue) error {
 	m, said := c.make(q)
-	ctx, cancel := opContext()
+	ctx, cancel := c.opContext()
 	defer cancel()
 	o := c.w.rec.Begin(c.id, c.number, check.Send, q.Name, check.InMain)
 	c.w.rec.Set(o, func(o *check.Op) { o.Message = said })
@@ -83,7 +83,7 @@ func (c *client) send(tx *azservicebus.Sender, q *check.Queue) error {
 }
 
 func (c *client) sendBatch(tx *azservicebus.Sender, q *check.Queue) error {
-	ctx, cancel := opContext()
+	ctx, cancel := c.opContext()
 	defer cancel()
 	b, err := tx.NewMessageBatch(ctx, nil)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *client) schedule(tx *azservicebus.Sender, q *check.Queue) error {
 	m, said := c.make(q)
 	at := time.Now().Add(time.Second + time.Duration(c.rng.IntN(4000))*time.Millisecond).Truncate(time.Millisecond)
 	said.ScheduledAt = at.UnixMilli()
-	ctx, cancel := opContext()
+	ctx, cancel := c.opContext()
 	defer cancel()
 	o := c.w.rec.Begin(c.id, c.number, check.Schedule, q.Name, check.InMain)
 	c.w.rec.Set(o, func(o *check.Op) { o.Message = said })
@@ -202,7 +202,7 @@ func (c *client) receive(ctx context.Context, rx receiver, q *check.Queue, sub s
 		}
 		out = append(out, delivery{m, o})
 	}
-	if err != nil && !nothing(err) {
+	if err != nil && (!nothing(err) || c.sock.broken.Load()) {
 		return out, fmt.Errorf("%w: %w", errGiveUp, err)
 	}
 	return out, nil
@@ -247,7 +247,7 @@ func (c *client) begin(kind check.Kind, q *check.Queue, sub string, of *check.Op
 }
 
 func (c *client) settle(rx receiver, q *check.Queue, sub string, d delivery, kind check.Kind) error {
-	ctx, cancel := opContext()
+	ctx, cancel := c.opContext()
 	defer cancel()
 	o := c.begin(kind, q, sub, d.op)
 	var err error
@@ -278,7 +278,7 @@ func (c *client) renew(rx receiver, q *check.Queue, sub string, d delivery) erro
 	if !ok {
 		return nil
 	}
-	ctx, cancel := opContext()
+	ctx, cancel := c.opContext()
 	defer cancel()
 	o := c.begin(check.Renew, q, sub, d.op)
 	return c.judge(o, r.RenewMessageLock(ctx, d.m, nil), func(o *check.Op) { o.Until = millis(d.m.LockedUntil) })
@@ -295,7 +295,7 @@ func (c *client) fetchDeferred(rx *azservicebus.Receiver, q *check.Queue) error 
 	number := list[0]
 	c.w.deferred[q.Name] = list[1:]
 	c.w.mu.Unlock()
-	ctx, cancel := opContext()
+	ctx, cancel := c.opContext()
 	defer cancel()
 	o := c.w.rec.Begin(c.id, c.number, check.ReceiveDeferred, q.Name, check.InMain)
 	c.w.rec.Set(o, func(o *check.Op) { o.Seq = number })
@@ -331,7 +331,7 @@ func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
 	rx, err := c.sdk.AcceptNextSessionForQueue(limit, q.Name, nil)
 	cancel()
 	if err != nil {
-		if nothing(err) {
+		if nothing(err) && !c.sock.broken.Load() {
 			c.w.rec.End(o, check.Unknown, func(o *check.Op) { o.Error = err.Error() })
 			return nil
 		}
@@ -346,7 +346,7 @@ func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
 	closing := c.w.rec.Begin(c.id, c.number, check.CloseSession, q.Name, check.InMain)
 	c.w.rec.Set(closing, func(x *check.Op) { x.Session, x.Holder = o.Session, holder })
 	if err == nil {
-		limit, cancel := context.WithTimeout(context.Background(), opLimit)
+		limit, cancel := c.opContext()
 		err = rx.Close(limit)
 		cancel()
 		if err != nil {
@@ -363,7 +363,7 @@ func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
 func (c *client) workOn(ctx context.Context, rx *azservicebus.SessionReceiver, q *check.Queue,
 	held *check.Op) error {
 	op := func(kind check.Kind, f func(context.Context, *check.Op) error) error {
-		limit, cancel := opContext()
+		limit, cancel := c.opContext()
 		defer cancel()
 		o := c.w.rec.Begin(c.id, c.number, kind, q.Name, check.InMain)
 		c.w.rec.Set(o, func(o *check.Op) { o.Session, o.Holder = held.Session, held.Holder })
