@@ -60,6 +60,7 @@ func newServeCommand() *cobra.Command {
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
+		defer keepHeapFloor()() // first of all: memory used before would have to be cleared
 		return serve(ctx, cfg, cmd.OutOrStdout())
 	}
 	return c
@@ -67,7 +68,6 @@ func newServeCommand() *cobra.Command {
 
 // serve runs a node until ctx ends, or until it fails by itself.
 func serve(ctx context.Context, cfg Config, out io.Writer) error {
-	defer keepHeapFloor()()
 	log := newLogger(cfg)
 	n, err := openNode(ctx, cfg, log)
 	if err != nil {
