@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -351,16 +352,19 @@ type testNode struct {
 	disks map[fsm.PartitionID]*disk
 	lives Lives // nil unless a test is about them
 	// rebuilds counts the calls that were heeded.
-	rebuilds int
+	rebuilds atomic.Int64
+	mu       sync.Mutex // of disks, while a host runs
 }
 
 // rebuild makes the disk of a partition empty.
 func (n *testNode) rebuild(p fsm.PartitionID, removed uint64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	d := n.disks[p]
 	if d != nil && removed <= d.removed {
 		return fmt.Errorf("partition %d was rebuilt at %d before", p, d.removed)
 	}
-	n.rebuilds++
+	n.rebuilds.Add(1)
 	n.disks[p] = newDisk()
 	n.disks[p].rejoins, n.disks[p].removed = true, removed
 	return nil
@@ -412,6 +416,8 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 		Disk:   d,
 		Caller: n.port, Locator: c.hints, Machine: c.machine, Log: testLog(c.t),
 		Open: func(p fsm.PartitionID) (Stores, error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
 			if n.disks[p] == nil {
 				n.disks[p] = newDisk()
 			}

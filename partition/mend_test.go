@@ -156,8 +156,8 @@ func TestFailedReplicaIsRebuiltFromItsPeers(t *testing.T) {
 					t.Errorf("another partition of the node failed too: %+v", s)
 				}
 				b.whole("n1 n2 n3")
-				if bad.rebuilds != 1 {
-					t.Errorf("rebuilt %d times", bad.rebuilds)
+				if bad.rebuilds.Load() != 1 {
+					t.Errorf("rebuilt %d times", bad.rebuilds.Load())
 				}
 				b.wantActive("n2", d, sent)
 			})
@@ -197,8 +197,8 @@ func TestNodeWithDamagedStoresIsRebuilt(t *testing.T) {
 			}
 		}
 		b.whole("n1 n2 n3")
-		if n.rebuilds != b.partitions+1 {
-			t.Errorf("%d rebuilds of %d partitions", n.rebuilds, b.partitions+1)
+		if int(n.rebuilds.Load()) != b.partitions+1 {
+			t.Errorf("%d rebuilds of %d partitions", n.rebuilds.Load(), b.partitions+1)
 		}
 		b.wantActive("n3", d, sent)
 	})
@@ -268,7 +268,7 @@ func (b *brokers) other(ids ...fsm.NodeID) fsm.NodeID {
 // rebuild. It checks that the group never changes two members at once.
 func (b *brokers) stages(p fsm.PartitionID, bad fsm.NodeID, steps int) (seen []string) {
 	b.t.Helper()
-	now := func() string { return fmt.Sprintf("%s, rebuilt %d", b.voters(p), b.nodes[bad].rebuilds) }
+	now := func() string { return fmt.Sprintf("%s, rebuilt %d", b.voters(p), b.nodes[bad].rebuilds.Load()) }
 	last := now()
 	for range 100_000 {
 		if s := now(); s != last && !strings.HasPrefix(s, ",") {
@@ -396,7 +396,7 @@ func TestRebuildTouchesNoReplicaThatWorks(t *testing.T) {
 		r := c.leader(1)
 		n := c.nodes[c.others(r.cfg.Node)[0]]
 		err := askRebuild(t.Context(), c.nodes[r.cfg.Node].port, n.id, 1, 100)
-		if err == nil || n.rebuilds != 0 {
+		if err == nil || n.rebuilds.Load() != 0 {
 			t.Fatalf("a working replica was rebuilt: %v", err)
 		}
 		n.host.Replica(1).fail(errDisk)
@@ -408,8 +408,8 @@ func TestRebuildTouchesNoReplicaThatWorks(t *testing.T) {
 		if err := askRebuild(t.Context(), c.nodes[r.cfg.Node].port, n.id, 1, 100); err == nil {
 			t.Error("a late call was heeded")
 		}
-		if n.rebuilds != 1 {
-			t.Errorf("%d rebuilds", n.rebuilds)
+		if n.rebuilds.Load() != 1 {
+			t.Errorf("%d rebuilds", n.rebuilds.Load())
 		}
 	})
 }
@@ -428,7 +428,11 @@ type memSighting struct {
 	inc  fsm.Incarnation
 }
 
-func (l *memLives) Life() uint64 { return l.life }
+func (l *memLives) Life() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.life
+}
 
 func (l *memLives) Witness(n fsm.NodeID, life uint64, i fsm.Incarnation) (uint64, fsm.Incarnation, error) {
 	l.mu.Lock()
@@ -441,6 +445,8 @@ func (l *memLives) Witness(n fsm.NodeID, life uint64, i fsm.Incarnation) (uint64
 }
 
 func (l *memLives) Distrust(_ string, life uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.marks++
 	l.life = life
 	l.mark()

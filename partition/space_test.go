@@ -2,6 +2,7 @@ package partition
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,14 +43,21 @@ func TestRoomIsEnteredAndLeftWithSlack(t *testing.T) {
 
 // memDisk is a disk of a gibibyte.
 type memDisk struct {
+	mu      sync.Mutex
 	free    uint64
 	ballast bool
 	calls   int
 }
 
-func (d *memDisk) Space() (free, total uint64, err error) { return d.free, 1 << 30, nil }
+func (d *memDisk) Space() (free, total uint64, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.free, 1 << 30, nil
+}
 
 func (d *memDisk) Ballast(hold bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.ballast = hold
 	d.calls++
 	return nil
@@ -83,7 +91,9 @@ func TestFullDiskRefusesPublishesBeforeSettlements(t *testing.T) {
 			{name: "plenty again", free: 1 << 29, publish: true, settle: true, remove: true, ready: true, ballast: true},
 		}
 		for _, s := range steps {
+			c.disk.mu.Lock()
 			c.disk.free = s.free
+			c.disk.mu.Unlock()
 			time.Sleep(2 * ballastEvery)
 			last := r.Status().Last
 			try := func(what string, q fsm.Request, want bool) {
@@ -105,9 +115,11 @@ func TestFullDiskRefusesPublishesBeforeSettlements(t *testing.T) {
 			if err := c.nodes["n1"].host.Ready(t.Context()); (err == nil) != s.ready {
 				t.Errorf("%s: ready: %v", s.name, err)
 			}
+			c.disk.mu.Lock()
 			if c.disk.ballast != s.ballast {
 				t.Errorf("%s: ballast held: %v", s.name, c.disk.ballast)
 			}
+			c.disk.mu.Unlock()
 		}
 		if c.disk.calls != 3 {
 			t.Errorf("ballast was moved %d times", c.disk.calls)

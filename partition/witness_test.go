@@ -62,6 +62,8 @@ func TestOldCopyOfADirectoryTakesNothingBack(t *testing.T) {
 						}
 						b.nodes[id].lives = l
 						l.mark = func() {
+							b.nodes[id].mu.Lock()
+							defer b.nodes[id].mu.Unlock()
 							for _, d := range b.nodes[id].disks {
 								d.damaged = errors.New("an old copy")
 							}
@@ -113,9 +115,11 @@ func TestOldCopyOfADirectoryTakesNothingBack(t *testing.T) {
 				start("n2")
 				b.whole("n1 n2 n3")
 				b.wantActive("n3", d, 10)
+				lives["n3"].mu.Lock()
 				if lives["n3"].marks != 1 {
 					t.Errorf("the directory was marked %d times", lives["n3"].marks)
 				}
+				lives["n3"].mu.Unlock()
 			})
 		})
 	}
