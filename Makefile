@@ -20,7 +20,7 @@ KEEP ?=
 N    ?= 5
 SEQUENCES ?= 10000
 
-.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim nightly soak conformance \
+.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos nightly soak failovers conformance \
         bench microbench cover coverage all clean
 
 ## build: bin/busbar
@@ -43,7 +43,7 @@ test-unit:
 # Checkers, simulation and manifests are modules of their own, so that users of the broker do not
 # depend on what they need.
 test-modules: build
-	@for m in check kubernetes simulation; do (cd test/$$m && go vet ./... && go test -short ./...); done
+	@for m in check kubernetes simulation chaos; do (cd test/$$m && go vet ./... && go test -short ./...); done
 
 # So are the clients' libraries.
 test-failover: build
@@ -74,8 +74,19 @@ fuzz:
 conformance: build
 	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m -parallel 8 . ./smoke
 
-## soak: the failover test N times (N=5)
+## chaos: break processes, networks and disks under the official Go SDK (MINUTES=10 CHAOS='-seed 7')
+chaos: MINUTES = 10
+chaos: build
+	@cd test/chaos && mkdir -p $(BIN)/tools && go build -o $(BIN)/tools/chaos . && \
+		$(BIN)/tools/chaos -binary $(BIN)/busbar -minutes $(MINUTES) $(CHAOS)
+
+## soak: hours of load with a fault now and then, and budgets for what must not leak (HOURS=1)
 soak: build
+	@cd test/chaos && mkdir -p $(BIN)/tools && go build -o $(BIN)/tools/chaos . && \
+		$(BIN)/tools/chaos -binary $(BIN)/busbar -soak $(or $(HOURS),1) $(CHAOS)
+
+## failovers: the failover test N times (N=5)
+failovers: build
 	@cd test/conformance && go test -count=$(N) -timeout 60m ./failover
 
 ## sim: whole clusters in virtual time with faults drawn from a seed (SEED=7 or 1-25, MINUTES=10)
@@ -88,7 +99,8 @@ nightly: verify
 	@go test $(RACE) -timeout 60m ./...
 	@go test -timeout 60m ./test/model -args -sequences=200000
 	@$(MAKE) fuzz T=60s
-	@$(MAKE) soak N=10
+	@$(MAKE) failovers N=10
+	@cd test/chaos && go test -count=1 -timeout 10m .
 	@cd test/simulation && go test -count=1 -timeout 60m -run Canar .
 	@$(MAKE) sim SEED=1-100 MINUTES=10
 	@$(MAKE) conformance
