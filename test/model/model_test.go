@@ -16,7 +16,8 @@ var (
 	steps     = flag.Int("steps", 60, "entries per sequence")
 )
 
-// T-14, T-223, T-251 // S-12, S-19, S-20, S-119, S-245, S-281, S-282: whatever comes in whatever
+// T-14, T-66, T-223, T-251, T-264 // S-12, S-19, S-20, S-79, S-95, S-96, S-119, S-188, S-201, S-245,
+// S-263, S-272, S-274 to S-276, S-281, S-282: whatever comes in whatever
 // order, the state machine does what the model does, restored or not.
 func TestStateAgreesWithTheModel(t *testing.T) {
 	var wg sync.WaitGroup
@@ -48,6 +49,18 @@ func caught(f func() apply) bool {
 		}
 	}
 	return false
+}
+
+// changing applies other commands than were asked for.
+func changing(f func(fsm.Command) fsm.Command) apply {
+	return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+		other := *e
+		other.Requests = append([]fsm.Request(nil), e.Requests...)
+		for i := range other.Requests {
+			other.Requests[i].Command = f(other.Requests[i].Command)
+		}
+		return s.Apply(index, &other)
+	}
 }
 
 // A tier that cannot fail proves nothing: each of these faults must be found.
@@ -94,6 +107,42 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 				return r
 			}
+		},
+		"a listener is not heard": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				if _, ok := c.(*fsm.Tick); ok {
+					return &fsm.Tick{}
+				}
+				return c
+			})
+		},
+		"a duplicate is not noticed": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				e, ok := c.(*fsm.Enqueue)
+				if !ok {
+					return c
+				}
+				blank := &fsm.Enqueue{Messages: append([]fsm.Message(nil), e.Messages...)}
+				for i := range blank.Messages {
+					blank.Messages[i].MessageID = ""
+				}
+				return blank
+			})
+		},
+		"a pause is too short": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				e, ok := c.(*fsm.Settle)
+				if !ok {
+					return c
+				}
+				short := &fsm.Settle{Session: e.Session, Items: append([]fsm.SettleItem(nil), e.Items...)}
+				for i := range short.Items {
+					if d := &short.Items[i].Delay; *d > 1 {
+						*d /= 2
+					}
+				}
+				return short
+			})
 		},
 		"an image loses what came after it": func() apply {
 			var old *fsm.State
