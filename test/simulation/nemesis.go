@@ -14,7 +14,7 @@ import (
 // fault is one thing that goes wrong for a while.
 type fault struct {
 	name string
-	// mend says that a minority may suffer it for ever and the rest must go on (liveness mode).
+	// minority says that one node may suffer it for ever and the rest must go on (liveness mode).
 	minority bool
 	// begin starts the fault on a node and returns what ends it; nil if it could not begin.
 	begin func(n *nemesis, m *machine) (end func())
