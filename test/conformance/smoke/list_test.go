@@ -28,6 +28,15 @@ var ready = []scenario{
 	{"session_lock_expiry", 40 * time.Second, sessionExpiry},
 	{"session_required_guard", 20 * time.Second, sessionGuard},
 	{"competing_consumers", 60 * time.Second, competing},
+	{"defer_receive_deferred", 20 * time.Second, deferred},
+	{"schedule_cancel", 30 * time.Second, scheduleCancel},
+	{"scheduled_enqueue_property", 25 * time.Second, scheduledProperty},
+	{"duplicate_detection", 20 * time.Second, dupDetection},
+	{"ttl_expiry_drops", 25 * time.Second, ttlDrop},
+	{"ttl_expiry_to_dlq", 30 * time.Second, ttlDLQ},
+	{"runtime_counts", 25 * time.Second, runtimeCounts},
+	{"entity_status_disabled", 25 * time.Second, statusDisabled},
+	{"update_entity_link_survives", 30 * time.Second, updateDetach},
 }
 
 // waiting are the scenarios that need what the broker does not have yet, with the reason. Run them
@@ -37,12 +46,6 @@ var waiting = []struct {
 	reason string
 }{
 	{scenario{"topic_sub_rule_admin_crud", 30 * time.Second, topicCRUD}, "topics"},
-	{scenario{"defer_receive_deferred", 20 * time.Second, deferred}, "deferral through the SDK"},
-	{scenario{"schedule_cancel", 30 * time.Second, scheduleCancel}, "scheduled messages"},
-	{scenario{"scheduled_enqueue_property", 25 * time.Second, scheduledProperty}, "scheduled messages"},
-	{scenario{"duplicate_detection", 20 * time.Second, dupDetection}, "duplicate detection"},
-	{scenario{"ttl_expiry_drops", 25 * time.Second, ttlDrop}, "time to live"},
-	{scenario{"ttl_expiry_to_dlq", 30 * time.Second, ttlDLQ}, "time to live"},
 	{scenario{"topic_fanout", 20 * time.Second, fanout}, "topics"},
 	{scenario{"topic_sql_filter", 20 * time.Second, sqlFilter}, "topics"},
 	{scenario{"topic_correlation_filter", 20 * time.Second, corrFilter}, "topics"},
@@ -52,7 +55,4 @@ var waiting = []struct {
 	{scenario{"auto_forward_queue", 25 * time.Second, autoForward}, "forwarding"},
 	{scenario{"auto_forward_subscription", 25 * time.Second, autoForwardSub}, "topics"},
 	{scenario{"forward_dead_letters", 25 * time.Second, forwardDLQ}, "forwarding"},
-	{scenario{"runtime_counts", 25 * time.Second, runtimeCounts}, "scheduled messages"},
-	{scenario{"entity_status_disabled", 25 * time.Second, statusDisabled}, "entity status at the front end"},
-	{scenario{"update_entity_link_survives", 30 * time.Second, updateDetach}, "the update of an entity under open links"},
 }
