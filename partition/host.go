@@ -231,6 +231,7 @@ const (
 // watchdog looks for store calls that do not return (R1): while one hangs raft's main loop answers
 // nothing, but its heartbeats go on and keep the others from electing a leader.
 func (h *Host) watchdog() {
+	h.lookAtDisk()
 	t := time.NewTicker(watchdogEvery)
 	defer t.Stop()
 	for {

@@ -72,6 +72,10 @@ func (r *Room) level(was roomLevel, free, total uint64) roomLevel {
 // room watches the disk of a node.
 type room struct {
 	level atomic.Int32
+	// left is what may be stored until the next look, in bytes: a fast disk fills a small reserve in
+	// less time than that takes.
+	left    atomic.Int64
+	watched atomic.Bool // somebody looks
 	// The rest is the watchdog's alone.
 	held  bool // the ballast
 	known bool // whether it is held: it may be there from the life before
@@ -79,6 +83,33 @@ type room struct {
 }
 
 func (r *room) now() roomLevel { return roomLevel(r.level.Load()) }
+
+// storedTimes is how often the bytes of a message get to the disk before the next look: in the log, in
+// the bodies, and in a segment of either that is taken ahead.
+const storedTimes = 3
+
+// allowance is what may be stored until the next look: it may eat half of the reserve.
+func (r *Room) allowance(free, total uint64) int64 {
+	reserve := min(uint64(r.PublishShare*float64(total)), r.PublishFloor)
+	if free < reserve/2 {
+		return 0
+	}
+	return int64(min(free-reserve/2, 1<<62))
+}
+
+// grows returns how many bytes a command adds to what is kept, 0 for one that adds nothing.
+func grows(c fsm.Command) (bytes int) {
+	const around = 128 // what is kept of a message besides its body
+	switch c := c.(type) {
+	case *fsm.Enqueue:
+		for i := range c.Messages {
+			bytes += around + len(c.Messages[i].Body)
+		}
+	case *fsm.SetSessionState:
+		bytes = around + len(c.State)
+	}
+	return bytes
+}
 
 // ballastEvery is how often the ballast is tried when it could not be taken.
 const ballastEvery = time.Minute
@@ -93,6 +124,8 @@ func (h *Host) lookAtDisk() {
 		h.deps.Log.Warn("space of the disk is not known", "error", err)
 		return
 	}
+	h.room.watched.Store(true)
+	h.room.left.Store(h.cfg.Room.allowance(free, total))
 	was := h.room.now()
 	now := h.cfg.Room.level(was, free, total)
 	if now != was {
@@ -125,6 +158,9 @@ func (r *Replica) fits(c fsm.Command) error {
 	case *fsm.Enqueue, *fsm.SetSessionState:
 		if level >= roomForSettling {
 			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", fsm.ErrBusy)
+		}
+		if r.room.watched.Load() && r.room.left.Add(-storedTimes*int64(grows(c))) < 0 {
+			return fmt.Errorf("disk fills fast, it is measured again first: %w", fsm.ErrBusy)
 		}
 	default:
 		if level >= roomForDeletions {

@@ -127,6 +127,41 @@ func TestFullDiskRefusesPublishesBeforeSettlements(t *testing.T) {
 	})
 }
 
+// Between two looks at a small disk no more is stored than half of what is kept free leaves room for.
+func TestFastPublisherDoesNotOvertakeTheLookAtTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 1)
+		c.disk = &memDisk{free: 1 << 30 / 5}
+		c.open(1)
+		defer c.close()
+		r := c.leader(1)
+		stored := 0
+		body := make([]byte, 1<<20)
+		for i := range uint64(1000) {
+			_, err := r.Propose(t.Context(), enqueue(reqID(1, i+1), string(body)))
+			if errors.Is(err, fsm.ErrBusy) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored += len(body)
+		}
+		cfg := Defaults()
+		room := cfg.Room.allowance(1<<30/5, 1<<30)
+		if stored == 0 || int64(stored*storedTimes) > room {
+			t.Errorf("%d bytes stored with room for %d", stored, room)
+		}
+		if _, err := r.Propose(t.Context(), lock(reqID(2, 1), 1, 0)); err != nil {
+			t.Errorf("lock: %v", err)
+		}
+		time.Sleep(2 * watchdogEvery)
+		if _, err := r.Propose(t.Context(), enqueue(reqID(3, 1), "x")); err != nil {
+			t.Errorf("after the next look: %v", err)
+		}
+	})
+}
+
 func TestLeaderMindsTheDisksOfItsVoters(t *testing.T) {
 	full := func(yes bool) nodeState { return nodeState{1: {Full: yes}} }
 	servers := map[fsm.NodeID]raft.ServerSuffrage{"a": raft.Voter, "b": raft.Voter, "c": raft.Voter,
