@@ -409,12 +409,16 @@ func (r *Replica) watch() {
 // snapshotPause is how long a failed snapshot waits for the next attempt.
 const snapshotPause = 10 * time.Second
 
+// needyPause is how often a snapshot is taken to get room on a disk that is nearly full.
+const needyPause = 30 * time.Second
+
 // snapshots decides when a replica takes one. Raft's own schedule counts entries, which may be 256
 // KiB or 100 bytes.
 type snapshots struct {
 	r      *Replica
 	busy   atomic.Bool
 	resume time.Time
+	last   time.Time // when the last one was begun
 }
 
 func (s *snapshots) look() {
@@ -422,10 +426,15 @@ func (s *snapshots) look() {
 	if s.busy.Load() || time.Now().Before(s.resume) {
 		return
 	}
-	if m.sinceBytes.Load() < s.r.cfg.SnapshotBytes &&
+	// What was settled comes back only when the snapshots that still name it are replaced: without one
+	// now and then a full disk would stay full, because nothing is published that would cause one.
+	needy := s.r.room.now() == roomForSettling && m.sinceEntries.Load() > 0 &&
+		time.Since(s.last) >= needyPause
+	if !needy && m.sinceBytes.Load() < s.r.cfg.SnapshotBytes &&
 		m.sinceEntries.Load() < s.r.cfg.SnapshotEntries {
 		return
 	}
+	s.last = time.Now()
 	s.busy.Store(true)
 	s.resume = time.Now().Add(snapshotPause)
 	s.r.wg.Add(1)

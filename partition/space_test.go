@@ -162,6 +162,42 @@ func TestFastPublisherDoesNotOvertakeTheLookAtTheDisk(t *testing.T) {
 	})
 }
 
+// Without snapshots what was settled on a full disk would stay where it is.
+func TestFullDiskIsCleanedBySnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 1)
+		c.disk = &memDisk{free: 1 << 29}
+		c.open(1)
+		defer c.close()
+		r := c.leader(1)
+		taken := func() (index uint64) {
+			if metas, err := r.stores.Snapshots.List(); err == nil && len(metas) > 0 {
+				index = metas[0].Index
+			}
+			return index
+		}
+		work := func() {
+			for range 12 {
+				_ = r.Barrier(t.Context(), 0)
+				time.Sleep(10 * time.Second)
+			}
+		}
+		work()
+		if taken() != 0 {
+			t.Error("a snapshot was taken without need")
+		}
+		c.disk.mu.Lock()
+		c.disk.free = 1 << 30 / 10
+		c.disk.mu.Unlock()
+		work()
+		first := taken()
+		work()
+		if second := taken(); first == 0 || second <= first {
+			t.Errorf("snapshots at %d and %d", first, second)
+		}
+	})
+}
+
 func TestLeaderMindsTheDisksOfItsVoters(t *testing.T) {
 	full := func(yes bool) nodeState { return nodeState{1: {Full: yes}} }
 	servers := map[fsm.NodeID]raft.ServerSuffrage{"a": raft.Voter, "b": raft.Voter, "c": raft.Voter,
