@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -23,6 +24,8 @@ type channel struct {
 	number    uint16
 	handleMax uint32 // of the client
 	links     map[uint32]*link
+	gone      [8]amqp.Opt[uint32] // handles freed last, a ring
+	goneNext  int
 	dirty     bool
 	ending    bool // the client's end has come and waits for the links to give back
 	ended     bool // we have sent end; frames are ignored until the client's
@@ -145,6 +148,11 @@ func (ch *channel) flow(p *amqp.Flow) (*link, error) {
 	}
 	l, err := ch.link(p.Handle.Value)
 	if err != nil {
+		if slices.Contains(ch.gone[:], p.Handle) {
+			// A client that grants credit on its own may do so just behind its detach (Q25).
+			ch.owesFlow = ch.owesFlow || p.Echo
+			return nil, nil
+		}
 		return nil, err
 	}
 	return l, l.flow(p)

@@ -47,7 +47,7 @@ const (
 	// expectedBytes is what a message is taken to be before the first one has come.
 	expectedBytes = 8 << 10
 	// overrunMax is how many deliveries a client may begin beyond its credit. Python does not wait
-	// for credit, and believes that it has 10,000 (§4.1 of the dossier).
+	// for credit, and believes that it has 10,000 (amqp-protocol.md 4.1).
 	overrunMax = 10_000
 	// lanesPerLink bounds the groups of a round that are proposed side by side on an entity with
 	// several shares.

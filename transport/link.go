@@ -355,7 +355,7 @@ func (ch *channel) detach(p *amqp.Detach) (*link, error) {
 		return nil, err
 	}
 	switch l.state {
-	case linkAttaching: // §6.3 of the dossier: abandon the wait, answer both
+	case linkAttaching: // as docs/spec/amqp-protocol.md 6.3 says: abandon the wait, answer both
 		l.abandon()
 		l.ch.send(l.refusal())
 		l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true})
@@ -456,5 +456,7 @@ func (l *link) remove() {
 	l.leaveIndex()
 	l.state = linkGone
 	delete(l.ch.links, l.handle)
+	l.ch.gone[l.ch.goneNext%len(l.ch.gone)] = amqp.Some(l.handle)
+	l.ch.goneNext++
 	l.ch.c.handles--
 }

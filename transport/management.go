@@ -31,7 +31,7 @@ type operation struct {
 	run   func(context.Context, *call) response
 }
 
-// operationOf finds an operation by its wire name (§7.4 of the dossier).
+// operationOf finds an operation by its wire name (amqp-protocol.md 7.4).
 func operationOf(name string) (operation, bool) {
 	const prefix = "com.microsoft:"
 	switch name {
@@ -59,7 +59,7 @@ func operationOf(name string) (operation, bool) {
 	return operation{}, false
 }
 
-// codeOf returns the status code that goes with a condition (§7.3 of the dossier).
+// codeOf returns the status code that goes with a condition (amqp-protocol.md 7.3).
 func codeOf(condition amqp.Symbol) int {
 	switch condition {
 	case amqp.ConditionMessageLockLost, amqp.ConditionSessionLockLost, amqp.ConditionSessionCannotBeLocked:

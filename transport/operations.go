@@ -392,7 +392,7 @@ const (
 	// maxSessionsSkip bounds the work of one request; clients page with skip.
 	maxSessionsSkip = 100_000
 	// allSessionsFrom is the time from which last-updated-time means "whenever": clients ask for
-	// all sessions with the year 10000 or 9999 (§7.4 of the dossier).
+	// all sessions with the year 10000 or 9999 (amqp-protocol.md 7.4).
 	allSessionsFrom = 253_370_000_000_000
 )
 

@@ -23,7 +23,7 @@ func newReplies(l *link) *replies {
 
 func (r *replies) start() { r.c.replies = append(r.c.replies, r) }
 
-// add queues a response; without credit it waits (§7.1 of the dossier).
+// add queues a response; without credit it waits (amqp-protocol.md 7.1).
 func (r *replies) add(payload []byte) {
 	if len(r.queue) >= r.c.cfg.MaxReplies || r.c.replyBytes > r.c.cfg.MaxConnBytes {
 		r.c.s.stats.reject(siteReply)

@@ -316,7 +316,7 @@ func (r *requests) answer(q *request, a response) {
 }
 
 // replyLink finds the link for a reply: by its target address, by its name, else the one attached
-// last to the same node, in the same channel if there is one (§2.1 and §7.1 of the dossier).
+// last to the same node, in the same channel if there is one (§2.1 and amqp-protocol.md 7.1).
 func (c *conn) replyLink(from *link, q *request) *replies {
 	var best *replies
 	score := 0

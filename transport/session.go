@@ -29,7 +29,7 @@ type heldSession struct {
 }
 
 const (
-	// timeoutProperty is how long a client waits for the next session (§6.3 of the dossier).
+	// timeoutProperty is how long a client waits for the next session (amqp-protocol.md 6.3).
 	timeoutProperty = "com.microsoft:timeout"
 	// lockedUntilProperty tells a session receiver when its lock ends, in .NET ticks (G16).
 	lockedUntilProperty = "com.microsoft:locked-until-utc"

@@ -138,7 +138,7 @@ func appendDelivery(dst []byte, d *fsm.Delivery, tokenInside bool) ([]byte, erro
 	h := s.header
 	h.DeliveryCount = d.Attempts // G17: deliveries before this one
 	if d.EnqueuedAt != 0 {
-		h.TTL = amqp.Opt[uint32]{} // null when the message never expires (§5.5 of the dossier)
+		h.TTL = amqp.Opt[uint32]{} // null when the message never expires (amqp-protocol.md 5.5)
 		if d.ExpiresAt != 0 {
 			h.TTL = amqp.Some(uint32(max(0, min(d.ExpiresAt-d.EnqueuedAt, unlimitedTTL))))
 		}
@@ -154,7 +154,7 @@ func appendDelivery(dst []byte, d *fsm.Delivery, tokenInside bool) ([]byte, erro
 }
 
 // appendAnnotations writes the broker's annotations and the client's; what does not apply is left
-// out, because clients cast hard (§5.4 of the dossier).
+// out, because clients cast hard (amqp-protocol.md 5.4).
 func appendAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw) []byte {
 	w := amqp.BeginMapSection(dst, amqp.CodeMessageAnnotations)
 	enqueued := d.EnqueuedAt
@@ -219,7 +219,7 @@ func appendBare(dst []byte, d *fsm.Delivery, s *stored) ([]byte, error) {
 	case parts.Properties == nil:
 		dst = amqp.AppendProperties(dst, &p)
 	case expires && p.AbsoluteExpiryTime.Set && p.AbsoluteExpiryTime.Value > amqp.Timestamp(d.ExpiresAt):
-		p.AbsoluteExpiryTime.Value = amqp.Timestamp(d.ExpiresAt) // §5.5 of the dossier
+		p.AbsoluteExpiryTime.Value = amqp.Timestamp(d.ExpiresAt) // amqp-protocol.md 5.5
 		dst = amqp.AppendProperties(dst, &p)
 	default:
 		dst = append(dst, parts.Properties...)

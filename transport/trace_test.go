@@ -196,7 +196,7 @@ func TestTraceOfPython(t *testing.T) {
 	})
 }
 
-// The coordinator of the Java and .NET SDKs is refused as §6 of the dossier says a refusal looks.
+// The coordinator of the Java and .NET SDKs is refused as amqp-protocol.md 6 says a refusal looks.
 func TestTraceOfARefusedCoordinator(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		c := b.client()
@@ -295,5 +295,26 @@ func TestLinksEndWhenTheirTokenExpires(t *testing.T) {
 			}
 		}
 		t.Error("the link outlived its token")
+	})
+}
+
+// Q25: a client that grants credit on its own may send a flow just behind its detach; the channel and
+// its other links live on.
+func TestAFlowBehindADetachIsIgnored(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders")
+		c := b.client()
+		c.authenticate()
+		c.attach(0, receiverOf(5, "orders"))
+		c.send(0, &amqp.Detach{Handle: 5, Closed: true})
+		expect[*amqp.Detach](c)
+		late := credit(5, 0, 10, false)
+		late.Echo = true
+		c.send(0, late)
+		if f, _ := expect[*amqp.Flow](c); f.Handle.Set {
+			t.Errorf("the echo speaks of link %d, which is gone", f.Handle.Value)
+		}
+		c.attach(0, receiverOf(5, "orders"))
+		c.close()
 	})
 }

@@ -11,7 +11,7 @@ const (
 	CorrelationFilter
 )
 
-// The expressions by which true and false filters are known to clients (management dossier 4.4).
+// The expressions by which true and false filters are known to clients (management-api.md 4.4).
 const (
 	TrueExpression  = "1=1"
 	FalseExpression = "1=0"

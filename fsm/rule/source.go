@@ -14,7 +14,7 @@ type Property struct {
 	Name  string `json:"name"` // of a parameter: with or without @, as the client wrote it
 	Value Value  `json:"value"`
 	// Type is the XML Schema type by which a client wrote the value ("int", "long"); empty if it is
-	// the one of the value's kind. It is only given back (management dossier 1.10).
+	// the one of the value's kind. It is only given back (management-api.md 1.10).
 	Type string `json:"type,omitempty"`
 }
 
