@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -281,7 +282,8 @@ func (b *bed) transfer(ctx context.Context, partition int, leader string, to *no
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 300 {
-		return fmt.Errorf("POST %s: %s", target, res.Status)
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+		return fmt.Errorf("POST %s: %s: %s", target, res.Status, text)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -73,38 +74,58 @@ func (d *disk) detach() (err error) {
 	return err
 }
 
-// fill takes all room that is left, and returns how to give it back.
+// fill takes all room that is left, and whatever is freed later, as somebody else's growing file does.
+// It returns how to give it back.
 func (d *disk) fill(within time.Duration) (giveBack func() error, err error) {
 	ballast := filepath.Join(d.mount, "ballast")
-	giveBack, err = d.sup.register(undo{Argv: []string{"rm", "-f", ballast}, Within: within.Seconds()})
+	remove, err := d.sup.register(undo{Argv: []string{"rm", "-f", ballast}, Within: within.Seconds()})
 	if err != nil {
 		return nil, err
 	}
 	f, err := os.Create(ballast)
 	if err != nil {
-		return giveBack, err
+		return remove, err
 	}
-	defer f.Close()
-	for size := int64(64 << 20); size >= 4096; {
-		var st syscall.Statfs_t
-		if err := syscall.Statfs(d.mount, &st); err != nil {
-			return giveBack, err
+	if err := takeRoom(f); err != nil {
+		return remove, errors.Join(err, f.Close())
+	}
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				stopped <- f.Close()
+				return
+			case <-time.After(refillEvery):
+				_ = takeRoom(f) // the disk may be gone by now
+			}
 		}
-		end, err := f.Seek(0, 2)
+	}()
+	return func() error {
+		close(stop)
+		return errors.Join(<-stopped, remove())
+	}, nil
+}
+
+const refillEvery = 50 * time.Millisecond
+
+// takeRoom makes a file as large as the disk allows.
+func takeRoom(f *os.File) error {
+	for size := int64(64 << 20); size >= 4096; {
+		end, err := f.Seek(0, io.SeekEnd)
 		if err != nil {
-			return giveBack, err
+			return err
 		}
 		if err := syscall.Fallocate(int(f.Fd()), 0, end, size); errors.Is(err, syscall.ENOSPC) {
 			size /= 4
 		} else if err != nil {
-			return giveBack, err
+			return err
 		}
 	}
-	return giveBack, nil
+	return nil
 }
 
-// isFull reports whether there is less room than a segment of a log takes. A node frees room while
-// its disk is full: snapshots let old segments go.
+// isFull reports whether there is less room than a segment of a log takes.
 func (d *disk) isFull() bool {
 	var st syscall.Statfs_t
 	return syscall.Statfs(d.mount, &st) == nil && st.Bavail*uint64(st.Bsize) < 16<<20

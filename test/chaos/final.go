@@ -208,12 +208,15 @@ func (w *world) drain(say func(string, ...any)) error {
 			return nil
 		}
 		if look%tellEvery == 0 {
-			say("%d messages are left, such as %+v (%v)", open, example, err)
+			say("%d messages are left, such as %s in %s (%s)", open, example.Message.ID, example.Entity,
+				shorten(fmt.Sprint(err)))
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("I26: %d messages are left after %s, such as %+v: %w", open, drainLimit, example,
-				errors.Join(err))
+			if err == nil {
+				err = ctx.Err()
+			}
+			return fmt.Errorf("I26: %d messages are left after %s, such as %+v: %w", open, drainLimit, example, err)
 		case <-time.After(time.Second):
 		}
 	}
