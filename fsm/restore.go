@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -80,7 +81,7 @@ type frameReader struct {
 func (f *frameReader) next(n int64) []byte {
 	f.buf.Reset()
 	if got, err := io.CopyN(&f.buf, f.r, n); err != nil {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = fmt.Errorf("%w: image ends after %d of %d bytes", ErrFormat, got, n)
 		}
 		f.err = err

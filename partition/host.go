@@ -424,7 +424,7 @@ func (h *Host) Close(ctx context.Context) error {
 	close(h.stop)
 	h.wg.Wait()
 	rs := h.list()
-	h.each(rs, func(r *Replica) error {
+	_ = h.each(rs, func(r *Replica) error { // what is not handed over is elected
 		if ctx.Err() == nil && r.Leading() && !r.onlyVoter() {
 			if err := h.TransferLeadership(ctx, r.id, ""); err != nil {
 				r.log.Info("leadership was not handed over", "error", err)

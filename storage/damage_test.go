@@ -20,8 +20,7 @@ import (
 
 // damaged is a whole node's directory: two groups with logs, votes, snapshots and bodies.
 type damaged struct {
-	cfg  storage.Config
-	want string // digest of everything that can be read
+	cfg storage.Config
 }
 
 const damagedEntries = 60

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -91,7 +92,8 @@ func (d *benchDialer) create(ctx context.Context, cfg *benchConfig) error {
 }
 
 func exitCode(err error) int {
-	if e, ok := err.(*exitError); ok {
+	var e *exitError
+	if errors.As(err, &e) {
 		return e.code
 	}
 	return 0

@@ -148,7 +148,7 @@ func (w *world) everything(ctx context.Context) (all []check.Place, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer p.conn.Close()
+	defer func() { _ = p.conn.Close() }()
 	for i := range w.queues {
 		for _, sub := range []string{check.InMain, check.InDeadLetter} {
 			address := w.queues[i].Name

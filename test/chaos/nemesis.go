@@ -39,8 +39,6 @@ type strike struct {
 	began time.Time
 	ended time.Time
 	bit   error
-	// quarantined says that the node is not expected to be whole again.
-	quarantined bool
 }
 
 func (s *strike) ctx() (context.Context, context.CancelFunc) {

@@ -151,7 +151,7 @@ func (p *proxy) accept(l net.Listener, port int) {
 }
 
 func (p *proxy) carry(in *net.TCPConn, port int, w *path) {
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	c, err := net.DialTimeout("tcp", at(p.target, port), proxyDial)
 	if err != nil {
 		_ = in.SetLinger(0)
