@@ -48,6 +48,7 @@ type Host struct {
 	replicas map[fsm.PartitionID]*Replica
 	members  map[fsm.PartitionID][]fsm.NodeID // as given to Open, for opening anew
 	restarts map[fsm.PartitionID]int
+	fed      map[fsm.PartitionID]time.Time // last new start of a replica that ran out of disk
 	opening  map[fsm.PartitionID]bool
 	broken   map[fsm.PartitionID]error // could not be opened
 
@@ -69,7 +70,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	h := &Host{
 		cfg: cfg, deps: deps, replicas: map[fsm.PartitionID]*Replica{},
 		members:  map[fsm.PartitionID][]fsm.NodeID{},
-		restarts: map[fsm.PartitionID]int{}, opening: map[fsm.PartitionID]bool{},
+		restarts: map[fsm.PartitionID]int{}, fed: map[fsm.PartitionID]time.Time{}, opening: map[fsm.PartitionID]bool{},
 		broken: map[fsm.PartitionID]error{}, stop: make(chan struct{}),
 	}
 	h.witness.init(h)
@@ -262,6 +263,8 @@ func (h *Host) check(rs []*Replica) {
 		}
 		if r.wedge.Swap(false) {
 			h.reopen(r)
+		} else if r.starved() && h.room.now() < roomForDeletions {
+			h.feed(r)
 		}
 	}
 	if age > h.cfg.FatalAfter {
@@ -287,15 +290,41 @@ func (h *Host) reopen(r *Replica) {
 		h.fatal(fmt.Errorf("partition %d is wedged again after %d restarts", r.id, maxRestarts))
 		return
 	}
+	h.again(r, members)
+}
+
+// feedEvery is the least time between two new starts of a replica that ran out of disk.
+const feedEvery = 10 * time.Second
+
+// feed gives a replica that failed for want of room a new start, now that there is room. Its group
+// may be without a majority until then, and nobody left to rebuild it; opening it is what a restart
+// of the process would do, and as safe.
+func (h *Host) feed(r *Replica) {
+	h.mu.Lock()
+	if h.opening[r.id] || h.replicas[r.id] != r || time.Since(h.fed[r.id]) < feedEvery {
+		h.mu.Unlock()
+		return
+	}
+	h.fed[r.id] = time.Now()
+	members := h.members[r.id]
+	h.mu.Unlock()
+	r.log.Warn("there is room on the disk again: the replica starts anew")
+	h.again(r, members)
+}
+
+// again closes a replica and opens it from what its stores hold.
+func (h *Host) again(r *Replica, members []fsm.NodeID) {
 	if err := r.Close(); err != nil {
-		r.log.Error("close wedged replica", "error", err)
+		r.log.Error("close replica for a new start", "error", err)
 		return
 	}
 	h.mu.Lock()
-	delete(h.replicas, r.id)
+	if h.replicas[r.id] == r {
+		delete(h.replicas, r.id)
+	}
 	h.mu.Unlock()
 	if err := h.Open(r.id, members); err != nil {
-		r.log.Error("open wedged replica anew", "error", err)
+		r.log.Error("open replica anew", "error", err)
 	}
 }
 

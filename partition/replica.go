@@ -7,6 +7,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -236,6 +237,12 @@ func (r *Replica) fail(err error) {
 	r.log.Error("replica failed and stops", "error", err, "mend", mendText)
 	r.shut()
 	r.changed(r)
+}
+
+// starved reports whether the replica failed because its disk had no room.
+func (r *Replica) starved() bool {
+	e := r.failure.Load()
+	return e != nil && (errors.Is(*e, syscall.ENOSPC) || errors.Is(*e, syscall.EDQUOT))
 }
 
 // wedged asks the host for a new start of this replica (R10).

@@ -2,7 +2,9 @@ package partition
 
 import (
 	"errors"
+	"io/fs"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,4 +224,51 @@ func TestLeaderMindsTheDisksOfItsVoters(t *testing.T) {
 			}
 		})
 	}
+}
+
+// S-300, S-297: a group whose replicas all ran out of disk serves again, with all that was
+// acknowledged, once there is room: nobody is left to rebuild them.
+func TestGroupThatRanOutOfDiskServesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 3)
+		c.disk = &memDisk{free: 1 << 30}
+		c.open(1)
+		defer c.close()
+		r := c.leader(1)
+		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "kept")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // every replica has it
+		room := func(free uint64, err error) {
+			c.disk.mu.Lock()
+			c.disk.free = free
+			c.disk.mu.Unlock()
+			for _, n := range c.nodes {
+				n.disks[1].log.set(func(l *faultyLog) { l.err = err })
+			}
+		}
+		// Somebody else fills the disk at once: the look at it comes too late.
+		room(0, &fs.PathError{Op: "write", Path: "log", Err: syscall.ENOSPC})
+		if _, err := r.Propose(shortly(t, 5*time.Second), enqueue(reqID(2, 1), "lost")); err == nil {
+			t.Fatal("acknowledged without a disk")
+		}
+		for range 3 { // whoever is elected next fails as well
+			time.Sleep(20 * time.Second)
+		}
+		failed := 0
+		for _, n := range c.nodes {
+			if n.host.Replica(1).starved() {
+				failed++
+			}
+		}
+		if failed < 2 {
+			t.Fatalf("%d replicas failed: the test shows nothing", failed)
+		}
+		room(1<<30, nil)
+		time.Sleep(time.Minute)
+		o, err := c.leader(1).Propose(t.Context(), lock(reqID(3, 1), 10, 0))
+		if err != nil || len(o.Locked) == 0 || string(o.Locked[0].Body) != "kept" {
+			t.Errorf("after the disk was freed: %+v, %v", o, err)
+		}
+	})
 }
