@@ -105,6 +105,12 @@ func entity(kind Kind, from, to float64, id uint64, label string) *Op {
 	return at(from, to, Op{Kind: kind, Entity: "e", EntityID: id, Label: label})
 }
 
+// shown sets until when the broker says that the lock lasts, in seconds.
+func shown(o *Op, second int64) *Op {
+	o.Message.LockedUntil = s(float64(second))
+	return o
+}
+
 // innocent are histories that a right broker can give.
 func innocent() map[string]*History {
 	g1, g2 := get(2, 3, "m1", 1, "t1"), counted(get(14, 15, "m1", 1, "t2"), 1)
@@ -122,6 +128,10 @@ func innocent() map[string]*History {
 			Message{ID: "m1", Seq: 2}, Message{ID: "m2", Seq: 1}),
 		"an abandoned message is given at once": history(send(0, 1, "m1"), g1, settle(4, 5, Abandon, g1),
 			counted(get(4, 6, "m1", 1, "t2"), 1), settle(7, 8, Complete, get(4, 6, "m1", 1, "t2"))),
+		"an answer given again tells the time that is left": history(send(0, 1, "m1"), shown(get(2, 3, "m1", 1, "t1"), 91),
+			settle(3, 9, Abandon, shown(get(2, 3, "m1", 1, "t1"), 91)),
+			shown(counted(get(2, 8, "m1", 1, "t2"), 1), 89),
+			settle(9, 10, Complete, shown(counted(get(2, 8, "m1", 1, "t2"), 1), 89))),
 		"a session changes hands when it is closed": history(inSession(send(0, 1, "m1"), "a", 0),
 			accept(1, 2, "a", 1), a1, settle(4, 5, Complete, a1),
 			at(5, 6, Op{Kind: CloseSession, Entity: "s", Session: "a", Holder: 1}), accept(5, 7, "a", 2)),

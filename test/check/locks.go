@@ -35,8 +35,10 @@ func (v *view) heldUntil(g *Op, moment int64) int64 {
 }
 
 // grantedLater reports whether a lock was surely given after another of the same message. What a
-// client gets late may have been locked long ago, so the broker's own stamps decide: they never go
-// back. Of two with the same stamp the one with the higher count is the later.
+// client gets late may have been locked long ago, so the broker's own words decide. The count of
+// deliveries never falls. Of two with the same count the one that ends later is the later; where the
+// counts differ that may be the other way round, for an answer given again tells the time that is left
+// by a wall clock that may have stood still since.
 func (v *view) grantedLater(a, b *Op) bool {
 	if a.Invoke > b.Return {
 		return true
@@ -44,11 +46,11 @@ func (v *view) grantedLater(a, b *Op) bool {
 	if a.Return < b.Invoke {
 		return false
 	}
-	if a.Message.LockedUntil != b.Message.LockedUntil {
-		return a.Message.LockedUntil > b.Message.LockedUntil
-	}
 	if a.Message.Attempts != b.Message.Attempts {
 		return a.Message.Attempts > b.Message.Attempts
+	}
+	if a.Message.LockedUntil != b.Message.LockedUntil {
+		return a.Message.LockedUntil > b.Message.LockedUntil
 	}
 	// Neither was ever given back, so one of the two must not have been given; which does not matter.
 	return len(v.byToken[a.Message.Token])+len(v.byToken[b.Message.Token]) == 0 && a.ID > b.ID
