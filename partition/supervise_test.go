@@ -118,9 +118,15 @@ func TestClusterFromNothing(t *testing.T) {
 						sendOne(t, b.all[id].r, reqOf(i, share, 1), k)
 					}
 				}
+				// A follower hears of its leader with the leader's next call, which idle ones make soon.
+				served := time.Now()
 				for _, id := range b.ids {
-					if err := b.all[id].host.Ready(ctx); err != nil {
-						t.Errorf("%s is not ready: %v", id, err)
+					err := b.all[id].host.Ready(ctx)
+					for ; err != nil && time.Since(served) < time.Second; err = b.all[id].host.Ready(ctx) {
+						time.Sleep(10 * time.Millisecond)
+					}
+					if err != nil {
+						t.Errorf("%s is not ready a second after it serves: %v", id, err)
 					}
 				}
 				c, complete, err := b.all[b.ids[0]].r.Counts(ctx, d)
