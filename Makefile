@@ -20,7 +20,7 @@ KEEP ?=
 N    ?= 5
 SEQUENCES ?= 10000
 
-.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos nightly soak failovers conformance \
+.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage nightly soak failovers conformance \
         bench microbench cover coverage all clean
 
 ## build: bin/busbar
@@ -79,6 +79,11 @@ chaos: MINUTES = 10
 chaos: build
 	@cd test/chaos && mkdir -p $(BIN)/tools && go build -o $(BIN)/tools/chaos . && \
 		$(BIN)/tools/chaos -binary $(BIN)/busbar -minutes $(MINUTES) $(CHAOS)
+
+## outage: what clients of other nodes see of a fault, percentiles (TRIALS=20 FAULT=kill,stop,...)
+outage: build
+	@cd test/chaos && mkdir -p $(BIN)/tools && go build -o $(BIN)/tools/chaos . && \
+		$(BIN)/tools/chaos -binary $(BIN)/busbar -outage -trials $(or $(TRIALS),20) -faults '$(FAULT)' $(CHAOS)
 
 ## soak: hours of load with a fault now and then, and budgets for what must not leak (HOURS=1)
 soak: build

@@ -30,6 +30,8 @@ type options struct {
 	binary, dir    string
 	network        string
 	faults         string
+	outages        bool
+	trials         int
 	keep           bool
 }
 
@@ -46,6 +48,9 @@ func chaos(args []string) int {
 	f.StringVar(&o.dir, "dir", "", "where nodes, logs and the history are (default: a temporary directory)")
 	f.StringVar(&o.network, "network", "", "bridge, proxies or loopback (default: bridge, then proxies, as root)")
 	f.StringVar(&o.faults, "faults", "", "comma-separated names of the only faults to make")
+	f.BoolVar(&o.outages, "outage", false,
+		"instead: measure what clients of other nodes see of -faults stop, kill, pause, host, stall")
+	f.IntVar(&o.trials, "trials", 20, "how often each of them is made")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory when nothing was found")
 	if err := f.Parse(args); err != nil {
 		return 2
@@ -101,6 +106,10 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 			fmt.Fprintln(out, "no disks of their own:", err)
 		}
 	}
+	if o.outages {
+		return o.outage(ctx, bedConfig{dir: o.dir, binary: binary, network: networks[0], nodes: o.nodes,
+			disks: disks}, sup, out)
+	}
 	for _, network := range networks {
 		cfg := runConfig{seed: o.seed, log: out, leaks: o.hours > 0, schedule: o.schedule(len(networks)),
 			bed: bedConfig{dir: filepath.Join(o.dir, network), binary: binary, network: network,
@@ -121,6 +130,22 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 	}
 	fmt.Fprintln(out, "everything is in", o.dir)
 	return code, nil
+}
+
+// outage measures instead of breaking at random.
+func (o *options) outage(ctx context.Context, cfg bedConfig, sup *supervisor, out io.Writer) (int, error) {
+	kinds, err := parseKinds(o.faults)
+	if err != nil {
+		return 2, err
+	}
+	m := &outage{kinds: kinds, trials: o.trials, seed: o.seed, out: out}
+	if err := measureOutages(ctx, m, cfg, sup); err != nil {
+		return 1, fmt.Errorf("everything is in %s: %w", o.dir, err)
+	}
+	if !o.keep {
+		return 0, os.RemoveAll(o.dir)
+	}
+	return 0, nil
 }
 
 // schedule divides the time of a run.

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"github.com/busbar-mq/busbar/test/check"
@@ -161,9 +159,7 @@ func (p plainHTTP) Do(req *http.Request) (*http.Response, error) {
 
 // create makes the queues with the management client of the SDK.
 func (w *world) create(ctx context.Context) error {
-	a, err := admin.NewClientFromConnectionString(w.bed.nodes[0].connectionString(), &admin.ClientOptions{
-		ClientOptions: azcore.ClientOptions{Transport: plainHTTP{&http.Transport{DisableKeepAlives: true}},
-			Retry: policy.RetryOptions{MaxRetries: 3}}})
+	a, err := administrator(w.bed.nodes[0])
 	if err != nil {
 		return err
 	}
