@@ -55,6 +55,8 @@ func operationOf(name string) (operation, bool) {
 		return operation{auth.Send, scheduleMessage}, true
 	case prefix + "cancel-scheduled-message":
 		return operation{auth.Send, cancelScheduled}, true
+	case prefix + "batch-delete-messages":
+		return operation{auth.Listen, batchDelete}, true
 	}
 	return operation{}, false
 }
@@ -96,14 +98,17 @@ func (k *call) refuse(why fsm.Refusal, detail string) response {
 	return k.fail(k.s.refusal(why, detail, k.addr.path()))
 }
 
-// field returns a value of the request's body.
+// field returns a value of the request's body; nil if it is there but not well-formed.
 func (k *call) field(name string) (any, bool) {
 	raw, ok := k.request.body.Get(name)
 	if !ok || raw.IsNull() {
 		return nil, false
 	}
 	v, err := raw.Value()
-	return v, err == nil
+	if err != nil {
+		return nil, true
+	}
+	return v, true
 }
 
 // text returns a text of the body; ok is false if it is absent or null.

@@ -119,6 +119,7 @@ func peekMessage(ctx context.Context, k *call) response {
 	}
 	left, bytes := uint32(min(count, maxPeek)), k.s.cfg.MaxLockBytes
 	start := fsm.SequenceNumber(max(from, 0))
+	k.touch(ctx)
 	var messages amqp.List
 	for _, share := range sharesFrom(k.desc, start) {
 		q := &fsm.Peek{Max: left, MaxBytes: bytes, HasSession: k.hasSession, Session: k.sessionID}
@@ -268,11 +269,9 @@ func updateDisposition(ctx context.Context, k *call) response {
 		return k.badArgument("disposition-status %q is not known", status)
 	}
 	if raw, ok := k.request.body.Get("properties-to-modify"); ok {
-		props, err := propertiesOf(raw)
-		if err != nil {
+		if err := setProperties(&item, raw); err != nil {
 			return k.badArgument("properties-to-modify: %v", err)
 		}
-		item.Properties = props
 	}
 	groups, bad := k.tokens()
 	if bad != nil {
@@ -406,11 +405,9 @@ func messageSessions(ctx context.Context, k *call) response {
 	if !ok || !ok2 || skip < 0 || top < 1 || skip > maxSessionsSkip {
 		return k.badArgument("skip must be 0 to %d, top positive", maxSessionsSkip)
 	}
-	var after fsm.Millis
-	if raw, ok := k.request.body.Get("last-updated-time"); ok {
-		if at, ok := raw.Timestamp(); ok && at < allSessionsFrom {
-			after = fsm.Millis(max(at, 1))
-		}
+	after, bad := k.updatedAfter()
+	if bad != nil {
+		return *bad
 	}
 	want, passed := int(min(top, maxSessionsPage)), int(skip)
 	var found []string
@@ -437,6 +434,29 @@ func messageSessions(ctx context.Context, k *call) response {
 	found = found[:min(len(found), want)]
 	w := amqp.BeginMap(nil)
 	w.Int("skip", int32(skip)+int32(len(found)))
-	w.Raw("sessions-ids", amqp.AppendArray(nil, found))
+	ids := amqp.AppendArray(nil, found)
+	w.Raw("sessions-ids", ids) // the wire's spelling
+	w.Raw("session-ids", ids)
 	return response{code: codeOK, body: w.End()}
+}
+
+// updatedAfter reads the time after which the state of a session must have been set, 0 if every
+// session is asked for (S-84).
+func (k *call) updatedAfter() (fsm.Millis, *response) {
+	for _, key := range [...]string{"last-updated-time", "last-updated-time-utc"} {
+		raw, ok := k.request.body.Get(key)
+		if !ok || raw.IsNull() {
+			continue
+		}
+		at, ok := raw.Timestamp()
+		if !ok {
+			bad := k.badArgument("%s must be a timestamp", key)
+			return 0, &bad
+		}
+		if at >= allSessionsFrom {
+			return 0, nil
+		}
+		return fsm.Millis(max(at, 1)), nil
+	}
+	return 0, nil
 }

@@ -231,15 +231,20 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func()) {
 	op, ok := operationOf(q.operation)
 	if !ok {
 		r.c.s.stats.reject(siteRequest)
-		return always(failed(501, amqpError(amqp.ConditionNotImplemented, "operation %q is not supported", q.operation)))
+		return always(failed(501, r.c.s.tracked(amqpError(amqp.ConditionNotImplemented,
+			"The operation %q is not supported here.", clipText(q.operation)))))
 	}
 	path := r.l.addr.path()
 	if !r.c.allowed(path, op.right) {
 		r.c.s.stats.reject(siteUnauthorized)
-		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s", unauthorizedText(path, op.right))))
+		return always(failed(401, r.c.s.tracked(amqpError(amqp.ConditionUnauthorizedAccess, "%s",
+			unauthorizedText(path, op.right)))))
 	}
 	k := &call{s: r.c.s, desc: r.l.desc, addr: r.l.addr, request: q, pump: pump, emptyIsNull: r.c.goClient}
 	k.sessionID, k.hasSession = k.text("session-id")
+	if raw, there := q.body.Get("session-id"); there && !raw.IsNull() && !k.hasSession {
+		return always(k.badArgument("session-id must be a string"))
+	}
 	if k.hasSession {
 		if h := r.c.sessions[sessionKey{r.l.desc.ID, k.sessionID}]; h != nil && r.l.addr.sub == fsm.Main {
 			k.held, k.proof = h, h.proof

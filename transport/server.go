@@ -32,6 +32,7 @@ type Server struct {
 	httpIn  *handoff // sockets that turned out to speak HTTP
 	watcher *watcher
 	janitor *janitor
+	toucher toucher
 
 	random io.Reader       // chance for tags, tracking ids and incarnations; tests fix it
 	ctx    context.Context // ends when Close has drained everything

@@ -119,8 +119,10 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 		if p.Settled {
 			return nil // nothing can be answered; the lock runs out
 		}
+		ch.c.s.stats.reject(siteDisposition)
+		cause := ch.c.s.tracked(err)
 		ch.sent.take(p.First, last, func(d *sentDelivery) bool {
-			ch.dones = append(ch.dones, ack{d.id, amqp.Rejected{Error: amqpError(amqp.ConditionNotImplemented, "%v", err)}})
+			ch.dones = append(ch.dones, ack{d.id, amqp.Rejected{Error: cause}})
 			ch.forget(d)
 			return true
 		})

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -30,6 +31,15 @@ func (s *Server) tracked(e *amqp.Error) *amqp.Error {
 	e.Description += s.trackingText()
 	s.log.Debug("refused", "condition", e.Condition, "text", e.Description)
 	return e
+}
+
+// clipText shortens what a client wrote, so that an error does not repeat all of it.
+func clipText(text string) string {
+	const most = 100
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
 // containerID names this node to its clients.

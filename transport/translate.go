@@ -134,6 +134,7 @@ func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
 			return bad(amqp.ConditionArgumentError, "%s is no string", annPartitionKey)
 		}
 	}
+	m.PartitionKey = key // S-191
 	for _, id := range [...]string{m.SessionID, m.MessageID, key} {
 		if len(id) > maxIDChars && utf8.RuneCountInString(id) > maxIDChars { // S-228
 			return bad(amqp.ConditionArgumentError, "SessionId, MessageId and PartitionKey have at most %d characters",
@@ -226,7 +227,7 @@ type verdict struct {
 }
 
 // verdictOf reads a delivery state of a receiver. What it returns holds no views.
-func verdictOf(state amqp.DeliveryState) (verdict, error) {
+func verdictOf(state amqp.DeliveryState) (verdict, *amqp.Error) {
 	switch s := state.(type) {
 	case nil:
 		return verdict{reply: amqp.Released{}}, nil
@@ -238,23 +239,22 @@ func verdictOf(state amqp.DeliveryState) (verdict, error) {
 		return verdict{fsm.SettleItem{Verdict: fsm.Return}, amqp.Released{}}, nil
 	case amqp.Rejected:
 		item, err := killItem(s.Error)
-		return verdict{item, amqp.Rejected{}}, err
-	case amqp.Modified:
-		props, err := propertiesOf(s.MessageAnnotations)
 		if err != nil {
-			return verdict{}, err
+			return verdict{}, amqpError(amqp.ConditionArgumentError, "%v", err)
 		}
+		return verdict{item, amqp.Rejected{}}, nil
+	case amqp.Modified:
 		here := s.UndeliverableHere.Or(false)
-		v := fsm.Abandon
+		item := fsm.SettleItem{Verdict: fsm.Abandon}
 		if here {
-			v = fsm.Defer
+			item.Verdict = fsm.Defer
 		}
-		return verdict{
-			fsm.SettleItem{Verdict: v, Properties: props},
-			amqp.Modified{UndeliverableHere: amqp.Some(here)},
-		}, nil
+		if err := setProperties(&item, s.MessageAnnotations); err != nil {
+			return verdict{}, amqpError(amqp.ConditionArgumentError, "%v", err)
+		}
+		return verdict{item, amqp.Modified{UndeliverableHere: amqp.Some(here)}}, nil
 	}
-	return verdict{}, fmt.Errorf("delivery state %T is not supported", state)
+	return verdict{}, amqpError(amqp.ConditionNotImplemented, "delivery state %T is not supported", state)
 }
 
 // killItem reads the error with which a client dead-letters; reason and description are optional.
@@ -301,17 +301,4 @@ func cutText(text string) string {
 		n--
 	}
 	return text[:n]
-}
-
-// propertiesOf reads the properties that a settlement sets.
-func propertiesOf(r amqp.Raw) ([]fsm.Property, error) {
-	props, err := amqp.ReadProperties(r)
-	if err != nil || len(props) == 0 {
-		return nil, err
-	}
-	out := make([]fsm.Property, len(props))
-	for i, p := range props {
-		out[i] = fsm.Property{Key: p.Key, Value: p.Value.Clone()}
-	}
-	return out, nil
 }

@@ -1,0 +1,277 @@
+package transport
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	goamqp "github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// deleted is the count in the answer to batch-delete-messages.
+func (s *scene) deleted(node string, body amqp.Map) int64 {
+	s.t.Helper()
+	code, answer, text := s.ask(node, "batch-delete-messages", body)
+	switch code {
+	case codeNoContent:
+		return 0
+	case codeOK:
+		v, _ := answer.Get("message-count")
+		n, isInt := v.(int32) // Go casts it
+		if !isInt {
+			s.t.Errorf("message-count is a %T", v)
+		}
+		return int64(n)
+	}
+	s.t.Fatalf("delete: %d %s", code, text)
+	return 0
+}
+
+// S-263, S-264, S-266, T-220, T-221: deletes take what waits, oldest first, and nothing else.
+func TestBatchDelete(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := newScene(t, b)
+		defer s.c.close()
+		orders, spread := b.broker.entities["orders"], b.broker.entities["spread"]
+		all := mapOf("message-count", int32(4000))
+		if n := s.deleted("orders", mapOf("message-count", int32(10), "enqueued-time-utc", amqp.Timestamp(0))); n != 0 {
+			t.Errorf("%d messages are older than the epoch", n)
+		}
+		time.Sleep(10 * time.Second)
+		middle := amqp.Timestamp(time.Now().UnixMilli())
+		time.Sleep(10 * time.Second)
+		s.enqueue(orders, fsm.Main, "new 1", "new 2", "new 3")
+		if n := s.deleted("orders", mapOf("message-count", int32(4000), "enqueued-time-utc", middle)); n != 1 {
+			t.Errorf("%d old messages deleted, want the active one", n)
+		}
+		if c := b.broker.counts(t, "orders"); c.Active != 5 || c.Locked != 1 || c.Deferred != 1 || c.Scheduled != 1 || c.DeadLetter != 2 {
+			t.Errorf("left are %+v", c)
+		}
+		if n := s.deleted("orders", mapOf("message-count", int32(2))); n != 2 {
+			t.Errorf("%d deleted of 3, want 2", n)
+		}
+		if n := s.deleted("orders/$DeadLetterQueue", all); n != 1 { // S-265
+			t.Errorf("%d dead letters deleted, want the one that is not locked", n)
+		}
+		if n := s.deleted("spread", mapOf("message-count", int32(2))); n != 2 { // S-266
+			t.Errorf("%d deleted over shares, want 2", n)
+		}
+		if n := s.deleted("spread", all) + s.deleted("spread", all); n != 1 {
+			t.Errorf("%d deleted of the last one", n)
+		}
+		s.enqueue(spread, fsm.Main, "spread 4", "spread 5", "spread 6")
+		b.broker.fail = func(c fsm.Command) error {
+			if d, ok := c.(*fsm.DeleteMessages); ok && d.Max < 4000 {
+				return fsm.ErrUnavailable
+			}
+			return nil
+		}
+		if n := s.deleted("spread", all); n != 1 {
+			t.Errorf("%d told when a share does not answer, want those that are gone", n)
+		}
+	})
+}
+
+// S-264, T-221: within an accepted session a delete works in that session only.
+func TestBatchDeleteInASession(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := newScene(t, b)
+		defer s.c.close()
+		grouped := b.broker.entities["grouped"]
+		m, _, _, _ := translateMessage(encoded("other", func(p *amqp.Properties) { p.GroupID = []byte("z") }), grouped, noID)
+		s.propose(grouped, fsm.Main, 0, &fsm.Enqueue{Messages: []fsm.Message{m}})
+		if n := s.deleted("grouped", mapOf("message-count", int32(10), "session-id", "s")); n != 1 {
+			t.Errorf("%d deleted", n)
+		}
+		if c := b.broker.counts(t, "grouped"); c.Active != 1 {
+			t.Errorf("%d are left, want the other session's", c.Active)
+		}
+	})
+}
+
+// A22, S-248, S-258: peeks count as use of the entity, and cost one command in a minute.
+func TestPeeksTouchTheirEntityOnceAMinute(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := newScene(t, b)
+		defer s.c.close()
+		peek := func(node string) {
+			t.Helper()
+			if code, _, text := s.ask(node, "peek-message", mapOf("message-count", int32(1))); code != codeOK {
+				t.Fatalf("peek: %d %s", code, text)
+			}
+		}
+		touches := func() int { // the client has its answer, so nothing is under way
+			b.broker.mu.Lock()
+			defer b.broker.mu.Unlock()
+			return b.broker.commands["Touch"]
+		}
+		for range 10 {
+			peek("orders")
+			peek("orders/$DeadLetterQueue")
+		}
+		if n := touches(); n != 1 {
+			t.Errorf("%d commands for twenty peeks", n)
+		}
+		peek("spread")
+		if n := touches(); n != 2 {
+			t.Errorf("%d commands after a peek at another entity, want 2", n)
+		}
+		time.Sleep(touchInterval)
+		b.broker.fail = func(c fsm.Command) error {
+			if _, ok := c.(*fsm.Touch); ok {
+				return fsm.ErrBusy
+			}
+			return nil
+		}
+		peek("orders")
+		peek("orders")
+		if n := touches(); n != 4 {
+			t.Errorf("%d commands, want another attempt after each that failed", n)
+		}
+	})
+}
+
+func TestTheMemoryOfTouchesIsBounded(t *testing.T) {
+	var tt toucher
+	now := time.Now()
+	for i := range fsm.EntityID(3 * maxTouched) {
+		tt.due(i, now)
+	}
+	if len(tt.last) > maxTouched {
+		t.Errorf("%d entities are remembered", len(tt.last))
+	}
+}
+
+// S-153: an abandon may ask for a rest, over the link and over management.
+func TestAnAbandonedMessageRestsForItsDelay(t *testing.T) {
+	for name, abandon := range map[string]func(t *testing.T, session *goamqp.Session, rx *goamqp.Receiver, m *goamqp.Message){
+		"disposition": func(t *testing.T, _ *goamqp.Session, rx *goamqp.Receiver, m *goamqp.Message) {
+			if err := rx.ModifyMessage(testContext(t), m, &goamqp.ModifyMessageOptions{
+				Annotations: goamqp.Annotations{propDelay: int64(3_600_000), "why": "later"},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"management": func(t *testing.T, session *goamqp.Session, _ *goamqp.Receiver, m *goamqp.Message) {
+			token, _ := amqp.TokenFromTag(m.DeliveryTag)
+			code, _ := management(t, session, "orders", "update-disposition", map[string]any{
+				"disposition-status": "abandoned", "lock-tokens": []goamqp.UUID{goamqp.UUID(token)},
+				"properties-to-modify": map[string]any{propDelay: int32(3_600_000), "why": "later"},
+			})
+			if code != codeOK {
+				t.Fatalf("abandon: %d", code)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := startServer(t, 1)
+			ts.broker.queue("orders")
+			session := newSession(t, dial(t, ts))
+			tx, rx := newSender(t, session, "orders"), newReceiver(t, session, "orders")
+			for _, body := range []string{"first", "second"} {
+				if err := tx.Send(testContext(t), goamqp.NewMessage([]byte(body)), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			abandon(t, session, rx, receive(t, rx, 1)[0])
+			if m := receive(t, rx, 1)[0]; string(m.GetData()) != "second" {
+				t.Errorf("got %q while the first one rests", m.GetData())
+			}
+			a, err := ts.broker.Query(testContext(t), shareKey(ts.broker.entities["orders"], fsm.Main, 0), &fsm.Peek{Max: 1})
+			if err != nil || len(a.Messages) != 1 {
+				t.Fatalf("%v %+v", err, a)
+			}
+			m := &a.Messages[0]
+			if m.Attempts != 1 || len(m.Properties) != 1 || m.Properties[0].Key != "why" {
+				t.Errorf("the message rests with count %d and properties %v, want 1 and why", m.Attempts, m.Properties)
+			}
+		})
+	}
+}
+
+// RUL-13: a disposition that asks for the impossible is refused with the reason, and the message stays
+// locked.
+func TestADispositionWithABadDelayIsRefused(t *testing.T) {
+	for name, options := range map[string]*goamqp.ModifyMessageOptions{
+		"a text":         {Annotations: goamqp.Annotations{propDelay: "soon"}},
+		"eight days":     {Annotations: goamqp.Annotations{propDelay: int64(8 * 24 * 3_600_000)}},
+		"with a deferal": {UndeliverableHere: true, Annotations: goamqp.Annotations{propDelay: int64(1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := startServer(t, 1)
+			ts.broker.queue("orders")
+			session := newSession(t, dial(t, ts))
+			tx, rx := newSender(t, session, "orders"), newReceiver(t, session, "orders")
+			if err := tx.Send(testContext(t), goamqp.NewMessage([]byte("x")), nil); err != nil {
+				t.Fatal(err)
+			}
+			m := receive(t, rx, 1)[0]
+			if err := rx.ModifyMessage(testContext(t), m, options); !isCondition(err, "com.microsoft:argument-error") {
+				t.Errorf("got %v", err)
+			}
+			if c := ts.broker.counts(t, "orders"); c.Locked != 1 || c.Active != 1 {
+				t.Errorf("counts %+v", c)
+			}
+		})
+	}
+}
+
+// S-83, S-84, T-145, T-146: sessions in pages, each once, under both spellings of the keys.
+func TestSessionsAreListed(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := newScene(t, b)
+		defer s.c.close()
+		grouped := b.broker.entities["grouped"]
+		for i := range 250 {
+			m, _, _, _ := translateMessage(encoded("m", func(p *amqp.Properties) { p.GroupID = fmt.Appendf(nil, "x%03d", i) }), grouped, noID)
+			s.propose(grouped, fsm.Main, 0, &fsm.Enqueue{Messages: []fsm.Message{m}})
+		}
+		whenever := amqp.Timestamp(253402300800000) // the Go SDK's
+		seen := map[string]int{}
+		for skip, pages := int32(0), 0; ; pages++ {
+			code, answer, text := s.ask("grouped", "get-message-sessions", mapOf("last-updated-time", whenever, "skip", skip, "top", int32(200)))
+			if code == codeNoContent {
+				if pages != 3 {
+					t.Errorf("%d pages", pages)
+				}
+				break
+			}
+			if code != codeOK {
+				t.Fatalf("%d %s", code, text)
+			}
+			wire, _ := answer.Get("sessions-ids")
+			plain, _ := answer.Get("session-ids")
+			ids, ok := wire.([]string)
+			if !ok || len(ids) > 100 || fmt.Sprint(plain) != fmt.Sprint(wire) {
+				t.Fatalf("%T and %T, %d ids", wire, plain, len(ids))
+			}
+			for _, id := range ids {
+				seen[id]++
+			}
+			v, _ := answer.Get("skip")
+			skip, _ = v.(int32)
+		}
+		if len(seen) != 251 {
+			t.Errorf("%d sessions", len(seen))
+		}
+		for id, n := range seen {
+			if n != 1 {
+				t.Errorf("%s is listed %d times", id, n)
+			}
+		}
+		for key, want := range map[string]int64{"last-updated-time": codeOK, "last-updated-time-utc": codeOK} {
+			code, answer, _ := s.ask("grouped", "get-message-sessions", mapOf(key, amqp.Timestamp(1), "skip", int32(0), "top", int32(100)))
+			ids, _ := answer.Get("sessions-ids")
+			if list, _ := ids.([]string); code != want || len(list) != 1 || list[0] != "s" {
+				t.Errorf("with state set after the epoch by %s: %d %v", key, code, ids)
+			}
+			future := amqp.Timestamp(time.Now().Add(time.Hour).UnixMilli())
+			if code, _, _ = s.ask("grouped", "get-message-sessions", mapOf(key, future, "skip", int32(0), "top", int32(100))); code != codeNoContent {
+				t.Errorf("with state set in the future by %s: %d", key, code)
+			}
+		}
+	})
+}
