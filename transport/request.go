@@ -235,7 +235,7 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func()) {
 			"The operation %q is not supported here.", clipText(q.operation)))))
 	}
 	path := r.l.addr.path()
-	if !r.c.allowed(path, op.right) {
+	if !r.l.allowed(op.right) {
 		r.c.s.stats.reject(siteUnauthorized)
 		return always(failed(401, r.c.s.tracked(amqpError(amqp.ConditionUnauthorizedAccess, "%s",
 			unauthorizedText(path, op.right)))))

@@ -29,9 +29,19 @@ func (l *link) right() auth.Right {
 	return auth.Listen
 }
 
+// allowed reports whether a token opens the link's node for one of the rights. Some clients ask for
+// a token of the request node itself and none of its entity.
+func (l *link) allowed(right auth.Right) bool {
+	path := l.addr.path()
+	if l.addr.management {
+		path += "/" + managementNode
+	}
+	return l.ch.c.allowed(path, right)
+}
+
 // authorize refuses a link that no token opens.
 func (l *link) authorize() error {
-	if l.ch.c.allowed(l.addr.path(), l.right()) {
+	if l.allowed(l.right()) {
 		return nil
 	}
 	return linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess, "%s%s",
@@ -51,7 +61,7 @@ func (c *conn) expireClaims(now time.Time) {
 		return
 	}
 	for _, l := range c.links {
-		if l.state > linkAttached || l.addr.cbs || l.addr.entity == "" || c.allowed(l.addr.path(), l.right()) {
+		if l.state > linkAttached || l.addr.cbs || l.addr.entity == "" || l.allowed(l.right()) {
 			continue
 		}
 		l.ch.touch()

@@ -495,6 +495,39 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// The JavaScript SDK asks for a token of the request node before it opens it, and for none of the
+// entity: that token opens the request node and nothing else.
+func TestATokenOfTheRequestNodeOpensIt(t *testing.T) {
+	ts := startServer(t, 1)
+	ts.broker.queue("orders")
+	for _, node := range []string{"orders", "orders/$DeadLetterQueue"} {
+		conn, err := goamqp.Dial(testContext(t), "amqp://"+ts.addr,
+			&goamqp.ConnOptions{SASLType: goamqp.SASLTypeAnonymous()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if code := putToken(t, conn, "sb://"+ts.addr+"/"+node+"/$management", "listener"); code != 202 {
+			t.Fatalf("put-token: %d", code)
+		}
+		session := newSession(t, conn)
+		code, _ := management(t, session, node, "peek-message",
+			map[string]any{"from-sequence-number": int64(0), "message-count": int32(1)})
+		if code != 204 {
+			t.Errorf("peek of %s: %d, want 204", node, code)
+		}
+		code, _ = management(t, session, node, "cancel-scheduled-message",
+			map[string]any{"sequence-numbers": []int64{1}})
+		if code != 401 {
+			t.Errorf("cancel at %s without the right to send: %d, want 401", node, code)
+		}
+		_, err = session.NewReceiver(testContext(t), node, nil)
+		if !isCondition(err, goamqp.ErrCondUnauthorizedAccess) {
+			t.Errorf("receiver at %s: %v", node, err)
+		}
+	}
+}
+
 // A server that closes gives sessions back and tells its clients to come again.
 func TestCloseReleasesSessionsAndForcesClientsAway(t *testing.T) {
 	ts := startServer(t, 1)
