@@ -281,9 +281,9 @@ func (c *client) ask(ctx context.Context, entity, operation string, body map[str
 			v, _ := r.Value.(map[string]any)
 			return v, nil
 		}
-		condition, _ := r.ApplicationProperties["errorCondition"].(goamqp.Symbol)
+		condition, _ := r.ApplicationProperties["errorCondition"].(string) // a symbol, to the library
 		text, _ := r.ApplicationProperties["statusDescription"].(string)
-		return nil, &managementError{code, string(condition), text}
+		return nil, &managementError{code, condition, text}
 	}
 }
 

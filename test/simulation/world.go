@@ -102,22 +102,26 @@ func (w *world) defer_(queue string, seq int64, session string) {
 	w.deferred[queue] = append(w.deferred[queue], check.Message{Seq: seq, Session: session})
 }
 
+// newWorld starts the cluster of a run and creates its queues.
 func newWorld(cfg Config) (*world, error) {
-	w := &world{cfg: cfg, c: newCounters(), clients: simnet.New(), witness: check.NewWitness(),
-		chance: rand.New(rand.NewPCG(cfg.Seed, 0x62757362)), deferred: map[string][]check.Message{},
-		began: time.Now(), log: hclog.NewNullLogger()}
-	if cfg.Verbose {
-		w.log = hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: cfg.Log,
-			TimeFormat: "15:04:05.000"})
-	}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.queues = []check.Queue{
+	return newWorldOf(cfg, []check.Queue{
 		{Name: "plain", LockMillis: 5_000, MaxDelivery: 4},
 		{Name: "sessions", Sessions: true, LockMillis: 10_000, MaxDelivery: 5},
 		{Name: "mortal", Mortal: true, DeadExpired: true, LockMillis: 5_000, MaxDelivery: 4},
 		{Name: "wide", Partitioned: true, LockMillis: 5_000, MaxDelivery: 4},
 		{Name: "groups", Partitioned: true, Sessions: true, LockMillis: 10_000, MaxDelivery: 5},
+	})
+}
+
+func newWorldOf(cfg Config, queues []check.Queue) (*world, error) {
+	w := &world{cfg: cfg, c: newCounters(), clients: simnet.New(), witness: check.NewWitness(),
+		chance: rand.New(rand.NewPCG(cfg.Seed, 0x62757362)), deferred: map[string][]check.Message{},
+		began: time.Now(), log: hclog.NewNullLogger(), queues: queues}
+	if cfg.Verbose {
+		w.log = hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: cfg.Log,
+			TimeFormat: "15:04:05.000"})
 	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
 	wall := time.Duration(0)
 	if slices.ContainsFunc(cfg.faults, func(f fault) bool { return f.name == "clock step" }) || cfg.Forever {
 		wall = cfg.MaxStep
