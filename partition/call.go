@@ -131,11 +131,16 @@ const (
 func weigh(c fsm.Command) int {
 	n := requestBytes
 	switch c := c.(type) {
-	case *fsm.Enqueue:
-		for i := range c.Messages {
-			m := &c.Messages[i]
+	case *fsm.Enqueue, *fsm.Transfer:
+		fsm.EachMessage(c, func(m *fsm.Message) {
 			n += itemBytes + len(m.SessionID) + len(m.MessageID) + len(m.Body)
+		})
+	case *fsm.Commit:
+		for i := range c.Ops {
+			n += weigh(c.Ops[i].Command)
 		}
+	case *fsm.Forward:
+		n += itemBytes * len(c.Done)
 	case *fsm.Lock:
 		n += len(c.Session.ID)
 	case *fsm.Settle:

@@ -69,6 +69,9 @@ type Config struct {
 	// at which OnFatal is called (R1).
 	StallAfter time.Duration
 	FatalAfter time.Duration
+	// WedgeAfter is how long a group that is asked to advance, and could, may stand still before the
+	// replica that is in the way is opened anew (R5, R7, R10).
+	WedgeAfter time.Duration
 	// Room sets when this node stops taking what its disk may not hold.
 	Room Room
 	// MendAfter is how long a replica must have failed before its group goes on without it and it is
@@ -109,6 +112,7 @@ func Defaults() Config {
 		TrailingLogs:       1024,
 		StallAfter:         5 * time.Second,
 		FatalAfter:         15 * time.Second,
+		WedgeAfter:         30 * time.Second,
 		Room: Room{PublishShare: 0.15, PublishFloor: 2 << 30, SettleShare: 0.03,
 			SettleFloor: 512 << 20},
 		MendAfter:     5 * time.Second,
@@ -151,6 +155,8 @@ func (c *Config) Validate() error {
 	need(c.TrailingLogs >= 64, "trailing logs %d is below 64", c.TrailingLogs)
 	need(c.StallAfter > 0 && c.FatalAfter > c.StallAfter,
 		"stall bounds %v, %v are not in order", c.StallAfter, c.FatalAfter)
+	need(c.WedgeAfter > c.FatalAfter && c.WedgeAfter > 2*c.RPCTimeout,
+		"wedge after %v is within what a slow disk or two calls of raft take", c.WedgeAfter)
 	need(c.Room.problem() == "", "%s", c.Room.problem())
 	need(c.MendAfter > watchdogEvery, "mend after %v is within %v of a wedge", c.MendAfter,
 		watchdogEvery)

@@ -47,8 +47,9 @@ type Host struct {
 	closed   bool
 	replicas map[fsm.PartitionID]*Replica
 	members  map[fsm.PartitionID][]fsm.NodeID // as given to Open, for opening anew
-	restarts map[fsm.PartitionID]int
-	fed      map[fsm.PartitionID]time.Time // last new start of a replica that ran out of disk
+	restarts map[fsm.PartitionID]int          // new starts of wedged replicas, one after the other
+	wedges   map[fsm.PartitionID]uint64       // all that were found
+	fed      map[fsm.PartitionID]time.Time    // last new start of a replica that ran out of disk
 	opening  map[fsm.PartitionID]bool
 	broken   map[fsm.PartitionID]error // could not be opened
 
@@ -70,7 +71,8 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	h := &Host{
 		cfg: cfg, deps: deps, replicas: map[fsm.PartitionID]*Replica{},
 		members:  map[fsm.PartitionID][]fsm.NodeID{},
-		restarts: map[fsm.PartitionID]int{}, fed: map[fsm.PartitionID]time.Time{}, opening: map[fsm.PartitionID]bool{},
+		restarts: map[fsm.PartitionID]int{}, wedges: map[fsm.PartitionID]uint64{},
+		fed: map[fsm.PartitionID]time.Time{}, opening: map[fsm.PartitionID]bool{},
 		broken: map[fsm.PartitionID]error{}, stop: make(chan struct{}),
 	}
 	h.witness.init(h)
@@ -98,37 +100,16 @@ func (h *Host) Node() fsm.NodeID { return h.cfg.Node }
 // waits until the group's leader adds it.
 func (h *Host) Open(p fsm.PartitionID, members []fsm.NodeID) error {
 	h.mu.Lock()
-	if h.closed {
+	switch {
+	case h.closed:
 		h.mu.Unlock()
 		return fsm.ErrClosed
-	}
-	if h.replicas[p] != nil || h.opening[p] {
+	case h.replicas[p] != nil || !h.claimLocked(p):
 		h.mu.Unlock()
 		return nil
 	}
-	h.opening[p] = true
-	h.members[p] = members
 	h.mu.Unlock()
-	r, err := h.open(p, members)
-	h.mu.Lock()
-	delete(h.opening, p)
-	delete(h.broken, p)
-	if err != nil {
-		h.broken[p] = err
-	}
-	if err == nil && h.closed {
-		h.mu.Unlock()
-		return errors.Join(fsm.ErrClosed, r.Close())
-	}
-	if err == nil {
-		h.replicas[p] = r
-	}
-	h.mu.Unlock()
-	if err == nil {
-		h.note(r) // what it saw before it was listed
-		h.witness.opened()
-	}
-	return err
+	return h.openClaimed(p, members)
 }
 
 func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
@@ -223,11 +204,8 @@ func (h *Host) leader(p fsm.PartitionID) (fsm.NodeID, bool) {
 	return id, id != ""
 }
 
-const (
-	watchdogEvery = time.Second
-	// maxRestarts is how often a wedged replica is opened anew before the process must be.
-	maxRestarts = 3
-)
+// watchdogEvery is how often the watchdog looks.
+const watchdogEvery = time.Second
 
 // watchdog looks for store calls that do not return (R1): while one hangs raft's main loop answers
 // nothing, but its heartbeats go on and keep the others from electing a leader.
@@ -279,55 +257,6 @@ func (h *Host) fatal(err error) {
 	})
 }
 
-// reopen gives a wedged replica a new start.
-func (h *Host) reopen(r *Replica) {
-	h.mu.Lock()
-	h.restarts[r.id]++
-	n := h.restarts[r.id]
-	members := h.members[r.id]
-	h.mu.Unlock()
-	if n > maxRestarts {
-		h.fatal(fmt.Errorf("partition %d is wedged again after %d restarts", r.id, maxRestarts))
-		return
-	}
-	h.again(r, members)
-}
-
-// feedEvery is the least time between two new starts of a replica that ran out of disk.
-const feedEvery = 10 * time.Second
-
-// feed gives a replica that failed for want of room a new start, now that there is room. Its group
-// may be without a majority until then, and nobody left to rebuild it; opening it is what a restart
-// of the process would do, and as safe.
-func (h *Host) feed(r *Replica) {
-	h.mu.Lock()
-	if h.opening[r.id] || h.replicas[r.id] != r || time.Since(h.fed[r.id]) < feedEvery {
-		h.mu.Unlock()
-		return
-	}
-	h.fed[r.id] = time.Now()
-	members := h.members[r.id]
-	h.mu.Unlock()
-	r.log.Warn("there is room on the disk again: the replica starts anew")
-	h.again(r, members)
-}
-
-// again closes a replica and opens it from what its stores hold.
-func (h *Host) again(r *Replica, members []fsm.NodeID) {
-	if err := r.Close(); err != nil {
-		r.log.Error("close replica for a new start", "error", err)
-		return
-	}
-	h.mu.Lock()
-	if h.replicas[r.id] == r {
-		delete(h.replicas, r.id)
-	}
-	h.mu.Unlock()
-	if err := h.Open(r.id, members); err != nil {
-		r.log.Error("open replica anew", "error", err)
-	}
-}
-
 // Status is a replica's state as operators see it.
 type Status struct {
 	Partition fsm.PartitionID `json:"partition"`
@@ -339,14 +268,19 @@ type Status struct {
 	LastTerm  uint64          `json:"last_term"` // its term
 	Committed uint64          `json:"committed"`
 	Applied   uint64          `json:"applied"`
-	Voters    []fsm.NodeID    `json:"voters"`
-	Nonvoters []fsm.NodeID    `json:"nonvoters,omitempty"`
+	// Received is how many bytes of snapshots came since the replica was opened: a replica whose
+	// Applied stands still advances while this grows.
+	Received  uint64       `json:"received,omitempty"`
+	Voters    []fsm.NodeID `json:"voters"`
+	Nonvoters []fsm.NodeID `json:"nonvoters,omitempty"`
 	// Failure is why the replica does not serve; Broken says that it will not do so by itself any
 	// more: it must be rebuilt.
 	Failure string `json:"failure,omitempty"`
 	Broken  bool   `json:"broken,omitempty"`
 	// Full says that the node's disk has no room for more messages.
 	Full bool `json:"full,omitempty"`
+	// Wedges counts how often the replica was found wedged since the process started.
+	Wedges uint64 `json:"wedges,omitempty"`
 }
 
 // Status returns the state of every replica here, by partition.
@@ -357,6 +291,9 @@ func (h *Host) Status() []Status {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for i := range out {
+		out[i].Wedges = h.wedges[out[i].Partition]
+	}
 	for p, err := range h.broken {
 		out = append(out, Status{Partition: p, Node: h.cfg.Node, Failure: err.Error(), Broken: true})
 	}
@@ -369,6 +306,7 @@ func (r *Replica) Status() Status {
 	s := Status{Partition: r.id, Node: r.cfg.Node, Leading: r.Leading()}
 	s.Leader, s.Term = r.Leader()
 	s.Committed, s.Applied = r.raft.CommitIndex(), r.machine.index()
+	s.Received = r.wire.received.Load()
 	s.Last, s.LastTerm = r.raft.LastIndex(), r.lastTerm()
 	for _, v := range r.raft.GetConfiguration().Configuration().Servers {
 		if v.Suffrage == raft.Voter {

@@ -27,6 +27,8 @@ type network struct {
 	delay time.Duration
 	calls map[uint8]int
 	lost  chan struct{} // closed and replaced when links are cut: calls under way end
+	// swallow takes calls that are never answered, nil for none.
+	swallow func(from, to fsm.NodeID, kind uint8, b []byte) bool
 }
 
 func newNetwork() *network {
@@ -111,6 +113,13 @@ func (p *port) HandleStream(kind uint8,
 
 func (p *port) Call(ctx context.Context, to fsm.NodeID, kind uint8, b []byte) ([]byte, error) {
 	b = bytes.Clone(b)
+	p.net.mu.Lock()
+	swallow := p.net.swallow
+	p.net.mu.Unlock()
+	if swallow != nil && swallow(p.id, to, kind, b) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return p.do(ctx, to, kind, func(ctx context.Context, o *port) ([]byte, error) {
 		return o.h[kind](ctx, p.id, b)
 	})

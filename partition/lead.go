@@ -184,6 +184,8 @@ func encode(e *fsm.Entry) []byte {
 
 // commit gives an encoded entry to raft and waits until it is applied here.
 func (p *proposer) commit(b []byte) (*applied, error) {
+	p.note(time.Now())
+	defer p.note(time.Time{})
 	future := p.raft.Apply(b, 0)
 	done := make(chan error, 1)
 	// Raft can forget a future when it shuts down; then only this goroutine waits for ever.
@@ -204,6 +206,22 @@ func (p *proposer) commit(b []byte) (*applied, error) {
 		return nil, errFenced
 	}
 	return a, nil
+}
+
+func (p *proposer) note(given time.Time) {
+	p.mu.Lock()
+	p.given = given
+	p.mu.Unlock()
+}
+
+// oldest returns for how long the entry that is under way has been.
+func (p *proposer) oldest() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.given.IsZero() {
+		return 0
+	}
+	return time.Since(p.given)
 }
 
 // failed ends the riding calls according to what the error says about the log, and the leadership.

@@ -146,13 +146,11 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 // bodySpans appends where the bodies are that the entry carries, in their order.
 func bodySpans(spans []Span, e *fsm.Entry) []Span {
 	for i := range e.Requests {
-		if q, ok := e.Requests[i].Command.(*fsm.Enqueue); ok {
-			for j := range q.Messages {
-				if m := &q.Messages[j]; len(m.Body) > 0 {
-					spans = append(spans, Span{Offset: m.BodyOffset, Length: uint32(len(m.Body))})
-				}
+		fsm.EachMessage(e.Requests[i].Command, func(m *fsm.Message) {
+			if len(m.Body) > 0 {
+				spans = append(spans, Span{Offset: m.BodyOffset, Length: uint32(len(m.Body))})
 			}
-		}
+		})
 	}
 	return spans
 }

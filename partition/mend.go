@@ -27,6 +27,8 @@ type mender struct {
 	// silent are the nodes that do not answer the catalog's leader, and since when.
 	silent map[fsm.NodeID]time.Time
 	asked  time.Time
+	// follows says how the followers of the groups led here advance.
+	follows map[memberOf]*follow
 
 	mu sync.Mutex
 	// pause is until when a group is left alone after a step that did not succeed.
@@ -68,6 +70,9 @@ func (m *mender) look(v *catalog.View) {
 		}
 		r.crowd(g.servers, states)
 		step := g.next()
+		if step == nil {
+			step = m.wedged(g)
+		}
 		if r.id == fsm.CatalogPartition {
 			if step == nil {
 				step = m.retire(g, v, states)
@@ -171,6 +176,9 @@ type mendGroup struct {
 	ready    map[fsm.NodeID]bool // works and has caught up
 	listed   map[fsm.NodeID]bool // has the partition open and has not failed
 	existing []fsm.NodeID        // the servers, in their order
+	// stuck holds the followers that stand still, and what was tried against it.
+	stuck map[fsm.NodeID]int
+	epoch uint64 // of the leadership
 }
 
 // group gathers what is known of a group; nil if nothing is committed yet.
@@ -178,10 +186,11 @@ func (m *mender) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]node
 	c, index := r.configuration()
 	g := &mendGroup{id: r.id, self: m.s.host.cfg.Node, want: want, index: index,
 		servers: map[fsm.NodeID]raft.ServerSuffrage{}, failed: map[fsm.NodeID]bool{},
-		ready: map[fsm.NodeID]bool{}, listed: map[fsm.NodeID]bool{}}
+		ready: map[fsm.NodeID]bool{}, listed: map[fsm.NodeID]bool{}, stuck: map[fsm.NodeID]int{}}
 	if len(c.Servers) == 0 {
 		return nil
 	}
+	g.epoch, _ = r.prop.led()
 	members := slices.Clone(want)
 	for _, s := range c.Servers {
 		n := fsm.NodeID(s.ID)
@@ -198,6 +207,9 @@ func (m *mender) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]node
 		if !open || !st.Broken {
 			delete(m.since, key)
 		}
+		if !open || st.Broken {
+			delete(m.follows, key)
+		}
 		switch {
 		case n == g.self:
 			g.ready[n], g.listed[n] = true, true
@@ -210,9 +222,24 @@ func (m *mender) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]node
 		default:
 			g.listed[n] = true
 			g.ready[n] = st.Failure == "" && st.Applied+caughtUp >= applied
+			_, member := g.servers[n]
+			if tries, stuck := m.stuck(g, n, &st, applied); stuck && member {
+				g.stuck[n] = tries
+			}
 		}
 	}
 	return g
+}
+
+// wedged returns the step against a follower that stands still, nil if none does or the group could
+// not spare it.
+func (m *mender) wedged(g *mendGroup) *mendStep {
+	for _, n := range g.existing {
+		if _, stuck := g.stuck[n]; stuck && (g.servers[n] != raft.Voter || g.survives(n, 0)) {
+			return m.unwedge(g, n)
+		}
+	}
+	return nil
 }
 
 // mendStep is one change.

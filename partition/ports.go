@@ -105,6 +105,8 @@ const (
 	KindRebuild uint8 = 9
 	// KindWitness tells which life of a node has begun.
 	KindWitness uint8 = 10
+	// KindReopen tells a follower that its leader sees it standing still.
+	KindReopen uint8 = 11
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

@@ -51,6 +51,7 @@ type proposer struct {
 	// entity was deleted must not bring it back: ids are never used again (S-259).
 	gone      map[fsm.EntityID]struct{}
 	barrierAt time.Time // when the last entry was proposed that has been applied
+	given     time.Time // when the entry that is under way was given to raft; zero without one
 }
 
 // maxGone bounds the remembered ids. What comes back beyond is dropped by the next reconciliation.

@@ -40,42 +40,24 @@ func (h *Host) rebuild(p fsm.PartitionID, removed uint64) error {
 	h.mu.Lock()
 	r, broken := h.replicas[p], h.broken[p]
 	failed := broken != nil || r != nil && r.failure.Load() != nil
-	if h.closed || h.opening[p] || !failed {
+	if !failed || !h.claimLocked(p) {
 		h.mu.Unlock()
 		return fmt.Errorf("replica of partition %d has not failed: it is not rebuilt", p)
 	}
-	h.opening[p] = true
-	h.wg.Add(1)
 	h.mu.Unlock()
-	defer h.wg.Done()
-
-	err := h.drop(p, r, removed)
-	h.mu.Lock()
-	delete(h.opening, p)
-	h.mu.Unlock()
+	err := h.renew(p, r, nil, func() error {
+		if err := h.deps.Rebuild(p, removed); err != nil {
+			return err
+		}
+		h.deps.Log.Warn("replica starts empty: its group takes it in again", "partition", uint16(p),
+			"removed at", removed)
+		h.mu.Lock()
+		h.restarts[p] = 0
+		h.mu.Unlock()
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("rebuild partition %d: %w", p, err)
 	}
-	h.deps.Log.Warn("replica starts empty: its group takes it in again", "partition", uint16(p),
-		"removed at", removed)
-	return h.Open(p, nil)
-}
-
-// drop closes a failed replica, which may be nil, and deletes its stores.
-func (h *Host) drop(p fsm.PartitionID, r *Replica, removed uint64) error {
-	if r != nil {
-		if err := r.Close(); err != nil {
-			// A goroutine that hangs in the disk keeps the stores open; only a new process helps.
-			h.deps.Log.Error("close failed replica", "partition", uint16(p), "error", err)
-		}
-	}
-	if err := h.deps.Rebuild(p, removed); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	delete(h.replicas, p)
-	delete(h.broken, p)
-	h.restarts[p] = 0
-	h.mu.Unlock()
 	return nil
 }

@@ -245,8 +245,11 @@ func (r *Replica) starved() bool {
 	return e != nil && (errors.Is(*e, syscall.ENOSPC) || errors.Is(*e, syscall.EDQUOT))
 }
 
-// wedged asks the host for a new start of this replica (R10).
+// wedged asks the host for a new start of this replica (R5, R10).
 func (r *Replica) wedged(err error) {
+	if r.failure.Load() != nil {
+		return // what failed otherwise is not opened anew for this
+	}
 	r.wedge.Store(true)
 	r.fail(err)
 }
@@ -394,7 +397,7 @@ func (r *Replica) watch() {
 	defer r.raft.DeregisterObserver(o)
 	t := time.NewTicker(leaderPoll)
 	defer t.Stop()
-	shots := &snapshots{r: r}
+	shots, wedges := &snapshots{r: r}, &wedges{r: r, pulses: make(chan struct{}, 1)}
 	var leader fsm.NodeID
 	var term uint64
 	for {
@@ -409,64 +412,15 @@ func (r *Replica) watch() {
 		case <-seen:
 		case <-t.C:
 			shots.look()
+			if err := wedges.look(); err != nil {
+				r.wedged(err)
+			}
 		}
 	}
 }
 
-// snapshotPause is how long a failed snapshot waits for the next attempt.
-const snapshotPause = 10 * time.Second
-
-// needyPause is how often a snapshot is taken to get room on a disk that is nearly full.
-const needyPause = 30 * time.Second
-
-// snapshots decides when a replica takes one. Raft's own schedule counts entries, which may be 256
-// KiB or 100 bytes.
-type snapshots struct {
-	r      *Replica
-	busy   atomic.Bool
-	resume time.Time
-	last   time.Time // when the last one was begun
-}
-
-func (s *snapshots) look() {
-	m := s.r.machine
-	if s.busy.Load() || time.Now().Before(s.resume) {
-		return
-	}
-	// What was settled comes back only when the snapshots that still name it are replaced: without one
-	// now and then a full disk would stay full, because nothing is published that would cause one.
-	needy := s.r.room.now() == roomForSettling && m.sinceEntries.Load() > 0 &&
-		time.Since(s.last) >= needyPause
-	if !needy && m.sinceBytes.Load() < s.r.cfg.SnapshotBytes &&
-		m.sinceEntries.Load() < s.r.cfg.SnapshotEntries {
-		return
-	}
-	s.last = time.Now()
-	s.busy.Store(true)
-	s.resume = time.Now().Add(snapshotPause)
-	s.r.wg.Add(1)
-	go func() {
-		defer s.r.wg.Done()
-		defer s.busy.Store(false)
-		err := s.r.Snapshot()
-		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
-			s.r.log.Warn("snapshot failed", "error", err)
-		}
-	}()
-}
-
-// Snapshot writes a snapshot now and cuts the log behind it.
-func (r *Replica) Snapshot() error {
-	f := r.raft.Snapshot()
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		return err
-	case <-r.stopping:
-		return fsm.ErrClosed
-	}
-}
+// errHangs says that a replica could not be closed: its stores are open and in use.
+var errHangs = errors.New("goroutines still run")
 
 // Close stops the replica. Order matters: callers are answered, then peers hear nothing more, then
 // raft ends, and only then the stores close, because raft panics on a store that is closed (R11).
@@ -489,7 +443,7 @@ func (r *Replica) Close() error {
 			errs = append(errs, err, r.stores.Close())
 		case <-t.C:
 			// The stores stay open: a goroutine of raft is still inside one of them.
-			errs = append(errs, fmt.Errorf("goroutines still run after %v", r.cfg.CloseTimeout))
+			errs = append(errs, fmt.Errorf("%w after %v", errHangs, r.cfg.CloseTimeout))
 		}
 		if err := errors.Join(errs...); err != nil {
 			r.closeErr = fmt.Errorf("close partition %d: %w", r.id, err)

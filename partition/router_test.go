@@ -44,6 +44,11 @@ func TestKeysStayInTheirShare(t *testing.T) {
 // unavailable share is an error, never another share.
 func TestRoundRobinSkipsWhatHasNoLeader(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
+		for _, p := range d.Partitions { // a follower hears of its leader after the queue is there
+			for !b.all["n1"].r.send.known(p) {
+				time.Sleep(50 * time.Millisecond)
+			}
+		}
 		any := fsm.Key{Entity: d.ID}
 		seen := map[fsm.PartitionID]int{}
 		for i := range 40 {

@@ -23,6 +23,7 @@ func (h *Host) handle() {
 	c.Handle(KindStatus, h.serveStatus)
 	c.Handle(KindRebuild, h.serveRebuild)
 	c.Handle(KindWitness, h.witness.serve)
+	c.Handle(KindReopen, h.serveReopen)
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {

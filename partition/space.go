@@ -101,9 +101,11 @@ func (r *Room) allowance(free, total uint64) int64 {
 func grows(c fsm.Command) (bytes int) {
 	const around = 128 // what is kept of a message besides its body
 	switch c := c.(type) {
-	case *fsm.Enqueue:
-		for i := range c.Messages {
-			bytes += around + len(c.Messages[i].Body)
+	case *fsm.Enqueue, *fsm.Transfer:
+		fsm.EachMessage(c, func(m *fsm.Message) { bytes += around + len(m.Body) })
+	case *fsm.Commit:
+		for i := range c.Ops {
+			bytes += grows(c.Ops[i].Command)
 		}
 	case *fsm.SetSessionState:
 		bytes = around + len(c.State)
@@ -155,7 +157,7 @@ func (r *Replica) fits(c fsm.Command) error {
 	switch c.(type) {
 	case *fsm.DropEntity, *fsm.DeleteMessages, *fsm.NodeLost:
 		return nil
-	case *fsm.Enqueue, *fsm.SetSessionState:
+	case *fsm.Enqueue, *fsm.Transfer, *fsm.Commit, *fsm.SetSessionState:
 		if level >= roomForSettling {
 			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", fsm.ErrBusy)
 		}

@@ -84,7 +84,7 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 		retry: map[fsm.PartitionID]time.Time{},
 	}
 	s.mend = mender{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
-		busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{}}
+		follows: map[memberOf]*follow{}, busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{}}
 	if err := h.Open(fsm.CatalogPartition, cfg.Bootstrap); err != nil {
 		if h.deps.Rebuild == nil || errors.Is(err, fsm.ErrClosed) {
 			return nil, err

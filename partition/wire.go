@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -29,9 +30,11 @@ type wire struct {
 	blank   func() bool           // this replica has no configuration
 	term    func() uint64         // raft's
 	gate    *installGate
-	rpc     chan raft.RPC
-	ctx     context.Context // ends with Close; raft's own calls carry none
-	cancel  context.CancelFunc
+	// received counts the bytes of snapshots that raft has read.
+	received atomic.Uint64
+	rpc      chan raft.RPC
+	ctx      context.Context // ends with Close; raft's own calls carry none
+	cancel   context.CancelFunc
 }
 
 var (
@@ -225,12 +228,25 @@ func (w *wire) serveInstall(ctx context.Context, from fsm.NodeID, head []byte,
 	if err := r.done(); err != nil {
 		return nil, err
 	}
-	b, err := w.deliver(ctx, from, rpcInstall, c, &c.RPCHeader, io.LimitReader(body, c.Size))
+	b, err := w.deliver(ctx, from, rpcInstall, c, &c.RPCHeader,
+		&countingReader{io.LimitReader(body, c.Size), &w.received})
 	if err != nil && w.held(c) {
 		// What the leader wants is the case; it goes on from there.
 		return encodeAnswer(rpcInstall, &raft.InstallSnapshotResponse{Term: c.Term, Success: true})
 	}
 	return b, err
+}
+
+// countingReader counts what is read.
+type countingReader struct {
+	io.Reader
+	n *atomic.Uint64
+}
+
+func (c *countingReader) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.n.Add(uint64(n))
+	return n, err
 }
 
 // held reports whether a snapshot of the present leader ends in the log that is here.
@@ -299,4 +315,14 @@ func (w *wire) standNow(ctx context.Context) error {
 	}
 	_, err := w.deliver(ctx, w.self, rpcTimeoutNow, &raft.TimeoutNowRequest{RPCHeader: h}, &h, nil)
 	return err
+}
+
+// pulse returns when raft's main loop has answered a call: one of a leader of term 0, which every
+// replica that has a term refuses without a look at it.
+func (w *wire) pulse() {
+	h := raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(w.self), Addr: []byte(w.self),
+	}
+	// An error is an answer, too: the group is silent, or closes.
+	_, _ = w.deliver(w.ctx, w.self, rpcAppend, &raft.AppendEntriesRequest{RPCHeader: h}, &h, nil)
 }

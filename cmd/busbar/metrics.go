@@ -37,6 +37,7 @@ type nodeCollector struct {
 	peers  *prometheus.Desc
 	free   *prometheus.Desc
 	broken *prometheus.Desc
+	wedges *prometheus.Desc
 }
 
 type frontMetric struct {
@@ -79,6 +80,7 @@ func newNodeCollector(n *node) *nodeCollector {
 		apply:  desc("partition_applied_index", "Last log index applied here.", "partition"),
 		free:   desc("disk_free_bytes", "Bytes that may still be written to the disk of the data directory."),
 		broken: desc("partition_failed", "1 if the replica here has failed and must be rebuilt.", "partition"),
+		wedges: desc("partition_wedges_total", "How often the replica here was found standing still and opened anew or given up.", "partition"),
 		peers:  desc("nodes", "Nodes known to gossip, by state.", "state"),
 	}
 }
@@ -88,7 +90,7 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.front {
 		ch <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{c.reject, c.leads, c.terms, c.apply, c.peers, c.free, c.broken} {
+	for _, d := range []*prometheus.Desc{c.reject, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges} {
 		ch <- d
 	}
 }
@@ -113,6 +115,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 			broken = 1
 		}
 		ch <- prometheus.MustNewConstMetric(c.broken, prometheus.GaugeValue, broken, p)
+		ch <- prometheus.MustNewConstMetric(c.wedges, prometheus.CounterValue, float64(s.Wedges), p)
 		ch <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, leading, p)
 		ch <- prometheus.MustNewConstMetric(c.terms, prometheus.GaugeValue, float64(s.Term), p)
 		ch <- prometheus.MustNewConstMetric(c.apply, prometheus.CounterValue, float64(s.Applied), p)

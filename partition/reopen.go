@@ -1,0 +1,154 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Opening, closing for a new start and rebuilding a replica exclude each other: who does one of them
+// holds the partition's claim. Two at once would open one replica's stores twice, or delete stores
+// that are in use.
+
+// claimLocked takes the claim of a partition, unless somebody has it or the host closes. Close waits
+// until it is given back.
+func (h *Host) claimLocked(p fsm.PartitionID) bool {
+	if h.closed || h.opening[p] {
+		return false
+	}
+	h.opening[p] = true
+	h.wg.Add(1)
+	return true
+}
+
+func (h *Host) unclaim(p fsm.PartitionID) {
+	h.mu.Lock()
+	delete(h.opening, p)
+	h.mu.Unlock()
+	h.wg.Done()
+}
+
+// openClaimed opens a replica, lists it, and gives the claim back.
+func (h *Host) openClaimed(p fsm.PartitionID, members []fsm.NodeID) error {
+	defer h.unclaim(p)
+	r, err := h.open(p, members)
+	h.mu.Lock()
+	h.members[p] = members
+	delete(h.broken, p)
+	switch {
+	case err != nil:
+		h.broken[p] = err
+	case h.closed:
+		h.mu.Unlock()
+		return errors.Join(fsm.ErrClosed, r.Close())
+	default:
+		h.replicas[p] = r
+	}
+	h.mu.Unlock()
+	if err == nil {
+		h.note(r) // what it saw before it was listed
+		h.witness.opened()
+	}
+	return err
+}
+
+// renew closes the replica of a claimed partition, nil if it could not be opened, does what is to be
+// done while it is closed, and opens it. It gives the claim back.
+func (h *Host) renew(p fsm.PartitionID, r *Replica, members []fsm.NodeID, between func() error) error {
+	if r != nil {
+		err := r.Close()
+		if errors.Is(err, errHangs) {
+			// A goroutine inside the stores keeps them open; only a new process helps.
+			h.unclaim(p)
+			return err
+		}
+		if err != nil {
+			r.log.Warn("close replica for a new start", "error", err)
+		}
+	}
+	if err := between(); err != nil {
+		h.unclaim(p)
+		return err
+	}
+	h.mu.Lock()
+	delete(h.replicas, p)
+	delete(h.broken, p)
+	h.mu.Unlock()
+	return h.openClaimed(p, members)
+}
+
+// again closes a replica and opens it from what its stores hold, on a goroutine of its own: closing
+// waits for a disk, and the watchdog must not. It stays closed for a pause. It reports false if
+// somebody else is at it.
+func (h *Host) again(r *Replica, pause time.Duration) bool {
+	h.mu.Lock()
+	if h.replicas[r.id] != r || !h.claimLocked(r.id) {
+		h.mu.Unlock()
+		return false
+	}
+	members := h.members[r.id]
+	h.mu.Unlock()
+	go func() {
+		err := h.renew(r.id, r, members, func() error {
+			t := time.NewTimer(pause)
+			defer t.Stop()
+			select {
+			case <-h.stop:
+				return fsm.ErrClosed
+			case <-t.C:
+				return nil
+			}
+		})
+		if err != nil && !errors.Is(err, fsm.ErrClosed) {
+			r.log.Error("open replica anew", "error", err)
+		}
+	}()
+	return true
+}
+
+const (
+	// maxRestarts is how often a replica that is wedged again and again is opened anew before the
+	// process must be.
+	maxRestarts = 3
+	// restartsForget is how long a replica must have worked for its wedges to count no more.
+	restartsForget = 10 * time.Minute
+)
+
+// reopen gives a wedged replica a new start.
+func (h *Host) reopen(r *Replica) {
+	h.mu.Lock()
+	if time.Since(r.openedAt) > restartsForget {
+		h.restarts[r.id] = 0
+	}
+	h.restarts[r.id]++
+	h.wedges[r.id]++
+	n := h.restarts[r.id]
+	h.mu.Unlock()
+	if n > maxRestarts {
+		h.fatal(fmt.Errorf("partition %d is wedged again after %d restarts", r.id, maxRestarts))
+		return
+	}
+	r.log.Error("wedged replica is opened anew", "time", n)
+	// Whatever kept it from leading may be there still: somebody else is given the time to be elected.
+	h.again(r, h.cfg.HeartbeatTimeout+h.cfg.ElectionTimeout)
+}
+
+// feedEvery is the least time between two new starts of a replica that ran out of disk.
+const feedEvery = 10 * time.Second
+
+// feed gives a replica that failed for want of room a new start, now that there is room. Its group
+// may be without a majority until then, and nobody left to rebuild it; opening it is what a restart
+// of the process would do, and as safe.
+func (h *Host) feed(r *Replica) {
+	h.mu.Lock()
+	early := time.Since(h.fed[r.id]) < feedEvery
+	if !early {
+		h.fed[r.id] = time.Now()
+	}
+	h.mu.Unlock()
+	if !early && h.again(r, 0) {
+		r.log.Warn("there is room on the disk again: the replica starts anew")
+	}
+}

@@ -1,0 +1,162 @@
+package partition
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// withEntries reports whether a call is an AppendEntries of a partition that carries entries.
+func withEntries(kind uint8, b []byte, p fsm.PartitionID) bool {
+	if kind != KindRaft {
+		return false
+	}
+	k, group, body, err := openCall(b)
+	if err != nil || k != rpcAppend || group != p {
+		return false
+	}
+	var a raft.AppendEntriesRequest
+	r := &wireReader{b: body}
+	r.appendRequest(&a)
+	return r.done() == nil && len(a.Entries) > 0
+}
+
+func (n *network) swallows(f func(from, to fsm.NodeID, kind uint8, b []byte) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.swallow = f
+}
+
+// R5, R10: a leader whose heartbeats are answered and whose entries never commit is opened anew, and
+// somebody else leads. What it answered is unknown, not lost.
+func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		l := c.leader(1)
+		bad := l.cfg.Node
+		if _, err := l.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
+			t.Fatal(err)
+		}
+		term := l.raft.CurrentTerm()
+		c.net.swallows(func(from, _ fsm.NodeID, kind uint8, b []byte) bool {
+			return from == bad && withEntries(kind, b, 1)
+		})
+		began := time.Now()
+		_, err := l.Propose(t.Context(), enqueue(reqID(1, 2), "y"))
+		if !errors.Is(err, fsm.ErrUnknown) {
+			t.Errorf("the entry that is under way ended with %v", err)
+		}
+		if d := time.Since(began); d < l.cfg.WedgeAfter || d > l.cfg.WedgeAfter+5*time.Second {
+			t.Errorf("noticed after %v", d)
+		}
+		if got := l.raft.CurrentTerm(); got != term {
+			t.Errorf("term %d became %d: the leader was not wedged, it was deposed", term, got)
+		}
+		next := c.leader(1, bad)
+		if o, err := next.Propose(t.Context(), enqueue(reqID(1, 2), "y")); err != nil || len(o.Numbers) != 1 {
+			t.Errorf("asked again: %+v, %v", o, err)
+		}
+		c.net.swallows(nil)
+		if s := c.settled(); s.Enqueues != 2 {
+			t.Errorf("%d enqueues", s.Enqueues)
+		}
+		again := c.nodes[bad].host.Replica(1)
+		if s := c.nodes[bad].host.Status(); again == l || len(s) != 1 || s[0].Wedges != 1 {
+			t.Errorf("status: %+v", s)
+		}
+	})
+}
+
+// A replica whose raft does not answer itself is opened anew; one that is busy is not.
+func TestRaftThatDoesNotAnswerIsOpenedAnew(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		l := c.leader(1)
+		time.Sleep(time.Minute)
+		for _, id := range c.ids {
+			if s := c.nodes[id].host.Status(); s[0].Wedges != 0 {
+				t.Fatalf("%s is healthy: %+v", id, s)
+			}
+		}
+		deaf := c.nodes[c.others(l.cfg.Node)[0]].host.Replica(1)
+		// Raft's main loop takes no call while it waits for an answer of its own.
+		hold := make(chan struct{})
+		rpc := deaf.wire.rpc
+		answers := make(chan raft.RPCResponse) // nobody receives from it
+		go func() {
+			select {
+			case rpc <- raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answers}:
+			case <-hold:
+			}
+			<-hold
+			select {
+			case <-answers:
+			default:
+			}
+		}()
+		time.Sleep(deaf.cfg.WedgeAfter + 15*time.Second)
+		close(hold)
+		next := c.nodes[deaf.cfg.Node].host.Replica(1)
+		if s := c.nodes[deaf.cfg.Node].host.Status(); s[0].Wedges == 0 {
+			t.Errorf("not noticed: %+v", s)
+		}
+		time.Sleep(15 * time.Second)
+		if next = c.nodes[deaf.cfg.Node].host.Replica(1); next == deaf && next.err() == nil {
+			t.Error("it goes on")
+		}
+	})
+}
+
+// R5, R7: a follower that its leader reaches, and that does not advance, is opened anew, and given up
+// and rebuilt if that does not help.
+func TestFollowerThatDoesNotAdvance(t *testing.T) {
+	for name, helps := range map[string]bool{"a new start helps": true, "only a rebuild helps": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, d, sent := loaded(t)
+				defer b.close()
+				l := b.leader(1)
+				slow := b.others(l.cfg.Node)[0]
+				stuck := b.nodes[slow].host.Replica(1)
+				b.net.swallows(func(from, to fsm.NodeID, kind uint8, msg []byte) bool {
+					if !withEntries(kind, msg, 1) || to != slow {
+						return false
+					}
+					if helps {
+						return b.nodes[slow].host.Replica(1) == stuck && stuck.failure.Load() == nil
+					}
+					return b.nodes[slow].rebuilds.Load() == 0
+				})
+				for i := range 10 {
+					k := fsm.Key{Entity: d.ID, By: fsm.ByShare, Share: uint16(slices.Index(d.Partitions, 1))}
+					sendOne(t, b.all[l.cfg.Node].r, reqOf(0, 99, i+1), k)
+				}
+				for range 300 {
+					if r := b.nodes[slow].host.Replica(1); r != stuck && (helps || b.nodes[slow].rebuilds.Load() > 0) {
+						break
+					}
+					time.Sleep(time.Second)
+				}
+				b.whole("n1 n2 n3")
+				if n := b.nodes[slow].rebuilds.Load(); (n == 0) != helps {
+					t.Errorf("rebuilt %d times", n)
+				}
+				if b.nodes[slow].host.Replica(1) == stuck {
+					t.Error("it was not opened anew")
+				}
+				b.wantActive(l.cfg.Node, d, sent+10)
+				for _, id := range b.others(slow) {
+					for _, s := range b.nodes[id].host.Status() {
+						if s.Wedges != 0 {
+							t.Errorf("%s: %+v", id, s)
+						}
+					}
+				}
+			})
+		})
+	}
+}
