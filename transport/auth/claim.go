@@ -10,6 +10,14 @@ type Claim struct {
 	Expires  time.Time // as the token says (se); zero: never
 	Until    time.Time // Expires plus the tolerance: the moment to act on; zero: never
 	Rights   Right
+
+	granted *[]granted // what a JSON web token opens besides, entity by entity
+}
+
+// granted are rights on one entity.
+type granted struct {
+	scope  string
+	rights Right
 }
 
 // Allows reports whether the claim holds all of r on path, an entity's name, a node below it or a
@@ -17,17 +25,33 @@ type Claim struct {
 // $management, its subqueues and, for a topic, its subscriptions. Expiry is not looked at: see
 // [Claim.ExpiredAt].
 func (c Claim) Allows(path string, r Right) bool {
-	return r != 0 && c.Rights&r == r && c.reaches(path)
+	return r != 0 && c.rightsOn(path)&r == r
 }
 
 // AllowsAny is [Claim.Allows] for operations that one of several rights opens.
-func (c Claim) AllowsAny(path string, r Right) bool {
-	return c.Rights&r != 0 && c.reaches(path)
-}
+func (c Claim) AllowsAny(path string, r Right) bool { return c.rightsOn(path)&r != 0 }
 
-func (c Claim) reaches(path string) bool {
+// OnNamespace reports whether the claim holds all of r on the namespace itself, as creating an entity
+// takes. The audience may be narrower.
+func (c Claim) OnNamespace(r Right) bool { return c.Scope == "" && r != 0 && c.Rights&r == r }
+
+func (c Claim) rightsOn(path string) Right {
 	p := EntityPath(path)
-	return covers(c.Audience, p) && scopeCovers(c.Scope, p)
+	if !covers(c.Audience, p) {
+		return 0
+	}
+	var rights Right
+	if scopeCovers(c.Scope, p) {
+		rights = c.Rights
+	}
+	if c.granted != nil {
+		for _, g := range *c.granted {
+			if scopeCovers(g.scope, p) {
+				rights |= g.rights
+			}
+		}
+	}
+	return rights
 }
 
 // ExpiredAt reports whether the claim must no longer be honoured.

@@ -5,5 +5,8 @@
 // says what the claim opens. The package opens no sockets, reads no clock and knows nothing of
 // entities beyond their paths; keys never leave it in logs or JSON.
 //
+// JSON web tokens of configured OpenID Connect issuers count as well: [Policies.AddIssuer] says what
+// they open, [Policies.SetKeys] brings the keys, which others fetch.
+//
 // Start with [Policies.Verify].
 package auth

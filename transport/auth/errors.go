@@ -12,7 +12,10 @@ const (
 	BadSignature                  // no key of the policy made the signature
 	Expired                       // se is further in the past than the tolerance
 	UnknownPolicy                 // no policy of that name at the audience's entity or the namespace
-	NotSupported                  // a JSON web token
+	NotSupported                  // a JSON web token, and no issuer is configured
+	UnknownIssuer                 // a JSON web token of somebody else
+	UnknownKey                    // its issuer is not known to have the key that the token names
+	WrongAudience                 // it was issued for another service
 )
 
 // Text is what the client is told. A client cannot tell an unknown policy from a wrong key, so
@@ -23,8 +26,12 @@ func (k Kind) Text() string {
 		return "MissingToken: The authorization header was not found."
 	case Malformed:
 		return "MalformedToken: The token is malformed."
-	case BadSignature, UnknownPolicy:
+	case BadSignature, UnknownPolicy, UnknownKey:
 		return "InvalidSignature: The token has an invalid signature."
+	case UnknownIssuer:
+		return "InvalidIssuer: The issuer of the token is not trusted."
+	case WrongAudience:
+		return "InvalidAudience: The token is for another audience."
 	case Expired:
 		return "ExpiredToken: The token is expired."
 	case NotSupported:
@@ -38,8 +45,12 @@ func (k Kind) SubCode() int {
 	switch k {
 	case Missing:
 		return 40102
-	case BadSignature, UnknownPolicy:
+	case BadSignature, UnknownPolicy, UnknownKey:
 		return 40103
+	case UnknownIssuer:
+		return 40109
+	case WrongAudience:
+		return 40104
 	case Malformed, NotSupported:
 		return 40105
 	case Expired:
@@ -62,6 +73,9 @@ var (
 	ErrExpired       = &Error{Kind: Expired}
 	ErrUnknownPolicy = &Error{Kind: UnknownPolicy}
 	ErrNotSupported  = &Error{Kind: NotSupported}
+	ErrUnknownIssuer = &Error{Kind: UnknownIssuer}
+	ErrUnknownKey    = &Error{Kind: UnknownKey}
+	ErrWrongAudience = &Error{Kind: WrongAudience}
 )
 
 // Error returns the client's text followed by the detail.

@@ -79,6 +79,8 @@ func notURLSafe(r rune) bool {
 // until they expire.
 type Policies struct {
 	tolerance time.Duration
+	issuers   map[string]*issuer // by name; fixed before the first Verify
+	wanted    chan struct{}      // holds one
 
 	mu     sync.RWMutex
 	scopes map[string]map[string]Policy // by scope path, then by name
@@ -90,7 +92,8 @@ func New(tolerance time.Duration) (*Policies, error) {
 	if tolerance < 0 {
 		return nil, errors.New("expiry tolerance is negative")
 	}
-	return &Policies{tolerance: tolerance, scopes: map[string]map[string]Policy{}}, nil
+	return &Policies{tolerance: tolerance, wanted: make(chan struct{}, 1),
+		scopes: map[string]map[string]Policy{}}, nil
 }
 
 // Replace sets the policies of one scope, the path of an entity or "" for the namespace, in place
