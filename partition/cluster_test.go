@@ -429,66 +429,6 @@ func TestBrokenMachineStopsItsReplicaOnly(t *testing.T) {
 	}
 }
 
-// A17: when the mesh knows that the leader's process is gone, nobody waits for a time-out.
-func TestPeerLost(t *testing.T) {
-	three(t, func(t *testing.T, c *testCluster) {
-		old := c.leader(1).cfg.Node
-		time.Sleep(time.Second)
-		c.crash(old)
-		began := time.Now()
-		for _, id := range c.others(old) {
-			go c.nodes[id].host.PeerLost(t.Context(), old)
-		}
-		c.leader(1, old)
-		if d := time.Since(began); d > 250*time.Millisecond {
-			t.Errorf("leaderless for %v", d)
-		}
-	})
-}
-
-func TestFalseAlarmIsHarmless(t *testing.T) {
-	three(t, func(t *testing.T, c *testCluster) {
-		r := c.leader(1)
-		for range 3 {
-			for _, id := range c.ids {
-				c.nodes[id].host.PeerLost(t.Context(), r.cfg.Node)
-			}
-			if _, err := c.sendVia(t.Context(), c.ids[0], enqueue(fsm.RequestID{}, "x")); err != nil &&
-				!errors.Is(err, fsm.ErrUnknown) {
-				t.Error(err)
-			}
-		}
-		c.settled()
-	})
-}
-
-// A17: the best of the survivors stands, and a node that hears nobody stands too.
-func TestBestCandidate(t *testing.T) {
-	own := Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}, LastTerm: 5, Last: 100}
-	for _, tc := range []struct {
-		name  string
-		other Status
-		want  bool
-	}{
-		{"longer log of the same term", Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 101}, false},
-		{"shorter log", Status{Partition: 1, Node: "n1", LastTerm: 5, Last: 99}, true},
-		{"shorter log of a later term", Status{Partition: 1, Node: "n3", LastTerm: 6, Last: 9}, false},
-		{"longer log of an older term", Status{Partition: 1, Node: "n3", LastTerm: 4, Last: 900}, true},
-		{"equal, lower id", Status{Partition: 1, Node: "n1", LastTerm: 5, Last: 100}, false},
-		{"equal, higher id", Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 100}, true},
-		{"leads already", Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 9, Leading: true}, false},
-		{"no vote", Status{Partition: 1, Node: "n9", LastTerm: 9, Last: 900}, true},
-		{"failed", Status{Partition: 1, Node: "n3", LastTerm: 9, Last: 900, Failure: "disk"}, true},
-		{"another partition", Status{Partition: 2, Node: "n3", LastTerm: 9, Last: 900}, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := best(&own, []Status{tc.other}); got != tc.want {
-				t.Errorf("stands: %v", got)
-			}
-		})
-	}
-}
-
 // A graceful stop hands leadership away first, so the others need no election time-out.
 func TestCloseHandsLeadershipAway(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {

@@ -15,6 +15,9 @@ const (
 	// candidateTimeout bounds the question that the survivors ask each other. Who does not answer
 	// in time does not count; if two then stand for election, the votes decide.
 	candidateTimeout = 20 * time.Millisecond
+	// quorumTimeout bounds it as long as the answers so far would not elect anybody: on a busy
+	// machine they may take longer, and standing without them is in vain.
+	quorumTimeout = 250 * time.Millisecond
 	// standEvery is the least time between two elections that a replica calls by itself.
 	standEvery = 2 * time.Second
 )
@@ -22,6 +25,10 @@ const (
 // PeerLost says that the process of a node is surely gone (A17): every group that it led gets a new
 // leader at once, not after the heartbeat time-out. Each survivor is told by its own mesh and
 // decides for itself; the best of them stands. A false alarm costs an election and nothing else.
+//
+// Whoever stands so raises the term without asking first, so only who hears a majority does: a node
+// that lost the network and not its peers would otherwise come back with a term of its own, and
+// depose every leader that served meanwhile.
 func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
 	var led []Status
 	for _, r := range h.list() {
@@ -35,7 +42,7 @@ func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
 	}
 	others := h.survivors(ctx, led, lost)
 	for i := range led {
-		if r := h.Replica(led[i].Partition); r != nil && best(&led[i], others) {
+		if r := h.Replica(led[i].Partition); r != nil && heard(&led[i], others) && best(&led[i], others) {
 			r.stand(ctx, lost)
 		}
 	}
@@ -60,26 +67,54 @@ func (h *Host) survivors(ctx context.Context, led []Status, lost fsm.NodeID) []S
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, candidateTimeout)
-	defer cancel()
-	var (
-		mu  sync.Mutex
-		all []Status
-		wg  sync.WaitGroup
-	)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithTimeout(ctx, quorumTimeout)
+	defer cancel() // who has not answered by then is no longer asked
+	answers := make(chan []Status, len(nodes))
 	for n := range nodes { // order-free: the answers are compared, not ordered
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			if s, err := askStatus(ctx, h.deps.Caller, n); err == nil {
-				mu.Lock()
-				all = append(all, s...)
-				mu.Unlock()
+		wg.Go(func() {
+			s, err := askStatus(ctx, h.deps.Caller, n)
+			if err != nil {
+				s = nil
 			}
-		}()
+			answers <- s
+		})
 	}
-	wg.Wait()
+	enough := time.NewTimer(candidateTimeout)
+	defer enough.Stop()
+	var all []Status
+	late := false
+	for pending := len(nodes); pending > 0 && !(late && allHeard(led, all)); {
+		select {
+		case s := <-answers:
+			all, pending = append(all, s...), pending-1
+		case <-enough.C:
+			late = true
+		}
+	}
 	return all
+}
+
+// heard reports whether a majority of the voters answered, this one included.
+func heard(own *Status, others []Status) bool {
+	n := 1
+	for i := range others {
+		o := &others[i]
+		if o.Partition == own.Partition && o.Failure == "" && votes(own, o.Node) {
+			n++
+		}
+	}
+	return n > len(own.Voters)/2
+}
+
+func allHeard(led, others []Status) bool {
+	for i := range led {
+		if !heard(&led[i], others) {
+			return false
+		}
+	}
+	return true
 }
 
 // best reports whether no other voter that answered has more log; equals go to the lowest id.

@@ -1,0 +1,116 @@
+package partition
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// A17: when the mesh knows that the leader's process is gone, nobody waits for a time-out.
+func TestPeerLost(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		old := c.leader(1).cfg.Node
+		time.Sleep(time.Second)
+		c.crash(old)
+		began := time.Now()
+		for _, id := range c.others(old) {
+			go c.nodes[id].host.PeerLost(t.Context(), old)
+		}
+		c.leader(1, old)
+		if d := time.Since(began); d > 250*time.Millisecond {
+			t.Errorf("leaderless for %v", d)
+		}
+	})
+}
+
+func TestFalseAlarmIsHarmless(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		r := c.leader(1)
+		for range 3 {
+			for _, id := range c.ids {
+				c.nodes[id].host.PeerLost(t.Context(), r.cfg.Node)
+			}
+			if _, err := c.sendVia(t.Context(), c.ids[0], enqueue(fsm.RequestID{}, "x")); err != nil &&
+				!errors.Is(err, fsm.ErrUnknown) {
+				t.Error(err)
+			}
+		}
+		c.settled()
+	})
+}
+
+// A17: a node that lost the network and not its peers must not raise the term: it would depose the
+// leaders when it comes back.
+func TestNodeThatHearsNobodyDoesNotStand(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		leader := c.leader(1)
+		term := leader.raft.CurrentTerm()
+		alone := c.others(leader.cfg.Node)[0]
+		c.net.isolate(alone, true)
+		for _, lost := range c.others(alone) {
+			c.nodes[alone].host.PeerLost(t.Context(), lost)
+		}
+		time.Sleep(5 * time.Second)
+		c.net.isolate(alone, false)
+		time.Sleep(5 * time.Second)
+		if got := leader.raft.CurrentTerm(); got != term || !leader.Leading() {
+			t.Errorf("term %d after the node came back, leading %v; want %d and true", got,
+				leader.Leading(), term)
+		}
+	})
+}
+
+// A majority has to be heard: the one who asks, and whoever answers and votes.
+func TestHeard(t *testing.T) {
+	own := Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}}
+	for _, tc := range []struct {
+		name   string
+		others []Status
+		want   bool
+	}{
+		{"nobody", nil, false},
+		{"another voter", []Status{{Partition: 1, Node: "n3"}}, true},
+		{"a voter whose replica failed", []Status{{Partition: 1, Node: "n3", Failure: "disk"}}, false},
+		{"somebody without a vote", []Status{{Partition: 1, Node: "n9"}}, false},
+		{"a voter of another partition", []Status{{Partition: 2, Node: "n3"}}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := heard(&own, tc.others); got != tc.want {
+				t.Errorf("a majority was heard: %v", got)
+			}
+		})
+	}
+	alone := Status{Partition: 1, Node: "n1", Voters: []fsm.NodeID{"n1"}}
+	if !heard(&alone, nil) {
+		t.Error("the only voter is no majority of one")
+	}
+}
+
+// A17: the best of the survivors stands.
+func TestBestCandidate(t *testing.T) {
+	own := Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}, LastTerm: 5, Last: 100}
+	for _, tc := range []struct {
+		name  string
+		other Status
+		want  bool
+	}{
+		{"longer log of the same term", Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 101}, false},
+		{"shorter log", Status{Partition: 1, Node: "n1", LastTerm: 5, Last: 99}, true},
+		{"shorter log of a later term", Status{Partition: 1, Node: "n3", LastTerm: 6, Last: 9}, false},
+		{"longer log of an older term", Status{Partition: 1, Node: "n3", LastTerm: 4, Last: 900}, true},
+		{"equal, lower id", Status{Partition: 1, Node: "n1", LastTerm: 5, Last: 100}, false},
+		{"equal, higher id", Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 100}, true},
+		{"leads already", Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 9, Leading: true}, false},
+		{"no vote", Status{Partition: 1, Node: "n9", LastTerm: 9, Last: 900}, true},
+		{"failed", Status{Partition: 1, Node: "n3", LastTerm: 9, Last: 900, Failure: "disk"}, true},
+		{"another partition", Status{Partition: 2, Node: "n3", LastTerm: 9, Last: 900}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := best(&own, []Status{tc.other}); got != tc.want {
+				t.Errorf("stands: %v", got)
+			}
+		})
+	}
+}
