@@ -177,6 +177,10 @@ func (h *Host) Ready(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("partition %d: %w", r.id, r.err()))
 		case leader == "":
 			errs = append(errs, fmt.Errorf("partition %d: %w", r.id, fsm.ErrUnavailable))
+		case h.lost.has(leader):
+			// A follower believes in its leader until a time-out that is longer than the loss is new.
+			errs = append(errs, fmt.Errorf("partition %d: its leader %s is lost: %w", r.id, leader,
+				fsm.ErrUnavailable))
 		case r.Leading():
 			if err := r.Barrier(ctx, time.Second); err != nil {
 				errs = append(errs, fmt.Errorf("partition %d: %w", r.id, err))

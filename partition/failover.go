@@ -30,6 +30,7 @@ const (
 // that lost the network and not its peers would otherwise come back with a term of its own, and
 // depose every leader that served meanwhile.
 func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
+	h.lost.add(lost)
 	var led []Status
 	for _, r := range h.list() {
 		s := r.Status()

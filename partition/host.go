@@ -54,6 +54,8 @@ type Host struct {
 	broken   map[fsm.PartitionID]error // could not be opened
 
 	witness        witness
+	life           lifeOf
+	lost           lostPeers
 	room           room
 	leaders        broadcast // a leader became known or lost
 	catalogChanged broadcast // the catalog's replica here applied something
@@ -76,6 +78,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 		broken: map[fsm.PartitionID]error{}, stop: make(chan struct{}),
 	}
 	h.witness.init(h)
+	h.life.current = cfg.Incarnation
 	if h.deps.Member == nil {
 		h.deps.Member = func(fsm.NodeID) bool { return true }
 	}
@@ -321,62 +324,6 @@ func (r *Replica) Status() Status {
 	s.Broken = r.failure.Load() != nil
 	s.Full = r.room.now() >= roomForSettling
 	return s
-}
-
-// TransferLeadership hands the leadership of a partition to another node's replica, which is asked
-// first whether it answers: a transfer to a hung node can wedge raft (R10). An empty to lets raft
-// choose.
-func (h *Host) TransferLeadership(ctx context.Context, p fsm.PartitionID, to fsm.NodeID) error {
-	r := h.Replica(p)
-	if r == nil || !r.Leading() {
-		return fmt.Errorf("partition %d: %w", p, fsm.ErrNotLeader)
-	}
-	if to == h.cfg.Node {
-		return nil
-	}
-	if to == "" {
-		to = h.heir(ctx, r)
-	}
-	if to == "" {
-		return fmt.Errorf("partition %d has no other voter that answers: %w", p, fsm.ErrUnavailable)
-	}
-	return r.transfer(ctx, to)
-}
-
-// heirTimeout bounds the question to a possible next leader.
-const heirTimeout = 500 * time.Millisecond
-
-// heir returns a voter that answers, "" if there is none.
-func (h *Host) heir(ctx context.Context, r *Replica) fsm.NodeID {
-	for _, v := range r.Status().Voters {
-		if v == h.cfg.Node {
-			continue
-		}
-		ask, cancel := context.WithTimeout(ctx, heirTimeout)
-		_, err := h.deps.Caller.Call(ask, v, KindStatus, nil)
-		cancel()
-		if err == nil {
-			return v
-		}
-	}
-	return ""
-}
-
-func (r *Replica) transfer(ctx context.Context, to fsm.NodeID) error {
-	f := r.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(to))
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("transfer leadership of partition %d to %s: %w", r.id, to, err)
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.stopping:
-		return fsm.ErrClosed
-	}
 }
 
 // Close hands the leaderships away, as long as ctx lasts, and closes every replica.

@@ -107,6 +107,8 @@ const (
 	KindWitness uint8 = 10
 	// KindReopen tells a follower that its leader sees it standing still.
 	KindReopen uint8 = 11
+	// KindTransfer asks a leader to hand its leadership over.
+	KindTransfer uint8 = 12
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

@@ -15,11 +15,12 @@ import (
 type Router struct {
 	send  *sender
 	dir   *Directory
+	life  *lifeOf
 	round atomic.Uint64 // round robin over shares
 }
 
 // NewRouter returns the router of a node.
-func NewRouter(h *Host, d *Directory) *Router { return &Router{send: d.send, dir: d} }
+func NewRouter(h *Host, d *Directory) *Router { return &Router{send: d.send, dir: d, life: &h.life} }
 
 // route is where a key leads.
 type route struct {
@@ -87,6 +88,7 @@ func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 	if err != nil {
 		return fsm.Outcome{}, err
 	}
+	r.life.asked(id.Node)
 	req := fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}
 	var a attempts
 	for stale := 0; ; {
@@ -105,6 +107,9 @@ func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 		case err != nil && a.unknown != nil && ctx.Err() != nil && (&call{req: req}).takes():
 			return r.recover(ctx, to.partition, req, err)
 		case err != nil || o.Refusal != fsm.Stale || k.Entity == 0:
+			if o.Refusal == fsm.NodeExpired {
+				r.life.refused(id.Node)
+			}
 			return o, err
 		}
 		stale++

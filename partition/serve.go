@@ -20,6 +20,7 @@ func (h *Host) handle() {
 	c.Handle(KindAwait, h.verb(serveAwait))
 	c.Handle(KindUnpark, h.verb(serveUnpark))
 	c.Handle(KindReadIndex, h.verb(serveReadIndex))
+	c.Handle(KindTransfer, h.verb(h.serveTransfer))
 	c.Handle(KindStatus, h.serveStatus)
 	c.Handle(KindRebuild, h.serveRebuild)
 	c.Handle(KindWitness, h.witness.serve)
@@ -31,6 +32,7 @@ func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte
 	if err != nil {
 		return nil, err
 	}
+	h.lost.heard(from)
 	r := h.Replica(group)
 	if r == nil {
 		return nil, fmt.Errorf("partition %d: %w", group, errSilent)

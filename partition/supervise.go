@@ -138,22 +138,30 @@ func (s *Supervisor) each(look func(v *catalog.View)) {
 	}
 }
 
-// register makes this life of the node known to the cluster.
+// register makes each life of the node known to the cluster.
 func (s *Supervisor) register() {
-	n := catalog.Node{ID: s.host.cfg.Node, Name: s.cfg.Name, Incarnation: s.host.cfg.Incarnation}
 	for s.ctx.Err() == nil {
+		changed := s.host.life.changed.wait()
+		n := catalog.Node{ID: s.host.cfg.Node, Name: s.cfg.Name, Incarnation: s.host.life.now()}
 		ctx, cancel := context.WithTimeout(s.ctx, registerTimeout)
 		_, err := s.dir.change(ctx, &catalog.Change{Node: &n})
 		cancel()
 		var refused *fsm.RefusedError
 		switch {
 		case err == nil:
-			return
 		case errors.As(err, &refused):
 			s.log.Error("this life of the node is not accepted", "error", err)
-			return
+			if refused.Refusal == fsm.NodeExpired {
+				s.host.life.refused(n.Incarnation)
+			}
+		default:
+			s.log.Info("not registered yet", "error", err)
+			continue
 		}
-		s.log.Info("not registered yet", "error", err)
+		select {
+		case <-changed:
+		case <-s.ctx.Done():
+		}
 	}
 }
 
