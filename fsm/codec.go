@@ -17,6 +17,7 @@ const (
 	// wireVersion2 is that of outcomes and answers with what version 1 has no field for. They are
 	// written so only if one of these fields is set.
 	wireVersion2 = 2
+	wireVersion3 = 3
 )
 
 // Kinds of command in an entry. Numbers are for ever.
@@ -44,6 +45,11 @@ const (
 	kindDeleteMessages
 	kindTouch
 	kindRedrive
+	kindEnqueueMoved // Enqueue with an origin, or with carried messages
+	kindCommit
+	kindTransfer
+	kindForward
+	kindRedriveTo // Redrive to another entity
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.
@@ -122,7 +128,7 @@ func (r *reader) request() Request {
 
 func (r *reader) sub() SubQueue {
 	s := SubQueue(r.u8())
-	if s > TransferDeadLetter {
+	if s > TransferQueue {
 		r.fail("unknown subqueue")
 	}
 	return s
@@ -165,6 +171,8 @@ func AppendQuery(dst []byte, q *QueryRequest) []byte {
 	case *History:
 		dst = appendUint(append(dst, 8, byte(q.Kind)), q.After)
 		return appendUint(appendUint(dst, uint64(q.Max)), uint64(q.MaxBytes))
+	case *Moving:
+		return appendUint(appendUint(appendUint(append(dst, 10), q.After), uint64(q.Max)), uint64(q.MaxBytes))
 	}
 	panic("fsm: query of a foreign type")
 }
@@ -196,6 +204,8 @@ func DecodeQuery(b []byte) (QueryRequest, error) {
 		q.Query = &ListLocks{After: r.uvarint(), Max: r.u32()}
 	case 8:
 		q.Query = &History{Kind: HistoryKind(r.u8()), After: r.uvarint(), Max: r.u32(), MaxBytes: r.u32()}
+	case 10:
+		q.Query = &Moving{After: r.uvarint(), Max: r.u32(), MaxBytes: r.u32()}
 	default:
 		r.fail("unknown query kind")
 	}
@@ -234,7 +244,7 @@ func (r *reader) properties() []Property {
 	}
 	ps := make([]Property, n)
 	for i := range ps {
-		ps[i] = Property{Key: r.string(), Value: r.bytes()}
+		ps[i] = Property{Key: r.string(), Value: r.optional()}
 	}
 	return ps
 }

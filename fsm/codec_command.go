@@ -38,14 +38,22 @@ func appendCommand(dst []byte, c Command) []byte {
 		dst = appendMillis(appendProof(append(dst, kindDeleteMessages), c.Session), c.Before)
 		return appendUint(dst, uint64(c.Max))
 	case *Redrive:
-		dst = appendString(appendBool(append(dst, kindRedrive), c.HasReason), c.Reason)
+		kind := kindRedrive
+		if c.To != 0 {
+			kind = kindRedriveTo
+		}
+		dst = appendString(appendBool(append(dst, kind), c.HasReason), c.Reason)
 		dst = appendString(appendBool(dst, c.HasSession), c.Session)
 		dst = appendMillis(appendMillis(dst, c.From), c.Until)
-		return appendUint(appendUint(dst, c.After), uint64(c.Max))
+		dst = appendUint(appendUint(dst, c.After), uint64(c.Max))
+		if c.To != 0 {
+			dst = appendUint(dst, uint64(c.To))
+		}
+		return dst
 	case *DropLocks:
 		return appendMillis(appendTokens(append(dst, kindDropLocks), c.Tokens), c.Grace)
 	}
-	return appendInternal(dst, c)
+	return appendMoving(dst, c)
 }
 
 // appendInternal appends the commands that no client sends.
@@ -107,13 +115,19 @@ func (r *reader) command() Command {
 		return &Cancel{Numbers: r.numbers()}
 	case kindDeleteMessages:
 		return &DeleteMessages{Session: r.proof(), Before: r.millis(), Max: r.u32()}
-	case kindRedrive:
-		return &Redrive{HasReason: r.boolean(), Reason: r.string(), HasSession: r.boolean(),
+	case kindRedrive, kindRedriveTo:
+		c := &Redrive{HasReason: r.boolean(), Reason: r.string(), HasSession: r.boolean(),
 			Session: r.string(), From: r.millis(), Until: r.millis(), After: r.uvarint(), Max: r.u32()}
+		if kind == kindRedriveTo {
+			if c.To = EntityID(r.uvarint()); c.To == 0 {
+				r.fail("no destination")
+			}
+		}
+		return c
 	case kindDropLocks:
 		return &DropLocks{Tokens: r.tokens(), Grace: r.millis()}
 	default:
-		return r.internal(kind)
+		return r.moving(kind)
 	}
 }
 
@@ -162,6 +176,9 @@ func appendEnqueue(dst []byte, c *Enqueue) []byte {
 	for i := range c.Messages {
 		if c.Messages[i].PartitionKey != "" {
 			kind = kindEnqueueKeyed
+		}
+		if c.Origin != nil || c.Messages[i].Carried != nil {
+			return appendMoved(append(dst, kindEnqueueMoved), c)
 		}
 	}
 	dst = appendUint(append(dst, kind), uint64(len(c.Messages)))

@@ -1,13 +1,19 @@
 package fsm
 
-// Version 1 ends before the histories.
+import "github.com/busbar-mq/busbar/fsm/rule"
+
+// Version 1 ends before the histories, version 2 before the rules.
 const (
 	descriptorVersion1 = 1
-	descriptorVersion  = 2
+	descriptorVersion2 = 2
+	descriptorVersion  = 3
 )
 
-// minRuleBytes is the shortest encoded authorization rule.
-const minRuleBytes = 6
+// The shortest encoded authorization rule, and rule of a subscription.
+const (
+	minAuthRuleBytes = 6
+	minRuleBytes     = 3
+)
 
 // AppendDescriptor appends an entity descriptor.
 func AppendDescriptor(dst []byte, d *Descriptor) []byte {
@@ -47,7 +53,13 @@ func AppendDescriptor(dst []byte, d *Descriptor) []byte {
 	dst = appendUint(dst, d.HistoryMaxBytes)
 	b := &d.RetryBackoff
 	dst = appendMillis(appendMillis(dst, b.Min), b.Max)
-	return appendUint(appendUint(dst, uint64(b.Multiplier)), uint64(b.Jitter))
+	dst = appendUint(appendUint(dst, uint64(b.Multiplier)), uint64(b.Jitter))
+	dst = appendUint(dst, uint64(len(d.Rules)))
+	for i := range d.Rules {
+		dst = appendMillis(appendString(dst, d.Rules[i].Name), d.Rules[i].CreatedAt)
+		dst = appendBytes(dst, d.Rules[i].Source.Append(nil))
+	}
+	return dst
 }
 
 // DecodeDescriptor decodes a descriptor.
@@ -103,7 +115,7 @@ func (r *reader) descriptor() Descriptor {
 	d.ForwardTo = r.string()
 	d.ForwardDeadLettersTo = r.string()
 	d.UserMetadata = r.string()
-	if n := r.count(minRuleBytes); n > 0 {
+	if n := r.count(minAuthRuleBytes); n > 0 {
 		d.AuthRules = make([]AuthRule, n)
 	}
 	for i := range d.AuthRules {
@@ -117,7 +129,26 @@ func (r *reader) descriptor() Descriptor {
 	d.RetryBackoff = RetryBackoff{
 		Min: r.millis(), Max: r.millis(), Multiplier: r.u32(), Jitter: r.u32(),
 	}
+	if version == descriptorVersion2 {
+		return d
+	}
+	if n := r.count(minRuleBytes); n > 0 {
+		d.Rules = make([]Rule, n)
+	}
+	for i := range d.Rules {
+		d.Rules[i] = r.rule()
+	}
 	return d
+}
+
+func (r *reader) rule() Rule {
+	u := Rule{Name: r.string(), CreatedAt: r.millis()}
+	source, err := rule.DecodeSource(r.bytes())
+	if err != nil {
+		r.fail("rule: " + err.Error())
+	}
+	u.Source = source
+	return u
 }
 
 func appendAuthRule(dst []byte, a *AuthRule) []byte {

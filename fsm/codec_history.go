@@ -87,8 +87,15 @@ func appendMore(dst []byte, a *Answer) []byte {
 	return dst
 }
 
-func (a *Answer) hasMore() bool {
-	return a.IdleFor != 0 || a.Next != 0 || len(a.History) > 0 || len(a.Locks) > 0
+// version is the oldest that can say what the answer has.
+func (a *Answer) version() uint8 {
+	switch {
+	case len(a.Moves) > 0 || anySystem(a.Messages):
+		return wireVersion3
+	case a.IdleFor != 0 || a.Next != 0 || len(a.History) > 0 || len(a.Locks) > 0:
+		return wireVersion2
+	}
+	return wireVersion
 }
 
 func (r *reader) more(a *Answer) {

@@ -6,8 +6,8 @@ const minDeliveryBytes = 30
 // AppendOutcome appends an outcome. Bodies of deliveries travel with it if withBodies is set; the
 // remembered form of a result is written without.
 func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
-	more := o.Count != 0 || o.Next != 0
-	dst = append(dst, versionWith(more), byte(o.Refusal))
+	version := o.version()
+	dst = append(dst, version, byte(o.Refusal))
 	dst = appendString(dst, o.Detail)
 	dst = appendBool(dst, o.Repeated)
 	dst = appendUint(dst, uint64(len(o.Duplicate)))
@@ -16,7 +16,7 @@ func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
 	}
 	dst = appendNumbers(dst, o.Numbers)
 	dst = appendMillis(dst, o.EnqueuedAt)
-	dst = appendDeliveries(dst, o.Locked, withBodies)
+	dst = appendDeliveries(dst, o.Locked, withBodies, version)
 	dst = appendUint(dst, uint64(len(o.Refusals)))
 	for _, f := range o.Refusals {
 		dst = append(dst, byte(f))
@@ -24,23 +24,46 @@ func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
 	dst = appendMillis(dst, o.LockedUntil)
 	dst = appendProof(dst, o.Session)
 	dst = appendBytes(dst, o.Data)
-	if more {
+	if version >= wireVersion2 {
 		dst = appendUint(appendUint(dst, o.Count), o.Next)
+	}
+	if version >= wireVersion3 {
+		dst = appendUint(dst, uint64(len(o.Ops)))
+		for i := range o.Ops {
+			dst = appendBytes(dst, AppendOutcome(nil, &o.Ops[i], withBodies))
+		}
+		dst = appendMoves(dst, o.Moves)
 	}
 	return dst
 }
 
-func versionWith(more bool) uint8 {
-	if more {
+// version is the oldest that can say what the outcome has.
+func (o *Outcome) version() uint8 {
+	switch {
+	case len(o.Ops) > 0 || len(o.Moves) > 0 || anySystem(o.Locked):
+		return wireVersion3
+	case o.Count != 0 || o.Next != 0:
 		return wireVersion2
 	}
 	return wireVersion
 }
 
+func anySystem(ds []Delivery) bool {
+	for i := range ds {
+		if len(ds[i].System) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // DecodeOutcome decodes an outcome; byte fields are views into b.
-func DecodeOutcome(b []byte) (Outcome, error) {
+func DecodeOutcome(b []byte) (Outcome, error) { return decodeOutcome(b, true) }
+
+// decodeOutcome decodes an outcome; only one of a commit may hold others.
+func decodeOutcome(b []byte, nested bool) (Outcome, error) {
 	r := reader{b: b}
-	version := r.versions(wireVersion, wireVersion2)
+	version := r.versions(wireVersion, wireVersion3)
 	o := Outcome{Refusal: r.refusal(), Detail: r.string(), Repeated: r.boolean()}
 	if n := r.count(1); n > 0 {
 		o.Duplicate = make([]bool, n)
@@ -50,7 +73,7 @@ func DecodeOutcome(b []byte) (Outcome, error) {
 	}
 	o.Numbers = r.numbers()
 	o.EnqueuedAt = r.millis()
-	o.Locked = r.deliveries()
+	o.Locked = r.deliveries(version)
 	if n := r.count(1); n > 0 {
 		o.Refusals = make([]Refusal, n)
 	}
@@ -60,8 +83,12 @@ func DecodeOutcome(b []byte) (Outcome, error) {
 	o.LockedUntil = r.millis()
 	o.Session = r.proof()
 	o.Data = r.optional()
-	if version == wireVersion2 {
+	if version >= wireVersion2 {
 		o.Count, o.Next = r.uvarint(), r.uvarint()
+	}
+	if version >= wireVersion3 {
+		o.Ops = r.outcomes(nested)
+		o.Moves = r.moves()
 	}
 	return o, r.end()
 }
@@ -76,17 +103,20 @@ func (r *reader) optional() []byte {
 
 func (r *reader) refusal() Refusal {
 	f := Refusal(r.u8())
-	if f > NodeExpired {
+	if f >= lastRefusal {
 		r.fail("unknown refusal")
 	}
 	return f
 }
 
-func appendDeliveries(dst []byte, ds []Delivery, withBodies bool) []byte {
+func appendDeliveries(dst []byte, ds []Delivery, withBodies bool, version uint8) []byte {
 	dst = appendBool(dst, withBodies)
 	dst = appendUint(dst, uint64(len(ds)))
 	for i := range ds {
 		dst = appendDelivery(dst, &ds[i])
+		if version >= wireVersion3 {
+			dst = appendSystem(dst, ds[i].System)
+		}
 		if withBodies {
 			dst = appendBytes(dst, ds[i].Body)
 		}
@@ -94,7 +124,7 @@ func appendDeliveries(dst []byte, ds []Delivery, withBodies bool) []byte {
 	return dst
 }
 
-func (r *reader) deliveries() []Delivery {
+func (r *reader) deliveries(version uint8) []Delivery {
 	withBodies := r.boolean()
 	n := r.count(minDeliveryBytes)
 	if n == 0 {
@@ -104,6 +134,9 @@ func (r *reader) deliveries() []Delivery {
 	for i := range ds {
 		if ds[i] = r.delivery(); r.err != nil {
 			return nil
+		}
+		if version >= wireVersion3 {
+			ds[i].System = r.system()
 		}
 		if withBodies {
 			ds[i].Body = r.optional()
@@ -152,10 +185,10 @@ func (r *reader) delivery() Delivery {
 
 // AppendAnswer appends an answer with its bodies.
 func AppendAnswer(dst []byte, a *Answer) []byte {
-	more := a.hasMore()
-	dst = append(dst, versionWith(more), byte(a.Refusal))
+	version := a.version()
+	dst = append(dst, version, byte(a.Refusal))
 	dst = appendString(dst, a.Detail)
-	dst = appendDeliveries(dst, a.Messages, true)
+	dst = appendDeliveries(dst, a.Messages, true, version)
 	dst = appendBool(dst, a.HasState)
 	dst = appendBytes(dst, a.State)
 	dst = appendUint(dst, uint64(len(a.Sessions)))
@@ -169,8 +202,11 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	}
 	dst = appendMillis(dst, c.AccessedAt)
 	dst = appendBytes(dst, a.Data)
-	if more {
+	if version >= wireVersion2 {
 		dst = appendMore(dst, a)
+	}
+	if version >= wireVersion3 {
+		dst = appendMoves(dst, a.Moves)
 	}
 	return dst
 }
@@ -178,8 +214,8 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 // DecodeAnswer decodes an answer; byte fields are views into b.
 func DecodeAnswer(b []byte) (Answer, error) {
 	r := reader{b: b}
-	version := r.versions(wireVersion, wireVersion2)
-	a := Answer{Refusal: r.refusal(), Detail: r.string(), Messages: r.deliveries(),
+	version := r.versions(wireVersion, wireVersion3)
+	a := Answer{Refusal: r.refusal(), Detail: r.string(), Messages: r.deliveries(version),
 		HasState: r.boolean(), State: r.bytes()}
 	if !a.HasState {
 		a.State = nil
@@ -197,8 +233,11 @@ func DecodeAnswer(b []byte) (Answer, error) {
 	}
 	c.AccessedAt = r.millis()
 	a.Data = r.optional()
-	if version == wireVersion2 {
+	if version >= wireVersion2 {
 		r.more(&a)
+	}
+	if version >= wireVersion3 {
+		a.Moves = r.moves()
 	}
 	return a, r.end()
 }

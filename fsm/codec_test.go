@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/busbar-mq/busbar/fsm/rule"
 )
 
 var updateGolden = flag.Bool("update-codec", false, "rewrite testdata/codec/*.hex")
@@ -61,6 +63,29 @@ func goldenCommands() map[string]Command {
 		"redrive": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
 			After: 3, Max: 4},
 		"change": &Change{Data: []byte(`{"delete":1}`)},
+		"redrive_to": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
+			After: 3, Max: 4, To: 5},
+		"enqueue_moved": &Enqueue{
+			Origin: &Origin{Entity: 4, Partition: 5, Sub: TransferQueue, Below: 6, Numbers: []uint64{7, 300}},
+			Messages: []Message{
+				{SessionID: "s1", HasSession: true, MessageID: "m-1", PartitionKey: "k", TTL: 60000,
+					ScheduledAt: 1700000000000, Body: []byte("first"), Carried: &Carried{EnqueuedSeq: 8, Hops: 2,
+						Reason: "r", Description: "d", Source: "q",
+						Properties: []Property{{Key: "k", Value: []byte{0x54, 1}}, {Key: "gone"}},
+						System:     []SystemValue{{Property: rule.To, Value: []byte{0xa1, 1, 'x'}}, {Property: rule.Label}}}},
+				{Body: []byte("second")},
+			}},
+		"commit": &Commit{ID: []byte{1, 2, 3}, Ops: []Op{
+			{Entity: 12, Sub: DeadLetter, Command: &Settle{Session: proof,
+				Items: []SettleItem{{Seq: 7, Token: goldenToken(1), Verdict: Complete}}}},
+			{Entity: 13, Command: &Enqueue{Messages: []Message{{MessageID: "m", Body: []byte("sent")}}}},
+			{Entity: 12, Command: &Transfer{To: 14, Messages: []Message{{MessageID: "m", Body: []byte("away")}}}},
+		}},
+		"transfer": &Transfer{To: 14, Messages: []Message{
+			{SessionID: "s1", HasSession: true, MessageID: "m-1", PartitionKey: "k", TTL: 60000,
+				ScheduledAt: 1700000000000, Body: []byte("first")}, {Body: []byte("second")}}},
+		"forward": &Forward{Epoch: 3, To: 4, Max: 5, MaxBytes: 6,
+			Done: []Moved{{Number: 7}, {Number: 8, Refusal: QuotaExceeded, Detail: "full"}}},
 	}
 }
 
@@ -76,6 +101,9 @@ func goldenDescriptor() Descriptor {
 		HistoryAge: 6, HistoryMaxBytes: 7,
 		RetryBackoff:     RetryBackoff{Min: 1, Max: 2, Multiplier: 3, Jitter: 4},
 		MaxSizeMegabytes: 1024, MaxMessageKilobytes: 256,
+		Rules: []Rule{{Name: DefaultRuleName, Source: rule.Default(), CreatedAt: 1}, {Name: "cheap", Source: rule.Source{
+			Kind: rule.SQLFilter, Expression: "price < @p", Parameters: []rule.Property{{Name: "@p", Value: rule.OfInt(5)}},
+			Action: "SET cheap = 1"}}},
 		AuthRules: []AuthRule{{Name: "app", PrimaryKey: "p", SecondaryKey: "q", Send: true, Listen: true, Manage: true,
 			CreatedAt: 1, ModifiedAt: 2}},
 		CreatedAt: 1700000000000, UpdatedAt: 1700000000001}
@@ -94,11 +122,7 @@ func goldenEntry(c Command) *Entry {
 // offsets forgets where bodies begin, which only decoding knows.
 func offsets(e *Entry) {
 	for i := range e.Requests {
-		if q, ok := e.Requests[i].Command.(*Enqueue); ok {
-			for j := range q.Messages {
-				q.Messages[j].BodyOffset = 0
-			}
-		}
+		EachMessage(e.Requests[i].Command, func(m *Message) { m.BodyOffset = 0 })
 	}
 }
 
@@ -137,9 +161,15 @@ func TestEveryCommandHasItsGoldenBytes(t *testing.T) {
 	}
 }
 
-// A descriptor of version 1, in a log or an image, means what it meant.
-func TestTheFirstVersionOfADescriptorIsRead(t *testing.T) {
-	text, err := os.ReadFile("testdata/codec/put_entity.v1.hex")
+// A descriptor of an older version, in a log or an image, means what it meant.
+func TestOlderVersionsOfADescriptorAreRead(t *testing.T) {
+	for version := 1; version < descriptorVersion; version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) { readOldDescriptor(t, version) })
+	}
+}
+
+func readOldDescriptor(t *testing.T, version int) {
+	text, err := os.ReadFile(fmt.Sprintf("testdata/codec/put_entity.v%d.hex", version))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +182,12 @@ func TestTheFirstVersionOfADescriptorIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := goldenDescriptor()
-	want.ProcessedHistory, want.ProcessedHistoryBody, want.AcceptedHistory = false, false, false
-	want.HistoryCount, want.HistoryAge, want.HistoryMaxBytes = 0, 0, 0
-	want.RetryBackoff = RetryBackoff{}
+	want.Rules = nil
+	if version == 1 {
+		want.ProcessedHistory, want.ProcessedHistoryBody, want.AcceptedHistory = false, false, false
+		want.HistoryCount, want.HistoryAge, want.HistoryMaxBytes = 0, 0, 0
+		want.RetryBackoff = RetryBackoff{}
+	}
 	if got := e.Requests[0].Command.(*PutEntity).Descriptor; !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
 	}
@@ -187,14 +220,18 @@ func goldenOutcome() Outcome {
 	return Outcome{Refusal: QuotaExceeded, Detail: "12 of 10", Repeated: true, Duplicate: []bool{true, false},
 		Numbers: []SequenceNumber{1, 2}, EnqueuedAt: 99, Locked: []Delivery{goldenDelivery()},
 		Refusals: []Refusal{None, MessageLockLost}, LockedUntil: 100,
-		Session: SessionProof{ID: "s", Token: goldenToken(2)}, Data: []byte("{}"), Count: 7, Next: 8}
+		Session: SessionProof{ID: "s", Token: goldenToken(2)}, Data: []byte("{}"), Count: 7, Next: 8,
+		Ops:   []Outcome{{Refusal: MessageLockLost}, {Numbers: []SequenceNumber{4}, Count: 1}},
+		Moves: []Move{goldenMove()}}
 }
+
+func goldenMove() Move { return Move{Number: 1, To: 2, Hops: 3, TTL: 4} }
 
 func goldenDelivery() Delivery {
 	return Delivery{Seq: 1, EnqueuedSeq: 2, Token: goldenToken(3), LockedUntil: 4, EnqueuedAt: 5, ExpiresAt: 6,
 		ScheduledAt: 7, Attempts: 8, State: StateDeferred, Reason: "r", Description: "d", Source: "q",
 		Properties: []Property{{Key: "k", Value: []byte{1}}}, Ref: BodyRef{Index: 9, Offset: 10, Length: 11},
-		Body: []byte("body")}
+		System: []SystemValue{{Property: rule.Label, Value: []byte{0x40}}}, Body: []byte("body")}
 }
 
 func TestWireFormsComeBackAsTheyWere(t *testing.T) {
@@ -214,7 +251,7 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 		History: []HistoryRecord{{Order: 1, Number: 2, MessageID: "m", SessionID: "s", EnqueuedAt: 3, At: 4,
 			Deliveries: 5, By: RequestID{6, 7, 8}, End: Expired, EndedAt: 9, Ref: BodyRef{10, 11, 12}}},
 		Locks: []LockInfo{{Number: 1, Digits: [4]byte{2}, TakenAt: 3, LockedUntil: 4, State: StateDeferred,
-			HasSession: true, SessionID: "s", By: RequestID{5, 6, 7}}}}
+			HasSession: true, SessionID: "s", By: RequestID{5, 6, 7}}}, Moves: []Move{goldenMove()}}
 	check := func(v any) {
 		s := reflect.ValueOf(v)
 		for i := range s.NumField() {
@@ -237,6 +274,7 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 		&ListSessions{After: "a", HasAfter: true, Max: 100, UpdatedAfter: -1},
 		&Ask{Data: []byte("q")},
 		&Browse{From: 1, After: 2, Max: 3, MaxBytes: 4, States: 5, HasSession: true, Session: "s"},
+		&Moving{After: 1, Max: 2, MaxBytes: 3},
 		&Idle{}, &ListLocks{After: 1, Max: 2}, &History{Kind: Accepted, After: 1, Max: 2, MaxBytes: 3},
 	} {
 		want := QueryRequest{Entity: 4, Sub: DeadLetter, Query: q}
@@ -273,9 +311,15 @@ func TestGoldensSetEveryField(t *testing.T) {
 	check(goldenDelivery())
 	check(goldenOutcome())
 	check(goldenCommands()["settle"].(*Settle).Items[1])
-	check(goldenCommands()["enqueue_keyed"].(*Enqueue).Messages[0])
+	moved := goldenCommands()["enqueue_moved"].(*Enqueue)
+	check(moved.Messages[0])
+	check(*moved.Messages[0].Carried)
+	check(*moved.Origin)
+	check(goldenMove())
+	check(goldenCommands()["forward"].(*Forward).Done[1])
+	older := map[string]bool{"put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true}
 	for name, c := range goldenCommands() {
-		if name != "put_entity" {
+		if !older[name] { // or checked above
 			check(reflect.ValueOf(c).Elem().Interface())
 		}
 	}

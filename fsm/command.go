@@ -26,11 +26,16 @@ type Request struct {
 // Command is one change of a partition's state. The set is closed: Enqueue, Lock, Settle, Renew,
 // AcceptSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
 // DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages,
-// Touch, Redrive.
+// Touch, Redrive, Commit, Transfer, Forward.
 type Command interface{ command() }
 
-// Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138).
-type Enqueue struct{ Messages []Message }
+// Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138). Sent to
+// a topic it makes the copies of all subscriptions (S-214). With an Origin the messages are judged one
+// by one and each is taken once, however often it comes: see Origin.
+type Enqueue struct {
+	Messages []Message
+	Origin   *Origin // nil for what a client sends
+}
 
 // Message is a message on its way in.
 type Message struct {
@@ -51,6 +56,8 @@ type Message struct {
 	Body []byte
 	// BodyOffset is where Body begins in the encoded entry; set by DecodeEntry.
 	BodyOffset uint32
+	// Carried is what a moved message brings along, nil for what a client sends.
+	Carried *Carried
 }
 
 // SessionProof names a held session and proves that the caller holds it. On an entity or subqueue
@@ -172,6 +179,9 @@ type Redrive struct {
 	Until      Millis // wall; 0 if open
 	After      uint64
 	Max        uint32 // 1 to 1000
+	// To is the entity to send them to, by way of the transfer queue; 0 is their own main queue. With
+	// To, Sub may be Main: the waiting messages of a queue are moved.
+	To EntityID
 }
 
 // Touch counts as activity on the entity: a peek, or what else the log does not see. A front end sends
@@ -236,3 +246,6 @@ func (*Change) command()          {}
 func (*DeleteMessages) command()  {}
 func (*Touch) command()           {}
 func (*Redrive) command()         {}
+func (*Commit) command()          {}
+func (*Transfer) command()        {}
+func (*Forward) command()         {}

@@ -1,5 +1,11 @@
 package fsm
 
+import (
+	"strings"
+
+	"github.com/busbar-mq/busbar/fsm/rule"
+)
+
 // EntityKind tells queues, topics and subscriptions apart.
 type EntityKind uint8
 
@@ -76,8 +82,32 @@ type Descriptor struct {
 
 	AuthRules []AuthRule
 
+	// Rules are those of a subscription, in the order of their creation; one without rules selects
+	// nothing (S-217).
+	Rules []Rule `json:",omitempty"`
+
 	CreatedAt Millis // wall
 	UpdatedAt Millis // wall
+}
+
+// DefaultRuleName is the name of the rule that a subscription has if none is given (S-215).
+const DefaultRuleName = "$Default"
+
+// Rule is one rule of a subscription. The catalog has checked that it compiles.
+type Rule struct {
+	Name      string
+	Source    rule.Source
+	CreatedAt Millis // wall
+}
+
+// Rule returns the rule with that name, compared case-insensitively, or nil.
+func (d *Descriptor) Rule(name string) *Rule {
+	for i := range d.Rules {
+		if strings.EqualFold(d.Rules[i].Name, name) {
+			return &d.Rules[i]
+		}
+	}
+	return nil
 }
 
 // RetryBackoff is how long a message rests before it is delivered again after an abandon or the end

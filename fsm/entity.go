@@ -148,8 +148,8 @@ func (s *State) revoke(sh *share) {
 // wakeAll makes everybody who waits on the entity ask again and hear the refusal. Holders of
 // sessions were woken when their session was released.
 func (s *State) wakeAll(sh *share) {
-	for sub := range sh.boxes {
-		s.wake(WaitKey{Entity: sh.d.ID, Sub: SubQueue(sub), Kind: WaitMessage})
+	for sub := Main; sub <= TransferDeadLetter; sub++ {
+		s.wake(WaitKey{Entity: sh.d.ID, Sub: sub, Kind: WaitMessage})
 	}
 	s.wake(WaitKey{Entity: sh.d.ID, Kind: WaitSession})
 }

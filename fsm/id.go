@@ -66,7 +66,7 @@ func (r RequestID) IsZero() bool { return r == RequestID{} }
 // String returns the id as node/pump/counter.
 func (r RequestID) String() string { return fmt.Sprintf("%x/%d/%d", uint64(r.Node), r.Pump, r.Counter) }
 
-// SubQueue tells the main queue of an entity from its two dead-letter queues.
+// SubQueue tells the main queue of an entity from its two dead-letter queues and its transfer queue.
 type SubQueue uint8
 
 // The subqueues of a receivable entity (S-168).
@@ -74,6 +74,9 @@ const (
 	Main SubQueue = iota
 	DeadLetter
 	TransferDeadLetter
+	// TransferQueue holds what is to be sent to other entities. Nobody but the forwarder looks into it:
+	// only Forward and Moving name it (S-236).
+	TransferQueue
 )
 
 // String returns the path suffix of the subqueue.
@@ -85,6 +88,8 @@ func (s SubQueue) String() string {
 		return "$DeadLetterQueue"
 	case TransferDeadLetter:
 		return "$Transfer/$DeadLetterQueue"
+	case TransferQueue:
+		return "$Transfer"
 	}
 	return fmt.Sprintf("SubQueue(%d)", uint8(s))
 }

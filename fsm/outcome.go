@@ -25,6 +25,9 @@ const (
 	InvalidArgument               // malformed input
 	Busy                          // bounded memory is full; retry later
 	NodeExpired                   // the caller's incarnation was declared lost (RUL-19)
+	TransactionAborted            // one of a Commit's operations was refused; Detail names the cause (S-241)
+	TransactionTooLarge           // more messages than a transaction may have (S-239)
+	lastRefusal                   // behind the last one
 )
 
 // Outcome is what one command did.
@@ -52,8 +55,14 @@ type Outcome struct {
 	Data []byte
 	// Count is how many messages DeleteMessages removed or Redrive sent again.
 	Count uint64
-	// Next is where Redrive goes on, 0 at the end.
+	// Next is where Redrive goes on, 0 at the end. Forward answers with Origin.Below: no number below
+	// it is in transit.
 	Next uint64
+	// Ops are the outcomes of a Commit's operations, parallel to Commit.Ops; after a refusal they end
+	// with the operation that was refused.
+	Ops []Outcome
+	// Moves answers Forward, parallel to Locked: where each message goes.
+	Moves []Move
 }
 
 // MessageState is a message's state as peek reports it (S-6).
@@ -77,12 +86,16 @@ type Delivery struct {
 	ScheduledAt Millis         // wall; 0 if it was not scheduled
 	Attempts    uint32         // f: finished, unsuccessful deliveries (S-13)
 	State       MessageState
-	Reason      string     // dead-letter reason, "" outside a DLQ or when none was given
-	Description string     // dead-letter description
-	Source      string     // entity it was dead-lettered from when it was forwarded (S-177)
-	Properties  []Property // merged over the application properties of Body
-	Ref         BodyRef
-	Body        []byte // filled by the partition from Ref; never set by State
+	Reason      string // dead-letter reason, "" outside a DLQ or when none was given
+	Description string // dead-letter description
+	Source      string // entity it was dead-lettered from when it was forwarded (S-177)
+	// Properties are merged over the application properties of Body, replacing those with exactly the
+	// same key. One without Value removes it: a rule's action has done so (S-220).
+	Properties []Property
+	// System are system properties that a rule's action has changed on this copy (S-220).
+	System []SystemValue
+	Ref    BodyRef
+	Body   []byte // filled by the partition from Ref; never set by State
 }
 
 // Result is what Apply did with one entry.

@@ -1,7 +1,7 @@
 package fsm
 
 // Query is a question to a partition's state. The set is closed: Peek, GetSessionState, Counts,
-// ListSessions, Ask, Idle, ListLocks, History, Browse.
+// ListSessions, Ask, Idle, ListLocks, History, Browse, Moving.
 type Query interface{ query() }
 
 // Peek browses messages from a number on, without locking (S-246 to S-251). With HasSession only that
@@ -64,6 +64,15 @@ type Browse struct {
 	Session    string
 }
 
+// Moving lists what is in transit from the subqueue, which may be the transfer queue, behind the
+// number After: Answer.Messages with bodies, at most MaxBytes of them but at least one, and
+// Answer.Moves, parallel; Answer.Next if there is more. It is what a new leader goes on with.
+type Moving struct {
+	After    uint64
+	Max      uint32
+	MaxBytes uint32
+}
+
 // Ask is a question to the catalog group, in the catalog's own encoding.
 type Ask struct{ Data []byte }
 
@@ -76,6 +85,7 @@ func (*Idle) query()            {}
 func (*ListLocks) query()       {}
 func (*History) query()         {}
 func (*Browse) query()          {}
+func (*Moving) query()          {}
 
 // QueryRequest is a query on its way to a partition.
 type QueryRequest struct {
@@ -95,9 +105,10 @@ type Answer struct {
 	Counts   EntityCounts
 	Data     []byte // Ask
 	IdleFor  Millis // Idle: lease time; 0 while the share is in use
-	Next     uint64 // the cursor to go on behind, 0 at the end: ListLocks, History, Browse
+	Next     uint64 // the cursor to go on behind, 0 at the end: ListLocks, History, Browse, Moving
 	History  []HistoryRecord
 	Locks    []LockInfo
+	Moves    []Move // Moving
 }
 
 // EntityCounts are the counters of one share of an entity (S-244). Add them up over the shares.

@@ -47,7 +47,7 @@ func (sh *share) acceptable(req *Request, c *Enqueue, o *Outcome) bool {
 		o.refuse(InvalidOperation, "messages cannot be sent to a subqueue") // S-171
 	case sh.d.Kind != Queue:
 		o.refuse(InvalidOperation, "sending to a topic or subscription is not supported")
-	case sh.d.ForwardTo != "":
+	case sh.d.ForwardTo != "" || c.Origin != nil:
 		o.refuse(InvalidOperation, "forwarding is not supported")
 	case len(c.Messages) == 0:
 		o.refuse(InvalidArgument, "no message")

@@ -17,6 +17,9 @@ func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	case req.Sub == Main:
 		o.refuse(InvalidOperation, "only a dead-letter queue is sent again")
 		return
+	case c.To != 0:
+		o.refuse(InvalidOperation, "sending to another entity is not supported")
+		return
 	case c.Max == 0 || c.Max > maxRedriven:
 		o.refuse(InvalidArgument, fmt.Sprintf("send 1 to %d messages again at once", maxRedriven))
 		return

@@ -19,7 +19,7 @@ type share struct {
 	// idleReview is when to look whether the share is idle, by the lease clock; 0 if never.
 	idleReview Millis
 
-	boxes  [3]box
+	boxes  [TransferQueue + 1]box
 	tokens *btree.Map[uint64, tokenRef]
 
 	sessionNos *btree.Map[string, uint32]
@@ -62,7 +62,7 @@ type share struct {
 	leaseDue, wallDue *btree.BTreeG[due]
 	leaseReg, wallReg Millis // what State.leaseNext and wallNext hold of this share
 
-	woken     [3]uint64 // index of the entry that last woke the plain waiters of a subqueue
+	woken     [TransferQueue + 1]uint64 // index of the entry that last woke the plain waiters of a subqueue
 	wokenNext uint64    // the same for those who wait for a session
 }
 

@@ -15,7 +15,7 @@ import (
 // whole records; what can be derived from others is not written.
 const (
 	imageMagic   = "BBSTATE"
-	imageVersion = 2 // of what is written; 1 is read, too
+	imageVersion = 3 // of what is written; 1 and 2 are read, too
 	// frameBytes is how much is gathered before it is written.
 	frameBytes = 64 << 10
 	// maxFrameBytes bounds what Restore reads at once. The longest record is a remembered

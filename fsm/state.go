@@ -284,13 +284,7 @@ func (s *State) free(ref BodyRef) {
 
 // freeUnstored reports the bodies of a request that stored nothing.
 func (s *State) freeUnstored(req *Request) {
-	c, ok := req.Command.(*Enqueue)
-	if !ok {
-		return
-	}
-	for i := range c.Messages {
-		s.free(s.bodyRef(&c.Messages[i]))
-	}
+	EachMessage(req.Command, func(m *Message) { s.free(s.bodyRef(m)) })
 }
 
 func (s *State) bodyRef(m *Message) BodyRef {

@@ -9,12 +9,19 @@ import (
 
 // Change is one command of the catalog: exactly one field is set.
 type Change struct {
-	// Create adds an entity. ID, Version, Parent, Partitions and times are filled by the catalog.
+	// Create adds an entity. ID, Version, Parent, Partitions and times are filled by the catalog, and a
+	// subscription whose Rules are nil gets the rule $Default, which selects everything (S-215).
 	Create *fsm.Descriptor `json:"create,omitempty"`
-	// Update replaces the mutable properties of the entity with that name (S-261, S-262).
+	// Update replaces the mutable properties of the entity with that name (S-261, S-262). Rules stay.
 	Update *fsm.Descriptor `json:"update,omitempty"`
 	// Delete removes an entity.
 	Delete *Deletion `json:"delete,omitempty"`
+	// DeleteIfIdle removes an entity unless it was changed meanwhile (S-257, A22).
+	DeleteIfIdle *IdleDeletion `json:"deleteIfIdle,omitempty"`
+	// PutRule adds a rule to a subscription or replaces one (S-222).
+	PutRule *RulePut `json:"putRule,omitempty"`
+	// DropRule removes a rule of a subscription.
+	DropRule *RuleDrop `json:"dropRule,omitempty"`
 	// Place creates data partitions, each with its replicas. A partition that exists is left alone,
 	// so that two catalog leaders may both propose the first placement.
 	Place *Placement `json:"place,omitempty"`
@@ -29,6 +36,28 @@ type Change struct {
 // Deletion names the entity to delete, by id, so that a re-created name is not hit by a retry.
 type Deletion struct {
 	ID fsm.EntityID `json:"id"`
+}
+
+// IdleDeletion names an entity that all its shares report as idle, in the version they know.
+type IdleDeletion struct {
+	ID      fsm.EntityID `json:"id"`
+	Version uint64       `json:"version"`
+}
+
+// RulePut is a rule for the subscription Entity. At most one of New and Replace is set: New refuses
+// with EntityExists a name that is taken, Replace with EntityNotFound one that is not. CreatedAt is
+// the catalog's; a rule that is replaced keeps it and its place.
+type RulePut struct {
+	Entity  fsm.EntityID `json:"entity"`
+	Rule    fsm.Rule     `json:"rule"`
+	New     bool         `json:"new,omitempty"`
+	Replace bool         `json:"replace,omitempty"`
+}
+
+// RuleDrop names a rule of the subscription Entity.
+type RuleDrop struct {
+	Entity fsm.EntityID `json:"entity"`
+	Name   string       `json:"name"`
 }
 
 // Placement is a set of new data partitions.

@@ -155,6 +155,12 @@ func (s *State) change(data []byte) fsm.Outcome {
 		return s.update(*c.Update)
 	case c.Delete != nil:
 		return s.remove(c.Delete.ID)
+	case c.DeleteIfIdle != nil:
+		return s.removeIdle(*c.DeleteIfIdle)
+	case c.PutRule != nil:
+		return s.putRule(*c.PutRule)
+	case c.DropRule != nil:
+		return s.dropRule(*c.DropRule)
 	case c.Place != nil:
 		return s.place(c.Place.Groups)
 	case c.Replace != nil:
@@ -192,20 +198,22 @@ func (s *State) create(d fsm.Descriptor) fsm.Outcome {
 	case s.view.groups.Len() == 0:
 		return refuse(fsm.Busy, "the cluster has no partitions yet")
 	}
+	if o := s.checkForward(&d); o.Refusal != fsm.None {
+		return o
+	}
 	v := s.next()
 	d.ID = v.nextID
 	v.nextID++
 	d.Version = v.version
 	d.CreatedAt, d.UpdatedAt = s.wall, s.wall
 	if d.Kind == fsm.Subscription {
-		topic, _, ok := SplitSubscription(d.Name)
-		parent := s.view.Entity(topic)
-		if !ok || parent == nil || parent.Kind != fsm.Topic {
-			return refuse(fsm.EntityNotFound, "subscription %q has no topic", d.Name)
+		parent, o := s.newSubscription(&d)
+		if o.Refusal != fsm.None {
+			return o
 		}
 		d.Parent, d.Partitions, d.Partitioned = parent.ID, parent.Partitions, parent.Partitioned
 	} else {
-		d.Parent = 0
+		d.Parent, d.Rules = 0, nil
 		d.Partitions = v.shares(d.ID, d.Partitioned)
 	}
 	v.put(&d)
@@ -215,13 +223,15 @@ func (s *State) create(d fsm.Descriptor) fsm.Outcome {
 
 // SplitSubscription splits "topic/Subscriptions/name" at its last, case-insensitive middle.
 func SplitSubscription(path string) (topic, name string, ok bool) {
-	const middle = "/subscriptions/"
-	i := strings.LastIndex(strings.ToLower(path), middle)
-	if i <= 0 || i+len(middle) >= len(path) {
+	i := strings.LastIndex(strings.ToLower(path), subscriptionsInPath)
+	if i <= 0 || i+len(subscriptionsInPath) >= len(path) {
 		return "", "", false
 	}
-	return path[:i], path[i+len(middle):], true
+	return path[:i], path[i+len(subscriptionsInPath):], true
 }
+
+// subscriptionsInPath stands between a topic's name and that of its subscription, in lower case.
+const subscriptionsInPath = "/subscriptions/"
 
 func (s *State) update(d fsm.Descriptor) fsm.Outcome {
 	old := s.view.Entity(d.Name)
@@ -237,8 +247,12 @@ func (s *State) update(d fsm.Descriptor) fsm.Outcome {
 	case d.Partitioned != old.Partitioned:
 		return refuse(fsm.InvalidOperation, "EnablePartitioning cannot be changed")
 	}
+	if o := s.checkForward(&d); o.Refusal != fsm.None {
+		return o
+	}
 	v := s.next()
 	d.ID, d.Name, d.Parent, d.Partitions = old.ID, old.Name, old.Parent, old.Partitions
+	d.Rules = old.Rules
 	d.Version = v.version
 	d.CreatedAt, d.UpdatedAt = old.CreatedAt, s.wall
 	v.put(&d)
@@ -255,10 +269,8 @@ func (s *State) remove(id fsm.EntityID) fsm.Outcome {
 	v := s.next()
 	v.drop(old)
 	if old.Kind == fsm.Topic {
-		for _, d := range s.view.List(fsm.Subscription, 0, -1) {
-			if d.Parent == id {
-				v.drop(d)
-			}
+		for _, d := range s.view.Subscriptions(id, 0, -1) {
+			v.drop(d)
 		}
 	}
 	s.view = v

@@ -99,6 +99,43 @@ func (v *View) List(kind fsm.EntityKind, skip, top int) []*fsm.Descriptor {
 	return out
 }
 
+// Subscriptions returns the subscriptions of a topic in the order of their lower-case names, after the
+// first skip of them, at most top; a negative top means all.
+func (v *View) Subscriptions(topic fsm.EntityID, skip, top int) []*fsm.Descriptor {
+	var out []*fsm.Descriptor
+	v.eachSubscription(topic, func(d *fsm.Descriptor) bool {
+		if skip > 0 {
+			skip--
+			return true
+		}
+		if top >= 0 && len(out) >= top {
+			return false
+		}
+		out = append(out, d)
+		return true
+	})
+	return out
+}
+
+// SubscriptionCount returns how many subscriptions a topic has.
+func (v *View) SubscriptionCount(topic fsm.EntityID) (n int) {
+	v.eachSubscription(topic, func(*fsm.Descriptor) bool { n++; return true })
+	return n
+}
+
+// eachSubscription finds a topic's subscriptions by what their names begin with.
+func (v *View) eachSubscription(topic fsm.EntityID, yield func(*fsm.Descriptor) bool) {
+	t := v.ByID(topic)
+	if t == nil {
+		return
+	}
+	prefix := fold(t.Name) + subscriptionsInPath
+	v.names.Ascend(prefix, func(name string, d *fsm.Descriptor) bool {
+		// A topic may be called like another one's subscription path; its subscriptions are its own.
+		return strings.HasPrefix(name, prefix) && (d.Parent != topic || yield(d))
+	})
+}
+
 // SharesOf calls yield with every entity that has a share in p, by id, until it returns false.
 func (v *View) SharesOf(p fsm.PartitionID, yield func(*fsm.Descriptor) bool) {
 	v.ids.Scan(func(_ fsm.EntityID, d *fsm.Descriptor) bool {

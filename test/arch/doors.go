@@ -19,10 +19,10 @@ var doors = map[string][]string{
 	"cluster/simnet":  {"cluster", "fsm"},
 	"storage":         {},
 	"storage/faultfs": {"storage"},
-	"transport":       {"fsm", "fsm/catalog", "transport/amqp", "transport/auth"},
+	"transport":       {"fsm", "fsm/catalog", "fsm/rule", "transport/amqp", "transport/auth"},
 	"transport/amqp":  {},
 	"transport/auth":  {},
-	"transport/rest":  {"fsm", "fsm/catalog", "transport/auth"},
+	"transport/rest":  {"fsm", "fsm/catalog", "fsm/rule", "transport/auth"},
 }
 
 // testDoors are further doors of a room's own tests: the fault-injecting file system and network.
