@@ -44,6 +44,7 @@ type schedule struct {
 	hold      [2]time.Duration
 	rest      [2]time.Duration
 	allowed   map[string]bool // names of nemeses; empty: all
+	exactly   []combination   // these and no others, once each, whatever total says
 	rng       *rand.Rand
 	log       io.Writer
 	strikes   []*strike
@@ -68,6 +69,14 @@ func (s *schedule) run(ctx context.Context, b *bed) error {
 	wait(ctx, s.calm)
 	if s.instead != nil {
 		return s.instead(ctx, b)
+	}
+	for _, c := range s.exactly {
+		if err := s.cycle(ctx, b, c); err != nil {
+			return err
+		}
+	}
+	if len(s.exactly) > 0 {
+		return nil
 	}
 	fixed := mandatory()
 	if len(s.allowed) > 0 {

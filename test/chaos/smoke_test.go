@@ -63,6 +63,31 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
+// TestOneKillAndOnePause is the short form of a run: what make test does every time.
+func TestOneKillAndOnePause(t *testing.T) {
+	network := overLoopback
+	if inside() {
+		network = overBridge
+	}
+	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
+		bed: bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: network, nodes: 3},
+		schedule: schedule{calm: time.Second,
+			hold:    [2]time.Duration{3 * time.Second, 4 * time.Second},
+			rest:    [2]time.Duration{time.Second, 2 * time.Second},
+			exactly: []combination{{"kill the busiest"}, {"pause the busiest"}}}}
+	o, err := run(context.Background(), cfg, supervised(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.write(testLog{t})
+	if o.bad() {
+		t.Error("something is broken")
+	}
+	if err := o.counts(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNewAddresses gives nodes other addresses under the same names, as Kubernetes does with pods:
 // one after the other under load, then all at once. The nodes join by name and advertise their
 // address.
