@@ -20,7 +20,7 @@ KEEP ?=
 N    ?= 5
 SEQUENCES ?= 10000
 
-.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage nightly soak failovers conformance \
+.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak failovers conformance \
         bench microbench cover coverage all clean
 
 ## build: bin/busbar
@@ -80,6 +80,11 @@ chaos: MINUTES = 10
 chaos: build
 	@cd test/chaos && mkdir -p $(BIN)/tools && go build -o $(BIN)/tools/chaos . && \
 		$(BIN)/tools/chaos -binary $(BIN)/busbar -minutes $(MINUTES) $(CHAOS)
+
+## powerloss: take the power from all nodes at once under load, over and over (ROUNDS=50)
+powerloss: build
+	@cd test/chaos && mkdir -p $(BIN)/tools && go build -o $(BIN)/tools/chaos . && \
+		$(BIN)/tools/chaos -binary $(BIN)/busbar -powerloss $(or $(ROUNDS),50) $(CHAOS)
 
 ## outage: what clients of other nodes see of a fault, percentiles (TRIALS=20 FAULT=kill,stop,...)
 outage: build

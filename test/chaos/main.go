@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,7 +32,7 @@ type options struct {
 	network        string
 	faults         string
 	outages        bool
-	trials         int
+	trials, rounds int
 	keep           bool
 }
 
@@ -48,6 +49,7 @@ func chaos(args []string) int {
 	f.StringVar(&o.dir, "dir", "", "where nodes, logs and the history are (default: a temporary directory)")
 	f.StringVar(&o.network, "network", "", "bridge, proxies or loopback (default: bridge, then proxies, as root)")
 	f.StringVar(&o.faults, "faults", "", "comma-separated names of the only faults to make")
+	f.IntVar(&o.rounds, "powerloss", 0, "instead: how often all nodes lose power at once under load")
 	f.BoolVar(&o.outages, "outage", false,
 		"instead: measure what clients of other nodes see of -faults stop, kill, pause, host, stall")
 	f.IntVar(&o.trials, "trials", 20, "how often each of them is made")
@@ -84,6 +86,9 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 		o.keep = true
 	}
 	networks := []string{overBridge, overProxies}
+	if o.rounds > 0 {
+		networks = networks[:1] // the disks matter
+	}
 	disks := inside()
 	switch {
 	case !inside():
@@ -104,6 +109,9 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 		if err := noDisks(); err != nil {
 			disks = false
 			fmt.Fprintln(out, "no disks of their own:", err)
+			if o.rounds > 0 {
+				return 2, errors.New("a node without a disk of its own cannot lose power")
+			}
 		}
 	}
 	if o.outages {
@@ -161,6 +169,13 @@ func (o *options) schedule(runs int) schedule {
 		if o.hours < 1 {
 			s.rest = [2]time.Duration{30 * time.Second, time.Minute}
 		}
+	}
+	if o.rounds > 0 { // what is acknowledged until the moment of a loss is what counts
+		s.exactly, s.serving = slices.Repeat([]combination{{"power loss of all"}}, o.rounds), true
+		s.calm = time.Second
+		s.hold = [2]time.Duration{100 * time.Millisecond, 500 * time.Millisecond}
+		s.rest = [2]time.Duration{time.Second, 3 * time.Second}
+		return s
 	}
 	s.calm = min(time.Minute, s.total/10)
 	if s.total < 5*time.Minute { // a short run: more faults, each shorter

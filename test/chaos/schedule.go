@@ -45,6 +45,7 @@ type schedule struct {
 	rest      [2]time.Duration
 	allowed   map[string]bool // names of nemeses; empty: all
 	exactly   []combination   // these and no others, once each, whatever total says
+	serving   bool            // whether the next fault waits until every node serves
 	rng       *rand.Rand
 	log       io.Writer
 	strikes   []*strike
@@ -181,6 +182,11 @@ func (s *schedule) cycle(ctx context.Context, b *bed, c combination) error {
 		s.say("< %s: %s: %s", x.name, x.what, bit)
 	}
 	s.strikes = append(s.strikes, now...)
+	if s.serving {
+		if err := b.awaitServing(serveLimit, nil); err != nil {
+			return err
+		}
+	}
 	wait(ctx, between(s.rng, s.rest))
 	if s.afterHeal != nil {
 		return s.afterHeal(ctx)
