@@ -120,7 +120,7 @@ func (l *link) call(ctx context.Context, kind uint8, request []byte) ([]byte, er
 	return nil, fmt.Errorf("%w: call to node %s: %w", fsm.ErrUnknown, l.peer, context.Cause(ctx))
 }
 
-// begin queues the request, waiting for room if need be.
+// begin sends or queues the request, waiting for room if need be.
 func (l *link) begin(ctx context.Context, kind uint8, request []byte) (*pendingCall, uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +148,7 @@ func (l *link) begin(ctx context.Context, kind uint8, request []byte) (*pendingC
 	p := l.takeSpareLocked()
 	p.batch = l.batches + 1
 	l.pending[id] = p
-	l.appendLocked(frameRequest, kind, id, request)
+	l.sendLocked(frameRequest, kind, id, request)
 	return p, id, nil
 }
 

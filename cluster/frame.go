@@ -20,6 +20,12 @@ const (
 	framePing     frameType = 7 // a sign of life; not answered, the peer sends its own
 	frameDrain    frameType = 8 // the sender calls no more here and wants the link to end
 	frameFinished frameType = 9 // the sender calls no more here and waits for no answer
+
+	// Frames of bulk streams; kind says who opened the stream that id names.
+	frameOpen   frameType = 10 // a stream
+	frameData   frameType = 11 // bytes of a stream
+	frameEnd    frameType = 12 // the sender neither writes nor reads the stream any more
+	frameWindow frameType = 13 // that many further bytes may be sent: uint32
 )
 
 // frameHeaderBytes is the size of {length uint32, type uint8, kind uint8, id uint64}, big endian;
@@ -55,8 +61,8 @@ func readFrame(r io.Reader, header *[frameHeaderBytes]byte, maxBytes uint32) (fr
 		typ: frameType(header[4]), kind: header[5], id: binary.BigEndian.Uint64(header[6:]),
 	}
 	switch f.typ {
-	case frameRequest, frameAnswer, frameError:
-	case frameBusy, frameUnknown, frameCancel, framePing, frameDrain, frameFinished:
+	case frameRequest, frameAnswer, frameError, frameData, frameWindow:
+	case frameBusy, frameUnknown, frameCancel, framePing, frameDrain, frameFinished, frameOpen, frameEnd:
 		if n != 0 {
 			return frame{}, fmt.Errorf("%w: type %d with %d bytes", errFrame, f.typ, n)
 		}

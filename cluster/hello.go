@@ -19,7 +19,7 @@ import (
 // docs/formats/mesh.md.
 const (
 	helloMagic       = "BBMH"
-	helloVersion     = 1
+	helloVersion     = 2
 	helloHeaderBytes = 8   // magic, version, status, body length
 	maxHelloBytes    = 512 // of the body: two names of at most 64 bytes, or a reason
 )

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/yamux"
-
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -90,8 +88,7 @@ func TestSilentSocketsDoNotKeepPeersOut(t *testing.T) {
 
 // rawPeer is a peer that speaks the multiplexer but need not keep to the protocol above it.
 type rawPeer struct {
-	session *yamux.Session
-	calls   net.Conn
+	calls net.Conn
 }
 
 func newRawPeer(t *testing.T, n *node, id fsm.NodeID) *rawPeer {
@@ -101,18 +98,7 @@ func newRawPeer(t *testing.T, n *node, id fsm.NodeID) *rawPeer {
 	if got, err := readHello(c); err != nil || got.node != n.cfg.Node {
 		t.Fatalf("hello %+v, %v", got, err)
 	}
-	cfg := yamux.DefaultConfig()
-	cfg.LogOutput = io.Discard
-	session, err := yamux.Client(c, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() })
-	calls, err := session.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &rawPeer{session, calls}
+	return &rawPeer{c}
 }
 
 func rawFrame(length uint32, typ frameType, kind uint8, id uint64, payload ...byte) []byte {
@@ -131,6 +117,13 @@ func TestMalformedFramesEndTheirLinkAlone(t *testing.T) {
 		"an unknown type":        rawFrame(0, 99, 0, 1),
 		"a ping with a payload":  rawFrame(1, framePing, 0, 1, 'x'),
 		"an id used twice":       append(rawFrame(0, frameRequest, kindPark, 1), rawFrame(0, frameRequest, kindPark, 1)...),
+		"a stream opened twice":  append(rawFrame(0, frameOpen, 0, 1), rawFrame(0, frameOpen, 0, 1)...),
+		"a stream of ours":       rawFrame(0, frameOpen, 1, 1),
+		"a stream of nobody":     rawFrame(0, frameOpen, 2, 1),
+		"an empty piece":         append(rawFrame(0, frameOpen, 0, 1), rawFrame(0, frameData, 0, 1)...),
+		"a short window":         rawFrame(2, frameWindow, 0, 1, 'x', 'y'),
+		"a window never used":    append(rawFrame(0, frameOpen, 0, 1), rawFrame(4, frameWindow, 0, 1, 0, 0, 0, 1)...),
+		"more than the window":   append(rawFrame(0, frameOpen, 0, 1), rawFrame(streamWindowBytes+1, frameData, 0, 1, make([]byte, streamWindowBytes+1)...)...),
 		"a request after finish": append(rawFrame(0, frameFinished, 0, 0), rawFrame(0, frameRequest, kindPark, 1)...),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,9 +138,12 @@ func TestMalformedFramesEndTheirLinkAlone(t *testing.T) {
 	}
 	t.Run("answers that nobody asked for are ignored", func(t *testing.T) {
 		p := newRawPeer(t, b, "z")
-		for _, typ := range []frameType{frameAnswer, frameError, frameBusy, frameUnknown, frameCancel} {
+		for _, typ := range []frameType{
+			frameAnswer, frameError, frameBusy, frameUnknown, frameCancel, frameEnd,
+		} {
 			p.calls.Write(rawFrame(0, typ, 0, 77))
 		}
+		p.calls.Write(rawFrame(1, frameData, openedByReceiver, 77, 'x'))
 		p.calls.Write(rawFrame(2, frameRequest, kindEcho, 5, 'o', 'k'))
 		p.wantAnswer(t, frameAnswer, 5, "ok")
 	})

@@ -273,3 +273,45 @@ func TestIdleStreamsEnd(t *testing.T) {
 		mustCall(t, n1.node, "n2", "the link is not hurt")
 	})
 }
+
+// What a stream keeps is bounded by its window, however small the pieces are that it comes in.
+func TestSmallPiecesOfAStreamAreJoined(t *testing.T) {
+	s := &stream{}
+	for range 3 * smallPieceBytes {
+		s.keepLocked([]byte("x"))
+	}
+	if len(s.in) != 1 || s.unread != 3*smallPieceBytes || cap(s.in[0]) > 2*s.unread {
+		t.Errorf("%d pieces of %d bytes in all, room for %d; want 1 of %d",
+			len(s.in), s.unread, cap(s.in[0]), 3*smallPieceBytes)
+	}
+}
+
+// Small calls do not wait for a snapshot: a stream that nobody reads, and one that keeps the socket
+// busy, let them pass.
+func TestCallsPassBulkStreams(t *testing.T) {
+	a, b := duo(t, nil)
+	ctx, cancel := context.WithCancel(testContext(t))
+	var streams sync.WaitGroup
+	for _, kind := range []uint8{kindStall, kindDrain} {
+		streams.Go(func() {
+			a.CallStream(ctx, "b", kind, nil, ones{}) // ends with ctx
+		})
+	}
+	for i := range 200 {
+		mustCall(t, a, "b", "call")
+		mustCall(t, b, "a", "and back")
+		if i == 100 && linkCount(a) != 1 {
+			t.Errorf("%d links, want 1", linkCount(a))
+		}
+	}
+	cancel()
+	streams.Wait()
+	waitFor(t, func() bool { return bulkCount(a, "b") == 0 && bulkCount(b, "a") == 0 })
+}
+
+func bulkCount(n *node, to fsm.NodeID) int {
+	l := linkOf(n, to)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.bulk)
+}

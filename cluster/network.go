@@ -33,8 +33,8 @@ func (tcp) Dial(ctx context.Context, addr string) (net.Conn, error) {
 
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// meteredConn bounds every write in time and counts what arrives, below TLS and the multiplexer, so
-// that any byte counts as a sign of life, also in the middle of a large frame.
+// meteredConn bounds every write in time and counts what arrives, below TLS, so that any byte counts
+// as a sign of life, also in the middle of a large frame.
 type meteredConn struct {
 	net.Conn
 	writeTimeout time.Duration
@@ -49,10 +49,14 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 }
 
 func (c *meteredConn) Write(p []byte) (int, error) {
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(c.writeTimeout)); err != nil {
+	if err := c.allowWrite(); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Write(p)
 	c.sent.Add(uint64(n))
 	return n, err
+}
+
+func (c *meteredConn) allowWrite() error {
+	return c.Conn.SetWriteDeadline(time.Now().Add(c.writeTimeout))
 }

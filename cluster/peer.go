@@ -269,11 +269,7 @@ func (m *Mesh) connect(ctx context.Context, p *peer, addr string) error {
 
 // adopt makes a greeted connection a link, and serves it on a goroutine of its own.
 func (m *Mesh) adopt(conn net.Conn, raw *meteredConn, id identity, dialled bool) error {
-	l, err := newLink(m, conn, raw, id, dialled)
-	if err != nil {
-		raw.Close()
-		return err
-	}
+	l := newLink(m, conn, raw, id, dialled)
 	p, err := m.enrol(l)
 	if err == nil {
 		// Preferred before it is served, so that its end cannot come before its beginning.
@@ -289,7 +285,6 @@ func (m *Mesh) adopt(conn net.Conn, raw *meteredConn, id identity, dialled bool)
 		err = errClosing
 	}
 	l.close(errClosing)
-	l.session.Close()
 	return err
 }
 

@@ -12,13 +12,13 @@ import (
 // maxErrorBytes bounds the text of a handler's error on the wire.
 const maxErrorBytes = 4 << 10
 
-// readBufferBytes lets one read of the stream take many small frames.
+// readBufferBytes lets one read of the socket take many small frames.
 const readBufferBytes = 64 << 10
 
-// read takes frames off the call stream until the link ends. It never waits for a handler or for the
+// read takes frames off the connection until the link ends. It never waits for a handler or for the
 // socket, so two peers that flood each other cannot lock up.
 func (l *link) read() {
-	r := bufio.NewReaderSize(l.calls, readBufferBytes)
+	r := bufio.NewReaderSize(l.through, readBufferBytes)
 	var header [frameHeaderBytes]byte
 	for {
 		f, err := readFrame(r, &header, l.mesh.cfg.MaxFrameBytes)
@@ -58,6 +58,8 @@ func (l *link) receive(f frame) error {
 		if cancel != nil {
 			cancel()
 		}
+	case frameOpen, frameData, frameEnd, frameWindow:
+		return l.bulkFrame(f)
 	case frameDrain, frameFinished:
 		l.mu.Lock()
 		l.draining = true
@@ -121,18 +123,52 @@ func (l *link) request(f frame) error {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.active[f.id] = cancel
 	l.handledBytes += len(f.payload)
-	l.workers.Add(1)
-	go l.handle(ctx, cancel, handler, f)
+	l.handOverLocked(job{ctx, cancel, handler, f})
 	return nil
+}
+
+// job is one request under way.
+type job struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	h      Handler
+	f      frame
+}
+
+// maxIdleHandlers bounds the handlers of a link that wait for more.
+const maxIdleHandlers = 32
+
+// handOverLocked gives a job to a handler that waits for one, whose stack has grown already, or to a
+// new one. It never waits.
+func (l *link) handOverLocked(j job) {
+	select {
+	case l.jobs <- j:
+		return
+	default:
+	}
+	l.workers.Add(1)
+	go func() {
+		defer l.workers.Done()
+		for l.handle(j) {
+			select {
+			case j = <-l.jobs:
+				l.mu.Lock()
+				l.idle--
+				l.mu.Unlock()
+			case <-l.done:
+				return
+			}
+		}
+	}()
 }
 
 // maxRefusalBytes is what refusals may add to a full queue before the link is given up: 75,000.
 const maxRefusalBytes = 1 << 20
 
-func (l *link) handle(ctx context.Context, cancel context.CancelFunc, h Handler, f frame) {
-	defer l.workers.Done()
-	defer cancel()
-	answer, err := h(ctx, l.peer, f.payload)
+// handle runs one handler and answers; it reports whether the goroutine is to wait for another job.
+func (l *link) handle(j job) (stay bool) {
+	defer j.cancel()
+	answer, err := j.h(j.ctx, l.peer, j.f.payload)
 	typ, payload := l.mesh.encodeAnswer(answer, err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,9 +177,13 @@ func (l *link) handle(ctx context.Context, cancel context.CancelFunc, h Handler,
 			break
 		}
 	}
-	delete(l.active, f.id)
-	l.handledBytes -= len(f.payload)
-	l.appendLocked(typ, 0, f.id, payload)
+	delete(l.active, j.f.id)
+	l.handledBytes -= len(j.f.payload)
+	l.sendLocked(typ, 0, j.f.id, payload)
+	if stay = l.idle < maxIdleHandlers; stay {
+		l.idle++
+	}
+	return stay
 }
 
 // encodeAnswer turns what a handler returned into a frame that the peer accepts.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -64,10 +63,11 @@ func (l *link) callStream(
 		return nil, err
 	}
 	defer l.endStream(id)
-	s, err := l.session.Open()
+	s, err := l.openStream(id)
 	if err != nil {
 		return nil, fmt.Errorf("%w: open a stream to node %s: %w", fsm.ErrUnavailable, l.peer, err)
 	}
+	s.writeIdle = l.mesh.cfg.StreamIdle
 	// The answer is awaited while the body is sent: a node that refuses need not take it all first.
 	answered := make(chan callResult, 1)
 	go func() {
@@ -76,12 +76,12 @@ func (l *link) callStream(
 	}()
 	stop := context.AfterFunc(ctx, func() {
 		l.cancelRemote(id)
-		abandon(s)
+		s.Close()
 	})
 	sendErr := l.sendStream(ctx, s, kind, id, header, body)
 	if sendErr != nil && errors.Is(sendErr, errBodyRead) || isTimeout(sendErr) {
 		l.cancelRemote(id)
-		abandon(s)
+		s.Close()
 	}
 	r := <-answered
 	if !stop() && ctx.Err() != nil && r.err != nil {
@@ -132,25 +132,16 @@ func (l *link) cancelRemote(id uint64) {
 	l.appendLocked(frameCancel, 0, id, nil)
 }
 
-// abandon makes every pending operation on s end soon.
-func abandon(s net.Conn) {
-	s.SetDeadline(time.Unix(1, 0))
-	s.Close()
-}
-
 func isTimeout(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
 }
 
 func (l *link) sendStream(
-	ctx context.Context, s net.Conn, kind uint8, id uint64, header []byte, body io.Reader,
+	ctx context.Context, s *stream, kind uint8, id uint64, header []byte, body io.Reader,
 ) error {
 	send := func(b []byte) error {
 		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := s.SetWriteDeadline(time.Now().Add(l.mesh.cfg.StreamIdle)); err != nil {
 			return err
 		}
 		_, err := s.Write(b)
@@ -184,7 +175,7 @@ func (l *link) sendStream(
 // errNoAnswer: the stream ended without a word.
 var errNoAnswer = errors.New("stream ended without an answer")
 
-func (l *link) readStreamAnswer(s net.Conn) callResult {
+func (l *link) readStreamAnswer(s *stream) callResult {
 	var header [frameHeaderBytes]byte
 	f, err := readFrame(s, &header, l.mesh.cfg.MaxFrameBytes)
 	if err != nil {
@@ -208,32 +199,7 @@ func (l *link) readStreamAnswer(s net.Conn) callResult {
 	return callResult{err: fmt.Errorf("%w: %w: type %d for an answer", fsm.ErrUnknown, errFrame, f.typ)}
 }
 
-// acceptStreams serves the peer's bulk streams until the link ends.
-func (l *link) acceptStreams() {
-	for {
-		s, err := l.session.AcceptStream()
-		if err != nil {
-			l.close(fmt.Errorf("accept a stream: %w", err))
-			return
-		}
-		l.mu.Lock()
-		full := l.err != nil || l.streams >= l.mesh.cfg.MaxStreams
-		if !full {
-			l.streams++
-			l.workers.Add(1)
-		}
-		l.mu.Unlock()
-		if full {
-			s.SetWriteDeadline(time.Now().Add(l.mesh.cfg.WriteTimeout))
-			_, _ = s.Write(appendFrameHeader(nil, frameBusy, 0, 0, 0)) // a caller that is gone needs none
-			s.Close()
-			continue
-		}
-		go l.serveStream(s)
-	}
-}
-
-func (l *link) serveStream(s net.Conn) {
+func (l *link) serveStream(s *stream) {
 	defer l.workers.Done()
 	defer s.Close()
 	defer func() {
@@ -241,7 +207,7 @@ func (l *link) serveStream(s net.Conn) {
 		l.streams--
 		l.mu.Unlock()
 	}()
-	s.SetReadDeadline(time.Now().Add(l.mesh.cfg.StreamIdle))
+	s.readIdle, s.writeIdle = l.mesh.cfg.StreamIdle, l.mesh.cfg.WriteTimeout
 	var header [frameHeaderBytes]byte
 	f, err := readFrame(s, &header, l.mesh.cfg.MaxFrameBytes)
 	if err != nil || f.typ != frameRequest {
@@ -256,11 +222,10 @@ func (l *link) serveStream(s net.Conn) {
 			l.close(fmt.Errorf("%w: call id %d is in use", errFrame, f.id))
 			return
 		}
-		answer, err := h(ctx, l.peer, f.payload, &bodyReader{stream: s, idle: l.mesh.cfg.StreamIdle})
+		answer, err := h(ctx, l.peer, f.payload, &bodyReader{stream: s})
 		typ, payload = l.mesh.encodeAnswer(answer, err)
 		l.deactivate(f.id)
 	}
-	s.SetWriteDeadline(time.Now().Add(l.mesh.cfg.WriteTimeout))
 	// A caller that is gone needs no answer; the link reports its own end.
 	_, _ = s.Write(append(appendFrameHeader(nil, typ, 0, f.id, len(payload)), payload...))
 }
@@ -283,8 +248,7 @@ func (l *link) deactivate(id uint64) {
 
 // bodyReader takes the chunks off a stream. Its first error is its last.
 type bodyReader struct {
-	stream net.Conn
-	idle   time.Duration
+	stream io.Reader
 	left   int // bytes of the current chunk
 	err    error
 }
@@ -302,9 +266,6 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 }
 
 func (b *bodyReader) read(p []byte) (int, error) {
-	if err := b.stream.SetReadDeadline(time.Now().Add(b.idle)); err != nil {
-		return 0, err
-	}
 	if b.left == 0 {
 		var length [4]byte
 		if _, err := io.ReadFull(b.stream, length[:]); err != nil {

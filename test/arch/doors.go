@@ -43,7 +43,6 @@ var worldDoors = map[string][]string{
 	"github.com/hashicorp/raft-boltdb":        {"storage"},
 	"go.etcd.io/bbolt":                        {"storage"},
 	"github.com/hashicorp/memberlist":         {"cluster"},
-	"github.com/hashicorp/yamux":              {"cluster"},
 	"github.com/coder/websocket":              {"transport"},
 	"github.com/prometheus/client_golang":     {"transport/rest"},
 	"github.com/spf13/cobra":                  {},
