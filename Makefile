@@ -20,7 +20,7 @@ KEEP ?=
 N    ?= 5
 SEQUENCES ?= 10000
 
-.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak failovers conformance \
+.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak failovers conformance conformance-full compatibility \
         bench microbench cover coverage all clean
 
 ## build: bin/busbar
@@ -71,9 +71,19 @@ golden:
 fuzz:
 	@scripts/fuzz.sh $(T)
 
-## conformance: the official Go SDK against one node and three, over plain and TLS
+## conformance: the official SDKs and other AMQP clients, Go against three nodes and TLS as well
 conformance: build
 	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m -parallel 8 . ./smoke
+	@cd test/conformance && go test -count=1 -timeout 20m ./languages
+
+# Three times over: what fails once in three is a defect too.
+conformance-full: build
+	@for i in 1 2 3; do (cd test/conformance && go test -count=1 -timeout 60m ./languages \
+		-args -wires=plain,tls,websocket -nodes=1,3); done
+
+## compatibility: write docs/compatibility.md, the table of scenarios by library
+compatibility: build
+	@cd test/conformance && go test -count=1 -timeout 20m ./languages -args -write
 
 ## chaos: break processes, networks and disks under the official Go SDK (MINUTES=10 CHAOS='-seed 7')
 chaos: MINUTES = 10
@@ -114,7 +124,7 @@ nightly: verify
 	@cd test/chaos && go test -count=1 -timeout 10m .
 	@cd test/simulation && go test -count=1 -timeout 60m -run Canar .
 	@$(MAKE) sim SEED=1-100 MINUTES=10
-	@$(MAKE) conformance
+	@$(MAKE) conformance conformance-full
 
 ## bench: measure one node and three with busbar bench, and write docs/benchmarks.md (DURATION=10s)
 bench: build
