@@ -65,6 +65,12 @@ func accept(from, to float64, id string, holder int) *Op {
 	return at(from, to, Op{Kind: Accept, Entity: "s", Session: id, Holder: holder, Until: s(to) + 10_000})
 }
 
+// until makes the lock of an accept end at another second.
+func until(o *Op, second float64) *Op {
+	o.Until = s(second)
+	return o
+}
+
 func failed(o *Op, condition string) *Op {
 	o.Outcome, o.Condition = Failed, "com.microsoft:"+condition
 	return o
@@ -135,6 +141,9 @@ func innocent() map[string]*History {
 		"a session changes hands when it is closed": history(inSession(send(0, 1, "m1"), "a", 0),
 			accept(1, 2, "a", 1), a1, settle(4, 5, Complete, a1),
 			at(5, 6, Op{Kind: CloseSession, Entity: "s", Session: "a", Holder: 1}), accept(5, 7, "a", 2)),
+		"a repeated accept tells the time that is left": history(accept(1, 2, "a", 1),
+			at(3, 4, Op{Kind: CloseSession, Entity: "s", Session: "a", Holder: 1}),
+			until(accept(5, 9, "a", 2), 10)),
 		"session state is read as it was written": history(state(SetState, 0, 1, "x"), state(GetState, 2, 3, "x")),
 		"an unknown write may be read": history(unknown(state(SetState, 0, 1, "x")), state(GetState, 2, 3, "x"),
 			state(GetState, 4, 5, "x")),

@@ -25,6 +25,19 @@ func (v *view) sessionHeldUntil(a *Op, moment int64) int64 {
 	return min(until, v.lost(a.Conn))
 }
 
+// grantedBefore orders two accepts of a session: by when they happened if they did not overlap, else
+// by the ends of the locks. The end alone says nothing: a repeated accept is answered with what is left
+// of its lock, which may end before one that was given back early.
+func grantedBefore(a, b *Op) bool {
+	switch {
+	case a.Return < b.Invoke:
+		return true
+	case b.Return < a.Invoke:
+		return false
+	}
+	return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Return, b.Return), cmp.Compare(a.ID, b.ID)) < 0
+}
+
 // I11: while a session is surely held nobody else gets it; who was followed by another can do
 // nothing; and a session is not lost before its time.
 func sessionExclusive(v *view) []Violation {
@@ -35,7 +48,6 @@ func sessionExclusive(v *view) []Violation {
 		bySession[k] = append(bySession[k], a)
 	}
 	for _, list := range bySession {
-		slices.SortStableFunc(list, func(a, b *Op) int { return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Return, b.Return)) })
 		for i, first := range list {
 			for _, o := range v.byHolder[first.Holder] {
 				lost := o.Condition == "com.microsoft:session-lock-lost" ||
@@ -44,7 +56,10 @@ func sessionExclusive(v *view) []Violation {
 					r.add([]*Op{first, o}, "session %q was lost before its time", first.Session)
 				}
 			}
-			for _, second := range list[i+1:] {
+			for j, second := range list {
+				if i == j || !grantedBefore(first, second) {
+					continue
+				}
 				if second.Return < v.sessionHeldUntil(first, second.Return) {
 					r.add([]*Op{first, second}, "session %q was given to a second while the first held it",
 						first.Session)
