@@ -78,6 +78,7 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 		}
 		err := guard(l.name, func() (err error) {
 			w, err = wal.Open(l.name, wal.WithSegmentSize(cfg.LogSegmentBytes),
+				wal.WithSegmentFiler(newWALFiler(l.name)),
 				wal.WithLogger(logger.Named("wal")))
 			return err
 		})

@@ -1,0 +1,105 @@
+package storage
+
+import (
+	"fmt"
+	"os"
+
+	walfs "github.com/hashicorp/raft-wal/fs"
+	walsegment "github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+const (
+	// zeroAheadBytes is how far a small write to the log's tail fills the file with zeros behind
+	// itself. A sync of blocks that were never written also writes where they are; in blocks that hold
+	// zeros it writes the data and no more, in half the time.
+	zeroAheadBytes = 256 << 10
+	// zeroAheadBelow is from where a write is so large that the next would only overwrite the zeros:
+	// it pays for its own blocks.
+	zeroAheadBelow = 64 << 10
+)
+
+// walFiles are raft-wal's files with cheaper syncs. What is in them is the same: behind the end of the
+// log a segment holds zeros, as written by us or as preallocated.
+type walFiles struct{ *walfs.FS }
+
+func newWALFiler(dir string) *walsegment.Filer {
+	return walsegment.NewFiler(dir, walFiles{walfs.New()})
+}
+
+// Create implements types.VFS.
+func (w walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := w.FS.Create(dir, name, size)
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := f.(*walfs.File)
+	if !ok {
+		return nil, fmt.Errorf("create %s: the library made a %T", name, f)
+	}
+	return &walFile{WritableFile: f, file: &inner.File, size: int64(size)}, nil
+}
+
+// OpenWriter implements types.VFS.
+func (w walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := w.FS.OpenWriter(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := f.(*os.File)
+	if !ok {
+		return nil, fmt.Errorf("open %s: the library made a %T", name, f)
+	}
+	info, err := inner.Stat()
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return &walFile{WritableFile: f, file: inner, size: info.Size(), synced: true}, nil
+}
+
+// walFile is one segment. It is appended to, by one goroutine.
+type walFile struct {
+	types.WritableFile
+	file *os.File
+	size int64 // as preallocated
+	// written is the end of the blocks that were written, as far as known: what lies behind the last
+	// append is zeros up to here.
+	written int64
+	synced  bool // a sync of everything, and of the directory, has been done
+}
+
+// WriteAt implements io.WriterAt.
+func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
+	n, err := f.file.WriteAt(p, at)
+	end := at + int64(n)
+	if err != nil || end <= f.written {
+		return n, err
+	}
+	f.written = end
+	ahead := min(zeroAheadBytes, f.size-end)
+	if len(p) >= zeroAheadBelow || ahead <= 0 {
+		return n, nil
+	}
+	if _, err := f.file.WriteAt(zeros[:ahead], end); err != nil {
+		return n, fmt.Errorf("zeros behind the log's end: %w", err)
+	}
+	f.written = end + ahead
+	return n, nil
+}
+
+// zeros is never written to.
+var zeros [zeroAheadBytes]byte
+
+// Sync implements types.WritableFile. The first sync is the library's, which also makes the file's
+// name last.
+func (f *walFile) Sync() error {
+	if f.synced {
+		return dataSync(f.file)
+	}
+	if err := f.WritableFile.Sync(); err != nil {
+		return err
+	}
+	f.synced = true
+	return nil
+}
