@@ -33,6 +33,7 @@ type Server struct {
 	watcher *watcher
 	janitor *janitor
 	toucher toucher
+	slots   slots
 
 	random io.Reader       // chance for tags, tracking ids and incarnations; tests fix it
 	ctx    context.Context // ends when Close has drained everything

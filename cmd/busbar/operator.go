@@ -1,0 +1,30 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport"
+	"github.com/busbar-mq/busbar/transport/rest"
+)
+
+// withOperator puts the operators' view of entities in front of the handler of the operations port.
+func (n *node) withOperator(next http.Handler) (http.Handler, error) {
+	operator, err := rest.NewOperator(rest.OperatorDeps{
+		Entities: n.directory, Shares: n.front, Policies: n.policies, Now: time.Now,
+		Show:           func(d *fsm.Delivery) (any, error) { return transport.Show(d) },
+		RequestTimeout: rest.DefaultConfig().RequestTimeout, Log: n.log.Named("http"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, rest.OperatorPrefix) {
+			operator.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}), nil
+}

@@ -1,0 +1,192 @@
+package rest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+const (
+	// maxPurge is what one request deletes at most: one command of the state machine (S-263).
+	maxPurge = 4_000
+	// purgeSessions is how many sessions one request empties.
+	purgeSessions = 50
+	// maxRedrive is what one request sends again at most.
+	maxRedrive = 1_000
+	// redriveScans bounds the commands of one request that find nothing to its filter.
+	redriveScans = 16
+)
+
+// PurgeView answers a purge. A client repeats the request with Before and Next until Next is empty.
+type PurgeView struct {
+	Deleted uint64     `json:"deleted"`
+	Skipped uint64     `json:"skippedSessions"` // held by receivers (S-264)
+	Before  *time.Time `json:"before"`
+	Next    string     `json:"next"`
+}
+
+// purge deletes waiting messages that are older than the first request's time (S-265).
+func (q *inspection) purge() (any, error) {
+	if err := q.only("max", "cursor", "before", "session"); err != nil {
+		return nil, err
+	}
+	at, err := q.cursor()
+	if err != nil {
+		return nil, err
+	}
+	before, err := q.time("before", fsm.Millis(q.o.deps.Now().UnixMilli()))
+	if err != nil {
+		return nil, err
+	}
+	most, err := q.number("max", maxPurge, 1, maxPurge)
+	if err != nil {
+		return nil, err
+	}
+	v := &PurgeView{Before: moment(before)}
+	cmd := fsm.DeleteMessages{Before: before, Max: uint32(most)}
+	sessionful := q.d.RequiresSession && q.sub == fsm.Main
+	switch {
+	case q.values.Has("session") && !sessionful:
+		return nil, refusedAs(fsm.SessionNotSupported, "")
+	case q.values.Has("session"):
+		return v, q.purgeOne(v, cmd)
+	case sessionful:
+		return v, q.purgeSessions(v, cmd, at)
+	}
+	out, err := q.propose(at.share, &cmd)
+	if err != nil {
+		return nil, err
+	}
+	v.Deleted = out.Count
+	v.Next = q.next(at, "", out.Count == most)
+	q.log("purged", v.Deleted)
+	return v, nil
+}
+
+// purgeOne empties the session that the request names.
+func (q *inspection) purgeOne(v *PurgeView, cmd fsm.DeleteMessages) error {
+	id := q.values.Get("session")
+	key := fsm.Key{Entity: q.d.ID, By: fsm.ByText, Text: id}
+	out, err := q.o.deps.Shares.Propose(q.ctx, key, &fsm.AcceptSession{ID: id})
+	if err != nil {
+		return err
+	}
+	if out.Refusal != fsm.None {
+		return refusedAs(out.Refusal, out.Detail)
+	}
+	n, err := q.empty(max(0, q.d.ShareOf(out.Session.Token.Prefix())), out.Session, cmd)
+	v.Deleted = n
+	q.log("purged", n)
+	return err
+}
+
+// purgeSessions empties the sessions of a share that nobody holds, in the order of their ids. A
+// session's messages belong to its holder, so the operator holds it meanwhile.
+func (q *inspection) purgeSessions(v *PurgeView, cmd fsm.DeleteMessages, at cursor) error {
+	ask := &fsm.ListSessions{Max: purgeSessions}
+	if at.after != "" {
+		ask.After, ask.HasAfter = at.after[1:], true
+	}
+	a, err := q.query(at.share, ask)
+	if err != nil {
+		return err
+	}
+	last := at.after
+	for _, id := range a.Sessions {
+		out, err := q.o.deps.Shares.Propose(q.ctx, q.key(at.share), &fsm.AcceptSession{ID: id})
+		switch {
+		case err != nil:
+			return err
+		case out.Refusal == fsm.SessionCannotBeLocked:
+			v.Skipped++
+		case out.Refusal != fsm.None:
+			return refusedAs(out.Refusal, out.Detail)
+		default:
+			n, err := q.empty(at.share, out.Session, cmd)
+			v.Deleted += n
+			if err != nil {
+				return err
+			}
+		}
+		last = "=" + id
+	}
+	v.Next = q.next(at, last, len(a.Sessions) > 0)
+	q.log("purged", v.Deleted)
+	return nil
+}
+
+// empty deletes the messages of a held session and lets it go.
+func (q *inspection) empty(share int, proof fsm.SessionProof, cmd fsm.DeleteMessages) (n uint64, err error) {
+	cmd.Session = proof
+	for {
+		var out fsm.Outcome
+		if out, err = q.propose(share, &cmd); err != nil {
+			break
+		}
+		if n += out.Count; out.Count < uint64(cmd.Max) {
+			break
+		}
+	}
+	if _, late := q.propose(share, &fsm.ReleaseSession{Session: proof, Orderly: true}); late != nil {
+		q.o.deps.Log.Debug("session of a purge runs out by itself", "entity", q.d.Name, "error", late)
+	}
+	return n, err
+}
+
+// RedriveView answers a redrive. A client repeats the request with Until and Next until Next is
+// empty; after an interruption it goes on from there.
+type RedriveView struct {
+	Moved uint64     `json:"moved"`
+	Until *time.Time `json:"until"`
+	Next  string     `json:"next"`
+}
+
+// redrive sends dead letters to their own main queue again, those that the filter lets through.
+func (q *inspection) redrive() (any, error) {
+	at, after, _, err := q.place("max", "cursor", "reason", "session", "from", "until")
+	if err != nil {
+		return nil, err
+	}
+	if q.sub == fsm.Main {
+		q.sub = fsm.DeadLetter
+	}
+	cmd := fsm.Redrive{After: after, Reason: q.values.Get("reason"), HasReason: q.values.Has("reason"),
+		Session: q.values.Get("session"), HasSession: q.values.Has("session")}
+	if cmd.From, err = q.time("from", 0); err != nil {
+		return nil, err
+	}
+	// What dies again while this goes on is behind its beginning, so the loop ends.
+	if cmd.Until, err = q.time("until", fsm.Millis(q.o.deps.Now().UnixMilli())); err != nil {
+		return nil, err
+	}
+	most, err := q.number("max", operatorPage, 1, maxRedrive)
+	if err != nil {
+		return nil, err
+	}
+	v := &RedriveView{Until: moment(cmd.Until)}
+	for range redriveScans {
+		step := cmd
+		step.Max = uint32(most - v.Moved)
+		out, err := q.propose(at.share, &step)
+		if err != nil {
+			if v.Moved > 0 {
+				break // what is done is told, and the cursor says where to go on
+			}
+			return nil, err
+		}
+		v.Moved += out.Count
+		cmd.After = out.Next
+		if v.Next = q.next(at, fmt.Sprint(out.Next), out.Next != 0); v.Moved >= most || out.Next == 0 {
+			break
+		}
+	}
+	q.log("sent again", v.Moved)
+	return v, nil
+}
+
+// log tells who changed what.
+func (q *inspection) log(what string, n uint64) {
+	q.o.deps.Log.Info("operator "+what, "entity", q.d.Name, "subqueue", q.sub.String(), "messages", n,
+		"policy", q.claim.Policy)
+}
