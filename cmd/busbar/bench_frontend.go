@@ -84,8 +84,8 @@ func newFrontendCommand() *cobra.Command {
 
 // startFrontend serves a queue in memory on a free port of loopback.
 func startFrontend(sessions bool) (addr string, stop func() error, err error) {
-	policies, err := newPolicies([]policy{{Name: devKeyName, Primary: devKey,
-		Rights: list{"Send", "Listen", "Manage"}}})
+	policies, err := newPolicies(Config{Policies: []policy{{Name: devKeyName, Primary: devKey,
+		Rights: list{"Send", "Listen", "Manage"}}}})
 	if err != nil {
 		return "", nil, err
 	}

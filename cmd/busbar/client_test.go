@@ -106,6 +106,18 @@ func (s *shelf) Delete(_ context.Context, name string) error {
 	return nil
 }
 
+func (s *shelf) Subscriptions(context.Context, *fsm.Descriptor, int, int) ([]*fsm.Descriptor, error) {
+	return nil, nil
+}
+
+func (s *shelf) PutRule(context.Context, fsm.EntityID, fsm.Rule, bool) (*fsm.Descriptor, error) {
+	return nil, fsm.ErrNoEntity
+}
+
+func (s *shelf) DropRule(context.Context, fsm.EntityID, string) (*fsm.Descriptor, error) {
+	return nil, fsm.ErrNoEntity
+}
+
 func (s *shelf) Counts(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool, error) {
 	return fsm.EntityCounts{}, true, nil
 }
@@ -139,7 +151,7 @@ func serveShelf(t *testing.T) string {
 		t.Fatal(err)
 	}
 	s := &shelf{queues: map[string]*fsm.Descriptor{}}
-	api, err := rest.New(rest.DefaultConfig(), rest.Deps{Entities: s, Cluster: s, Policies: policies,
+	api, err := rest.New(rest.DefaultConfig(), rest.Deps{Entities: s, Topics: s, Cluster: s, Policies: policies,
 		Metrics: prometheus.NewRegistry(), Now: time.Now}, hclog.NewNullLogger())
 	if err != nil {
 		t.Fatal(err)

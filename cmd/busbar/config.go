@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/busbar-mq/busbar/transport/auth"
 )
 
 // The key of every development node, the one of the official emulator. It opens nothing but nodes
@@ -55,6 +58,10 @@ type Config struct {
 
 	RootKey  secret   `yaml:"root-key"`
 	Policies []policy `yaml:"policies"`
+
+	// ClockSkew is how long after its expiry, and before its beginning, a token still counts.
+	ClockSkew time.Duration `yaml:"clock-skew"`
+	Issuers   []issuer      `yaml:"issuers"`
 }
 
 // policy is a shared access policy of the namespace.
@@ -107,6 +114,7 @@ func defaults(dev bool) Config {
 		PeerListen: ":5301", GossipListen: ":5302",
 		BootstrapExpect: 3, Partitions: 6, ReplicationFactor: 3,
 		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
+		ClockSkew: auth.DefaultExpiryTolerance,
 	}
 	if dev {
 		c.AMQPListen, c.TLSListen = list{"127.0.0.1:5672"}, list{"127.0.0.1:5671"}
@@ -294,6 +302,19 @@ func (c *Config) resolve() error {
 		bad("no access key: set BUSBAR_ROOT_KEY, or policies in the configuration file (only --dev has a default)")
 	}
 	c.validateAddresses(bad)
+	if c.ClockSkew < 0 || c.ClockSkew > time.Hour {
+		bad("clock-skew is %v, want 0 to 1h", c.ClockSkew)
+	}
+	if len(c.Policies) > 0 {
+		if _, err := newPolicies(*c); err != nil {
+			bad("policies: %w", err)
+		}
+	}
+	for _, i := range c.Issuers {
+		if _, err := i.resolve(); err != nil {
+			bad("issuers: %w", err)
+		}
+	}
 	if c.BootstrapExpect < 1 || c.BootstrapExpect > 64 {
 		bad("bootstrap-expect is %d, want 1 to 64", c.BootstrapExpect)
 	}

@@ -113,11 +113,19 @@ func peerTLS(cfg Config) (*cluster.TLS, error) {
 }
 
 // newPolicies turns the configured policies into those that tokens are checked against.
-func newPolicies(from []policy) (*auth.Policies, error) {
-	policies, err := auth.New(auth.DefaultExpiryTolerance)
+func newPolicies(cfg Config) (*auth.Policies, error) {
+	policies, err := auth.New(cfg.ClockSkew)
 	if err != nil {
 		return nil, err
 	}
+	all, err := namespacePolicies(cfg.Policies)
+	if err != nil {
+		return nil, err
+	}
+	return policies, policies.Replace("", all...)
+}
+
+func namespacePolicies(from []policy) ([]auth.Policy, error) {
 	var all []auth.Policy
 	for _, p := range from {
 		rights, err := parseRights(p.Rights)
@@ -127,7 +135,7 @@ func newPolicies(from []policy) (*auth.Policies, error) {
 		all = append(all, auth.Policy{Name: p.Name, Primary: auth.Secret(p.Primary),
 			Secondary: auth.Secret(p.Secondary), Rights: rights})
 	}
-	return policies, policies.Replace("", all...)
+	return all, nil
 }
 
 func parseRights(names list) (auth.Right, error) {

@@ -27,7 +27,8 @@ import (
 var (
 	_ transport.Broker  = (*partition.Router)(nil)
 	_ transport.Catalog = (*partition.Directory)(nil)
-	_ rest.Entities     = (*partition.Directory)(nil)
+	_ rest.Entities     = entities{}
+	_ rest.Topics       = (*partition.Directory)(nil)
 	_ partition.Caller  = (*cluster.Mesh)(nil)
 	_ partition.Locator = (*cluster.View)(nil)
 	_ partition.Bodies  = (*storage.Bodies)(nil)
@@ -64,6 +65,7 @@ type node struct {
 	directory  *partition.Directory
 	router     *partition.Router
 	supervisor *partition.Supervisor
+	keys       *policyKeeper
 	policies   *auth.Policies
 	api        *rest.API
 	front      *transport.Server
@@ -91,8 +93,8 @@ func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err e
 		}
 	}()
 	for _, open := range []func(context.Context) error{
-		n.openStorage, n.openDoors, n.openMesh, n.openPartitions, n.openFront, n.openOps, n.found,
-		n.serve,
+		n.openStorage, n.openDoors, n.openMesh, n.openPartitions, n.openFront, n.openIssuers, n.openOps,
+		n.found, n.openPolicies, n.serve,
 	} {
 		if err := open(ctx); err != nil {
 			return nil, err
@@ -266,21 +268,22 @@ func (l lives) Distrust(reason string, life uint64) error {
 }
 
 func (n *node) openFront(context.Context) error {
-	policies, err := newPolicies(n.cfg.Policies)
+	keys, err := newPolicyKeeper(n.cfg, n.log.Named("policies"))
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	n.policies = policies
+	n.keys, n.policies = keys, keys.policies
 	st := &status{n}
 	metrics := newMetrics(n)
-	n.api, err = rest.New(rest.DefaultConfig(), rest.Deps{Entities: n.directory, Cluster: st,
-		Policies: policies, Metrics: metrics, Now: time.Now}, n.log.Named("http"))
+	n.api, err = rest.New(rest.DefaultConfig(), rest.Deps{
+		Entities: entities{n.directory, keys}, Topics: n.directory, Cluster: st, Policies: n.policies,
+		Metrics: metrics, Now: time.Now}, n.log.Named("http"))
 	if err != nil {
 		return err
 	}
 	cfg := transport.Defaults()
 	cfg.Incarnation = n.incarnation
-	n.front, err = transport.New(cfg, n.router, n.directory, policies, n.api.Management(),
+	n.front, err = transport.New(cfg, n.router, n.directory, n.policies, n.api.Management(),
 		n.log.Named("amqp"))
 	if err != nil {
 		return err

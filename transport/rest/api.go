@@ -152,9 +152,6 @@ func (a *API) dispatch(q *request) (*answer, error) {
 	case routeUnknown:
 		return nil, &problem{status: http.StatusNotFound, text: noService}
 	}
-	if q.http.Method == http.MethodPost {
-		return nil, notImplemented("Sending and receiving over HTTP")
-	}
 	return nil, &problem{status: http.StatusMethodNotAllowed,
 		text: "The method is not allowed for this resource."}
 }

@@ -100,6 +100,17 @@ type Entities interface {
 	Delete(ctx context.Context, name string) error
 }
 
+// Topics keeps what lives below topics: subscriptions and their rules. Errors as in Entities.
+type Topics interface {
+	// Subscriptions returns up to top subscriptions of a topic after the first skip, by name without
+	// case; a negative top means all.
+	Subscriptions(ctx context.Context, topic *fsm.Descriptor, skip, top int) ([]*fsm.Descriptor, error)
+	// PutRule adds a rule to the subscription with that id, or replaces the one of that name.
+	PutRule(ctx context.Context, id fsm.EntityID, r fsm.Rule, replace bool) (*fsm.Descriptor, error)
+	// DropRule removes a rule.
+	DropRule(ctx context.Context, id fsm.EntityID, name string) (*fsm.Descriptor, error)
+}
+
 // Cluster is what this API tells about the nodes behind it.
 type Cluster interface {
 	// Counts adds up the counters of the entity's shares. complete is false if a share did not
@@ -116,6 +127,7 @@ type Cluster interface {
 // Deps are the other rooms, as this one needs them.
 type Deps struct {
 	Entities Entities
+	Topics   Topics
 	Cluster  Cluster
 	Policies *auth.Policies
 	Metrics  prometheus.Gatherer
@@ -127,7 +139,7 @@ func New(cfg Config, deps Deps, log hclog.Logger) (*API, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("management API: %w", err)
 	}
-	if deps.Entities == nil || deps.Cluster == nil || deps.Policies == nil ||
+	if deps.Entities == nil || deps.Topics == nil || deps.Cluster == nil || deps.Policies == nil ||
 		deps.Metrics == nil || deps.Now == nil || log == nil {
 		return nil, errors.New("management API: a dependency is missing")
 	}

@@ -3,7 +3,6 @@ package rest
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -30,51 +29,58 @@ const (
 // properties are the elements of a description as they came: read-only and unknown ones are there
 // too and are never asked for.
 type properties struct {
-	texts map[string]string
-	rules []*element
-	// hasRules tells an empty list, which clears, from none, which keeps.
-	hasRules bool
+	elements map[string]*element
+	options  *element // properties that the original does not have, nil if none are given
 }
 
 // parseDescription finds the description in an Atom entry. kind is the element's local name. Order,
 // prefixes and unknown elements do not matter; a property given twice is an error.
 func parseDescription(body io.Reader) (kind string, p properties, err error) {
-	root, err := parseXML(body)
+	description, err := parseContent(body)
 	if err != nil {
 		return "", p, err
 	}
-	if root.name.Space != atomSpace || root.name.Local != "entry" {
-		return "", p, badRequest("The request body is not an Atom entry.")
-	}
-	content := root.child(atomSpace, "content")
-	if content == nil || len(content.children) != 1 {
-		return "", p, badRequest("The content of the Atom entry is not one description.")
-	}
-	description := content.children[0]
-	if description.name.Space != connectSpace {
-		return "", p, badRequest("The content of the Atom entry is not a known description.")
-	}
-	p.texts = make(map[string]string, len(description.children))
+	p.elements = make(map[string]*element, len(description.children))
 	for _, e := range description.children {
 		name := e.name.Local
-		if e.name.Space != connectSpace || e.null {
-			continue
-		}
-		if _, twice := p.texts[name]; twice {
-			return "", p, badRequest("The property %s is given twice.", clip(name))
-		}
-		p.texts[name] = e.text
-		if name == "AuthorizationRules" {
-			p.rules, p.hasRules = e.children, true
+		switch {
+		case e.null:
+		case e.name.Space == optionSpace && name == optionsElement && p.options == nil:
+			p.options = e
+		case e.name.Space == connectSpace && p.elements[name] == nil:
+			p.elements[name] = e
+		case e.name.Space == connectSpace || e.name.Space == optionSpace:
+			return "", p, badRequest("The property %s is given twice, or unknown.", clip(name))
 		}
 	}
 	return description.name.Local, p, nil
+}
+
+// parseContent finds what an Atom entry holds.
+func parseContent(body io.Reader) (*element, error) {
+	root, err := parseXML(body)
+	if err != nil {
+		return nil, err
+	}
+	if root.name.Space != atomSpace || root.name.Local != "entry" {
+		return nil, badRequest("The request body is not an Atom entry.")
+	}
+	content := root.child(atomSpace, "content")
+	if content == nil || len(content.children) != 1 {
+		return nil, badRequest("The content of the Atom entry is not one description.")
+	}
+	description := content.children[0]
+	if description.name.Space != connectSpace {
+		return nil, badRequest("The content of the Atom entry is not a known description.")
+	}
+	return description, nil
 }
 
 // form reads typed values and keeps the first problem. An empty element counts as absent, except
 // for free text.
 type form struct {
 	properties
+	kind    string // "Queue", "Topic" or "Subscription", for texts
 	problem *problem
 }
 
@@ -85,7 +91,10 @@ func (f *form) fail(p *problem) {
 }
 
 func (f *form) text(name string) (string, bool) {
-	text := strings.TrimSpace(f.texts[name])
+	if f.elements[name] == nil {
+		return "", false
+	}
+	text := strings.TrimSpace(f.elements[name].text)
 	return text, text != ""
 }
 
@@ -141,15 +150,22 @@ func (f *form) lock(most fsm.Millis) fsm.Millis {
 	text, _ := f.text(name)
 	if d, err := parseDuration(text); err == nil && d > most {
 		limit := fmt.Sprintf("'%s' minutes", strconv.FormatFloat(float64(most)/60_000, 'g', 4, 64))
-		f.fail(badProperty(name, clockDuration(d),
-			"The supplied lock time exceeds the allowed maximum of %s.", limit))
+		refusal := badProperty(name, clockDuration(d),
+			"The supplied lock time exceeds the allowed maximum of %s.", limit)
+		if f.kind == kindNames[fsm.Subscription] {
+			refusal.subCode = 0
+		}
+		f.fail(refusal)
 		return absent
 	}
 	return f.duration(name, absent, fsm.Millis(minLock.Milliseconds()), most)
 }
 
 func (f *form) free(name string, most int) string {
-	text := f.texts[name]
+	if f.elements[name] == nil {
+		return ""
+	}
+	text := f.elements[name].text
 	if n := utf8.RuneCountInString(text); n > most {
 		f.fail(badProperty(name, text, "The value is %d characters long, the limit is %d.", n, most))
 		return ""
@@ -168,8 +184,9 @@ func (f *form) fixed(name string, old *bool, refusal *problem) bool {
 	return *old
 }
 
-func cannotChange(name string) *problem {
-	return badRequest("The value for the %s property of an existing Queue cannot be changed", name)
+func (f *form) cannotChange(name string) *problem {
+	return badRequest("The value for the %s property of an existing %s cannot be changed", name,
+		f.kind)
 }
 
 // statuses are the settable ones, by index.
@@ -192,94 +209,4 @@ func (f *form) status() fsm.Status {
 	}
 	f.fail(badProperty("Status", text, "The value is not a status that can be set."))
 	return fsm.Active
-}
-
-// describeQueue makes a descriptor from a request. old is nil for a creation. An absent property
-// that may change takes its default, because .NET leaves out values that are infinite; an absent
-// one that may not change keeps its value (S-261, S-262).
-func (a *API) describeQueue(
-	name string, p properties, old *fsm.Descriptor,
-) (fsm.Descriptor, error) {
-	f := &form{properties: p}
-	d := fsm.Descriptor{Kind: fsm.Queue, Name: name}
-	var session, duplicates, partitioned *bool
-	if old != nil {
-		d = *old
-		session, duplicates = &old.RequiresSession, &old.DetectDuplicates
-		partitioned = &old.Partitioned
-	}
-	d.LockDuration = f.lock(fsm.Millis(a.cfg.MaxLockDuration.Milliseconds()))
-	d.RequiresSession = f.fixed("RequiresSession", session, cannotChange("RequiresSession"))
-	d.DetectDuplicates = f.fixed("RequiresDuplicateDetection", duplicates,
-		cannotChange("RequiresDuplicateDetection"))
-	d.Partitioned = f.fixed("EnablePartitioning", partitioned,
-		badRequest("Partitioning cannot be changed for Queue."))
-	d.DefaultTTL = f.duration("DefaultMessageTimeToLive", fsm.Unlimited, minTTL, fsm.Unlimited)
-	d.DeadLetterOnExpiration = f.flag("DeadLetteringOnMessageExpiration", false)
-	d.DuplicateWindow = f.duration("DuplicateDetectionHistoryTimeWindow", 600_000,
-		minDuplicateWindow, maxDuplicateWindow)
-	d.MaxDelivery = uint32(f.number("MaxDeliveryCount", 10, 1, math.MaxInt32))
-	d.EnableBatched = f.flag("EnableBatchedOperations", true)
-	d.Status = f.status()
-	d.ForwardTo = strings.TrimSpace(f.free("ForwardTo", maxForwardChars))
-	d.ForwardDeadLettersTo = strings.TrimSpace(
-		f.free("ForwardDeadLetteredMessagesTo", maxForwardChars))
-	d.UserMetadata = f.free("UserMetadata", maxMetadataChars)
-	d.SupportOrdering = f.flag("SupportOrdering", !d.Partitioned)
-	d.AutoDeleteOnIdle = f.duration("AutoDeleteOnIdle", fsm.Unlimited, minAutoDelete, fsm.Unlimited)
-	d.EnableExpress = f.flag("EnableExpress", false)
-	a.sizes(f, &d, old)
-	d.AuthRules = a.authRules(f, old)
-	switch {
-	case f.problem != nil:
-		return d, f.problem
-	case f.flag("IsAnonymousAccessible", false):
-		return d, badProperty("IsAnonymousAccessible", "true", "Anonymous access is not supported.")
-	case d.EnableExpress && d.DetectDuplicates:
-		return d, badRequest("EnableExpress cannot be combined with RequiresDuplicateDetection.")
-	case d.RequiresSession && d.ForwardTo != "":
-		return d, badRequest("ForwardTo cannot be combined with RequiresSession.")
-	}
-	return d, f.problem.orNil()
-}
-
-// orNil keeps a nil pointer from becoming an error that is not nil.
-func (p *problem) orNil() error {
-	if p == nil {
-		return nil
-	}
-	return p
-}
-
-// sizes reads the two limits in bytes.
-func (a *API) sizes(f *form, d *fsm.Descriptor, old *fsm.Descriptor) {
-	const kilobytes = "MaxMessageSizeInKilobytes"
-	d.MaxMessageKilobytes = uint32(f.number(kilobytes, 0, 1, maxMessageKilobytes))
-	if d.MaxMessageBytes = d.MaxMessageKilobytes << 10; d.MaxMessageBytes == 0 {
-		d.MaxMessageBytes = a.cfg.MaxMessageBytes
-	}
-
-	const megabytes = "MaxSizeInMegabytes"
-	least, most, times := uint64(1), uint64(a.cfg.MaxSizeMegabytes), uint64(1)
-	if d.Partitioned {
-		times = partitionedSizes
-	}
-	if d.Partitioned && old != nil {
-		// Frozen. A client that read the description sends what it read, one that kept its own
-		// sends what it asked for.
-		asked := uint64(old.MaxSizeMegabytes)
-		given := f.number(megabytes, asked, 1, math.MaxUint32)
-		if given != asked && given*partitionedSizes != asked {
-			f.fail(cannotChange(megabytes))
-		}
-		d.MaxSizeMegabytes, d.MaxSizeBytes = old.MaxSizeMegabytes, old.MaxSizeBytes
-		return
-	}
-	size := f.number(megabytes, defaultSizeMegabytes, least, most)
-	if text, _ := f.text(megabytes); size%1024 != 0 && !a.cfg.LiftLimits {
-		f.fail(badProperty(megabytes, text,
-			"The value must be a multiple of 1024, such as 1024;2048;3072;4096;5120."))
-	}
-	d.MaxSizeMegabytes = uint32(size * times)
-	d.MaxSizeBytes = size * times << 20
 }

@@ -2,16 +2,13 @@ package rest
 
 import (
 	"bytes"
-	"fmt"
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 // Times of entries have seconds; those of descriptions up to seven digits more. Both always end in
@@ -56,42 +53,84 @@ func (p *page) link(rel, href string) {
 	p.raw(`"/>`)
 }
 
-// entry answers with one description. counts is nil if they are not known.
-func (a *API) entry(
-	q *request, status int, d *fsm.Descriptor, counts *fsm.EntityCounts,
-) *answer {
+// shown is an entity as an answer shows it.
+type shown struct {
+	d      *fsm.Descriptor
+	counts *fsm.EntityCounts // nil if they are not known
+
+	// Of a topic.
+	subscriptions, sqlFilters, correlationFilters uint64
+}
+
+// entry answers with one description.
+func (a *API) entry(q *request, status int, e *shown) *answer {
 	p := new(page)
 	p.raw(`<entry xmlns="` + atomSpace + `">`)
-	a.writeEntry(p, q, d, counts)
+	a.writeEntry(p, q, e)
 	p.raw("</entry>")
-	ticks := int64(d.UpdatedAt)*ticksPerMilli + epochTicks
 	return &answer{
-		status: status, contentType: entryType, etag: strconv.FormatInt(ticks, 10), body: p.Bytes(),
+		status: status, contentType: entryType, etag: ticks(e.d.UpdatedAt), body: p.Bytes(),
 	}
 }
 
-// writeEntry writes what an entry holds. The title is the name, for Go and .NET; the id is a URL
-// with the name as its path, for JavaScript.
-func (a *API) writeEntry(p *page, q *request, d *fsm.Descriptor, counts *fsm.EntityCounts) {
-	id := "https://" + q.host + "/" + d.Name + q.query.suffix()
+// ticks is an entity tag: when the entity was last changed.
+func ticks(at fsm.Millis) string {
+	return strconv.FormatInt(int64(at)*ticksPerMilli+epochTicks, 10)
+}
+
+// head is what all entries begin with. The title is the name, for Go and .NET; the id is a URL with
+// the name as its path, for JavaScript, and so it has the canonical case whatever the request had.
+type head struct {
+	path, title string
+	published   fsm.Millis
+	updated     fsm.Millis
+	author      bool
+}
+
+func (a *API) writeHead(p *page, q *request, h head) {
+	id := "https://" + q.host + "/" + h.path + q.query.suffix()
 	p.tag("id", id)
 	p.raw(`<title type="text">`)
-	escape(&p.Buffer, d.Name)
+	escape(&p.Buffer, h.title)
 	p.raw("</title>")
-	p.tag("published", wallTime(d.CreatedAt, atomTime))
-	p.tag("updated", wallTime(d.UpdatedAt, atomTime))
-	p.raw("<author>")
-	p.tag("name", a.cfg.Namespace)
-	p.raw("</author>")
+	p.tag("published", wallTime(h.published, atomTime))
+	p.tag("updated", wallTime(h.updated, atomTime))
+	if h.author {
+		p.raw("<author>")
+		p.tag("name", a.cfg.Namespace)
+		p.raw("</author>")
+	}
 	p.link("self", id)
 	p.raw(`<content type="application/xml">`)
-	a.writeQueue(p, q, d, counts)
-	p.raw("</content>")
+}
+
+// writeEntry writes what an entry holds. Those of subscriptions have no author.
+func (a *API) writeEntry(p *page, q *request, e *shown) {
+	title := e.d.Name
+	if _, name, ok := catalog.SplitSubscription(title); ok && e.d.Kind == fsm.Subscription {
+		title = name
+	}
+	a.writeHead(p, q, head{
+		path: e.d.Name, title: title, published: e.d.CreatedAt, updated: e.d.UpdatedAt,
+		author: e.d.Kind != fsm.Subscription,
+	})
+	p.raw("<" + descriptionElement(e.d.Kind) + ` xmlns="` + connectSpace + `" xmlns:i="` +
+		instanceSpace + `">`)
+	switch e.d.Kind {
+	case fsm.Queue:
+		writeQueue(p, q, e)
+	case fsm.Topic:
+		writeTopic(p, q, e)
+	case fsm.Subscription:
+		writeSubscription(p, q, e)
+	}
+	writeOptions(p, e.d)
+	p.raw("</" + descriptionElement(e.d.Kind) + "></content>")
 }
 
 // writeQueue writes every property in the service's order: some clients fail on a missing one.
-func (a *API) writeQueue(p *page, q *request, d *fsm.Descriptor, counts *fsm.EntityCounts) {
-	p.raw(`<QueueDescription xmlns="` + connectSpace + `" xmlns:i="` + instanceSpace + `">`)
+func writeQueue(p *page, q *request, e *shown) {
+	d := e.d
 	p.tag("LockDuration", formatDuration(d.LockDuration))
 	p.number("MaxSizeInMegabytes", uint64(d.MaxSizeMegabytes))
 	p.flag("RequiresDuplicateDetection", d.DetectDuplicates)
@@ -101,25 +140,16 @@ func (a *API) writeQueue(p *page, q *request, d *fsm.Descriptor, counts *fsm.Ent
 	p.tag("DuplicateDetectionHistoryTimeWindow", formatDuration(d.DuplicateWindow))
 	p.number("MaxDeliveryCount", uint64(d.MaxDelivery))
 	p.flag("EnableBatchedOperations", d.EnableBatched)
-	if counts != nil {
-		p.number("SizeInBytes", counts.SizeBytes)
-		p.count("MessageCount", counts.Active+counts.Scheduled+counts.DeadLetter+
-			counts.Transfer+counts.TransferDeadLetter)
+	if e.counts != nil {
+		p.number("SizeInBytes", e.counts.SizeBytes)
+		p.count("MessageCount", total(e.counts))
 	}
 	p.flag("IsAnonymousAccessible", false)
-	writeRules(p, d.AuthRules)
+	writeAuthRules(p, d.AuthRules)
 	p.tag("Status", statusName(d.Status))
-	p.tag("CreatedAt", wallTime(d.CreatedAt, exactTime))
-	p.tag("UpdatedAt", wallTime(d.UpdatedAt, exactTime))
-	accessed := fsm.Millis(0)
-	if counts != nil {
-		accessed = counts.AccessedAt
-	}
-	p.tag("AccessedAt", wallTime(accessed, exactTime))
+	e.writeTimes(p)
 	p.flag("SupportOrdering", d.SupportOrdering)
-	if counts != nil {
-		writeCounts(p, counts)
-	}
+	e.writeCounts(p)
 	p.tag("AutoDeleteOnIdle", formatDuration(d.AutoDeleteOnIdle))
 	p.flag("EnablePartitioning", d.Partitioned)
 	p.tag("EntityAvailabilityStatus", "Available")
@@ -127,20 +157,109 @@ func (a *API) writeQueue(p *page, q *request, d *fsm.Descriptor, counts *fsm.Ent
 	if d.ForwardTo != "" {
 		p.tag("ForwardTo", forwardURL(q.host, d.ForwardTo))
 	}
-	if d.UserMetadata != "" {
-		p.tag("UserMetadata", d.UserMetadata)
-	}
+	writeMetadata(p, d)
 	if d.ForwardDeadLettersTo != "" {
 		p.tag("ForwardDeadLetteredMessagesTo", forwardURL(q.host, d.ForwardDeadLettersTo))
 	}
+	writeMessageSize(p, q, d)
+}
+
+// writeTopic: of a topic's own counters only the scheduled messages and the size mean something.
+func writeTopic(p *page, q *request, e *shown) {
+	d := e.d
+	p.tag("DefaultMessageTimeToLive", formatDuration(d.DefaultTTL))
+	p.number("MaxSizeInMegabytes", uint64(d.MaxSizeMegabytes))
+	p.flag("RequiresDuplicateDetection", d.DetectDuplicates)
+	p.tag("DuplicateDetectionHistoryTimeWindow", formatDuration(d.DuplicateWindow))
+	p.flag("EnableBatchedOperations", d.EnableBatched)
+	if e.counts != nil {
+		p.number("SizeInBytes", e.counts.SizeBytes)
+	}
+	p.flag("FilteringMessagesBeforePublishing", d.FilterBeforePublish)
+	p.flag("IsAnonymousAccessible", false)
+	writeAuthRules(p, d.AuthRules)
+	p.tag("Status", statusName(d.Status))
+	e.writeTimes(p)
+	p.flag("SupportOrdering", d.SupportOrdering)
+	e.writeCounts(p)
+	p.count("SubscriptionCount", e.subscriptions)
+	p.tag("AutoDeleteOnIdle", formatDuration(d.AutoDeleteOnIdle))
+	p.flag("EnablePartitioning", d.Partitioned)
+	p.tag("EntityAvailabilityStatus", "Available")
+	p.flag("EnableSubscriptionPartitioning", d.PartitionSubscriptions)
+	p.flag("EnableExpress", d.EnableExpress)
+	writeMetadata(p, d)
+	writeMessageSize(p, q, d)
+	if q.query.atLeast("2024-05") {
+		p.count("SqlFilterCount", e.sqlFilters)
+		p.count("CorrelationFilterCount", e.correlationFilters)
+	}
+}
+
+func writeSubscription(p *page, q *request, e *shown) {
+	d := e.d
+	p.tag("LockDuration", formatDuration(d.LockDuration))
+	p.flag("RequiresSession", d.RequiresSession)
+	p.tag("DefaultMessageTimeToLive", formatDuration(d.DefaultTTL))
+	p.flag("DeadLetteringOnMessageExpiration", d.DeadLetterOnExpiration)
+	p.flag("DeadLetteringOnFilterEvaluationExceptions", d.DeadLetterOnFilterError)
+	if e.counts != nil {
+		p.count("MessageCount", total(e.counts))
+	}
+	p.number("MaxDeliveryCount", uint64(d.MaxDelivery))
+	p.flag("EnableBatchedOperations", d.EnableBatched)
+	p.tag("Status", statusName(d.Status))
+	if d.ForwardTo != "" {
+		p.tag("ForwardTo", forwardURL(q.host, d.ForwardTo))
+	}
+	writeMetadata(p, d)
+	e.writeTimes(p)
+	e.writeCounts(p)
+	if d.ForwardDeadLettersTo != "" {
+		p.tag("ForwardDeadLetteredMessagesTo", forwardURL(q.host, d.ForwardDeadLettersTo))
+	}
+	p.tag("AutoDeleteOnIdle", formatDuration(d.AutoDeleteOnIdle))
+	p.tag("EntityAvailabilityStatus", "Available")
+	if q.query.atLeast("2021-05") {
+		p.flag("IsClientAffine", false)
+	}
+}
+
+func total(c *fsm.EntityCounts) uint64 {
+	return c.Active + c.Scheduled + c.DeadLetter + c.Transfer + c.TransferDeadLetter
+}
+
+func (e *shown) writeTimes(p *page) {
+	p.tag("CreatedAt", wallTime(e.d.CreatedAt, exactTime))
+	p.tag("UpdatedAt", wallTime(e.d.UpdatedAt, exactTime))
+	accessed := fsm.Millis(0)
+	if e.counts != nil {
+		accessed = e.counts.AccessedAt
+	}
+	p.tag("AccessedAt", wallTime(accessed, exactTime))
+}
+
+func writeMetadata(p *page, d *fsm.Descriptor) {
+	if d.UserMetadata != "" {
+		p.tag("UserMetadata", d.UserMetadata)
+	}
+}
+
+func writeMessageSize(p *page, q *request, d *fsm.Descriptor) {
 	if q.query.atLeast("2021-05") {
 		p.number("MaxMessageSizeInKilobytes", uint64(d.MaxMessageBytes>>10))
 	}
-	p.raw("</QueueDescription>")
 }
 
 // writeCounts: JavaScript wants exactly one attribute and prefixed children.
-func writeCounts(p *page, c *fsm.EntityCounts) {
+func (e *shown) writeCounts(p *page) {
+	c := e.counts
+	if c == nil {
+		return
+	}
+	if e.d.Kind == fsm.Topic {
+		c = &fsm.EntityCounts{Scheduled: c.Scheduled}
+	}
 	p.raw(`<CountDetails xmlns:d2p1="` + countsSpace + `">`)
 	p.count("d2p1:ActiveMessageCount", c.Active)
 	p.count("d2p1:DeadLetterMessageCount", c.DeadLetter)
@@ -150,8 +269,8 @@ func writeCounts(p *page, c *fsm.EntityCounts) {
 	p.raw("</CountDetails>")
 }
 
-// writeRules includes the keys: who may manage the entity is told them, as by the service.
-func writeRules(p *page, rules []fsm.AuthRule) {
+// writeAuthRules includes the keys: who may manage the entity is told them, as by the service.
+func writeAuthRules(p *page, rules []fsm.AuthRule) {
 	p.raw("<AuthorizationRules>")
 	for _, rule := range rules {
 		p.raw(`<AuthorizationRule i:type="SharedAccessAuthorizationRule">`)
@@ -194,70 +313,4 @@ func forwardURL(host, value string) string {
 		return value
 	}
 	return "sb://" + host + "/" + value
-}
-
-// feed writes one page. Python wants the self link first, the next link second and no other.
-func (a *API) feed(
-	q *request, title string, found []*fsm.Descriptor, counts []*fsm.EntityCounts, more bool,
-) []byte {
-	p := new(page)
-	self := "https://" + q.host + q.http.URL.RequestURI()
-	p.raw(`<feed xmlns="` + atomSpace + `"><title type="text">` + title + "</title>")
-	p.tag("id", self)
-	p.tag("updated", a.deps.Now().UTC().Format(atomTime))
-	p.link("self", self)
-	if more {
-		next := fmt.Sprintf("https://%s/$Resources/%s?$skip=%d&$top=%d", q.host, title,
-			q.query.skip+len(found), q.query.top)
-		if version := strings.TrimPrefix(q.query.suffix(), "?"); version != "" {
-			next += "&" + version
-		}
-		p.link("next", next)
-	}
-	for i, d := range found {
-		p.raw(`<entry xml:base="`)
-		escape(&p.Buffer, self)
-		p.raw(`">`)
-		a.writeEntry(p, q, d, counts[i])
-		p.raw("</entry>")
-	}
-	p.raw("</feed>")
-	return p.Bytes()
-}
-
-// emptyFeed is the answer for what is not there (RUL-6); Go knows it by its title.
-func (a *API) emptyFeed() *answer {
-	p := new(page)
-	p.raw(`<feed xmlns="` + atomSpace + `"><title type="text">Publicly Listed Services</title>` +
-		`<subtitle type="text">This is the list of publicly-listed services currently available.` +
-		`</subtitle>`)
-	p.tag("id", "uuid:"+uuid.NewString()+";id=1")
-	p.tag("updated", a.deps.Now().UTC().Format(atomTime))
-	p.raw("<generator>Service Bus 1.1</generator></feed>")
-	return &answer{status: http.StatusOK, contentType: feedType, body: p.Bytes()}
-}
-
-func (a *API) namespaceEntry(q *request) []byte {
-	p := new(page)
-	id := "https://" + q.host + "/$namespaceinfo" + q.query.suffix()
-	p.raw(`<entry xmlns="` + atomSpace + `">`)
-	p.tag("id", id)
-	p.raw(`<title type="text">`)
-	escape(&p.Buffer, a.cfg.Namespace)
-	p.raw("</title>")
-	created := a.cfg.CreatedAt.UTC()
-	p.tag("updated", created.Format(atomTime))
-	p.raw("<author>")
-	p.tag("name", a.cfg.Namespace)
-	p.raw("</author>")
-	p.link("self", id)
-	p.raw(`<content type="application/xml"><NamespaceInfo xmlns="` + connectSpace +
-		`" xmlns:i="` + instanceSpace + `">`)
-	p.tag("CreatedTime", created.Format(exactTime))
-	p.tag("MessagingSKU", "Standard")
-	p.tag("ModifiedTime", created.Format(exactTime))
-	p.tag("Name", a.cfg.Namespace)
-	p.tag("NamespaceType", "Messaging")
-	p.raw("</NamespaceInfo></content></entry>")
-	return p.Bytes()
 }

@@ -26,6 +26,18 @@ var errDuration = errors.New("no ISO 8601 duration")
 // count 365 and 30 days, as .NET has it. Negative values are refused, parts of a millisecond
 // dropped, and a value beyond the infinite one is an error.
 func parseDuration(text string) (fsm.Millis, error) {
+	ticks, err := parseTicks(text)
+	if err != nil {
+		return 0, err
+	}
+	if ticks > math.MaxInt64-nearInfinite {
+		return fsm.Unlimited, nil
+	}
+	return fsm.Millis(ticks / ticksPerMilli), nil
+}
+
+// parseTicks is parseDuration in units of 100 ns; what is a little beyond the largest value is that.
+func parseTicks(text string) (int64, error) {
 	rest, ok := strings.CutPrefix(text, "P")
 	if !ok || rest == "" || strings.HasSuffix(rest, "T") {
 		return 0, errDuration
@@ -41,13 +53,10 @@ func parseDuration(text string) (fsm.Millis, error) {
 	if err != nil {
 		return 0, err
 	}
-	switch {
-	case ticks > math.MaxInt64+nearInfinite:
+	if ticks > math.MaxInt64+nearInfinite {
 		return 0, fmt.Errorf("%w below %s", errDuration, infinite)
-	case ticks > math.MaxInt64-nearInfinite:
-		return fsm.Unlimited, nil
 	}
-	return fsm.Millis(ticks / ticksPerMilli), nil
+	return int64(min(ticks, math.MaxInt64)), nil
 }
 
 // addUnits reads numbers, each followed by its letter, in the order of letters. Only seconds may
@@ -141,6 +150,31 @@ func formatDuration(d fsm.Millis) string {
 		out.WriteByte('S')
 	}
 	return out.String()
+}
+
+// formatTicks writes a duration in units of 100 ns, also a negative one.
+func formatTicks(ticks int64) string {
+	sign := ""
+	n := uint64(ticks)
+	if ticks < 0 {
+		sign, n = "-", -n
+	}
+	if n%ticksPerMilli == 0 || n >= math.MaxInt64 {
+		return sign + formatDuration(fsm.Millis(n/ticksPerMilli))
+	}
+	const second = 10_000_000
+	fraction := strings.TrimRight(fmt.Sprintf(".%07d", n%second), "0")
+	whole := fsm.Millis(n / second * 1000)
+	text := formatDuration(whole)
+	switch {
+	case whole == 0:
+		return sign + "PT0" + fraction + "S"
+	case strings.HasSuffix(text, "S"):
+		return sign + strings.TrimSuffix(text, "S") + fraction + "S"
+	case strings.Contains(text, "T"):
+		return sign + text + "0" + fraction + "S"
+	}
+	return sign + text + "T0" + fraction + "S"
 }
 
 // clockDuration writes d as error messages of the service do: d.hh:mm:ss.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -83,7 +85,78 @@ func (w *world) List(
 		return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
 	})
 	all = all[min(skip, len(all)):]
+	if top < 0 {
+		top = len(all)
+	}
 	return all[:min(top, len(all))], nil
+}
+
+func (w *world) Subscriptions(
+	ctx context.Context, topic *fsm.Descriptor, skip, top int,
+) ([]*fsm.Descriptor, error) {
+	all, err := w.List(ctx, fsm.Subscription, 0, -1)
+	all = slices.DeleteFunc(all, func(d *fsm.Descriptor) bool { return d.Parent != topic.ID })
+	all = all[min(skip, len(all)):]
+	if top < 0 {
+		top = len(all)
+	}
+	return all[:min(top, len(all))], err
+}
+
+// change replaces the description of the entity with that id.
+func (w *world) change(id fsm.EntityID, f func(*fsm.Descriptor) error) (*fsm.Descriptor, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure != nil {
+		return nil, w.failure
+	}
+	for name, d := range w.entities {
+		if d.ID != id {
+			continue
+		}
+		made := *d
+		made.Rules = slices.Clone(d.Rules)
+		made.UpdatedAt = fsm.Millis(now.Add(time.Hour).UnixMilli())
+		if err := f(&made); err != nil {
+			return nil, err
+		}
+		w.entities[name] = &made
+		return &made, nil
+	}
+	return nil, fmt.Errorf("entity %d: %w", id, fsm.ErrNoEntity)
+}
+
+func (w *world) PutRule(
+	_ context.Context, id fsm.EntityID, r fsm.Rule, replace bool,
+) (*fsm.Descriptor, error) {
+	return w.change(id, func(d *fsm.Descriptor) error {
+		r.CreatedAt = fsm.Millis(now.UnixMilli())
+		old := d.Rule(r.Name)
+		switch {
+		case old != nil && replace:
+			r.Name, r.CreatedAt = old.Name, old.CreatedAt
+			*old = r
+		case old != nil:
+			return &fsm.RefusedError{Refusal: fsm.EntityExists, Detail: "it already exists"}
+		case replace:
+			return fmt.Errorf("rule %q: %w", r.Name, fsm.ErrNoEntity)
+		default:
+			d.Rules = append(d.Rules, r)
+		}
+		return nil
+	})
+}
+
+func (w *world) DropRule(_ context.Context, id fsm.EntityID, name string) (*fsm.Descriptor, error) {
+	return w.change(id, func(d *fsm.Descriptor) error {
+		if d.Rule(name) == nil {
+			return fmt.Errorf("rule %q: %w", name, fsm.ErrNoEntity)
+		}
+		d.Rules = slices.DeleteFunc(d.Rules, func(r fsm.Rule) bool {
+			return strings.EqualFold(r.Name, name)
+		})
+		return nil
+	})
 }
 
 func (w *world) Create(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
@@ -98,6 +171,12 @@ func (w *world) Create(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, er
 	w.last++
 	d.ID, d.Version, d.Partitions = w.last, uint64(w.last), []fsm.PartitionID{1}
 	d.CreatedAt, d.UpdatedAt = fsm.Millis(now.UnixMilli()), fsm.Millis(now.UnixMilli())
+	if topic, _, ok := catalog.SplitSubscription(d.Name); ok && d.Kind == fsm.Subscription {
+		d.Parent = w.entities[strings.ToLower(topic)].ID
+	}
+	for i := range d.Rules {
+		d.Rules[i].CreatedAt = d.CreatedAt
+	}
 	w.entities[strings.ToLower(d.Name)] = &d
 	return &d, nil
 }
@@ -126,7 +205,10 @@ func (w *world) Delete(_ context.Context, name string) error {
 	if _, ok := w.entities[strings.ToLower(name)]; !ok {
 		return fmt.Errorf("entity %q: %w", name, fsm.ErrNoEntity)
 	}
-	delete(w.entities, strings.ToLower(name))
+	id := w.entities[strings.ToLower(name)].ID
+	maps.DeleteFunc(w.entities, func(_ string, d *fsm.Descriptor) bool {
+		return d.ID == id || d.Parent == id
+	})
 	return nil
 }
 
@@ -189,7 +271,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 		f(&cfg)
 	}
 	h.api, err = New(cfg, Deps{
-		Entities: h, Cluster: h, Policies: policies, Metrics: prometheus.NewRegistry(),
+		Entities: h, Topics: h, Cluster: h, Policies: policies, Metrics: prometheus.NewRegistry(),
 		Now: func() time.Time { return now },
 	}, hclog.New(&hclog.LoggerOptions{Output: &h.log, Level: hclog.Debug}))
 	if err != nil {
@@ -234,10 +316,13 @@ func (h *house) response(
 }
 
 // queueBody is the smallest entry around the elements of a queue.
-func queueBody(elements string) string {
+func queueBody(elements string) string { return entryBody("QueueDescription", elements) }
+
+// entryBody is the smallest entry around the elements of a description.
+func entryBody(element, elements string) string {
 	return `<entry xmlns="` + atomSpace + `"><content type="application/xml">` +
-		`<QueueDescription xmlns="` + connectSpace + `">` + elements +
-		`</QueueDescription></content></entry>`
+		`<` + element + ` xmlns="` + connectSpace + `">` + elements +
+		`</` + element + `></content></entry>`
 }
 
 // create makes a queue or fails the test.

@@ -26,48 +26,43 @@ func (a *API) listEntities(q *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind == fsm.Topic && len(found) > 0 {
-		return nil, notImplemented(topicsAndBelow)
-	}
+	return a.pageOf(q, title, "$Resources/"+title, found)
+}
+
+// pageOf answers with a page of entities. found may hold one more than the page does.
+func (a *API) pageOf(q *request, title, path string, found []*fsm.Descriptor) (*answer, error) {
 	more := len(found) > q.query.top
 	if more {
 		found = found[:q.query.top]
 	}
-	counts, err := a.countAll(q, found)
+	all, err := a.lookAtAll(q, found)
 	if err != nil {
 		return nil, err
 	}
-	return &answer{
-		status: http.StatusOK, contentType: feedType, body: a.feed(q, title, found, counts, more),
-	}, nil
+	return a.feed(q, listing{title: title, path: path, count: len(all), more: more,
+		write: func(p *page, i int) { a.writeEntry(p, q, all[i]) }}), nil
 }
 
-// countAll asks for the counters of a page. What is not complete is nil, as in getEntity.
-func (a *API) countAll(q *request, page []*fsm.Descriptor) ([]*fsm.EntityCounts, error) {
-	counts := make([]*fsm.EntityCounts, len(page))
-	errs := make([]error, len(page))
+// lookAtAll asks for what is not in the descriptions of a page.
+func (a *API) lookAtAll(q *request, found []*fsm.Descriptor) ([]*shown, error) {
+	all := make([]*shown, len(found))
+	errs := make([]error, len(found))
 	tokens := make(chan struct{}, countsAtOnce)
 	var wg sync.WaitGroup
-	for i, d := range page {
+	for i, d := range found {
 		tokens <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-tokens }()
-			c, complete, err := a.deps.Cluster.Counts(q.ctx, d)
-			if complete && err == nil {
-				counts[i] = &c
-			}
-			errs[i] = err
+			all[i], errs[i] = a.look(q, d)
 		})
 	}
 	wg.Wait()
-	if q.query.enrich {
-		for i, c := range counts {
-			if c == nil {
-				return nil, countless(errs[i])
-			}
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
 		}
 	}
-	return counts, nil
+	return all, nil
 }
 
 // namespaceInfo is open to any policy of the namespace.

@@ -25,9 +25,6 @@ const (
 	claimsToDelete = "Authorization failed for specified action: Manage,EntityDelete."
 )
 
-// topicsAndBelow is what this version lacks.
-const topicsAndBelow = "Topics, subscriptions and rules"
-
 // problem is an error answer. cause is for the log only.
 type problem struct {
 	status  int
@@ -62,11 +59,6 @@ func badProperty(name, actual, format string, args ...any) *problem {
 func busy(text string) *problem {
 	return &problem{status: http.StatusServiceUnavailable, subCode: 50004,
 		text: "The server is busy, retry the operation: " + text + "."}
-}
-
-func notImplemented(what string) *problem {
-	return &problem{status: http.StatusNotImplemented, subCode: 50100,
-		text: what + " are not implemented by this version of the broker."}
 }
 
 // clip shortens a client's text for an error message.

@@ -398,23 +398,12 @@ func TestBelowTopics(t *testing.T) {
 				t.Errorf("%s %s: %d %s", request[0], target, status, text)
 			}
 		}
-		if status, text := h.do(t, "PUT", target, queueBody("")); status != 501 {
+		if status, text := h.do(t, "PUT", target, queueBody("")); status != 404 {
 			t.Errorf("PUT %s: %d %s", target, status, text)
 		}
 		if status, text := h.do(t, "PATCH", target, ""); status != 405 {
 			t.Errorf("PATCH %s: %d %s", target, status, text)
 		}
-	}
-	h.entities["topic"] = &fsm.Descriptor{Kind: fsm.Topic, Name: "topic"}
-	for _, target := range []string{
-		"/topic", "/topic/subscriptions/s", "/topic/subscriptions", "/$Resources/Topics",
-	} {
-		if status, text := h.do(t, "GET", target, ""); status != 501 {
-			t.Errorf("GET %s: %d %s", target, status, text)
-		}
-	}
-	if status, _ := h.do(t, "PUT", "/topic", queueBody(""), "If-Match", "*"); status != 501 {
-		t.Errorf("a topic is updated as a queue: %d", status)
 	}
 	h.failure = fsm.ErrUnavailable
 	if status, _ := h.do(t, "GET", "/t/subscriptions/s", ""); status != 503 {

@@ -90,7 +90,7 @@ func reserved(segments []string) routeKind {
 }
 
 // validName reports whether an entity may have that name: segments of letters, digits, periods,
-// hyphens and underscores. Segments of periods alone are refused, as they mean directories to every
+// hyphens, underscores and, which the original's text does not tell, tildes. Segments of periods alone are refused, as they mean directories to every
 // URL library on the way.
 func validName(name string) bool {
 	if name == "" || len(name) > maxNameChars {
@@ -104,7 +104,7 @@ func validName(name string) bool {
 			c := segment[i]
 			switch {
 			case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-			case c == '.' || c == '-' || c == '_':
+			case c == '.' || c == '-' || c == '_' || c == '~':
 			default:
 				return false
 			}

@@ -1,151 +1,113 @@
 package rest
 
 import (
-	"crypto/rand"
-	"encoding/base64"
+	"net/http"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/transport/auth"
 )
 
-// authRules reads the entity's shared access policies. Absent rules keep those there are, an empty
-// list clears them. A rule without keys keeps the keys it had, or gets new ones.
-func (a *API) authRules(f *form, old *fsm.Descriptor) []fsm.AuthRule {
-	if !f.hasRules {
-		if old == nil {
-			return nil
-		}
-		return old.AuthRules
-	}
-	if len(f.rules) > auth.MaxPoliciesPerScope {
-		f.fail(badRequest("An entity has at most %d authorization rules.", auth.MaxPoliciesPerScope))
-		return nil
-	}
-	var rules []fsm.AuthRule
-	for _, e := range f.rules {
-		rule, ok := readRule(f, e)
-		if !ok {
-			return nil
-		}
-		for _, other := range rules {
-			if other.Name == rule.Name {
-				f.fail(badRequest("The authorization rule %s is given twice.", clip(rule.Name)))
-				return nil
-			}
-		}
-		completeRule(&rule, old)
-		if err := policyOf(rule).Validate(); err != nil {
-			f.fail(badRequest("Bad Request. %s.", err))
-			return nil
-		}
-		rules = append(rules, rule)
-	}
-	return rules
-}
-
-func readRule(f *form, e *element) (rule fsm.AuthRule, ok bool) {
-	if e.name.Space != connectSpace || e.name.Local != "AuthorizationRule" {
-		f.fail(badRequest("AuthorizationRules holds something that is not an authorization rule."))
-		return rule, false
-	}
-	value := func(name string) string {
-		if c := e.child(connectSpace, name); c != nil && !c.null {
-			return strings.TrimSpace(c.text)
-		}
-		return ""
-	}
-	rule.Name = value("KeyName")
-	rule.PrimaryKey, rule.SecondaryKey = value("PrimaryKey"), value("SecondaryKey")
-	rule.CreatedAt, rule.ModifiedAt = readTime(value("CreatedTime")), readTime(value("ModifiedTime"))
-	rights := e.child(connectSpace, "Rights")
-	if rights == nil {
-		rights = &element{}
-	}
-	for _, r := range rights.children {
-		var right *bool
-		switch strings.ToLower(strings.TrimSpace(r.text)) {
-		case "send":
-			right = &rule.Send
-		case "listen":
-			right = &rule.Listen
-		case "manage":
-			right = &rule.Manage
-		}
-		if right == nil || *right {
-			f.fail(badProperty("AuthorizationRules", r.text, "The right is unknown or given twice."))
-			return rule, false
-		}
-		*right = true
-	}
-	return rule, true
-}
-
-// readTime returns 0 for what is no time, or one before the epoch: clients echo the zero of their
-// languages. The times of rules are the client's own; the service makes none up, and Go's tests
-// compare what they sent with what they read.
-func readTime(text string) fsm.Millis {
-	at, err := time.Parse(time.RFC3339, text)
+// ruleOf answers for the rules of a subscription.
+func (a *API) ruleOf(q *request) (*answer, error) {
+	at := q.where
+	d, err := a.subscription(q)
 	if err != nil {
-		return 0
+		return nil, err
 	}
-	return fsm.Millis(max(0, at.UnixMilli()))
+	switch {
+	case q.http.Method == http.MethodPut:
+		return a.putRule(q, d)
+	case at.rule == "" && isRead(q.http):
+		return a.listRules(q, d)
+	case at.rule == "":
+		return nil, &problem{status: http.StatusMethodNotAllowed,
+			text: "The method is not allowed for this resource."}
+	}
+	r := d.Rule(at.rule)
+	if r == nil {
+		return nil, a.missing(q)
+	}
+	if isRead(q.http) {
+		return a.ruleEntry(q, http.StatusOK, d, r), nil
+	}
+	if _, err := a.deps.Topics.DropRule(q.ctx, d.ID, r.Name); err != nil {
+		return nil, a.orMissing(q, err)
+	}
+	a.log.Info("rule deleted", "subscription", d.Name, "name", r.Name, "policy", q.claim.Policy)
+	return &answer{status: http.StatusOK, etag: ticks(d.UpdatedAt)}, nil
 }
 
-// completeRule fills in the keys that the client left out.
-func completeRule(rule *fsm.AuthRule, old *fsm.Descriptor) {
-	if old != nil {
-		for _, before := range old.AuthRules {
-			if before.Name != rule.Name {
-				continue
-			}
-			if rule.PrimaryKey == "" {
-				rule.PrimaryKey = before.PrimaryKey
-			}
-			if rule.SecondaryKey == "" {
-				rule.SecondaryKey = before.SecondaryKey
-			}
-		}
+// putRule creates or replaces a rule. Go leaves the name out of the path and has it in the body.
+func (a *API) putRule(q *request, d *fsm.Descriptor) (*answer, error) {
+	if err := checkContentType(q.http); err != nil {
+		return nil, err
 	}
-	if rule.PrimaryKey == "" {
-		rule.PrimaryKey = newKey()
+	given, err := readContent(q.http)
+	if err != nil {
+		return nil, err
 	}
-	if rule.SecondaryKey == "" {
-		rule.SecondaryKey = newKey()
+	if given.name.Local != "RuleDescription" {
+		return nil, badRequest("The content of the Atom entry is not the description of a rule.")
+	}
+	name, source, err := parseRule(given)
+	if err != nil {
+		return nil, err
+	}
+	if q.where.rule == "" {
+		q.where.rule = name
+	}
+	if err := checkBelow(q.host, "rule", q.where.rule, ruleChars); err != nil {
+		return nil, err
+	}
+	updated, err := a.deps.Topics.PutRule(q.ctx, d.ID,
+		fsm.Rule{Name: q.where.rule, Source: source}, q.updates)
+	if err != nil {
+		return nil, a.orMissing(q, err)
+	}
+	a.log.Info("rule set", "subscription", d.Name, "name", q.where.rule, "policy", q.claim.Policy)
+	r := updated.Rule(q.where.rule)
+	if r == nil { // deleted meanwhile
+		return nil, a.missing(q)
+	}
+	status := http.StatusCreated
+	if q.updates {
+		status = http.StatusOK
+	}
+	return a.ruleEntry(q, status, updated, r), nil
+}
+
+func (a *API) ruleEntry(q *request, status int, d *fsm.Descriptor, r *fsm.Rule) *answer {
+	p := new(page)
+	p.raw(`<entry xmlns="` + atomSpace + `">`)
+	a.writeRuleEntry(p, q, d, r)
+	p.raw("</entry>")
+	return &answer{
+		status: status, contentType: entryType, etag: ticks(d.UpdatedAt), body: p.Bytes(),
 	}
 }
 
-// newKey draws 256 bits. Clients want the text to be 44 characters.
-func newKey() string {
-	var key [32]byte
-	_, _ = rand.Read(key[:]) // it ends the process where there is no randomness
-	return base64.StdEncoding.EncodeToString(key[:])
+func (a *API) writeRuleEntry(p *page, q *request, d *fsm.Descriptor, r *fsm.Rule) {
+	a.writeHead(p, q, head{
+		path: d.Name + "/Rules/" + r.Name, title: r.Name, published: r.CreatedAt,
+		updated: d.UpdatedAt,
+	})
+	writeRule(p, r)
+	p.raw("</content>")
 }
 
-// policyOf is the rule as package auth knows it.
-func policyOf(rule fsm.AuthRule) auth.Policy {
-	p := auth.Policy{
-		Name: rule.Name, Primary: auth.Secret(rule.PrimaryKey),
-		Secondary: auth.Secret(rule.SecondaryKey),
+// listRules answers one page, by name.
+func (a *API) listRules(q *request, d *fsm.Descriptor) (*answer, error) {
+	if q.query.err != nil {
+		return nil, q.query.err
 	}
-	for _, r := range [...]struct {
-		has   bool
-		right auth.Right
-	}{{rule.Send, auth.Send}, {rule.Listen, auth.Listen}, {rule.Manage, auth.Manage}} {
-		if r.has {
-			p.Rights |= r.right
-		}
-	}
-	return p
-}
-
-// PoliciesOf returns the shared access policies of an entity, for auth.Policies.Replace under the
-// entity's name.
-func PoliciesOf(d *fsm.Descriptor) []auth.Policy {
-	policies := make([]auth.Policy, 0, len(d.AuthRules))
-	for _, rule := range d.AuthRules {
-		policies = append(policies, policyOf(rule))
-	}
-	return policies
+	all := slices.Clone(d.Rules)
+	slices.SortFunc(all, func(a, b fsm.Rule) int {
+		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
+	all = all[min(q.query.skip, len(all)):]
+	more := len(all) > q.query.top
+	all = all[:min(q.query.top, len(all))]
+	return a.feed(q, listing{title: "Rules", path: d.Name + "/Rules", count: len(all), more: more,
+		write: func(p *page, i int) { a.writeRuleEntry(p, q, d, &all[i]) }}), nil
 }

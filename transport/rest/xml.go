@@ -30,6 +30,7 @@ type element struct {
 	name     xml.Name
 	text     string // all of its character data
 	null     bool   // i:nil="true"
+	kind     string // i:type without its prefix
 	children []*element
 }
 
@@ -37,6 +38,16 @@ type element struct {
 func (e *element) child(space, local string) *element {
 	for _, c := range e.children {
 		if c.name.Space == space && c.name.Local == local {
+			return c
+		}
+	}
+	return nil
+}
+
+// local returns the first child of that local name in whatever namespace, nil if there is none.
+func (e *element) local(name string) *element {
+	for _, c := range e.children {
+		if c.name.Local == name {
 			return c
 		}
 	}
@@ -67,7 +78,7 @@ func parseXML(r io.Reader) (*element, error) {
 			if count++; count > maxElements || len(open) == maxDepth {
 				return nil, errors.New("document has too many elements, or too deep ones")
 			}
-			e := &element{name: token.Name, null: isNil(token.Attr)}
+			e := &element{name: token.Name, null: isNil(token.Attr), kind: typeName(token.Attr)}
 			switch {
 			case len(open) > 0:
 				parent := open[len(open)-1]
@@ -92,6 +103,17 @@ func parseXML(r io.Reader) (*element, error) {
 			return nil, errors.New("document has a document type")
 		}
 	}
+}
+
+// typeName returns the local name of i:type. Its prefix says nothing that the name does not.
+func typeName(attributes []xml.Attr) string {
+	for _, a := range attributes {
+		if a.Name.Space == instanceSpace && a.Name.Local == "type" {
+			value := strings.TrimSpace(a.Value)
+			return value[strings.LastIndexByte(value, ':')+1:]
+		}
+	}
+	return ""
 }
 
 func isNil(attributes []xml.Attr) bool {

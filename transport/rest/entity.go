@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -25,17 +26,48 @@ func (a *API) getEntity(q *request) (*answer, error) {
 	if !q.claim.Allows(q.where.path, auth.Manage) {
 		return nil, &problem{status: http.StatusUnauthorized, text: claimsForRead}
 	}
-	if d.Kind != fsm.Queue {
-		return nil, notImplemented(topicsAndBelow)
+	e, err := a.look(q, d)
+	if err != nil {
+		return nil, err
 	}
+	return a.entry(q, http.StatusOK, e), nil
+}
+
+// look asks for what is not in an entity's description. Counters that are not complete are left
+// out.
+func (a *API) look(q *request, d *fsm.Descriptor) (*shown, error) {
+	e := &shown{d: d}
 	counts, complete, err := a.deps.Cluster.Counts(q.ctx, d)
-	if !complete || err != nil {
-		if q.query.enrich {
-			return nil, countless(err)
-		}
-		return a.entry(q, http.StatusOK, d, nil), nil
+	switch {
+	case complete && err == nil:
+		e.counts = &counts
+	case q.query.enrich:
+		return nil, countless(err)
 	}
-	return a.entry(q, http.StatusOK, d, &counts), nil
+	return e, a.lookBelow(q, e)
+}
+
+// lookBelow counts the subscriptions of a topic and their filters; a true or false filter is a SQL
+// filter to the service.
+func (a *API) lookBelow(q *request, e *shown) error {
+	if e.d.Kind != fsm.Topic {
+		return nil
+	}
+	all, err := a.deps.Topics.Subscriptions(q.ctx, e.d, 0, -1)
+	if err != nil {
+		return err
+	}
+	e.subscriptions = uint64(len(all))
+	for _, s := range all {
+		for i := range s.Rules {
+			if s.Rules[i].Source.Kind == rule.CorrelationFilter {
+				e.correlationFilters++
+			} else {
+				e.sqlFilters++
+			}
+		}
+	}
+	return nil
 }
 
 // countless is the answer to a client that wants counters while a partition is silent. Clients that
@@ -49,37 +81,56 @@ func countless(err error) error {
 
 func (a *API) putEntity(q *request) (*answer, error) {
 	// To create is the namespace's right: a policy of an entity can exist with it only.
-	if !q.claim.Allows(q.where.path, auth.Manage) || (!q.updates && q.claim.Scope != "") {
+	if !q.claim.Allows(q.where.path, auth.Manage) || (!q.updates && !q.claim.OnNamespace(auth.Manage)) {
 		return nil, &problem{status: http.StatusUnauthorized, text: claimsForWrite}
 	}
 	if err := checkName(q.host, q.where.name); err != nil {
 		return nil, err
 	}
-	if err := checkContentType(q.http); err != nil {
+	element, p, err := readBody(q.http)
+	if err != nil {
 		return nil, err
 	}
-	kind, p, err := parseDescription(q.http.Body)
-	if err != nil {
-		if got := asProblem(err); got.status < http.StatusInternalServerError {
-			return nil, got
+	for _, kind := range [...]fsm.EntityKind{fsm.Queue, fsm.Topic} {
+		if element != descriptionElement(kind) {
+			continue
 		}
-		return nil, badRequest("Bad Request. The request body cannot be read: %s.", clip(err.Error()))
+		if q.updates {
+			return a.updateEntity(q, kind, p)
+		}
+		return a.createEntity(q, kind, p)
 	}
-	switch kind {
-	case "QueueDescription":
-	case "TopicDescription":
-		return nil, notImplemented(topicsAndBelow)
-	default:
-		return nil, badRequest("The content of the Atom entry is not a known description.")
-	}
-	if q.updates {
-		return a.updateQueue(q, p)
-	}
-	return a.createQueue(q, p)
+	return nil, badRequest("The content of the Atom entry is not the description of a queue or topic.")
 }
 
-func (a *API) createQueue(q *request, p properties) (*answer, error) {
-	d, err := a.describeQueue(q.where.name, p, nil)
+// readBody reads the description in a request; element is its local name.
+func readBody(r *http.Request) (element string, p properties, err error) {
+	if err := checkContentType(r); err != nil {
+		return "", p, err
+	}
+	element, p, err = parseDescription(r.Body)
+	return element, p, unreadable(err)
+}
+
+// readContent reads what the Atom entry in a request holds.
+func readContent(r *http.Request) (*element, error) {
+	e, err := parseContent(r.Body)
+	return e, unreadable(err)
+}
+
+// unreadable is the answer to a body that cannot be read.
+func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	if got := asProblem(err); got.status < http.StatusInternalServerError {
+		return got
+	}
+	return badRequest("Bad Request. The request body cannot be read: %s.", clip(err.Error()))
+}
+
+func (a *API) createEntity(q *request, kind fsm.EntityKind, p properties) (*answer, error) {
+	d, err := a.describe(kind, q.where.name, p, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -90,22 +141,25 @@ func (a *API) createQueue(q *request, p properties) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.log.Info("queue created", "name", created.Name, "policy", q.claim.Policy)
-	return a.entry(q, http.StatusCreated, created, &fsm.EntityCounts{}), nil
+	a.log.Info("entity created", "kind", kindNames[kind], "name", created.Name,
+		"policy", q.claim.Policy)
+	return a.entry(q, http.StatusCreated, &shown{d: created, counts: &fsm.EntityCounts{}}), nil
 }
 
-func (a *API) updateQueue(q *request, p properties) (*answer, error) {
+func (a *API) updateEntity(q *request, kind fsm.EntityKind, p properties) (*answer, error) {
+	missing := &problem{status: http.StatusNotFound, subCode: 40400, text: noOperation}
 	old, err := a.deps.Entities.Get(q.ctx, q.where.name)
 	if err != nil {
 		if asProblem(err).status == http.StatusNotFound {
-			return nil, &problem{status: http.StatusNotFound, subCode: 40400, text: noOperation}
+			return nil, missing
 		}
 		return nil, err
 	}
-	if old.Kind != fsm.Queue {
-		return nil, notImplemented(topicsAndBelow)
+	if old.Kind != kind {
+		return nil, badRequest("'%s' is a %s, not a %s.", clip(old.Name), kindNames[old.Kind],
+			kindNames[kind])
 	}
-	d, err := a.describeQueue(old.Name, p, old)
+	d, err := a.describe(kind, old.Name, p, old)
 	if err != nil {
 		return nil, err
 	}
@@ -115,12 +169,17 @@ func (a *API) updateQueue(q *request, p properties) (*answer, error) {
 	updated, err := a.deps.Entities.Update(q.ctx, d)
 	if err != nil {
 		if asProblem(err).status == http.StatusNotFound { // deleted meanwhile
-			return nil, &problem{status: http.StatusNotFound, subCode: 40400, text: noOperation}
+			return nil, missing
 		}
 		return nil, err
 	}
-	a.log.Info("queue updated", "name", updated.Name, "policy", q.claim.Policy)
-	return a.entry(q, http.StatusOK, updated, nil), nil
+	a.log.Info("entity updated", "kind", kindNames[kind], "name", updated.Name,
+		"policy", q.claim.Policy)
+	e := &shown{d: updated}
+	if err := a.lookBelow(q, e); err != nil {
+		return nil, err
+	}
+	return a.entry(q, http.StatusOK, e), nil
 }
 
 func (a *API) deleteEntity(q *request) (*answer, error) {

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// issuer is an OpenID Connect provider whose tokens open this broker.
+type issuer struct {
+	Name      string  `yaml:"name"`
+	Audiences list    `yaml:"audiences"`
+	Keys      string  `yaml:"keys"` // file or URL of a key set; by default what the issuer announces
+	Grants    []grant `yaml:"grants"`
+}
+
+// grant gives rights to the bearers of a claim.
+type grant struct {
+	Claim  string `yaml:"claim"`
+	Value  string `yaml:"value"`
+	Entity string `yaml:"entity"`
+	Rights list   `yaml:"rights"`
+}
+
+// resolve turns the configuration into what tokens are checked against.
+func (i *issuer) resolve() (auth.Issuer, error) {
+	out := auth.Issuer{Name: i.Name, Audiences: i.Audiences}
+	if len(out.Audiences) == 0 {
+		out.Audiences = []string{auth.AzureAudience}
+	}
+	for _, g := range i.Grants {
+		rights, err := parseRights(g.Rights)
+		if err != nil {
+			return out, fmt.Errorf("issuer %s: grant %s: %w", i.Name, g.Value, err)
+		}
+		out.Grants = append(out.Grants, auth.Grant{
+			Claim: g.Claim, Value: g.Value, Entity: g.Entity, Rights: rights,
+		})
+	}
+	if len(out.Grants) == 0 {
+		out.Grants = auth.AzureRoles()
+	}
+	if i.isFile() {
+		return out, out.Validate()
+	}
+	for _, text := range []string{i.Keys, i.Name} {
+		if text == "" {
+			continue
+		}
+		if err := safeURL(text); err != nil {
+			return out, fmt.Errorf("issuer %s: %w", i.Name, err)
+		}
+		break // a name is fetched from only if there is no URL of keys
+	}
+	return out, out.Validate()
+}
+
+func (i *issuer) isFile() bool { return i.Keys != "" && !strings.Contains(i.Keys, "://") }
+
+// safeURL: whoever can change the keys on the way can sign tokens.
+func safeURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%q is no URL", text)
+	}
+	ip := net.ParseIP(u.Hostname())
+	loopback := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	if u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && loopback {
+		return nil
+	}
+	return fmt.Errorf("keys come from %q, which is neither a file, nor https, nor http on loopback", text)
+}
+
+// keyring fetches the keys of issuers.
+type keyring struct {
+	issuers  []issuer
+	policies *auth.Policies
+	client   *http.Client
+	log      hclog.Logger
+}
+
+const (
+	// keysEvery is how often keys are fetched anyway: an issuer that takes one back expects it within
+	// the hour or so.
+	keysEvery = time.Hour
+	// keysPause is the least pause between two fetches that strangers' tokens ask for.
+	keysPause = 30 * time.Second
+	// keysRetry and keysRetryMax bound the growing pauses after a failure.
+	keysRetry    = time.Second
+	keysRetryMax = time.Minute
+	keysTimeout  = 10 * time.Second
+)
+
+// openIssuers makes the configured issuers known. A key file that cannot be read keeps the node from
+// starting, an issuer that does not answer does not: its tokens are refused until it does.
+func (n *node) openIssuers(context.Context) error {
+	if len(n.cfg.Issuers) == 0 {
+		return nil
+	}
+	k := &keyring{issuers: n.cfg.Issuers, policies: n.policies, log: n.log.Named("issuers"),
+		client: newKeyClient()}
+	for _, i := range k.issuers {
+		resolved, err := i.resolve()
+		if err == nil {
+			err = n.policies.AddIssuer(resolved)
+		}
+		if err == nil && i.isFile() {
+			err = k.fetch(context.Background(), i)
+		}
+		if err != nil {
+			return &exitError{exitUsage, err}
+		}
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); k.run(n.background) }()
+	n.onClose(func(context.Context) error { n.cancel(); <-done; return nil })
+	return nil
+}
+
+// newKeyClient follows redirections to safe places only.
+func newKeyClient() *http.Client {
+	return &http.Client{Timeout: keysTimeout, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+		if len(via) >= 5 {
+			return errors.New("too many redirections")
+		}
+		return safeURL(r.URL.String())
+	}}
+}
+
+// run fetches all keys now, every hour, and when a token names a key that is not known.
+func (k *keyring) run(ctx context.Context) {
+	retry := keysRetry
+	for {
+		failed := false
+		for _, i := range k.issuers {
+			if err := k.fetch(ctx, i); err != nil && ctx.Err() == nil {
+				failed = true
+				k.log.Warn("fetch keys", "issuer", i.Name, "error", err, "retry_in", retry)
+			}
+		}
+		if failed {
+			if !sleep(ctx, retry, nil) {
+				return
+			}
+			retry = min(2*retry, keysRetryMax)
+			continue
+		}
+		retry = keysRetry
+		if !sleep(ctx, keysPause, nil) || !sleep(ctx, keysEvery-keysPause, k.policies.KeysWanted()) {
+			return
+		}
+	}
+}
+
+// sleep waits for d or until something is received; false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-sooner:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// fetch gives the policies the present keys of an issuer.
+func (k *keyring) fetch(ctx context.Context, i issuer) error {
+	var document []byte
+	var err error
+	switch {
+	case i.isFile():
+		document, err = readBounded(i.Keys)
+	case i.Keys != "":
+		document, err = k.get(ctx, i.Keys)
+	default:
+		document, err = k.discover(ctx, i.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("keys of issuer %s: %w", i.Name, err)
+	}
+	return k.policies.SetKeys(i.Name, document)
+}
+
+func readBounded(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, auth.MaxKeySetBytes+1))
+}
+
+// discover asks the issuer where its keys are (OpenID Connect Discovery 1.0 section 4).
+func (k *keyring) discover(ctx context.Context, name string) ([]byte, error) {
+	text, err := k.get(ctx, strings.TrimRight(name, "/")+"/.well-known/openid-configuration")
+	if err != nil {
+		return nil, err
+	}
+	var c struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("its configuration: %w", err)
+	}
+	// Section 4.3: it must be the one that was asked. One tenant's document may name all tenants.
+	if !slices.Contains([]string{name, strings.TrimRight(name, "/"), name + "/"}, c.Issuer) {
+		return nil, fmt.Errorf("its configuration names another issuer: %q", c.Issuer)
+	}
+	if err := safeURL(c.Keys); err != nil {
+		return nil, err
+	}
+	return k.get(ctx, c.Keys)
+}
+
+func (k *keyring) get(ctx context.Context, from string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json")
+	res, err := k.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", from, res.Status)
+	}
+	return io.ReadAll(io.LimitReader(res.Body, auth.MaxKeySetBytes+1))
+}

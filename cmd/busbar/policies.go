@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/rest"
+)
+
+// keysWait bounds how long a change of an entity's keys waits until this node honours it.
+const keysWait = 2 * time.Second
+
+// policyKeeper lets the keys of queues and topics open them on this node. It follows the catalog, so a
+// key that is changed through any node counts on all of them as soon as they hear of it.
+type policyKeeper struct {
+	namespace []auth.Policy // as configured
+	policies  *auth.Policies
+	log       hclog.Logger
+
+	mu      sync.Mutex
+	loaded  uint64        // version of the catalog whose keys count now
+	changed chan struct{} // closed when loaded grows
+}
+
+func newPolicyKeeper(cfg Config, log hclog.Logger) (*policyKeeper, error) {
+	policies, err := newPolicies(cfg)
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := namespacePolicies(cfg.Policies)
+	return &policyKeeper{namespace: namespace, policies: policies, log: log,
+		changed: make(chan struct{})}, err
+}
+
+// follow loads what the catalog says whenever it changes, until ctx ends.
+func (k *policyKeeper) follow(ctx context.Context, host *partition.Host, d *partition.Directory) {
+	for {
+		changed := host.CatalogChanged()
+		if v := d.View(); v != nil {
+			k.load(v)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// load puts together the namespace's policies and those of all entities. A rule that the management
+// API would refuse opens nothing.
+func (k *policyKeeper) load(v *catalog.View) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if v.Version() == k.loaded {
+		return
+	}
+	all := map[string][]auth.Policy{"": k.namespace}
+	for _, kind := range []fsm.EntityKind{fsm.Queue, fsm.Topic} {
+		for _, d := range v.List(kind, 0, -1) {
+			for _, p := range rest.PoliciesOf(d) {
+				if err := p.Validate(); err != nil {
+					k.log.Error("policy of an entity", "entity", d.Name, "error", err)
+					continue
+				}
+				all[d.Name] = append(all[d.Name], p)
+			}
+		}
+	}
+	if err := k.policies.ReplaceAll(all); err != nil {
+		k.log.Error("policies of entities", "error", err)
+	}
+	k.loaded = v.Version()
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// await returns when the keys of a version of the catalog count here, or after keysWait.
+func (k *policyKeeper) await(ctx context.Context, version uint64) {
+	ctx, cancel := context.WithTimeout(ctx, keysWait)
+	defer cancel()
+	for {
+		k.mu.Lock()
+		loaded, changed := k.loaded, k.changed
+		k.mu.Unlock()
+		if loaded >= version {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// entities is the directory, for the management API: whoever sets keys through this node can use them
+// here when he is answered.
+type entities struct {
+	*partition.Directory
+	keys *policyKeeper
+}
+
+// Create adds an entity.
+func (e entities) Create(ctx context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
+	made, err := e.Directory.Create(ctx, d)
+	e.await(ctx, made, err)
+	return made, err
+}
+
+// Update changes an entity.
+func (e entities) Update(ctx context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
+	made, err := e.Directory.Update(ctx, d)
+	e.await(ctx, made, err)
+	return made, err
+}
+
+func (e entities) await(ctx context.Context, d *fsm.Descriptor, err error) {
+	if err == nil && d != nil && len(d.AuthRules) > 0 {
+		e.keys.await(ctx, d.Version)
+	}
+}
+
+// openPolicies begins to follow the catalog.
+func (n *node) openPolicies(context.Context) error {
+	done := make(chan struct{})
+	go func() { defer close(done); n.keys.follow(n.background, n.host, n.directory) }()
+	n.onClose(func(context.Context) error { n.cancel(); <-done; return nil })
+	return nil
+}

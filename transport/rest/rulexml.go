@@ -1,0 +1,298 @@
+package rest
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/rule"
+)
+
+// schemaSpace is the XML namespace of the types of values; the service binds those that .NET added to
+// another one.
+const (
+	schemaSpace        = "http://www.w3.org/2001/XMLSchema"
+	serializationSpace = "http://schemas.microsoft.com/2003/10/Serialization/"
+)
+
+const emptyAction = "EmptyRuleAction"
+
+// parseRule reads a RuleDescription or DefaultRuleDescription and compiles it. Elements are found by
+// their local names: clients bind prefixes in many ways.
+func parseRule(e *element) (name string, source rule.Source, err error) {
+	source = rule.Default()
+	for _, c := range e.children {
+		switch {
+		case c.null:
+		case c.name.Local == "Name":
+			name = strings.TrimSpace(c.text)
+		case c.name.Local == "Filter":
+			err = parseFilter(c, &source)
+		case c.name.Local == "Action":
+			err = parseAction(c, &source)
+		}
+		if err != nil {
+			return "", source, err
+		}
+	}
+	if _, err := source.Compile(); err != nil {
+		return "", source, badRequest("The rule is not valid: %s.",
+			strings.TrimSuffix(err.Error(), "."))
+	}
+	return name, source, nil
+}
+
+// parseFilter: the type says what the filter is, and what it has shows what it is without one.
+func parseFilter(e *element, s *rule.Source) (err error) {
+	expression, parameters := e.local("SqlExpression"), e.local("Parameters")
+	kind := e.kind
+	if kind == "" {
+		kind = "CorrelationFilter"
+		if expression != nil {
+			kind = "SqlFilter"
+		}
+	}
+	switch kind {
+	case "TrueFilter":
+		s.Kind = rule.TrueFilter
+	case "FalseFilter":
+		s.Kind = rule.FalseFilter
+	case "SqlFilter":
+		s.Kind = rule.SQLFilter
+		if expression != nil {
+			s.Expression = expression.text
+		}
+		s.Parameters, err = parseProperties(parameters)
+	case "CorrelationFilter":
+		s.Kind = rule.CorrelationFilter
+		s.Correlation = new(rule.Correlation)
+		for _, f := range correlationFields(s.Correlation) {
+			if c := e.local(f.name); c != nil && !c.null && c.text != "" {
+				*f.at = &c.text
+			}
+		}
+		s.Correlation.Properties, err = parseProperties(e.local("Properties"))
+	default:
+		return badProperty("Filter", kind, "The type of the filter is unknown.")
+	}
+	return err
+}
+
+// correlationField is one of the fixed fields of a correlation filter.
+type correlationField struct {
+	name string
+	at   **string
+}
+
+func correlationFields(c *rule.Correlation) []correlationField {
+	return []correlationField{
+		{"CorrelationId", &c.CorrelationID},
+		{"MessageId", &c.MessageID},
+		{"To", &c.To},
+		{"ReplyTo", &c.ReplyTo},
+		{"Label", &c.Label},
+		{"SessionId", &c.SessionID},
+		{"ReplyToSessionId", &c.ReplyToSessionID},
+		{"ContentType", &c.ContentType},
+	}
+}
+
+func parseAction(e *element, s *rule.Source) (err error) {
+	expression := e.local("SqlExpression")
+	switch {
+	case e.kind == emptyAction, e.kind == "" && expression == nil:
+		return nil
+	case e.kind != "SqlRuleAction" && e.kind != "":
+		return badProperty("Action", e.kind, "The type of the action is unknown.")
+	case expression == nil || strings.TrimSpace(expression.text) == "":
+		return badProperty("Action", "", "The action has no expression.")
+	}
+	s.Action = expression.text
+	s.ActionParameters, err = parseProperties(e.local("Parameters"))
+	return err
+}
+
+// parseProperties reads a list of keys and values, nil if there is none.
+func parseProperties(e *element) ([]rule.Property, error) {
+	if e == nil || e.null {
+		return nil, nil
+	}
+	var all []rule.Property
+	for _, pair := range e.children {
+		key, value := pair.local("Key"), pair.local("Value")
+		if pair.name.Local != "KeyValueOfstringanyType" || key == nil || value == nil {
+			return nil, badRequest("A list of properties holds something that is no key with a value.")
+		}
+		p := rule.Property{Name: key.text, Type: value.kind}
+		var ok bool
+		if p.Value, ok = parseValue(value); !ok {
+			return nil, badProperty(clip(key.text), value.text,
+				"The value is not of the type %s, or the type is not supported.", clip(value.kind))
+		}
+		if p.Type == typeOf(p.Value) {
+			p.Type = "" // the one it has by itself
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// parseValue reads a value of an XML Schema type. Go writes its 64-bit integers as int.
+func parseValue(e *element) (rule.Value, bool) {
+	text := strings.TrimSpace(e.text)
+	switch e.kind {
+	case "string", "char", "anyURI", "":
+		return rule.OfString(e.text), !e.null
+	case "int", "long", "short", "byte", "unsignedByte", "unsignedShort", "unsignedInt":
+		n, err := strconv.ParseInt(text, 10, 64)
+		return rule.OfInt(n), err == nil
+	case "unsignedLong":
+		n, err := strconv.ParseUint(text, 10, 64)
+		return rule.OfUint(n), err == nil
+	case "double", "float", "decimal":
+		f, err := strconv.ParseFloat(text, 64)
+		return rule.OfFloat(f), err == nil
+	case "boolean":
+		b, err := strconv.ParseBool(strings.ToLower(text))
+		return rule.OfBool(b), err == nil
+	case "dateTime":
+		for _, layout := range [...]string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+			"2006-01-02 15:04:05Z07:00"} {
+			if at, err := time.Parse(layout, text); err == nil {
+				return rule.OfDateTime(at.Unix()*10_000_000 + int64(at.Nanosecond()/100)), true
+			}
+		}
+	case "duration":
+		positive, negative := strings.CutPrefix(text, "-")
+		d, err := parseTicks(positive)
+		if negative {
+			d = -d
+		}
+		return rule.OfDuration(d), err == nil
+	case "guid":
+		return rule.ParseGuid(text)
+	}
+	return rule.Value{}, false
+}
+
+// typeOf is the type by which a value is written that no client has given a type. Go and JavaScript
+// cannot read long, so integers are written as int as long as they fit.
+func typeOf(v rule.Value) string {
+	switch v.Kind() {
+	case rule.Bool:
+		return "boolean"
+	case rule.Int:
+		if n := v.Int(); n != int64(int32(n)) {
+			return "long"
+		}
+		return "int"
+	case rule.Uint:
+		return "unsignedLong"
+	case rule.Float:
+		return "double"
+	case rule.DateTime:
+		return "dateTime"
+	case rule.Duration:
+		return "duration"
+	case rule.Guid:
+		return "guid"
+	}
+	return "string"
+}
+
+func valueText(v rule.Value) string {
+	switch v.Kind() {
+	case rule.Bool:
+		return strconv.FormatBool(v.Bool())
+	case rule.Int:
+		return strconv.FormatInt(v.Int(), 10)
+	case rule.Uint:
+		return strconv.FormatUint(v.Uint(), 10)
+	case rule.Float:
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	case rule.DateTime:
+		ticks := v.Ticks()
+		at := time.Unix(ticks/10_000_000, ticks%10_000_000*100)
+		return at.UTC().Format(exactTime)
+	case rule.Duration:
+		return formatTicks(v.Ticks())
+	case rule.String:
+		return v.Text()
+	case rule.Guid:
+		_, text, _ := strings.Cut(v.String(), ":")
+		return text
+	}
+	return v.Raw()
+}
+
+// writeRule writes every element: Go fails without filter or action, JavaScript on other prefixes.
+func writeRule(p *page, r *fsm.Rule) {
+	p.raw(`<RuleDescription xmlns="` + connectSpace + `" xmlns:i="` + instanceSpace + `">`)
+	s := &r.Source
+	switch s.Kind {
+	case rule.TrueFilter:
+		p.raw(`<Filter i:type="TrueFilter">`)
+		writeExpression(p, rule.TrueExpression, nil)
+	case rule.FalseFilter:
+		p.raw(`<Filter i:type="FalseFilter">`)
+		writeExpression(p, rule.FalseExpression, nil)
+	case rule.SQLFilter:
+		p.raw(`<Filter i:type="SqlFilter">`)
+		writeExpression(p, s.Expression, s.Parameters)
+	case rule.CorrelationFilter:
+		p.raw(`<Filter i:type="CorrelationFilter">`)
+		writeCorrelation(p, s.Correlation)
+	}
+	p.raw("</Filter>")
+	if s.Action == "" {
+		p.raw(`<Action i:type="` + emptyAction + `"/>`)
+	} else {
+		p.raw(`<Action i:type="SqlRuleAction">`)
+		writeExpression(p, s.Action, s.ActionParameters)
+		p.raw("</Action>")
+	}
+	p.tag("CreatedAt", wallTime(r.CreatedAt, exactTime))
+	p.tag("Name", r.Name)
+	p.raw("</RuleDescription>")
+}
+
+func writeExpression(p *page, text string, parameters []rule.Property) {
+	p.tag("SqlExpression", text)
+	p.tag("CompatibilityLevel", "20")
+	writeProperties(p, "Parameters", parameters)
+}
+
+func writeCorrelation(p *page, c *rule.Correlation) {
+	for _, f := range correlationFields(c) {
+		if *f.at != nil {
+			p.tag(f.name, **f.at)
+		}
+	}
+	writeProperties(p, "Properties", c.Properties)
+}
+
+func writeProperties(p *page, list string, all []rule.Property) {
+	if len(all) == 0 {
+		p.raw("<" + list + "/>")
+		return
+	}
+	p.raw("<" + list + ">")
+	for _, property := range all {
+		kind, space := property.Type, schemaSpace
+		if kind == "" {
+			kind = typeOf(property.Value)
+		}
+		if kind == "duration" || kind == "guid" || kind == "char" {
+			space = serializationSpace
+		}
+		p.raw("<KeyValueOfstringanyType>")
+		p.tag("Key", property.Name)
+		p.raw(`<Value i:type="d6p1:`)
+		escape(&p.Buffer, kind)
+		p.raw(`" xmlns:d6p1="` + space + `">`)
+		escape(&p.Buffer, valueText(property.Value))
+		p.raw("</Value></KeyValueOfstringanyType>")
+	}
+	p.raw("</" + list + ">")
+}
