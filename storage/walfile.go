@@ -81,15 +81,22 @@ func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 	if len(p) >= zeroAheadBelow || ahead <= 0 {
 		return n, nil
 	}
-	if _, err := f.file.WriteAt(zeros[:ahead], end); err != nil {
-		return n, fmt.Errorf("zeros behind the log's end: %w", err)
+	for until := end + ahead; f.written < until; {
+		piece := min(zeroPieceBytes-f.written%zeroPieceBytes, until-f.written)
+		if _, err := f.file.WriteAt(zeros[:piece], f.written); err != nil {
+			return n, fmt.Errorf("zeros behind the log's end: %w", err)
+		}
+		f.written += piece
 	}
-	f.written = end + ahead
 	return n, nil
 }
 
+// zeroPieceBytes is what is written at once. The kernel keeps what one write brought as one piece, and
+// would count, and look through, all of it with every append to a part.
+const zeroPieceBytes = 16 << 10
+
 // zeros is never written to.
-var zeros [zeroAheadBytes]byte
+var zeros [zeroPieceBytes]byte
 
 // Sync implements types.WritableFile. The first sync is the library's, which also makes the file's
 // name last.
