@@ -40,6 +40,7 @@ var libraries = []struct {
 	wires         []string
 }{
 	{"js", "JavaScript", []string{"plain", "tls", "websocket"}},
+	{"proton", "Qpid Proton", []string{"plain", "tls"}},
 }
 
 // TestLibraries runs every library against nodes of its own and compares with the table.
