@@ -11,12 +11,14 @@ import (
 
 const (
 	// zeroAheadBytes is how far a small write to the log's tail fills the file with zeros behind
-	// itself. A sync of blocks that were never written also writes where they are; in blocks that hold
-	// zeros it writes the data and no more, in half the time.
+	// itself, at most. A sync of blocks that were never written also writes where they are; in blocks
+	// that hold zeros it writes the data and no more, in half the time.
 	zeroAheadBytes = 256 << 10
-	// zeroAheadBelow is from where a write is so large that the next would only overwrite the zeros:
-	// it pays for its own blocks.
-	zeroAheadBelow = 64 << 10
+	// zeroAheadWrites is for how many writes of the mean size zeros are to last. When it would take
+	// more than zeroAheadBytes, writes are so large that zeros cost as much as they save.
+	zeroAheadWrites = 16
+	// meanWeight is how many writes the running mean looks back.
+	meanWeight = 8
 )
 
 // walFiles are raft-wal's files with cheaper syncs. What is in them is the same: behind the end of the
@@ -66,6 +68,7 @@ type walFile struct {
 	// written is the end of the blocks that were written, as far as known: what lies behind the last
 	// append is zeros up to here.
 	written int64
+	mean    int64 // size of a write, a running mean
 	synced  bool // a sync of everything, and of the directory, has been done
 }
 
@@ -73,15 +76,16 @@ type walFile struct {
 func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 	n, err := f.file.WriteAt(p, at)
 	end := at + int64(n)
+	f.mean += (int64(len(p)) - f.mean) / meanWeight
 	if err != nil || end <= f.written {
 		return n, err
 	}
 	f.written = end
-	ahead := min(zeroAheadBytes, f.size-end)
-	if len(p) >= zeroAheadBelow || ahead <= 0 {
+	ahead := max(zeroAheadWrites*f.mean, zeroPieceBytes)
+	if ahead > zeroAheadBytes {
 		return n, nil
 	}
-	for until := end + ahead; f.written < until; {
+	for until := end + min(ahead, f.size-end); f.written < until; {
 		piece := min(zeroPieceBytes-f.written%zeroPieceBytes, until-f.written)
 		if _, err := f.file.WriteAt(zeros[:piece], f.written); err != nil {
 			return n, fmt.Errorf("zeros behind the log's end: %w", err)
@@ -93,7 +97,7 @@ func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 
 // zeroPieceBytes is what is written at once. The kernel keeps what one write brought as one piece, and
 // would count, and look through, all of it with every append to a part.
-const zeroPieceBytes = 16 << 10
+const zeroPieceBytes = 4 << 10
 
 // zeros is never written to.
 var zeros [zeroPieceBytes]byte

@@ -45,7 +45,7 @@ func TestZerosAheadChangeNothing(t *testing.T) {
 		mustAppend(t, f, p, at)
 		at += int64(n)
 	}
-	sizes := []int{32, 1000, zeroAheadBelow - 1, zeroAheadBelow, 5, zeroAheadBytes, 7, 8}
+	sizes := []int{32, 1000, 10_000, 64 << 10, 5, zeroAheadBytes, 7, 8, 9, 4000}
 	for _, n := range sizes {
 		put(n)
 	}
@@ -72,28 +72,34 @@ func TestZerosAheadChangeNothing(t *testing.T) {
 	}
 }
 
-// Zeros are written for small appends alone, once, and never over what was appended.
+// Zeros are written where they save more than they cost: for a run of small appends, once per stretch,
+// and never over what was appended.
 func TestZerosAreWrittenOncePerStretch(t *testing.T) {
 	f, _ := newWALFile(t)
 	w := f.(*walFile)
-	for _, c := range []struct {
-		name    string
-		n       int
-		written int64
-	}{
-		{"a small append fills the stretch behind it", 100, 100 + zeroAheadBytes},
-		{"the next one stays within", 100, 100 + zeroAheadBytes},
-		{"a large one within, too", zeroAheadBytes - 200, 100 + zeroAheadBytes},
-		{"a large one across pays for itself", zeroAheadBelow, zeroAheadBytes + zeroAheadBelow},
-		{"a small one behind fills anew", 1, zeroAheadBytes + zeroAheadBelow + 1 + zeroAheadBytes},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			end := w.end(t)
-			mustAppend(t, f, bytes.Repeat([]byte{1}, c.n), end)
-			if w.written != c.written {
-				t.Errorf("written to %d, want %d", w.written, c.written)
-			}
-		})
+	ahead := func(n int) int64 {
+		end := w.end(t)
+		mustAppend(t, f, bytes.Repeat([]byte{1}, n), end)
+		return w.written - end - int64(n)
+	}
+	first := ahead(100)
+	if first < zeroPieceBytes {
+		t.Errorf("a small append puts %d zeros behind itself, want at least %d", first, zeroPieceBytes)
+	}
+	if got := ahead(100); got != first-100 {
+		t.Errorf("%d zeros behind the next one, want the %d that are left", got, first-100)
+	}
+	if got := ahead(300 << 10); got != 0 {
+		t.Errorf("%d zeros behind a large append, want 0", got)
+	}
+	if got := ahead(100); got != 0 {
+		t.Errorf("%d zeros behind a small append among large ones, want 0", got)
+	}
+	for range 50 {
+		ahead(100)
+	}
+	if w.written <= w.end(t) {
+		t.Error("no zeros behind the 50th small append in a row")
 	}
 }
 
