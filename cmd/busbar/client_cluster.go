@@ -132,6 +132,11 @@ func (f *opsFlags) nodeID(ctx context.Context, text string) (string, error) {
 }
 
 func (f *opsFlags) call(ctx context.Context, method, path string) ([]byte, error) {
+	return f.ask(ctx, method, path, nil, "")
+}
+
+// ask sends one request, with a token if there is one.
+func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Reader, token string) ([]byte, error) {
 	base := f.base
 	if base == "" {
 		base = os.Getenv("BUSBAR_OPS")
@@ -144,9 +149,12 @@ func (f *opsFlags) call(ctx context.Context, method, path string) ([]byte, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, content)
 	if err != nil {
 		return nil, &exitError{exitUsage, err}
+	}
+	if token != "" {
+		req.Header.Set("Authorization", token)
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -160,6 +168,7 @@ func (f *opsFlags) call(ctx context.Context, method, path string) ([]byte, error
 	if res.StatusCode != http.StatusOK {
 		var doc struct{ Error, Reason string }
 		_ = json.Unmarshal(body, &doc)
+		path, _, _ = strings.Cut(path, "?")
 		return nil, statusError(path, res.StatusCode, doc.Error+doc.Reason)
 	}
 	return body, nil

@@ -12,10 +12,12 @@ import (
 )
 
 func newQueueCommand() *cobra.Command {
-	c := &cobra.Command{Use: "queue", Short: "Create, list, show and delete queues",
+	c := &cobra.Command{Use: "queue", Short: "Create, list, inspect, purge and delete queues",
 		Args: cobra.NoArgs, RunE: showHelp}
 	f := addClientFlags(c)
-	c.AddCommand(queueCreateCommand(f), queueListCommand(f), queueShowCommand(f), queueDeleteCommand(f))
+	c.AddCommand(queueCreateCommand(f), queueListCommand(f), queueShowCommand(f), queueDeleteCommand(f),
+		queueLocksCommand(f), queueHistoryCommand(f), queueSessionsCommand(f), queuePeekCommand(f),
+		queuePurgeCommand(f), queueOptionsCommand(f))
 	return c
 }
 

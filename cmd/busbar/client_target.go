@@ -37,6 +37,7 @@ type clientFlags struct {
 	caFile     string
 	output     string
 	timeout    time.Duration
+	json       bool // output is "json", whatever it says
 	rows       bool // output may be "row"
 }
 
@@ -53,6 +54,7 @@ func addClientFlags(c *cobra.Command) *clientFlags {
 
 func addOutputFlag(c *cobra.Command, f *clientFlags) {
 	c.PersistentFlags().StringVarP(&f.output, "output", "o", "table", "table or json")
+	c.PersistentFlags().BoolVar(&f.json, "json", false, "the same as -o json")
 }
 
 // target reads the connection string from the flag or the environment.
@@ -81,6 +83,9 @@ func (f *clientFlags) target() (*target, error) {
 }
 
 func (f *clientFlags) checkOutput() error {
+	if f.json {
+		f.output = "json"
+	}
 	if f.output != "table" && f.output != "json" && !(f.rows && f.output == "row") {
 		return usageError("output %q is neither table nor json", f.output)
 	}

@@ -27,7 +27,7 @@ func run(args []string) int {
 		},
 	}
 	root.AddCommand(newServeCommand(), newConfigCommand(), newClusterCommand(), newQueueCommand(),
-		newSendCommand(), newReceiveCommand(), newPeekCommand(), newBenchCommand(), newFrontendCommand())
+		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), newBenchCommand(), newFrontendCommand())
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{2, err} })
 	err := root.Execute()

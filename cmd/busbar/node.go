@@ -293,7 +293,10 @@ func (n *node) openFront(context.Context) error {
 }
 
 func (n *node) openOps(context.Context) error {
-	handler := n.api.Operations()
+	handler, err := n.withOperator(n.api.Operations())
+	if err != nil {
+		return err
+	}
 	if n.cfg.Pprof {
 		handler = withProfiles(handler)
 	}

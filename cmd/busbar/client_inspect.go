@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// entityPrefix is where the operations port shows the inside of entities.
+const entityPrefix = "/api/entities/"
+
+// inspector asks the operations port about the inside of an entity, with the token that the
+// connection string gives.
+type inspector struct {
+	ops  *opsFlags
+	t    *target
+	path string // of the entity and its subqueue
+}
+
+// addOpsFlag adds the flag that reaches an operations port.
+func addOpsFlag(c *cobra.Command, ops *opsFlags) {
+	c.Flags().StringVar(&ops.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
+		"default http://127.0.0.1:5300)")
+}
+
+// inspect makes an inspector for the entity that the command line names.
+func (f *clientFlags) inspect(ops *opsFlags, args []string, dead bool) (*inspector, error) {
+	t, err := f.target()
+	if err != nil {
+		return nil, err
+	}
+	name, rest, err := t.queue(args)
+	if err != nil {
+		return nil, err
+	}
+	if len(rest) > 0 {
+		return nil, usageError("one entity at a time, not %s as well", strings.Join(rest, " "))
+	}
+	if dead {
+		name += "/$DeadLetterQueue"
+	}
+	ops.timeout = f.timeout
+	return &inspector{ops, t, name}, nil
+}
+
+// call sends one request and decodes the answer.
+func (i *inspector) call(ctx context.Context, method, view string, values url.Values, body io.Reader, into any) error {
+	escaped := (&url.URL{Path: entityPrefix + i.path + "/" + view}).EscapedPath()
+	if len(values) > 0 {
+		escaped += "?" + values.Encode()
+	}
+	answer, err := i.ops.ask(ctx, method, escaped, body, i.t.token(i.path, time.Now()))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("%s of %s: %w", view, i.path, err)
+	}
+	return nil
+}
+
+// list asks for page after page of a view until most entries have come, 0 for all, and calls each
+// with every one. key is the name of the entries in the answer.
+func (i *inspector) list(ctx context.Context, view, key string, values url.Values, most int,
+	each func(json.RawMessage) error,
+) error {
+	const page = 100
+	for left := most; ; {
+		values.Set("max", strconv.Itoa(page))
+		if most > 0 {
+			values.Set("max", strconv.Itoa(min(left, page)))
+		}
+		var answer map[string]json.RawMessage
+		if err := i.call(ctx, http.MethodGet, view, values, nil, &answer); err != nil {
+			return err
+		}
+		var entries []json.RawMessage
+		var next string
+		if err := json.Unmarshal(answer[key], &entries); err != nil {
+			return fmt.Errorf("%s of %s: %w", view, i.path, err)
+		}
+		if err := json.Unmarshal(answer["next"], &next); err != nil {
+			return fmt.Errorf("%s of %s: %w", view, i.path, err)
+		}
+		for _, e := range entries {
+			if err := each(e); err != nil {
+				return err
+			}
+			if left--; most > 0 && left <= 0 {
+				return nil
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		values.Set("cursor", next)
+	}
+}
+
+// listFlags are the flags of every command that lists something.
+type listFlags struct {
+	ops  opsFlags
+	max  int
+	dead bool
+}
+
+func (l *listFlags) add(c *cobra.Command, what string) {
+	addOpsFlag(c, &l.ops)
+	c.Flags().IntVar(&l.max, "max", 100, what+" to print at most, 0 for all")
+	c.Flags().BoolVar(&l.dead, "dlq", false, "look into the dead-letter queue")
+}
+
+// column is one column of a list: its heading and what it takes from an entry.
+type column struct {
+	head string
+	from string
+}
+
+// run prints a list: JSON lines, or a table of the columns. It is printed at its end, because the
+// widths of columns are known only then.
+func (l *listFlags) run(c *cobra.Command, f *clientFlags, args []string, view, key string, values url.Values, columns []column) error {
+	if l.max < 0 {
+		return usageError("--max must not be negative")
+	}
+	i, err := f.inspect(&l.ops, args, l.dead)
+	if err != nil {
+		return err
+	}
+	head := make([]string, len(columns))
+	for n, col := range columns {
+		head[n] = col.head
+	}
+	rows := [][]string{head}
+	err = i.list(c.Context(), view, key, values, l.max, func(raw json.RawMessage) error {
+		if f.output == "json" {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "%s\n", raw)
+			return err
+		}
+		row, err := rowOf(raw, columns)
+		rows = append(rows, row)
+		return err
+	})
+	if err != nil || f.output == "json" {
+		return err
+	}
+	return printTable(c.OutOrStdout(), rows)
+}
+
+// rowOf takes the columns out of an entry, which is an object or, for a list of names, a text.
+func rowOf(raw json.RawMessage, columns []column) ([]string, error) {
+	var entry any
+	in := json.NewDecoder(strings.NewReader(string(raw)))
+	in.UseNumber() // sequence numbers of partitioned entities are larger than a double holds
+	if err := in.Decode(&entry); err != nil {
+		return nil, err
+	}
+	row := make([]string, len(columns))
+	for n, col := range columns {
+		v := entry
+		if fields, ok := entry.(map[string]any); ok {
+			v = fields[col.from]
+		}
+		if row[n] = "-"; v != nil && v != "" {
+			row[n] = printable(fmt.Sprint(v))
+		}
+	}
+	return row, nil
+}

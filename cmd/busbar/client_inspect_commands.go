@@ -1,0 +1,108 @@
+package main
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func queueLocksCommand(f *clientFlags) *cobra.Command {
+	var l listFlags
+	c := &cobra.Command{
+		Use: "locks NAME", Short: "List the locked messages and who holds them",
+		Example: "  busbar queue locks orders\n  busbar queue locks orders --dlq --json",
+		RunE: func(c *cobra.Command, args []string) error {
+			return l.run(c, f, args, "locks", "locks", url.Values{}, []column{{"NUMBER", "sequenceNumber"},
+				{"TOKEN", "token"}, {"TAKEN", "takenAt"}, {"UNTIL", "lockedUntil"}, {"STATE", "state"},
+				{"SESSION", "sessionId"}, {"BY", "takenBy"}})
+		},
+	}
+	l.add(c, "locks")
+	return c
+}
+
+func queueHistoryCommand(f *clientFlags) *cobra.Command {
+	var l listFlags
+	var kind string
+	c := &cobra.Command{
+		Use: "history NAME", Short: "List what was processed or accepted, if the queue keeps a history",
+		Long: "A queue keeps histories when it is told to:\n\n" +
+			"  busbar queue options orders --processed-history --accepted-history",
+		Example: "  busbar queue history orders\n  busbar queue history orders --kind accepted --max 0 --json",
+		RunE: func(c *cobra.Command, args []string) error {
+			columns := []column{{"NUMBER", "sequenceNumber"}, {"MESSAGE", "messageId"}, {"SESSION", "sessionId"},
+				{"ENQUEUED", "enqueuedAt"}, {"PROCESSED", "at"}, {"DELIVERIES", "deliveries"}, {"BY", "by"}}
+			switch kind {
+			case "processed":
+			case "accepted":
+				columns = append(columns[:3:3], column{"ACCEPTED", "at"}, column{"END", "end"}, column{"ENDED", "endedAt"},
+					column{"BY", "by"})
+			default:
+				return usageError("--kind must be processed or accepted, not %q", kind)
+			}
+			return l.run(c, f, args, "history", "records", url.Values{"kind": {kind}}, columns)
+		},
+	}
+	l.add(c, "records")
+	c.Flags().StringVar(&kind, "kind", "processed", "processed or accepted")
+	return c
+}
+
+func queueSessionsCommand(f *clientFlags) *cobra.Command {
+	var l listFlags
+	var since string
+	c := &cobra.Command{
+		Use: "sessions NAME", Short: "List the sessions that have messages or a state",
+		Example: "  busbar queue sessions orders --updated-after 2026-01-31T12:00:00Z",
+		RunE: func(c *cobra.Command, args []string) error {
+			values := url.Values{}
+			if since != "" {
+				if err := checkTime("--updated-after", since); err != nil {
+					return err
+				}
+				values.Set("updatedAfter", since)
+			}
+			return l.run(c, f, args, "sessions", "sessions", values, []column{{"SESSION", ""}})
+		},
+	}
+	l.add(c, "sessions")
+	c.Flags().StringVar(&since, "updated-after", "", "only those whose state was set after this time")
+	return c
+}
+
+func queuePeekCommand(f *clientFlags) *cobra.Command {
+	var l listFlags
+	var states, session string
+	var from uint64
+	c := &cobra.Command{
+		Use: "peek NAME", Short: "List messages by state and session, without locking them",
+		Example: "  busbar queue peek orders --state scheduled\n  busbar queue peek orders --session s1 --state deferred --json",
+		RunE: func(c *cobra.Command, args []string) error {
+			values := url.Values{"state": {states}}
+			if c.Flags().Changed("session") {
+				values.Set("session", session)
+			}
+			if from > 0 {
+				values.Set("from", numberText(from))
+			}
+			return l.run(c, f, args, "messages", "messages", values, []column{{"NUMBER", "sequenceNumber"},
+				{"STATE", "state"}, {"ENQUEUED", "enqueuedAt"}, {"SCHEDULED", "scheduledAt"}, {"SESSION", "sessionId"},
+				{"COUNT", "deliveryCount"}, {"MESSAGE", "messageId"}, {"REASON", "deadLetterReason"}, {"BODY", "body"}})
+		},
+	}
+	l.add(c, "messages")
+	flags := c.Flags()
+	flags.StringVar(&states, "state", "", "active, deferred, scheduled or several of them with commas; all if absent")
+	flags.StringVar(&session, "session", "", "only messages of this session")
+	flags.Uint64Var(&from, "from", 0, "sequence number to begin with")
+	return c
+}
+
+// checkTime refuses what is no time before it is sent anywhere.
+func checkTime(flag, text string) error {
+	if _, err := time.Parse(time.RFC3339, text); err != nil {
+		return usageError("%s must be a time like 2026-01-31T12:00:00Z, not %q", flag, text)
+	}
+	return nil
+}

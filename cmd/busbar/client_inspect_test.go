@@ -1,0 +1,176 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// desk is an operator's terminal at a running node.
+type desk struct {
+	t        *testing.T
+	cs, base string
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	n := openLive(t, nodeConfig(t, nil))
+	for n.node.host.Ready(t.Context()) != nil {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal("the node does not become ready")
+		}
+	}
+	p := n.cfg.Policies[0]
+	return &desk{t: t, base: "http://" + n.doors.ops.Addr().String(),
+		cs: fmt.Sprintf("Endpoint=sb://%s;SharedAccessKeyName=%s;SharedAccessKey=%s;UseDevelopmentEmulator=true",
+			n.host, p.Name, string(p.Primary))}
+}
+
+// run executes one command of the operator and returns what it printed and its exit code.
+func (d *desk) run(c *cobra.Command, stdin string, args ...string) (string, int) {
+	d.t.Helper()
+	args = append(args, "--connection-string", d.cs)
+	if c.Name() == "dlq" || strings.Contains(" locks history sessions peek purge options ", " "+args[0]+" ") && c.Name() == "queue" {
+		args = append(args, "--ops", d.base)
+	}
+	return execute(d.t, c, stdin, args...)
+}
+
+func (d *desk) must(c *cobra.Command, stdin string, args ...string) string {
+	d.t.Helper()
+	out, code := d.run(c, stdin, args...)
+	if code != 0 {
+		d.t.Fatalf("%s %v: %d %s", c.Name(), args, code, out)
+	}
+	return out
+}
+
+// lines decodes JSON lines.
+func (d *desk) lines(out string) (all []map[string]any) {
+	d.t.Helper()
+	for line := range strings.Lines(out) {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			d.t.Fatalf("%v in %q", err, line)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// S-265, S-272, S-274, S-275: what operators do with a queue, on a running node.
+func TestOperatorsCommands(t *testing.T) {
+	d := newDesk(t)
+	d.must(newQueueCommand(), "", "create", "orders", "--max-delivery-count", "1")
+	d.must(newQueueCommand(), "", "options", "orders", "--processed-history", "--accepted-history", "--retry-min", "1s", "--retry-jitter", "5")
+	if out := d.must(newQueueCommand(), "", "options", "orders", "--retry-max", "1m"); !strings.Contains(out, "processedHistory      true") ||
+		!strings.Contains(out, "minMillis             1000") || !strings.Contains(out, "maxMillis             60000") {
+		t.Errorf("options:\n%s", out)
+	}
+	for _, text := range []string{"one", "two", "three", "four"} {
+		d.must(newSendCommand(), text, "orders")
+	}
+	d.must(newReceiveCommand(), "", "orders", "--max", "1")
+	if got := d.lines(d.must(newQueueCommand(), "", "history", "orders", "--json")); len(got) != 1 {
+		t.Errorf("processed: %v", got)
+	}
+	if got := d.lines(d.must(newQueueCommand(), "", "history", "orders", "--kind", "accepted", "--json", "--max", "3")); len(got) != 3 ||
+		got[0]["end"] != "completed" {
+		t.Errorf("accepted: %v", got)
+	}
+	if got := d.lines(d.must(newQueueCommand(), "", "peek", "orders", "--state", "active", "--json", "--max", "2")); len(got) != 2 ||
+		got[0]["body"] != "two" {
+		t.Errorf("peek: %v", got)
+	}
+	if out := d.must(newQueueCommand(), "", "locks", "orders"); strings.TrimSpace(out) != "NUMBER  TOKEN  TAKEN  UNTIL  STATE  SESSION  BY" {
+		t.Errorf("locks: %q", out)
+	}
+	d.must(newReceiveCommand(), "", "orders", "--max", "2", "--deadletter")
+	out, code := d.run(newQueueCommand(), "", "purge", "orders", "--dlq")
+	if code != exitUsage || !strings.Contains(out, "holds 2 messages; add --yes") {
+		t.Errorf("a purge without --yes: %d %s", code, out)
+	}
+	if out := d.must(newDeadLetterCommand(), "", "redrive", "orders", "--max", "1", "--json"); !strings.Contains(out, `"moved":1`) {
+		t.Errorf("redrive: %s", out)
+	}
+	if out := d.must(newDeadLetterCommand(), "", "redrive", "orders", "--reason", "none"); !strings.Contains(out, "sent 0 messages") {
+		t.Errorf("redrive: %s", out)
+	}
+	if out := d.must(newQueueCommand(), "", "purge", "orders", "--dlq", "--yes"); !strings.Contains(out, "deleted 1 messages of orders/$DeadLetterQueue") {
+		t.Errorf("purge: %s", out)
+	}
+	if out := d.must(newQueueCommand(), "", "purge", "orders", "--yes", "--json"); !strings.Contains(out, `"deleted":2`) {
+		t.Errorf("purge: %s", out)
+	}
+}
+
+// Every refusal has the exit code that scripts look at, and says what to do.
+func TestOperatorsCommandsRefuse(t *testing.T) {
+	d := newDesk(t)
+	d.must(newQueueCommand(), "", "create", "orders")
+	for line, want := range map[string]string{
+		"queue locks":                                   "2 name a queue",
+		"queue locks a b":                               "2 one entity at a time",
+		"queue locks missing":                           `3 no entity "missing"`,
+		"queue locks orders --max -1":                   "2 --max must not be negative",
+		"queue locks orders -o xml":                     "2 neither table nor json",
+		"queue history orders --kind x":                 "2 processed or accepted",
+		"queue sessions orders":                         "2 has no sessions",
+		"queue sessions orders --updated-after x":       "2 must be a time like",
+		"queue peek orders --state locked":              "2 active, deferred and scheduled",
+		"queue peek orders --session s":                 "2 has no sessions",
+		"queue purge orders --before x":                 "2 must be a time like",
+		"queue purge orders --session s --yes":          "2 has no sessions",
+		"queue options orders --retry-jitter 101":       "2 jitterPercent is 101",
+		"queue options orders --nonsense":               "2 unknown flag",
+		"dlq redrive orders --until x":                  "2 must be a time like",
+		"dlq redrive orders --cursor x":                 "2 go on with: busbar dlq redrive orders --cursor x",
+		"dlq":                                           "2 needs a subcommand",
+		"dlq redrive orders --cursor 9.9 --reason it's": `2 --reason 'it'\''s' --cursor 9.9`,
+	} {
+		words := strings.Fields(line)
+		c := newQueueCommand()
+		if words[0] == "dlq" {
+			c = newDeadLetterCommand()
+		}
+		var out string
+		var code int
+		if len(words) == 1 {
+			out, code = execute(t, c, "")
+		} else {
+			out, code = d.run(c, "", words[1:]...)
+		}
+		status, text, _ := strings.Cut(want, " ")
+		if fmt.Sprint(code) != status || !strings.Contains(out, text) {
+			t.Errorf("%s: %d %s, want %s", line, code, out, want)
+		}
+	}
+	d.cs = strings.Replace(d.cs, "SharedAccessKey=", "SharedAccessKey=x", 1)
+	if out, code := d.run(newQueueCommand(), "", "locks", "orders"); code != exitUnauthorised {
+		t.Errorf("a wrong key: %d %s", code, out)
+	}
+	d.base = "http://127.0.0.1:1"
+	if out, code := d.run(newQueueCommand(), "", "locks", "orders"); code != exitFailed || !strings.Contains(out, "operations port") {
+		t.Errorf("no node: %d %s", code, out)
+	}
+}
+
+func TestTheBarShowsHowFarItIs(t *testing.T) {
+	for want, b := range map[string]struct {
+		total, done uint64
+	}{
+		"[##############################] 100 %  0 of 0  0/s ":          {0, 0},
+		"[###############...............]  50 %  500 of 1000  250/s ":   {1000, 500},
+		"[##############################] 100 %  2000 of 1000  1000/s ": {1000, 2000},
+	} {
+		if got := (&bar{total: b.total}).line(b.done, 2*time.Second); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
