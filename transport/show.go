@@ -55,6 +55,7 @@ func Show(d *fsm.Delivery) (*Shown, error) {
 	if err != nil {
 		return nil, err
 	}
+	changeProperties(&p, d.System)
 	out := &Shown{
 		SequenceNumber: int64(d.Seq), State: stateName(d.State), DeliveryCount: d.Attempts,
 		EnqueuedAt: timeOf(d.EnqueuedAt), ScheduledAt: timeOf(d.ScheduledAt),
@@ -71,6 +72,11 @@ func Show(d *fsm.Delivery) (*Shown, error) {
 	}
 	if key, ok := s.annotations.Get(annPartitionKey); ok {
 		out.PartitionKey, _ = key.Text()
+	}
+	for i := range d.System {
+		if annotationOf(d.System[i].Property) == annPartitionKey {
+			out.PartitionKey, _ = amqp.Raw(d.System[i].Value).Text()
+		}
 	}
 	if out.Properties, err = shownProperties(parts.ApplicationProperties, d.Properties); err != nil {
 		return nil, err
@@ -113,7 +119,9 @@ func shownProperties(section []byte, set []fsm.Property) (map[string]any, error)
 		out[p.Key] = shownValue(p.Value)
 	}
 	for _, p := range set {
-		out[p.Key] = shownValue(p.Value)
+		if delete(out, p.Key); len(p.Value) > 0 {
+			out[p.Key] = shownValue(p.Value)
+		}
 	}
 	return out, nil
 }

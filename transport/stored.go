@@ -172,7 +172,8 @@ func appendAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw) []byte {
 		w.Timestamp(annLockedUntil, amqp.Timestamp(d.LockedUntil))
 	}
 	w.Int(annState, int32(d.State))
-	if d.ScheduledAt != 0 {
+	changed := changedAnnotations(d.System)
+	if _, ok := changed[annScheduledTime]; !ok && d.ScheduledAt != 0 {
 		w.Timestamp(annScheduledTime, amqp.Timestamp(d.ScheduledAt))
 	}
 	if d.Source != "" {
@@ -182,16 +183,28 @@ func appendAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw) []byte {
 	for {
 		k, v, ok := m.Next()
 		if !ok {
-			return w.End()
+			break
+		}
+		if text, _ := k.Text(); changed != nil {
+			if _, ok := changed[text]; ok {
+				continue
+			}
 		}
 		w.Pair(k, v)
 	}
+	for i := range d.System { // not over the map: bytes are the same each time
+		key := annotationOf(d.System[i].Property)
+		if key != "" && len(d.System[i].Value) > 0 {
+			w.Raw(key, d.System[i].Value)
+		}
+	}
+	return w.End()
 }
 
 // appendBare writes the bare message; untouched unless something was set on it since.
 func appendBare(dst []byte, d *fsm.Delivery, s *stored) ([]byte, error) {
 	expires := s.flags&flagExpiry != 0 && d.ExpiresAt != 0
-	if len(d.Properties) == 0 && d.Reason == "" && d.Description == "" && !expires {
+	if len(d.Properties) == 0 && len(d.System) == 0 && d.Reason == "" && d.Description == "" && !expires {
 		if s.flags&flagProperties == 0 {
 			dst = amqp.AppendProperties(dst, &amqp.Properties{}) // G17
 		}
@@ -199,7 +212,7 @@ func appendBare(dst []byte, d *fsm.Delivery, s *stored) ([]byte, error) {
 	}
 	overlay := make([]amqp.Property, 0, len(d.Properties)+2)
 	for _, p := range d.Properties {
-		overlay = append(overlay, amqp.Property{Key: p.Key, Value: p.Value})
+		overlay = append(overlay, amqp.Property{Key: p.Key, Value: p.Value, Remove: len(p.Value) == 0})
 	}
 	if d.Reason != "" {
 		overlay = append(overlay, amqp.Property{Key: propReason, Value: amqp.AppendString(nil, d.Reason)})
@@ -215,11 +228,13 @@ func appendBare(dst []byte, d *fsm.Delivery, s *stored) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	switch {
-	case parts.Properties == nil:
-		dst = amqp.AppendProperties(dst, &p)
-	case expires && p.AbsoluteExpiryTime.Set && p.AbsoluteExpiryTime.Value > amqp.Timestamp(d.ExpiresAt):
+	changed := changeProperties(&p, d.System)
+	if expires && p.AbsoluteExpiryTime.Set && p.AbsoluteExpiryTime.Value > amqp.Timestamp(d.ExpiresAt) {
 		p.AbsoluteExpiryTime.Value = amqp.Timestamp(d.ExpiresAt) // amqp-protocol.md 5.5
+		changed = true
+	}
+	switch {
+	case parts.Properties == nil, changed:
 		dst = amqp.AppendProperties(dst, &p)
 	default:
 		dst = append(dst, parts.Properties...)

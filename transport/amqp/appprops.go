@@ -1,9 +1,11 @@
 package amqp
 
-// Property is one application property; Value is encoded, and nil is null.
+// Property is one application property; Value is encoded, and nil is null. In an overlay Remove takes
+// the property away.
 type Property struct {
-	Key   string
-	Value Raw
+	Key    string
+	Value  Raw
+	Remove bool
 }
 
 // ReadProperties returns the pairs of a map with symbol or string keys, in order, as views: what a
@@ -62,7 +64,9 @@ func MergeApplicationProperties(dst, section []byte, overlay []Property) ([]byte
 		case !replaced:
 			w.Raw(string(text), v)
 		case !written[i]:
-			w.Raw(overlay[i].Key, overlay[i].Value)
+			if !overlay[i].Remove {
+				w.Raw(overlay[i].Key, overlay[i].Value)
+			}
 			written[i] = true
 		}
 	}
@@ -70,7 +74,7 @@ func MergeApplicationProperties(dst, section []byte, overlay []Property) ([]byte
 		return dst, err
 	}
 	for i, p := range overlay {
-		if at[p.Key] == i && !written[i] {
+		if at[p.Key] == i && !written[i] && !p.Remove {
 			w.Raw(p.Key, p.Value)
 		}
 	}

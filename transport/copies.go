@@ -1,0 +1,73 @@
+package transport
+
+import (
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/rule"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// A subscription's copy of a message shares the stored bytes with all others. What the action of its
+// rule changed lies beside them in the delivery (S-220) and is put in its place here.
+
+// annotationOf names the message annotation that a system property is on the wire; "" if it is none.
+func annotationOf(p rule.SystemProperty) string {
+	switch p {
+	case rule.PartitionKey:
+		return annPartitionKey
+	case rule.ViaPartitionKey:
+		return annViaPartitionKey
+	case rule.ScheduledEnqueueTime:
+		return annScheduledTime
+	}
+	return ""
+}
+
+// changedAnnotations are the annotations that the stored ones do not tell any more; nil if none.
+func changedAnnotations(system []fsm.SystemValue) map[string]struct{} {
+	var changed map[string]struct{}
+	for i := range system {
+		if key := annotationOf(system[i].Property); key != "" {
+			if changed == nil {
+				changed = map[string]struct{}{}
+			}
+			changed[key] = struct{}{}
+		}
+	}
+	return changed
+}
+
+// changeProperties puts changed system properties in their places and reports whether there were any.
+func changeProperties(p *amqp.Properties, system []fsm.SystemValue) (changed bool) {
+	for i := range system {
+		v := amqp.Raw(system[i].Value)
+		var field *[]byte
+		switch system[i].Property {
+		case rule.MessageID:
+			p.MessageID, changed = v, true
+			continue
+		case rule.CorrelationID:
+			p.CorrelationID, changed = v, true
+			continue
+		case rule.Label:
+			field = &p.Subject
+		case rule.To:
+			field = &p.To
+		case rule.ReplyTo:
+			field = &p.ReplyTo
+		case rule.ReplyToSessionID:
+			field = &p.ReplyToGroupID
+		case rule.SessionID:
+			field = &p.GroupID
+		case rule.ContentType:
+			field = &p.ContentType
+		default:
+			continue
+		}
+		changed = true
+		*field = nil // removed
+		if text, ok := v.Text(); ok {
+			*field = []byte(text)
+		}
+	}
+	return changed
+}
