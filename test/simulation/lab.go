@@ -54,7 +54,7 @@ func InLab(t *testing.T, cfg LabConfig, f func(t *testing.T, l *Lab)) {
 func newLab(lc LabConfig, dir string) (*Lab, error) {
 	pc := partition.Defaults()
 	if lc.SnapshotEntries > 0 {
-		pc.SnapshotEntries, pc.TrailingLogs = lc.SnapshotEntries, 16
+		pc.SnapshotEntries, pc.TrailingLogs = lc.SnapshotEntries, 64
 	}
 	cfg := Config{
 		Seed: 1, Nodes: 3, Partitions: 1, Replicas: 3, BodySegmentBytes: 64 << 10,
@@ -89,7 +89,6 @@ func (l *Lab) Nodes() int { return len(l.w.machines) }
 
 // Dial connects a new client machine, or the one of an earlier call with that number, to a node.
 func (l *Lab) Dial(ctx context.Context, client, node int) (net.Conn, error) {
-	l.w.hosts = max(l.w.hosts, client+1)
 	return l.w.clientHost(client).Dial(ctx, l.w.machines[node].ip+clientPort)
 }
 
@@ -134,6 +133,9 @@ func (l *Lab) Crash(node int, power bool) {
 		n.crash(power, l.w.rng())
 	}
 }
+
+// Up reports whether a node's process runs.
+func (l *Lab) Up(node int) bool { return l.w.machines[node].node != nil }
 
 // Stop ends a node in good order.
 func (l *Lab) Stop(node int) {
@@ -191,6 +193,18 @@ func (l *Lab) Digest(node int, p fsm.PartitionID) (sum, index uint64) {
 
 // Settled waits until every group has a leader and every replica of a running node follows it.
 func (l *Lab) Settled() error { return l.w.serving(nil) }
+
+// Led waits until every group has a leader, whoever else is down.
+func (l *Lab) Led() error {
+	return within(leaderLimit, func(context.Context) error {
+		for p := range l.w.cfg.Partitions + 1 {
+			if l.w.leaderOf(fsm.PartitionID(p)) == nil {
+				return fmt.Errorf("partition %d has no leader", p)
+			}
+		}
+		return nil
+	})
+}
 
 // Witness has seen what the replicas applied.
 func (l *Lab) Witness() *check.Witness { return l.w.witness }

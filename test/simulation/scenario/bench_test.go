@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ type bench struct {
 	*testing.T
 	lab     *simulation.Lab
 	ctx     context.Context
-	clients int
+	clients atomic.Int32
 	began   time.Time
 }
 
@@ -41,6 +42,36 @@ func onThree(t *testing.T, f func(b *bench)) { on(t, simulation.LabConfig{}, f) 
 
 // onOne runs a scenario on one node with one data partition, where three would prove no more.
 func onOne(t *testing.T, f func(b *bench)) { on(t, simulation.LabConfig{Nodes: 1}, f) }
+
+// onFour runs a scenario on three nodes with four data partitions.
+func onFour(t *testing.T, f func(b *bench)) { on(t, simulation.LabConfig{Partitions: 4}, f) }
+
+// labOf has replicas that take snapshots often.
+func labOf(snapshotEntries uint64) simulation.LabConfig {
+	return simulation.LabConfig{SnapshotEntries: snapshotEntries}
+}
+
+func labOfPartitions(n int) simulation.LabConfig { return simulation.LabConfig{Partitions: n} }
+
+// later runs f beside the scenario, which waits for its end on the channel.
+func (b *bench) later(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// waiting receives one message beside the scenario; nil says that none came in time.
+func (b *bench) waiting(r *receiver, wait time.Duration) chan *got {
+	done := make(chan *got, 1)
+	go func() {
+		m, err := r.try(wait)
+		if err != nil {
+			b.Errorf("receive: %v", err)
+		}
+		done <- m
+	}()
+	return done
+}
 
 // must ends the test if a step failed.
 func (b *bench) must(what string, err error) {
@@ -141,7 +172,7 @@ func (b *bench) tryQueue(name string, options ...func(*fsm.Descriptor)) (*fsm.De
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	return b.lab.Directory(0).Create(ctx, d)
+	return b.lab.Directory(b.node()).Create(ctx, d)
 }
 
 // update changes an entity.
@@ -153,7 +184,7 @@ func (b *bench) update(name string, options ...func(*fsm.Descriptor)) {
 func (b *bench) tryUpdate(name string, options ...func(*fsm.Descriptor)) error {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	old, err := b.lab.Directory(0).Get(ctx, name)
+	old, err := b.lab.Directory(b.node()).Get(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -161,7 +192,7 @@ func (b *bench) tryUpdate(name string, options ...func(*fsm.Descriptor)) error {
 	for _, o := range options {
 		o(&d)
 	}
-	_, err = b.lab.Directory(0).Update(ctx, d)
+	_, err = b.lab.Directory(b.node()).Update(ctx, d)
 	return err
 }
 
@@ -170,7 +201,7 @@ func (b *bench) counts(name string) fsm.EntityCounts {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	d, err := b.lab.Directory(0).Get(ctx, name)
+	d, err := b.lab.Directory(b.node()).Get(ctx, name)
 	b.must("find "+name, err)
 	var sum fsm.EntityCounts
 	for i := range d.Partitions {
@@ -222,7 +253,7 @@ func (b *bench) propose(name string, id fsm.RequestID, c fsm.Command) fsm.Outcom
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	d, err := b.lab.Directory(0).Get(ctx, name)
+	d, err := b.lab.Directory(b.node()).Get(ctx, name)
 	b.must("find "+name, err)
 	o, err := b.router().Propose(ctx, id, fsm.Key{Entity: d.ID}, c)
 	b.must("propose", err)

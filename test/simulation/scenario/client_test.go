@@ -13,13 +13,18 @@ import (
 )
 
 func (b *bench) router() *partition.Router {
+	return b.lab.Router(b.node())
+}
+
+// node is a node that runs.
+func (b *bench) node() int {
 	for i := range b.lab.Nodes() {
-		if r := b.lab.Router(i); r != nil {
-			return r
+		if b.lab.Up(i) {
+			return i
 		}
 	}
 	b.Fatal("no node runs")
-	return nil
+	return -1
 }
 
 // client is an application on a machine of its own, with one connection.
@@ -39,10 +44,20 @@ func (b *bench) client() *client { return b.clientAt(0) }
 // clientAt connects a new client to a node.
 func (b *bench) clientAt(node int) *client {
 	b.Helper()
-	b.clients++
-	c := &client{b: b, number: b.clients, node: node}
+	c := b.hidden(node)
 	b.must("connect", c.tryConnect())
 	return c
+}
+
+// hidden is a client that is not connected yet.
+func (b *bench) hidden(node int) *client {
+	return &client{b: b, number: int(b.clients.Add(1)), node: node}
+}
+
+// survivor connects a new client to a node that runs.
+func (b *bench) survivor() *client {
+	b.Helper()
+	return b.clientAt(b.node())
 }
 
 func (c *client) tryConnect() error {

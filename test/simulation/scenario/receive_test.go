@@ -39,11 +39,13 @@ func (g *got) lockedUntil() time.Time {
 	t, _ := g.Annotations["x-opt-locked-until"].(time.Time)
 	return t
 }
+
+// expiresAt is what the SDKs make of the enqueued time and the time to live; zero is never.
 func (g *got) expiresAt() time.Time {
-	if g.Properties == nil || g.Properties.AbsoluteExpiryTime == nil {
+	if g.Header == nil || g.Header.TTL == 0 {
 		return time.Time{}
 	}
-	return *g.Properties.AbsoluteExpiryTime
+	return g.enqueuedAt().Add(g.Header.TTL)
 }
 
 // state is 0 for Active, 1 for Deferred, 2 for Scheduled.
@@ -214,10 +216,15 @@ func (c *client) accept(entity string, id any, wait time.Duration) *receiver {
 const sessionFilter = "com.microsoft:session-filter"
 
 func (c *client) tryAccept(entity string, id any, wait time.Duration) (*receiver, error) {
-	return c.tryReceiver(entity, func(o *goamqp.ReceiverOptions) {
+	return c.tryAcceptWith(entity, id, wait)
+}
+
+func (c *client) tryAcceptWith(entity string, id any, wait time.Duration,
+	change ...func(*goamqp.ReceiverOptions)) (*receiver, error) {
+	return c.tryReceiver(entity, append(change, func(o *goamqp.ReceiverOptions) {
 		o.Filters = []goamqp.LinkFilter{goamqp.NewLinkFilter(sessionFilter, 0x000000137000000C, id)}
 		o.Properties = map[string]any{"com.microsoft:timeout": uint32(wait.Milliseconds())}
-	})
+	})...)
 }
 
 // held is the id of the session that the link holds.

@@ -106,6 +106,18 @@ func (c *client) peek(entity string, from int64, n int) []*got {
 	return list
 }
 
+// peekAll shows every message of an entity, page by page.
+func (c *client) peekAll(entity string) (all []*got) {
+	c.b.Helper()
+	for from := int64(0); ; from = all[len(all)-1].seq() + 1 {
+		page := c.peek(entity, from, 200)
+		if len(page) == 0 {
+			return all
+		}
+		all = append(all, page...)
+	}
+}
+
 func (c *client) tryPeek(entity string, body map[string]any) ([]*got, error) {
 	a, err := c.tryAsk(entity, "peek-message", body)
 	if err != nil {
