@@ -29,7 +29,7 @@ func (s *State) Query(q QueryRequest) Answer {
 	case *GetSessionState:
 		return s.sessionState(sh, q.Sub, c)
 	case *Counts:
-		return Answer{Counts: sh.counts()}
+		return Answer{Counts: s.counts(sh)}
 	case *ListSessions:
 		return sh.listSessions(c)
 	case *Browse:
@@ -39,7 +39,7 @@ func (s *State) Query(q QueryRequest) Answer {
 	case *History:
 		return sh.readHistory(c)
 	case *Idle:
-		return Answer{IdleFor: sh.idleFor(s.lease)}
+		return Answer{IdleFor: s.idleFor(sh)}
 	}
 	return Answer{
 		Refusal: InvalidOperation,
@@ -151,8 +151,15 @@ func (s *State) sessionState(sh *share, sub SubQueue, c *GetSessionState) Answer
 	return Answer{State: slices.Clone(st.data), HasState: has}
 }
 
-func (sh *share) counts() EntityCounts {
+// counts counts; a topic's size is that of its subscriptions' copies, too (S-225).
+func (s *State) counts(sh *share) EntityCounts {
 	b := &sh.boxes[Main]
+	size := sh.size
+	if sh.d.Kind == Topic {
+		for _, sub := range s.children(sh.d.ID, nil) {
+			size += sub.size
+		}
+	}
 	return EntityCounts{
 		Active:             uint64(b.messages.Len()) - b.scheduled,
 		Scheduled:          b.scheduled,
@@ -161,7 +168,7 @@ func (sh *share) counts() EntityCounts {
 		Locked:             uint64(b.locks.Len()),
 		Deferred:           b.deferred,
 		Sessions:           uint64(sh.sessions.Len()),
-		SizeBytes:          sh.size,
+		SizeBytes:          size,
 		AccessedAt:         sh.touched,
 	}
 }

@@ -140,6 +140,9 @@ func (l *loader) past(r *reader) {
 		r.fail("history out of order")
 		return
 	}
+	if p.Ref.Length > 0 {
+		l.refer(p.Ref)
+	}
 	c.records.Set(p.Order, p)
 	c.size += p.bytes()
 	if p.Ref.Length > 0 {

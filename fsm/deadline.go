@@ -159,8 +159,7 @@ func (s *State) tick(c *Tick) {
 		}
 		sh := s.write(n.entity)
 		if d, ok := sh.wallDue.Min(); ok && d.at <= s.wall {
-			s.activate(sh, d)
-			budget--
+			budget -= 1 + s.activate(sh, d)
 		} else if at := sh.nextForget(); at != 0 && at <= s.wall {
 			budget = s.forgetSeen(sh, budget)
 		} else if at := sh.nextPurge(); at != 0 && at <= s.wall {
@@ -182,18 +181,29 @@ func (s *State) tick(c *Tick) {
 }
 
 // activate appends a scheduled message as if it were sent now: new number, new times (S-111).
-func (s *State) activate(sh *share, d due) {
+// Work is what it takes beside that; a topic makes the copies now (S-121).
+func (s *State) activate(sh *share, d due) (work int) {
 	sh.wallDue.Delete(d)
 	old, _ := sh.boxes[Main].messages.Get(d.id)
+	sh.active = s.lease
+	if sh.d.Kind == Topic {
+		return s.publishDue(sh, d.id, &old)
+	}
 	m := old
+	m.bits &^= extraBit
 	m.setState(StateActive)
 	m.at, m.expires = s.wall, sh.endOfLife(s.wall, old.expires)
-	sh.active = s.lease
 	arrival := sh.nextArrival()
 	s.insert(sh, Main, arrival, m) // before the old one goes: their session must not end between
-	sh.setExtra(Main, arrival, &extra{scheduledAt: old.at})
+	x := *sh.boxes[Main].extra(d.id, &old)
+	x.scheduledAt = old.at
+	sh.setExtra(Main, arrival, &x)
+	if origin, moved := sh.firsts.Get(d.id); moved {
+		sh.firsts.Set(arrival, origin)
+	}
 	s.remove(sh, Main, d.id, &old)
 	s.moved(sh, d.id, arrival)
+	return 0
 }
 
 // cancel deletes scheduled messages, all or none (S-115 to S-117).

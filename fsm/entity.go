@@ -40,6 +40,10 @@ func (st Status) receives() bool { return st == Active || st == SendDisabled }
 // allows refuses what the status forbids (S-252, S-254, S-128).
 func (sh *share) allows(c Command, o *Outcome) bool {
 	ok := true
+	if sh.d.Kind == Topic && !ofTopic(c) {
+		o.refuse(InvalidOperation, "a topic is sent to; messages are received from its subscriptions") // S-223
+		return false
+	}
 	switch c.(type) {
 	case *Redrive:
 		ok = sh.d.Status == Active
@@ -53,6 +57,15 @@ func (sh *share) allows(c Command, o *Outcome) bool {
 		o.refuse(EntityDisabled, "the status of the entity forbids it")
 	}
 	return ok
+}
+
+// ofTopic reports whether the command makes sense for a topic.
+func ofTopic(c Command) bool {
+	switch c.(type) {
+	case *Enqueue, *Cancel, *Touch, *DropLocks:
+		return true
+	}
+	return false
 }
 
 // putEntity takes over a version of a description; a version that is not newer changes nothing.
@@ -73,13 +86,14 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 		sh.active = s.lease
 		sh.watchIdle(after(s.lease, d.AutoDeleteOnIdle))
 		s.shares.Set(d.ID, sh)
+		s.adopt(sh.d)
 		s.reschedule(sh)
 		return
 	}
 	if d.Version <= sh.d.Version {
 		return
 	}
-	if old := sh.d; old.Kind != d.Kind || old.RequiresSession != d.RequiresSession ||
+	if old := sh.d; old.Kind != d.Kind || old.Parent != d.Parent || old.RequiresSession != d.RequiresSession ||
 		old.DetectDuplicates != d.DetectDuplicates ||
 		old.Partitioned != d.Partitioned || !slices.Equal(old.Partitions, d.Partitions) {
 		o.refuse(InvalidOperation, "kind, sessions, duplicate detection and partitions never change") // S-261
@@ -98,6 +112,13 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	s.conclude(sh)
 }
 
+// adopt makes a subscription known to its topic.
+func (s *State) adopt(d *Descriptor) {
+	if d.Kind == Subscription {
+		s.subscriptions.Set(child{topic: d.Parent, id: d.ID})
+	}
+}
+
 // malformed says what of a description cannot be worked with; the catalog has checked the rest.
 func malformed(d *Descriptor, index int) string {
 	switch {
@@ -111,6 +132,8 @@ func malformed(d *Descriptor, index int) string {
 		return "partition id too large"
 	case d.Kind < Queue || d.Kind > Subscription:
 		return "unknown kind"
+	case d.Kind == Subscription && d.Parent == 0:
+		return "no topic"
 	case d.Kind != Topic && d.LockDuration <= 0:
 		return "no lock duration"
 	case d.Kind != Topic && d.MaxDelivery == 0:
@@ -127,6 +150,7 @@ func (d *Descriptor) clone() *Descriptor {
 	c := *d
 	c.Partitions = slices.Clone(d.Partitions)
 	c.AuthRules = slices.Clone(d.AuthRules)
+	c.Rules = slices.Clone(d.Rules)
 	c.Name = strings.Clone(d.Name)
 	return &c
 }
@@ -168,6 +192,7 @@ func (s *State) dropEntity(id EntityID) {
 		s.wallNext.Delete(nextDue{at: sh.wallReg, entity: id})
 	}
 	s.shares.Delete(id)
+	s.subscriptions.Delete(child{topic: sh.d.Parent, id: id})
 	s.listening.Delete(id)
 	s.run.result.Dropped = append(s.run.result.Dropped, id)
 	grave := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)

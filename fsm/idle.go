@@ -9,12 +9,26 @@ func (sh *share) busy() bool {
 	return sh.boxes[Main].scheduled > 0 || sh.listening || sh.holders.Len() > 0
 }
 
+// lastActive is when the share was last in use by the lease clock; busy says that it still is. A topic
+// is in use while one of its subscriptions is (S-258).
+func (s *State) lastActive(sh *share) (at Millis, busy bool) {
+	at, busy = sh.active, sh.busy()
+	if sh.d.Kind != Topic {
+		return at, busy
+	}
+	for _, sub := range s.children(sh.d.ID, nil) {
+		at, busy = max(at, sub.active), busy || sub.busy()
+	}
+	return at, busy
+}
+
 // idleFor is how long the share has been idle by the lease clock, 0 while it is in use.
-func (sh *share) idleFor(lease Millis) Millis {
-	if sh.busy() {
+func (s *State) idleFor(sh *share) Millis {
+	at, busy := s.lastActive(sh)
+	if busy {
 		return 0
 	}
-	return lease - sh.active
+	return s.lease - at
 }
 
 // watchIdle makes the next look at whether the share is idle come at the right time.
@@ -33,8 +47,9 @@ func (sh *share) watchIdle(at Millis) {
 // then (S-257). The look is moved only here, not with each command.
 func (s *State) reviewIdle(sh *share) {
 	limit := sh.d.AutoDeleteOnIdle
-	switch end := after(sh.active, limit); {
-	case sh.busy():
+	at, busy := s.lastActive(sh)
+	switch end := after(at, limit); {
+	case busy:
 		sh.watchIdle(after(s.lease, limit))
 	case end > s.lease:
 		sh.watchIdle(end)

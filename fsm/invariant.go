@@ -18,6 +18,9 @@ func (s *State) CheckInvariants() error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkBodies(); err != nil {
+		return fmt.Errorf("partition %d: %w", s.id, err)
+	}
 	return s.checkResults()
 }
 
@@ -48,6 +51,11 @@ func (s *State) checkShare(sh *share) error {
 	}
 	if err := sh.checkPlaces(); err != nil {
 		return err
+	}
+	for _, check := range [...]func() error{sh.checkSeen, sh.checkHistory, sh.checkOrigins} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	return s.checkDeadlines(sh)
 }
@@ -268,12 +276,6 @@ func (s *State) checkDeadlines(sh *share) error {
 	}
 	if _, ok := s.listening.Get(sh.d.ID); ok != sh.listening {
 		return fmt.Errorf("a listener is %v, known is %v", sh.listening, ok)
-	}
-	if err := sh.checkSeen(); err != nil {
-		return err
-	}
-	if err := sh.checkHistory(); err != nil {
-		return err
 	}
 	if limit := sh.d.AutoDeleteOnIdle; (limit > 0 && limit < Unlimited) != (sh.idleReview != 0) {
 		return fmt.Errorf("idle after %d, looked at in %d", limit, sh.idleReview)

@@ -20,6 +20,10 @@ func (s *State) enqueue(sh *share, req *Request, c *Enqueue, o *Outcome) {
 		return
 	}
 	marks, fresh := sh.duplicates(c, s.wall)
+	if sh.d.Kind == Topic {
+		s.publish(sh, c, marks, fresh, o)
+		return
+	}
 	if !s.room(sh, c, marks, fresh, o) {
 		return
 	}
@@ -45,8 +49,8 @@ func (sh *share) acceptable(req *Request, c *Enqueue, o *Outcome) bool {
 	switch {
 	case req.Sub != Main:
 		o.refuse(InvalidOperation, "messages cannot be sent to a subqueue") // S-171
-	case sh.d.Kind != Queue:
-		o.refuse(InvalidOperation, "sending to a topic or subscription is not supported")
+	case sh.d.Kind == Subscription:
+		o.refuse(InvalidOperation, "messages are sent to the topic, not to a subscription")
 	case sh.d.ForwardTo != "" || c.Origin != nil:
 		o.refuse(InvalidOperation, "forwarding is not supported")
 	case len(c.Messages) == 0:
@@ -93,9 +97,11 @@ func (s *State) room(sh *share, c *Enqueue, marks []bool, fresh int, o *Outcome)
 			total += uint64(len(c.Messages[i].Body))
 		}
 	}
-	if !sh.fits(total, o) {
-		return false
-	}
+	return sh.fits(total, o) && s.remembers(sh, marks, fresh, o)
+}
+
+// remembers checks that there is room to remember the ids of a batch.
+func (s *State) remembers(sh *share, marks []bool, fresh int, o *Outcome) bool {
 	if marks == nil {
 		return true
 	}
@@ -138,8 +144,15 @@ func (s *State) store(sh *share, in *Message) uint64 {
 	s.insert(sh, Main, arrival, m)
 	s.name(sh, in, arrival)
 	s.enter(sh, arrival, &m)
-	if m.state() == StateActive && in.ScheduledAt != 0 {
-		sh.setExtra(Main, arrival, &extra{scheduledAt: in.ScheduledAt})
+	x := carriedExtra(in.Carried, 0)
+	if m.state() == StateActive {
+		x.scheduledAt = in.ScheduledAt
+	}
+	if x.matters() {
+		sh.setExtra(Main, arrival, &x)
+	}
+	if c := in.Carried; c != nil {
+		sh.firsts.Set(arrival, first{number: c.EnqueuedSeq, hops: c.Hops})
 	}
 	return arrival
 }
@@ -183,6 +196,12 @@ func (s *State) remove(sh *share, sub SubQueue, arrival uint64, m *message) {
 	if m.bits&extraBit != 0 {
 		x, _ := b.extras.Delete(arrival)
 		sh.size -= x.bytes()
+	}
+	if sh.firsts.Len() > 0 {
+		sh.firsts.Delete(arrival)
+	}
+	if sh.heads.Len() > 0 {
+		sh.heads.Delete(arrival)
 	}
 	if m.session != 0 {
 		se, _ := sh.sessions.Get(m.session)
@@ -282,10 +301,13 @@ func (s *State) delivery(sh *share, sub SubQueue, arrival uint64, m *message) De
 	} else {
 		d.EnqueuedAt, d.ExpiresAt = m.at, m.expires
 	}
+	if f, ok := sh.firsts.Get(arrival); ok && f.number != 0 {
+		d.EnqueuedSeq = f.number
+	}
 	if m.bits&extraBit != 0 {
 		x := sh.boxes[sub].extra(arrival, m)
 		d.Reason, d.Description, d.Source = x.reason, x.description, x.source
-		d.Properties = x.properties
+		d.Properties, d.System = x.properties, x.system
 		if x.scheduledAt != 0 {
 			d.ScheduledAt = x.scheduledAt
 		}

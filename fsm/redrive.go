@@ -77,8 +77,8 @@ func (s *State) sendAgain(sh *share, sub SubQueue, arrival uint64, old *message)
 	}
 	next := sh.nextArrival()
 	s.insert(sh, Main, next, m)
-	if len(x.properties) > 0 {
-		sh.setExtra(Main, next, &extra{properties: x.properties})
+	if fresh := (extra{properties: x.properties, system: x.system}); fresh.matters() {
+		sh.setExtra(Main, next, &fresh)
 	}
 	if id, ok := sh.names.Delete(arrival); ok {
 		sh.names.Set(next, id)

@@ -39,6 +39,7 @@ type loader struct {
 	grave    bool
 	box      SubQueue // of the last message of the share
 	lastSeen idHash
+	refs     map[sharedBody]uint64 // references to shared bodies that were read
 }
 
 func (l *loader) frames(r io.Reader) error {
@@ -130,14 +131,18 @@ func (l *loader) record(r *reader) {
 		l.s.lostAt.Set(node, order)
 	case recordShare:
 		l.share(r)
+	case recordBody:
+		l.body(r)
 	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName, recordPause,
-		recordPauseSession:
+		recordPauseSession, recordFirst, recordHead:
 		switch {
 		case l.sh == nil:
 			r.fail("record outside a share")
 		case kind == recordMessage:
 			l.message(r)
-		case kind >= recordPause && !l.grave:
+		case (kind == recordFirst || kind == recordHead) && !l.grave:
+			l.origin(r, kind)
+		case (kind == recordPause || kind == recordPauseSession) && !l.grave:
 			l.pause(r, kind)
 		case kind == recordHistory:
 			l.past(r)
@@ -221,6 +226,7 @@ func (l *loader) share(r *reader) {
 		l.s.graves.Set(d.ID, sh)
 	} else {
 		l.s.shares.Set(d.ID, sh)
+		l.s.adopt(sh.d)
 	}
 }
 
@@ -303,6 +309,7 @@ func (l *loader) message(r *reader) {
 		r.fail("message of an unknown session")
 		return
 	}
+	l.refer(m.ref())
 	b.count(m.state(), 1)
 	sh.size += uint64(m.length)
 	if x := l.extra(r, &m); x != nil {
@@ -335,6 +342,49 @@ func (l *loader) message(r *reader) {
 	}
 }
 
+// body reads that a body has several references, which are read later.
+func (l *loader) body(r *reader) {
+	e := sharedBody{index: r.uvarint(), offset: r.u32(), more: r.u32()}
+	if _, twice := l.s.bodies.Get(e); twice || l.sh != nil || e.more == 0 || e.more == 1<<32-1 {
+		r.fail("shared body out of order")
+		return
+	}
+	l.s.bodies.Set(e)
+}
+
+// refer counts a reference to a body if that is shared.
+func (l *loader) refer(ref BodyRef) {
+	if l.s.bodies.Len() == 0 {
+		return
+	}
+	if e, shared := l.s.bodies.Get(sharedBody{index: ref.Index, offset: ref.Offset}); shared {
+		if l.refs == nil {
+			l.refs = map[sharedBody]uint64{}
+		}
+		l.refs[e.key()]++
+	}
+}
+
+// origin reads where a message comes from, or what a topic keeps of it; the message was read before.
+func (l *loader) origin(r *reader, kind uint8) {
+	sh := l.sh
+	arrival := r.uvarint()
+	if kind == recordFirst {
+		o := first{number: SequenceNumber(r.uvarint()), hops: r.u8()}
+		if _, twice := sh.firsts.Get(arrival); twice || r.err == nil && !sh.stored(arrival) {
+			r.fail("origin of no message")
+		}
+		sh.firsts.Set(arrival, o)
+		return
+	}
+	w := waiting{head: r.string(), messageID: r.string(), hasSession: r.boolean(), sessionID: r.string()}
+	m, ok := sh.boxes[Main].messages.Get(arrival)
+	if _, twice := sh.heads.Get(arrival); !ok || twice || sh.d.Kind != Topic || m.state() != StateScheduled {
+		r.fail("properties of no scheduled message of a topic")
+	}
+	sh.heads.Set(arrival, w)
+}
+
 func (l *loader) extra(r *reader, m *message) *extra {
 	if m.bits&extraBit == 0 {
 		return nil
@@ -345,6 +395,9 @@ func (l *loader) extra(r *reader, m *message) *extra {
 	}
 	if l.version >= 2 {
 		x.inSession, x.session = r.boolean(), r.string()
+	}
+	if l.version >= 3 {
+		x.system = mergeSystem(nil, r.system())
 	}
 	if !validSessionID(x.session) || x.bytes() > 3*maxExtraBytes {
 		r.fail("extras too large")
@@ -385,6 +438,9 @@ func (l *loader) finish(r *reader) {
 		r.fail(err.Error())
 	}
 	if !l.grave {
+		if err := l.sh.checkOrigins(); err != nil {
+			r.fail(err.Error())
+		}
 		l.s.reschedule(l.sh)
 	}
 	l.sh = nil
@@ -405,6 +461,11 @@ func (l *loader) result(r *reader) {
 		}
 		a.outcome = o
 		res.answer = a
+		if a.removed {
+			for i := range o.Locked {
+				l.refer(o.Locked[i].Ref)
+			}
+		}
 	}
 	if _, twice := l.s.results.Get(res); twice || l.s.results.Len() >= l.s.maxResults || res.review > res.until {
 		r.fail("result of a pump contradicts another")
@@ -420,5 +481,11 @@ func (l *loader) end() error {
 	if !l.begun {
 		r.fail("no state record")
 	}
+	l.s.bodies.Scan(func(e sharedBody) bool {
+		if got := l.refs[e.key()]; got != uint64(e.more)+1 {
+			r.fail(fmt.Sprintf("%d references to body %d/%d, found %d", e.more+1, e.index, e.offset, got))
+		}
+		return r.err == nil
+	})
 	return r.err
 }

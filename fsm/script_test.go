@@ -133,7 +133,7 @@ func (s *script) step(line string) string {
 		return s.check("")
 	}
 	req := Request{Sub: s.sub(), Command: s.command(words[0])}
-	if words[0] != "queue" {
+	if _, put := req.Command.(*PutEntity); !put {
 		req.Entity = s.entity()
 	}
 	if v, ok := s.args["id"]; ok {

@@ -21,6 +21,10 @@ func (s *script) command(word string) Command {
 		return &Barrier{}
 	case "queue":
 		return s.queue()
+	case "topic":
+		return s.topic()
+	case "sub":
+		return s.subscription()
 	case "drop":
 		return &DropEntity{}
 	case "enqueue":
@@ -103,7 +107,7 @@ func (s *script) enqueue() *Enqueue {
 	offset := uint32(0)
 	ids := s.list("ids")
 	for i, b := range s.list("body") {
-		m := Message{Body: []byte(b), SessionID: id, HasSession: has, TTL: Millis(s.arg("ttl", 0)),
+		m := Message{Body: s.stored(b), SessionID: id, HasSession: has, TTL: Millis(s.arg("ttl", 0)),
 			BodyOffset: offset, PartitionKey: s.args["key"]}
 		if i < len(ids) {
 			m.MessageID = ids[i]
@@ -194,7 +198,8 @@ func (s *script) query(word string) Query {
 var refusalNames = []string{"None", "Stale", "NotLeader", "MessageLockLost", "SessionLockLost",
 	"SessionCannotBeLocked", "NoSession", "MessageNotFound", "EntityNotFound", "EntityExists",
 	"EntityDisabled", "MessageSizeExceeded", "QuotaExceeded", "SessionRequired", "SessionNotSupported",
-	"InvalidOperation", "InvalidArgument", "Busy", "NodeExpired"}
+	"InvalidOperation", "InvalidArgument", "Busy", "NodeExpired",
+	"TransactionAborted", "TransactionTooLarge"}
 
 func (s *script) showResult(r *Result) string {
 	var b strings.Builder
@@ -246,6 +251,9 @@ func (s *script) body(ref BodyRef) string {
 	body, ok := s.bodies[ref]
 	if !ok {
 		return fmt.Sprint(ref)
+	}
+	if _, label, stored := strings.Cut(body, bodyMark); stored {
+		return label
 	}
 	return strings.TrimRight(body, "\x00")
 }
@@ -314,9 +322,7 @@ func (s *script) showDelivery(b *strings.Builder, d *Delivery) {
 	if d.Reason != "" || d.Description != "" {
 		fmt.Fprintf(b, " reason=%q text=%q", d.Reason, d.Description)
 	}
-	for _, p := range d.Properties {
-		fmt.Fprintf(b, " %s:%s", p.Key, p.Value)
-	}
+	showChanges(b, d)
 	b.WriteString("\n")
 }
 

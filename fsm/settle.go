@@ -135,7 +135,11 @@ func (s *State) deadLetter(sh *share, arrival uint64, m *message, reason, descri
 	if se, ok := sh.sessions.Get(m.session); ok {
 		x.session, x.inSession = se.id, true
 	}
+	origin, moved := sh.firsts.Get(arrival)
 	s.remove(sh, Main, arrival, m)
+	if moved {
+		sh.firsts.Set(arrival, origin)
+	}
 	if reason != "" || description != "" {
 		x.reason, x.description = strings.Clone(reason), strings.Clone(description)
 	}
@@ -144,7 +148,7 @@ func (s *State) deadLetter(sh *share, arrival uint64, m *message, reason, descri
 	dead.bits &^= extraBit | lockedBit
 	dead.setState(StateActive)
 	s.insert(sh, DeadLetter, arrival, dead)
-	if x.bytes() > 0 || x.scheduledAt != 0 || x.inSession {
+	if x.matters() {
 		sh.setExtra(DeadLetter, arrival, &x)
 	}
 }

@@ -53,6 +53,12 @@ type share struct {
 	// change of the description made the window longer.
 	forgotten Millis
 
+	// rules are those of a subscription; firsts are where copies and moved messages come from, by
+	// arrival; heads are what a topic keeps of scheduled messages.
+	rules  []compiled
+	firsts *btree.Map[uint64, first]
+	heads  *btree.Map[uint64, waiting]
+
 	// history holds the two histories; names are the message ids of stored messages and entered the
 	// places of their accepted records, by arrival. All are empty while the histories are off.
 	history [2]chronicle
@@ -63,7 +69,7 @@ type share struct {
 	leaseReg, wallReg Millis // what State.leaseNext and wallNext hold of this share
 
 	woken     [TransferQueue + 1]uint64 // index of the entry that last woke the plain waiters of a subqueue
-	wokenNext uint64    // the same for those who wait for a session
+	wokenNext uint64                    // the same for those who wait for a session
 }
 
 // box is one subqueue.
@@ -121,12 +127,21 @@ type extra struct {
 	properties                  []Property
 	session                     string // in which it died
 	inSession                   bool
+	system                      []SystemValue // changed by an action, here or before it was moved here
+}
+
+// matters reports whether there is anything in it.
+func (x *extra) matters() bool {
+	return x.bytes() > 0 || x.scheduledAt != 0 || x.inSession
 }
 
 func (x *extra) bytes() uint64 {
 	n := len(x.reason) + len(x.description) + len(x.source) + len(x.session)
 	for _, p := range x.properties {
 		n += len(p.Key) + len(p.Value)
+	}
+	for _, v := range x.system {
+		n += 1 + len(v.Value)
 	}
 	return uint64(n)
 }
@@ -179,6 +194,8 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		seenOrder:  new(btree.Map[uint64, idHash]),
 		names:      new(btree.Map[uint64, string]),
 		entered:    new(btree.Map[uint64, uint64]),
+		firsts:     new(btree.Map[uint64, first]),
+		heads:      new(btree.Map[uint64, waiting]),
 		leaseDue:   newTable(due.less),
 		wallDue:    newTable(due.less),
 	}
@@ -203,7 +220,12 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 
 // describe takes over a version of the description.
 func (sh *share) describe(d *Descriptor) {
+	if d.Kind == Topic {
+		// What is sent to a topic is gone from it in the same entry: there is nothing to record.
+		d.ProcessedHistory, d.AcceptedHistory = false, false
+	}
 	sh.d = d
+	sh.rules = compile(d, sh.rules)
 	sh.quota = d.MaxSizeBytes / uint64(len(d.Partitions))
 	if d.MaxSizeBytes > 0 && sh.quota == 0 {
 		sh.quota = 1
@@ -239,6 +261,8 @@ func (sh *share) clone(gen uint64) *share {
 	c.seenOrder = c.seenOrder.Copy()
 	c.names = c.names.Copy()
 	c.entered = c.entered.Copy()
+	c.firsts = c.firsts.Copy()
+	c.heads = c.heads.Copy()
 	for k := range c.history {
 		c.history[k].records = c.history[k].records.Copy()
 	}

@@ -37,6 +37,9 @@ const (
 	recordName                          // message id of a message of the share; version 2
 	recordPause                         // of a message, behind the messages; version 2
 	recordPauseSession                  // of a session, behind the sessions; version 2
+	recordFirst                         // where a message of the share was first sent to; version 3
+	recordHead                          // what a topic keeps of a scheduled message; version 3
+	recordBody                          // with several references, behind the state record; version 3
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -47,6 +50,7 @@ type image struct {
 	graves  *btree.Map[EntityID, *share]
 	lost    *btree.Map[uint64, Incarnation]
 	results *btree.BTreeG[result]
+	bodies  *btree.BTreeG[sharedBody]
 }
 
 // Capture returns an image of the state as it is now. It takes microseconds whatever the backlog;
@@ -62,6 +66,7 @@ func (s *State) Capture() io.WriterTo {
 		graves:  s.graves.Copy(),
 		lost:    s.lost.Copy(),
 		results: s.results.Copy(),
+		bodies:  s.bodies.Copy(),
 	}
 }
 
@@ -92,6 +97,10 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 	img.lost.Scan(func(order uint64, node Incarnation) bool {
 		b := appendUint(append(f.buf, recordLost), order)
 		return f.done(binary.LittleEndian.AppendUint64(b, uint64(node)))
+	})
+	img.bodies.Scan(func(e sharedBody) bool {
+		b := appendUint(append(f.buf, recordBody), e.index)
+		return f.done(appendUint(appendUint(b, uint64(e.offset)), uint64(e.more)))
 	})
 	img.shares.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, false) })
 	img.graves.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, true) })
@@ -190,8 +199,25 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 			return f.done(appendPast(f.buf, HistoryKind(k), p))
 		})
 	}
+	if !grave && !f.origins(sh) {
+		return false
+	}
 	sh.names.Scan(func(arrival uint64, id string) bool {
 		return f.done(appendString(appendUint(append(f.buf, recordName), arrival), id))
+	})
+	return f.err == nil
+}
+
+// origins writes what messages remember of where they come from, and what waits at a topic.
+func (f *frameWriter) origins(sh *share) bool {
+	sh.firsts.Scan(func(arrival uint64, o first) bool {
+		b := appendUint(append(f.buf, recordFirst), arrival)
+		return f.done(append(appendUint(b, uint64(o.number)), o.hops))
+	})
+	sh.heads.Scan(func(arrival uint64, w waiting) bool {
+		b := appendString(appendUint(append(f.buf, recordHead), arrival), w.head)
+		b = appendBool(appendString(b, w.messageID), w.hasSession)
+		return f.done(appendString(b, w.sessionID))
 	})
 	return f.err == nil
 }
@@ -247,6 +273,7 @@ func (f *frameWriter) message(box *box, sub SubQueue, arrival uint64, m *message
 		b = appendMillis(b, x.scheduledAt)
 		b = appendProperties(b, x.properties)
 		b = appendString(appendBool(b, x.inSession), x.session)
+		b = appendSystem(b, x.system)
 	}
 	if m.locked() {
 		l, _ := box.locks.Get(arrival)

@@ -79,6 +79,7 @@ func populated(t testing.TB) *driver {
 	c = settle(d.ok(14, Main, &Lock{Max: 1, Session: p}).Locked[0].Token, Abandon)
 	c.Session, c.Items[0].Delay = p, 60_000
 	d.ok(14, Main, c)
+	topical(d)
 	d.ok(9, Main, messages(3))
 	d.ok(9, Main, &Lock{Max: 1})
 	d.ok(9, Main, &DropEntity{})

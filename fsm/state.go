@@ -31,6 +31,11 @@ type State struct {
 	// leaseNext and wallNext hold the earliest deadline of each share that has one.
 	leaseNext, wallNext *btree.BTreeG[nextDue]
 
+	// subscriptions are those with a share here, by topic. It is derived from their descriptions.
+	subscriptions *btree.BTreeG[child]
+	// bodies are those that more than one message refers to.
+	bodies *btree.BTreeG[sharedBody]
+
 	// listening are the entities whose share is: somebody receives from them (A22).
 	listening *btree.Map[EntityID, struct{}]
 
@@ -57,6 +62,9 @@ type run struct {
 	woken  map[WaitKey]struct{} // membership only, never ranged over
 	picks  []pick
 	keys   []placeKey
+	subs   []*share // of the topic being published to, for reading
+	plans  []planned
+	view   view
 	by     RequestID // of the request being done
 }
 
@@ -69,6 +77,10 @@ func New(p PartitionID) *State {
 		leaseNext: newTable(nextDue.less),
 		wallNext:  newTable(nextDue.less),
 		listening: new(btree.Map[EntityID, struct{}]),
+
+		subscriptions: newTable(child.less),
+		bodies:        newTable(sharedBody.less),
+
 		results:   newTable(result.less),
 		resultDue: newTable(resultDue.less),
 		lost:      new(btree.Map[uint64, Incarnation]),
@@ -275,11 +287,6 @@ func (s *State) token(sh *share) LockToken {
 			return t
 		}
 	}
-}
-
-// free reports a body that nothing refers to any more.
-func (s *State) free(ref BodyRef) {
-	s.run.result.Freed = append(s.run.result.Freed, ref)
 }
 
 // freeUnstored reports the bodies of a request that stored nothing.

@@ -44,6 +44,7 @@ func (d *driver) entry(reqs ...Request) *Entry {
 func (d *driver) apply(reqs ...Request) Result {
 	d.tb.Helper()
 	e := d.entry(reqs...)
+	placeBodies(e)
 	d.index++
 	d.last = d.s.Apply(d.index, e)
 	return d.last
@@ -290,4 +291,15 @@ func FuzzApply(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// placeBodies gives every body of an entry a place of its own, as encoding would.
+func placeBodies(e *Entry) {
+	at := uint32(100)
+	for i := range e.Requests {
+		EachMessage(e.Requests[i].Command, func(m *Message) {
+			m.BodyOffset = at
+			at += uint32(len(m.Body)) + 10
+		})
+	}
 }

@@ -284,7 +284,7 @@ func TestWhatAnEntityIsNotMadeForIsRefused(t *testing.T) {
 		want   Refusal
 	}{
 		{12, Main, &Lock{Max: 1}, Stale},
-		{7, 3, &Lock{Max: 1}, InvalidArgument},
+		{7, TransferQueue, &Lock{Max: 1}, InvalidArgument},
 		{7, Main, &AcceptSession{ID: "s"}, SessionNotSupported}, // S-34
 		{8, DeadLetter, &AcceptSession{ID: "s"}, SessionNotSupported},
 		{7, Main, &RenewSession{Session: proof}, SessionNotSupported},
@@ -313,7 +313,6 @@ func TestWhatAnEntityIsNotMadeForIsRefused(t *testing.T) {
 		{7, Main, nil, InvalidOperation},
 		{0, Main, nil, Stale},
 		{0, Main, &BecomeLeader{}, InvalidOperation},
-		{9, Main, message1("m"), InvalidOperation},
 		{0, Main, queue(7, func(d *Descriptor) { d.Version, d.DetectDuplicates = 9, true }), InvalidOperation}, // S-261
 		{11, Main, message1("m"), InvalidOperation},
 		{0, Main, queue(0), InvalidArgument},

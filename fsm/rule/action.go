@@ -7,8 +7,9 @@ const MaxStatements = 32
 
 // Change is one property of a copy that an action has changed. User properties are named as in the
 // action; the caller replaces the property with the same name (SameName) and keeps its spelling.
-// Changes to MessageID, SessionID, PartitionKey and ScheduledEnqueueTime show on the copy but take
-// no effect in this subscription: no duplicate is looked for, nothing is scheduled (S-220).
+// Changes to MessageID, PartitionKey and ScheduledEnqueueTime show on the copy but take no effect in
+// this subscription: no duplicate is looked for, nothing is scheduled (S-220). A subscription with
+// sessions puts the copy into the session that SessionID names.
 type Change struct {
 	System SystemProperty // NoProperty: the user property Name
 	Name   string

@@ -1,0 +1,74 @@
+package fsm
+
+import "fmt"
+
+// checkOrigins checks that what is kept of a message's origin belongs to a message.
+func (sh *share) checkOrigins() error {
+	var err error
+	sh.firsts.Scan(func(arrival uint64, o first) bool {
+		if !sh.stored(arrival) {
+			err = fmt.Errorf("origin %v of no message", o)
+		}
+		return err == nil
+	})
+	sh.heads.Scan(func(arrival uint64, _ waiting) bool {
+		if m, ok := sh.boxes[Main].messages.Get(arrival); !ok || m.state() != StateScheduled {
+			err = fmt.Errorf("properties of message %d, which is not scheduled", arrival)
+		}
+		return err == nil
+	})
+	if b := &sh.boxes[Main]; err == nil && sh.d.Kind == Topic && b.messages.Len() != sh.heads.Len() {
+		err = fmt.Errorf("a topic of %d messages knows the properties of %d", b.messages.Len(), sh.heads.Len())
+	}
+	return err
+}
+
+// checkBodies counts the references to every shared body anew, and that every subscription is known
+// to its topic.
+func (s *State) checkBodies() error {
+	refs := map[sharedBody]uint64{}
+	count := func(ref BodyRef) {
+		if e, ok := s.bodies.Get(sharedBody{index: ref.Index, offset: ref.Offset}); ok {
+			refs[e.key()]++
+		}
+	}
+	subscriptions := 0
+	for _, shares := range [...]interface {
+		Scan(func(EntityID, *share) bool)
+	}{s.shares, s.graves} {
+		shares.Scan(func(id EntityID, sh *share) bool {
+			for i := range sh.boxes {
+				sh.boxes[i].messages.Scan(func(_ uint64, m message) bool { count(m.ref()); return true })
+			}
+			sh.history[Processed].records.Scan(func(_ uint64, p *past) bool {
+				if p.Ref.Length > 0 {
+					count(p.Ref)
+				}
+				return true
+			})
+			if _, known := s.subscriptions.Get(child{sh.d.Parent, id}); known {
+				subscriptions++
+			}
+			return true
+		})
+	}
+	s.results.Scan(func(r result) bool {
+		if r.answer != nil && r.answer.removed {
+			for i := range r.answer.outcome.Locked {
+				count(r.answer.outcome.Locked[i].Ref)
+			}
+		}
+		return true
+	})
+	var err error
+	s.bodies.Scan(func(e sharedBody) bool {
+		if got := refs[e.key()]; got != uint64(e.more)+1 || e.more == 0 {
+			err = fmt.Errorf("body %d/%d has %d references, counted %d", e.index, e.offset, e.more+1, got)
+		}
+		return err == nil
+	})
+	if err == nil && subscriptions != s.subscriptions.Len() {
+		err = fmt.Errorf("%d subscriptions, %d known to topics", subscriptions, s.subscriptions.Len())
+	}
+	return err
+}

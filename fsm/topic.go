@@ -1,0 +1,485 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/busbar-mq/busbar/fsm/rule"
+)
+
+const (
+	// maxFanOut bounds messages times subscriptions of one send of several messages, so that applying
+	// it takes a fraction of a second. One message alone is always taken.
+	maxFanOut = 200_000
+	// fanOutPerTick is how many subscriptions an activation may have for each unit of a Tick's work.
+	fanOutPerTick = 16
+	// maxReasonBytes bounds the text that tells why a copy died at birth.
+	maxReasonBytes = 1024
+)
+
+// compiled is one rule of a subscription, ready to look at messages.
+type compiled struct {
+	name   string
+	source []byte
+	rule   *rule.Rule // nil if it does not compile, which the catalog does not let happen
+	err    string
+}
+
+// compile makes the rules of a description ready; those that are as they were are taken over.
+func compile(d *Descriptor, old []compiled) []compiled {
+	known := make(map[string]*compiled, len(old)) // looked up, never ranged over
+	for i := range old {
+		known[old[i].name] = &old[i]
+	}
+	list := make([]compiled, len(d.Rules))
+	for i := range d.Rules {
+		c := compiled{name: d.Rules[i].Name, source: d.Rules[i].Source.Append(nil)}
+		if was := known[c.name]; was != nil && bytes.Equal(was.source, c.source) {
+			list[i] = *was
+			continue
+		}
+		r, err := d.Rules[i].Source.Compile()
+		if err != nil {
+			c.err = err.Error()
+		}
+		c.rule = r
+		list[i] = c
+	}
+	return list
+}
+
+// child names a subscription under its topic.
+type child struct{ topic, id EntityID }
+
+func (a child) less(b child) bool {
+	if a.topic != b.topic {
+		return a.topic < b.topic
+	}
+	return a.id < b.id
+}
+
+// children returns the subscriptions of a topic for reading; s.write gives those for writing.
+func (s *State) children(topic EntityID, into []*share) []*share {
+	s.subscriptions.Ascend(child{topic: topic}, func(c child) bool {
+		if c.topic != topic {
+			return false
+		}
+		if sh, ok := s.shares.Get(c.id); ok {
+			into = append(into, sh)
+		}
+		return true
+	})
+	return into
+}
+
+// arriving is a message on its way to the subscriptions.
+type arriving struct {
+	ref         BodyRef
+	ttl         Millis // asked, within the topic's default (S-199)
+	scheduledAt Millis
+	hasSession  bool
+	sessionID   string
+	messageID   string
+	first       first
+	carried     *Carried
+}
+
+// planned is a copy that is to be stored.
+type planned struct {
+	message int // of the batch
+	sub     EntityID
+	change  *change // nil if the copy is as the message
+}
+
+// change is how a copy differs from the message.
+type change struct {
+	extra
+	ttl        Millis // as arriving.ttl
+	hasSession bool
+	sessionID  string
+	dead       bool // it goes to the DLQ at once
+}
+
+// publish stores a batch sent to a topic, all or nothing: what is due gets its copies in the same
+// entry (S-214), what is not waits at the topic (S-121).
+func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outcome) {
+	s.run.subs = s.children(sh.d.ID, s.run.subs[:0])
+	if len(c.Messages) > 1 && len(c.Messages)*len(s.run.subs) > maxFanOut {
+		o.refuse(MessageSizeExceeded, fmt.Sprintf(
+			"%d messages for %d subscriptions at once, maximum %d together", len(c.Messages),
+			len(s.run.subs), maxFanOut))
+		return
+	}
+	s.run.plans = s.run.plans[:0]
+	next, size := sh.arrival, uint64(0)
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		if marks != nil && marks[i] {
+			continue
+		}
+		next++
+		if m.ScheduledAt > s.wall {
+			size += uint64(len(m.Body))
+			continue
+		}
+		a := s.arriving(sh, m, sh.number(next))
+		s.run.view.look(m.Body)
+		size += s.plan(i, &a)
+	}
+	if !s.topicFits(sh, size, o) || !s.remembers(sh, marks, fresh, o) {
+		s.published()
+		return
+	}
+	s.storeAll(sh, c, marks, o)
+}
+
+// storeAll stores a batch whose copies are planned.
+func (s *State) storeAll(sh *share, c *Enqueue, marks []bool, o *Outcome) {
+	o.Numbers = make([]SequenceNumber, len(c.Messages))
+	o.Duplicate, o.EnqueuedAt = marks, s.wall
+	plans := s.run.plans
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		switch {
+		case marks != nil && marks[i]:
+			o.Numbers[i] = sh.living(m, s.wall)
+			s.free(s.bodyRef(m))
+			continue
+		case m.ScheduledAt > s.wall:
+			arrival := s.store(sh, m)
+			s.keepHead(sh, m, arrival)
+			s.note(sh, m, arrival)
+			o.Numbers[i] = sh.number(arrival)
+			continue
+		}
+		arrival := sh.nextArrival()
+		s.note(sh, m, arrival)
+		o.Numbers[i] = sh.number(arrival)
+		n := 0
+		for n < len(plans) && plans[n].message == i {
+			n++
+		}
+		a := s.arriving(sh, m, o.Numbers[i])
+		s.distribute(&a, plans[:n])
+		plans = plans[n:]
+	}
+	sh.touched = s.wall
+	s.published()
+}
+
+// published lets go of what a publication looked at.
+func (s *State) published() {
+	const keep = 1 << 14 // plans, some hundred kilobytes
+	clear(s.run.subs)
+	clear(s.run.plans)
+	if cap(s.run.plans) > keep {
+		s.run.plans = nil
+	}
+}
+
+// arriving describes a message of a batch that goes to the subscriptions at once.
+func (s *State) arriving(sh *share, m *Message, number SequenceNumber) arriving {
+	a := arriving{
+		ref: s.bodyRef(m), ttl: capTTL(m.TTL, sh.d.DefaultTTL), scheduledAt: m.ScheduledAt,
+		hasSession: m.HasSession, sessionID: m.SessionID, messageID: m.MessageID, carried: m.Carried,
+		first: first{number: number},
+	}
+	if m.Carried != nil {
+		a.first.hops = m.Carried.Hops
+		if m.Carried.EnqueuedSeq != 0 {
+			a.first.number = m.Carried.EnqueuedSeq
+		}
+	}
+	s.run.view.facts.number = number
+	return a
+}
+
+func capTTL(ttl, limit Millis) Millis {
+	if limit > 0 && (ttl == 0 || limit < ttl) {
+		return limit
+	}
+	return ttl
+}
+
+// topicFits checks the topic's quota: it counts what its subscriptions hold (S-225).
+func (s *State) topicFits(sh *share, more uint64, o *Outcome) bool {
+	size := sh.size
+	for _, sub := range s.run.subs {
+		size += sub.size
+	}
+	if sh.quota > 0 && size+more > sh.quota && more > 0 {
+		o.refuse(QuotaExceeded, fmt.Sprintf("size %d bytes, maximum %d bytes", size, sh.quota))
+		return false
+	}
+	return true
+}
+
+// plan asks the rules of all subscriptions in run.subs about the message that run.view looks at, and
+// returns the bytes of the copies.
+func (s *State) plan(message int, a *arriving) (size uint64) {
+	v := &s.run.view
+	v.carried = a.carried
+	if v.draw == nil {
+		v.draw = s.draw
+	}
+	f := &v.facts
+	f.first, f.enqueuedAt, f.scheduledAt = a.first.number, s.wall, a.scheduledAt
+	f.size = int(a.ref.Length)
+	f.expiresAt = 0
+	if a.ttl != 0 && a.ttl < Unlimited {
+		f.expiresAt = after(s.wall, a.ttl)
+	}
+	for _, sub := range s.run.subs {
+		plain := false
+		for i := range sub.rules {
+			r := &sub.rules[i]
+			if plain && (r.rule == nil || r.rule.Action == nil) {
+				continue // these are one copy together (S-216)
+			}
+			c, selected := s.ask(sub, r, a)
+			if !selected {
+				continue
+			}
+			if c == nil {
+				plain = true
+				c = s.birth(sub, a)
+			}
+			if c != nil && c.dead && sub.d.NoDeadLetter {
+				continue
+			}
+			s.run.plans = append(s.run.plans, planned{message: message, sub: sub.d.ID, change: c})
+			size += uint64(a.ref.Length)
+			if c != nil {
+				size += c.bytes()
+			}
+		}
+	}
+	return size
+}
+
+// birth is the change of a copy that no action changes: nil, unless the message carries something or
+// cannot live in the subscription.
+func (s *State) birth(sub *share, a *arriving) *change {
+	homeless := sub.d.RequiresSession && !(a.hasSession && validSessionID(a.sessionID))
+	if !homeless && a.carried == nil && a.scheduledAt == 0 {
+		return nil
+	}
+	c := &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID}
+	c.extra = carriedExtra(a.carried, a.scheduledAt)
+	c.settle(sub)
+	return c
+}
+
+// settle sends a copy without session to the DLQ of a subscription with sessions (S-31).
+func (c *change) settle(sub *share) {
+	if sub.d.RequiresSession && !(c.hasSession && validSessionID(c.sessionID)) {
+		c.dead = true
+		c.reason = "Session ID is null."
+		c.description = "A subscription with sessions takes no message without a valid session id."
+	}
+}
+
+// carriedExtra is what a moved message brings along.
+func carriedExtra(c *Carried, scheduledAt Millis) extra {
+	x := extra{scheduledAt: scheduledAt}
+	if c != nil {
+		x.reason, x.description = strings.Clone(c.Reason), strings.Clone(c.Description)
+		x.source = strings.Clone(c.Source)
+		x.properties = merge(nil, c.Properties)
+		x.system = mergeSystem(nil, c.System)
+	}
+	return x
+}
+
+// ask asks one rule about the message. Selected without a change means the plain copy; a failure of
+// the rule makes a copy in the DLQ if the subscription wants that (S-221).
+func (s *State) ask(sub *share, r *compiled, a *arriving) (c *change, selected bool) {
+	if r.rule == nil {
+		return s.failed(sub, a, rule.FilterException, r.err)
+	}
+	ok, err := r.rule.Filter.Match(&s.run.view)
+	switch {
+	case err != nil:
+		return s.failed(sub, a, rule.FilterException, err.Error())
+	case !ok || r.rule.Action == nil:
+		return nil, ok
+	}
+	changes, err := r.rule.Action.Apply(&s.run.view)
+	if err != nil {
+		return s.failed(sub, a, rule.RuleActionException, err.Error())
+	}
+	c = &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID}
+	c.extra = carriedExtra(a.carried, a.scheduledAt)
+	name := Property{Key: "RuleName", Value: appendText(nil, codeString8, r.name)}
+	c.properties = merge(c.properties, []Property{name})
+	for i := range changes {
+		c.take(&s.run.view, &changes[i])
+	}
+	if c.bytes() > maxExtraBytes {
+		return s.failed(sub, a, rule.RuleActionException, "the changed properties are too large")
+	}
+	c.settle(sub)
+	return c, true
+}
+
+func (s *State) failed(sub *share, a *arriving, reason, text string) (*change, bool) {
+	if !sub.d.DeadLetterOnFilterError {
+		return nil, false
+	}
+	c := &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID, dead: true}
+	c.extra = carriedExtra(a.carried, a.scheduledAt)
+	if len(text) > maxReasonBytes {
+		text = strings.ToValidUTF8(text[:maxReasonBytes], "")
+	}
+	c.reason, c.description = reason, text
+	return c, true
+}
+
+// take notes one change of a property.
+func (c *change) take(v *view, p *rule.Change) {
+	if p.System == rule.NoProperty {
+		set := Property{Key: strings.Clone(v.spelling(p.Name))}
+		if !p.Remove {
+			set.Value = appendValue(nil, p.Value)
+		} else if _, has := v.User(p.Name); !has {
+			return
+		}
+		c.properties = merge(c.properties, []Property{set})
+		return
+	}
+	switch p.System {
+	case rule.TimeToLive:
+		c.ttl = 0
+		if !p.Remove {
+			c.ttl = max(1, Millis(p.Value.Millis()))
+		}
+		return
+	case rule.SessionID:
+		c.hasSession, c.sessionID = !p.Remove, strings.Clone(p.Value.Text())
+	}
+	set := SystemValue{Property: p.System}
+	switch {
+	case p.Remove:
+	case p.System == rule.ContentType:
+		set.Value = appendText(nil, codeSymbol8, p.Value.Text())
+	default:
+		set.Value = appendValue(nil, p.Value)
+	}
+	c.system = mergeSystem(c.system, []SystemValue{set})
+}
+
+// mergeSystem returns a new list in which set replaces what was set before.
+func mergeSystem(old, set []SystemValue) []SystemValue {
+	if len(set) == 0 {
+		return old
+	}
+	list := append(make([]SystemValue, 0, len(old)+len(set)), old...)
+next:
+	for _, v := range set {
+		v.Value = bytes.Clone(v.Value)
+		for i := range list {
+			if list[i].Property == v.Property {
+				list[i] = v
+				continue next
+			}
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// distribute stores the planned copies of one message; they share its body.
+func (s *State) distribute(a *arriving, plans []planned) {
+	s.reuse(a.ref, len(plans))
+	for i := range plans {
+		s.storeCopy(s.write(plans[i].sub), a, plans[i].change)
+	}
+}
+
+// storeCopy puts a copy at the tail of a subscription. Its time to live is that of the message within
+// the topic's default and the subscription's (S-199).
+func (s *State) storeCopy(sub *share, a *arriving, c *change) {
+	m := message{
+		index: a.ref.Index, offset: a.ref.Offset, length: a.ref.Length, at: s.wall,
+		expires: sub.endOfLife(s.wall, a.ttl),
+	}
+	box, session := Main, a.sessionID
+	if c != nil {
+		m.expires, session = sub.endOfLife(s.wall, c.ttl), c.sessionID
+		if c.dead {
+			box = DeadLetter
+		}
+	}
+	arrival := sub.nextArrival()
+	if sub.d.RequiresSession && box == Main {
+		m.session = sub.intern(session)
+	}
+	s.insert(sub, box, arrival, m)
+	sub.firsts.Set(arrival, a.first)
+	s.name(sub, &Message{MessageID: a.messageID}, arrival)
+	if box == Main {
+		s.enter(sub, arrival, &m)
+	}
+	if c != nil {
+		s.dress(sub, box, arrival, c)
+	}
+	s.reschedule(sub)
+}
+
+// dress gives a copy what it has beside the message.
+func (s *State) dress(sub *share, box SubQueue, arrival uint64, c *change) {
+	x := c.extra
+	if c.dead && c.hasSession && validSessionID(c.sessionID) {
+		x.session, x.inSession = c.sessionID, sub.d.RequiresSession
+	}
+	if x.matters() {
+		sub.setExtra(box, arrival, &x)
+	}
+}
+
+// waiting is what a topic keeps of a scheduled message, because rules look at it when its time has
+// come and the body is not in the state (S-121).
+type waiting struct {
+	head       string // the stored form up to the body
+	messageID  string
+	sessionID  string
+	hasSession bool
+}
+
+func (s *State) keepHead(sh *share, m *Message, arrival uint64) {
+	s.run.view.look(m.Body)
+	sh.heads.Set(arrival, waiting{
+		head: s.run.view.head, messageID: strings.Clone(m.MessageID),
+		sessionID: strings.Clone(m.SessionID), hasSession: m.HasSession,
+	})
+}
+
+// publishDue makes the copies of a scheduled message whose time has come, by the rules of now. The
+// copies carry the number of the activation (S-121), unless the message was moved here.
+func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
+	s.run.subs = s.children(sh.d.ID, s.run.subs[:0])
+	w, _ := sh.heads.Delete(arrival)
+	x := *sh.boxes[Main].extra(arrival, m)
+	origin, moved := sh.firsts.Get(arrival)
+	next := sh.nextArrival()
+	a := arriving{
+		ref: m.ref(), ttl: capTTL(m.expires, sh.d.DefaultTTL), scheduledAt: m.at,
+		hasSession: w.hasSession, sessionID: w.sessionID, messageID: w.messageID,
+		first: first{number: sh.number(next)},
+	}
+	if moved {
+		a.first = origin
+		a.carried = &Carried{Hops: origin.hops, Reason: x.reason, Description: x.description,
+			Source: x.source, Properties: x.properties, System: x.system}
+	}
+	s.run.view.look([]byte(w.head))
+	s.run.view.facts.number = sh.number(next)
+	s.run.plans = s.run.plans[:0]
+	s.plan(0, &a)
+	s.remove(sh, Main, arrival, m)
+	s.distribute(&a, s.run.plans)
+	work = len(s.run.subs) / fanOutPerTick
+	s.published()
+	return work
+}
