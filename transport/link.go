@@ -280,6 +280,9 @@ func (l *link) acceptWith(e endpoint, reply *amqp.Attach) {
 		if l.desc != nil {
 			limit = uint64(l.desc.MaxMessageBytes)
 		}
+		if r, ok := e.(*requests); ok {
+			limit = uint64(r.limit) // a session state as large as a message fits (S-69)
+		}
 		reply.MaxMessageSize = amqp.Some(limit) // G4
 	}
 	l.ch.send(reply)
