@@ -57,6 +57,13 @@ func operationOf(name string) (operation, bool) {
 		return operation{auth.Send, cancelScheduled}, true
 	case prefix + "batch-delete-messages":
 		return operation{auth.Listen, batchDelete}, true
+	// Unlike over HTTP, Listen is enough to work on rules.
+	case prefix + "add-rule":
+		return operation{auth.Listen, addRule}, true
+	case prefix + "remove-rule":
+		return operation{auth.Listen, removeRule}, true
+	case prefix + "enumerate-rules":
+		return operation{auth.Listen, enumerateRules}, true
 	}
 	return operation{}, false
 }

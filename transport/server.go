@@ -23,6 +23,7 @@ type Server struct {
 	cfg      Config
 	broker   Broker
 	catalog  Catalog
+	rules    Rules // nil if the catalog has none
 	policies *auth.Policies
 	log      hclog.Logger
 	stats    Stats
@@ -69,6 +70,7 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 		perHost:    map[string]int{},
 		random:     rand.Reader,
 	}
+	s.rules, _ = catalog.(Rules)
 	s.incarnation.Store(uint64(cfg.Incarnation))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.watcher = newWatcher(s)

@@ -1,0 +1,218 @@
+package transport
+
+import (
+	"context"
+	"errors"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/rule"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// Rules is what the rules of a subscription are changed through. A [Catalog] that implements it has
+// subscriptions; with another one the operations on rules are not implemented. Errors are those of
+// Catalog, or an [*fsm.RefusedError].
+type Rules interface {
+	// Get finds an entity as of now, not as this node last heard of it.
+	Get(ctx context.Context, name string) (*fsm.Descriptor, error)
+	// PutRule adds a rule to the subscription with that id, or replaces the one of that name.
+	PutRule(ctx context.Context, id fsm.EntityID, r fsm.Rule, replace bool) (*fsm.Descriptor, error)
+	// DropRule removes a rule.
+	DropRule(ctx context.Context, id fsm.EntityID, name string) (*fsm.Descriptor, error)
+}
+
+// Descriptors of what enumerate-rules answers; JavaScript compares the numbers (amqp-protocol.md 7.5).
+const (
+	codeRuleDescription   uint64 = 0x0000013700000004
+	codeEmptyAction       uint64 = 0x0000013700000005
+	codeSQLAction         uint64 = 0x0000013700000006
+	codeSQLFilter         uint64 = 0x0000001370000006
+	codeTrueFilter        uint64 = 0x0000001370000007
+	codeFalseFilter       uint64 = 0x0000001370000008
+	codeCorrelationFilter uint64 = 0x0000001370000009
+
+	// ruleCompatibility is the version of the language that the original names.
+	ruleCompatibility int32 = 20
+	// symbolTimeSpan describes a duration in ticks, as .NET writes it.
+	symbolTimeSpan amqp.Symbol = "com.microsoft:timespan"
+	// symbolRulesNotFound goes with an empty list of rules.
+	symbolRulesNotFound amqp.Symbol = "com.microsoft:rules-not-found"
+	// maxRulesPage bounds the rules of one answer; clients page with skip.
+	maxRulesPage = 100
+)
+
+// rules returns what the subscription's rules are changed through, or the failure.
+func (k *call) rules() (Rules, *response) {
+	if k.desc.Kind != fsm.Subscription || k.addr.sub != fsm.Main {
+		r := k.refuse(fsm.InvalidOperation, "Only subscriptions have rules.")
+		return nil, &r
+	}
+	if k.s.rules == nil {
+		r := k.fail(k.s.tracked(amqpError(amqp.ConditionNotImplemented, "This node cannot change rules.")))
+		return nil, &r
+	}
+	return k.s.rules, nil
+}
+
+// ruleName reads the name that add-rule and remove-rule need.
+func (k *call) ruleName() (string, *response) {
+	name, ok := k.text("rule-name")
+	if !ok || name == "" {
+		r := k.badArgument("rule-name must be a string that is not empty")
+		return "", &r
+	}
+	return name, nil
+}
+
+// ruleFailure is the answer to a change that was not made.
+func (k *call) ruleFailure(err error, name string) response {
+	var refused *fsm.RefusedError
+	switch {
+	case errors.Is(err, fsm.ErrNoEntity):
+		return k.fail(&amqp.Error{Condition: amqp.ConditionNotFound,
+			Description: notFoundText(k.s, k.addr.path()+"/Rules/"+clipText(name))})
+	case errors.As(err, &refused):
+		return k.refuse(refused.Refusal, refused.Detail)
+	}
+	return k.fail(k.s.errorOf(err, k.addr.path()))
+}
+
+// addRule adds a rule to a subscription; messages accepted from then on are judged by it (S-217,
+// S-222).
+func addRule(ctx context.Context, k *call) response {
+	rules, bad := k.rules()
+	if bad != nil {
+		return *bad
+	}
+	name, bad := k.ruleName()
+	if bad != nil {
+		return *bad
+	}
+	v, _ := k.field("rule-description")
+	description, ok := v.(amqp.Map)
+	if !ok {
+		return k.badArgument("rule-description must be a map")
+	}
+	source, err := sourceOf(description)
+	if err == nil {
+		_, err = source.Compile()
+	}
+	if err != nil {
+		return k.badArgument("rule '%s': %v.", clipText(name), err)
+	}
+	if _, err := rules.PutRule(ctx, k.desc.ID, fsm.Rule{Name: name, Source: source}, false); err != nil {
+		return k.ruleFailure(err, name)
+	}
+	return response{code: codeOK}
+}
+
+// removeRule takes a rule away, $Default included (S-217).
+func removeRule(ctx context.Context, k *call) response {
+	rules, bad := k.rules()
+	if bad != nil {
+		return *bad
+	}
+	name, bad := k.ruleName()
+	if bad != nil {
+		return *bad
+	}
+	if _, err := rules.DropRule(ctx, k.desc.ID, name); err != nil {
+		return k.ruleFailure(err, name)
+	}
+	return response{code: codeOK}
+}
+
+// enumerateRules lists the rules of a subscription as of now.
+func enumerateRules(ctx context.Context, k *call) response {
+	rules, bad := k.rules()
+	if bad != nil {
+		return *bad
+	}
+	skip, ok := k.integer("skip", 0)
+	top, ok2 := k.integer("top", maxRulesPage)
+	if !ok || !ok2 || skip < 0 || top < 1 {
+		return k.badArgument("skip and top must be numbers, skip not negative and top positive")
+	}
+	d, err := rules.Get(ctx, k.desc.Name)
+	if err != nil {
+		return k.ruleFailure(err, "")
+	}
+	all := d.Rules[min(int(min(skip, 1<<31)), len(d.Rules)):]
+	all = all[:min(int(min(top, maxRulesPage)), len(all))]
+	if len(all) == 0 {
+		return response{code: codeNoContent, problem: &amqp.Error{
+			Condition: symbolRulesNotFound, Description: "No rules found"}}
+	}
+	list := make(amqp.List, len(all))
+	for i := range all {
+		list[i] = amqp.Map{{Key: "rule-description", Value: describeRule(&all[i])}}
+	}
+	body, err := amqp.AppendValue(nil, amqp.Map{{Key: "rules", Value: list}})
+	if err != nil {
+		k.s.log.Error("encode rules", "entity", k.desc.Name, "error", err)
+		return k.fail(k.s.tracked(amqpError(amqp.ConditionInternalError, "internal error")))
+	}
+	return response{code: codeOK, body: body}
+}
+
+// sourceOf reads a rule's filter and action out of add-rule's description.
+func sourceOf(description amqp.Map) (rule.Source, error) {
+	var s rule.Source
+	sql, hasSQL, err := innerMap(description, "sql-filter")
+	if err != nil {
+		return s, err
+	}
+	correlation, hasCorrelation, err := innerMap(description, "correlation-filter")
+	if err != nil {
+		return s, err
+	}
+	switch {
+	case hasSQL && hasCorrelation:
+		return s, errors.New("it has both a sql-filter and a correlation-filter")
+	case hasSQL:
+		if s.Expression, err = expressionOf(sql, "sql-filter"); err != nil {
+			return s, err
+		}
+		switch s.Kind = rule.SQLFilter; s.Expression { // clients write the two simple filters so
+		case rule.TrueExpression:
+			s.Kind, s.Expression = rule.TrueFilter, ""
+		case rule.FalseExpression:
+			s.Kind, s.Expression = rule.FalseFilter, ""
+		}
+	case hasCorrelation:
+		s.Kind = rule.CorrelationFilter
+		if s.Correlation, err = correlationOf(correlation); err != nil {
+			return s, err
+		}
+	default:
+		return s, errors.New("it has neither a sql-filter nor a correlation-filter")
+	}
+	action, has, err := innerMap(description, "sql-rule-action")
+	if err != nil || !has {
+		return s, err
+	}
+	s.Action, err = expressionOf(action, "sql-rule-action")
+	return s, err
+}
+
+// innerMap returns a map inside a map; has is false if it is absent or null.
+func innerMap(m amqp.Map, key string) (inner amqp.Map, has bool, err error) {
+	v, _ := m.Get(key)
+	if v == nil {
+		return nil, false, nil
+	}
+	inner, ok := v.(amqp.Map)
+	if !ok {
+		return nil, false, errors.New(key + " is no map")
+	}
+	return inner, true, nil
+}
+
+func expressionOf(m amqp.Map, what string) (string, error) {
+	v, _ := m.Get("expression")
+	text, ok := v.(string)
+	if !ok {
+		return "", errors.New(what + " has no expression")
+	}
+	return text, nil
+}
