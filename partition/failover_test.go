@@ -114,3 +114,26 @@ func TestBestCandidate(t *testing.T) {
 		})
 	}
 }
+
+// A follower that was away is asked again as soon as it is back: raft's own pauses grow to ten
+// seconds, in which nothing is acknowledged if the third one goes.
+func TestFollowerThatComesBackIsAskedAtOnce(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		r := c.leader(1)
+		others := c.others(r.cfg.Node)
+		c.net.isolate(others[0], true)
+		time.Sleep(time.Minute)
+		if _, err := c.sendVia(t.Context(), r.cfg.Node, enqueue(fsm.RequestID{}, "x")); err != nil {
+			t.Fatal(err)
+		}
+		c.net.isolate(others[0], false)
+		c.crash(others[1])
+		began := time.Now()
+		if _, err := c.sendVia(t.Context(), r.cfg.Node, enqueue(fsm.RequestID{}, "y")); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second || !r.Leading() {
+			t.Errorf("acknowledged after %v, leading %v", took, r.Leading())
+		}
+	})
+}

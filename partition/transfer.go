@@ -3,6 +3,8 @@ package partition
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -50,42 +52,109 @@ func (h *Host) serveTransfer(ctx context.Context, r *Replica, b []byte) ([]byte,
 	return success(0), h.giveAway(ctx, r, fsm.NodeID(b))
 }
 
+// giveAway hands over to a node that follows closely: raft takes no entries while the next leader
+// catches up, and one that has just come back is asked for more only from time to time.
 func (h *Host) giveAway(ctx context.Context, r *Replica, to fsm.NodeID) error {
-	switch {
-	case to == h.cfg.Node:
+	if to == h.cfg.Node {
 		return nil
-	case to == "":
-		to = h.heir(ctx, r)
-	case !h.answers(ctx, to):
-		return fmt.Errorf("partition %d: node %s does not answer: %w", r.id, to, fsm.ErrUnavailable)
 	}
 	if to == "" {
-		return fmt.Errorf("partition %d has no other voter that answers: %w", r.id, fsm.ErrUnavailable)
+		if to = h.heir(ctx, r); to == "" {
+			return fmt.Errorf("partition %d has no other voter that answers: %w", r.id, fsm.ErrUnavailable)
+		}
+		return r.transfer(ctx, to)
+	}
+	if err := h.awaitClose(ctx, r, to); err != nil {
+		return err
 	}
 	return r.transfer(ctx, to)
 }
 
-// heirTimeout bounds the question to a possible next leader.
-const heirTimeout = 500 * time.Millisecond
+const (
+	// heirTimeout bounds the question to a possible next leader.
+	heirTimeout = 500 * time.Millisecond
+	// closeBy is how many entries a follower that is closely behind may lack: one is under way, some
+	// more come while it is asked.
+	closeBy = 8
+	// closeTimeout bounds the wait for a follower that somebody has chosen, closeEvery is between two
+	// looks. Raft's pauses after failures grow to seconds.
+	closeTimeout = 5 * time.Second
+	closeEvery   = 50 * time.Millisecond
+)
 
-// heir returns a voter that answers, "" if there is none.
-func (h *Host) heir(ctx context.Context, r *Replica) fsm.NodeID {
-	for _, v := range r.Status().Voters {
-		if v == h.cfg.Node {
-			continue
+func (r *Replica) closelyFollowedBy(s *Status) bool { return s.Last+closeBy >= r.raft.LastIndex() }
+
+// awaitClose returns when a node follows closely. A node that does not answer is not waited for.
+func (h *Host) awaitClose(ctx context.Context, r *Replica, to fsm.NodeID) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	t := time.NewTicker(closeEvery)
+	defer t.Stop()
+	behind := uint64(0)
+	for {
+		switch s := h.follower(ctx, r, to); {
+		case s == nil && ctx.Err() == nil:
+			return fmt.Errorf("partition %d: node %s does not answer, or not with a replica that works: %w",
+				r.id, to, fsm.ErrUnavailable)
+		case s != nil && r.closelyFollowedBy(s):
+			return nil
+		case s != nil:
+			behind = r.raft.LastIndex() - s.Last
 		}
-		if h.answers(ctx, v) {
-			return v
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return fmt.Errorf("partition %d: node %s is %d entries behind: %w", r.id, to, behind,
+				fsm.ErrUnavailable)
 		}
 	}
-	return ""
 }
 
-func (h *Host) answers(ctx context.Context, n fsm.NodeID) bool {
+// heir returns the first voter that answers and follows closely, without one the one that lacks
+// least, "" if none answers.
+func (h *Host) heir(ctx context.Context, r *Replica) fsm.NodeID {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // whoever has not answered by then
+	voters := slices.DeleteFunc(r.Status().Voters, func(v fsm.NodeID) bool { return v == h.cfg.Node })
+	answers := make(chan *Status, len(voters))
+	for _, v := range voters {
+		wg.Go(func() { answers <- h.follower(ctx, r, v) })
+	}
+	var best *Status
+	for range voters {
+		s := <-answers
+		if s == nil {
+			continue
+		}
+		if r.closelyFollowedBy(s) {
+			return s.Node
+		}
+		if best == nil || s.Last > best.Last {
+			best = s
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return best.Node
+}
+
+// follower asks a node for its replica; nil if it does not answer or has none that works.
+func (h *Host) follower(ctx context.Context, r *Replica, n fsm.NodeID) *Status {
 	ask, cancel := context.WithTimeout(ctx, heirTimeout)
 	defer cancel()
-	_, err := h.deps.Caller.Call(ask, n, KindStatus, nil)
-	return err == nil
+	all, err := askStatus(ask, h.deps.Caller, n)
+	if err != nil {
+		return nil
+	}
+	for i := range all {
+		if all[i].Partition == r.id && all[i].Failure == "" {
+			return &all[i]
+		}
+	}
+	return nil
 }
 
 func (r *Replica) transfer(ctx context.Context, to fsm.NodeID) error {

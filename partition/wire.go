@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -100,7 +101,40 @@ func (w *wire) AppendEntries(id raft.ServerID, _ raft.ServerAddress,
 		args.LeaderCommitIndex = last
 	}
 	b := appendAppend(w.head(rpcAppend, bound+256), args)
-	return w.call(id, b, rpcAppend, func(r *wireReader) { r.appendResponse(resp) })
+	return w.insist(args.Term, func() error {
+		return w.call(id, b, rpcAppend, func(r *wireReader) { r.appendResponse(resp) })
+	})
+}
+
+const (
+	// insistFor is how long one append is tried before raft hears that it failed, insistFirst the
+	// pause after the first failure; pauses grow up to a quarter of the heartbeat time-out.
+	insistFor   = 2 * time.Minute
+	insistFirst = 10 * time.Millisecond
+)
+
+// insist repeats an append until it is answered, for as long as the leadership lasts that it is of.
+// Raft itself would pause twice as long after each failure, up to ten seconds, and sleep them out: a
+// follower that was away for a while and came back would be missing for as long, and with it the
+// majority, if another one goes meanwhile. Doing an append twice is the same as once.
+func (w *wire) insist(term uint64, call func() error) error {
+	until := time.Now().Add(insistFor)
+	for pause := insistFirst; ; pause = min(2*pause, w.cfg.HeartbeatTimeout/4) {
+		err := call()
+		if err == nil || time.Now().After(until) {
+			return err
+		}
+		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-t.C:
+		case <-w.ctx.Done():
+			t.Stop()
+			return err
+		}
+		if w.term() != term {
+			return err
+		}
+	}
 }
 
 // RequestVote implements raft.Transport.
