@@ -55,6 +55,8 @@ type Config struct {
 	LogFormat string `yaml:"log-format"`
 	LogStore  string `yaml:"log-store"`
 	Pprof     bool   `yaml:"pprof"`
+	// QuietRuntime lets the runtime's monitor thread sleep longer (quiet.go).
+	QuietRuntime bool `yaml:"quiet-runtime"`
 
 	RootKey  secret   `yaml:"root-key"`
 	Policies []policy `yaml:"policies"`
@@ -114,7 +116,7 @@ func defaults(dev bool) Config {
 		PeerListen: ":5301", GossipListen: ":5302",
 		BootstrapExpect: 3, Partitions: 6, ReplicationFactor: 3,
 		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
-		ClockSkew: auth.DefaultExpiryTolerance,
+		QuietRuntime: true, ClockSkew: auth.DefaultExpiryTolerance,
 	}
 	if dev {
 		c.AMQPListen, c.TLSListen = list{"127.0.0.1:5672"}, list{"127.0.0.1:5671"}
@@ -193,6 +195,7 @@ func settings() []setting {
 		text("log-level", "trace, debug, info, warn or error", func(c *Config) *string { return &c.LogLevel }),
 		text("log-format", "text, json, or auto: text on a terminal", func(c *Config) *string { return &c.LogFormat }),
 		text("log-store", "Raft log: wal or boltdb", func(c *Config) *string { return &c.LogStore }),
+		truth("quiet-runtime", "save CPU time by letting the monitor thread of the Go runtime sleep longer; needs CAP_SYS_NICE on Linux and does nothing elsewhere", func(c *Config) *bool { return &c.QuietRuntime }),
 		truth("pprof", "profiles at /debug/pprof/ of the operations port, of locks and waits as well", func(c *Config) *bool { return &c.Pprof }),
 	}
 }

@@ -69,6 +69,11 @@ func newServeCommand() *cobra.Command {
 // serve runs a node until ctx ends, or until it fails by itself.
 func serve(ctx context.Context, cfg Config, out io.Writer) error {
 	log := newLogger(cfg)
+	if cfg.QuietRuntime {
+		if err := quietRuntime(); err != nil {
+			log.Debug("the runtime is left as it is", "reason", err)
+		}
+	}
 	n, err := openNode(ctx, cfg, log)
 	if err != nil {
 		return err

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"time"
+)
+
+func findMonitor() (int, error) { return 0, errors.ErrUnsupported }
+
+func setSlack(int, time.Duration) error { return errors.ErrUnsupported }
