@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +38,8 @@ type wire struct {
 	rpc      chan raft.RPC
 	ctx      context.Context // ends with Close; raft's own calls carry none
 	cancel   context.CancelFunc
+	// requests holds *[]byte: raft sends one request to a peer at a time, of up to an entry each.
+	requests sync.Pool
 }
 
 var (
@@ -56,6 +60,7 @@ func newWire(group fsm.PartitionID, cfg *Config, caller Caller, silent func() bo
 	return &wire{
 		group: group, self: cfg.Node, caller: caller, cfg: cfg, silent: silent, allowed: allowed,
 		told: func() {}, blank: func() bool { return false }, rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
+		requests: sync.Pool{New: func() any { return new([]byte) }},
 	}
 }
 
@@ -100,11 +105,20 @@ func (w *wire) AppendEntries(id raft.ServerID, _ raft.ServerAddress,
 	if last := args.PrevLogEntry + uint64(len(args.Entries)); args.LeaderCommitIndex > last {
 		args.LeaderCommitIndex = last
 	}
-	b := appendAppend(w.head(rpcAppend, bound+256), args)
-	return w.insist(args.Term, func() error {
+	buf := w.requests.Get().(*[]byte)
+	b := appendAppend(w.appendHead(slices.Grow((*buf)[:0], bound+256), rpcAppend), args)
+	err := w.insist(args.Term, func() error {
 		return w.call(id, b, rpcAppend, func(r *wireReader) { r.appendResponse(resp) })
 	})
+	// The caller has kept nothing of the request, however the calls ended.
+	if *buf = b; cap(b) <= maxSpareRequest {
+		w.requests.Put(buf)
+	}
+	return err
 }
+
+// maxSpareRequest is the largest request buffer that is kept for the next: two entries.
+const maxSpareRequest = 512 << 10
 
 const (
 	// insistFor is how long one append is tried before raft hears that it failed, insistFirst the
@@ -210,7 +224,10 @@ func (w *wire) call(to raft.ServerID, b []byte, kind byte, read func(*wireReader
 }
 
 func (w *wire) head(kind byte, size int) []byte {
-	b := make([]byte, 0, size)
+	return w.appendHead(make([]byte, 0, size), kind)
+}
+
+func (w *wire) appendHead(b []byte, kind byte) []byte {
 	b = append(b, wireVersion, kind)
 	return binary.BigEndian.AppendUint16(b, uint16(w.group))
 }
