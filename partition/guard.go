@@ -70,6 +70,20 @@ func (g *guard) halt(err error) error {
 	return err
 }
 
+// unreadable fails the replica if raft runs; whoever met the error gets it, too.
+func (g *guard) unreadable(err error) {
+	g.mu.Lock()
+	live := g.live
+	g.mu.Unlock()
+	select {
+	case <-g.ended: // the stores may be closed by now
+	default:
+		if live {
+			g.fail(err)
+		}
+	}
+}
+
 // begin notes a store call; the returned function ends it.
 func (g *guard) begin() func() {
 	g.mu.Lock()

@@ -2,6 +2,8 @@ package partition
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -21,14 +23,56 @@ type installGate struct {
 	// holds reports whether the replica has all that a snapshot up to this entry has.
 	holds func(index, term uint64) bool
 
+	// unreadable is told of a snapshot that cannot be read; nil if nobody is.
+	unreadable func(error)
+
 	mu       sync.Mutex
 	expected map[uint64]int // installs under way, by their last index
+	unopened error          // why the last snapshot could not be opened
 }
 
 var errHeld = errors.New("replica has all of the snapshot already")
 
 func newInstallGate(s raft.SnapshotStore, holds func(index, term uint64) bool) *installGate {
 	return &installGate{SnapshotStore: s, holds: holds, expected: map[uint64]int{}}
+}
+
+// Open implements raft.SnapshotStore and remembers why it failed: raft only logs it, and whoever mends
+// the replica needs the file.
+func (g *installGate) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := g.SnapshotStore.Open(id)
+	g.mu.Lock()
+	g.unopened = err
+	g.mu.Unlock()
+	if err != nil {
+		return nil, nil, err
+	}
+	return meta, &watchedSnapshot{r, g}, nil
+}
+
+// watchedSnapshot tells of a read that fails. A leader whose snapshot is damaged would otherwise send
+// it to a follower again and again, and neither would ever be mended.
+type watchedSnapshot struct {
+	io.ReadCloser
+	g *installGate
+}
+
+// WrappedReadCloser implements raft.ReadCloserWrapper: the store finds its own reader in it.
+func (w *watchedSnapshot) WrappedReadCloser() io.ReadCloser { return w.ReadCloser }
+
+func (w *watchedSnapshot) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && w.g.unreadable != nil {
+		w.g.unreadable(fmt.Errorf("read snapshot: %w", err))
+	}
+	return n, err
+}
+
+// trouble is why the last snapshot could not be opened, nil if it was.
+func (g *installGate) trouble() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unopened
 }
 
 // expect says that raft is about to be given an install; the function returned, that it has answered.

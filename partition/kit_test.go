@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -195,6 +196,7 @@ type memBodies struct {
 	entries map[uint64][]byte
 	live    map[uint64]int
 	fail    error
+	unread  error // a body cannot be read
 }
 
 func newMemBodies() *memBodies {
@@ -218,9 +220,12 @@ func (b *memBodies) Put(index uint64, e []byte, bodies []Span) error {
 func (b *memBodies) Read(index uint64, off, n uint32) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.unread != nil {
+		return nil, b.unread
+	}
 	e, ok := b.entries[index]
 	if !ok || int(off)+int(n) > len(e) {
-		return nil, fmt.Errorf("no body %d/%d+%d", index, off, n)
+		return nil, fmt.Errorf("no body %d/%d+%d: %w", index, off, n, fs.ErrNotExist)
 	}
 	return bytes.Clone(e[off : off+n]), nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,8 @@ type machine struct {
 	// tells neither the index nor whether what it names is committed.
 	members raft.Configuration
 	since   uint64
+	// unrestored is why the last snapshot could not be restored; raft only logs it.
+	unrestored error
 
 	spans []Span // of the entry being applied
 
@@ -191,7 +194,9 @@ func (m *machine) clocks() (c clocks) {
 
 type clocks struct{ wall, lease, dueWall, dueLease fsm.Millis }
 
-// fill reads the bodies of deliveries.
+// fill reads the bodies of deliveries. A body that is gone (fs.ErrNotExist) is an error to the caller,
+// who may ask again if messages can be freed meanwhile. One that cannot be read fails the replica: asked
+// again, it would answer the same, and another replica has what this one has lost.
 func (m *machine) fill(ds []fsm.Delivery) error {
 	for i := range ds {
 		ref := ds[i].Ref
@@ -200,11 +205,25 @@ func (m *machine) fill(ds []fsm.Delivery) error {
 		}
 		b, err := m.bodies.Read(ref.Index, ref.Offset, ref.Length)
 		if err != nil {
-			return fmt.Errorf("read body of message %d: %w", ds[i].Seq, err)
+			err = fmt.Errorf("read body of message %d: %w", ds[i].Seq, err)
+			if !errors.Is(err, fs.ErrNotExist) && !m.closing() {
+				m.fail(err)
+			}
+			return err
 		}
 		ds[i].Body = b
 	}
 	return nil
+}
+
+// closing reports whether the replica closes: its stores may be closed by now.
+func (m *machine) closing() bool {
+	select {
+	case <-m.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // A snapshot is a preamble, the image, and what Bodies writes behind it.
@@ -279,7 +298,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	index, err := m.restore(r)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.broken = err != nil
+	m.broken, m.unrestored = err != nil, err
 	if err != nil {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
@@ -288,6 +307,13 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	m.sinceBytes.Store(0)
 	m.notify()
 	return nil
+}
+
+// trouble is why the last snapshot could not be restored, nil if it was.
+func (m *machine) trouble() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unrestored
 }
 
 func (m *machine) restore(r io.Reader) (index uint64, err error) {

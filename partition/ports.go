@@ -60,7 +60,7 @@ type Bodies interface {
 	// after a restart, when the log is replayed; nothing is retained.
 	Put(index uint64, entry []byte, bodies []Span) error
 	// Read returns length bytes at offset of the entry, from within one body, in memory of the
-	// caller's own.
+	// caller's own. The error wraps fs.ErrNotExist if the body was freed; any other fails the replica.
 	Read(index uint64, offset, length uint32) ([]byte, error)
 	// Free says that the body of length bytes at offset of the entry is referred to no more.
 	Free(index uint64, offset, length uint32)

@@ -57,7 +57,8 @@ type Replica struct {
 	stalled   atomic.Bool // a store call hangs on this disk: neither ask, answer nor serve
 	wedge     atomic.Bool
 	failure   atomic.Pointer[error]
-	unvouched atomic.Bool // whether the data is an old copy is not known yet: neither ask nor answer
+	unvouched atomic.Bool   // whether the data is an old copy is not known yet: neither ask nor answer
+	vouched   chan struct{} // closed when that ends
 	openedAt  time.Time
 	room      *room
 	crowded   atomic.Bool // too many voters have no room on their disks
@@ -88,7 +89,11 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 		log: o.log.With("partition", uint16(id)), waits: newWaiters(o.cfg.MaxParked),
 		openedAt: time.Now(), room: o.room,
 	}
-	r.unvouched.Store(!o.vouched)
+	r.vouched = make(chan struct{})
+	r.unvouched.Store(true)
+	if o.vouched {
+		r.vouch()
+	}
 	r.guard = newGuard(s, o.cfg.LogCacheBytes, r.fail)
 	r.machine = &machine{bodies: s.Bodies, m: m, fail: r.fail, ended: r.guard.ended}
 	r.machine.notify = func() { o.applied(id) }
@@ -97,6 +102,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	}, o.allowed)
 	r.wire.blank = r.blank
 	r.wire.gate = newInstallGate(s.Snapshots, r.holds)
+	r.wire.gate.unreadable = r.guard.unreadable
 	r.wire.term = func() uint64 { return r.raft.CurrentTerm() }
 	r.wire.told = r.given
 	if err := r.start(members); err != nil {
@@ -135,6 +141,9 @@ func (r *Replica) start(members []fsm.NodeID) (err error) {
 	// Its goroutines touch the stores at the first call of a peer, which cannot come yet, or at the
 	// first election, a heartbeat time-out away: none of them has met an error so far.
 	r.guard.start()
+	if err != nil {
+		err = errors.Join(err, r.wire.gate.trouble(), r.machine.trouble())
+	}
 	return err
 }
 
@@ -161,8 +170,14 @@ func (r *Replica) raftConfig() *raft.Config {
 	return c
 }
 
-// standAlone lets the only voter of a group lead at once instead of after an election time-out
-// (A17).
+// vouch says that the data here is the newest there is. It is called once.
+func (r *Replica) vouch() {
+	r.unvouched.Store(false)
+	close(r.vouched)
+}
+
+// standAlone lets the only voter of a group lead as soon as it is vouched for, instead of after an
+// election time-out (A17).
 func (r *Replica) standAlone() {
 	if !r.onlyVoter() {
 		return
@@ -170,6 +185,11 @@ func (r *Replica) standAlone() {
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
+		select {
+		case <-r.vouched:
+		case <-r.stopping:
+			return
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), r.cfg.ElectionTimeout)
 		defer cancel()
 		if err := r.wire.standNow(ctx); err != nil {

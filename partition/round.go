@@ -132,7 +132,7 @@ func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 		if o := &a.result.Outcomes[i]; len(o.Locked) > 0 {
 			o.Locked = slices.Clone(o.Locked) // the state may remember the original
 			if err := p.machine.fill(o.Locked); err != nil {
-				// The result is remembered: asking again may find the bodies.
+				// The result is remembered: asking again, another replica may find the bodies.
 				errs[n] = fmt.Errorf("%w: %w", fsm.ErrUnknown, err)
 			}
 		}

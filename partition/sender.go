@@ -34,14 +34,15 @@ type attempts struct {
 	hint    fsm.NodeID // from the last answer, used once
 	unknown error      // an attempt ended unknown: something may have happened
 	last    error
-	// definite counts the attempts that surely had no effect, in a row from the first.
-	definite int
+	// definite counts the attempts that surely had no effect, in a row from the first; tries all.
+	definite, tries int
 }
 
 // note judges an attempt's error; it returns true if asking again makes sense.
 func (a *attempts) note(err error) bool {
 	a.last = err
 	a.hint = ""
+	a.tries++
 	var nl *notLeaderError
 	if errors.As(err, &nl) {
 		a.hint = nl.hint
@@ -93,7 +94,7 @@ func (s *sender) do(ctx context.Context, p fsm.PartitionID, a *attempts, f func(
 		if ctx.Err() != nil {
 			return a.end(ctx, p)
 		}
-		if a.hint != "" && a.definite%4 != 3 {
+		if a.hint != "" && a.tries%4 != 3 {
 			continue // somebody else leads: ask it at once, but do not run in circles for ever
 		}
 		if err := s.pause(ctx, changed); err != nil {

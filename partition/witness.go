@@ -185,7 +185,7 @@ func (w *witness) judge(r *Replica) bool {
 	if answered < len(peers) && (answered == 0 || patient) {
 		return false
 	}
-	r.unvouched.Store(false)
+	r.vouch()
 	w.h.note(r)
 	return true
 }

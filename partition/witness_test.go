@@ -139,6 +139,33 @@ func (b *brokers) leaderOf(p fsm.PartitionID, except fsm.NodeID) {
 	b.t.Fatal("nobody leads")
 }
 
+// A node alone has nobody to ask, and nobody to wait for: it leads at once after a restart.
+func TestNodeAloneLeadsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 1)
+		n := &testNode{id: "n1", disks: map[fsm.PartitionID]*disk{}}
+		n.lives = &memLives{life: 1, seen: map[fsm.NodeID]memSighting{}, mark: func() {}}
+		c.nodes["n1"] = n
+		defer c.close()
+		for life := range 2 {
+			if life > 0 {
+				c.crash("n1")
+			}
+			began := time.Now()
+			n = c.start("n1")
+			if err := n.host.Open(1, c.ids); err != nil {
+				t.Fatal(err)
+			}
+			for !n.host.Replica(1).Leading() {
+				time.Sleep(time.Millisecond)
+			}
+			if took, limit := time.Since(began), n.host.cfg.HeartbeatTimeout/4; took > limit {
+				t.Errorf("life %d leads after %v, want %v at most", life, took, limit)
+			}
+		}
+	})
+}
+
 // A peer that is down delays a restarted replica for VouchPatience and no longer.
 func TestReplicaWaitsForThePeersThatAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

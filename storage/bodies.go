@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"sync"
 
@@ -14,9 +15,9 @@ import (
 // Errors of the bodies, for callers who branch.
 var (
 	// ErrNoBody says that no entry with that index is kept: it was freed, or never put.
-	ErrNoBody = errors.New("no body is kept for the entry")
-	// ErrBodyRange says that the bytes asked for lie outside the entry.
-	ErrBodyRange = errors.New("range outside the entry")
+	ErrNoBody = fmt.Errorf("no body is kept for the entry: %w", fs.ErrNotExist)
+	// ErrBodyRange says that the bytes asked for lie outside what is kept of the entry.
+	ErrBodyRange = fmt.Errorf("range outside the entry: %w", fs.ErrNotExist)
 )
 
 // maxFreeSegments is how many empty segment files wait to be used again. A file whose blocks are
@@ -202,8 +203,9 @@ func (b *Bodies) releaseLocked(seg *segment, at recordAt) {
 }
 
 // Read returns length bytes at offset of the entry, which lie within one body, in memory of the
-// caller's own. The error wraps ErrNoBody, ErrBodyRange or ErrCorrupt. A body that was freed may be
-// there for a while.
+// caller's own. The error wraps ErrNoBody or ErrBodyRange, and both wrap fs.ErrNotExist, if the body was
+// freed; a body that was freed may be there for a while. Any other error is one of the disk, such as
+// ErrCorrupt, names the file, and means that the replica must stop.
 func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 	b.mu.Lock()
 	if b.failed != nil && errors.Is(b.failed, ErrClosed) {
@@ -239,7 +241,7 @@ func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 	seg.reads--
 	b.retireLocked(seg)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", segmentName(b.dir, at.seg), err)
 	}
 	payload = rec[recordHeaderBytes:]
 	if now, ok := b.index.Get(index); ok && now.seg == at.seg && now.offset == at.offset {
