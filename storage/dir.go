@@ -100,7 +100,7 @@ func (d *Dir) load() error {
 		return err
 	}
 	if missing && len(groups) > 0 {
-		return fmt.Errorf("%s is missing but there is data beside it: not starting", identity)
+		return fmt.Errorf("%s: %w: missing, but there is data beside it", identity, ErrCorrupt)
 	}
 	if err := checkHard(d.fsys, d.cfg.Dir, hardOf(d.cfg), missing); err != nil {
 		return err

@@ -65,7 +65,7 @@ func checkHard(fsys FS, dir string, want hardSettings, fresh bool) error {
 	text, err := readSmall(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !fresh {
-			return fmt.Errorf("%s is missing but there is data beside it: not starting", name)
+			return fmt.Errorf("%s: %w: missing, but there is data beside it", name, ErrCorrupt)
 		}
 		text, err := json.MarshalIndent(want, "", "  ")
 		if err != nil {

@@ -75,10 +75,22 @@ func devCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	ca, key, err := parseDevCA(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w; delete it to make a new CA: rm %s", both, err, both)
+	}
+	// What clients trust holds no key.
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})
+	return ca, key, replaceFile(filepath.Join(dir, "ca.pem"), public, 0o644)
+}
+
+// parseDevCA takes only what was written: a certificate that has changed since its key signed it would
+// be served, and every client would wonder why it cannot trust the node.
+func parseDevCA(text []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	keyBlock, rest := pem.Decode(text)
 	certBlock, _ := pem.Decode(rest)
 	if keyBlock == nil || certBlock == nil {
-		return nil, nil, fmt.Errorf("%s holds no key and certificate; delete it to make a new CA", both)
+		return nil, nil, errors.New("no key and certificate")
 	}
 	key, err := x509.ParseECPrivateKey(keyBlock.Bytes)
 	if err != nil {
@@ -88,8 +100,13 @@ func devCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// What clients trust holds no key.
-	return ca, key, replaceFile(filepath.Join(dir, "ca.pem"), pem.EncodeToMemory(certBlock), 0o644)
+	if !key.PublicKey.Equal(ca.PublicKey) {
+		return nil, nil, errors.New("key and certificate do not belong together")
+	}
+	if err := ca.CheckSignatureFrom(ca); err != nil {
+		return nil, nil, err
+	}
+	return ca, key, nil
 }
 
 func makeDevCA(dir, both string) error {
@@ -135,7 +152,7 @@ func makeDevCA(dir, both string) error {
 // replaceFile writes a file so that readers see the old or the new content, never a part, even after
 // a power loss.
 func replaceFile(path string, content []byte, mode os.FileMode) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".*.tmp") // the next start removes one in DATA-DIR
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func (n *node) openStorage(context.Context) error {
 	cfg.Hard = map[string]int{"hash": partition.HashVersion, "entry": fsm.EntryVersion}
 	dir, err := storage.Open(cfg, n.log.Named("storage"))
 	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
+		return mendable(fmt.Errorf("data directory: %w", err), cfg.Dir)
 	}
 	n.dir = dir
 	n.onClose(func(context.Context) error { return dir.Close() })
@@ -321,7 +321,7 @@ func (n *node) openOps(context.Context) error {
 func (n *node) found(ctx context.Context) error {
 	members, member, err := n.bootstrap.Run(ctx)
 	if err != nil {
-		return err
+		return mendable(err, n.cfg.DataDir)
 	}
 	if !member {
 		n.log.Info("joining a cluster that others founded", "founders", len(members))

@@ -57,7 +57,7 @@ func restartConfig(b *testing.B) Config {
 }
 
 // startNode returns when the node is ready.
-func startNode(b *testing.B, cfg Config) *node {
+func startNode(b testing.TB, cfg Config) *node {
 	b.Helper()
 	n, err := openNode(context.Background(), cfg, hclog.NewNullLogger())
 	if err != nil {
@@ -69,7 +69,7 @@ func startNode(b *testing.B, cfg Config) *node {
 	return n
 }
 
-func stopNode(b *testing.B, n *node) {
+func stopNode(b testing.TB, n *node) {
 	b.Helper()
 	if err := n.close(context.Background()); err != nil {
 		b.Fatal(err)
