@@ -85,7 +85,10 @@ func (s *State) once(q *fsm.Request) fsm.Outcome {
 		return s.apply(q.Command)
 	}
 	key := pump{q.ID.Node, q.ID.Pump}
-	if r, ok := s.results[key]; ok && r.Counter == q.ID.Counter {
+	if r, ok := s.results[key]; ok && q.ID.Counter <= r.Counter {
+		if q.ID.Counter < r.Counter { // a copy that was under way when the pump had its answer already
+			return refuse(fsm.InvalidArgument, "a later request of the pump was answered")
+		}
 		o := r.Outcome
 		o.Repeated = true
 		return o

@@ -161,6 +161,23 @@ func TestARepeatedRequestGetsTheFirstAnswer(t *testing.T) {
 	}
 }
 
+// A6: what arrives late is not done again, and what was deleted meanwhile does not come back (I21).
+func TestALateCopyOfAnAnsweredRequestChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	id := fsm.RequestID{Node: 5, Pump: 1, Counter: 1}
+	create := (&Change{Create: queue("q")}).Command()
+	w.request(id, create)
+	next := id
+	next.Counter++
+	w.request(next, (&Change{Delete: &Deletion{ID: w.s.View().Entity("q").ID}}).Command())
+	if o := w.request(id, create); o.Refusal != fsm.InvalidArgument {
+		t.Errorf("a late copy: %+v", o)
+	}
+	if w.s.View().Entity("q") != nil {
+		t.Error("the deleted queue is back")
+	}
+}
+
 // A15: fencing. S-303: what a deposed leader proposes leaves no trace.
 func TestEntriesOfAnOldEpochChangeNothing(t *testing.T) {
 	w := newWorld(t)
