@@ -142,7 +142,7 @@ func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
 		}
 	}
 	if key != "" && m.HasSession && key != m.SessionID {
-		return bad(amqp.ConditionArgumentError, "PartitionKey must be the SessionId where both are set")
+		return bad(amqp.ConditionNotAllowed, "PartitionKey must be the SessionId where both are set") // S-313
 	}
 	if desc.RequiresSession && desc.Kind == fsm.Queue && !m.HasSession { // S-30
 		return bad(amqp.ConditionNotAllowed, sessionRequiredMessage)
