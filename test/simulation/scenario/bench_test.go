@@ -248,14 +248,19 @@ func each[T any](b *bench, items []T, f func(b *bench, item T)) {
 	}
 }
 
-// propose makes a command of the test's own, with a request id of its own, through node 0's router.
+// propose makes a command of the test's own, with a request id of its own, through any node's router.
 func (b *bench) propose(name string, id fsm.RequestID, c fsm.Command) fsm.Outcome {
+	b.Helper()
+	return b.proposeAt(b.node(), name, id, c)
+}
+
+func (b *bench) proposeAt(node int, name string, id fsm.RequestID, c fsm.Command) fsm.Outcome {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	d, err := b.lab.Directory(b.node()).Get(ctx, name)
+	d, err := b.lab.Directory(node).Get(ctx, name)
 	b.must("find "+name, err)
-	o, err := b.router().Propose(ctx, id, fsm.Key{Entity: d.ID}, c)
+	o, err := b.lab.Router(node).Propose(ctx, id, fsm.Key{Entity: d.ID}, c)
 	b.must("propose", err)
 	return o
 }

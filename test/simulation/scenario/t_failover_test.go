@@ -1,0 +1,439 @@
+package scenario
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// crashLeader takes the power from the leader of partition 1 and lets the others go on; start brings
+// it back.
+func (b *bench) crashLeader() (start func()) {
+	b.Helper()
+	leader := b.lab.Leader(1)
+	b.lab.Crash(leader, true)
+	return func() {
+		b.Helper()
+		b.must("start", b.lab.Start(leader))
+		b.must("serve", b.lab.Settled())
+	}
+}
+
+// bystander connects to a node that does not lead partition 1.
+func (b *bench) bystander() *client {
+	b.Helper()
+	return b.clientAt((b.lab.Leader(1) + 1) % 3)
+}
+
+// T-243; S-294, S-287
+func TestT243ALockSurvivesItsLeader(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(10*time.Second))
+		c := b.bystander()
+		c.send("q", "a")
+		m := c.receiver("q").one()
+		at := time.Now()
+		b.pass(3 * time.Second)
+		b.crashLeader()
+		other := b.later(func() error {
+			n, err := c.receiver("q").try(9 * time.Second)
+			if n != nil {
+				return fmt.Errorf("another receiver got it after %s", time.Since(at))
+			}
+			return err
+		})
+		b.pass(6 * time.Second)
+		b.must("complete with the old token", c.settleByToken("q", "completed", m.token))
+		b.must("receive", <-other)
+	})
+}
+
+// T-244; S-294
+func TestT244ASessionSurvivesItsLeader(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", sessions, lockFor(20*time.Second))
+		c := b.bystander()
+		sendTo(c, "q", "S", "1", "2")
+		r := c.accept("q", "S", 0)
+		m := r.one()
+		b.must("set", r.trySetState([]byte("x")))
+		b.crashLeader()
+		_, err := r.tryRenewSession()
+		b.must("renew", err)
+		state, err := r.tryState()
+		b.must("get", err)
+		want(b, "state", string(state), "x")
+		m.complete()
+		want(b, "next", r.one().text(), "2")
+		_, err = b.survivor().tryAccept("q", "S", 0)
+		b.refused("accept by another", err, sessionHeld)
+	})
+}
+
+// T-245; S-295
+func TestT245OnlyALostClientRaisesTheCount(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(time.Minute))
+		c := b.bystander()
+		s := c.sender("q")
+		for i := range 20 {
+			s.send(message(fmt.Sprint(i)))
+		}
+		r := c.receiver("q")
+		list := r.take(20)
+		b.crashLeader()
+		for _, m := range list {
+			m.release()
+		}
+		list = r.take(20)
+		for _, m := range list {
+			want(b, "count after the leader's crash", m.count(), 1)
+		}
+		c.die()
+		for _, m := range b.survivor().receiver("q").take(20) {
+			want(b, "count after the client's", m.count(), 2)
+		}
+	})
+}
+
+// T-246; S-292
+func TestT246AWrongDateOfALeaderEndsNoLock(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(30*time.Second))
+		leader := b.lab.Leader(1)
+		next := (leader + 1) % 3
+		c := b.clientAt((leader + 2) % 3)
+		c.send("q", "a")
+		m := c.receiver("q").one()
+		b.lab.Clock(next, time.Hour)
+		b.must("lead", b.lab.Lead(1, next))
+		c.send("q", "b")
+		b.pass(20 * time.Second)
+		b.must("complete", c.settleByToken("q", "completed", m.token))
+	})
+}
+
+// T-247; S-285, S-286
+func TestT247TimeStandsRatherThanGoesBack(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		leader := b.lab.Leader(1)
+		next := (leader + 1) % 3
+		c := b.clientAt((leader + 2) % 3)
+		c.send("q", "1")
+		b.lab.Clock(next, -time.Hour)
+		b.must("lead", b.lab.Lead(1, next))
+		c.send("q", "2")
+		list := c.peek("q", 0, 10)
+		if list[1].enqueuedAt().Before(list[0].enqueuedAt()) {
+			b.Fatal("the enqueued time went back")
+		}
+		at := time.Now()
+		c.receiver("q").one()
+		m := b.clientAt(next).receiver("q")
+		want(b, "next", m.one().text(), "2")
+		want(b, "back", m.one().text(), "1")
+		b.about("after its true duration", time.Now(), at.Add(5*time.Second), time.Second)
+	})
+}
+
+// T-248; S-288, S-291
+func TestT248LocksExpireInSilenceAndSilenceWritesNothing(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		c := b.client()
+		c.send("q", "a")
+		c.receiver("q").one()
+		c.close()
+		b.pass(8 * time.Second)
+		want(b, "locked", b.counts("q").Locked, 0)
+		b.pass(time.Minute) // what follows from the end of the connection is done
+		before := b.lab.Applied(0, 1)
+		b.pass(time.Minute)
+		if n := b.lab.Applied(0, 1) - before; n > 1 {
+			b.Fatalf("%d entries in a minute of silence", n)
+		}
+	})
+}
+
+// T-251; S-282
+func TestT251ASnapshotCarriesEverything(t *testing.T) {
+	on(t, labOf(64), func(b *bench) {
+		b.queue("q", duplicates, lockFor(5*time.Minute))
+		b.queue("s", sessions, lockFor(5*time.Minute))
+		leader := b.lab.Leader(1)
+		behind := (leader + 1) % 3
+		b.lab.Crash(behind, true)
+		c := b.clientAt((leader + 2) % 3)
+		s := c.sender("q")
+		for i := range 200 {
+			s.send(message(fmt.Sprint(i)))
+		}
+		m := c.receiver("q").one()
+		r := c.accept("s", "S", 0)
+		b.must("set", r.trySetState([]byte("x")))
+		n := c.schedule("q", time.Now().Add(time.Hour), message("later"))
+		for i := range 3 {
+			if b.lab.Up(i) {
+				b.lab.Snapshot(i)
+			}
+		}
+		b.must("start", b.lab.Start(behind))
+		b.must("serve", b.lab.Settled())
+		b.must("lead", b.lab.Lead(1, behind))
+		before := b.counts("q").Active
+		s.send(message("7")) // a duplicate
+		want(b, "active", b.counts("q").Active, before)
+		b.must("complete", c.settleByToken("q", "completed", m.token))
+		state, err := r.tryState()
+		b.must("get", err)
+		want(b, "state", string(state), "x")
+		b.must("cancel", c.cancel("q", n...))
+		sums := map[uint64]uint64{}
+		for i := range 3 {
+			sum, index := b.lab.Digest(i, 1)
+			if other, ok := sums[index]; ok && other != sum {
+				b.Fatalf("two states at index %d", index)
+			}
+			sums[index] = sum
+		}
+	})
+}
+
+// T-252; S-284, S-301
+func TestT252AnIsolatedLeaderServesNobody(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(time.Minute))
+		leader := b.lab.Leader(1)
+		alone, many := b.clientAt(leader), b.clientAt((leader+1)%3)
+		many.send("q", "a")
+		heal := b.lab.Isolate(leader)
+		b.pass(3 * time.Second)
+		nothing := make(chan *got, 1)
+		r := alone.receiver("q")
+		go func() { m, _ := r.try(10 * time.Second); nothing <- m }()
+		want(b, "the majority delivers", many.receiver("q").one().text(), "a")
+		if m := <-nothing; m != nil {
+			b.Fatalf("the minority delivered %q", m.text())
+		}
+		heal()
+		b.must("serve", b.lab.Settled())
+		if m, err := b.clientAt(leader).receiver("q").try(5 * time.Second); err != nil || m != nil {
+			b.Fatalf("after healing it was delivered again: %v, %v", m, err)
+		}
+	})
+}
+
+// T-253; S-296, S-4
+func TestT253WaitingReceiversSurviveTheLeader(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(5*time.Minute))
+		leader := b.lab.Leader(1)
+		var all []chan *got
+		for i := range 30 {
+			all = append(all, b.waiting(b.clientAt((leader+1+i%2)%3).receiver("q"), 2*time.Minute))
+		}
+		b.pass(time.Second)
+		b.lab.Crash(leader, true)
+		c := b.survivor()
+		s := c.sender("q")
+		for i := range 30 {
+			s.send(message(fmt.Sprint(i)))
+		}
+		seen := map[string]bool{}
+		for _, ch := range all {
+			m := <-ch
+			if m == nil {
+				b.Fatal("a receiver was forgotten")
+			}
+			seen[m.text()] = true
+		}
+		want(b, "messages", len(seen), 30)
+	})
+}
+
+// T-254; S-299
+func TestT254ServiceComesBackWithinFiveSeconds(t *testing.T) {
+	crashes := 20
+	if testing.Short() {
+		crashes = 6
+	}
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		for range crashes {
+			start := b.crashLeader()
+			c := b.survivor()
+			at := time.Now()
+			c.send("q", "x")
+			if d := time.Since(at); d > 5*time.Second {
+				b.Fatalf("a send took %s", d)
+			}
+			c.close()
+			start()
+		}
+	})
+}
+
+// T-255; S-300
+func TestT255AMinorityKeepsWhatItHas(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(5*time.Minute))
+		c := b.client()
+		c.send("q", "1", "2")
+		m := c.receiver("q").one()
+		b.lab.Crash(1, true)
+		b.lab.Crash(2, true)
+		s, err := c.trySender("q")
+		if err == nil {
+			err = s.try(message("3"))
+		}
+		if err == nil {
+			b.Fatal("a write without a majority was acknowledged")
+		}
+		b.must("start", b.lab.Start(1))
+		b.must("elect", b.lab.Led())
+		c = b.client()
+		b.must("complete with the old token", c.settleByToken("q", "completed", m.token))
+		want(b, "next", c.receiver("q").one().text(), "2")
+	})
+}
+
+// T-257; S-270
+func TestT257NothingIsLostWhenAllLosePower(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		c := b.client()
+		s := c.sender("q")
+		for i := range 50 {
+			s.send(message(fmt.Sprint(i)))
+		}
+		c.receiver("q").one().complete()
+		for i := range 3 {
+			b.lab.Crash(i, true)
+		}
+		for i := range 3 {
+			b.must("start", b.lab.Start(i))
+		}
+		b.must("serve", b.lab.Settled())
+		c = b.client()
+		want(b, "left", len(c.peekAll("q")), 49)
+		c.send("q", "new")
+		list := c.peekAll("q")
+		want(b, "next number", list[len(list)-1].seq(), 51)
+	})
+}
+
+// T-258; S-279
+func TestT258ARollingRestartIsNotNoticed(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(time.Minute))
+		const count = 120
+		for node := range 3 {
+			keep := []int{(node + 1) % 3, (node + 2) % 3}
+			var wg sync.WaitGroup
+			for _, at := range keep {
+				c := b.clientAt(at)
+				wg.Go(func() {
+					s, r := c.sender("q"), c.receiver("q")
+					for i := range count {
+						if err := s.try(message(fmt.Sprint(node, at, i))); err != nil {
+							b.Errorf("send: %v", err)
+							return
+						}
+						m, err := r.try(time.Minute)
+						if err != nil || m == nil || m.count() != 1 {
+							b.Errorf("receive: %v, %v", m, err)
+							return
+						}
+						if err := m.tryComplete(); err != nil {
+							b.Errorf("complete: %v", err)
+							return
+						}
+						b.pass(10 * time.Millisecond)
+					}
+				})
+			}
+			b.pass(500 * time.Millisecond)
+			b.lab.Stop(node)
+			b.must("start", b.lab.Start(node))
+			wg.Wait()
+			b.must("serve", b.lab.Settled())
+		}
+		want(b, "left", b.counts("q").Active, 0)
+	})
+}
+
+// T-261; S-304
+func TestT261WhatWasAcknowledgedIsVisibleEverywhere(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		one, other := b.clientAt(0), b.clientAt(1)
+		s := one.sender("q")
+		for i := range 120 {
+			if i%20 == 19 {
+				b.must("lead", b.lab.Lead(1, (b.lab.Leader(1)+1)%3))
+			}
+			s.send(message(fmt.Sprint(i)))
+			want(b, "in peek", len(other.peek("q", int64(i+1), 1)), 1)
+			want(b, "counted", b.counts("q").Active, uint64(i+1))
+		}
+	})
+}
+
+// T-265; S-313
+func TestT265TheKeyChoosesThePartition(t *testing.T) {
+	onFour(t, func(b *bench) {
+		b.queue("q", partitioned)
+		c := b.client()
+		s := c.sender("q")
+		err := s.try(message("bad", inSession("a"), withKey("b")))
+		b.refused("a session id and another key", err, notAllowed)
+		s = c.sender("q")
+		for i := range 40 {
+			key := fmt.Sprint("k", i)
+			s.send(message(key+" 1", withKey(key)), message(key+" 2", inSession(key)), message(key+" 3", inSession(key), withKey(key)))
+		}
+		at := map[string]int64{}
+		for _, m := range c.peekAll("q") {
+			key := m.text()[:len(m.text())-2]
+			p := m.seq() >> 48
+			if old, ok := at[key]; ok && old != p {
+				b.Fatalf("key %s is in partitions %d and %d", key, old, p)
+			}
+			at[key] = p
+		}
+		want(b, "keys", len(at), 40)
+	})
+}
+
+// T-242; S-280, S-298, S-307
+func TestT242ARepeatedRequestTellsTheTruth(t *testing.T) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 12
+	}
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		stored := 0
+		for i := range rounds {
+			id := fsm.RequestID{Node: 99, Pump: 1, Counter: uint64(i + 1)}
+			leader := b.lab.Leader(1)
+			via := (leader + 1) % 3
+			send := &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte{1, 0, 0}, MessageID: fmt.Sprint(i)}}}
+			done := b.later(func() error { _ = b.proposeAt(via, "q", id, send); return nil })
+			b.pass(time.Duration(i%12) * 400 * time.Microsecond)
+			b.lab.Crash(leader, true)
+			b.must("propose", <-done)
+			o := b.proposeAt(via, "q", id, send)
+			want(b, "refusal", o.Refusal, fsm.None)
+			stored++
+			want(b, "number", int(o.Numbers[0]), stored)
+			b.must("start", b.lab.Start(leader))
+			b.must("serve", b.lab.Settled())
+		}
+		want(b, "stored", b.counts("q").Active, uint64(stored))
+	})
+}

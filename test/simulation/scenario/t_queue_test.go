@@ -1,0 +1,434 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	goamqp "github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// T-64; S-92, S-93, S-312; RUL-21
+func TestT64ANumberTellsItsPartition(t *testing.T) {
+	onFour(t, func(b *bench) {
+		b.queue("q", partitioned)
+		c := b.client()
+		s := c.sender("q")
+		for i := range 60 {
+			s.send(message(fmt.Sprint(i), withKey(fmt.Sprint("key", i))))
+		}
+		last := map[int64]int64{}
+		for _, m := range c.peekAll("q") {
+			partition, n := m.seq()>>48, m.seq()&(1<<48-1)
+			if m.seq() < 0 || partition < 1 || partition > 4 {
+				b.Fatalf("number %x", m.seq())
+			}
+			want(b, "the next of its partition", n, last[partition]+1)
+			last[partition] = n
+		}
+		want(b, "partitions in use", len(last), 4)
+	})
+}
+
+// T-69; S-100
+func TestT69AMessageKeepsItsNumber(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		c := b.client()
+		c.send("q", "first", "a")
+		r := c.receiver("q")
+		r.one().complete()
+		m := r.one()
+		n := m.seq()
+		m.abandon()
+		m = r.one()
+		want(b, "number after abandon", m.seq(), n)
+		m.deferIt()
+		m = c.fetch("q", n)[0]
+		want(b, "number when fetched", m.seq(), n)
+		b.must("dead-letter", c.settleByToken("q", "suspended", m.token))
+		want(b, "number of the dead letter", c.receiver(deadLetters("q")).one().seq(), n)
+	})
+}
+
+// T-73, T-74; S-104, S-105, S-286
+func TestT73TimeDoesNotGoBackWithTheLeader(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		for i, offset := range []time.Duration{3 * time.Second, 0, -3 * time.Second} {
+			b.lab.Clock(i, offset)
+		}
+		c := b.client()
+		s := c.sender("q")
+		for i := range 9 {
+			b.must("lead", b.lab.Lead(1, i%3))
+			for n := range 10 {
+				s.send(message(fmt.Sprint(i, "-", n)))
+				b.pass(50 * time.Millisecond)
+			}
+			at := time.Now()
+			list := c.peekAll("q")
+			b.about("T-74: the last one's time", list[len(list)-1].enqueuedAt(), at, 4*time.Second)
+		}
+		var last time.Time
+		for _, m := range c.peekAll("q") {
+			if m.enqueuedAt().Before(last) {
+				b.Fatalf("%s was enqueued at %s, the one before at %s", m.text(), m.enqueuedAt(), last)
+			}
+			last = m.enqueuedAt()
+		}
+	})
+}
+
+// T-75; S-106, S-63
+func TestT75OnlyASessionKeepsTheOrderOfProcessing(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(time.Minute))
+		b.queue("s", sessions, lockFor(time.Minute))
+		slow, fast := b.clientAt(0), b.clientAt(1)
+		slow.send("q", "1", "2", "3")
+		r := slow.receiver("q")
+		first := r.one()
+		f := fast.receiver("q")
+		var order []string
+		for range 2 {
+			m := f.one()
+			m.complete()
+			order = append(order, m.text())
+		}
+		first.complete()
+		wantAll(b, "without a session", append(order, first.text()), "2", "3", "1")
+		sendTo(slow, "s", "S", "1", "2", "3")
+		held := slow.accept("s", nil, time.Second)
+		_, err := fast.tryAccept("s", nil, time.Second)
+		b.refused("accept next", err, timedOut)
+		order = nil
+		for range 3 {
+			m := held.one()
+			m.complete()
+			order = append(order, m.text())
+		}
+		wantAll(b, "with a session", order, "1", "2", "3")
+	})
+}
+
+// T-96; S-129, S-258
+func TestT96AScheduledMessageKeepsItsQueue(t *testing.T) {
+	onOne(t, func(b *bench) {
+		b.queue("q", func(d *fsm.Descriptor) { d.AutoDeleteOnIdle = 300_000 })
+		c := b.client()
+		due := time.Now().Add(12 * time.Minute)
+		c.schedule("q", due, message("a"))
+		c.close()
+		b.pass(12*time.Minute + time.Second)
+		want(b, "received", b.client().receiver("q").one().text(), "a")
+	})
+}
+
+// T-145; S-84
+func TestT145SessionsAreListedByTheTimeOfTheirState(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", sessions)
+		c := b.client()
+		sendTo(c, "q", "messages", "a")
+		at := time.Now()
+		b.pass(time.Second)
+		r := c.accept("q", "state", 0)
+		b.must("set", r.trySetState([]byte("x")))
+		wantAll(b, "updated since", c.sessionsOf("q", at), "state")
+		want(b, "updated in the future", len(c.sessionsOf("q", time.Now().Add(time.Hour))), 0)
+	})
+}
+
+// T-146; S-83
+func TestT146SessionsAreListedPageByPage(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", sessions, lockFor(time.Minute))
+		c := b.client()
+		s := c.sender("q")
+		for i := range 250 {
+			s.send(message("x", inSession(fmt.Sprint("S", i))))
+		}
+		c.accept("q", "S7", 0)
+		list := c.sessionsOf("q", withMessages)
+		want(b, "listed", len(list), 250)
+		slices.Sort(list)
+		want(b, "different", len(slices.Compact(list)), 250)
+	})
+}
+
+// T-207; S-225
+func TestT207AFullQueueStillGives(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", maxBytes(30<<10))
+		c := b.client()
+		body := func(id string) *goamqp.Message { return message(strings.Repeat("x", 9<<10), withID(id)) }
+		n := c.schedule("q", time.Now().Add(time.Hour), body("1"))
+		c.sender("q").send(body("2"), body("3"))
+		err := c.sender("q").try(body("4"))
+		b.refused("send", err, quotaExceeded)
+		if !strings.Contains(err.Error(), fmt.Sprint(30<<10)) {
+			b.Fatalf("the sizes are missing: %v", err)
+		}
+		r := c.receiver("q")
+		r.one().deadLetter("R", "")
+		b.must("cancel", c.cancel("q", n...))
+		r.one().complete()
+		c.sender("q").send(body("4"))
+	})
+}
+
+// T-208; S-226
+func TestT208TheLimitOfAMessageIsExact(t *testing.T) {
+	onOne(t, func(b *bench) {
+		b.queue("q")
+		c := b.client()
+		sized := func(n int) *goamqp.Message {
+			m := message("")
+			m.Properties = &goamqp.MessageProperties{MessageID: "m"}
+			for size := n; ; size-- {
+				m.Data = [][]byte{make([]byte, size)}
+				if raw, err := m.MarshalBinary(); err == nil && len(raw) <= n {
+					want(b, "bytes", len(raw), n)
+					return m
+				}
+			}
+		}
+		c.sender("q").send(sized(256 << 10))
+		if c.sender("q").try(sized(256<<10+1)) == nil {
+			b.Fatal("one byte too much was taken")
+		}
+		b.update("q", func(d *fsm.Descriptor) { d.MaxMessageBytes = 64 << 10 })
+		want(b, "delivered", len(b.client().receiver("q").one().GetData()) > 200<<10, true)
+	})
+}
+
+// T-209 on messages; S-227, S-228
+func TestT209PropertiesHaveLimits(t *testing.T) {
+	onOne(t, func(b *bench) {
+		b.queue("q", func(d *fsm.Descriptor) { d.MaxMessageBytes = 1 << 20 })
+		c := b.client()
+		value := func(n int) string { return strings.Repeat("v", n) }
+		c.sender("q").send(message("a", with("p", value(32_000))))
+		if c.sender("q").try(message("b", with("p", value(33_000)))) == nil {
+			b.Fatal("a property of more than 32 KiB was taken")
+		}
+		c.sender("q").send(message("c", with("p", value(31_000)), with("q", value(31_000))))
+		if c.sender("q").try(message("d", with("p", value(31_000)), with("q", value(31_000)), with("r", value(31_000)))) == nil {
+			b.Fatal("more than 64 KiB of properties were taken")
+		}
+		wantAll(b, "stored", texts(c.peek("q", 0, 10)), "a", "c")
+	})
+}
+
+// T-212; S-252
+func TestT212WhatAStatusAllows(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		b.client().send("q", "kept")
+		for _, s := range []struct {
+			status        fsm.Status
+			send, receive bool
+		}{
+			{fsm.Active, true, true}, {fsm.Disabled, false, false},
+			{fsm.SendDisabled, false, true}, {fsm.ReceiveDisabled, true, false},
+		} {
+			b.update("q", status(s.status))
+			c := b.client()
+			tx, err := c.trySender("q")
+			if err == nil {
+				err = tx.try(message("more"))
+			}
+			want(b, fmt.Sprintf("send in status %d: %v", s.status, err), err == nil, s.send)
+			rx, err := c.tryReceiver("q")
+			if err == nil {
+				var m *got
+				if m, err = rx.try(time.Second); err == nil && m != nil {
+					m.release()
+				}
+			}
+			want(b, fmt.Sprintf("receive in status %d: %v", s.status, err), err == nil, s.receive)
+		}
+		b.update("q", status(fsm.Active))
+		want(b, "kept", b.client().peek("q", 0, 10)[0].text(), "kept")
+	})
+}
+
+// T-214; S-254, S-255
+func TestT214DisablingReceivesEndsTheWaits(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(time.Minute))
+		c, waiting := b.clientAt(0), b.clientAt(1)
+		c.send("q", "1", "2", "3")
+		list := c.receiver("q").take(3)
+		r := waiting.receiver("q")
+		ended := make(chan error, 1)
+		go func() { _, err := r.try(time.Minute); ended <- err }()
+		b.pass(time.Second)
+		b.update("q", status(fsm.ReceiveDisabled))
+		b.refused("the wait", <-ended, entityDisabled)
+		if list[0].tryComplete() == nil {
+			b.Fatal("completed")
+		}
+		b.update("q", status(fsm.Active))
+		back := b.client().receiver("q").take(3)
+		wantAll(b, "back", texts(back), "1", "2", "3")
+		for _, m := range back {
+			want(b, "count", m.count(), 1)
+		}
+	})
+}
+
+// T-217; S-259
+func TestT217ADeletedQueueIsGone(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", sessions, duplicates)
+		c := b.client()
+		sendTo(c, "q", "S", "x")
+		r := c.accept("q", "S", 0)
+		b.must("set", r.trySetState([]byte("x")))
+		ctx, cancel := b.soon()
+		defer cancel()
+		b.must("delete", b.lab.Directory(0).Delete(ctx, "q"))
+		_, err := r.try(time.Minute)
+		for err == nil { // what it had been sent before
+			_, err = r.try(time.Minute)
+		}
+		b.refused("receive", err, entityNotFound)
+		b.queue("q", sessions, duplicates)
+		c = b.client()
+		sendTo(c, "q", "S", "x")
+		r = c.accept("q", "S", 0)
+		state, err := r.tryState()
+		b.must("get", err)
+		want(b, "state", state == nil, true)
+		want(b, "number", r.one().seq(), 1)
+	})
+}
+
+// T-218; S-260
+func TestT218ANameIsTakenOnce(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("Orders")
+		for _, name := range []string{"Orders", "orders"} {
+			_, err := b.tryQueue(name)
+			if err == nil || !strings.Contains(err.Error(), "exist") {
+				b.Fatalf("create %s: %v", name, err)
+			}
+		}
+		b.client().send("oRdErS", "a")
+	})
+}
+
+// T-105; S-29, S-261
+func TestT105WhatAQueueIsStaysSo(t *testing.T) {
+	onOne(t, func(b *bench) {
+		b.queue("q")
+		for i, change := range []func(*fsm.Descriptor){sessions, duplicates, partitioned} {
+			if b.tryUpdate("q", change) == nil {
+				b.Fatalf("change %d was taken", i)
+			}
+		}
+	})
+}
+
+// T-223; S-244, S-245
+func TestT223CountersAreWhatIsThere(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", deadExpired, maxDelivery(3))
+		c := b.client()
+		s, r := c.sender("q"), c.receiver("q")
+		for i := range 300 {
+			switch i % 6 {
+			case 4:
+				c.schedule("q", time.Now().Add(time.Hour), message(fmt.Sprint(i)))
+			default:
+				s.send(message(fmt.Sprint(i)))
+			}
+			if i%3 != 0 {
+				continue
+			}
+			switch m := r.one(); i % 12 {
+			case 0:
+				m.complete()
+			case 3:
+				m.abandon()
+			case 6:
+				m.deferIt()
+			case 9:
+				m.deadLetter("R", "")
+			}
+		}
+		var active, scheduled uint64
+		for _, m := range c.peekAll("q") {
+			if m.state() == 2 {
+				scheduled++
+			} else {
+				active++
+			}
+		}
+		n := b.counts("q")
+		want(b, "active", n.Active, active)
+		want(b, "scheduled", n.Scheduled, scheduled)
+		want(b, "dead letters", n.DeadLetter, uint64(len(c.peekAll(deadLetters("q")))))
+	})
+}
+
+// T-224; S-247, S-249
+func TestT224PagesOfPeekShowEverythingOnce(t *testing.T) {
+	onFour(t, func(b *bench) {
+		b.queue("q", partitioned)
+		c := b.client()
+		s := c.sender("q")
+		const count = 300
+		for i := range count {
+			s.send(message(fmt.Sprint(i), withKey(fmt.Sprint(i%17))))
+		}
+		var all []*got
+		for from := int64(0); ; from = all[len(all)-1].seq() + 1 {
+			page := c.peek("q", from, 7)
+			if len(page) == 0 {
+				break
+			}
+			all = append(all, page...)
+		}
+		want(b, "shown", len(all), count)
+		if n := seqs(all); !slices.IsSorted(n) || len(slices.Compact(n)) != count {
+			b.Fatal("not ascending, or twice")
+		}
+	})
+}
+
+// T-225; S-248; RUL-20
+func TestT225PeekChangesNothing(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(5*time.Minute))
+		c := b.client()
+		c.send("q", "a", "b")
+		m := c.receiver("q").one()
+		before := b.counts("q")
+		for range 200 {
+			c.peek("q", 0, 10)
+		}
+		after := b.counts("q")
+		before.AccessedAt, after.AccessedAt = 0, 0
+		want(b, "counters", after, before)
+		m.complete()
+	})
+}
+
+// T-227; S-251
+func TestT227PeekShowsOneQueue(t *testing.T) {
+	onOne(t, func(b *bench) {
+		b.queue("q")
+		c := b.client()
+		c.send("q", "dead", "alive")
+		c.receiver("q").one().deadLetter("R", "")
+		wantAll(b, "main", texts(c.peek("q", 0, 10)), "alive")
+		wantAll(b, "dead", texts(c.peek(deadLetters("q"), 0, 10)), "dead")
+	})
+}
