@@ -23,7 +23,9 @@ func BlackBox() []Checker {
 		{"I2", "what is received was sent, unchanged", noPhantom},
 		{"I3", "sequence numbers are unique and follow the order of sends", numbers},
 		{"I4", "a message is stored once", storedOnce},
+		{"I4", "an id is stored by its first send within a window", duplicateOrder},
 		{"I5", "a message has one holder", lockExclusive},
+		{"I5", "what is done with a message has an order that its lock allows", lockOrder},
 		{"I6", "an old lock decides nothing", fencing},
 		{"I7", "a message is settled for good once", settledOnce},
 		{"I8", "what was settled for good does not come back", noResurrection},
@@ -127,7 +129,9 @@ func (v *view) index(o *Op) {
 			}
 			break
 		}
-		v.sends[o.Message.ID] = o
+		if first := v.sends[o.Message.ID]; first == nil || !first.Maybe() {
+			v.sends[o.Message.ID] = o // the first that may have worked: the others are duplicates
+		}
 	case (o.Kind == Receive || o.Kind == ReceiveDeferred) && o.Ok():
 		at := where{o.Entity, o.Sub, o.Message.Seq}
 		v.grants[at] = append(v.grants[at], o)

@@ -44,6 +44,7 @@ func history(ops ...*Op) *History {
 	return &History{Ops: ops, HasFinal: true, Epsilon: second / 100, WallEpsilon: second / 100, Queues: []Queue{
 		{Name: "q", LockMillis: 10_000, MaxDelivery: 3},
 		{Name: "s", LockMillis: 10_000, MaxDelivery: 3, Sessions: true},
+		{Name: "d", LockMillis: 10_000, MaxDelivery: 3, DedupMillis: 60_000},
 	}}
 }
 
@@ -111,6 +112,17 @@ func entity(kind Kind, from, to float64, id uint64, label string) *Op {
 	return at(from, to, Op{Kind: kind, Entity: "e", EntityID: id, Label: label})
 }
 
+// unique moves an operation to the queue with duplicate detection.
+func unique(o *Op) *Op {
+	o.Entity = "d"
+	return o
+}
+
+func byNumber(o *Op) *Op {
+	o.Kind = ReceiveDeferred
+	return o
+}
+
 // shown sets until when the broker says that the lock lasts, in seconds.
 func shown(o *Op, second int64) *Op {
 	o.Message.LockedUntil = s(float64(second))
@@ -152,6 +164,19 @@ func innocent() map[string]*History {
 		"an entity is created, deleted and created anew": history(entity(Create, 0, 1, 5, "x"),
 			entity(Get, 1, 2, 5, "x"), entity(Delete, 2, 3, 0, ""), entity(Get, 3, 4, 0, ""),
 			entity(Create, 4, 5, 6, "y"), entity(Get, 5, 6, 6, "y")),
+		"a duplicate is acknowledged and stored once": history(unique(send(0, 1, "m1")), unique(send(2, 3, "m1")),
+			unique(get(3, 4, "m1", 1, "t1")), settle(5, 6, Complete, unique(get(3, 4, "m1", 1, "t1"))),
+			unique(send(7, 8, "m1"))),
+		"an unknown duplicate may be the one that was stored": history(unknown(unique(send(0, 1, "m1"))),
+			unique(get(3, 4, "m1", 1, "t1")), settle(5, 6, Complete, unique(get(3, 4, "m1", 1, "t1"))),
+			unique(send(7, 8, "m1"))),
+		"a lock is given back while the next one is asked for": history(send(0, 1, "m1"), get(2, 3, "m1", 1, "t1"),
+			counted(get(3, 8, "m1", 1, "t2"), 1), settle(5, 6, Abandon, get(2, 3, "m1", 1, "t1")),
+			settle(9, 10, Complete, counted(get(3, 8, "m1", 1, "t2"), 1))),
+		"a deferred message is given by its number, again and again": history(send(0, 1, "m1"), get(2, 3, "m1", 1, "t1"),
+			settle(4, 5, Defer, get(2, 3, "m1", 1, "t1")), byNumber(get(6, 7, "m1", 1, "t2")),
+			settle(7, 8, Abandon, get(6, 7, "m1", 1, "t2")), counted(byNumber(get(9, 10, "m1", 1, "t3")), 1),
+			settle(10, 11, Complete, get(9, 10, "m1", 1, "t3"))),
 		"a peek sees all": left(history(send(0, 1, "m1"), send(1, 2, "m2"), peeked(2, 3, "m1", "m2")),
 			Message{ID: "m1", Seq: 1}, Message{ID: "m2", Seq: 2}),
 	}
@@ -170,14 +195,24 @@ func guilty() map[string]*History {
 	wrong := get(2, 3, "m1", 1, "t1")
 	wrong.Message.Hash = 8
 	return map[string]*History{
-		"I1 acknowledged and nowhere":     first(),
-		"I1 dead-lettered and nowhere":    first(g1, settle(4, 5, Kill, g1)),
-		"I2 never sent":                   first(get(2, 3, "m9", 2, "t1"), g1, settle(4, 5, Complete, g1)),
-		"I2 changed":                      first(wrong, settle(4, 5, Complete, wrong)),
-		"I2 refused":                      left(history(failed(send(0, 1, "m1"), "not-allowed")), Message{ID: "m1", Seq: 1}),
-		"I3 one number for two":           left(history(send(0, 1, "m1"), send(0, 1, "m2")), Message{ID: "m1", Seq: 1}, Message{ID: "m2", Seq: 1}),
-		"I3 numbers against time":         left(history(send(0, 1, "m1"), send(2, 3, "m2")), Message{ID: "m1", Seq: 2}, Message{ID: "m2", Seq: 1}),
-		"I4 stored twice":                 left(first(), Message{ID: "m1", Seq: 1}, Message{ID: "m1", Seq: 2}),
+		"I1 acknowledged and nowhere":       first(),
+		"I1 dead-lettered and nowhere":      first(g1, settle(4, 5, Kill, g1)),
+		"I2 never sent":                     first(get(2, 3, "m9", 2, "t1"), g1, settle(4, 5, Complete, g1)),
+		"I2 changed":                        first(wrong, settle(4, 5, Complete, wrong)),
+		"I2 refused":                        left(history(failed(send(0, 1, "m1"), "not-allowed")), Message{ID: "m1", Seq: 1}),
+		"I3 one number for two":             left(history(send(0, 1, "m1"), send(0, 1, "m2")), Message{ID: "m1", Seq: 1}, Message{ID: "m2", Seq: 1}),
+		"I3 numbers against time":           left(history(send(0, 1, "m1"), send(2, 3, "m2")), Message{ID: "m1", Seq: 2}, Message{ID: "m2", Seq: 1}),
+		"I4 stored twice":                   left(first(), Message{ID: "m1", Seq: 1}, Message{ID: "m1", Seq: 2}),
+		"I4 acknowledged twice and nowhere": history(unique(send(0, 1, "m1")), unique(send(2, 3, "m1"))),
+		"I4 a duplicate took the place of the first": history(unique(send(0, 1, "m1")),
+			unique(get(1, 2, "m1", 1, "t1")), unique(send(2, 3, "m1")),
+			settle(4, 5, Complete, unique(get(1, 2, "m1", 1, "t1"))),
+			enqueuedAt(unique(get(13, 15, "m1", 2, "t2")), 99), settle(16, 17, Complete, unique(get(13, 15, "m1", 2, "t2")))),
+		"I5 completed and given at once": first(get(2, 3, "m1", 1, "t1"), counted(get(4, 6, "m1", 1, "t2"), 1),
+			settle(5, 7, Complete, get(2, 3, "m1", 1, "t1")), settle(8, 9, Abandon, counted(get(4, 6, "m1", 1, "t2"), 1))),
+		"I5 deferred and given all the same": left(first(get(2, 3, "m1", 1, "t1"), settle(4, 5, Defer, get(2, 3, "m1", 1, "t1")),
+			counted(get(6, 7, "m1", 1, "t2"), 1), settle(8, 9, Abandon, counted(get(6, 7, "m1", 1, "t2"), 1))),
+			Message{ID: "m1", Seq: 1, State: Deferred}),
 		"I5 two holders":                  first(g1, g2, settle(6, 7, Complete, g2)),
 		"I6 an old lock settles":          first(g1, later, settle(16, 17, Abandon, g1), settle(17, 18, Complete, later)),
 		"I7 completed twice":              first(g1, settle(4, 5, Complete, g1), settle(5, 6, Complete, g1)),

@@ -51,12 +51,14 @@ func sessionState(v *view) []Violation {
 	}
 	for k, ops := range groups {
 		if !linear(stateModel, ops) {
-			slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Invoke, b.Invoke) })
+			slices.SortFunc(ops, byInvoke)
 			r.add(firstBad(stateModel, ops), "the state of session %q was read as it never was", k[1])
 		}
 	}
 	return r.list
 }
+
+func byInvoke(a, b *Op) int { return cmp.Compare(a.Invoke, b.Invoke) }
 
 // firstBad returns the shortest beginning of a history that is not linearizable, or the last
 // operations of it.
@@ -150,7 +152,7 @@ func entities(v *view) []Violation {
 	}
 	for name, ops := range groups {
 		if !linear(entityModel, ops) {
-			slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Invoke, b.Invoke) })
+			slices.SortFunc(ops, byInvoke)
 			r.add(firstBad(entityModel, ops), "entity %q was never as somebody was told", name)
 		}
 	}
