@@ -76,16 +76,17 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 		if err := checkBolt(filepath.Join(l.name, walMetaFile)); err != nil {
 			return nil, fmt.Errorf("open log %s: %w", l.name, err)
 		}
+		filer := newWALFiler(l.name)
 		err := guard(l.name, func() (err error) {
 			w, err = wal.Open(l.name, wal.WithSegmentSize(cfg.LogSegmentBytes),
-				wal.WithSegmentFiler(newWALFiler(l.name)),
+				wal.WithSegmentFiler(filer),
 				wal.WithLogger(logger.Named("wal")))
 			return err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("open log %s: %w", l.name, err)
 		}
-		l.store, l.closer = w, w
+		l.store, l.closer = &walStore{WAL: w, filer: filer}, w
 	case LogBolt:
 		l.name = filepath.Join(dir, "log.db")
 		b, err := openBolt(l.name, nil)

@@ -5,7 +5,6 @@ import (
 	"os"
 
 	walfs "github.com/hashicorp/raft-wal/fs"
-	walsegment "github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 )
 
@@ -24,10 +23,6 @@ const (
 // walFiles are raft-wal's files with cheaper syncs. What is in them is the same: behind the end of the
 // log a segment holds zeros, as written by us or as preallocated.
 type walFiles struct{ *walfs.FS }
-
-func newWALFiler(dir string) *walsegment.Filer {
-	return walsegment.NewFiler(dir, walFiles{walfs.New()})
-}
 
 // Create implements types.VFS.
 func (w walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
@@ -69,7 +64,7 @@ type walFile struct {
 	// append is zeros up to here.
 	written int64
 	mean    int64 // size of a write, a running mean
-	synced  bool // a sync of everything, and of the directory, has been done
+	synced  bool  // a sync of everything, and of the directory, has been done
 }
 
 // WriteAt implements io.WriterAt.

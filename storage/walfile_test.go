@@ -2,10 +2,15 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -111,4 +116,61 @@ func (f *walFile) end(t *testing.T) int64 {
 		t.Fatal(err)
 	}
 	return int64(len(bytes.TrimRight(b, "\x00")))
+}
+
+// The segments that we write hold the bytes that the library would have written, and it reads them
+// back.
+func TestSegmentsAreTheLibrarysOwn(t *testing.T) {
+	ours, theirs := t.TempDir(), t.TempDir()
+	filer := newWALFiler(ours)
+	mine, err := wal.Open(ours, wal.WithSegmentSize(256<<10), wal.WithSegmentFiler(filer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &walStore{WAL: mine, filer: filer}
+	library, err := wal.Open(theirs, wal.WithSegmentSize(256<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(1, 2).UTC()
+	for first := uint64(7); first < 150; first += 3 { // across segments, from any index on
+		var logs []*raft.Log
+		for i := range uint64(3) {
+			logs = append(logs, &raft.Log{
+				Index: first + i, Term: 4, Type: raft.LogType(i), AppendedAt: at,
+				Data: bytes.Repeat([]byte{byte(first + i)}, int(first*i*100)), Extensions: []byte{1, 2, byte(i)},
+			})
+		}
+		for _, s := range []raft.LogStore{store, library} {
+			if err := s.StoreLogs(logs); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for index := uint64(7); index < 151; index++ {
+		var got, want raft.Log
+		if err := errors.Join(store.GetLog(index, &got), library.GetLog(index, &want)); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) || got.Index != index {
+			t.Errorf("entry %d: %v, want %v", index, got, want)
+		}
+	}
+	if err := errors.Join(mine.Close(), library.Close()); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(ours, "*.wal"))
+	if err != nil || len(names) < 3 {
+		t.Fatalf("%d segments, %v; want several", len(names), err)
+	}
+	for _, name := range names {
+		got, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(theirs, filepath.Base(name)))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s differs from the library's (%v)", filepath.Base(name), err)
+		}
+	}
 }
