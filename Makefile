@@ -126,7 +126,7 @@ nightly: verify
 	@$(MAKE) sim SEED=1-100 MINUTES=10
 	@$(MAKE) conformance conformance-full
 
-## bench: measure one node and three with busbar bench, and write docs/benchmarks.md (DURATION=10s)
+## bench: one node, three and the baselines into docs/benchmarks.md; ROUNDS=5 for medians
 bench: build
 	@scripts/bench.sh
 

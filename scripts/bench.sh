@@ -4,15 +4,24 @@
 #
 #   scripts/bench.sh [FILE]      write docs/benchmarks.md, or FILE
 #
-# DURATION (10s) is how long each row is measured, after 2 s of warm-up; ROWS picks rows by a pattern.
+# ROUNDS (1) is how often each row is measured, in turns, on a queue of its own each time; what is
+# written is the median of each figure. DURATION (10s, 4s with rounds) is how long each row is
+# measured, after WARMUP (2s, 1s with rounds); ROWS picks rows by a pattern. `make bench ROUNDS=5`
+# takes 11 minutes.
+# NODE_PROCS is GOMAXPROCS of a node: as many as there are processors for each of them, at least 1.
+# NICE (0; -15 needs root) is the priority of nodes and load generator, each in a session of its own,
+# where plain nice(1) has no effect on Linux.
 # Text between the markers "notes" and "end of notes" is kept from the file that is replaced.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/bin/busbar
 out=${1:-$root/docs/benchmarks.md}
-duration=${DURATION:-10s}
+rounds=${ROUNDS:-1}
+duration=${DURATION:-$([[ $rounds == 1 ]] && echo 10s || echo 4s)}
+warmup=${WARMUP:-$([[ $rounds == 1 ]] && echo 2s || echo 1s)}
 pick=${ROWS:-.}
+nice=${NICE:-0}
 work=$(mktemp -d)
 export CLUSTER_DIR=$work/cluster CLUSTER_PORT_OFFSET=${CLUSTER_PORT_OFFSET:-24000}
 export CLUSTER_FLAGS="--log-level warn ${CLUSTER_FLAGS:-}"
@@ -25,16 +34,72 @@ finish() {
 }
 trap finish EXIT
 
+prefer() { # prefer PID: give its session the priority asked for
+	[[ $nice == 0 ]] || echo "$nice" >"/proc/$1/autogroup"
+}
+
+bench() { # bench FLAG...: one measurement, in a session of its own
+	setsid -w bash -c '[[ $0 == 0 ]] || echo "$0" >/proc/$$/autogroup; exec "$@"' "$nice" \
+		"$bin" bench --output row --duration "$duration" --warmup "$warmup" "$@"
+}
+
 pids=()
-number=0
-row() { # row NAME FLAG...: one measurement, on a queue of its own
-	local name=$1 load
+number=0 # of the queue
+count=0  # of the row
+row() { # row NAME FLAG...: one measurement, on a queue of its own, added to the row's file
+	local name=$1
 	shift
 	[[ $name =~ $pick ]] || return 0
 	number=$((number + 1))
-	load=$(cut -d' ' -f1 /proc/loadavg 2>/dev/null || echo '?')
-	echo "measuring: $name (load $load)" >&2
-	"$bin" bench "bench-$number" --create --name "$name" --output row --duration "$duration" "${pids[@]}" "$@"
+	count=$((count + 1))
+	echo "measuring: $name (load $(cut -d' ' -f1 /proc/loadavg 2>/dev/null || echo '?'))" >&2
+	bench "bench-$number" --create --name "$name" "${pids[@]}" "$@" >>"$work/$(printf 'row%03d' "$count")"
+}
+
+baseline() { # baseline NAME FLAG...
+	local name=$1
+	shift
+	[[ $name =~ $pick ]] || return 0
+	count=$((count + 1))
+	echo "measuring: $name" >&2
+	bench --name "$name" "$@" >>"$work/$(printf 'row%03d' "$count")"
+}
+
+# medians FILE: one line in which every figure is the median of those at its place, the first cell and
+# what is no figure being the same in all lines.
+medians() {
+	awk -F'|' '
+		{
+			lines++
+			rest = substr($0, length($1) + length($2) + 3)
+			if (lines == 1) { head = "|" $2 "|"; form = rest }
+			n = 0
+			while (match(rest, /[0-9]+(\.[0-9]+)?/)) {
+				value[lines, ++n] = substr(rest, RSTART, RLENGTH)
+				rest = substr(rest, RSTART + RLENGTH)
+			}
+		}
+		END {
+			out = head
+			for (k = 1; match(form, /[0-9]+(\.[0-9]+)?/); k++) {
+				for (i = 1; i <= lines; i++) v[i] = value[i, k]
+				for (i = 2; i <= lines; i++)
+					for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
+				out = out substr(form, 1, RSTART - 1) v[int((lines + 1) / 2)]
+				form = substr(form, RSTART + RLENGTH)
+			}
+			if (lines) print out form
+		}' "$1"
+}
+
+each() { # each COMMAND...: it measures its rows once a round; then their medians
+	local i f
+	rm -f "$work"/row*
+	for ((i = 1; i <= rounds; i++)); do
+		count=0
+		"$@"
+	done
+	for f in "$work"/row*; do [[ ! -f $f ]] || medians "$f"; done
 }
 
 heading() {
@@ -45,20 +110,25 @@ heading() {
 	echo '|---|---|---|---|---|---|---|---|'
 }
 
-baseline() { # baseline NAME FLAG...
-	local name=$1
-	shift
-	[[ $name =~ $pick ]] || return 0
-	echo "measuring: $name" >&2
-	"$bin" bench --name "$name" --output row --duration "$duration" "$@"
+procs() { # procs N: GOMAXPROCS of each of N nodes
+	local n=$(($(nproc) / $1))
+	echo "${NODE_PROCS:-$((n > 1 ? n : 1))}"
 }
 
 nodes() { # nodes N: every row on a new cluster of N
 	local i
 	rm -rf "$CLUSTER_DIR"
-	"$root/scripts/cluster.sh" up "$1" >&2
+	GOMAXPROCS=$(procs "$1") "$root/scripts/cluster.sh" up "$1" >&2
 	pids=()
-	for ((i = 1; i <= $1; i++)); do pids+=(--pid "$(cat "$CLUSTER_DIR/n$i/pid")"); done
+	for ((i = 1; i <= $1; i++)); do
+		pids+=(--pid "$(cat "$CLUSTER_DIR/n$i/pid")")
+		prefer "$(cat "$CLUSTER_DIR/n$i/pid")"
+	done
+	each loads
+	"$root/scripts/cluster.sh" down >&2
+}
+
+loads() {
 	row 'send' --mode send
 	row 'send, one at a time' --mode send --in-flight 1
 	row 'receive, 20,000 waiting' --mode receive --preload 20000
@@ -68,7 +138,12 @@ nodes() { # nodes N: every row on a new cluster of N
 	row 'cycle, 8 connections, 4 senders, 4 receivers' --mode cycle --connections 8 --senders 4 --receivers 4
 	row 'cycle, 16 KiB' --mode cycle --size 16384 --in-flight 100
 	row 'cycle at 2,000 messages/s' --mode latency --rate 2000
-	"$root/scripts/cluster.sh" down >&2
+}
+
+baselines() {
+	baseline 'raft and raft-wal, nothing else, 1 voter' --baseline raft --nodes 1
+	baseline 'raft and raft-wal, nothing else, 3 voters' --baseline raft --nodes 3
+	baseline 'AMQP and the state machine in memory' --baseline frontend
 }
 
 notes() { # what people wrote about the figures
@@ -81,13 +156,14 @@ kept=$(notes)
 # Benchmarks
 
 \`make bench\` writes this page: bodies of 1 KiB unless a row says otherwise, every write fsynced on a
-majority before it is confirmed, $duration per row. All nodes and the load generator share the machine,
+majority before it is confirmed, $duration per row$(((rounds > 1)) && echo ", medians of $rounds"). All nodes and the load generator share the machine,
 so compare the CPU time per message, which is of all broker processes together, and read messages/s as
 what was left over for it. Latency counts from when a message was due (\`busbar bench --help\`).
 
 - machine: $(nproc) × $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr)
 - date: $(date -u +%F), $(go version | cut -d' ' -f3)
 - commit: $(git -C "$root" rev-parse --short HEAD)$(git -C "$root" diff --quiet HEAD 2>/dev/null || echo ' and changes')
+- processors of a node (GOMAXPROCS): $(procs 1) when alone, $(procs 3) when there are three
 - load average before and after: $(cut -d' ' -f1-3 /proc/loadavg), LOADAFTER
 TEXT
 	heading 'One node'
@@ -95,9 +171,7 @@ TEXT
 	heading 'Three nodes, three replicas'
 	nodes 3
 	heading 'Baselines'
-	baseline 'raft and raft-wal, nothing else, 1 voter' --baseline raft --nodes 1
-	baseline 'raft and raft-wal, nothing else, 3 voters' --baseline raft --nodes 3
-	baseline 'AMQP and the state machine in memory' --baseline frontend
+	each baselines
 	echo
 	if [[ -n $kept ]]; then echo "$kept"; else printf '<!-- notes -->\n<!-- end of notes -->\n'; fi
 } >"$work/page"
