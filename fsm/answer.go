@@ -15,12 +15,13 @@ const (
 // Query answers a question and changes nothing (S-248). The clocks are those of the last entry.
 func (s *State) Query(q QueryRequest) Answer {
 	sh, ok := s.shares.Get(q.Entity)
+	_, moving := q.Query.(*Moving)
 	switch {
 	case !ok:
 		return Answer{Refusal: Stale}
-	case q.Sub > TransferDeadLetter:
+	case q.Sub > TransferDeadLetter && !moving:
 		return Answer{Refusal: InvalidArgument, Detail: "no such subqueue"}
-	case q.Sub != Main && sh.d.NoDeadLetter:
+	case q.Sub != Main && sh.d.NoDeadLetter && !moving:
 		return Answer{Refusal: EntityNotFound, Detail: "the entity has no dead-letter queue"}
 	}
 	switch c := q.Query.(type) {
@@ -38,6 +39,8 @@ func (s *State) Query(q QueryRequest) Answer {
 		return s.listLocks(sh, q.Sub, c)
 	case *History:
 		return sh.readHistory(c)
+	case *Moving:
+		return s.inTransit(sh, q.Sub, c)
 	case *Idle:
 		return Answer{IdleFor: s.idleFor(sh)}
 	}
@@ -160,8 +163,14 @@ func (s *State) counts(sh *share) EntityCounts {
 			size += sub.size
 		}
 	}
+	transfer := uint64(sh.boxes[TransferQueue].messages.Len())
+	forwarded := uint64(0)
+	if sh.forwards(Main) { // these are on their way, not there to be received (S-277)
+		forwarded = uint64(b.ready.Len() + b.paused.Len() + b.moving.Len())
+	}
 	return EntityCounts{
-		Active:             uint64(b.messages.Len()) - b.scheduled,
+		Active:             uint64(b.messages.Len()) - b.scheduled - forwarded,
+		Transfer:           transfer + forwarded,
 		Scheduled:          b.scheduled,
 		DeadLetter:         uint64(sh.boxes[DeadLetter].messages.Len()),
 		TransferDeadLetter: uint64(sh.boxes[TransferDeadLetter].messages.Len()),
@@ -200,7 +209,13 @@ func (sh *share) listSessions(c *ListSessions) Answer {
 // something to take, or with a refusal. It is a hint.
 func (s *State) Deliverable(k WaitKey) bool {
 	sh, ok := s.shares.Get(k.Entity)
-	if !ok || k.Sub > TransferDeadLetter || !sh.d.Status.receives() {
+	if !ok || k.Sub > TransferQueue {
+		return true
+	}
+	if k.Kind == WaitMessage && !k.HasSession && sh.forwards(k.Sub) {
+		return sh.movable(k.Sub)
+	}
+	if !sh.d.Status.receives() {
 		return true
 	}
 	if k.Kind == WaitSession || !k.HasSession && sh.sessionful(k.Sub) {

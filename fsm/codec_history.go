@@ -45,7 +45,7 @@ func (r *reader) history() HistoryRecord {
 		Order: r.uvarint(), Number: SequenceNumber(r.uvarint()), MessageID: r.string(),
 		SessionID: r.string(), EnqueuedAt: r.millis(), At: r.millis(), Deliveries: r.u32(), By: r.id(),
 	}
-	if h.End = HistoryEnd(r.u8()); h.End > Deleted {
+	if h.End = HistoryEnd(r.u8()); h.End > Forwarded {
 		r.fail("unknown end of a message")
 	}
 	h.EndedAt = r.millis()

@@ -38,16 +38,18 @@ func (st Status) sends() bool    { return st == Active || st == ReceiveDisabled 
 func (st Status) receives() bool { return st == Active || st == SendDisabled }
 
 // allows refuses what the status forbids (S-252, S-254, S-128).
-func (sh *share) allows(c Command, o *Outcome) bool {
-	ok := true
+func (sh *share) allows(req *Request, o *Outcome) bool {
+	c, ok := req.Command, true
 	if sh.d.Kind == Topic && !ofTopic(c) {
 		o.refuse(InvalidOperation, "a topic is sent to; messages are received from its subscriptions") // S-223
 		return false
 	}
-	switch c.(type) {
+	switch cmd := c.(type) {
 	case *Redrive:
 		ok = sh.d.Status == Active
-	case *Enqueue, *Cancel:
+	case *Enqueue:
+		ok = sh.d.Status.sends() || cmd.Origin != nil // moved messages are judged one by one
+	case *Cancel, *Transfer:
 		ok = sh.d.Status.sends()
 	case *Lock, *Settle, *Renew, *Receive, *AcceptSession, *RenewSession, *ReleaseSession,
 		*SetSessionState, *DeleteMessages:
@@ -55,14 +57,22 @@ func (sh *share) allows(c Command, o *Outcome) bool {
 	}
 	if !ok {
 		o.refuse(EntityDisabled, "the status of the entity forbids it")
+		return false
 	}
-	return ok
+	switch c.(type) {
+	case *Lock, *Receive, *AcceptSession:
+		if sh.forwards(req.Sub) {
+			o.refuse(InvalidOperation, "the messages are forwarded; receive from their destination") // S-206, S-177
+			return false
+		}
+	}
+	return true
 }
 
 // ofTopic reports whether the command makes sense for a topic.
 func ofTopic(c Command) bool {
 	switch c.(type) {
-	case *Enqueue, *Cancel, *Touch, *DropLocks:
+	case *Enqueue, *Cancel, *Transfer, *Forward, *Touch, *DropLocks:
 		return true
 	}
 	return false
@@ -101,12 +111,18 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	}
 	s.expire(sh)
 	stopped := sh.d.Status.receives() && !d.Status.receives()
+	rerouted := sh.d.ForwardTo != d.ForwardTo || sh.d.ForwardDeadLettersTo != d.ForwardDeadLettersTo
 	sh.forgotten = max(sh.forgotten, s.wall-sh.window())
 	sh.describe(d.clone())
 	sh.active = s.lease
 	sh.watchIdle(after(s.lease, d.AutoDeleteOnIdle))
 	if stopped {
 		s.revoke(sh)
+	}
+	if rerouted {
+		sh.refusedTo = 0
+	}
+	if stopped || rerouted {
 		s.wakeAll(sh)
 	}
 	s.conclude(sh)
@@ -196,7 +212,7 @@ func (s *State) dropEntity(id EntityID) {
 	s.listening.Delete(id)
 	s.run.result.Dropped = append(s.run.result.Dropped, id)
 	grave := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
-	grave.arrival = sh.arrival
+	grave.arrival, grave.lastTransfer = sh.arrival, sh.lastTransfer
 	for i := range grave.boxes {
 		grave.boxes[i].messages = sh.boxes[i].messages
 	}

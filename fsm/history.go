@@ -36,7 +36,8 @@ const (
 	DeadLettered
 	Expired
 	Cancelled
-	Deleted // by DeleteMessages, or dropped at the end of its deliveries
+	Deleted   // by DeleteMessages, or dropped at the end of its deliveries
+	Forwarded // moved to another entity
 )
 
 // HistoryRecord is one line of a history.

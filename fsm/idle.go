@@ -4,9 +4,10 @@ package fsm
 const idleRepeat Millis = 60_000
 
 // busy reports whether the entity is in use now, whatever the last command was: a message is
-// scheduled, or somebody listens (S-129, S-258).
+// scheduled, somebody listens, or messages go on from here (S-129, S-213, S-258).
 func (sh *share) busy() bool {
-	return sh.boxes[Main].scheduled > 0 || sh.listening || sh.holders.Len() > 0
+	return sh.boxes[Main].scheduled > 0 || sh.listening || sh.holders.Len() > 0 ||
+		sh.forwards(Main) || sh.boxes[TransferQueue].messages.Len() > 0
 }
 
 // lastActive is when the share was last in use by the lease clock; busy says that it still is. A topic

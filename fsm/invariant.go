@@ -52,7 +52,7 @@ func (s *State) checkShare(sh *share) error {
 	if err := sh.checkPlaces(); err != nil {
 		return err
 	}
-	for _, check := range [...]func() error{sh.checkSeen, sh.checkHistory, sh.checkOrigins} {
+	for _, check := range [...]func() error{sh.checkSeen, sh.checkHistory, sh.checkOrigins, sh.checkMoves} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -78,9 +78,10 @@ func (sh *share) checkBox(sub SubQueue) (size uint64, err error) {
 			locked++
 		case m.state() == StateActive:
 			ready++
+			_, moves := b.moving.Get(arrival)
 			if _, ok := sh.expiring.Get(expiry{m.expires, arrival}); ok && sub == Main {
 				expiring++
-			} else if sub == Main && m.expires != 0 {
+			} else if sub == Main && m.expires != 0 && !moves {
 				err = fmt.Errorf("message %d does not expire", arrival)
 			}
 		}
@@ -97,7 +98,7 @@ func (sh *share) checkBox(sub SubQueue) (size uint64, err error) {
 		return 0, err
 	case sub == Main && expiring != sh.expiring.Len():
 		return 0, fmt.Errorf("%d messages expire, %d in the table", expiring, sh.expiring.Len())
-	case ready != b.ready.Len()+b.paused.Len():
+	case ready != b.ready.Len()+b.paused.Len()+b.moving.Len():
 		return 0, fmt.Errorf("%d ready messages, %d in the table", ready, b.ready.Len())
 	case locked != b.locks.Len():
 		return 0, fmt.Errorf("%d locked messages, %d locks", locked, b.locks.Len())
@@ -115,13 +116,16 @@ func (sh *share) checkMessage(sub SubQueue, arrival uint64, m *message) error {
 	key := placeKey{session: m.session, arrival: arrival}
 	_, ready := b.ready.Get(key)
 	_, paused := b.paused.Get(arrival)
+	number, moves := b.moving.Get(arrival)
 	l, hasLock := b.locks.Get(arrival)
 	switch {
-	case arrival == 0 || arrival > sh.arrival:
-		return fmt.Errorf("message %d beyond the last arrival %d", arrival, sh.arrival)
+	case arrival == 0 || arrival > sh.lastKey(sub):
+		return fmt.Errorf("message %d beyond the last arrival %d", arrival, sh.lastKey(sub))
+	case moves && (paused || m.state() != StateActive || m.locked() || sh.moves[sub].arrival(number) != arrival):
+		return fmt.Errorf("message %d moves as number %d", arrival, number)
 	case paused && (m.state() != StateActive || m.locked() || m.session != 0):
 		return fmt.Errorf("message %d pauses", arrival)
-	case ready != (m.state() == StateActive && !m.locked() && !paused):
+	case ready != (m.state() == StateActive && !m.locked() && !paused && !moves):
 		return fmt.Errorf("message %d: ready is %v", arrival, ready)
 	case hasLock != m.locked():
 		return fmt.Errorf("message %d: has a lock is %v", arrival, hasLock)
@@ -318,7 +322,7 @@ func (sh *share) checkHistory() error {
 
 // stored reports whether a message with that arrival index is there.
 func (sh *share) stored(arrival uint64) bool {
-	for i := range sh.boxes {
+	for i := range sh.boxes[:TransferQueue] {
 		if _, ok := sh.boxes[i].messages.Get(arrival); ok {
 			return true
 		}

@@ -23,6 +23,47 @@ func (sh *share) checkOrigins() error {
 	return err
 }
 
+// lastKey is the last key given in a subqueue.
+func (sh *share) lastKey(sub SubQueue) uint64 {
+	if sub == TransferQueue {
+		return sh.lastTransfer
+	}
+	return sh.arrival
+}
+
+// arrival is the place of the message with that number in transit, 0 if there is none.
+func (m *moves) arrival(number uint64) uint64 {
+	mv, _ := m.table.Get(number)
+	return mv.arrival
+}
+
+// checkMoves checks that the two orders of what is in transit agree, and that what is remembered of
+// moves that came here is not older than it needs to be.
+func (sh *share) checkMoves() error {
+	for sub := range sh.moves {
+		mv, b := &sh.moves[sub], &sh.boxes[sub]
+		if last, _, _ := mv.table.Max(); mv.table.Len() != b.moving.Len() || last > mv.last || b.moving.Len() > maxMoving {
+			return fmt.Errorf("%d numbers in transit for %d messages, the last is %d of %d",
+				mv.table.Len(), b.moving.Len(), last, mv.last)
+		}
+	}
+	var err error
+	sh.decided.Scan(func(e decided) bool {
+		if o, ok := sh.origins.Get(origin{originKey: e.originKey}); !ok || e.number < o.below {
+			err = fmt.Errorf("decision %v for an origin with all below %d settled", e, o.below)
+		}
+		return err == nil
+	})
+	b := &sh.boxes[TransferQueue]
+	b.messages.Scan(func(key uint64, m message) bool {
+		if b.extra(key, &m).to == 0 {
+			err = fmt.Errorf("message %d of the transfer queue goes nowhere", key)
+		}
+		return err == nil
+	})
+	return err
+}
+
 // checkBodies counts the references to every shared body anew, and that every subscription is known
 // to its topic.
 func (s *State) checkBodies() error {

@@ -16,6 +16,10 @@ const (
 
 // enqueue stores all messages or none.
 func (s *State) enqueue(sh *share, req *Request, c *Enqueue, o *Outcome) {
+	if c.Origin != nil {
+		s.enqueueMoved(sh, req, c, o)
+		return
+	}
 	if !sh.acceptable(req, c, o) {
 		return
 	}
@@ -51,8 +55,6 @@ func (sh *share) acceptable(req *Request, c *Enqueue, o *Outcome) bool {
 		o.refuse(InvalidOperation, "messages cannot be sent to a subqueue") // S-171
 	case sh.d.Kind == Subscription:
 		o.refuse(InvalidOperation, "messages are sent to the topic, not to a subscription")
-	case sh.d.ForwardTo != "" || c.Origin != nil:
-		o.refuse(InvalidOperation, "forwarding is not supported")
 	case len(c.Messages) == 0:
 		o.refuse(InvalidArgument, "no message")
 	}
@@ -197,10 +199,10 @@ func (s *State) remove(sh *share, sub SubQueue, arrival uint64, m *message) {
 		x, _ := b.extras.Delete(arrival)
 		sh.size -= x.bytes()
 	}
-	if sh.firsts.Len() > 0 {
+	if sh.firsts.Len() > 0 && sub != TransferQueue {
 		sh.firsts.Delete(arrival)
 	}
-	if sh.heads.Len() > 0 {
+	if sh.heads.Len() > 0 && sub != TransferQueue {
 		sh.heads.Delete(arrival)
 	}
 	if m.session != 0 {
@@ -227,6 +229,9 @@ func (s *State) place(sh *share, sub SubQueue, arrival uint64, m *message) {
 		return
 	}
 	sh.boxes[sub].ready.Set(key)
+	if sub == DeadLetter && arrival <= sh.refusedTo {
+		sh.refusedTo = arrival - 1
+	}
 	if m.session != 0 {
 		s.sessionGained(sh, m.session)
 	} else if sh.woken[sub] != s.index {
@@ -249,6 +254,10 @@ func (s *State) unplace(sh *share, sub SubQueue, arrival uint64, m *message) {
 	}
 	if at, paused := sh.boxes[sub].paused.Delete(arrival); paused {
 		sh.leaseDue.Delete(due{at: at, kind: duePause, sub: sub, id: arrival})
+		return
+	}
+	if number, moving := sh.boxes[sub].moving.Delete(arrival); moving {
+		sh.moves[sub].table.Delete(number)
 		return
 	}
 	sh.boxes[sub].ready.Delete(key)
@@ -301,7 +310,7 @@ func (s *State) delivery(sh *share, sub SubQueue, arrival uint64, m *message) De
 	} else {
 		d.EnqueuedAt, d.ExpiresAt = m.at, m.expires
 	}
-	if f, ok := sh.firsts.Get(arrival); ok && f.number != 0 {
+	if f, ok := sh.firsts.Get(arrival); ok && f.number != 0 && sub != TransferQueue {
 		d.EnqueuedSeq = f.number
 	}
 	if m.bits&extraBit != 0 {

@@ -14,11 +14,8 @@ const (
 // them would be a duplicate of itself.
 func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	switch {
-	case req.Sub == Main:
+	case req.Sub == Main && c.To == 0:
 		o.refuse(InvalidOperation, "only a dead-letter queue is sent again")
-		return
-	case c.To != 0:
-		o.refuse(InvalidOperation, "sending to another entity is not supported")
 		return
 	case c.Max == 0 || c.Max > maxRedriven:
 		o.refuse(InvalidArgument, fmt.Sprintf("send 1 to %d messages again at once", maxRedriven))
@@ -27,37 +24,57 @@ func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	b := &sh.boxes[req.Sub]
 	var chosen []uint64
 	seen, last := 0, uint64(0)
-	b.ready.Ascend(placeKey{arrival: after1(c.After)}, func(k placeKey) bool {
+	b.messages.Ascend(after1(c.After), func(arrival uint64, m message) bool {
 		if seen == maxRedriveScan || len(chosen) == int(c.Max) {
 			o.Next = last
 			return false
 		}
 		seen++
-		last = k.arrival
-		m, _ := b.messages.Get(k.arrival)
-		if sh.redrivable(c, &m, b.extra(k.arrival, &m)) {
-			chosen = append(chosen, k.arrival)
+		last = arrival
+		_, waits := b.ready.Get(placeKey{session: m.session, arrival: arrival})
+		if waits && sh.redrivable(c, req.Sub, &m, b.extra(arrival, &m)) {
+			chosen = append(chosen, arrival)
 		}
 		return true
 	})
 	for _, a := range chosen {
 		m, _ := b.messages.Get(a)
-		s.sendAgain(sh, req.Sub, a, &m)
+		if c.To != 0 {
+			s.redirect(sh, req.Sub, a, &m, c.To)
+		} else {
+			s.sendAgain(sh, req.Sub, a, &m)
+		}
 	}
 	o.Count = uint64(len(chosen))
 	sh.touched = s.wall
 }
 
-func (sh *share) redrivable(c *Redrive, m *message, x *extra) bool {
+func (sh *share) redrivable(c *Redrive, sub SubQueue, m *message, x *extra) bool {
+	session, inSession := x.session, x.inSession
+	if se, ok := sh.sessions.Get(m.session); ok {
+		session, inSession = se.id, true
+	}
 	switch {
 	case c.HasReason && x.reason != c.Reason,
-		c.HasSession && (!x.inSession || x.session != c.Session),
+		c.HasSession && (!inSession || session != c.Session),
 		c.From != 0 && m.at < c.From,
 		c.Until != 0 && m.at >= c.Until:
 		return false
 	}
 	// An image of version 1 did not say in which session a message died.
-	return x.inSession || !sh.d.RequiresSession
+	return c.To != 0 || inSession || !sh.d.RequiresSession
+}
+
+// redirect moves one message to the transfer queue, from where it goes to another entity as a new
+// message, with what settlements and rules set on it.
+func (s *State) redirect(sh *share, sub SubQueue, arrival uint64, old *message, to EntityID) {
+	x := *sh.boxes[sub].extra(arrival, old)
+	m := message{index: old.index, offset: old.offset, length: old.length, at: s.wall}
+	if old.expires != 0 {
+		m.expires = old.expires - old.at
+	}
+	s.leave(sh, sub, arrival, old)
+	s.sendAway(sh, m, &extra{to: to, properties: x.properties, system: x.system})
 }
 
 // sendAgain moves one message to the tail of the main queue.

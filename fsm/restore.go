@@ -134,7 +134,7 @@ func (l *loader) record(r *reader) {
 	case recordBody:
 		l.body(r)
 	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName, recordPause,
-		recordPauseSession, recordFirst, recordHead:
+		recordPauseSession, recordFirst, recordHead, recordMoving, recordOrigin:
 		switch {
 		case l.sh == nil:
 			r.fail("record outside a share")
@@ -142,6 +142,10 @@ func (l *loader) record(r *reader) {
 			l.message(r)
 		case (kind == recordFirst || kind == recordHead) && !l.grave:
 			l.origin(r, kind)
+		case kind == recordMoving && !l.grave:
+			l.moving(r)
+		case kind == recordOrigin && !l.grave:
+			l.source(r)
 		case (kind == recordPause || kind == recordPauseSession) && !l.grave:
 			l.pause(r, kind)
 		case kind == recordHistory:
@@ -214,6 +218,9 @@ func (l *loader) share(r *reader) {
 				r.fail("counter too large")
 			}
 		}
+	}
+	if l.version >= 3 {
+		l.counters(r, sh)
 	}
 	if !grave {
 		sh.watchIdle(review)
@@ -294,7 +301,7 @@ func (l *loader) message(r *reader) {
 	}
 	b := &sh.boxes[sub]
 	if last, _, any := b.messages.Max(); sub < l.box || any && arrival <= last ||
-		arrival == 0 || arrival > sh.arrival || m.index > l.s.index {
+		arrival == 0 || arrival > sh.lastKey(sub) || m.index > l.s.index {
 		r.fail("message out of order")
 		return
 	}
@@ -398,6 +405,7 @@ func (l *loader) extra(r *reader, m *message) *extra {
 	}
 	if l.version >= 3 {
 		x.system = mergeSystem(nil, r.system())
+		x.to, x.stuck = EntityID(r.uvarint()), r.boolean()
 	}
 	if !validSessionID(x.session) || x.bytes() > 3*maxExtraBytes {
 		r.fail("extras too large")
@@ -438,8 +446,10 @@ func (l *loader) finish(r *reader) {
 		r.fail(err.Error())
 	}
 	if !l.grave {
-		if err := l.sh.checkOrigins(); err != nil {
-			r.fail(err.Error())
+		for _, check := range [...]func() error{l.sh.checkOrigins, l.sh.checkMoves} {
+			if err := check(); err != nil {
+				r.fail(err.Error())
+			}
 		}
 		l.s.reschedule(l.sh)
 	}

@@ -59,6 +59,14 @@ type share struct {
 	firsts *btree.Map[uint64, first]
 	heads  *btree.Map[uint64, waiting]
 
+	// moves are the messages in transit, by subqueue; origins and decided are what is remembered of
+	// those that were moved here. Dead letters up to refusedTo were offered to their destination.
+	moves        [TransferQueue + 1]moves
+	lastTransfer uint64 // key given last in the transfer queue, which has no numbers
+	refusedTo    uint64
+	origins      *btree.BTreeG[origin]
+	decided      *btree.BTreeG[decided]
+
 	// history holds the two histories; names are the message ids of stored messages and entered the
 	// places of their accepted records, by arrival. All are empty while the histories are off.
 	history [2]chronicle
@@ -74,12 +82,13 @@ type share struct {
 
 // box is one subqueue.
 // Invariant: a message is scheduled, or deferred, or active; it is locked exactly if locks has it;
-// it is in ready exactly if it is active, not locked and not in paused.
+// it is in ready exactly if it is active, not locked, not in paused and not in moving.
 type box struct {
 	messages *btree.Map[uint64, message] // by arrival index
 	ready    *btree.BTreeG[placeKey]
 	locks    *btree.Map[uint64, lock]
 	paused   *btree.Map[uint64, Millis] // active, not in ready until then (lease)
+	moving   *btree.Map[uint64, uint64] // in transit: its number there
 	extras   *btree.Map[uint64, *extra]
 
 	scheduled, deferred uint64 // messages in that state, locked or not
@@ -127,12 +136,14 @@ type extra struct {
 	properties                  []Property
 	session                     string // in which it died
 	inSession                   bool
+	to                          EntityID      // in the transfer queue: where it goes
+	stuck                       bool          // a dead letter that its destination will not have
 	system                      []SystemValue // changed by an action, here or before it was moved here
 }
 
 // matters reports whether there is anything in it.
 func (x *extra) matters() bool {
-	return x.bytes() > 0 || x.scheduledAt != 0 || x.inSession
+	return x.bytes() > 0 || x.scheduledAt != 0 || x.inSession || x.to != 0 || x.stuck
 }
 
 func (x *extra) bytes() uint64 {
@@ -196,6 +207,8 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		entered:    new(btree.Map[uint64, uint64]),
 		firsts:     new(btree.Map[uint64, first]),
 		heads:      new(btree.Map[uint64, waiting]),
+		origins:    newTable(func(a, b origin) bool { return a.less(b.originKey) }),
+		decided:    newTable(decided.less),
 		leaseDue:   newTable(due.less),
 		wallDue:    newTable(due.less),
 	}
@@ -212,8 +225,10 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 			ready:    newTable(placeKey.less),
 			locks:    new(btree.Map[uint64, lock]),
 			paused:   new(btree.Map[uint64, Millis]),
+			moving:   new(btree.Map[uint64, uint64]),
 			extras:   new(btree.Map[uint64, *extra]),
 		}
+		sh.moves[i].table = new(btree.Map[uint64, moving])
 	}
 	return sh
 }
@@ -243,6 +258,8 @@ func (sh *share) clone(gen uint64) *share {
 		b.ready = b.ready.Copy()
 		b.locks = b.locks.Copy()
 		b.paused = b.paused.Copy()
+		b.moving = b.moving.Copy()
+		c.moves[i].table = c.moves[i].table.Copy()
 		b.extras = b.extras.Copy()
 	}
 	c.tokens = c.tokens.Copy()
@@ -263,6 +280,8 @@ func (sh *share) clone(gen uint64) *share {
 	c.entered = c.entered.Copy()
 	c.firsts = c.firsts.Copy()
 	c.heads = c.heads.Copy()
+	c.origins = c.origins.Copy()
+	c.decided = c.decided.Copy()
 	for k := range c.history {
 		c.history[k].records = c.history[k].records.Copy()
 	}
@@ -295,7 +314,7 @@ func (sh *share) carried(a uint64) bool {
 	if a < span {
 		return false
 	}
-	for i := range sh.boxes {
+	for i := range sh.boxes[:TransferQueue] {
 		oldest, _, ok := sh.boxes[i].messages.Min()
 		if !ok {
 			continue

@@ -40,6 +40,8 @@ const (
 	recordFirst                         // where a message of the share was first sent to; version 3
 	recordHead                          // what a topic keeps of a scheduled message; version 3
 	recordBody                          // with several references, behind the state record; version 3
+	recordMoving                        // message in transit, behind the messages; version 3
+	recordOrigin                        // what was moved here, with what is decided of it; version 3
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -163,7 +165,12 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	b = appendMillis(b, sh.active)
 	b = appendMillis(b, sh.idleReview)
 	b = appendUint(b, sh.history[Processed].last)
-	if !f.done(appendUint(b, sh.history[Accepted].last)) {
+	b = appendUint(b, sh.history[Accepted].last)
+	b = appendUint(appendUint(b, sh.lastTransfer), sh.refusedTo)
+	for sub := range sh.moves {
+		b = appendUint(b, sh.moves[sub].last)
+	}
+	if !f.done(b) {
 		return false
 	}
 	sh.sessions.Scan(func(no uint32, se session) bool { return f.done(f.session(sh, no, &se)) })
@@ -219,7 +226,31 @@ func (f *frameWriter) origins(sh *share) bool {
 		b = appendBool(appendString(b, w.messageID), w.hasSession)
 		return f.done(appendString(b, w.sessionID))
 	})
+	for sub := range sh.moves {
+		sh.moves[sub].table.Scan(func(number uint64, mv moving) bool {
+			b := appendUint(append(f.buf, recordMoving, byte(sub)), number)
+			return f.done(appendUint(appendUint(b, mv.arrival), uint64(mv.to)))
+		})
+	}
+	sh.origins.Scan(func(o origin) bool { return f.done(f.origin(sh, o)) })
 	return f.err == nil
+}
+
+func (f *frameWriter) origin(sh *share, o origin) []byte {
+	b := appendUint(append(f.buf, recordOrigin), uint64(o.entity))
+	b = appendUint(append(appendUint(b, uint64(o.partition)), byte(o.sub)), o.below)
+	var list []decided
+	sh.decided.Ascend(decided{originKey: o.originKey}, func(e decided) bool {
+		if e.originKey == o.originKey {
+			list = append(list, e)
+		}
+		return e.originKey == o.originKey
+	})
+	b = appendUint(b, uint64(len(list)))
+	for _, e := range list {
+		b = append(appendUint(b, e.number), byte(e.refusal))
+	}
+	return b
 }
 
 func (f *frameWriter) session(sh *share, no uint32, se *session) []byte {
@@ -273,7 +304,7 @@ func (f *frameWriter) message(box *box, sub SubQueue, arrival uint64, m *message
 		b = appendMillis(b, x.scheduledAt)
 		b = appendProperties(b, x.properties)
 		b = appendString(appendBool(b, x.inSession), x.session)
-		b = appendSystem(b, x.system)
+		b = appendBool(appendUint(appendSystem(b, x.system), uint64(x.to)), x.stuck)
 	}
 	if m.locked() {
 		l, _ := box.locks.Get(arrival)

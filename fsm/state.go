@@ -185,6 +185,8 @@ func (s *State) dispatch(req *Request, o *Outcome) {
 		s.putEntity(req, c, o)
 	case *DropEntity:
 		s.dropEntity(req.Entity)
+	case *Commit:
+		s.commit(req, c, o)
 	default:
 		s.dispatchShare(req, o)
 	}
@@ -197,16 +199,17 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		o.Refusal = Stale
 		return
 	}
-	if req.Sub > TransferDeadLetter {
+	_, forward := req.Command.(*Forward)
+	if req.Sub > TransferDeadLetter && !forward {
 		o.refuse(InvalidArgument, "no such subqueue")
 		return
 	}
-	if req.Sub != Main && sh.d.NoDeadLetter {
+	if req.Sub != Main && sh.d.NoDeadLetter && !forward {
 		o.refuse(EntityNotFound, "the entity has no dead-letter queue") // S-169
 		return
 	}
 	s.expire(sh)
-	if !sh.allows(req.Command, o) {
+	if !sh.allows(req, o) {
 		s.conclude(sh)
 		return
 	}
@@ -229,6 +232,10 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		s.deleteMessages(sh, req, c, o)
 	case *Cancel:
 		s.cancel(sh, req, c, o)
+	case *Transfer:
+		s.transfer(sh, req, c, o)
+	case *Forward:
+		s.forward(sh, req, c, o)
 	case *DropLocks:
 		s.dropLocks(sh, c)
 	case *AcceptSession:

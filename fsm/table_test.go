@@ -314,7 +314,6 @@ func TestWhatAnEntityIsNotMadeForIsRefused(t *testing.T) {
 		{0, Main, nil, Stale},
 		{0, Main, &BecomeLeader{}, InvalidOperation},
 		{0, Main, queue(7, func(d *Descriptor) { d.Version, d.DetectDuplicates = 9, true }), InvalidOperation}, // S-261
-		{11, Main, message1("m"), InvalidOperation},
 		{0, Main, queue(0), InvalidArgument},
 		{6, Main, queue(7), InvalidArgument},
 		{0, Main, queue(6, func(d *Descriptor) { d.Partitions = []PartitionID{2} }), InvalidArgument},

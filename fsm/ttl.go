@@ -67,7 +67,7 @@ func (sh *share) overdue(wall Millis) bool {
 
 // nextExpiry is when something expires if there is a listener, 0 if never or if there is none.
 func (sh *share) nextExpiry() Millis {
-	if !sh.listening && sh.holders.Len() == 0 {
+	if !sh.listening && sh.holders.Len() == 0 && !sh.forwards(Main) {
 		return 0
 	}
 	if sh.sweeps.Len() > 0 {

@@ -1,0 +1,126 @@
+package fsm
+
+import "slices"
+
+// maxOrigins bounds how many sources a share remembers, some fifty bytes each.
+const maxOrigins = 1 << 20
+
+// originKey names a queue in one partition from which messages were moved here.
+type originKey struct {
+	entity    EntityID
+	partition PartitionID
+	sub       SubQueue
+}
+
+func (a originKey) less(b originKey) bool {
+	switch {
+	case a.entity != b.entity:
+		return a.entity < b.entity
+	case a.partition != b.partition:
+		return a.partition < b.partition
+	}
+	return a.sub < b.sub
+}
+
+// origin says that every number below is settled at the source and will not be asked for again.
+type origin struct {
+	originKey
+	below uint64
+}
+
+// decided is the answer about one number that the source may ask for again (S-311).
+type decided struct {
+	originKey
+	number  uint64
+	refusal Refusal
+}
+
+func (a decided) less(b decided) bool {
+	if a.originKey != b.originKey {
+		return a.originKey.less(b.originKey)
+	}
+	return a.number < b.number
+}
+
+// enqueueMoved takes messages that were moved here, each once (S-212, S-311). They are judged one by
+// one, as if each were sent alone; what was decided before is answered again.
+func (s *State) enqueueMoved(sh *share, req *Request, c *Enqueue, o *Outcome) {
+	g := c.Origin
+	if req.Sub != Main || len(g.Numbers) != len(c.Messages) || len(g.Numbers) == 0 ||
+		len(g.Numbers) > maxMoving || !ascending(g.Numbers) {
+		o.refuse(InvalidArgument, "moved messages without ascending numbers")
+		return
+	}
+	key := originKey{g.Entity, g.Partition, g.Sub}
+	known, ok := sh.origins.Get(origin{originKey: key})
+	if !ok && sh.origins.Len() >= maxOrigins {
+		o.refuse(Busy, "too many sources are remembered")
+		return
+	}
+	below := max(known.below, g.Below)
+	sh.origins.Set(origin{key, below})
+	sh.settled(key, below)
+	o.Refusals = make([]Refusal, len(c.Messages))
+	o.Numbers = make([]SequenceNumber, len(c.Messages))
+	o.EnqueuedAt = s.wall
+	for i := range c.Messages {
+		n := g.Numbers[i]
+		was, repeated := sh.decided.Get(decided{originKey: key, number: n})
+		if repeated || n < below {
+			o.Refusals[i] = was.refusal
+			s.free(s.bodyRef(&c.Messages[i]))
+			continue
+		}
+		var out Outcome
+		s.takeIn(sh, req, &c.Messages[i], &out)
+		if out.Refusal != None {
+			if out.Refusal == Busy || out.Refusal == QuotaExceeded && g.Sub == TransferQueue { // S-237
+				o.Detail = out.Detail
+				for ; i < len(c.Messages); i++ { // in order: what comes behind waits, too
+					o.Refusals[i] = Busy
+					s.free(s.bodyRef(&c.Messages[i]))
+				}
+				return
+			}
+			o.Refusals[i] = out.Refusal
+			s.free(s.bodyRef(&c.Messages[i]))
+		} else {
+			o.Numbers[i] = out.Numbers[0]
+		}
+		sh.decided.Set(decided{key, n, out.Refusal})
+	}
+}
+
+// takeIn takes one moved message as if it were sent.
+func (s *State) takeIn(sh *share, req *Request, m *Message, out *Outcome) {
+	if !sh.d.Status.sends() {
+		out.refuse(EntityDisabled, "the status of the entity forbids it")
+		return
+	}
+	alone := Enqueue{Messages: []Message{*m}}
+	s.enqueue(sh, req, &alone, out)
+}
+
+// settled forgets what was decided about numbers below.
+func (sh *share) settled(key originKey, below uint64) {
+	var done []decided
+	sh.decided.Ascend(decided{originKey: key}, func(e decided) bool {
+		if e.originKey != key || e.number >= below {
+			return false
+		}
+		done = append(done, e)
+		return true
+	})
+	for _, e := range done {
+		sh.decided.Delete(e)
+	}
+}
+
+func ascending(ns []uint64) bool {
+	return ns[0] > 0 && slices.IsSortedFunc(ns, func(a, b uint64) int {
+		if a < b {
+			return -1
+		}
+		return 1
+	})
+}

@@ -1,0 +1,59 @@
+package fsm
+
+// What version 3 of an image says about moves.
+
+// counters reads the counters of a share's moves.
+func (l *loader) counters(r *reader, sh *share) {
+	sh.lastTransfer, sh.refusedTo = r.uvarint(), r.uvarint()
+	largest := max(sh.lastTransfer, sh.refusedTo)
+	for sub := range sh.moves {
+		sh.moves[sub].last = r.uvarint()
+		largest = max(largest, sh.moves[sub].last)
+	}
+	if largest > maxRestored {
+		r.fail("counter too large")
+	}
+}
+
+// moving reads that a message is in transit; the message was read before, as if it waited.
+func (l *loader) moving(r *reader) {
+	sh := l.sh
+	sub, number, mv := r.sub(), r.uvarint(), moving{arrival: r.uvarint(), to: EntityID(r.uvarint())}
+	if r.err != nil {
+		return
+	}
+	b := &sh.boxes[sub]
+	m, ok := b.messages.Get(mv.arrival)
+	_, waits := b.ready.Get(placeKey{session: m.session, arrival: mv.arrival})
+	_, twice := sh.moves[sub].table.Get(number)
+	if !ok || !waits || twice || m.session != 0 || number == 0 || sub == TransferDeadLetter ||
+		sh.moves[sub].table.Len() >= maxMoving {
+		r.fail("message in transit contradicts others")
+		return
+	}
+	b.ready.Delete(placeKey{arrival: mv.arrival})
+	if sub == Main && m.expires != 0 {
+		sh.expiring.Delete(expiry{at: m.expires, arrival: mv.arrival})
+	}
+	b.moving.Set(mv.arrival, number)
+	sh.moves[sub].table.Set(number, mv)
+}
+
+// source reads what was moved here from one queue.
+func (l *loader) source(r *reader) {
+	sh := l.sh
+	o := origin{originKey{EntityID(r.uvarint()), PartitionID(r.u16()), r.sub()}, r.uvarint()}
+	if _, twice := sh.origins.Get(o); twice || sh.origins.Len() >= maxOrigins {
+		r.fail("origin of moves is given twice")
+		return
+	}
+	sh.origins.Set(o)
+	for range r.count(2) {
+		e := decided{o.originKey, r.uvarint(), r.refusal()}
+		if _, twice := sh.decided.Get(e); twice || e.number < o.below {
+			r.fail("decision about a move contradicts others")
+			return
+		}
+		sh.decided.Set(e)
+	}
+}
