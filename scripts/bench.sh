@@ -20,6 +20,7 @@ out=${1:-$root/docs/benchmarks.md}
 rounds=${ROUNDS:-1}
 duration=${DURATION:-$([[ $rounds == 1 ]] && echo 10s || echo 4s)}
 warmup=${WARMUP:-$([[ $rounds == 1 ]] && echo 2s || echo 1s)}
+settle=8s # of load on new nodes before anything is measured
 pick=${ROWS:-.}
 nice=${NICE:-0}
 work=$(mktemp -d)
@@ -124,6 +125,8 @@ nodes() { # nodes N: every row on a new cluster of N
 		pids+=(--pid "$(cat "$CLUSTER_DIR/n$i/pid")")
 		prefer "$(cat "$CLUSTER_DIR/n$i/pid")"
 	done
+	# A new node writes its ballast and touches its memory for the first time; neither is a message's.
+	bench bench-first --create --duration "$settle" >/dev/null
 	each loads
 	"$root/scripts/cluster.sh" down >&2
 }
