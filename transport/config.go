@@ -85,6 +85,9 @@ type Config struct {
 	// replies that wait for credit.
 	MaxRequests int
 	MaxReplies  int
+	// MaxHTTPRequests bounds the requests that send and receive over HTTP; each receive holds one
+	// while it waits. More are answered 503.
+	MaxHTTPRequests int
 }
 
 // Smallest values that the protocol or official clients can live with.
@@ -129,6 +132,7 @@ func Defaults() Config {
 		MaxWriteBytes:        1 << 20,
 		MaxRequests:          8,
 		MaxReplies:           1_000,
+		MaxHTTPRequests:      1_000,
 	}
 }
 
@@ -163,6 +167,7 @@ func (c *Config) Validate() error {
 		"MaxLockBytes": int(c.MaxLockBytes), "MaxUnsettled": c.MaxUnsettled,
 		"MaxSettle": c.MaxSettle, "MaxWriteBytes": c.MaxWriteBytes,
 		"MaxRequests": c.MaxRequests, "MaxReplies": c.MaxReplies,
+		"MaxHTTPRequests": c.MaxHTTPRequests,
 	} {
 		check(n > 0, "transport: %s is %d, want more than 0", name, n)
 	}

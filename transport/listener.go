@@ -175,7 +175,7 @@ func (s *Server) startHTTP(handler http.Handler) {
 	}
 	s.httpIn = &handoff{conns: make(chan net.Conn), done: make(chan struct{})}
 	s.http = &http.Server{
-		Handler:           s.withWebSocket(handler),
+		Handler:           s.withWebSocket(s.Messages(handler)),
 		ReadHeaderTimeout: httpHeaderTimeout,
 		IdleTimeout:       httpIdleTimeout,
 		MaxHeaderBytes:    maxHTTPHeaderBytes,

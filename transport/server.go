@@ -36,6 +36,11 @@ type Server struct {
 	toucher toucher
 	slots   slots
 
+	httpSlots   chan struct{}      // one token per request of the HTTP data plane under way
+	httpSending chan struct{}      // one per body in memory
+	waits       context.Context    // of HTTP receives, which Close ends
+	stopWaits   context.CancelFunc // ends them
+
 	random io.Reader       // chance for tags, tracking ids and incarnations; tests fix it
 	ctx    context.Context // ends when Close has drained everything
 	cancel context.CancelFunc
@@ -69,10 +74,14 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 		handshakes: map[net.Conn]string{},
 		perHost:    map[string]int{},
 		random:     rand.Reader,
+
+		httpSlots:   make(chan struct{}, cfg.MaxHTTPRequests),
+		httpSending: make(chan struct{}, httpSends),
 	}
 	s.rules, _ = catalog.(Rules)
 	s.incarnation.Store(uint64(cfg.Incarnation))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.waits, s.stopWaits = context.WithCancel(s.ctx)
 	s.watcher = newWatcher(s)
 	s.janitor = newJanitor(s)
 	s.startHTTP(handler)
@@ -232,6 +241,7 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, c := range sockets {
 		c.Close()
 	}
+	s.stopWaits()
 	httpErr := s.http.Shutdown(ctx)
 	if httpErr != nil {
 		_ = s.http.Close() // what did not end in time is cut off

@@ -54,6 +54,7 @@ const (
 	siteDisposition                // malformed disposition
 	siteIdle                       // peer silent for too long
 	siteWrite                      // peer did not read for too long
+	siteHTTP                       // too many HTTP requests at a time
 	sitePanic                      // a broken invariant ended a connection
 	sites
 )
@@ -64,7 +65,7 @@ var siteNames = [sites]string{
 	"protocol-header", "sasl", "handshake-frame", "framing", "decode", "illegal-frame", "channel",
 	"handle", "links", "attach", "unauthorized", "token", "credit", "message-size", "message",
 	"settled-lost", "refused", "unavailable", "request", "reply", "disposition", "idle", "write",
-	"panic",
+	"http", "panic",
 }
 
 // Rejections calls f with the name and count of every rejection site.

@@ -293,7 +293,7 @@ func (n *node) openFront(context.Context) error {
 }
 
 func (n *node) openOps(context.Context) error {
-	handler, err := n.withOperator(n.api.Operations())
+	handler, err := n.withOperator(n.withMessages(n.api.Operations()))
 	if err != nil {
 		return err
 	}

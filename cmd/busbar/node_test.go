@@ -76,6 +76,15 @@ func openLive(t testing.TB, cfg Config) *liveNode {
 			t.Error(err)
 		}
 	})
+	// A node serves before its cluster has partitions. Nothing says when, so it is asked again.
+	for n.directory.View() == nil || len(n.directory.View().Groups()) < cfg.Partitions ||
+		n.host.Ready(t.Context()) != nil {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the node does not get ready")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 	return l
 }
 

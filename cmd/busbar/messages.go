@@ -1,0 +1,19 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+)
+
+// withMessages serves the data plane on the operations port too. What operators ask below /api/ may
+// look like it.
+func (n *node) withMessages(operations http.Handler) http.Handler {
+	messages := n.front.Messages(operations)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/") {
+			operations.ServeHTTP(w, r)
+			return
+		}
+		messages.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,170 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// batchType makes a body a batch. It must be the whole value: with a parameter behind it the body is
+// one message, as with the original.
+const batchType = "application/vnd.microsoft.servicebus.json"
+
+// batchSlack is what the JSON around a batch may take: escapes can make a text six times as long.
+const batchSlack = 6
+
+// httpSend stores one message, or a batch as a whole.
+func (s *Server) httpSend(q *httpRequest) error {
+	if q.addr.sub != fsm.Main || q.desc.Kind == fsm.Subscription { // S-171
+		return badHTTP("Messages are sent to a queue or a topic.")
+	}
+	select {
+	case s.httpSending <- struct{}{}:
+		defer func() { <-s.httpSending }()
+	case <-q.ctx.Done():
+		return s.httpError(fsm.ErrBusy, q.addr.path())
+	}
+	batch := q.r.Header.Get("Content-Type") == batchType
+	limit := int64(q.desc.MaxMessageBytes)
+	if batch {
+		limit *= batchSlack
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, limit))
+	if tooBig := (*http.MaxBytesError)(nil); errors.As(err, &tooBig) {
+		return s.httpRefusal(fsm.MessageSizeExceeded, "", q.addr.path())
+	} else if err != nil {
+		return &httpProblem{status: http.StatusRequestTimeout, text: "The body did not arrive.", cause: err}
+	}
+	var d inbound
+	if batch {
+		err = s.httpBatch(&d, body, q.desc)
+	} else {
+		err = s.httpSingle(&d, body, q)
+	}
+	if err != nil {
+		return err
+	}
+	key := fsm.Key{Entity: q.desc.ID, By: fsm.ByAny}
+	if d.byText {
+		key.By, key.Text = fsm.ByText, d.text
+	}
+	out, err := s.Propose(q.ctx, key, &fsm.Enqueue{Messages: d.messages})
+	switch {
+	case err != nil:
+		return s.httpError(err, q.addr.path())
+	case out.Refusal != fsm.None:
+		return s.httpRefusal(out.Refusal, out.Detail, q.addr.path())
+	}
+	s.stats.MessagesIn.Add(uint64(len(d.messages)))
+	q.w.Header().Set("Server", "Busbar")
+	q.w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+// httpSingle makes a message of a request: properties in a header, application properties in the
+// others, the body as it is.
+func (s *Server) httpSingle(d *inbound, body []byte, q *httpRequest) error {
+	var p brokerProperties
+	if values := q.r.Header.Values(brokerHeader); len(values) > 1 {
+		return badHTTP("The header BrokerProperties is given more than once.")
+	} else if len(values) == 1 {
+		if err := json.Unmarshal([]byte(values[0]), &p); err != nil {
+			return badHTTP("BrokerProperties cannot be read: %v.", err)
+		}
+	}
+	payload, err := p.sections(nil, q.r.Header.Get("Content-Type"))
+	if err != nil {
+		return badHTTP("BrokerProperties: %v.", err)
+	}
+	w := amqp.BeginMapSection(payload, amqp.CodeApplicationProperties)
+	for _, name := range slices.Sorted(maps.Keys(q.r.Header)) {
+		if isProperty(name) {
+			w.Raw(name, propertyValue(strings.Join(q.r.Header[name], ", ")))
+		}
+	}
+	return s.httpMessage(d, amqp.AppendData(w.End(), body), q.desc)
+}
+
+// batchItem is one message of a batch. Headers of the request do not apply to it.
+type batchItem struct {
+	Body             *string
+	BrokerProperties brokerProperties
+	UserProperties   map[string]any
+}
+
+func (s *Server) httpBatch(d *inbound, body []byte, desc *fsm.Descriptor) error {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	var items []batchItem
+	if err := decoder.Decode(&items); err != nil {
+		return badHTTP("The batch is no JSON array of messages: %v.", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return badHTTP("The batch is followed by something else.")
+	}
+	if len(items) == 0 || len(items) > s.cfg.MaxMessages {
+		return badHTTP("A batch has 1 to %d messages.", s.cfg.MaxMessages)
+	}
+	total := 0
+	for i, item := range items {
+		payload, err := item.BrokerProperties.sections(nil, "")
+		if err != nil {
+			return badHTTP("Message %d: BrokerProperties: %v.", i, err)
+		}
+		w := amqp.BeginMapSection(payload, amqp.CodeApplicationProperties)
+		for _, name := range slices.Sorted(maps.Keys(item.UserProperties)) {
+			value, ok := memberValue(item.UserProperties[name])
+			if !ok {
+				return badHTTP("Message %d: the property %s is no text, number or truth value.", i, clipText(name))
+			}
+			w.Raw(name, value)
+		}
+		var text string
+		if item.Body != nil {
+			text = *item.Body
+		}
+		payload = amqp.AppendData(w.End(), []byte(text))
+		if total += len(payload); total > int(desc.MaxMessageBytes) {
+			return s.httpRefusal(fsm.MessageSizeExceeded, "", desc.Name)
+		}
+		if err := s.httpMessage(d, payload, desc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// memberValue turns a member of a JSON object into a property.
+func memberValue(v any) (amqp.Raw, bool) {
+	switch v := v.(type) {
+	case nil:
+		return amqp.AppendNull(nil), true
+	case string:
+		return amqp.AppendString(nil, v), true
+	case bool:
+		return amqp.AppendBool(nil, v), true
+	case json.Number:
+		return propertyValue(v.String()), true
+	}
+	return nil, false
+}
+
+// httpMessage adds an encoded message to what is to be stored.
+func (s *Server) httpMessage(d *inbound, payload []byte, desc *fsm.Descriptor) error {
+	if len(payload) > int(desc.MaxMessageBytes) {
+		return s.httpRefusal(fsm.MessageSizeExceeded, "", desc.Name)
+	}
+	if refused := d.translate(payload, desc, s.messageID); refused != nil {
+		s.stats.reject(siteMessage)
+		return badHTTP("%s", refused.Description)
+	}
+	return nil
+}
