@@ -33,8 +33,8 @@ const (
 const frameHeaderBytes = 14
 
 // firstReadBytes bounds what a length that was only claimed may allocate; a payload grows with the
-// bytes that arrive.
-const firstReadBytes = 256 << 10
+// bytes that arrive. An append of one full entry (256 KiB and its heads) fits at once.
+const firstReadBytes = 320 << 10
 
 type frame struct {
 	typ     frameType

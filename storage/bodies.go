@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -257,7 +258,7 @@ func bodyOf(payload []byte, index uint64, offset, length uint32) ([]byte, error)
 		return nil, fmt.Errorf("read body of entry %d: %d bytes at %d: %w",
 			index, length, offset, ErrBodyRange)
 	}
-	return append(make([]byte, 0, length), body...), nil
+	return bytes.Clone(body), nil
 }
 
 // Free says that the body of length bytes at offset of the entry is referred to no more. With the last
