@@ -121,7 +121,7 @@ nightly: verify
 	@go test -timeout 60m ./test/model -args -sequences=200000
 	@$(MAKE) fuzz T=60s
 	@$(MAKE) failovers N=10
-	@cd test/chaos && go test -count=1 -timeout 10m .
+	@cd test/chaos && go test -count=1 -timeout 15m .
 	@cd test/simulation && go test -count=1 -timeout 60m -run Canar .
 	@$(MAKE) sim SEED=1-100 MINUTES=10
 	@$(MAKE) conformance conformance-full

@@ -20,15 +20,16 @@ import (
 type outageKind struct {
 	nemesis string
 	// hold is how long it lasts: longer than the longest outage that is allowed, so that service comes
-	// back because the cluster got over the fault and not because it was taken back.
+	// back because the cluster got over the fault and not because it was taken back. Not much longer
+	// either: with a node less, whatever delays one of the others delays everybody.
 	hold time.Duration
 }
 
 // outageKinds are the faults by the names of the command line.
 var outageKinds = map[string]outageKind{
-	"kill":  {"kill", 3 * time.Second},
+	"kill":  {"kill", 1500 * time.Millisecond},
 	"pause": {"pause", 4 * time.Second},
-	"stop":  {"stop in good order", 3 * time.Second},
+	"stop":  {"stop in good order", 1500 * time.Millisecond},
 	"host":  {"lose a host", 5 * time.Second},
 	"stall": {"stall the disk", 16 * time.Second},
 }
@@ -56,6 +57,7 @@ type outage struct {
 // trial is what one fault did.
 type trial struct {
 	victim string
+	before gap // while nothing was broken: what the machine costs, and the load
 	during gap // from the fault to its end
 	after  gap // from its end until every leadership is back home
 	errors []string
@@ -153,6 +155,7 @@ func (o *outage) judge(t *trial, victim *node, began, healed, over time.Time) {
 			continue
 		}
 		name := p.node.name() + "/" + p.queue
+		t.before.longer(p.until(began).longest(began.Add(-outageWarm), began), name)
 		t.during.longer(p.longest(began, healed), name)
 		t.after.longer(p.longest(healed, over), name)
 		for _, a := range p.attempts {
@@ -257,7 +260,8 @@ func (o *outage) sendHome(ctx context.Context, leaders map[int]string) bool {
 const clock = "15:04:05.000"
 
 func (t *trial) write(w io.Writer, name string, i int) {
-	line := fmt.Sprintf("%s %d: %s: %s; afterwards %s", name, i, t.victim, t.during, t.after)
+	line := fmt.Sprintf("%s %d: %s: %s; before %s, afterwards %s", name, i, t.victim, t.during,
+		t.before.took.Round(time.Millisecond), t.after)
 	if t.bit != nil {
 		line += "; DID NOT BITE: " + t.bit.Error()
 	}
@@ -269,17 +273,18 @@ func (t *trial) write(w io.Writer, name string, i int) {
 
 // summarize prints the row of docs/reliability.md.
 func summarize(w io.Writer, name string, all []trial) {
-	var during, after []time.Duration
+	var before, during, after []time.Duration
 	failed := 0
 	for _, t := range all {
 		if t.bit != nil {
 			continue
 		}
-		during, after = append(during, t.during.took), append(after, t.after.took)
+		before, during = append(before, t.before.took), append(during, t.during.took)
+		after = append(after, t.after.took)
 		failed += len(t.errors)
 	}
-	fmt.Fprintf(w, "== %s: %d trials: p50, p95, most: %s; while it comes back: %s; %d errors\n",
-		name, len(during), percentiles(during), percentiles(after), failed)
+	fmt.Fprintf(w, "== %s: %d trials: p50, p95, most: %s; a second before: %s; while it comes back: %s; %d errors\n",
+		name, len(during), percentiles(during), percentiles(before), percentiles(after), failed)
 }
 
 // parseKinds reads the names of outageKinds; all for none.

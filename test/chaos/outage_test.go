@@ -34,6 +34,19 @@ func TestLongestGapOfAClient(t *testing.T) {
 	}
 }
 
+func TestWhatIsUnderWayAtTheFaultDoesNotCountBeforeIt(t *testing.T) {
+	start := time.Now()
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	p := &prober{attempts: []attempt{{Begin: at(0), End: at(10)}, {Begin: at(20), End: at(80)},
+		{Begin: at(90), End: at(900)}}}
+	if got := p.until(at(100)).longest(at(0), at(100)).took; got != 70*time.Millisecond {
+		t.Errorf("got %s, want 70ms", got)
+	}
+	if got := p.longest(at(100), at(1000)).took; got != 820*time.Millisecond {
+		t.Errorf("the whole has %s, want 820ms", got)
+	}
+}
+
 func TestKindsOfOutages(t *testing.T) {
 	all, err := parseKinds("")
 	if err != nil || len(all) != len(outageKinds) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -113,6 +114,16 @@ func (p *prober) longest(from, to time.Time) (g gap) {
 		see(to) // nothing was acknowledged from then on
 	}
 	return g
+}
+
+// until returns a prober that has seen only what ended before a moment.
+func (p *prober) until(end time.Time) *prober {
+	n := 0
+	for n < len(p.attempts) && p.attempts[n].End.Before(end) {
+		n++
+	}
+	last := attempt{Begin: end, End: end} // what is under way then is not held against the time before
+	return &prober{node: p.node, queue: p.queue, attempts: append(slices.Clone(p.attempts[:n]), last)}
 }
 
 // administrator is a management client of the SDK for a node without TLS.
