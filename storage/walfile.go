@@ -13,11 +13,11 @@ const (
 	// itself, at most. A sync of blocks that were never written also writes where they are; in blocks
 	// that hold zeros it writes the data and no more, in half the time.
 	zeroAheadBytes = 256 << 10
-	// zeroAheadWrites is for how many writes of the mean size zeros are to last. When it would take
-	// more than zeroAheadBytes, writes are so large that zeros cost as much as they save.
+	// zeroAheadWrites is for how many writes of the largest recent size zeros are to last. When it
+	// would take more than zeroAheadBytes, writes are so large that zeros cost as much as they save.
 	zeroAheadWrites = 16
-	// meanWeight is how many writes the running mean looks back.
-	meanWeight = 8
+	// peakWeight is by what part of it the largest recent size falls with every smaller write.
+	peakWeight = 8
 )
 
 // walFiles are raft-wal's files with cheaper syncs. What is in them is the same: behind the end of the
@@ -63,7 +63,7 @@ type walFile struct {
 	// written is the end of the blocks that were written, as far as known: what lies behind the last
 	// append is zeros up to here.
 	written int64
-	mean    int64 // size of a write, a running mean
+	peak    int64 // the largest recent write, falling slowly
 	synced  bool  // a sync of everything, and of the directory, has been done
 }
 
@@ -71,12 +71,12 @@ type walFile struct {
 func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 	n, err := f.file.WriteAt(p, at)
 	end := at + int64(n)
-	f.mean += (int64(len(p)) - f.mean) / meanWeight
+	f.peak = max(int64(len(p)), f.peak-f.peak/peakWeight)
 	if err != nil || end <= f.written {
 		return n, err
 	}
 	f.written = end
-	ahead := max(zeroAheadWrites*f.mean, zeroPieceBytes)
+	ahead := max(zeroAheadWrites*f.peak, zeroPieceBytes)
 	if ahead > zeroAheadBytes {
 		return n, nil
 	}
