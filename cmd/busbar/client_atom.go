@@ -94,6 +94,10 @@ func (m *management) do(ctx context.Context, what, method, path, query string, b
 	req.Header.Set("Authorization", m.t.token(path, time.Now()))
 	if body != nil {
 		req.Header.Set("Content-Type", atomEntryType)
+		// What it may forward to is somewhere else in the namespace.
+		everywhere := m.t.token("", time.Now())
+		req.Header.Set("ServiceBusSupplementaryAuthorization", everywhere)
+		req.Header.Set("ServiceBusDlqSupplementaryAuthorization", everywhere)
 	}
 	res, err := m.http.Do(req)
 	if err != nil {

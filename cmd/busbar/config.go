@@ -58,6 +58,8 @@ type Config struct {
 	// QuietRuntime lets the runtime's monitor thread sleep longer (quiet.go).
 	QuietRuntime bool `yaml:"quiet-runtime"`
 
+	Entities string `yaml:"entities"`
+
 	RootKey  secret   `yaml:"root-key"`
 	Policies []policy `yaml:"policies"`
 
@@ -196,6 +198,7 @@ func settings() []setting {
 		text("log-format", "text, json, or auto: text on a terminal", func(c *Config) *string { return &c.LogFormat }),
 		text("log-store", "Raft log: wal or boltdb", func(c *Config) *string { return &c.LogStore }),
 		truth("quiet-runtime", "save CPU time by letting the monitor thread of the Go runtime sleep longer; needs CAP_SYS_NICE on Linux and does nothing elsewhere", func(c *Config) *bool { return &c.QuietRuntime }),
+		text("entities", "file of entities to create if they are missing: the emulator's Config.json, or YAML", func(c *Config) *string { return &c.Entities }),
 		truth("pprof", "profiles at /debug/pprof/ of the operations port, of locks and waits as well", func(c *Config) *bool { return &c.Pprof }),
 	}
 }
@@ -311,6 +314,11 @@ func (c *Config) resolve() error {
 	if len(c.Policies) > 0 {
 		if _, err := newPolicies(*c); err != nil {
 			bad("policies: %w", err)
+		}
+	}
+	if c.Entities != "" {
+		if _, _, err := readEntities(c.Entities); err != nil {
+			bad("%w", err)
 		}
 	}
 	for _, i := range c.Issuers {

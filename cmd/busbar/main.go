@@ -26,7 +26,7 @@ func run(args []string) int {
 			return c.Help()
 		},
 	}
-	root.AddCommand(newServeCommand(), newConfigCommand(), newClusterCommand(), newQueueCommand(),
+	root.AddCommand(newServeCommand(), newConfigCommand(), newClusterCommand(), newQueueCommand(), newEntitiesCommand(),
 		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), newBenchCommand(), newFrontendCommand())
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{2, err} })

@@ -94,7 +94,7 @@ func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err e
 	}()
 	for _, open := range []func(context.Context) error{
 		n.openStorage, n.openDoors, n.openMesh, n.openPartitions, n.openFront, n.openIssuers, n.openOps,
-		n.found, n.openPolicies, n.serve,
+		n.found, n.openPolicies, n.serve, n.startEntities,
 	} {
 		if err := open(ctx); err != nil {
 			return nil, err

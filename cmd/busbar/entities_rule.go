@@ -1,0 +1,160 @@
+package main
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Names of properties that a file may set, by kind of entity. Those of optionNames may stand with any.
+var (
+	receiverNames = []string{"LockDuration", "RequiresSession", "DeadLetteringOnMessageExpiration",
+		"MaxDeliveryCount", "ForwardTo", "ForwardDeadLetteredMessagesTo"}
+	senderNames = []string{"MaxSizeInMegabytes", "RequiresDuplicateDetection",
+		"DuplicateDetectionHistoryTimeWindow", "SupportOrdering", "EnablePartitioning", "EnableExpress",
+		"MaxMessageSizeInKilobytes"}
+	topicNames        = []string{"FilteringMessagesBeforePublishing", "EnableSubscriptionPartitioning"}
+	subscriptionNames = []string{"DeadLetteringOnFilterEvaluationExceptions"}
+	commonNames       = []string{"DefaultMessageTimeToLive", "EnableBatchedOperations", "Status", "UserMetadata",
+		"AutoDeleteOnIdle"}
+	optionNames = []string{"NoDeadLetter", "ProcessedHistory", "ProcessedHistoryBody", "AcceptedHistory",
+		"HistoryCount", "HistoryAge", "HistoryMaxBytes", "RetryMin", "RetryMax", "RetryMultiplierPercent",
+		"RetryJitterPercent"}
+	correlationNames = []string{"CorrelationId", "MessageId", "To", "ReplyTo", "Label", "SessionId",
+		"ReplyToSessionId", "ContentType"}
+)
+
+// namesOf lists the elements that describe an entity of a kind and may be set.
+func namesOf(kind string) []string {
+	var all []string
+	switch kind {
+	case "Queue":
+		all = append(append(all, receiverNames...), senderNames...)
+	case "Topic":
+		all = append(append(all, senderNames...), topicNames...)
+	case "Subscription":
+		all = append(append(all, receiverNames...), subscriptionNames...)
+	}
+	return append(all, commonNames...)
+}
+
+// propertyName is the element for a key of any case, "" if there is none.
+func propertyName(kind, key string) string {
+	if name := foldIn(namesOf(kind), key); name != "" {
+		return name
+	}
+	return foldIn(optionNames, key)
+}
+
+func isOption(name string) bool { return foldIn(optionNames, name) != "" }
+
+func foldIn(names []string, key string) string {
+	for _, name := range names {
+		if strings.EqualFold(name, key) {
+			return name
+		}
+	}
+	return ""
+}
+
+// rule reads a rule: a name, and properties that say which filter and action.
+func (r *entitiesReader) rule(e *entitySpec, n *yaml.Node, at place) {
+	s := ruleSpec{place: at}
+	for _, m := range r.members(n, at) {
+		switch m.key {
+		case "name":
+			s.name, _ = r.scalar(m)
+		case "properties":
+			for _, m := range r.members(m.node, m.place) {
+				r.ruleProperty(&s, m)
+			}
+		default:
+			r.fail(m.place, "is unknown in a rule")
+		}
+	}
+	switch {
+	case s.name == "":
+		r.fail(at, "the rule has no name")
+	case s.filter == "":
+		r.fail(at, "the rule %s has no FilterType", s.name)
+	case s.filter == "Sql" && s.sql == "":
+		r.fail(at, "the rule %s has no SqlExpression", s.name)
+	case s.filter == "Correlation" && len(s.fields)+len(s.properties) == 0:
+		r.fail(at, "the filter of the rule %s has nothing to compare", s.name)
+	}
+	for _, other := range e.rules {
+		if strings.EqualFold(other.name, s.name) {
+			r.fail(at, "the rule %s is named on line %d as well", s.name, other.line)
+		}
+	}
+	e.rules = append(e.rules, s)
+}
+
+func (r *entitiesReader) ruleProperty(s *ruleSpec, m member) {
+	expression := func(into *string) {
+		for _, m := range r.members(m.node, m.place) {
+			if m.key != "sqlexpression" {
+				r.fail(m.place, "is unknown; want SqlExpression")
+				continue
+			}
+			*into, _ = r.scalar(m)
+		}
+	}
+	switch m.key {
+	case "filtertype":
+		text, _ := r.scalar(m)
+		if s.filter = foldIn([]string{"True", "False", "Sql", "Correlation"}, text); s.filter == "" {
+			r.fail(m.place, "%q is no type of filter; want Correlation, Sql, True or False", text)
+		}
+	case "sqlfilter":
+		expression(&s.sql)
+	case "action":
+		expression(&s.action)
+	case "correlationfilter":
+		for _, m := range r.members(m.node, m.place) {
+			r.correlation(s, m)
+		}
+	default:
+		r.fail(m.place, "is unknown; want FilterType, SqlFilter, CorrelationFilter or Action")
+	}
+}
+
+func (r *entitiesReader) correlation(s *ruleSpec, m member) {
+	if name := foldIn(correlationNames, m.key); name != "" {
+		if value, ok := r.scalar(m); ok && value != "" {
+			s.fields = append(s.fields, propertySpec{m.place, name, value})
+		}
+		return
+	}
+	if m.key != "properties" {
+		r.fail(m.place, "is unknown in a correlation filter")
+		return
+	}
+	n := m.node
+	for _, p := range r.members(n, m.place) {
+		value, ok := r.scalar(p)
+		if !ok {
+			continue
+		}
+		kind := "string"
+		switch p.node.ShortTag() {
+		case "!!int":
+			kind = "int"
+		case "!!float":
+			kind = "double"
+		case "!!bool":
+			kind = "boolean"
+		}
+		s.properties = append(s.properties, typedSpec{lastKey(n, p), kind, value})
+	}
+}
+
+// lastKey is the key of p as it was written: names of properties keep their capitals.
+func lastKey(n *yaml.Node, p member) string {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i+1] == p.node {
+			return n.Content[i].Value
+		}
+	}
+	return p.key
+}

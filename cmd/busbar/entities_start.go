@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// entitiesPause is the pause before a file is tried again while the cluster is not ready.
+const entitiesPause = time.Second
+
+// startEntities makes what the file of --entities asks for, once the cluster can. Every node of a
+// cluster may have the file: what another one made is there already. A mistake in the file keeps the
+// node from starting; what the broker refuses ends it.
+func (n *node) startEntities(context.Context) error {
+	if n.cfg.Entities == "" {
+		return nil
+	}
+	all, notes, err := readEntities(n.cfg.Entities)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	log := n.log.Named("entities")
+	for _, note := range notes {
+		log.Info(note)
+	}
+	t, err := n.insider()
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	m := &management{t: t, limit: time.Minute, http: &http.Client{Transport: inside{n.api.Management()}}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			a := &applier{m: m, say: func(format string, args ...any) { log.Info(fmt.Sprintf(format, args...)) }}
+			err := a.apply(n.background, all)
+			switch {
+			case err == nil:
+				log.Info("entities are there", "file", n.cfg.Entities, "entities", len(all), "created", a.created,
+					"differ", a.drifted)
+				return
+			case n.background.Err() != nil:
+				return
+			case !n.retryEntities(err):
+				n.fail(fmt.Errorf("entities %s: %w", n.cfg.Entities, err))
+				return
+			}
+			log.Debug("entities are tried again", "error", err)
+			if !sleep(n.background, entitiesPause, nil) {
+				return
+			}
+		}
+	}()
+	n.onClose(func(context.Context) error { n.cancel(); <-done; return nil })
+	return nil
+}
+
+// retryEntities reports whether the cluster may do later what it did not now: while it gets ready, or
+// when another node has just made the same.
+func (n *node) retryEntities(err error) bool {
+	exit := (*exitError)(nil)
+	return !errors.As(err, &exit) || exit.code == exitFailed || exit.code == exitConflict
+}
+
+// insider is a client with a key of the configuration that may manage.
+func (n *node) insider() (*target, error) {
+	for _, p := range n.keys.namespace {
+		if p.Rights&auth.Manage != 0 {
+			return &target{host: "localhost", plain: true, keyName: p.Name, key: string(p.Primary)}, nil
+		}
+	}
+	return nil, errors.New("entities: no policy has the right Manage")
+}
+
+// inside takes a request to a handler of this process.
+type inside struct{ handler http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (i inside) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	served := r.Clone(r.Context())
+	served.Host = r.URL.Host
+	if served.Body == nil {
+		served.Body = http.NoBody
+	}
+	w := &insideWriter{header: http.Header{}, status: http.StatusOK}
+	i.handler.ServeHTTP(w, served)
+	return &http.Response{StatusCode: w.status, Header: w.header, Request: r,
+		Body: io.NopCloser(&w.body)}, nil
+}
+
+type insideWriter struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *insideWriter) Header() http.Header         { return w.header }
+func (w *insideWriter) WriteHeader(status int)      { w.status = status }
+func (w *insideWriter) Write(b []byte) (int, error) { return w.body.Write(b) }

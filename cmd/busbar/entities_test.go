@@ -1,0 +1,196 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const emulatorFile = "testdata/Config.json"
+
+// connection is a connection string for a node of this process.
+func (l *liveNode) connection() string {
+	return "Endpoint=sb://" + l.host + ";SharedAccessKeyName=" + devKeyName + ";SharedAccessKey=" + devKey +
+		";UseDevelopmentEmulator=true"
+}
+
+// The official emulator's Config.json is read as it is; a second time nothing is created; what was
+// changed meanwhile is told and left alone; what export writes makes the same.
+func TestEntitiesOfTheEmulatorsFile(t *testing.T) {
+	l := openLive(t, nodeConfig(t, nil))
+	apply := func(want string, code int, args ...string) string {
+		t.Helper()
+		out, got := execute(t, newEntitiesCommand(), "", append([]string{"apply", "--connection-string",
+			l.connection()}, args...)...)
+		if got != code || !strings.Contains(out, want) {
+			t.Fatalf("apply %v: exit code %d, %s", args, got, out)
+		}
+		return out
+	}
+	apply("would create subscription topic.1/Subscriptions/subscription.1", 0, emulatorFile, "--dry-run")
+	if out := apply("6 created, 0 differ", 0, emulatorFile); !strings.Contains(out, "/UserConfig/Logging") {
+		t.Errorf("it is not told that logging means nothing here: %s", out)
+	}
+	apply("0 created, 0 differ", 0, emulatorFile)
+
+	for path, want := range map[string][]string{
+		"/queue.1": {"<MaxDeliveryCount>3<", "<DefaultMessageTimeToLive>PT1H<", "/topic.1</ForwardTo>"},
+		"/topic.1/Subscriptions/subscription.1/Rules": {">app-prop-filter-1<", "<Label>subject1<", "<To>xyz<"},
+		"/topic.1/Subscriptions/subscription.2/Rules": {`d6p1:int`, `d6p1:double`, `d6p1:boolean`, "<Key>prop3<"},
+		"/topic.1/Subscriptions/subscription.3/Rules": {">$Default<"},
+		"/topic.1/Subscriptions/subscription.4/Rules": {"SET sys.To", ">none<", `i:type="FalseFilter"`},
+	} {
+		_, text := l.request(t, "GET", path, "", "")
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: no %s in %s", path, part, text)
+			}
+		}
+	}
+	if _, text := l.request(t, "GET", "/topic.1/Subscriptions/subscription.4/Rules", "", ""); strings.Contains(text,
+		"$Default") {
+		t.Error("a subscription with rules of its own has the default rule")
+	}
+
+	exported, code := execute(t, newEntitiesCommand(), "", "export", "--connection-string", l.connection())
+	if code != 0 || !strings.Contains(exported, "FilterType: Correlation") {
+		t.Fatalf("export: %d %s", code, exported)
+	}
+	again := openLive(t, nodeConfig(t, nil))
+	file := filepath.Join(t.TempDir(), "e.yaml")
+	if err := os.WriteFile(file, []byte(exported), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := l
+	l = again
+	apply("6 created, 0 differ", 0, file)
+	apply("0 created, 0 differ", 0, emulatorFile)
+	l = first
+
+	l.put(t, "/queue.1", "QueueDescription", "<MaxDeliveryCount>4</MaxDeliveryCount>", "If-Match", "*")
+	l.request(t, "DELETE", "/topic.1/Subscriptions/subscription.4/Rules/none", "", "")
+	l.put(t, "/topic.1/Subscriptions/subscription.2/Rules/more", "RuleDescription", "")
+	out := apply("1 created, 5 differ", exitConflict, emulatorFile)
+	for _, want := range []string{
+		`line 16, /UserConfig/Namespaces/0/Queues/0/Properties/MaxDeliveryCount: MaxDeliveryCount of queue.1 is "4"`,
+		"created rule topic.1/Subscriptions/subscription.4/Rules/none", "has a rule more that the file does not have",
+		"ForwardTo of queue.1",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in %s", want, out)
+		}
+	}
+}
+
+// A node makes what its file asks for, once its cluster is ready; the next start finds it there.
+func TestEntitiesAtTheStart(t *testing.T) {
+	cfg := nodeConfig(t, func(c *Config) { c.Entities = emulatorFile })
+	for _, start := range []string{"first start", "second start"} {
+		t.Run(start, func(t *testing.T) {
+			l := openLive(t, cfg)
+			for !strings.Contains(l.log.String(), "entities are there") {
+				select {
+				case err := <-l.failed:
+					t.Fatal(err)
+				case <-t.Context().Done():
+					t.Fatal("never made")
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+			_, text := l.request(t, "GET", "/topic.1", "", "")
+			if !strings.Contains(text, "<SubscriptionCount>4<") {
+				t.Errorf("got %s", text)
+			}
+		})
+	}
+}
+
+func TestBadEntitiesNameLineAndPointer(t *testing.T) {
+	for name, tc := range map[string]struct{ text, want string }{
+		"nothing":           {"", "the file is empty"},
+		"no JSON":           {"{\n\"Queues\": [}", "line 2: invalid character"},
+		"two documents":     {"{}{}", "something follows"},
+		"no YAML":           {"a: [", "yaml"},
+		"an unknown member": {"{\n\"Queues\": [],\n\"Streams\": []}", "line 3, /Streams: is unknown"},
+		"an unknown property": {"Queues:\n- Name: a\n  Properties:\n    Colour: red\n",
+			"line 4, /Queues/0/Properties/Colour: is no property of a queue"},
+		"a topic's property of a queue": {"queues: [{name: a, properties: {FilteringMessagesBeforePublishing: true}}]",
+			"is no property of a queue"},
+		"no name":            {"{\"Queues\":\n[{}]}", "line 2, /Queues/0: the queue has no name"},
+		"no list":            {"Queues: 5", "/Queues: want a list"},
+		"no object":          {"Queues: [5]", "/Queues/0: want an object"},
+		"a list as a value":  {"Queues: [{Name: a, Properties: {MaxDeliveryCount: [1]}}]", "want a text, a number"},
+		"a name twice":       {"Queues:\n- Name: a\nTopics:\n- Name: A\n", "line 4, /Topics/0: A is named on line 2"},
+		"a member twice":     {"{\"Queues\":[],\n\"queues\":[]}", "line 2, /queues: is given twice"},
+		"two namespaces":     {`{"UserConfig":{"Namespaces":[{},{}]}}`, "/UserConfig/Namespaces/1: one namespace"},
+		"another config":     {`{"UserConfig":{"Limits":{}}}`, "/UserConfig/Limits: is unknown"},
+		"rules of a queue":   {"Queues: [{Name: a, Rules: []}]", "is unknown in a queue"},
+		"a slash in a key":   {"Queues: [{Name: a, Properties: {a/b~c: 1}}]", "/Queues/0/Properties/a~1b~0c"},
+		"a rule of no type":  {rules("{Name: r}"), "Rules/0: the rule r has no FilterType"},
+		"an unknown filter":  {rules("{Name: r, Properties: {FilterType: Wise}}"), "is no type of filter"},
+		"no expression":      {rules("{Name: r, Properties: {FilterType: Sql}}"), "has no SqlExpression"},
+		"nothing to compare": {rules("{Name: r, Properties: {FilterType: Correlation, CorrelationFilter: {}}}"), "nothing to compare"},
+		"a rule twice":       {rules("{Name: r, Properties: {FilterType: True}}, {Name: R, Properties: {FilterType: True}}"), "R is named on line 1"},
+		"a field of none":    {rules("{Name: r, Properties: {FilterType: Correlation, CorrelationFilter: {Colour: x}}}"), "is unknown in a correlation filter"},
+		"a rule's member":    {rules("{Name: r, Filter: x}"), "is unknown in a rule"},
+		"a rule's property":  {rules("{Name: r, Properties: {FilterType: True, X: 1}}"), "is unknown; want FilterType"},
+		"an action of none":  {rules("{Name: r, Properties: {FilterType: True, Action: {Do: x}}}"), "want SqlExpression"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "e")
+			if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := readEntities(file); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v", err)
+			}
+			given := map[string][]string{"dev": {"true"}, "data-dir": {t.TempDir()}, "entities": {file}}
+			if _, err := load("", given, environment(nil)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("the configuration is taken: %v", err)
+			}
+		})
+	}
+}
+
+func rules(list string) string {
+	return "Topics: [{Name: t, Subscriptions: [{Name: s, Rules: [" + list + "]}]}]"
+}
+
+// What the broker refuses names the line too; forwarding in a circle is found before anything is made.
+func TestEntitiesThatTheBrokerRefuses(t *testing.T) {
+	l := openLive(t, nodeConfig(t, nil))
+	for name, tc := range map[string]struct{ text, want string }{
+		"a bad value": {"Queues:\n- Name: a\n  Properties: {LockDuration: PT6M}\n", "line 2, /Queues/0: create a: 400"},
+		"a circle": {"Queues:\n- {Name: a, Properties: {ForwardTo: b}}\n- {Name: b, Properties: {ForwardTo: a}}\n",
+			"line 2, /Queues/0: a forwards in a circle"},
+	} {
+		file := filepath.Join(t.TempDir(), "e.yaml")
+		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, code := execute(t, newEntitiesCommand(), "", "apply", file, "--connection-string", l.connection())
+		if code == 0 || !strings.Contains(out, tc.want) {
+			t.Errorf("%s: %d %s", name, code, out)
+		}
+	}
+}
+
+func TestSameValues(t *testing.T) {
+	for _, tc := range []struct {
+		name, got, want string
+		same            bool
+	}{
+		{"LockDuration", "PT1M30S", "PT90S", true}, {"LockDuration", "PT1M", "PT90S", false},
+		{"RequiresSession", "true", "True", true}, {"MaxDeliveryCount", "3", "4", false},
+		{"ForwardTo", "sb://localhost/Q", "q", true}, {"ForwardTo", "sb://localhost/q", "p", false},
+		{"MaxSizeInMegabytes", "16384", "1024", true}, {"MaxSizeInMegabytes", "2048", "1024", false},
+		{"RetryMin", "", "PT0S", true}, {"RetryMin", "", "PT1S", false}, {"NoDeadLetter", "", "false", true},
+		{"DefaultMessageTimeToLive", "P1Y", "P365D", true}, {"UserMetadata", "P", "PT", false},
+	} {
+		if got := sameValue(tc.name, tc.got, tc.want); got != tc.same {
+			t.Errorf("%s: %q and %q are the same: %t", tc.name, tc.got, tc.want, got)
+		}
+	}
+}
