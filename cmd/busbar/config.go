@@ -308,24 +308,7 @@ func (c *Config) resolve() error {
 		bad("no access key: set BUSBAR_ROOT_KEY, or policies in the configuration file (only --dev has a default)")
 	}
 	c.validateAddresses(bad)
-	if c.ClockSkew < 0 || c.ClockSkew > time.Hour {
-		bad("clock-skew is %v, want 0 to 1h", c.ClockSkew)
-	}
-	if len(c.Policies) > 0 {
-		if _, err := newPolicies(*c); err != nil {
-			bad("policies: %w", err)
-		}
-	}
-	if c.Entities != "" {
-		if _, _, err := readEntities(c.Entities); err != nil {
-			bad("%w", err)
-		}
-	}
-	for _, i := range c.Issuers {
-		if _, err := i.resolve(); err != nil {
-			bad("issuers: %w", err)
-		}
-	}
+	c.validateAccess(bad)
 	if c.BootstrapExpect < 1 || c.BootstrapExpect > 64 {
 		bad("bootstrap-expect is %d, want 1 to 64", c.BootstrapExpect)
 	}
@@ -355,6 +338,28 @@ func (c *Config) resolve() error {
 		bad("log-level is %q, want trace, debug, info, warn or error", c.LogLevel)
 	}
 	return errors.Join(errs...)
+}
+
+// validateAccess looks at who may do what, and at the file of entities.
+func (c *Config) validateAccess(bad func(string, ...any)) {
+	if c.ClockSkew < 0 || c.ClockSkew > time.Hour {
+		bad("clock-skew is %v, want 0 to 1h", c.ClockSkew)
+	}
+	if len(c.Policies) > 0 {
+		if _, err := newPolicies(*c); err != nil {
+			bad("policies: %w", err)
+		}
+	}
+	if c.Entities != "" {
+		if _, _, err := readEntities(c.Entities); err != nil {
+			bad("%w", err)
+		}
+	}
+	for _, i := range c.Issuers {
+		if _, err := i.resolve(); err != nil {
+			bad("issuers: %w", err)
+		}
+	}
 }
 
 func (c *Config) validateAddresses(bad func(string, ...any)) {

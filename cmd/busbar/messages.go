@@ -8,6 +8,7 @@ import (
 // withMessages serves the data plane on the operations port too. What operators ask below /api/ may
 // look like it.
 func (n *node) withMessages(operations http.Handler) http.Handler {
+	operations = n.withReset(operations)
 	messages := n.front.Messages(operations)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
