@@ -21,7 +21,7 @@ N    ?= 5
 SEQUENCES ?= 10000
 
 .PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak failovers conformance conformance-full compatibility \
-        bench microbench cover coverage all clean
+        bench growth microbench cover coverage all clean
 
 ## build: bin/busbar
 build:
@@ -129,6 +129,10 @@ nightly: verify
 ## bench: one node, three and the baselines into docs/benchmarks.md; ROUNDS=5 for medians
 bench: build
 	@scripts/bench.sh
+
+## growth: one node with 10 million messages, a million sessions, a thousand entities (an hour, 30 GB)
+growth: build
+	@for m in backlog sessions wide; do echo "## $$m"; nice scripts/growth.sh $$m; done
 
 ## microbench: every benchmark of the packages, with allocations
 microbench:

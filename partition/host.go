@@ -284,6 +284,10 @@ type Status struct {
 	Full bool `json:"full,omitempty"`
 	// Wedges counts how often the replica was found wedged since the process started.
 	Wedges uint64 `json:"wedges,omitempty"`
+	// ApplyPeak is how long the state machine took for one batch of entries at most since it was opened,
+	// SnapshotPause how long the beginning of a snapshot kept it from applying.
+	ApplyPeak     time.Duration `json:"apply_peak_ns,omitempty"`
+	SnapshotPause time.Duration `json:"snapshot_pause_ns,omitempty"`
 }
 
 // Status returns the state of every replica here, by partition.
@@ -323,6 +327,7 @@ func (r *Replica) Status() Status {
 	}
 	s.Broken = r.failure.Load() != nil
 	s.Full = r.room.now() >= roomForSettling
+	s.ApplyPeak, s.SnapshotPause = r.machine.longest.longest(), r.machine.paused.longest()
 	return s
 }
 

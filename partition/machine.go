@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -38,6 +39,9 @@ type machine struct {
 
 	spans []Span // of the entry being applied
 
+	// longest is how long ApplyBatch took at most, paused how long a snapshot kept it from running.
+	longest, paused peak
+
 	// entries and bytes of log since the last snapshot.
 	sinceEntries atomic.Uint64
 	sinceBytes   atomic.Int64
@@ -59,6 +63,7 @@ func (m *machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0
 
 // ApplyBatch implements raft.BatchingFSM: one answer per entry, of type *applied for commands.
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
+	began := time.Now()
 	answers := make([]any, len(logs))
 	for i, l := range logs {
 		if l.Type == raft.LogConfiguration {
@@ -83,6 +88,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		m.sinceBytes.Add(int64(cost(l)))
 	}
 	m.notify()
+	m.longest.note(time.Since(began))
 	return answers
 }
 
@@ -238,6 +244,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Snapshot implements raft.FSM: it captures, Persist writes.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	began := time.Now()
+	defer func() { m.paused.note(time.Since(began)) }()
 	m.mu.Lock()
 	if m.broken {
 		m.mu.Unlock()

@@ -28,16 +28,18 @@ func newMetrics(n *node) *prometheus.Registry {
 
 // nodeCollector reads the rooms' counters when it is asked.
 type nodeCollector struct {
-	n      *node
-	front  []frontMetric
-	reject *prometheus.Desc
-	leads  *prometheus.Desc
-	terms  *prometheus.Desc
-	apply  *prometheus.Desc
-	peers  *prometheus.Desc
-	free   *prometheus.Desc
-	broken *prometheus.Desc
-	wedges *prometheus.Desc
+	n       *node
+	front   []frontMetric
+	reject  *prometheus.Desc
+	leads   *prometheus.Desc
+	terms   *prometheus.Desc
+	apply   *prometheus.Desc
+	peers   *prometheus.Desc
+	free    *prometheus.Desc
+	broken  *prometheus.Desc
+	longest *prometheus.Desc
+	paused  *prometheus.Desc
+	wedges  *prometheus.Desc
 }
 
 type frontMetric struct {
@@ -74,14 +76,16 @@ func newNodeCollector(n *node) *nodeCollector {
 			counter("websockets_total", "Connections that came as WebSocket.", func(s *st) *atomic.Uint64 { return &s.WebSockets }),
 			counter("connections_lost_total", "Connections that ended without a close.", func(s *st) *atomic.Uint64 { return &s.Lost }),
 		},
-		reject: desc("rejections_total", "What the front end turned away, by place.", "site"),
-		leads:  desc("partition_leading", "1 if this node leads the partition.", "partition"),
-		terms:  desc("partition_term", "Raft term of the replica here.", "partition"),
-		apply:  desc("partition_applied_index", "Last log index applied here.", "partition"),
-		free:   desc("disk_free_bytes", "Bytes that may still be written to the disk of the data directory."),
-		broken: desc("partition_failed", "1 if the replica here has failed and must be rebuilt.", "partition"),
-		wedges: desc("partition_wedges_total", "How often the replica here was found standing still and opened anew or given up.", "partition"),
-		peers:  desc("nodes", "Nodes known to gossip, by state.", "state"),
+		reject:  desc("rejections_total", "What the front end turned away, by place.", "site"),
+		leads:   desc("partition_leading", "1 if this node leads the partition.", "partition"),
+		terms:   desc("partition_term", "Raft term of the replica here.", "partition"),
+		apply:   desc("partition_applied_index", "Last log index applied here.", "partition"),
+		free:    desc("disk_free_bytes", "Bytes that may still be written to the disk of the data directory."),
+		broken:  desc("partition_failed", "1 if the replica here has failed and must be rebuilt.", "partition"),
+		wedges:  desc("partition_wedges_total", "How often the replica here was found standing still and opened anew or given up.", "partition"),
+		longest: desc("partition_apply_peak_seconds", "Longest time the replica took to apply a batch of entries since it was opened.", "partition"),
+		paused:  desc("partition_snapshot_pause_seconds", "Longest time a snapshot kept the replica from applying since it was opened.", "partition"),
+		peers:   desc("nodes", "Nodes known to gossip, by state.", "state"),
 	}
 }
 
@@ -90,7 +94,8 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.front {
 		ch <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{c.reject, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges} {
+	for _, d := range []*prometheus.Desc{c.reject, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges,
+		c.longest, c.paused} {
 		ch <- d
 	}
 }
@@ -114,6 +119,8 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		if s.Broken {
 			broken = 1
 		}
+		ch <- prometheus.MustNewConstMetric(c.longest, prometheus.GaugeValue, s.ApplyPeak.Seconds(), p)
+		ch <- prometheus.MustNewConstMetric(c.paused, prometheus.GaugeValue, s.SnapshotPause.Seconds(), p)
 		ch <- prometheus.MustNewConstMetric(c.broken, prometheus.GaugeValue, broken, p)
 		ch <- prometheus.MustNewConstMetric(c.wedges, prometheus.CounterValue, float64(s.Wedges), p)
 		ch <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, leading, p)
