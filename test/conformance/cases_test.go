@@ -55,6 +55,7 @@ var cases = []struct {
 	{"a session's dead letters need no session", sessionDeadLetter},
 	{"a wrong key is unauthorized", wrongKey},
 	{"a shared access signature is enough", signature},
+	{"keys of a queue open it on every node", entityKeys},
 }
 
 func TestOneNode(t *testing.T) {
