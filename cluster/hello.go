@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -272,12 +271,4 @@ func (m *Mesh) welcome(
 
 func (m *Mesh) identity() identity {
 	return identity{m.cfg.ClusterName, m.cfg.Node, m.cfg.Incarnation}
-}
-
-// lineWriter turns what a library logs into lines for a function.
-type lineWriter struct{ line func(string) }
-
-func (w lineWriter) Write(p []byte) (int, error) {
-	w.line(string(bytes.TrimSpace(p)))
-	return len(p), nil
 }
