@@ -15,7 +15,7 @@ import (
 const maxTokenBytes = 32 << 10
 
 // token handles a request to $cbs.
-func (r *requests) token(q *request) func() (response, func()) {
+func (r *requests) token(q *request) func() (response, func(response) response) {
 	if q.operation != "put-token" {
 		r.c.s.stats.reject(siteRequest)
 		return always(failed(501, amqpError(amqp.ConditionNotImplemented, "operation %q is not supported", q.operation)))
@@ -46,7 +46,7 @@ func (r *requests) token(q *request) func() (response, func()) {
 	a := parseAddress(name)
 	known := a.entity == "" || a.cbs || r.c.isHost(name, a)
 	timeout := r.timeout(q)
-	return func() (response, func()) {
+	return func() (response, func(response) response) {
 		if !known {
 			ctx, cancel := context.WithTimeout(r.c.ctx, timeout)
 			defer cancel()
@@ -58,7 +58,10 @@ func (r *requests) token(q *request) func() (response, func()) {
 				return failed(code, e), nil
 			}
 		}
-		return response{code: codeAccepted}, func() { r.c.putClaim(name, claim) }
+		return response{code: codeAccepted}, func(answer response) response {
+			r.c.putClaim(name, claim)
+			return answer
+		}
 	}
 }
 

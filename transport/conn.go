@@ -49,9 +49,11 @@ type conn struct {
 	links    map[linkKey]*link
 	replies  []*replies
 	sessions map[sessionKey]*heldSession
+	txns     map[string]*txn // transactions that are not discharged, by id
 
 	heldBytes    int       // of deliveries and requests that wait for a partition
 	arrivedBytes int       // of deliveries and requests whose last frame has not come
+	txnBytes     int       // of messages in open transactions; they wait for the client, so reading goes on
 	replyBytes   int       // of replies that wait for credit
 	queuedBytes  int       // of messages taken for the client that wait for its window
 	starved      []*egress // do not fetch because of queuedBytes
@@ -104,6 +106,7 @@ func newConn(s *Server, socket net.Conn) *conn {
 		channels:   map[uint16]*channel{},
 		links:      map[linkKey]*link{},
 		sessions:   map[sessionKey]*heldSession{},
+		txns:       map[string]*txn{},
 		claims:     map[string]auth.Claim{},
 		toWriter:   make(chan []byte, 1),
 		fromWriter: make(chan wrote, 1),

@@ -148,7 +148,7 @@ func hostileCases() []hostile {
 			a.Source.Filter = w.End()
 			c.send(0, a)
 		}, "detach amqp:invalid-field"},
-		{"a coordinator", atToken, sends(0, &amqp.Attach{Name: "x", Handle: 9, Role: amqp.RoleSender, Coordinator: &amqp.Coordinator{}}), "detach amqp:not-implemented"},
+		{"a coordinator that sends", atToken, sends(0, &amqp.Attach{Name: "x", Handle: 9, Role: amqp.RoleReceiver, Coordinator: &amqp.Coordinator{}}), "detach amqp:invalid-field"},
 		{"the same link again", atLinks, func(c *rawClient) {
 			a := receiverOf(7, "orders")
 			a.Name = "rx-3"
@@ -199,11 +199,11 @@ func hostileCases() []hostile {
 			w := amqp.BeginMapSection(nil, amqp.CodeMessageAnnotations)
 			w.String(annPartitionKey, "p")
 			c.send(0, transferOf(2, 1), message(w.End(), amqp.AppendProperties(nil, &amqp.Properties{GroupID: []byte("s")}), data))
-		}, "reject com.microsoft:argument-error"},
+		}, "reject amqp:not-allowed"},
 		{"an unknown message format", atLinks, sends(0, text(transferOf(2, 1), func(t *amqp.Transfer) { t.MessageFormat = amqp.Some(uint32(77)) }), data), "reject amqp:not-implemented"},
 		{"an empty batch", atLinks, sends(0, text(transferOf(2, 1), func(t *amqp.Transfer) { t.MessageFormat = amqp.Some(amqp.FormatBatch) })), "reject com.microsoft:argument-error"},
 		{"a batch of garbage", atLinks, sends(0, text(transferOf(2, 1), func(t *amqp.Transfer) { t.MessageFormat = amqp.Some(amqp.FormatBatch) }), data), "reject com.microsoft:argument-error"},
-		{"a transactional send", atLinks, sends(0, text(transferOf(2, 1), func(t *amqp.Transfer) { t.State = &amqp.TransactionalState{TxnID: []byte("t")} }), data), "reject amqp:not-implemented"},
+		{"a send in a transaction of nobody", atLinks, sends(0, text(transferOf(2, 1), func(t *amqp.Transfer) { t.State = &amqp.TransactionalState{TxnID: []byte("t")} }), data), "reject amqp:transaction:unknown-id"},
 		// Dispositions and flows.
 		{"a disposition of everything", atLinks, sends(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: 0, Last: amqp.Some(uint32(1<<31 - 2)), State: amqp.Accepted{}}), "ignored"},
 		{"a disposition from high to low", atLinks, sends(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: 9, Last: amqp.Some(uint32(3)), State: amqp.Accepted{}}), "end amqp:invalid-field"},

@@ -19,6 +19,8 @@ type inbound struct {
 	bytes    int
 	payload  []byte
 	messages []fsm.Message
+	txnID    []byte // of the transaction that it is part of, nil if none
+	badState bool   // a request came in a state that no request has
 	text     string // what selects the share
 	byText   bool
 	refusal  *amqp.Error
@@ -39,7 +41,8 @@ type ingress struct {
 	pending []*inbound
 	flying  int // deliveries of the round under way
 	lane    *lane
-	others  []pumpID // further pumps, for an entity with several shares
+	others  []pumpID        // further pumps, for an entity with several shares
+	via     *fsm.Descriptor // the entity through which messages go to l.desc, nil if they go straight
 	closing bool
 }
 
@@ -56,6 +59,9 @@ const (
 
 func newIngress(l *link) *ingress {
 	g := &ingress{l: l, c: l.ch.c, lane: l.ch.c.newLane(), average: expectedBytes}
+	if l.to != nil { // the link is one to the destination, by way of the entity that it names
+		g.via, l.desc = l.desc, l.to
+	}
 	g.count = l.asked.InitialDeliveryCount.Or(0) // G22
 	if n := min(len(l.desc.Partitions), lanesPerLink); n > 1 {
 		g.others = make([]pumpID, n)
@@ -137,6 +143,11 @@ func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
 		return nil
 	}
 	g.c.arrivedBytes -= d.bytes
+	if d.txnID != nil {
+		g.transactional(d)
+		g.refill()
+		return nil
+	}
 	g.hold(d.bytes)
 	g.average += (d.bytes - g.average) / averageWeight
 	g.pending = append(g.pending, d)
@@ -159,8 +170,12 @@ func (g *ingress) begin(p *amqp.Transfer) error {
 		return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "a transfer without link credit")
 	}
 	g.now = &inbound{id: p.DeliveryID.Value, format: p.MessageFormat.Or(amqp.FormatAMQP)}
-	if p.State != nil {
-		g.drop(g.now, siteMessage, amqpError(amqp.ConditionNotImplemented, "transactions are not supported"))
+	switch state := p.State.(type) {
+	case nil:
+	case *amqp.TransactionalState:
+		g.now.txnID = append([]byte{}, state.TxnID...)
+	default:
+		g.drop(g.now, siteMessage, g.c.s.tracked(amqpError(amqp.ConditionNotImplemented, "a transfer in the state %T", state)))
 	}
 	return nil
 }
@@ -237,7 +252,7 @@ func (g *ingress) propose() {
 	batch := slices.Clone(g.pending[:n])
 	g.pending = slices.Delete(g.pending, 0, n)
 	g.flying = n
-	r := &round{s: g.c.s, desc: g.l.desc, path: g.l.addr.path(), deliveries: batch, pumps: g.others}
+	r := &round{s: g.c.s, desc: g.l.desc, via: g.via, path: g.l.addr.path(), deliveries: batch, pumps: g.others}
 	g.lane.run(func() func() {
 		ctx, cancel := context.WithTimeout(g.c.ctx, g.c.cfg.ProposeTimeout)
 		defer cancel()
@@ -297,10 +312,14 @@ func (g *ingress) finish() {
 	if !g.closing || g.busy() {
 		return
 	}
-	shares := allShares(g.l.desc)
+	home := g.l.desc
+	if g.via != nil {
+		home = g.via
+	}
+	shares := allShares(home)
 	keys := make([]fsm.Key, len(shares))
 	for i, share := range shares {
-		keys[i] = shareKey(g.l.desc, fsm.Main, share)
+		keys[i] = shareKey(home, fsm.Main, share)
 	}
 	g.lane.retire(keys...)
 	for i := range g.others {
@@ -316,6 +335,7 @@ func (g *ingress) finish() {
 type round struct {
 	s          *Server
 	desc       *fsm.Descriptor
+	via        *fsm.Descriptor // through whose transfer queue the messages go, nil if straight
 	path       string
 	deliveries []*inbound
 	pumps      []pumpID // nil if the entity has one share
@@ -374,13 +394,17 @@ func (r *round) store(ctx context.Context, pump *pumpID, ds []*inbound) {
 	for _, d := range ds {
 		n += len(d.messages)
 	}
-	cmd := &fsm.Enqueue{Messages: make([]fsm.Message, 0, n)}
+	messages := make([]fsm.Message, 0, n)
 	for _, d := range ds {
-		cmd.Messages = append(cmd.Messages, d.messages...)
+		messages = append(messages, d.messages...)
 	}
+	var cmd fsm.Command = &fsm.Enqueue{Messages: messages}
 	key := fsm.Key{Entity: r.desc.ID, By: fsm.ByAny}
 	if ds[0].byText {
 		key.By, key.Text = fsm.ByText, ds[0].text
+	}
+	if r.via != nil {
+		cmd, key.Entity = &fsm.Transfer{To: r.desc.ID, Messages: messages}, r.via.ID
 	}
 	out, err := r.s.propose(ctx, pump, key, cmd)
 	if err == nil && out.Refusal != fsm.None && len(ds) > 1 {

@@ -40,6 +40,7 @@ type link struct {
 	asked  *amqp.Attach
 	addr   address
 	desc   *fsm.Descriptor // nil for $cbs
+	to     *fsm.Descriptor // where messages go through desc, nil if they stay there
 	state  linkState
 	end    endpoint           // nil until attached
 	cancel context.CancelFunc // of the look-up or accept under way
@@ -121,6 +122,10 @@ func cloneAttach(p *amqp.Attach) *amqp.Attach {
 
 // resolve finds out what the client wants to attach to.
 func (l *link) resolve() error {
+	if l.asked.Coordinator != nil && l.clientSends() {
+		l.accept(newCoordinator(l))
+		return nil
+	}
 	text, err := l.wanted()
 	if err != nil {
 		return err
@@ -140,17 +145,31 @@ func (l *link) resolve() error {
 		// S-171
 		return linkFault(siteAttach, amqp.ConditionNotAllowed, "messages cannot be sent to %s", l.addr.path())
 	}
+	dest, err := l.destination()
+	if err != nil {
+		return err
+	}
 	s, name := l.ch.c.s, l.addr.entity
 	ctx, cancel := context.WithTimeout(l.ch.c.ctx, s.cfg.ProposeTimeout)
 	l.cancel = cancel
 	l.ch.c.spawn(func() func() {
 		defer cancel()
 		d, err := s.catalog.Entity(ctx, name)
+		var to *fsm.Descriptor
+		var toErr error
+		if dest.entity != "" && err == nil {
+			to, toErr = s.catalog.Entity(ctx, dest.entity)
+		}
 		return func() {
 			if l.state != linkAttaching {
 				return
 			}
 			l.ch.touch()
+			if toErr != nil { // S-237
+				l.ch.c.fault(l.ch, l, &linkError{siteAttach, s.errorOf(toErr, dest.path())})
+				return
+			}
+			l.to = to
 			if err := l.found(d, err); err != nil {
 				l.ch.c.fault(l.ch, l, err)
 			}
@@ -162,7 +181,7 @@ func (l *link) resolve() error {
 // wanted returns the address of our side.
 func (l *link) wanted() (string, error) {
 	if l.asked.Coordinator != nil {
-		return "", linkFault(siteAttach, amqp.ConditionNotImplemented, "transactions are not supported")
+		return "", linkFault(siteAttach, amqp.ConditionInvalidField, "a coordinator does not send")
 	}
 	if l.clientSends() {
 		if l.asked.Target == nil || l.asked.Target.Dynamic {
@@ -199,6 +218,9 @@ func (l *link) found(d *fsm.Descriptor, err error) error {
 }
 
 func (l *link) foundTarget(d *fsm.Descriptor) error {
+	if l.to != nil && l.to.Kind == fsm.Subscription {
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, "messages cannot be sent to a subscription")
+	}
 	if d.Kind == fsm.Subscription {
 		return linkFault(siteAttach, amqp.ConditionNotAllowed, "messages cannot be sent to a subscription")
 	}
@@ -334,7 +356,7 @@ func (l *link) transfer(p *amqp.Transfer, payload []byte) error {
 	switch l.state {
 	case linkAttaching:
 		t := *p
-		t.DeliveryTag, t.State = nil, nil
+		t.DeliveryTag, t.State = nil, amqp.CloneState(p.State)
 		return l.keepEarly(earlyFrame{transfer: &t, payload: slices.Clone(payload)})
 	case linkAttached:
 		return l.end.transfer(p, payload)

@@ -18,9 +18,11 @@ type call struct {
 
 	sessionID  string
 	hasSession bool
-	held       *heldSession     // of this connection, nil if it does not hold that session
-	proof      fsm.SessionProof // of held
-	then       func()           // to run on the loop afterwards
+	held       *heldSession            // of this connection, nil if it does not hold that session
+	proof      fsm.SessionProof        // of held
+	then       func(response) response // to run on the loop afterwards; it may replace the answer
+	staging    bool                    // the request is part of a transaction: its commands are only kept
+	staged     []txnWork
 
 	emptyIsNull bool // the client writes null state as empty binary
 }
@@ -141,6 +143,10 @@ func (k *call) share(i int) fsm.Key { return shareKey(k.desc, k.addr.sub, i) }
 
 // propose sends one command; the response is the failure, if it failed.
 func (k *call) propose(ctx context.Context, key fsm.Key, cmd fsm.Command) (fsm.Outcome, *response) {
+	if k.staging {
+		k.stage(key, cmd)
+		return fsm.Outcome{}, nil
+	}
 	out, err := k.s.propose(ctx, k.pump, key, cmd)
 	if err != nil {
 		r := k.fail(k.s.errorOf(err, k.addr.path()))

@@ -59,7 +59,10 @@ func renewSessionLock(ctx context.Context, k *call) response {
 	if bad != nil {
 		return *bad
 	}
-	k.then = func() { held.renewed(out.LockedUntil) }
+	k.then = func(answer response) response {
+		held.renewed(out.LockedUntil)
+		return answer
+	}
 	w := amqp.BeginMap(nil)
 	w.Timestamp("expiration", amqp.Timestamp(out.LockedUntil))
 	return response{code: codeOK, body: w.End()}
@@ -300,7 +303,9 @@ func updateDisposition(ctx context.Context, k *call) response {
 				return k.refuse(why, out.Detail)
 			}
 		}
-		k.s.stats.Settled.Add(uint64(len(cmd.Items)))
+		if !k.staging {
+			k.s.stats.Settled.Add(uint64(len(cmd.Items)))
+		}
 	}
 	return response{code: codeOK}
 }
@@ -357,8 +362,11 @@ func scheduleMessage(ctx context.Context, k *call) response {
 	if bad != nil {
 		return *bad
 	}
-	k.s.stats.MessagesIn.Add(uint64(len(d.messages)))
-	numbers := make([]int64, len(out.Numbers))
+	if !k.staging {
+		k.s.stats.MessagesIn.Add(uint64(len(d.messages)))
+	}
+	// In a transaction the numbers are given when it commits (S-232); the client reads zeros.
+	numbers := make([]int64, len(d.messages))
 	for i, n := range out.Numbers {
 		numbers[i] = int64(n)
 	}

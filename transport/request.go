@@ -43,6 +43,7 @@ type request struct {
 	body      amqp.Raw // the amqp-value, nil if there is none
 	bytes     int
 	ch        *channel
+	txnID     []byte // of the transaction that the request is part of, nil if none
 }
 
 // response is what a request node answers.
@@ -115,6 +116,13 @@ func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 	}
 	d := r.now
 	d.settled = d.settled || p.Settled.Or(false)
+	switch s := p.State.(type) {
+	case nil:
+	case *amqp.TransactionalState:
+		d.txnID = append([]byte{}, s.TxnID...)
+	default:
+		d.badState = true
+	}
 	if p.Aborted {
 		r.abort()
 		return nil
@@ -135,9 +143,9 @@ func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 	q, err := parseRequest(d.payload)
 	state := amqp.DeliveryState(amqp.Accepted{})
 	switch {
-	case p.State != nil:
+	case d.badState:
 		r.c.s.stats.reject(siteRequest)
-		state = amqp.Rejected{Error: amqpError(amqp.ConditionNotImplemented, "transactions are not supported")}
+		state = amqp.Rejected{Error: r.c.s.tracked(amqpError(amqp.ConditionNotImplemented, "a request in such a state"))}
 	case err != nil:
 		r.c.s.stats.reject(siteRequest)
 		state = amqp.Rejected{Error: amqpError(amqp.ConditionDecodeError, "%v", err)}
@@ -149,7 +157,10 @@ func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 	if _, refused := state.(amqp.Rejected); refused {
 		return nil
 	}
-	q.ch, q.bytes = r.l.ch, len(d.payload)
+	q.ch, q.bytes, q.txnID = r.l.ch, len(d.payload), d.txnID
+	if d.txnID != nil && !d.settled {
+		r.l.ch.acks[len(r.l.ch.acks)-1].state = &amqp.TransactionalState{TxnID: d.txnID, Outcome: amqp.Accepted{}}
+	}
 	r.c.heldBytes += q.bytes
 	r.queue = append(r.queue, q)
 	r.next()
@@ -201,7 +212,7 @@ func (r *requests) next() {
 				r.c.heldBytes -= q.bytes
 				r.slots = append(r.slots, pump)
 				if then != nil {
-					then()
+					answer = then(answer)
 				}
 				r.answer(&q, answer)
 				r.next()
@@ -223,8 +234,8 @@ func (r *requests) slot() *pumpID {
 }
 
 // work decides on the loop what a request needs and returns what does it off the loop; then, if
-// not nil, runs on the loop again.
-func (r *requests) work(q *request, pump *pumpID) func() (response, func()) {
+// not nil, runs on the loop again and may replace the answer.
+func (r *requests) work(q *request, pump *pumpID) func() (response, func(response) response) {
 	if r.l.addr.cbs {
 		return r.token(q)
 	}
@@ -250,8 +261,13 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func()) {
 			k.held, k.proof = h, h.proof
 		}
 	}
+	if q.txnID != nil {
+		if bad := k.enlist(q); bad != nil {
+			return always(*bad)
+		}
+	}
 	timeout := r.timeout(q)
-	return func() (response, func()) {
+	return func() (response, func(response) response) {
 		ctx, cancel := context.WithTimeout(r.c.ctx, timeout)
 		defer cancel()
 		answer := op.run(ctx, k)
@@ -259,8 +275,8 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func()) {
 	}
 }
 
-func always(answer response) func() (response, func()) {
-	return func() (response, func()) { return answer, nil }
+func always(answer response) func() (response, func(response) response) {
+	return func() (response, func(response) response) { return answer, nil }
 }
 
 // timeout returns how long the client waits for the answer, within our own limit (Q13).

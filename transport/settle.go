@@ -114,6 +114,10 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 	if serialLess(last, p.First) {
 		return channelFault(siteDisposition, amqp.ConditionInvalidField, "a disposition from %d to %d", p.First, last)
 	}
+	if state, ok := p.State.(*amqp.TransactionalState); ok {
+		ch.dispositionIn(p, state)
+		return nil
+	}
 	v, err := verdictOf(p.State)
 	if err != nil {
 		if p.Settled {

@@ -52,6 +52,7 @@ const (
 	siteRequest                    // malformed or unsupported request
 	siteReply                      // a reply found no link
 	siteDisposition                // malformed disposition
+	siteTransaction                // refused work of a transaction, or a malformed request for one
 	siteIdle                       // peer silent for too long
 	siteWrite                      // peer did not read for too long
 	siteHTTP                       // too many HTTP requests at a time
@@ -64,7 +65,7 @@ var siteNames = [sites]string{
 	"connections", "handshakes", "tls-on-plain", "plain-on-tls", "tls-handshake", "sniff",
 	"protocol-header", "sasl", "handshake-frame", "framing", "decode", "illegal-frame", "channel",
 	"handle", "links", "attach", "unauthorized", "token", "credit", "message-size", "message",
-	"settled-lost", "refused", "unavailable", "request", "reply", "disposition", "idle", "write",
+	"settled-lost", "refused", "unavailable", "request", "reply", "disposition", "transaction", "idle", "write",
 	"http", "panic",
 }
 

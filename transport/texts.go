@@ -117,6 +117,10 @@ func conditionOf(why fsm.Refusal) (amqp.Symbol, string) {
 		return amqp.ConditionNotAllowed, "The operation is not allowed."
 	case fsm.InvalidArgument:
 		return amqp.ConditionArgumentError, "The argument is not valid."
+	case fsm.TransactionAborted:
+		return amqp.ConditionTransactionRollback, "TransactionAborted: nothing of the transaction was done."
+	case fsm.TransactionTooLarge:
+		return amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: the transaction is too large."
 	case fsm.Busy, fsm.Stale, fsm.NotLeader, fsm.NodeExpired:
 		return amqp.ConditionServerBusy, "The request was terminated because the entity is being throttled. " +
 			"Please wait 10 seconds and try again."

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -196,19 +197,32 @@ func TestTraceOfPython(t *testing.T) {
 	})
 }
 
-// The coordinator of the Java and .NET SDKs is refused as amqp-protocol.md 6 says a refusal looks.
-func TestTraceOfARefusedCoordinator(t *testing.T) {
+// The coordinator of the Java and .NET SDKs (amqp-protocol.md 8.1 to 8.3).
+func TestTraceOfATransaction(t *testing.T) {
 	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders")
 		c := b.client()
 		c.authenticate()
-		reply := c.attach(0, &amqp.Attach{
+		c.attach(0, &amqp.Attach{
 			Name: "coordinator", Handle: 2, Role: amqp.RoleSender, Source: &amqp.Source{}, Coordinator: &amqp.Coordinator{},
 		})
-		d, _ := expect[*amqp.Detach](c)
-		if reply.Coordinator != nil || reply.Target != nil || d.Error == nil || d.Error.Condition != amqp.ConditionNotImplemented {
-			t.Errorf("reply %+v, detach %+v", reply, d)
+		expect[*amqp.Flow](c)
+		c.attach(0, senderTo(3, "orders"))
+		expect[*amqp.Flow](c)
+		c.send(0, transferOf(2, 1), amqp.AppendDeclare(nil, amqp.Declare{}))
+		d, _ := expect[*amqp.Disposition](c)
+		id := bytes.Clone(d.State.(amqp.Declared).TxnID)
+		tr := transferOf(3, 2)
+		tr.State = &amqp.TransactionalState{TxnID: id}
+		c.send(0, tr, encoded("hello"))
+		expect[*amqp.Disposition](c)
+		c.send(0, transferOf(2, 3), amqp.AppendDischarge(nil, amqp.Discharge{TxnID: id}))
+		if d, _ := expect[*amqp.Disposition](c); d.State != (amqp.Accepted{}) {
+			t.Errorf("discharge: %v", d.State)
 		}
-		c.send(0, &amqp.Detach{Handle: 2, Closed: true})
+		if n := b.broker.counts(t, "orders"); n.Active != 1 {
+			t.Errorf("%+v", n)
+		}
 		c.golden("java_coordinator")
 		c.close()
 	})

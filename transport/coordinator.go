@@ -1,0 +1,304 @@
+package transport
+
+import (
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// coordinator is what declares and discharges transactions, AMQP 1.0 §4.2.
+type coordinator struct {
+	l       *link
+	c       *conn
+	count   uint32
+	credit  uint32
+	now     *inbound
+	flying  int // discharges that are not answered
+	closing bool
+}
+
+// maxCoordinatorBytes bounds a message to a coordinator; a discharge has about 60.
+const maxCoordinatorBytes = 4 << 10
+
+func newCoordinator(l *link) *coordinator {
+	return &coordinator{l: l, c: l.ch.c, count: l.asked.InitialDeliveryCount.Or(0)} // G22
+}
+
+func (k *coordinator) start() {
+	k.credit = requestCredit
+	k.sendFlow()
+}
+
+func (k *coordinator) sendFlow() {
+	f := k.l.ch.windowFlow()
+	f.Handle = amqp.Some(k.l.handle)
+	f.DeliveryCount = amqp.Some(k.count)
+	f.LinkCredit = amqp.Some(k.credit)
+	k.l.ch.send(&f)
+}
+
+func (k *coordinator) flow(p *amqp.Flow) error {
+	if p.Echo {
+		k.sendFlow()
+	}
+	return nil
+}
+
+// transfer collects a declare or discharge.
+func (k *coordinator) transfer(p *amqp.Transfer, payload []byte) error {
+	if k.now == nil {
+		if !p.DeliveryID.Set {
+			return linkFault(siteIllegalFrame, amqp.ConditionInvalidField, "a delivery without an id")
+		}
+		if k.flying >= 2*requestCredit {
+			return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "a transfer without link credit")
+		}
+		k.now = &inbound{id: p.DeliveryID.Value}
+		k.count++
+		if k.credit > 0 {
+			k.credit--
+		}
+	}
+	d := k.now
+	d.settled = d.settled || p.Settled.Or(false)
+	if p.Aborted {
+		k.now = nil
+		return nil
+	}
+	if d.payload = append(d.payload, payload...); len(d.payload) > maxCoordinatorBytes {
+		return linkFault(siteMessageSize, amqp.ConditionMessageSizeExceeded,
+			"a message of more than %d bytes to a coordinator", maxCoordinatorBytes)
+	}
+	if p.More {
+		return nil
+	}
+	k.now = nil
+	if k.credit <= requestCredit/2 {
+		k.credit = requestCredit
+		k.sendFlow()
+	}
+	k.perform(d)
+	return nil
+}
+
+// perform does what a message asks for.
+func (k *coordinator) perform(d *inbound) {
+	var request any
+	parts, err := amqp.ParseMessage(d.payload)
+	if err == nil {
+		request, err = amqp.DecodeTransaction(parts.Body)
+	}
+	if err != nil {
+		k.c.s.stats.reject(siteTransaction)
+		k.answer(d, amqp.Rejected{Error: k.c.s.tracked(amqpError(amqp.ConditionDecodeError, "%v", err))})
+		return
+	}
+	switch r := request.(type) {
+	case *amqp.Declare:
+		k.declare(d, r)
+	case *amqp.Discharge:
+		t := k.c.txns[string(r.TxnID)]
+		if t == nil || t.link != k.l { // §4.3: over the link that declared it
+			k.c.s.stats.reject(siteTransaction)
+			k.answer(d, amqp.Rejected{Error: k.c.s.tracked(amqpError(amqp.ConditionTransactionUnknownID,
+				"The transaction is not known."))})
+			return
+		}
+		k.flying++
+		t.discharge(r.Fail, func(state amqp.DeliveryState) {
+			k.flying--
+			k.answer(d, state)
+			k.finish()
+		})
+	}
+}
+
+// declare begins a transaction.
+func (k *coordinator) declare(d *inbound, r *amqp.Declare) {
+	refuse := func(condition amqp.Symbol, text string) {
+		k.c.s.stats.reject(siteTransaction)
+		k.answer(d, amqp.Rejected{Error: k.c.s.tracked(amqpError(condition, "%s", text))})
+	}
+	switch {
+	case !r.GlobalID.IsNull():
+		refuse(amqp.ConditionNotImplemented, "Distributed transactions are not supported.")
+		return
+	case len(k.c.txns) >= maxTxns:
+		refuse(amqp.ConditionResourceLimitExceeded, "The connection has too many open transactions.")
+		return
+	case d.settled:
+		return // the client does not want to know the id, so there is nothing to begin
+	}
+	id := make([]byte, txnIDBytes)
+	k.c.s.draw(id)
+	k.c.txns[string(id)] = &txn{id: id, link: k.l}
+	k.answer(d, amqp.Declared{TxnID: id})
+}
+
+func (k *coordinator) answer(d *inbound, state amqp.DeliveryState) {
+	if d.settled || k.l.ch.ended {
+		return
+	}
+	k.l.ch.acks = append(k.l.ch.acks, ack{d.id, state})
+	k.l.ch.touch()
+}
+
+// close implements endpoint: what is not discharged is rolled back (S-240).
+func (k *coordinator) close(bool) {
+	k.closing, k.now = true, nil
+	k.c.dropTransactions(k.l)
+	k.finish()
+}
+
+func (k *coordinator) busy() bool { return k.flying > 0 }
+
+func (k *coordinator) finish() {
+	if k.closing && !k.busy() {
+		k.l.finish()
+	}
+}
+
+// transactional takes a whole delivery into its transaction (AMQP 1.0 §4.4.1).
+func (g *ingress) transactional(d *inbound) {
+	s := g.c.s
+	t, refusal := g.c.transaction(d.txnID)
+	if refusal == nil {
+		if err := translateInbound(d, g.l.desc, s.cfg.MaxMessages, s.messageID); err != nil {
+			refusal = s.tracked(err)
+		}
+	}
+	if refusal == nil {
+		w := txnWork{desc: g.l.desc, messages: d.messages, text: d.text, byText: d.byText, via: g.via}
+		refusal = t.add(w)
+	}
+	switch {
+	case refusal != nil:
+		s.stats.reject(siteTransaction)
+		if !d.settled {
+			g.answer(d.id, amqp.Rejected{Error: refusal})
+		} else if t != nil {
+			// The client does not hear of it, so the transaction must not commit without it.
+			t.abort(amqp.ConditionTransactionRollback, "a message was refused: %s", refusal.Description)
+		}
+	case !d.settled:
+		g.answer(d.id, &amqp.TransactionalState{TxnID: d.txnID, Outcome: amqp.Accepted{}})
+	}
+}
+
+// dispositionIn takes settlements into their transaction. The deliveries stay with us until it
+// commits, so that a rollback leaves them as they were (S-233).
+func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalState) {
+	c := ch.c
+	id := append([]byte(nil), state.TxnID...)
+	v, refusal := verdictOf(state.Outcome)
+	if refusal == nil && v.item.Verdict == 0 {
+		refusal = amqpError(amqp.ConditionInvalidField, "a transactional state without an outcome")
+	}
+	if refusal != nil {
+		refusal = c.s.tracked(refusal)
+	}
+	t, unknown := c.transaction(id)
+	if unknown != nil {
+		refusal = unknown
+	}
+	found := ch.sent.take(p.First, p.Last.Or(p.First), func(d *sentDelivery) bool {
+		why := refusal
+		if why == nil && d.owner != nil {
+			item := v.item
+			item.Seq, item.Token = d.seq, d.token
+			o := d.owner
+			why = t.add(txnWork{desc: o.desc, sub: o.sub, share: max(0, o.desc.ShareOf(d.token.Prefix())),
+				cmd: &fsm.Settle{Session: o.proof(), Items: []fsm.SettleItem{item}}})
+		}
+		switch {
+		case why != nil:
+			c.s.stats.reject(siteTransaction)
+			if p.Settled && t != nil {
+				t.abort(amqp.ConditionTransactionRollback, "a settlement was refused: %s", why.Description)
+			} else if !p.Settled {
+				ch.dones = append(ch.dones, ack{d.id, amqp.Rejected{Error: why}})
+			}
+		default:
+			if d.owner != nil {
+				t.settled = append(t.settled, txnDelivery{ch, d.id})
+			}
+			if !p.Settled {
+				ch.dones = append(ch.dones, ack{d.id, &amqp.TransactionalState{TxnID: id, Outcome: v.reply}})
+			}
+		}
+		return false
+	})
+	if !found && !p.Settled && p.Last.Or(p.First) == p.First {
+		ch.dones = append(ch.dones, ack{p.First, amqp.Rejected{Error: amqpError(amqp.ConditionNotFound,
+			"The delivery is not known to the link any more.")}})
+	}
+}
+
+// enlist makes a management request part of its transaction: what it would do is kept until then
+// (amqp-protocol.md 8.3). Other operations than these have an answer that only the deed gives.
+func (k *call) enlist(q *request) *response {
+	const prefix = "com.microsoft:"
+	switch q.operation {
+	case prefix + "schedule-message", prefix + "cancel-scheduled-message", prefix + "update-disposition",
+		prefix + "set-session-state":
+	default:
+		r := k.refuse(fsm.InvalidOperation, "It cannot be part of a transaction.")
+		return &r
+	}
+	c := q.ch.c
+	t, bad := c.transaction(q.txnID)
+	if bad != nil {
+		c.s.stats.reject(siteTransaction)
+		r := k.fail(bad)
+		return &r
+	}
+	k.staging = true
+	k.then = func(answer response) response {
+		for _, w := range k.staged {
+			if answer.problem != nil {
+				break
+			}
+			if t.aborted != nil {
+				answer = k.fail(t.aborted)
+			} else if refusal := t.add(w); refusal != nil {
+				c.s.stats.reject(siteTransaction)
+				answer = k.fail(refusal)
+			}
+		}
+		return answer
+	}
+	return nil
+}
+
+// stage keeps a command that a transaction will do.
+func (k *call) stage(key fsm.Key, cmd fsm.Command) {
+	w := txnWork{desc: k.desc, sub: k.addr.sub, share: int(key.Share), cmd: cmd}
+	if e, ok := cmd.(*fsm.Enqueue); ok {
+		w.cmd, w.messages, w.text, w.byText = nil, e.Messages, key.Text, key.By == fsm.ByText
+	}
+	k.staged = append(k.staged, w)
+}
+
+// transferDestination is the link property that names where a sender's messages go at last, if not
+// to the entity that it attaches to (amqp-protocol.md 4.6).
+const transferDestination = "com.microsoft:transfer-destination-address"
+
+// destination returns the entity that the messages of a sender go on to; it is empty for an ordinary
+// link.
+func (l *link) destination() (address, error) {
+	v, ok := l.asked.Properties.Get(transferDestination)
+	if !ok || v.IsNull() || !l.clientSends() || l.addr.management {
+		return address{}, nil
+	}
+	text, isText := v.Text()
+	a := parseAddress(text)
+	if !isText || a.entity == "" || a.cbs || a.management || a.sub != fsm.Main {
+		return address{}, linkFault(siteAttach, amqp.ConditionInvalidField, "%s names no entity that can be sent to",
+			transferDestination)
+	}
+	if !l.ch.c.allowed(a.path(), auth.Send) {
+		return address{}, linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess, "%s%s",
+			unauthorizedText(a.path(), auth.Send), l.ch.c.s.trackingText())
+	}
+	return a, nil
+}

@@ -1,0 +1,294 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// An open transaction lives here, in the node that holds the client's connection: what the client
+// does in it is kept and answered at once, and becomes one Commit entry when it is discharged
+// (A23). It ends with its connection or coordinator link (S-240).
+
+const (
+	// txnTimeout ends a transaction after its first operation (S-238).
+	txnTimeout = 2 * time.Minute
+	// maxTxnMessages bounds the messages that a transaction sends (S-239).
+	maxTxnMessages = 100
+	// maxTxnOps bounds all its operations; each is a few dozen bytes beside its messages.
+	maxTxnOps = 1_000
+	// maxTxns bounds the transactions of one connection that are not discharged, aborted ones too.
+	maxTxns = 100
+	// txnIDBytes is the length of an id, which is drawn by chance.
+	txnIDBytes = 16
+)
+
+// txn is one transaction. The connection's loop owns it.
+type txn struct {
+	id      []byte
+	link    *link // its coordinator
+	timer   *time.Timer
+	sends   int
+	bytes   int
+	work    []txnWork
+	settles *txnWork    // the first that must be done where the message is: it decides about the via entity
+	aborted *amqp.Error // why it cannot commit any more
+	settled []txnDelivery
+}
+
+// txnWork is one operation of a transaction: a command on one entity, or messages for one.
+type txnWork struct {
+	desc     *fsm.Descriptor
+	sub      fsm.SubQueue
+	share    int
+	cmd      fsm.Command // nil for messages
+	messages []fsm.Message
+	text     string // what selects the share of messages
+	byText   bool
+	via      *fsm.Descriptor // entity through whose transfer queue messages go, if the link says so
+}
+
+// txnDelivery is a delivery that is settled when the transaction commits.
+type txnDelivery struct {
+	ch *channel
+	id uint32
+}
+
+// group is what one transaction may touch beside its transfers: a queue, or a topic with its
+// subscriptions (S-234).
+func group(d *fsm.Descriptor) fsm.EntityID {
+	if d.Kind == fsm.Subscription {
+		return d.Parent
+	}
+	return d.ID
+}
+
+// transaction finds the one that a client's state names.
+func (c *conn) transaction(id []byte) (*txn, *amqp.Error) {
+	t := c.txns[string(id)]
+	switch {
+	case t == nil:
+		return nil, c.s.tracked(amqpError(amqp.ConditionTransactionUnknownID, "The transaction is not known."))
+	case t.aborted != nil:
+		return nil, t.aborted
+	}
+	return t, nil
+}
+
+// add takes an operation into the transaction, or says why it cannot be part of it; the rest of the
+// transaction stays open then.
+func (t *txn) add(w txnWork) *amqp.Error {
+	s := t.link.ch.c.s
+	refuse := func(condition amqp.Symbol, format string, args ...any) *amqp.Error {
+		return s.tracked(amqpError(condition, format, args...))
+	}
+	bytes := 0
+	for i := range w.messages {
+		bytes += len(w.messages[i].Body)
+	}
+	switch {
+	case t.sends+len(w.messages) > maxTxnMessages: // S-239
+		return refuse(amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: a transaction sends at most %d "+
+			"messages.", maxTxnMessages)
+	case len(t.work) >= maxTxnOps:
+		return refuse(amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: a transaction has at most %d "+
+			"operations.", maxTxnOps)
+	case bytes > 0 && t.bytes+bytes > int(w.desc.MaxMessageBytes): // RUL-9
+		return refuse(amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: the messages of a transaction have "+
+			"at most %d bytes.", w.desc.MaxMessageBytes)
+	case bytes > 0 && t.link.ch.c.txnBytes+bytes > t.link.ch.c.cfg.MaxConnBytes:
+		return refuse(amqp.ConditionResourceLimitExceeded, "The open transactions of the connection have too many bytes.")
+	}
+	if why := t.fits(&w); why != "" {
+		return refuse(amqp.ConditionNotAllowed, "%s", why)
+	}
+	if len(t.work) == 0 {
+		c := t.link.ch.c
+		t.timer = time.AfterFunc(txnTimeout, func() {
+			c.post(func() { t.abort(amqp.ConditionTransactionTimeout, "it was not finished in %v", txnTimeout) })
+		})
+	}
+	t.sends, t.bytes = t.sends+len(w.messages), t.bytes+bytes
+	t.work = append(t.work, w)
+	if t.settles == nil && (w.cmd != nil || w.via != nil) {
+		t.settles = &w
+	}
+	t.link.ch.c.txnBytes += bytes
+	return nil
+}
+
+// fits returns why the operation may not join those before it, "" if it may (S-234 to S-236).
+func (t *txn) fits(w *txnWork) string {
+	const onePartition = "All operations of a transaction on a partitioned entity must have the same partition key."
+	home := w.desc
+	if w.via != nil {
+		home = w.via
+	}
+	if w.cmd != nil || w.via != nil {
+		if t.settles != nil && group(t.settles.home()) != group(home) {
+			return "A transaction receives from one entity only; other entities may be sent to."
+		}
+		if t.settles != nil && w.cmd != nil && t.settles.cmd != nil && t.settles.share != w.share {
+			return onePartition
+		}
+		return ""
+	}
+	if !w.desc.Partitioned {
+		return ""
+	}
+	if !w.byText { // S-235
+		return "A transaction may send to a partitioned entity only messages with a session id or partition key."
+	}
+	for i := range t.work {
+		o := &t.work[i]
+		if o.cmd == nil && o.via == nil && group(o.desc) == group(w.desc) && o.text != w.text {
+			return onePartition
+		}
+	}
+	return ""
+}
+
+// home is the entity where the work is done.
+func (w *txnWork) home() *fsm.Descriptor {
+	if w.via != nil {
+		return w.via
+	}
+	return w.desc
+}
+
+// abort ends the transaction without effect; who uses it later hears why.
+func (t *txn) abort(condition amqp.Symbol, format string, args ...any) {
+	if t.aborted == nil {
+		t.aborted = t.link.ch.c.s.tracked(amqpError(condition, "TransactionAborted: %s.", fmt.Sprintf(format, args...)))
+	}
+	t.drop()
+}
+
+// drop forgets what the transaction holds. The locks of its messages stay as they are (S-233).
+func (t *txn) drop() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.link.ch.c.txnBytes -= t.bytes
+	t.work, t.settled, t.bytes, t.sends = nil, nil, 0, 0
+}
+
+// dropTransactions aborts what a coordinator link has not discharged; nil stands for all of the
+// connection's.
+func (c *conn) dropTransactions(l *link) {
+	for id, t := range c.txns {
+		if l == nil || t.link == l {
+			t.drop()
+			delete(c.txns, id)
+		}
+	}
+}
+
+// commit is the command that does all of it, and where. The via entity is the one that messages are
+// settled on; without one it is the first that is sent to. Messages for others go through its
+// transfer queue (S-236).
+func (t *txn) commit() (fsm.Key, *fsm.Commit) {
+	via := t.work[0].home()
+	if t.settles != nil {
+		via = t.settles.home()
+	}
+	key := fsm.Key{Entity: via.ID, By: fsm.ByAny}
+	if t.settles != nil && t.settles.cmd != nil && via.Partitioned {
+		key.By, key.Share = fsm.ByShare, uint16(t.settles.share)
+	}
+	cmd := &fsm.Commit{ID: bytes.Clone(t.id)}
+	for i := range t.work {
+		w := &t.work[i]
+		op := fsm.Op{Entity: w.desc.ID, Sub: w.sub, Command: w.cmd}
+		switch {
+		case w.cmd != nil:
+		case w.via != nil, group(w.desc) != group(via):
+			op.Entity, op.Command = via.ID, &fsm.Transfer{To: w.desc.ID, Messages: w.messages}
+		default:
+			op.Command = &fsm.Enqueue{Messages: w.messages}
+			if w.byText {
+				// A token of another share finds nothing there, and then nothing is done at all.
+				key.By, key.Text = fsm.ByText, w.text
+			}
+		}
+		cmd.Ops = append(cmd.Ops, op)
+	}
+	return key, cmd
+}
+
+// discharge ends the transaction as the client says; done gets the answer, on the loop.
+func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
+	c := t.link.ch.c
+	delete(c.txns, string(t.id))
+	switch {
+	case t.aborted != nil && !fail:
+		done(amqp.Rejected{Error: t.aborted})
+		return
+	case fail || t.aborted != nil || len(t.work) == 0:
+		t.drop()
+		done(amqp.Accepted{})
+		return
+	}
+	key, cmd := t.commit()
+	path := t.work[0].home().Name
+	deliveries, sends := t.settled, t.sends
+	t.timer.Stop()
+	t.work, t.settled = nil, nil
+	c.spawn(func() func() {
+		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.ProposeTimeout)
+		defer cancel()
+		out, err := c.s.Propose(ctx, key, cmd)
+		return func() {
+			c.txnBytes -= t.bytes
+			t.bytes = 0
+			switch {
+			case err != nil:
+				done(amqp.Rejected{Error: c.s.errorOf(err, path)})
+			case out.Refusal != fsm.None:
+				done(amqp.Rejected{Error: c.s.refusal(out.Refusal, abortCause(out), path)})
+			default:
+				c.s.stats.MessagesIn.Add(uint64(sends))
+				c.s.stats.Settled.Add(uint64(len(deliveries)))
+				for _, d := range deliveries {
+					d.ch.forgetDelivery(d.id)
+				}
+				done(amqp.Accepted{})
+			}
+		}
+	})
+}
+
+// abortCause tells people which operation stopped a commit.
+func abortCause(out fsm.Outcome) string {
+	detail := out.Detail
+	if n := len(out.Ops); n > 0 {
+		why := out.Ops[n-1].Refusal
+		for _, r := range out.Ops[n-1].Refusals {
+			if why == fsm.None {
+				why = r
+			}
+		}
+		if condition, _ := conditionOf(why); why != fsm.None {
+			detail = strings.TrimSpace(fmt.Sprintf("%s (%s)", detail, condition))
+		}
+	}
+	return detail
+}
+
+// forgetDelivery ends a delivery that a committed transaction has settled.
+func (ch *channel) forgetDelivery(id uint32) {
+	ch.sent.take(id, id, func(d *sentDelivery) bool {
+		owner := d.owner
+		ch.forget(d)
+		if owner != nil && !ch.ended {
+			ch.touch()
+			owner.fetch()
+		}
+		return true
+	})
+}
