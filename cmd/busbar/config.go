@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/rest"
 )
 
 // The key of every development node, the one of the official emulator. It opens nothing but nodes
@@ -62,6 +63,12 @@ type Config struct {
 
 	RootKey  secret   `yaml:"root-key"`
 	Policies []policy `yaml:"policies"`
+
+	// Namespace is the name of the namespace; no client depends on it.
+	Namespace string `yaml:"namespace"`
+	// LiftLimits and MaxLockDuration move limits that the original has as a metered service (RUL-8).
+	LiftLimits      bool          `yaml:"lift-limits"`
+	MaxLockDuration time.Duration `yaml:"max-lock-duration"`
 
 	// ClockSkew is how long after its expiry, and before its beginning, a token still counts.
 	ClockSkew time.Duration `yaml:"clock-skew"`
@@ -119,6 +126,7 @@ func defaults(dev bool) Config {
 		BootstrapExpect: 3, Partitions: 6, ReplicationFactor: 3,
 		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
 		QuietRuntime: true, ClockSkew: auth.DefaultExpiryTolerance,
+		Namespace: "busbar", MaxLockDuration: rest.DefaultConfig().MaxLockDuration,
 	}
 	if dev {
 		c.AMQPListen, c.TLSListen = list{"127.0.0.1:5672"}, list{"127.0.0.1:5671"}
@@ -199,6 +207,7 @@ func settings() []setting {
 		text("log-store", "Raft log: wal or boltdb", func(c *Config) *string { return &c.LogStore }),
 		truth("quiet-runtime", "save CPU time by letting the monitor thread of the Go runtime sleep longer; needs CAP_SYS_NICE on Linux and does nothing elsewhere", func(c *Config) *bool { return &c.QuietRuntime }),
 		text("entities", "file of entities to create if they are missing: the emulator's Config.json, or YAML", func(c *Config) *string { return &c.Entities }),
+		truth("lift-limits", "quotas of any size from 1 MB, duplicate detection from 1 s: limits of a metered service", func(c *Config) *bool { return &c.LiftLimits }),
 		truth("pprof", "profiles at /debug/pprof/ of the operations port, of locks and waits as well", func(c *Config) *bool { return &c.Pprof }),
 	}
 }
@@ -340,10 +349,21 @@ func (c *Config) resolve() error {
 	return errors.Join(errs...)
 }
 
+// restConfig is that of the management API.
+func (c *Config) restConfig() rest.Config {
+	r := rest.DefaultConfig()
+	r.Namespace, r.LiftLimits, r.MaxLockDuration = c.Namespace, c.LiftLimits, c.MaxLockDuration
+	return r
+}
+
 // validateAccess looks at who may do what, and at the file of entities.
 func (c *Config) validateAccess(bad func(string, ...any)) {
 	if c.ClockSkew < 0 || c.ClockSkew > time.Hour {
 		bad("clock-skew is %v, want 0 to 1h", c.ClockSkew)
+	}
+	limits := c.restConfig()
+	if err := limits.Validate(); err != nil {
+		bad("%w", err)
 	}
 	if len(c.Policies) > 0 {
 		if _, err := newPolicies(*c); err != nil {

@@ -158,6 +158,23 @@ func rules(list string) string {
 	return "Topics: [{Name: t, Subscriptions: [{Name: s, Rules: [" + list + "]}]}]"
 }
 
+// Limits of the original as a service can be moved (RUL-8).
+func TestLimitsAreMoved(t *testing.T) {
+	l := openLive(t, nodeConfig(t, func(c *Config) {
+		c.LiftLimits, c.MaxLockDuration, c.Namespace = true, time.Hour, "mine"
+	}))
+	l.put(t, "/q", "QueueDescription", "<LockDuration>PT1H</LockDuration><MaxSizeInMegabytes>7"+
+		"</MaxSizeInMegabytes><DuplicateDetectionHistoryTimeWindow>PT5S</DuplicateDetectionHistoryTimeWindow>")
+	if _, text := l.request(t, "GET", "/$namespaceinfo", "", ""); !strings.Contains(text, "<Name>mine</Name>") {
+		t.Errorf("got %s", text)
+	}
+	given := map[string][]string{"dev": {"true"}, "data-dir": {t.TempDir()}}
+	file := writeConfig(t, "max-lock-duration: 48h\n")
+	if _, err := load(file, given, environment(nil)); err == nil || !strings.Contains(err.Error(), "longest lock") {
+		t.Errorf("a lock of days is taken: %v", err)
+	}
+}
+
 // What the broker refuses names the line too; forwarding in a circle is found before anything is made.
 func TestEntitiesThatTheBrokerRefuses(t *testing.T) {
 	l := openLive(t, nodeConfig(t, nil))

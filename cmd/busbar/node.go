@@ -275,7 +275,7 @@ func (n *node) openFront(context.Context) error {
 	n.keys, n.policies = keys, keys.policies
 	st := &status{n}
 	metrics := newMetrics(n)
-	n.api, err = rest.New(rest.DefaultConfig(), rest.Deps{
+	n.api, err = rest.New(n.cfg.restConfig(), rest.Deps{
 		Entities: entities{n.directory, keys}, Topics: n.directory, Cluster: st, Policies: n.policies,
 		Metrics: metrics, Now: time.Now}, n.log.Named("http"))
 	if err != nil {

@@ -43,7 +43,7 @@ type Config struct {
 	// 1024 (RUL-8).
 	MaxSizeMegabytes uint32
 	// LiftLimits drops limits that exist only because the original is a metered service: quotas of
-	// any size from 1 MB (RUL-8).
+	// any size from 1 MB, windows of duplicate detection from a second (RUL-8).
 	LiftLimits bool
 	// RequestTimeout bounds one request, waiting for the cluster included.
 	RequestTimeout time.Duration
@@ -72,8 +72,8 @@ func (c *Config) Validate() error {
 	case c.MaxMessageBytes == 0 || c.MaxMessageBytes > maxMessageKilobytes<<10:
 		return fmt.Errorf("maximum message size %d, want 1 to %d bytes", c.MaxMessageBytes,
 			maxMessageKilobytes<<10)
-	case c.MaxLockDuration < minLock:
-		return fmt.Errorf("longest lock %v, want at least %v", c.MaxLockDuration, minLock)
+	case c.MaxLockDuration < minLock || c.MaxLockDuration > longestLock:
+		return fmt.Errorf("longest lock %v, want %v to %v", c.MaxLockDuration, minLock, longestLock)
 	case c.MaxSizeMegabytes < defaultSizeMegabytes:
 		return fmt.Errorf("largest queue of %d MB, want at least %d", c.MaxSizeMegabytes,
 			defaultSizeMegabytes)

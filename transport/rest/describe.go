@@ -55,8 +55,12 @@ func (a *API) describeSender(f *form, d *fsm.Descriptor, old *fsm.Descriptor) {
 	d.DetectDuplicates = f.fixed(duplicates, detect, f.cannotChange(duplicates))
 	d.Partitioned = f.fixed("EnablePartitioning", partitioned,
 		badRequest("Partitioning cannot be changed for %s.", f.kind))
-	d.DuplicateWindow = f.duration("DuplicateDetectionHistoryTimeWindow", 600_000,
-		minDuplicateWindow, maxDuplicateWindow)
+	least := minDuplicateWindow
+	if a.cfg.LiftLimits {
+		least = liftedWindow
+	}
+	d.DuplicateWindow = f.duration("DuplicateDetectionHistoryTimeWindow", 600_000, least,
+		maxDuplicateWindow)
 	d.EnableExpress = f.flag("EnableExpress", false)
 	d.SupportOrdering = f.flag("SupportOrdering", d.Kind == fsm.Topic || !d.Partitioned)
 	if d.Kind == fsm.Topic {

@@ -15,7 +15,9 @@ import (
 const (
 	minLock              = 5 * time.Second
 	minTTL               = fsm.Millis(1000)
+	longestLock          = 24 * time.Hour // what is locked longer is lost, not worked on
 	minDuplicateWindow   = fsm.Millis(20_000)
+	liftedWindow         = fsm.Millis(1000) // with LiftLimits; the emulator takes less than 20 s, too
 	maxDuplicateWindow   = fsm.Millis(7 * 86_400_000)
 	minAutoDelete        = fsm.Millis(5 * 60_000)
 	defaultSizeMegabytes = 1024

@@ -82,8 +82,9 @@ func TestConfiguredLimits(t *testing.T) {
 		c.MaxLockDuration, c.MaxMessageBytes, c.LiftLimits = time.Hour, 4<<20, true
 	})
 	d := h.create(t, "q",
-		"<LockDuration>PT1H</LockDuration><MaxSizeInMegabytes>1</MaxSizeInMegabytes>")
-	if d.LockDuration != 3_600_000 || d.MaxSizeBytes != 1<<20 || d.MaxMessageBytes != 4<<20 {
+		"<LockDuration>PT1H</LockDuration><MaxSizeInMegabytes>1</MaxSizeInMegabytes>"+
+			"<DuplicateDetectionHistoryTimeWindow>PT5S</DuplicateDetectionHistoryTimeWindow>")
+	if d.LockDuration != 3_600_000 || d.DuplicateWindow != 5000 || d.MaxSizeBytes != 1<<20 || d.MaxMessageBytes != 4<<20 {
 		t.Errorf("got %+v", d)
 	}
 	status, text := h.do(t, "PUT", "/r", queueBody("<LockDuration>PT61M</LockDuration>"))
@@ -95,6 +96,7 @@ func TestConfiguredLimits(t *testing.T) {
 		"no message":      func(c *Config) { c.MaxMessageBytes = 0 },
 		"17 MiB":          func(c *Config) { c.MaxMessageBytes = 17 << 20 },
 		"a short lock":    func(c *Config) { c.MaxLockDuration = time.Second },
+		"a lock of days":  func(c *Config) { c.MaxLockDuration = 25 * time.Hour },
 		"a small queue":   func(c *Config) { c.MaxSizeMegabytes = 1 },
 		"no time":         func(c *Config) { c.RequestTimeout = 0 },
 		"no request":      func(c *Config) { c.MaxRequests = 0 },
