@@ -37,3 +37,56 @@ func TestMessagesOverHTTP(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 }
+
+// A rule that ATOM sets selects what is published over HTTP, changes the copies, and takes effect while
+// a receiver waits; the counters tell of it.
+func TestTopicsOverHTTP(t *testing.T) {
+	l := openLive(t, nodeConfig(t, nil))
+	l.put(t, "/trade", "TopicDescription", "")
+	l.put(t, "/trade/Subscriptions/eu", "SubscriptionDescription", `<DefaultRuleDescription><Filter `+
+		`i:type="SqlFilter"><SqlExpression>Region = 'eu'</SqlExpression></Filter><Action i:type="SqlRuleAction">`+
+		`<SqlExpression>SET Seen = 1</SqlExpression></Action><Name>eu</Name></DefaultRuleDescription>`)
+	l.put(t, "/trade/Subscriptions/all", "SubscriptionDescription", "")
+	publish := func(region string) {
+		t.Helper()
+		res, text := l.request(t, "POST", "/trade/messages", region, "", "Region", `"`+region+`"`)
+		if res.StatusCode != 201 {
+			t.Fatalf("publish: %d %s", res.StatusCode, text)
+		}
+	}
+	publish("eu")
+	publish("us")
+	for path, want := range map[string]string{
+		"/trade/Subscriptions/eu": "<MessageCount>1<", "/trade/Subscriptions/all": "<MessageCount>2<",
+		"/trade": "<SubscriptionCount>2<",
+	} {
+		if _, text := l.request(t, "GET", path, "", ""); !strings.Contains(text, want) {
+			t.Errorf("%s: no %s in %s", path, want, text)
+		}
+	}
+	take := func(wait, want string) {
+		t.Helper()
+		res, text := l.request(t, "DELETE", "/trade/subscriptions/eu/messages/head?timeout="+wait, "", "")
+		if text != want || (want == "") != (res.StatusCode == 204) {
+			t.Fatalf("got %d %q, want %q", res.StatusCode, text, want)
+		}
+		if want == "eu" && res.Header.Get("Seen") != "1" {
+			t.Errorf("the action did nothing: %v", res.Header)
+		}
+	}
+	take("10", "eu")
+	take("0", "")
+	l.put(t, "/trade/Subscriptions/eu/Rules/us", "RuleDescription", `<Filter i:type="CorrelationFilter">`+
+		`<Properties><KeyValueOfstringanyType><Key>Region</Key><Value i:type="s:string" `+
+		`xmlns:s="http://www.w3.org/2001/XMLSchema">us</Value></KeyValueOfstringanyType></Properties></Filter>`)
+	publish("us")
+	take("10", "us")
+	// What is disabled refuses at once, and works again.
+	l.put(t, "/trade", "TopicDescription", "<Status>SendDisabled</Status>", "If-Match", "*")
+	if res, _ := l.request(t, "POST", "/trade/messages", "x", "", "Region", `"eu"`); res.StatusCode != 403 {
+		t.Errorf("sent to a disabled topic: %d", res.StatusCode)
+	}
+	l.put(t, "/trade", "TopicDescription", "", "If-Match", "*")
+	publish("eu")
+	take("10", "eu")
+}
