@@ -15,6 +15,7 @@ func tree(t *testing.T, files map[string]string) string {
 	all := map[string]string{
 		"docs/spec/semantics.md":    "**S-1** One.\n\n**S-2** Two.\n\n**S-3** Three.\n",
 		"docs/coverage-claimed.txt": "# nothing\n",
+		"docs/coverage-waiting.txt": "# nothing\n",
 		"fsm/x_test.go": "package fsm\n\n// S-1; T-4\nfunc TestOne(t *testing.T) {\n\t// S-2..S-3\n}\n" +
 			"\nvar s = S-9 // not in a string, but in code: S-3 is\n",
 		"fsm/testdata/a.txt": "# S-2 holds\n",
@@ -69,6 +70,26 @@ func TestRun(t *testing.T) {
 			"fsm/x_test.go":             "package fsm\n", "fsm/testdata/a.txt": "# S-1\n",
 		}, false, "no test speaks of: S-2, S-3"},
 		{"a claim that is no number", map[string]string{"docs/coverage-claimed.txt": "T-1\n"}, false, "neither"},
+		{"a scenario that waits", map[string]string{
+			"docs/spec/semantics.md":    "**S-1** One.\n**S-2** Two.\n**S-3** Three.\n* **T-4** Four.\n* **T-5** Five.\n",
+			"docs/coverage-waiting.txt": "T-4..T-5: rain\n",
+		}, false, ""},
+		{"a scenario with a test", map[string]string{
+			"docs/spec/semantics.md": "**S-1** One.\n**S-2** Two.\n**S-3** Three.\n* **T-4** Four.\n",
+			"fsm/y_test.go":          "package fsm\n\nfunc TestT4ItRains(t *testing.T) {\n}\n",
+		}, false, ""},
+		{"a scenario with neither", map[string]string{
+			"docs/spec/semantics.md": "**S-1** One.\n**S-2** Two.\n**S-3** Three.\n* **T-4** Four.\n",
+		}, false, "T-4 has no test"},
+		{"a scenario with both", map[string]string{
+			"docs/spec/semantics.md":    "**S-1** One.\n**S-2** Two.\n**S-3** Three.\n* **T-4** Four.\n",
+			"docs/coverage-waiting.txt": "T-4: rain\n",
+			"fsm/y_test.go":             "package fsm\n\nfunc TestT4ItRains(t *testing.T) {\n}\n",
+		}, false, "T-4 waits although"},
+		{"a test of no scenario", map[string]string{
+			"fsm/y_test.go": "package fsm\n\nfunc TestT4ItRains(t *testing.T) {\n}\n",
+		}, false, "there is no T-4"},
+		{"waiting for nothing", map[string]string{"docs/coverage-waiting.txt": "T-4\n"}, false, "waits for"},
 		{"a statement that does not exist", map[string]string{"fsm/testdata/a.txt": "# S-77\n"}, false, "does not have"},
 	}
 	for _, c := range cases {

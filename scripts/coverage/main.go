@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 const (
 	page    = "docs/coverage.md"
 	claims  = "docs/coverage-claimed.txt"
+	waits   = "docs/coverage-waiting.txt"
 	specDoc = "docs/spec/semantics.md"
 )
 
@@ -44,7 +46,21 @@ func run(root string, check bool) error {
 	if err != nil {
 		return err
 	}
-	want := render(stated, found, claimed)
+	named, err := scenarios(specDoc)
+	if err != nil {
+		return err
+	}
+	tests, err := collectScenarios(".")
+	if err != nil {
+		return err
+	}
+	waiting, err := readWaiting(waits)
+	if err != nil {
+		return err
+	}
+	text := bytes.NewBuffer(render(stated, found, claimed))
+	renderScenarios(text, named, tests, waiting)
+	want := text.Bytes()
 	if !check {
 		if err := os.WriteFile(page, want, 0o644); err != nil {
 			return err
@@ -52,5 +68,5 @@ func run(root string, check bool) error {
 	} else if got, err := os.ReadFile(page); err != nil || !bytes.Equal(got, want) {
 		return fmt.Errorf("%s is stale: run make coverage", page)
 	}
-	return checkClaims(claimed, stated, found)
+	return errors.Join(checkClaims(claimed, stated, found), checkScenarios(named, tests, waiting))
 }

@@ -177,6 +177,7 @@ type logStore struct {
 	d *disk
 	p fsm.PartitionID
 	c *counters
+	n *node
 }
 
 var (
@@ -234,6 +235,7 @@ func (l *logStore) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Lo
 
 // StoreLogs implements raft.LogStore.
 func (l *logStore) StoreLogs(logs []*raft.Log) error {
+	l.n.w.reached(l.n, l.p, BeforeStored, logs[len(logs)-1].Index)
 	var gap error
 	copies := make([]raft.Log, len(logs))
 	for i, e := range logs {

@@ -20,6 +20,7 @@ type watched struct {
 	p       fsm.PartitionID
 	witness *check.Witness
 	c       *counters
+	node    *node
 }
 
 var (
@@ -34,6 +35,7 @@ func (w *watched) Apply(index uint64, e *fsm.Entry) fsm.Result {
 	if index%digestEvery == 0 {
 		w.witness.Digested(w.who, w.p, index, w.State.Digest())
 	}
+	w.node.w.reached(w.node, w.p, AfterApplied, index)
 	return r
 }
 

@@ -145,7 +145,7 @@ func (n *node) machineOf(p fsm.PartitionID) partition.Machine {
 	if p == fsm.CatalogPartition {
 		return &watchedCatalog{State: catalog.New(), who: who, witness: n.w.witness}
 	}
-	return &watched{State: fsm.New(p), who: who, p: p, witness: n.w.witness, c: n.w.c}
+	return &watched{State: fsm.New(p), who: who, p: p, witness: n.w.witness, c: n.w.c, node: n}
 }
 
 func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
@@ -161,7 +161,7 @@ func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
 		n.disk.reconcile(p, list[0].Index, list[0].Term)
 	}
 	return partition.Stores{
-		Log: &logStore{n.disk, p, n.w.c}, Stable: &stableStore{d: n.disk, p: p}, Snapshots: g.Snapshots(),
+		Log: &logStore{n.disk, p, n.w.c, n}, Stable: &stableStore{d: n.disk, p: p}, Snapshots: g.Snapshots(),
 		Bodies: g.Bodies(), Close: g.Close,
 	}, nil
 }

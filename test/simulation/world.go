@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -62,6 +63,8 @@ type world struct {
 	queues   []check.Queue
 	began    time.Time
 	hosts    int // of clients
+
+	trap atomic.Pointer[trap]
 
 	// ctx ends when the clients shall stop.
 	ctx    context.Context
