@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -46,20 +47,10 @@ var lockModel = porcupine.Model{
 // look at two or three operations at a time and tell more.
 func lockOrder(v *view) []Violation {
 	r := report{name: "I5"}
-	accused := map[string]bool{}
-	for _, check := range []func(*view) []Violation{lockExclusive, fencing, settledOnce, noResurrection} {
-		for _, found := range check(v) {
-			for _, o := range found.Ops {
-				accused[o.Message.ID] = true
-			}
-		}
-		if len(accused) >= maxTold {
-			return nil // they have told enough, and may have left out others
-		}
-	}
+	accused := sync.OnceValue(func() map[string]bool { return accusedOfLocks(v) })
 	for at, grants := range v.grants {
 		q := v.Queue(at.entity)
-		if q == nil || q.Sessions && at.sub == InMain || len(grants) < 2 || accused[grants[0].Message.ID] {
+		if q == nil || q.Sessions && at.sub == InMain || len(grants) < 2 {
 			continue // in a session the session's lock counts: I11
 		}
 		ops := slices.Clone(grants)
@@ -71,13 +62,27 @@ func lockOrder(v *view) []Violation {
 					func(o *Op) bool { return !o.Maybe() })...) // a lock may be lost at any moment
 			}
 		}
-		if !linear(lockModel, ops) {
+		if !linear(lockModel, ops) && len(accused()) < maxTold && !accused()[grants[0].Message.ID] {
 			slices.SortFunc(ops, byInvoke)
 			r.add(firstBad(lockModel, ops), "no order of what was done with number %d of %s fits its lock",
 				at.seq, at.entity)
 		}
 	}
 	return r.list
+}
+
+// accusedOfLocks returns the messages that the other checkers of locks tell of. As many as they may
+// tell mean that they have left out others.
+func accusedOfLocks(v *view) map[string]bool {
+	accused := map[string]bool{}
+	for _, check := range []func(*view) []Violation{lockExclusive, fencing, settledOnce, noResurrection} {
+		for _, found := range check(v) {
+			for _, o := range found.Ops {
+				accused[o.Message.ID] = true
+			}
+		}
+	}
+	return accused
 }
 
 // copyState is one message id in an entity with duplicate detection.
@@ -120,9 +125,9 @@ var copyModel = porcupine.Model{
 // have gone by themselves, are left to storedOnce.
 func duplicateOrder(v *view) []Violation {
 	r := report{name: "I4"}
-	if len(storedOnce(v)) > 0 || len(noPhantom(v)) > 0 || len(noLoss(v)) > 0 {
-		return nil // they tell more
-	}
+	told := sync.OnceValue(func() bool { // the others tell more
+		return len(storedOnce(v)) > 0 || len(noPhantom(v)) > 0 || len(noLoss(v)) > 0
+	})
 	deleted := v.deletions()
 	ids, others := map[[2]string][]*Op{}, map[[2]string]bool{}
 	for _, o := range v.Ops {
@@ -158,7 +163,7 @@ func duplicateOrder(v *view) []Violation {
 			}
 			ops = append(ops, last)
 		}
-		if !linear(copyModel, ops) {
+		if !linear(copyModel, ops) && !told() {
 			r.add(firstBad(copyModel, ops), "%s was not stored once by its first send to %s", k[1], k[0])
 		}
 	}
