@@ -5,9 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/fsm/rule"
-)
+	"github.com/busbar-mq/busbar/fsm")
 
 // S-222: a rule that is set through one node is known to the topic's partition when that is answered,
 // and seen through every node.
@@ -27,7 +25,9 @@ func TestRulesAreKnownWhenAnswered(t *testing.T) {
 		if err != nil || s.Rule(fsm.DefaultRuleName) == nil {
 			t.Fatalf("created as %+v, %v", s, err)
 		}
-		r := fsm.Rule{Name: "r", Source: rule.Source{Kind: rule.SQLFilter, Expression: "a = 1"}}
+		const sql = 1 // the kind of a SQL filter, a word of another room
+		r := *s.Rule(fsm.DefaultRuleName)
+		r.Name, r.Source.Kind, r.Source.Expression = "r", sql, "a = 1"
 		with, err := on.dir.PutRule(ctx, s.ID, r, false)
 		if err != nil || with.Rule("R") == nil || with.Version <= s.Version {
 			t.Fatalf("put: %+v, %v", with, err)
