@@ -13,16 +13,23 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
+// goClientDir is where the sources of the Go client are, or the test is skipped.
+func goClientDir(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/Azure/go-amqp").Output()
+	dir := strings.TrimSpace(string(out))
+	if _, statErr := os.Stat(dir); err != nil || statErr != nil {
+		t.Skipf("the client's sources are not here: %v %v", err, statErr)
+	}
+	return dir
+}
+
 // foreignCorpus reads the inputs that the authors of the Go client found with a fuzzer, out of the
 // module cache.
 func foreignCorpus(t *testing.T) (inputs [][]byte) {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/Azure/go-amqp").Output()
-	root := filepath.Join(strings.TrimSpace(string(out)), "internal", "encoding", "testdata", "fuzz")
-	if _, statErr := os.Stat(root); err != nil || statErr != nil {
-		t.Skipf("the client's sources are not here: %v %v", err, statErr)
-	}
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	root := filepath.Join(goClientDir(t), "internal", "encoding", "testdata", "fuzz")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
