@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/fsm")
+	"github.com/busbar-mq/busbar/fsm"
+)
 
 // S-222: a rule that is set through one node is known to the topic's partition when that is answered,
 // and seen through every node.
