@@ -1,7 +1,5 @@
 package fsm
 
-import "slices"
-
 // maxOrigins bounds how many sources a share remembers, some fifty bytes each.
 const maxOrigins = 1 << 20
 
@@ -117,10 +115,12 @@ func (sh *share) settled(key originKey, below uint64) {
 }
 
 func ascending(ns []uint64) bool {
-	return ns[0] > 0 && slices.IsSortedFunc(ns, func(a, b uint64) int {
-		if a < b {
-			return -1
+	last := uint64(0)
+	for _, n := range ns {
+		if n <= last {
+			return false
 		}
-		return 1
-	})
+		last = n
+	}
+	return true
 }

@@ -25,13 +25,13 @@ func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	var chosen []uint64
 	seen, last := 0, uint64(0)
 	b.messages.Ascend(after1(c.After), func(arrival uint64, m message) bool {
-		if seen == maxRedriveScan || len(chosen) == int(c.Max) {
+		_, waits := b.ready.Get(placeKey{session: m.session, arrival: arrival})
+		if seen == maxRedriveScan || waits && len(chosen) == int(c.Max) {
 			o.Next = last
 			return false
 		}
 		seen++
 		last = arrival
-		_, waits := b.ready.Get(placeKey{session: m.session, arrival: arrival})
 		if waits && sh.redrivable(c, req.Sub, &m, b.extra(arrival, &m)) {
 			chosen = append(chosen, arrival)
 		}

@@ -51,7 +51,9 @@ func (s *State) commit(req *Request, c *Commit, o *Outcome) {
 		return
 	}
 	p := s.save()
-	o.Ops = make([]Outcome, 0, len(c.Ops))
+	if len(c.Ops) > 0 {
+		o.Ops = make([]Outcome, 0, len(c.Ops))
+	}
 	for i := range c.Ops {
 		op := &c.Ops[i]
 		var out Outcome
