@@ -106,12 +106,12 @@ module.exports = {
   },
 
   async 'session-renew'(e) {
-    const q = await filled(e, { lockDuration: 'PT5S' }, 'x');
+    const q = await filled(e, { lockDuration: 'PT10S' }, 'x');
     const r = await e.client(1).acceptSession(q, 'S', { maxAutoLockRenewalDurationInMs: 0 });
     const m = await e.one(r);
     for (let i = 0; i < 3; i++) {
       const old = r.sessionLockedUntilUtc;
-      await sleep(3000); // three fifths of the lock
+      await sleep(4000); // thrice that is more than the lock
       await r.renewSessionLock();
       assert.ok(r.sessionLockedUntilUtc > old, 'locked-until did not move');
     }

@@ -144,11 +144,11 @@ module.exports = {
   },
 
   async 'lock-renew'(e) {
-    const { q, r, m } = await withOne(e, { lockDuration: 'PT5S' });
+    const { q, r, m } = await withOne(e, { lockDuration: 'PT10S' });
     const other = e.client(0).createReceiver(q);
     for (let i = 0; i < 3; i++) {
       const old = m.lockedUntilUtc;
-      await sleep(3000); // three fifths of the lock
+      await sleep(4000); // thrice that is more than the lock
       const now = await r.renewMessageLock(m);
       assert.ok(now > old, 'locked-until did not move');
       assert.equal(m.lockedUntilUtc.getTime(), now.getTime());

@@ -34,14 +34,23 @@ const (
 	atOnce = 2
 )
 
-// libraries are what is tried, in the order of the table's columns.
-var libraries = []struct {
-	dir, language string
-	wires         []string
-}{
-	{"js", "JavaScript", []string{"plain", "tls", "websocket"}},
-	{"proton", "Qpid Proton", []string{"plain", "tls"}},
+// library is one column of the table: a folder with a run.sh, and which of its clients to try.
+type library struct {
+	dir, client string
+	language    string
+	wires       []string
 }
+
+// libraries are what is tried, in the order of the table's columns.
+var libraries = []library{
+	{"js", "", "JavaScript", []string{"plain", "tls", "websocket"}},
+	{"python", "sync", "Python", []string{"plain", "websocket"}},
+	{"python", "aio", "Python", []string{"plain", "websocket"}},
+	{"java", "", "Java", []string{"plain"}},
+	{"proton", "", "Qpid Proton", []string{"plain", "tls"}},
+}
+
+func (l library) name() string { return strings.TrimSuffix(l.dir+"-"+l.client, "-") }
 
 // TestLibraries runs every library against nodes of its own and compares with the table.
 func TestLibraries(t *testing.T) {
@@ -56,11 +65,11 @@ func TestLibraries(t *testing.T) {
 	t.Run("with", func(t *testing.T) {
 		slots := make(chan struct{}, atOnce)
 		for i, l := range libraries {
-			t.Run(l.dir, func(t *testing.T) {
+			t.Run(l.name(), func(t *testing.T) {
 				t.Parallel()
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				columns[i] = try(t, l.dir, l.language, l.wires, scenarios)
+				columns[i] = l.try(t, scenarios)
 			})
 		}
 	})
@@ -88,7 +97,7 @@ func install(t *testing.T, dir string) {
 }
 
 // try runs one library over every wire and size of cluster; its column is that of the first run.
-func try(t *testing.T, dir, language string, can []string, scenarios []Scenario) Column {
+func (l library) try(t *testing.T, scenarios []Scenario) Column {
 	column := Column{}
 	for _, size := range strings.Split(*nodes, ",") {
 		count, err := strconv.Atoi(size)
@@ -97,15 +106,15 @@ func try(t *testing.T, dir, language string, can []string, scenarios []Scenario)
 		}
 		c := start(t, count)
 		for _, wire := range strings.Split(*wires, ",") {
-			if !slices.Contains(can, wire) {
-				t.Logf("%s does not connect over %s", dir, wire)
+			if !slices.Contains(l.wires, wire) {
+				t.Logf("%s does not connect over %s", l.name(), wire)
 				continue
 			}
 			t.Run(wire+"/"+size, func(t *testing.T) {
-				rep := run(t, dir, wire, c)
+				rep := l.run(t, wire, c)
 				judge(t, rep, scenarios)
 				if column.Cells == nil {
-					column = Column{Heading: fmt.Sprintf("%s `%s` %s", language, rep.Library, rep.Version),
+					column = Column{Heading: fmt.Sprintf("%s `%s` %s", l.language, rep.Library, rep.Version),
 						Cells: rep.Outcomes}
 				}
 			})
@@ -146,11 +155,11 @@ func end(t *testing.T, c *node.Cluster) {
 }
 
 // run starts the library's runner and reads what it says.
-func run(t *testing.T, dir, wire string, c *node.Cluster) *Report {
+func (l library) run(t *testing.T, wire string, c *node.Cluster) *Report {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join("..", dir, "run.sh"))
+	cmd := exec.CommandContext(ctx, filepath.Join("..", l.dir, "run.sh"), l.client)
 	cmd.Env = append(os.Environ(), environment(wire, c)...)
 	// The runner has children; all go when the time is up, or this process does.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -27,6 +27,14 @@ def say(*fields):
         print(line, flush=True)
 
 
+def story(err):
+    """The error, and the lines of the scenario that led to it."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    lines = [f"{os.path.basename(f.filename)}:{f.lineno}" for f in traceback.extract_tb(err.__traceback__)
+             if f.filename.startswith(here)]
+    return f"{type(err).__name__}: {err} at {' '.join(lines)}"
+
+
 def run(scenario, function, index):
     env = Env(scenario, index)
     began = time.monotonic()
@@ -35,8 +43,8 @@ def run(scenario, function, index):
         function(env)
     except Skip as why:
         state, text = "skip", str(why)
-    except BaseException:  # whatever it is, it is told
-        state, text = "fail", traceback.format_exc()
+    except BaseException as err:  # whatever it is, it is told
+        state, text = "fail", story(err)
     finally:
         env.close()
     say("scenario", scenario, state, int(1000 * (time.monotonic() - began)), text)

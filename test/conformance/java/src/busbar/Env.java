@@ -1,0 +1,241 @@
+package busbar;
+
+import com.azure.core.amqp.AmqpRetryOptions;
+import com.azure.core.http.HttpPipelineNextPolicy;
+import com.azure.core.http.HttpPipelineCallContext;
+import com.azure.core.http.policy.HttpPipelinePolicy;
+import com.azure.messaging.servicebus.ServiceBusClientBuilder;
+import com.azure.messaging.servicebus.ServiceBusException;
+import com.azure.messaging.servicebus.ServiceBusFailureReason;
+import com.azure.messaging.servicebus.ServiceBusMessage;
+import com.azure.messaging.servicebus.ServiceBusReceivedMessage;
+import com.azure.messaging.servicebus.ServiceBusReceiverClient;
+import com.azure.messaging.servicebus.ServiceBusSenderClient;
+import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClient;
+import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClientBuilder;
+import com.azure.messaging.servicebus.administration.models.CreateQueueOptions;
+import com.azure.messaging.servicebus.models.SubQueue;
+import java.net.URI;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Deque;
+import java.util.List;
+import java.util.Objects;
+import java.util.UUID;
+import java.util.concurrent.Callable;
+import java.util.function.Consumer;
+
+/** What a scenario gets: clients and entities of its own, and words for what it expects. */
+public final class Env implements AutoCloseable {
+    /** Bounds the wait for a message that must come. */
+    public static final Duration SOON = Duration.ofSeconds(20);
+    /** How long a scenario listens for what must not come. */
+    public static final Duration QUIET = Duration.ofMillis(1500);
+
+    private final int index;
+    private final String prefix;
+    private final Deque<AutoCloseable> closers = new ArrayDeque<>();
+    private int made;
+
+    Env(String id, int index) {
+        this.index = index;
+        this.prefix = "java-" + id + "-" + UUID.randomUUID().toString().substring(0, 8);
+    }
+
+    private static String line(String name, int i) {
+        String[] all = System.getenv(name).split("\n");
+        return all[i % all.length];
+    }
+
+    public String dataString(int i) {
+        return line("BUSBAR_DATA", index + i);
+    }
+
+    public String adminString(int i) {
+        return line("BUSBAR_ADMIN", index + i);
+    }
+
+    public ServiceBusClientBuilder builder(int i) {
+        return builder(dataString(i));
+    }
+
+    public ServiceBusClientBuilder builder(String connectionString) {
+        return builder(connectionString, Duration.ofSeconds(20), 2);
+    }
+
+    public ServiceBusClientBuilder builder(String connectionString, Duration tryTimeout, int retries) {
+        return new ServiceBusClientBuilder().connectionString(connectionString).retryOptions(
+            new AmqpRetryOptions().setMaxRetries(retries).setDelay(Duration.ofMillis(200)).setTryTimeout(tryTimeout));
+    }
+
+    public <T extends AutoCloseable> T keep(T closer) {
+        closers.push(closer);
+        return closer;
+    }
+
+    public String name(String kind) {
+        return prefix + "-" + kind + ++made;
+    }
+
+    public ServiceBusAdministrationClient admin(int i) {
+        return admin(adminString(i));
+    }
+
+    /** The library drops the port of the endpoint; the documented way around is a policy. */
+    public ServiceBusAdministrationClient admin(String connectionString) {
+        int port = URI.create(connectionString.replaceAll("^Endpoint=([^;]*);.*", "$1")).getPort();
+        HttpPipelinePolicy toPort = (HttpPipelineCallContext context, HttpPipelineNextPolicy next) -> {
+            try {
+                URI u = context.getHttpRequest().getUrl().toURI();
+                context.getHttpRequest().setUrl(
+                    "https://" + u.getHost() + ":" + port + u.getRawPath()
+                        + (u.getRawQuery() == null ? "" : "?" + u.getRawQuery()));
+            } catch (java.net.URISyntaxException e) {
+                throw new IllegalStateException(e);
+            }
+            return next.process();
+        };
+        return new ServiceBusAdministrationClientBuilder().connectionString(connectionString)
+            .addPolicy(toPort).buildClient();
+    }
+
+    public String queue(Consumer<CreateQueueOptions> edit) {
+        String name = name("q");
+        CreateQueueOptions options = new CreateQueueOptions();
+        edit.accept(options);
+        admin(0).createQueue(name, options);
+        keep(() -> admin(0).deleteQueue(name));
+        return name;
+    }
+
+    public String queue() {
+        return queue(o -> { });
+    }
+
+    public String sessionQueue() {
+        return queue(o -> o.setSessionRequired(true));
+    }
+
+    public String topic() {
+        String name = name("t");
+        admin(0).createTopic(name);
+        keep(() -> admin(0).deleteTopic(name));
+        return name;
+    }
+
+    public ServiceBusSenderClient sender(int i, String queue) {
+        return keep(builder(i).sender().queueName(queue).buildClient());
+    }
+
+    public ServiceBusReceiverClient receiver(int i, String queue) {
+        return keep(builder(i).receiver().queueName(queue).disableAutoComplete()
+            .maxAutoLockRenewDuration(Duration.ZERO).buildClient());
+    }
+
+    public ServiceBusReceiverClient deadLetters(int i, String queue) {
+        return keep(builder(i).receiver().queueName(queue).subQueue(SubQueue.DEAD_LETTER_QUEUE).disableAutoComplete()
+            .maxAutoLockRenewDuration(Duration.ZERO).buildClient());
+    }
+
+    public ServiceBusReceiverClient accept(int i, String queue, String session) {
+        var c = keep(builder(i).sessionReceiver().queueName(queue).disableAutoComplete()
+            .maxAutoLockRenewDuration(Duration.ZERO).buildClient());
+        return keep(session == null ? c.acceptNextSession() : c.acceptSession(session));
+    }
+
+    public void send(String queue, ServiceBusMessage... messages) {
+        sender(0, queue).sendMessages(Arrays.asList(messages));
+    }
+
+    public static ServiceBusMessage message(String body) {
+        return new ServiceBusMessage(body);
+    }
+
+    public static ServiceBusMessage in(String session, String body) {
+        return new ServiceBusMessage(body).setSessionId(session);
+    }
+
+    public List<ServiceBusReceivedMessage> take(ServiceBusReceiverClient r, int n) {
+        List<ServiceBusReceivedMessage> got = new ArrayList<>();
+        long end = System.nanoTime() + SOON.toNanos();
+        while (got.size() < n) {
+            long left = end - System.nanoTime();
+            check(left > 0, "received " + got.size() + " of " + n + ": " + texts(got));
+            r.receiveMessages(n - got.size(), Duration.ofNanos(left)).forEach(got::add);
+        }
+        return got;
+    }
+
+    public ServiceBusReceivedMessage one(ServiceBusReceiverClient r) {
+        return take(r, 1).get(0);
+    }
+
+    public void none(ServiceBusReceiverClient r) {
+        List<ServiceBusReceivedMessage> got = new ArrayList<>();
+        r.receiveMessages(1, QUIET).forEach(got::add);
+        equal(texts(got), List.of(), "received");
+    }
+
+    public static void complete(ServiceBusReceiverClient r, List<ServiceBusReceivedMessage> messages) {
+        messages.forEach(r::complete);
+    }
+
+    public static List<String> texts(Iterable<ServiceBusReceivedMessage> messages) {
+        List<String> all = new ArrayList<>();
+        messages.forEach(m -> all.add(m.getBody().toString()));
+        return all;
+    }
+
+    public static void check(boolean ok, String text) {
+        if (!ok) {
+            throw new AssertionError(text);
+        }
+    }
+
+    public static void equal(Object got, Object want, String what) {
+        check(Objects.equals(got, want), what + " " + got + ", want " + want);
+    }
+
+    /** Expects the SDK's own reason; null: any failure. */
+    public static Throwable fails(ServiceBusFailureReason reason, Callable<?> call) {
+        try {
+            call.call();
+        } catch (Throwable t) {
+            if (reason != null) {
+                Throwable cause = t instanceof ServiceBusException ? t : t.getCause();
+                check(cause instanceof ServiceBusException, "failed with " + t);
+                equal(((ServiceBusException) cause).getReason(), reason, t + ": reason");
+            }
+            return t;
+        }
+        throw new AssertionError("succeeded, want " + (reason == null ? "a failure" : reason));
+    }
+
+    public static Throwable fails(ServiceBusFailureReason reason, Runnable run) {
+        return fails(reason, () -> {
+            run.run();
+            return null;
+        });
+    }
+
+    public static void until(String what, Callable<Boolean> check) throws Exception {
+        long end = System.nanoTime() + SOON.toNanos();
+        while (!check.call()) {
+            check(System.nanoTime() < end, "waited in vain: " + what);
+            Thread.sleep(100);
+        }
+    }
+
+    @Override
+    public void close() {
+        while (!closers.isEmpty()) {
+            try {
+                closers.pop().close();
+            } catch (Exception ignored) {
+                // the scenario has closed it itself, or has failed already
+            }
+        }
+    }
+}

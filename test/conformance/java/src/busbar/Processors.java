@@ -1,0 +1,202 @@
+package busbar;
+
+import static busbar.Env.check;
+import static busbar.Env.equal;
+import static busbar.Env.in;
+import static busbar.Env.message;
+import static busbar.Env.texts;
+import static busbar.Env.until;
+
+import com.azure.messaging.servicebus.ServiceBusException;
+import com.azure.messaging.servicebus.ServiceBusFailureReason;
+import com.azure.messaging.servicebus.ServiceBusProcessorClient;
+import com.azure.messaging.servicebus.ServiceBusReceivedMessage;
+import com.azure.messaging.servicebus.ServiceBusReceivedMessageContext;
+import com.azure.messaging.servicebus.models.DeadLetterOptions;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+
+final class Processors {
+    private Processors() {
+    }
+
+    /** A processor with what its handlers saw and what went wrong. */
+    private static final class Running {
+        final List<ServiceBusReceivedMessage> seen = new CopyOnWriteArrayList<>();
+        final List<Throwable> errors = new CopyOnWriteArrayList<>();
+        ServiceBusProcessorClient client;
+
+        Consumer<ServiceBusReceivedMessageContext> handler(Consumer<ServiceBusReceivedMessageContext> f) {
+            return c -> {
+                seen.add(c.getMessage());
+                f.accept(c);
+            };
+        }
+
+        Running start(Env e, ServiceBusProcessorClient c) {
+            client = e.keep(c);
+            c.start();
+            return this;
+        }
+    }
+
+    private static Running plain(Env e, String q, int calls, boolean auto, Consumer<ServiceBusReceivedMessageContext> f) {
+        Running p = new Running();
+        var b = e.builder(1).processor().queueName(q).maxConcurrentCalls(calls)
+            .processMessage(p.handler(f)).processError(x -> p.errors.add(x.getException()));
+        return p.start(e, (auto ? b : b.disableAutoComplete()).buildProcessorClient());
+    }
+
+    private static Running sessions(Env e, String q, int sessions, Consumer<ServiceBusReceivedMessageContext> f) {
+        Running p = new Running();
+        return p.start(e, e.builder(1).sessionProcessor().queueName(q).maxConcurrentSessions(sessions)
+            .processMessage(p.handler(f)).processError(x -> p.errors.add(x.getException())).buildProcessorClient());
+    }
+
+    private static String filled(Env e, int n, Duration lock) {
+        String q = e.queue(o -> o.setLockDuration(lock));
+        for (int i = 0; i < n; i++) {
+            e.send(q, message("m" + i));
+        }
+        return q;
+    }
+
+    private static void sleep(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException x) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private static final Duration MINUTE = Duration.ofMinutes(1);
+
+    static void add(Map<String, Main.Scenario> all) {
+        settling(all);
+        running(all);
+        inSessions(all);
+    }
+
+    private static void gone(Env e, String q) throws Exception {
+        var r = e.receiver(0, q);
+        until("the queue is empty", () -> texts(r.peekMessages(1, 0)).isEmpty());
+    }
+
+    private static void settling(Map<String, Main.Scenario> all) {
+        all.put("process-complete", e -> {
+            String q = filled(e, 10, MINUTE);
+            var p = plain(e, q, 1, true, c -> { });
+            until("ten messages", () -> p.seen.size() == 10);
+            gone(e, q);
+            equal(p.errors, List.of(), "errors");
+        });
+        all.put("process-abandon", e -> {
+            String q = filled(e, 1, MINUTE);
+            var p = plain(e, q, 1, true, c -> {
+                if (c.getMessage().getDeliveryCount() < 2) {
+                    throw new IllegalStateException("again");
+                }
+            });
+            until("three deliveries", () -> p.seen.size() == 3);
+            gone(e, q);
+            check(!p.errors.isEmpty(), "nothing was told of the handler's failure");
+        });
+        all.put("process-manual", e -> {
+            String q = filled(e, 3, MINUTE);
+            var p = plain(e, q, 1, false, c -> {
+                if (c.getMessage().getBody().toString().equals("m1")) {
+                    c.deadLetter(new DeadLetterOptions().setDeadLetterReason("by hand"));
+                } else {
+                    c.complete();
+                }
+            });
+            until("three messages", () -> p.seen.size() == 3);
+            equal(e.one(e.deadLetters(0, q)).getDeadLetterReason(), "by hand", "reason");
+            equal(p.errors, List.of(), "errors");
+        });
+    }
+
+    private static void running(Map<String, Main.Scenario> all) {
+        all.put("process-concurrent", e -> {
+            String q = filled(e, 12, MINUTE);
+            AtomicInteger now = new AtomicInteger();
+            AtomicInteger most = new AtomicInteger();
+            var p = plain(e, q, 4, true, c -> {
+                most.accumulateAndGet(now.incrementAndGet(), Math::max);
+                sleep(300);
+                now.decrementAndGet();
+            });
+            until("twelve messages", () -> p.seen.size() == 12 && now.get() == 0);
+            check(most.get() > 1 && most.get() <= 4, most + " handlers at once");
+        });
+        all.put("process-renew", e -> {
+            String q = filled(e, 1, Duration.ofSeconds(10));
+            AtomicBoolean done = new AtomicBoolean();
+            var p = plain(e, q, 1, true, c -> {
+                sleep(15_000); // one and a half locks
+                done.set(true);
+            });
+            until("the handler is done", done::get);
+            gone(e, q);
+            equal(p.seen.size(), 1, "deliveries");
+        });
+        all.put("process-stop", e -> {
+            String q = filled(e, 2, MINUTE);
+            var p = plain(e, q, 1, true, c -> { });
+            until("two messages", () -> p.seen.size() == 2);
+            gone(e, q);
+            p.client.close();
+            e.send(q, message("after"));
+            equal(e.one(e.receiver(0, q)).getBody().toString(), "after", "body");
+            equal(p.seen.size(), 2, "deliveries");
+        });
+        all.put("process-error", e -> {
+            var p = plain(e, e.name("q"), 1, true, c -> { });
+            until("an error", () -> p.errors.stream().anyMatch(x -> x instanceof ServiceBusException s
+                && s.getReason() == ServiceBusFailureReason.MESSAGING_ENTITY_NOT_FOUND));
+        });
+    }
+
+    private static void inSessions(Map<String, Main.Scenario> all) {
+        all.put("process-session", e -> {
+            String q = e.sessionQueue();
+            for (int i = 0; i < 10; i++) {
+                e.send(q, in("S", "m" + i));
+            }
+            var p = sessions(e, q, 1, c -> { });
+            until("ten messages", () -> p.seen.size() == 10);
+            for (int i = 0; i < 10; i++) {
+                equal(p.seen.get(i).getBody().toString(), "m" + i, "in order");
+            }
+        });
+        all.put("process-session-renew", e -> {
+            String q = e.queue(o -> o.setSessionRequired(true).setLockDuration(Duration.ofSeconds(10)));
+            e.send(q, in("S", "x"));
+            AtomicBoolean done = new AtomicBoolean();
+            var p = sessions(e, q, 1, c -> {
+                sleep(15_000); // one and a half locks
+                done.set(true);
+            });
+            until("the handler is done", done::get);
+            gone(e, q);
+            equal(p.seen.size(), 1, "deliveries");
+        });
+        all.put("process-sessions", e -> {
+            String q = e.sessionQueue();
+            for (int i = 0; i < 3; i++) {
+                e.send(q, in("A", "A" + i), in("B", "B" + i), in("C", "C" + i));
+            }
+            var p = sessions(e, q, 3, c -> { });
+            until("nine messages", () -> p.seen.size() == 9);
+            for (String s : List.of("A", "B", "C")) {
+                equal(texts(p.seen.stream().filter(m -> m.getSessionId().equals(s)).toList()),
+                    List.of(s + 0, s + 1, s + 2), "in order");
+            }
+        });
+    }
+}

@@ -1,0 +1,31 @@
+# Sourced after tools.sh by the run.sh of the languages of the Java machine.
+
+# jvm NAME: fills dir with the libraries of pom.xml and the compiled sources.
+jvm() {
+	need javac 'install a JDK of version 17 or newer'
+	need mvn 'install Maven'
+	if tools "$1" pom.xml; then
+		fresh
+		mvn -q -B -f "$here/pom.xml" -DoutputDirectory="$dir/lib" -DincludeScope=runtime \
+			org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies >&2
+		filled
+	fi
+	classes=$dir/classes-$(cat "$here"/src/busbar/*.java | sha256sum | cut -c1-12)
+	if [[ ! -d $classes ]]; then
+		rm -rf "$dir"/classes-*
+		javac -nowarn -Xlint:none -cp "$dir/lib/*" -d "$classes.part" "$here"/src/busbar/*.java >&2
+		mv "$classes.part" "$classes"
+	fi
+}
+
+# run_jvm CLASS: trusts the authority of the nodes and no other.
+run_jvm() {
+	trust=$dir/trust-$$.p12 # not local: the trap comes after this function
+	trap 'rm -f "$trust"' EXIT
+	if [[ -n ${BUSBAR_CA-} ]]; then
+		keytool -importcert -noprompt -alias busbar -file "$BUSBAR_CA" -keystore "$trust" \
+			-storetype PKCS12 -storepass changeit >&2
+	fi
+	java -Djavax.net.ssl.trustStore="$trust" -Djavax.net.ssl.trustStorePassword=changeit \
+		-Djavax.net.ssl.trustStoreType=PKCS12 -XX:+UseSerialGC -cp "$classes:$dir/lib/*" "$1"
+}
