@@ -23,15 +23,22 @@ func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	}
 	b := &sh.boxes[req.Sub]
 	var chosen []uint64
-	seen, last := 0, uint64(0)
+	seen, last, waiting := 0, uint64(0), uint64(0)
 	b.messages.Ascend(after1(c.After), func(arrival uint64, m message) bool {
 		_, waits := b.ready.Get(placeKey{session: m.session, arrival: arrival})
-		if seen == maxRedriveScan || waits && len(chosen) == int(c.Max) {
+		if waits && len(chosen) == int(c.Max) {
+			o.Next = waiting
+			return false
+		}
+		if seen == maxRedriveScan {
 			o.Next = last
 			return false
 		}
 		seen++
 		last = arrival
+		if waits {
+			waiting = arrival
+		}
 		if waits && sh.redrivable(c, req.Sub, &m, b.extra(arrival, &m)) {
 			chosen = append(chosen, arrival)
 		}

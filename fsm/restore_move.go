@@ -1,6 +1,6 @@
 package fsm
 
-// What version 3 of an image says about moves.
+// What version 3 of an image says about moves, copies and topics.
 
 // counters reads the counters of a share's moves.
 func (l *loader) counters(r *reader, sh *share) {
@@ -56,4 +56,47 @@ func (l *loader) source(r *reader) {
 		}
 		sh.decided.Set(e)
 	}
+}
+
+// body reads that a body has several references, which are read later.
+func (l *loader) body(r *reader) {
+	e := sharedBody{index: r.uvarint(), offset: r.u32(), more: r.u32()}
+	if _, twice := l.s.bodies.Get(e); twice || l.sh != nil || e.more == 0 || e.more == 1<<32-1 {
+		r.fail("shared body out of order")
+		return
+	}
+	l.s.bodies.Set(e)
+}
+
+// refer counts a reference to a body if that is shared.
+func (l *loader) refer(ref BodyRef) {
+	if l.s.bodies.Len() == 0 {
+		return
+	}
+	if e, shared := l.s.bodies.Get(sharedBody{index: ref.Index, offset: ref.Offset}); shared {
+		if l.refs == nil {
+			l.refs = map[sharedBody]uint64{}
+		}
+		l.refs[e.key()]++
+	}
+}
+
+// origin reads where a message comes from, or what a topic keeps of it; the message was read before.
+func (l *loader) origin(r *reader, kind uint8) {
+	sh := l.sh
+	arrival := r.uvarint()
+	if kind == recordFirst {
+		o := first{number: SequenceNumber(r.uvarint()), hops: r.u8()}
+		if _, twice := sh.firsts.Get(arrival); twice || r.err == nil && !sh.stored(arrival) {
+			r.fail("origin of no message")
+		}
+		sh.firsts.Set(arrival, o)
+		return
+	}
+	w := waiting{head: r.string(), messageID: r.string(), hasSession: r.boolean(), sessionID: r.string()}
+	m, ok := sh.boxes[Main].messages.Get(arrival)
+	if _, twice := sh.heads.Get(arrival); !ok || twice || sh.d.Kind != Topic || m.state() != StateScheduled {
+		r.fail("properties of no scheduled message of a topic")
+	}
+	sh.heads.Set(arrival, w)
 }

@@ -30,7 +30,14 @@ func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	case *fsm.DropEntity:
 		m.drop(r.Entity)
 		return fsm.Outcome{}
+	case *fsm.Commit:
+		return m.commit(r, c)
 	}
+	return m.ask(r, got)
+}
+
+// ask does a command that concerns one entity.
+func (m *Model) ask(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	q := m.queue(r.Entity)
 	if q == nil {
 		return refused(fsm.Stale)
@@ -50,6 +57,13 @@ func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	sends := q.d.Status == fsm.Active || q.d.Status == fsm.ReceiveDisabled
 	receives := q.d.Status == fsm.Active || q.d.Status == fsm.SendDisabled
+	if q.d.Kind == fsm.Topic {
+		switch r.Command.(type) {
+		case *fsm.Enqueue, *fsm.Cancel, *fsm.DropLocks, *fsm.Touch:
+		default:
+			return refused(fsm.InvalidOperation)
+		}
+	}
 	switch c := r.Command.(type) {
 	case *fsm.Enqueue:
 		if !sends {
@@ -118,6 +132,11 @@ func (m *Model) consume(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome 
 func (m *Model) put(d *fsm.Descriptor) fsm.Outcome {
 	if len(m.buried[d.ID]) > 0 {
 		return refused(fsm.EntityNotFound)
+	}
+	if d.Kind == fsm.Topic {
+		again := *d
+		again.ProcessedHistory, again.AcceptedHistory = false, false
+		d = &again
 	}
 	q := m.queue(d.ID)
 	if q == nil {
@@ -241,6 +260,11 @@ func (m *Model) activate(q *queue) {
 		q.active = m.lease
 		m.stamp(q, next)
 		q.append(next)
+		if q.d.Kind == fsm.Topic {
+			q.delete(next)
+			m.publish(q, next)
+			continue
+		}
 		for _, l := range q.history[fsm.Accepted] {
 			if l.message == next {
 				l.Number, l.EnqueuedAt = next.number, m.wall

@@ -1,6 +1,9 @@
 package model
 
-import "github.com/busbar-mq/busbar/fsm"
+import (
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/rule"
+)
 
 // fresh makes a random request. What makes no sense is as welcome as what does.
 func (x *run) fresh() fsm.Request {
@@ -12,9 +15,18 @@ func (x *run) fresh() fsm.Request {
 	if q.Entity == 2 && q.Sub == fsm.Main || x.r.IntN(20) == 0 {
 		proof = x.proof(2)
 	}
+	if x.r.IntN(12) == 0 {
+		return fsm.Request{Command: x.commit()}
+	}
 	switch n := x.r.IntN(100); {
 	case n < 24:
 		q.Command = x.enqueue()
+		if q.Entity > 4 && x.r.IntN(6) > 0 {
+			q.Entity = 4
+		}
+		if q.Entity == 4 {
+			mortal(q.Command)
+		}
 		if x.r.IntN(10) > 0 {
 			q.Sub = fsm.Main
 		}
@@ -55,6 +67,46 @@ func (x *run) fresh() fsm.Request {
 		q = x.rare(q.Entity)
 	}
 	return q
+}
+
+// commit makes a transaction of a few operations, most of which may succeed.
+func (x *run) commit() *fsm.Commit {
+	c := &fsm.Commit{}
+	for range x.r.IntN(4) {
+		op := fsm.Op{Entity: x.entity()}
+		switch n := x.r.IntN(20); {
+		case n < 7:
+			op.Command = x.enqueue()
+			mortal(op.Command)
+		case n < 14:
+			p := fsm.SessionProof{}
+			if op.Entity == 2 {
+				p = x.proof(2)
+			}
+			s := x.settle(p)
+			s.Items = s.Items[:1]
+			op.Command = s
+		case n < 16:
+			op.Entity = 2
+			op.Command = &fsm.SetSessionState{Session: x.proof(2), State: make([]byte, x.r.IntN(9))}
+		case n < 18:
+			op.Command = &fsm.Cancel{Numbers: []fsm.SequenceNumber{x.number(op.Entity)}}
+		case n < 19:
+			op.Command = &fsm.Renew{Tokens: []fsm.LockToken{pickOne(x, x.tokens)}}
+		default:
+			op.Command = &fsm.Lock{Max: 1}
+		}
+		c.Ops = append(c.Ops, op)
+	}
+	return c
+}
+
+// mortal takes the times to live off: what expires in the same Tick as a topic's copies arrive does so
+// in the order of the deadlines, which this model does not follow across entities.
+func mortal(c fsm.Command) {
+	for i := range c.(*fsm.Enqueue).Messages {
+		c.(*fsm.Enqueue).Messages[i].TTL = 0
+	}
 }
 
 // mostly turns a random target into the main queue of an entity, mostly.
@@ -132,9 +184,11 @@ func (x *run) settle(p fsm.SessionProof) *fsm.Settle {
 
 // rare makes what an administrator or a failing cluster does.
 func (x *run) rare(id fsm.EntityID) fsm.Request {
-	switch n := x.r.IntN(16); {
+	switch n := x.r.IntN(20); {
 	case n < 9:
 		return fsm.Request{Command: x.put(id)}
+	case n >= 16:
+		return x.redrive(id)
 	case n < 10:
 		return fsm.Request{Entity: id, Command: &fsm.DropEntity{}}
 	case n < 11:
@@ -143,17 +197,6 @@ func (x *run) rare(id fsm.EntityID) fsm.Request {
 		return fsm.Request{Command: &fsm.NodeLost{Node: lost}}
 	case n < 13:
 		return fsm.Request{Command: &fsm.DropPumps{Node: x.life, Pumps: []uint64{uint64(x.r.IntN(5)), 2}}}
-	case n < 7 && x.r.IntN(2) == 0:
-		c := &fsm.Redrive{Max: uint32(x.r.IntN(4)), HasReason: x.r.IntN(3) == 0, HasSession: x.r.IntN(3) == 0,
-			Reason: []string{"reason", "TTLExpiredException"}[x.r.IntN(2)], Session: x.sessionID()}
-		if x.r.IntN(3) == 0 {
-			c.From, c.Until = x.wall-9000, x.wall-1000
-		}
-		if x.r.IntN(3) == 0 {
-			c.After = uint64(x.number(1))
-		}
-		sub := []fsm.SubQueue{fsm.DeadLetter, fsm.DeadLetter, fsm.DeadLetter, fsm.Main}[x.r.IntN(4)]
-		return fsm.Request{Entity: id, Sub: sub, Command: c}
 	case n < 14 && x.r.IntN(2) == 0:
 		return fsm.Request{Entity: id, Command: &fsm.Touch{}}
 	case n < 14:
@@ -162,8 +205,22 @@ func (x *run) rare(id fsm.EntityID) fsm.Request {
 	return fsm.Request{Command: &fsm.Barrier{}}
 }
 
-// put describes the three kinds of queue that the driver uses: 1 is plain, 2 has sessions, 3 is a
-// share of a partitioned queue without dead-letter queue.
+func (x *run) redrive(id fsm.EntityID) fsm.Request {
+	c := &fsm.Redrive{Max: uint32(x.r.IntN(4)), HasReason: x.r.IntN(3) == 0, HasSession: x.r.IntN(3) == 0,
+		Reason: []string{"reason", "TTLExpiredException"}[x.r.IntN(2)], Session: x.sessionID()}
+	if x.r.IntN(3) == 0 {
+		c.From, c.Until = x.wall-9000, x.wall-1000
+	}
+	if x.r.IntN(3) == 0 {
+		c.After = uint64(x.number(1))
+	}
+	sub := []fsm.SubQueue{fsm.DeadLetter, fsm.DeadLetter, fsm.DeadLetter, fsm.Main}[x.r.IntN(4)]
+	return fsm.Request{Entity: id, Sub: sub, Command: c}
+}
+
+// put describes the entities that the driver uses: 1 is plain, 2 has sessions, 3 is a share of a
+// partitioned queue without dead-letter queue, 4 is a topic with the subscriptions 5 and, with
+// sessions, 6.
 func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	x.version++
 	d := fsm.Descriptor{
@@ -189,7 +246,19 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	if x.r.IntN(4) == 0 {
 		d.Status = fsm.Status(x.r.IntN(4))
 	}
+	if id >= 4 {
+		d.DefaultTTL, d.Kind = fsm.Unlimited, fsm.Topic
+		d.MaxSizeBytes *= 3
+	}
 	switch id {
+	case 4:
+		d.DetectDuplicates = true
+	case 5, 6:
+		d.Kind, d.Parent, d.RequiresSession = fsm.Subscription, 4, id == 6
+		d.Rules = []fsm.Rule{{Name: "r", Source: rule.Source{Kind: rule.FalseFilter}}, {Name: "s", Source: rule.Default()}}
+		if x.r.IntN(4) == 0 {
+			d.Rules = d.Rules[:1]
+		}
 	case 2:
 		d.RequiresSession, d.DetectDuplicates = true, true
 	case 3:

@@ -47,7 +47,7 @@ func sequence(seed uint64, steps int, f apply) error {
 		counter: map[uint64]uint64{}, last: map[uint64]fsm.Request{},
 	}
 	err := x.step(&fsm.Entry{Requests: []fsm.Request{{Command: &fsm.BecomeLeader{}}}})
-	for id := fsm.EntityID(1); id < 4 && err == nil; id++ {
+	for id := fsm.EntityID(1); id < 7 && err == nil; id++ {
 		err = x.step(&fsm.Entry{Epoch: x.epoch, Requests: []fsm.Request{{Command: x.put(id)}}})
 	}
 	if err == nil && seed%3 == 0 { // numbers begin anew after some messages
@@ -95,6 +95,9 @@ func (x *run) step(e *fsm.Entry) error {
 	}
 	for i := range got.Outcomes {
 		x.learn(e.Requests[i].Entity, &got.Outcomes[i])
+		for _, o := range got.Outcomes[i].Ops {
+			x.learn(0, &o)
+		}
 	}
 	return x.a.CheckInvariants()
 }
@@ -204,18 +207,30 @@ func (x *run) entry() *fsm.Entry {
 	}
 	offset := uint32(0)
 	for i := range e.Requests {
-		c, ok := e.Requests[i].Command.(*fsm.Enqueue)
-		if !ok {
-			continue
+		switch c := e.Requests[i].Command.(type) {
+		case *fsm.Enqueue:
+			e.Requests[i].Command = placed(c, &offset)
+		case *fsm.Commit:
+			again := &fsm.Commit{Ops: append([]fsm.Op(nil), c.Ops...)}
+			for j := range again.Ops {
+				if sent, ok := again.Ops[j].Command.(*fsm.Enqueue); ok {
+					again.Ops[j].Command = placed(sent, &offset)
+				}
+			}
+			e.Requests[i].Command = again
 		}
-		again := &fsm.Enqueue{Messages: append([]fsm.Message(nil), c.Messages...)}
-		for j := range again.Messages {
-			again.Messages[j].BodyOffset = offset
-			offset += uint32(len(again.Messages[j].Body))
-		}
-		e.Requests[i].Command = again
 	}
 	return e
+}
+
+// placed returns a copy of c whose bodies have places of their own in the entry.
+func placed(c *fsm.Enqueue, offset *uint32) *fsm.Enqueue {
+	again := &fsm.Enqueue{Messages: append([]fsm.Message(nil), c.Messages...)}
+	for j := range again.Messages {
+		again.Messages[j].BodyOffset = *offset
+		*offset += uint32(len(again.Messages[j].Body))
+	}
+	return again
 }
 
 // request is a new one, or one that was sent before.
@@ -237,7 +252,7 @@ func (x *run) request() fsm.Request {
 	return q
 }
 
-func (x *run) entity() fsm.EntityID { return fsm.EntityID(1 + x.r.IntN(3)) }
+func (x *run) entity() fsm.EntityID { return fsm.EntityID(1 + x.r.IntN(6)) }
 
 func (x *run) sessionID() string { return []string{"", "a", "b", "c"}[x.r.IntN(4)] }
 

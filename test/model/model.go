@@ -77,6 +77,8 @@ type message struct {
 	rest      fsm.Millis    // lease: not delivered until then; 0 if not at rest
 	by        fsm.RequestID // who has it
 	deadline  fsm.Millis
+	first     fsm.SequenceNumber // of a copy: number in the topic
+	group     *string            // at a topic: session id
 }
 
 // identity is a message id that was accepted.
@@ -113,11 +115,7 @@ func (m *Model) Apply(index uint64, e *fsm.Entry, got fsm.Result) error {
 		return fmt.Errorf("%d outcomes for %d requests", len(got.Outcomes), len(e.Requests))
 	}
 	for _, r := range e.Requests {
-		if c, ok := r.Command.(*fsm.Enqueue); ok {
-			for i := range c.Messages {
-				m.bodies[m.ref(&c.Messages[i])] = true
-			}
-		}
+		fsm.EachMessage(r.Command, func(x *fsm.Message) { m.bodies[m.ref(x)] = true })
 	}
 	could, held := m.takeable(), m.holders()
 	_, begins := e.Requests[0].Command.(*fsm.BecomeLeader)
@@ -135,7 +133,8 @@ func (m *Model) Apply(index uint64, e *fsm.Entry, got fsm.Result) error {
 	for i := range e.Requests {
 		o := got.Outcomes[i]
 		want := m.request(&e.Requests[i], &o)
-		o.Detail, want.Detail = "", ""
+		blank(&o)
+		blank(&want)
 		if !reflect.DeepEqual(want, o) {
 			return fmt.Errorf("%T\nwant %+v\ngot  %+v", e.Requests[i].Command, want, o)
 		}
@@ -195,9 +194,9 @@ func (m *Model) audit(freed []fsm.BodyRef) error {
 		}
 		delete(m.bodies, r)
 	}
-	n := 0
+	needed := map[fsm.BodyRef]bool{} // copies share one
 	need := func(r fsm.BodyRef) error {
-		n++
+		needed[r] = true
 		if !m.bodies[r] {
 			return fmt.Errorf("body %v is free and needed", r)
 		}
@@ -234,10 +233,19 @@ func (m *Model) audit(freed []fsm.BodyRef) error {
 			}
 		}
 	}
-	if n != len(m.bodies) {
-		return fmt.Errorf("%d bodies are needed, %d are not free", n, len(m.bodies))
+	if len(needed) != len(m.bodies) {
+		return fmt.Errorf("%d bodies are needed, %d are not free", len(needed), len(m.bodies))
 	}
 	return nil
+}
+
+// blank takes away the texts, which are for people.
+func blank(o *fsm.Outcome) {
+	o.Detail = ""
+	o.Ops = slices.Clone(o.Ops) // the replica remembers them
+	for i := range o.Ops {
+		blank(&o.Ops[i])
+	}
 }
 
 func (m *Model) ref(x *fsm.Message) fsm.BodyRef {
@@ -335,6 +343,9 @@ func (m *Model) delivery(x *message) fsm.Delivery {
 		Seq: x.number, EnqueuedSeq: x.number, Token: x.token, EnqueuedAt: x.enqueued,
 		ExpiresAt: x.expires, ScheduledAt: x.scheduled, Attempts: x.finished, State: x.state,
 		Reason: x.reason, Description: x.text, Properties: x.props, Ref: x.body,
+	}
+	if x.first != 0 {
+		d.EnqueuedSeq = x.first
 	}
 	if !x.token.IsZero() {
 		deadline := x.deadline

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/rule"
 )
 
 var (
@@ -16,7 +17,7 @@ var (
 	steps     = flag.Int("steps", 60, "entries per sequence")
 )
 
-// T-14, T-66, T-223, T-251, T-264 // S-12, S-19, S-20, S-79, S-95, S-96, S-119, S-188, S-201, S-245,
+// T-14, T-66, T-198, T-223, T-228, T-229, T-251, T-264 // S-214, S-217, S-232, S-233, S-12, S-19, S-20, S-79, S-95, S-96, S-119, S-188, S-201, S-245,
 // S-263, S-272, S-274 to S-276, S-281, S-282: whatever comes in whatever
 // order, the state machine does what the model does, restored or not.
 func TestStateAgreesWithTheModel(t *testing.T) {
@@ -128,6 +129,33 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 				return blank
 			})
+		},
+		"a rule selects too much": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				e, ok := c.(*fsm.PutEntity)
+				if !ok || e.Descriptor.Kind != fsm.Subscription {
+					return c
+				}
+				all := *e
+				all.Descriptor.Rules = []fsm.Rule{{Name: "all", Source: rule.Default()}}
+				return &all
+			})
+		},
+		"an aborted transaction keeps its first operation": func() apply {
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				c, ok := e.Requests[0].Command.(*fsm.Commit)
+				if !ok || len(e.Requests) > 1 || len(c.Ops) < 2 {
+					return s.Apply(index, e)
+				}
+				short := *e
+				short.Requests = []fsm.Request{e.Requests[0]}
+				short.Requests[0].Command = &fsm.Commit{Ops: c.Ops[:1]}
+				r := s.Apply(index, &short)
+				if r.Outcomes[0].Refusal == fsm.None {
+					r.Outcomes[0] = fsm.Outcome{Refusal: fsm.TransactionAborted, Ops: r.Outcomes[0].Ops}
+				}
+				return r
+			}
 		},
 		"a pause is too short": func() apply {
 			return changing(func(c fsm.Command) fsm.Command {

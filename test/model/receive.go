@@ -309,7 +309,11 @@ func (m *Model) Query(r fsm.QueryRequest) fsm.Answer {
 	case *fsm.GetSessionState:
 		return m.getState(q, r.Sub, c)
 	case *fsm.Counts:
-		return fsm.Answer{Counts: q.counts()}
+		a := fsm.Answer{Counts: q.counts()}
+		if q.d.Kind == fsm.Topic {
+			a.Counts.SizeBytes = m.topicSize(q)
+		}
+		return a
 	case *fsm.ListSessions:
 		return q.list(c)
 	case *fsm.Browse:
@@ -392,7 +396,16 @@ func (m *Model) idle(q *queue) fsm.Millis {
 		slices.ContainsFunc(q.messages, func(x *message) bool { return x.state == fsm.StateScheduled }) {
 		return 0
 	}
-	return m.lease - q.active
+	active := q.active
+	if q.d.Kind == fsm.Topic {
+		for _, sub := range m.subscriptions(q, false) {
+			if m.idle(sub) == 0 && m.lease != sub.active {
+				return 0 // somebody is there
+			}
+			active = max(active, sub.active)
+		}
+	}
+	return m.lease - active
 }
 
 func (q *queue) counts() fsm.EntityCounts {

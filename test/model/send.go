@@ -8,7 +8,7 @@ import (
 )
 
 func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome {
-	if sub != fsm.Main {
+	if sub != fsm.Main || q.d.Kind == fsm.Subscription {
 		return refused(fsm.InvalidOperation)
 	}
 	if len(c.Messages) == 0 {
@@ -24,6 +24,9 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 	news := m.news(q, c)
 	if total > int(q.d.MaxMessageBytes)+512*len(c.Messages) {
 		return refused(fsm.MessageSizeExceeded)
+	}
+	if q.d.Kind == fsm.Topic {
+		return m.enqueueTopic(q, c, news)
 	}
 	stored := 0
 	for i, x := range c.Messages {
@@ -86,7 +89,8 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 		}
 		last = x.arrival
 		if c.HasReason && x.reason != c.Reason || c.From > x.enqueued || c.Until != 0 && c.Until <= x.enqueued ||
-			c.HasSession && (x.diedIn == nil || *x.diedIn != c.Session) {
+			c.HasSession && (x.diedIn == nil || *x.diedIn != c.Session) ||
+			q.d.RequiresSession && x.diedIn == nil { // it never had a session
 			continue
 		}
 		y := &message{id: x.id, known: x.known, props: x.props, body: x.body}
