@@ -149,6 +149,16 @@ func hostileCases() []hostile {
 			c.send(0, a)
 		}, "detach amqp:invalid-field"},
 		{"a coordinator that sends", atToken, sends(0, &amqp.Attach{Name: "x", Handle: 9, Role: amqp.RoleReceiver, Coordinator: &amqp.Coordinator{}}), "detach amqp:invalid-field"},
+		{"a message that is none to a coordinator", atToken, toCoordinator([]byte("hello")), "reject amqp:decode-error"},
+		{"a discharge without an id", atToken, toCoordinator([]byte{0x00, 0x53, 0x77, 0x00, 0x53, 0x32, 0x45}), "reject amqp:decode-error"},
+		{"a discharge of nobody", atToken, toCoordinator(amqp.AppendDischarge(nil, amqp.Discharge{TxnID: make([]byte, 32)})), "reject amqp:transaction:unknown-id"},
+		{"five kilobytes to a coordinator", atToken, toCoordinator(make([]byte, 5_000)), "detach amqp:link:message-size-exceeded"},
+		{"a send in a transaction before its link is attached", atToken, func(c *rawClient) {
+			c.hold = true
+			c.send(0, senderTo(9, "orders"))
+			c.hold = false
+			c.send(0, text(transferOf(9, 1), func(t *amqp.Transfer) { t.State = &amqp.TransactionalState{TxnID: []byte("t")} }), data)
+		}, "reject amqp:transaction:unknown-id"},
 		{"the same link again", atLinks, func(c *rawClient) {
 			a := receiverOf(7, "orders")
 			a.Name = "rx-3"
@@ -231,6 +241,15 @@ func hostileCases() []hostile {
 		{"a token that is none", atToken, token("hello"), "status 401"},
 		{"a token with a wrong signature", atToken, token("SharedAccessSignature sr=amqp%3a%2f%2flocalhost%2f&sig=AAAA&se=99999999999&skn=" + testPolicy), "status 401"},
 		{"a token of a megabyte", atToken, token(strings.Repeat("x", 40<<10)), "status 400"},
+	}
+}
+
+// toCoordinator attaches a coordinator link and sends one message over it.
+func toCoordinator(payload []byte) func(*rawClient) {
+	return func(c *rawClient) {
+		c.attach(0, &amqp.Attach{Name: "co", Handle: 9, Role: amqp.RoleSender, Source: &amqp.Source{}, Coordinator: &amqp.Coordinator{}})
+		expect[*amqp.Flow](c)
+		c.send(0, transferOf(9, 1), payload)
 	}
 }
 
