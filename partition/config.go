@@ -72,6 +72,9 @@ type Config struct {
 	// WedgeAfter is how long a group that is asked to advance, and could, may stand still before the
 	// replica that is in the way is opened anew (R5, R7, R10).
 	WedgeAfter time.Duration
+	// CheckpointEvery is how often the replicas of a group that changes compare digests of their
+	// states; 0 means never.
+	CheckpointEvery time.Duration
 	// Room sets when this node stops taking what its disk may not hold.
 	Room Room
 	// MendAfter is how long a replica must have failed before its group goes on without it and it is
@@ -113,6 +116,7 @@ func Defaults() Config {
 		StallAfter:         5 * time.Second,
 		FatalAfter:         15 * time.Second,
 		WedgeAfter:         30 * time.Second,
+		CheckpointEvery:    5 * time.Minute,
 		Room: Room{PublishShare: 0.15, PublishFloor: 2 << 30, SettleShare: 0.03,
 			SettleFloor: 512 << 20},
 		MendAfter:     5 * time.Second,

@@ -124,6 +124,7 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 		members = nil
 	}
 	r, err := openReplica(p, s, h.deps.Machine(p), members, replicaOptions{
+		fresh:   func() Machine { return h.deps.Machine(p) },
 		vouched: h.witness.vouched(), room: &h.room, cfg: &h.cfg, caller: h.deps.Caller,
 		allowed: h.allowed, changed: h.note, applied: h.applied, log: h.deps.Log,
 	})
@@ -276,6 +277,8 @@ type Status struct {
 	Received  uint64       `json:"received,omitempty"`
 	Voters    []fsm.NodeID `json:"voters"`
 	Nonvoters []fsm.NodeID `json:"nonvoters,omitempty"`
+	// Digests are the newest of the state, behind entries that the leader marked.
+	Digests []Digest `json:"digests,omitempty"`
 	// Failure is why the replica does not serve; Broken says that it will not do so by itself any
 	// more: it must be rebuilt.
 	Failure string `json:"failure,omitempty"`
@@ -313,7 +316,7 @@ func (r *Replica) Status() Status {
 	s := Status{Partition: r.id, Node: r.cfg.Node, Leading: r.Leading()}
 	s.Leader, s.Term = r.Leader()
 	s.Committed, s.Applied = r.raft.CommitIndex(), r.machine.index()
-	s.Received = r.wire.received.Load()
+	s.Received, s.Digests = r.wire.received.Load(), r.machine.digests.list()
 	s.Last, s.LastTerm = r.raft.LastIndex(), r.lastTerm()
 	for _, v := range r.raft.GetConfiguration().Configuration().Servers {
 		if v.Suffrage == raft.Voter {

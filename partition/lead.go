@@ -81,6 +81,7 @@ func (p *proposer) lead(term uint64) bool {
 	c = p.machine.clocks()
 	p.stamps.lead(c.wall, c.lease)
 	p.ticks.reset(time.Now())
+	p.marked = time.Now() // a leadership begins with other work
 	p.mu.Lock()
 	p.epoch = a.index
 	p.mu.Unlock()
@@ -152,7 +153,7 @@ func (p *proposer) round() bool {
 	b := encode(e)
 	p.encoding.Unlock()
 	started := time.Now()
-	a, err := p.commit(b)
+	a, err := p.commitMarked(b, p.mark(started))
 	if err != nil {
 		p.failed(err)
 		return false
@@ -183,10 +184,21 @@ func encode(e *fsm.Entry) []byte {
 }
 
 // commit gives an encoded entry to raft and waits until it is applied here.
-func (p *proposer) commit(b []byte) (*applied, error) {
+func (p *proposer) commit(b []byte) (*applied, error) { return p.commitMarked(b, nil) }
+
+// mark returns the extension of the next entry: that of a checkpoint if one is due or was asked for.
+func (p *proposer) mark(now time.Time) []byte {
+	if !p.checkpoint.Swap(false) && !p.machine.digests.due(p.marked, p.cfg.CheckpointEvery) {
+		return nil
+	}
+	p.marked = now
+	return checkpointMark
+}
+
+func (p *proposer) commitMarked(b, extension []byte) (*applied, error) {
 	p.note(time.Now())
 	defer p.note(time.Time{})
-	future := p.raft.Apply(b, 0)
+	future := p.raft.ApplyLog(raft.Log{Data: b, Extensions: extension}, 0)
 	done := make(chan error, 1)
 	// Raft can forget a future when it shuts down; then only this goroutine waits for ever.
 	go func() { done <- future.Error() }()

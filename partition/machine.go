@@ -37,7 +37,8 @@ type machine struct {
 	// unrestored is why the last snapshot could not be restored; raft only logs it.
 	unrestored error
 
-	spans []Span // of the entry being applied
+	spans   []Span   // of the entry being applied
+	digests *digests // of checkpoints
 
 	// longest is how long ApplyBatch took at most, paused how long a snapshot kept it from running.
 	longest, paused peak
@@ -149,6 +150,9 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 	}
 	m.applied = l.Index
 	m.broken = false
+	if isCheckpoint(l) {
+		m.digests.compute(l.Index, m.m.Capture())
+	}
 	return a, nil
 }
 

@@ -71,6 +71,9 @@ func (m *mender) look(v *catalog.View) {
 		r.crowd(g.servers, states)
 		step := g.next()
 		if step == nil {
+			step = m.diverged(r, g, states)
+		}
+		if step == nil {
 			step = m.wedged(g)
 		}
 		if r.id == fsm.CatalogPartition {

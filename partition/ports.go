@@ -109,6 +109,12 @@ const (
 	KindReopen uint8 = 11
 	// KindTransfer asks a leader to hand its leadership over.
 	KindTransfer uint8 = 12
+	// KindQuarantine tells a follower that its state differs from that of a majority.
+	KindQuarantine uint8 = 13
+	// KindCheckpoint has a leader mark an entry behind which all replicas compute a digest, KindAudit
+	// has a replica recount itself.
+	KindCheckpoint uint8 = 14
+	KindAudit      uint8 = 15
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -29,6 +30,9 @@ type proposer struct {
 	stamps stamper
 	ticks  ticker
 	term   uint64 // of the leadership served, 0 while not leading
+	marked time.Time
+	// checkpoint asks for a digest behind the next entry.
+	checkpoint atomic.Bool
 
 	signal chan struct{} // something to do; capacity 1
 	closed chan struct{}

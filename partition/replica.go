@@ -61,7 +61,10 @@ type Replica struct {
 	vouched   chan struct{} // closed when that ends
 	openedAt  time.Time
 	room      *room
-	crowded   atomic.Bool // too many voters have no room on their disks
+	fresh     func() Machine // an empty state machine, to recount with
+	auditing  sync.Mutex     // one audit at a time: each needs the memory of a state
+	disputed  atomic.Uint64  // index of the last digests that differ without a majority
+	crowded   atomic.Bool    // too many voters have no room on their disks
 
 	mu      sync.Mutex
 	stoodAt time.Time // when this replica last called an election by itself
@@ -72,6 +75,7 @@ type Replica struct {
 type replicaOptions struct {
 	room    *room
 	vouched bool // the data is known to be the newest there is
+	fresh   func() Machine
 	cfg     *Config
 	caller  Caller
 	allowed func(fsm.NodeID) bool
@@ -87,7 +91,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	r := &Replica{
 		id: id, cfg: o.cfg, stores: s, changed: o.changed, stopping: make(chan struct{}),
 		log: o.log.With("partition", uint16(id)), waits: newWaiters(o.cfg.MaxParked),
-		openedAt: time.Now(), room: o.room,
+		openedAt: time.Now(), room: o.room, fresh: o.fresh,
 	}
 	r.vouched = make(chan struct{})
 	r.unvouched.Store(true)
@@ -96,6 +100,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	}
 	r.guard = newGuard(s, o.cfg.LogCacheBytes, r.fail)
 	r.machine = &machine{bodies: s.Bodies, m: m, fail: r.fail, ended: r.guard.ended}
+	r.machine.digests = &digests{stop: r.stopping, wg: &r.wg}
 	r.machine.notify = func() { o.applied(id) }
 	r.wire = newWire(id, o.cfg, o.caller, func() bool {
 		return r.stalled.Load() || r.unvouched.Load() || r.failure.Load() != nil

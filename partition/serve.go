@@ -24,7 +24,10 @@ func (h *Host) handle() {
 	c.Handle(KindStatus, h.serveStatus)
 	c.Handle(KindRebuild, h.serveRebuild)
 	c.Handle(KindWitness, h.witness.serve)
+	c.Handle(KindCheckpoint, h.verb(serveCheckpoint))
+	c.Handle(KindAudit, h.verb(serveAudit))
 	c.Handle(KindReopen, h.serveReopen)
+	c.Handle(KindQuarantine, h.serveQuarantine)
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {

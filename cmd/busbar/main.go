@@ -27,7 +27,8 @@ func run(args []string) int {
 		},
 	}
 	root.AddCommand(newServeCommand(), newConfigCommand(), newClusterCommand(), newQueueCommand(), newEntitiesCommand(),
-		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), newBenchCommand(), newFrontendCommand())
+		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), newBenchCommand(), newFrontendCommand(),
+		newDebugCommand())
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{2, err} })
 	err := root.Execute()

@@ -242,7 +242,11 @@ func newMachine(p fsm.PartitionID) partition.Machine {
 }
 
 func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
-	g, err := n.dir.Group(uint16(p))
+	return openStores(n.dir, p)
+}
+
+func openStores(dir *storage.Dir, p fsm.PartitionID) (partition.Stores, error) {
+	g, err := dir.Group(uint16(p))
 	if err != nil {
 		return partition.Stores{}, err
 	}
@@ -293,7 +297,7 @@ func (n *node) openFront(context.Context) error {
 }
 
 func (n *node) openOps(context.Context) error {
-	handler, err := n.withOperator(n.withMessages(n.api.Operations()))
+	handler, err := n.withOperator(n.withMessages(withAudit(n.api.Operations(), n.directory)))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/storage"
+)
+
+// stoppedNode is one data directory that no process uses.
+type stoppedNode struct {
+	path string
+	dir  *storage.Dir
+}
+
+// openStopped opens a data directory that must be there.
+func openStopped(path, store string) (stoppedNode, error) {
+	if _, err := os.Stat(filepath.Join(path, "identity.json")); err != nil {
+		return stoppedNode{}, &exitError{exitNotFound, fmt.Errorf("%s is no data directory: %w", path, err)}
+	}
+	cfg := storage.Defaults()
+	cfg.Dir, cfg.Log = path, store
+	cfg.Hard = map[string]int{"hash": partition.HashVersion, "entry": fsm.EntryVersion}
+	dir, err := storage.Open(cfg, hclog.NewNullLogger())
+	if err != nil {
+		return stoppedNode{}, fmt.Errorf("%s: %w (the node must be stopped)", path, err)
+	}
+	return stoppedNode{path, dir}, nil
+}
+
+func (n stoppedNode) has(p fsm.PartitionID) bool {
+	ids, err := n.dir.Groups()
+	if err != nil {
+		return false
+	}
+	for _, id := range ids {
+		if id == uint16(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// auditStopped audits one partition in every directory that holds it, and compares the states behind the
+// last entry that all of them have.
+func auditStopped(ctx context.Context, p fsm.PartitionID, nodes []stoppedNode) (g partition.GroupAudit) {
+	g = partition.GroupAudit{Partition: p, Replicas: []partition.Audit{}}
+	problem := func(path string, err error) {
+		if err != nil {
+			g.Problems = append(g.Problems, fmt.Sprintf("%s: %v", path, err))
+		}
+	}
+	var stores []partition.Stores
+	var held []stoppedNode
+	for _, n := range nodes {
+		if !n.has(p) {
+			continue
+		}
+		s, err := openStores(n.dir, p)
+		if err != nil {
+			problem(n.path, err)
+			continue
+		}
+		defer func() { problem(n.path, s.Close()) }()
+		stores, held = append(stores, s), append(held, n)
+	}
+	upTo, err := partition.LastCommon(stores)
+	problem("logs", err)
+	var first partition.Digest
+	for i, s := range stores {
+		a, err := partition.AuditStores(ctx, p, s, func() partition.Machine { return newMachine(p) }, upTo)
+		a.Node = fsm.NodeID(held[i].dir.NodeID())
+		g.Replicas = append(g.Replicas, a.Audit)
+		problem(held[i].path, err)
+		switch d := a.Digest; {
+		case err != nil || upTo == 0:
+		case first.Sum == "":
+			first = d
+		case d != first:
+			g.Problems = append(g.Problems, fmt.Sprintf("%s has the digest %s behind entry %d, %s behind "+
+				"entry %d has %s", held[i].path, d.Sum, d.Index, held[0].path, first.Index, first.Sum))
+		}
+	}
+	return g
+}

@@ -1,0 +1,107 @@
+package partition
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// diverged compares the newest digest of the leader with those of the same entry elsewhere, and returns
+// the step against a replica that differs. It is what the majority says that counts: a leader that is
+// alone with its state fails by itself.
+func (m *mender) diverged(r *Replica, g *mendGroup, states map[fsm.NodeID]nodeState) *mendStep {
+	own := r.machine.digests.list()
+	for i := len(own) - 1; i >= 0; i-- {
+		sums := map[fsm.NodeID]string{}
+		voters := 0
+		for n, s := range g.servers { // order-free: the sums go into a map
+			if s != raft.Voter {
+				continue
+			}
+			voters++
+			if sum := sumAt(states[n][r.id].Digests, own[i]); n != g.self && sum != "" {
+				sums[n] = sum
+			}
+		}
+		sums[g.self] = own[i].Sum
+		bad, agreed, unclear := compare(sums, voters)
+		if unclear {
+			r.unclear(own[i].Index, sums)
+			continue
+		}
+		for _, n := range bad {
+			if n == g.self {
+				r.diverge(own[i], agreed)
+				return nil
+			}
+			return m.quarantine(g, n, own[i].Index, agreed)
+		}
+	}
+	return nil
+}
+
+// sumAt returns the digest that can be compared with another one, "" if there is none.
+func sumAt(all []Digest, with Digest) string {
+	for _, d := range all {
+		if d.Index == with.Index && d.Form == with.Form {
+			return d.Sum
+		}
+	}
+	return ""
+}
+
+// unclear reports, once per entry, that replicas differ and nobody knows which of them is right. Nothing
+// is done by itself: what is thrown away could be what is right.
+func (r *Replica) unclear(index uint64, sums map[fsm.NodeID]string) {
+	if r.disputed.Swap(index) != index {
+		r.log.Error("replicas differ and no majority agrees", "index", index, "digests", sums)
+	}
+}
+
+// diverge fails the replica because its state is not that of its group.
+func (r *Replica) diverge(own Digest, agreed string) {
+	r.fail(fmt.Errorf("digest %s behind entry %d, a majority has %s: %w", own.Sum, own.Index, agreed,
+		errDiverged))
+}
+
+func (m *mender) quarantine(g *mendGroup, n fsm.NodeID, index uint64, agreed string) *mendStep {
+	return &mendStep{"quarantine what differs", n, func(ctx context.Context, s *Supervisor, r *Replica) error {
+		ctx, cancel := context.WithTimeout(ctx, admitTimeout)
+		defer cancel()
+		b := binary.BigEndian.AppendUint16(nil, uint16(g.id))
+		b = binary.BigEndian.AppendUint64(b, index)
+		_, err := s.host.deps.Caller.Call(ctx, n, KindQuarantine, appendBytes(b, []byte(agreed)))
+		return err
+	}}
+}
+
+// serveQuarantine fails a replica whose digest is not the one that its leader tells. The replica looks
+// for itself: one that agrees is left alone.
+func (h *Host) serveQuarantine(_ context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
+	const head = 2 + 8
+	if len(b) < head {
+		return nil, fmt.Errorf("call to quarantine of %d bytes: %w", len(b), fsm.ErrFormat)
+	}
+	in := &wireReader{b: b[head:]}
+	agreed := string(in.bytes(2 * sumBytes))
+	if err := in.done(); err != nil {
+		return nil, err
+	}
+	r := h.Replica(fsm.PartitionID(binary.BigEndian.Uint16(b)))
+	if !h.allowed(from) || r == nil {
+		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+	}
+	if leader, _ := r.Leader(); leader != from {
+		return nil, fmt.Errorf("node %s does not lead here: %w", from, fsm.ErrNotLeader)
+	}
+	own, ok := r.machine.digests.at(binary.BigEndian.Uint64(b[2:]))
+	if !ok || own.Sum == agreed {
+		return nil, fmt.Errorf("replica of partition %d does not differ", r.id)
+	}
+	r.diverge(own, agreed)
+	return nil, nil
+}
