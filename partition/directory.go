@@ -164,26 +164,70 @@ func (d *Directory) Delete(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	var children []*fsm.Descriptor
-	if e.Kind == fsm.Topic {
-		all, err := d.List(ctx, fsm.Subscription, 0, -1)
-		if err != nil {
-			return err
-		}
-		for _, s := range all {
-			if s.Parent == e.ID {
-				children = append(children, s)
-			}
-		}
+	children, err := d.children(ctx, e)
+	if err != nil {
+		return err
 	}
 	if _, err := d.change(ctx, &catalog.Change{Delete: &catalog.Deletion{ID: e.ID}}); err != nil {
 		return fmt.Errorf("delete %q: %w", name, err)
 	}
+	return d.bury(ctx, e, children)
+}
+
+// children returns the subscriptions of a topic, which go with it.
+func (d *Directory) children(ctx context.Context, e *fsm.Descriptor) (out []*fsm.Descriptor, err error) {
+	if e.Kind != fsm.Topic {
+		return nil, nil
+	}
+	all, err := d.List(ctx, fsm.Subscription, 0, -1)
+	for _, s := range all {
+		if s.Parent == e.ID {
+			out = append(out, s)
+		}
+	}
+	return out, err
+}
+
+// bury makes every share forget an entity that the catalog has deleted.
+func (d *Directory) bury(ctx context.Context, e *fsm.Descriptor, children []*fsm.Descriptor) error {
 	errs := []error{d.spread(ctx, e, &fsm.DropEntity{})}
 	for _, s := range children {
 		errs = append(errs, d.spread(ctx, s, &fsm.DropEntity{}))
 	}
 	return errors.Join(errs...)
+}
+
+// deleteIdle deletes an entity that all its shares say was idle for as long as it may be (S-257, A22). A
+// change of it between the asking and the deletion keeps it.
+func (d *Directory) deleteIdle(ctx context.Context, id fsm.EntityID) error {
+	e, err := d.askID(ctx, id)
+	if errors.Is(err, fsm.ErrNoEntity) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if e.AutoDeleteOnIdle <= 0 || e.AutoDeleteOnIdle >= fsm.Unlimited {
+		return nil
+	}
+	for _, p := range e.Partitions {
+		a, err := d.send.query(ctx, p, fsm.QueryRequest{Entity: id, Query: &fsm.Idle{}})
+		if err != nil {
+			return err
+		}
+		if a.Refusal != fsm.None || a.IdleFor < e.AutoDeleteOnIdle {
+			return nil // in use, or not long enough: it is named again
+		}
+	}
+	children, err := d.children(ctx, e)
+	if err != nil {
+		return err
+	}
+	_, err = d.change(ctx, &catalog.Change{DeleteIfIdle: &catalog.IdleDeletion{ID: id, Version: e.Version}})
+	if err != nil {
+		return fmt.Errorf("delete %q: %w", e.Name, err)
+	}
+	return d.bury(ctx, e, children)
 }
 
 // change commits one change of the catalog.

@@ -33,6 +33,7 @@ type proposer struct {
 	marked time.Time
 	// checkpoint asks for a digest behind the next entry.
 	checkpoint atomic.Bool
+	hooks      atomic.Pointer[hooks]
 
 	signal chan struct{} // something to do; capacity 1
 	closed chan struct{}

@@ -152,6 +152,7 @@ func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 		p.answerLocked(c, a.result.Outcomes[i], errs[n], dry)
 		i++
 	}
+	p.hooks.Load().tell(&a.result)
 	p.forgetPlainLocked(e)
 	p.wakeLocked(a.result.Wake, dry)
 	for _, id := range a.result.Dropped {

@@ -196,7 +196,9 @@ func keyOf(req fsm.Request) fsm.WaitKey { return newCall(req, time.Time{}).key }
 
 // idempotent reports whether doing the command twice is the same as once.
 func idempotent(c fsm.Command) bool {
-	switch c.(type) {
+	switch c := c.(type) {
+	case *fsm.Enqueue:
+		return c.Origin != nil // the destination decides once about each number (S-311)
 	case *fsm.PutEntity, *fsm.DropEntity, *fsm.NodeLost, *fsm.DropPumps, *fsm.DropLocks, *fsm.Barrier:
 		return true
 	}

@@ -65,6 +65,7 @@ type Supervisor struct {
 	dir  *Directory
 	rec  reconciler
 	mend mender
+	move forwarders
 	log  hclog.Logger
 
 	ctx    context.Context // of its goroutines, which Close ends
@@ -85,6 +86,7 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 	}
 	s.mend = mender{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
 		follows: map[memberOf]*follow{}, busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{}}
+	s.move = forwarders{s: s, movers: map[fsm.PartitionID]*mover{}, scanned: map[fsm.PartitionID]scanned{}}
 	if err := h.Open(fsm.CatalogPartition, cfg.Bootstrap); err != nil {
 		if h.deps.Rebuild == nil || errors.Is(err, fsm.ErrClosed) {
 			return nil, err
@@ -94,7 +96,7 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.hasten(catalog.Group{ID: fsm.CatalogPartition, Members: cfg.Bootstrap})
-	for _, loop := range []func(){s.register, s.openPlaced, s.reconcile, s.lead, s.balance, s.heal} {
+	for _, loop := range []func(){s.register, s.openPlaced, s.reconcile, s.lead, s.balance, s.heal, s.forward} {
 		s.wg.Add(1)
 		go func() { defer s.wg.Done(); loop() }()
 	}
@@ -193,6 +195,13 @@ func (s *Supervisor) openPlaced() {
 
 func (s *Supervisor) reconcile() {
 	s.each(func(v *catalog.View) { s.rec.look(s.ctx, v) })
+}
+
+func (s *Supervisor) forward() {
+	s.each(s.move.look)
+	for _, m := range s.move.movers { // order-free: each ends for itself
+		m.end() // while this goroutine is counted: nothing begins behind Close's back
+	}
 }
 
 func (s *Supervisor) heal() { s.each(s.mend.look) }

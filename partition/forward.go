@@ -1,0 +1,385 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+)
+
+// A message in transit has a number at its source, and the destination decides once about each number of
+// a source, however often and however late it is asked (S-311). So whoever leads the source may send what
+// is in transit again at any time, and nothing has to be remembered but what the two states hold: a crash
+// between any two steps leaves a message that is in transit, and the next leader goes on with it (S-212).
+
+// source is a subqueue whose messages go elsewhere.
+type source struct {
+	entity fsm.EntityID
+	sub    fsm.SubQueue
+}
+
+const (
+	// moveMessages and moveBytes bound what is taken in one step; an answer must fit a frame.
+	moveMessages = 256
+	moveBytes    = 1 << 20
+	// maxHeld bounds what one source has in memory while destinations cannot be reached. What is not
+	// taken stays where it is.
+	maxHeld = 1024
+	// moveTimeout bounds one attempt to reach a destination.
+	moveTimeout = 10 * time.Second
+	// firstMovePause is the pause after a first failure, maxMovePause the longest (S-277): n squared
+	// times the first.
+	firstMovePause = time.Second
+	maxMovePause   = time.Minute
+)
+
+// item is one message in transit.
+type item struct {
+	move fsm.Move
+	msg  fsm.Message
+}
+
+// target is where some of the messages of a source go: one share of an entity. Order is kept in it.
+type target struct {
+	entity    fsm.EntityID
+	partition fsm.PartitionID // 0: not resolved yet
+	items     []item
+	failures  int
+	due       time.Time
+}
+
+// forwarder moves the messages of one source, as long as its partition is led here.
+type forwarder struct {
+	src   source
+	epoch uint64
+	rep   *Replica
+	dir   *Directory
+	// wake tells that there is something to move; capacity 1.
+	wake <-chan struct{}
+
+	targets map[targetKey]*target
+	order   []targetKey // of the targets, as they came
+	held    int
+	done    []fsm.Moved
+	below   uint64
+	blind   bool // where messages go could not be looked up
+}
+
+type targetKey struct {
+	entity    fsm.EntityID
+	partition fsm.PartitionID
+}
+
+// errNothing says that nothing is left to do until somebody wakes.
+var errNothing = errors.New("nothing to move")
+
+// run moves messages until nothing is left, the leadership ends, or ctx does.
+func (f *forwarder) run(ctx context.Context) error {
+	if err := f.resume(ctx); err != nil {
+		return err
+	}
+	for {
+		f.attempt(ctx)
+		took, err := f.step(ctx)
+		if err != nil {
+			return err
+		}
+		if took > 0 || len(f.done) > 0 {
+			continue
+		}
+		if f.held == 0 && !f.blind {
+			return errNothing
+		}
+		if err := f.sleep(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// resume takes up what was in transit when the leadership began.
+func (f *forwarder) resume(ctx context.Context) error {
+	q := &fsm.Moving{Max: moveMessages, MaxBytes: moveBytes}
+	for first := true; ; first = false {
+		a, err := f.rep.Query(ctx, fsm.QueryRequest{Entity: f.src.entity, Sub: f.src.sub, Query: q})
+		if err != nil {
+			return fmt.Errorf("what is in transit: %w", err)
+		}
+		if a.Refusal != fsm.None {
+			return errNothing // the entity is gone
+		}
+		if first && len(a.Moves) > 0 {
+			f.below = a.Moves[0].Number
+		}
+		f.hold(ctx, a.Messages, a.Moves)
+		if a.Next == 0 {
+			return nil
+		}
+		q.After = a.Next
+	}
+}
+
+// step reports to the source what ended, and takes what comes next.
+func (f *forwarder) step(ctx context.Context) (took int, err error) {
+	c := &fsm.Forward{Epoch: f.epoch, Done: f.done}
+	f.blind = false
+	if f.held < maxHeld {
+		to, ok := f.destination(ctx)
+		f.blind = !ok
+		if ok {
+			c.To, c.Max, c.MaxBytes = to, moveMessages, moveBytes
+		}
+	}
+	if c.Max == 0 && len(c.Done) == 0 {
+		return 0, nil
+	}
+	o, err := f.rep.Propose(ctx, fsm.Request{Entity: f.src.entity, Sub: f.src.sub, Command: c})
+	if err != nil {
+		// Whether it was applied the state knows: the next life of this forwarder asks it.
+		return 0, fmt.Errorf("forward: %w", err)
+	}
+	if o.Refusal != fsm.None {
+		return 0, &fsm.RefusedError{Refusal: o.Refusal, Detail: o.Detail}
+	}
+	f.done, f.below = nil, o.Next
+	f.hold(ctx, o.Locked, o.Moves)
+	return len(o.Moves), nil
+}
+
+// destination returns what ForwardTo names now, 0 for nothing. It is false while nobody can tell.
+func (f *forwarder) destination(ctx context.Context) (fsm.EntityID, bool) {
+	if f.src.sub == fsm.TransferQueue {
+		return 0, true // its messages know where they go
+	}
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	d, err := f.dir.ByID(ctx, f.src.entity)
+	if err != nil {
+		return 0, false
+	}
+	name := d.ForwardTo
+	if f.src.sub == fsm.DeadLetter {
+		name = d.ForwardDeadLettersTo
+	}
+	to, err := f.dir.Entity(ctx, catalog.Destination(name))
+	switch {
+	case err == nil:
+		return to.ID, true
+	case errors.Is(err, fsm.ErrNoEntity):
+		return 0, true
+	}
+	return 0, false
+}
+
+// hold sorts messages in transit by their targets.
+func (f *forwarder) hold(ctx context.Context, ds []fsm.Delivery, moves []fsm.Move) {
+	for i := range moves {
+		msg, err := fsm.Carry(&ds[i], &moves[i])
+		if err != nil {
+			f.ended(moves[i].Number, fsm.InvalidArgument, err.Error())
+			continue
+		}
+		f.put(f.route(ctx, &moves[i], &msg), item{moves[i], msg})
+	}
+}
+
+func (f *forwarder) put(k targetKey, it item) {
+	t := f.targets[k]
+	if t == nil {
+		t = &target{entity: k.entity, partition: k.partition}
+		f.targets[k] = t
+		f.order = append(f.order, k)
+	}
+	t.items = append(t.items, it)
+	f.held++
+}
+
+func (f *forwarder) ended(number uint64, r fsm.Refusal, detail string) {
+	f.done = append(f.done, fsm.Moved{Number: number, Refusal: r, Detail: detail})
+}
+
+// route returns the share that a message goes to (S-211). Without a key the number decides, because a
+// repetition must go to the same share. The partition is 0 while the destination cannot be looked up.
+func (f *forwarder) route(ctx context.Context, m *fsm.Move, msg *fsm.Message) targetKey {
+	k := targetKey{entity: m.To}
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	if m.To == 0 {
+		return k
+	}
+	d, err := f.dir.ByID(ctx, m.To)
+	if err != nil || len(d.Partitions) == 0 {
+		return k
+	}
+	text := ""
+	switch {
+	case msg.HasSession:
+		text = msg.SessionID
+	case msg.PartitionKey != "":
+		text = msg.PartitionKey
+	case d.DetectDuplicates && msg.MessageID != "":
+		text = msg.MessageID
+	default:
+		text = strconv.FormatUint(m.Number, 10)
+	}
+	k.partition = d.Partitions[ShareOf(text, len(d.Partitions))]
+	return k
+}
+
+// attempt tries every target that is due.
+func (f *forwarder) attempt(ctx context.Context) {
+	for _, k := range append([]targetKey(nil), f.order...) {
+		t := f.targets[k]
+		for len(t.items) > 0 && !time.Now().Before(t.due) && ctx.Err() == nil {
+			if !f.send(ctx, k, t) {
+				t.failures++
+				t.due = time.Now().Add(movePause(t.failures))
+				break
+			}
+			t.failures = 0
+		}
+	}
+	f.prune()
+}
+
+// prune forgets targets without messages.
+func (f *forwarder) prune() {
+	keep := f.order[:0]
+	for _, k := range f.order {
+		if len(f.targets[k].items) == 0 {
+			delete(f.targets, k)
+			continue
+		}
+		keep = append(keep, k)
+	}
+	f.order = keep
+}
+
+// movePause is the pause after the n-th failure in a row (S-277).
+func movePause(n int) time.Duration {
+	n = min(n, 8) // the square of 8 seconds is beyond the longest
+	return min(time.Duration(n*n)*firstMovePause, maxMovePause)
+}
+
+// send sends the first messages of a target, and reports whether the target decided about any of them.
+func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
+	if t.partition == 0 {
+		return f.resolve(ctx, k, t)
+	}
+	c := &fsm.Enqueue{Origin: &fsm.Origin{Entity: f.src.entity, Partition: f.rep.id, Sub: f.src.sub,
+		Below: f.below}}
+	bytes := 0
+	for i := range t.items {
+		bytes += len(t.items[i].msg.Body)
+		if i == moveMessages || i > 0 && bytes > moveBytes {
+			break
+		}
+		c.Messages = append(c.Messages, t.items[i].msg)
+		c.Origin.Numbers = append(c.Origin.Numbers, t.items[i].move.Number)
+	}
+	limit, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	var a attempts
+	o, err := f.dir.send.propose(limit, t.partition, fsm.Request{Entity: t.entity, Command: c}, &a, nil)
+	switch {
+	case err != nil:
+		f.rep.log.Debug("a destination was not reached", "entity", uint64(t.entity), "error", err)
+		return false
+	case o.Refusal == fsm.Stale:
+		return f.gone(ctx, t) // the share has not heard of the entity yet, or not any more
+	case o.Refusal == fsm.EntityNotFound:
+		f.refuse(t, len(t.items), o.Refusal, o.Detail)
+		return true
+	case o.Refusal == fsm.None && len(o.Refusals) == len(c.Messages):
+		return f.judge(t, o.Refusals, o.Detail)
+	case o.Refusal == fsm.None || o.Refusal == fsm.Busy || o.Refusal == fsm.NotLeader:
+		return false
+	}
+	f.refuse(t, len(c.Messages), o.Refusal, o.Detail)
+	return true
+}
+
+// judge ends the moves that the destination has decided about, up to the first that it has not.
+func (f *forwarder) judge(t *target, decided []fsm.Refusal, detail string) bool {
+	n := 0
+	for n < len(decided) && decided[n] != fsm.Busy {
+		text := ""
+		if decided[n] != fsm.None {
+			text = detail
+		}
+		f.ended(t.items[n].move.Number, decided[n], text)
+		n++
+	}
+	f.drop(t, n)
+	return n > 0
+}
+
+func (f *forwarder) refuse(t *target, n int, r fsm.Refusal, detail string) {
+	for i := range t.items[:n] {
+		f.ended(t.items[i].move.Number, r, detail)
+	}
+	f.drop(t, n)
+}
+
+func (f *forwarder) drop(t *target, n int) {
+	clear(t.items[:n])
+	t.items = t.items[n:]
+	f.held -= n
+}
+
+// gone ends the moves to an entity that the catalog, asked linearizably, does not know any more.
+func (f *forwarder) gone(ctx context.Context, t *target) bool {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	if _, err := f.dir.askID(ctx, t.entity); t.entity != 0 && !errors.Is(err, fsm.ErrNoEntity) {
+		return false
+	}
+	f.refuse(t, len(t.items), fsm.EntityNotFound, "the entity to forward to does not exist")
+	return true
+}
+
+// resolve looks a target up that could not be looked up when its messages were taken.
+func (f *forwarder) resolve(ctx context.Context, k targetKey, t *target) bool {
+	if t.entity == 0 {
+		f.refuse(t, len(t.items), fsm.EntityNotFound, "the entity to forward to does not exist")
+		return true
+	}
+	if f.gone(ctx, t) {
+		return true
+	}
+	moved := false
+	items := t.items
+	t.items = nil
+	f.held -= len(items)
+	for i := range items {
+		to := f.route(ctx, &items[i].move, &items[i].msg)
+		moved = moved || to != k
+		f.put(to, items[i])
+	}
+	return moved
+}
+
+// sleep waits for the first target that is due, or for more to move if there is room for it.
+func (f *forwarder) sleep(ctx context.Context) error {
+	next := time.Now().Add(maxMovePause)
+	if f.blind {
+		next = time.Now().Add(firstMovePause)
+	}
+	for _, t := range f.targets { // order-free: only the least
+		if t.due.Before(next) {
+			next = t.due
+		}
+	}
+	t := time.NewTimer(time.Until(next))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-f.wake:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

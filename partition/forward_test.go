@@ -1,0 +1,388 @@
+package partition
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// storedForm is a message in the form of docs/formats/body.md: a body of one data section.
+func storedForm(text string) []byte {
+	b := []byte{1, 0, 0, 0x00, 0x53, 0x75, 0xb0}
+	b = binary.BigEndian.AppendUint32(b, uint32(len(text)))
+	return append(b, text...)
+}
+
+// forwarding makes a cluster with two partitions, and on them a source that forwards to a destination.
+func forwarding(t *testing.T, tune func(from, to *fsm.Descriptor)) (b *brokers, from, to *fsm.Descriptor) {
+	t.Helper()
+	b = newBrokers(t, 3)
+	src, dst := queue("source", false), queue("destination", false)
+	src.ForwardTo = "destination"
+	if tune != nil {
+		tune(&src, &dst)
+	}
+	ctx := shortly(t, time.Minute)
+	to = b.createQueue(ctx, "n1", dst)
+	from = b.createQueue(ctx, "n1", src)
+	if from.Partitions[0] == to.Partitions[0] {
+		t.Fatal("source and destination share a partition: the test shows nothing")
+	}
+	return b, from, to
+}
+
+func (b *brokers) put(ctx context.Context, d *fsm.Descriptor, id fsm.RequestID, texts ...string) {
+	b.t.Helper()
+	c := &fsm.Enqueue{}
+	for _, s := range texts {
+		c.Messages = append(c.Messages, fsm.Message{MessageID: s, Body: storedForm(s)})
+	}
+	b.enqueue(ctx, d, id, c)
+}
+
+func (b *brokers) enqueue(ctx context.Context, d *fsm.Descriptor, id fsm.RequestID, c *fsm.Enqueue) {
+	b.t.Helper()
+	for _, n := range b.ids {
+		if b.all[n] == nil {
+			continue
+		}
+		o, err := b.all[n].r.Propose(ctx, id, fsm.Key{Entity: d.ID}, c)
+		if err != nil || o.Refusal != fsm.None {
+			b.t.Fatalf("send: %+v, %v", o, err)
+		}
+		return
+	}
+}
+
+// texts returns the messages of a subqueue in their order, through any node that runs.
+func (b *brokers) texts(ctx context.Context, d *fsm.Descriptor, sub fsm.SubQueue) (out []string) {
+	b.t.Helper()
+	for _, n := range b.ids {
+		if b.all[n] == nil {
+			continue
+		}
+		for share := range d.Partitions {
+			k := fsm.Key{Entity: d.ID, Sub: sub, By: fsm.ByShare, Share: uint16(share)}
+			a, err := b.all[n].r.Query(ctx, k, &fsm.Browse{Max: 1000, MaxBytes: 1 << 24})
+			if err != nil || a.Refusal != fsm.None {
+				b.t.Fatalf("browse: %+v, %v", a, err)
+			}
+			for i := range a.Messages {
+				out = append(out, string(a.Messages[i].Body[11:]))
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// arrives waits until a subqueue holds exactly those messages in that order.
+func (b *brokers) arrives(d *fsm.Descriptor, sub fsm.SubQueue, within time.Duration, want ...string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), within+time.Minute)
+	defer cancel()
+	var got []string
+	for began := time.Now(); time.Since(began) < within; time.Sleep(50 * time.Millisecond) {
+		if got = b.texts(ctx, d, sub); slices.Equal(got, want) {
+			return
+		}
+	}
+	b.t.Fatalf("%s %q holds %q after %v, want %q", d.Name, sub, got, within, want)
+}
+
+func numbered(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("m%03d", i))
+	}
+	return out
+}
+
+// S-206, S-212: messages move from one partition to another, in order, once, and leave nothing behind.
+func TestForwardMovesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, from, to := forwarding(t, nil)
+		defer b.close()
+		all := numbered(700)
+		for i := 0; i < len(all); i += 70 {
+			b.put(t.Context(), from, reqOf(0, 1, i+1), all[i:i+70]...)
+		}
+		b.arrives(to, fsm.Main, time.Minute, all...)
+		b.arrives(from, fsm.Main, time.Minute)
+		b.arrives(from, fsm.DeadLetter, time.Minute)
+		b.put(t.Context(), from, reqOf(0, 1, 1000), "later")
+		began := time.Now()
+		b.arrives(to, fsm.Main, time.Minute, append(all, "later")...)
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("one message took %v", d)
+		}
+	})
+}
+
+// S-209: what the destination will not have is dead-lettered at the source, and what comes after it was
+// mended moves again.
+func TestForwardToADestinationThatRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, b *brokers, to *fsm.Descriptor)
+		mend  func(t *testing.T, b *brokers, to *fsm.Descriptor) *fsm.Descriptor
+	}{
+		"disabled": {
+			func(t *testing.T, b *brokers, to *fsm.Descriptor) {
+				off := *to
+				off.Status = fsm.SendDisabled
+				if _, err := b.all["n1"].dir.Update(t.Context(), off); err != nil {
+					t.Fatal(err)
+				}
+			},
+			func(t *testing.T, b *brokers, to *fsm.Descriptor) *fsm.Descriptor {
+				on := *to
+				on.Status = fsm.Active
+				d, err := b.all["n1"].dir.Update(t.Context(), on)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d
+			},
+		},
+		"deleted": {
+			func(t *testing.T, b *brokers, to *fsm.Descriptor) {
+				if err := b.all["n1"].dir.Delete(t.Context(), to.Name); err != nil {
+					t.Fatal(err)
+				}
+			},
+			func(t *testing.T, b *brokers, to *fsm.Descriptor) *fsm.Descriptor {
+				return b.createQueue(t.Context(), "n1", queue(to.Name, false))
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, from, to := forwarding(t, nil)
+				defer b.close()
+				b.put(t.Context(), from, reqOf(0, 1, 1), "early")
+				b.arrives(to, fsm.Main, time.Minute, "early")
+				c.spoil(t, b, to)
+				b.put(t.Context(), from, reqOf(0, 1, 2), "refused")
+				b.arrives(from, fsm.DeadLetter, time.Minute, "refused")
+				after := c.mend(t, b, to)
+				b.put(t.Context(), from, reqOf(0, 1, 3), "late")
+				want := []string{"early", "late"}
+				if after.ID != to.ID {
+					want = want[1:]
+				}
+				b.arrives(after, fsm.Main, time.Minute, want...)
+				b.arrives(from, fsm.DeadLetter, time.Minute, "refused")
+			})
+		})
+	}
+}
+
+// S-209, S-277: a destination without a majority is no refusal: the move is tried again with growing
+// pauses, across a new leader of the source too, and happens once.
+func TestForwardWaitsForItsDestination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, from, to := forwarding(t, nil)
+		defer b.close()
+		p := to.Partitions[0]
+		var sick []*Replica
+		for _, id := range b.ids[:2] {
+			sick = append(sick, b.nodes[id].host.Replica(p))
+		}
+		silent := func(yes bool) {
+			for _, r := range sick {
+				r.stalled.Store(yes)
+			}
+			b.net.swallows(func(_, _ fsm.NodeID, kind uint8, msg []byte) bool {
+				if !yes || kind != KindRaft {
+					return false
+				}
+				_, group, _, err := openCall(msg)
+				return err == nil && group == p
+			})
+		}
+		silent(true)
+		time.Sleep(5 * time.Second)
+		b.put(t.Context(), from, reqOf(0, 1, 1), "a", "b", "c")
+		time.Sleep(40 * time.Second)
+		if err := b.leader(from.Partitions[0]).transfer(shortly(t, 10*time.Second),
+			b.others(b.leader(from.Partitions[0]).cfg.Node)[0]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if dead := b.texts(shortly(t, time.Minute), from, fsm.DeadLetter); len(dead) > 0 {
+			t.Errorf("dead-lettered: %q", dead)
+		}
+		silent(false)
+		b.arrives(to, fsm.Main, 3*time.Minute, "a", "b", "c")
+		b.arrives(from, fsm.Main, time.Minute)
+	})
+}
+
+// S-277.
+func TestMovePausesGrow(t *testing.T) {
+	want := []time.Duration{time.Second, 4 * time.Second, 9 * time.Second, 16 * time.Second,
+		25 * time.Second, 36 * time.Second, 49 * time.Second, time.Minute, time.Minute}
+	for i, w := range want {
+		if got := movePause(i + 1); got != w {
+			t.Errorf("after %d failures %v, want %v", i+1, got, w)
+		}
+	}
+	if got := movePause(1 << 20); got != time.Minute {
+		t.Errorf("after very many failures %v", got)
+	}
+}
+
+// S-211, S-313: into a partitioned queue each session goes to its own share.
+func TestForwardIntoShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, from, to := forwarding(t, func(_, to *fsm.Descriptor) {
+			to.Partitioned, to.RequiresSession = true, true
+		})
+		defer b.close()
+		c := &fsm.Enqueue{}
+		for i := range 40 {
+			id := fmt.Sprint("session-", i%8)
+			text := fmt.Sprint(id, "/", i)
+			// properties with the group-id alone, in its place
+			props := []byte{0x00, 0x53, 0x73, 0xc0, byte(len(id) + 13), 11, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40,
+				0x40, 0x40, 0x40, 0x40, 0xa1, byte(len(id))}
+			body := append([]byte{1, 0x08, 0}, append(append(props, id...), storedForm(text)[3:]...)...)
+			c.Messages = append(c.Messages, fsm.Message{SessionID: id, HasSession: true, Body: body})
+		}
+		b.enqueue(t.Context(), from, reqOf(0, 1, 1), c)
+		k := fsm.Key{Entity: to.ID, By: fsm.ByShare}
+		seen := 0
+		for began := time.Now(); seen < 40 && time.Since(began) < time.Minute; time.Sleep(time.Second) {
+			seen = 0
+			for share := range to.Partitions {
+				k.Share = uint16(share)
+				a, err := b.all["n2"].r.Query(t.Context(), k, &fsm.Browse{Max: 1000, MaxBytes: 1 << 20})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range a.Messages {
+					seen++
+					body := string(a.Messages[i].Body)
+					at := strings.Index(body, "session-")
+					id := body[at : at+len("session-0")]
+					if want := ShareOf(id, len(to.Partitions)); want != share {
+						t.Errorf("session %q is in share %d, not %d", id, share, want)
+					}
+				}
+			}
+		}
+		if seen != 40 {
+			t.Errorf("%d of 40 arrived", seen)
+		}
+	})
+}
+
+// S-212, S-311, T-196: whoever is killed at whichever entry of either log, each message arrives once. The
+// victim leads the source or the destination; the entry is counted from the one that stores the messages.
+func TestForwardSurvivesACrashAtEveryEntry(t *testing.T) {
+	const most = 14
+	// The log of the destination has fewer entries: one brings many messages.
+	for victim, least := range map[string]int{"source": most / 2, "destination": 3} {
+		hit := 0
+		for at := range most {
+			synctest.Test(t, func(t *testing.T) {
+				b, from, to := forwarding(t, nil)
+				defer b.close()
+				d := from
+				if victim == "destination" {
+					d = to
+				}
+				r := b.leader(d.Partitions[0])
+				b.leader(from.Partitions[0])
+				time.Sleep(2 * time.Second)
+				base := r.machine.index()
+				all := numbered(12)
+				done := make(chan struct{})
+				crash := make(chan struct{})
+				go func() { // watches the log as closely as a scheduler can
+					defer close(done)
+					for range 200_000 {
+						if r.machine.index() >= base+uint64(at) {
+							close(crash)
+							return
+						}
+						select {
+						case <-r.stopping:
+							return
+						default:
+							time.Sleep(20 * time.Microsecond)
+						}
+					}
+				}()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				sent := make(chan struct{})
+				via := b.others(r.cfg.Node)[0]
+				go func() {
+					defer close(sent)
+					for i := 0; i < len(all); i += 3 {
+						c := &fsm.Enqueue{}
+						for _, s := range all[i : i+3] {
+							c.Messages = append(c.Messages, fsm.Message{MessageID: s, Body: storedForm(s)})
+						}
+						o, err := b.all[via].r.Propose(ctx, reqOf(0, 1, i+1), fsm.Key{Entity: from.ID}, c)
+						if err != nil || o.Refusal != fsm.None {
+							t.Errorf("send: %+v, %v", o, err)
+						}
+					}
+				}()
+				select {
+				case <-crash:
+					hit++
+					b.kill(r.cfg.Node)
+				case <-done:
+				}
+				<-done
+				<-sent
+				if b.all[r.cfg.Node] == nil {
+					time.Sleep(time.Duration(at%3) * time.Second)
+					b.revive(r.cfg.Node)
+				}
+				b.arrives(to, fsm.Main, 3*time.Minute, all...)
+				b.arrives(from, fsm.Main, time.Minute)
+				b.arrives(from, fsm.DeadLetter, time.Minute)
+			})
+			if t.Failed() {
+				t.Fatalf("%s, entry %d", victim, at)
+			}
+		}
+		if hit < least {
+			t.Errorf("the leader of the %s was killed %d times only", victim, hit)
+		}
+	}
+}
+
+// S-257, A22: an entity that nobody uses is deleted with all its shares; one that is used stays.
+func TestIdleEntityIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrokers(t, 3)
+		defer b.close()
+		ctx := shortly(t, time.Hour)
+		idle, used := queue("idle", true), queue("used", false)
+		idle.AutoDeleteOnIdle, used.AutoDeleteOnIdle = 300_000, 300_000
+		b.createQueue(ctx, "n1", idle)
+		d := b.createQueue(ctx, "n1", used)
+		for i := range 12 {
+			time.Sleep(time.Minute)
+			b.put(ctx, d, reqOf(0, 1, i+1), "x")
+		}
+		if _, err := b.all["n2"].dir.Get(ctx, "idle"); !errors.Is(err, fsm.ErrNoEntity) {
+			t.Errorf("the idle queue is there: %v", err)
+		}
+		if _, err := b.all["n2"].dir.Get(ctx, "used"); err != nil {
+			t.Errorf("the used queue: %v", err)
+		}
+	})
+}

@@ -1,0 +1,269 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+)
+
+// forwarders run where partitions are led: one mover per leadership, and in it one forwarder per source
+// that has something to move.
+type forwarders struct {
+	s       *Supervisor
+	movers  map[fsm.PartitionID]*mover // of the goroutine that looks
+	scanned map[fsm.PartitionID]scanned
+}
+
+// scanned is when the sources of a partition were last looked through.
+type scanned struct {
+	version uint64 // of the catalog
+	at      time.Time
+}
+
+const (
+	// scanEvery is how often all sources are looked through although nobody told that there is
+	// something to move.
+	scanEvery = 30 * time.Second
+	// maxForwarders bounds the sources of a partition that are moved at a time.
+	maxForwarders = 64
+)
+
+// look begins and ends movers as leaderships do.
+func (f *forwarders) look(v *catalog.View) {
+	led := map[fsm.PartitionID]bool{}
+	for _, r := range f.s.host.list() {
+		epoch, ok := r.prop.led()
+		if r.id == fsm.CatalogPartition || !ok || !r.Leading() {
+			continue
+		}
+		led[r.id] = true
+		m := f.movers[r.id]
+		if m == nil || m.epoch != epoch || m.rep != r {
+			if m != nil {
+				m.end()
+			}
+			m = newMover(f.s, r, epoch)
+			f.movers[r.id] = m
+			f.scanned[r.id] = scanned{}
+		}
+		last := f.scanned[r.id]
+		if last.version != v.Version() || time.Since(last.at) >= scanEvery {
+			m.scan(v)
+			f.scanned[r.id] = scanned{v.Version(), time.Now()}
+		}
+	}
+	for p, m := range f.movers { // order-free: each ends for itself
+		if !led[p] {
+			m.end()
+			delete(f.movers, p)
+		}
+	}
+}
+
+// mover moves what one leadership has to move.
+type mover struct {
+	s      *Supervisor
+	rep    *Replica
+	epoch  uint64
+	ctx    context.Context // of the leadership
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	ended   bool
+	sources map[source]struct{} // subqueues that forward, beside the transfer queues
+	tasks   map[source]chan struct{}
+	pending map[source]struct{} // beyond maxForwarders
+	idling  map[fsm.EntityID]struct{}
+}
+
+func newMover(s *Supervisor, r *Replica, epoch uint64) *mover {
+	m := &mover{s: s, rep: r, epoch: epoch, sources: map[source]struct{}{},
+		tasks: map[source]chan struct{}{}, pending: map[source]struct{}{},
+		idling: map[fsm.EntityID]struct{}{}}
+	m.ctx, m.cancel = context.WithCancel(s.ctx)
+	r.prop.hooks.Store(&hooks{wake: m.woken, idle: m.idle})
+	return m
+}
+
+// end stops the mover; its goroutines end soon, and the supervisor waits for them.
+func (m *mover) end() {
+	m.cancel()
+	m.mu.Lock()
+	m.ended = true
+	m.mu.Unlock()
+}
+
+// scan looks through all entities for sources, and for what was in transit when the leadership began.
+func (m *mover) scan(v *catalog.View) {
+	sources := map[source]struct{}{}
+	var busy []source
+	v.SharesOf(m.rep.id, func(d *fsm.Descriptor) bool {
+		if d.ForwardTo != "" {
+			sources[source{d.ID, fsm.Main}] = struct{}{}
+		}
+		if d.ForwardDeadLettersTo != "" {
+			sources[source{d.ID, fsm.DeadLetter}] = struct{}{}
+		}
+		for _, sub := range []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.TransferQueue} {
+			src := source{d.ID, sub}
+			if _, forwards := sources[src]; m.moves(src, forwards || sub == fsm.TransferQueue) {
+				busy = append(busy, src)
+			}
+		}
+		return m.ctx.Err() == nil
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sources = sources
+	for _, src := range busy {
+		m.kickLocked(src)
+	}
+}
+
+// moves reports whether a source has messages in transit or, if it forwards, some to take.
+func (m *mover) moves(src source, forwards bool) (there bool) {
+	m.rep.machine.view(func(s Machine, _ uint64) {
+		q := fsm.QueryRequest{Entity: src.entity, Sub: src.sub, Query: &fsm.Moving{Max: 1}}
+		a := s.Query(q)
+		there = len(a.Moves) > 0
+		if d, ok := s.(deliverer); ok && !there && forwards && a.Refusal == fsm.None {
+			there = d.Deliverable(fsm.WaitKey{Entity: src.entity, Sub: src.sub, Kind: fsm.WaitMessage})
+		}
+	})
+	return there
+}
+
+// woken takes what an entry has woken; the proposer calls it and must not be held up.
+func (m *mover) woken(keys []fsm.WaitKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range keys {
+		src := source{k.Entity, k.Sub}
+		_, forwards := m.sources[src]
+		if k.Kind == fsm.WaitMessage && !k.HasSession && (forwards || k.Sub == fsm.TransferQueue) {
+			m.kickLocked(src)
+		}
+	}
+}
+
+// kickLocked has a source looked at, now or as soon as there is a place.
+func (m *mover) kickLocked(src source) {
+	wake, running := m.tasks[src]
+	switch {
+	case m.ended:
+	case running:
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	case len(m.tasks) >= maxForwarders:
+		m.pending[src] = struct{}{}
+	default:
+		wake = make(chan struct{}, 1)
+		m.tasks[src] = wake
+		m.s.wg.Add(1)
+		go func() {
+			defer m.s.wg.Done()
+			m.forward(src, wake)
+		}()
+	}
+}
+
+// forward runs the forwarder of one source until nothing is left or the leadership ends.
+func (m *mover) forward(src source, wake chan struct{}) {
+	for failures := 0; ; {
+		f := &forwarder{src: src, epoch: m.epoch, rep: m.rep, dir: m.s.dir, wake: wake,
+			targets: map[targetKey]*target{}}
+		err := f.run(m.ctx)
+		if errors.Is(err, errNothing) {
+			failures = 0
+			if m.finished(src, wake) {
+				return
+			}
+			continue
+		}
+		if epoch, ok := m.rep.prop.led(); m.ctx.Err() != nil || !ok || epoch != m.epoch {
+			m.mu.Lock()
+			delete(m.tasks, src)
+			m.mu.Unlock()
+			return
+		}
+		failures++
+		m.rep.log.Warn("forwarding pauses", "entity", uint64(src.entity), "subqueue", src.sub, "error", err)
+		t := time.NewTimer(movePause(failures))
+		select {
+		case <-t.C:
+		case <-m.ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+// finished ends the task of a source unless it was woken meanwhile, and begins one that waits for its
+// place.
+func (m *mover) finished(src source, wake chan struct{}) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-wake:
+		return false
+	default:
+	}
+	delete(m.tasks, src)
+	for next := range m.pending { // order-free: each waits for a place, none has a right to be first
+		delete(m.pending, next)
+		m.kickLocked(next)
+		break
+	}
+	return true
+}
+
+// maxIdling bounds the idle entities that are looked at at a time. Who is left out is named again.
+const maxIdling = 16
+
+// idle takes the entities whose share here has been idle for long enough.
+func (m *mover) idle(ids []fsm.EntityID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		if _, at := m.idling[id]; at || m.ended || len(m.idling) >= maxIdling {
+			continue
+		}
+		m.idling[id] = struct{}{}
+		m.s.wg.Add(1)
+		go func() {
+			defer m.s.wg.Done()
+			ctx, cancel := context.WithTimeout(m.ctx, reconcileTimeout)
+			defer cancel()
+			if err := m.s.dir.deleteIdle(ctx, id); err != nil && m.ctx.Err() == nil {
+				m.rep.log.Info("an idle entity was not deleted", "entity", uint64(id), "error", err)
+			}
+			m.mu.Lock()
+			delete(m.idling, id)
+			m.mu.Unlock()
+		}()
+	}
+}
+
+// hooks tell a mover what entries did. They must not block.
+type hooks struct {
+	wake func([]fsm.WaitKey)
+	idle func([]fsm.EntityID)
+}
+
+// tell passes on what an applied entry did.
+func (h *hooks) tell(r *fsm.Result) {
+	if h == nil {
+		return
+	}
+	if len(r.Wake) > 0 {
+		h.wake(r.Wake)
+	}
+	if len(r.Idle) > 0 {
+		h.idle(r.Idle)
+	}
+}
