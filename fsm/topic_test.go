@@ -51,6 +51,15 @@ func topical(d *driver) {
 	d.ok(20, Main, c)
 	d.apply(Request{ID: RequestID{5, 9, 1}, Entity: 21, Command: &Lock{Max: 1, Delete: true}})
 	d.ok(23, Main, &DropEntity{})
+	d.ok(0, Main, queue(30, func(d *Descriptor) { d.ForwardTo, d.ForwardDeadLettersTo = "a", "b" }))
+	d.ok(30, Main, &Enqueue{Messages: []Message{{TTL: 1 << 40, Body: []byte("1")}, {Body: []byte("2")}}})
+	d.ok(30, Main, &Forward{Epoch: d.epoch, To: 31, Max: 1})
+	for range 2 {
+		d.ok(30, Main, &Transfer{To: 32, Messages: sent("away").Messages})
+	}
+	d.ok(30, TransferQueue, &Forward{Epoch: d.epoch, Max: 1})
+	d.ok(20, Main, &Enqueue{Messages: sent("moved").Messages, Origin: &Origin{Entity: 7, Partition: 2, Below: 4,
+		Numbers: []uint64{5}}})
 }
 
 // S-214: a publication to many subscriptions stores the body once, and frees it once, with the last
