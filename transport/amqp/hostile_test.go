@@ -361,7 +361,7 @@ func FuzzParseMessage(f *testing.F) {
 			}
 			_, _ = IDText(p.MessageID)
 		}
-		overlay := []Property{{"k", rawOf("v")}, {"x", nil}}
+		overlay := []Property{{Key: "k", Value: rawOf("v")}, {Key: "x"}}
 		merged, err := MergeApplicationProperties(nil, s.ApplicationProperties, overlay)
 		if err != nil {
 			return

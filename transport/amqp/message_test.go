@@ -371,7 +371,7 @@ func TestMergeApplicationProperties(t *testing.T) {
 
 func TestReadProperties(t *testing.T) { // S-154, S-155
 	got, err := ReadProperties(symbolMap(Symbol("DeadLetterReason"), "r", "colour", nil))
-	want := []Property{{"DeadLetterReason", rawOf("r")}, {"colour", rawOf(nil)}}
+	want := []Property{{Key: "DeadLetterReason", Value: rawOf("r")}, {Key: "colour", Value: rawOf(nil)}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}

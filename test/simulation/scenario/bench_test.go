@@ -240,14 +240,6 @@ func status(s fsm.Status) func(*fsm.Descriptor) {
 	return func(d *fsm.Descriptor) { d.Status = s }
 }
 
-// each runs f once per item, as subtests are not to be had inside a bubble: the item is in the message.
-func each[T any](b *bench, items []T, f func(b *bench, item T)) {
-	for i, item := range items {
-		b.Log(fmt.Sprintf("item %d: %v", i, item))
-		f(b, item)
-	}
-}
-
 // propose makes a command of the test's own, with a request id of its own, through any node's router.
 func (b *bench) propose(name string, id fsm.RequestID, c fsm.Command) fsm.Outcome {
 	b.Helper()
