@@ -348,7 +348,7 @@ func (v *view) change(p rule.SystemProperty) (value rule.Value, ok bool) {
 // written returns a system property that its sender wrote as a text; known is false for those that
 // are no texts.
 func (v *view) written(p rule.SystemProperty) (text string, known, ok bool) {
-	field := -1
+	var field int
 	switch p {
 	case rule.Label:
 		field = fieldSubject

@@ -100,12 +100,11 @@ func TestRaftThatDoesNotAnswerIsOpenedAnew(t *testing.T) {
 		}()
 		time.Sleep(deaf.cfg.WedgeAfter + 15*time.Second)
 		close(hold)
-		next := c.nodes[deaf.cfg.Node].host.Replica(1)
 		if s := c.nodes[deaf.cfg.Node].host.Status(); s[0].Wedges == 0 {
 			t.Errorf("not noticed: %+v", s)
 		}
 		time.Sleep(15 * time.Second)
-		if next = c.nodes[deaf.cfg.Node].host.Replica(1); next == deaf && next.err() == nil {
+		if next := c.nodes[deaf.cfg.Node].host.Replica(1); next == deaf && next.err() == nil {
 			t.Error("it goes on")
 		}
 	})

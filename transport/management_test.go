@@ -120,12 +120,14 @@ func TestPeeksTouchTheirEntityOnceAMinute(t *testing.T) {
 			t.Errorf("%d commands after a peek at another entity, want 2", n)
 		}
 		time.Sleep(touchInterval)
+		b.broker.mu.Lock()
 		b.broker.fail = func(c fsm.Command) error {
 			if _, ok := c.(*fsm.Touch); ok {
 				return fsm.ErrBusy
 			}
 			return nil
 		}
+		b.broker.mu.Unlock()
 		peek("orders")
 		peek("orders")
 		if n := touches(); n != 4 {
