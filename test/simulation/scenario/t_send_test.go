@@ -361,14 +361,19 @@ func TestT76NumbersHaveNoGapThroughLeaderCrashes(t *testing.T) {
 	})
 }
 
-// sendSomewhere sends through any node that serves; it gives up when ctx ends.
 func (b *bench) sendSomewhere(ctx context.Context, text string, acknowledged func()) {
+	b.sendSomewhereTo(ctx, "q", text, acknowledged)
+}
+
+// sendSomewhereTo sends through any node that serves; it gives up when ctx ends. A send whose end is
+// unknown is done again.
+func (b *bench) sendSomewhereTo(ctx context.Context, entity, text string, acknowledged func()) {
 	for i := 0; ctx.Err() == nil; i++ {
 		c := b.hidden(i % 3)
 		err := c.tryConnect()
 		if err == nil {
 			var s *sender
-			if s, err = c.trySender("q"); err == nil {
+			if s, err = c.trySender(entity); err == nil {
 				err = s.try(message(text))
 			}
 			err = errors.Join(err, c.raw.Close())
