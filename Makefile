@@ -18,7 +18,7 @@ MINUTES ?= 2
 # KEEP is an absolute directory for the logs and histories of seeds that failed.
 KEEP ?=
 N    ?= 5
-SEQUENCES ?= 10000
+SEQUENCES ?= 20000
 
 .PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak failovers conformance conformance-full compatibility \
         bench growth microbench cover coverage all clean

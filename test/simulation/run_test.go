@@ -19,7 +19,7 @@ import (
 
 var (
 	seedFlag    = flag.Uint64("seed", 0, "the seed of TestSeed; 0 skips it")
-	seedsFlag   = flag.String("seeds", "1-8", "the seeds of TestSeeds, as 7 or 1-25")
+	seedsFlag   = flag.String("seeds", "1-25", "the seeds of TestSeeds, as 7 or 1-25")
 	minutesFlag = flag.Int("minutes", 2, "virtual minutes under faults")
 	logsFlag    = flag.Bool("logs", false, "write the nodes' logs too")
 	keepFlag    = flag.String("keep", "", "a directory for what is known of failed seeds")
@@ -84,7 +84,7 @@ func TestSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if testing.Short() {
-		to, *minutesFlag = min(to, from+5), 1
+		to, *minutesFlag = min(to, from+24), 1
 	}
 	total, runs := check.Coverage{}, 0
 	for seed := from; seed <= to; seed++ {
