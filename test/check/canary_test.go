@@ -72,6 +72,12 @@ func until(o *Op, second float64) *Op {
 	return o
 }
 
+// forced is an operation whose connection the broker ended.
+func forced(o *Op) *Op {
+	o.Outcome, o.Condition = Unknown, "amqp:connection:forced"
+	return o
+}
+
 func failed(o *Op, condition string) *Op {
 	o.Outcome, o.Condition = Failed, "com.microsoft:"+condition
 	return o
@@ -156,6 +162,8 @@ func innocent() map[string]*History {
 		"a repeated accept tells the time that is left": history(accept(1, 2, "a", 1),
 			at(3, 4, Op{Kind: CloseSession, Entity: "s", Session: "a", Holder: 1}),
 			until(accept(5, 9, "a", 2), 10)),
+		"a node that stops gives its sessions back before their holders hear of it": history(accept(1, 2, "a", 1),
+			forced(inSession(at(2, 5, Op{Kind: GetState}), "a", 1)), accept(2, 4, "a", 2)),
 		"session state is read as it was written": history(state(SetState, 0, 1, "x"), state(GetState, 2, 3, "x")),
 		"an unknown write may be read": history(unknown(state(SetState, 0, 1, "x")), state(GetState, 2, 3, "x"),
 			state(GetState, 4, 5, "x")),

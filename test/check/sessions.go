@@ -18,8 +18,11 @@ func (v *view) sessionHeldUntil(a *Op, moment int64) int64 {
 		}
 	}
 	for _, o := range v.byHolder[a.Holder] {
-		if o.Kind == CloseSession {
+		switch {
+		case o.Kind == CloseSession:
 			until = min(until, o.Invoke)
+		case o.Outcome == Unknown && o.Condition == "amqp:connection:forced":
+			until = min(until, o.Invoke) // a broker that stops gives sessions back before its client hears of it
 		}
 	}
 	return min(until, v.lost(a.Conn))
