@@ -153,10 +153,10 @@ final class Receiving {
         });
         all.put("settle-elsewhere", e -> {
             String q = filled(e, 1);
-            var r = e.receiver(1, q);
-            e.one(r);
-            r.close();
-            e.none(e.receiver(0, q)); // locked still
+            var m = e.one(e.receiver(1, q));
+            var other = e.receiver(0, q);
+            other.complete(m); // by its token, over the request node: this SDK may release what it closes on
+            e.none(other);
         });
         all.put("abandon", e -> {
             String q = filled(e, 1);
