@@ -71,6 +71,13 @@ func TestAuditOfANodeAndOfItsDirectory(t *testing.T) {
 		t.Fatalf("of a directory that is well: %v\n%s", err, out)
 	}
 	n = auditNode(t, dir)
+	d, err := n.directory.Get(t.Context(), "orders")
+	if err == nil { // who answers has its log replayed, so there is something to write
+		_, err = n.router.Query(t.Context(), fsm.Key{Entity: d.ID}, &fsm.Counts{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := n.host.Replica(1).Snapshot(); err != nil { // or the log would bring the body again
 		t.Fatal(err)
 	}
