@@ -292,7 +292,7 @@ func TestForwardSurvivesACrashAtEveryEntry(t *testing.T) {
 	for _, victim := range []string{"source", "destination"} {
 		hit := 0
 		for at := range most {
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				b, from, to := forwarding(t, nil)
 				defer b.close()
 				d := from

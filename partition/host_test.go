@@ -87,7 +87,7 @@ func TestTransferThatNeverEnds(t *testing.T) {
 
 // The caller of a node that closes is told so, and every goroutine ends (the bubble checks).
 func TestCloseAnswersEverybody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.open(1)
 		r := c.leader(1)
