@@ -117,7 +117,7 @@ func seedRange(text string) (from, to uint64, err error) {
 
 // runLimit is the real time that one run may take; a bubble in which somebody waits for a lock that a
 // sleeper holds stands still for ever.
-const runLimit = 20 * time.Minute
+const runLimit = 5 * time.Minute
 
 func runSeed(seed uint64) ([]byte, error) {
 	self, err := os.Executable()
