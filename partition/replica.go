@@ -399,8 +399,11 @@ func (r *Replica) Leader() (fsm.NodeID, uint64) {
 	}
 }
 
-// Leading reports whether this replica leads and takes proposals.
-func (r *Replica) Leading() bool { return r.err() == nil && r.prop.accepting() }
+// Leading reports whether this replica leads and takes proposals. Raft is asked, too: the proposer sees
+// the end of a leadership a moment later, and until then a group would seem to have two leaders.
+func (r *Replica) Leading() bool {
+	return r.err() == nil && r.prop.accepting() && r.raft.State() == raft.Leader
+}
 
 // View calls f with the state as this replica has it: not linearizable. f must not keep it.
 func (r *Replica) View(f func(m Machine, applied uint64)) { r.machine.view(f) }

@@ -157,6 +157,8 @@ func (h *Host) follower(ctx context.Context, r *Replica, n fsm.NodeID) *Status {
 	return nil
 }
 
+// transfer returns without an error only when this replica is not Leading: raft ends the future behind
+// its leadership.
 func (r *Replica) transfer(ctx context.Context, to fsm.NodeID) error {
 	f := r.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(to))
 	done := make(chan error, 1)

@@ -67,12 +67,8 @@ func TestTransferWaitsForAFollowerThatIsBehind(t *testing.T) {
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
-		// The old leader may not have heard yet that it is none any more.
-		for range 100 {
-			if c.leader(1).cfg.Node == to {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
+		if r.Leading() {
+			t.Error("the transfer is over, and the old leader leads")
 		}
 		if c.leader(1).cfg.Node != to {
 			t.Errorf("%s leads, not %s", c.leader(1).cfg.Node, to)
