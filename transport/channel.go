@@ -64,6 +64,7 @@ func (c *conn) begin(number uint16, p *amqp.Begin) error {
 		peerWindow:   min(p.IncomingWindow, maxWindow),
 	}
 	c.channels[number] = ch
+	delete(c.ended, number)
 	ch.send(&amqp.Begin{
 		RemoteChannel:  amqp.Some(number),
 		NextOutgoingID: ch.nextOutgoing,
@@ -96,7 +97,7 @@ func (ch *channel) frame(p amqp.Performative, payload []byte) error {
 		return nil
 	}
 	if ch.ending {
-		return connFault(siteIllegalFrame, amqp.ConditionIllegalState, "a frame after end on channel %d", ch.number)
+		return nil // see remove
 	}
 	ch.touch()
 	l, err := ch.handle(p, payload)
@@ -209,9 +210,12 @@ func (ch *channel) advance() {
 	}
 }
 
-// remove frees the channel's number.
+// remove frees the channel's number. What still comes on it is ignored until it begins again: the
+// Python SDK detaches its links behind its end, and ending the connection over that would take the
+// other channels with it. A begin waits for our end, as AMQP 1.0 §2.5.5 has it.
 func (ch *channel) remove() {
 	delete(ch.c.channels, ch.number)
+	ch.c.ended[ch.number] = true
 	ch.c.handles -= len(ch.links)
 	ch.ended = true
 }

@@ -46,6 +46,7 @@ type conn struct {
 	forced   bool // we are shutting down: locks and counts stay
 	inflight int  // spawned work that has not come back
 	channels map[uint16]*channel
+	ended    map[uint16]bool // channels that were ended and have not begun again
 	links    map[linkKey]*link
 	replies  []*replies
 	sessions map[sessionKey]*heldSession
@@ -104,6 +105,7 @@ func newConn(s *Server, socket net.Conn) *conn {
 		stop:       make(chan struct{}),
 		done:       make(chan struct{}),
 		channels:   map[uint16]*channel{},
+		ended:      map[uint16]bool{},
 		links:      map[linkKey]*link{},
 		sessions:   map[sessionKey]*heldSession{},
 		txns:       map[string]*txn{},
@@ -300,6 +302,9 @@ func (c *conn) frame(f *frame) error {
 		return nil
 	}
 	ch := c.channels[f.channel]
+	if ch == nil && c.ended[f.channel] {
+		return nil // see channel.remove
+	}
 	if ch == nil {
 		return connFault(siteChannel, amqp.ConditionNotAllowed, "channel %d has not begun", f.channel)
 	}

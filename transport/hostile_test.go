@@ -125,7 +125,16 @@ func hostileCases() []hostile {
 		{"a begin of a channel twice", atToken, sends(0, &amqp.Begin{}), "close amqp:not-allowed"},
 		{"a channel above the maximum", atOpen, sends(65000, &amqp.Begin{}), "close amqp:not-allowed"},
 		{"a begin with a remote channel", atOpen, sends(0, &amqp.Begin{RemoteChannel: amqp.Some(uint16(1))}), "close amqp:invalid-field"},
-		{"a frame after end", atToken, func(c *rawClient) { c.send(0, &amqp.End{}); c.send(0, &amqp.Flow{}) }, "close amqp:not-allowed"},
+		{"frames behind an end, before and after its answer", atLinks, func(c *rawClient) {
+			c.send(0, credit(3, 0, 5, false)) // a link that has something to call off
+			c.send(0, &amqp.End{})
+			c.send(0, &amqp.Detach{Handle: 2, Closed: true})
+			expect[*amqp.End](c)
+			c.send(0, &amqp.Detach{Handle: 3, Closed: true})
+			c.send(0, transferOf(2, 1), data)
+			c.send(0, &amqp.End{})
+			c.begin(0)
+		}, "ignored"},
 		// Links.
 		{"a transfer on an unknown handle", atToken, sends(0, transferOf(99, 0), data), "end amqp:session:unattached-handle"},
 		{"a flow on an unknown handle", atToken, sends(0, credit(99, 0, 1, false)), "end amqp:session:unattached-handle"},
