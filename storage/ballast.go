@@ -24,11 +24,7 @@ func (d *Dir) Ballast(hold bool) error {
 	defer d.witnessMu.Unlock()
 	name := filepath.Join(d.cfg.Dir, ballastFile)
 	if !hold {
-		err := d.fsys.Remove(name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("give up ballast: %w", err)
-		}
-		return nil
+		return d.giveBallast(name)
 	}
 	if d.cfg.BallastBytes == 0 {
 		return nil
@@ -38,29 +34,51 @@ func (d *Dir) Ballast(hold bool) error {
 		return err
 	}
 	if err := d.takeBallast(name, min(int64(d.cfg.BallastBytes), int64(total/ballastShare))); err != nil {
-		return errors.Join(fmt.Errorf("take ballast: %w", err), d.fsys.Remove(name))
+		return errors.Join(fmt.Errorf("take ballast: %w", err), d.giveBallast(name))
 	}
 	return nil
 }
 
-func (d *Dir) takeBallast(name string, size int64) error {
-	f, err := d.fsys.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = d.fsys.Create(name)
+// giveBallast removes the ballast and what there is of an unfinished one.
+func (d *Dir) giveBallast(name string) error {
+	for _, name := range []string{name, name + tmpSuffix} {
+		if err := d.fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("give up ballast: %w", err)
+		}
 	}
+	return nil
+}
+
+// takeBallast writes a file that is there whole or not at all: of one that a crash cut short nobody knows
+// which of its blocks the disk has.
+func (d *Dir) takeBallast(name string, size int64) error {
+	if f, err := d.fsys.Open(name); err == nil {
+		has, err := f.Size()
+		if err := errors.Join(err, f.Close()); err != nil || has >= size {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := d.fsys.Create(name + tmpSuffix)
 	if err != nil {
 		return err
 	}
-	at, err := f.Size()
 	step := make([]byte, ballastStep)
 	for i := range step {
 		step[i] = byte(i) | 1 // some file systems keep no zeros
 	}
-	for ; err == nil && at < size; at += ballastStep {
+	for at := int64(0); err == nil && at < size; at += ballastStep {
 		_, err = f.WriteAt(step, at)
 	}
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := d.fsys.Rename(name+tmpSuffix, name); err != nil {
+		return err
+	}
+	return d.fsys.SyncDir(d.cfg.Dir)
 }

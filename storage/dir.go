@@ -210,17 +210,29 @@ func (d *Dir) DropGroup(id uint16) error {
 	case d.open[id] != nil:
 		return fmt.Errorf("drop group %d: %w", id, ErrGroupOpen)
 	}
-	err := d.fsys.Remove(d.recordFile(id))
-	if err == nil {
-		err = d.fsys.SyncDir(filepath.Join(d.cfg.Dir, replicasDir))
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("drop group %d: %w", id, err)
-	}
-	if err := d.dropDir(id); err != nil {
+	if err := d.drop(id); err != nil {
 		return fmt.Errorf("drop group %d: %w", id, err)
 	}
 	return nil
+}
+
+// drop notes first that the group is to be deleted, so that whoever opens it after a crash finishes that.
+func (d *Dir) drop(id uint16) error {
+	rec, _, err := d.record(id)
+	if err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	rec = replicaRecord{State: replicaDropped, Removed: rec.Removed}
+	if err := writeJSON(d.fsys, d.recordFile(id), &rec); err != nil {
+		return err
+	}
+	if err := d.dropDir(id); err != nil {
+		return err
+	}
+	if err := d.fsys.Remove(d.recordFile(id)); err != nil {
+		return err
+	}
+	return d.fsys.SyncDir(filepath.Join(d.cfg.Dir, replicasDir))
 }
 
 // finishDrops deletes what a crash left of dropped groups.

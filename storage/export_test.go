@@ -59,3 +59,12 @@ func (d *Dir) Rejoins(id uint16) bool {
 	rec, _, err := d.record(id)
 	return err == nil && rec.Removed > 0
 }
+
+// TakeEnd and WriteEnd are what a log does with the note of its end when it is opened and closed.
+func TakeEnd(fsys FS, log string, index uint64) error {
+	return takeEnd(fsys, log, position{index: index, term: 1})
+}
+
+func WriteEnd(fsys FS, log string, index uint64) error {
+	return writeEnd(fsys, log, position{index: index, term: 1})
+}

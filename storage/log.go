@@ -2,7 +2,6 @@ package storage
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,54 +96,12 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 	}
 	err := l.verify()
 	if err == nil {
-		err = l.checkEnd()
+		err = takeEnd(osFS{}, l.name, l.last)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", l.name, err), l.closer.Close())
 	}
 	return l, nil
-}
-
-// logEnd is the content of the file that says where the log ended when it was closed. raft-wal
-// takes the first damaged batch of its last segment for a write that a crash tore, and forgets it
-// and all that follow, acknowledged as they may be. After an orderly stop there is no such excuse.
-type logEnd struct {
-	Index uint64 `json:"index"`
-	Term  uint64 `json:"term"`
-}
-
-const logEndSuffix = ".end"
-
-func (l *Log) checkEnd() error {
-	name := l.name + logEndSuffix
-	text, err := readSmall(osFS{}, name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // the process was killed, or this is the first start
-	}
-	if err != nil {
-		return err
-	}
-	var end logEnd
-	if err := json.Unmarshal(text, &end); err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrCorrupt, err)
-	}
-	if (position{end.Index, end.Term}) != l.last {
-		return fmt.Errorf("%w: it ends at entry %d of term %d and was closed at %d of term %d",
-			ErrCorrupt, l.last.index, l.last.term, end.Index, end.Term)
-	}
-	// Gone before the first write, or it would speak of another log.
-	if err := os.Remove(name); err != nil {
-		return err
-	}
-	return osFS{}.SyncDir(filepath.Dir(name))
-}
-
-func (l *Log) writeEnd() error {
-	text, err := json.Marshal(logEnd{Index: l.last.index, Term: l.last.term})
-	if err != nil {
-		return err
-	}
-	return writeSmall(osFS{}, l.name+logEndSuffix, text)
 }
 
 // openBolt opens a bolt file. A new one is made, filled by init, under another name and renamed: bolt
@@ -470,7 +427,7 @@ func (l *Log) Close() error {
 	if err := l.closer.Close(); err != nil || !good {
 		return err
 	}
-	return l.writeEnd()
+	return writeEnd(osFS{}, l.name, l.last)
 }
 
 func (l *Log) failLocked(err error) error {
