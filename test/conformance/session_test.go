@@ -165,10 +165,13 @@ func sessionExpiry(e *env) {
 		}
 	}
 	e.check(!time.Now().Before(r.LockedUntil().Add(-time.Second)), "accepted while the lock was held")
-	// While the other holds the session: afterwards the SDK, which tries again, locks it anew.
+	// What this reports is up to the library: it takes a message whose settlement was refused for a
+	// settled one, and its second attempt, if it makes one, asks nobody; later attempts lock the session
+	// anew as soon as it is free. The refusal itself is T-130 of the scenarios; here the message must
+	// still be there.
 	ctx, cancel := context.WithTimeout(e.ctx, 2*time.Second)
 	defer cancel()
-	e.check(r.CompleteMessage(ctx, m, nil) != nil, "settled after the session lock expired")
+	e.Logf("settled late: %v", r.CompleteMessage(ctx, m, nil))
 	ms := e.take(next, 2)
 	e.check(string(ms[0].Body) == "1" && ms[0].DeliveryCount == 2, "%q has count %d, want 1 with 2",
 		ms[0].Body, ms[0].DeliveryCount)
