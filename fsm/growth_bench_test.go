@@ -1,0 +1,141 @@
+package fsm
+
+import (
+	"strconv"
+	"testing"
+)
+
+// What one operation costs beside many others that it has nothing to do with. Each line is one kind of
+// operation; its figures for a thousand, a hundred thousand and a million others are to be close to each
+// other: what is left of the difference is the depth of the tables and the processor's caches.
+
+var growthSizes = []int{1_000, 100_000, 1_000_000}
+
+// stride visits all of n places in an order without neighbours.
+func stride(i, n int) int { return int(uint64(i) * 2_654_435_761 % uint64(n)) }
+
+// crowd is a queue with messages in sessions, each of which was sent to in turn.
+func crowd(b *testing.B, messages, sessions int) (*driver, []string) {
+	d := newDriver(b)
+	d.ok(0, Main, queue(7, withSessions, func(d *Descriptor) { d.MaxSizeBytes, d.MaxDelivery = 1<<50, 1<<30 }))
+	ids := make([]string, sessions)
+	for i := range ids {
+		ids[i] = "session-" + strconv.Itoa(stride(i, sessions))
+	}
+	const batch = 1000
+	for i := 0; i < messages; i += batch {
+		c := &Enqueue{Messages: make([]Message, batch)}
+		for j := range c.Messages {
+			c.Messages[j] = inSession(ids[(i+j)%sessions])
+		}
+		d.ok(7, Main, c)
+	}
+	return d, ids
+}
+
+func inSession(id string) Message {
+	return Message{HasSession: true, SessionID: id, Body: []byte("body")}
+}
+
+// BenchmarkBesideSessions: one operation on one session of many. S-36, S-40, S-64
+func BenchmarkBesideSessions(b *testing.B) {
+	state := make([]byte, 64)
+	kinds := []struct {
+		name string
+		do   func(d *driver, id string)
+	}{
+		{"send", func(d *driver, id string) { d.do(7, Main, &Enqueue{Messages: []Message{inSession(id)}}) }},
+		{"accept,lock,state,complete,send,release", func(d *driver, id string) {
+			p := d.do(7, Main, &AcceptSession{ID: id}).Session
+			got := d.do(7, Main, &Lock{Max: 1, Session: p}).Locked
+			d.do(7, Main, &SetSessionState{Session: p, State: state})
+			c := settle(got[0].Token, Complete)
+			c.Session = p
+			d.do(7, Main, c)
+			d.do(7, Main, &Enqueue{Messages: []Message{inSession(id)}})
+			d.do(7, Main, &ReleaseSession{Session: p, Orderly: true})
+		}},
+		{"accept next,renew,release", func(d *driver, _ string) {
+			p := d.do(7, Main, &AcceptSession{Next: true}).Session
+			d.do(7, Main, &RenewSession{Session: p})
+			d.do(7, Main, &ReleaseSession{Session: p, Orderly: true})
+		}},
+		{"accept,lock,expire", func(d *driver, id string) {
+			p := d.do(7, Main, &AcceptSession{ID: id}).Session
+			d.do(7, Main, &Lock{Max: 1, Session: p})
+			d.after(5000)
+			d.do(0, Main, &Tick{})
+		}},
+		{"list 100 sessions", func(d *driver, id string) {
+			d.s.Query(QueryRequest{Entity: 7, Query: &ListSessions{After: id, HasAfter: true, Max: 100}})
+		}},
+	}
+	for _, k := range kinds {
+		b.Run(k.name, func(b *testing.B) {
+			for _, n := range growthSizes {
+				b.Run(strconv.Itoa(n), func(b *testing.B) { benchCrowd(b, n, n, k.do) })
+			}
+			b.Run("1000000in10000", func(b *testing.B) { benchCrowd(b, 1_000_000, 10_000, k.do) })
+		})
+	}
+}
+
+func benchCrowd(b *testing.B, messages, sessions int, do func(d *driver, id string)) {
+	d, ids := crowd(b, messages, sessions)
+	b.ResetTimer()
+	for i := range b.N {
+		do(d, ids[stride(i, sessions)])
+	}
+}
+
+// BenchmarkBesideScheduled: one operation of a queue in which many messages wait for their time. S-113
+func BenchmarkBesideScheduled(b *testing.B) {
+	kinds := []struct {
+		name string
+		do   func(d *driver, i int)
+	}{
+		{"send,lock,complete", func(d *driver, _ int) {
+			d.do(7, Main, message1("body"))
+			d.do(7, Main, settle(d.do(7, Main, &Lock{Max: 1}).Locked[0].Token, Complete))
+		}},
+		{"schedule,cancel", func(d *driver, i int) {
+			at := d.wall + farAway + Millis(stride(i, 1_000_000))
+			n := d.do(7, Main, &Enqueue{Messages: []Message{{ScheduledAt: at, Body: []byte("body")}}}).Numbers
+			d.do(7, Main, &Cancel{Numbers: n})
+		}},
+		{"schedule,become due,lock,complete", func(d *driver, _ int) {
+			d.do(7, Main, &Enqueue{Messages: []Message{{ScheduledAt: d.wall + 1, Body: []byte("body")}}})
+			d.after(1)
+			d.do(0, Main, &Tick{})
+			d.do(7, Main, settle(d.do(7, Main, &Lock{Max: 1}).Locked[0].Token, Complete))
+		}},
+		{"peek 10", func(d *driver, i int) {
+			d.s.Query(QueryRequest{Entity: 7, Query: &Peek{From: SequenceNumber(1 + stride(i, 900)), Max: 10}})
+		}},
+	}
+	for _, k := range kinds {
+		b.Run(k.name, func(b *testing.B) {
+			for _, n := range growthSizes {
+				b.Run(strconv.Itoa(n), func(b *testing.B) {
+					d := newDriver(b)
+					d.ok(0, Main, queue(7, func(d *Descriptor) { d.MaxSizeBytes = 1 << 50 }))
+					for i := 0; i < n; i += 1000 {
+						c := &Enqueue{Messages: make([]Message, 1000)}
+						for j := range c.Messages {
+							at := d.wall + farAway + Millis(stride(i+j, 1_000_000))
+							c.Messages[j] = Message{ScheduledAt: at, Body: []byte("body")}
+						}
+						d.ok(7, Main, c)
+					}
+					b.ResetTimer()
+					for i := range b.N {
+						k.do(d, i)
+					}
+				})
+			}
+		})
+	}
+}
+
+// farAway is a time that no benchmark reaches.
+const farAway Millis = 1 << 40
