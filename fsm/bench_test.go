@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"runtime"
 	"strconv"
 	"testing"
@@ -165,6 +166,33 @@ func BenchmarkCapture(b *testing.B) {
 	d := loaded(b, 1_000_000)
 	for range b.N {
 		d.s.Capture()
+	}
+}
+
+// One operation is a waiting message that is read from an image.
+func BenchmarkRestore(b *testing.B) {
+	const n = 1_000_000
+	for name, edit := range map[string]func(*Descriptor){
+		"plain": func(*Descriptor) {}, "with time to live": func(d *Descriptor) { d.DefaultTTL = 1 << 40 },
+	} {
+		b.Run(name, func(b *testing.B) {
+			d := newDriver(b)
+			d.ok(0, Main, queue(7, edit, func(d *Descriptor) { d.MaxSizeBytes = 1 << 50; d.MaxMessageBytes = 1 << 31 }))
+			for range n / 1000 {
+				d.ok(7, Main, messages(1000))
+			}
+			var image bytes.Buffer
+			if _, err := d.s.Capture().WriteTo(&image); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := 0; i < b.N; i += n {
+				if err := New(d.s.id).Restore(bytes.NewReader(image.Bytes())); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

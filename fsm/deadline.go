@@ -80,11 +80,26 @@ func (s *State) reschedule(sh *share) {
 }
 
 // conclude ends work on a share: the first part of what it doomed expires, and its deadlines become
-// known.
+// known, at the end of the entry, for most requests of an entry concern the same share.
 func (s *State) conclude(sh *share) {
 	s.sweepDoomed(sh, s.maxDue)
 	s.feed(sh)
-	s.reschedule(sh)
+	if sh.concluded != s.index {
+		sh.concluded = s.index
+		s.run.concluded = append(s.run.concluded, sh.d.ID)
+	}
+}
+
+// rescheduleAll makes the deadlines known of the shares on which work was concluded. A share that a
+// transaction worked on in vain may be among them twice, and has the deadlines that it had.
+func (s *State) rescheduleAll() {
+	for _, id := range s.run.concluded {
+		if sh := s.write(id); sh != nil {
+			sh.concluded = 0
+			s.reschedule(sh)
+		}
+	}
+	s.run.concluded = s.run.concluded[:0]
 }
 
 // nextWall is the earliest wall time at which the share has something to do, 0 if none.
@@ -138,6 +153,7 @@ func (s *State) end(sh *share, d due) {
 // tick handles what is due in the whole partition, in the order of the deadlines, up to a bound;
 // what is left makes NextDeadline name a time in the past.
 func (s *State) tick(c *Tick) {
+	s.rescheduleAll()
 	s.hear(c.Listeners)
 	budget := s.maxDue
 	for budget > 0 {

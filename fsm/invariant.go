@@ -35,8 +35,8 @@ func (s *State) checkShare(sh *share) error {
 		size += n
 		tokens += sh.boxes[sub].locks.Len()
 	}
-	if tokens != sh.tokens.Len() {
-		return fmt.Errorf("%d locks, %d tokens", tokens, sh.tokens.Len())
+	if tokens != len(sh.tokens.refs) {
+		return fmt.Errorf("%d locks, %d tokens", tokens, len(sh.tokens.refs))
 	}
 	sh.states.Scan(func(no uint32, st sessionState) bool {
 		se, _ := sh.sessions.Get(no)
@@ -141,7 +141,7 @@ func (sh *share) checkMessage(sub SubQueue, arrival uint64, m *message) error {
 	if !hasLock {
 		return nil
 	}
-	ref, ok := sh.tokens.Get(l.token.key())
+	ref, ok := sh.tokens.get(l.token)
 	if !ok || ref.arrival != arrival || ref.sub != sub {
 		return fmt.Errorf("message %d: its token leads to %v", arrival, ref)
 	}

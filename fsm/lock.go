@@ -103,15 +103,15 @@ func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove
 	l := lock{token: s.token(sh), taken: s.wall, node: req.ID.Node, pump: req.ID.Pump}
 	if m.session == 0 {
 		l.deadline = after(s.lease, sh.d.LockDuration)
-		sh.leaseDue.Set(due{at: l.deadline, kind: dueLock, sub: req.Sub, id: arrival})
+		sh.leaseDue.Load(due{at: l.deadline, kind: dueLock, sub: req.Sub, id: arrival})
 	} else {
 		sh.handed.Set(placeKey{session: m.session, arrival: arrival})
 		se, _ := sh.sessions.Get(m.session)
 		se.locked++
 		sh.sessions.Set(m.session, se)
 	}
-	b.locks.Set(arrival, l)
-	sh.tokens.Set(l.token.key(), tokenRef{arrival: arrival, sub: req.Sub})
+	b.locks.Load(arrival, l)
+	s.addToken(sh, l.token, tokenRef{arrival: arrival, sub: req.Sub})
 	m.bits |= lockedBit
 	b.messages.Set(arrival, *m)
 	return s.lockedDelivery(sh, req.Sub, arrival, m, l)
@@ -138,7 +138,7 @@ func (s *State) shown(deadline Millis) Millis { return after(s.wall, deadline-s.
 func (s *State) unlock(sh *share, sub SubQueue, arrival uint64, m *message) {
 	b := &sh.boxes[sub]
 	l, _ := b.locks.Delete(arrival)
-	sh.tokens.Delete(l.token.key())
+	s.removeToken(sh, l.token)
 	if m.session == 0 {
 		sh.leaseDue.Delete(due{at: l.deadline, kind: dueLock, sub: sub, id: arrival})
 	} else {
@@ -226,7 +226,7 @@ func (s *State) extend(sh *share, sub SubQueue, arrival uint64, l lock, deadline
 // locked returns the lock that t proves, if it is the current one of a message of the subqueue.
 // What has expired is gone already: dispatchShare lets it expire first.
 func (sh *share) locked(sub SubQueue, t LockToken) (uint64, lock, bool) {
-	ref, ok := sh.tokens.Get(t.key())
+	ref, ok := sh.tokens.get(t)
 	if !ok || ref.sub != sub {
 		return 0, lock{}, false
 	}
@@ -279,7 +279,7 @@ func (s *State) receive(sh *share, req *Request, c *Receive, o *Outcome) {
 func (s *State) dropLocks(sh *share, c *DropLocks) {
 	deadline := after(s.lease, max(c.Grace, 0))
 	for _, t := range c.Tokens {
-		ref, ok := sh.tokens.Get(t.key())
+		ref, ok := sh.tokens.get(t)
 		if !ok {
 			continue
 		}

@@ -173,7 +173,7 @@ func (sh *share) endOfLife(at, ttl Millis) Millis {
 // insert adds an unlocked message.
 func (s *State) insert(sh *share, sub SubQueue, arrival uint64, m message) {
 	b := &sh.boxes[sub]
-	b.messages.Set(arrival, m)
+	b.messages.Load(arrival, m) // faster than Set behind the last one, else the same
 	b.count(m.state(), 1)
 	sh.size += uint64(m.length)
 	if m.session != 0 {
@@ -228,7 +228,11 @@ func (s *State) place(sh *share, sub SubQueue, arrival uint64, m *message) {
 	if _, paused := sh.boxes[sub].paused.Get(arrival); paused {
 		return
 	}
-	sh.boxes[sub].ready.Set(key)
+	if m.session == 0 {
+		sh.boxes[sub].ready.Load(key)
+	} else {
+		sh.boxes[sub].ready.Set(key)
+	}
 	if sub == DeadLetter && arrival <= sh.refusedTo {
 		sh.refusedTo = arrival - 1
 	}

@@ -38,6 +38,7 @@ type loader struct {
 	sh       *share // what sessions and messages belong to
 	grave    bool
 	box      SubQueue // of the last message of the share
+	arrival  uint64   // of the last message of box, 0 if there is none
 	lastSeen idHash
 	refs     map[sharedBody]uint64 // references to shared bodies that were read
 }
@@ -228,7 +229,7 @@ func (l *loader) share(r *reader) {
 	if sh.listening && !grave {
 		l.s.listening.Set(d.ID, struct{}{})
 	}
-	l.sh, l.grave, l.box = sh, grave, Main
+	l.sh, l.grave, l.box, l.arrival = sh, grave, Main, 0
 	if grave {
 		l.s.graves.Set(d.ID, sh)
 	} else {
@@ -300,12 +301,12 @@ func (l *loader) message(r *reader) {
 		return
 	}
 	b := &sh.boxes[sub]
-	if last, _, any := b.messages.Max(); sub < l.box || any && arrival <= last ||
-		arrival == 0 || arrival > sh.lastKey(sub) || m.index > l.s.index {
+	if sub < l.box || sub == l.box && arrival <= l.arrival || arrival == 0 ||
+		arrival > sh.lastKey(sub) || m.index > l.s.index {
 		r.fail("message out of order")
 		return
 	}
-	l.box = sub
+	l.box, l.arrival = sub, arrival
 	scheduled := m.state() == StateScheduled
 	if m.expires < 0 || l.grave && m.bits != 0 || m.state() > StateScheduled || scheduled && (sub != Main || m.locked() || m.at <= 0) {
 		r.fail("impossible message state")
@@ -320,10 +321,10 @@ func (l *loader) message(r *reader) {
 	b.count(m.state(), 1)
 	sh.size += uint64(m.length)
 	if x := l.extra(r, &m); x != nil {
-		b.extras.Set(arrival, x)
+		b.extras.Load(arrival, x)
 		sh.size += x.bytes()
 	}
-	b.messages.Set(arrival, m)
+	b.messages.Load(arrival, m)
 	if l.grave {
 		return
 	}
@@ -334,15 +335,15 @@ func (l *loader) message(r *reader) {
 		l.lock(r, sub, arrival, &m)
 	case m.state() == StateActive:
 		if sub == Main && m.expires != 0 {
-			sh.expiring.Set(expiry{at: m.expires, arrival: arrival})
+			sh.expiring.Load(expiry{at: m.expires, arrival: arrival})
 		}
 		se.ready++
-		b.ready.Set(placeKey{session: m.session, arrival: arrival})
+		b.ready.Load(placeKey{session: m.session, arrival: arrival})
 	case known:
-		sh.aside.Set(placeKey{session: m.session, arrival: arrival})
+		sh.aside.Load(placeKey{session: m.session, arrival: arrival})
 	}
 	if scheduled {
-		sh.wallDue.Set(due{at: m.at, kind: dueActivate, id: arrival})
+		sh.wallDue.Load(due{at: m.at, kind: dueActivate, id: arrival})
 	}
 	if known {
 		sh.sessions.Set(m.session, se)
@@ -379,18 +380,18 @@ func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message) {
 	if l.version >= 2 {
 		k.taken, k.node, k.pump = r.millis(), Incarnation(r.u64()), r.uvarint()
 	}
-	_, twice := sh.tokens.Get(k.token.key())
+	_, twice := sh.tokens.get(k.token)
 	_, held := sh.holders.Get(m.session)
 	if k.token.IsZero() || twice || held != (m.session != 0) || held == (k.deadline > 0) {
 		r.fail("lock contradicts others")
 		return
 	}
-	sh.boxes[sub].locks.Set(arrival, k)
-	sh.tokens.Set(k.token.key(), tokenRef{arrival: arrival, sub: sub})
+	sh.boxes[sub].locks.Load(arrival, k)
+	sh.tokens.add(k.token.key(), tokenRef{arrival: arrival, sub: sub})
 	if held {
-		sh.handed.Set(placeKey{session: m.session, arrival: arrival})
+		sh.handed.Load(placeKey{session: m.session, arrival: arrival})
 	} else {
-		sh.leaseDue.Set(due{at: k.deadline, kind: dueLock, sub: sub, id: arrival})
+		sh.leaseDue.Load(due{at: k.deadline, kind: dueLock, sub: sub, id: arrival})
 	}
 }
 

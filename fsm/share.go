@@ -20,7 +20,7 @@ type share struct {
 	idleReview Millis
 
 	boxes  [TransferQueue + 1]box
-	tokens *btree.Map[uint64, tokenRef]
+	tokens *tokenIndex
 
 	sessionNos *btree.Map[string, uint32]
 	sessions   *btree.Map[uint32, session]
@@ -78,6 +78,7 @@ type share struct {
 
 	woken     [TransferQueue + 1]uint64 // index of the entry that last woke the plain waiters of a subqueue
 	wokenNext uint64                    // the same for those who wait for a session
+	concluded uint64                    // index of the entry at whose end its deadlines become known
 }
 
 // box is one subqueue.
@@ -166,11 +167,6 @@ type lock struct {
 	pump     uint64
 }
 
-type tokenRef struct {
-	arrival uint64
-	sub     SubQueue
-}
-
 // placeKey orders messages by session and arrival; the session is 0 without sessions.
 type placeKey struct {
 	session uint32
@@ -189,7 +185,7 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		gen:        gen,
 		prefix:     d.Prefix(index),
 		mask:       1<<63 - 1,
-		tokens:     new(btree.Map[uint64, tokenRef]),
+		tokens:     newTokenIndex(),
 		sessionNos: new(btree.Map[string, uint32]),
 		sessions:   new(btree.Map[uint32, session]),
 		holders:    new(btree.Map[uint32, holder]),
@@ -248,7 +244,8 @@ func (sh *share) describe(d *Descriptor) {
 }
 
 // clone returns a share of a later generation that shares all nodes with sh. Copying a table only
-// renames the owner of its nodes; it changes nothing that the reader of an image looks at.
+// renames the owner of its nodes; it changes nothing that the reader of an image looks at. The index of
+// tokens, which that reader does not look at, is the same one.
 func (sh *share) clone(gen uint64) *share {
 	c := *sh
 	c.gen = gen
@@ -262,7 +259,6 @@ func (sh *share) clone(gen uint64) *share {
 		c.moves[i].table = c.moves[i].table.Copy()
 		b.extras = b.extras.Copy()
 	}
-	c.tokens = c.tokens.Copy()
 	c.sessionNos = c.sessionNos.Copy()
 	c.sessions = c.sessions.Copy()
 	c.holders = c.holders.Copy()

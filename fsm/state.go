@@ -66,6 +66,11 @@ type run struct {
 	plans  []planned
 	view   view
 	by     RequestID // of the request being done
+	// undoable says that a transaction is being done, and tokens is what it did to tokens.
+	undoable bool
+	tokens   []tokenChange
+	// concluded are the entities of shares whose deadlines are to become known.
+	concluded []EntityID
 }
 
 // New returns the empty state of partition p.
@@ -122,6 +127,7 @@ func (s *State) Apply(index uint64, e *Entry) Result {
 	for i := range e.Requests {
 		s.perform(&e.Requests[i], &r.Outcomes[i])
 	}
+	s.rescheduleAll()
 	s.run.result = nil
 	return r
 }
@@ -290,7 +296,7 @@ func (s *State) token(sh *share) LockToken {
 		if t.IsZero() {
 			continue
 		}
-		if _, taken := sh.tokens.Get(t.key()); !taken {
+		if _, taken := sh.tokens.get(t); !taken {
 			return t
 		}
 	}

@@ -25,6 +25,7 @@ type savepoint struct {
 
 func (s *State) save() savepoint {
 	s.gen++ // shares are cloned from here on before they are written
+	s.run.undoable = true
 	r := s.run.result
 	return savepoint{
 		shares: s.shares.Copy(), leaseNext: s.leaseNext.Copy(), wallNext: s.wallNext.Copy(),
@@ -36,6 +37,7 @@ func (s *State) save() savepoint {
 func (s *State) undo(p *savepoint) {
 	s.shares, s.leaseNext, s.wallNext, s.bodies = p.shares, p.leaseNext, p.wallNext, p.bodies
 	s.gen++ // what was cloned meanwhile is nobody's
+	s.undoTokens()
 	r := s.run.result
 	for _, k := range r.Wake[p.woken:] {
 		delete(s.run.woken, k)
@@ -51,6 +53,7 @@ func (s *State) commit(req *Request, c *Commit, o *Outcome) {
 		return
 	}
 	p := s.save()
+	defer s.endUndo()
 	if len(c.Ops) > 0 {
 		o.Ops = make([]Outcome, 0, len(c.Ops))
 	}
