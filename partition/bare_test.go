@@ -24,7 +24,7 @@ type bareNode struct {
 	conf  *raft.Config
 	log   *faultyLog
 	snaps *countingSnapshots
-	tr    *raft.InmemTransport
+	tr    raft.Transport // of raft's own
 	fsm   *bareMachine
 	r     *raft.Raft
 }
@@ -78,13 +78,25 @@ func (s *countingSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c
 }
 
 type bareCluster struct {
-	t     *testing.T
-	nodes []*bareNode
+	t         *testing.T
+	nodes     []*bareNode
+	transport func(*bareNode) raft.Transport
 }
 
+// bare returns three nodes over raft's transport in memory.
 func bare(t *testing.T, tune func(*raft.Config)) *bareCluster {
 	t.Helper()
-	b := &bareCluster{t: t}
+	b := bareOver(t, func(n *bareNode) raft.Transport {
+		_, tr := raft.NewInmemTransportWithTimeout(raft.ServerAddress(n.id), 500*time.Millisecond)
+		return tr
+	}, tune)
+	b.heal()
+	return b
+}
+
+func bareOver(t *testing.T, transport func(*bareNode) raft.Transport, tune func(*raft.Config)) *bareCluster {
+	t.Helper()
+	b := &bareCluster{t: t, transport: transport}
 	var members raft.Configuration
 	for i := range 3 {
 		id := fmt.Sprintf("b%d", i+1)
@@ -109,13 +121,7 @@ func bare(t *testing.T, tune func(*raft.Config)) *bareCluster {
 	for _, n := range b.nodes {
 		b.start(n)
 	}
-	b.heal()
 	return b
-}
-
-func (b *bareCluster) transport(n *bareNode) *raft.InmemTransport {
-	_, tr := raft.NewInmemTransportWithTimeout(raft.ServerAddress(n.id), 500*time.Millisecond)
-	return tr
 }
 
 func (b *bareCluster) start(n *bareNode) {
@@ -137,20 +143,24 @@ func (b *bareCluster) stop(n *bareNode) {
 }
 
 func (b *bareCluster) close() {
+	var ends []raft.Future
 	for _, n := range b.nodes {
-		n.r.Shutdown()
+		ends = append(ends, n.r.Shutdown())
 	}
-	for _, n := range b.nodes {
-		_ = n.r.Shutdown().Error()
-		_ = n.tr.Close()
+	for i, n := range b.nodes {
+		_ = ends[i].Error()
+		_ = n.tr.(raft.WithClose).Close()
 	}
 }
 
+// peers is a node's transport in memory.
+func (n *bareNode) peers() *raft.InmemTransport { return n.tr.(*raft.InmemTransport) }
+
 // cut isolates a node, heal connects all but those excepted.
 func (b *bareCluster) cut(n *bareNode) {
-	n.tr.DisconnectAll()
+	n.peers().DisconnectAll()
 	for _, o := range b.nodes {
-		o.tr.Disconnect(raft.ServerAddress(n.id))
+		o.peers().Disconnect(raft.ServerAddress(n.id))
 	}
 }
 
@@ -166,7 +176,7 @@ func (b *bareCluster) heal(except ...*bareNode) {
 	for _, n := range b.nodes {
 		for _, o := range b.nodes {
 			if n != o && !out(n) && !out(o) {
-				n.tr.Connect(raft.ServerAddress(o.id), o.tr)
+				n.peers().Connect(raft.ServerAddress(o.id), o.tr)
 			}
 		}
 	}

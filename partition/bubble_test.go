@@ -2,7 +2,9 @@ package partition
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,9 +12,12 @@ import (
 
 // bubble runs f in a bubble of its own, and lets goroutines be left in it that wait for a future of
 // raft: when it shuts down it can forget one, and whoever waits for it does so for ever. In a process
-// that ends it does not matter; any other goroutine that is left is a defect.
-func bubble(t *testing.T, f func(t *testing.T)) {
+// that ends it does not matter; any other goroutine that is left is a defect, unless one of its frames
+// is among those that the test says wedge.
+func bubble(t *testing.T, f func(t *testing.T), wedged ...string) {
 	t.Helper()
+	wedged = append(wedged, "raft.(*deferError).Error")
+	number := ""
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -21,14 +26,26 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 		if !strings.Contains(fmt.Sprint(p), "blocked goroutines remain") {
 			panic(p)
 		}
-		stacks := make([]byte, 16<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		for _, g := range strings.Split(string(stacks), "\n\n") {
+		for _, g := range strings.Split(stacks(true), "\n\n") {
 			head, _, _ := strings.Cut(g, "\n")
-			if strings.Contains(head, "synctest bubble") && !strings.Contains(g, "raft.(*deferError).Error") {
+			known := slices.ContainsFunc(wedged, func(w string) bool { return strings.Contains(g, w) })
+			if bubbleNumber.FindString(head) == number && !known {
 				t.Errorf("a goroutine never ends:\n%s", g)
 			}
 		}
 	}()
-	synctest.Test(t, f)
+	synctest.Test(t, func(t *testing.T) {
+		if number = bubbleNumber.FindString(stacks(false)); number == "" {
+			t.Fatal("stacks do not tell the number of their bubble")
+		}
+		f(t)
+	})
+}
+
+// bubbleNumber is how a stack says which bubble its goroutine is of. Those of earlier tests may be left.
+var bubbleNumber = regexp.MustCompile(`synctest bubble \d+`)
+
+func stacks(all bool) string {
+	b := make([]byte, 16<<20)
+	return string(b[:runtime.Stack(b, all)])
 }
