@@ -37,6 +37,10 @@ type leading struct {
 }
 
 func (b *balancer) look(ctx context.Context, v *catalog.View) {
+	if b.host.Clock().Wrong {
+		b.leave(ctx)
+		return
+	}
 	for _, g := range v.Groups() {
 		r := b.host.Replica(g.ID)
 		if r == nil || len(g.Members) == 0 || !r.Leading() {
@@ -61,6 +65,26 @@ func (b *balancer) look(ctx context.Context, v *catalog.View) {
 	}
 }
 
+// leave gives every leadership away, because the date here is wrong and others have a right one.
+func (b *balancer) leave(ctx context.Context) {
+	for _, r := range b.host.list() {
+		s := b.seen[r.id]
+		if !r.Leading() || time.Since(s.tried) < balanceEvery {
+			continue
+		}
+		s.tried = time.Now()
+		b.seen[r.id] = s
+		limit, cancel := context.WithTimeout(ctx, 2*b.host.cfg.ElectionTimeout)
+		to := b.host.rightHeir(limit, r)
+		if to == "" {
+			r.log.Warn("the clock here is wrong, and nobody else can lead")
+		} else if err := r.transfer(limit, to); err != nil && ctx.Err() == nil {
+			r.log.Warn("the clock here is wrong, and the leadership stays", "to", to, "error", err)
+		}
+		cancel()
+	}
+}
+
 func (r *Replica) givenWithin(d time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,6 +104,9 @@ func (b *balancer) give(ctx context.Context, r *Replica, to fsm.NodeID) error {
 		}
 		if s.Failure != "" || s.Applied+caughtUp < r.machine.index() {
 			return fmt.Errorf("node %s is behind: %w", to, fsm.ErrUnavailable)
+		}
+		if s.WrongClock {
+			return fmt.Errorf("the clock of node %s is wrong: %w", to, fsm.ErrUnavailable)
 		}
 		limit, stop := context.WithTimeout(ctx, 2*b.host.cfg.ElectionTimeout)
 		defer stop()

@@ -31,10 +31,16 @@ const (
 // depose every leader that served meanwhile.
 func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
 	h.lost.add(lost)
+	h.succeed(ctx, lost, func(*Status) bool { return true })
+}
+
+// succeed gives the groups that a node led a new leader, those that are meant: the best of the survivors
+// stands.
+func (h *Host) succeed(ctx context.Context, lost fsm.NodeID, meant func(*Status) bool) {
 	var led []Status
 	for _, r := range h.list() {
 		s := r.Status()
-		if s.Leader == lost && s.Failure == "" && votes(&s, h.cfg.Node) {
+		if s.Leader == lost && s.Failure == "" && votes(&s, h.cfg.Node) && meant(&s) {
 			led = append(led, s)
 		}
 	}
@@ -118,7 +124,8 @@ func allHeard(led, others []Status) bool {
 	return true
 }
 
-// best reports whether no other voter that answered has more log; equals go to the lowest id.
+// best reports whether no other voter that answered has more log; equals go to one whose clock is right,
+// and then to the lowest id.
 func best(own *Status, others []Status) bool {
 	for i := range others {
 		o := &others[i]
@@ -134,6 +141,10 @@ func best(own *Status, others []Status) bool {
 			}
 		case o.Last != own.Last:
 			if o.Last > own.Last {
+				return false
+			}
+		case o.WrongClock != own.WrongClock:
+			if own.WrongClock {
 				return false
 			}
 		case o.Node < own.Node:

@@ -115,6 +115,32 @@ func TestBestCandidate(t *testing.T) {
 	}
 }
 
+// S-289: of two that have the same, the one whose date is right stands; who has more stands all the same.
+func TestBestCandidateHasTheRightDate(t *testing.T) {
+	for _, tc := range []struct {
+		name              string
+		wrong, otherWrong bool
+		other             fsm.NodeID
+		otherLast         uint64
+		want              bool
+	}{
+		{"the other one is right", true, false, "n3", 100, false},
+		{"the other one is wrong, and has the lower id", false, true, "n1", 100, true},
+		{"both are wrong: the lower id", true, true, "n1", 100, false},
+		{"wrong, and has more", true, false, "n1", 99, true},
+		{"right, and has less", false, true, "n3", 101, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			own := Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}, LastTerm: 5, Last: 100,
+				WrongClock: tc.wrong}
+			other := Status{Partition: 1, Node: tc.other, LastTerm: 5, Last: tc.otherLast, WrongClock: tc.otherWrong}
+			if got := best(&own, []Status{other}); got != tc.want {
+				t.Errorf("stands: %v", got)
+			}
+		})
+	}
+}
+
 // A follower that was away is asked again as soon as it is back: raft's own pauses grow to ten
 // seconds, in which nothing is acknowledged if the third one goes.
 func TestFollowerThatComesBackIsAskedAtOnce(t *testing.T) {

@@ -55,6 +55,7 @@ type Host struct {
 
 	witness        witness
 	life           lifeOf
+	dates          dateWatch
 	lost           lostPeers
 	room           room
 	leaders        broadcast // a leader became known or lost
@@ -90,6 +91,14 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	go func() { defer h.wg.Done(); h.watchdog() }()
 	h.wg.Add(1)
 	go func() { defer h.wg.Done(); h.witness.run() }()
+	h.dates.h = h
+	h.wg.Add(1)
+	go func() { defer h.wg.Done(); h.dates.run() }()
+	h.wg.Add(1)
+	go func() {
+		defer h.wg.Done()
+		(&resigner{h: h, told: map[fsm.PartitionID]uint64{}}).run()
+	}()
 	return h, nil
 }
 
@@ -124,8 +133,10 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 		members = nil
 	}
 	r, err := openReplica(p, s, h.deps.Machine(p), members, replicaOptions{
-		fresh:   func() Machine { return h.deps.Machine(p) },
-		vouched: h.witness.vouched(), room: &h.room, cfg: &h.cfg, caller: h.deps.Caller,
+		fresh:      func() Machine { return h.deps.Machine(p) },
+		defers:     func(r *Replica) bool { return h.defers(context.Background(), r) },
+		wrongClock: func() bool { return h.Clock().Wrong },
+		vouched:    h.witness.vouched(), room: &h.room, cfg: &h.cfg, caller: h.deps.Caller,
 		allowed: h.allowed, changed: h.note, applied: h.applied, log: h.deps.Log,
 	})
 	if err != nil {
@@ -285,6 +296,8 @@ type Status struct {
 	Broken  bool   `json:"broken,omitempty"`
 	// Full says that the node's disk has no room for more messages.
 	Full bool `json:"full,omitempty"`
+	// WrongClock says that the node's date differs from the median of all by more than five seconds.
+	WrongClock bool `json:"wrong_clock,omitempty"`
 	// Wedges counts how often the replica was found wedged since the process started.
 	Wedges uint64 `json:"wedges,omitempty"`
 	// ApplyPeak is how long the state machine took for one batch of entries at most since it was opened,
@@ -330,6 +343,7 @@ func (r *Replica) Status() Status {
 	}
 	s.Broken = r.failure.Load() != nil
 	s.Full = r.room.now() >= roomForSettling
+	s.WrongClock = r.wrongClock()
 	s.ApplyPeak, s.SnapshotPause = r.machine.longest.longest(), r.machine.paused.longest()
 	return s
 }

@@ -115,6 +115,10 @@ const (
 	// has a replica recount itself.
 	KindCheckpoint uint8 = 14
 	KindAudit      uint8 = 15
+	// KindResign tells followers that a leader gave up.
+	KindResign uint8 = 16
+	// KindClock asks a node for its date (S-289).
+	KindClock uint8 = 17
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

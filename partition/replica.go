@@ -7,7 +7,6 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -65,10 +64,14 @@ type Replica struct {
 	auditing  sync.Mutex     // one audit at a time: each needs the memory of a state
 	disputed  atomic.Uint64  // index of the last digests that differ without a majority
 	crowded   atomic.Bool    // too many voters have no room on their disks
+	// wrongClock says that the date of this node is wrong.
+	wrongClock func() bool
 
 	mu      sync.Mutex
 	stoodAt time.Time // when this replica last called an election by itself
-	givenAt time.Time // when another node last handed it the leadership
+	// defersSince is since when elections are left to others; zero while there is a leader.
+	defersSince time.Time
+	givenAt     time.Time // when another node last handed it the leadership
 }
 
 // replicaOptions are what a host gives its replicas.
@@ -76,12 +79,16 @@ type replicaOptions struct {
 	room    *room
 	vouched bool // the data is known to be the newest there is
 	fresh   func() Machine
-	cfg     *Config
-	caller  Caller
-	allowed func(fsm.NodeID) bool
-	changed func(*Replica)
-	applied func(fsm.PartitionID) // entries were applied; must not block
-	log     hclog.Logger
+	// wrongClock says that the date of this node is wrong, defers that it therefore leaves an election
+	// to others.
+	wrongClock func() bool
+	defers     func(*Replica) bool
+	cfg        *Config
+	caller     Caller
+	allowed    func(fsm.NodeID) bool
+	changed    func(*Replica)
+	applied    func(fsm.PartitionID) // entries were applied; must not block
+	log        hclog.Logger
 }
 
 // openReplica opens a replica over its stores. With members, a group that has no state yet is
@@ -91,7 +98,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	r := &Replica{
 		id: id, cfg: o.cfg, stores: s, changed: o.changed, stopping: make(chan struct{}),
 		log: o.log.With("partition", uint16(id)), waits: newWaiters(o.cfg.MaxParked),
-		openedAt: time.Now(), room: o.room, fresh: o.fresh,
+		openedAt: time.Now(), room: o.room, fresh: o.fresh, wrongClock: o.wrongClock,
 	}
 	r.vouched = make(chan struct{})
 	r.unvouched.Store(true)
@@ -110,6 +117,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	r.wire.gate.unreadable = r.guard.unreadable
 	r.wire.term = func() uint64 { return r.raft.CurrentTerm() }
 	r.wire.told = r.given
+	r.wire.defers = func() bool { return o.defers(r) }
 	if err := r.start(members); err != nil {
 		r.guard.end()
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.wire.Close())
@@ -259,7 +267,7 @@ func (r *Replica) fail(err error) {
 	if !r.failure.CompareAndSwap(nil, &err) {
 		return
 	}
-	r.log.Error("replica failed and stops", "error", err, "mend", mendText)
+	r.log.Error("replica failed and stops", "error", err, "mend", mendingOf(err))
 	r.shut()
 	r.changed(r)
 }
@@ -267,7 +275,7 @@ func (r *Replica) fail(err error) {
 // starved reports whether the replica failed because its disk had no room.
 func (r *Replica) starved() bool {
 	e := r.failure.Load()
-	return e != nil && (errors.Is(*e, syscall.ENOSPC) || errors.Is(*e, syscall.EDQUOT))
+	return e != nil && outOfRoom(*e)
 }
 
 // wedged asks the host for a new start of this replica (R5, R10).
@@ -431,6 +439,9 @@ func (r *Replica) watch() {
 	for {
 		if l, n := r.Leader(); l != leader || n != term {
 			leader, term = l, n
+			if l != "" {
+				r.leaderKnown()
+			}
 			r.changed(r)
 			r.prop.poke()
 		}

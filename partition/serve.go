@@ -28,6 +28,8 @@ func (h *Host) handle() {
 	c.Handle(KindAudit, h.verb(serveAudit))
 	c.Handle(KindReopen, h.serveReopen)
 	c.Handle(KindQuarantine, h.serveQuarantine)
+	c.Handle(KindResign, h.serveResign)
+	c.Handle(KindClock, h.serveClock)
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {

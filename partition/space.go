@@ -1,13 +1,16 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 // Disk is the disk that the stores of this node are on.
@@ -113,6 +116,23 @@ func grows(c fsm.Command) (bytes int) {
 	return bytes
 }
 
+// mendingOf says to people what to do about a replica that failed with an error.
+func mendingOf(err error) string {
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return "the file system of the data directory is read-only: see to the disk, mount it for writing, " +
+			"and start the node again; the others go on without it ('When a disk fails' in docs/operating.md)"
+	case outOfRoom(err):
+		return "make room on the disk: the replica starts anew by itself"
+	}
+	return mendText
+}
+
+// outOfRoom reports whether an error says that a disk is full.
+func outOfRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 // ballastEvery is how often the ballast is tried when it could not be taken.
 const ballastEvery = time.Minute
 
@@ -154,9 +174,13 @@ func (r *Replica) fits(c fsm.Command) error {
 	if level == roomForAll && r.crowded.Load() {
 		level = roomForSettling
 	}
-	switch c.(type) {
+	switch c := c.(type) {
 	case *fsm.DropEntity, *fsm.DeleteMessages, *fsm.NodeLost:
 		return nil
+	case *fsm.Change:
+		if level >= roomForDeletions && catalog.Grows(c) {
+			return fmt.Errorf("disk is full, only deletions are taken: %w", fsm.ErrBusy)
+		}
 	case *fsm.Enqueue, *fsm.Transfer, *fsm.Commit, *fsm.SetSessionState:
 		if level >= roomForSettling {
 			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", fsm.ErrBusy)

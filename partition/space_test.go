@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 func TestRoomIsEnteredAndLeftWithSlack(t *testing.T) {
@@ -79,6 +80,8 @@ func TestFullDiskRefusesPublishesBeforeSettlements(t *testing.T) {
 		}
 		state := fsm.Request{Entity: 1, Command: &fsm.SetSessionState{}}
 		drop := fsm.Request{Entity: 9, Command: &fsm.DropEntity{}}
+		forget := fsm.Request{Command: (&catalog.Change{Delete: &catalog.Deletion{ID: 9}}).Command()}
+		create := fsm.Request{Command: (&catalog.Change{Create: &fsm.Descriptor{}}).Command()}
 		counter := uint64(1)
 		steps := []struct {
 			name                    string
@@ -114,6 +117,14 @@ func TestFullDiskRefusesPublishesBeforeSettlements(t *testing.T) {
 				t.Errorf("%s: what was refused is in the log", s.name)
 			}
 			try("deletion", drop, s.remove)
+			fits := func(what string, q fsm.Request, want bool) {
+				t.Helper()
+				if err := r.fits(q.Command); (err == nil) != want || err != nil && !errors.Is(err, fsm.ErrBusy) {
+					t.Errorf("%s: %s: %v, want taken: %v", s.name, what, err, want)
+				}
+			}
+			fits("deletion in the catalog", forget, s.remove)
+			fits("creation in the catalog", create, s.settle)
 			if err := c.nodes["n1"].host.Ready(t.Context()); (err == nil) != s.ready {
 				t.Errorf("%s: ready: %v", s.name, err)
 			}

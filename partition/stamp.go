@@ -26,6 +26,12 @@ func (s *stamper) read() (wall, passing time.Time) {
 	return t, t
 }
 
+// date returns the date of this node's clock, whatever it is set to.
+func (c *Config) date() fsm.Millis {
+	wall, _ := (&stamper{clock: c.Clock}).read()
+	return fsm.Millis(wall.UnixMilli())
+}
+
 // lead begins a leadership: lease time continues from what the state says, so time without a leader
 // costs nobody a lock (S-287).
 func (s *stamper) lead(wall, lease fsm.Millis) {

@@ -32,6 +32,7 @@ type wire struct {
 	told    func()                // another node tells this replica to take over
 	blank   func() bool           // this replica has no configuration
 	term    func() uint64         // raft's
+	defers  func() bool           // this replica leaves an election to others
 	gate    *installGate
 	// received counts the bytes of snapshots that raft has read.
 	received atomic.Uint64
@@ -59,7 +60,7 @@ func newWire(group fsm.PartitionID, cfg *Config, caller Caller, silent func() bo
 	ctx, cancel := context.WithCancel(context.Background())
 	return &wire{
 		group: group, self: cfg.Node, caller: caller, cfg: cfg, silent: silent, allowed: allowed,
-		told: func() {}, blank: func() bool { return false }, rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
+		told: func() {}, blank: func() bool { return false }, defers: func() bool { return false }, rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
 		requests: sync.Pool{New: func() any { return new([]byte) }},
 	}
 }
@@ -161,6 +162,9 @@ func (w *wire) RequestVote(id raft.ServerID, _ raft.ServerAddress, args *raft.Re
 // RequestPreVote implements raft.WithPreVote.
 func (w *wire) RequestPreVote(id raft.ServerID, _ raft.ServerAddress,
 	args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if w.defers() {
+		return errPreVote
+	}
 	b := appendPreVote(w.head(rpcPreVote, 256), args)
 	err := w.call(id, b, rpcPreVote, func(r *wireReader) { r.preVoteResponse(resp) })
 	if err != nil {

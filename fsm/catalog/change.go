@@ -103,6 +103,17 @@ type Question struct {
 // Command returns c as a command for group 0.
 func (c *Change) Command() *fsm.Change { return &fsm.Change{Data: encode(c)} }
 
+// Grows reports whether a command of the catalog adds to what is kept, so that it may wait when a disk is
+// full: what deletes, or keeps the cluster's own affairs in order, may not. One that cannot be read is
+// refused by the catalog anyway.
+func Grows(cmd *fsm.Change) bool {
+	var c Change
+	if json.Unmarshal(cmd.Data, &c) != nil {
+		return true
+	}
+	return c.Create != nil || c.Update != nil || c.PutRule != nil || c.Place != nil
+}
+
 // Query returns q as a query to group 0.
 func (q *Question) Query() *fsm.Ask { return &fsm.Ask{Data: encode(q)} }
 

@@ -1,0 +1,90 @@
+package partition
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// resigner tells the followers of a leader that gives up: its disk stalls (R1), or its replica failed.
+// Either answers nobody any more, and raft's heartbeats end with it; without a word the survivors would
+// wait out time-outs of 2 to 4 s, one after the other's refusal.
+//
+// It is a hint as the loss of a process is (A17). Who is told believes it of the leader and the term
+// that it follows and of nothing else, and the best of the survivors stands; the votes keep it safe. The
+// leader itself needs no word: it has stopped answering before it says so.
+type resigner struct {
+	h    *Host
+	told map[fsm.PartitionID]uint64 // term of the last leadership that was given up
+}
+
+// resignedBytes is the length of one leadership in a call: partition and term.
+const resignedBytes = 2 + 8
+
+// run looks at every change until the host closes.
+func (g *resigner) run() {
+	for {
+		changed := g.h.Changed()
+		g.look()
+		select {
+		case <-g.h.stop:
+			return
+		case <-changed:
+		}
+	}
+}
+
+// look tells each peer once of the leaderships that ended here without a word.
+func (g *resigner) look() {
+	tell := map[fsm.NodeID][]byte{}
+	for _, r := range g.h.list() {
+		if r.failure.Load() == nil && !r.stalled.Load() {
+			continue
+		}
+		leader, term := r.Leader()
+		if leader != g.h.cfg.Node || g.told[r.id] == term {
+			continue
+		}
+		g.told[r.id] = term
+		for _, n := range r.peers() {
+			tell[n] = appendResigned(tell[n], r.id, term)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), heirTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for n, b := range tell { // order-free: each is told by itself
+		wg.Go(func() {
+			if _, err := g.h.deps.Caller.Call(ctx, n, KindResign, b); err != nil {
+				g.h.deps.Log.Debug("peer was not told that a leader gives up", "peer", n, "error", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func appendResigned(b []byte, p fsm.PartitionID, term uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(b, uint16(p)), term)
+}
+
+// serveResign hears of leaderships that a node gave up.
+func (h *Host) serveResign(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
+	if len(b) == 0 || len(b)%resignedBytes != 0 || len(b)/resignedBytes > maxStatusReplicas {
+		return nil, fmt.Errorf("leaderships given up in %d bytes: %w", len(b), fsm.ErrFormat)
+	}
+	if !h.allowed(from) {
+		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+	}
+	terms := map[fsm.PartitionID]uint64{}
+	for ; len(b) > 0; b = b[resignedBytes:] {
+		terms[fsm.PartitionID(binary.BigEndian.Uint16(b))] = binary.BigEndian.Uint64(b[2:])
+	}
+	h.succeed(ctx, from, func(s *Status) bool {
+		term, ok := terms[s.Partition]
+		return ok && term == s.Term
+	})
+	return nil, nil
+}

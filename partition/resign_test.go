@@ -1,0 +1,103 @@
+package partition
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// A leader whose disk stalls is given up after StallAfter and one look of the watchdog; from there on
+// nobody waits for a time-out of raft.
+func TestStalledLeaderIsFollowedAtOnce(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		old := c.leader(1)
+		gate := make(chan struct{})
+		log := c.nodes[old.cfg.Node].disks[1].log
+		log.set(func(l *faultyLog) { l.gate = gate })
+		defer func() {
+			log.set(func(l *faultyLog) { l.gate = nil })
+			close(gate)
+		}()
+		p := start(t.Context(), old, enqueue(reqID(1, 1), "x"))
+		began := time.Now()
+		next := c.leader(1, old.cfg.Node)
+		if took := time.Since(began); took > old.cfg.StallAfter+2*watchdogEvery {
+			t.Errorf("taken over after %v", took)
+		}
+		<-p.done
+		if o, err := next.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil || len(o.Numbers) != 1 {
+			t.Errorf("next leader: %+v, %v", o, err)
+		}
+	})
+}
+
+// A leader that failed is followed at once, and one that never led tells nobody anything.
+func TestFailedLeaderIsFollowedAtOnce(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		old := c.leader(1)
+		follower := c.nodes[c.others(old.cfg.Node)[0]].host.Replica(1)
+		term := old.raft.CurrentTerm()
+		follower.fail(errDisk)
+		time.Sleep(10 * time.Second)
+		if !old.Leading() || old.raft.CurrentTerm() != term {
+			t.Errorf("the end of a follower deposed the leader of term %d", term)
+		}
+	})
+	three(t, func(t *testing.T, c *testCluster) {
+		old := c.leader(1)
+		time.Sleep(time.Second)
+		began := time.Now()
+		old.fail(errDisk)
+		c.leader(1, old.cfg.Node)
+		if took := time.Since(began); took > 250*time.Millisecond {
+			t.Errorf("leaderless for %v", took)
+		}
+	})
+}
+
+// What is said of a leadership is believed of the leader and the term that is followed, and of no other.
+func TestResignationsAreBelievedOfThePresentLeader(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		l := c.leader(1)
+		time.Sleep(3 * time.Second) // two elections that a replica calls itself are 2 s apart
+		term := l.raft.CurrentTerm()
+		others := c.others(l.cfg.Node)
+		h := c.nodes[others[0]].host
+		say := func(from fsm.NodeID, b []byte) error {
+			t.Helper()
+			_, err := h.serveResign(t.Context(), from, b)
+			time.Sleep(3 * time.Second)
+			return err
+		}
+		for name, b := range map[string][]byte{"nothing": {}, "half": {0, 1, 0}, "too many": make([]byte,
+			resignedBytes*(maxStatusReplicas+1))} {
+			if err := say(l.cfg.Node, b); !errors.Is(err, fsm.ErrFormat) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for name, tc := range map[string]struct {
+			from fsm.NodeID
+			b    []byte
+		}{
+			"another term":      {l.cfg.Node, appendResigned(nil, 1, term-1)},
+			"another partition": {l.cfg.Node, appendResigned(nil, 2, term)},
+			"not the leader":    {others[1], appendResigned(nil, 1, term)},
+		} {
+			if err := say(tc.from, tc.b); err != nil || !l.Leading() || l.raft.CurrentTerm() != term {
+				t.Errorf("%s: %v; leading %v in term %d", name, err, l.Leading(), l.raft.CurrentTerm())
+			}
+		}
+		// And the canary: told by the leader of its term, both survivors hear it, and one stands.
+		for _, o := range others {
+			if _, err := c.nodes[o].host.serveResign(t.Context(), l.cfg.Node, appendResigned(nil, 1, term)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if next := c.leader(1); next.raft.CurrentTerm() == term {
+			t.Error("nobody stood for election")
+		}
+	})
+}
