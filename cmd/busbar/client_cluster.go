@@ -20,6 +20,10 @@ const maxStatusBytes = 16 << 20
 
 // clusterStatus is what GET /api/cluster answers.
 type clusterStatus struct {
+	Clock *struct {
+		AheadMillis int64 `json:"aheadMillis"`
+		Wrong       bool  `json:"wrong"`
+	} `json:"clock"`
 	Nodes []struct {
 		ID      string `json:"id"`
 		State   string `json:"state"`
@@ -31,6 +35,8 @@ type clusterStatus struct {
 		Term     uint64   `json:"term"`
 		Replicas []string `json:"replicas"`
 		Applied  uint64   `json:"applied"`
+		Failure  string   `json:"failure"`
+		Differs  []string `json:"differs"`
 	} `json:"partitions"`
 }
 
@@ -192,6 +198,7 @@ func printStatus(w io.Writer, s clusterStatus) error {
 		return err
 	}
 	rows := [][]string{{"PARTITION", "LEADER", "TERM", "APPLIED", "REPLICAS"}}
+	var notes []string
 	for _, p := range s.Partitions {
 		replicas := slices.Clone(p.Replicas)
 		for i := range replicas {
@@ -203,8 +210,25 @@ func printStatus(w io.Writer, s clusterStatus) error {
 		}
 		rows = append(rows, []string{name, shortID(p.Leader), strconv.FormatUint(p.Term, 10),
 			strconv.FormatUint(p.Applied, 10), strings.Join(replicas, " ")})
+		if p.Failure != "" {
+			notes = append(notes, fmt.Sprintf("partition %s: the replica here does not serve: %s", name, p.Failure))
+		}
+		for _, d := range p.Differs {
+			notes = append(notes, fmt.Sprintf("partition %s: %s", name, d))
+		}
 	}
-	return printTable(w, rows)
+	if err := printTable(w, rows); err != nil {
+		return err
+	}
+	if s.Clock != nil && s.Clock.Wrong {
+		ahead := time.Duration(s.Clock.AheadMillis) * time.Millisecond
+		notes = append(notes, fmt.Sprintf("the clock of the node that answers is %s ahead of the others': set it", ahead))
+	}
+	if len(notes) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(notes, "\n"))
+	return err
 }
 
 // shortID is the beginning of a node's id, which is enough for people.

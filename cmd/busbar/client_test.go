@@ -124,8 +124,10 @@ func (s *shelf) Counts(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool
 
 func (s *shelf) Cluster(context.Context) rest.ClusterStatus {
 	return rest.ClusterStatus{
-		Nodes:      []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", State: "alive"}},
-		Partitions: []rest.PartitionStatus{{ID: 3, Leader: "aaaa-1", Term: 7}},
+		Nodes: []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", State: "alive"}},
+		Partitions: []rest.PartitionStatus{{ID: 3, Leader: "aaaa-1", Term: 7,
+			Differs: []string{"aabb-2 is wanted and not taken in yet"}}},
+		Clock: &rest.ClockStatus{AheadMillis: -3_600_000, Wrong: true},
 	}
 }
 
@@ -253,6 +255,8 @@ func TestClusterCommands(t *testing.T) {
 		want string
 	}{
 		{"status is a table", []string{"status"}, 0, "aaaa-1"},
+		{"status tells what is not as it should be", []string{"status"}, 0, "partition 3: aabb-2 is wanted"},
+		{"status tells of a wrong clock", []string{"status"}, 0, "is -1h0m0s ahead"},
 		{"status is JSON", []string{"status", "-o", "json"}, 0, `"term":7`},
 		{"transfer by a whole id", []string{"transfer-leader", "3", "aabb-2"}, 0, "led by aabb-2"},
 		{"transfer by the beginning of an id", []string{"transfer-leader", "3", "aabb"}, 0, "led by aabb-2"},

@@ -36,6 +36,7 @@ type nodeCollector struct {
 	apply   *prometheus.Desc
 	peers   *prometheus.Desc
 	free    *prometheus.Desc
+	clock   *prometheus.Desc
 	broken  *prometheus.Desc
 	longest *prometheus.Desc
 	paused  *prometheus.Desc
@@ -81,6 +82,7 @@ func newNodeCollector(n *node) *nodeCollector {
 		terms:   desc("partition_term", "Raft term of the replica here.", "partition"),
 		apply:   desc("partition_applied_index", "Last log index applied here.", "partition"),
 		free:    desc("disk_free_bytes", "Bytes that may still be written to the disk of the data directory."),
+		clock:   desc("clock_ahead_seconds", "By how much the date of this node is ahead of the median of all nodes."),
 		broken:  desc("partition_failed", "1 if the replica here has failed and must be rebuilt.", "partition"),
 		wedges:  desc("partition_wedges_total", "How often the replica here was found standing still and opened anew or given up.", "partition"),
 		longest: desc("partition_apply_peak_seconds", "Longest time the replica took to apply a batch of entries since it was opened.", "partition"),
@@ -95,7 +97,7 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	for _, d := range []*prometheus.Desc{c.reject, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges,
-		c.longest, c.paused} {
+		c.longest, c.paused, c.clock} {
 		ch <- d
 	}
 }
@@ -129,6 +131,9 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if free, _, err := c.n.dir.Space(); err == nil {
 		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(free))
+	}
+	if clock := c.n.host.Clock(); clock.Judged {
+		ch <- prometheus.MustNewConstMetric(c.clock, prometheus.GaugeValue, clock.Ahead.Seconds())
 	}
 	states := map[string]int{}
 	for _, m := range c.n.gossip.Members() {

@@ -77,6 +77,9 @@ func (s *status) Cluster(context.Context) rest.ClusterStatus {
 		out.Nodes = append(out.Nodes, rest.NodeStatus{ID: show(m.ID), UUID: m.ID,
 			State: m.State.String(), Address: clientAddr(m), Operations: m.OpsAddr})
 	}
+	if c := s.n.host.Clock(); c.Judged {
+		out.Clock = &rest.ClockStatus{AheadMillis: c.Ahead.Milliseconds(), Wrong: c.Wrong}
+	}
 	out.Partitions = s.partitions(show)
 	v := s.catalog()
 	for _, kind := range []fsm.EntityKind{fsm.Queue, fsm.Topic, fsm.Subscription} {
@@ -104,7 +107,8 @@ func (s *status) partitions(show func(fsm.NodeID) fsm.NodeID) []rest.PartitionSt
 	for _, row := range s.n.view.Leaders() {
 		terms[row.Partition] = row.Term
 	}
-	groups := append([]catalog.Group{{ID: fsm.CatalogPartition}}, s.catalog().Groups()...)
+	groups := append([]catalog.Group{{ID: fsm.CatalogPartition, Members: s.catalogMembers()}},
+		s.catalog().Groups()...)
 	out := make([]rest.PartitionStatus, 0, len(groups))
 	for _, g := range groups {
 		p := rest.PartitionStatus{ID: g.ID, Replicas: []fsm.NodeID{}}
@@ -112,15 +116,15 @@ func (s *status) partitions(show func(fsm.NodeID) fsm.NodeID) []rest.PartitionSt
 		if st, ok := here[g.ID]; ok {
 			p.Leader, p.Term, p.Applied = show(st.Leader), st.Term, st.Applied
 			p.Failure = st.Failure
+			p.Voters, p.Nonvoters, p.Differs = s.compare(g, &st, show)
 			if len(st.Voters)+len(st.Nonvoters) > 0 {
 				members = append(append([]fsm.NodeID(nil), st.Voters...), st.Nonvoters...)
 			}
 		} else if leader, ok := s.n.view.Leader(g.ID); ok {
 			p.Leader, p.Term = show(leader), terms[g.ID]
 		}
-		for _, m := range members {
-			p.Replicas = append(p.Replicas, show(m))
-		}
+		p.Replicas = append(p.Replicas, named(members, show)...)
+		p.Members = named(g.Members, show)
 		out = append(out, p)
 	}
 	return out

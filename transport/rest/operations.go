@@ -14,10 +14,19 @@ import (
 
 // ClusterStatus is the state of the cluster as one node sees it.
 type ClusterStatus struct {
-	Node       fsm.NodeID        `json:"node"` // the one that answers
+	Node fsm.NodeID `json:"node"` // the one that answers
+	// Clock is what the comparison with the other nodes' clocks says of the answering one (S-289); none
+	// while there are too few to compare with.
+	Clock      *ClockStatus      `json:"clock,omitempty"`
 	Nodes      []NodeStatus      `json:"nodes"`
 	Partitions []PartitionStatus `json:"partitions"`
 	Entities   []EntityStatus    `json:"entities"`
+}
+
+// ClockStatus says how far a node's date is from the others'.
+type ClockStatus struct {
+	AheadMillis int64 `json:"aheadMillis"` // of the median of all; negative if it is behind
+	Wrong       bool  `json:"wrong"`       // by more than five seconds: it leaves leading to others
 }
 
 // NodeStatus is one broker node.
@@ -38,6 +47,14 @@ type PartitionStatus struct {
 	Applied  uint64          `json:"applied"` // index at the replica of the answering node, or 0
 	// Failure is why the replica of the answering node does not serve; "" if it does.
 	Failure string `json:"failure,omitempty"`
+	// Voters and Nonvoters are the members of the group as its replica at the answering node knows
+	// them, none if that node has no replica; Members are those that the catalog wants.
+	Voters    []fsm.NodeID `json:"voters,omitempty"`
+	Nonvoters []fsm.NodeID `json:"nonvoters,omitempty"`
+	Members   []fsm.NodeID `json:"members,omitempty"`
+	// Differs says, a sentence each, where the two are not the same: a change that is under way, or
+	// waits for something.
+	Differs []string `json:"differs,omitempty"`
 }
 
 // EntityStatus tells in which partitions an entity lives.
