@@ -162,6 +162,11 @@ func (ch *channel) settle(d *sentDelivery, v verdict, settled bool) {
 		return
 	}
 	ch.forget(d)
+	if v.item.Verdict == 0 && d.owner.closing {
+		// The Java SDK settles so when it frees a link, whatever its application still holds. The lock
+		// outlives the link, and the token settles over another one (RUL-2).
+		return
+	}
 	s := settlement{item: v.item, id: d.id, reply: v.reply}
 	if v.item.Verdict == 0 {
 		s.item.Verdict = fsm.Return // settled without a decision

@@ -332,3 +332,29 @@ func TestAFlowBehindADetachIsIgnored(t *testing.T) {
 		c.close()
 	})
 }
+
+// RUL-2: the Java SDK settles without a state, behind its detach or in one write with its end, what its
+// application has received and holds on to. That decides nothing: the lock outlives the link.
+func TestSettlingWithoutAStateBehindADetachKeepsTheLock(t *testing.T) {
+	for _, goodbye := range []amqp.Performative{&amqp.Detach{Handle: 3, Closed: true}, &amqp.End{}} {
+		t.Run(describe(0, goodbye), func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				b.broker.queue("orders")
+				c := b.client()
+				c.reach(atLinks)
+				c.send(0, credit(3, 0, 1, false))
+				c.send(0, transferOf(2, 1), amqp.AppendData(nil, []byte("x")))
+				expect[*amqp.Disposition](c)
+				tr, _ := expect[*amqp.Transfer](c)
+				c.send(0, goodbye)
+				c.send(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: tr.DeliveryID.Value, Settled: true})
+				c.next()
+				time.Sleep(time.Second) // virtual: time enough to give something back
+				if n := b.broker.counts(t, "orders").Locked; n != 1 {
+					t.Errorf("%d messages are locked, want 1", n)
+				}
+				c.close()
+			})
+		})
+	}
+}

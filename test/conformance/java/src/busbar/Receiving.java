@@ -153,10 +153,12 @@ final class Receiving {
         });
         all.put("settle-elsewhere", e -> {
             String q = filled(e, 1);
-            var m = e.one(e.receiver(1, q));
+            var r = e.receiver(1, q);
+            var m = e.one(r);
+            r.close();
             var other = e.receiver(0, q);
-            other.complete(m); // by its token, over the request node: this SDK may release what it closes on
-            e.none(other);
+            e.none(other); // locked still
+            other.complete(m); // by its token, over the request node
         });
         all.put("abandon", e -> {
             String q = filled(e, 1);
