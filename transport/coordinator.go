@@ -132,6 +132,7 @@ func (k *coordinator) declare(d *inbound, r *amqp.Declare) {
 	id := make([]byte, txnIDBytes)
 	k.c.s.draw(id)
 	k.c.txns[string(id)] = &txn{id: id, link: k.l}
+	k.c.s.ledger.begin(id, k.c.container)
 	k.answer(d, amqp.Declared{TxnID: id})
 }
 

@@ -32,6 +32,7 @@ type singleBroker struct {
 	pump     uint64
 	changed  chan struct{}
 	fail     func(fsm.Command) error                        // a failure to inject
+	failAs   func(fsm.RequestID, fsm.Command) error         // the same, by the request's id
 	answer   func(fsm.Key, fsm.Command) (fsm.Outcome, bool) // an outcome in the place of the state's
 	dropped  []uint64                                       // pumps of DropPumps
 	commands map[string]int
@@ -185,6 +186,12 @@ func (b *singleBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key,
 		}
 		if b.fail != nil {
 			if err := b.fail(c); err != nil {
+				b.mu.Unlock()
+				return fsm.Outcome{}, err
+			}
+		}
+		if b.failAs != nil {
+			if err := b.failAs(id, c); err != nil {
 				b.mu.Unlock()
 				return fsm.Outcome{}, err
 			}

@@ -106,13 +106,21 @@ func (c *conn) panicked(p any) {
 // propose gives the command the pump's next id. When the cluster has declared this life of the
 // node lost, it starts a new one: the refused command changed nothing (RUL-19).
 func (s *Server) propose(ctx context.Context, p *pumpID, k fsm.Key, cmd fsm.Command) (fsm.Outcome, error) {
+	_, out, err := s.proposeAs(ctx, p, k, cmd)
+	return out, err
+}
+
+// proposeAs is propose, and tells the id under which the command can be asked about.
+func (s *Server) proposeAs(ctx context.Context, p *pumpID, k fsm.Key, cmd fsm.Command) (
+	fsm.RequestID, fsm.Outcome, error,
+) {
 	for {
 		life := s.incarnation.Load()
 		p.counter++
 		id := fsm.RequestID{Node: fsm.Incarnation(life), Pump: p.pump, Counter: p.counter}
 		out, err := s.broker.Propose(ctx, id, k, cmd)
 		if err != nil || out.Refusal != fsm.NodeExpired || ctx.Err() != nil {
-			return out, err
+			return id, out, err
 		}
 		s.rebirth(life)
 	}

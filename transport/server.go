@@ -35,6 +35,8 @@ type Server struct {
 	janitor *janitor
 	toucher toucher
 	slots   slots
+	ledger  ledger
+	doubts  atomic.Int64 // commits that the node asks about after their clients
 
 	httpSlots   chan struct{}      // one token per request of the HTTP data plane under way
 	httpSending chan struct{}      // one per body in memory

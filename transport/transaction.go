@@ -119,6 +119,7 @@ func (t *txn) add(w txnWork) *amqp.Error {
 		t.settles = &w
 	}
 	t.link.ch.c.txnBytes += bytes
+	s.ledger.note(t.id, &w)
 	return nil
 }
 
@@ -164,7 +165,9 @@ func (w *txnWork) home() *fsm.Descriptor {
 // abort ends the transaction without effect; who uses it later hears why.
 func (t *txn) abort(condition amqp.Symbol, format string, args ...any) {
 	if t.aborted == nil {
-		t.aborted = t.link.ch.c.s.tracked(amqpError(condition, "TransactionAborted: %s.", fmt.Sprintf(format, args...)))
+		why := fmt.Sprintf(format, args...)
+		t.aborted = t.link.ch.c.s.tracked(amqpError(condition, "TransactionAborted: %s.", why))
+		t.link.ch.c.s.ledger.end(t.id, TransactionAborted, why)
 	}
 	t.drop()
 }
@@ -185,6 +188,7 @@ func (c *conn) dropTransactions(l *link) {
 		if l == nil || t.link == l {
 			t.drop()
 			delete(c.txns, id)
+			c.s.ledger.end(t.id, TransactionAborted, "its connection or coordinator link ended")
 		}
 	}
 }
@@ -230,6 +234,11 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 		done(amqp.Rejected{Error: t.aborted})
 		return
 	case fail || t.aborted != nil || len(t.work) == 0:
+		if fail {
+			c.s.ledger.end(t.id, TransactionAborted, "rolled back")
+		} else {
+			c.s.ledger.end(t.id, TransactionCommitted, "") // nothing was done in it
+		}
 		t.drop()
 		done(amqp.Accepted{})
 		return
@@ -242,7 +251,7 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 	c.spawn(func() func() {
 		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.ProposeTimeout)
 		defer cancel()
-		out, err := c.s.Propose(ctx, key, cmd)
+		out, err := c.s.commit(ctx, t.id, key, cmd)
 		return func() {
 			c.txnBytes -= t.bytes
 			t.bytes = 0

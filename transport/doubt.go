@@ -1,0 +1,79 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+const (
+	// doubtTime is how long a node goes on asking what became of a commit after its client was told
+	// that nobody knows, and doubtPause what lies between two questions.
+	doubtTime  = 2 * time.Minute
+	doubtPause = time.Second
+	// maxDoubts bounds such commits; each holds the messages of a transaction. Those beyond stay
+	// unknown.
+	maxDoubts = 16
+)
+
+// commit makes the one command of a transaction durable. When its outcome is unknown the node goes on
+// asking, under the same request id: the partition does it once and remembers what it answered
+// (S-243, RUL-16).
+func (s *Server) commit(ctx context.Context, id []byte, k fsm.Key, cmd *fsm.Commit) (fsm.Outcome, error) {
+	s.ledger.committing(id)
+	pump := s.slots.take(s)
+	request, out, err := s.proposeAs(ctx, pump, k, cmd)
+	if !inDoubt(err) {
+		s.slots.give(pump)
+		s.resolved(id, out, err)
+		return out, err
+	}
+	s.ledger.end(id, TransactionUnknown, err.Error())
+	if s.doubts.Add(1) > maxDoubts {
+		s.doubts.Add(-1)
+		return out, err // the pump is not used again: its result must stay what it is
+	}
+	s.wg.Go(func() {
+		defer s.doubts.Add(-1)
+		if s.resolve(id, request, k, cmd) {
+			s.slots.give(pump)
+		}
+	})
+	return out, err
+}
+
+// resolved writes down what became of a transaction.
+func (s *Server) resolved(id []byte, out fsm.Outcome, err error) {
+	switch {
+	case err != nil:
+		s.ledger.end(id, TransactionAborted, err.Error())
+	case out.Refusal != fsm.None:
+		s.ledger.end(id, TransactionAborted, abortCause(out))
+	default:
+		s.ledger.end(id, TransactionCommitted, "")
+	}
+}
+
+// resolve asks until somebody knows, and reports whether somebody did.
+func (s *Server) resolve(id []byte, request fsm.RequestID, k fsm.Key, cmd *fsm.Commit) bool {
+	ctx, cancel := context.WithTimeout(s.ctx, doubtTime)
+	defer cancel()
+	for {
+		out, err := s.broker.Propose(ctx, request, k, cmd)
+		switch {
+		case err == nil && out.Refusal != fsm.NodeExpired:
+			s.resolved(id, out, nil)
+			return true
+		case err == nil || errors.Is(err, fsm.ErrNoEntity): // what was remembered is gone
+			return false
+		}
+		select {
+		case <-time.After(doubtPause):
+		case <-ctx.Done():
+			s.log.Warn("what became of a transaction is not known", "error", err)
+			return false
+		}
+	}
+}
