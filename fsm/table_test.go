@@ -200,7 +200,7 @@ func tableRows() []row {
 }
 
 // T-14 // S-5, S-12, S-19, S-20: every cell of table 1.4 for the commands there are.
-func TestEveryCellOfTheTableOfStatesAndCommands(t *testing.T) {
+func TestT14EveryCellOfTheTableOfStatesAndCommands(t *testing.T) {
 	for _, r := range tableRows() {
 		for i, column := range columns {
 			t.Run(r.name+"/"+column, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestEveryCellOfTheTableOfStatesAndCommands(t *testing.T) {
 
 // T-14 // S-19, S-68, S-74: on a session entity all of it needs the session lock first, whatever
 // state a message is in.
-func TestWithoutTheSessionLockNoCellIsConsulted(t *testing.T) {
+func TestT14WithoutTheSessionLockNoCellIsConsulted(t *testing.T) {
 	for name, stale := range map[string]bool{"never held": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
 			d := newDriver(t)
@@ -393,5 +393,27 @@ func TestATickIsBounded(t *testing.T) {
 	}
 	if r := d.apply(Request{Command: &Tick{}}); len(r.Freed) != n {
 		t.Errorf("%d of %d freed", len(r.Freed), n)
+	}
+}
+
+// T-6; S-18, S-290: what has expired has expired, although nothing was applied since.
+func TestT6AnExpiredLockIsLostWithoutATick(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before Millis // the deadline, at which the command is applied
+		want   Refusal
+	}{{"a millisecond before", 1, None}, {"at the deadline", 0, MessageLockLost},
+		{"after it", -1, MessageLockLost}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDriver(t)
+			d.ok(0, Main, queue(7, func(d *Descriptor) { d.LockDuration = 5_000 }))
+			d.ok(7, Main, message1("m"))
+			token := d.ok(7, Main, &Lock{Max: 1}).Locked[0].Token
+			d.after(5_000 - c.before)
+			o := d.do(7, Main, settle(token, Complete))
+			if got := o.cause(); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
 	}
 }

@@ -42,6 +42,27 @@ func TestThreeValuedLogic(t *testing.T) {
 	})
 }
 
+// T-202; S-219
+func TestT202UnknownIsNeitherTrueNorFalse(t *testing.T) {
+	askAll(t, []question{
+		{"missing = 1 AND 1 = 0", isFalse},
+		{"missing = 1 OR 1 = 1", isTrue},
+		{"NOT missing = 1", unknown}, // and only what is true selects
+		{"percent LIKE '100!%' ESCAPE '!'", isTrue},
+		{"percent LIKE '10!%' ESCAPE '!'", isFalse},
+		{"missing LIKE '100!%' ESCAPE '!'", unknown},
+		{"Quantity IN (6, 7)", isTrue},
+		{"Quantity IN (6, 8)", isFalse},
+		{"Quantity IN (6, missing)", unknown},
+		{"missing IN (6, 7)", unknown},
+		{"missing IS NULL", isTrue},
+		{"missing IS NOT NULL", isFalse},
+		{"Quantity IS NULL", isFalse},
+		{"sys.Missing = 1", fails},
+		{"sys.Missing IS NULL", fails},
+	})
+}
+
 // S-219: what is unknown makes every operator unknown, except IS NULL and EXISTS.
 func TestUnknownOperands(t *testing.T) {
 	for _, nothing := range []string{"missing", "nothing", "NULL", "user.missing", "p('missing')",
