@@ -11,12 +11,14 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/test/check"
+	"github.com/busbar-mq/busbar/transport"
 )
 
 // LabConfig is the cluster of a Lab. Zero fields get their defaults.
 type LabConfig struct {
 	Nodes      int // 3
 	Partitions int // data partitions; 1
+	Replicas   int // of each data partition; 3
 	// ProposeTimeout is how long a node tries before a client hears that nobody leads; 20 s.
 	ProposeTimeout time.Duration
 	// SnapshotEntries is after how many entries a replica takes a snapshot; that of production if 0.
@@ -67,6 +69,9 @@ func newLab(lc LabConfig, dir string) (*Lab, error) {
 	if lc.Partitions > 0 {
 		cfg.Partitions = lc.Partitions
 	}
+	if lc.Replicas > 0 {
+		cfg.Replicas = lc.Replicas
+	}
 	if lc.ProposeTimeout > 0 {
 		cfg.ProposeTimeout = lc.ProposeTimeout
 	}
@@ -97,6 +102,9 @@ func (l *Lab) Directory(node int) *partition.Directory { return l.w.machines[nod
 
 // Router asks and tells partitions through a node, as its front ends do.
 func (l *Lab) Router(node int) *partition.Router { return l.w.machines[node].node.router }
+
+// Front is what a node's clients speak with.
+func (l *Lab) Front(node int) *transport.Server { return l.w.machines[node].node.front }
 
 // Leader returns the node that leads a partition, -1 if none does.
 func (l *Lab) Leader(p fsm.PartitionID) int {
@@ -165,6 +173,36 @@ func (l *Lab) CutClient(client, node int) (heal func()) {
 
 // Clock sets a node's date wrong; time goes on passing as everywhere.
 func (l *Lab) Clock(node int, offset time.Duration) { l.w.machines[node].node.clock.step(offset) }
+
+// SlowDisk makes every write of a node wait for up to d.
+func (l *Lab) SlowDisk(node int, d time.Duration) {
+	l.w.machines[node].disk.set(func(k *disk) { k.slow = d })
+}
+
+// ClientDelay is how long everything takes between the clients and the nodes, one way.
+func (l *Lab) ClientDelay(d time.Duration) { l.w.clients.SetDelay(d) }
+
+// Holders are the nodes that run a replica of a partition.
+func (l *Lab) Holders(p fsm.PartitionID) (nodes []int) {
+	for i, m := range l.w.machines {
+		if m.node != nil && m.node.host.Replica(p) != nil {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
+}
+
+// StartAfter makes the numbers of an entity's share go on behind last, on all replicas, which must be
+// at rest.
+func (l *Lab) StartAfter(p fsm.PartitionID, id fsm.EntityID, last uint64) {
+	for _, node := range l.Holders(p) {
+		l.w.machines[node].node.host.Replica(p).View(func(m partition.Machine, _ uint64) {
+			if s, ok := m.(*watched); ok {
+				s.StartAfter(id, last)
+			}
+		})
+	}
+}
 
 // Snapshot makes every replica of a node write one.
 func (l *Lab) Snapshot(node int) {

@@ -38,6 +38,19 @@ func (l *Lab) CrashAt(p fsm.PartitionID, at Point, index uint64) (down <-chan st
 	return t.down
 }
 
+// Disarm takes the trap of CrashAt away. If it has sprung, the process has ended when Disarm returns.
+func (l *Lab) Disarm() {
+	t := l.w.trap.Swap(nil)
+	if t == nil {
+		return
+	}
+	sprung := true
+	t.once.Do(func() { sprung = false })
+	if sprung {
+		<-t.down
+	}
+}
+
 // reached tells the trap, if there is one, how far a node has come.
 func (w *world) reached(n *node, p fsm.PartitionID, at Point, index uint64) {
 	t := w.trap.Load()

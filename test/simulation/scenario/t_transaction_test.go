@@ -1,0 +1,358 @@
+package scenario
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/test/simulation"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// Conditions of transactions.
+const (
+	rolledBack     = "amqp:transaction:rollback"
+	transactionEnd = "amqp:transaction:timeout"
+)
+
+// T-228; S-232, S-273
+func TestT228NothingIsSeenBeforeTheCommit(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(time.Minute))
+		c, d := b.clientAt(1), b.dealer()
+		c.send("q", "old")
+		m := d.one("q")
+		x := d.begin()
+		x.send("q", message("new 1"), message("new 2"))
+		x.complete(m)
+		c.receiver("q").none(5 * time.Second)
+		n := b.counts("q")
+		want(b, "active", n.Active, 1)
+		want(b, "locked", n.Locked, 1)
+		open := b.lab.Front(0).Transactions("q", false)
+		want(b, "open transactions", len(open), 1)
+		want(b, "state", open[0].State, "open")
+		want(b, "prepared sends", open[0].Sends, 2)
+		want(b, "prepared settlements", open[0].Settlements, 1)
+		b.about("since", open[0].Since, time.Now().Add(-5*time.Second), time.Second)
+		want(b, "of another queue", len(b.lab.Front(0).Transactions("other", false)), 0)
+		at := b.lab.Applied(b.lab.Leader(1), 1)
+		x.commit()
+		want(b, "entries", b.lab.Applied(b.lab.Leader(1), 1)-at, 1)
+		list := c.receiver("q").take(2)
+		wantAll(b, "after it", texts(list), "new 1", "new 2")
+		wantAll(b, "numbers", seqs(list), 2, 3)
+		want(b, "active", b.counts("q").Active, 2)
+	})
+}
+
+// T-229; S-233
+func TestT229ARollbackLeavesAllAsItWas(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(time.Minute))
+		c, d := b.clientAt(1), b.dealer()
+		c.send("q", "a", "b")
+		m, other := d.one("q"), d.one("q")
+		x := d.begin()
+		x.complete(m)
+		x.deferIt(other)
+		x.send("q", message("new"))
+		x.rollback()
+		want(b, "locked", b.counts("q").Locked, 2)
+		b.must("complete by the same token", c.settleByToken("q", "completed", m.token))
+		b.must("abandon over the same link", other.settle(nil, amqp.Modified{DeliveryFailed: amqp.Some(true)}))
+		again := c.receiver("q").one()
+		want(b, "back", again.text(), "b")
+		want(b, "count", again.count(), 2)
+		want(b, "left", b.counts("q").Active, 1)
+	})
+}
+
+// T-230; S-234
+func TestT230ATransactionHasOnePartition(t *testing.T) {
+	onFour(t, func(b *bench) {
+		b.queue("q", partitioned)
+		b.queue("s", sessions, lockFor(time.Minute))
+		c, d := b.client(), b.dealer()
+		x := d.begin()
+		x.send("q", message("a", withKey("k1")))
+		b.refused("a second key", x.trySend("q", message("b", withKey("k2"))), notAllowed)
+		x.send("q", message("c", withKey("k1")))
+		x.commit()
+		wantAll(b, "committed", texts(c.peekAll("q")), "a", "c")
+
+		sendTo(c, "s", "S", "1")
+		sendTo(c, "s", "T", "2")
+		one, two := d.oneOf("s", "S"), d.oneOf("s", "T")
+		x = d.begin()
+		x.complete(one)
+		x.complete(two)
+		x.send("s", message("3", inSession("U")))
+		x.commit()
+		wantAll(b, "left", texts(c.peekAll("s")), "3")
+	})
+}
+
+// T-231; S-235
+func TestT231APartitionedQueueWantsAKey(t *testing.T) {
+	onFour(t, func(b *bench) {
+		b.queue("q", partitioned)
+		b.queue("d", partitioned, duplicates)
+		d := b.dealer()
+		x := d.begin()
+		b.refused("send without a key", x.trySend("q", message("a")), notAllowed)
+		x.send("q", message("b", withKey("k")))
+		x.commit()
+		x = d.begin()
+		x.send("d", message("its id is the key"))
+		x.commit()
+		want(b, "in q", b.counts("q").Active, 1)
+		want(b, "in d", b.counts("d").Active, 1)
+	})
+}
+
+// T-233; S-236
+func TestT233OnlyTheViaEntityIsReceivedFrom(t *testing.T) {
+	onThree(t, func(b *bench) {
+		for _, name := range []string{"a", "b", "e"} {
+			b.queue(name, lockFor(time.Minute))
+		}
+		c, d := b.client(), b.dealer()
+		c.send("a", "of a")
+		c.send("b", "of b")
+		ofA, ofB := d.one("a"), d.one("b")
+		x := d.begin()
+		x.complete(ofB)
+		x.send("e", message("sent"))
+		b.refused("complete on a", x.tryComplete(ofA), notAllowed)
+		x.commit()
+		want(b, "sent", c.receiver("e").one().text(), "sent")
+		want(b, "in b", b.counts("b").Active, 0)
+		b.must("complete alone", ofA.settle(nil, amqp.Accepted{}))
+	})
+}
+
+// T-234; S-237
+func TestT234WhatCannotBeTransferredStaysWithItsSource(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("a", lockFor(time.Minute))
+		b.queue("b")
+		c, d := b.client(), b.dealer()
+		c.send("a", "order")
+		m := d.one("a")
+		x := d.begin()
+		x.complete(m)
+		x.send("b", message("invoice"))
+		b.refused("a destination that is not there", x.trySend("missing", message("lost")), entityNotFound)
+		b.update("b", status(fsm.SendDisabled))
+		x.commit()
+		dead := c.receiver("a/$Transfer/$DeadLetterQueue").one()
+		want(b, "dead letter", dead.text(), "invoice")
+		want(b, "reason", dead.reason(), "MessagingEntityDisabled")
+		b.update("b", status(fsm.Active))
+		c.receiver("b").none(time.Minute)
+		want(b, "left in a", b.counts("a").Active, 0)
+	})
+}
+
+// T-235; S-238
+func TestT235ATransactionLastsTwoMinutes(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(5*time.Minute))
+		c, d := b.client(), b.dealer()
+		c.send("q", "old")
+		m := d.one("q")
+		x := d.begin()
+		x.complete(m)
+		x.send("q", message("new"))
+		b.pass(119 * time.Second)
+		x.send("q", message("in time"))
+		b.pass(2 * time.Second)
+		b.refused("send", x.trySend("q", message("late")), transactionEnd)
+		b.refused("commit", x.tryCommit(), transactionEnd)
+		wantAll(b, "as it was", texts(c.peekAll("q")), "old")
+		want(b, "locked", b.counts("q").Locked, 1)
+		b.must("complete", m.settle(nil, amqp.Accepted{}))
+	})
+}
+
+// T-236; S-239
+func TestT236ATransactionHasAHundredMessages(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		d := b.dealer()
+		x := d.begin()
+		for i := range 100 {
+			x.send("q", message(fmt.Sprint(i)))
+		}
+		b.refused("the 101st", x.trySend("q", message("one too many")), quotaExceeded)
+		x.commit()
+		want(b, "stored", b.counts("q").Active, 100)
+	})
+}
+
+// T-237; S-240
+func TestT237AClosedConnectionAborts(t *testing.T) {
+	for name, end := range map[string]func(d *dealer){
+		"closed in good order": (*dealer).close, "broken off": (*dealer).die,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onThree(t, func(b *bench) {
+				b.queue("q", lockFor(30*time.Second))
+				c, d := b.client(), b.dealer()
+				c.send("q", "old")
+				m := d.one("q")
+				at := time.Now()
+				x := d.begin()
+				x.complete(m)
+				x.send("q", message("new"))
+				end(d)
+				again := c.receiver("q").one()
+				want(b, "back", again.text(), "old")
+				want(b, "count", again.count(), 2)
+				if name == "closed in good order" { // RUL-2: the lock stays
+					b.about("back", time.Now(), at.Add(30*time.Second), 2*time.Second)
+				} else {
+					b.about("back", time.Now(), at.Add(6*time.Second), 2*time.Second)
+				}
+				want(b, "active", b.counts("q").Active, 1)
+				want(b, "open", len(b.lab.Front(0).Transactions("q", false)), 0)
+			})
+		})
+	}
+}
+
+// T-238; S-241
+func TestT238ALostLockAborts(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(5*time.Second))
+		c, d := b.client(), b.dealer()
+		c.send("q", "old")
+		m := d.one("q")
+		x := d.begin()
+		x.complete(m)
+		x.send("q", message("new"))
+		b.pass(6 * time.Second)
+		b.refused("commit", x.tryCommit(), rolledBack)
+		again := c.receiver("q").one()
+		want(b, "again", again.text(), "old")
+		want(b, "count", again.count(), 2)
+		want(b, "active", b.counts("q").Active, 1)
+	})
+}
+
+// T-240; S-243
+func TestT240AnOutcomeInDoubtCanBeAskedFor(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(time.Minute))
+		front := b.lab.Front(0)
+		d := b.dealer()
+		x := d.begin()
+		x.send("q", message("never"))
+		heal := b.lab.CutClient(d.number, 0)
+		if err := x.tryCommit(); err == nil {
+			b.Fatal("a commit was answered over a cut connection")
+		}
+		b.pass(5 * time.Minute)
+		want(b, "outcome of what never arrived", front.Outcome(x.id), "aborted")
+		heal()
+
+		d = b.dealer()
+		x = d.begin()
+		x.send("q", message("new"))
+		x.commitUnheard()
+		b.pass(time.Second)
+		d.die()
+		want(b, "outcome", front.Outcome(x.id), "committed")
+		wantAll(b, "stored", texts(b.client().peekAll("q")), "new")
+		list := front.Transactions("q", true)
+		want(b, "remembered", list[len(list)-1].State, "committed")
+		b.pass(9 * time.Minute)
+		want(b, "outcome after nine minutes", front.Outcome(x.id), "committed")
+		want(b, "outcome of one that never was", front.Outcome([]byte("never was")), "unknown")
+	})
+}
+
+// S-243, S-298: a commit whose partition is lost while it is under way is in doubt for its client, and
+// the node finds out what became of it.
+func TestT240ADoubtIsResolved(t *testing.T) {
+	cfg := simulation.LabConfig{ProposeTimeout: 10 * time.Second}
+	on(t, cfg, func(b *bench) {
+		b.queue("q")
+		leader := b.lab.Leader(1)
+		at := (leader + 1) % 3
+		d := b.dealerAt(at)
+		x := d.begin()
+		x.send("q", message("new"))
+		heal := []func(){b.lab.Isolate(at), b.lab.Isolate(leader)} // and nobody has a majority
+		b.refused("commit", x.tryCommit(), timedOut)
+		want(b, "outcome", b.lab.Front(at).Outcome(x.id), "unknown")
+		for _, f := range heal {
+			f()
+		}
+		b.must("serve", b.lab.Settled())
+		b.pass(10 * time.Second)
+		want(b, "outcome", b.lab.Front(at).Outcome(x.id), "committed")
+		want(b, "stored", b.counts("q").Active, 1)
+	})
+}
+
+// T-241; S-323, S-325
+func TestT241ACommittedEntryIsACommit(t *testing.T) {
+	for _, at := range []struct {
+		name   string
+		point  simulation.Point
+		behind uint64 // entries of the leader until it fails
+	}{{"before the commit is written", simulation.BeforeStored, 1},
+		{"when it was applied and before it is answered", simulation.AfterApplied, 1}} {
+		t.Run(at.name, func(t *testing.T) {
+			onThree(t, func(b *bench) {
+				b.queue("q", lockFor(time.Minute))
+				b.client().send("q", "old")
+				// The connection lives: the leader's failure is nothing that the client sees.
+				d := b.bystandingDealer()
+				m := d.one("q")
+				x := d.begin()
+				x.complete(m)
+				x.send("q", message("new"))
+				down := b.lab.CrashAt(1, at.point, b.lab.Applied(b.lab.Leader(1), 1)+at.behind)
+				x.commit()
+				<-down
+				wantAll(b, "after it", texts(b.survivor().peekAll("q")), "new")
+			})
+		})
+	}
+	t.Run("with the node that has the connection", func(t *testing.T) {
+		onThree(t, func(b *bench) {
+			b.queue("q", lockFor(time.Minute))
+			b.client().send("q", "old")
+			leader := b.lab.Leader(1)
+			d := b.dealerAt(leader)
+			m := d.one("q")
+			x := d.begin()
+			x.complete(m)
+			x.send("q", message("new"))
+			b.lab.Crash(leader, true)
+			if err := x.tryCommit(); err == nil {
+				b.Fatal("committed by a node that is gone")
+			}
+			b.must("lead", b.lab.Led())
+			wantAll(b, "aborted", texts(b.survivor().peekAll("q")), "old")
+
+			leader = b.lab.Leader(1)
+			d = b.dealerAt(leader)
+			x = d.begin()
+			x.send("q", message("committed"))
+			down := b.lab.CrashAt(1, simulation.AfterApplied, b.lab.Applied(leader, 1)+1)
+			if err := x.tryCommit(); err == nil {
+				b.Fatal("answered by a node that is gone")
+			}
+			<-down
+			b.must("start", b.lab.Start((leader+1)%3))
+			b.must("start", b.lab.Start((leader+2)%3))
+			b.must("lead", b.lab.Led())
+			wantAll(b, "committed", texts(b.survivor().peekAll("q")), "old", "committed")
+		})
+	})
+}
