@@ -64,6 +64,53 @@ func TestCatalogLearnsTheNextLifeOfAFrontEnd(t *testing.T) {
 	})
 }
 
+// A request whose first attempt was applied unheard is not refused as one that changed nothing when its
+// life is over meanwhile: the front end would send it again as of its next life. RUL-19, S-298.
+func TestRequestOfALostLifeIsUnknownIfItWasAskedBefore(t *testing.T) {
+	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
+		const life = 77
+		l := b.leader(d.Partitions[0])
+		via := b.others(l.cfg.Node)[0]
+		enqueues := func() (n uint64) {
+			l.View(func(m Machine, _ uint64) {
+				n = m.Query(fsm.QueryRequest{Entity: d.ID, Query: &fsm.Counts{}}).Counts.Active
+			})
+			return n
+		}
+		b.net.mu.Lock()
+		b.net.delay = 10 * time.Millisecond
+		b.net.mu.Unlock()
+		done := make(chan error, 1)
+		go func() {
+			o, err := b.all[via].r.Propose(shortly(t, time.Minute), fsm.RequestID{Node: life, Pump: 1, Counter: 1},
+				fsm.Key{Entity: d.ID, By: fsm.ByShare}, &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("x")}}})
+			if err == nil {
+				err = &fsm.RefusedError{Refusal: o.Refusal}
+			}
+			done <- err
+		}()
+		for enqueues() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		b.net.isolate(via, true) // the answer is on its way
+		var on fsm.NodeID
+		for _, id := range b.others(via) {
+			on = id
+		}
+		if _, err := b.all[on].dir.change(shortly(t, time.Minute), lostChange(life)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // the partitions hear of it
+		b.net.isolate(via, false)
+		if err := <-done; !errors.Is(err, fsm.ErrUnknown) {
+			t.Errorf("the request ended with %v", err)
+		}
+		if n := enqueues(); n != 1 {
+			t.Errorf("%d messages", n)
+		}
+	})
+}
+
 // A leadership is handed over through any node: the one that does not lead passes the wish on.
 func TestTransferThroughAnyNode(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, _ *fsm.Descriptor) {

@@ -109,6 +109,11 @@ func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 		case err != nil || o.Refusal != fsm.Stale || k.Entity == 0:
 			if o.Refusal == fsm.NodeExpired {
 				r.life.refused(id.Node)
+				if a.unknown != nil {
+					// What the life was answered is forgotten with it: an earlier attempt may have been
+					// applied, and the refusal would have the request done once more by the next life.
+					return fsm.Outcome{}, fmt.Errorf("the life of the front end was declared over: %w", a.unknown)
+				}
 			}
 			return o, err
 		}
