@@ -26,6 +26,9 @@ func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	seen, last, waiting := 0, uint64(0), uint64(0)
 	b.messages.Ascend(after1(c.After), func(arrival uint64, m message) bool {
 		_, waits := b.ready.Get(placeKey{session: m.session, arrival: arrival})
+		if _, held := sh.holders.Get(m.session); held && req.Sub == Main {
+			waits = false // who holds a session has its messages (S-264)
+		}
 		if waits && len(chosen) == int(c.Max) {
 			o.Next = waiting
 			return false

@@ -57,7 +57,11 @@ func (i *inspector) call(ctx context.Context, method, view string, values url.Va
 	if len(values) > 0 {
 		escaped += "?" + values.Encode()
 	}
-	answer, err := i.ops.ask(ctx, method, escaped, body, i.t.token(i.path, time.Now()))
+	audience := i.path
+	if values.Has("to") { // two entities are concerned
+		audience = ""
+	}
+	answer, err := i.ops.ask(ctx, method, escaped, body, i.t.token(audience, time.Now()))
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func newDesk(t *testing.T) *desk {
 func (d *desk) run(c *cobra.Command, stdin string, args ...string) (string, int) {
 	d.t.Helper()
 	args = append(args, "--connection-string", d.cs)
-	if c.Name() == "dlq" || strings.Contains(" locks history sessions peek purge options ", " "+args[0]+" ") && c.Name() == "queue" {
+	if c.Name() == "dlq" || strings.Contains(" locks history sessions peek purge options move transactions ", " "+args[0]+" ") && c.Name() == "queue" {
 		args = append(args, "--ops", d.base)
 	}
 	return execute(d.t, c, stdin, args...)
@@ -110,29 +110,71 @@ func TestOperatorsCommands(t *testing.T) {
 	}
 }
 
+// S-178, S-212, S-273: what operators move to other entities, on a running node.
+func TestOperatorsMoveMessages(t *testing.T) {
+	d := newDesk(t)
+	for _, name := range []string{"orders", "archive", "quarantine"} {
+		d.must(newQueueCommand(), "", "create", name, "--max-delivery-count", "1")
+	}
+	for n := range 12 {
+		d.must(newSendCommand(), fmt.Sprint(n), "orders")
+	}
+	d.must(newReceiveCommand(), "", "orders", "--max", "3", "--deadletter")
+	if out := d.must(newQueueCommand(), "", "move", "orders", "archive", "--max", "4", "--json"); !strings.Contains(out, `"moved":4`) ||
+		!strings.Contains(out, `"onTheirWay":0`) {
+		t.Errorf("move: %s", out)
+	}
+	if out := d.must(newQueueCommand(), "", "move", "orders", "archive", "--rate", "1000"); !strings.Contains(out, "moved 5 messages of orders to archive") {
+		t.Errorf("move: %s", out)
+	}
+	if out := d.must(newDeadLetterCommand(), "", "redrive", "orders", "--to", "quarantine"); !strings.Contains(out,
+		"moved 3 messages of orders/$DeadLetterQueue to quarantine") {
+		t.Errorf("redrive: %s", out)
+	}
+	for name, want := range map[string]string{"orders": "", "archive": "3 4 5 6 7 8 9 10 11", "quarantine": "0 1 2"} {
+		var bodies []string
+		for _, m := range d.lines(d.must(newQueueCommand(), "", "peek", name, "--json")) {
+			bodies = append(bodies, fmt.Sprint(m["body"]))
+		}
+		if got := strings.Join(bodies, " "); got != want {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+	}
+	if out := d.must(newQueueCommand(), "", "transactions", "orders", "--ended"); !strings.HasPrefix(out, "ID") {
+		t.Errorf("transactions: %s", out)
+	}
+}
+
 // Every refusal has the exit code that scripts look at, and says what to do.
 func TestOperatorsCommandsRefuse(t *testing.T) {
 	d := newDesk(t)
 	d.must(newQueueCommand(), "", "create", "orders")
+	d.must(newQueueCommand(), "", "create", "archive")
 	for line, want := range map[string]string{
-		"queue locks":                                   "2 name a queue",
-		"queue locks a b":                               "2 one entity at a time",
-		"queue locks missing":                           `3 no entity "missing"`,
-		"queue locks orders --max -1":                   "2 --max must not be negative",
-		"queue locks orders -o xml":                     "2 neither table nor json",
-		"queue history orders --kind x":                 "2 processed or accepted",
-		"queue sessions orders":                         "2 has no sessions",
-		"queue sessions orders --updated-after x":       "2 must be a time like",
-		"queue peek orders --state locked":              "2 active, deferred and scheduled",
-		"queue peek orders --session s":                 "2 has no sessions",
-		"queue purge orders --before x":                 "2 must be a time like",
-		"queue purge orders --session s --yes":          "2 has no sessions",
-		"queue options orders --retry-jitter 101":       "2 jitterPercent is 101",
-		"queue options orders --nonsense":               "2 unknown flag",
-		"dlq redrive orders --until x":                  "2 must be a time like",
-		"dlq redrive orders --cursor x":                 "2 go on with: busbar dlq redrive orders --cursor x",
-		"dlq":                                           "2 needs a subcommand",
-		"dlq redrive orders --cursor 9.9 --reason it's": `2 --reason 'it'\''s' --cursor 9.9`,
+		"queue locks":                                        "2 name a queue",
+		"queue locks a b":                                    "2 one entity at a time",
+		"queue locks missing":                                `3 no entity "missing"`,
+		"queue locks orders --max -1":                        "2 --max must not be negative",
+		"queue locks orders -o xml":                          "2 neither table nor json",
+		"queue history orders --kind x":                      "2 processed or accepted",
+		"queue sessions orders":                              "2 has no sessions",
+		"queue sessions orders --updated-after x":            "2 must be a time like",
+		"queue peek orders --state locked":                   "2 active, deferred and scheduled",
+		"queue peek orders --session s":                      "2 has no sessions",
+		"queue purge orders --before x":                      "2 must be a time like",
+		"queue purge orders --session s --yes":               "2 has no sessions",
+		"queue options orders --retry-jitter 101":            "2 jitterPercent is 101",
+		"queue options orders --nonsense":                    "2 unknown flag",
+		"dlq redrive orders --until x":                       "2 must be a time like",
+		"dlq redrive orders --cursor x":                      "2 go on with: busbar dlq redrive orders --cursor x",
+		"dlq":                                                "2 needs a subcommand",
+		"dlq redrive orders --to missing":                    `3 no entity "missing" to move to`,
+		"queue move orders":                                  "2 takes 2 arguments",
+		"queue move orders orders":                           "2 are in orders already",
+		"queue move orders missing":                          `3 no entity "missing" to move to`,
+		"queue move orders archive --cursor 9.9 --session s": "2 go on with: busbar queue move orders archive --session s --cursor 9.9",
+		"queue transactions":                                 "2 name a queue",
+		"dlq redrive orders --cursor 9.9 --reason it's":      `2 --reason 'it'\''s' --cursor 9.9`,
 	} {
 		words := strings.Fields(line)
 		c := newQueueCommand()

@@ -45,7 +45,10 @@ type OperatorDeps struct {
 	Shares   Shares
 	Policies *auth.Policies
 	// Show turns a message into what JSON shows of it; only the front end can read its bytes.
-	Show           func(*fsm.Delivery) (any, error)
+	Show func(*fsm.Delivery) (any, error)
+	// Transactions lists those of this node's clients that use an entity, with ended the finished ones
+	// too; the front end alone knows them (S-273).
+	Transactions   func(entity string, ended bool) any
 	Now            func() time.Time // wall clock
 	RequestTimeout time.Duration
 	Log            hclog.Logger
@@ -63,7 +66,7 @@ type Operator struct {
 
 // NewOperator returns the API; it starts nothing.
 func NewOperator(deps OperatorDeps) (*Operator, error) {
-	if deps.Entities == nil || deps.Shares == nil || deps.Policies == nil || deps.Show == nil ||
+	if deps.Entities == nil || deps.Shares == nil || deps.Policies == nil || deps.Show == nil || deps.Transactions == nil ||
 		deps.Now == nil || deps.Log == nil || deps.RequestTimeout <= 0 {
 		return nil, errors.New("operators' API: a dependency is missing")
 	}
@@ -102,11 +105,15 @@ func viewOf(name string) (method string, run func(*inspection) (any, error)) {
 		return http.MethodPost, (*inspection).purge
 	case "redrive":
 		return http.MethodPost, (*inspection).redrive
+	case "move":
+		return http.MethodPost, (*inspection).move
+	case "transactions":
+		return http.MethodGet, (*inspection).transactions
 	}
 	return "", nil
 }
 
-const viewNames = "description, options, locks, history, sessions, messages, purge or redrive"
+const viewNames = "description, options, locks, history, sessions, messages, transactions, purge, redrive or move"
 
 // ServeHTTP implements [http.Handler].
 func (o *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {

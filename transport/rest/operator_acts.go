@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -12,10 +11,6 @@ const (
 	maxPurge = 4_000
 	// purgeSessions is how many sessions one request empties.
 	purgeSessions = 50
-	// maxRedrive is what one request sends again at most.
-	maxRedrive = 1_000
-	// redriveScans bounds the commands of one request that find nothing to its filter.
-	redriveScans = 16
 )
 
 // PurgeView answers a purge. A client repeats the request with Before and Next until Next is empty.
@@ -132,57 +127,6 @@ func (q *inspection) empty(share int, proof fsm.SessionProof, cmd fsm.DeleteMess
 		q.o.deps.Log.Debug("session of a purge runs out by itself", "entity", q.d.Name, "error", late)
 	}
 	return n, err
-}
-
-// RedriveView answers a redrive. A client repeats the request with Until and Next until Next is
-// empty; after an interruption it goes on from there.
-type RedriveView struct {
-	Moved uint64     `json:"moved"`
-	Until *time.Time `json:"until"`
-	Next  string     `json:"next"`
-}
-
-// redrive sends dead letters to their own main queue again, those that the filter lets through.
-func (q *inspection) redrive() (any, error) {
-	at, after, _, err := q.place("max", "cursor", "reason", "session", "from", "until")
-	if err != nil {
-		return nil, err
-	}
-	if q.sub == fsm.Main {
-		q.sub = fsm.DeadLetter
-	}
-	cmd := fsm.Redrive{After: after, Reason: q.values.Get("reason"), HasReason: q.values.Has("reason"),
-		Session: q.values.Get("session"), HasSession: q.values.Has("session")}
-	if cmd.From, err = q.time("from", 0); err != nil {
-		return nil, err
-	}
-	// What dies again while this goes on is behind its beginning, so the loop ends.
-	if cmd.Until, err = q.time("until", fsm.Millis(q.o.deps.Now().UnixMilli())); err != nil {
-		return nil, err
-	}
-	most, err := q.number("max", operatorPage, 1, maxRedrive)
-	if err != nil {
-		return nil, err
-	}
-	v := &RedriveView{Until: moment(cmd.Until)}
-	for range redriveScans {
-		step := cmd
-		step.Max = uint32(most - v.Moved)
-		out, err := q.propose(at.share, &step)
-		if err != nil {
-			if v.Moved > 0 {
-				break // what is done is told, and the cursor says where to go on
-			}
-			return nil, err
-		}
-		v.Moved += out.Count
-		cmd.After = out.Next
-		if v.Next = q.next(at, fmt.Sprint(out.Next), out.Next != 0); v.Moved >= most || out.Next == 0 {
-			break
-		}
-	}
-	q.log("sent again", v.Moved)
-	return v, nil
 }
 
 // log tells who changed what.

@@ -119,6 +119,58 @@ func TestOperatorsRedrive(t *testing.T) {
 	}
 }
 
+// S-212, S-237: a move takes what the filter lets through out of its queue into the transfer queue, in
+// steps that go on where the last one stopped.
+func TestOperatorsMove(t *testing.T) {
+	i := newInspector(t)
+	d := i.queue("orders", spread)
+	i.queue("archive")
+	i.send(d, "", "1", "2", "3", "4", "5", "6", "later")
+	i.must(d, fsm.Main, 0, &fsm.Lock{Max: 1})
+	i.end(d, 1, fsm.Kill, "bad")
+	if n, _, calls := i.do("/api/entities/orders/move?to=Archive&max=2", "moved"); n != 3 || calls < 2 {
+		t.Errorf("%d moved in %d calls", n, calls)
+	}
+	var one map[string]any
+	if code := i.ask("POST", "/api/entities/orders/redrive?to=archive&reason=bad", "", &one); code != 200 || one["moved"] != 1. {
+		t.Errorf("a dead letter: %d %v", code, one)
+	}
+	if code := i.ask("POST", "/api/entities/orders/redrive?to=orders&reason=bad&cursor=1.", "", &one); code != 200 || one["moved"] != 1. {
+		t.Errorf("to its own queue: %d %v", code, one)
+	}
+	var sum fsm.EntityCounts
+	for share := range 2 {
+		a, err := i.Query(t.Context(), fsm.Key{Entity: d.ID, Share: uint16(share)}, &fsm.Counts{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Add(a.Counts)
+	}
+	if sum.Transfer != 4 || sum.Active != 2 || sum.Locked != 1 || sum.Scheduled != 1 || sum.DeadLetter != 0 {
+		t.Errorf("%+v", sum)
+	}
+}
+
+// S-264: a move leaves the sessions that receivers hold.
+func TestOperatorsMoveSessions(t *testing.T) {
+	i := newInspector(t)
+	d := i.queue("orders", grouped)
+	i.queue("archive")
+	for n := range 4 {
+		i.send(d, fmt.Sprint("s", n), "1", "2")
+	}
+	held := i.must(d, fsm.Main, 0, &fsm.AcceptSession{ID: "s1"}).Session
+	if n, _, _ := i.do("/api/entities/orders/move?to=archive&session=s0", "moved"); n != 2 {
+		t.Errorf("one session: %d moved", n)
+	}
+	if n, _, _ := i.do("/api/entities/orders/move?to=archive&max=3", "moved"); n != 4 {
+		t.Errorf("%d moved", n)
+	}
+	if got := i.must(d, fsm.Main, 0, &fsm.Lock{Session: held, Max: 10}).Locked; len(got) != 2 {
+		t.Errorf("the holder gets %d messages", len(got))
+	}
+}
+
 // S-274, S-275: options are changed one by one and shown.
 func TestOperatorsSetOptions(t *testing.T) {
 	i := newInspector(t)
@@ -174,6 +226,19 @@ func TestOperatorsBadRequests(t *testing.T) {
 		"POST " + at + "orders/purge?sesion=a":                                                "400 no parameter 'sesion'",
 		"POST " + at + "orders/redrive?max=1001":                                              "400 from 1 to 1000",
 		"POST " + at + "orders/redrive?from=0":                                                "400 from must be a time",
+		"GET " + at + "orders/move":                                                           "405 move takes POST",
+		"POST " + at + "orders/move":                                                          "400 to must name",
+		"POST " + at + "orders/move?to=":                                                      "404 to move to",
+		"POST " + at + "orders/move?to=orders":                                                "400 are in orders already",
+		"POST " + at + "orders/move?to=nothing":                                               `404 no entity "nothing" to move to`,
+		"POST " + at + "orders/move?to=t/Subscriptions/s":                                     "400 to a subscription",
+		"POST " + at + "orders/move?to=closed":                                                "409 does not take messages",
+		"POST " + at + "orders/move?to=grouped&reason=x":                                      "400 Only dead letters",
+		"POST " + at + "orders/move?to=grouped&max=1001":                                      "400 from 1 to 1000",
+		"POST " + at + "orders/redrive?to=nothing":                                            `404 no entity "nothing" to move to`,
+		"POST " + at + "orders/transactions":                                                  "405 transactions takes GET",
+		"GET " + at + "orders/transactions?ended=yes":                                         "400 true or false, not 'yes'",
+		"GET " + at + "orders/transactions?ended=true":                                        "200 ",
 		"PATCH " + at + "orders/options":                                                      "400 JSON object of options",
 		"PATCH " + at + "orders/options {\"x\":1}":                                            `400 unknown field "x"`,
 		"PATCH " + at + "orders/options {\"retryBackoff\":{\"minMillis\":604800001}}":         "400 minMillis is 604800001, the limit is 604800000",
@@ -193,6 +258,9 @@ func TestOperatorsBadRequests(t *testing.T) {
 			i := newInspector(t)
 			d := i.queue("orders")
 			i.send(i.queue("grouped", grouped), "s", "1")
+			i.queue("closed", func(d *fsm.Descriptor) { d.Status = fsm.SendDisabled })
+			i.queue("t", func(d *fsm.Descriptor) { d.Kind = fsm.Topic })
+			i.queue("t/Subscriptions/s", func(d *fsm.Descriptor) { d.Kind = fsm.Subscription })
 			i.send(d, "", "1", "2")
 			before := i.states[0].Digest()
 			parts := strings.SplitN(target, " ", 3)
@@ -219,7 +287,7 @@ func TestOperatorsNeedManage(t *testing.T) {
 		"an expired token":           "SharedAccessSignature sr=x&sig=x&se=1&skn=" + root,
 	} {
 		for _, target := range []string{"GET locks", "GET history", "GET sessions", "GET messages", "GET description",
-			"POST purge", "POST redrive", "PATCH options"} {
+			"GET transactions", "POST purge", "POST redrive", "POST move?to=orders", "PATCH options"} {
 			i := newInspector(t)
 			i.send(i.queue("orders"), "", "1")
 			before := i.states[0].Digest()
@@ -239,6 +307,11 @@ func TestOperatorsNeedManage(t *testing.T) {
 	i.queue("orders")
 	if code := i.ask("GET", "/api/entities/orders/locks", "", nil, "Authorization", token(root, rootKey, url+"orders")); code != 200 {
 		t.Errorf("the entity's own token: %d", code)
+	}
+	i.queue("archive") // which that token does not open
+	var answer map[string]any
+	if code := i.ask("POST", "/api/entities/orders/move?to=archive", "", &answer, "Authorization", token(root, rootKey, url+"orders")); code != 401 {
+		t.Errorf("a move to where the token does not reach: %d %v", code, answer)
 	}
 	if code := i.ask("POST", "/api/entities/orders/purge", "", nil, "Sec-Fetch-Site", "cross-site"); code != 403 {
 		t.Errorf("a page of another site: %d", code)

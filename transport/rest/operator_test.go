@@ -51,6 +51,7 @@ func newInspector(t *testing.T) *inspector {
 	}
 	api, err := NewOperator(OperatorDeps{Entities: s, Shares: s, Policies: policies, Now: func() time.Time { return now },
 		RequestTimeout: time.Minute, Log: hclog.NewNullLogger(),
+		Transactions: func(entity string, ended bool) any { return []string{entity, fmt.Sprint(ended)} },
 		Show: func(d *fsm.Delivery) (any, error) {
 			return map[string]any{"number": d.Seq, "state": d.State, "body": string(d.Body)}, nil
 		}})

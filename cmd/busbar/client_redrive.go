@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// redriveFlags choose messages that go somewhere else: dead letters to their queue again, or any
+// messages to another entity.
+type redriveFlags struct {
+	ops                 opsFlags
+	reason, session     string
+	from, until, cursor string
+	to                  string
+	max, rate           uint64
+	wait                time.Duration
+	hasReason           bool
+	dead                bool
+	line                string // the command, as it is repeated
+}
+
+func newDeadLetterCommand() *cobra.Command {
+	c := &cobra.Command{Use: "dlq", Short: "Work on dead-letter queues", Args: cobra.NoArgs, RunE: showHelp}
+	c.AddCommand(redriveCommand(addClientFlags(c)))
+	return c
+}
+
+func redriveCommand(f *clientFlags) *cobra.Command {
+	var r redriveFlags
+	c := &cobra.Command{
+		Use: "redrive QUEUE", Short: "Send dead letters to their queue again, or to another",
+		Long: "Every dead letter that the flags choose becomes a new message at the tail of its queue, or with --to\n" +
+			"of another queue or topic, in any partition. What dies again meanwhile is not sent a second time.\n" +
+			"No crash loses or doubles a message. A command that is interrupted says how to go on.",
+		Example: "  busbar dlq redrive orders\n" +
+			"  busbar dlq redrive orders --reason MaxDeliveryCountExceeded --rate 100\n" +
+			"  busbar dlq redrive orders --to quarantine\n" +
+			"  busbar dlq redrive orders --from 2026-01-31T00:00:00Z --until 2026-02-01T00:00:00Z --max 500",
+		RunE: func(c *cobra.Command, args []string) error {
+			r.dead, r.hasReason, r.line = true, c.Flags().Changed("reason"), "dlq redrive"
+			return r.run(c, f, args)
+		},
+	}
+	r.add(c, "send")
+	c.Flags().StringVar(&r.reason, "reason", "", "only messages that died for this reason")
+	c.Flags().StringVar(&r.to, "to", "", "queue or topic to send them to, instead of their own")
+	return c
+}
+
+func queueMoveCommand(f *clientFlags) *cobra.Command {
+	var r redriveFlags
+	c := &cobra.Command{
+		Use: "move SOURCE DESTINATION", Short: "Move the messages that wait in a queue to another queue or topic",
+		Long: "Moves what is active and not locked, in order, to the tail of another queue or topic, in any partition.\n" +
+			"Locked, deferred and scheduled messages stay, and so do sessions that a receiver holds. Each message is\n" +
+			"a new one there. No crash loses or doubles one; a command that is interrupted says how to go on. What\n" +
+			"the destination refuses is in SOURCE/$Transfer/$DeadLetterQueue.",
+		Example: "  busbar queue move orders orders-archive\n" +
+			"  busbar queue move orders urgent --session s1\n" +
+			"  busbar queue move orders slow --from 2026-01-31T00:00:00Z --rate 200",
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := exactly(2)(c, args); err != nil {
+				return err
+			}
+			r.to, r.line = args[1], "queue move"
+			return r.run(c, f, args[:1])
+		},
+	}
+	r.add(c, "move")
+	return c
+}
+
+// add adds the flags of both commands.
+func (r *redriveFlags) add(c *cobra.Command, verb string) {
+	addOpsFlag(c, &r.ops)
+	flags := c.Flags()
+	flags.StringVar(&r.session, "session", "", "only messages of this session")
+	flags.StringVar(&r.from, "from", "", "only messages enqueued at this time or later")
+	flags.StringVar(&r.until, "until", "", "only messages enqueued before this time")
+	flags.StringVar(&r.cursor, "cursor", "", "where an interrupted command stopped")
+	flags.Uint64Var(&r.max, "max", 0, "messages to "+verb+" at most, 0 for all")
+	flags.Uint64Var(&r.rate, "rate", 0, "messages per second at most, 0 for as fast as it goes")
+	flags.DurationVar(&r.wait, "wait", 10*time.Second, "how long to wait until another entity has what was sent to it")
+}
+
+// values are the parameters of the first request.
+func (r *redriveFlags) values(c *cobra.Command) (url.Values, error) {
+	v := url.Values{}
+	for flag, text := range map[string]string{"from": r.from, "until": r.until} {
+		if text == "" {
+			continue
+		}
+		if err := checkTime("--"+flag, text); err != nil {
+			return nil, err
+		}
+		v.Set(flag, text)
+	}
+	if r.hasReason {
+		v.Set("reason", r.reason)
+	}
+	if c.Flags().Changed("session") {
+		v.Set("session", r.session)
+	}
+	if r.cursor != "" {
+		v.Set("cursor", r.cursor)
+	}
+	if r.to != "" {
+		v.Set("to", r.to)
+	}
+	return v, nil
+}
+
+// redriveBatch is what one request sends; one is one entry of the log.
+const redriveBatch = 500
+
+func (r *redriveFlags) run(c *cobra.Command, f *clientFlags, args []string) error {
+	i, err := f.inspect(&r.ops, args, r.dead)
+	if err != nil {
+		return err
+	}
+	values, err := r.values(c)
+	if err != nil {
+		return err
+	}
+	total, err := i.waiting(c.Context(), r.dead)
+	if err != nil {
+		return err
+	}
+	if r.max > 0 {
+		total = min(total, r.max)
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := newBar(c.ErrOrStderr(), total)
+	moved, err := r.loop(ctx, i, values, b)
+	b.end()
+	if err != nil {
+		return &exitError{codeIn(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar %s %s%s",
+			moved, err, r.line, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), r.resume(values))}
+	}
+	done := map[string]any{"entity": i.path, "moved": moved}
+	text := fmt.Sprintf("sent %d messages of %s again", moved, i.path)
+	if r.to != "" {
+		left := i.arrived(ctx, r.wait)
+		done["to"], done["onTheirWay"] = r.to, left
+		text = fmt.Sprintf("moved %d messages of %s to %s", moved, i.path, r.to)
+		if left > 0 {
+			text += fmt.Sprintf("; %d are still on their way from there", left)
+		}
+	}
+	return printDone(c.OutOrStdout(), f, done, text)
+}
+
+// arrivePause lies between two looks at what is on its way.
+const arrivePause = 100 * time.Millisecond
+
+// arrived waits until nothing is on its way from the entity to others, and returns how many messages
+// are when the time is over. Messages of clients count, too.
+func (i *inspector) arrived(ctx context.Context, limit time.Duration) (left uint64) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		counts, err := i.counts(ctx)
+		if err == nil {
+			left = counts.Transfer
+		}
+		if err == nil && left == 0 {
+			return 0
+		}
+		select {
+		case <-time.After(arrivePause):
+		case <-ctx.Done():
+			return left
+		}
+	}
+}
+
+// loop repeats the request until there is nothing left, and keeps to the rate.
+func (r *redriveFlags) loop(ctx context.Context, i *inspector, values url.Values, b *bar) (moved uint64, err error) {
+	began := time.Now()
+	act := "move"
+	if r.dead {
+		act = "redrive"
+	}
+	for {
+		batch := uint64(redriveBatch)
+		if r.rate > 0 {
+			batch = min(batch, max(1, r.rate/2)) // two steps a second at least, so that it flows
+		}
+		if r.max > 0 {
+			batch = min(batch, r.max-moved)
+		}
+		values.Set("max", numberText(batch))
+		var s step
+		if err := i.call(ctx, http.MethodPost, act, values, nil, &s); err != nil {
+			return moved, err
+		}
+		moved += s.Moved
+		b.show(moved)
+		values.Set("until", s.Until)
+		if s.Next == "" || r.max > 0 && moved >= r.max {
+			return moved, nil
+		}
+		values.Set("cursor", s.Next)
+		if r.rate == 0 {
+			continue
+		}
+		due := began.Add(time.Duration(float64(moved) / float64(r.rate) * float64(time.Second)))
+		select {
+		case <-time.After(time.Until(due)):
+		case <-ctx.Done():
+			return moved, ctx.Err()
+		}
+	}
+}
+
+// resume is the rest of the command line that goes on.
+func (r *redriveFlags) resume(values url.Values) string {
+	var out strings.Builder
+	if !r.dead {
+		out.WriteString(" " + shellText(r.to))
+	}
+	for _, name := range []string{"to", "reason", "session", "from", "until", "cursor"} {
+		if values.Has(name) && (name != "to" || r.dead) {
+			fmt.Fprintf(&out, " --%s %s", name, shellText(values.Get(name)))
+		}
+	}
+	return out.String()
+}
+
+// shellText quotes a text for a shell if it needs that.
+func shellText(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// codeIn keeps the code of an error that is wrapped.
+func codeIn(err error) int {
+	var known *exitError
+	if errors.As(err, &known) {
+		return known.code
+	}
+	return exitFailed
+}

@@ -1,0 +1,130 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+const (
+	// maxRedrive is what one request sends on at most.
+	maxRedrive = 1_000
+	// redriveScans bounds the commands of one request that find nothing to its filter.
+	redriveScans = 16
+)
+
+// RedriveView answers a redrive or a move. A client repeats the request with Until and Next until Next
+// is empty; after an interruption it goes on from there.
+type RedriveView struct {
+	Moved uint64     `json:"moved"`
+	Until *time.Time `json:"until"`
+	Next  string     `json:"next"`
+}
+
+// redrive sends dead letters again, those that the filter lets through: to their own main queue, or
+// to another entity (S-178).
+func (q *inspection) redrive() (any, error) {
+	if q.sub == fsm.Main {
+		q.sub = fsm.DeadLetter
+	}
+	return q.sendOn("sent again")
+}
+
+// move sends waiting messages to another entity. Each leaves its place and enters the transfer queue
+// in one entry of the log, and the forwarder takes it from there: so it is moved exactly once whatever
+// crashes, and a request that is repeated finds only what is left (S-212).
+func (q *inspection) move() (any, error) {
+	if !q.values.Has("to") {
+		return nil, badRequest("The parameter to must name the queue or topic to move to.")
+	}
+	return q.sendOn("moved")
+}
+
+func (q *inspection) sendOn(what string) (any, error) {
+	at, after, _, err := q.place("max", "cursor", "to", "reason", "session", "from", "until")
+	if err != nil {
+		return nil, err
+	}
+	cmd := fsm.Redrive{After: after, Reason: q.values.Get("reason"), HasReason: q.values.Has("reason"),
+		Session: q.values.Get("session"), HasSession: q.values.Has("session")}
+	if cmd.HasReason && q.sub == fsm.Main {
+		return nil, badRequest("Only dead letters have a reason.")
+	}
+	if cmd.To, err = q.destination(); err != nil {
+		return nil, err
+	}
+	if cmd.From, err = q.time("from", 0); err != nil {
+		return nil, err
+	}
+	// What dies again while this goes on is behind its beginning, so the loop ends.
+	if cmd.Until, err = q.time("until", fsm.Millis(q.o.deps.Now().UnixMilli())); err != nil {
+		return nil, err
+	}
+	most, err := q.number("max", operatorPage, 1, maxRedrive)
+	if err != nil {
+		return nil, err
+	}
+	v := &RedriveView{Until: moment(cmd.Until)}
+	for range redriveScans {
+		step := cmd
+		step.Max = uint32(most - v.Moved)
+		out, err := q.propose(at.share, &step)
+		if err != nil {
+			if v.Moved > 0 {
+				break // what is done is told, and the cursor says where to go on
+			}
+			return nil, err
+		}
+		v.Moved += out.Count
+		cmd.After = out.Next
+		if v.Next = q.next(at, fmt.Sprint(out.Next), out.Next != 0); v.Moved >= most || out.Next == 0 {
+			break
+		}
+	}
+	q.log(what, v.Moved)
+	return v, nil
+}
+
+// destination is the entity that messages go to, 0 for the main queue of their own. What it would
+// refuse all of is refused here (S-237).
+func (q *inspection) destination() (fsm.EntityID, error) {
+	if !q.values.Has("to") {
+		return 0, nil
+	}
+	name := q.values.Get("to")
+	if !q.claim.Allows(name, auth.Send) {
+		return 0, &problem{status: http.StatusUnauthorized, text: "Send claim is required for the destination."}
+	}
+	d, err := q.o.deps.Entities.Get(q.ctx, name)
+	switch {
+	case errors.Is(err, fsm.ErrNoEntity):
+		return 0, &problem{status: http.StatusNotFound, text: fmt.Sprintf("There is no entity %q to move to.", clip(name))}
+	case err != nil:
+		return 0, err
+	case d.Kind == fsm.Subscription:
+		return 0, badRequest("Messages cannot be sent to a subscription; name its topic.")
+	case d.ID == q.d.ID && q.sub == fsm.Main:
+		return 0, badRequest("The messages are in %s already.", d.Name)
+	case d.ID == q.d.ID:
+		return 0, nil
+	case d.Status != fsm.Active && d.Status != fsm.ReceiveDisabled:
+		return 0, &problem{status: http.StatusConflict, text: fmt.Sprintf("The entity %q does not take messages now.", d.Name)}
+	}
+	return d.ID, nil
+}
+
+// transactions lists what clients of the answering node do with the entity and have not committed.
+func (q *inspection) transactions() (any, error) {
+	if err := q.only("ended"); err != nil {
+		return nil, err
+	}
+	ended := q.values.Get("ended")
+	if ended != "" && ended != "true" && ended != "false" {
+		return nil, badRequest("ended must be true or false, not '%s'.", clip(ended))
+	}
+	return map[string]any{"transactions": q.o.deps.Transactions(q.d.Name, ended == "true")}, nil
+}
