@@ -256,7 +256,7 @@ func (h *Host) check(rs []*Replica) {
 		}
 		if r.wedge.Swap(false) {
 			h.reopen(r)
-		} else if r.starved() && h.room.now() < roomForDeletions {
+		} else if r.starved() && h.room.mayFeed() {
 			h.feed(r)
 		}
 	}

@@ -79,6 +79,7 @@ type room struct {
 	// less time than that takes.
 	left    atomic.Int64
 	watched atomic.Bool // somebody looks
+	free    atomic.Uint64
 	// The rest is the watchdog's alone.
 	held  bool // the ballast
 	known bool // whether it is held: it may be there from the life before
@@ -116,6 +117,16 @@ func grows(c fsm.Command) (bytes int) {
 	return bytes
 }
 
+// feedBytes is how much must be free for a replica that failed for want of room to start anew on a disk
+// that is still full: with the ballast given back there may be that much. It then takes deletions, which
+// may be all that can help.
+const feedBytes = 8 << 20
+
+// mayFeed reports whether such a replica has what a new start needs.
+func (r *room) mayFeed() bool {
+	return r.now() < roomForDeletions || !r.held && r.free.Load() >= feedBytes
+}
+
 // mendingOf says to people what to do about a replica that failed with an error.
 func mendingOf(err error) string {
 	switch {
@@ -147,6 +158,7 @@ func (h *Host) lookAtDisk() {
 		return
 	}
 	h.room.watched.Store(true)
+	h.room.free.Store(free)
 	h.room.left.Store(h.cfg.Room.allowance(free, total))
 	was := h.room.now()
 	now := h.cfg.Room.level(was, free, total)

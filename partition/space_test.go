@@ -275,6 +275,16 @@ func TestGroupThatRanOutOfDiskServesAgain(t *testing.T) {
 		if failed < 2 {
 			t.Fatalf("%d replicas failed: the test shows nothing", failed)
 		}
+		// The ballast came back: too little for messages, enough to delete what takes the room.
+		room(16<<20, nil)
+		time.Sleep(time.Minute)
+		r = c.leader(1)
+		if _, err := r.Propose(t.Context(), fsm.Request{ID: reqID(4, 1), Entity: 9, Command: &fsm.DropEntity{}}); err != nil {
+			t.Errorf("a deletion with what the ballast gave: %v", err)
+		}
+		if _, err := r.Propose(t.Context(), enqueue(reqID(5, 1), "more")); !errors.Is(err, fsm.ErrBusy) {
+			t.Errorf("a message with what the ballast gave: %v", err)
+		}
 		room(1<<30, nil)
 		time.Sleep(time.Minute)
 		o, err := c.leader(1).Propose(t.Context(), lock(reqID(3, 1), 10, 0))
