@@ -20,6 +20,7 @@ type egress struct {
 
 	queue     []fsm.Delivery // taken and not sent yet
 	unsettled int            // sent, and no disposition yet
+	returning int            // given back by the client, and the partition has not said so yet
 	taker     *taker
 	fetching  bool
 	cancel    context.CancelFunc // of the fetch under way
@@ -135,8 +136,8 @@ func (e *egress) idle() { e.fetch() }
 
 // fetch asks the entity for messages if the client wants some, and ends a drain if there are none.
 func (e *egress) fetch() {
-	if e.closing || e.fetching || e.out.now != nil {
-		return
+	if e.closing || e.fetching || e.out.now != nil || e.returning > 0 {
+		return // whoever gives back and asks for more gets the same one again: it is next (S-58)
 	}
 	if e.out.drain && (e.out.credit == 0 || e.tried && len(e.queue) == 0) {
 		e.out.drained()

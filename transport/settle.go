@@ -16,6 +16,7 @@ type settlement struct {
 	item  fsm.SettleItem
 	id    uint32
 	reply amqp.DeliveryState // what to answer on success, nil if nothing is waited for
+	back  bool               // the client gives the message back; the link asks for no other meanwhile
 }
 
 // settler is the lane of one share for verdicts. What arrives while a Settle is under way rides in
@@ -82,6 +83,9 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 	e.l.ch.touch()
 	path := e.l.addr.path()
 	for i := range batch {
+		if batch[i].back {
+			e.returning--
+		}
 		why := out.Refusal
 		if why == fsm.None && i < len(out.Refusals) {
 			why = out.Refusals[i]
@@ -174,6 +178,10 @@ func (ch *channel) settle(d *sentDelivery, v verdict, settled bool) {
 	s.item.Seq, s.item.Token = d.seq, d.token
 	if settled {
 		s.reply = nil
+	}
+	if s.item.Verdict == fsm.Abandon || s.item.Verdict == fsm.Return {
+		s.back = true
+		d.owner.returning++
 	}
 	d.owner.settler(d.token).add(s)
 }

@@ -358,3 +358,39 @@ func TestSettlingWithoutAStateBehindADetachKeepsTheLock(t *testing.T) {
 		})
 	}
 }
+
+// S-58: a client that gives a message back and asks for more in one write gets the same one again.
+func TestWhatIsGivenBackIsNext(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders", func(d *fsm.Descriptor) { d.MaxDelivery = 100 })
+		c := b.client()
+		c.reach(atLinks)
+		for id := range uint32(2) {
+			c.send(0, transferOf(2, id), amqp.AppendData(nil, []byte("x")))
+			expect[*amqp.Disposition](c)
+		}
+		c.send(0, credit(3, 0, 1, false))
+		first := int64(0)
+		for i := range uint32(50) { // the order of two goroutines decided
+			tr, payload := expect[*amqp.Transfer](c)
+			m, err := amqp.ParseMessage(payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			number, _ := m.Annotation("x-opt-sequence-number")
+			got, _ := number.Int64()
+			if first == 0 {
+				first = got
+			}
+			if got != first {
+				t.Fatalf("delivery %d is of message %d, want %d", i, got, first)
+			}
+			c.hold = true
+			c.send(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: tr.DeliveryID.Value, Settled: true,
+				State: amqp.Modified{DeliveryFailed: amqp.Some(i%2 == 0)}})
+			c.hold = false
+			c.send(0, credit(3, i+1, 1, false))
+		}
+		c.close()
+	})
+}
