@@ -17,6 +17,8 @@ type Router struct {
 	dir   *Directory
 	life  *lifeOf
 	round atomic.Uint64 // round robin over shares
+	// unheard are the pumps that may not be dropped yet.
+	unheard unheard
 }
 
 // NewRouter returns the router of a node.
@@ -81,6 +83,23 @@ const (
 // Propose implements transport.Broker.
 func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (
 	fsm.Outcome, error) {
+	if d, ok := c.(*fsm.DropPumps); ok {
+		if d = r.unheard.droppable(d); d == nil {
+			return fsm.Outcome{}, nil
+		}
+		c = d
+	}
+	var a attempts
+	o, err := r.propose(ctx, id, k, c, &a)
+	if a.unknown != nil || errors.Is(err, fsm.ErrUnknown) {
+		r.unheard.note(id)
+	}
+	return o, err
+}
+
+// propose is Propose, and notes its attempts in a.
+func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command, a *attempts) (
+	fsm.Outcome, error) {
 	to, err := r.resolve(ctx, k)
 	if errors.Is(err, fsm.ErrNoEntity) {
 		return fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: err.Error()}, nil
@@ -90,9 +109,8 @@ func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 	}
 	r.life.asked(id.Node)
 	req := fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}
-	var a attempts
 	for stale := 0; ; {
-		o, err := r.send.propose(ctx, to.partition, req, &a, func(error) bool {
+		o, err := r.send.propose(ctx, to.partition, req, a, func(error) bool {
 			return !to.movable || a.unknown != nil || a.definite%moveAfter != 0
 		})
 		switch {

@@ -1,0 +1,92 @@
+package partition
+
+import (
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// unheard are the pumps of this node's front end of which some attempt was not answered: a copy of it may
+// still be under way, in the socket of a process that is paused or behind a cut, and reach a leader long
+// after the client has gone. As long as the partitions remember what the pump was answered, the copy is
+// told the same. Once they were told to forget (fsm.DropPumps), it would be applied again.
+//
+// So such a pump is not dropped: it is left to be forgotten by itself after ten minutes (A6), far beyond
+// what the mesh lets a link be silent and the kernel a packet be repeated. Of any other pump every attempt
+// was answered, whoever answered had taken it off the wire, and the entry that it rode in, if any, has its
+// place in the log before the drop: there is no copy that could come later.
+type unheard struct {
+	mu    sync.Mutex
+	pumps map[pumpOf]time.Time // when the last attempt went unanswered
+	since time.Time            // when one was not noted, because there were too many; zero if never
+	sweep time.Time
+}
+
+type pumpOf struct {
+	node fsm.Incarnation
+	pump uint64
+}
+
+const (
+	// unheardTime is how long a pump is not dropped. Afterwards the partitions have forgotten by
+	// themselves whatever it was answered until then.
+	unheardTime = 10 * time.Minute
+	// maxUnheard bounds the pumps noted, some hundred bytes each. With more nothing is dropped for
+	// unheardTime, which costs the partitions memory and nothing else.
+	maxUnheard = 1 << 16
+	// unheardSweep is how often those are forgotten whose time is over.
+	unheardSweep = time.Minute
+)
+
+// note says that an attempt of a request was not answered.
+func (u *unheard) note(id fsm.RequestID) {
+	if id.IsZero() {
+		return
+	}
+	now := time.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sweepLocked(now)
+	key := pumpOf{id.Node, id.Pump}
+	if _, known := u.pumps[key]; !known && len(u.pumps) >= maxUnheard {
+		u.since = now
+		return
+	}
+	if u.pumps == nil {
+		u.pumps = map[pumpOf]time.Time{}
+	}
+	u.pumps[key] = now
+}
+
+func (u *unheard) sweepLocked(now time.Time) {
+	if now.Sub(u.sweep) < unheardSweep {
+		return
+	}
+	u.sweep = now
+	for k, at := range u.pumps { // order-free: each is judged for itself
+		if now.Sub(at) >= unheardTime {
+			delete(u.pumps, k)
+		}
+	}
+}
+
+// droppable returns the command without the pumps that may not be dropped, nil if none is left.
+func (u *unheard) droppable(c *fsm.DropPumps) *fsm.DropPumps {
+	now := time.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.since.IsZero() && now.Sub(u.since) < unheardTime {
+		return nil
+	}
+	pumps := make([]uint64, 0, len(c.Pumps))
+	for _, p := range c.Pumps {
+		if at, noted := u.pumps[pumpOf{c.Node, p}]; !noted || now.Sub(at) >= unheardTime {
+			pumps = append(pumps, p)
+		}
+	}
+	if len(pumps) == 0 {
+		return nil
+	}
+	return &fsm.DropPumps{Node: c.Node, Pumps: pumps}
+}
