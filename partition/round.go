@@ -27,7 +27,7 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 			size += c.size
 		}
 	}
-	p.pullWokenLocked(ride)
+	woken := p.takeWokenLocked()
 	took := 0
 	for _, c := range p.pending {
 		if size > 0 && size+c.size > p.cfg.MaxEntryBytes {
@@ -43,10 +43,15 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 			p.parking.add(c)
 			continue
 		}
+		// Who was parked for the same came before c.
+		p.pullWokenLocked(woken, c.key, ride)
 		ride(c)
 		if !c.query {
 			p.parking.satisfied(&c.req, ride)
 		}
+	}
+	for k := range woken { // order-free: each key is pulled for itself
+		p.pullWokenLocked(woken, k, ride)
 	}
 	clear(p.pending[:took])
 	p.pending = p.pending[took:]
@@ -83,18 +88,34 @@ func (p *proposer) buriedLocked(c *call) bool {
 // maxBurst bounds how many requests of one key ride because of one wake.
 const maxBurst = 256
 
-func (p *proposer) pullWokenLocked(ride func(*call)) {
+// takeWokenLocked returns the keys that the next entry pulls. Who waits for them rides behind what the
+// entry brings, which is there to be found as well.
+func (p *proposer) takeWokenLocked() map[fsm.WaitKey]struct{} {
+	if len(p.woken) == 0 {
+		return nil
+	}
+	woken := make(map[fsm.WaitKey]struct{}, len(p.woken))
 	for _, k := range p.woken {
-		n := min(max(2*p.parking.burst[k], 1), maxBurst)
-		p.parking.burst[k] = n
-		for range n {
-			if p.parking.waiting(k) == 0 {
-				break
-			}
-			p.parking.pull(k, 1, ride)
-		}
+		woken[k] = struct{}{}
 	}
 	p.woken = p.woken[:0]
+	return woken
+}
+
+// pullWokenLocked pulls a key that was woken, once.
+func (p *proposer) pullWokenLocked(woken map[fsm.WaitKey]struct{}, k fsm.WaitKey, ride func(*call)) {
+	if _, ok := woken[k]; !ok {
+		return
+	}
+	delete(woken, k)
+	n := min(max(2*p.parking.burst[k], 1), maxBurst)
+	p.parking.burst[k] = n
+	for range n {
+		if p.parking.waiting(k) == 0 {
+			break
+		}
+		p.parking.pull(k, 1, ride)
+	}
 }
 
 // parkableNowLocked reports whether c can be parked without asking the log: the log has answered
@@ -142,19 +163,19 @@ func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 	defer p.mu.Unlock()
 	p.riding = nil
 	p.barrierAt = started
-	dry := map[fsm.WaitKey]bool{} // keys whose last request of this entry found nothing
+	dry := map[fsm.WaitKey]int{}
 	i = 0
 	for n, c := range calls {
 		if c.query {
 			c.finish(fsm.Outcome{}, nil)
 			continue
 		}
-		p.answerLocked(c, a.result.Outcomes[i], errs[n], dry)
+		p.answerLocked(c, i, a.result.Outcomes[i], errs[n], dry)
 		i++
 	}
 	p.hooks.Load().tell(&a.result)
 	p.forgetPlainLocked(e)
-	p.wakeLocked(a.result.Wake, dry)
+	p.wakeLocked(a.result.Wake, lastGiver(e), dry)
 	for _, id := range a.result.Dropped {
 		p.waits.dropped(id)
 		p.parking.pullEntity(id, func(c *call) {
@@ -163,11 +184,18 @@ func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 	}
 }
 
-// answerLocked answers one call, or parks it if it may go on waiting.
-func (p *proposer) answerLocked(c *call, o fsm.Outcome, err error, dry map[fsm.WaitKey]bool) {
+// something stands for the place of a request that did not find nothing.
+const something = -1
+
+// answerLocked answers one call, or parks it if it may go on waiting. at is its place in the entry; dry
+// is the place of each key's last request if that found nothing, or something.
+func (p *proposer) answerLocked(c *call, at int, o fsm.Outcome, err error, dry map[fsm.WaitKey]int) {
 	if c.key.Entity != 0 {
 		empty := c.empty(&o)
-		dry[c.key] = empty
+		dry[c.key] = something
+		if empty {
+			dry[c.key] = at
+		}
 		if empty && c.parkable {
 			if len(p.plain) >= maxPlain {
 				clear(p.plain)
@@ -184,16 +212,17 @@ func (p *proposer) answerLocked(c *call, o fsm.Outcome, err error, dry map[fsm.W
 }
 
 // wakeLocked notes what the next entry pulls. A key on which requests of this very entry found
-// something may hold more, so its waiters go on being pulled until one finds nothing.
-func (p *proposer) wakeLocked(wake []fsm.WaitKey, dry map[fsm.WaitKey]bool) {
+// something may hold more, so its waiters go on being pulled until one finds nothing. giver is the place
+// of the last request that may have woken somebody.
+func (p *proposer) wakeLocked(wake []fsm.WaitKey, giver int, dry map[fsm.WaitKey]int) {
 	for _, k := range wake {
-		if isDry, asked := dry[k]; asked && isDry {
+		if at, asked := dry[k]; asked && at > giver {
 			continue // asked behind what woke it, and found nothing left
 		}
-		dry[k] = false
+		dry[k] = something
 	}
-	for k, isDry := range dry { // order-free: each key is woken for itself
-		if isDry {
+	for k, at := range dry { // order-free: each key is woken for itself
+		if at != something {
 			delete(p.parking.burst, k)
 			continue
 		}
@@ -204,6 +233,24 @@ func (p *proposer) wakeLocked(wake []fsm.WaitKey, dry map[fsm.WaitKey]bool) {
 			p.waits.wake(k)
 		}
 	}
+}
+
+// lastGiver returns the place of the last request of an entry behind which there may be more to take
+// than before, -1 if there is none.
+func lastGiver(e *fsm.Entry) int {
+	for i := len(e.Requests) - 1; i >= 0; i-- {
+		switch c := e.Requests[i].Command.(type) {
+		case *fsm.Lock, *fsm.AcceptSession, *fsm.Receive, *fsm.Renew, *fsm.RenewSession, *fsm.SetSessionState,
+			*fsm.Barrier, *fsm.Touch, *fsm.DropPumps:
+		case *fsm.Settle:
+			if slices.ContainsFunc(c.Items, func(it fsm.SettleItem) bool { return it.Verdict != fsm.Complete }) {
+				return i
+			}
+		default:
+			return i
+		}
+	}
+	return -1
 }
 
 // forgetPlainLocked forgets what it knew of entities whose description this entry changed.
