@@ -246,6 +246,7 @@ func (h *Host) check(rs []*Replica) {
 		age = max(age, r.guard.oldest())
 	}
 	stalled := age > h.cfg.StallAfter
+	spreadReadOnly(rs)
 	for _, r := range rs {
 		if was := r.stalled.Swap(stalled); was != stalled {
 			r.log.Warn("disk", "stalled", stalled, "oldest call", age)

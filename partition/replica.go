@@ -64,6 +64,7 @@ type Replica struct {
 	auditing  sync.Mutex     // one audit at a time: each needs the memory of a state
 	disputed  atomic.Uint64  // index of the last digests that differ without a majority
 	crowded   atomic.Bool    // too many voters have no room on their disks
+	spread    bool           // spreadReadOnly's alone: what failed this replica has failed the others
 	// wrongClock says that the date of this node is wrong.
 	wrongClock func() bool
 

@@ -144,6 +144,25 @@ func outOfRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// spreadReadOnly fails every replica of the node when one met a disk that takes no more writes: they
+// share it. One that leads and has nothing to write would keep its leadership until the first client
+// that needs it.
+func spreadReadOnly(rs []*Replica) {
+	for _, r := range rs {
+		e := r.failure.Load()
+		if e == nil || r.spread || !errors.Is(*e, syscall.EROFS) {
+			continue
+		}
+		r.spread = true
+		for _, o := range rs {
+			if o.failure.Load() == nil {
+				o.spread = true
+				o.fail(fmt.Errorf("the disk of partition %d and this one: %w", r.id, *e))
+			}
+		}
+	}
+}
+
 // ballastEvery is how often the ballast is tried when it could not be taken.
 const ballastEvery = time.Minute
 

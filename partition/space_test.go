@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -235,6 +236,40 @@ func TestLeaderMindsTheDisksOfItsVoters(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A disk that turns read-only is that of the whole node: leaderships leave that have nothing to write, and
+// what is opened later, because the disk takes writes again, is left alone.
+func TestReadOnlyDiskIsThatOfAllReplicas(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		c.open(2)
+		idle := c.leader(2)
+		n := c.nodes[idle.cfg.Node]
+		time.Sleep(3 * time.Second)
+		busy := n.host.Replica(1)
+		n.disks[1].log.set(func(l *faultyLog) {
+			l.err = &fs.PathError{Op: "write", Path: "log", Err: syscall.EROFS}
+		})
+		if _, err := c.sendVia(t.Context(), n.id, enqueue(reqID(1, 1), "x")); err != nil {
+			t.Fatal(err)
+		}
+		if next := c.leader(2, n.id); next == nil || idle.Leading() {
+			t.Fatal("the idle partition is led on a read-only disk")
+		}
+		for _, r := range []*Replica{busy, idle} {
+			if e := r.failure.Load(); e == nil || !errors.Is(*e, syscall.EROFS) || !strings.Contains(mendingOf(*e), "read-only") {
+				t.Errorf("partition %d: %v", r.id, e)
+			}
+		}
+		n.disks[1].log.set(func(l *faultyLog) { l.err = nil })
+		if err := n.host.rebuild(2, 100); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if r := n.host.Replica(2); r == idle || r.failure.Load() != nil {
+			t.Errorf("the new replica: %+v", r.Status())
+		}
+	})
 }
 
 // S-300, S-297: a group whose replicas all ran out of disk serves again, with all that was
