@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,41 +25,9 @@ const (
 // TestPublisherRefusedForAFullDiskResumes fills a small disk with messages until a publisher is
 // refused, takes them out again, and lets the same publisher go on.
 func TestPublisherRefusedForAFullDiskResumes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("some minutes of real processes")
-	}
-	if !inside() {
-		t.Skip("no mount namespace: ", noNamespaces())
-	}
-	dir := t.ArtifactDir()
-	home := filepath.Join(dir, "n1")
-	if err := os.MkdirAll(home, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := command("mount", "-t", "tmpfs", "-o", smallDisk, "none", home); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = command("umount", "-l", home) })
-	ctx, cancel := context.WithTimeout(context.Background(), 2*fullLimit+readyLimit)
+	n, sdk := smallNode(t, "large")
+	ctx, cancel := context.WithTimeout(context.Background(), 2*fullLimit)
 	defer cancel()
-	b, err := newBed(ctx, bedConfig{dir: dir, binary: binary(t), network: overBridge, nodes: 1}, supervised(t))
-	t.Cleanup(func() {
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := createPlain(ctx, b.nodes[0], "large"); err != nil {
-		t.Fatal(err)
-	}
-	sdk, err := azservicebus.NewClientFromConnectionString(b.nodes[0].connectionString(),
-		&azservicebus.ClientOptions{RetryOptions: once})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = sdk.Close(context.Background()) }()
 	p := &publisher{t: t, sdk: sdk}
 	for p.err = nil; p.err == nil && p.sent < mostBodies; {
 		p.send(ctx)
@@ -65,7 +36,7 @@ func TestPublisherRefusedForAFullDiskResumes(t *testing.T) {
 		t.Fatalf("%d messages of %d bytes were taken, then: %v", p.sent, largeBody, ctx.Err())
 	}
 	t.Logf("after %d messages: %v", p.sent, p.err)
-	if pid := b.nodes[0].pid(); pid == 0 {
+	if pid := n.pid(); pid == 0 {
 		t.Fatal("the full node has ended")
 	}
 	got := receiveAll(ctx, t, sdk, p.sent)
@@ -144,4 +115,147 @@ func receiveAll(ctx context.Context, t *testing.T, sdk *azservicebus.Client, cou
 		}
 	}
 	return got
+}
+
+// smallNode runs one node on a small disk with a queue, for as long as the test lasts.
+func smallNode(t *testing.T, queue string) (*node, *azservicebus.Client) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("some minutes of real processes")
+	}
+	if !inside() {
+		t.Skip("no mount namespace: ", noNamespaces())
+	}
+	dir := t.ArtifactDir()
+	home := filepath.Join(dir, "n1")
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := command("mount", "-t", "tmpfs", "-o", smallDisk, "none", home); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command("umount", "-l", home) })
+	ctx, cancel := context.WithTimeout(context.Background(), 2*readyLimit)
+	defer cancel()
+	b, err := newBed(ctx, bedConfig{dir: dir, binary: binary(t), network: overBridge, nodes: 1}, supervised(t))
+	t.Cleanup(func() {
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := createPlain(ctx, b.nodes[0], queue); err != nil {
+		t.Fatal(err)
+	}
+	sdk, err := azservicebus.NewClientFromConnectionString(b.nodes[0].connectionString(),
+		&azservicebus.ClientOptions{RetryOptions: once})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sdk.Close(context.Background()) })
+	return b.nodes[0], sdk
+}
+
+// refusalLimit is for how long something is tried that must not be taken; the broker may try it for the
+// client as long.
+const refusalLimit = 5 * time.Second
+
+// left is what another user of the disk leaves free: below three hundredths, with the ballast given back.
+const left = 4 << 20
+
+// TestFullDiskTakesDeletions has somebody else fill the disk of a node: it refuses messages, and then
+// even settlements, but a queue can be deleted; when there is room again it goes on by itself.
+func TestFullDiskTakesDeletions(t *testing.T) {
+	n, sdk := smallNode(t, "large")
+	ctx, cancel := context.WithTimeout(context.Background(), fullLimit)
+	defer cancel()
+	if err := createPlain(ctx, n, "spare"); err != nil {
+		t.Fatal(err)
+	}
+	p := &publisher{t: t, sdk: sdk}
+	for p.sent < 20 {
+		if p.send(ctx); p.err != nil {
+			t.Fatal(p.err)
+		}
+	}
+	rx, err := sdk.NewReceiverForQueue("large", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := rx.ReceiveMessages(ctx, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	filler := filepath.Join(filepath.Dir(n.dir), "filler")
+	fillUntil(t, filler, left)
+	// The disk is looked at once a second.
+	for err = nil; err == nil && ctx.Err() == nil; wait(ctx, 50*time.Millisecond) {
+		_, err = n.get(ctx, "/readyz")
+	}
+	sending, stopSending := context.WithTimeout(ctx, refusalLimit)
+	defer stopSending()
+	p.send(sending)
+	renewing, stopRenewing := context.WithTimeout(ctx, refusalLimit)
+	defer stopRenewing()
+	renewed := rx.RenewMessageLock(renewing, list[0], nil)
+	t.Logf("ready: %v; a message: %v; a renewal: %v", err, p.err, renewed)
+	if p.err == nil || renewed == nil || !strings.Contains(fmt.Sprint(err), "disk is nearly full") {
+		t.Fatal("a full disk refuses nothing")
+	}
+	a, err := administrator(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	creating, stopCreating := context.WithTimeout(ctx, refusalLimit)
+	defer stopCreating()
+	if _, err := a.CreateQueue(creating, "more", nil); err == nil {
+		t.Error("a queue was created on a full disk")
+	}
+	if _, err := a.DeleteQueue(ctx, "large", nil); err != nil {
+		t.Fatalf("a queue cannot be deleted on a full disk: %v", err)
+	}
+	if _, err := a.GetQueue(ctx, "spare", nil); err != nil {
+		t.Error(err)
+	}
+	if n.pid() == 0 {
+		t.Fatal("the full node has ended")
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	limit, stopWaiting := context.WithTimeout(ctx, readyLimit)
+	defer stopWaiting()
+	if err := n.awaitReady(limit); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.CreateQueue(ctx, "large", nil); err != nil {
+		t.Fatal(err)
+	}
+	again := &publisher{t: t, sdk: sdk}
+	if again.send(ctx); again.err != nil {
+		t.Fatal(again.err)
+	}
+	if got := receiveAll(ctx, t, sdk, 1); !got[0] {
+		t.Error("what was sent when there was room again did not come")
+	}
+}
+
+// fillUntil makes a file so large that no more than a number of bytes is free.
+func fillUntil(t *testing.T, name string, bytes int64) {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(filepath.Dir(name), &st); err != nil {
+		t.Fatal(err)
+	}
+	free := int64(st.Bavail) * st.Bsize
+	if err := syscall.Fallocate(int(f.Fd()), 0, 0, free-bytes); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -211,15 +211,19 @@ func (n *node) awaitReady(ctx context.Context) error {
 
 // status is what GET /api/cluster answers, as far as it is used here.
 type status struct {
+	Node  string `json:"node"`
 	Nodes []struct {
 		ID    string `json:"id"`
 		State string `json:"state"`
 	} `json:"nodes"`
 	Partitions []struct {
-		ID      int    `json:"id"`
-		Leader  string `json:"leader"`
-		Term    uint64 `json:"term"`
-		Applied uint64 `json:"applied"`
+		ID      int      `json:"id"`
+		Leader  string   `json:"leader"`
+		Term    uint64   `json:"term"`
+		Applied uint64   `json:"applied"`
+		Failure string   `json:"failure"`
+		Voters  []string `json:"voters"`
+		Differs []string `json:"differs"`
 	} `json:"partitions"`
 }
 

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// goneReadOnly makes the kernel find an error in the file system of a disk, upon which it takes no more
+// writes, as it does when the device below answers nonsense. Only a new mount ends that.
+func (d *disk) goneReadOnly() error {
+	if err := command("mount", "-o", "remount,errors=remount-ro", d.mount); err != nil {
+		return err
+	}
+	device, err := d.device()
+	if err != nil {
+		return err
+	}
+	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error")
+	if err := os.WriteFile(trigger, []byte("chaos"), 0o600); err != nil {
+		return fmt.Errorf("read-only disk: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(d.mount, "touched"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%s still takes writes: %w", d.mount, err)
+	}
+	return nil
+}
+
+// device is the loop device that a disk is mounted from.
+func (d *disk) device() (string, error) {
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[1] == d.mount && strings.HasPrefix(f[0], "/dev/loop") {
+			return f[0], nil
+		}
+	}
+	return "", fmt.Errorf("%s is on no loop device", d.mount)
+}
+
+// TestDiskThatTurnsReadOnly has the kernel turn the disk of the busiest node read-only under load: its
+// leaderships leave, it says what to do, nothing is lost, and it comes back with a disk that can be
+// written.
+func TestDiskThatTurnsReadOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a minute of real processes")
+	}
+	if err := noDisks(); err != nil || !inside() {
+		t.Skip("no disks of their own: ", err, noNamespaces())
+	}
+	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
+		bed:      bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: overBridge, nodes: 3, disks: true},
+		schedule: schedule{calm: 2 * time.Second}}
+	cfg.schedule.instead = func(ctx context.Context, b *bed) error { return turnReadOnly(ctx, t, b) }
+	o, err := run(context.Background(), cfg, supervised(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.write(testLog{t})
+	if o.bad() {
+		t.Error("something is broken")
+	}
+	if o.operations < 1000 {
+		t.Errorf("only %d operations", o.operations)
+	}
+}
+
+func turnReadOnly(ctx context.Context, t *testing.T, b *bed) error {
+	victim := b.busiest(ctx)
+	if err := victim.disk.goneReadOnly(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := awaitStatus(ctx, b, victim, func(s *status) error {
+		for _, p := range s.Partitions {
+			if p.Leader == "" || p.Leader == victim.name() {
+				return fmt.Errorf("partition %d is led by %q", p.ID, p.Leader)
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	t.Logf("everything is led by others %s after the disk of %s turned read-only",
+		time.Since(began).Round(10*time.Millisecond), victim.name())
+	if _, err := victim.get(ctx, "/readyz"); err == nil || !strings.Contains(err.Error(), "read-only") {
+		return fmt.Errorf("/readyz of the node without a disk: %w", err)
+	}
+	said, err := os.ReadFile(victim.log)
+	if err != nil {
+		return err
+	}
+	for _, want := range []string{"read-only file system", "start the node again"} {
+		if !strings.Contains(string(said), want) {
+			return fmt.Errorf("the log of %s has no word of %q", victim.name(), want)
+		}
+	}
+	wait(ctx, lonelyLoad) // two nodes carry on
+	if victim.pid() == 0 {
+		return fmt.Errorf("%s has ended, and its clients with it", victim.name())
+	}
+	if err := victim.end(syscall.SIGTERM, 30*time.Second); err != nil {
+		return err
+	}
+	if err := errors.Join(victim.disk.detach(), victim.disk.attach()); err != nil {
+		return err
+	}
+	if err := victim.start(); err != nil {
+		return err
+	}
+	return (&exchange{t: t, b: b}).member(ctx, victim)
+}
+
+// awaitStatus waits until every node but one tells what is wanted.
+func awaitStatus(ctx context.Context, b *bed, except *node, wanted func(*status) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	var last error
+	for {
+		var err error
+		for _, n := range b.nodes {
+			if n == except {
+				continue
+			}
+			s, failed := n.status(ctx)
+			if failed == nil {
+				failed = wanted(&s)
+			}
+			err = errors.Join(err, failed)
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("after %s: %w", readyLimit, last)
+		}
+		last = err
+		wait(ctx, 20*time.Millisecond)
+	}
+}
+
+// TestNodeOnAReadOnlyDisk starts a node where it cannot write: it says so, and what to do, and ends.
+func TestNodeOnAReadOnlyDisk(t *testing.T) {
+	if !inside() {
+		t.Skip("no mount namespace: ", noNamespaces())
+	}
+	mount := filepath.Join(t.ArtifactDir(), "disk")
+	if err := os.MkdirAll(mount, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := command("mount", "-t", "tmpfs", "-o", smallDisk, "none", mount); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command("umount", "-l", mount) })
+	used := filepath.Join(mount, "used")
+	lone(t, used, func(n *node) {
+		limit, cancel := context.WithTimeout(t.Context(), readyLimit)
+		defer cancel()
+		if err := n.awaitReady(limit); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := command("mount", "-o", "remount,ro", mount); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{used, filepath.Join(mount, "fresh")} {
+		limit, cancel := context.WithTimeout(t.Context(), readyLimit)
+		out, err := exec.CommandContext(limit, binary(t), "serve", "--dev", "--data-dir", dir, "--amqp-listen",
+			"127.0.0.1:0", "--tls-listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0").CombinedOutput()
+		cancel()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			t.Errorf("%s: %v, want exit code 1", dir, err)
+		}
+		for _, want := range []string{"read-only file system", "remount,rw", dir} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%s: nothing of %q in: %s", dir, want, out)
+			}
+		}
+		if strings.Contains(string(out), "goroutine ") {
+			t.Errorf("%s: it panicked: %s", dir, out)
+		}
+	}
+	if err := command("mount", "-o", "remount,rw", mount); err != nil {
+		t.Fatal(err)
+	}
+	lone(t, used, func(n *node) {
+		limit, cancel := context.WithTimeout(t.Context(), readyLimit)
+		defer cancel()
+		if err := n.awaitReady(limit); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// lone runs one node over a directory while f lasts.
+func lone(t *testing.T, dir string, f func(*node)) {
+	t.Helper()
+	b := &bed{dir: filepath.Dir(dir), network: overLoopback, sup: supervised(t), terms: newTermCount()}
+	n := &node{number: 1, ip: "127.0.0.1", log: filepath.Join(t.ArtifactDir(), "lone.log"), dir: dir, sup: b.sup}
+	b.nodes = []*node{n}
+	if err := b.loopback(bedConfig{binary: binary(t), network: overLoopback, nodes: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.start(); err != nil {
+		t.Fatal(err)
+	}
+	f(n)
+	if err := b.close(); err != nil {
+		t.Error(err)
+	}
+}
