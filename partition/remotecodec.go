@@ -30,6 +30,9 @@ const (
 	statusFormat
 )
 
+// roomHint is in the place of a node in the answer of one that is busy because its disk is full.
+const roomHint fsm.NodeID = "room"
+
 func verbHead(p fsm.PartitionID, size int) []byte {
 	b := append(make([]byte, 0, size+16), verbVersion)
 	return binary.BigEndian.AppendUint16(b, uint16(p))
@@ -57,6 +60,8 @@ func failure(err error) []byte {
 		status, hint = statusNotLeader, nl.hint
 	case errors.Is(err, fsm.ErrNotLeader):
 		status = statusNotLeader
+	case errors.Is(err, errNoRoom):
+		status, hint = statusBusy, roomHint
 	case errors.Is(err, fsm.ErrBusy):
 		status = statusBusy
 	case errors.Is(err, fsm.ErrUnavailable):
@@ -96,6 +101,9 @@ func openResult(b []byte) ([]byte, error) {
 	case statusUnparked:
 		return nil, errUnparked
 	case statusBusy:
+		if hint == roomHint {
+			return nil, fmt.Errorf("%s: %w", text, errNoRoom)
+		}
 		return nil, fmt.Errorf("%s: %w", text, fsm.ErrBusy)
 	case statusUnavailable, statusEnded:
 		return nil, fmt.Errorf("%s: %w", text, fsm.ErrUnavailable)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -109,11 +110,16 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 	}
 	r.life.asked(id.Node)
 	req := fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}
-	for stale := 0; ; {
+	for stale, full := 0, 0; ; {
 		o, err := r.send.propose(ctx, to.partition, req, a, func(error) bool {
 			return !to.movable || a.unknown != nil || a.definite%moveAfter != 0
 		})
 		switch {
+		case errors.Is(err, errNoRoom) && to.movable && full < len(to.d.Partitions)-1:
+			full++ // each of the others may have room
+			at := slices.Index(to.d.Partitions, to.partition)
+			to.partition = to.d.Partitions[(at+1)%len(to.d.Partitions)]
+			continue
 		case err != nil && to.movable && a.unknown == nil && ctx.Err() == nil && a.definite > 0 &&
 			a.definite%moveAfter == 0:
 			// Nothing has happened anywhere: any other share will do (S-314).

@@ -198,6 +198,9 @@ func (h *Host) lookAtDisk() {
 	h.room.held, h.room.known = hold, true
 }
 
+// errNoRoom refuses what would be kept on a full disk.
+var errNoRoom = fmt.Errorf("no room: %w", fsm.ErrBusy)
+
 // fits reports whether there is room for a command, before it gets into the log. The leader's own
 // disk decides, and those of its voters: an entry needs a majority that can hold it.
 func (r *Replica) fits(c fsm.Command) error {
@@ -210,11 +213,11 @@ func (r *Replica) fits(c fsm.Command) error {
 		return nil
 	case *fsm.Change:
 		if level >= roomForDeletions && catalog.Grows(c) {
-			return fmt.Errorf("disk is full, only deletions are taken: %w", fsm.ErrBusy)
+			return fmt.Errorf("disk is full, only deletions are taken: %w", errNoRoom)
 		}
 	case *fsm.Enqueue, *fsm.Transfer, *fsm.Commit, *fsm.SetSessionState:
 		if level >= roomForSettling {
-			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", fsm.ErrBusy)
+			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", errNoRoom)
 		}
 		if r.room.watched.Load() && r.room.left.Add(-storedTimes*int64(grows(c))) < 0 {
 			return fmt.Errorf("disk fills fast, it is measured again first: %w", fsm.ErrBusy)
