@@ -129,9 +129,10 @@ module.exports = {
     const p = run(r, nothing);
     await until('ten messages', () => p.seen.length === 10);
     assert.deepEqual(e.texts(p.seen), Array.from({ length: 10 }, (_, i) => `m${i}`));
+    await until('all are completed', async () => (await r.peekMessages(1, { fromSequenceNumber: Long.ONE })).length === 0);
+    assert.deepEqual(p.errors, []); // a processor that is closed at work tells of that, too
     await p.subscription.close();
     await r.close();
-    assert.deepEqual(p.errors, []);
     await e.none(await e.client(0).acceptSession(q, 'S'));
   },
 
@@ -146,9 +147,10 @@ module.exports = {
     });
     await until('the handler is done', () => done);
     await sleep(500); // the library completes behind the handler
+    await until('all are completed', async () => (await r.peekMessages(1, { fromSequenceNumber: Long.ONE })).length === 0);
+    assert.deepEqual(p.errors, []); // a processor that is closed at work tells of that, too
     await p.subscription.close();
     await r.close();
-    assert.deepEqual(p.errors, []);
     await e.none(await e.client(0).acceptSession(q, 'S'));
   },
 

@@ -229,4 +229,41 @@ module.exports = {
       return p.activeMessageCount === 2 && p.deadLetterMessageCount === 1 && p.totalMessageCount === 3;
     });
   },
+
+  async forward(e) {
+    const last = await e.queue();
+    const second = await e.queue({ forwardTo: last });
+    const first = await e.queue({ forwardTo: second });
+    await e.client(0).createSender(first).sendMessages({
+      body: 'x', messageId: 'the-id', applicationProperties: { k: 'v' } });
+    const r = e.client(1).createReceiver(last);
+    const m = await e.one(r);
+    assert.deepEqual([m.body, m.messageId, m.deliveryCount, m.applicationProperties], ['x', 'the-id', 0, { k: 'v' }]);
+    await r.completeMessage(m);
+    await e.fails(() => e.client(1).createReceiver(first).receiveMessages(1, { maxWaitTimeInMs: 5000 }));
+  },
+
+  async 'forward-topic'(e) {
+    const q = await e.queue();
+    const t = await e.topic();
+    await e.admin().createSubscription(t, 's', { forwardTo: q });
+    await e.client(0).createSender(t).sendMessages([{ body: 'a' }, { body: 'b' }]);
+    assert.deepEqual(e.texts(await e.take(e.client(1).createReceiver(q), 2)).sort(), ['a', 'b']);
+  },
+
+  async 'forward-dead-letters'(e) {
+    const graves = await e.queue();
+    const q = await e.queue({ forwardDeadLetteredMessagesTo: graves });
+    await e.client(0).createSender(q).sendMessages({ body: 'bad' });
+    const r = e.client(1).createReceiver(q);
+    await r.deadLetterMessage(await e.one(r), { deadLetterReason: 'why' });
+    const d = e.client(0).createReceiver(graves);
+    const m = await e.one(d);
+    assert.deepEqual([m.body, m.deadLetterReason, m.deadLetterSource.toLowerCase()], ['bad', 'why', q.toLowerCase()]);
+    await d.completeMessage(m);
+  },
 };
+
+for (const kind of ['commit', 'rollback', 'schedule', 'settle', 'session', 'cross-entity']) {
+  module.exports[`transaction-${kind}`] = async (e) => e.skip('the library has no transactions');
+}

@@ -48,6 +48,7 @@ var libraries = []library{
 	{"python", "aio", "Python", []string{"plain", "websocket"}},
 	{"java", "", "Java", []string{"plain"}},
 	{"proton", "", "Qpid Proton", []string{"plain", "tls"}},
+	{"jms", "", "JMS", []string{"plain", "tls"}},
 }
 
 func (l library) name() string { return strings.TrimSuffix(l.dir+"-"+l.client, "-") }

@@ -153,7 +153,7 @@ class Connection:
         s.close()
 
     def request(self, node, operation, body):
-        """One request to the management node; the answer's code and body."""
+        """One request to the management node; the answer's code and body. The links come and go."""
         reply_to = str(uuid.uuid4())
         answers = Kept()
         r = self.b.create_receiver(node + "/$management", credit=1, handler=answers,
@@ -204,11 +204,22 @@ class Env:
         return c
 
     def queue(self, **options):
+        return self.entity("Queue", options)
+
+    def topic(self, **options):
+        return self.entity("Topic", options)
+
+    def entity(self, kind, options):
         self.made += 1
-        name = f"{self.prefix}-q{self.made}"
-        admin("PUT", name, options)
+        name = f"{self.prefix}-{kind[0].lower()}{self.made}"
+        admin("PUT", name, options, kind)
         self.closers.append(lambda: admin("DELETE", name))
         return name
+
+    def subscription(self, topic, name, **options):
+        """Adds a subscription and returns its address."""
+        admin("PUT", f"{topic}/Subscriptions/{name}", options, "Subscription")
+        return f"{topic}/Subscriptions/{name}"
 
     def holder(self, queue):
         """Another process that holds a message of the queue, and can be killed."""
@@ -235,25 +246,30 @@ def hold(queue):
     c.idle(3600)
 
 
-# The elements of a queue's description have an order.
-ELEMENTS = ["LockDuration", "RequiresSession", "MaxDeliveryCount"]
+# The elements of a description have an order.
+ELEMENTS = ["LockDuration", "RequiresDuplicateDetection", "RequiresSession", "DefaultMessageTimeToLive",
+            "DeadLetteringOnMessageExpiration", "DefaultRuleDescription", "MaxDeliveryCount", "ForwardTo",
+            "ForwardDeadLetteredMessagesTo"]
 
 
-def admin(verb, name, options=None):
-    """Creates or deletes a queue: AMQP has no words for that."""
+def admin(verb, name, options=None, kind="Queue"):
+    """Creates or deletes an entity: AMQP has no words for that."""
     cs = dict(part.split("=", 1) for part in lines("BUSBAR_ADMIN")[0].split(";") if part)
     host = cs["Endpoint"].removeprefix("sb://").rstrip("/")
     url = f"https://{host}/{name}?api-version=2021-05"
     expiry = str(int(time.time()) + 600)
-    resource = urllib.parse.quote_plus(f"https://{host}/{name}")
+    resource = urllib.parse.quote_plus(f"https://{host}/")
     digest = hmac.new(cs["SharedAccessKey"].encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256)
     signature = urllib.parse.quote_plus(base64.b64encode(digest.digest()))
     token = f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={cs['SharedAccessKeyName']}"
     inside = "".join(f"<{e}>{options[e]}</{e}>" for e in ELEMENTS if e in (options or {}))
     body = ('<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">'
-            '<QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">'
-            f"{inside}</QueueDescription></content></entry>").encode()
+            f'<{kind}Description xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect" '
+            f'xmlns:i="http://www.w3.org/2001/XMLSchema-instance">{inside}</{kind}Description>'
+            "</content></entry>").encode()
     request = urllib.request.Request(url, method=verb, data=body if verb == "PUT" else None, headers={
-        "Authorization": token, "Content-Type": "application/atom+xml"})
+        "Authorization": token, "Content-Type": "application/atom+xml",
+        # For what forwards: the right to send to the target.
+        "ServiceBusSupplementaryAuthorization": token, "ServiceBusDlqSupplementaryAuthorization": token})
     with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=CA), timeout=SOON) as r:
         r.read()

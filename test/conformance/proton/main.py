@@ -10,9 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import proton
 
+import common
 import delivering
 import links
 import passing
+import sessions
+import topics
 from env import Env, Skip, hold
 
 # What waits for a lock is cheap, so several scenarios run at once.
@@ -52,7 +55,9 @@ def run(scenario, function, index):
 
 def main():
     say("sdk", "python3-qpid-proton", ".".join(str(n) for n in proton.VERSION))
-    todo = {**delivering.SCENARIOS, **links.SCENARIOS, **passing.SCENARIOS}
+    todo = {}
+    for module in (common, delivering, links, passing, sessions, topics):
+        todo.update(module.SCENARIOS)
     only = os.environ.get("BUSBAR_ONLY", "").split()
     if only:
         todo = {k: f for k, f in todo.items() if k in only}

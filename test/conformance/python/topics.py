@@ -213,7 +213,42 @@ async def topic_counts(e):
     await until("the counts", counted)
 
 
+async def forward(e):
+    last = await e.queue()
+    second = await e.queue(forward_to=last)
+    first = await e.queue(forward_to=second)
+    await e.send(first, message("x", message_id="the-id", application_properties={"k": "v"}))
+    r = e.receiver(last)
+    m = await e.one(r)
+    equal((text(m), m.message_id, m.delivery_count, len(m.application_properties)), ("x", "the-id", 0, 1))
+    await e.complete(r, m)
+    await e.fails(ServiceBusError, e.client(retry_total=0).get_queue_receiver(first).receive_messages,
+                  max_wait_time=20)
+
+
+async def forward_topic(e):
+    q, t = await e.queue(), await e.topic()
+    await subscription(e, t, forward_to=q)
+    await send(e, t, message("a"), message("b"))
+    equal(sorted(texts(await e.take(e.receiver(q), 2))), ["a", "b"])
+
+
+async def forward_dead_letters(e):
+    graves = await e.queue()
+    q = await e.queue(forward_dead_lettered_messages_to=graves)
+    await e.send(q, message("bad"))
+    r = e.receiver(q)
+    await e.do(r.dead_letter_message, await e.one(r), reason="why")
+    d = e.receiver(graves, node=0)
+    m = await e.one(d)
+    equal((text(m), m.dead_letter_reason, m.dead_letter_source.lower()), ("bad", "why", q.lower()))
+    await e.complete(d, m)
+
+
 SCENARIOS = {f.__name__.replace("_", "-"): f for f in (
     topic_admin, subscription_admin, rule_admin, topic_fan_out, topic_sql, topic_correlation, topic_action,
-    topic_dead_letter, topic_sessions, topic_schedule, topic_receive, topic_counts)}
+    topic_dead_letter, topic_sessions, topic_schedule, topic_receive, topic_counts, forward, forward_topic,
+    forward_dead_letters)}
 SCENARIOS["topic-rules-live"] = skip("the library changes rules over the management API only")
+SCENARIOS.update({f"transaction-{kind}": skip("the library has no transactions")
+                  for kind in ("commit", "rollback", "schedule", "settle", "session", "cross-entity")})

@@ -49,6 +49,7 @@ public final class Main {
         Processors.add(all);
         Administration.add(all);
         Topics.add(all);
+        Transactions.add(all);
         String only = System.getenv().getOrDefault("BUSBAR_ONLY", "").trim();
         if (!only.isEmpty()) {
             all.keySet().retainAll(List.of(only.split("\\s+")));

@@ -1,0 +1,192 @@
+package busbar;
+
+import jakarta.jms.BytesMessage;
+import jakarta.jms.Connection;
+import jakarta.jms.JMSException;
+import jakarta.jms.Message;
+import jakarta.jms.MessageConsumer;
+import jakarta.jms.Session;
+import jakarta.jms.TextMessage;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Deque;
+import java.util.List;
+import java.util.Objects;
+import java.util.UUID;
+import java.util.concurrent.Callable;
+import org.apache.qpid.jms.JmsConnectionFactory;
+
+/** What a scenario gets: connections and entities of its own, and words for what it expects. */
+final class Env implements AutoCloseable {
+    /** Bounds the wait for a message that must come, in milliseconds. */
+    static final long SOON = 20_000;
+    /** How long a scenario listens for what must not come. */
+    static final long QUIET = 1_500;
+
+    private final int index;
+    private final String prefix;
+    private final Deque<AutoCloseable> closers = new ArrayDeque<>();
+    private int made;
+
+    Env(String id, int index) {
+        this.index = index;
+        this.prefix = "jms-" + id + "-" + UUID.randomUUID().toString().substring(0, 8);
+    }
+
+    private static String line(String name, int i) {
+        String[] all = System.getenv(name).split("\n");
+        return all[i % all.length];
+    }
+
+    <T extends AutoCloseable> T keep(T closer) {
+        closers.push(closer);
+        return closer;
+    }
+
+    Admin admin() {
+        return new Admin(line("BUSBAR_ADMIN", index));
+    }
+
+    String name() {
+        return prefix + "-" + ++made;
+    }
+
+    private String entity(String kind, String elements) throws Exception {
+        String name = name();
+        admin().put(name, kind, elements);
+        keep(() -> admin().delete(name));
+        return name;
+    }
+
+    String queue(String elements) throws Exception {
+        return entity("QueueDescription", elements);
+    }
+
+    String queue() throws Exception {
+        return queue("");
+    }
+
+    String topic() throws Exception {
+        return entity("TopicDescription", "");
+    }
+
+    /** Adds a subscription and returns its address. */
+    String subscription(String topic, String name, String elements) throws Exception {
+        admin().put(topic + "/Subscriptions/" + name, "SubscriptionDescription", elements);
+        return topic + "/Subscriptions/" + name;
+    }
+
+    /** A started connection to node i. */
+    Connection connect(int i, String options) throws JMSException {
+        return connect(i, options, System.getenv("BUSBAR_KEY"));
+    }
+
+    Connection connect(int i, String options, String key) throws JMSException {
+        String scheme = "tls".equals(System.getenv("BUSBAR_WIRE")) ? "amqps" : "amqp";
+        String address = line("BUSBAR_ADDRESSES", index + i).replace("127.0.0.1", "localhost");
+        var factory = new JmsConnectionFactory(System.getenv("BUSBAR_KEY_NAME"), key,
+            scheme + "://" + address + "?amqp.saslMechanisms=PLAIN" + options);
+        Connection c = factory.createConnection();
+        keep(c);
+        c.start();
+        return c;
+    }
+
+    Session session(int i, int acknowledge) throws JMSException {
+        return connect(i, "").createSession(false, acknowledge);
+    }
+
+    Session session(int i) throws JMSException {
+        return session(i, Session.AUTO_ACKNOWLEDGE);
+    }
+
+    Session transacted(int i) throws JMSException {
+        return connect(i, "").createSession(true, Session.SESSION_TRANSACTED);
+    }
+
+    MessageConsumer consumer(int i, String queue) throws JMSException {
+        Session s = session(i);
+        return s.createConsumer(s.createQueue(queue));
+    }
+
+    void send(String queue, String... bodies) throws JMSException {
+        try (Connection c = connect(0, "")) {
+            Session s = c.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            var p = s.createProducer(s.createQueue(queue));
+            for (String b : bodies) {
+                p.send(s.createTextMessage(b));
+            }
+        }
+    }
+
+    static String text(Message m) throws JMSException {
+        if (m instanceof BytesMessage b) {
+            byte[] all = new byte[(int) b.getBodyLength()];
+            b.readBytes(all);
+            return new String(all, java.nio.charset.StandardCharsets.UTF_8);
+        }
+        return ((TextMessage) m).getText();
+    }
+
+    static Message one(MessageConsumer c) throws JMSException {
+        Message m = c.receive(SOON);
+        check(m != null, "received nothing");
+        return m;
+    }
+
+    static List<String> take(MessageConsumer c, int n) throws JMSException {
+        List<String> got = new ArrayList<>();
+        for (int i = 0; i < n; i++) {
+            got.add(text(one(c)));
+        }
+        return got;
+    }
+
+    static void none(MessageConsumer c) throws JMSException {
+        Message m = c.receive(QUIET);
+        check(m == null, "received " + (m == null ? "" : text(m)));
+    }
+
+    static List<String> list(String... all) {
+        return Arrays.asList(all);
+    }
+
+    static void check(boolean ok, String text) {
+        if (!ok) {
+            throw new AssertionError(text);
+        }
+    }
+
+    static void equal(Object got, Object want, String what) {
+        check(Objects.equals(got, want), what + " " + got + ", want " + want);
+    }
+
+    static Exception fails(Callable<?> call) {
+        try {
+            call.call();
+        } catch (Exception t) {
+            return t;
+        }
+        throw new AssertionError("succeeded, want a failure");
+    }
+
+    static void until(String what, Callable<Boolean> check) throws Exception {
+        long end = System.nanoTime() + SOON * 1_000_000;
+        while (!check.call()) {
+            check(System.nanoTime() < end, "waited in vain: " + what);
+            Thread.sleep(50);
+        }
+    }
+
+    @Override
+    public void close() {
+        while (!closers.isEmpty()) {
+            try {
+                closers.pop().close();
+            } catch (Exception ignored) {
+                // the scenario has closed it itself, or has failed already
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+package busbar;
+
+import static busbar.Env.equal;
+import static busbar.Env.list;
+import static busbar.Env.none;
+import static busbar.Env.one;
+import static busbar.Env.take;
+import static busbar.Env.text;
+
+import jakarta.jms.Message;
+import jakarta.jms.Session;
+import java.util.Map;
+
+/** Transacted sessions. */
+final class Transactions {
+    private Transactions() {
+    }
+
+    static void add(Map<String, Main.Scenario> all) {
+        all.put("jms-transacted", e -> {
+            String q = e.queue();
+            Session s = e.transacted(0);
+            var p = s.createProducer(s.createQueue(q));
+            var c = e.consumer(1, q);
+            p.send(s.createTextMessage("dropped"));
+            s.rollback();
+            p.send(s.createTextMessage("a"));
+            p.send(s.createTextMessage("b"));
+            none(c);
+            s.commit();
+            equal(take(c, 2), list("a", "b"), "after the commit");
+            none(c);
+        });
+        all.put("transaction-commit", e -> {
+            String q = e.queue();
+            e.send(q, "in");
+            Session s = e.connect(1, "&jms.prefetchPolicy.all=0").createSession(true, Session.SESSION_TRANSACTED);
+            Message m = one(s.createConsumer(s.createQueue(q)));
+            s.createProducer(s.createQueue(q)).send(s.createTextMessage("after " + text(m)));
+            s.commit();
+            var c = e.consumer(0, q);
+            equal(text(one(c)), "after in", "left");
+            none(c);
+        });
+        all.put("transaction-rollback", e -> {
+            String q = e.queue("<LockDuration>PT5S</LockDuration>");
+            e.send(q, "in");
+            Session s = e.transacted(1);
+            var c = s.createConsumer(s.createQueue(q));
+            var p = s.createProducer(s.createQueue(q));
+            one(c);
+            p.send(s.createTextMessage("out"));
+            s.rollback();
+            Message again = one(c); // when its lock has run out: a rollback leaves it as it was (S-233)
+            equal(text(again) + again.getIntProperty("JMSXDeliveryCount"), "in2", "again");
+            s.commit();
+            none(e.consumer(0, q));
+        });
+        all.put("transaction-cross-entity", e -> {
+            String in = e.queue();
+            String one = e.queue();
+            String two = e.queue();
+            e.send(in, "m");
+            Session s = e.transacted(1);
+            one(s.createConsumer(s.createQueue(in)));
+            s.createProducer(s.createQueue(one)).send(s.createTextMessage("to-one"));
+            s.createProducer(s.createQueue(two)).send(s.createTextMessage("to-two"));
+            var c = e.consumer(0, one);
+            none(c);
+            s.commit();
+            equal(text(one(c)) + text(one(e.consumer(0, two))), "to-oneto-two", "sent");
+            none(e.consumer(0, in));
+        });
+    }
+}
