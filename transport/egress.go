@@ -267,7 +267,7 @@ func (e *egress) close(orderly bool) {
 
 // busy implements endpoint.
 func (e *egress) busy() bool {
-	if e.fetching || e.session != nil && !e.session.released {
+	if e.fetching || e.holdsSession() && !e.c.keepsSessions() {
 		return true
 	}
 	for _, s := range e.settlers {
@@ -277,6 +277,8 @@ func (e *egress) busy() bool {
 	}
 	return false
 }
+
+func (e *egress) holdsSession() bool { return e.session != nil && !e.session.released }
 
 // finish goes on with closing: settlements first, then the session, then the pumps.
 func (e *egress) finish() {
@@ -289,8 +291,8 @@ func (e *egress) finish() {
 		}
 	}
 	switch {
-	case e.fetching:
-	case e.session != nil && !e.session.released:
+	case e.fetching, e.holdsSession() && e.c.keepsSessions():
+	case e.holdsSession():
 		e.session.release(!e.lost, e.finish)
 	default:
 		for _, s := range e.settlers {

@@ -35,7 +35,9 @@ func (c *conn) peerClosed(p *amqp.Close) {
 	c.rearm()
 }
 
-// leave ends the connection because the node stops: what is in flight is answered first.
+// leave ends the connection because the node stops: what is in flight is answered, then the client is
+// told, and only when it has answered, or does not within CloseTimeout, are its sessions given back.
+// Before that it would take itself for the holder of a session that another one has already.
 func (c *conn) leave() {
 	if c.phase != phaseOpen {
 		return
@@ -47,6 +49,18 @@ func (c *conn) leave() {
 		ch.closeLinks(true)
 	}
 	c.rearm()
+}
+
+// keepsSessions reports whether the client is still to be told that its sessions end.
+func (c *conn) keepsSessions() bool { return c.forced && c.phase != phaseOver }
+
+// releaseSessions gives back the sessions that leave kept.
+func (ch *channel) releaseSessions() {
+	for _, l := range ch.links {
+		if e, ok := l.end.(*egress); ok {
+			e.finish()
+		}
+	}
 }
 
 // finishLeaving answers the peer's close, or sends ours, when every link has given back what it held.
@@ -117,6 +131,9 @@ func (c *conn) sweep() {
 			ch.dropLocks()
 		}
 		ch.closeLinks(!lost)
+		if c.forced {
+			ch.releaseSessions()
+		}
 	}
 	deadline := time.AfterFunc(c.cfg.ProposeTimeout, c.cancel)
 	defer deadline.Stop()

@@ -18,11 +18,8 @@ func (v *view) sessionHeldUntil(a *Op, moment int64) int64 {
 		}
 	}
 	for _, o := range v.byHolder[a.Holder] {
-		switch {
-		case o.Kind == CloseSession:
+		if o.Kind == CloseSession {
 			until = min(until, o.Invoke)
-		case o.Outcome == Unknown && o.Condition == "amqp:connection:forced":
-			until = min(until, o.Invoke) // a broker that stops gives sessions back before its client hears of it
 		}
 	}
 	return min(until, v.lost(a.Conn))
