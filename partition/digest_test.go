@@ -123,6 +123,52 @@ func TestReplicaThatDiffersIsRebuilt(t *testing.T) {
 	}
 }
 
+// I24: a replica that was found to differ is not used again by a process that ended before its rebuild;
+// the next one has it rebuilt at once, not at the next checkpoint.
+func TestQuarantineOutlastsTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		armed := map[fsm.NodeID]*atomic.Bool{"n1": {}, "n2": {}, "n3": {}}
+		b, d := checkpointed(t, armed)
+		defer b.close()
+		bad := b.others(b.leader(1).cfg.Node)[0]
+		armed[bad].Store(true)
+		sick := b.nodes[bad].host.Replica(1)
+		k := fsm.Key{Entity: d.ID, By: fsm.ByShare, Share: uint16(slices.Index(d.Partitions, 1))}
+		sent := 0
+		for sick.failure.Load() == nil {
+			sent++
+			if sent > 1000 {
+				t.Fatal("the canary did not sing")
+			}
+			sendOne(t, b.all["n1"].r, reqOf(0, 7, sent), k)
+			time.Sleep(50 * time.Millisecond)
+		}
+		b.crash2(t, bad)
+		if b.nodes[bad].rebuilds.Load() != 0 {
+			t.Fatal("it was rebuilt before: nothing is shown")
+		}
+		b.restart(bad, 200) // its CheckpointEvery is five minutes, and nothing changes meanwhile
+		began := time.Now()
+		for r := b.nodes[bad].host.Replica(1); r == nil; r = b.nodes[bad].host.Replica(1) {
+			for _, s := range b.nodes[bad].host.Status() {
+				if s.Partition == 1 && (!s.Broken || s.Failure == "") {
+					t.Fatalf("status: %+v", s)
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := b.nodes[bad].rebuilds.Load(); n != 1 {
+			t.Errorf("opened again after %d rebuilds", n)
+		}
+		b.whole("n1 n2 n3")
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("whole again after %v", took)
+		}
+		b.agree(1)
+		b.wantActive("n1", d, sent)
+	})
+}
+
 // Digests of healthy replicas agree through captures, restores, installs and new leaders, and a group
 // that does not change writes none.
 func TestHealthyReplicasAgree(t *testing.T) {

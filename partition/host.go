@@ -24,6 +24,9 @@ type Deps struct {
 	// makes empty ones that rejoin. removed is the index of a committed configuration of the group
 	// without this replica; one that was used before is an error. nil: nothing is ever rebuilt.
 	Rebuild func(p fsm.PartitionID, removed uint64) error
+	// Quarantine notes durably that a partition's stores must not be used, and why: Open refuses them
+	// until they are rebuilt. nil: a new start forgets it.
+	Quarantine func(p fsm.PartitionID, reason string) error
 	// Lives tells old copies of the data from the data; nil if that cannot be told.
 	Lives Lives
 	// Disk tells how full the disk is; nil if nobody looks.

@@ -384,6 +384,14 @@ func (n *testNode) rebuild(p fsm.PartitionID, removed uint64) error {
 	return nil
 }
 
+// quarantine marks the disk of a partition.
+func (n *testNode) quarantine(p fsm.PartitionID, reason string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.disks[p].damaged = errors.New(reason)
+	return nil
+}
+
 // testCluster is some hosts on one network.
 type testCluster struct {
 	t     testing.TB
@@ -440,7 +448,7 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 			}
 			return n.disks[p].stores(), nil
 		},
-		OnFatal: func(err error) { c.fatal <- err }, Rebuild: n.rebuild, Lives: n.lives,
+		OnFatal: func(err error) { c.fatal <- err }, Rebuild: n.rebuild, Lives: n.lives, Quarantine: n.quarantine,
 	})
 	if err != nil {
 		c.t.Fatal(err)

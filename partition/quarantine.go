@@ -35,7 +35,7 @@ func (m *mender) diverged(r *Replica, g *mendGroup, states map[fsm.NodeID]nodeSt
 		}
 		for _, n := range bad {
 			if n == g.self {
-				r.diverge(own[i], agreed)
+				m.s.host.diverge(r, own[i], agreed)
 				return nil
 			}
 			return m.quarantine(g, n, own[i].Index, agreed)
@@ -62,10 +62,19 @@ func (r *Replica) unclear(index uint64, sums map[fsm.NodeID]string) {
 	}
 }
 
-// diverge fails the replica because its state is not that of its group.
-func (r *Replica) diverge(own Digest, agreed string) {
-	r.fail(fmt.Errorf("digest %s behind entry %d, a majority has %s: %w", own.Sum, own.Index, agreed,
-		errDiverged))
+// diverge fails a replica because its state is not that of its group. That is noted on its disk first:
+// a process that ended before the rebuild would open it again, and until the next checkpoint it would
+// serve, and vote for, what is wrong. Other failures are not: they are met again, or have passed, and a
+// replica without peers would be shut out by them for ever.
+func (h *Host) diverge(r *Replica, own Digest, agreed string) {
+	err := fmt.Errorf("digest %s behind entry %d, a majority has %s: %w", own.Sum, own.Index, agreed,
+		errDiverged)
+	if h.deps.Quarantine != nil {
+		if noted := h.deps.Quarantine(r.id, err.Error()); noted != nil {
+			r.log.Error("quarantine lasts only as long as the process", "error", noted)
+		}
+	}
+	r.fail(err)
 }
 
 func (m *mender) quarantine(g *mendGroup, n fsm.NodeID, index uint64, agreed string) *mendStep {
@@ -102,6 +111,6 @@ func (h *Host) serveQuarantine(_ context.Context, from fsm.NodeID, b []byte) ([]
 	if !ok || own.Sum == agreed {
 		return nil, fmt.Errorf("replica of partition %d does not differ", r.id)
 	}
-	r.diverge(own, agreed)
+	h.diverge(r, own, agreed)
 	return nil, nil
 }

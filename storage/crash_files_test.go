@@ -116,7 +116,7 @@ func TestCrashWhileAnOldCopyIsDistrusted(t *testing.T) {
 		}
 		for id := range uint16(3) {
 			err := d.Admit(id)
-			if err != nil && !errors.Is(err, storage.ErrOld) {
+			if err != nil && !errors.Is(err, storage.ErrQuarantined) {
 				t.Fatal(err)
 			}
 			if d.Life() > known && err == nil {

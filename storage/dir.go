@@ -171,7 +171,7 @@ func (d *Dir) groupDir(id uint16) string {
 }
 
 // Group opens a group, creating it if it was never here. It may be opened again after its Close. The
-// error may wrap ErrLost or ErrOld; after any error the group can be rebuilt.
+// error may wrap ErrLost, ErrOld or ErrQuarantined; after any error the group can be rebuilt.
 func (d *Dir) Group(id uint16) (*Group, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,6 +22,8 @@ var (
 	ErrLost = errors.New("data of the group is missing")
 	// ErrOld says that the data is an old copy of what was here.
 	ErrOld = errors.New("data of the group is an old copy")
+	// ErrQuarantined says that the data must not be used, for a reason that was noted.
+	ErrQuarantined = errors.New("data of the group is quarantined")
 	// ErrRebuilt says that a group was rebuilt since it left its peers.
 	ErrRebuilt = errors.New("group was rebuilt before")
 )
@@ -116,7 +118,7 @@ func (d *Dir) admit(id uint16) (replicaRecord, error) {
 	}
 	switch {
 	case rec.Distrust != "":
-		return rec, fmt.Errorf("%s: %w: %s", dir, ErrOld, rec.Distrust)
+		return rec, fmt.Errorf("%s: %w: %s", dir, ErrQuarantined, rec.Distrust)
 	case rec.State == replicaPresent && !exists:
 		return rec, fmt.Errorf("%s: %w", dir, ErrLost)
 	case rec.State == replicaPresent && own.Opens < rec.Opens:
@@ -189,7 +191,7 @@ func (d *Dir) dropDir(id uint16) error {
 	return removeTree(d.fsys, dir+droppedSuffix)
 }
 
-// Distrust marks every group that is here as an old copy, durably: none is opened again until it was
+// Distrust marks every group that is here as one whose data must not be used, durably: none is opened again until it was
 // rebuilt. A group that is open stays so; its owner must stop it.
 func (d *Dir) Distrust(reason string) error {
 	d.mu.Lock()
@@ -199,14 +201,35 @@ func (d *Dir) Distrust(reason string) error {
 		return fmt.Errorf("distrust groups: %w", err)
 	}
 	for _, id := range ids {
-		rec, _, err := d.record(id)
-		if err != nil && !errors.Is(err, ErrCorrupt) {
-			return fmt.Errorf("distrust group %d: %w", id, err)
-		}
-		rec.State, rec.Distrust = replicaPresent, reason
-		if err := writeJSON(d.fsys, d.recordFile(id), &rec); err != nil {
+		if err := d.distrust(id, reason); err != nil {
 			return fmt.Errorf("distrust group %d: %w", id, err)
 		}
 	}
 	return nil
+}
+
+// Quarantine marks one group as one whose data must not be used, durably: it is not opened again until
+// it was rebuilt. If it is open it stays so; its owner must stop it.
+func (d *Dir) Quarantine(id uint16, reason string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
+	if err := d.distrust(id, reason); err != nil {
+		return fmt.Errorf("quarantine group %d: %w", id, err)
+	}
+	return nil
+}
+
+// maxReasonBytes bounds a reason in a small file.
+const maxReasonBytes = 1 << 10
+
+func (d *Dir) distrust(id uint16, reason string) error {
+	rec, _, err := d.record(id)
+	if err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	rec.State, rec.Distrust = replicaPresent, reason[:min(len(reason), maxReasonBytes)]
+	return writeJSON(d.fsys, d.recordFile(id), &rec)
 }

@@ -152,14 +152,14 @@ func TestDistrustedGroupIsClosedUntilItIsRebuilt(t *testing.T) {
 	if d.Life() != 8 {
 		t.Errorf("life %d, want 8", d.Life())
 	}
-	if _, err := d.Group(1); !errors.Is(err, storage.ErrOld) {
+	if _, err := d.Group(1); !errors.Is(err, storage.ErrQuarantined) {
 		t.Fatalf("opened: %v", err)
 	}
 	if err := d.Rebuild(1, 5); err != nil {
 		t.Fatal(err)
 	}
 	useGroup(t, d, 1)
-	if _, err := d.Group(2); !errors.Is(err, storage.ErrOld) {
+	if _, err := d.Group(2); !errors.Is(err, storage.ErrQuarantined) {
 		t.Fatalf("opened the other: %v", err)
 	}
 }

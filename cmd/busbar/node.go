@@ -207,8 +207,9 @@ func (n *node) openPartitions(context.Context) error {
 	cfg.Node, cfg.Incarnation = n.id, n.incarnation
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
-		Rebuild: func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
-		Lives:   lives{n.dir}, Disk: n.dir, Log: n.log.Named("partition"),
+		Rebuild:    func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
+		Quarantine: func(p fsm.PartitionID, reason string) error { return n.dir.Quarantine(uint16(p), reason) },
+		Lives:      lives{n.dir}, Disk: n.dir, Log: n.log.Named("partition"),
 	})
 	if err != nil {
 		return err
