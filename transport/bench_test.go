@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"fmt"
 	"testing"
 
 	goamqp "github.com/Azure/go-amqp"
@@ -11,11 +12,22 @@ import (
 
 // BenchmarkSend is one client with many sends under way, over a real socket to states without a log.
 func BenchmarkSend(b *testing.B) {
-	ts := startServer(b, 1)
-	ts.broker.queue("orders", func(d *fsm.Descriptor) { d.MaxSizeBytes = 1 << 40 })
+	b.Run("one share", func(b *testing.B) { benchmarkSend(b, 1, 0) })
+	b.Run("four shares, no keys", func(b *testing.B) { benchmarkSend(b, 4, 0) })
+	b.Run("four shares, 100 keys", func(b *testing.B) { benchmarkSend(b, 4, 100) })
+}
+
+func benchmarkSend(b *testing.B, shares, keys int) {
+	ts := startServer(b, shares)
+	ts.broker.queue("orders", func(d *fsm.Descriptor) { d.MaxSizeBytes, d.Partitioned = 1<<40, shares > 1 })
 	session := newSession(b, dial(b, ts))
 	tx := newSender(b, session, "orders")
-	m := goamqp.NewMessage(make([]byte, 256))
+	messages := []*goamqp.Message{goamqp.NewMessage(make([]byte, 256))}
+	for i := range keys {
+		m := goamqp.NewMessage(make([]byte, 256))
+		m.Annotations = goamqp.Annotations{annPartitionKey: fmt.Sprint("key ", i)}
+		messages = append(messages[:i], m)
+	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	receipts := make(chan goamqp.SendReceipt, 1000)
@@ -30,8 +42,8 @@ func BenchmarkSend(b *testing.B) {
 		}
 		done <- nil
 	}()
-	for range b.N {
-		r, err := tx.SendWithReceipt(b.Context(), m, nil)
+	for i := range b.N {
+		r, err := tx.SendWithReceipt(b.Context(), messages[i%len(messages)], nil)
 		if err != nil {
 			b.Fatal(err)
 		}

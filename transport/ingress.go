@@ -2,9 +2,7 @@ package transport
 
 import (
 	"context"
-	"hash/fnv"
 	"slices"
-	"sync"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -27,8 +25,9 @@ type inbound struct {
 	gone     bool // the entity does not exist any more
 }
 
-// ingress stores the messages of a sending client. One round is under way at a time: whatever
-// arrives meanwhile rides in the next one, so load makes batches.
+// ingress stores the messages of a sending client. One round is under way at a time, or one for each
+// strand of a partitioned entity: whatever arrives meanwhile rides in the next one, so load makes
+// batches.
 type ingress struct {
 	l       *link
 	c       *conn
@@ -39,9 +38,9 @@ type ingress struct {
 	held    int    // bytes of deliveries that wait for the partition
 	now     *inbound
 	pending []*inbound
-	flying  int // deliveries of the round under way
+	flying  int // deliveries that are being stored
 	lane    *lane
-	others  []pumpID        // further pumps, for an entity with several shares
+	strands []*strand       // for an entity with several shares, else nil
 	via     *fsm.Descriptor // the entity through which messages go to l.desc, nil if they go straight
 	closing bool
 }
@@ -52,9 +51,6 @@ const (
 	// overrunMax is how many deliveries a client may begin beyond its credit. Python does not wait
 	// for credit, and believes that it has 10,000 (amqp-protocol.md 4.1).
 	overrunMax = 10_000
-	// lanesPerLink bounds the groups of a round that are proposed side by side on an entity with
-	// several shares.
-	lanesPerLink = 8
 )
 
 func newIngress(l *link) *ingress {
@@ -63,11 +59,8 @@ func newIngress(l *link) *ingress {
 		g.via, l.desc = l.desc, l.to
 	}
 	g.count = l.asked.InitialDeliveryCount.Or(0) // G22
-	if n := min(len(l.desc.Partitions), lanesPerLink); n > 1 {
-		g.others = make([]pumpID, n)
-		for i := range g.others {
-			g.others[i].pump = g.c.s.newPump()
-		}
+	if n := len(g.home().Partitions); n > 1 {
+		g.strands = newStrands(g, n)
 	}
 	return g
 }
@@ -251,19 +244,25 @@ func (g *ingress) propose() {
 	}
 	batch := slices.Clone(g.pending[:n])
 	g.pending = slices.Delete(g.pending, 0, n)
-	g.flying = n
-	r := &round{s: g.c.s, desc: g.l.desc, via: g.via, path: g.l.addr.path(), deliveries: batch, pumps: g.others}
+	g.flying += n
+	r := g.round()
 	g.lane.run(func() func() {
-		ctx, cancel := context.WithTimeout(g.c.ctx, g.c.cfg.ProposeTimeout)
-		defer cancel()
-		r.run(ctx, &g.lane.id)
+		good := r.translate(batch)
+		if g.strands != nil {
+			return func() { g.sort(batch) }
+		}
+		if len(good) > 0 {
+			ctx, cancel := context.WithTimeout(g.c.ctx, g.c.cfg.ProposeTimeout)
+			defer cancel()
+			r.store(ctx, &g.lane.id, good)
+		}
 		return func() { g.stored(batch) }
 	})
 }
 
-// stored answers a round.
+// stored answers deliveries.
 func (g *ingress) stored(batch []*inbound) {
-	g.flying = 0
+	g.flying -= len(batch)
 	var gone *amqp.Error
 	for _, d := range batch {
 		g.hold(-d.bytes)
@@ -306,45 +305,49 @@ func (g *ingress) close(bool) {
 }
 
 // busy implements endpoint.
-func (g *ingress) busy() bool { return g.lane.busy || len(g.pending) > 0 }
+func (g *ingress) busy() bool { return g.lane.busy || len(g.pending) > 0 || g.flying > 0 }
 
 func (g *ingress) finish() {
 	if !g.closing || g.busy() {
 		return
 	}
-	home := g.l.desc
-	if g.via != nil {
-		home = g.via
-	}
+	home := g.home()
 	shares := allShares(home)
 	keys := make([]fsm.Key, len(shares))
 	for i, share := range shares {
 		keys[i] = shareKey(home, fsm.Main, share)
 	}
 	g.lane.retire(keys...)
-	for i := range g.others {
-		if g.others[i].counter > 0 {
-			g.c.s.janitor.drop(g.others[i].pump, keys...)
-			g.others[i].counter = 0
-		}
+	for _, s := range g.strands {
+		s.lane.retire(keys...)
 	}
 	g.l.finish()
 }
 
-// round is the work of one round, off the loop.
+// round is what storing needs to know of a link, off the loop.
 type round struct {
-	s          *Server
-	desc       *fsm.Descriptor
-	via        *fsm.Descriptor // through whose transfer queue the messages go, nil if straight
-	path       string
-	deliveries []*inbound
-	pumps      []pumpID // nil if the entity has one share
+	s    *Server
+	desc *fsm.Descriptor
+	via  *fsm.Descriptor // through whose transfer queue the messages go, nil if straight
+	path string
 }
 
-// run translates and stores the deliveries; each then knows what became of it.
-func (r *round) run(ctx context.Context, pump *pumpID) {
-	good := make([]*inbound, 0, len(r.deliveries))
-	for _, d := range r.deliveries {
+func (g *ingress) round() *round {
+	return &round{s: g.c.s, desc: g.l.desc, via: g.via, path: g.l.addr.path()}
+}
+
+// home is the entity where the messages are stored.
+func (g *ingress) home() *fsm.Descriptor {
+	if g.via != nil {
+		return g.via
+	}
+	return g.l.desc
+}
+
+// translate makes messages of deliveries and returns those that are good.
+func (r *round) translate(ds []*inbound) []*inbound {
+	good := make([]*inbound, 0, len(ds))
+	for _, d := range ds {
 		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages, r.s.messageID); err != nil {
 			r.s.stats.reject(siteMessage)
 			d.refusal = r.s.tracked(err)
@@ -352,39 +355,7 @@ func (r *round) run(ctx context.Context, pump *pumpID) {
 		}
 		good = append(good, d)
 	}
-	if len(good) == 0 {
-		return
-	}
-	if r.pumps == nil {
-		r.store(ctx, pump, good)
-		return
-	}
-	// Messages with the same text go to the same share and keep their order; those of different
-	// texts may be stored side by side.
-	groups := make([][]*inbound, len(r.pumps))
-	for _, d := range good {
-		h := fnv.New32a()
-		h.Write([]byte(d.text))
-		i := h.Sum32() % uint32(len(groups))
-		groups[i] = append(groups[i], d)
-	}
-	var wg sync.WaitGroup
-	for i, group := range groups {
-		if len(group) == 0 {
-			continue
-		}
-		wg.Go(func() {
-			for len(group) > 0 {
-				n := 1
-				for n < len(group) && group[n].text == group[0].text && group[n].byText == group[0].byText {
-					n++
-				}
-				r.store(ctx, &r.pumps[i], group[:n])
-				group = group[n:]
-			}
-		})
-	}
-	wg.Wait()
+	return good
 }
 
 // store proposes deliveries of one share as one command. A refusal of several says nothing about

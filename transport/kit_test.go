@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"net"
 	"strings"
 	"sync"
@@ -151,9 +150,7 @@ func (b *singleBroker) routeLocked(k fsm.Key) (int, error) {
 		case fsm.ByShare:
 			share = int(k.Share)
 		case fsm.ByText:
-			h := fnv.New64a()
-			h.Write([]byte(k.Text))
-			share = int(h.Sum64() % uint64(n))
+			share = fsm.KeyShare(k.Text, n)
 		default:
 			b.turn++
 			share = b.turn % n

@@ -5,7 +5,53 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
 )
+
+// T-51; S-133, S-321
+func TestT51APartitionDoesNotWaitForAnother(t *testing.T) {
+	onFour(t, func(b *bench) {
+		b.queue("q", partitioned)
+		for p := range fsm.PartitionID(5) {
+			to := 1 + int(p)%2
+			if p == 1 {
+				to = 0
+			}
+			b.must("lead", b.lab.Lead(p, to))
+		}
+		b.lab.SlowDisk(0, 2*time.Second)
+		d := b.dealerAt(1)
+		h, err := d.sender("q", "")
+		b.must("attach", err)
+		ids := map[uint32]int{}
+		for i := range 100 {
+			payload, err := message(fmt.Sprint(i), withKey(fmt.Sprint("k", i))).MarshalBinary()
+			b.must("encode", err)
+			ids[d.write1(h, nil, payload)] = i
+		}
+		latest, overtaken := -1, 0
+		for len(ids) > 0 {
+			f, err := d.await("an outcome", of[*amqp.Disposition])
+			b.must("send", err)
+			p := f.p.(*amqp.Disposition)
+			for id := p.First; id <= p.Last.Or(p.First); id++ {
+				if i := ids[id]; i > latest {
+					latest = i
+				} else {
+					overtaken++
+				}
+				delete(ids, id)
+			}
+		}
+		if overtaken < 10 {
+			b.Fatalf("%d messages were acknowledged after later ones", overtaken)
+		}
+		b.lab.SlowDisk(0, time.Millisecond)
+		want(b, "stored", b.counts("q").Active, 100)
+	})
+}
 
 // T-52; S-134
 func TestT52OverlappedSendsShareTheWay(t *testing.T) {
