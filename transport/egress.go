@@ -296,7 +296,9 @@ func (e *egress) finish() {
 		e.session.release(!e.lost, e.finish)
 	default:
 		for _, s := range e.settlers {
-			s.lane.retire(s.key)
+			for _, l := range s.lanes {
+				l.retire(s.key)
+			}
 		}
 		if !e.released {
 			e.released = true

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"slices"
+
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -19,27 +21,55 @@ type settlement struct {
 	back  bool               // the client gives the message back; the link asks for no other meanwhile
 }
 
-// settler is the lane of one share for verdicts. What arrives while a Settle is under way rides in
-// the next one.
+// settler brings verdicts to one share. They are about different messages, so those of one Settle need
+// not wait for the one before: what a client says while an entry is on its way to the disks is to ride
+// in the very next one.
 type settler struct {
 	e       *egress
 	key     fsm.Key
-	lane    *lane
+	lanes   []*lane // as many as were ever needed at once
 	pending []settlement
 }
+
+// settleSteps is how many verdicts must wait for one more Settle to be under way. With none under way
+// one does; later ones must be worth a request, and beyond the last everything waits.
+var settleSteps = [...]int{1, 4, 16}
 
 // settler returns the one for the share that a token came from.
 func (e *egress) settler(token fsm.LockToken) *settler {
 	share := max(0, e.desc.ShareOf(token.Prefix()))
 	s := e.settlers[share]
 	if s == nil {
-		s = &settler{e: e, key: shareKey(e.desc, e.sub, share), lane: e.c.newLane()}
+		s = &settler{e: e, key: shareKey(e.desc, e.sub, share)}
 		e.settlers[share] = s
 	}
 	return s
 }
 
-func (s *settler) busy() bool { return s.lane.busy || len(s.pending) > 0 }
+func (s *settler) busy() bool {
+	return len(s.pending) > 0 || slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.busy })
+}
+
+// lane returns an idle lane if what is pending is worth one more Settle, else nil.
+func (s *settler) lane() *lane {
+	var idle *lane
+	under := 0
+	for _, l := range s.lanes {
+		if l.busy {
+			under++
+		} else {
+			idle = l
+		}
+	}
+	if under == len(settleSteps) || len(s.pending) < settleSteps[under] {
+		return nil
+	}
+	if idle == nil {
+		idle = s.e.c.newLane()
+		s.lanes = append(s.lanes, idle)
+	}
+	return idle
+}
 
 func (s *settler) add(v settlement) {
 	s.pending = append(s.pending, v)
@@ -49,14 +79,15 @@ func (s *settler) add(v settlement) {
 // kick has what is pending proposed at the end of this turn, so that all verdicts of the turn ride
 // together.
 func (s *settler) kick() {
-	if !s.lane.busy && len(s.pending) > 0 {
+	if len(s.pending) > 0 {
 		s.e.c.proposers = append(s.e.c.proposers, s)
 	}
 }
 
 // propose implements proposer: it sends the pending verdicts.
 func (s *settler) propose() {
-	if s.lane.busy || len(s.pending) == 0 {
+	l := s.lane()
+	if l == nil {
 		return
 	}
 	n := min(len(s.pending), s.e.c.cfg.MaxSettle)
@@ -69,7 +100,7 @@ func (s *settler) propose() {
 	for i := range batch {
 		cmd.Items[i] = batch[i].item
 	}
-	s.lane.propose(s.e.c.ctx, s.e.c.cfg.ProposeTimeout, s.key, cmd, func(out fsm.Outcome, err error) {
+	l.propose(s.e.c.ctx, s.e.c.cfg.ProposeTimeout, s.key, cmd, func(out fsm.Outcome, err error) {
 		s.settled(batch, out, err)
 		s.kick()
 		s.e.fetch()

@@ -1,0 +1,109 @@
+package transport
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	goamqp "github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// A4: verdicts do not wait for those that are on their way to the disks, if they are worth a request of
+// their own, and no more requests than settleSteps has are under way.
+func TestVerdictsRideInTheNextEntry(t *testing.T) {
+	ts := startServer(t, 1)
+	ts.broker.queue("orders")
+	gate, arrived := make(chan struct{}), make(chan int, 32)
+	opened := sync.OnceFunc(func() { close(gate) })
+	defer opened()
+	ts.broker.mu.Lock()
+	ts.broker.answer = func(_ fsm.Key, c fsm.Command) (fsm.Outcome, bool) {
+		if c, ok := c.(*fsm.Settle); ok {
+			arrived <- len(c.Items)
+			ts.broker.mu.Unlock()
+			<-gate
+			ts.broker.mu.Lock()
+		}
+		return fsm.Outcome{}, false
+	}
+	ts.broker.mu.Unlock()
+	session := newSession(t, dial(t, ts))
+	tx := newSender(t, session, "orders")
+	const last = 5 // of which only the others' return makes a request
+	total := last
+	for _, n := range settleSteps {
+		total += n
+	}
+	for range total {
+		if err := tx.Send(testContext(t), goamqp.NewMessage([]byte("x")), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rx, err := session.NewReceiver(testContext(t), "orders", &goamqp.ReceiverOptions{
+		Credit: -1, SettlementMode: goamqp.ReceiverSettleModeSecond.Ptr(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := receive(t, rx, total)
+	settled := make(chan error, total)
+	settle := func(n int) {
+		for _, m := range messages[:n] {
+			go func() { settled <- rx.AcceptMessage(testContext(t), m) }()
+		}
+		messages = messages[n:]
+	}
+	for _, n := range settleSteps {
+		settle(n)
+		if got := <-arrived; got != n {
+			t.Errorf("a Settle of %d verdicts, want %d", got, n)
+		}
+	}
+	settle(last)
+	opened()
+	var all []error
+	for range total {
+		all = append(all, <-settled)
+	}
+	if err := errors.Join(all...); err != nil {
+		t.Error(err)
+	}
+	rest := 0
+	for rest < last {
+		rest += <-arrived
+	}
+	if c := ts.broker.counts(t, "orders"); c.Active != 0 || rest != last {
+		t.Errorf("%d messages are left, %d verdicts came last", c.Active, rest)
+	}
+}
+
+// A settler has a lane for each Settle under way and uses the idle ones again.
+func TestLanesOfASettlerAreUsedAgain(t *testing.T) {
+	ts := startServer(t, 1)
+	s := &settler{e: &egress{c: &conn{s: ts.Server}}}
+	var taken []*lane
+	for _, n := range settleSteps {
+		s.pending = make([]settlement, n-1)
+		if s.lane() != nil {
+			t.Errorf("%d verdicts are worth a request beside %d", n-1, len(taken))
+		}
+		s.pending = make([]settlement, n)
+		l := s.lane()
+		if l == nil || slices.Contains(taken, l) {
+			t.Fatalf("%d verdicts beside %d requests: lane %v", n, len(taken), l)
+		}
+		l.busy = true
+		taken = append(taken, l)
+	}
+	s.pending = make([]settlement, 10_000)
+	if s.lane() != nil {
+		t.Error("more requests than steps")
+	}
+	taken[0].busy = false
+	if s.lane() != taken[0] || len(s.lanes) != len(settleSteps) {
+		t.Errorf("%d lanes", len(s.lanes))
+	}
+}
