@@ -57,6 +57,7 @@ func (p *page) link(rel, href string) {
 type shown struct {
 	d      *fsm.Descriptor
 	counts *fsm.EntityCounts // nil if they are not known
+	fresh  bool              // created by this request
 
 	// Of a topic.
 	subscriptions, sqlFilters, correlationFilters uint64
@@ -235,6 +236,9 @@ func (e *shown) writeTimes(p *page) {
 	accessed := fsm.Millis(0)
 	if e.counts != nil {
 		accessed = e.counts.AccessedAt
+		if accessed == 0 && e.d.Kind == fsm.Subscription && !e.fresh {
+			accessed = e.d.CreatedAt // the original's has been accessed since it is there
+		}
 	}
 	p.tag("AccessedAt", wallTime(accessed, exactTime))
 }

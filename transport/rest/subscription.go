@@ -164,7 +164,7 @@ func (a *API) putSubscription(q *request, topic *fsm.Descriptor) (*answer, error
 	}
 	a.log.Info("entity created", "kind", "Subscription", "name", created.Name,
 		"policy", q.claim.Policy)
-	return a.entry(q, http.StatusCreated, &shown{d: created, counts: &fsm.EntityCounts{}}), nil
+	return a.entry(q, http.StatusCreated, &shown{d: created, counts: &fsm.EntityCounts{}, fresh: true}), nil
 }
 
 // firstRules is the rule that a subscription is created with, by default one that selects

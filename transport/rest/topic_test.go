@@ -67,6 +67,9 @@ func TestTopicsAndSubscriptionsHaveEveryElementInOrder(t *testing.T) {
 	}
 	_, text = h.do(t, "GET", "/TRADE/Subscriptions/EU", "")
 	inOrder(t, text, subscriptionElements)
+	if got, want := property(text, "AccessedAt"), property(text, "CreatedAt"); got != want {
+		t.Errorf("a subscription that nobody used was accessed at %s, want %s", got, want)
+	}
 	for _, want := range []string{
 		"<id>https://host.test/Trade/Subscriptions/Eu</id>", `<title type="text">Eu</title>`,
 		"<MessageCount>5</MessageCount>", "<ForwardTo>sb://host.test/target</ForwardTo>",
