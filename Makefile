@@ -71,15 +71,18 @@ golden:
 fuzz:
 	@scripts/fuzz.sh $(T)
 
-## conformance: the official SDKs and other AMQP clients, Go against three nodes and TLS as well
+## conformance: the official SDKs and other AMQP clients, and the tests that their authors wrote
 conformance: build
 	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m -parallel 8 . ./smoke
 	@cd test/conformance && go test -count=1 -timeout 20m ./languages
+	@cd test/suites && go vet ./... && go test -count=1 -timeout 20m .
 
 # Three times over: what fails once in three is a defect too.
 conformance-full: build
 	@for i in 1 2 3; do (cd test/conformance && go test -count=1 -timeout 60m ./languages \
-		-args -wires=plain,tls,websocket -nodes=1,3); done
+		-args -wires=plain,tls,websocket -nodes=1,3) && \
+		(cd test/conformance && go test -count=1 -timeout 15m ./smoke) && \
+		(cd test/suites && go test -count=1 -timeout 20m .); done
 
 ## compatibility: write docs/compatibility.md, the table of scenarios by library
 compatibility: build

@@ -3,7 +3,6 @@ package smoke
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -22,8 +21,6 @@ import (
 
 // wait is how long a message that must come may take.
 const wait = 10 * time.Second
-
-var runWaiting = flag.Bool("waiting", false, "run the scenarios too that wait for a feature")
 
 type scenario struct {
 	name  string
@@ -64,34 +61,19 @@ func TestSmoke(t *testing.T) {
 		})
 		at = target{n.Plain(), "http://" + n.Ops}
 	}
-	t.Run("ready", func(t *testing.T) {
-		for _, s := range ready {
-			at.play(t, s)
-		}
-	})
-	if *runWaiting {
-		t.Run("waiting", func(t *testing.T) {
-			for _, w := range waiting {
-				at.play(t, w.scenario)
-			}
-		})
+	for _, s := range scenarios {
+		at.play(t, s)
 	}
 }
 
-// TestEveryScenarioIsListedOnce keeps a scenario from being lost between the two lists.
+// TestEveryScenarioIsListedOnce keeps a scenario from being lost.
 func TestEveryScenarioIsListedOnce(t *testing.T) {
 	const all = 43
 	seen := map[string]bool{}
-	for _, s := range ready {
+	for _, s := range scenarios {
 		seen[s.name] = true
 	}
-	for _, w := range waiting {
-		if w.reason == "" {
-			t.Errorf("%s waits without a reason", w.name)
-		}
-		seen[w.name] = true
-	}
-	if got := len(ready) + len(waiting); got != all || len(seen) != all {
+	if got := len(scenarios); got != all || len(seen) != all {
 		t.Errorf("%d scenarios with %d names, want %d", got, len(seen), all)
 	}
 }

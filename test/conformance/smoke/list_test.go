@@ -2,8 +2,8 @@ package smoke
 
 import "time"
 
-// ready are the scenarios that the broker must pass today.
-var ready = []scenario{
+// scenarios are what the broker must pass.
+var scenarios = []scenario{
 	{"queue_admin_crud", 20 * time.Second, queueCRUD},
 	{"send_receive_complete", 20 * time.Second, sendReceiveComplete},
 	{"batch_send_fifo", 30 * time.Second, batchFIFO},
@@ -37,22 +37,14 @@ var ready = []scenario{
 	{"runtime_counts", 25 * time.Second, runtimeCounts},
 	{"entity_status_disabled", 25 * time.Second, statusDisabled},
 	{"update_entity_link_survives", 30 * time.Second, updateDetach},
-}
-
-// waiting are the scenarios that need what the broker does not have yet, with the reason. Run them
-// with -waiting; whoever builds a feature moves its scenarios up.
-var waiting = []struct {
-	scenario
-	reason string
-}{
-	{scenario{"topic_sub_rule_admin_crud", 30 * time.Second, topicCRUD}, "topics"},
-	{scenario{"topic_fanout", 20 * time.Second, fanout}, "topics"},
-	{scenario{"topic_sql_filter", 20 * time.Second, sqlFilter}, "topics"},
-	{scenario{"topic_correlation_filter", 20 * time.Second, corrFilter}, "topics"},
-	{scenario{"topic_rule_action", 20 * time.Second, ruleAction}, "topics"},
-	{scenario{"topic_several_rules_one_copy_each", 20 * time.Second, severalRules}, "topics"},
-	{scenario{"subscription_dead_letter", 20 * time.Second, subDeadLetter}, "topics"},
-	{scenario{"auto_forward_queue", 25 * time.Second, autoForward}, "forwarding"},
-	{scenario{"auto_forward_subscription", 25 * time.Second, autoForwardSub}, "topics"},
-	{scenario{"forward_dead_letters", 25 * time.Second, forwardDLQ}, "forwarding"},
+	{"topic_sub_rule_admin_crud", 30 * time.Second, topicCRUD},
+	{"topic_fanout", 20 * time.Second, fanout},
+	{"topic_sql_filter", 20 * time.Second, sqlFilter},
+	{"topic_correlation_filter", 20 * time.Second, corrFilter},
+	{"topic_rule_action", 20 * time.Second, ruleAction},
+	{"topic_several_rules_one_copy_each", 20 * time.Second, severalRules},
+	{"subscription_dead_letter", 20 * time.Second, subDeadLetter},
+	{"auto_forward_queue", 25 * time.Second, autoForward},
+	{"auto_forward_subscription", 25 * time.Second, autoForwardSub},
+	{"forward_dead_letters", 25 * time.Second, forwardDLQ},
 }

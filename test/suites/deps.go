@@ -1,0 +1,17 @@
+//go:build deps
+
+package suites
+
+// What the tests of the modules import and the modules' packages do not, so that `go mod tidy`
+// keeps it.
+import (
+	_ "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	_ "github.com/Azure/azure-sdk-for-go/sdk/internal/recording"
+	_ "github.com/Azure/azure-sdk-for-go/sdk/internal/test/credential"
+	_ "github.com/coder/websocket"
+	_ "github.com/golang/mock/gomock"
+	_ "github.com/joho/godotenv"
+	_ "github.com/stretchr/testify/require"
+	_ "gocloud.dev/pubsub/azuresb"
+	_ "gocloud.dev/pubsub/drivertest"
+)
