@@ -163,6 +163,7 @@ func (k *coordinator) finish() {
 func (g *ingress) transactional(d *inbound) {
 	s := g.c.s
 	t, refusal := g.c.transaction(d.txnID)
+	d.via = g.via
 	if refusal == nil {
 		if err := translateInbound(d, g.l.desc, s.cfg.MaxMessages, s.messageID); err != nil {
 			refusal = s.tracked(err)
@@ -274,6 +275,9 @@ func (k *call) enlist(q *request) *response {
 // stage keeps a command that a transaction will do.
 func (k *call) stage(key fsm.Key, cmd fsm.Command) {
 	w := txnWork{desc: k.desc, sub: k.addr.sub, share: int(key.Share), cmd: cmd}
+	if n := len(k.desc.Partitions); key.By == fsm.ByText && n > 1 {
+		w.share = fsm.KeyShare(key.Text, n)
+	}
 	if e, ok := cmd.(*fsm.Enqueue); ok {
 		w.cmd, w.messages, w.text, w.byText = nil, e.Messages, key.Text, key.By == fsm.ByText
 	}

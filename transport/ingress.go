@@ -17,9 +17,10 @@ type inbound struct {
 	bytes    int
 	payload  []byte
 	messages []fsm.Message
-	txnID    []byte // of the transaction that it is part of, nil if none
-	badState bool   // a request came in a state that no request has
-	text     string // what selects the share
+	txnID    []byte          // of the transaction that it is part of, nil if none
+	badState bool            // a request came in a state that no request has
+	via      *fsm.Descriptor // through which it goes, nil if straight
+	text     string          // what selects the share
 	byText   bool
 	refusal  *amqp.Error
 	gone     bool // the entity does not exist any more
@@ -348,6 +349,7 @@ func (g *ingress) home() *fsm.Descriptor {
 func (r *round) translate(ds []*inbound) []*inbound {
 	good := make([]*inbound, 0, len(ds))
 	for _, d := range ds {
+		d.via = r.via
 		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages, r.s.messageID); err != nil {
 			r.s.stats.reject(siteMessage)
 			d.refusal = r.s.tracked(err)

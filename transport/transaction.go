@@ -45,7 +45,7 @@ type txn struct {
 type txnWork struct {
 	desc     *fsm.Descriptor
 	sub      fsm.SubQueue
-	share    int
+	share    int         // of the home, -1 if any will do
 	cmd      fsm.Command // nil for messages
 	messages []fsm.Message
 	text     string // what selects the share of messages
@@ -104,6 +104,7 @@ func (t *txn) add(w txnWork) *amqp.Error {
 	case bytes > 0 && t.link.ch.c.txnBytes+bytes > t.link.ch.c.cfg.MaxConnBytes:
 		return refuse(amqp.ConditionResourceLimitExceeded, "The open transactions of the connection have too many bytes.")
 	}
+	w.place()
 	if why := t.fits(&w); why != "" {
 		return refuse(amqp.ConditionNotAllowed, "%s", why)
 	}
@@ -126,32 +127,35 @@ func (t *txn) add(w txnWork) *amqp.Error {
 // fits returns why the operation may not join those before it, "" if it may (S-234 to S-236).
 func (t *txn) fits(w *txnWork) string {
 	const onePartition = "All operations of a transaction on a partitioned entity must have the same partition key."
-	home := w.desc
-	if w.via != nil {
-		home = w.via
+	bound := w.cmd != nil || w.via != nil
+	if bound && t.settles != nil && group(t.settles.home()) != group(w.home()) {
+		return "A transaction receives from one entity only; other entities may be sent to."
 	}
-	if w.cmd != nil || w.via != nil {
-		if t.settles != nil && group(t.settles.home()) != group(home) {
-			return "A transaction receives from one entity only; other entities may be sent to."
-		}
-		if t.settles != nil && w.cmd != nil && t.settles.cmd != nil && t.settles.share != w.share {
-			return onePartition
-		}
-		return ""
-	}
-	if !w.desc.Partitioned {
-		return ""
-	}
-	if !w.byText { // S-235
+	if !bound && w.desc.Partitioned && !w.byText { // S-235
 		return "A transaction may send to a partitioned entity only messages with a session id or partition key."
 	}
 	for i := range t.work {
 		o := &t.work[i]
-		if o.cmd == nil && o.via == nil && group(o.desc) == group(w.desc) && o.text != w.text {
+		if group(o.home()) != group(w.home()) {
+			continue
+		}
+		sends := o.cmd == nil && o.via == nil && !bound && w.desc.Partitioned
+		if sends && o.text != w.text || o.share >= 0 && w.share >= 0 && o.share != w.share {
 			return onePartition
 		}
 	}
 	return ""
+}
+
+// place sets the share of an operation that sends, -1 if any will do.
+func (w *txnWork) place() {
+	if w.cmd != nil {
+		return
+	}
+	w.share = -1
+	if n := len(w.home().Partitions); w.byText && n > 1 {
+		w.share = fsm.KeyShare(w.text, n)
+	}
 }
 
 // home is the entity where the work is done.
@@ -202,12 +206,12 @@ func (t *txn) commit() (fsm.Key, *fsm.Commit) {
 		via = t.settles.home()
 	}
 	key := fsm.Key{Entity: via.ID, By: fsm.ByAny}
-	if t.settles != nil && t.settles.cmd != nil && via.Partitioned {
-		key.By, key.Share = fsm.ByShare, uint16(t.settles.share)
-	}
 	cmd := &fsm.Commit{ID: bytes.Clone(t.id)}
 	for i := range t.work {
 		w := &t.work[i]
+		if via.Partitioned && w.share >= 0 && group(w.home()) == group(via) { // all of them have the same
+			key.By, key.Share = fsm.ByShare, uint16(w.share)
+		}
 		op := fsm.Op{Entity: w.desc.ID, Sub: w.sub, Command: w.cmd}
 		switch {
 		case w.cmd != nil:
@@ -215,10 +219,6 @@ func (t *txn) commit() (fsm.Key, *fsm.Commit) {
 			op.Entity, op.Command = via.ID, &fsm.Transfer{To: w.desc.ID, Messages: w.messages}
 		default:
 			op.Command = &fsm.Enqueue{Messages: w.messages}
-			if w.byText {
-				// A token of another share finds nothing there, and then nothing is done at all.
-				key.By, key.Text = fsm.ByText, w.text
-			}
 		}
 		cmd.Ops = append(cmd.Ops, op)
 	}

@@ -25,7 +25,7 @@ const (
 	annLockToken       = "x-opt-lock-token"
 	annPartitionID     = "x-opt-partition-id"
 	annPartitionKey    = "x-opt-partition-key"     // the client's, kept
-	annViaPartitionKey = "x-opt-via-partition-key" // the client's, kept
+	annViaPartitionKey = "x-opt-via-partition-key" // the client's, kept; see viaKey
 
 	propReason      = "DeadLetterReason"
 	propDescription = "DeadLetterErrorDescription"
@@ -89,13 +89,38 @@ func (d *inbound) translate(payload []byte, desc *fsm.Descriptor, newID func() s
 	if err != nil {
 		return err
 	}
-	if len(d.messages) > 0 && desc.Partitioned && (text != d.text || byText != d.byText) { // S-138
+	home := desc
+	if d.via != nil {
+		home = d.via
+		if text, byText, err = viaKey(payload); err != nil {
+			return err
+		}
+	}
+	if len(d.messages) > 0 && home.Partitioned && (text != d.text || byText != d.byText) { // S-138
 		return amqpError(amqp.ConditionNotAllowed, "All messages of a batch to a partitioned entity "+
 			"must have the same session id or partition key.")
 	}
 	d.messages = append(d.messages, m)
 	d.text, d.byText = text, byText
 	return nil
+}
+
+// viaKey returns what selects the share of the entity through which a message goes (amqp-protocol.md
+// 4.6). Without a key any share will do: where the message goes at last its own key decides about.
+func viaKey(payload []byte) (text string, byText bool, refusal *amqp.Error) {
+	s, err := amqp.ParseMessage(payload)
+	if err != nil {
+		return "", false, amqpError(amqp.ConditionArgumentError, "message: %v", err)
+	}
+	v, ok := s.Annotation(annViaPartitionKey)
+	if !ok || v.IsNull() {
+		return "", false, nil
+	}
+	if text, ok = v.Text(); !ok || len(text) > maxIDChars && utf8.RuneCountInString(text) > maxIDChars {
+		return "", false, amqpError(amqp.ConditionArgumentError, "%s is no string of at most %d characters",
+			annViaPartitionKey, maxIDChars)
+	}
+	return text, text != "", nil
 }
 
 // translateMessage turns one encoded message into a message for desc, and says what selects its
