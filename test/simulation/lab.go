@@ -10,6 +10,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/test/check"
 	"github.com/busbar-mq/busbar/transport"
 )
@@ -217,6 +218,15 @@ func (l *Lab) Snapshot(node int) {
 // Applied returns the log index that a node's replica has applied.
 func (l *Lab) Applied(node int, p fsm.PartitionID) uint64 {
 	return l.w.machines[node].node.host.Replica(p).Status().Applied
+}
+
+// BodyBytes is how many bytes of bodies a node has stored for a partition since it started.
+func (l *Lab) BodyBytes(node int, p fsm.PartitionID) uint64 {
+	b, ok := l.w.machines[node].node.bodies.Load(p)
+	if !ok {
+		return 0
+	}
+	return b.(*storage.Bodies).Stats().PutBytes
 }
 
 // Digest returns a hash over the state of a node's replica and the index it stands for.

@@ -61,6 +61,7 @@ type node struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 	closing   sync.Once
+	bodies    sync.Map // fsm.PartitionID to *storage.Bodies
 }
 
 // start boots a node on the machine.
@@ -160,6 +161,7 @@ func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
 	if len(list) > 0 {
 		n.disk.reconcile(p, list[0].Index, list[0].Term)
 	}
+	n.bodies.Store(p, g.Bodies())
 	return partition.Stores{
 		Log: &logStore{n.disk, p, n.w.c, n}, Stable: &stableStore{d: n.disk, p: p}, Snapshots: g.Snapshots(),
 		Bodies: g.Bodies(), Close: g.Close,

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -46,6 +47,34 @@ func (c *client) only(subscription, filter, action string) {
 }
 
 const subA, subB, subC = "t/Subscriptions/a", "t/Subscriptions/b", "t/Subscriptions/c"
+
+// S-214, S-323: a publication is one entry, however many subscriptions take it, and its body is there
+// once.
+func TestAPublicationIsOneEntry(t *testing.T) {
+	const subscriptions, bodyBytes = 100, 10_000
+	onThree(t, func(b *bench) {
+		b.topic("t")
+		for i := range subscriptions {
+			b.subscription("t", fmt.Sprint("s", i))
+		}
+		s := b.client().sender("t")
+		s.send(message("first"))
+		b.pass(time.Second)
+		leader := b.lab.Leader(1)
+		entries, bytes := b.lab.Applied(leader, 1), b.lab.BodyBytes(leader, 1)
+		m := message("big")
+		m.Data = [][]byte{make([]byte, bodyBytes)}
+		s.send(m)
+		want(b, "entries", b.lab.Applied(leader, 1)-entries, 1)
+		if grown := b.lab.BodyBytes(leader, 1) - bytes; grown < bodyBytes || grown > bodyBytes+1000 {
+			b.Fatalf("%d bytes of bodies were stored, want those of one", grown)
+		}
+		for _, i := range []int{0, 57, subscriptions - 1} {
+			name := fmt.Sprint("t/Subscriptions/s", i)
+			want(b, "in "+name, b.counts(name).Active, 2)
+		}
+	})
+}
 
 // T-70; S-101
 func TestT70ACopyHasTheTopicsNumberAndItsOwn(t *testing.T) {
