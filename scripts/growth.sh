@@ -3,8 +3,8 @@
 # rows for docs/benchmarks.md: the load beside it empty, and at each size.
 #
 #   scripts/growth.sh backlog    fill MESSAGES (10000000) of 1 KiB, cycle beside them, restart
-#   scripts/growth.sh sessions   cycles with 1,000, 100,000 and 1,000,000 sessions, then a restart
-#   scripts/growth.sh wide       1,000 entities and 2,000 connections, 16 partitions
+#   scripts/growth.sh sessions   cycles beside SESSIONS (1000 100000 1000000) of them, then a restart
+#   scripts/growth.sh wide       ENTITIES (1000) and CONNECTIONS (2000), 16 partitions
 #
 # One node stands for three. GROWTH_DIR is where its data goes (a new directory under TMPDIR) and stays
 # until the end; STEP (50s) is the length of one piece of filling, DURATION (10s) of a measurement,
@@ -15,6 +15,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=${BUSBAR_BINARY:-$root/bin/busbar}
 mode=${1:-backlog}
 messages=${MESSAGES:-10000000}
+read -ra sessions <<<"${SESSIONS:-1000 100000 1000000}"
+entities=${ENTITIES:-1000}
+connections=${CONNECTIONS:-2000}
 step=${STEP:-50s}
 duration=${DURATION:-10s}
 limit=${GOMEMLIMIT:-2500MiB}
@@ -58,7 +61,7 @@ row() { # row NAME QUEUE FLAG...
 	shift 2
 	"$bin" bench "$queue" --create --name "$name" --output row --pid "$pid" "$@"
 }
-waiting() { "$bin" queue show "$1" -o json | sed -n 's/.*"ActiveMessageCount": *\([0-9]*\).*/\1/p;s/.*"activeMessageCount": *\([0-9]*\).*/\1/p' | head -n 1; }
+waiting() { "$bin" queue show "$1" -o json | sed -n 's/.*"counts":{"active":\([0-9][0-9]*\).*/\1/p'; }
 
 backlog() {
 	row 'cycle, nothing else there' beside-0 --mode cycle --duration "$duration"
@@ -78,10 +81,12 @@ backlog() {
 }
 
 sessions() {
-	local n
-	for n in 1000 100000 1000000; do
+	local n now
+	for n in "${sessions[@]}"; do
 		row "fill $n sessions" "sessions-$n" --mode send --senders 4 --connections 4 --in-flight 2000 --warmup 0s \
 			--duration "$step" --sessions "$n"
+		now=$(waiting "sessions-$n")
+		((now >= n)) || { echo "only $now of $n sessions were filled: set STEP higher" >&2; exit 1; }
 		row "cycle beside $n sessions, 24 others" "beside-$n" --mode cycle --duration "$duration" --sessions 24 --session-state
 		told
 	done
@@ -91,11 +96,11 @@ sessions() {
 
 wide() {
 	local i
-	for ((i = 1; i <= 1000; i++)); do "$bin" queue create "entity-$i" >/dev/null; done
+	for ((i = 1; i <= entities; i++)); do "$bin" queue create "entity-$i" >/dev/null; done
 	told
-	row 'cycle beside 1,000 entities' entity-500 --mode cycle --duration "$duration"
-	row 'cycle, 2,000 connections' entity-501 --mode cycle --duration "$duration" --connections 2000 --senders 1000 \
-		--receivers 1000 --in-flight 4 --credit 4
+	row "cycle beside $entities entities" entity-1 --mode cycle --duration "$duration"
+	row "cycle, $connections connections" entity-2 --mode cycle --duration "$duration" --connections "$connections" \
+		--senders $((connections / 2)) --receivers $((connections / 2)) --in-flight 4 --credit 4
 	told
 	stop
 	start

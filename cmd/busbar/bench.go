@@ -174,7 +174,10 @@ func (b *benchConfig) resolve() error {
 		faults = append(faults, "--settle is first, second or delete")
 	}
 	if b.Receivers == 0 {
-		b.Receivers = max(1, b.Sessions)
+		b.Receivers = 1
+		if b.receives() {
+			b.Receivers = max(1, b.Sessions)
+		}
 	}
 	if b.Settle != "second" {
 		b.Concurrency = 1

@@ -152,6 +152,9 @@ func TestBenchMeasuresEveryKindOfLoad(t *testing.T) {
 		}, func(r *benchReport) bool {
 			return r.Seconds < 60 && int(r.Settled*r.Seconds+0.5) >= 500 && r.Sent == 0
 		}},
+		{"more sessions are filled than there could be receivers", true, func(c *benchConfig) {
+			c.Mode, c.Sessions, c.SessionMessages = "send", maxBenchWorkers+1, 1
+		}, func(r *benchReport) bool { return r.Sent > 0 && r.Received == 0 }},
 		{"sessions are accepted in turn, with their state", true, func(c *benchConfig) {
 			c.Sessions, c.Receivers, c.SessionMessages, c.SessionState = 4, 2, 10, true
 		}, func(r *benchReport) bool { return r.Settled > 0 && r.EndToEnd.Count > 0 }},
