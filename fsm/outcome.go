@@ -103,8 +103,10 @@ type Result struct {
 	Outcomes []Outcome // parallel to Entry.Requests
 	// Freed are bodies that nothing in the state refers to any more.
 	Freed []BodyRef
-	// Wake names what may now have something to take; each at most once.
-	Wake []WaitKey
+	// Wake names what may now have something to take; each at most once. WokenBy is parallel to it: the
+	// place of the last request that woke it. Whoever asked behind that place has seen what there is.
+	Wake    []WaitKey
+	WokenBy []int
 	// Dropped are entities that this entry removed: whoever waits on them is told.
 	Dropped []EntityID
 	// Idle are entities whose share here has been idle for their AutoDeleteOnIdle. The leader tells the

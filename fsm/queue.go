@@ -238,8 +238,8 @@ func (s *State) place(sh *share, sub SubQueue, arrival uint64, m *message) {
 	}
 	if m.session != 0 {
 		s.sessionGained(sh, m.session)
-	} else if sh.woken[sub] != s.index {
-		sh.woken[sub] = s.index
+	} else if sh.woken[sub] != s.run.stamp {
+		sh.woken[sub] = s.run.stamp
 		s.wake(WaitKey{Entity: sh.d.ID, Sub: sub, Kind: WaitMessage})
 	}
 }

@@ -110,8 +110,8 @@ func (s *State) queueUp(sh *share, no uint32) {
 	se.ticket = sh.lastTicket
 	sh.sessions.Set(no, se)
 	sh.tickets.Set(se.ticket, no)
-	if sh.wokenNext != s.index {
-		sh.wokenNext = s.index
+	if sh.wokenNext != s.run.stamp {
+		sh.wokenNext = s.run.stamp
 		s.wake(WaitKey{Entity: sh.d.ID, Kind: WaitSession})
 	}
 }

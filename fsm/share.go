@@ -76,7 +76,7 @@ type share struct {
 	leaseDue, wallDue *btree.BTreeG[due]
 	leaseReg, wallReg Millis // what State.leaseNext and wallNext hold of this share
 
-	woken     [TransferQueue + 1]uint64 // index of the entry that last woke the plain waiters of a subqueue
+	woken     [TransferQueue + 1]uint64 // stamp of the request that last woke the plain waiters of a subqueue
 	wokenNext uint64                    // the same for those who wait for a session
 	concluded uint64                    // index of the entry at whose end its deadlines become known
 }

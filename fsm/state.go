@@ -59,7 +59,9 @@ type run struct {
 	seed   [32]byte
 	seeded bool
 	chance rand.ChaCha8
-	woken  map[WaitKey]struct{} // membership only, never ranged over
+	woken  map[WaitKey]int // places in Wake; looked up, never ranged over
+	place  int             // in the entry, of the request being done
+	stamp  uint64          // of the request being done, another one for each of all entries
 	picks  []pick
 	keys   []placeKey
 	subs   []*share // of the topic being published to, for reading
@@ -125,6 +127,8 @@ func (s *State) Apply(index uint64, e *Entry) Result {
 	s.wall = max(s.wall, e.Wall)
 	s.lease = max(s.lease, e.Lease)
 	for i := range e.Requests {
+		s.run.place = i
+		s.run.stamp++
 		s.perform(&e.Requests[i], &r.Outcomes[i])
 	}
 	s.rescheduleAll()
@@ -311,16 +315,18 @@ func (s *State) bodyRef(m *Message) BodyRef {
 	return BodyRef{Index: s.index, Offset: m.BodyOffset, Length: uint32(len(m.Body))}
 }
 
-// wake reports a key once per entry.
+// wake reports a key once per entry, with the last request that woke it.
 func (s *State) wake(k WaitKey) {
-	if _, ok := s.run.woken[k]; ok {
+	r := s.run.result
+	if at, ok := s.run.woken[k]; ok {
+		r.WokenBy[at] = s.run.place
 		return
 	}
 	if s.run.woken == nil {
-		s.run.woken = make(map[WaitKey]struct{})
+		s.run.woken = make(map[WaitKey]int)
 	}
-	s.run.woken[k] = struct{}{}
-	s.run.result.Wake = append(s.run.result.Wake, k)
+	s.run.woken[k] = len(r.Wake)
+	r.Wake, r.WokenBy = append(r.Wake, k), append(r.WokenBy, s.run.place)
 }
 
 func (o *Outcome) refuse(r Refusal, detail string) {

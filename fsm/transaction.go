@@ -42,7 +42,8 @@ func (s *State) undo(p *savepoint) {
 	for _, k := range r.Wake[p.woken:] {
 		delete(s.run.woken, k)
 	}
-	r.Freed, r.Wake, r.Idle = r.Freed[:p.freed], r.Wake[:p.woken], r.Idle[:p.idle]
+	r.Freed, r.Idle = r.Freed[:p.freed], r.Idle[:p.idle]
+	r.Wake, r.WokenBy = r.Wake[:p.woken], r.WokenBy[:p.woken]
 }
 
 // commit does all operations or none (S-232). The operations are done as they would be alone, one

@@ -175,7 +175,7 @@ func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 	}
 	p.hooks.Load().tell(&a.result)
 	p.forgetPlainLocked(e)
-	p.wakeLocked(a.result.Wake, lastGiver(e), dry)
+	p.wakeLocked(&a.result, dry)
 	for _, id := range a.result.Dropped {
 		p.waits.dropped(id)
 		p.parking.pullEntity(id, func(c *call) {
@@ -212,11 +212,10 @@ func (p *proposer) answerLocked(c *call, at int, o fsm.Outcome, err error, dry m
 }
 
 // wakeLocked notes what the next entry pulls. A key on which requests of this very entry found
-// something may hold more, so its waiters go on being pulled until one finds nothing. giver is the place
-// of the last request that may have woken somebody.
-func (p *proposer) wakeLocked(wake []fsm.WaitKey, giver int, dry map[fsm.WaitKey]int) {
-	for _, k := range wake {
-		if at, asked := dry[k]; asked && at > giver {
+// something may hold more, so its waiters go on being pulled until one finds nothing.
+func (p *proposer) wakeLocked(r *fsm.Result, dry map[fsm.WaitKey]int) {
+	for i, k := range r.Wake {
+		if at, asked := dry[k]; asked && at > r.WokenBy[i] {
 			continue // asked behind what woke it, and found nothing left
 		}
 		dry[k] = something
@@ -233,24 +232,6 @@ func (p *proposer) wakeLocked(wake []fsm.WaitKey, giver int, dry map[fsm.WaitKey
 			p.waits.wake(k)
 		}
 	}
-}
-
-// lastGiver returns the place of the last request of an entry behind which there may be more to take
-// than before, -1 if there is none.
-func lastGiver(e *fsm.Entry) int {
-	for i := len(e.Requests) - 1; i >= 0; i-- {
-		switch c := e.Requests[i].Command.(type) {
-		case *fsm.Lock, *fsm.AcceptSession, *fsm.Receive, *fsm.Renew, *fsm.RenewSession, *fsm.SetSessionState,
-			*fsm.Barrier, *fsm.Touch, *fsm.DropPumps:
-		case *fsm.Settle:
-			if slices.ContainsFunc(c.Items, func(it fsm.SettleItem) bool { return it.Verdict != fsm.Complete }) {
-				return i
-			}
-		default:
-			return i
-		}
-	}
-	return -1
 }
 
 // forgetPlainLocked forgets what it knew of entities whose description this entry changed.

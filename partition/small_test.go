@@ -78,7 +78,7 @@ func (s *small) Apply(index uint64, e *fsm.Entry) fsm.Result {
 			r.Outcomes[i].Repeated = true
 			continue
 		}
-		o, keep := s.one(index, q, &r)
+		o, keep := s.one(index, i, q, &r)
 		r.Outcomes[i] = o
 		if !q.ID.IsZero() && keep {
 			st.Results[key] = smallResult{q.ID.Counter, o}
@@ -87,7 +87,17 @@ func (s *small) Apply(index uint64, e *fsm.Entry) fsm.Result {
 	return r
 }
 
-func (s *small) one(index uint64, q *fsm.Request, r *fsm.Result) (o fsm.Outcome, keep bool) {
+// wake notes that the request at that place of the entry woke who waits on an entity.
+func wake(r *fsm.Result, place int, id fsm.EntityID) {
+	k := fsm.WaitKey{Entity: id}
+	if at := slices.Index(r.Wake, k); at >= 0 {
+		r.WokenBy[at] = place
+		return
+	}
+	r.Wake, r.WokenBy = append(r.Wake, k), append(r.WokenBy, place)
+}
+
+func (s *small) one(index uint64, i int, q *fsm.Request, r *fsm.Result) (o fsm.Outcome, keep bool) {
 	st := &s.S
 	if _, ok := st.Entities[q.Entity]; q.Entity != 0 && len(st.Entities) > 0 && !ok {
 		if _, put := q.Command.(*fsm.PutEntity); !put {
@@ -103,10 +113,7 @@ func (s *small) one(index uint64, q *fsm.Request, r *fsm.Result) (o fsm.Outcome,
 			st.Ready[q.Entity] = append(st.Ready[q.Entity], smallMessage{st.Seq, ref})
 			o.Numbers = append(o.Numbers, fsm.SequenceNumber(st.Seq))
 		}
-		k := fsm.WaitKey{Entity: q.Entity}
-		if !slices.Contains(r.Wake, k) {
-			r.Wake = append(r.Wake, k)
-		}
+		wake(r, i, q.Entity)
 		return o, true
 	case *fsm.Lock:
 		n := min(int(c.Max), len(st.Ready[q.Entity]))
@@ -132,7 +139,7 @@ func (s *small) one(index uint64, q *fsm.Request, r *fsm.Result) (o fsm.Outcome,
 				r.Freed = append(r.Freed, m.Ref)
 			default:
 				st.Ready[q.Entity] = append([]smallMessage{m}, st.Ready[q.Entity]...)
-				r.Wake = append(r.Wake, fsm.WaitKey{Entity: q.Entity})
+				wake(r, i, q.Entity)
 			}
 			delete(st.Locked, seq)
 			o.Refusals = append(o.Refusals, fsm.None)
