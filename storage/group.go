@@ -40,6 +40,9 @@ func (g *Group) open(fsys FS, dir string, cfg Config, logger hclog.Logger) (err 
 	if err := makeDirs(osFS{}, dir); err != nil {
 		return err
 	}
+	if err := removeTmp(fsys, dir); err != nil {
+		return err
+	}
 	g.bodies, err = openBodies(fsys, filepath.Join(dir, "bodies"), cfg, logger.Named("bodies"))
 	if err != nil {
 		return err
