@@ -130,9 +130,13 @@ func TestARestartedNodeIsLostAndFound(t *testing.T) {
 // A call that was still in the queue when the link broke was surely not delivered.
 func TestWhatWasNotWrittenIsUnavailable(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *simNet) {
-		n1, n2 := s.pair()
+		// If both ends gave the link up at the same instant, the end of the other would let go what is stuck.
+		patient := s.config(2, 2)
+		patient.SilentPings *= 10
+		n1, n2 := s.start(s.config(1, 1), simIP(1)), s.start(patient, simIP(2))
 		defer n1.stop()
 		defer n2.stop()
+		n1.wantStates(t, "n1=alive n2=alive ", 20*time.Second)
 		mustCall(t, n1.node, "n2", "connect")
 		s.net.Cut(simIP(1), simIP(2))
 		stuck, queued := make(chan error, 1), make(chan error, 1)
