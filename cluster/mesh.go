@@ -191,7 +191,7 @@ func (m *Mesh) accept(l net.Listener) {
 		}
 		conn := &meteredConn{Conn: raw, writeTimeout: m.cfg.WriteTimeout}
 		if !m.shaking(conn) {
-			raw.Close() // too many that have not said who they are
+			turnAway(raw)
 			continue
 		}
 		if !m.start(func() { m.admit(conn) }) {
@@ -200,6 +200,18 @@ func (m *Mesh) accept(l net.Listener) {
 		}
 	}
 }
+
+// turnAway refuses a connection that there is no place for: too many have not said who they are. It says
+// so, because a peer takes a node that hangs up for gone. A new socket has room for the few bytes.
+func turnAway(raw net.Conn) {
+	if raw.SetWriteDeadline(time.Now().Add(turnAwayTime)) == nil {
+		_, _ = raw.Write(appendRefusal(nil, "too many handshakes are under way"))
+	}
+	raw.Close()
+}
+
+// turnAwayTime bounds a write that does not wait on any network that there is.
+const turnAwayTime = 10 * time.Millisecond
 
 // admit shakes hands with whoever connected.
 func (m *Mesh) admit(raw *meteredConn) {
@@ -237,7 +249,8 @@ func (m *Mesh) shaken(c *meteredConn) {
 
 // Watch calls f for every node that is lost or found from now on, in order, from one goroutine; f
 // must be quick. A node is found with its first link. It is lost when it was silent for
-// PingInterval x SilentPings, or its connection broke and nobody listens at its address any more; a
+// PingInterval x SilentPings, or its connection broke and nobody listens at its address any more, or who
+// does hangs up on two attempts, as a proxy of a dead process; a
 // connection that could be made again at once is not told (A17). A node that restarted is lost and
 // found. stop ends the calls.
 func (m *Mesh) Watch(f func(node fsm.NodeID, up bool)) (stop func()) {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -32,6 +33,12 @@ func (tcp) Dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// isEnd reports whether the other end has closed the connection.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
 
 // meteredConn bounds every write in time and counts what arrives, below TLS, so that any byte counts
 // as a sign of life, also in the middle of a large frame.

@@ -30,7 +30,9 @@ type peer struct {
 	kick    chan struct{} // ends the pause before the next attempt; capacity 1
 	// lostAt is when the last link was lost, or the last byte came by it if it was quiet before; zero
 	// once the watchers know or a new one came.
-	lostAt      time.Time
+	lostAt time.Time
+	// hungUp counts the last attempts, without a break, that somebody took and ended without a word.
+	hungUp      int
 	up          bool // as the watchers were told
 	incarnation fsm.Incarnation
 }
@@ -204,8 +206,28 @@ func (p *peer) try() (again bool) {
 	if err == nil {
 		return false
 	}
-	p.failed(err, isRefused(err))
+	p.failed(err, isRefused(err) || p.hangsUp(err))
 	return true
+}
+
+// errHungUp says that a connection was made, and ended before a byte came by it.
+var errHungUp = errors.New("somebody hung up")
+
+// hangUps is how many attempts to reach a node again must end so for it to be taken for gone. A proxy in
+// front of a node takes connections for it when it has gone, and then finds nobody. A node that lives
+// answers, if only that it has no place, or dials by itself meanwhile.
+const hangUps = 2
+
+// hangsUp reports whether an attempt that ended with err was one too many.
+func (p *peer) hangsUp(err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !errors.Is(err, errHungUp) {
+		p.hungUp = 0
+		return false
+	}
+	p.hungUp++
+	return p.hungUp >= hangUps
 }
 
 // failed notes why an attempt failed. The loss of a link is told to the watchers when the node has
@@ -262,6 +284,9 @@ func (m *Mesh) connect(ctx context.Context, p *peer, addr string) error {
 	conn, id, err := m.greet(ctx, metered, p.id)
 	if err != nil {
 		raw.Close()
+		if metered.received.Load() == 0 && isEnd(err) {
+			err = fmt.Errorf("%w: %w", errHungUp, err)
+		}
 		return fmt.Errorf("greet %s: %w", addr, err)
 	}
 	return m.adopt(conn, metered, id, true)
@@ -340,7 +365,7 @@ func (p *peer) prefer(l *link) {
 		p.downLocked()
 	}
 	p.incarnation = l.incarnation
-	p.lostAt, p.failing, p.lastErr = time.Time{}, false, errNotConnected
+	p.lostAt, p.failing, p.lastErr, p.hungUp = time.Time{}, false, errNotConnected, 0
 	if !p.up {
 		p.up = true
 		p.mesh.report(p.id, true)
@@ -369,7 +394,7 @@ func (p *peer) lost(l *link) {
 	}
 	p.link = nil
 	p.lastErr = l.err
-	p.lostAt = time.Now().Add(-l.quiet())
+	p.lostAt, p.hungUp = time.Now().Add(-l.quiet()), 0
 	closing := errors.Is(l.err, errClosing)
 	if closing || errors.Is(l.err, errSilent) {
 		p.downLocked()

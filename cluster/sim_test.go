@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +29,8 @@ type simNode struct {
 type simNet struct {
 	t   *testing.T
 	net *simnet.Net
+	// between is what the streams of a node go through, nil for nothing.
+	between func(*simnet.Host) Network
 }
 
 func simIP(i int) string { return fmt.Sprintf("10.0.0.%d", i) }
@@ -64,6 +69,9 @@ func (s *simNet) build(cfg Config, ip string) *simNode {
 		s.t.Fatal(err)
 	}
 	cfg.Network, cfg.GossipTransport = host, transport
+	if s.between != nil {
+		cfg.Network = s.between(host)
+	}
 	n := &simNode{host: host, view: NewView(), events: make(chan string, 1000)}
 	if n.gossip, err = NewGossip(cfg, n.view, hclog.NewNullLogger()); err != nil {
 		s.t.Fatal(err)
@@ -132,7 +140,7 @@ func (n *simNode) wantStates(t *testing.T, want string, within time.Duration) {
 }
 
 func inBubble(t *testing.T, f func(t *testing.T, s *simNet)) {
-	simnet.Test(t, func(t *testing.T) { f(t, &simNet{t, simnet.New()}) })
+	simnet.Test(t, func(t *testing.T) { f(t, &simNet{t: t, net: simnet.New()}) })
 }
 
 func TestThreeNodesFindEachOtherAndOneDies(t *testing.T) {
@@ -248,6 +256,86 @@ func TestAKilledProcessIsReportedAtOnce(t *testing.T) {
 		wantEvent(t, n1, "n2 down")
 		if took := time.Since(killed); took > 10*time.Millisecond {
 			t.Errorf("reported after %v, want at once: the redial is refused", took)
+		}
+	})
+}
+
+// proxied dials as through a proxy on the way: it takes every connection, and ends it if it cannot reach
+// the other side. busy is how many it ends although it could.
+type proxied struct {
+	*simnet.Host
+	busy   atomic.Int32
+	silent bool // it keeps them instead of ending them
+}
+
+func (p *proxied) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	c, err := p.Host.Dial(ctx, addr)
+	if err == nil && p.busy.Add(-1) < 0 {
+		return c, nil
+	}
+	if err == nil {
+		c.Close()
+	}
+	here, there := net.Pipe()
+	go func() {
+		_, _ = there.Read(make([]byte, 1<<10))
+		if p.silent {
+			_, _ = there.Read(make([]byte, 1)) // until the other end gives up
+		}
+		there.Close()
+	}()
+	return here, nil
+}
+
+func TestAKilledProcessBehindAProxyIsReportedSoon(t *testing.T) {
+	for name, silent := range map[string]bool{"it hangs up": false, "it keeps silent": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *simNet) {
+				s.between = func(h *simnet.Host) Network { return &proxied{Host: h, silent: silent} }
+				n1, n2 := s.pair()
+				defer n1.stop()
+				defer n2.stop()
+				mustCall(t, n1.node, "n2", "connect")
+				wantEvent(t, n1, "n2 up")
+				killed := time.Now()
+				n2.host.Kill()
+				wantEvent(t, n1, "n2 down")
+				limit := 100 * time.Millisecond
+				if silent { // as a process that is paused
+					limit = 1750 * time.Millisecond
+				}
+				if took := time.Since(killed); took > limit {
+					t.Errorf("reported after %v, want %v at most", took, limit)
+				}
+			})
+		})
+	}
+}
+
+// A proxy that hangs up once, or a node that has no place for a moment, is no reason.
+func TestOneHangUpIsNotReported(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *simNet) {
+		var proxies []*proxied
+		s.between = func(h *simnet.Host) Network {
+			proxies = append(proxies, &proxied{Host: h})
+			return proxies[len(proxies)-1]
+		}
+		n1, n2 := s.pair()
+		defer n1.stop()
+		defer n2.stop()
+		mustCall(t, n1.node, "n2", "connect")
+		wantEvent(t, n1, "n2 up")
+		for range 20 {
+			for _, p := range proxies {
+				p.busy.Store(hangUps - 1)
+			}
+			s.net.Reset(simIP(1), simIP(2))
+			time.Sleep(10 * time.Second)
+			mustCall(t, n1.node, "n2", "again")
+		}
+		synctest.Wait()
+		if len(n1.events) != 0 {
+			t.Errorf("watchers heard %s, want nothing", <-n1.events)
 		}
 	})
 }
