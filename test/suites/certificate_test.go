@@ -15,7 +15,7 @@ import (
 )
 
 // certify writes ca.pem, server.pem and server.key into dir. The Go SDK takes the whole authority of
-// its endpoint for the server's name, the port as well, so the certificate has names with ports.
+// its endpoint for the server's name, the port as well, so the certificate has names with ports, too.
 func certify(t *testing.T, dir string, ports ...int) {
 	t.Helper()
 	now := time.Now()
@@ -25,7 +25,7 @@ func certify(t *testing.T, dir string, ports ...int) {
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	server := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost", namespace},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
