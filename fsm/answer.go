@@ -64,7 +64,7 @@ func (s *State) peek(sh *share, sub SubQueue, c *Peek) Answer {
 		if !sh.sessionful(sub) {
 			return Answer{Refusal: SessionNotSupported, Detail: "the entity has no sessions"}
 		}
-		no, ok := sh.sessionNos.Get(c.Session)
+		no, ok := sh.sessionNo(c.Session)
 		if !ok {
 			return Answer{}
 		}
@@ -224,7 +224,7 @@ func (s *State) Deliverable(k WaitKey) bool {
 	if !k.HasSession {
 		return sh.boxes[k.Sub].ready.Len() > 0
 	}
-	no, ok := sh.sessionNos.Get(k.Session)
+	no, ok := sh.sessionNo(k.Session)
 	if _, held := sh.holders.Get(no); !ok || !held {
 		return true
 	}

@@ -36,7 +36,7 @@ func (s *State) browse(sh *share, sub SubQueue, c *Browse) Answer {
 	case !sh.d.RequiresSession:
 		return Answer{Refusal: SessionNotSupported, Detail: "the entity has no sessions"}
 	default:
-		no, _ := sh.sessionNos.Get(c.Session)
+		no, _ := sh.sessionNo(c.Session)
 		for _, arrival := range sh.inSession(no, start, maxBrowseScan+1) {
 			m, _ := b.messages.Get(arrival)
 			if no == 0 || !look(arrival, &m) {

@@ -250,6 +250,7 @@ func (l *loader) session(r *reader) {
 		return
 	}
 	sh.sessionNos.Set(id, no)
+	sh.sessionHints.add(id, no)
 	sh.sessions.Set(no, session{id: id, ticket: ticket})
 	if ticket != 0 {
 		sh.tickets.Set(ticket, no)

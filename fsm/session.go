@@ -31,7 +31,7 @@ type sessionState struct {
 
 // intern returns the number of a session, which begins to exist with that.
 func (sh *share) intern(id string) uint32 {
-	if no, ok := sh.sessionNos.Get(id); ok {
+	if no, ok := sh.sessionNo(id); ok {
 		return no
 	}
 	for {
@@ -42,6 +42,7 @@ func (sh *share) intern(id string) uint32 {
 	}
 	id = strings.Clone(id)
 	sh.sessionNos.Set(id, sh.lastNo)
+	sh.sessionHints.add(id, sh.lastNo)
 	sh.sessions.Set(sh.lastNo, session{id: id})
 	return sh.lastNo
 }
@@ -60,6 +61,7 @@ func (sh *share) forgetSession(no uint32) {
 	}
 	sh.sessions.Delete(no)
 	sh.sessionNos.Delete(se.id)
+	sh.sessionHints.remove(se.id)
 	sh.undoom(no)
 	sh.wakeUp(no)
 }
@@ -67,7 +69,7 @@ func (sh *share) forgetSession(no uint32) {
 // holds returns the number of the session whose current lock p proves. What has expired is gone
 // already.
 func (sh *share) holds(p SessionProof) (uint32, bool) {
-	no, ok := sh.sessionNos.Get(p.ID)
+	no, ok := sh.sessionNo(p.ID)
 	if !ok {
 		return 0, false
 	}
@@ -144,7 +146,7 @@ func (s *State) acceptSession(sh *share, req *Request, c *AcceptSession, o *Outc
 			o.refuse(InvalidArgument, "the session id is longer than 128 characters")
 			return
 		}
-		if known, ok := sh.sessionNos.Get(c.ID); ok {
+		if known, ok := sh.sessionNo(c.ID); ok {
 			if _, held := sh.holders.Get(known); held {
 				o.Refusal = SessionCannotBeLocked
 				return

@@ -39,7 +39,7 @@ func (s *State) settleItem(
 	b := &sh.boxes[sub]
 	m, _ := b.messages.Get(arrival)
 	if m.session != 0 {
-		if no, _ := sh.sessionNos.Get(p.ID); no != m.session {
+		if no, _ := sh.sessionNo(p.ID); no != m.session {
 			return lost
 		}
 	}

@@ -22,14 +22,16 @@ type share struct {
 	boxes  [TransferQueue + 1]box
 	tokens *tokenIndex
 
-	sessionNos *btree.Map[string, uint32]
-	sessions   *btree.Map[uint32, session]
-	holders    *btree.Map[uint32, holder]
-	states     *btree.Map[uint32, sessionState]
-	tickets    *btree.Map[uint64, uint32] // the ready list (S-39)
-	pauses     *btree.Map[uint32, Millis] // sessions of which nothing is delivered, until then (lease)
-	lastNo     uint32
-	lastTicket uint64
+	sessionNos *btree.Map[string, uint32] // in the order of ids (S-83)
+	// sessionHints finds what sessionNos has, faster.
+	sessionHints *sessionIndex
+	sessions     *btree.Map[uint32, session]
+	holders      *btree.Map[uint32, holder]
+	states       *btree.Map[uint32, sessionState]
+	tickets      *btree.Map[uint64, uint32] // the ready list (S-39)
+	pauses       *btree.Map[uint32, Millis] // sessions of which nothing is delivered, until then (lease)
+	lastNo       uint32
+	lastTicket   uint64
 	// handed and aside are the messages of sessions that are not in ready: locked, and
 	// deferred or scheduled. With ready they hold every message of a session, once.
 	handed *btree.BTreeG[placeKey]
@@ -182,31 +184,32 @@ func (a placeKey) less(b placeKey) bool {
 
 func newShare(d *Descriptor, index int, gen uint64) *share {
 	sh := &share{
-		gen:        gen,
-		prefix:     d.Prefix(index),
-		mask:       1<<63 - 1,
-		tokens:     newTokenIndex(),
-		sessionNos: new(btree.Map[string, uint32]),
-		sessions:   new(btree.Map[uint32, session]),
-		holders:    new(btree.Map[uint32, holder]),
-		states:     new(btree.Map[uint32, sessionState]),
-		tickets:    new(btree.Map[uint64, uint32]),
-		pauses:     new(btree.Map[uint32, Millis]),
-		handed:     newTable(placeKey.less),
-		aside:      newTable(placeKey.less),
-		expiring:   newTable(expiry.less),
-		sweeps:     new(btree.Map[uint32, sweep]),
-		spared:     newTable(placeKey.less),
-		seen:       newTable(seen.less),
-		seenOrder:  new(btree.Map[uint64, idHash]),
-		names:      new(btree.Map[uint64, string]),
-		entered:    new(btree.Map[uint64, uint64]),
-		firsts:     new(btree.Map[uint64, first]),
-		heads:      new(btree.Map[uint64, waiting]),
-		origins:    newTable(func(a, b origin) bool { return a.less(b.originKey) }),
-		decided:    newTable(decided.less),
-		leaseDue:   newTable(due.less),
-		wallDue:    newTable(due.less),
+		gen:          gen,
+		prefix:       d.Prefix(index),
+		mask:         1<<63 - 1,
+		tokens:       newTokenIndex(),
+		sessionNos:   new(btree.Map[string, uint32]),
+		sessionHints: newSessionIndex(),
+		sessions:     new(btree.Map[uint32, session]),
+		holders:      new(btree.Map[uint32, holder]),
+		states:       new(btree.Map[uint32, sessionState]),
+		tickets:      new(btree.Map[uint64, uint32]),
+		pauses:       new(btree.Map[uint32, Millis]),
+		handed:       newTable(placeKey.less),
+		aside:        newTable(placeKey.less),
+		expiring:     newTable(expiry.less),
+		sweeps:       new(btree.Map[uint32, sweep]),
+		spared:       newTable(placeKey.less),
+		seen:         newTable(seen.less),
+		seenOrder:    new(btree.Map[uint64, idHash]),
+		names:        new(btree.Map[uint64, string]),
+		entered:      new(btree.Map[uint64, uint64]),
+		firsts:       new(btree.Map[uint64, first]),
+		heads:        new(btree.Map[uint64, waiting]),
+		origins:      newTable(func(a, b origin) bool { return a.less(b.originKey) }),
+		decided:      newTable(decided.less),
+		leaseDue:     newTable(due.less),
+		wallDue:      newTable(due.less),
 	}
 	if d.Partitioned {
 		sh.mask = 1<<48 - 1
@@ -244,8 +247,8 @@ func (sh *share) describe(d *Descriptor) {
 }
 
 // clone returns a share of a later generation that shares all nodes with sh. Copying a table only
-// renames the owner of its nodes; it changes nothing that the reader of an image looks at. The index of
-// tokens, which that reader does not look at, is the same one.
+// renames the owner of its nodes; it changes nothing that the reader of an image looks at. The
+// indexes of tokens and of sessions, which that reader does not look at, are the same.
 func (sh *share) clone(gen uint64) *share {
 	c := *sh
 	c.gen = gen

@@ -22,9 +22,9 @@ type tokenChange struct {
 	added bool
 }
 
-// shrinkTokens is how large an emptied index is when its memory is given back: a map keeps what its
+// shrinkHints is how large an emptied index is when its memory is given back: a map keeps what its
 // largest day took.
-const shrinkTokens = 4096
+const shrinkHints = 4096
 
 func newTokenIndex() *tokenIndex { return &tokenIndex{refs: map[uint64]tokenRef{}} }
 
@@ -40,7 +40,7 @@ func (x *tokenIndex) add(key uint64, ref tokenRef) {
 
 func (x *tokenIndex) remove(key uint64) {
 	delete(x.refs, key)
-	if len(x.refs) == 0 && x.most >= shrinkTokens {
+	if len(x.refs) == 0 && x.most >= shrinkHints {
 		x.refs, x.most = map[uint64]tokenRef{}, 0
 	}
 }

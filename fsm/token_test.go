@@ -72,10 +72,10 @@ func TestAnImageHasTheTokensOfItsMoment(t *testing.T) {
 func TestAnIndexOfTokensThatWasLargeGivesItsMemoryBack(t *testing.T) {
 	x := newTokenIndex()
 	for round := range 2 {
-		for i := range uint64(shrinkTokens) {
+		for i := range uint64(shrinkHints) {
 			x.add(i, tokenRef{arrival: i})
 		}
-		for i := range uint64(shrinkTokens) {
+		for i := range uint64(shrinkHints) {
 			x.remove(i)
 		}
 		if x.most != 0 || len(x.refs) != 0 {
