@@ -158,6 +158,48 @@ func (d *disk) hangs() bool {
 	}
 }
 
+// goneReadOnly makes the kernel find an error in the file system of a disk, upon which it takes no more
+// writes, as it does when the device below answers nonsense. Only a new mount ends that.
+func (d *disk) goneReadOnly() error {
+	if err := command("mount", "-o", "remount,errors=remount-ro", d.mount); err != nil {
+		return err
+	}
+	device, err := d.device()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(trigger(device), []byte("chaos"), 0o600); err != nil {
+		return fmt.Errorf("read-only disk: %w", err)
+	}
+	if !d.isReadOnly() {
+		return fmt.Errorf("%s still takes writes", d.mount)
+	}
+	return nil
+}
+
+func (d *disk) isReadOnly() bool {
+	return errors.Is(os.WriteFile(filepath.Join(d.mount, "touched"), nil, 0o600), syscall.EROFS)
+}
+
+// trigger is where the kernel is told to find an error in the file system on a device.
+func trigger(device string) string {
+	return filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error")
+}
+
+// device is the loop device that a disk is mounted from.
+func (d *disk) device() (string, error) {
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[1] == d.mount && strings.HasPrefix(f[0], "/dev/loop") {
+			return f[0], nil
+		}
+	}
+	return "", fmt.Errorf("%s is on no loop device", d.mount)
+}
+
 // ext4Shutdown is EXT4_IOC_SHUTDOWN, noLogFlush its flag for a power loss: what the journal has not
 // yet is gone.
 const (

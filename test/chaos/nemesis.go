@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -68,6 +69,20 @@ func needDisk(b *bed) string {
 	return ""
 }
 
+func needTrigger(b *bed) string {
+	if why := needDisk(b); why != "" {
+		return why
+	}
+	device, err := b.nodes[0].disk.device()
+	if err == nil {
+		_, err = os.Stat(trigger(device))
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 func needNamespaces(b *bed) string {
 	if b.network == overLoopback {
 		return "the nodes have no namespaces of their own"
@@ -112,6 +127,7 @@ func nemeses() []*nemesis {
 		{name: "fill the disk", missing: needDisk, strike: fillDisk},
 		{name: "fill a majority's disks", missing: needDisk, strike: fillMajority, whole: true},
 		{name: "stall the disk", missing: needDisk, strike: stall},
+		{name: "read-only disk", missing: needTrigger, strike: readOnly},
 		{name: "power loss", missing: needDisk, strike: powerLoss},
 		{name: "power loss of all", missing: needDisk, strike: powerLossAll, whole: true},
 		{name: "failing sync", missing: needTracer, strike: failSync},

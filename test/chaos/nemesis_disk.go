@@ -68,6 +68,30 @@ func stall(s *strike) error {
 	return err
 }
 
+// readOnly has the kernel turn a disk read-only. The node goes on without its replicas until it is started
+// anew on a disk that can be written.
+func readOnly(s *strike) error {
+	n := s.n
+	s.what = n.name()
+	n.expectEnd()
+	s.onHeal(func() error {
+		if err := n.end(syscall.SIGKILL, 10*time.Second); err != nil {
+			return err
+		}
+		if err := errors.Join(n.disk.detach(), n.disk.attach()); err != nil {
+			return err
+		}
+		return restart(n)
+	})
+	s.bites = func(*bed) error {
+		if !n.disk.isReadOnly() {
+			return errors.New("writes go through")
+		}
+		return nil
+	}
+	return n.disk.goneReadOnly()
+}
+
 // reviveAfter starts a node again if it ends itself within a time, or has ended.
 func reviveAfter(n *node, wait time.Duration) error {
 	for deadline := time.Now().Add(wait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {

@@ -13,40 +13,6 @@ import (
 	"time"
 )
 
-// goneReadOnly makes the kernel find an error in the file system of a disk, upon which it takes no more
-// writes, as it does when the device below answers nonsense. Only a new mount ends that.
-func (d *disk) goneReadOnly() error {
-	if err := command("mount", "-o", "remount,errors=remount-ro", d.mount); err != nil {
-		return err
-	}
-	device, err := d.device()
-	if err != nil {
-		return err
-	}
-	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error")
-	if err := os.WriteFile(trigger, []byte("chaos"), 0o600); err != nil {
-		return fmt.Errorf("read-only disk: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(d.mount, "touched"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%s still takes writes: %w", d.mount, err)
-	}
-	return nil
-}
-
-// device is the loop device that a disk is mounted from.
-func (d *disk) device() (string, error) {
-	text, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 1 && f[1] == d.mount && strings.HasPrefix(f[0], "/dev/loop") {
-			return f[0], nil
-		}
-	}
-	return "", fmt.Errorf("%s is on no loop device", d.mount)
-}
-
 // TestDiskThatTurnsReadOnly has the kernel turn the disk of the busiest node read-only under load: its
 // leaderships leave, it says what to do, nothing is lost, and it comes back with a disk that can be
 // written.

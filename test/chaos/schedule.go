@@ -23,6 +23,7 @@ func mandatory() []combination {
 		{"power loss", "cut a pair"},
 		{"power loss", "half-open"},
 		{"stall the disk"},
+		{"read-only disk"},
 		{"failing sync"},
 		{"damaged file", "kill the busiest"},
 		{"kill all"},
