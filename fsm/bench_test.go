@@ -230,3 +230,37 @@ func TestBytesPerMessage(t *testing.T) {
 	}
 	runtime.KeepAlive(d)
 }
+
+// One operation is a message of a session sent, locked and completed, in packed entries: 24 sessions,
+// held all the time, take part in each.
+func BenchmarkSendLockCompleteInSessions(b *testing.B) {
+	const sessions, each = 24, 4
+	d := newDriver(b)
+	d.ok(0, Main, queue(7, withSessions, func(d *Descriptor) { d.LockDuration = 1 << 40 }))
+	var held [sessions]SessionProof
+	for i := range held {
+		held[i] = d.ok(7, Main, &AcceptSession{ID: strconv.Itoa(i)}).Session
+	}
+	send := &Enqueue{}
+	for i := range sessions * each {
+		send.Messages = append(send.Messages, Message{HasSession: true, SessionID: strconv.Itoa(i % sessions), Body: []byte("body")})
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; n += sessions * each {
+		entry := []Request{{ID: RequestID{1, 99, uint64(2*n + 1)}, Entity: 7, Command: send}}
+		for i, p := range held {
+			entry = append(entry, Request{ID: RequestID{1, uint64(i), uint64(2*n + 1)}, Entity: 7, Command: &Lock{Max: 100, Session: p}})
+		}
+		got := d.apply(entry...)
+		entry = entry[:0]
+		for i, p := range held {
+			c := &Settle{Session: p}
+			for _, m := range got.Outcomes[i+1].Locked {
+				c.Items = append(c.Items, SettleItem{Token: m.Token, Verdict: Complete})
+			}
+			entry = append(entry, Request{ID: RequestID{1, uint64(i), uint64(2*n + 2)}, Entity: 7, Command: c})
+		}
+		d.apply(entry...)
+	}
+}

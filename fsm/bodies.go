@@ -41,7 +41,11 @@ func (s *State) free(ref BodyRef) {
 			return
 		}
 	}
-	s.run.result.Freed = append(s.run.result.Freed, ref)
+	r := s.run.result
+	if r.Freed == nil {
+		r.Freed = make([]BodyRef, 0, s.run.freed)
+	}
+	r.Freed = append(r.Freed, ref)
 }
 
 // first is what a copy or a moved message remembers of where it was first sent to: 16 bytes without a

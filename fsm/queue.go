@@ -146,6 +146,17 @@ func (s *State) store(sh *share, in *Message) uint64 {
 	s.insert(sh, Main, arrival, m)
 	s.name(sh, in, arrival)
 	s.enter(sh, arrival, &m)
+	if in.Carried != nil || in.ScheduledAt != 0 {
+		sh.dress(arrival, &m, in)
+	}
+	if c := in.Carried; c != nil {
+		sh.firsts.Set(arrival, first{number: c.EnqueuedSeq, hops: c.Hops})
+	}
+	return arrival
+}
+
+// dress keeps what a new message has beyond what most have.
+func (sh *share) dress(arrival uint64, m *message, in *Message) {
 	x := carriedExtra(in.Carried, 0)
 	if m.state() == StateActive {
 		x.scheduledAt = in.ScheduledAt
@@ -153,10 +164,6 @@ func (s *State) store(sh *share, in *Message) uint64 {
 	if x.matters() {
 		sh.setExtra(Main, arrival, &x)
 	}
-	if c := in.Carried; c != nil {
-		sh.firsts.Set(arrival, first{number: c.EnqueuedSeq, hops: c.Hops})
-	}
-	return arrival
 }
 
 // endOfLife is when a message enqueued at that wall time expires, 0 if never (S-198, S-199).

@@ -14,6 +14,7 @@ type session struct {
 	ready    uint64 // of them deliverable
 	locked   uint64 // of them handed out
 	ticket   uint64 // place in the ready list, 0 if not there
+	woken    uint64 // index of the entry that last woke who waits for its messages
 }
 
 // holder is who has the session lock.
@@ -81,14 +82,15 @@ func (sh *share) holds(p SessionProof) (uint32, bool) {
 func (s *State) sessionGained(sh *share, no uint32) {
 	se, _ := sh.sessions.Get(no)
 	se.ready++
-	sh.sessions.Set(no, se)
-	if _, held := sh.holders.Get(no); held {
-		if !sh.paused(no) {
-			s.wakeSession(sh, se.id)
-		}
-		return
+	_, held := sh.holders.Get(no)
+	if held && se.woken != s.index && !sh.paused(no) {
+		se.woken = s.index
+		s.wakeSession(sh, se.id)
 	}
-	s.queueUp(sh, no)
+	sh.sessions.Set(no, se)
+	if !held {
+		s.queueUp(sh, no)
+	}
 }
 
 // sessionLostOne counts a message that is deliverable no more.

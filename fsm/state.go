@@ -71,6 +71,8 @@ type run struct {
 	// undoable says that a transaction is being done, and tokens is what it did to tokens.
 	undoable bool
 	tokens   []tokenChange
+	// freed is how many bodies the entry before freed, within a bound: as many as this one may free.
+	freed int
 	// concluded are the entities of shares whose deadlines are to become known.
 	concluded []EntityID
 }
@@ -132,9 +134,13 @@ func (s *State) Apply(index uint64, e *Entry) Result {
 		s.perform(&e.Requests[i], &r.Outcomes[i])
 	}
 	s.rescheduleAll()
+	s.run.freed = min(len(r.Freed), maxFreedExpected)
 	s.run.result = nil
 	return r
 }
+
+// maxFreedExpected bounds the room that is made for freed bodies before there are any: 8 KiB.
+const maxFreedExpected = 512
 
 func (s *State) begin(r *Result, e *Entry) {
 	s.run.result = r

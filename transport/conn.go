@@ -76,7 +76,8 @@ type conn struct {
 	blocked   []*channel // have deliveries that wait for the socket
 	proposers []proposer
 	scratch   []byte
-	handles   int // in use on all channels, detaching ones included
+	parcel    parcel // whose first frame is being written
+	handles   int    // in use on all channels, detaching ones included
 
 	lastTransfer    amqp.Transfer
 	lastDisposition amqp.Disposition

@@ -348,9 +348,10 @@ func (g *ingress) home() *fsm.Descriptor {
 // translate makes messages of deliveries and returns those that are good.
 func (r *round) translate(ds []*inbound) []*inbound {
 	good := make([]*inbound, 0, len(ds))
+	ids := messageIDs{s: r.s, of: len(ds)}
 	for _, d := range ds {
 		d.via = r.via
-		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages, r.s.messageID); err != nil {
+		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages, ids.next); err != nil {
 			r.s.stats.reject(siteMessage)
 			d.refusal = r.s.tracked(err)
 			continue

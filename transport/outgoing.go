@@ -116,12 +116,12 @@ func (o *outgoing) step() bool {
 		if o.credit == 0 {
 			return false
 		}
-		p, ok := o.from.next(c.scratch[:0])
-		if !ok {
+		var ok bool
+		if c.parcel, ok = o.from.next(c.scratch[:0]); !ok {
 			return false
 		}
-		c.scratch = p.payload
-		o.begin(&p)
+		c.scratch = c.parcel.payload
+		o.begin(&c.parcel)
 		return true
 	}
 	o.frame(o.now, false)

@@ -201,10 +201,28 @@ func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
 const propertiesOverhead = 64
 
 // messageID makes an id for a message that came without.
-func (s *Server) messageID() string {
-	var b [16]byte
-	s.draw(b[:])
-	return hex.EncodeToString(b[:])
+func (s *Server) messageID() string { return (&messageIDs{s: s, of: 1}).next() }
+
+// messageIDs makes ids for the messages of one round. Chance costs by the call.
+type messageIDs struct {
+	s    *Server
+	of   int // messages of the round that have no id yet, at most
+	left []byte
+}
+
+// maxIDsDrawn bounds how many ids' chance is drawn at once: 1 KiB.
+const maxIDsDrawn = 64
+
+func (m *messageIDs) next() string {
+	if len(m.left) == 0 {
+		n := max(1, min(m.of, maxIDsDrawn))
+		m.of -= n
+		m.left = make([]byte, 16*n)
+		m.s.draw(m.left)
+	}
+	id := hex.EncodeToString(m.left[:16])
+	m.left = m.left[16:]
+	return id
 }
 
 // checkProperties holds application properties to their limits (S-227).
