@@ -11,13 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
 	"github.com/busbar-mq/busbar/test/conformance/languages"
 	"github.com/busbar-mq/busbar/test/conformance/node"
 )
 
 // frameworks are folders with a run.sh that installs a framework and lets one real application of it
 // work; how many scenarios each tells of.
-var frameworks = map[string]int{"celery": 2}
+var frameworks = map[string]int{"celery": 2, "camel": 3, "spring": 3}
 
 // namespace is how a framework that knows only the original's domain calls the node.
 const namespace = "busbar-tests.servicebus.windows.net"
@@ -31,6 +33,7 @@ func TestFrameworks(t *testing.T) {
 		runFramework(t, dir, nil, "--install") // one after the other: some share a cache
 	}
 	b := newBed(t)
+	b.entities(t)
 	environment := append(os.Environ(),
 		"BUSBAR_TLS="+strings.Replace(b.endpoint, "localhost", "127.0.0.1", 1),
 		"BUSBAR_CA="+b.ca,
@@ -53,6 +56,30 @@ func TestFrameworks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// entities creates what the routes and listeners of the frameworks that create nothing want to find.
+func (b *bed) entities(t *testing.T) {
+	t.Helper()
+	a, err := b.node.Admin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := "PT5S" // what is rolled back comes again when its lock has run out
+	for _, name := range []string{"camel-in", "camel-out", "spring-orders", "spring-replies", "spring-fragile"} {
+		opt := &admin.CreateQueueOptions{Properties: &admin.QueueProperties{LockDuration: &lock}}
+		if _, err := a.CreateQueue(t.Context(), name, opt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"camel-events", "spring-events"} {
+		if _, err := a.CreateTopic(t.Context(), name, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.CreateSubscription(t.Context(), name, "all", nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

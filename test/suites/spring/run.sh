@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Installs Spring with its JMS support as pom.xml says, and runs an application over it.
+source "$(dirname "$0")/../../conformance/tools.sh"
+source "$(dirname "$0")/../../conformance/jvm.sh"
+
+jvm spring
+installed "$@"
+run_jvm busbar.Flow
