@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"syscall"
 
 	"github.com/busbar-mq/busbar/storage"
@@ -21,6 +23,9 @@ func mendable(err error, dir string) error {
 		return fmt.Errorf("%w; to mend it: mv %s %s.damaged, and start again with the same flags: the "+
 			"node comes back empty and its peers fill it; a node without peers needs the file as it "+
 			"was (%s)", err, dir, dir, manual)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; to mend it: chown -R %d %s, or start the node as the user that owns it",
+			err, os.Getuid(), dir)
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w; to mend it: mount -o remount,rw the file system of %s once its disk is "+
 			"well, or replace the disk (%s)", err, dir, manual)
