@@ -42,6 +42,7 @@ func (g *resigner) look() {
 	tell := map[fsm.NodeID][]byte{}
 	for _, r := range g.h.list() {
 		if r.failure.Load() == nil && !r.stalled.Load() {
+			delete(g.told, r.id) // a disk may stall again in the same term
 			continue
 		}
 		leader, term := r.Leader()
