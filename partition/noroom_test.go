@@ -36,24 +36,25 @@ func TestPublisherHearsAtOnceThatTheDiskIsFull(t *testing.T) {
 // What fits any share goes to one with room. S-314.
 func TestFullShareIsPassedOver(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
-		const roomy = 2
-		for i, p := range d.Partitions {
-			for _, id := range b.ids { // who leads next has no more
-				b.nodes[id].host.Replica(p).crowded.Store(i != roomy)
-			}
+		full := b.leader(d.Partitions[0]).cfg.Node
+		if err := b.nodes[full].host.TransferLeadership(t.Context(), d.Partitions[2], b.others(full)[0]); err != nil &&
+			!errors.Is(err, fsm.ErrNotLeader) {
+			t.Fatal(err)
 		}
+		b.leader(d.Partitions[2], full)
+		b.nodes[full].host.room.level.Store(int32(roomForSettling))
 		send := func(i int) (fsm.Outcome, error) {
 			return b.all["n1"].r.Propose(shortly(t, time.Minute), reqOf(0, 1, i), fsm.Key{Entity: d.ID},
 				&fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("x")}}})
 		}
 		for i := range 12 {
 			o, err := send(i + 1)
-			if err != nil || o.Numbers[0].Prefix() != d.Partitions[roomy] {
+			if err != nil || b.nodes[full].host.Replica(o.Numbers[0].Prefix()).Leading() {
 				t.Fatalf("message %d: %+v, %v", i, o, err)
 			}
 		}
 		for _, id := range b.ids {
-			b.nodes[id].host.Replica(d.Partitions[roomy]).crowded.Store(true)
+			b.nodes[id].host.room.level.Store(int32(roomForSettling))
 		}
 		began := time.Now()
 		if _, err := send(13); !errors.Is(err, fsm.ErrBusy) || time.Since(began) > time.Second {
