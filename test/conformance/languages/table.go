@@ -18,6 +18,10 @@ What unmodified client libraries do against Busbar, scenario by scenario. The ta
 ` + "`make compatibility`" + ` and held by ` + "`make conformance`" + `, which fails when a cell changes; the scenarios are
 those of ` + "`test/conformance/scenarios.txt`" + `. **yes**: passes; a number: the library has nothing like
 it, for the reason below; blank: not written for this library.
+
+Beside them ` + "`make conformance`" + ` runs what others wrote for the original, as it is: 87 live tests of the Go
+SDK ` + "`azservicebus`" + `, 28 conformance cases of ` + "`gocloud.dev`" + `, and applications of Celery (its transport
+` + "`azureservicebus`" + `), Apache Camel (` + "`azure-servicebus`" + `) and Spring (JMS over Qpid). They are in ` + "`test/suites`" + `.
 `
 
 // Render writes the table: scenarios by library, what passes, and the reasons for what does not

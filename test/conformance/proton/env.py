@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 import uuid
 
-from proton import Delivery, Message, SSLDomain, symbol
+from proton import Delivery, Message, SSLDomain, Timeout, symbol
 from proton.handlers import IncomingMessageHandler
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection
@@ -87,7 +87,11 @@ class Receiver:
     def take(self, n=1, credit=True):
         if credit:
             self.link.flow(n)
-        self.c.until(lambda: len(self.kept.arrived) >= n, f"{n} messages")
+        try:
+            self.c.until(lambda: len(self.kept.arrived) >= n, f"{n} messages")
+        except Timeout as late:
+            raise Timeout(f"{late}; arrived {len(self.kept.arrived)}, credit {self.link.credit}, unsettled "
+                          f"{self.link.unsettled}, to send {self.c.b.conn.transport.pending()}") from late
         return [self.kept.arrived.popleft() for _ in range(n)]
 
     def one(self, credit=True):

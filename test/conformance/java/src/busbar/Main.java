@@ -50,6 +50,7 @@ public final class Main {
         Administration.add(all);
         Topics.add(all);
         Transactions.add(all);
+        Frameworks.add(all);
         String only = System.getenv().getOrDefault("BUSBAR_ONLY", "").trim();
         if (!only.isEmpty()) {
             all.keySet().retainAll(List.of(only.split("\\s+")));
