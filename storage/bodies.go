@@ -39,7 +39,8 @@ type Bodies struct {
 	logger hclog.Logger
 
 	// putMu orders the writers of the hot segment and of the arena: Put and Restore.
-	putMu sync.Mutex
+	putMu   sync.Mutex
+	scratch []byte // of Put, for what is not kept in memory
 	// compactMu orders the steps of compaction and Restore, which replaces what they work on.
 	compactMu sync.Mutex
 
@@ -56,6 +57,7 @@ type Bodies struct {
 	nextID   uint32
 	dirDirty bool // a name in the directory is newer than the last SyncDir
 	recent   arena
+	unread   int // entries put since somebody read, up to unreadPuts
 	back     readBack
 	pins     map[uint64]*pin // by nonce
 	stats    BodyStats
@@ -138,7 +140,11 @@ func (b *Bodies) Put(index uint64, entry []byte, spans []Span) error {
 		return err
 	}
 	offset, err := seg.reserve(uint64(n))
-	rec := b.recent.room(n)
+	var rec []byte
+	if b.unread < unreadPuts {
+		b.unread++
+		rec = b.recent.room(n)
+	}
 	b.mu.Unlock()
 	if err != nil {
 		return b.fail(err)
@@ -146,7 +152,7 @@ func (b *Bodies) Put(index uint64, entry []byte, spans []Span) error {
 
 	cache := rec != nil
 	if !cache {
-		rec = make([]byte, n)
+		rec = b.passing(n)
 	}
 	putPayload(rec[recordHeaderBytes:], spans, entry)
 	putRecordHeader(rec, seg.id, index)
@@ -213,6 +219,7 @@ func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 		b.mu.Unlock()
 		return nil, ErrClosed
 	}
+	b.unread = 0
 	at, ok := b.index.Get(index)
 	if !ok {
 		b.mu.Unlock()

@@ -156,3 +156,23 @@ func (c *readBack) drop(index uint64) {
 }
 
 func (c *readBack) reset() { c.entries, c.bytes = nil, 0 }
+
+const (
+	// unreadPuts is after how many entries of which nobody read one what is put is no longer kept in
+	// memory: on a follower nobody reads, and to fill the cache would only push others out of the
+	// processor's.
+	unreadPuts = 256
+	// maxPassing is the largest record for which memory is kept: an entry is 256 KiB and a little.
+	maxPassing = 512 << 10
+)
+
+// passing returns memory for a record that is written and not kept. The caller holds putMu.
+func (b *Bodies) passing(n int) []byte {
+	if n > maxPassing {
+		return make([]byte, n)
+	}
+	if cap(b.scratch) < n {
+		b.scratch = make([]byte, n)
+	}
+	return b.scratch[:n]
+}
