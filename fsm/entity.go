@@ -111,6 +111,7 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	}
 	s.expire(sh)
 	stopped := sh.d.Status.receives() && !d.Status.receives()
+	started := !sh.d.Status.receives() && d.Status.receives()
 	rerouted := sh.d.ForwardTo != d.ForwardTo || sh.d.ForwardDeadLettersTo != d.ForwardDeadLettersTo
 	sh.forgotten = max(sh.forgotten, s.wall-sh.window())
 	sh.describe(d.clone())
@@ -124,6 +125,11 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	}
 	if stopped || rerouted {
 		s.wakeAll(sh)
+	}
+	for sub := Main; started && sub <= DeadLetter; sub++ {
+		if sh.forwards(sub) { // clients come back by themselves, the forwarder does not
+			s.wake(WaitKey{Entity: sh.d.ID, Sub: sub, Kind: WaitMessage})
+		}
 	}
 	s.conclude(sh)
 }

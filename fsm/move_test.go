@@ -284,3 +284,36 @@ func TestWhatCannotBeCarried(t *testing.T) {
 		}
 	}
 }
+
+// S-206, S-255: what waits in a queue that forwards goes on at once when receiving is allowed again.
+func TestAForwarderIsWokenWhenReceivingIsAllowedAgain(t *testing.T) {
+	for _, sub := range []SubQueue{Main, DeadLetter} {
+		d := newDriver(t)
+		put := func(version uint64, st Status) []WaitKey {
+			c := queue(7, func(d *Descriptor) {
+				d.Version, d.Status, d.ForwardTo, d.ForwardDeadLettersTo = version, st, "next", "next"
+				if sub == DeadLetter {
+					d.ForwardTo = ""
+				}
+			})
+			return d.apply(Request{Command: c}).Wake
+		}
+		put(1, Active)
+		d.ok(7, Main, message1("m"))
+		if sub == DeadLetter {
+			token := d.ok(7, Main, &Lock{Max: 1}).Locked[0].Token
+			d.ok(7, Main, settle(token, Kill))
+		}
+		put(2, Disabled)
+		if o := d.do(7, sub, &Forward{Epoch: d.epoch, Max: 1}); len(o.Moves) != 0 {
+			t.Fatalf("%v of a disabled queue was taken", o.Moves)
+		}
+		key := WaitKey{Entity: 7, Sub: sub}
+		if woken := put(3, Active); !slices.Contains(woken, key) {
+			t.Errorf("%v is not woken, only %v", key, woken)
+		}
+		if o := d.do(7, sub, &Forward{Epoch: d.epoch, Max: 1}); len(o.Moves) != 1 {
+			t.Errorf("%d messages were taken", len(o.Moves))
+		}
+	}
+}

@@ -42,7 +42,7 @@ func (m *Model) ask(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	if q == nil {
 		return refused(fsm.Stale)
 	}
-	if r.Sub != fsm.Main && q.d.NoDeadLetter {
+	if _, forward := r.Command.(*fsm.Forward); r.Sub != fsm.Main && q.d.NoDeadLetter && !forward {
 		return refused(fsm.EntityNotFound)
 	}
 	m.expire(q)
@@ -59,7 +59,7 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	receives := q.d.Status == fsm.Active || q.d.Status == fsm.SendDisabled
 	if q.d.Kind == fsm.Topic {
 		switch r.Command.(type) {
-		case *fsm.Enqueue, *fsm.Cancel, *fsm.DropLocks, *fsm.Touch:
+		case *fsm.Enqueue, *fsm.Cancel, *fsm.DropLocks, *fsm.Touch, *fsm.Transfer, *fsm.Forward:
 		default:
 			return refused(fsm.InvalidOperation)
 		}
@@ -75,6 +75,13 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 			return refused(fsm.EntityDisabled)
 		}
 		return m.cancel(q, r.Sub, c)
+	case *fsm.Transfer:
+		if !sends {
+			return refused(fsm.EntityDisabled)
+		}
+		return m.transfer(q, r.Sub, c)
+	case *fsm.Forward:
+		return m.forward(q, r.Sub, c)
 	case *fsm.DropLocks:
 		m.dropLocks(q, c)
 		return fsm.Outcome{}
@@ -91,6 +98,12 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	}
 	if !receives {
 		return refused(fsm.EntityDisabled)
+	}
+	switch r.Command.(type) {
+	case *fsm.Lock, *fsm.Receive, *fsm.AcceptSession:
+		if q.forwards(r.Sub) {
+			return refused(fsm.InvalidOperation)
+		}
 	}
 	defer q.tidy()
 	return m.consume(q, r, got)
@@ -172,7 +185,7 @@ func (m *Model) drop(id fsm.EntityID) {
 	if q == nil {
 		return
 	}
-	for _, x := range q.messages {
+	for _, x := range slices.Concat(q.messages, q.away) {
 		m.buried[id] = append(m.buried[id], x.body)
 	}
 	for _, l := range q.history[fsm.Processed] {
@@ -231,7 +244,7 @@ func (m *Model) tick(listeners []fsm.EntityID) {
 	}
 	for _, q := range m.queues {
 		m.activate(q)
-		if q.hears || slices.ContainsFunc(q.sessions, (*session).held) {
+		if q.hears || q.forwards(fsm.Main) || slices.ContainsFunc(q.sessions, (*session).held) {
 			m.outlive(q)
 		}
 	}

@@ -18,10 +18,13 @@ func (x *run) fresh() fsm.Request {
 	if x.r.IntN(12) == 0 {
 		return fsm.Request{Command: x.commit()}
 	}
+	if x.r.IntN(14) == 0 {
+		return x.away()
+	}
 	switch n := x.r.IntN(100); {
 	case n < 24:
 		q.Command = x.enqueue()
-		if q.Entity > 4 && x.r.IntN(6) > 0 {
+		if (q.Entity == 5 || q.Entity == 6) && x.r.IntN(6) > 0 {
 			q.Entity = 4
 		}
 		if q.Entity == 4 {
@@ -91,6 +94,8 @@ func (x *run) commit() *fsm.Commit {
 			op.Command = &fsm.SetSessionState{Session: x.proof(2), State: make([]byte, x.r.IntN(9))}
 		case n < 18:
 			op.Command = &fsm.Cancel{Numbers: []fsm.SequenceNumber{x.number(op.Entity)}}
+		case n < 19 && x.r.IntN(2) == 0:
+			op.Entity, op.Command = x.straight(), x.transfer()
 		case n < 19:
 			op.Command = &fsm.Renew{Tokens: []fsm.LockToken{pickOne(x, x.tokens)}}
 		default:
@@ -99,6 +104,52 @@ func (x *run) commit() *fsm.Commit {
 		c.Ops = append(c.Ops, op)
 	}
 	return c
+}
+
+// straight is a queue.
+func (x *run) straight() fsm.EntityID { return []fsm.EntityID{1, 2, 3, 7}[x.r.IntN(4)] }
+
+func (x *run) transfer() *fsm.Transfer {
+	c := &fsm.Transfer{To: fsm.EntityID(min(1, x.r.IntN(12)) * (90 + x.r.IntN(3)))}
+	for range x.r.IntN(4) {
+		m := fsm.Message{Body: make([]byte, 1+x.r.IntN(8)), TTL: fsm.Millis(max(-1, x.r.IntN(20)*700-700))}
+		if x.r.IntN(5) == 0 {
+			m.ScheduledAt = x.wall + fsm.Millis(x.r.IntN(6000))
+		}
+		c.Messages = append(c.Messages, m)
+	}
+	return c
+}
+
+// away makes what sends messages elsewhere: clients, operators and the forwarder.
+func (x *run) away() fsm.Request {
+	q := fsm.Request{Entity: x.straight()}
+	if x.r.IntN(3) == 0 {
+		if x.r.IntN(10) == 0 {
+			q.Sub = fsm.DeadLetter
+		}
+		q.Command = x.transfer()
+		return q
+	}
+	if x.r.IntN(3) > 0 {
+		q.Entity = 7
+	}
+	q.Sub = fsm.SubQueue(x.r.IntN(3))
+	if x.r.IntN(20) == 0 {
+		q.Sub = fsm.TransferDeadLetter
+	}
+	c := &fsm.Forward{Epoch: x.epoch, To: fsm.EntityID(x.r.IntN(2) * 95), Max: uint32(x.r.IntN(4)),
+		MaxBytes: uint32(x.r.IntN(2) * 12)}
+	if x.r.IntN(20) == 0 {
+		c.Epoch--
+	}
+	for range x.r.IntN(4) {
+		c.Done = append(c.Done, fsm.Moved{Number: uint64(1 + x.r.IntN(6)), Detail: "why",
+			Refusal: []fsm.Refusal{fsm.None, fsm.None, fsm.EntityDisabled, fsm.QuotaExceeded, fsm.SessionRequired,
+				fsm.Busy, fsm.Stale}[x.r.IntN(7)]})
+	}
+	q.Command = c
+	return q
 }
 
 // mortal takes the times to live off: what expires in the same Tick as a topic's copies arrive does so
@@ -215,12 +266,15 @@ func (x *run) redrive(id fsm.EntityID) fsm.Request {
 		c.After = uint64(x.number(1))
 	}
 	sub := []fsm.SubQueue{fsm.DeadLetter, fsm.DeadLetter, fsm.DeadLetter, fsm.Main}[x.r.IntN(4)]
+	if x.r.IntN(3) == 0 && id != 4 {
+		c.To = 96
+	}
 	return fsm.Request{Entity: id, Sub: sub, Command: c}
 }
 
 // put describes the entities that the driver uses: 1 is plain, 2 has sessions, 3 is a share of a
 // partitioned queue without dead-letter queue, 4 is a topic with the subscriptions 5 and, with
-// sessions, 6.
+// sessions, 6. What is in 7 and its dead letters go on to other entities at times.
 func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	x.version++
 	d := fsm.Descriptor{
@@ -246,7 +300,7 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 	if x.r.IntN(4) == 0 {
 		d.Status = fsm.Status(x.r.IntN(4))
 	}
-	if id >= 4 {
+	if id >= 4 && id <= 6 {
 		d.DefaultTTL, d.Kind = fsm.Unlimited, fsm.Topic
 		d.MaxSizeBytes *= 3
 	}
@@ -258,6 +312,13 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 		d.Rules = []fsm.Rule{{Name: "r", Source: rule.Source{Kind: rule.FalseFilter}}, {Name: "s", Source: rule.Default()}}
 		if x.r.IntN(4) == 0 {
 			d.Rules = d.Rules[:1]
+		}
+	case 7:
+		if x.r.IntN(3) > 0 {
+			d.ForwardTo = "elsewhere"
+		}
+		if x.r.IntN(2) == 0 {
+			d.ForwardDeadLettersTo = "elsewhere"
 		}
 	case 2:
 		d.RequiresSession, d.DetectDuplicates = true, true

@@ -47,7 +47,7 @@ func sequence(seed uint64, steps int, f apply) error {
 		counter: map[uint64]uint64{}, last: map[uint64]fsm.Request{},
 	}
 	err := x.step(&fsm.Entry{Requests: []fsm.Request{{Command: &fsm.BecomeLeader{}}}})
-	for id := fsm.EntityID(1); id < 7 && err == nil; id++ {
+	for id := fsm.EntityID(1); id < 8 && err == nil; id++ {
 		err = x.step(&fsm.Entry{Epoch: x.epoch, Requests: []fsm.Request{{Command: x.put(id)}}})
 	}
 	if err == nil && seed%3 == 0 { // numbers begin anew after some messages
@@ -137,7 +137,7 @@ func (x *run) audit() error {
 // ask compares the answers to questions.
 func (x *run) ask() error {
 	id := x.entity()
-	sub := fsm.SubQueue(x.r.IntN(2))
+	sub := []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.Main, fsm.DeadLetter, fsm.TransferDeadLetter}[x.r.IntN(5)]
 	from := fsm.SequenceNumber(0)
 	if id == 3 {
 		from = 1 << 48
@@ -163,6 +163,13 @@ func (x *run) ask() error {
 		got.Detail = ""
 		if !reflect.DeepEqual(got, want) {
 			return fmt.Errorf("%T %+v\nwant %+v\ngot  %+v", q, q, want, got)
+		}
+	}
+	for _, sub := range []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.TransferQueue} {
+		q := &fsm.Moving{After: uint64(x.r.IntN(6)), Max: uint32(1 + x.r.IntN(4))}
+		req := fsm.QueryRequest{Entity: id, Sub: sub, Query: q}
+		if got, want := x.a.Query(req), x.model.Query(req); !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("%T %+v of %q\nwant %+v\ngot  %+v", q, q, sub, want, got)
 		}
 	}
 	for _, k := range []fsm.HistoryKind{fsm.Processed, fsm.Accepted} {
@@ -210,11 +217,16 @@ func (x *run) entry() *fsm.Entry {
 		switch c := e.Requests[i].Command.(type) {
 		case *fsm.Enqueue:
 			e.Requests[i].Command = placed(c, &offset)
+		case *fsm.Transfer:
+			e.Requests[i].Command = placedAway(c, &offset)
 		case *fsm.Commit:
 			again := &fsm.Commit{Ops: append([]fsm.Op(nil), c.Ops...)}
 			for j := range again.Ops {
-				if sent, ok := again.Ops[j].Command.(*fsm.Enqueue); ok {
+				switch sent := again.Ops[j].Command.(type) {
+				case *fsm.Enqueue:
 					again.Ops[j].Command = placed(sent, &offset)
+				case *fsm.Transfer:
+					again.Ops[j].Command = placedAway(sent, &offset)
 				}
 			}
 			e.Requests[i].Command = again
@@ -233,6 +245,10 @@ func placed(c *fsm.Enqueue, offset *uint32) *fsm.Enqueue {
 	return again
 }
 
+func placedAway(c *fsm.Transfer, offset *uint32) *fsm.Transfer {
+	return &fsm.Transfer{To: c.To, Messages: placed(&fsm.Enqueue{Messages: c.Messages}, offset).Messages}
+}
+
 // request is a new one, or one that was sent before.
 func (x *run) request() fsm.Request {
 	pump := uint64(x.r.IntN(5))
@@ -246,13 +262,16 @@ func (x *run) request() fsm.Request {
 		return old
 	}
 	q := x.fresh()
+	if _, forwarder := q.Command.(*fsm.Forward); forwarder {
+		return q // it asks the state and not its own memory
+	}
 	x.counter[pump]++
 	q.ID = fsm.RequestID{Node: x.life + fsm.Incarnation(pump%2), Pump: pump, Counter: x.counter[pump]}
 	x.last[pump] = q
 	return q
 }
 
-func (x *run) entity() fsm.EntityID { return fsm.EntityID(1 + x.r.IntN(6)) }
+func (x *run) entity() fsm.EntityID { return fsm.EntityID(1 + x.r.IntN(7)) }
 
 func (x *run) sessionID() string { return []string{"", "a", "b", "c"}[x.r.IntN(4)] }
 

@@ -19,7 +19,7 @@ func (m *Model) over(x *message) bool {
 
 // waits reports whether a message is undelivered.
 func (x *message) waits() bool {
-	return x.sub == fsm.Main && x.state == fsm.StateActive && x.token.IsZero()
+	return x.sub == fsm.Main && x.state == fsm.StateActive && x.token.IsZero() && !x.moving
 }
 
 func (s *session) held() bool { return !s.token.IsZero() }

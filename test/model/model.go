@@ -52,6 +52,8 @@ type queue struct {
 	sessions []*session
 	born     int // sessions so far
 	ready    []*session
+	away     []*message // in the transfer queue
+	moves    [4]transits
 }
 
 type message struct {
@@ -79,6 +81,9 @@ type message struct {
 	deadline  fsm.Millis
 	first     fsm.SequenceNumber // of a copy: number in the topic
 	group     *string            // at a topic: session id
+	to        fsm.EntityID       // of a transfer
+	moving    bool               // in transit
+	stuck     bool               // its destination will not have it
 }
 
 // identity is a message id that was accepted.
@@ -155,7 +160,7 @@ func (m *Model) takeable() map[fsm.WaitKey]bool {
 	keys := map[fsm.WaitKey]bool{}
 	for _, q := range m.queues {
 		for _, x := range q.messages {
-			if x.state != fsm.StateActive || !x.token.IsZero() || x.rests() {
+			if !x.here() || q.forwards(x.sub) && (x.stuck || !q.receives()) {
 				continue
 			}
 			k := fsm.WaitKey{Entity: q.d.ID, Sub: x.sub}
@@ -167,6 +172,9 @@ func (m *Model) takeable() map[fsm.WaitKey]bool {
 				k.HasSession, k.Session = true, x.session.id
 			}
 			keys[k] = true
+		}
+		if slices.ContainsFunc(q.away, q.goes) {
+			keys[fsm.WaitKey{Entity: q.d.ID, Sub: fsm.TransferQueue}] = true
 		}
 	}
 	return keys
@@ -210,7 +218,7 @@ func (m *Model) audit(freed []fsm.BodyRef) error {
 				}
 			}
 		}
-		for _, x := range q.messages {
+		for _, x := range slices.Concat(q.messages, q.away) {
 			if err := need(x.body); err != nil {
 				return err
 			}
@@ -386,7 +394,7 @@ func (q *queue) held(p fsm.SessionProof) *session {
 
 func (q *queue) size() uint64 {
 	var n int
-	for _, x := range q.messages {
+	for _, x := range slices.Concat(q.messages, q.away) {
 		n += int(x.body.Length) + len(x.reason) + len(x.text)
 		if x.diedIn != nil {
 			n += len(*x.diedIn)
@@ -413,7 +421,7 @@ func (q *queue) full(more uint64) bool {
 func (q *queue) tidy() {
 	has := func(s *session) bool {
 		return s.token.IsZero() && slices.ContainsFunc(q.messages, func(x *message) bool {
-			return x.session == s && x.state == fsm.StateActive && x.token.IsZero() && !x.rests()
+			return x.session == s && x.here()
 		})
 	}
 	q.ready = slices.DeleteFunc(q.ready, func(s *session) bool { return !has(s) })

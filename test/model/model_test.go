@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/rule"
@@ -15,10 +16,11 @@ var (
 	seed      = flag.Uint64("seed", 1, "seed of the first sequence")
 	sequences = flag.Int("sequences", 1000, "how many sequences, each with the next seed")
 	steps     = flag.Int("steps", 60, "entries per sequence")
+	duration  = flag.Duration("for", 0, "go on with further sequences for so long, whatever -sequences says")
 )
 
-// T-14, T-66, T-198, T-223, T-228, T-229, T-251, T-264 // S-214, S-217, S-232, S-233, S-12, S-19, S-20, S-79, S-95, S-96, S-119, S-188, S-201, S-245,
-// S-263, S-272, S-274 to S-276, S-281, S-282: whatever comes in whatever
+// T-14, T-66, T-193, T-198, T-223, T-228, T-229, T-251, T-264 // S-214, S-217, S-232, S-233, S-12, S-19, S-20, S-79, S-95, S-96, S-119, S-188, S-201, S-245,
+// S-206, S-209, S-213, S-236, S-237, S-263, S-272, S-274 to S-276, S-281, S-282: whatever comes in whatever
 // order, the state machine does what the model does, restored or not.
 func TestStateAgreesWithTheModel(t *testing.T) {
 	var wg sync.WaitGroup
@@ -32,20 +34,19 @@ func TestStateAgreesWithTheModel(t *testing.T) {
 			}
 		})
 	}
-	for i := range *sequences {
-		if t.Failed() {
-			break
-		}
-		next <- *seed + uint64(i)
+	began, n := time.Now(), uint64(0)
+	for ; !t.Failed() && (n < uint64(*sequences) || time.Since(began) < *duration); n++ {
+		next <- *seed + n
 	}
 	close(next)
 	wg.Wait()
+	t.Logf("seeds %d to %d", *seed, *seed+n-1)
 }
 
-// caught reports whether some of 200 sequences notices what f does wrong.
+// caught reports whether some of 300 sequences notices what f does wrong.
 func caught(f func() apply) bool {
-	for n := range uint64(200) {
-		if sequence(n+1, 60, f()) != nil {
+	for n := range uint64(300) {
+		if sequence(n+1, 80, f()) != nil {
 			return true
 		}
 	}
@@ -156,6 +157,26 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 				return r
 			}
+		},
+		"a transfer goes somewhere else": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				e, ok := c.(*fsm.Transfer)
+				if !ok || e.To == 0 {
+					return c
+				}
+				return &fsm.Transfer{To: e.To + 1, Messages: e.Messages}
+			})
+		},
+		"a move that arrived does not end": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				e, ok := c.(*fsm.Forward)
+				if !ok {
+					return c
+				}
+				again := *e
+				again.Done = nil
+				return &again
+			})
 		},
 		"a pause is too short": func() apply {
 			return changing(func(c fsm.Command) fsm.Command {

@@ -41,7 +41,7 @@ func (m *Model) lock(q *queue, r *fsm.Request, c *fsm.Lock, got *fsm.Outcome) fs
 	var taken []*message
 	bytes := uint32(0)
 	for _, x := range q.messages {
-		if x.sub != r.Sub || x.session != s || x.state != fsm.StateActive || !x.token.IsZero() || x.rests() {
+		if x.sub != r.Sub || x.session != s || !x.here() {
 			continue
 		}
 		bytes += x.body.Length
@@ -109,7 +109,7 @@ func (m *Model) deleteMessages(q *queue, sub fsm.SubQueue, c *fsm.DeleteMessages
 	}
 	var o fsm.Outcome
 	for _, x := range slices.Clone(q.messages) {
-		if x.sub == sub && x.session == s && x.token.IsZero() && x.state == fsm.StateActive &&
+		if x.sub == sub && x.session == s && x.token.IsZero() && x.state == fsm.StateActive && !x.moving &&
 			(c.Before == 0 || x.enqueued < c.Before) && o.Count < uint64(c.Max) {
 			m.left(q, x, fsm.Deleted)
 			q.delete(x)
@@ -300,7 +300,7 @@ func (m *Model) Query(r fsm.QueryRequest) fsm.Answer {
 	if q == nil {
 		return fsm.Answer{Refusal: fsm.Stale}
 	}
-	if r.Sub != fsm.Main && q.d.NoDeadLetter {
+	if _, moving := r.Query.(*fsm.Moving); r.Sub != fsm.Main && q.d.NoDeadLetter && !moving {
 		return fsm.Answer{Refusal: fsm.EntityNotFound}
 	}
 	switch c := r.Query.(type) {
@@ -320,6 +320,8 @@ func (m *Model) Query(r fsm.QueryRequest) fsm.Answer {
 		return m.browse(q, r.Sub, c)
 	case *fsm.ListLocks:
 		return m.locks(q, r.Sub, c)
+	case *fsm.Moving:
+		return m.movingNow(q, r.Sub, c)
 	case *fsm.Idle:
 		return fsm.Answer{IdleFor: m.idle(q)}
 	}
@@ -392,7 +394,7 @@ func (m *Model) getState(q *queue, sub fsm.SubQueue, c *fsm.GetSessionState) fsm
 }
 
 func (m *Model) idle(q *queue) fsm.Millis {
-	if q.hears || slices.ContainsFunc(q.sessions, (*session).held) ||
+	if q.forwards(fsm.Main) || len(q.away) > 0 || q.hears || slices.ContainsFunc(q.sessions, (*session).held) ||
 		slices.ContainsFunc(q.messages, func(x *message) bool { return x.state == fsm.StateScheduled }) {
 		return 0
 	}
@@ -411,11 +413,18 @@ func (m *Model) idle(q *queue) fsm.Millis {
 func (q *queue) counts() fsm.EntityCounts {
 	c := fsm.EntityCounts{
 		Sessions: uint64(len(q.sessions)), SizeBytes: q.size(), AccessedAt: q.touched,
+		Transfer: uint64(len(q.away)),
 	}
 	for _, x := range q.messages {
 		switch {
 		case x.sub == fsm.DeadLetter:
 			c.DeadLetter++
+			continue
+		case x.sub == fsm.TransferDeadLetter:
+			c.TransferDeadLetter++
+			continue
+		case x.state == fsm.StateActive && x.token.IsZero() && q.forwards(fsm.Main):
+			c.Transfer++ // on its way
 			continue
 		case x.state == fsm.StateScheduled:
 			c.Scheduled++

@@ -70,7 +70,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 
 // redrive sends dead messages again.
 func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome {
-	if sub == fsm.Main {
+	if sub == fsm.Main && c.To == 0 {
 		return refused(fsm.InvalidOperation)
 	}
 	if c.Max == 0 || c.Max > 1000 {
@@ -79,8 +79,7 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 	var o fsm.Outcome
 	var last uint64
 	for _, x := range slices.Clone(q.messages) {
-		if x.sub != sub || x.state != fsm.StateActive || !x.token.IsZero() || x.rest != 0 ||
-			x.arrival <= c.After {
+		if x.sub != sub || !x.here() || x.arrival <= c.After || x.session != nil && x.session.held() {
 			continue
 		}
 		if o.Count == uint64(c.Max) {
@@ -89,8 +88,14 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 		}
 		last = x.arrival
 		if c.HasReason && x.reason != c.Reason || c.From > x.enqueued || c.Until != 0 && c.Until <= x.enqueued ||
-			c.HasSession && (x.diedIn == nil || *x.diedIn != c.Session) ||
-			q.d.RequiresSession && x.diedIn == nil { // it never had a session
+			c.HasSession && !x.of(c.Session) ||
+			c.To == 0 && q.d.RequiresSession && x.diedIn == nil { // it never had a session
+			continue
+		}
+		if c.To != 0 {
+			m.redirect(q, x, c.To)
+			q.tidy()
+			o.Count++
 			continue
 		}
 		y := &message{id: x.id, known: x.known, props: x.props, body: x.body}
@@ -109,6 +114,14 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 	}
 	q.touched = m.wall
 	return o
+}
+
+// of reports whether a message is or died in a session.
+func (x *message) of(session string) bool {
+	if x.session != nil {
+		return x.session.id == session
+	}
+	return x.diedIn != nil && *x.diedIn == session
 }
 
 // news says which messages are not duplicates of others.

@@ -14,6 +14,8 @@ func (m *Model) commit(r *fsm.Request, c *fsm.Commit) fsm.Outcome {
 		switch cmd := op.Command.(type) {
 		case *fsm.Enqueue:
 			messages += len(cmd.Messages)
+		case *fsm.Transfer:
+			messages += len(cmd.Messages)
 		case *fsm.Cancel, *fsm.Settle, *fsm.Renew, *fsm.SetSessionState:
 		default:
 			return refused(fsm.InvalidOperation)
@@ -72,6 +74,16 @@ func (q *queue) copy() *queue {
 	}
 	for _, x := range q.messages {
 		c.messages = append(c.messages, same(x))
+	}
+	c.away = nil
+	for _, x := range q.away {
+		c.away = append(c.away, same(x))
+	}
+	for i := range q.moves {
+		c.moves[i].list = slices.Clone(q.moves[i].list)
+		for j := range c.moves[i].list {
+			c.moves[i].list[j].x = same(c.moves[i].list[j].x)
+		}
 	}
 	for _, k := range q.known {
 		k.message = same(k.message)
