@@ -1,7 +1,10 @@
 package scenario
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -134,32 +137,36 @@ func TestT278AnUnreachableDestinationIsTriedForEver(t *testing.T) {
 	})
 }
 
+// partlyDown makes a partitioned queue q and takes the majority from one of its partitions, while all
+// others go on; it returns the share that is down, and the nodes to start again.
+func (b *bench) partlyDown() (d *fsm.Descriptor, share int, nodes []int) {
+	b.Helper()
+	b.queue("q", partitioned)
+	ctx, cancel := b.soon()
+	defer cancel()
+	d, err := b.lab.Directory(b.node()).Get(ctx, "q")
+	b.must("find", err)
+	for i, p := range d.Partitions {
+		others := slices.Delete(slices.Clone(d.Partitions), i, i+1)
+		if nodes, ok := b.split(p, others...); ok {
+			for _, n := range nodes {
+				b.lab.Crash(n, true)
+			}
+			for _, o := range others {
+				b.must("lead", b.ledAgain(o))
+			}
+			return d, i, nodes
+		}
+	}
+	b.Fatalf("no partition of %v can be lost alone", d.Partitions)
+	return nil, 0, nil
+}
+
 // T-266; S-314
 func TestT266KeyedMessagesNeverLandElsewhere(t *testing.T) {
 	onFive(t, func(b *bench) {
-		b.queue("q", partitioned)
-		ctx, cancel := b.soon()
-		defer cancel()
-		d, err := b.lab.Directory(b.node()).Get(ctx, "q")
-		b.must("find", err)
-		down, nodes := fsm.PartitionID(0), []int(nil)
-		for i, p := range d.Partitions {
-			up := append(append([]fsm.PartitionID(nil), d.Partitions[:i]...), d.Partitions[i+1:]...)
-			if n, ok := b.split(p, up...); ok {
-				down, nodes = p, n
-			}
-		}
-		if down == 0 {
-			b.Skip("no partition can be lost alone")
-		}
-		for _, n := range nodes {
-			b.lab.Crash(n, true)
-		}
-		for _, p := range d.Partitions {
-			if p != down {
-				b.must("lead", b.ledAgain(p))
-			}
-		}
+		d, share, nodes := b.partlyDown()
+		down := d.Partitions[share]
 		c := b.survivor()
 		s := c.sender("q")
 		for i := range 20 {
@@ -191,5 +198,39 @@ func TestT266KeyedMessagesNeverLandElsewhere(t *testing.T) {
 				b.Errorf("%s was refused and is in partition %d", key, at)
 			}
 		}
+	})
+}
+
+// T-272; S-322, S-245
+func TestT272WhatIsMissingIsMarked(t *testing.T) {
+	onFive(t, func(b *bench) {
+		d, share, nodes := b.partlyDown()
+		c := b.survivor()
+		s, r := c.sender("q"), c.receiver("q")
+		for i := range 3 * len(d.Partitions) {
+			s.send(message(fmt.Sprint(i)))
+		}
+		r.one().complete()
+		sum := uint64(0)
+		for i := range d.Partitions { // of these the operations API makes its marks
+			ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+			k := fsm.Key{Entity: d.ID, By: fsm.ByShare, Share: uint16(i)}
+			a, err := b.router().Query(ctx, k, &fsm.Counts{})
+			cancel()
+			if want(b, fmt.Sprint("share ", i, " answers"), err == nil, i != share); err == nil {
+				sum += a.Counts.Active
+			}
+		}
+		want(b, "counted", sum, uint64(3*len(d.Partitions)-1))
+		err := b.tryUpdate("q", lockFor(7*time.Second))
+		if !errors.Is(err, fsm.ErrUnavailable) && !errors.Is(err, fsm.ErrUnknown) {
+			b.Fatalf("an update: %v, want a failure that can be tried again", err)
+		}
+		for _, n := range nodes {
+			b.must("start", b.lab.Start(n))
+		}
+		b.must("serve", b.lab.Settled())
+		want(b, "counted", b.counts("q").Active, uint64(3*len(d.Partitions)-1))
+		b.must("update again", b.tryUpdate("q", lockFor(8*time.Second)))
 	})
 }
