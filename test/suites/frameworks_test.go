@@ -29,6 +29,7 @@ const frameworkLimit = 5 * time.Minute
 
 // TestFrameworks runs applications of frameworks that have the original's transport built in.
 func TestFrameworks(t *testing.T) {
+	t.Parallel()
 	for dir := range frameworks {
 		runFramework(t, dir, nil, "--install") // one after the other: some share a cache
 	}

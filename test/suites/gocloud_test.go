@@ -19,6 +19,7 @@ var inner = regexp.MustCompile(`(?m)^    --- (PASS|FAIL|SKIP): (\S+) `)
 
 // TestGocloud runs the conformance tests of gocloud.dev's pubsub over its driver for the original.
 func TestGocloud(t *testing.T) {
+	t.Parallel() // behind the SDK's tests, which measure time
 	binary, dir := build(t, "gocloud.dev/pubsub/azuresb")
 	b := newBed(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*testLimit+10*time.Second)
