@@ -220,6 +220,19 @@ func (l *Lab) Applied(node int, p fsm.PartitionID) uint64 {
 	return l.w.machines[node].node.host.Replica(p).Status().Applied
 }
 
+// Hops returns the requests for partitions that nodes pass on to each other while f runs.
+func (l *Lab) Hops(f func()) []Hop {
+	n := l.w.net
+	n.change(func() { n.traced, n.hops = true, nil })
+	f()
+	var hops []Hop
+	n.change(func() { n.traced, hops = false, n.hops })
+	return hops
+}
+
+// ID is the name that a node has among the others.
+func (l *Lab) ID(node int) fsm.NodeID { return l.w.machines[node].id }
+
 // BodyBytes is how many bytes of bodies a node has stored for a partition since it started.
 func (l *Lab) BodyBytes(node int, p fsm.PartitionID) uint64 {
 	b, ok := l.w.machines[node].node.bodies.Load(p)

@@ -47,6 +47,20 @@ type peers struct {
 	done chan struct{}
 	wg   sync.WaitGroup
 	c    *counters
+
+	traced bool
+	hops   []Hop
+}
+
+// Hop is a request for a partition that one node passed on to another.
+type Hop struct{ From, To fsm.NodeID }
+
+func (n *peers) trace(from, to fsm.NodeID, kind uint8) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.traced && from != to && (kind == partition.KindPropose || kind == partition.KindQuery) {
+		n.hops = append(n.hops, Hop{from, to})
+	}
 }
 
 // link is the connection of a pair of nodes.
@@ -357,6 +371,7 @@ type callFunc = func(context.Context, *port) ([]byte, error)
 // do is one call; it may also arrive late, or once more.
 func (p *port) do(ctx context.Context, to fsm.NodeID, kind uint8, f callFunc) ([]byte, error) {
 	n := p.net
+	n.trace(p.id, to, kind)
 	return p.once1(ctx, to, func(ctx context.Context, o *port) ([]byte, error) {
 		if kind == partition.KindRaft && to != p.id && n.chance(n.copyChance) {
 			n.c.add("calls copied", 1)
