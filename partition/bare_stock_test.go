@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,6 +203,22 @@ func (c *cable) TimeoutNow(id raft.ServerID, to raft.ServerAddress, a *raft.Time
 	return c.net.pass(c.from, id, "timeout now", func() error {
 		return c.NetworkTransport.TimeoutNow(id, to, a, resp)
 	})
+}
+
+// gatedStable is a store of terms and votes whose writes wait.
+type gatedStable struct {
+	raft.StableStore
+	gate   atomic.Pointer[chan struct{}] // nil: they do not
+	inside atomic.Int32                  // calls that wait
+}
+
+func (g *gatedStable) SetUint64(key []byte, v uint64) error {
+	if gate := g.gate.Load(); gate != nil {
+		g.inside.Add(1)
+		<-*gate
+		g.inside.Add(-1)
+	}
+	return g.StableStore.SetUint64(key, v)
 }
 
 // stockCluster is three nodes over stock transports.

@@ -20,13 +20,15 @@ import (
 
 // bareNode is raft as its manual has it: no guard, no watchdog, no rules about configurations.
 type bareNode struct {
-	id    raft.ServerID
-	conf  *raft.Config
-	log   *faultyLog
-	snaps *countingSnapshots
-	tr    raft.Transport // of raft's own
-	fsm   *bareMachine
-	r     *raft.Raft
+	id   raft.ServerID
+	conf *raft.Config
+	log  *faultyLog
+	// stable is what raft keeps its term and vote in, once it runs.
+	stable *gatedStable
+	snaps  *countingSnapshots
+	tr     raft.Transport // of raft's own
+	fsm    *bareMachine
+	r      *raft.Raft
 }
 
 // bareMachine counts what was applied.
@@ -128,7 +130,8 @@ func (b *bareCluster) start(n *bareNode) {
 	b.t.Helper()
 	n.fsm = &bareMachine{}
 	var err error
-	n.r, err = raft.NewRaft(n.conf, n.fsm, n.log, n.log.LogStore.(raft.StableStore), n.snaps, n.tr)
+	n.stable = &gatedStable{StableStore: n.log.LogStore.(raft.StableStore)}
+	n.r, err = raft.NewRaft(n.conf, n.fsm, n.log, n.stable, n.snaps, n.tr)
 	if err != nil {
 		b.t.Fatal(err)
 	}

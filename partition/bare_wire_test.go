@@ -202,6 +202,41 @@ func transfersForEver(t *testing.T) (stuck bool) {
 	return errors.Is(err, raft.ErrLeadershipTransferInProgress) && l.r.State() == raft.Leader
 }
 
+// R11: raft has ended, as it says, and a heartbeat is inside the store all the same: whoever closes the
+// store now, as raft's users do, has the term not kept, and raft panics over that. Ours is
+// TestCloseUnderHeartbeats.
+func TestBareRaftUsesItsStoresAfterItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := stock(t, stockOptions{fast: true})
+		defer c.close()
+		l := c.leader()
+		victim := c.others(l)[0]
+		gate := make(chan struct{})
+		victim.stable.gate.Store(&gate)
+		peer := c.net.stockTransport("peer", 1)
+		defer peer.Close()
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			_ = peer.AppendEntries(victim.id, raft.ServerAddress(victim.id), &raft.AppendEntriesRequest{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte(l.id), Addr: []byte(l.id)},
+				Term:      victim.r.CurrentTerm() + 1,
+			}, &raft.AppendEntriesResponse{})
+		}()
+		for victim.stable.inside.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if err := victim.r.Shutdown().Error(); err != nil {
+			t.Fatal(err)
+		}
+		if victim.stable.inside.Load() == 0 {
+			t.Error("the end waits for whoever is inside a store: this raft has no hazard R11 any more")
+		}
+		close(gate)
+		<-sent
+	})
+}
+
 // R12: whoever reaches the port of a stock transport writes into the log. Ours are
 // TestStrangersAreNotHeard and, in package cluster, TestGarbageOnThePeerPort.
 func TestBareRaftTakesEntriesOfAStranger(t *testing.T) {
