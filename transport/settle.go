@@ -29,10 +29,12 @@ type settler struct {
 	key     fsm.Key
 	lanes   []*lane // as many as were ever needed at once
 	pending []settlement
+	awaited int // of pending, whose answer the client waits for
 }
 
 // settleSteps is how many verdicts must wait for one more Settle to be under way. With none under way
-// one does; later ones must be worth a request, and beyond the last everything waits.
+// one does; later ones must be worth a request, and the client must wait for their answers: without that
+// fewer requests are better. Beyond the last everything waits.
 var settleSteps = [...]int{1, 4, 16}
 
 // settler returns the one for the share that a token came from.
@@ -61,7 +63,11 @@ func (s *settler) lane() *lane {
 			idle = l
 		}
 	}
-	if under == len(settleSteps) || len(s.pending) < settleSteps[under] {
+	waiting := len(s.pending)
+	if under > 0 {
+		waiting = s.awaited
+	}
+	if under == len(settleSteps) || waiting < settleSteps[under] {
 		return nil
 	}
 	if idle == nil {
@@ -73,6 +79,9 @@ func (s *settler) lane() *lane {
 
 func (s *settler) add(v settlement) {
 	s.pending = append(s.pending, v)
+	if v.reply != nil {
+		s.awaited++
+	}
 	s.kick()
 }
 
@@ -99,6 +108,9 @@ func (s *settler) propose() {
 	cmd := &fsm.Settle{Session: s.e.proof(), Items: make([]fsm.SettleItem, n)}
 	for i := range batch {
 		cmd.Items[i] = batch[i].item
+		if batch[i].reply != nil {
+			s.awaited--
+		}
 	}
 	l.propose(s.e.c.ctx, s.e.c.cfg.ProposeTimeout, s.key, cmd, func(out fsm.Outcome, err error) {
 		s.settled(batch, out, err)

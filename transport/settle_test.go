@@ -86,11 +86,14 @@ func TestLanesOfASettlerAreUsedAgain(t *testing.T) {
 	s := &settler{e: &egress{c: &conn{s: ts.Server}}}
 	var taken []*lane
 	for _, n := range settleSteps {
-		s.pending = make([]settlement, n-1)
+		s.pending, s.awaited = make([]settlement, n-1), n-1
 		if s.lane() != nil {
 			t.Errorf("%d verdicts are worth a request beside %d", n-1, len(taken))
 		}
-		s.pending = make([]settlement, n)
+		if s.pending, s.awaited = make([]settlement, 1000), 0; len(taken) > 0 && s.lane() != nil {
+			t.Error("verdicts whose answer nobody waits for are worth a second request")
+		}
+		s.pending, s.awaited = make([]settlement, n), n
 		l := s.lane()
 		if l == nil || slices.Contains(taken, l) {
 			t.Fatalf("%d verdicts beside %d requests: lane %v", n, len(taken), l)
@@ -98,7 +101,7 @@ func TestLanesOfASettlerAreUsedAgain(t *testing.T) {
 		l.busy = true
 		taken = append(taken, l)
 	}
-	s.pending = make([]settlement, 10_000)
+	s.pending, s.awaited = make([]settlement, 10_000), 10_000
 	if s.lane() != nil {
 		t.Error("more requests than steps")
 	}
