@@ -195,7 +195,8 @@ type DropLocks struct {
 	Grace  Millis
 }
 
-// DropPumps forgets the remembered results of pumps that will ask no more (A6).
+// DropPumps forgets the remembered results of pumps that will ask no more (A6). Every attempt of theirs must
+// have been answered: the copy of one that was not would be done anew when it comes.
 type DropPumps struct {
 	Node  Incarnation
 	Pumps []uint64
