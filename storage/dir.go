@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,6 +63,9 @@ func Open(cfg Config, logger hclog.Logger) (*Dir, error) {
 	if fsys == nil {
 		fsys = osFS{}
 	}
+	if err := checkWhole(fsys, cfg.Dir); err != nil {
+		return nil, fmt.Errorf("open data directory: %w", err)
+	}
 	for _, sub := range []string{"", onceDir, groupsDir, replicasDir} {
 		if err := makeDirs(fsys, filepath.Join(cfg.Dir, sub)); err != nil {
 			return nil, fmt.Errorf("open data directory: %w", err)
@@ -76,6 +80,26 @@ func Open(cfg Config, logger hclog.Logger) (*Dir, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return d, nil
+}
+
+// checkWhole refuses a directory that knows who the node is and not which groups it had: a group whose
+// directory and record are gone together looks like one that never was here, and would be founded and
+// vote again with nothing (R8).
+func checkWhole(fsys FS, dir string) error {
+	entries, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
+	}
+	if known(lifeFile) && !known(replicasDir) { // older directories have neither
+		return fmt.Errorf("%s: %w: missing, but the node lived here before", filepath.Join(dir, replicasDir), ErrCorrupt)
+	}
+	return nil
 }
 
 // load reads, or at the first start writes, what the directory says of itself. The hard settings

@@ -134,6 +134,13 @@ func TestLostOrDamagedFilesAreNeverReplaced(t *testing.T) {
 	}{
 		{"identity lost", identityFile, "missing", removeFile},
 		{"hard settings lost", hardFile, "missing", removeFile},
+		{"records of groups lost, with all groups", replicasDir, "missing", func(t *testing.T, name string) {
+			for _, dir := range []string{name, filepath.Join(filepath.Dir(name), groupsDir)} {
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
 		{"identity flipped", identityFile, "corrupt", flipFile},
 		{"hard settings flipped", hardFile, "corrupt", flipFile},
 		{"identity cut", identityFile, "corrupt", func(t *testing.T, name string) { truncate(t, name, 10) }},
