@@ -21,8 +21,23 @@ type exchange struct {
 	t   *testing.T
 	b   *bed
 	dir string
-	// wiped leaves n3 nothing; else it finds a copy of a start ago.
-	wiped bool
+	how exchanged
+}
+
+// exchanged is what n3 finds.
+type exchanged struct {
+	name string
+	// replace returns what does it, after what it takes to prepare it.
+	replace func(x *exchange, ctx context.Context, n *node) (func() error, error)
+	another bool   // it is another node from then on
+	says    string // in its log
+}
+
+// lose has n3 lose a part of its directory, "" for all of it.
+func lose(part string) func(*exchange, context.Context, *node) (func() error, error) {
+	return func(_ *exchange, _ context.Context, n *node) (func() error, error) {
+		return func() error { return os.RemoveAll(filepath.Join(n.dir, part)) }, nil
+	}
 }
 
 // Times of one exchange.
@@ -34,13 +49,23 @@ const (
 )
 
 // TestWipedDirectoryTakesNothingBack removes a node's data directory while the clients go on.
-func TestWipedDirectoryTakesNothingBack(t *testing.T) { exchangeDisk(t, true) }
+func TestWipedDirectoryTakesNothingBack(t *testing.T) {
+	exchangeDisk(t, exchanged{"nothing", lose(""), true, "joining a cluster"})
+}
+
+// TestLostGroupsDirectoryTakesNothingBack loses the disk that the groups of a node are on, and not that of
+// its identity: it is the same node, which has forgotten everything that it acknowledged.
+func TestLostGroupsDirectoryTakesNothingBack(t *testing.T) {
+	exchangeDisk(t, exchanged{"no groups", lose("groups"), false, "data of the group is missing"})
+}
 
 // TestOldCopyOfADirectoryTakesNothingBack puts a node's data directory back from a copy while the
 // clients go on.
-func TestOldCopyOfADirectoryTakesNothingBack(t *testing.T) { exchangeDisk(t, false) }
+func TestOldCopyOfADirectoryTakesNothingBack(t *testing.T) {
+	exchangeDisk(t, exchanged{"an old copy", (*exchange).copyBack, false, "old copy"})
+}
 
-func exchangeDisk(t *testing.T, wiped bool) {
+func exchangeDisk(t *testing.T, how exchanged) {
 	if testing.Short() {
 		t.Skip("a minute of real processes")
 	}
@@ -53,7 +78,7 @@ func exchangeDisk(t *testing.T, wiped bool) {
 		bed:      bedConfig{dir: dir, binary: binary(t), network: network, nodes: 3},
 		schedule: schedule{calm: 2 * time.Second}}
 	cfg.schedule.instead = func(ctx context.Context, b *bed) error {
-		return (&exchange{t: t, b: b, dir: dir, wiped: wiped}).run(ctx)
+		return (&exchange{t: t, b: b, dir: dir, how: how}).run(ctx)
 	}
 	o, err := run(context.Background(), cfg, supervised(t))
 	if err != nil {
@@ -70,7 +95,7 @@ func exchangeDisk(t *testing.T, wiped bool) {
 
 func (x *exchange) run(ctx context.Context) error {
 	n1, n2, n3 := x.b.nodes[0], x.b.nodes[1], x.b.nodes[2]
-	replaced, err := x.prepare(ctx, n3)
+	replaced, err := x.how.replace(x, ctx, n3)
 	if err != nil {
 		return err
 	}
@@ -88,7 +113,7 @@ func (x *exchange) run(ctx context.Context) error {
 	if err := errors.Join(n2.start(), n3.start()); err != nil {
 		return err
 	}
-	x.t.Logf("n2, which lacks the end, and n3 with %s are alone", map[bool]string{true: "nothing", false: "an old copy"}[x.wiped])
+	x.t.Logf("n2, which lacks the end, and n3 with %s are alone", x.how.name)
 	if err := x.nobodyServes(ctx, n2); err != nil {
 		return err
 	}
@@ -102,11 +127,11 @@ func (x *exchange) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if same := after.Node == before.Node; same == x.wiped {
+	if another := after.Node != before.Node; another != x.how.another {
 		return fmt.Errorf("n3 was %s and is %s", before.Node, after.Node)
 	}
-	if found := strings.Contains(x.said(n3)[len(said):], "old copy"); found == x.wiped {
-		return fmt.Errorf("n3 says that its data is an old copy: %v", found)
+	if !strings.Contains(x.said(n3)[len(said):], x.how.says) {
+		return fmt.Errorf("n3 has no word of %q", x.how.says)
 	}
 	x.t.Log("n3 is whole again; now n1 goes, and what is read comes from n3 or was confirmed by it")
 	if err := n1.end(syscall.SIGKILL, 10*time.Second); err != nil {
@@ -124,12 +149,9 @@ func (x *exchange) run(ctx context.Context) error {
 	return n1.awaitReady(limit)
 }
 
-// prepare returns what replaces the directory of n3. A copy is made while the node is stopped; then the
-// node is started once more, so that its peers know of a life that the copy does not.
-func (x *exchange) prepare(ctx context.Context, n3 *node) (func() error, error) {
-	if x.wiped {
-		return func() error { return os.RemoveAll(n3.dir) }, nil
-	}
+// copyBack makes a copy while the node is stopped and starts the node once more, so that its peers know
+// of a life that the copy does not.
+func (x *exchange) copyBack(ctx context.Context, n3 *node) (func() error, error) {
 	if err := n3.end(syscall.SIGTERM, 30*time.Second); err != nil {
 		return nil, err
 	}
