@@ -106,7 +106,7 @@ func TestT97AChainOfSchedulesIsNeverBrokenNorDoubled(t *testing.T) {
 				return x.tryCommit()
 			})
 		}
-		b.must("lead", b.lab.Led())
+		b.allUp()
 		wantAll(b, "left", texts(b.survivor().peekAll("q")), "6")
 	}
 	t.Run("in peace", func(t *testing.T) {
@@ -184,6 +184,7 @@ func TestT144TheStateAgreesWithWhatWasConsumed(t *testing.T) {
 				return nil
 			})
 		}
+		b.allUp()
 		want(b, "left", b.counts("q").Active, 0)
 		b.Logf("%d crashes", crashes)
 	})
