@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Java SDK as pom.xml says, compiles the scenarios and runs them.
 source "$(dirname "$0")/../tools.sh"
-source "$(dirname "$0")/../jvm.sh"
+source "$(dirname "$0")/../jvm/jvm.sh"
 
-jvm java
+jvm java "$here/../jvm/Runner.java"
 installed "$@"
 run_jvm busbar.Main

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs Spring with its JMS support as pom.xml says, and runs an application over it.
 source "$(dirname "$0")/../../conformance/tools.sh"
-source "$(dirname "$0")/../../conformance/jvm.sh"
+source "$(dirname "$0")/../../conformance/jvm/jvm.sh"
 
 jvm spring
 installed "$@"

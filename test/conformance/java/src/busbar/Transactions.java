@@ -32,13 +32,13 @@ final class Transactions {
             .buildClient());
     }
 
-    static void add(Map<String, Main.Scenario> all) {
+    static void add(Map<String, Runner.Scenario> all) {
         inOneQueue(all);
         settling(all);
         across(all);
     }
 
-    private static void inOneQueue(Map<String, Main.Scenario> all) {
+    private static void inOneQueue(Map<String, Runner.Scenario> all) {
         all.put("transaction-commit", e -> {
             String q = e.queue();
             e.send(q, message("in"));
@@ -90,7 +90,7 @@ final class Transactions {
         });
     }
 
-    private static void settling(Map<String, Main.Scenario> all) {
+    private static void settling(Map<String, Runner.Scenario> all) {
         all.put("transaction-settle", e -> {
             String q = e.queue();
             e.send(q, message("a"), message("b"), message("c"));
@@ -126,7 +126,7 @@ final class Transactions {
         });
     }
 
-    private static void across(Map<String, Main.Scenario> all) {
+    private static void across(Map<String, Runner.Scenario> all) {
         all.put("transaction-cross-entity", e -> {
             String in = e.queue();
             String one = e.queue();

@@ -22,7 +22,7 @@ final class Topics {
     private Topics() {
     }
 
-    static void add(Map<String, Main.Scenario> all) {
+    static void add(Map<String, Runner.Scenario> all) {
         subscriptions(all);
         choosing(all);
         forwarding(all);
@@ -63,7 +63,7 @@ final class Topics {
         return got;
     }
 
-    private static void subscriptions(Map<String, Main.Scenario> all) {
+    private static void subscriptions(Map<String, Runner.Scenario> all) {
         all.put("jms-topic", e -> {
             String t = e.topic();
             String sub = e.subscription(t, "s", "");
@@ -101,7 +101,7 @@ final class Topics {
         });
     }
 
-    private static void choosing(Map<String, Main.Scenario> all) {
+    private static void choosing(Map<String, Runner.Scenario> all) {
         all.put("topic-sql", e -> {
             String t = e.topic();
             String dear = e.subscription(t, "dear", rule(sql("price > 10"), ""));
@@ -140,11 +140,11 @@ final class Topics {
             check(m.getLongProperty("total") == 42 && !m.propertyExists("secret"), "properties of the copy");
         });
         all.put("jms-selector", e -> {
-            throw new Main.Skip("neither the broker nor the original has selectors of a link; a rule chooses");
+            throw new Runner.Skip("neither the broker nor the original has selectors of a link; a rule chooses");
         });
     }
 
-    private static void forwarding(Map<String, Main.Scenario> all) {
+    private static void forwarding(Map<String, Runner.Scenario> all) {
         all.put("forward", e -> {
             String last = e.queue();
             String first = e.queue("<ForwardTo>" + last + "</ForwardTo>");

@@ -16,7 +16,7 @@ final class Transactions {
     private Transactions() {
     }
 
-    static void add(Map<String, Main.Scenario> all) {
+    static void add(Map<String, Runner.Scenario> all) {
         all.put("jms-transacted", e -> {
             String q = e.queue();
             Session s = e.transacted(0);

@@ -1,6 +1,6 @@
 # Sourced after tools.sh by the run.sh of the languages of the Java machine.
 
-# jvm NAME: fills dir with the libraries of pom.xml and the compiled sources.
+# jvm NAME [FILE…]: fills dir with the libraries of pom.xml and the compiled sources, and further ones.
 jvm() {
 	need javac 'install a JDK of version 17 or newer'
 	need mvn 'install Maven'
@@ -10,10 +10,11 @@ jvm() {
 			org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies >&2
 		filled
 	fi
-	classes=$dir/classes-$(cat "$here"/src/busbar/*.java | sha256sum | cut -c1-12)
+	local sources=("$here"/src/busbar/*.java "${@:2}")
+	classes=$dir/classes-$(cat "${sources[@]}" | sha256sum | cut -c1-12)
 	if [[ ! -d $classes ]]; then
 		rm -rf "$dir"/classes-*
-		javac -nowarn -Xlint:none -cp "$dir/lib/*" -d "$classes.part" "$here"/src/busbar/*.java >&2
+		javac -nowarn -Xlint:none -cp "$dir/lib/*" -d "$classes.part" "${sources[@]}" >&2
 		mv "$classes.part" "$classes"
 	fi
 }

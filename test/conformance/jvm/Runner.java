@@ -1,0 +1,99 @@
+package busbar;
+
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+
+/** Runs the scenarios of a library of the Java machine, several at once: what waits for a lock is cheap. */
+public final class Runner {
+    /** A scenario. */
+    public interface Scenario {
+        void run(Env e) throws Exception;
+    }
+
+    /** The library, or the original, has nothing like it. */
+    public static final class Skip extends RuntimeException {
+        public Skip(String why) {
+            super(why);
+        }
+    }
+
+    private Runner() {
+    }
+
+    private static synchronized void say(Object... fields) {
+        StringBuilder line = new StringBuilder();
+        for (Object f : fields) {
+            line.append(line.length() > 0 ? "\t" : "").append(String.valueOf(f).replaceAll("[\\t\\r\\n]+", " "));
+        }
+        System.out.println(line);
+        System.out.flush();
+    }
+
+    /**
+     * Runs every scenario that BUSBAR_ONLY names, or all, and prints one line for each: scenario, id, pass or fail
+     * or skip, milliseconds, text; separated by tabs. library is the name of its jar before the version.
+     */
+    static void run(String library, int atOnce, long limitSeconds, Map<String, Scenario> all) throws Exception {
+        String only = System.getenv().getOrDefault("BUSBAR_ONLY", "").trim();
+        if (!only.isEmpty()) {
+            all.keySet().retainAll(List.of(only.split("\\s+")));
+        }
+        say("sdk", library, version(library + "-"));
+        var pool = Executors.newFixedThreadPool(atOnce);
+        int index = 0;
+        for (var s : all.entrySet()) {
+            int i = index++;
+            pool.submit(() -> run(s.getKey(), s.getValue(), i, limitSeconds));
+        }
+        pool.shutdown();
+        pool.awaitTermination(10, TimeUnit.MINUTES);
+        say("end", all.size());
+        System.exit(0); // whatever threads a library or a failed scenario keeps
+    }
+
+    private static String version(String start) {
+        for (String jar : System.getProperty("java.class.path").split(":")) {
+            int at = jar.indexOf(start);
+            if (at >= 0) {
+                return jar.substring(at + start.length()).replace(".jar", "");
+            }
+        }
+        return "unknown";
+    }
+
+    private static void run(String id, Scenario scenario, int index, long limitSeconds) {
+        Env e = new Env(id, index);
+        long began = System.nanoTime();
+        String state = "pass";
+        String text = "";
+        var one = Executors.newSingleThreadExecutor();
+        Future<?> running = one.submit(() -> {
+            scenario.run(e);
+            return null;
+        });
+        try {
+            running.get(limitSeconds, TimeUnit.SECONDS);
+        } catch (Throwable t) {
+            Throwable cause = t instanceof ExecutionException ? t.getCause() : t;
+            state = cause instanceof Skip ? "skip" : "fail";
+            text = cause instanceof Skip ? cause.getMessage() : cause + where(cause);
+        }
+        one.shutdownNow();
+        e.close();
+        say("scenario", id, state, (System.nanoTime() - began) / 1_000_000, text);
+    }
+
+    private static String where(Throwable t) {
+        StringBuilder b = new StringBuilder(" at");
+        for (StackTraceElement s : t.getStackTrace()) {
+            if (s.getClassName().startsWith("busbar.")) {
+                b.append(' ').append(s.getFileName()).append(':').append(s.getLineNumber());
+            }
+        }
+        return b.toString();
+    }
+}
