@@ -80,17 +80,7 @@ func exchangeDisk(t *testing.T, how exchanged) {
 	cfg.schedule.instead = func(ctx context.Context, b *bed) error {
 		return (&exchange{t: t, b: b, dir: dir, how: how}).run(ctx)
 	}
-	o, err := run(context.Background(), cfg, supervised(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.write(testLog{t})
-	if o.bad() {
-		t.Error("something is broken")
-	}
-	if o.operations < 1000 {
-		t.Errorf("only %d operations", o.operations)
-	}
+	busy(t, judged(t, cfg))
 }
 
 func (x *exchange) run(ctx context.Context) error {

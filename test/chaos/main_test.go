@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -52,4 +53,26 @@ func supervised(t *testing.T) *supervisor {
 		}
 	})
 	return s
+}
+
+// judged makes a run, writes down what it found, and fails the test if that is bad.
+func judged(t *testing.T, cfg runConfig) *outcome {
+	t.Helper()
+	o, err := run(context.Background(), cfg, supervised(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.write(testLog{t})
+	if o.bad() {
+		t.Error("something is broken")
+	}
+	return o
+}
+
+// busy fails the test if a run was too idle to prove anything.
+func busy(t *testing.T, o *outcome) {
+	t.Helper()
+	if o.operations < 1000 {
+		t.Errorf("only %d operations", o.operations)
+	}
 }

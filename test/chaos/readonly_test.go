@@ -27,17 +27,7 @@ func TestDiskThatTurnsReadOnly(t *testing.T) {
 		bed:      bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: overBridge, nodes: 3, disks: true},
 		schedule: schedule{calm: 2 * time.Second}}
 	cfg.schedule.instead = func(ctx context.Context, b *bed) error { return turnReadOnly(ctx, t, b) }
-	o, err := run(context.Background(), cfg, supervised(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.write(testLog{t})
-	if o.bad() {
-		t.Error("something is broken")
-	}
-	if o.operations < 1000 {
-		t.Errorf("only %d operations", o.operations)
-	}
+	busy(t, judged(t, cfg))
 }
 
 func turnReadOnly(ctx context.Context, t *testing.T, b *bed) error {

@@ -50,15 +50,7 @@ func TestSmoke(t *testing.T) {
 			hold:    [2]time.Duration{2 * time.Second, 4 * time.Second},
 			rest:    [2]time.Duration{2 * time.Second, 3 * time.Second},
 			allowed: map[string]bool{"kill": true, "kill the busiest": true, "pause": true, "pause the busiest": true}}}
-	o, err := run(context.Background(), cfg, supervised(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.write(testLog{t})
-	if o.bad() {
-		t.Error("something is broken")
-	}
-	if err := o.counts(); err != nil {
+	if err := judged(t, cfg).counts(); err != nil {
 		t.Error(err)
 	}
 }
@@ -75,15 +67,7 @@ func TestOneKillAndOnePause(t *testing.T) {
 			hold:    [2]time.Duration{3 * time.Second, 4 * time.Second},
 			rest:    [2]time.Duration{time.Second, 2 * time.Second},
 			exactly: []combination{{"kill the busiest"}, {"pause the busiest"}}}}
-	o, err := run(context.Background(), cfg, supervised(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.write(testLog{t})
-	if o.bad() {
-		t.Error("something is broken")
-	}
-	if err := o.counts(); err != nil {
+	if err := judged(t, cfg).counts(); err != nil {
 		t.Error(err)
 	}
 }
@@ -149,17 +133,7 @@ func TestNewAddresses(t *testing.T) {
 		}
 		return nil
 	}
-	o, err := run(context.Background(), cfg, supervised(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.write(testLog{t})
-	if o.bad() {
-		t.Error("something is broken")
-	}
-	if o.operations < 1000 {
-		t.Errorf("only %d operations", o.operations)
-	}
+	busy(t, judged(t, cfg))
 }
 
 // names is a hosts file that only these namespaces see.
