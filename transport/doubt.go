@@ -13,14 +13,12 @@ const (
 	// that nobody knows, and doubtPause what lies between two questions.
 	doubtTime  = 2 * time.Minute
 	doubtPause = time.Second
-	// maxDoubts bounds such commits; each holds the messages of a transaction. Those beyond stay
-	// unknown.
+	// maxDoubts bounds such commits; those beyond stay unknown.
 	maxDoubts = 16
 )
 
 // commit makes the one command of a transaction durable. When its outcome is unknown the node goes on
-// asking, under the same request id: the partition does it once and remembers what it answered
-// (S-243, RUL-16).
+// asking (S-243, RUL-16).
 func (s *Server) commit(ctx context.Context, id []byte, k fsm.Key, cmd *fsm.Commit) (fsm.Outcome, error) {
 	s.ledger.committing(id)
 	pump := s.slots.take(s)
@@ -37,7 +35,7 @@ func (s *Server) commit(ctx context.Context, id []byte, k fsm.Key, cmd *fsm.Comm
 	}
 	s.wg.Go(func() {
 		defer s.doubts.Add(-1)
-		if s.resolve(id, request, k, cmd) {
+		if s.resolve(id, request, k) {
 			s.slots.give(pump)
 		}
 	})
@@ -56,15 +54,21 @@ func (s *Server) resolved(id []byte, out fsm.Outcome, err error) {
 	}
 }
 
-// resolve asks until somebody knows, and reports whether somebody did.
-func (s *Server) resolve(id []byte, request fsm.RequestID, k fsm.Key, cmd *fsm.Commit) bool {
+// resolve asks until somebody knows, and reports whether somebody did. It asks under the id of the
+// commit, whose outcome the partition remembers, for a transaction in which nothing is done: if that is
+// done the other one was not, and never will be, however late a copy of it arrives. So nothing happens
+// behind the back of a client that was told to help itself.
+func (s *Server) resolve(id []byte, request fsm.RequestID, k fsm.Key) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, doubtTime)
 	defer cancel()
 	for {
-		out, err := s.broker.Propose(ctx, request, k, cmd)
+		out, err := s.broker.Propose(ctx, request, k, &fsm.Commit{ID: id})
 		switch {
-		case err == nil && out.Refusal != fsm.NodeExpired:
+		case err == nil && out.Repeated:
 			s.resolved(id, out, nil)
+			return true
+		case err == nil && out.Refusal == fsm.None:
+			s.ledger.end(id, TransactionAborted, "it was not done in time")
 			return true
 		case err == nil || errors.Is(err, fsm.ErrNoEntity): // what was remembered is gone
 			return false

@@ -222,6 +222,10 @@ func (t *txn) commit() (fsm.Key, *fsm.Commit) {
 		}
 		cmd.Ops = append(cmd.Ops, op)
 	}
+	if n := len(via.Partitions); key.By == fsm.ByAny && n > 1 {
+		// One share, whatever happens: only there can be asked what became of it.
+		key.By, key.Share = fsm.ByShare, uint16(fsm.KeyShare(string(t.id), n))
+	}
 	return key, cmd
 }
 
