@@ -111,13 +111,12 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 		}
 		bytes := uint32(0)
 		for _, x := range q.contents(sub) {
+			if !q.goes(x) {
+				continue
+			}
 			bytes += x.body.Length
 			if len(o.Moves) == int(c.Max) || len(o.Moves) > 0 && c.MaxBytes > 0 && bytes > c.MaxBytes {
 				break
-			}
-			if !q.goes(x) {
-				bytes -= x.body.Length
-				continue
 			}
 			to := c.To
 			if sub == fsm.TransferQueue {
