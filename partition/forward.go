@@ -225,7 +225,7 @@ func (f *forwarder) route(ctx context.Context, m *fsm.Move, msg *fsm.Message) ta
 	default:
 		text = strconv.FormatUint(m.Number, 10)
 	}
-	k.partition = d.Partitions[ShareOf(text, len(d.Partitions))]
+	k.partition = d.Partitions[fsm.KeyShare(text, len(d.Partitions))]
 	return k
 }
 

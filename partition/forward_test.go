@@ -272,7 +272,7 @@ func TestForwardIntoShares(t *testing.T) {
 					body := string(a.Messages[i].Body)
 					at := strings.Index(body, "session-")
 					id := body[at : at+len("session-0")]
-					if want := ShareOf(id, len(to.Partitions)); want != share {
+					if want := fsm.KeyShare(id, len(to.Partitions)); want != share {
 						t.Errorf("session %q is in share %d, not %d", id, share, want)
 					}
 				}

@@ -49,7 +49,7 @@ func (r *Router) resolve(ctx context.Context, k fsm.Key) (route, error) {
 	case n == 1:
 		return route{partition: d.Partitions[0], d: d}, nil
 	case k.By == fsm.ByText:
-		return route{partition: d.Partitions[ShareOf(k.Text, n)], d: d}, nil
+		return route{partition: d.Partitions[fsm.KeyShare(k.Text, n)], d: d}, nil
 	case k.By == fsm.ByShare:
 		if int(k.Share) >= n {
 			return route{}, fmt.Errorf("share %d of %d: %w", k.Share, n, fsm.ErrNoEntity)

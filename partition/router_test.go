@@ -28,7 +28,7 @@ func TestKeysStayInTheirShare(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
 		for i := range 12 {
 			text := fmt.Sprint("session-", i)
-			want := d.Partitions[ShareOf(text, len(d.Partitions))]
+			want := d.Partitions[fsm.KeyShare(text, len(d.Partitions))]
 			for j, id := range b.ids {
 				k := fsm.Key{Entity: d.ID, By: fsm.ByText, Text: text}
 				n := sendOne(t, b.all[id].r, reqOf(j, 1, i+1), k)

@@ -26,7 +26,7 @@ func openStopped(path, store string) (stoppedNode, error) {
 	}
 	cfg := storage.Defaults()
 	cfg.Dir, cfg.Log = path, store
-	cfg.Hard = map[string]int{"hash": partition.HashVersion, "entry": fsm.EntryVersion}
+	cfg.Hard = map[string]int{"hash": fsm.HashVersion, "entry": fsm.EntryVersion}
 	dir, err := storage.Open(cfg, hclog.NewNullLogger())
 	if err != nil {
 		return stoppedNode{}, fmt.Errorf("%s: %w (the node must be stopped)", path, err)

@@ -129,7 +129,7 @@ func (n *node) openStorage(context.Context) error {
 	cfg := storage.Defaults()
 	cfg.Dir, cfg.Log = n.cfg.DataDir, n.cfg.LogStore
 	cfg.BallastBytes = ballastBytes
-	cfg.Hard = map[string]int{"hash": partition.HashVersion, "entry": fsm.EntryVersion}
+	cfg.Hard = map[string]int{"hash": fsm.HashVersion, "entry": fsm.EntryVersion}
 	dir, err := storage.Open(cfg, n.log.Named("storage"))
 	if err != nil {
 		return mendable(fmt.Errorf("data directory: %w", err), cfg.Dir)

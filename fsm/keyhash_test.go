@@ -1,4 +1,4 @@
-package partition
+package fsm
 
 import "testing"
 
@@ -17,8 +17,8 @@ func TestHashGolden(t *testing.T) {
 		{"\x00", 0xb9034ad37056f5fb, 3, 2},
 		{"Größe", 0xe504efb774d003a6, 2, 5},
 	} {
-		if got := hashText(tc.text); got != tc.hash || ShareOf(tc.text, 4) != tc.of4 || ShareOf(tc.text, 7) != tc.of7 {
-			t.Errorf("{%q, %#x, %d, %d},", tc.text, got, ShareOf(tc.text, 4), ShareOf(tc.text, 7))
+		if got := KeyHash(tc.text); got != tc.hash || KeyShare(tc.text, 4) != tc.of4 || KeyShare(tc.text, 7) != tc.of7 {
+			t.Errorf("{%q, %#x, %d, %d},", tc.text, got, KeyShare(tc.text, 4), KeyShare(tc.text, 7))
 		}
 	}
 }
@@ -28,7 +28,7 @@ func TestHashSpreads(t *testing.T) {
 	const keys, shares = 16000, 16
 	var count [shares]int
 	for i := range keys {
-		count[ShareOf("session-"+string(rune('a'+i%26))+string(rune(0x100+i)), shares)]++
+		count[KeyShare("session-"+string(rune('a'+i%26))+string(rune(0x100+i)), shares)]++
 	}
 	for i, n := range count {
 		if n < keys/shares*8/10 || n > keys/shares*12/10 {
@@ -37,9 +37,9 @@ func TestHashSpreads(t *testing.T) {
 	}
 }
 
-func BenchmarkShareOf(b *testing.B) {
+func BenchmarkKeyShare(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		ShareOf("customer-4711/order-123456", 16)
+		KeyShare("customer-4711/order-123456", 16)
 	}
 }
