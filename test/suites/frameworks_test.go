@@ -19,7 +19,7 @@ import (
 
 // frameworks are folders with a run.sh that installs a framework and lets one real application of it
 // work; how many scenarios each tells of.
-var frameworks = map[string]int{"celery": 2, "camel": 3, "spring": 3}
+var frameworks = map[string]int{"celery": 2, "camel": 3, "keda": 5, "spring": 3}
 
 // namespace is how a framework that knows only the original's domain calls the node.
 const namespace = "busbar-tests.servicebus.windows.net"
