@@ -145,9 +145,9 @@ func (k *coordinator) answer(d *inbound, state amqp.DeliveryState) {
 }
 
 // close implements endpoint: what is not discharged is rolled back (S-240).
-func (k *coordinator) close(bool) {
+func (k *coordinator) close(orderly bool) {
 	k.closing, k.now = true, nil
-	k.c.dropTransactions(k.l)
+	k.c.dropTransactions(k.l, orderly)
 	k.finish()
 }
 
@@ -203,7 +203,9 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 	if unknown != nil {
 		refusal = unknown
 	}
-	found := ch.sent.take(p.First, p.Last.Or(p.First), func(d *sentDelivery) bool {
+	last := p.Last.Or(p.First)
+	var unheard *amqp.Error // a refusal that the client does not hear of
+	found := ch.sent.take(p.First, last, func(d *sentDelivery) bool {
 		why := refusal
 		if why == nil && d.owner != nil {
 			item := v.item
@@ -215,14 +217,14 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 		switch {
 		case why != nil:
 			c.s.stats.reject(siteTransaction)
-			if p.Settled && t != nil {
-				t.abort(amqp.ConditionTransactionRollback, "a settlement was refused: %s", why.Description)
-			} else if !p.Settled {
+			if p.Settled {
+				unheard = why
+			} else {
 				ch.dones = append(ch.dones, ack{d.id, amqp.Rejected{Error: why}})
 			}
 		default:
 			if d.owner != nil {
-				t.settled = append(t.settled, txnDelivery{ch, d.id})
+				t.settled = append(t.settled, txnDelivery{ch, d.id, p.Settled})
 			}
 			if !p.Settled {
 				ch.dones = append(ch.dones, ack{d.id, &amqp.TransactionalState{TxnID: id, Outcome: v.reply}})
@@ -230,7 +232,14 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 		}
 		return false
 	})
-	if !found && !p.Settled && p.Last.Or(p.First) == p.First {
+	if unheard != nil {
+		// The transaction must not commit without it.
+		if t != nil {
+			t.abort(amqp.ConditionTransactionRollback, "a settlement was refused: %s", unheard.Description)
+		}
+		ch.giveUp(p.First, last)
+	}
+	if !found && !p.Settled && last == p.First {
 		ch.dones = append(ch.dones, ack{p.First, amqp.Rejected{Error: amqpError(amqp.ConditionNotFound,
 			"The delivery is not known to the link any more.")}})
 	}

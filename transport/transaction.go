@@ -55,8 +55,9 @@ type txnWork struct {
 
 // txnDelivery is a delivery that is settled when the transaction commits.
 type txnDelivery struct {
-	ch *channel
-	id uint32
+	ch        *channel
+	id        uint32
+	forgotten bool // by the client, which settled it: it can decide about it no more
 }
 
 // group is what one transaction may touch beside its transfers: a queue, or a topic with its
@@ -176,24 +177,30 @@ func (t *txn) abort(condition amqp.Symbol, format string, args ...any) {
 	t.drop()
 }
 
-// drop forgets what the transaction holds. The locks of its messages stay as they are (S-233).
+// drop forgets what the transaction holds. The locks of its messages stay as they are (S-233), but for
+// those that the client has forgotten.
 func (t *txn) drop() {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
+	giveUp(t.settled)
 	t.link.ch.c.txnBytes -= t.bytes
 	t.work, t.settled, t.bytes, t.sends = nil, nil, 0, 0
 }
 
-// dropTransactions aborts what a coordinator link has not discharged; nil stands for all of the
-// connection's.
-func (c *conn) dropTransactions(l *link) {
+// dropTransactions aborts what a coordinator link has not discharged. The locks of a lost connection end
+// in their own time (RUL-2).
+func (c *conn) dropTransactions(l *link, orderly bool) {
 	for id, t := range c.txns {
-		if l == nil || t.link == l {
-			t.drop()
-			delete(c.txns, id)
-			c.s.ledger.end(t.id, TransactionAborted, "its connection or coordinator link ended")
+		if t.link != l {
+			continue
 		}
+		if !orderly {
+			t.settled = nil
+		}
+		t.drop()
+		delete(c.txns, id)
+		c.s.ledger.end(t.id, TransactionAborted, "its connection or coordinator link ended")
 	}
 }
 
@@ -261,8 +268,12 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 			t.bytes = 0
 			switch {
 			case err != nil:
+				// If nobody knows, nothing is lost: the commit is done whole before this or, without these
+				// locks, never.
+				giveUp(deliveries)
 				done(amqp.Rejected{Error: c.s.errorOf(err, path)})
 			case out.Refusal != fsm.None:
+				giveUp(deliveries)
 				done(amqp.Rejected{Error: c.s.refusal(out.Refusal, abortCause(out), path)})
 			default:
 				c.s.stats.MessagesIn.Add(uint64(sends))
@@ -302,6 +313,24 @@ func (ch *channel) forgetDelivery(id uint32) {
 			ch.touch()
 			owner.fetch()
 		}
+		return true
+	})
+}
+
+// giveUp ends the locks of deliveries that the client has settled in a transaction that did not commit.
+// It has forgotten them and could only wait for that, so it is as if they had run out now.
+func giveUp(all []txnDelivery) {
+	for _, d := range all {
+		if d.forgotten {
+			d.ch.giveUp(d.id, d.id)
+		}
+	}
+}
+
+// giveUp abandons deliveries that the client has forgotten.
+func (ch *channel) giveUp(first, last uint32) {
+	ch.sent.take(first, last, func(d *sentDelivery) bool {
+		ch.settle(d, verdict{item: fsm.SettleItem{Verdict: fsm.Abandon}}, true)
 		return true
 	})
 }

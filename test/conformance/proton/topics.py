@@ -137,10 +137,11 @@ def forward_dead_letters(e):
 class Transaction(TransactionHandler):
     """A transaction of a connection, waited for."""
 
-    def __init__(self, connection):
+    def __init__(self, connection, settle=False):
         super().__init__()
         self.c, self.now, self.ended = connection, None, ""
-        connection.b.container.declare_transaction(connection.b.conn, handler=self)
+        connection.b.container.declare_transaction(
+            connection.b.conn, handler=self, settle_before_discharge=settle)
         connection.until(lambda: self.now or self.ended, "a transaction")
         check(self.now is not None, "no transaction was declared")
 
@@ -202,6 +203,15 @@ def transaction_rollback(e):
     m, d = r.one()  # when its lock has run out: a rollback leaves it as it was
     equal((m.body, m.delivery_count), ("in", 1), "again")
     equal([m.body for m in peeked(c, q)], ["in"], "left")
+    r.accept(d)
+    q = filled(e, "in", LockDuration="PT5M")
+    r = c.receiver(q)
+    m, d = r.one()
+    tx = Transaction(c, settle=True)
+    tx.now.accept(d)
+    equal(tx.end(commit=False), "aborted", "the transaction")
+    m, d = r.one()  # at once: who has settled it cannot settle it again
+    equal((m.body, m.delivery_count), ("in", 1), "again")
 
 
 def transaction_cross_entity(e):
