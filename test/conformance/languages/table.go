@@ -20,8 +20,9 @@ those of ` + "`test/conformance/scenarios.txt`" + `. **yes**: passes; a number: 
 it, for the reason below; blank: not written for this library.
 
 Beside them ` + "`make conformance`" + ` runs what others wrote for the original, as it is: 87 live tests of the Go
-SDK ` + "`azservicebus`" + `, 28 conformance cases of ` + "`gocloud.dev`" + `, and applications of Celery (its transport
-` + "`azureservicebus`" + `), Apache Camel (` + "`azure-servicebus`" + `) and Spring (JMS over Qpid). They are in ` + "`test/suites`" + `.
+SDK ` + "`azservicebus`" + `, 28 conformance cases of ` + "`gocloud.dev`" + `, applications of Celery (its transport
+` + "`azureservicebus`" + `), Apache Camel (` + "`azure-servicebus`" + `) and Spring (JMS over Qpid), and KEDA's scaler
+` + "`azure-servicebus`" + `, which reads the lengths of queues and subscriptions. They are in ` + "`test/suites`" + `.
 `
 
 // Render writes the table: scenarios by library, what passes, and the reasons for what does not

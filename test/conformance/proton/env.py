@@ -19,31 +19,10 @@ from proton.handlers import IncomingMessageHandler
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection
 
-SOON = 20  # seconds to wait for what must come
-QUIET = 1.2  # seconds to listen for what must not come
+from runner import CA, QUIET, SOON, WIRE, Skip, check, equal, lines
 
-WIRE = os.environ.get("BUSBAR_WIRE", "plain")
-CA = os.environ.get("BUSBAR_CA", "")
 KEY_NAME = os.environ.get("BUSBAR_KEY_NAME", "")
 KEY = os.environ.get("BUSBAR_KEY", "")
-
-
-def lines(name):
-    return [line for line in os.environ.get(name, "").split("\n") if line]
-
-
-class Skip(Exception):
-    """The library has nothing like it."""
-
-
-def check(condition, text="not so"):
-    if not condition:
-        raise AssertionError(text)
-
-
-def equal(got, want, what="got"):
-    if got != want:
-        raise AssertionError(f"{what} {got!r}, want {want!r}")
 
 
 class Kept(IncomingMessageHandler):

@@ -14,4 +14,4 @@ if ! "$python" -c 'import proton' 2>/dev/null; then
 fi
 installed "$@"
 
-exec "$python" -B "$here/main.py"
+PYTHONPATH=$here/../py exec "$python" -B "$here/main.py"

@@ -14,4 +14,4 @@ if tools python requirements.txt; then
 fi
 installed "$@"
 
-exec "$dir/venv/bin/python" -B "$here/main.py" "$@"
+PYTHONPATH=$here/../py exec "$dir/venv/bin/python" -B "$here/main.py" "$@"
