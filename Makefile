@@ -76,6 +76,7 @@ conformance: build
 	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m -parallel 8 . ./smoke
 	@cd test/conformance && go test -count=1 -timeout 20m ./languages
 	@cd test/suites && go vet ./... && go test -count=1 -timeout 20m .
+	@BUSBAR_GO_AMQP_TESTS=build go test -count=1 -timeout 10m -run TheGoClientsOwnTests ./transport
 
 # Three times over: what fails once in three is a defect too.
 conformance-full: build
