@@ -64,11 +64,11 @@ func (s *State) peek(sh *share, sub SubQueue, c *Peek) Answer {
 		if !sh.sessionful(sub) {
 			return Answer{Refusal: SessionNotSupported, Detail: "the entity has no sessions"}
 		}
-		no, ok := sh.sessionNo(c.Session)
-		if !ok {
+		se := sh.lookup(c.Session)
+		if se == nil {
 			return Answer{}
 		}
-		return s.peeked(sh, sub, sh.inSession(no, start, most), c.MaxBytes)
+		return s.peeked(sh, sub, sh.inSession(se.no, start, most), c.MaxBytes)
 	}
 	arrivals := make([]uint64, 0, min(most, sh.boxes[sub].messages.Len()))
 	sh.boxes[sub].messages.Ascend(start, func(a uint64, _ message) bool {
@@ -146,11 +146,14 @@ func (s *State) sessionState(sh *share, sub SubQueue, c *GetSessionState) Answer
 	if !sh.d.Status.receives() {
 		return Answer{Refusal: EntityDisabled, Detail: "the status of the entity forbids it"}
 	}
-	no, ok := sh.holds(c.Session)
-	if h, _ := sh.holders.Get(no); !ok || h.deadline <= s.lease {
+	se := sh.holds(c.Session)
+	if se == nil {
 		return Answer{Refusal: SessionLockLost}
 	}
-	st, has := sh.states.Get(no)
+	if h, _ := sh.holders.Get(se.no); h.deadline <= s.lease {
+		return Answer{Refusal: SessionLockLost}
+	}
+	st, has := sh.states.Get(se.no)
 	return Answer{State: slices.Clone(st.data), HasState: has}
 }
 
@@ -193,7 +196,7 @@ func (sh *share) listSessions(c *ListSessions) Answer {
 		if c.HasAfter && id == c.After {
 			return true
 		}
-		se, _ := sh.sessions.Get(no)
+		se := sh.session(no)
 		st, has := sh.states.Get(no)
 		if c.UpdatedAfter != 0 && (!has || st.at <= c.UpdatedAfter) ||
 			c.UpdatedAfter == 0 && !has && se.ready == 0 && se.locked == 0 {
@@ -224,10 +227,12 @@ func (s *State) Deliverable(k WaitKey) bool {
 	if !k.HasSession {
 		return sh.boxes[k.Sub].ready.Len() > 0
 	}
-	no, ok := sh.sessionNo(k.Session)
-	if _, held := sh.holders.Get(no); !ok || !held {
+	se := sh.lookup(k.Session)
+	if se == nil {
 		return true
 	}
-	se, _ := sh.sessions.Get(no)
-	return se.ready > 0 && !sh.paused(no)
+	if _, held := sh.holders.Get(se.no); !held {
+		return true
+	}
+	return se.ready > 0 && !sh.paused(se.no)
 }

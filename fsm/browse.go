@@ -36,10 +36,13 @@ func (s *State) browse(sh *share, sub SubQueue, c *Browse) Answer {
 	case !sh.d.RequiresSession:
 		return Answer{Refusal: SessionNotSupported, Detail: "the entity has no sessions"}
 	default:
-		no, _ := sh.sessionNo(c.Session)
-		for _, arrival := range sh.inSession(no, start, maxBrowseScan+1) {
+		se := sh.lookup(c.Session)
+		if se == nil {
+			break
+		}
+		for _, arrival := range sh.inSession(se.no, start, maxBrowseScan+1) {
 			m, _ := b.messages.Get(arrival)
-			if no == 0 || !look(arrival, &m) {
+			if !look(arrival, &m) {
 				break
 			}
 		}

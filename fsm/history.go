@@ -90,9 +90,8 @@ func (s *State) enter(sh *share, arrival uint64, m *message) {
 		return
 	}
 	id, _ := sh.names.Get(arrival)
-	se, _ := sh.sessions.Get(m.session)
 	p := &past{arrival: arrival, HistoryRecord: HistoryRecord{
-		Number: sh.number(arrival), MessageID: id, SessionID: se.id, EnqueuedAt: s.wall, At: s.wall,
+		Number: sh.number(arrival), MessageID: id, SessionID: sh.sessionID(m), EnqueuedAt: s.wall, At: s.wall,
 		By: s.run.by,
 	}}
 	s.record(sh, Accepted, p)
@@ -146,14 +145,21 @@ func (s *State) gone(sh *share, arrival uint64, end HistoryEnd) {
 	sh.names.Delete(arrival)
 }
 
+// sessionID is the id of a message's session, "" if it is in none.
+func (sh *share) sessionID(m *message) string {
+	if se := sh.session(m.session); se != nil {
+		return se.id
+	}
+	return ""
+}
+
 // processed records that a message was completed, or received and deleted, and reports whether its
 // body stays with the record. It is called while the message is still there.
 func (s *State) processed(sh *share, arrival uint64, m *message, mayKeep bool) (kept bool) {
 	if sh.d.ProcessedHistory {
 		id, _ := sh.names.Get(arrival)
-		se, _ := sh.sessions.Get(m.session)
 		p := &past{HistoryRecord: HistoryRecord{
-			Number: sh.number(arrival), MessageID: id, SessionID: se.id, EnqueuedAt: m.at, At: s.wall,
+			Number: sh.number(arrival), MessageID: id, SessionID: sh.sessionID(m), EnqueuedAt: m.at, At: s.wall,
 			Deliveries: m.attempts() + 1, By: s.run.by, End: Completed,
 		}}
 		if kept = mayKeep && sh.d.ProcessedHistoryBody && m.length > 0; kept {
@@ -311,7 +317,7 @@ func (s *State) listLocks(sh *share, sub SubQueue, c *ListLocks) Answer {
 			LockedUntil: s.lockedDelivery(sh, sub, arrival, &m, l).LockedUntil,
 		}
 		copy(info.Digits[:], l.token[2:])
-		if se, ok := sh.sessions.Get(m.session); ok {
+		if se := sh.session(m.session); se != nil {
 			info.HasSession, info.SessionID = true, se.id
 		}
 		a.Locks = append(a.Locks, info)

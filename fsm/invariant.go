@@ -39,8 +39,7 @@ func (s *State) checkShare(sh *share) error {
 		return fmt.Errorf("%d locks, %d tokens", tokens, len(sh.tokens.refs))
 	}
 	sh.states.Scan(func(no uint32, st sessionState) bool {
-		se, _ := sh.sessions.Get(no)
-		size += uint64(len(st.data) + len(se.id))
+		size += uint64(len(st.data) + len(sh.session(no).id))
 		return true
 	})
 	if size != sh.size {
@@ -169,7 +168,7 @@ func (sh *share) checkSessions() error {
 		return n
 	}
 	waiting := 0
-	sh.sessions.Scan(func(no uint32, se session) bool {
+	sh.sessions.Scan(func(no uint32, se *session) bool {
 		ready := count(sh.boxes[Main].ready, no)
 		handed := count(sh.handed, no)
 		aside := count(sh.aside, no)
@@ -181,7 +180,9 @@ func (sh *share) checkSessions() error {
 			waiting++
 		}
 		switch {
-		case se.ready != ready || se.locked != handed || se.messages != ready+handed+aside:
+		case se.no != no || se.gen > sh.gen:
+			err = fmt.Errorf("session %d has the number %d and generation %d", no, se.no, se.gen)
+		case uint64(se.ready) != ready || uint64(se.locked) != handed || uint64(se.messages) != ready+handed+aside:
 			err = fmt.Errorf("session %d counts %d ready, %d locked of %d; there are %d, %d, %d aside",
 				no, se.ready, se.locked, se.messages, ready, handed, aside)
 		case !ok || named != no:
@@ -214,7 +215,7 @@ func (sh *share) checkPlaces() error {
 	}
 	var err error
 	sh.holders.Scan(func(no uint32, h holder) bool {
-		if _, ok := sh.sessions.Get(no); !ok || h.token.IsZero() {
+		if sh.session(no) == nil || h.token.IsZero() {
 			err = fmt.Errorf("session %d is held but not there", no)
 		}
 		return err == nil
@@ -352,7 +353,7 @@ func (sh *share) checkSeen() error {
 func (sh *share) checkSweeps() error {
 	var err error
 	sh.sweeps.Scan(func(no uint32, sw sweep) bool {
-		if _, ok := sh.sessions.Get(no); !ok || sw.done > sw.limit || sw.limit > sh.arrival {
+		if sh.session(no) == nil || sw.done > sw.limit || sw.limit > sh.arrival {
 			err = fmt.Errorf("session %d expires from %d to %d", no, sw.done, sw.limit)
 		}
 		return err == nil

@@ -54,11 +54,13 @@ func (s *State) reader(sh *share, sub SubQueue, p SessionProof, o *Outcome) (uin
 		o.refuse(SessionRequired, "the entity is read under a session lock") // S-33
 		return 0, false
 	}
-	no, ok := sh.holds(p)
-	if !ok {
+	se := sh.holds(p)
+	if se == nil {
 		o.Refusal = SessionLockLost
+		return 0, false
 	}
-	return no, ok
+	sh.keep(se)
+	return se.no, true
 }
 
 // pick chooses what a Lock takes, in order. The result is valid until the next pick.
@@ -106,9 +108,7 @@ func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove
 		sh.leaseDue.Load(due{at: l.deadline, kind: dueLock, sub: req.Sub, id: arrival})
 	} else {
 		sh.handed.Set(placeKey{session: m.session, arrival: arrival})
-		se, _ := sh.sessions.Get(m.session)
-		se.locked++
-		sh.sessions.Set(m.session, se)
+		sh.change(m.session).locked++
 	}
 	b.locks.Load(arrival, l)
 	s.addToken(sh, l.token, tokenRef{arrival: arrival, sub: req.Sub})
@@ -143,9 +143,7 @@ func (s *State) unlock(sh *share, sub SubQueue, arrival uint64, m *message) {
 		sh.leaseDue.Delete(due{at: l.deadline, kind: dueLock, sub: sub, id: arrival})
 	} else {
 		sh.handed.Delete(placeKey{session: m.session, arrival: arrival})
-		se, _ := sh.sessions.Get(m.session)
-		se.locked--
-		sh.sessions.Set(m.session, se)
+		sh.change(m.session).locked--
 	}
 	m.bits &^= lockedBit
 }

@@ -42,10 +42,8 @@ func (s *State) rest(sh *share, sub SubQueue, arrival uint64, m *message, delay 
 	}
 	sh.pauses.Set(m.session, at)
 	sh.leaseDue.Set(due{at: at, kind: duePauseSession, id: uint64(m.session)})
-	if se, _ := sh.sessions.Get(m.session); se.ticket != 0 {
-		sh.tickets.Delete(se.ticket)
-		se.ticket = 0
-		sh.sessions.Set(m.session, se)
+	if sh.session(m.session).ticket != 0 {
+		sh.leaveList(sh.change(m.session))
 	}
 }
 
@@ -74,7 +72,7 @@ func (s *State) resume(sh *share, d due) {
 	sh.wakeUp(no)
 	if _, held := sh.holders.Get(no); !held {
 		s.queueUp(sh, no)
-	} else if se, _ := sh.sessions.Get(no); se.ready > 0 {
+	} else if se := sh.session(no); se.ready > 0 {
 		s.wakeSession(sh, se.id)
 	}
 }
@@ -92,8 +90,8 @@ func (l *loader) pause(r *reader, kind uint8) {
 	}
 	if kind == recordPauseSession {
 		no := uint32(id)
-		se, ok := sh.sessions.Get(no)
-		if !ok || uint64(no) != id || se.ticket != 0 || sh.paused(no) || at <= 0 {
+		se := sh.session(no)
+		if se == nil || uint64(no) != id || se.ticket != 0 || sh.paused(no) || at <= 0 {
 			r.fail("pause of a session contradicts it")
 			return
 		}

@@ -133,7 +133,7 @@ func validSessionID(id string) bool {
 func (s *State) store(sh *share, in *Message) uint64 {
 	m := message{index: s.index, offset: in.BodyOffset, length: uint32(len(in.Body))}
 	if sh.d.RequiresSession {
-		m.session = sh.intern(in.SessionID)
+		m.session = s.intern(sh, in.SessionID)
 	}
 	arrival := sh.nextArrival()
 	if in.ScheduledAt > s.wall {
@@ -184,9 +184,7 @@ func (s *State) insert(sh *share, sub SubQueue, arrival uint64, m message) {
 	b.count(m.state(), 1)
 	sh.size += uint64(m.length)
 	if m.session != 0 {
-		se, _ := sh.sessions.Get(m.session)
-		se.messages++
-		sh.sessions.Set(m.session, se)
+		sh.change(m.session).messages++
 	}
 	s.place(sh, sub, arrival, &m)
 }
@@ -213,9 +211,7 @@ func (s *State) remove(sh *share, sub SubQueue, arrival uint64, m *message) {
 		sh.heads.Delete(arrival)
 	}
 	if m.session != 0 {
-		se, _ := sh.sessions.Get(m.session)
-		se.messages--
-		sh.sessions.Set(m.session, se)
+		sh.change(m.session).messages--
 		sh.forgetSession(m.session)
 	}
 }

@@ -61,7 +61,7 @@ func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 
 func (sh *share) redrivable(c *Redrive, sub SubQueue, m *message, x *extra) bool {
 	session, inSession := x.session, x.inSession
-	if se, ok := sh.sessions.Get(m.session); ok {
+	if se := sh.session(m.session); se != nil {
 		session, inSession = se.id, true
 	}
 	switch {
@@ -100,7 +100,7 @@ func (s *State) sendAgain(sh *share, sub SubQueue, arrival uint64, old *message)
 		at: s.wall, expires: sh.endOfLife(s.wall, ttl),
 	}
 	if sh.d.RequiresSession {
-		m.session = sh.intern(x.session)
+		m.session = s.intern(sh, x.session)
 	}
 	next := sh.nextArrival()
 	s.insert(sh, Main, next, m)

@@ -98,11 +98,11 @@ func (s *State) replay(a *answer, o *Outcome) bool {
 	s.expire(sh)
 	defer s.conclude(sh)
 	if p := a.outcome.Session; !p.Token.IsZero() {
-		no, held := sh.holds(p)
-		if !held {
+		se := sh.holds(p)
+		if se == nil {
 			return false
 		}
-		h, _ := sh.holders.Get(no)
+		h, _ := sh.holders.Get(se.no)
 		*o = a.outcome
 		o.LockedUntil = s.shown(h.deadline)
 		return true

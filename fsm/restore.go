@@ -241,7 +241,7 @@ func (l *loader) share(r *reader) {
 func (l *loader) session(r *reader) {
 	sh := l.sh
 	no, id, ticket := r.u32(), r.string(), r.uvarint()
-	_, twice := sh.sessions.Get(no)
+	twice := sh.session(no) != nil
 	_, named := sh.sessionNos.Get(id)
 	_, queued := sh.tickets.Get(ticket)
 	if no == 0 || no > sh.lastNo || twice || named || queued || ticket > sh.lastTicket ||
@@ -249,9 +249,10 @@ func (l *loader) session(r *reader) {
 		r.fail("session contradicts others")
 		return
 	}
+	se := &session{id: id, gen: sh.gen, no: no, ticket: ticket}
 	sh.sessionNos.Set(id, no)
-	sh.sessionHints.add(id, no)
-	sh.sessions.Set(no, session{id: id, ticket: ticket})
+	sh.sessionHints.add(se)
+	sh.sessions.Set(no, se)
 	if ticket != 0 {
 		sh.tickets.Set(ticket, no)
 	}
@@ -278,7 +279,7 @@ func (l *loader) sweep(r *reader) {
 	sh := l.sh
 	no := r.u32()
 	sw := sweep{done: r.uvarint(), limit: r.uvarint()}
-	_, known := sh.sessions.Get(no)
+	known := sh.session(no) != nil
 	_, twice := sh.sweeps.Get(no)
 	if !known || twice || sw.limit > sh.arrival || sw.done > sw.limit {
 		r.fail("expiry of a session contradicts it")
@@ -329,6 +330,9 @@ func (l *loader) message(r *reader) {
 	if l.grave {
 		return
 	}
+	if !known {
+		se = new(session) // nobody's
+	}
 	se.messages++
 	switch {
 	case m.locked():
@@ -345,9 +349,6 @@ func (l *loader) message(r *reader) {
 	}
 	if scheduled {
 		sh.wallDue.Load(due{at: m.at, kind: dueActivate, id: arrival})
-	}
-	if known {
-		sh.sessions.Set(m.session, se)
 	}
 }
 

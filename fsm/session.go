@@ -5,14 +5,17 @@ import (
 	"strings"
 )
 
-// session is one session of a share, by its interned number.
+// session is one session of a share: 56 bytes, a line of the processor's cache, for there may be a
+// million. Four thousand million messages of one session would not fit into memory.
 // Invariant: it is in the ready list exactly if nobody holds it, it does not pause and ready > 0
 // (S-39).
 type session struct {
 	id       string
-	messages uint64 // in the main queue, in any state
-	ready    uint64 // of them deliverable
-	locked   uint64 // of them handed out
+	gen      uint64 // of the share that may write to it: see share.change
+	no       uint32
+	messages uint32 // in the main queue, in any state
+	ready    uint32 // of them deliverable
+	locked   uint32 // of them handed out
 	ticket   uint64 // place in the ready list, 0 if not there
 	woken    uint64 // index of the entry that last woke who waits for its messages
 }
@@ -31,9 +34,10 @@ type sessionState struct {
 }
 
 // intern returns the number of a session, which begins to exist with that.
-func (sh *share) intern(id string) uint32 {
-	if no, ok := sh.sessionNo(id); ok {
-		return no
+func (s *State) intern(sh *share, id string) uint32 {
+	if se := sh.lookup(id); se != nil {
+		sh.keep(se)
+		return se.no
 	}
 	for {
 		sh.lastNo++
@@ -41,17 +45,21 @@ func (sh *share) intern(id string) uint32 {
 			break
 		}
 	}
-	id = strings.Clone(id)
-	sh.sessionNos.Set(id, sh.lastNo)
-	sh.sessionHints.add(id, sh.lastNo)
-	sh.sessions.Set(sh.lastNo, session{id: id})
-	return sh.lastNo
+	se := &session{id: strings.Clone(id), gen: sh.gen, no: sh.lastNo}
+	sh.sessionNos.Set(se.id, se.no)
+	sh.sessionHints.add(se)
+	sh.sessions.Set(se.no, se)
+	sh.latest = se
+	if s.run.undoable {
+		s.run.named = append(s.run.named, namedSession{in: sh.sessionHints, id: se.id})
+	}
+	return se.no
 }
 
 // forgetSession ends a session without message, holder and state (S-24).
 func (sh *share) forgetSession(no uint32) {
-	se, ok := sh.sessions.Get(no)
-	if !ok || se.messages > 0 {
+	se := sh.session(no)
+	if se == nil || se.messages > 0 {
 		return
 	}
 	if _, held := sh.holders.Get(no); held {
@@ -63,31 +71,33 @@ func (sh *share) forgetSession(no uint32) {
 	sh.sessions.Delete(no)
 	sh.sessionNos.Delete(se.id)
 	sh.sessionHints.remove(se.id)
+	sh.latest = nil
 	sh.undoom(no)
 	sh.wakeUp(no)
 }
 
-// holds returns the number of the session whose current lock p proves. What has expired is gone
-// already.
-func (sh *share) holds(p SessionProof) (uint32, bool) {
-	no, ok := sh.sessionNo(p.ID)
-	if !ok {
-		return 0, false
+// holds returns the session whose current lock p proves, nil if there is none. What has expired is
+// gone already.
+func (sh *share) holds(p SessionProof) *session {
+	se := sh.lookup(p.ID)
+	if se == nil {
+		return nil
 	}
-	h, ok := sh.holders.Get(no)
-	return no, ok && h.token == p.Token
+	if h, held := sh.holders.Get(se.no); !held || h.token != p.Token {
+		return nil
+	}
+	return se
 }
 
 // sessionGained counts a message that became deliverable.
 func (s *State) sessionGained(sh *share, no uint32) {
-	se, _ := sh.sessions.Get(no)
+	se := sh.change(no)
 	se.ready++
 	_, held := sh.holders.Get(no)
 	if held && se.woken != s.index && !sh.paused(no) {
 		se.woken = s.index
 		s.wakeSession(sh, se.id)
 	}
-	sh.sessions.Set(no, se)
 	if !held {
 		s.queueUp(sh, no)
 	}
@@ -95,24 +105,30 @@ func (s *State) sessionGained(sh *share, no uint32) {
 
 // sessionLostOne counts a message that is deliverable no more.
 func (sh *share) sessionLostOne(no uint32) {
-	se, _ := sh.sessions.Get(no)
+	se := sh.change(no)
 	se.ready--
-	if se.ready == 0 && se.ticket != 0 {
+	if se.ready == 0 {
+		sh.leaveList(se)
+	}
+}
+
+// leaveList takes a session, which may be written to, out of the ready list.
+func (sh *share) leaveList(se *session) {
+	if se.ticket != 0 {
 		sh.tickets.Delete(se.ticket)
 		se.ticket = 0
 	}
-	sh.sessions.Set(no, se)
 }
 
 // queueUp appends an unheld session with deliverable messages to the ready list, once.
 func (s *State) queueUp(sh *share, no uint32) {
-	se, ok := sh.sessions.Get(no)
-	if !ok || se.ready == 0 || se.ticket != 0 || sh.paused(no) {
+	se := sh.session(no)
+	if se == nil || se.ready == 0 || se.ticket != 0 || sh.paused(no) {
 		return
 	}
 	sh.lastTicket++
+	se = sh.change(no)
 	se.ticket = sh.lastTicket
-	sh.sessions.Set(no, se)
 	sh.tickets.Set(se.ticket, no)
 	if sh.wokenNext != s.run.stamp {
 		sh.wokenNext = s.run.stamp
@@ -148,21 +164,17 @@ func (s *State) acceptSession(sh *share, req *Request, c *AcceptSession, o *Outc
 			o.refuse(InvalidArgument, "the session id is longer than 128 characters")
 			return
 		}
-		if known, ok := sh.sessionNo(c.ID); ok {
-			if _, held := sh.holders.Get(known); held {
+		if known := sh.lookup(c.ID); known != nil {
+			if _, held := sh.holders.Get(known.no); held {
 				o.Refusal = SessionCannotBeLocked
 				return
 			}
 		}
 		s.serve(sh)
-		no = sh.intern(c.ID)
+		no = s.intern(sh, c.ID)
 	}
-	se, _ := sh.sessions.Get(no)
-	if se.ticket != 0 {
-		sh.tickets.Delete(se.ticket)
-		se.ticket = 0
-		sh.sessions.Set(no, se)
-	}
+	se := sh.change(no)
+	sh.leaveList(se)
 	h := holder{
 		token: s.token(sh), deadline: after(s.lease, sh.d.LockDuration), node: req.ID.Node,
 	}
@@ -179,11 +191,13 @@ func (s *State) proven(sh *share, req *Request, p SessionProof, o *Outcome) (uin
 		o.refuse(SessionNotSupported, "the entity has no sessions")
 		return 0, false
 	}
-	no, ok := sh.holds(p)
-	if !ok {
+	se := sh.holds(p)
+	if se == nil {
 		o.Refusal = SessionLockLost
+		return 0, false
 	}
-	return no, ok
+	sh.keep(se)
+	return se.no, true
 }
 
 // renewSession extends the session lock, and with it all locks under it (S-44, S-46).
@@ -213,7 +227,7 @@ func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 	h, _ := sh.holders.Delete(no)
 	sh.active = s.lease
 	sh.leaseDue.Delete(due{at: h.deadline, kind: dueSession, id: uint64(no)})
-	se, _ := sh.sessions.Get(no)
+	id := sh.session(no).id
 	keys := s.run.keys[:0]
 	sh.handed.Ascend(placeKey{session: no}, func(k placeKey) bool {
 		if k.session != no {
@@ -232,7 +246,7 @@ func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 		sh.doom(no)
 	}
 	s.queueUp(sh, no)
-	s.wakeSession(sh, se.id) // a waiting receive learns that its lock is lost (S-47)
+	s.wakeSession(sh, id) // a waiting receive learns that its lock is lost (S-47)
 	sh.forgetSession(no)
 }
 

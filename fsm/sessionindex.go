@@ -2,38 +2,90 @@ package fsm
 
 import "hash/maphash"
 
-// sessionIndex finds the number of a session faster than the ordered table of ids, whose comparisons of
-// texts miss the processor's caches a dozen times with a million sessions. It is a hint: what it says
-// counts only if the session of that number has that id, and what it does not know the table may. So it
-// is no part of the state, all generations of a share have the same one, and nothing has to be undone.
+// sessionIndex finds a session faster than the ordered tables, whose comparisons miss the processor's
+// caches a dozen times with a million sessions. It is a hint: what it says counts only if the session is
+// the one of that id, and what it does not know the tables may. So it is no part of the state, and all
+// generations of a share have the same one.
 type sessionIndex struct {
 	seed maphash.Seed // drawn, so that nobody can choose ids that collide
-	nos  map[uint64]uint32
-	most int // entries that nos has held at once
+	at   map[uint64]*session
+	most int // entries that at has held at once
+}
+
+// namedSession is a session that came into being in a transaction.
+type namedSession struct {
+	in *sessionIndex
+	id string
 }
 
 func newSessionIndex() *sessionIndex {
-	return &sessionIndex{seed: maphash.MakeSeed(), nos: map[uint64]uint32{}}
+	return &sessionIndex{seed: maphash.MakeSeed(), at: map[uint64]*session{}}
 }
 
-func (x *sessionIndex) add(id string, no uint32) {
-	x.nos[maphash.String(x.seed, id)] = no
-	x.most = max(x.most, len(x.nos))
+func (x *sessionIndex) add(se *session) {
+	x.at[maphash.String(x.seed, se.id)] = se
+	x.most = max(x.most, len(x.at))
 }
 
 func (x *sessionIndex) remove(id string) {
-	delete(x.nos, maphash.String(x.seed, id))
-	if len(x.nos) == 0 && x.most >= shrinkHints {
-		x.nos, x.most = map[uint64]uint32{}, 0
+	delete(x.at, maphash.String(x.seed, id))
+	if len(x.at) == 0 && x.most >= shrinkHints {
+		x.at, x.most = map[uint64]*session{}, 0
 	}
 }
 
-// sessionNo returns the number of a session.
-func (sh *share) sessionNo(id string) (uint32, bool) {
-	if no, ok := sh.sessionHints.nos[maphash.String(sh.sessionHints.seed, id)]; ok {
-		if se, ok := sh.sessions.Get(no); ok && se.id == id {
-			return no, true
+// lookup returns the session of that id for reading, nil if there is none.
+func (sh *share) lookup(id string) *session {
+	if se, ok := sh.sessionHints.at[maphash.String(sh.sessionHints.seed, id)]; ok {
+		if se.gen != sh.gen { // another one may be current, or it was undone
+			se, _ = sh.sessions.Get(se.no)
+		}
+		if se != nil && se.id == id {
+			return se
 		}
 	}
-	return sh.sessionNos.Get(id)
+	no, ok := sh.sessionNos.Get(id)
+	if !ok {
+		return nil
+	}
+	se, _ := sh.sessions.Get(no)
+	return se
+}
+
+// session returns the session of that number for reading, nil if there is none.
+func (sh *share) session(no uint32) *session {
+	if l := sh.latest; l != nil && l.no == no && l.gen == sh.gen {
+		return l
+	}
+	se, _ := sh.sessions.Get(no)
+	return se
+}
+
+// change returns the session of that number, which is there, for writing: a record of an older
+// generation belongs to an image or to a savepoint and is copied.
+func (sh *share) change(no uint32) *session {
+	se := sh.session(no)
+	if se.gen != sh.gen {
+		c := *se
+		c.gen = sh.gen
+		se = &c
+		sh.sessions.Set(no, se)
+		sh.sessionHints.add(se)
+	}
+	sh.latest = se
+	return se
+}
+
+// keep remembers the session that a command goes on with.
+func (sh *share) keep(se *session) {
+	if se.gen == sh.gen {
+		sh.latest = se
+	}
+}
+
+// undoSessions takes the ids out of the indexes that came into being since the transaction began.
+func (s *State) undoSessions() {
+	for _, n := range s.run.named {
+		n.in.remove(n.id)
+	}
 }

@@ -1,7 +1,9 @@
 package fsm
 
 import (
+	"bytes"
 	"hash/maphash"
+	"io"
 	"strconv"
 	"testing"
 )
@@ -16,13 +18,16 @@ func TestSessionsAreFoundWhateverTheIndexSays(t *testing.T) {
 	if o.Refusal != TransactionAborted {
 		t.Fatalf("%+v", o)
 	}
+	if n := len(d.s.write(7).sessionHints.at); n != 0 {
+		t.Errorf("a refused transaction left %d ids in the index", n)
+	}
 	d.ok(7, Main, send("other").Command) // has the number that the undone one had
 	for _, id := range []string{"undone", "other", "third"} {
 		d.ok(7, Main, send(id).Command)
 	}
 	x := d.s.write(7).sessionHints
-	x.nos[maphash.String(x.seed, "third")] = 1 // as if it collided
-	delete(x.nos, maphash.String(x.seed, "other"))
+	x.at[maphash.String(x.seed, "third")] = d.s.write(7).lookup("undone") // as if it collided
+	delete(x.at, maphash.String(x.seed, "other"))
 	for id, want := range map[string]int{"undone": 1, "other": 2, "third": 1} {
 		p := d.ok(7, Main, &AcceptSession{ID: id}).Session
 		if got := d.ok(7, Main, &Lock{Max: 9, Session: p}).Locked; len(got) != want {
@@ -34,15 +39,48 @@ func TestSessionsAreFoundWhateverTheIndexSays(t *testing.T) {
 	}
 }
 
+// What an image shows of a session is not changed by what comes after it, and what a refused transaction
+// did to one is undone. S-232, S-304
+func TestSessionsOfAnImageStayAsTheyWere(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7, withSessions))
+	send := Op{Entity: 7, Command: &Enqueue{Messages: []Message{inSession("a")}}}
+	d.ok(7, Main, send.Command)
+	image := func(w io.WriterTo) string {
+		var b bytes.Buffer
+		if _, err := w.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	frozen := d.s.Capture()
+	before, digest := image(frozen), d.s.Digest()
+	if o := d.do(0, Main, &Commit{Ops: []Op{send, send, {Entity: 7, Command: settle(LockToken{1}, Complete)}}}); o.Refusal != TransactionAborted {
+		t.Fatalf("%+v", o)
+	}
+	if d.s.Digest() != digest {
+		t.Error("a refused transaction changed the state")
+	}
+	p := d.ok(7, Main, &AcceptSession{ID: "a"}).Session
+	d.ok(7, Main, &Lock{Max: 1, Session: p})
+	d.ok(7, Main, send.Command)
+	if se := d.s.write(7).lookup("a"); se.messages != 2 || se.ready != 1 || se.locked != 1 || se.ticket != 0 {
+		t.Errorf("%+v", se)
+	}
+	if image(frozen) != before {
+		t.Error("the image changed")
+	}
+}
+
 func TestAnIndexOfSessionsThatWasLargeGivesItsMemoryBack(t *testing.T) {
 	x := newSessionIndex()
 	for i := range shrinkHints {
-		x.add(strconv.Itoa(i), uint32(i))
+		x.add(&session{id: strconv.Itoa(i)})
 	}
 	for i := range shrinkHints {
 		x.remove(strconv.Itoa(i))
 	}
-	if x.most != 0 || len(x.nos) != 0 {
-		t.Errorf("%d of at most %d entries", len(x.nos), x.most)
+	if x.most != 0 || len(x.at) != 0 {
+		t.Errorf("%d of at most %d entries", len(x.at), x.most)
 	}
 }

@@ -13,24 +13,28 @@ const maxExtraBytes = 64 << 10
 // settle ends locks, item by item.
 func (s *State) settle(sh *share, req *Request, c *Settle, o *Outcome) {
 	o.Refusals = make([]Refusal, len(c.Items))
-	lost := MessageLockLost
+	lost, no := MessageLockLost, uint32(0)
 	if sh.sessionful(req.Sub) {
 		lost = SessionLockLost
-		if _, ok := sh.holds(c.Session); !ok {
+		se := sh.holds(c.Session)
+		if se == nil {
 			o.Refusal = SessionLockLost
 			for i := range o.Refusals {
 				o.Refusals[i] = SessionLockLost
 			}
 			return
 		}
+		sh.keep(se)
+		no = se.no
 	}
 	for i := range c.Items {
-		o.Refusals[i] = s.settleItem(sh, req.Sub, c.Session, &c.Items[i], lost)
+		o.Refusals[i] = s.settleItem(sh, req.Sub, no, &c.Items[i], lost)
 	}
 }
 
+// settleItem ends one lock, of a message of the session of that number; 0 is that of none.
 func (s *State) settleItem(
-	sh *share, sub SubQueue, p SessionProof, it *SettleItem, lost Refusal,
+	sh *share, sub SubQueue, session uint32, it *SettleItem, lost Refusal,
 ) Refusal {
 	arrival, _, ok := sh.locked(sub, it.Token)
 	if !ok || it.Seq != 0 && it.Seq != sh.number(arrival) {
@@ -38,10 +42,8 @@ func (s *State) settleItem(
 	}
 	b := &sh.boxes[sub]
 	m, _ := b.messages.Get(arrival)
-	if m.session != 0 {
-		if no, _ := sh.sessionNo(p.ID); no != m.session {
-			return lost
-		}
+	if m.session != session {
+		return lost
 	}
 	if it.Delay != 0 && (it.Verdict != Abandon || it.Delay < 0 || it.Delay > maxRetryDelay) {
 		return InvalidArgument
@@ -132,7 +134,7 @@ func merge(old, set []Property) []Property {
 // count (S-11, S-155).
 func (s *State) deadLetter(sh *share, arrival uint64, m *message, reason, description string) {
 	x := *sh.boxes[Main].extra(arrival, m)
-	if se, ok := sh.sessions.Get(m.session); ok {
+	if se := sh.session(m.session); se != nil {
 		x.session, x.inSession = se.id, true
 	}
 	origin, moved := sh.firsts.Get(arrival)

@@ -23,9 +23,11 @@ type share struct {
 	tokens *tokenIndex
 
 	sessionNos *btree.Map[string, uint32] // in the order of ids (S-83)
-	// sessionHints finds what sessionNos has, faster.
+	// sessionHints finds what sessionNos has, faster, and latest is the session that was used last. Both
+	// are for speed alone.
 	sessionHints *sessionIndex
-	sessions     *btree.Map[uint32, session]
+	latest       *session
+	sessions     *btree.Map[uint32, *session]
 	holders      *btree.Map[uint32, holder]
 	states       *btree.Map[uint32, sessionState]
 	tickets      *btree.Map[uint64, uint32] // the ready list (S-39)
@@ -190,7 +192,7 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		tokens:       newTokenIndex(),
 		sessionNos:   new(btree.Map[string, uint32]),
 		sessionHints: newSessionIndex(),
-		sessions:     new(btree.Map[uint32, session]),
+		sessions:     new(btree.Map[uint32, *session]),
 		holders:      new(btree.Map[uint32, holder]),
 		states:       new(btree.Map[uint32, sessionState]),
 		tickets:      new(btree.Map[uint64, uint32]),

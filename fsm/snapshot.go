@@ -173,7 +173,7 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	if !f.done(b) {
 		return false
 	}
-	sh.sessions.Scan(func(no uint32, se session) bool { return f.done(f.session(sh, no, &se)) })
+	sh.sessions.Scan(func(no uint32, se *session) bool { return f.done(f.session(sh, no, se)) })
 	sh.sweeps.Scan(func(no uint32, sw sweep) bool { return f.done(f.sweep(sh, no, sw)) })
 	sh.pauses.Scan(func(no uint32, at Millis) bool {
 		return f.done(appendPause(f.buf, recordPauseSession, Main, uint64(no), at))

@@ -71,6 +71,7 @@ type run struct {
 	// undoable says that a transaction is being done, and tokens is what it did to tokens.
 	undoable bool
 	tokens   []tokenChange
+	named    []namedSession // that came into being in it
 	// freed is how many bodies the entry before freed, within a bound: as many as this one may free.
 	freed int
 	// concluded are the entities of shares whose deadlines are to become known.

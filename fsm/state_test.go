@@ -16,6 +16,7 @@ type driver struct {
 	wall  Millis
 	lease Millis
 	last  Result
+	wire  []byte // see asked
 }
 
 const startWall Millis = 1_700_000_000_000

@@ -74,8 +74,9 @@ func (s *State) undoTokens() {
 	}
 }
 
-// endUndo ends the time in which tokens are undoable.
+// endUndo ends the time in which the indexes are undoable.
 func (s *State) endUndo() {
 	clear(s.run.tokens)
-	s.run.undoable, s.run.tokens = false, s.run.tokens[:0]
+	clear(s.run.named)
+	s.run.undoable, s.run.tokens, s.run.named = false, s.run.tokens[:0], s.run.named[:0]
 }

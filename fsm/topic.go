@@ -413,7 +413,7 @@ func (s *State) storeCopy(sub *share, a *arriving, c *change) {
 	}
 	arrival := sub.nextArrival()
 	if sub.d.RequiresSession && box == Main {
-		m.session = sub.intern(session)
+		m.session = s.intern(sub, session)
 	}
 	s.insert(sub, box, arrival, m)
 	sub.firsts.Set(arrival, a.first)

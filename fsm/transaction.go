@@ -38,6 +38,7 @@ func (s *State) undo(p *savepoint) {
 	s.shares, s.leaseNext, s.wallNext, s.bodies = p.shares, p.leaseNext, p.wallNext, p.bodies
 	s.gen++ // what was cloned meanwhile is nobody's
 	s.undoTokens()
+	s.undoSessions()
 	r := s.run.result
 	for _, k := range r.Wake[p.woken:] {
 		delete(s.run.woken, k)

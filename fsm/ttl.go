@@ -107,7 +107,7 @@ func (s *State) feed(sh *share) {
 	sh.starved = false
 	s.wakeAll(sh)
 	sh.holders.Scan(func(no uint32, _ holder) bool {
-		if se, _ := sh.sessions.Get(no); se.ready > 0 {
+		if se := sh.session(no); se.ready > 0 {
 			s.wakeSession(sh, se.id)
 		}
 		return true
@@ -130,7 +130,7 @@ func (s *State) lapse(sh *share, arrival uint64, m *message) {
 // doom makes all messages of a session that nobody has in hand now expire together, as if they all
 // were past their time.
 func (sh *share) doom(no uint32) {
-	if _, ok := sh.sessions.Get(no); ok {
+	if sh.session(no) != nil {
 		sh.undoom(no)
 		sh.sweeps.Set(no, sweep{limit: sh.arrival})
 	}
