@@ -71,7 +71,7 @@ func (w *world) serving(except *machine) error {
 					continue
 				}
 				if r == nil {
-					return fmt.Errorf("I26: %s holds no replica of partition %d", m.id, p)
+					return fmt.Errorf("I26: %s holds no replica of partition %d, but %+v", m.id, p, m.node.host.Status())
 				}
 				if s := r.Status(); s.Failure != "" || s.Applied < lead {
 					return fmt.Errorf("I26: partition %d on %s has applied %d of %d: %s", p, m.id, s.Applied,
