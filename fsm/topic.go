@@ -186,10 +186,7 @@ func (s *State) arriving(sh *share, m *Message, number SequenceNumber) arriving 
 		first: first{number: number},
 	}
 	if m.Carried != nil {
-		a.first.hops = m.Carried.Hops
-		if m.Carried.EnqueuedSeq != 0 {
-			a.first.number = m.Carried.EnqueuedSeq
-		}
+		a.first.since(first{number: m.Carried.EnqueuedSeq, hops: m.Carried.Hops})
 	}
 	s.run.view.facts.number = number
 	return a
@@ -469,7 +466,7 @@ func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
 		first: first{number: sh.number(next)},
 	}
 	if moved {
-		a.first = origin
+		a.first.since(origin)
 		a.carried = &Carried{Hops: origin.hops, Reason: x.reason, Description: x.description,
 			Source: x.source, Properties: x.properties, System: x.system}
 	}

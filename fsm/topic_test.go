@@ -152,3 +152,28 @@ func BenchmarkPublishThrough2000Filters(b *testing.B) {
 		return fmt.Sprintf("customer = %d AND (region = 'west' OR price > 100)", 987654+i)
 	})
 }
+
+// S-102, S-121: what a transaction sent to a topic for later has no number before it comes to the topic,
+// so the copies carry that of its activation there; what had one elsewhere keeps it.
+func TestCopiesOfAScheduledMoveCarryTheNumberOfTheTopic(t *testing.T) {
+	for elsewhere, want := range map[SequenceNumber]SequenceNumber{0: 3, 99: 99} {
+		d := newDriver(t)
+		d.ok(0, Main, topicOf(1))
+		d.ok(0, Main, subscriptionOf(2, 1, nil, "1=1"))
+		d.ok(1, Main, sent("first"))
+		c := sent("moved")
+		c.Messages[0].ScheduledAt = d.wall + 1000
+		c.Messages[0].Carried = &Carried{EnqueuedSeq: elsewhere, Hops: 1}
+		c.Origin = &Origin{Entity: 7, Partition: 2, Sub: TransferQueue, Below: 1, Numbers: []uint64{1}}
+		d.ok(1, Main, c)
+		d.after(1000)
+		d.ok(0, Main, &Tick{})
+		got := d.ok(2, Main, &Lock{Max: 9}).Locked
+		if len(got) != 2 || got[1].EnqueuedSeq != want {
+			t.Errorf("sent as number %d: %+v, want %d", elsewhere, got, want)
+		}
+		if at, _ := d.s.write(2).firsts.Get(2); at.hops != 1 {
+			t.Errorf("%d moves", at.hops)
+		}
+	}
+}
