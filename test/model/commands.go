@@ -66,7 +66,7 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	}
 	switch c := r.Command.(type) {
 	case *fsm.Enqueue:
-		if !sends {
+		if !sends && c.Origin == nil { // what is moved here is judged message by message
 			return refused(fsm.EntityDisabled)
 		}
 		return m.enqueue(q, r.Sub, c)

@@ -21,6 +21,9 @@ func (x *run) fresh() fsm.Request {
 	if x.r.IntN(14) == 0 {
 		return x.away()
 	}
+	if x.r.IntN(16) == 0 {
+		return x.moved(q.Entity)
+	}
 	switch n := x.r.IntN(100); {
 	case n < 24:
 		q.Command = x.enqueue()
@@ -150,6 +153,42 @@ func (x *run) away() fsm.Request {
 	}
 	q.Command = c
 	return q
+}
+
+// moved makes what a forwarder brings, some of it for the second time.
+func (x *run) moved(id fsm.EntityID) fsm.Request {
+	q := fsm.Request{Entity: id, Sub: fsm.SubQueue(max(0, x.r.IntN(20)-18))}
+	c := x.enqueue()
+	if id == 4 {
+		mortal(c)
+	}
+	c.Origin = &fsm.Origin{Entity: fsm.EntityID(80 + x.r.IntN(2)), Partition: fsm.PartitionID(1 + x.r.IntN(2)),
+		Sub: []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.TransferQueue}[x.r.IntN(3)], Below: uint64(x.r.IntN(6))}
+	number := uint64(x.r.IntN(6))
+	for i := range c.Messages {
+		number += uint64(min(1, x.r.IntN(30))) * uint64(1+x.r.IntN(3))
+		c.Origin.Numbers = append(c.Origin.Numbers, number)
+		if x.r.IntN(2) == 0 {
+			c.Messages[i].Carried = x.carried()
+		}
+	}
+	if x.r.IntN(30) == 0 {
+		c.Origin.Numbers = append(c.Origin.Numbers, number+1)
+	}
+	q.Command = c
+	return q
+}
+
+// carried is what a moved message brings along.
+func (x *run) carried() *fsm.Carried {
+	c := &fsm.Carried{EnqueuedSeq: x.number(1), Hops: uint8(1 + x.r.IntN(5))}
+	if x.r.IntN(2) == 0 {
+		c.Reason, c.Description, c.Source = "why", "because", "elsewhere"
+	}
+	if x.r.IntN(2) == 0 {
+		c.Properties = []fsm.Property{{Key: x.sessionID(), Value: []byte{byte(x.r.IntN(9))}}}
+	}
+	return c
 }
 
 // mortal takes the times to live off: what expires in the same Tick as a topic's copies arrive does so

@@ -237,7 +237,7 @@ func (x *run) entry() *fsm.Entry {
 
 // placed returns a copy of c whose bodies have places of their own in the entry.
 func placed(c *fsm.Enqueue, offset *uint32) *fsm.Enqueue {
-	again := &fsm.Enqueue{Messages: append([]fsm.Message(nil), c.Messages...)}
+	again := &fsm.Enqueue{Messages: append([]fsm.Message(nil), c.Messages...), Origin: c.Origin}
 	for j := range again.Messages {
 		again.Messages[j].BodyOffset = *offset
 		*offset += uint32(len(again.Messages[j].Body))

@@ -110,8 +110,16 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 			m.outlive(q)
 		}
 		bytes := uint32(0)
+		var worn []*message
 		for _, x := range q.contents(sub) {
 			if !q.goes(x) {
+				continue
+			}
+			if len(o.Moves) == int(c.Max) {
+				break
+			}
+			if sub != fsm.TransferQueue && x.hops >= 4 {
+				worn = append(worn, x)
 				continue
 			}
 			bytes += x.body.Length
@@ -127,6 +135,9 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 			t.list = append(t.list, transit{t.last, x, to})
 			o.Locked = append(o.Locked, m.inTransit(q, sub, x))
 			o.Moves = append(o.Moves, m.move(sub, t.list[len(t.list)-1]))
+		}
+		for _, x := range worn {
+			m.unwanted(q, sub, x, "MaxTransferHopCountExceeded", "The message was moved 4 times, the maximum.")
 		}
 	}
 	o.Next = t.last + 1
@@ -164,6 +175,14 @@ func (m *Model) ended(q *queue, sub fsm.SubQueue, d fsm.Moved) {
 	case d.Refusal == fsm.None:
 		m.left(q, x, fsm.Forwarded)
 		q.delete(x)
+	default:
+		m.unwanted(q, sub, x, reason, d.Detail)
+	}
+}
+
+// unwanted dead-letters what cannot be moved; a dead letter stays.
+func (m *Model) unwanted(q *queue, sub fsm.SubQueue, x *message, reason, text string) {
+	switch {
 	case sub == fsm.DeadLetter:
 		x.stuck = true
 	case q.d.NoDeadLetter:
@@ -171,7 +190,7 @@ func (m *Model) ended(q *queue, sub fsm.SubQueue, d fsm.Moved) {
 		q.delete(x)
 	default:
 		m.left(q, x, fsm.DeadLettered)
-		bury(x, reason, d.Detail)
+		bury(x, reason, text)
 	}
 }
 
@@ -182,13 +201,18 @@ func (m *Model) inTransit(q *queue, sub fsm.SubQueue, x *message) fsm.Delivery {
 	case fsm.TransferQueue:
 		d.Seq, d.EnqueuedSeq, d.ExpiresAt = 0, 0, 0
 	case fsm.DeadLetter:
-		d.Source = q.d.Name
+		if d.Source == "" {
+			d.Source = q.d.Name
+		}
 	}
 	return d
 }
 
 func (m *Model) move(sub fsm.SubQueue, t transit) fsm.Move {
 	v := fsm.Move{Number: t.number, To: t.to}
+	if sub != fsm.TransferQueue {
+		v.Hops = t.x.hops
+	}
 	switch {
 	case sub == fsm.TransferQueue:
 		v.TTL = t.x.ttl

@@ -53,6 +53,7 @@ type queue struct {
 	born     int // sessions so far
 	ready    []*session
 	away     []*message // in the transfer queue
+	origins  map[source]*arrivals
 	moves    [4]transits
 }
 
@@ -79,7 +80,9 @@ type message struct {
 	rest      fsm.Millis    // lease: not delivered until then; 0 if not at rest
 	by        fsm.RequestID // who has it
 	deadline  fsm.Millis
-	first     fsm.SequenceNumber // of a copy: number in the topic
+	first     fsm.SequenceNumber // of a copy: number in the topic; of a moved message: where it was sent
+	hops      uint8              // moves so far
+	source    string             // where it was a dead letter
 	group     *string            // at a topic: session id
 	to        fsm.EntityID       // of a transfer
 	moving    bool               // in transit
@@ -350,7 +353,7 @@ func (m *Model) delivery(x *message) fsm.Delivery {
 	d := fsm.Delivery{
 		Seq: x.number, EnqueuedSeq: x.number, Token: x.token, EnqueuedAt: x.enqueued,
 		ExpiresAt: x.expires, ScheduledAt: x.scheduled, Attempts: x.finished, State: x.state,
-		Reason: x.reason, Description: x.text, Properties: x.props, Ref: x.body,
+		Reason: x.reason, Description: x.text, Source: x.source, Properties: x.props, Ref: x.body,
 	}
 	if x.first != 0 {
 		d.EnqueuedSeq = x.first
@@ -395,12 +398,9 @@ func (q *queue) held(p fsm.SessionProof) *session {
 func (q *queue) size() uint64 {
 	var n int
 	for _, x := range slices.Concat(q.messages, q.away) {
-		n += int(x.body.Length) + len(x.reason) + len(x.text)
+		n += int(x.body.Length) + x.luggage()
 		if x.diedIn != nil {
 			n += len(*x.diedIn)
-		}
-		for _, p := range x.props {
-			n += len(p.Key) + len(p.Value)
 		}
 	}
 	for _, s := range q.sessions {

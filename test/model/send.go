@@ -8,6 +8,9 @@ import (
 )
 
 func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome {
+	if c.Origin != nil {
+		return m.enqueueMoved(q, sub, c)
+	}
 	if sub != fsm.Main || q.d.Kind == fsm.Subscription {
 		return refused(fsm.InvalidOperation)
 	}
@@ -48,6 +51,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 			continue
 		}
 		x := &message{id: in.MessageID, known: q.d.ProcessedHistory || q.d.AcceptedHistory, ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in)}
+		x.brings(in.Carried)
 		if in.ScheduledAt > m.wall {
 			x.state = fsm.StateScheduled
 		} else {

@@ -27,11 +27,13 @@ func (m *Model) subscriptions(topic *queue, wanting bool) (list []*queue) {
 func (q *queue) stores(x *message) int {
 	switch {
 	case !q.d.RequiresSession || x.group != nil:
-		return int(x.body.Length)
+		return int(x.body.Length) + x.luggage()
 	case q.d.NoDeadLetter:
 		return 0
 	}
-	return int(x.body.Length) + len(homeless) + len(homelessText)
+	dead := *x
+	dead.reason, dead.text = homeless, homelessText
+	return int(x.body.Length) + dead.luggage()
 }
 
 // publish makes the copies of a message that has its number in the topic.
@@ -41,7 +43,11 @@ func (m *Model) publish(topic *queue, x *message) {
 			continue
 		}
 		y := &message{id: x.id, known: q.d.ProcessedHistory || q.d.AcceptedHistory, body: x.body,
-			scheduled: x.scheduled, first: x.number}
+			scheduled: x.scheduled, first: x.number, hops: x.hops, reason: x.reason, text: x.text,
+			source: x.source, props: x.props}
+		if x.first != 0 {
+			y.first = x.first
+		}
 		m.stamp(q, y)
 		dead := q.d.RequiresSession && x.group == nil
 		if q.d.RequiresSession && !dead {
@@ -78,6 +84,7 @@ func (m *Model) enqueueTopic(q *queue, c *fsm.Enqueue, news []bool) fsm.Outcome 
 	for i := range c.Messages {
 		in := &c.Messages[i]
 		x := &message{id: in.MessageID, ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in)}
+		x.brings(in.Carried)
 		if in.HasSession {
 			x.group = &in.SessionID
 		}
