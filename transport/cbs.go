@@ -36,12 +36,8 @@ func (r *requests) token(q *request) func() (response, func(response) response) 
 	claim, err := r.c.s.policies.Verify(text, time.Now())
 	if err != nil {
 		r.c.s.stats.reject(siteToken)
-		description := "The token is not valid."
-		if refused := (*auth.Error)(nil); errors.As(err, &refused) {
-			description = refused.Kind.Text()
-		}
 		r.c.log.Info("token refused", "audience", name, "error", err)
-		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s%s", description, r.c.s.trackingText())))
+		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s%s", auth.TextOf(err), r.c.s.trackingText())))
 	}
 	a := parseAddress(name)
 	known := a.entity == "" || a.cbs || r.c.isHost(name, a)

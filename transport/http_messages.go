@@ -137,11 +137,7 @@ func (s *Server) openHTTP(q *httpRequest, right auth.Right) error {
 	}
 	claim, err := s.policies.Verify(strings.Join(tokens, ""), time.Now())
 	if err != nil {
-		text := "claim is empty."
-		if refused := (*auth.Error)(nil); errors.As(err, &refused) {
-			text = refused.Kind.Text()
-		}
-		return &httpProblem{status: http.StatusUnauthorized, text: text, cause: err}
+		return &httpProblem{status: http.StatusUnauthorized, text: auth.TextOf(err), cause: err}
 	}
 	path := q.addr.path()
 	if !claim.Allows(path, right) {

@@ -312,15 +312,16 @@ func TestWords(t *testing.T) {
 		}
 	}
 	for kind, want := range map[Kind]string{
-		Missing:       "40102 MissingToken: The authorization header was not found.",
-		Malformed:     "40105 MalformedToken: ",
-		BadSignature:  "40103 InvalidSignature: The token has an invalid signature.",
-		UnknownPolicy: "40103 InvalidSignature: The token has an invalid signature.",
-		Expired:       "40106 ExpiredToken: ",
-		NotSupported:  "40105 MalformedToken: JSON web tokens are not supported",
-		Kind(99):      "40100 Kind(99)",
+		Missing:       "MissingToken: The authorization header was not found.",
+		Malformed:     "MalformedToken: ",
+		BadSignature:  "InvalidSignature: The token has an invalid signature.",
+		UnknownPolicy: "InvalidSignature: The token has an invalid signature.",
+		Expired:       "ExpiredToken: ",
+		NotSupported:  "MalformedToken: JSON web tokens are not supported",
+		Empty:         "claim is empty.",
+		Kind(99):      "Kind(99)",
 	} {
-		if got := fmt.Sprint(kind.SubCode(), " ", kind.Text()); !strings.HasPrefix(got, want) {
+		if got := TextOf(fmt.Errorf("put token: %w", &Error{Kind: kind})); !strings.HasPrefix(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

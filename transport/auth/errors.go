@@ -1,6 +1,9 @@
 package auth
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Kind is why a token was not accepted.
 type Kind uint8
@@ -16,6 +19,7 @@ const (
 	UnknownIssuer                 // a JSON web token of somebody else
 	UnknownKey                    // its issuer is not known to have the key that the token names
 	WrongAudience                 // it was issued for another service
+	Empty                         // a good JSON web token, whose claims open nothing here
 )
 
 // Text is what the client is told. A client cannot tell an unknown policy from a wrong key, so
@@ -34,29 +38,12 @@ func (k Kind) Text() string {
 		return "InvalidAudience: The token is for another audience."
 	case Expired:
 		return "ExpiredToken: The token is expired."
+	case Empty:
+		return "claim is empty."
 	case NotSupported:
 		return "MalformedToken: JSON web tokens are not supported, use a shared access signature."
 	}
 	return fmt.Sprintf("Kind(%d)", uint8(k))
-}
-
-// SubCode is the five-digit code that clients of the management API look for.
-func (k Kind) SubCode() int {
-	switch k {
-	case Missing:
-		return 40102
-	case BadSignature, UnknownPolicy, UnknownKey:
-		return 40103
-	case UnknownIssuer:
-		return 40109
-	case WrongAudience:
-		return 40104
-	case Malformed, NotSupported:
-		return 40105
-	case Expired:
-		return 40106
-	}
-	return 40100
 }
 
 // Error is a refused token. It never holds a key, a signature or the token.
@@ -76,6 +63,7 @@ var (
 	ErrUnknownIssuer = &Error{Kind: UnknownIssuer}
 	ErrUnknownKey    = &Error{Kind: UnknownKey}
 	ErrWrongAudience = &Error{Kind: WrongAudience}
+	ErrEmpty         = &Error{Kind: Empty}
 )
 
 // Error returns the client's text followed by the detail.
@@ -90,6 +78,14 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Kind == e.Kind
+}
+
+// TextOf is what a client is told of an error of [Policies.Verify].
+func TextOf(err error) string {
+	if refused := (*Error)(nil); errors.As(err, &refused) {
+		return refused.Kind.Text()
+	}
+	return "The token is not valid."
 }
 
 func malformed(detail string) error { return &Error{Kind: Malformed, Detail: detail} }

@@ -210,6 +210,9 @@ func (i *issuer) claim(c map[string]any, now time.Time, skew time.Duration) (Cla
 	}
 	if below != nil {
 		out.granted = &below
+	} else if out.Rights == 0 {
+		// Told at once, as the lack of a role: later it would look like that of a right on one entity.
+		return Claim{}, &Error{Kind: Empty, Detail: clipDetail(out.Policy)}
 	}
 	return out, nil
 }

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -173,11 +172,7 @@ func (a *API) authenticate(r *http.Request) (auth.Claim, error) {
 }
 
 func unauthorized(err error) error {
-	var refused *auth.Error
-	if errors.As(err, &refused) {
-		return &problem{status: http.StatusUnauthorized, text: refused.Kind.Text(), cause: err}
-	}
-	return &problem{status: http.StatusUnauthorized, text: "claim is empty.", cause: err}
+	return &problem{status: http.StatusUnauthorized, text: auth.TextOf(err), cause: err}
 }
 
 // one returns the value of a header that must not be doubled: a proxy and this server could
