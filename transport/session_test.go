@@ -482,6 +482,9 @@ func TestRights(t *testing.T) {
 				"peek-message": true, "renew-lock": true, "renew-session-lock": true, "receive-by-sequence-number": true,
 				"update-disposition": true, "set-session-state": true, "get-session-state": true,
 				"get-message-sessions": true, "schedule-message": false, "cancel-scheduled-message": false,
+				"batch-delete-messages": true,
+				// The rule managers of the official clients are for those who may not manage.
+				"add-rule": true, "remove-rule": true, "enumerate-rules": true,
 			} {
 				code, _ := management(t, session, "orders", op, map[string]any{})
 				if got := code != 401; got != (needsListen == receives) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
@@ -248,6 +249,10 @@ func (a *API) checkForwards(q *request, d *fsm.Descriptor) error {
 		}
 		if target == auth.EntityPath(d.Name) {
 			return badProperty(f.name, f.value, "An entity cannot forward to itself.")
+		}
+		topic, _, _ := catalog.SplitSubscription(d.Name)
+		if d.Kind == fsm.Subscription && target == auth.EntityPath(topic) {
+			return badProperty(f.name, f.value, "A subscription cannot forward to its own topic.")
 		}
 		claim := q.claim
 		token, err := one(q.http, f.header)

@@ -25,6 +25,9 @@ const (
 	claimsToDelete = "Authorization failed for specified action: Manage,EntityDelete."
 )
 
+// existsSubCode tells the one conflict of a name from that of two changes at a time.
+const existsSubCode = 40900
+
 // problem is an error answer. cause is for the log only.
 type problem struct {
 	status  int
@@ -106,15 +109,18 @@ func asProblem(err error) *problem {
 func ofRefusal(r *fsm.RefusedError) *problem {
 	switch r.Refusal {
 	case fsm.EntityExists:
-		return &problem{status: http.StatusConflict, subCode: 40900, text: conflict, cause: r}
+		return &problem{status: http.StatusConflict, subCode: existsSubCode, text: conflict, cause: r}
 	case fsm.EntityNotFound:
 		return &problem{status: http.StatusNotFound, subCode: 40400, text: noOperation, cause: r}
 	case fsm.QuotaExceeded:
 		return &problem{status: http.StatusForbidden, subCode: 40300,
 			text: "Forbidden. The quota of the namespace is exhausted: " + r.Detail + ".", cause: r}
-	case fsm.InvalidArgument, fsm.InvalidOperation:
+	case fsm.InvalidArgument:
 		return &problem{status: http.StatusBadRequest, subCode: 40000,
 			text: "Bad Request. " + r.Detail + ".", cause: r}
+	case fsm.InvalidOperation: // what .NET and JavaScript tell as an invalid operation
+		return &problem{status: http.StatusForbidden, subCode: 40301,
+			text: "Forbidden. The operation is not allowed: " + r.Detail + ".", cause: r}
 	case fsm.Busy, fsm.NotLeader, fsm.NodeExpired:
 		p := busy("the cluster is not ready")
 		p.cause = r

@@ -20,7 +20,7 @@ func TestErrorsOfOtherRooms(t *testing.T) {
 	}{
 		"quota":     {refused(fsm.QuotaExceeded), 403, "SubCode=40300. Forbidden."},
 		"argument":  {refused(fsm.InvalidArgument), 400, "SubCode=40000. Bad Request. why."},
-		"operation": {refused(fsm.InvalidOperation), 400, "SubCode=40000. Bad Request. why."},
+		"operation": {refused(fsm.InvalidOperation), 403, "SubCode=40301. Forbidden."},
 		"exists":    {fmt.Errorf("create: %w", refused(fsm.EntityExists)), 409, "SubCode=40900."},
 		"stale":     {refused(fsm.Stale), 409, "SubCode=40901. Another conflicting operation"},
 		"not ready": {refused(fsm.Busy), 503, "SubCode=50004."},

@@ -96,12 +96,12 @@ func (a *API) existsAlready(q *request) *problem {
 
 // orMissing turns the error of a lookup or change into the words for what lives below a topic.
 func (a *API) orMissing(q *request, err error) error {
-	switch asProblem(err).status {
-	case http.StatusNotFound:
+	switch p := asProblem(err); {
+	case p.status == http.StatusNotFound:
 		p := a.missing(q)
 		p.cause = err
 		return p
-	case http.StatusConflict:
+	case p.status == http.StatusConflict && p.subCode == existsSubCode:
 		p := a.existsAlready(q)
 		p.cause = err
 		return p
