@@ -30,6 +30,9 @@ if tools keda "${ours[@]}"; then
 	}
 	keda=$(sed -n 's/^.*"Dir": "\(.*\)".*$/\1/p' <<<"$got")
 	cp -r "$here/testdata/overlay" "$dir/src"
+	mkdir "$dir/src/pkg" "$dir/src/controller-runtime/pkg"
+	mv "$dir"/src/{metricscollector,scalers} "$dir/src/pkg/"
+	mv "$dir/src/controller-runtime/log" "$dir/src/controller-runtime/pkg/"
 	for f in "${files[@]}"; do
 		install -D -m 644 "$keda/$f" "$dir/src/$f"
 	done
