@@ -5,7 +5,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
-	walfs "github.com/hashicorp/raft-wal/fs"
 	walsegment "github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -57,7 +56,7 @@ type walFiler struct {
 }
 
 func newWALFiler(dir string) *walFiler {
-	return &walFiler{Filer: walsegment.NewFiler(dir, walFiles{walfs.New()})}
+	return &walFiler{Filer: walsegment.NewFiler(dir, newWALFiles())}
 }
 
 // Create implements types.SegmentFiler.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -20,9 +21,14 @@ const (
 	peakWeight = 8
 )
 
-// walFiles are raft-wal's files with cheaper syncs. What is in them is the same: behind the end of the
-// log a segment holds zeros, as written by us or as preallocated.
-type walFiles struct{ *walfs.FS }
+// walFiles are raft-wal's files with cheaper writes and syncs. What is in them is the same: behind the
+// end of the log a segment holds zeros, as written by us or as preallocated.
+type walFiles struct {
+	*walfs.FS
+	buf *directBuf // of the writes to the last segment, whichever it is
+}
+
+func newWALFiles() walFiles { return walFiles{walfs.New(), &directBuf{}} }
 
 // Create implements types.VFS.
 func (w walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
@@ -34,7 +40,7 @@ func (w walFiles) Create(dir, name string, size uint64) (types.WritableFile, err
 	if !ok {
 		return nil, fmt.Errorf("create %s: the library made a %T", name, f)
 	}
-	return &walFile{WritableFile: f, file: &inner.File, size: int64(size)}, nil
+	return w.open(&walFile{WritableFile: f, file: &inner.File, size: int64(size)}), nil
 }
 
 // OpenWriter implements types.VFS.
@@ -52,14 +58,23 @@ func (w walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 		_ = f.Close() // nothing was written
 		return nil, err
 	}
-	return &walFile{WritableFile: f, file: inner, size: info.Size(), synced: true}, nil
+	return w.open(&walFile{WritableFile: f, file: inner, size: info.Size(), synced: true}), nil
+}
+
+// open makes f write past the page cache, where the file system can.
+func (w walFiles) open(f *walFile) *walFile {
+	if file, err := openDirect(f.file.Name()); err == nil {
+		f.direct = &directWriter{file: file, plain: f.file, buf: w.buf, end: -1}
+	}
+	return f
 }
 
 // walFile is one segment. It is appended to, by one goroutine.
 type walFile struct {
 	types.WritableFile
-	file *os.File
-	size int64 // as preallocated
+	file   *os.File
+	direct *directWriter // nil where only plain writes are to be had
+	size   int64         // as preallocated
 	// written is the end of the blocks that were written, as far as known: what lies behind the last
 	// append is zeros up to here.
 	written int64
@@ -69,29 +84,68 @@ type walFile struct {
 
 // WriteAt implements io.WriterAt.
 func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
-	n, err := f.file.WriteAt(p, at)
-	end := at + int64(n)
 	f.peak = max(int64(len(p)), f.peak-f.peak/peakWeight)
-	if err != nil || end <= f.written {
+	end := at + int64(len(p))
+	zeros := f.ahead(end)
+	if f.direct != nil {
+		written, err := f.direct.writeAt(p, at, zeros)
+		if err == nil {
+			f.written = max(f.written, written)
+			return len(p), nil
+		}
+		if !refused(err) {
+			return 0, err
+		}
+		if err := f.plainly(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.file.WriteAt(p, at)
+	if err != nil {
 		return n, err
 	}
-	f.written = end
-	ahead := max(zeroAheadWrites*f.peak, zeroPieceBytes)
-	if ahead > zeroAheadBytes {
-		return n, nil
+	f.written = max(f.written, end)
+	return n, f.putZeros(end + zeros)
+}
+
+// ahead is how many zeros are to be written behind an append that ends there.
+func (f *walFile) ahead(end int64) int64 {
+	n := max(zeroAheadWrites*f.peak, zeroPieceBytes)
+	if end <= f.written || n > zeroAheadBytes {
+		return 0
 	}
-	for until := end + min(ahead, f.size-end); f.written < until; {
+	return max(0, min(n, f.size-end))
+}
+
+// plainly gives direct writes up.
+func (f *walFile) plainly() error {
+	err := f.direct.file.Close()
+	f.direct = nil
+	return err
+}
+
+// putZeros fills the file with zeros up to an offset.
+func (f *walFile) putZeros(until int64) error {
+	for f.written < until {
 		piece := min(zeroPieceBytes-f.written%zeroPieceBytes, until-f.written)
 		if _, err := f.file.WriteAt(zeros[:piece], f.written); err != nil {
-			return n, fmt.Errorf("zeros behind the log's end: %w", err)
+			return fmt.Errorf("zeros behind the log's end: %w", err)
 		}
 		f.written += piece
 	}
-	return n, nil
+	return nil
 }
 
-// zeroPieceBytes is what is written at once. The kernel keeps what one write brought as one piece, and
-// would count, and look through, all of it with every append to a part.
+// Close implements io.Closer.
+func (f *walFile) Close() error {
+	if f.direct == nil {
+		return f.WritableFile.Close()
+	}
+	return errors.Join(f.plainly(), f.WritableFile.Close())
+}
+
+// zeroPieceBytes is what a plain write of zeros brings at once. The kernel keeps what one write brought
+// as one piece, and would count, and look through, all of it with every append to a part.
 const zeroPieceBytes = 4 << 10
 
 // zeros is never written to.

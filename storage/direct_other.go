@@ -1,0 +1,14 @@
+//go:build !linux
+
+package storage
+
+import (
+	"errors"
+	"os"
+)
+
+// dataSync makes what was written last.
+func dataSync(f *os.File) error { return f.Sync() }
+
+// openDirect is Linux's.
+func openDirect(string) (*os.File, error) { return nil, errors.ErrUnsupported }
