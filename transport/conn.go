@@ -52,12 +52,12 @@ type conn struct {
 	sessions map[sessionKey]*heldSession
 	txns     map[string]*txn // transactions that are not discharged, by id
 
-	heldBytes    int       // of deliveries and requests that wait for a partition
-	arrivedBytes int       // of deliveries and requests whose last frame has not come
-	txnBytes     int       // of messages in open transactions; they wait for the client, so reading goes on
-	replyBytes   int       // of replies that wait for credit
-	queuedBytes  int       // of messages taken for the client that wait for its window
-	starved      []*egress // do not fetch because of queuedBytes
+	heldBytes    int         // of deliveries and requests that wait for a partition
+	arrivedBytes int         // of deliveries and requests whose last frame has not come
+	txnBytes     int         // of messages in open transactions; they wait for the client, so reading goes on
+	replyBytes   int         // of replies that wait for credit
+	queuedBytes  int         // of messages taken for the client that wait for its window
+	starved      []*outgoing // do not fetch because of queuedBytes
 
 	authed    bool
 	onAuthed  func()

@@ -126,8 +126,8 @@ func (c *conn) unqueue(bytes int) {
 	}
 	starved := c.starved
 	c.starved = nil
-	for _, e := range starved {
-		e.out.ready() // asks when its channel's turn comes
+	for _, o := range starved {
+		o.ready() // asks when its channel's turn comes
 	}
 }
 
@@ -147,7 +147,7 @@ func (e *egress) fetch() {
 		return
 	}
 	if e.c.queuedBytes >= e.c.cfg.MaxConnBytes && !e.out.drain {
-		e.c.starved = append(e.c.starved, e)
+		e.c.starved = append(e.c.starved, &e.out)
 		return
 	}
 	want := min(int(e.out.credit), int(e.c.cfg.MaxLock))

@@ -227,9 +227,17 @@ func (l *link) foundTarget(d *fsm.Descriptor) error {
 	if d.Status == fsm.Disabled || d.Status == fsm.SendDisabled {
 		return linkFault(siteAttach, amqp.ConditionEntityDisabled, "%s", disabledText(l.addr.path()))
 	}
-	l.accept(newIngress(l))
+	reply := l.reply()
+	if slices.Contains(l.asked.DesiredCapabilities, delayedDelivery) {
+		reply.OfferedCapabilities = []amqp.Symbol{delayedDelivery}
+	}
+	l.acceptWith(newIngress(l), reply)
 	return nil
 }
+
+// delayedDelivery is the capability that JMS clients look for before they set a time of delivery. Others
+// do not ask, and so read nothing of it.
+const delayedDelivery amqp.Symbol = "DELAYED_DELIVERY"
 
 func (l *link) foundSource(d *fsm.Descriptor) error {
 	if d.Kind == fsm.Topic {
@@ -247,7 +255,13 @@ func (l *link) foundSource(d *fsm.Descriptor) error {
 		return err
 	}
 	needs := d.RequiresSession && l.addr.sub == fsm.Main
+	browses := l.browses()
 	switch {
+	case browses && wanted && !filter.SessionID.Set:
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, "a receiver that copies names a session or none")
+	case browses && (needs || !wanted): // S-35
+		l.acceptBrowser(filter.SessionID)
+		return nil
 	case needs && !wanted: // S-33
 		return linkFault(siteAttach, amqp.ConditionNotAllowed, "It is not possible for an entity that "+
 			"requires sessions to create a non-sessionful message receiver.%s", l.ch.c.s.trackingText())
@@ -260,18 +274,6 @@ func (l *link) foundSource(d *fsm.Descriptor) error {
 	}
 	l.accept(newEgress(l, nil))
 	return nil
-}
-
-// sessionFilter reads the session that the receiver asks for, if any.
-func (l *link) sessionFilter() (f amqp.SessionFilter, wanted bool, err error) {
-	f, wanted, err = l.asked.Source.SessionFilter()
-	if err != nil {
-		return f, false, linkFault(siteAttach, amqp.ConditionInvalidField, "filter: %v", err)
-	}
-	if _, asks := l.asked.Source.Filter.Get(string(amqp.FilterNonExclusiveSession)); asks {
-		return f, false, linkFault(siteAttach, amqp.ConditionNotImplemented, "non-exclusive sessions are not supported")
-	}
-	return f, wanted, nil
 }
 
 // reply is our attach: everything the client said is echoed (G7, G8).

@@ -122,7 +122,7 @@ func peekMessage(ctx context.Context, k *call) response {
 	}
 	left, bytes := uint32(min(count, maxPeek)), k.s.cfg.MaxLockBytes
 	start := fsm.SequenceNumber(max(from, 0))
-	k.touch(ctx)
+	k.s.touch(ctx, k.pump, k.desc, k.addr.sub)
 	var messages amqp.List
 	for _, share := range sharesFrom(k.desc, start) {
 		q := &fsm.Peek{Max: left, MaxBytes: bytes, HasSession: k.hasSession, Session: k.sessionID}

@@ -203,3 +203,27 @@ func (h *heldSession) release(orderly bool, then func()) {
 		}
 	})
 }
+
+// sessionFilter reads the session that the receiver asks for, if any. Any other filter is refused: JMS
+// clients do not look whether theirs is in place, and would take what they have not selected.
+func (l *link) sessionFilter() (f amqp.SessionFilter, wanted bool, err error) {
+	filters := amqp.ReadMap(l.asked.Source.Filter)
+	for {
+		k, v, ok := filters.Next()
+		if !ok {
+			break
+		}
+		if key, _ := k.Text(); key != string(amqp.FilterSession) && !v.IsNull() {
+			return f, false, linkFault(siteAttach, amqp.ConditionNotImplemented, "The filter %q is not supported. "+
+				"What a receiver gets is selected by a rule of its subscription.", clipText(key))
+		}
+	}
+	if err := filters.Err(); err != nil {
+		return f, false, linkFault(siteAttach, amqp.ConditionInvalidField, "filter: %v", err)
+	}
+	f, wanted, err = l.asked.Source.SessionFilter()
+	if err != nil {
+		return f, false, linkFault(siteAttach, amqp.ConditionInvalidField, "filter: %v", err)
+	}
+	return f, wanted, nil
+}

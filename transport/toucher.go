@@ -47,13 +47,13 @@ func (t *toucher) forget(id fsm.EntityID) {
 
 // touch tells the entity that it is in use, at most once in a touchInterval. One share is enough: an
 // entity is as idle as the busiest of them.
-func (k *call) touch(ctx context.Context) {
-	if !k.s.toucher.due(k.desc.ID, time.Now()) {
+func (s *Server) touch(ctx context.Context, pump *pumpID, d *fsm.Descriptor, sub fsm.SubQueue) {
+	if !s.toucher.due(d.ID, time.Now()) {
 		return
 	}
-	out, err := k.s.propose(ctx, k.pump, shareKey(k.desc, k.addr.sub, 0), &fsm.Touch{})
+	out, err := s.propose(ctx, pump, shareKey(d, sub, 0), &fsm.Touch{})
 	if err != nil || out.Refusal != fsm.None {
-		k.s.toucher.forget(k.desc.ID)
-		k.s.log.Debug("touch", "entity", k.desc.Name, "refusal", out.Refusal, "error", err)
+		s.toucher.forget(d.ID)
+		s.log.Debug("touch", "entity", d.Name, "refusal", out.Refusal, "error", err)
 	}
 }

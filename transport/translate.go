@@ -26,6 +26,7 @@ const (
 	annPartitionID     = "x-opt-partition-id"
 	annPartitionKey    = "x-opt-partition-key"     // the client's, kept
 	annViaPartitionKey = "x-opt-via-partition-key" // the client's, kept; see viaKey
+	annDeliveryTime    = "x-opt-delivery-time"     // the client's, kept; see scheduledTime
 
 	propReason      = "DeadLetterReason"
 	propDescription = "DeadLetterErrorDescription"
@@ -175,12 +176,8 @@ func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
 	if m.TTL, err = timeToLive(&h, &p); err != nil {
 		return bad(amqp.ConditionArgumentError, "%v", err)
 	}
-	if v, ok := s.Annotation(annScheduledTime); ok && !v.IsNull() {
-		at, ok := v.Timestamp()
-		if !ok || at < 0 {
-			return bad(amqp.ConditionArgumentError, "%s is no time", annScheduledTime)
-		}
-		m.ScheduledAt = fsm.Millis(at)
+	if m.ScheduledAt, err = scheduledTime(&s); err != nil {
+		return bad(amqp.ConditionArgumentError, "%v", err)
 	}
 	room := len(payload) + len(fresh) + storedOverhead
 	if m.Body, err = appendStored(make([]byte, 0, room), &s, &h, &p, fresh); err != nil {
@@ -261,6 +258,30 @@ func timeToLive(h *amqp.Header, p *amqp.Properties) (fsm.Millis, error) {
 		}
 	}
 	return fsm.Millis(h.TTL.Value), nil
+}
+
+// scheduledTime reads when a message is to be there, 0 for now: as the original's clients say it, else as
+// JMS does (docs/decisions/0034).
+func scheduledTime(s *amqp.Sections) (fsm.Millis, error) {
+	if v, ok := s.Annotation(annScheduledTime); ok && !v.IsNull() {
+		at, ok := v.Timestamp()
+		if !ok || at < 0 {
+			return 0, fmt.Errorf("%s is no time", annScheduledTime)
+		}
+		return fsm.Millis(at), nil
+	}
+	v, ok := s.Annotation(annDeliveryTime)
+	if !ok || v.IsNull() {
+		return 0, nil
+	}
+	at, ok := v.Int64()
+	if t, isTime := v.Timestamp(); isTime {
+		at, ok = int64(t), true
+	}
+	if !ok || at < 0 {
+		return 0, fmt.Errorf("%s is no time", annDeliveryTime)
+	}
+	return fsm.Millis(at), nil
 }
 
 // verdict is what a disposition says about one delivery.

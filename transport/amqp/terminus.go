@@ -37,11 +37,11 @@ type Coordinator struct {
 	Capabilities []Symbol
 }
 
-// Keys of Source.Filter.
-const (
-	FilterSession             Symbol = "com.microsoft:session-filter"
-	FilterNonExclusiveSession Symbol = "com.microsoft:non-exclusive-session-filter:list"
-)
+// FilterSession is a key of Source.Filter.
+const FilterSession Symbol = "com.microsoft:session-filter"
+
+// DistributionCopy is the Source.DistributionMode that leaves messages where they are, AMQP 1.0 §3.5.7.
+const DistributionCopy Symbol = "copy"
 
 // SessionFilter is what a receiver asks for with FilterSession.
 type SessionFilter struct {

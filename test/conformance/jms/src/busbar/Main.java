@@ -12,6 +12,7 @@ public final class Main {
         Map<String, Runner.Scenario> all = new LinkedHashMap<>();
         Sending.add(all);
         Receiving.add(all);
+        Browsing.add(all);
         Topics.add(all);
         Transactions.add(all);
         Runner.run("qpid-jms-client", 8, 90, all);

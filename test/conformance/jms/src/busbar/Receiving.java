@@ -196,9 +196,6 @@ final class Receiving {
             one(r).acknowledge();
             none(r);
         });
-        all.put("jms-browser", e -> {
-            throw new Runner.Skip("neither the broker nor the original lets a link browse; its request node peeks");
-        });
         all.put("settle-elsewhere", e -> {
             String q = filled(e, "<LockDuration>PT30S</LockDuration>", "x");
             one(consumer(e, 1, q, Session.CLIENT_ACKNOWLEDGE));

@@ -140,7 +140,13 @@ final class Topics {
             check(m.getLongProperty("total") == 42 && !m.propertyExists("secret"), "properties of the copy");
         });
         all.put("jms-selector", e -> {
-            throw new Runner.Skip("neither the broker nor the original has selectors of a link; a rule chooses");
+            String q = e.queue();
+            e.send(q, "x");
+            Session s = e.session(0);
+            Exception why = fails(() -> s.createConsumer(s.createQueue(q), "colour = 'red'"));
+            check(why.getMessage().contains("filter"), "failed with " + why); // and not taken in silence
+            fails(() -> s.createBrowser(s.createQueue(q), "colour = 'red'").getEnumeration());
+            equal(text(one(s.createConsumer(s.createQueue(q)))), "x", "the connection goes on:");
         });
     }
 

@@ -1,0 +1,208 @@
+package transport
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// browser shows the active messages of an entity to a receiving client and takes none: what AMQP 1.0
+// §3.5.3 calls the distribution mode copy (docs/decisions/0033). It goes over them once, from the front.
+type browser struct {
+	l       *link
+	c       *conn
+	session amqp.Opt[string] // whose messages alone are shown
+	out     outgoing
+
+	parts   []browsed
+	turn    int            // the part that is asked; len(parts) behind the last message
+	stale   bool           // the client has spoken since the round began
+	queue   []fsm.Delivery // found and not sent yet
+	lane    *lane          // busy while a part is asked
+	cancel  context.CancelFunc
+	closing bool
+}
+
+// browsed is how far a browser has come in one share.
+type browsed struct {
+	share int
+	from  fsm.SequenceNumber // behind the last message that was shown
+	after uint64             // cursor of the state, behind what was not shown too
+}
+
+// browses reports whether a receiver wants to look and not to take. A durable source with that mode is a
+// subscription in JMS, whose consumers take.
+func (l *link) browses() bool {
+	return l.asked.Source.DistributionMode == amqp.DistributionCopy && l.asked.Source.Durable == 0
+}
+
+// acceptBrowser answers that copies come settled, whatever was asked for.
+func (l *link) acceptBrowser(session amqp.Opt[string]) {
+	reply := l.reply()
+	reply.SndSettleMode = amqp.Some(amqp.SenderSettled)
+	l.acceptWith(newBrowser(l, session), reply)
+}
+
+func newBrowser(l *link, session amqp.Opt[string]) *browser {
+	b := &browser{l: l, c: l.ch.c, session: session, lane: l.ch.c.newLane()}
+	b.out = outgoing{l: l, from: b}
+	for _, share := range sharesFrom(l.desc, 0) {
+		b.parts = append(b.parts, browsed{share: share})
+	}
+	return b
+}
+
+func (b *browser) start() {}
+
+// flow takes credit. What came behind the last message since it was looked for is looked for anew: a
+// client that drains must see all that was stored before.
+func (b *browser) flow(p *amqp.Flow) error {
+	b.stale = true
+	b.out.grant(p)
+	b.out.ready()
+	return nil
+}
+
+func (b *browser) transfer(*amqp.Transfer, []byte) error {
+	return channelFault(siteIllegalFrame, amqp.ConditionNotAllowed, "a transfer on a link that receives")
+}
+
+// next implements parcels. A copy has nothing to settle.
+func (b *browser) next(scratch []byte) (parcel, bool) {
+	for len(b.queue) > 0 && !b.closing {
+		d := b.queue[0]
+		b.queue[0] = fsm.Delivery{}
+		b.queue = b.queue[1:]
+		payload, err := appendDelivery(scratch, &d, false)
+		b.c.unqueue(len(d.Body))
+		if err != nil { // as for receivers: the partition's affair
+			b.c.log.Error("stored message is unreadable", "entity", b.l.desc.Name, "number", d.Seq, "error", err)
+			continue
+		}
+		return parcel{tag: guidTag(b.c.s.randomToken()), settled: true, payload: payload}, true
+	}
+	return parcel{}, false
+}
+
+// idle implements parcels: it looks for more if the client wants some, and ends a drain behind the last.
+func (b *browser) idle() {
+	if b.closing || b.lane.busy || b.out.now != nil {
+		return
+	}
+	if b.turn == len(b.parts) && b.stale {
+		b.turn = 0
+	}
+	switch {
+	case b.out.drain && (b.out.credit == 0 || b.turn == len(b.parts) && len(b.queue) == 0):
+		b.out.drained()
+	case b.out.credit == 0, len(b.queue) > 0, b.turn == len(b.parts):
+	case b.c.queuedBytes >= b.c.cfg.MaxConnBytes:
+		b.c.starved = append(b.c.starved, &b.out)
+	default:
+		b.look()
+	}
+}
+
+// look asks the part whose turn it is.
+func (b *browser) look() {
+	if b.turn == 0 {
+		b.stale = false
+	}
+	part := &b.parts[b.turn]
+	q := &fsm.Browse{
+		From: part.from, After: part.after, States: 1 << fsm.StateActive,
+		Max: min(b.out.credit, b.c.cfg.MaxLock), MaxBytes: b.c.cfg.MaxLockBytes,
+		Session: b.session.Value, HasSession: b.session.Set,
+	}
+	ctx, cancel := context.WithCancel(b.c.ctx)
+	b.cancel = cancel
+	key := shareKey(b.l.desc, b.l.addr.sub, part.share)
+	b.lane.run(func() func() {
+		defer cancel()
+		b.c.s.touch(ctx, &b.lane.id, b.l.desc, b.l.addr.sub)
+		a, err := b.c.s.look(ctx, key, q)
+		return func() {
+			b.l.ch.touch()
+			b.found(part, a, err)
+		}
+	})
+}
+
+// look asks until there is an answer, the entity is gone or ctx ends: like a receiver, a browser has no
+// deadline of its own.
+func (s *Server) look(ctx context.Context, key fsm.Key, q *fsm.Browse) (fsm.Answer, error) {
+	for pause := time.Duration(0); ; {
+		try, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
+		a, err := s.broker.Query(try, key, q)
+		cancel()
+		if !momentary(fsm.Outcome{Refusal: a.Refusal}, err) {
+			return a, err
+		}
+		pause = min(max(2*pause, busyPauseMin), busyPauseMax)
+		if !sleep(ctx, pause) {
+			return a, ctx.Err()
+		}
+	}
+}
+
+// found handles an answer.
+func (b *browser) found(part *browsed, a fsm.Answer, err error) {
+	path := b.l.addr.path()
+	switch {
+	case b.closing:
+		b.finish()
+		return
+	case err != nil && b.c.ctx.Err() == nil:
+		b.c.fault(b.l.ch, b.l, &linkError{siteRefused, b.c.s.errorOf(err, path)})
+		return
+	case err != nil:
+		return // the connection ends
+	case a.Refusal != fsm.None:
+		b.c.fault(b.l.ch, b.l, &linkError{siteRefused, b.c.s.refusal(a.Refusal, a.Detail, path)})
+		return
+	}
+	shown := a.Messages[:min(len(a.Messages), int(b.out.credit))] // some credit may be gone by now
+	for i := range shown {
+		b.c.queuedBytes += len(shown[i].Body)
+		part.from = shown[i].Seq + 1
+	}
+	b.queue = slices.Clip(shown)
+	if len(shown) == len(a.Messages) {
+		part.after = max(part.after, a.Next)
+		if a.Next == 0 {
+			b.turn++
+		}
+	}
+	b.out.ready()
+}
+
+// close implements endpoint.
+func (b *browser) close(bool) {
+	if b.closing {
+		return
+	}
+	b.closing = true
+	if b.lane.busy {
+		b.cancel()
+	}
+	for i := range b.queue {
+		b.c.unqueue(len(b.queue[i].Body))
+	}
+	b.queue = nil
+	b.out.drop()
+	b.finish()
+}
+
+// busy implements endpoint.
+func (b *browser) busy() bool { return b.lane.busy }
+
+func (b *browser) finish() {
+	if !b.closing || b.lane.busy {
+		return
+	}
+	b.lane.retire(shareKey(b.l.desc, b.l.addr.sub, 0))
+	b.l.finish()
+}
