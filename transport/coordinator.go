@@ -246,10 +246,15 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 }
 
 // enlist makes a management request part of its transaction: what it would do is kept until then
-// (amqp-protocol.md 8.3). Other operations than these have an answer that only the deed gives.
+// (amqp-protocol.md 8.3). A renewal is done at once and stays done: the transaction settles by that lock,
+// which must not run out while the client believes it renewed (S-231). Other operations have an answer
+// that only the deed gives.
 func (k *call) enlist(q *request) *response {
 	const prefix = "com.microsoft:"
+	renewal := false
 	switch q.operation {
+	case prefix + "renew-lock", prefix + "renew-session-lock":
+		renewal = true
 	case prefix + "schedule-message", prefix + "cancel-scheduled-message", prefix + "update-disposition",
 		prefix + "set-session-state":
 	default:
@@ -262,6 +267,9 @@ func (k *call) enlist(q *request) *response {
 		c.s.stats.reject(siteTransaction)
 		r := k.fail(bad)
 		return &r
+	}
+	if renewal {
+		return nil
 	}
 	k.staging = true
 	k.then = func(answer response) response {

@@ -460,8 +460,17 @@ func TestTransactionsTakeEffect(t *testing.T) {
 				t.Errorf("%s: %s", want, got)
 			}
 		}
-		if got := manage(10, id, "renew-session-lock", mapOf("session-id", "s")); got != "status 400" {
+		// S-231: a renewal is answered with what it did; what only shows or takes is no part of it.
+		if got := manage(10, id, "renew-session-lock", mapOf("session-id", "s")); got != "status 200" {
 			t.Errorf("renewal: %s", got)
+		}
+		if got := manage(10, []byte("nobody"), "renew-session-lock", mapOf("session-id", "s")); got == "status 200" {
+			t.Errorf("a renewal in a transaction of nobody: %s", got)
+		}
+		for _, op := range []string{"peek-message", "receive-by-sequence-number", "get-session-state"} {
+			if got := manage(10, id, op, mapOf("session-id", "s")); got != "status 400" {
+				t.Errorf("%s: %s", op, got)
+			}
 		}
 		if got := manage(10, []byte("nobody"), "set-session-state", mapOf("session-id", "s")); got != "status 500" && got != "status 400" {
 			t.Errorf("in a transaction of nobody: %s", got)

@@ -22,6 +22,36 @@ func (d *dealer) begin() *transaction {
 	return t
 }
 
+// step is something to do in a transaction.
+type step func(x *transaction) error
+
+// tryAll does the steps in a transaction of their own and commits it. The first that fails is its end:
+// nothing is done again.
+func (d *dealer) tryAll(steps ...step) error {
+	x, err := d.tryBegin()
+	if err != nil {
+		return err
+	}
+	for _, do := range steps {
+		if err := do(x); err != nil {
+			return err
+		}
+	}
+	return x.tryCommit()
+}
+
+// Steps.
+
+func completing(m *deal) step { return func(x *transaction) error { return x.tryComplete(m) } }
+
+func sending(entity string, m *goamqp.Message) step {
+	return func(x *transaction) error { return x.trySend(entity, m) }
+}
+
+func asking(entity, operation string, body map[string]any) step {
+	return func(x *transaction) error { return x.d.tryAsk(x, entity, operation, body) }
+}
+
 func (d *dealer) coordinator() (uint32, error) {
 	return d.attach("coordinator", amqp.Attach{Role: amqp.RoleSender, Coordinator: &amqp.Coordinator{}})
 }
@@ -186,11 +216,7 @@ func (t *transaction) ask(entity, operation string, body map[string]any) {
 // scheduled is the body of a schedule-message.
 func scheduled(b *bench, m *goamqp.Message) map[string]any {
 	b.Helper()
-	encoded, err := m.MarshalBinary()
+	item, err := scheduleItem(m)
 	b.must("encode", err)
-	item := map[string]any{"message": encoded, "message-id": m.Properties.MessageID}
-	if m.Properties.GroupID != nil {
-		item["session-id"] = *m.Properties.GroupID
-	}
 	return map[string]any{"messages": []any{item}}
 }

@@ -23,6 +23,7 @@ type dealer struct {
 	in       chan dealt
 	write    sync.Mutex
 	number   int
+	node     int // that it is connected to
 	handles  uint32
 	delivery uint32
 	incoming uint32 // transfers that came
@@ -60,7 +61,7 @@ func (b *bench) bystandingDealer() *dealer {
 }
 
 func (b *bench) tryDealer(node int) (*dealer, error) {
-	d := &dealer{b: b, in: make(chan dealt, 1<<12), number: int(b.clients.Add(1)),
+	d := &dealer{b: b, in: make(chan dealt, 1<<12), number: int(b.clients.Add(1)), node: node,
 		links: map[string]uint32{}, counts: map[uint32]uint32{}}
 	ctx, cancel := b.soon()
 	defer cancel()

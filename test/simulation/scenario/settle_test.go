@@ -154,19 +154,9 @@ func (c *client) trySchedule(entity string, at time.Time, messages ...*goamqp.Me
 	var list []any
 	for _, m := range messages {
 		dueAt(at)(m)
-		encoded, err := m.MarshalBinary()
+		item, err := scheduleItem(m)
 		if err != nil {
 			return nil, err
-		}
-		item := map[string]any{"message": encoded}
-		if id, ok := m.Properties.MessageID.(string); ok {
-			item["message-id"] = id
-		}
-		if m.Properties.GroupID != nil {
-			item["session-id"] = *m.Properties.GroupID
-		}
-		if key, ok := m.Annotations["x-opt-partition-key"].(string); ok {
-			item["partition-key"] = key
 		}
 		list = append(list, item)
 	}
@@ -176,6 +166,22 @@ func (c *client) trySchedule(entity string, at time.Time, messages ...*goamqp.Me
 	}
 	numbers, _ := a["sequence-numbers"].([]int64)
 	return numbers, nil
+}
+
+// scheduleItem is a message as schedule-message takes it.
+func scheduleItem(m *goamqp.Message) (map[string]any, error) {
+	encoded, err := m.MarshalBinary()
+	item := map[string]any{"message": encoded}
+	if id, ok := m.Properties.MessageID.(string); ok {
+		item["message-id"] = id
+	}
+	if m.Properties.GroupID != nil {
+		item["session-id"] = *m.Properties.GroupID
+	}
+	if key, ok := m.Annotations["x-opt-partition-key"].(string); ok {
+		item["partition-key"] = key
+	}
+	return item, err
 }
 
 func (c *client) cancel(entity string, numbers ...int64) error {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/test/simulation"
-	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
 // T-94; S-127
@@ -94,16 +93,9 @@ func TestT97AChainOfSchedulesIsNeverBrokenNorDoubled(t *testing.T) {
 				if m.text() != strconv.Itoa(n) { // an earlier attempt was committed and not answered
 					return want1(m.text(), strconv.Itoa(n+1))
 				}
-				x, err := d.tryBegin()
-				if err != nil {
-					return err
-				}
 				next := message(strconv.Itoa(n + 1))
 				dueAt(time.Now().Add(time.Second))(next)
-				if err := errors.Join(x.tryComplete(m), d.tryAsk(x, "q", "schedule-message", scheduled(b, next))); err != nil {
-					return err
-				}
-				return x.tryCommit()
+				return d.tryAll(completing(m), asking("q", "schedule-message", scheduled(b, next)))
 			})
 		}
 		b.allUp()
@@ -168,15 +160,8 @@ func TestT144TheStateAgreesWithWhatWasConsumed(t *testing.T) {
 					b.Fatalf("the state says %d were consumed, the next message is %s", consumed, m.text())
 				}
 				done = consumed
-				x, err := d.tryBegin()
-				if err != nil {
-					return err
-				}
 				body := map[string]any{"session-id": "S", "session-state": []byte(m.text())}
-				if err := errors.Join(x.tryComplete(m), d.tryAsk(x, "q", "set-session-state", body)); err != nil {
-					return err
-				}
-				if err := x.tryCommit(); err != nil {
+				if err := d.tryAll(completing(m), asking("q", "set-session-state", body)); err != nil {
 					return err
 				}
 				done = consumed + 1
@@ -266,14 +251,7 @@ func TestT165AResubmissionIsNeverHalf(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						x, err := d.tryBegin()
-						if err != nil {
-							return err
-						}
-						if err := errors.Join(x.trySend("q", message(m.text())), x.tryComplete(m)); err != nil {
-							return err
-						}
-						return x.tryCommit()
+						return d.tryAll(sending("q", message(m.text())), completing(m))
 					}()
 					b.lab.Disarm()
 					b.must("lead", b.lab.Led())
@@ -388,18 +366,5 @@ func (d *dealer) handOver() error {
 	if err != nil {
 		return err
 	}
-	x, err := d.tryBegin()
-	if err != nil {
-		return err
-	}
-	for _, step := range []func() error{
-		func() error { return m.settle(x, amqp.Accepted{}) },
-		func() error { return x.trySend("b", message(m.text())) },
-		func() error { return x.trySend("e", message(m.text())) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return x.tryCommit()
+	return d.tryAll(completing(m), sending("b", message(m.text())), sending("e", message(m.text())))
 }

@@ -47,6 +47,58 @@ func TestT228NothingIsSeenBeforeTheCommit(t *testing.T) {
 	})
 }
 
+// S-231: all that may be part of a transaction, in one.
+func TestEverythingThatATransactionMayHold(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("s", sessions, lockFor(20*time.Second))
+		c, d := b.client(), b.dealer()
+		for _, text := range []string{"complete", "abandon", "dead-letter", "defer"} {
+			sendTo(c, "s", "S", text)
+		}
+		later := time.Now().Add(time.Hour)
+		doomed := c.schedule("s", later, message("doomed", inSession("T")))
+		var taken []*deal
+		for range 4 {
+			taken = append(taken, d.oneOf("s", "S"))
+		}
+		next := message("scheduled", inSession("T"))
+		dueAt(later)(next)
+		do := func(x *transaction) {
+			x.send("s", message("sent", inSession("S")))
+			x.ask("s", "schedule-message", scheduled(b, next))
+			x.ask("s", "cancel-scheduled-message", map[string]any{"sequence-numbers": doomed})
+			x.complete(taken[0])
+			b.must("abandon", taken[1].settle(x, amqp.Modified{DeliveryFailed: amqp.Some(true)}))
+			b.must("dead-letter", taken[2].settle(x, amqp.Rejected{Error: &amqp.Error{Condition: "com.microsoft:dead-letter"}}))
+			x.deferIt(taken[3])
+			b.pass(15 * time.Second) // thrice is more than the lock
+			x.ask("s", "renew-session-lock", map[string]any{"session-id": "S"})
+			x.ask("s", "set-session-state", map[string]any{"session-id": "S", "session-state": []byte("state")})
+		}
+		x := d.begin()
+		do(x)
+		x.rollback()
+		wantAll(b, "after a rollback", texts(c.peekAll("s")), "complete", "abandon", "dead-letter", "defer", "doomed")
+		want(b, "locked", b.counts("s").Locked, 4)
+		x = d.begin()
+		do(x)
+		b.refused("peek in it", d.tryAsk(x, "s", "peek-message", map[string]any{"from-sequence-number": int64(0),
+			"message-count": int32(1)}), notAllowed)
+		x.commit()
+		state, err := d.state("s", "S")
+		b.must("state", err)
+		want(b, "state", state, "state")
+		n := b.counts("s")
+		want(b, "dead letters", n.DeadLetter, 1)
+		want(b, "deferred", n.Deferred, 1)
+		want(b, "scheduled", n.Scheduled, 1)
+		wantAll(b, "left", texts(c.peekAll("s")), "abandon", "defer", "sent", "scheduled")
+		again := d.oneOf("s", "S")
+		want(b, "again", again.text(), "abandon")
+		want(b, "count", again.count(), 2)
+	})
+}
+
 // T-229; S-233
 func TestT229ARollbackLeavesAllAsItWas(t *testing.T) {
 	onThree(t, func(b *bench) {
@@ -239,6 +291,38 @@ func TestT238ALostLockAborts(t *testing.T) {
 		want(b, "again", again.text(), "old")
 		want(b, "count", again.count(), 2)
 		want(b, "active", b.counts("q").Active, 1)
+	})
+}
+
+// T-239; S-242: what fails for a while is told once, and nothing of the transaction is done alone.
+func TestT239AFailureInATransactionIsTold(t *testing.T) {
+	on(t, simulation.LabConfig{ProposeTimeout: 10 * time.Second}, func(b *bench) {
+		b.queue("q", lockFor(5*time.Minute))
+		b.client().send("q", "old")
+		d := b.bystandingDealer()
+		m := d.one("q")
+		x := d.begin()
+		x.complete(m)
+		x.send("q", message("new"))
+		x.ask("q", "schedule-message", scheduled(b, message("at once")))
+		var heal []func()
+		for i := range b.lab.Nodes() {
+			heal = append(heal, b.lab.Isolate(i))
+		}
+		at := time.Now()
+		b.refused("commit", x.tryCommit(), timedOut)
+		b.about("told", time.Now(), at.Add(10*time.Second), 5*time.Second)
+		b.refused("commit again", x.tryCommit(), "amqp:transaction:unknown-id")
+		for _, f := range heal {
+			f()
+		}
+		b.must("serve", b.lab.Settled())
+		b.pass(3 * time.Minute) // the node has asked for as long as it does
+		left := []string{"old"}
+		if b.lab.Front(d.node).Outcome(x.id) == "committed" {
+			left = []string{"new", "at once"}
+		}
+		wantAll(b, "left", texts(b.client().peekAll("q")), left...)
 	})
 }
 
