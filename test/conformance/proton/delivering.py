@@ -1,6 +1,8 @@
 """Credit and the outcomes of deliveries."""
 
 from proton import Condition, Delivery, Message, symbol
+from proton.reactor import Selector
+from proton.utils import LinkDetached
 
 from env import check, equal
 
@@ -166,10 +168,38 @@ def amqp_many_unsettled(e):
     r.none()
 
 
+def amqp_copy(e):
+    q = filled(e, "a", "b", "c")
+    c = e.connect(1)
+    r = c.receiver(q)
+    held, d = r.one()
+    for _ in range(2):
+        looking = c.receiver(q, name="looking", copies=True)
+        looking.link.drain(10)
+        c.until(lambda: looking.link.credit == 0, "the end")
+        equal([(m.body, m.delivery_count, d.settled) for m, d in looking.kept.arrived],
+              [("a", 0, True), ("b", 0, True), ("c", 0, True)], "copies")
+        looking.close()
+    r.accept(d)
+    equal([(m.body, m.delivery_count) for m, _ in r.take(2)], [("b", 0), ("c", 0)], "taken")
+
+
+def amqp_filter(e):
+    q = filled(e, "x")
+    c = e.connect(1)
+    try:
+        c.b.create_receiver(q, options=Selector("colour = 'red'"))
+    except LinkDetached as why:
+        equal(why.condition, "amqp:not-implemented", "refused with")
+    else:
+        raise AssertionError("a selector was taken")
+    equal(c.receiver(q).one()[0].body, "x", "the connection goes on")
+
+
 SCENARIOS = {
     "amqp-credit": amqp_credit, "amqp-drain": amqp_drain, "amqp-accepted": amqp_accepted,
     "amqp-released": amqp_released, "amqp-modified-failed": amqp_modified_failed,
     "amqp-modified-elsewhere": amqp_modified_elsewhere, "amqp-rejected": amqp_rejected,
     "amqp-presettled-receive": amqp_presettled_receive, "amqp-second": amqp_second,
-    "amqp-many-unsettled": amqp_many_unsettled,
+    "amqp-many-unsettled": amqp_many_unsettled, "amqp-copy": amqp_copy, "amqp-filter": amqp_filter,
 }

@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 import uuid
 
-from proton import Delivery, Message, SSLDomain, Timeout, symbol
+from proton import Delivery, Message, SSLDomain, Terminus, Timeout, symbol
 from proton.handlers import IncomingMessageHandler
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection
@@ -40,15 +40,17 @@ class Kept(IncomingMessageHandler):
 
 
 class Modes(LinkOption):
-    """Settlement modes, and a session's filter, of a receiver."""
+    """Settlement modes, distribution mode, and a session's filter, of a receiver."""
 
-    def __init__(self, presettled=False, second=False, session=None, no_filter=True):
+    def __init__(self, presettled=False, second=False, session=None, no_filter=True, copies=False):
         self.presettled, self.second = presettled, second
-        self.session, self.no_filter = session, no_filter
+        self.session, self.no_filter, self.copies = session, no_filter, copies
 
     def apply(self, link):
         link.snd_settle_mode = 1 if self.presettled else 0
         link.rcv_settle_mode = 1 if self.second else 0
+        if self.copies:
+            link.source.distribution_mode = Terminus.DIST_MODE_COPY
         if not self.no_filter:
             link.source.filter.put_dict({symbol("com.microsoft:session-filter"): self.session})
 

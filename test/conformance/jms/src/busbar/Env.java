@@ -79,14 +79,28 @@ final class Env implements AutoCloseable {
 
     /** A started connection to node i. */
     Connection connect(int i, String options) throws JMSException {
-        return connect(i, options, System.getenv("BUSBAR_KEY"));
+        return connect(i, options, key());
     }
 
     Connection connect(int i, String options, String key) throws JMSException {
-        String scheme = "tls".equals(System.getenv("BUSBAR_WIRE")) ? "amqps" : "amqp";
-        String address = line("BUSBAR_ADDRESSES", index + i).replace("127.0.0.1", "localhost");
-        var factory = new JmsConnectionFactory(System.getenv("BUSBAR_KEY_NAME"), key,
-            scheme + "://" + address + "?amqp.saslMechanisms=PLAIN" + options);
+        return over(scheme() + "://" + address(i) + "?amqp.saslMechanisms=PLAIN" + options, key);
+    }
+
+    String key() {
+        return System.getenv("BUSBAR_KEY");
+    }
+
+    String scheme() {
+        return "tls".equals(System.getenv("BUSBAR_WIRE")) ? "amqps" : "amqp";
+    }
+
+    /** Host and port of node i. */
+    String address(int i) {
+        return line("BUSBAR_ADDRESSES", index + i).replace("127.0.0.1", "localhost");
+    }
+
+    Connection over(String uri, String key) throws JMSException {
+        var factory = new JmsConnectionFactory(System.getenv("BUSBAR_KEY_NAME"), key, uri);
         Connection c = factory.createConnection();
         keep(c);
         c.start();

@@ -14,6 +14,7 @@ public final class Main {
         Receiving.add(all);
         Browsing.add(all);
         Topics.add(all);
+        Clients.add(all);
         Transactions.add(all);
         Runner.run("qpid-jms-client", 8, 90, all);
     }

@@ -95,6 +95,17 @@ final class Topics {
             Receiving.reject(e, sub);
             equal(text(one(e.consumer(0, sub + "/$DeadLetterQueue"))), "bad", "the dead letter");
         });
+        all.put("topic-schedule", e -> {
+            String t = e.topic();
+            String sub = e.subscription(t, "s", "");
+            Session s = e.session(0);
+            var p = s.createProducer(s.createTopic(t));
+            p.setDeliveryDelay(3000);
+            long sent = System.currentTimeMillis();
+            p.send(s.createTextMessage("later"));
+            equal(text(one(e.consumer(1, sub))), "later", "body");
+            check(System.currentTimeMillis() >= sent + 3000, "came before its time");
+        });
         all.put("topic-receive", e -> {
             String t = e.topic();
             fails(() -> e.consumer(0, t));

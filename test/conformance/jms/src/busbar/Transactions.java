@@ -1,5 +1,6 @@
 package busbar;
 
+import static busbar.Env.check;
 import static busbar.Env.equal;
 import static busbar.Env.list;
 import static busbar.Env.none;
@@ -60,6 +61,32 @@ final class Transactions {
             none(c);
             s.rollback();
             equal(text(one(e.consumer(0, q + "/$DeadLetterQueue"))), "in", "in the end it is a dead letter:");
+        });
+        all.put("jms-rollback-order", e -> {
+            String q = e.queue("<LockDuration>PT5M</LockDuration>");
+            e.send(q, "a", "b", "c", "d", "e");
+            Session s = e.connect(1, "&jms.prefetchPolicy.all=10").createSession(true, Session.SESSION_TRANSACTED);
+            var c = s.createConsumer(s.createQueue(q));
+            equal(take(c, 2), list("a", "b"), "before");
+            s.rollback(); // the client gives back what it had fetched ahead
+            equal(take(c, 5), list("a", "b", "c", "d", "e"), "after");
+            s.commit();
+            none(e.consumer(0, q));
+        });
+        all.put("transaction-schedule", e -> {
+            String q = e.queue();
+            Session s = e.transacted(0);
+            var p = s.createProducer(s.createQueue(q));
+            p.setDeliveryDelay(3000);
+            p.send(s.createTextMessage("dropped"));
+            s.rollback();
+            long sent = System.currentTimeMillis();
+            p.send(s.createTextMessage("kept"));
+            s.commit();
+            var c = e.consumer(1, q);
+            equal(text(one(c)), "kept", "came");
+            check(System.currentTimeMillis() >= sent + 3000, "came before its time");
+            none(c);
         });
         all.put("transaction-cross-entity", e -> {
             String in = e.queue();
