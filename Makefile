@@ -20,7 +20,7 @@ KEEP ?=
 N    ?= 5
 SEQUENCES ?= 20000
 
-.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak failovers conformance conformance-full compatibility \
+.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model failovers conformance conformance-full compatibility \
         bench growth microbench cover coverage all clean
 
 ## build: bin/busbar
@@ -105,10 +105,24 @@ outage: build
 	@cd test/chaos && mkdir -p $(BIN)/tools && go build -o $(BIN)/tools/chaos . && \
 		$(BIN)/tools/chaos -binary $(BIN)/busbar -outage -trials $(or $(TRIALS),20) -faults '$(FAULT)' $(CHAOS)
 
-## soak: hours of load with a fault now and then, and budgets for what must not leak (HOURS=1)
-soak: build
-	@cd test/chaos && mkdir -p $(BIN)/tools && go build -o $(BIN)/tools/chaos . && \
-		$(BIN)/tools/chaos -binary $(BIN)/busbar -soak $(or $(HOURS),1) $(CHAOS)
+## soak: hours of load with a fault now and then, budgets for what must not leak, and behind it the model (HOURS=1)
+soak: build $(BIN)/tools/model
+	@cd test/chaos && go build -o $(BIN)/tools/chaos .
+	@GOMAXPROCS=1 nice -n 19 $(MODEL) & model=$$!; trap 'kill $$model 2>/dev/null || true' EXIT; \
+		(cd test/chaos && $(BIN)/tools/chaos -binary $(BIN)/busbar -soak $(or $(HOURS),1) $(CHAOS)); \
+		wait $$model; trap - EXIT
+
+## model: random commands to the state machine and to the independent model, seed after seed (HOURS=1)
+model: $(BIN)/tools/model
+	@$(MODEL)
+
+MODEL = $(BIN)/tools/model -test.run TestStateAgreesWithTheModel -test.timeout 0 -test.v \
+	-seed=$$(date +%s) -for=$(or $(HOURS),1)h
+
+# Always, for its sources are everywhere; what has not changed costs nothing.
+.PHONY: $(BIN)/tools/model
+$(BIN)/tools/model:
+	@mkdir -p $(BIN)/tools && go test -c -o $@ ./test/model
 
 ## failovers: the failover test N times (N=5)
 failovers: build

@@ -196,6 +196,10 @@ func (s *State) tick(c *Tick) {
 	s.bury()
 }
 
+// TickAtMost makes a Tick, and what expires on the way of a command, stop after so many things, so that
+// a test sees the bound of S-288 without a thousand of them. It is no command: all replicas must do it.
+func (s *State) TickAtMost(n int) { s.maxDue = n }
+
 // activate appends a scheduled message as if it were sent now: new number, new times (S-111).
 // Work is what it takes beside that; a topic makes the copies now (S-121).
 func (s *State) activate(sh *share, d due) (work int) {

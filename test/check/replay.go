@@ -83,7 +83,7 @@ func (l *Log) replay(all *replayed, s replayer) []Violation {
 			return errStop
 		}
 		if modelled {
-			if err := m.Apply(e.Index, d, res); err != nil {
+			if err := m.Apply(model.Step{Index: e.Index, Entry: d, Result: res}); err != nil {
 				tell("I19", "entry %d %s: the model differs: %v", e.Index, Brief(e.Data), err)
 				modelled = false
 			}

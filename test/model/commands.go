@@ -408,6 +408,18 @@ func (m *Model) endOne(q *queue) {
 	}
 }
 
+// mayWake reports whether the rest of a message may be over, by chance, or not.
+func (x *message) mayWake(lease fsm.Millis) bool {
+	return x.idle() && x.session == nil && x.rest != 0 && x.restMin <= lease
+}
+
+// woke learns from what was given out that the rest of a message was over.
+func (x *message) woke(lease fsm.Millis, got *fsm.Outcome) {
+	if x.mayWake(lease) && slices.ContainsFunc(got.Locked, func(d fsm.Delivery) bool { return d.Seq == x.number }) {
+		x.rest = 0
+	}
+}
+
 // rests reports whether a message or its session is not to be delivered yet.
 func (x *message) rests() bool { return x.rest != 0 || x.session != nil && x.session.rest != 0 }
 
@@ -460,18 +472,20 @@ func (m *Model) comeBack(q *queue, x *message, counted bool, delay fsm.Millis) (
 		m.lapse(q, x)
 		return true
 	}
+	least := delay
 	if b := q.d.RetryBackoff; delay == 0 && counted && x.sub == fsm.Main && b.Min > 0 {
 		delay = b.Min
 		for n := uint32(1); n < x.finished; n++ {
 			delay = min(b.Max, delay*fsm.Millis(b.Multiplier)/100)
 		}
+		least = delay - delay*fsm.Millis(b.Jitter)/100
 	}
 	switch {
 	case delay == 0 || x.state != fsm.StateActive:
 	case x.session != nil:
 		x.session.rest = max(x.session.rest, m.lease+delay)
 	default:
-		x.rest = m.lease + delay
+		x.rest, x.restMin = m.lease+delay, m.lease+least
 	}
 	return false
 }

@@ -147,7 +147,11 @@ func (x *run) away() fsm.Request {
 		c.Epoch--
 	}
 	for range x.r.IntN(4) {
-		c.Done = append(c.Done, fsm.Moved{Number: uint64(1 + x.r.IntN(6)), Detail: "why",
+		number := uint64(1 + x.r.IntN(6))
+		if x.r.IntN(2) == 0 {
+			number = pickOne(x, x.moves)
+		}
+		c.Done = append(c.Done, fsm.Moved{Number: number, Detail: "why",
 			Refusal: []fsm.Refusal{fsm.None, fsm.None, fsm.EntityDisabled, fsm.QuotaExceeded, fsm.SessionRequired,
 				fsm.Busy, fsm.Stale}[x.r.IntN(7)]})
 	}
@@ -308,6 +312,9 @@ func (x *run) redrive(id fsm.EntityID) fsm.Request {
 	if x.r.IntN(3) == 0 && id != 4 {
 		c.To = 96
 	}
+	if id == 1 {
+		sub = fsm.DeadLetter // what is at rest in 1 wakes by chance, and nobody would tell
+	}
 	return fsm.Request{Entity: id, Sub: sub, Command: c}
 }
 
@@ -359,6 +366,8 @@ func (x *run) put(id fsm.EntityID) *fsm.PutEntity {
 		if x.r.IntN(2) == 0 {
 			d.ForwardDeadLettersTo = "elsewhere"
 		}
+	case 1:
+		d.RetryBackoff.Jitter = []uint32{0, 30, 100}[x.r.IntN(3)]
 	case 2:
 		d.RequiresSession, d.DetectDuplicates = true, true
 	case 3:

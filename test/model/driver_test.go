@@ -31,8 +31,11 @@ type run struct {
 	version uint64
 	life    fsm.Incarnation
 
+	bound int // of the work of a Tick, 0 for that of a broker: see bounded
+
 	tokens  []fsm.LockToken
 	numbers []fsm.SequenceNumber
+	moves   []uint64
 	proofs  map[fsm.EntityID][]fsm.SessionProof
 	counter map[uint64]uint64
 	last    map[uint64]fsm.Request
@@ -46,9 +49,17 @@ func sequence(seed uint64, steps int, f apply) error {
 		wall: wallZero, life: 1, proofs: map[fsm.EntityID][]fsm.SessionProof{},
 		counter: map[uint64]uint64{}, last: map[uint64]fsm.Request{},
 	}
+	if seed%4 == 1 {
+		x.bound = 1 + int(seed/4%5)
+		x.a.TickAtMost(x.bound)
+	}
 	err := x.step(&fsm.Entry{Requests: []fsm.Request{{Command: &fsm.BecomeLeader{}}}})
 	for id := fsm.EntityID(1); id < 8 && err == nil; id++ {
-		err = x.step(&fsm.Entry{Epoch: x.epoch, Requests: []fsm.Request{{Command: x.put(id)}}})
+		e := &fsm.Entry{Epoch: x.epoch, Requests: []fsm.Request{{Command: x.put(id)}}}
+		if x.bound > 0 {
+			alone(e)
+		}
+		err = x.step(e)
 	}
 	if err == nil && seed%3 == 0 { // numbers begin anew after some messages
 		for id, last := range map[fsm.EntityID]uint64{1: 1<<63 - 1, 2: 1<<63 - 1, 3: 1<<48 - 1} {
@@ -59,7 +70,11 @@ func sequence(seed uint64, steps int, f apply) error {
 		}
 	}
 	for i := 0; i < steps && err == nil; i++ {
-		err = x.step(x.entry())
+		if x.bound > 0 {
+			err = x.bounded(x.entry())
+		} else {
+			err = x.step(x.entry())
+		}
 		if err == nil && x.r.IntN(4) == 0 {
 			err = x.ask()
 		}
@@ -75,6 +90,21 @@ func sequence(seed uint64, steps int, f apply) error {
 }
 
 func (x *run) step(e *fsm.Entry) error {
+	x.next(e)
+	got := x.apply(x.a, x.index, e)
+	twin := x.b.Apply(x.index, e)
+	if err := x.model.Apply(Step{x.index, e, got}); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(got, twin) {
+		return fmt.Errorf("replicas answer differently:\n%+v\n%+v", got, twin)
+	}
+	x.learnAll(e, &got)
+	return x.a.CheckInvariants()
+}
+
+// next gives an entry its place in the log.
+func (x *run) next(e *fsm.Entry) {
 	x.index += 1 + uint64(x.r.IntN(2)) // entries of raft itself lie between
 	binary.LittleEndian.PutUint64(e.Seed[:], x.index*31+uint64(x.r.IntN(2)))
 	if _, ok := e.Requests[0].Command.(*fsm.BecomeLeader); ok && e.Epoch == 0 {
@@ -85,21 +115,15 @@ func (x *run) step(e *fsm.Entry) error {
 			e.Wall-wallZero, e.Lease, e.Requests[i].ID, e.Requests[i].Entity, e.Requests[i].Sub,
 			e.Requests[i].Command, e.Requests[i].Command))
 	}
-	got := x.apply(x.a, x.index, e)
-	twin := x.b.Apply(x.index, e)
-	if err := x.model.Apply(x.index, e, got); err != nil {
-		return err
-	}
-	if !reflect.DeepEqual(got, twin) {
-		return fmt.Errorf("replicas answer differently:\n%+v\n%+v", got, twin)
-	}
+}
+
+func (x *run) learnAll(e *fsm.Entry, got *fsm.Result) {
 	for i := range got.Outcomes {
 		x.learn(e.Requests[i].Entity, &got.Outcomes[i])
 		for _, o := range got.Outcomes[i].Ops {
 			x.learn(0, &o)
 		}
 	}
-	return x.a.CheckInvariants()
 }
 
 // learn keeps what a client would know, the old as well as the new.
@@ -108,6 +132,9 @@ func (x *run) learn(id fsm.EntityID, o *fsm.Outcome) {
 		x.tokens = append(x.tokens, d.Token)
 	}
 	x.numbers = append(x.numbers, o.Numbers...)
+	for _, m := range o.Moves {
+		x.moves = append(x.moves, m.Number)
+	}
 	if !o.Session.Token.IsZero() {
 		x.proofs[id] = append(x.proofs[id], o.Session)
 	}
@@ -124,6 +151,9 @@ func (x *run) audit() error {
 	}
 	if x.r.IntN(2) == 0 {
 		x.a = fsm.New(1)
+		if x.bound > 0 {
+			x.a.TickAtMost(x.bound)
+		}
 	}
 	if err := x.a.Restore(&img); err != nil {
 		return err
@@ -143,12 +173,14 @@ func (x *run) ask() error {
 		from = 1 << 48
 	}
 	cursor := x.number(id) + fsm.SequenceNumber(x.r.IntN(2))
+	room := uint32(x.r.IntN(2) * x.r.IntN(20))
 	for _, q := range []fsm.Query{
-		&fsm.Browse{Max: uint32(1 + x.r.IntN(4)), States: uint8(x.r.IntN(8)), From: []fsm.SequenceNumber{0, cursor}[x.r.IntN(2)],
-			HasSession: x.r.IntN(3) == 0, Session: x.sessionID(), After: uint64(x.r.IntN(9))},
+		&fsm.Browse{Max: uint32(1 + x.r.IntN(4)), MaxBytes: room, States: uint8(x.r.IntN(8)),
+			From: []fsm.SequenceNumber{0, cursor}[x.r.IntN(2)], HasSession: x.r.IntN(3) == 0, Session: x.sessionID(),
+			After: uint64(x.r.IntN(9))},
 		&fsm.Counts{}, &fsm.Idle{}, &fsm.ListLocks{Max: uint32(1 + x.r.IntN(4))},
 		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: from + fsm.SequenceNumber(x.r.IntN(20))},
-		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: cursor},
+		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), From: cursor, MaxBytes: room},
 		&fsm.Peek{Max: 100},
 		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), HasSession: true, Session: x.sessionID()},
 		&fsm.ListSessions{Max: uint32(1 + x.r.IntN(4)), After: x.sessionID(), HasAfter: x.r.IntN(2) == 0,
@@ -166,7 +198,7 @@ func (x *run) ask() error {
 		}
 	}
 	for _, sub := range []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.TransferQueue} {
-		q := &fsm.Moving{After: uint64(x.r.IntN(6)), Max: uint32(1 + x.r.IntN(4))}
+		q := &fsm.Moving{After: uint64(x.r.IntN(6)), Max: uint32(1 + x.r.IntN(4)), MaxBytes: room}
 		req := fsm.QueryRequest{Entity: id, Sub: sub, Query: q}
 		if got, want := x.a.Query(req), x.model.Query(req); !reflect.DeepEqual(got, want) {
 			return fmt.Errorf("%T %+v of %q\nwant %+v\ngot  %+v", q, q, sub, want, got)
@@ -179,14 +211,15 @@ func (x *run) ask() error {
 			return err
 		}
 	}
-	could := x.model.takeable()
+	could := x.model.takeable(false)
 	for k := range could {
 		if !x.a.Deliverable(k) {
 			return fmt.Errorf("%+v is not deliverable", k)
 		}
 	}
 	plain := fsm.WaitKey{Entity: 1}
-	if q := x.model.queue(1); q != nil && q.d.Status == fsm.Active && x.a.Deliverable(plain) != could[plain] {
+	if q := x.model.queue(1); q != nil && q.d.Status == fsm.Active && x.a.Deliverable(plain) &&
+		!x.model.takeable(true)[plain] {
 		return fmt.Errorf("%+v is deliverable", plain)
 	}
 	return nil

@@ -34,9 +34,10 @@ func (q *queue) forwards(sub fsm.SubQueue) bool {
 }
 
 // here reports whether nobody has the message and nothing keeps it.
-func (x *message) here() bool {
-	return x.state == fsm.StateActive && x.token.IsZero() && !x.rests() && !x.moving
-}
+func (x *message) here() bool { return x.idle() && !x.rests() }
+
+// idle reports whether nobody has the message; it may be at rest.
+func (x *message) idle() bool { return x.state == fsm.StateActive && x.token.IsZero() && !x.moving }
 
 // goes reports whether a forwarder may take the message.
 func (q *queue) goes(x *message) bool { return x.here() && !x.stuck }
@@ -115,7 +116,8 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 			if !q.goes(x) {
 				continue
 			}
-			if len(o.Moves) == int(c.Max) {
+			over := len(o.Moves) > 0 && c.MaxBytes > 0 && bytes+x.body.Length > c.MaxBytes
+			if len(o.Moves) == int(c.Max) || over {
 				break
 			}
 			if sub != fsm.TransferQueue && x.hops >= 4 {
@@ -123,9 +125,6 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 				continue
 			}
 			bytes += x.body.Length
-			if len(o.Moves) == int(c.Max) || len(o.Moves) > 0 && c.MaxBytes > 0 && bytes > c.MaxBytes {
-				break
-			}
 			to := c.To
 			if sub == fsm.TransferQueue {
 				to = x.to
@@ -224,11 +223,13 @@ func (m *Model) move(sub fsm.SubQueue, t transit) fsm.Move {
 
 // movingNow lists what is in transit.
 func (m *Model) movingNow(q *queue, sub fsm.SubQueue, c *fsm.Moving) (a fsm.Answer) {
+	bytes := uint32(0)
 	for _, t := range q.moves[sub].list {
 		if t.number <= c.After {
 			continue
 		}
-		if len(a.Moves) == int(c.Max) {
+		bytes += t.x.body.Length
+		if n := len(a.Moves); n == int(c.Max) || n > 0 && c.MaxBytes > 0 && bytes > c.MaxBytes {
 			a.Next = a.Moves[len(a.Moves)-1].Number
 			break
 		}

@@ -78,6 +78,7 @@ type message struct {
 	taken     fsm.Millis
 	diedIn    *string       // session
 	rest      fsm.Millis    // lease: not delivered until then; 0 if not at rest
+	restMin   fsm.Millis    // lease: when that may be over, for chance shortens it
 	by        fsm.RequestID // who has it
 	deadline  fsm.Millis
 	first     fsm.SequenceNumber // of a copy: number in the topic; of a moved message: where it was sent
@@ -116,26 +117,59 @@ func New(p fsm.PartitionID) *Model {
 	}
 }
 
-// Apply does the entry, too, and says where the result differs from what it should be.
-func (m *Model) Apply(index uint64, e *fsm.Entry, got fsm.Result) error {
+// Step is an entry, and what a replica made of it.
+type Step struct {
+	Index  uint64
+	Entry  *fsm.Entry
+	Result fsm.Result
+}
+
+// Apply does the entries, too, and says where the results differ from what they should be. What is
+// woken and what is freed may be told by any of them.
+func (m *Model) Apply(steps ...Step) error {
+	could, held := m.takeable(true), m.holders()
+	var woken []fsm.WaitKey
+	var freed []fsm.BodyRef
+	led := false
+	for i := range steps {
+		s := &steps[i]
+		woken, freed = append(woken, s.Result.Wake...), append(freed, s.Result.Freed...)
+		leads, err := m.entry(s.Index, s.Entry, s.Result)
+		if err != nil {
+			return err
+		}
+		led = led || leads
+	}
+	for k := range m.takeable(false) {
+		if !led || k.HasSession && !held[m.queue(k.Entity).session(k.Session).token] {
+			continue // who accepts looks for messages of himself
+		}
+		if !could[k] && !slices.Contains(woken, k) {
+			return fmt.Errorf("nobody is woken for %+v, only %+v", k, woken)
+		}
+	}
+	return m.audit(freed)
+}
+
+// entry does one entry, unless it is one of a leader who was deposed.
+func (m *Model) entry(index uint64, e *fsm.Entry, got fsm.Result) (leads bool, err error) {
 	m.index = index
 	if len(got.Outcomes) != len(e.Requests) {
-		return fmt.Errorf("%d outcomes for %d requests", len(got.Outcomes), len(e.Requests))
+		return false, fmt.Errorf("%d outcomes for %d requests", len(got.Outcomes), len(e.Requests))
 	}
 	for _, r := range e.Requests {
 		fsm.EachMessage(r.Command, func(x *fsm.Message) { m.bodies[m.ref(x)] = true })
 	}
-	could, held := m.takeable(), m.holders()
 	_, begins := e.Requests[0].Command.(*fsm.BecomeLeader)
 	if begins && e.Epoch == 0 {
 		m.epoch = index
 	} else if e.Epoch != m.epoch {
 		for _, o := range got.Outcomes {
 			if o.Refusal != fsm.NotLeader {
-				return fmt.Errorf("an entry of another epoch did something: %+v", o)
+				return false, fmt.Errorf("an entry of another epoch did something: %+v", o)
 			}
 		}
-		return m.audit(got.Freed)
+		return false, nil
 	}
 	m.wall, m.lease = max(m.wall, e.Wall), max(m.lease, e.Lease)
 	for i := range e.Requests {
@@ -144,26 +178,18 @@ func (m *Model) Apply(index uint64, e *fsm.Entry, got fsm.Result) error {
 		blank(&o)
 		blank(&want)
 		if !reflect.DeepEqual(want, o) {
-			return fmt.Errorf("%T\nwant %+v\ngot  %+v", e.Requests[i].Command, want, o)
+			return false, fmt.Errorf("%T\nwant %+v\ngot  %+v", e.Requests[i].Command, want, o)
 		}
 	}
-	for k := range m.takeable() {
-		if k.HasSession && !held[m.queue(k.Entity).session(k.Session).token] {
-			continue // who accepts looks for messages of himself
-		}
-		if !could[k] && !slices.Contains(got.Wake, k) {
-			return fmt.Errorf("nobody is woken for %+v, only %+v", k, got.Wake)
-		}
-	}
-	return m.audit(got.Freed)
+	return true, nil
 }
 
-// takeable says what a waiter could take now.
-func (m *Model) takeable() map[fsm.WaitKey]bool {
+// takeable says what a waiter could take now, or maybe.
+func (m *Model) takeable(maybe bool) map[fsm.WaitKey]bool {
 	keys := map[fsm.WaitKey]bool{}
 	for _, q := range m.queues {
 		for _, x := range q.messages {
-			if !x.here() || q.forwards(x.sub) && (x.stuck || !q.receives()) {
+			if !x.here() && !(maybe && x.mayWake(m.lease)) || q.forwards(x.sub) && (x.stuck || !q.receives()) {
 				continue
 			}
 			k := fsm.WaitKey{Entity: q.d.ID, Sub: x.sub}

@@ -20,7 +20,7 @@ var (
 )
 
 // T-14, T-66, T-193, T-198, T-223, T-228, T-229, T-251, T-264 // S-214, S-217, S-232, S-233, S-12, S-19, S-20, S-79, S-95, S-96, S-119, S-188, S-201, S-245,
-// S-206, S-209, S-213, S-236, S-237, S-263, S-272, S-274 to S-276, S-281, S-282: whatever comes in whatever
+// S-206, S-209, S-212, S-213, S-236, S-237, S-263, S-272, S-274 to S-276, S-281, S-282, S-288, S-311: whatever comes in whatever
 // order, the state machine does what the model does, restored or not.
 func TestStateAgreesWithTheModel(t *testing.T) {
 	var wg sync.WaitGroup
@@ -192,6 +192,45 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 				return short
 			})
+		},
+		"a moved message is taken twice": func() apply {
+			entity := fsm.EntityID(1000)
+			return changing(func(c fsm.Command) fsm.Command {
+				e, ok := c.(*fsm.Enqueue)
+				if !ok || e.Origin == nil {
+					return c
+				}
+				entity++
+				other := *e.Origin
+				other.Entity = entity
+				return &fsm.Enqueue{Messages: e.Messages, Origin: &other}
+			})
+		},
+		"chance takes more off a pause than it may": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				e, ok := c.(*fsm.PutEntity)
+				if !ok {
+					return c
+				}
+				again := *e
+				if j := &again.Descriptor.RetryBackoff.Jitter; *j == 30 {
+					*j = 90
+				}
+				return &again
+			})
+		},
+		"what expires is forgotten when a Tick is full": func() apply {
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				_, wake := s.NextDeadline()
+				_, now := s.Clocks()
+				if _, ok := e.Requests[0].Command.(*fsm.Tick); ok && wake != 0 && wake <= now {
+					none := *e
+					none.Requests = []fsm.Request{{Command: &fsm.Barrier{}}}
+					s.TickAtMost(1 << 20)
+					return s.Apply(index, &none)
+				}
+				return s.Apply(index, e)
+			}
 		},
 		"an image loses what came after it": func() apply {
 			var old *fsm.State

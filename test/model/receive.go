@@ -41,6 +41,7 @@ func (m *Model) lock(q *queue, r *fsm.Request, c *fsm.Lock, got *fsm.Outcome) fs
 	var taken []*message
 	bytes := uint32(0)
 	for _, x := range q.messages {
+		x.woke(m.lease, got)
 		if x.sub != r.Sub || x.session != s || !x.here() {
 			continue
 		}
@@ -334,10 +335,14 @@ func (m *Model) peek(q *queue, sub fsm.SubQueue, c *fsm.Peek) fsm.Answer {
 	}
 	var a fsm.Answer
 	first, ok := q.firstFrom(c.From)
+	bytes := uint32(0)
 	for _, x := range q.messages {
 		if x.sub != sub || !ok || x.arrival < first || len(a.Messages) == int(c.Max) ||
 			c.HasSession && x.session.id != c.Session {
 			continue
+		}
+		if bytes += x.body.Length; c.MaxBytes > 0 && len(a.Messages) > 0 && bytes > c.MaxBytes {
+			break
 		}
 		d := m.delivery(x)
 		d.Token, d.LockedUntil = fsm.LockToken{}, 0
@@ -356,6 +361,7 @@ func (m *Model) browse(q *queue, sub fsm.SubQueue, c *fsm.Browse) fsm.Answer {
 	}
 	var a fsm.Answer
 	var last uint64
+	var bytes uint32
 	for _, x := range q.messages {
 		where := x.diedIn
 		if x.session != nil {
@@ -365,12 +371,14 @@ func (m *Model) browse(q *queue, sub fsm.SubQueue, c *fsm.Browse) fsm.Answer {
 		if x.sub != sub || x.arrival < first || x.arrival <= c.After || others && sub == fsm.Main {
 			continue
 		}
-		if len(a.Messages) == int(c.Max) {
+		fits := c.MaxBytes == 0 || len(a.Messages) == 0 || bytes+x.body.Length <= c.MaxBytes
+		if len(a.Messages) == int(c.Max) || !fits {
 			a.Next = last
 			break
 		}
 		last = x.arrival
 		if !others && (c.States == 0 || c.States>>x.state&1 == 1) {
+			bytes += x.body.Length
 			d := m.delivery(x)
 			d.Token, d.LockedUntil = fsm.LockToken{}, 0
 			a.Messages = append(a.Messages, d)
