@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,15 @@ func TestOperatorsMoveMessages(t *testing.T) {
 	}
 }
 
+// A command that goes on for another does no more than that one had left.
+func TestWhatAStoppedCommandLeaves(t *testing.T) {
+	r := redriveFlags{dead: true, max: 500, rate: 100}
+	values := url.Values{"cursor": {"1.2"}, "max": {"50"}, "reason": {"it's"}}
+	if got, want := r.resume(values, 200), ` --reason 'it'\''s' --cursor 1.2 --max 300 --rate 100`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // Every refusal has the exit code that scripts look at, and says what to do.
 func TestOperatorsCommandsRefuse(t *testing.T) {
 	d := newDesk(t)
@@ -173,8 +183,10 @@ func TestOperatorsCommandsRefuse(t *testing.T) {
 		"queue move orders orders":                           "2 are in orders already",
 		"queue move orders missing":                          `3 no entity "missing" to move to`,
 		"queue move orders archive --cursor 9.9 --session s": "2 go on with: busbar queue move orders archive --session s --cursor 9.9",
-		"queue transactions":                                 "2 name a queue",
-		"dlq redrive orders --cursor 9.9 --reason it's":      `2 --reason 'it'\''s' --cursor 9.9`,
+		"queue move orders archive --cursor 9.9 --max 7 --rate 5": "2 go on with: busbar queue move orders archive " +
+			"--cursor 9.9 --max 7 --rate 5",
+		"queue transactions":                            "2 name a queue",
+		"dlq redrive orders --cursor 9.9 --reason it's": `2 --reason 'it'\''s' --cursor 9.9`,
 	} {
 		words := strings.Fields(line)
 		c := newQueueCommand()

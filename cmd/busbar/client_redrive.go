@@ -146,15 +146,21 @@ func (r *redriveFlags) run(c *cobra.Command, f *clientFlags, args []string) erro
 	b.end()
 	if err != nil {
 		return &exitError{codeIn(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar %s %s%s",
-			moved, err, r.line, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), r.resume(values))}
+			moved, err, r.line, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), r.resume(values, moved))}
 	}
 	done := map[string]any{"entity": i.path, "moved": moved}
 	text := fmt.Sprintf("sent %d messages of %s again", moved, i.path)
 	if r.to != "" {
-		left := i.arrived(ctx, r.wait)
-		done["to"], done["onTheirWay"] = r.to, left
+		done["to"] = r.to
 		text = fmt.Sprintf("moved %d messages of %s to %s", moved, i.path, r.to)
-		if left > 0 {
+		left, known := i.arrived(ctx, r.wait)
+		if known {
+			done["onTheirWay"] = left
+		}
+		switch {
+		case !known:
+			text += "; how many are still on their way from there, nobody could tell"
+		case left > 0:
 			text += fmt.Sprintf("; %d are still on their way from there", left)
 		}
 	}
@@ -165,22 +171,22 @@ func (r *redriveFlags) run(c *cobra.Command, f *clientFlags, args []string) erro
 const arrivePause = 100 * time.Millisecond
 
 // arrived waits until nothing is on its way from the entity to others, and returns how many messages
-// are when the time is over. Messages of clients count, too.
-func (i *inspector) arrived(ctx context.Context, limit time.Duration) (left uint64) {
+// were at the last look, if there was one. Messages of clients count, too.
+func (i *inspector) arrived(ctx context.Context, limit time.Duration) (left uint64, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
 		counts, err := i.counts(ctx)
 		if err == nil {
-			left = counts.Transfer
+			left, known = counts.Transfer, true
 		}
 		if err == nil && left == 0 {
-			return 0
+			return 0, true
 		}
 		select {
 		case <-time.After(arrivePause):
 		case <-ctx.Done():
-			return left
+			return left, known
 		}
 	}
 }
@@ -224,8 +230,9 @@ func (r *redriveFlags) loop(ctx context.Context, i *inspector, values url.Values
 	}
 }
 
-// resume is the rest of the command line that goes on.
-func (r *redriveFlags) resume(values url.Values) string {
+// resume is the rest of the command line that goes on behind moved messages: no further, and no faster,
+// than the one that was stopped.
+func (r *redriveFlags) resume(values url.Values, moved uint64) string {
 	var out strings.Builder
 	if !r.dead {
 		out.WriteString(" " + shellText(r.to))
@@ -234,6 +241,12 @@ func (r *redriveFlags) resume(values url.Values) string {
 		if values.Has(name) && (name != "to" || r.dead) {
 			fmt.Fprintf(&out, " --%s %s", name, shellText(values.Get(name)))
 		}
+	}
+	if r.max > 0 {
+		fmt.Fprintf(&out, " --max %d", r.max-min(moved, r.max))
+	}
+	if r.rate > 0 {
+		fmt.Fprintf(&out, " --rate %d", r.rate)
 	}
 	return out.String()
 }

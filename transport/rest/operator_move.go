@@ -116,15 +116,3 @@ func (q *inspection) destination() (fsm.EntityID, error) {
 	}
 	return d.ID, nil
 }
-
-// transactions lists what clients of the answering node do with the entity and have not committed.
-func (q *inspection) transactions() (any, error) {
-	if err := q.only("ended"); err != nil {
-		return nil, err
-	}
-	ended := q.values.Get("ended")
-	if ended != "" && ended != "true" && ended != "false" {
-		return nil, badRequest("ended must be true or false, not '%s'.", clip(ended))
-	}
-	return map[string]any{"transactions": q.o.deps.Transactions(q.d.Name, ended == "true")}, nil
-}
