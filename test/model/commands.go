@@ -408,21 +408,6 @@ func (m *Model) endOne(q *queue) {
 	}
 }
 
-// mayWake reports whether the rest of a message may be over, by chance, or not.
-func (x *message) mayWake(lease fsm.Millis) bool {
-	return x.idle() && x.session == nil && x.rest != 0 && x.restMin <= lease
-}
-
-// woke learns from what was given out that the rest of a message was over.
-func (x *message) woke(lease fsm.Millis, got *fsm.Outcome) {
-	if x.mayWake(lease) && slices.ContainsFunc(got.Locked, func(d fsm.Delivery) bool { return d.Seq == x.number }) {
-		x.rest = 0
-	}
-}
-
-// rests reports whether a message or its session is not to be delivered yet.
-func (x *message) rests() bool { return x.rest != 0 || x.session != nil && x.session.rest != 0 }
-
 func (m *Model) expire(q *queue) {
 	for at, ok := q.nextEnd(); ok && at <= m.lease; at, ok = q.nextEnd() {
 		m.endOne(q)

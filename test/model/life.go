@@ -56,3 +56,18 @@ func (m *Model) lapse(q *queue, x *message) {
 	}
 	bury(x, "TTLExpiredException", "The message expired and was dead lettered.")
 }
+
+// mayWake reports whether the rest of a message may be over, by chance, or not.
+func (x *message) mayWake(lease fsm.Millis) bool {
+	return x.idle() && x.session == nil && x.rest != 0 && x.restMin <= lease
+}
+
+// woke learns from what was given out that the rest of a message was over.
+func (x *message) woke(lease fsm.Millis, got *fsm.Outcome) {
+	if x.mayWake(lease) && slices.ContainsFunc(got.Locked, func(d fsm.Delivery) bool { return d.Seq == x.number }) {
+		x.rest = 0
+	}
+}
+
+// rests reports whether a message or its session is not to be delivered yet.
+func (x *message) rests() bool { return x.rest != 0 || x.session != nil && x.session.rest != 0 }
