@@ -202,7 +202,7 @@ module.exports = {
     const t = await e.topic();
     await e.admin().createSubscription(t, 's');
     const s = e.client(0).createSender(t);
-    const at = new Date(Date.now() + 4000);
+    const at = new Date(Date.now() + 12_000);
     const numbers = await s.scheduleMessages([{ body: 'keep' }, { body: 'drop' }], at);
     await s.cancelScheduledMessages(numbers[1]);
     const r = e.client(1).createReceiver(t, 's');

@@ -333,7 +333,7 @@ def schedule(e):
 def schedule_cancel(e):
     q = e.queue()
     c = e.connect(0)
-    numbers = scheduled(c, q, soon(2), "a", "b", "c")
+    numbers = scheduled(c, q, soon(12), "a", "b", "c")
     request(c, q, "cancel-scheduled-message", {"sequence-numbers": longs(numbers[1])})
     r = e.connect(1).receiver(q)
     equal(sorted(bodies(r.take(2))), ["a", "c"], "came")

@@ -183,7 +183,7 @@ async def topic_schedule(e):
     t = await e.topic()
     await subscription(e, t)
     s = e.client(0).get_topic_sender(t)
-    at = datetime.now(timezone.utc) + timedelta(seconds=3)
+    at = datetime.now(timezone.utc) + timedelta(seconds=12)
     keep, drop = await e.do(s.schedule_messages, [message("keep"), message("drop")], at)
     await e.do(s.cancel_scheduled_messages, drop)
     r = receiver(e, t)
