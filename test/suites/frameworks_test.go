@@ -67,7 +67,7 @@ func (b *bed) entities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock := "PT5S" // what is rolled back comes again when its lock has run out
+	lock := "PT5M" // nothing waits for the end of a lock, what is rolled back neither
 	for _, name := range []string{"camel-in", "camel-out", "spring-orders", "spring-replies", "spring-fragile"} {
 		opt := &admin.CreateQueueOptions{Properties: &admin.QueueProperties{LockDuration: &lock}}
 		if _, err := a.CreateQueue(t.Context(), name, opt); err != nil {

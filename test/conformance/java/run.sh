@@ -3,6 +3,6 @@
 source "$(dirname "$0")/../tools.sh"
 source "$(dirname "$0")/../jvm/jvm.sh"
 
-jvm java "$here/../jvm/Runner.java"
+jvm java
 installed "$@"
 run_jvm busbar.Main

@@ -3,6 +3,6 @@
 source "$(dirname "$0")/../tools.sh"
 source "$(dirname "$0")/../jvm/jvm.sh"
 
-jvm jms "$here/../jvm/Runner.java"
+jvm jms
 installed "$@"
 run_jvm busbar.Main

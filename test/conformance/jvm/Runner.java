@@ -6,12 +6,13 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BiFunction;
 
 /** Runs the scenarios of a library of the Java machine, several at once: what waits for a lock is cheap. */
 public final class Runner {
     /** A scenario. */
-    public interface Scenario {
-        void run(Env e) throws Exception;
+    public interface Scenario<E extends Scene> {
+        void run(E e) throws Exception;
     }
 
     /** The library, or the original, has nothing like it. */
@@ -35,9 +36,11 @@ public final class Runner {
 
     /**
      * Runs every scenario that BUSBAR_ONLY names, or all, and prints one line for each: scenario, id, pass or fail
-     * or skip, milliseconds, text; separated by tabs. library is the name of its jar before the version.
+     * or skip, milliseconds, text; separated by tabs. library is the name of its jar before the version; scene makes
+     * what a scenario gets from its id and number.
      */
-    static void run(String library, int atOnce, long limitSeconds, Map<String, Scenario> all) throws Exception {
+    static <E extends Scene> void run(String library, int atOnce, long limitSeconds,
+        BiFunction<String, Integer, E> scene, Map<String, Scenario<E>> all) throws Exception {
         String only = System.getenv().getOrDefault("BUSBAR_ONLY", "").trim();
         if (!only.isEmpty()) {
             all.keySet().retainAll(List.of(only.split("\\s+")));
@@ -47,7 +50,7 @@ public final class Runner {
         int index = 0;
         for (var s : all.entrySet()) {
             int i = index++;
-            pool.submit(() -> run(s.getKey(), s.getValue(), i, limitSeconds));
+            pool.submit(() -> run(s.getKey(), s.getValue(), scene.apply(s.getKey(), i), limitSeconds));
         }
         pool.shutdown();
         pool.awaitTermination(10, TimeUnit.MINUTES);
@@ -65,8 +68,7 @@ public final class Runner {
         return "unknown";
     }
 
-    private static void run(String id, Scenario scenario, int index, long limitSeconds) {
-        Env e = new Env(id, index);
+    private static <E extends Scene> void run(String id, Scenario<E> scenario, E e, long limitSeconds) {
         long began = System.nanoTime();
         String state = "pass";
         String text = "";

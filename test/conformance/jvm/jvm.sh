@@ -1,6 +1,6 @@
 # Sourced after tools.sh by the run.sh of the languages of the Java machine.
 
-# jvm NAME [FILE…]: fills dir with the libraries of pom.xml and the compiled sources, and further ones.
+# jvm NAME: fills dir with the libraries of pom.xml and the compiled sources, those beside this file too.
 jvm() {
 	need javac 'install a JDK of version 17 or newer'
 	need mvn 'install Maven'
@@ -10,7 +10,7 @@ jvm() {
 			org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies >&2
 		filled
 	fi
-	local sources=("$here"/src/busbar/*.java "${@:2}")
+	local sources=("$here"/src/busbar/*.java "$(dirname "${BASH_SOURCE[0]}")"/*.java)
 	classes=$dir/classes-$(cat "${sources[@]}" | sha256sum | cut -c1-12)
 	if [[ ! -d $classes ]]; then
 		rm -rf "$dir"/classes-*

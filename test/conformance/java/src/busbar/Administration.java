@@ -34,13 +34,13 @@ final class Administration {
         return connectionString.replaceAll("SharedAccessKey=[^;]*", "SharedAccessKey=wrong");
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         queues(all);
         telling(all);
         refusing(all);
     }
 
-    private static void queues(Map<String, Runner.Scenario> all) {
+    private static void queues(Map<String, Runner.Scenario<Env>> all) {
         all.put("admin-queue", e -> {
             var a = e.admin(0);
             String name = e.name("q");
@@ -97,7 +97,7 @@ final class Administration {
         });
     }
 
-    private static void telling(Map<String, Runner.Scenario> all) {
+    private static void telling(Map<String, Runner.Scenario<Env>> all) {
         all.put("admin-counts", e -> {
             String q = e.queue();
             e.send(q, message("a"), message("b"), message("c"), message("d"));
@@ -126,7 +126,7 @@ final class Administration {
         });
     }
 
-    private static void refusing(Map<String, Runner.Scenario> all) {
+    private static void refusing(Map<String, Runner.Scenario<Env>> all) {
         all.put("admin-refused", e -> {
             List<Consumer<CreateQueueOptions>> refused = List.of(
                 o -> o.setLockDuration(Duration.ofMinutes(6)), o -> o.setLockDuration(Duration.ofSeconds(1)),

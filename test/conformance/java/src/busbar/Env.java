@@ -17,36 +17,21 @@ import com.azure.messaging.servicebus.administration.models.CreateQueueOptions;
 import com.azure.messaging.servicebus.models.SubQueue;
 import java.net.URI;
 import java.time.Duration;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Deque;
 import java.util.List;
-import java.util.Objects;
-import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.function.Consumer;
 
 /** What a scenario gets: clients and entities of its own, and words for what it expects. */
-public final class Env implements AutoCloseable {
+public final class Env extends Scene {
     /** Bounds the wait for a message that must come. */
-    public static final Duration SOON = Duration.ofSeconds(20);
+    public static final Duration SOON = Duration.ofMillis(SOON_MS);
     /** How long a scenario listens for what must not come. */
     public static final Duration QUIET = Duration.ofMillis(1500);
 
-    private final int index;
-    private final String prefix;
-    private final Deque<AutoCloseable> closers = new ArrayDeque<>();
-    private int made;
-
     Env(String id, int index) {
-        this.index = index;
-        this.prefix = "java-" + id + "-" + UUID.randomUUID().toString().substring(0, 8);
-    }
-
-    private static String line(String name, int i) {
-        String[] all = System.getenv(name).split("\n");
-        return all[i % all.length];
+        super("java", id, index);
     }
 
     public String dataString(int i) {
@@ -68,15 +53,6 @@ public final class Env implements AutoCloseable {
     public ServiceBusClientBuilder builder(String connectionString, Duration tryTimeout, int retries) {
         return new ServiceBusClientBuilder().connectionString(connectionString).retryOptions(
             new AmqpRetryOptions().setMaxRetries(retries).setDelay(Duration.ofMillis(200)).setTryTimeout(tryTimeout));
-    }
-
-    public <T extends AutoCloseable> T keep(T closer) {
-        closers.push(closer);
-        return closer;
-    }
-
-    public String name(String kind) {
-        return prefix + "-" + kind + ++made;
     }
 
     public ServiceBusAdministrationClient admin(int i) {
@@ -188,16 +164,6 @@ public final class Env implements AutoCloseable {
         return all;
     }
 
-    public static void check(boolean ok, String text) {
-        if (!ok) {
-            throw new AssertionError(text);
-        }
-    }
-
-    public static void equal(Object got, Object want, String what) {
-        check(Objects.equals(got, want), what + " " + got + ", want " + want);
-    }
-
     /** Expects the SDK's own reason; null: any failure. */
     public static Throwable fails(ServiceBusFailureReason reason, Callable<?> call) {
         try {
@@ -218,24 +184,5 @@ public final class Env implements AutoCloseable {
             run.run();
             return null;
         });
-    }
-
-    public static void until(String what, Callable<Boolean> check) throws Exception {
-        long end = System.nanoTime() + SOON.toNanos();
-        while (!check.call()) {
-            check(System.nanoTime() < end, "waited in vain: " + what);
-            Thread.sleep(100);
-        }
-    }
-
-    @Override
-    public void close() {
-        while (!closers.isEmpty()) {
-            try {
-                closers.pop().close();
-            } catch (Exception ignored) {
-                // the scenario has closed it itself, or has failed already
-            }
-        }
     }
 }

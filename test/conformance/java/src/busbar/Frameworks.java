@@ -34,7 +34,7 @@ final class Frameworks {
     private Frameworks() {
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         all.put("like-masstransit", Frameworks::massTransit);
         all.put("like-nservicebus", Frameworks::nServiceBus);
         all.put("like-rebus", Frameworks::rebus);

@@ -9,7 +9,7 @@ public final class Main {
     }
 
     public static void main(String[] args) throws Exception {
-        Map<String, Runner.Scenario> all = new LinkedHashMap<>();
+        Map<String, Runner.Scenario<Env>> all = new LinkedHashMap<>();
         Sending.add(all);
         Receiving.add(all);
         Sessions.add(all);
@@ -18,6 +18,6 @@ public final class Main {
         Topics.add(all);
         Transactions.add(all);
         Frameworks.add(all);
-        Runner.run("azure-messaging-servicebus", 10, 120, all);
+        Runner.run("azure-messaging-servicebus", 10, 120, Env::new, all);
     }
 }

@@ -76,7 +76,7 @@ final class Processors {
 
     private static final Duration MINUTE = Duration.ofMinutes(1);
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         settling(all);
         running(all);
         inSessions(all);
@@ -87,7 +87,7 @@ final class Processors {
         until("the queue is empty", () -> texts(r.peekMessages(1, 0)).isEmpty());
     }
 
-    private static void settling(Map<String, Runner.Scenario> all) {
+    private static void settling(Map<String, Runner.Scenario<Env>> all) {
         all.put("process-complete", e -> {
             String q = filled(e, 10, MINUTE);
             var p = plain(e, q, 1, true, c -> { });
@@ -121,7 +121,7 @@ final class Processors {
         });
     }
 
-    private static void running(Map<String, Runner.Scenario> all) {
+    private static void running(Map<String, Runner.Scenario<Env>> all) {
         all.put("process-concurrent", e -> {
             String q = filled(e, 12, MINUTE);
             AtomicInteger now = new AtomicInteger();
@@ -162,7 +162,7 @@ final class Processors {
         });
     }
 
-    private static void inSessions(Map<String, Runner.Scenario> all) {
+    private static void inSessions(Map<String, Runner.Scenario<Env>> all) {
         all.put("process-session", e -> {
             String q = e.sessionQueue();
             for (int i = 0; i < 10; i++) {

@@ -46,7 +46,7 @@ final class Receiving {
         return all;
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         receiving(all);
         settling(all);
         deferring(all);
@@ -60,7 +60,7 @@ final class Receiving {
         }
     }
 
-    private static void receiving(Map<String, Runner.Scenario> all) {
+    private static void receiving(Map<String, Runner.Scenario<Env>> all) {
         all.put("receive-many", e -> {
             String q = filled(e, 20);
             var r = e.receiver(1, q);
@@ -142,7 +142,7 @@ final class Receiving {
         });
     }
 
-    private static void settling(Map<String, Runner.Scenario> all) {
+    private static void settling(Map<String, Runner.Scenario<Env>> all) {
         all.put("settle-once", e -> {
             String q = filled(e, 1);
             var r = e.receiver(1, q);
@@ -192,7 +192,7 @@ final class Receiving {
         });
     }
 
-    private static void deferring(Map<String, Runner.Scenario> all) {
+    private static void deferring(Map<String, Runner.Scenario<Env>> all) {
         all.put("defer", e -> {
             String q = filled(e, 1);
             var r = e.receiver(1, q);
@@ -222,7 +222,7 @@ final class Receiving {
         });
     }
 
-    private static void deadLetters(Map<String, Runner.Scenario> all) {
+    private static void deadLetters(Map<String, Runner.Scenario<Env>> all) {
         all.put("dead-letter", e -> {
             String q = filled(e, 1);
             var r = e.receiver(1, q);
@@ -267,7 +267,7 @@ final class Receiving {
         });
     }
 
-    private static void locks(Map<String, Runner.Scenario> all) {
+    private static void locks(Map<String, Runner.Scenario<Env>> all) {
         all.put("lock-renew", e -> {
             String q = filled(e, 1, o -> o.setLockDuration(Duration.ofSeconds(10)));
             var r = e.receiver(1, q);
@@ -295,7 +295,7 @@ final class Receiving {
         });
     }
 
-    private static void peeking(Map<String, Runner.Scenario> all) {
+    private static void peeking(Map<String, Runner.Scenario<Env>> all) {
         all.put("peek", e -> {
             String q = filled(e, 5);
             var r = e.receiver(1, q);

@@ -31,7 +31,7 @@ final class Sending {
         return OffsetDateTime.now(ZoneOffset.UTC).plusSeconds(n);
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         all.put("send-one", e -> {
             String q = e.queue();
             e.send(q, message("hello"));
@@ -173,7 +173,7 @@ final class Sending {
         e.none(r);
     }
 
-    private static void schedules(Map<String, Runner.Scenario> all) {
+    private static void schedules(Map<String, Runner.Scenario<Env>> all) {
         all.put("schedule", e -> {
             String q = e.queue();
             var at = seconds(4);
@@ -225,7 +225,7 @@ final class Sending {
         });
     }
 
-    private static void expiry(Map<String, Runner.Scenario> all) {
+    private static void expiry(Map<String, Runner.Scenario<Env>> all) {
         all.put("ttl-dropped", e -> {
             String q = e.queue();
             e.send(q, message("short").setTimeToLive(Duration.ofSeconds(1)), message("long"));

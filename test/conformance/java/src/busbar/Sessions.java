@@ -38,14 +38,14 @@ final class Sessions {
             .disableAutoComplete().buildClient()).acceptNextSession();
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         accepting(all);
         working(all);
         locks(all);
         rest(all);
     }
 
-    private static void accepting(Map<String, Runner.Scenario> all) {
+    private static void accepting(Map<String, Runner.Scenario<Env>> all) {
         all.put("session-named", e -> {
             String q = e.sessionQueue();
             for (int i = 0; i < 4; i++) {
@@ -113,7 +113,7 @@ final class Sessions {
         });
     }
 
-    private static void working(Map<String, Runner.Scenario> all) {
+    private static void working(Map<String, Runner.Scenario<Env>> all) {
         all.put("session-state", e -> {
             String q = e.sessionQueue();
             var r = e.accept(0, q, "S");
@@ -171,7 +171,7 @@ final class Sessions {
         });
     }
 
-    private static void locks(Map<String, Runner.Scenario> all) {
+    private static void locks(Map<String, Runner.Scenario<Env>> all) {
         all.put("session-renew", e -> {
             String q = filled(e, Duration.ofSeconds(10), "x");
             var r = e.accept(1, q, "S");
@@ -199,7 +199,7 @@ final class Sessions {
         });
     }
 
-    private static void rest(Map<String, Runner.Scenario> all) {
+    private static void rest(Map<String, Runner.Scenario<Env>> all) {
         all.put("session-schedule", e -> {
             String q = e.sessionQueue();
             e.sender(0, q).scheduleMessage(in("S", "later"), OffsetDateTime.now().plusSeconds(2));

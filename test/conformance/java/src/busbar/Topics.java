@@ -36,7 +36,7 @@ final class Topics {
     private Topics() {
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         administration(all);
         rules(all);
         choosing(all);
@@ -95,7 +95,7 @@ final class Topics {
         return all.stream().sorted().toList();
     }
 
-    private static void administration(Map<String, Runner.Scenario> all) {
+    private static void administration(Map<String, Runner.Scenario<Env>> all) {
         all.put("topic-admin", e -> {
             var a = e.admin(0);
             String name = e.name("t");
@@ -139,7 +139,7 @@ final class Topics {
         return f;
     }
 
-    private static void rules(Map<String, Runner.Scenario> all) {
+    private static void rules(Map<String, Runner.Scenario<Env>> all) {
         all.put("rule-admin", e -> {
             String t = e.topic();
             var a = e.admin(0);
@@ -179,7 +179,7 @@ final class Topics {
         });
     }
 
-    private static void choosing(Map<String, Runner.Scenario> all) {
+    private static void choosing(Map<String, Runner.Scenario<Env>> all) {
         all.put("topic-sql", e -> {
             String t = filtered(e, new LinkedHashMap<>(Map.of("dear", sql("price > 10"),
                 "red", sql("colour = 'red' OR sys.Label LIKE 'r%'"), "bare", sql("price IS NULL"),
@@ -211,7 +211,7 @@ final class Topics {
         });
     }
 
-    private static void receiving(Map<String, Runner.Scenario> all) {
+    private static void receiving(Map<String, Runner.Scenario<Env>> all) {
         all.put("topic-fan-out", e -> {
             String t = e.topic();
             var names = List.of("a", "b", "c");
@@ -261,7 +261,7 @@ final class Topics {
         });
     }
 
-    private static void later(Map<String, Runner.Scenario> all) {
+    private static void later(Map<String, Runner.Scenario<Env>> all) {
         all.put("topic-schedule", e -> {
             String t = e.topic();
             e.admin(0).createSubscription(t, "s");
@@ -290,7 +290,7 @@ final class Topics {
         });
     }
 
-    private static void forwarding(Map<String, Runner.Scenario> all) {
+    private static void forwarding(Map<String, Runner.Scenario<Env>> all) {
         all.put("forward", e -> {
             String last = e.queue();
             String second = e.queue(o -> o.setForwardTo(last));

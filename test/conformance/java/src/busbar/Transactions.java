@@ -32,13 +32,13 @@ final class Transactions {
             .buildClient());
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         inOneQueue(all);
         settling(all);
         across(all);
     }
 
-    private static void inOneQueue(Map<String, Runner.Scenario> all) {
+    private static void inOneQueue(Map<String, Runner.Scenario<Env>> all) {
         all.put("transaction-commit", e -> {
             String q = e.queue();
             e.send(q, message("in"));
@@ -90,7 +90,7 @@ final class Transactions {
         });
     }
 
-    private static void settling(Map<String, Runner.Scenario> all) {
+    private static void settling(Map<String, Runner.Scenario<Env>> all) {
         all.put("transaction-settle", e -> {
             String q = e.queue();
             e.send(q, message("a"), message("b"), message("c"));
@@ -126,7 +126,7 @@ final class Transactions {
         });
     }
 
-    private static void across(Map<String, Runner.Scenario> all) {
+    private static void across(Map<String, Runner.Scenario<Env>> all) {
         all.put("transaction-cross-entity", e -> {
             String in = e.queue();
             String one = e.queue();

@@ -38,7 +38,7 @@ final class Browsing {
         return all;
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         all.put("jms-browser", e -> {
             String q = e.queue();
             e.send(q, "a", "b", "c");

@@ -26,7 +26,7 @@ final class Clients {
     private Clients() {
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         connections(all);
         producers(all);
         consumers(all);
@@ -87,7 +87,7 @@ final class Clients {
         }
     }
 
-    private static void connections(Map<String, Runner.Scenario> all) {
+    private static void connections(Map<String, Runner.Scenario<Env>> all) {
         all.put("jms-failover", e -> {
             String q = e.queue();
             Way way = e.keep(new Way(e.address(1)));
@@ -114,7 +114,7 @@ final class Clients {
         });
     }
 
-    private static void producers(Map<String, Runner.Scenario> all) {
+    private static void producers(Map<String, Runner.Scenario<Env>> all) {
         all.put("jms-anonymous", e -> { // the client attaches a link for each
             List<String> queues = list(e.queue(), e.queue());
             Session s = e.session(0);
@@ -172,7 +172,7 @@ final class Clients {
         });
     }
 
-    private static void consumers(Map<String, Runner.Scenario> all) {
+    private static void consumers(Map<String, Runner.Scenario<Env>> all) {
         all.put("receive-delete", e -> {
             String q = e.queue();
             e.send(q, "a", "b", "c");
@@ -207,7 +207,7 @@ final class Clients {
         });
     }
 
-    private static void refused(Map<String, Runner.Scenario> all) {
+    private static void refused(Map<String, Runner.Scenario<Env>> all) {
         all.put("jms-temporary", e -> {
             Session s = e.session(0);
             fails(s::createTemporaryQueue);

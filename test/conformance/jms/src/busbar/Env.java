@@ -7,41 +7,21 @@ import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Deque;
 import java.util.List;
-import java.util.Objects;
-import java.util.UUID;
 import java.util.concurrent.Callable;
 import org.apache.qpid.jms.JmsConnectionFactory;
 
 /** What a scenario gets: connections and entities of its own, and words for what it expects. */
-final class Env implements AutoCloseable {
+final class Env extends Scene {
     /** Bounds the wait for a message that must come, in milliseconds. */
-    static final long SOON = 20_000;
+    static final long SOON = SOON_MS;
     /** How long a scenario listens for what must not come. */
     static final long QUIET = 1_500;
 
-    private final int index;
-    private final String prefix;
-    private final Deque<AutoCloseable> closers = new ArrayDeque<>();
-    private int made;
-
     Env(String id, int index) {
-        this.index = index;
-        this.prefix = "jms-" + id + "-" + UUID.randomUUID().toString().substring(0, 8);
-    }
-
-    private static String line(String name, int i) {
-        String[] all = System.getenv(name).split("\n");
-        return all[i % all.length];
-    }
-
-    <T extends AutoCloseable> T keep(T closer) {
-        closers.push(closer);
-        return closer;
+        super("jms", id, index);
     }
 
     Admin admin() {
@@ -49,7 +29,7 @@ final class Env implements AutoCloseable {
     }
 
     String name() {
-        return prefix + "-" + ++made;
+        return name("e");
     }
 
     private String entity(String kind, String elements) throws Exception {
@@ -166,16 +146,6 @@ final class Env implements AutoCloseable {
         return Arrays.asList(all);
     }
 
-    static void check(boolean ok, String text) {
-        if (!ok) {
-            throw new AssertionError(text);
-        }
-    }
-
-    static void equal(Object got, Object want, String what) {
-        check(Objects.equals(got, want), what + " " + got + ", want " + want);
-    }
-
     static Exception fails(Callable<?> call) {
         try {
             call.call();
@@ -183,24 +153,5 @@ final class Env implements AutoCloseable {
             return t;
         }
         throw new AssertionError("succeeded, want a failure");
-    }
-
-    static void until(String what, Callable<Boolean> check) throws Exception {
-        long end = System.nanoTime() + SOON * 1_000_000;
-        while (!check.call()) {
-            check(System.nanoTime() < end, "waited in vain: " + what);
-            Thread.sleep(50);
-        }
-    }
-
-    @Override
-    public void close() {
-        while (!closers.isEmpty()) {
-            try {
-                closers.pop().close();
-            } catch (Exception ignored) {
-                // the scenario has closed it itself, or has failed already
-            }
-        }
     }
 }

@@ -9,13 +9,13 @@ public final class Main {
     }
 
     public static void main(String[] args) throws Exception {
-        Map<String, Runner.Scenario> all = new LinkedHashMap<>();
+        Map<String, Runner.Scenario<Env>> all = new LinkedHashMap<>();
         Sending.add(all);
         Receiving.add(all);
         Browsing.add(all);
         Topics.add(all);
         Clients.add(all);
         Transactions.add(all);
-        Runner.run("qpid-jms-client", 8, 90, all);
+        Runner.run("qpid-jms-client", 8, 90, Env::new, all);
     }
 }

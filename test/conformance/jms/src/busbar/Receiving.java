@@ -31,7 +31,7 @@ final class Receiving {
     private Receiving() {
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         receiving(all);
         listening(all);
         acknowledging(all);
@@ -59,7 +59,7 @@ final class Receiving {
         m.acknowledge();
     }
 
-    private static void receiving(Map<String, Runner.Scenario> all) {
+    private static void receiving(Map<String, Runner.Scenario<Env>> all) {
         all.put("receive-waits", e -> {
             String q = e.queue();
             var c = e.consumer(1, q);
@@ -127,7 +127,7 @@ final class Receiving {
         });
     }
 
-    private static void listening(Map<String, Runner.Scenario> all) {
+    private static void listening(Map<String, Runner.Scenario<Env>> all) {
         all.put("jms-listener", e -> {
             String q = e.queue();
             List<String> seen = new CopyOnWriteArrayList<>();
@@ -170,7 +170,7 @@ final class Receiving {
         });
     }
 
-    private static void acknowledging(Map<String, Runner.Scenario> all) {
+    private static void acknowledging(Map<String, Runner.Scenario<Env>> all) {
         all.put("jms-acknowledge-client", e -> {
             String q = filled(e, "", "a", "b", "c");
             var c = e.connect(1, "&jms.prefetchPolicy.all=0");
@@ -210,7 +210,7 @@ final class Receiving {
         });
     }
 
-    private static void deciding(Map<String, Runner.Scenario> all) {
+    private static void deciding(Map<String, Runner.Scenario<Env>> all) {
         all.put("abandon", e -> {
             String q = filled(e, "", "x");
             var r = consumer(e, 1, q, INDIVIDUALLY);

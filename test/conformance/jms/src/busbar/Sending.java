@@ -29,7 +29,7 @@ final class Sending {
     private Sending() {
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         passing(all);
         kinds(all);
         limits(all);
@@ -41,7 +41,7 @@ final class Sending {
         return s.createProducer(s.createQueue(q));
     }
 
-    private static void passing(Map<String, Runner.Scenario> all) {
+    private static void passing(Map<String, Runner.Scenario<Env>> all) {
         all.put("send-one", e -> {
             String q = e.queue();
             e.send(q, "hello");
@@ -122,7 +122,7 @@ final class Sending {
         });
     }
 
-    private static void kinds(Map<String, Runner.Scenario> all) {
+    private static void kinds(Map<String, Runner.Scenario<Env>> all) {
         all.put("jms-message-kinds", e -> {
             String q = e.queue();
             Session s = e.session(0);
@@ -154,7 +154,7 @@ final class Sending {
         });
     }
 
-    private static void limits(Map<String, Runner.Scenario> all) {
+    private static void limits(Map<String, Runner.Scenario<Env>> all) {
         all.put("send-large", e -> {
             String q = e.queue();
             String body = "0123456789abcdef".repeat(900 << 6);
@@ -172,7 +172,7 @@ final class Sending {
         });
     }
 
-    private static void lifetimes(Map<String, Runner.Scenario> all) {
+    private static void lifetimes(Map<String, Runner.Scenario<Env>> all) {
         all.put("ttl-dropped", e -> {
             String q = e.queue();
             Session s = e.session(0);
@@ -229,7 +229,7 @@ final class Sending {
         });
     }
 
-    private static void refused(Map<String, Runner.Scenario> all) {
+    private static void refused(Map<String, Runner.Scenario<Env>> all) {
         all.put("send-missing", e -> fails(() -> {
             e.send(e.name(), "x");
             return null;

@@ -22,7 +22,7 @@ final class Topics {
     private Topics() {
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         subscriptions(all);
         choosing(all);
         forwarding(all);
@@ -63,7 +63,7 @@ final class Topics {
         return got;
     }
 
-    private static void subscriptions(Map<String, Runner.Scenario> all) {
+    private static void subscriptions(Map<String, Runner.Scenario<Env>> all) {
         all.put("jms-topic", e -> {
             String t = e.topic();
             String sub = e.subscription(t, "s", "");
@@ -112,7 +112,7 @@ final class Topics {
         });
     }
 
-    private static void choosing(Map<String, Runner.Scenario> all) {
+    private static void choosing(Map<String, Runner.Scenario<Env>> all) {
         all.put("topic-sql", e -> {
             String t = e.topic();
             String dear = e.subscription(t, "dear", rule(sql("price > 10"), ""));
@@ -161,7 +161,7 @@ final class Topics {
         });
     }
 
-    private static void forwarding(Map<String, Runner.Scenario> all) {
+    private static void forwarding(Map<String, Runner.Scenario<Env>> all) {
         all.put("forward", e -> {
             String last = e.queue();
             String first = e.queue("<ForwardTo>" + last + "</ForwardTo>");

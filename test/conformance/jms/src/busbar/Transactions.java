@@ -17,7 +17,7 @@ final class Transactions {
     private Transactions() {
     }
 
-    static void add(Map<String, Runner.Scenario> all) {
+    static void add(Map<String, Runner.Scenario<Env>> all) {
         all.put("jms-transacted", e -> {
             String q = e.queue();
             Session s = e.transacted(0);

@@ -1,9 +1,11 @@
 package busbar;
 
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.function.BooleanSupplier;
 import org.apache.camel.CamelContext;
+import org.apache.camel.ProducerTemplate;
 import org.apache.camel.builder.RouteBuilder;
 import org.apache.camel.impl.DefaultCamelContext;
 
@@ -14,12 +16,6 @@ public final class Flow {
     private static final List<String> OUT = new CopyOnWriteArrayList<>();
     private static final List<String> DEAD = new CopyOnWriteArrayList<>();
     private static final List<String> EVENTS = new CopyOnWriteArrayList<>();
-
-    private interface Scenario {
-        void run() throws Exception;
-    }
-
-    private static CamelContext context;
 
     private Flow() {
     }
@@ -48,54 +44,31 @@ public final class Flow {
         }
     }
 
-    private static void until(String what, BooleanSupplier check) throws Exception {
-        long end = System.currentTimeMillis() + LIMIT_MS;
-        while (!check.getAsBoolean()) {
-            if (System.currentTimeMillis() > end) {
-                throw new AssertionError("waited in vain: " + what + "; " + OUT + DEAD + EVENTS);
-            }
-            Thread.sleep(50);
-        }
-    }
-
-    private static void run(String id, Scenario scenario) {
-        long began = System.currentTimeMillis();
-        String state = "pass";
-        String text = "";
-        try {
-            scenario.run();
-        } catch (Throwable t) {
-            state = "fail";
-            text = t.toString().replaceAll("\\s+", " ");
-        }
-        System.out.println("scenario\t" + id + "\t" + state + "\t" + (System.currentTimeMillis() - began) + "\t" + text);
-    }
-
-    public static void main(String[] args) throws Exception {
-        context = new DefaultCamelContext();
-        context.addRoutes(new Routes());
-        context.start();
-        System.out.println("sdk\tcamel-azure-servicebus\t" + context.getVersion());
-        var producer = context.createProducerTemplate();
-        run("camel-route", () -> {
+    private static void scenarios(Map<String, Runner.Scenario<Scene>> all, ProducerTemplate producer) {
+        all.put("camel-route", e -> {
             for (int i = 0; i < 10; i++) {
                 producer.sendBody("direct:start", "order " + i);
             }
-            until("ten messages through two queues", () -> OUT.size() >= 10);
-            if (OUT.stream().distinct().count() != 10 || !OUT.stream().allMatch(b -> b.startsWith("ORDER "))) {
-                throw new AssertionError("came " + OUT);
-            }
+            Scene.until("ten messages through two queues", LIMIT_MS, () -> OUT.size() >= 10);
+            Scene.check(OUT.stream().distinct().count() == 10 && OUT.stream().allMatch(b -> b.startsWith("ORDER ")),
+                "came " + OUT);
         });
-        run("camel-dead-letter", () -> {
+        all.put("camel-dead-letter", e -> {
             producer.sendBody("direct:start", "bad one");
-            until("what a route refused", () -> DEAD.contains("bad one"));
+            Scene.until("what a route refused", LIMIT_MS, () -> DEAD.contains("bad one"));
         });
-        run("camel-topic", () -> {
+        all.put("camel-topic", e -> {
             producer.sendBody("direct:event", "something happened");
-            until("an event", () -> EVENTS.contains("something happened"));
+            Scene.until("an event", LIMIT_MS, () -> EVENTS.contains("something happened"));
         });
-        System.out.println("end\t3");
-        context.stop();
-        System.exit(0);
+    }
+
+    public static void main(String[] args) throws Exception {
+        CamelContext context = new DefaultCamelContext();
+        context.addRoutes(new Routes());
+        context.start();
+        Map<String, Runner.Scenario<Scene>> all = new LinkedHashMap<>();
+        scenarios(all, context.createProducerTemplate());
+        Runner.run("camel-azure-servicebus", 1, 90, (id, i) -> new Scene("camel", id, i), all);
     }
 }

@@ -2,14 +2,14 @@ package busbar;
 
 import jakarta.jms.ConnectionFactory;
 import jakarta.jms.Message;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.function.BooleanSupplier;
 import org.apache.qpid.jms.JmsConnectionFactory;
 import org.springframework.context.annotation.AnnotationConfigApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
-import org.springframework.core.SpringVersion;
 import org.springframework.jms.annotation.EnableJms;
 import org.springframework.jms.annotation.JmsListener;
 import org.springframework.jms.config.DefaultJmsListenerContainerFactory;
@@ -94,59 +94,29 @@ public final class Flow {
         }
     }
 
-    private interface Scenario {
-        void run() throws Exception;
-    }
-
-    private static void until(String what, BooleanSupplier check) throws Exception {
-        long end = System.currentTimeMillis() + LIMIT_MS;
-        while (!check.getAsBoolean()) {
-            if (System.currentTimeMillis() > end) {
-                throw new AssertionError("waited in vain: " + what + "; " + REPLIES + TRIES + EVENTS);
+    private static void scenarios(Map<String, Runner.Scenario<Scene>> all, JmsTemplate queues, JmsTemplate topics) {
+        all.put("spring-listener", e -> {
+            for (int i = 0; i < 10; i++) {
+                queues.convertAndSend("spring-orders", "order " + i);
             }
-            Thread.sleep(50);
-        }
+            Scene.until("ten replies", LIMIT_MS, () -> REPLIES.size() >= 10);
+            Scene.equal(REPLIES.stream().distinct().count(), 10L, "replies");
+        });
+        all.put("spring-rollback", e -> {
+            queues.convertAndSend("spring-fragile", "x");
+            Scene.until("a second try", LIMIT_MS, () -> TRIES.size() >= 2);
+            Scene.equal(TRIES, List.of(1, 2), "counts");
+        });
+        all.put("spring-topic", e -> {
+            topics.convertAndSend("spring-events", "something happened");
+            Scene.until("an event", LIMIT_MS, () -> EVENTS.contains("something happened"));
+        });
     }
 
-    private static void run(String id, Scenario scenario) {
-        long began = System.currentTimeMillis();
-        String state = "pass";
-        String text = "";
-        try {
-            scenario.run();
-        } catch (Throwable t) {
-            state = "fail";
-            text = t.toString().replaceAll("\\s+", " ");
-        }
-        System.out.println("scenario\t" + id + "\t" + state + "\t" + (System.currentTimeMillis() - began) + "\t" + text);
-    }
-
-    public static void main(String[] args) {
-        System.out.println("sdk\tspring-jms\t" + SpringVersion.getVersion());
-        try (var context = new AnnotationConfigApplicationContext(Wiring.class)) {
-            var queues = (JmsTemplate) context.getBean("queues");
-            run("spring-listener", () -> {
-                for (int i = 0; i < 10; i++) {
-                    queues.convertAndSend("spring-orders", "order " + i);
-                }
-                until("ten replies", () -> REPLIES.size() >= 10);
-                if (REPLIES.stream().distinct().count() != 10) {
-                    throw new AssertionError("came " + REPLIES);
-                }
-            });
-            run("spring-rollback", () -> {
-                queues.convertAndSend("spring-fragile", "x");
-                until("a second try", () -> TRIES.size() >= 2);
-                if (!TRIES.equals(List.of(1, 2))) {
-                    throw new AssertionError("counts " + TRIES);
-                }
-            });
-            run("spring-topic", () -> {
-                ((JmsTemplate) context.getBean("topics")).convertAndSend("spring-events", "something happened");
-                until("an event", () -> EVENTS.contains("something happened"));
-            });
-            System.out.println("end\t3");
-        }
-        System.exit(0);
+    public static void main(String[] args) throws Exception {
+        var context = new AnnotationConfigApplicationContext(Wiring.class);
+        Map<String, Runner.Scenario<Scene>> all = new LinkedHashMap<>();
+        scenarios(all, (JmsTemplate) context.getBean("queues"), (JmsTemplate) context.getBean("topics"));
+        Runner.run("spring-jms", 1, 90, (id, i) -> new Scene("spring", id, i), all);
     }
 }
