@@ -73,7 +73,7 @@ final class Browsing {
             equal(bodies(s, q + "/$DeadLetterQueue"), list("a"), "dead letters");
             equal(bodies(s, q), list("b"), "left");
         });
-        all.put("peek-states", e -> { // those that a consumer will get, whoever holds them now
+        all.put("jms-browser-states", e -> {
             String q = e.queue();
             e.send(q, "held", "free");
             Session s = e.session(0);
@@ -84,7 +84,7 @@ final class Browsing {
             one(holder.createConsumer(holder.createQueue(q)));
             equal(bodies(s, q), list("held", "free"), "browsed");
         });
-        all.put("session-peek", e -> {
+        all.put("jms-browser-sessions", e -> {
             String q = e.queue("<RequiresSession>true</RequiresSession>");
             Session s = e.session(0);
             var p = s.createProducer(s.createQueue(q));
