@@ -44,6 +44,9 @@ func newEgress(l *link, session *heldSession) *egress {
 		shares = []int{session.share}
 	}
 	e.taker = newTaker(l.ch.c.s, l.desc, l.addr.sub, shares)
+	for i := range e.taker.pumps {
+		e.c.s.holders.begin(e.taker.pumps[i].pump, l)
+	}
 	return e
 }
 

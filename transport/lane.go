@@ -132,6 +132,7 @@ func (s *Server) rebirth(refused uint64) {
 	s.draw(b[:])
 	next := binary.BigEndian.Uint64(b[:]) | 1
 	if s.incarnation.CompareAndSwap(refused, next) {
+		s.holders.born(fsm.Incarnation(next))
 		s.log.Warn("the cluster declared this node lost; going on as a new incarnation")
 	}
 }

@@ -230,7 +230,11 @@ func (r *requests) slot() *pumpID {
 		return p
 	}
 	r.made++
-	return &pumpID{pump: r.c.s.newPump()}
+	p := &pumpID{pump: r.c.s.newPump()}
+	if r.l.desc != nil { // it may fetch deferred messages
+		r.c.s.holders.begin(p.pump, r.l)
+	}
+	return p
 }
 
 // work decides on the loop what a request needs and returns what does it off the loop; then, if
@@ -308,6 +312,7 @@ func (r *requests) finish() {
 	}
 	if r.l.desc != nil {
 		for _, p := range r.slots {
+			r.c.s.holders.end(p.pump)
 			if p.counter == 0 {
 				continue
 			}

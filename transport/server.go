@@ -36,6 +36,7 @@ type Server struct {
 	toucher toucher
 	slots   slots
 	ledger  ledger
+	holders holders
 	doubts  atomic.Int64 // commits that the node asks about after their clients
 
 	httpSlots   chan struct{}      // one token per request of the HTTP data plane under way
@@ -82,6 +83,7 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 	}
 	s.rules, _ = catalog.(Rules)
 	s.incarnation.Store(uint64(cfg.Incarnation))
+	s.holders.born(cfg.Incarnation)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.waits, s.stopWaits = context.WithCancel(s.ctx)
 	s.watcher = newWatcher(s)

@@ -45,6 +45,7 @@ func newTaker(s *Server, d *fsm.Descriptor, sub fsm.SubQueue, shares []int) *tak
 // retire forgets the pumps.
 func (t *taker) retire() {
 	for i, share := range t.shares {
+		t.s.holders.end(t.pumps[i].pump)
 		if t.pumps[i].counter > 0 {
 			t.s.janitor.drop(t.pumps[i].pump, shareKey(t.desc, t.sub, share))
 		}

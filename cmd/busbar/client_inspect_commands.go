@@ -7,21 +7,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func queueLocksCommand(f *clientFlags) *cobra.Command {
-	var l listFlags
-	c := &cobra.Command{
-		Use: "locks NAME", Short: "List the locked messages and who holds them",
-		Example: "  busbar queue locks orders\n  busbar queue locks orders --dlq --json",
-		RunE: func(c *cobra.Command, args []string) error {
-			return l.run(c, f, args, "locks", "locks", url.Values{}, []column{{"NUMBER", "sequenceNumber"},
-				{"TOKEN", "token"}, {"TAKEN", "takenAt"}, {"UNTIL", "lockedUntil"}, {"STATE", "state"},
-				{"SESSION", "sessionId"}, {"BY", "takenBy"}})
-		},
-	}
-	l.add(c, "locks")
-	return c
-}
-
 func queueHistoryCommand(f *clientFlags) *cobra.Command {
 	var l listFlags
 	var kind string

@@ -89,7 +89,7 @@ func TestOperatorsCommands(t *testing.T) {
 		got[0]["body"] != "two" {
 		t.Errorf("peek: %v", got)
 	}
-	if out := d.must(newQueueCommand(), "", "locks", "orders"); strings.TrimSpace(out) != "NUMBER  TOKEN  TAKEN  UNTIL  STATE  SESSION  BY" {
+	if out := d.must(newQueueCommand(), "", "locks", "orders"); strings.TrimSpace(out) != "NUMBER  TOKEN  TAKEN  UNTIL  STATE  SESSION  CLIENT  LINK  REMOTE  BY" {
 		t.Errorf("locks: %q", out)
 	}
 	d.must(newReceiveCommand(), "", "orders", "--max", "2", "--deadletter")

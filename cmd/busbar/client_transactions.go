@@ -43,21 +43,27 @@ func queueTransactionsCommand(f *clientFlags) *cobra.Command {
 // transactions asks every node; silent are those that do not answer.
 func (i *inspector) transactions(ctx context.Context, ended bool) (all []json.RawMessage, silent []string, err error) {
 	values := url.Values{"ended": {fmt.Sprint(ended)}}
-	ask := func(at *inspector) error {
+	silent, err = i.everyNode(ctx, func(at *inspector) error {
 		var answer struct{ Transactions []json.RawMessage }
 		err := at.call(ctx, http.MethodGet, "transactions", values, nil, &answer)
 		all = append(all, answer.Transactions...)
 		return err
-	}
+	})
+	return all, silent, err
+}
+
+// everyNode asks every node that tells where its operations port is, or the one that is known if none
+// can be asked; silent are those that do not answer.
+func (i *inspector) everyNode(ctx context.Context, ask func(*inspector) error) (silent []string, err error) {
 	body, err := i.ops.call(ctx, http.MethodGet, "/api/cluster")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var s struct {
 		Nodes []struct{ ID, Operations string }
 	}
 	if err := json.Unmarshal(body, &s); err != nil {
-		return nil, nil, fmt.Errorf("cluster status: %w", err)
+		return nil, fmt.Errorf("cluster status: %w", err)
 	}
 	asked := 0
 	for _, n := range s.Nodes {
@@ -72,17 +78,19 @@ func (i *inspector) transactions(ctx context.Context, ended bool) (all []json.Ra
 		}
 		asked++
 	}
-	if asked == 0 { // nobody tells where the operations ports are, or all of them are closed to us
-		if err := ask(i); err != nil {
-			return nil, nil, err
-		}
+	if asked == 0 {
+		return silent, ask(i)
 	}
-	return all, silent, nil
+	return silent, nil
 }
 
 func printTransactions(c *cobra.Command, f *clientFlags, all []json.RawMessage) error {
-	columns := []column{{"ID", "id"}, {"STATE", "state"}, {"SINCE", "since"}, {"SENDS", "sends"},
-		{"SETTLEMENTS", "settlements"}, {"CLIENT", "client"}, {"ENTITIES", "entities"}, {"CAUSE", "cause"}}
+	return printRows(c, f, all, []column{{"ID", "id"}, {"STATE", "state"}, {"SINCE", "since"}, {"SENDS", "sends"},
+		{"SETTLEMENTS", "settlements"}, {"CLIENT", "client"}, {"ENTITIES", "entities"}, {"CAUSE", "cause"}})
+}
+
+// printRows prints what has been listed: JSON lines, or a table of the columns.
+func printRows(c *cobra.Command, f *clientFlags, all []json.RawMessage, columns []column) error {
 	rows := [][]string{nil}
 	for _, col := range columns {
 		rows[0] = append(rows[0], col.head)

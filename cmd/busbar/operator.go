@@ -14,8 +14,12 @@ import (
 func (n *node) withOperator(next http.Handler) (http.Handler, error) {
 	operator, err := rest.NewOperator(rest.OperatorDeps{
 		Entities: n.directory, Shares: n.front, Policies: n.policies, Now: time.Now,
-		Show:           func(d *fsm.Delivery) (any, error) { return transport.Show(d) },
-		Transactions:   func(entity string, ended bool) any { return n.front.Transactions(entity, ended) },
+		Show:         func(d *fsm.Delivery) (any, error) { return transport.Show(d) },
+		Transactions: func(entity string, ended bool) any { return n.front.Transactions(entity, ended) },
+		Holder: func(by fsm.RequestID) (client, link, remote string) {
+			h := n.front.Holder(by)
+			return h.Client, h.Link, h.Remote
+		},
 		RequestTimeout: rest.DefaultConfig().RequestTimeout, Log: n.log.Named("http"),
 	})
 	if err != nil {

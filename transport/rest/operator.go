@@ -48,7 +48,10 @@ type OperatorDeps struct {
 	Show func(*fsm.Delivery) (any, error)
 	// Transactions lists those of this node's clients that use an entity, with ended the finished ones
 	// too; the front end alone knows them (S-273).
-	Transactions   func(entity string, ended bool) any
+	Transactions func(entity string, ended bool) any
+	// Holder names the client, the link and the address of who took a lock, by the id of the request;
+	// empty if it was no client of this node. The front end alone knows (S-272).
+	Holder         func(by fsm.RequestID) (client, link, remote string)
 	Now            func() time.Time // wall clock
 	RequestTimeout time.Duration
 	Log            hclog.Logger
@@ -66,7 +69,7 @@ type Operator struct {
 
 // NewOperator returns the API; it starts nothing.
 func NewOperator(deps OperatorDeps) (*Operator, error) {
-	if deps.Entities == nil || deps.Shares == nil || deps.Policies == nil || deps.Show == nil || deps.Transactions == nil ||
+	if deps.Entities == nil || deps.Shares == nil || deps.Policies == nil || deps.Show == nil || deps.Transactions == nil || deps.Holder == nil ||
 		deps.Now == nil || deps.Log == nil || deps.RequestTimeout <= 0 {
 		return nil, errors.New("operators' API: a dependency is missing")
 	}

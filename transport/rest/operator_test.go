@@ -52,6 +52,12 @@ func newInspector(t *testing.T) *inspector {
 	api, err := NewOperator(OperatorDeps{Entities: s, Shares: s, Policies: policies, Now: func() time.Time { return now },
 		RequestTimeout: time.Minute, Log: hclog.NewNullLogger(),
 		Transactions: func(entity string, ended bool) any { return []string{entity, fmt.Sprint(ended)} },
+		Holder: func(by fsm.RequestID) (client, link, remote string) {
+			if by.Pump == 0 {
+				return "", "", ""
+			}
+			return "c", fmt.Sprint("link ", by.Pump), "127.0.0.1:9"
+		},
 		Show: func(d *fsm.Delivery) (any, error) {
 			return map[string]any{"number": d.Seq, "state": d.State, "body": string(d.Body)}, nil
 		}})
@@ -261,6 +267,16 @@ func TestOperatorsSeeLocks(t *testing.T) {
 			l.LockedUntil.UnixMilli() != int64(m.LockedUntil) {
 			t.Errorf("lock %d is %s, want that of %+v", n, text, m)
 		}
+		if l.Client+l.Link+l.Remote != "" { // nobody of this node
+			t.Errorf("lock %d is %s", n, text)
+		}
+	}
+	one := i.queue("one")
+	i.send(one, "", "1")
+	i.apply(0, fsm.Request{ID: fsm.RequestID{Node: 1, Pump: 7, Counter: 1}, Entity: one.ID, Command: &fsm.Lock{Max: 1}})
+	locks, _ = i.list("/api/entities/one/locks?max=5", "locks")
+	if len(locks) != 1 || !strings.Contains(locks[0], `"takenBy":"1/7","client":"c","link":"link 7","remote":"127.0.0.1:9"`) {
+		t.Errorf("%s", locks)
 	}
 }
 

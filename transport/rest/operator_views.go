@@ -26,6 +26,10 @@ type LockView struct {
 	State          string     `json:"state"` // to which the message goes back
 	SessionID      *string    `json:"sessionId,omitempty"`
 	TakenBy        string     `json:"takenBy"` // node's life and pump
+	// Container id, link and address of who took it, if that is or was a client of the answering node.
+	Client string `json:"client,omitempty"`
+	Link   string `json:"link,omitempty"`
+	Remote string `json:"remote,omitempty"`
 }
 
 // locks lists who holds what.
@@ -43,6 +47,7 @@ func (q *inspection) locks() (any, error) {
 		all[i] = LockView{SequenceNumber: uint64(l.Number), Token: fmt.Sprintf("%x", l.Digits[:]),
 			TakenAt: moment(l.TakenAt), LockedUntil: moment(l.LockedUntil), State: stateNames[l.State],
 			TakenBy: fmt.Sprintf("%x/%d", uint64(l.By.Node), l.By.Pump)}
+		all[i].Client, all[i].Link, all[i].Remote = q.o.deps.Holder(l.By)
 		if l.HasSession {
 			all[i].SessionID = &l.SessionID
 		}

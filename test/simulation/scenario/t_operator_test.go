@@ -357,6 +357,15 @@ func TestT264LocksAreListed(t *testing.T) {
 			b.about("until", time.UnixMilli(int64(locks[i].LockedUntil)), time.Now().Add(time.Minute), time.Second)
 		}
 		want(b, "state of the deferred", locks[1].State, fsm.StateDeferred)
+		for _, l := range locks { // the node of the client knows its names, and no other
+			known := 0
+			for node := range 3 {
+				if h := b.lab.Front(node).Holder(l.By); h.Client != "" && h.Link != "" && h.Remote != "" {
+					known++
+				}
+			}
+			want(b, "nodes that know the holder", known, 1)
+		}
 	})
 }
 
