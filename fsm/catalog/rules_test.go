@@ -112,6 +112,17 @@ func TestLimitsOfTopics(t *testing.T) {
 	}
 }
 
+// S-229: as many entities as a namespace may have, and one more.
+func TestLimitOfEntities(t *testing.T) {
+	w := newWorld(t)
+	for i := range MaxEntities {
+		w.must(Change{Create: queue(fmt.Sprint("q", i))})
+	}
+	w.refused(Change{Create: queue("more")}, fsm.QuotaExceeded)
+	w.must(Change{Delete: &Deletion{ID: w.s.View().Entity("q7").ID}})
+	w.must(Change{Create: queue("more")})
+}
+
 // Listing and deleting by topic; a topic may be called like another one's subscription path.
 func TestSubscriptionsBelongToTheirTopic(t *testing.T) {
 	w := newWorld(t)
