@@ -91,16 +91,19 @@ final class Clients {
         all.put("jms-failover", e -> {
             String q = e.queue();
             Way way = e.keep(new Way(e.address(1)));
-            // Nobody listens at the first address.
-            Session s = e.over("failover:(" + e.scheme() + "://localhost:1," + e.scheme() + "://" + way.address()
-                + "?amqp.saslMechanisms=PLAIN)?failover.reconnectDelay=50", e.key())
+            // Nobody listens at the first address, and in the end nobody at the second.
+            String nodes = String.join(",", e.uri("localhost:1"), e.uri(way.address()), e.uri(e.address(2)));
+            Session s = e.over("failover:(" + nodes + ")?failover.reconnectDelay=50", e.key())
                 .createSession(false, Session.AUTO_ACKNOWLEDGE);
             var p = s.createProducer(s.createQueue(q));
             var c = s.createConsumer(s.createQueue(q));
-            for (String body : list("before", "between", "after")) {
+            for (String body : list("before", "between", "after", "elsewhere")) {
                 p.send(s.createTextMessage(body));
                 equal(text(one(c)), body, "body");
                 way.cut();
+                if (body.equals("after")) {
+                    way.close();
+                }
             }
             none(e.consumer(0, q));
         });

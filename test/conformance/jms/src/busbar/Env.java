@@ -63,15 +63,17 @@ final class Env extends Scene {
     }
 
     Connection connect(int i, String options, String key) throws JMSException {
-        return over(scheme() + "://" + address(i) + "?amqp.saslMechanisms=PLAIN" + options, key);
+        return over(uri(address(i)) + options, key);
+    }
+
+    /** How the client calls a node; options may follow. */
+    String uri(String address) {
+        String scheme = "tls".equals(System.getenv("BUSBAR_WIRE")) ? "amqps" : "amqp";
+        return scheme + "://" + address + "?amqp.saslMechanisms=PLAIN";
     }
 
     String key() {
         return System.getenv("BUSBAR_KEY");
-    }
-
-    String scheme() {
-        return "tls".equals(System.getenv("BUSBAR_WIRE")) ? "amqps" : "amqp";
     }
 
     /** Host and port of node i. */
