@@ -358,32 +358,50 @@ func TestT240AnOutcomeInDoubtCanBeAskedFor(t *testing.T) {
 	})
 }
 
-// S-243, S-298: a commit whose partition is lost while it is under way is in doubt for its client, and
-// the node finds out what became of it.
+// S-243, S-298: a commit whose leader dies over it, while the client's node has nobody else to ask, is in
+// doubt for its client, and the node finds out what became of it: once it was applied it is committed,
+// and before it was written it is aborted and stays so.
 func TestT240ADoubtIsResolved(t *testing.T) {
-	cfg := simulation.LabConfig{ProposeTimeout: 10 * time.Second}
-	on(t, cfg, func(b *bench) {
-		b.queue("q")
-		leader := b.lab.Leader(1)
-		at := (leader + 1) % 3
-		d := b.dealerAt(at)
-		x := d.begin()
-		x.send("q", message("new"))
-		heal := []func(){b.lab.Isolate(at), b.lab.Isolate(leader)} // and nobody has a majority
-		b.refused("commit", x.tryCommit(), timedOut)
-		want(b, "outcome", b.lab.Front(at).Outcome(x.id), "unknown")
-		for _, f := range heal {
-			f()
-		}
-		b.must("serve", b.lab.Settled())
-		b.pass(10 * time.Second)
-		outcome, stored := b.lab.Front(at).Outcome(x.id), b.counts("q").Active
-		if !(outcome == "committed" && stored == 1 || outcome == "aborted" && stored == 0) {
-			b.Fatalf("the transaction is %s, and %d messages are stored", outcome, stored)
-		}
-		b.pass(2 * time.Minute) // whatever was still on its way
-		want(b, "stored later", b.counts("q").Active, stored)
-	})
+	for _, at := range []struct {
+		name   string
+		point  simulation.Point
+		ends   string
+		stored uint64
+	}{{"applied and told nobody", simulation.AfterApplied, "committed", 1},
+		{"never written", simulation.BeforeStored, "aborted", 0}} {
+		t.Run(at.name, func(t *testing.T) {
+			on(t, simulation.LabConfig{ProposeTimeout: 10 * time.Second}, func(b *bench) {
+				b.queue("q")
+				leader := b.lab.Leader(1)
+				node := (leader + 1) % 3
+				d := b.dealerAt(node)
+				x := d.begin()
+				x.send("q", message("new"))
+				down := b.lab.CrashAt(1, at.point, b.lab.Applied(leader, 1)+1)
+				third := (leader + 2) % 3
+				alone := make(chan struct{})
+				go func() {
+					<-down
+					b.lab.Crash(third, true)
+					close(alone)
+				}()
+				b.refused("commit", x.tryCommit(), timedOut)
+				want(b, "outcome", b.lab.Front(node).Outcome(x.id), "unknown")
+				<-alone
+				b.lab.Disarm()
+				b.must("start", b.lab.Start(third))
+				b.must("lead", b.lab.Led()) // without what the old leader may have written of it
+				b.must("start", b.lab.Start(leader))
+				b.must("serve", b.lab.Settled())
+				b.pass(10 * time.Second)
+				want(b, "outcome", b.lab.Front(node).Outcome(x.id), at.ends)
+				want(b, "stored", b.counts("q").Active, at.stored)
+				b.pass(2 * time.Minute) // whatever was still on its way
+				want(b, "outcome later", b.lab.Front(node).Outcome(x.id), at.ends)
+				want(b, "stored later", b.counts("q").Active, at.stored)
+			})
+		})
+	}
 }
 
 // T-241; S-323, S-325
