@@ -22,7 +22,8 @@ it, for the reason below; blank: not written for this library.
 Beside them ` + "`make conformance`" + ` runs what others wrote for the original, as it is: 87 live tests of the Go
 SDK ` + "`azservicebus`" + `, 28 conformance cases of ` + "`gocloud.dev`" + `, applications of Celery (its transport
 ` + "`azureservicebus`" + `), Apache Camel (` + "`azure-servicebus`" + `) and Spring (JMS over Qpid), and KEDA's scaler
-` + "`azure-servicebus`" + `, which reads the lengths of queues and subscriptions. They are in ` + "`test/suites`" + `.
+` + "`azure-servicebus`" + `, which reads the lengths of queues and subscriptions. They are in ` + "`test/suites`" + `; 17
+integration tests of ` + "`go-amqp`" + ` are in ` + "`transport`" + `.
 `
 
 // Render writes the table: scenarios by library, what passes, and the reasons for what does not
