@@ -97,6 +97,7 @@ func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, 
 		dir: dir, fsys: fsys, limit: cfg.BodySegmentBytes, logger: logger,
 		index: btree.NewMap[uint64, recordAt](0), dead: newDead(),
 		segments: map[uint32]*segment{},
+		dirDirty: true, // a process that was killed may have left names that were not synced
 		recent:   arena{limit: cfg.BodyCacheBytes},
 		back:     readBack{limit: cfg.BodyCacheBytes / 4},
 		pins:     map[uint64]*pin{},

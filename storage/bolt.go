@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // Layout of the first two pages of a bolt file, version 2: a page header, then the meta. The numbers
@@ -20,7 +21,8 @@ const (
 	boltMaxPage    = 64 << 10
 )
 
-// checkBolt verifies both metas of a bolt file; one that is not there yet is fine. A commit overwrites
+// checkBolt syncs a bolt file and its name, and verifies both its metas; one that is not there yet is
+// fine. What a process wrote that was killed before its sync is read, so it must last. A commit overwrites
 // the older of the two, and bolt opens a file of which one is good: if it is the newer that was
 // damaged, the file goes back by a commit without a word, and with it a vote or acknowledged entries.
 // A torn write of a meta would be an alarm for nothing, but the 80 bytes lie in one sector.
@@ -33,6 +35,9 @@ func checkBolt(name string) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
+	if err := errors.Join(f.Sync(), (osFS{}).SyncDir(filepath.Dir(name))); err != nil {
+		return err
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return err

@@ -285,3 +285,73 @@ func TestCrashWhileALogIsOpenedAndClosed(t *testing.T) {
 		}
 	})
 }
+
+// What a process reads whose predecessor was killed in mid-write is there for good, although nothing of
+// it was synced by then: it has told others about it.
+func TestWhatWasReadAfterAKillSurvivesThePower(t *testing.T) {
+	cfg := smallConfig()
+	open := func(fsys *faultfs.FS) (*storage.Replica, error) {
+		return storage.OpenReplica(fsys, "/d/r", cfg, storage.Bounds{})
+	}
+	write := func(fsys *faultfs.FS) error {
+		d, err := openFaulty(fsys, 0)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Admit(1), d.WriteOnce("members", []byte("a b c"))); err != nil {
+			return err
+		}
+		r, err := open(fsys)
+		if err != nil {
+			return err
+		}
+		for index := uint64(10); index <= 30; index += 10 {
+			if err := r.Bodies.Put(index, bytesOf(index, 350), whole(bytesOf(index, 350))); err != nil {
+				return err
+			}
+			if err := takeSnapshot(r, index); err != nil {
+				return err
+			}
+		}
+		return errors.Join(r.Bodies.Close(), d.Close())
+	}
+	type seen struct {
+		node, members string
+		snapshot      uint64
+		groups        int
+	}
+	read := func(t *testing.T, fsys *faultfs.FS) (s seen) {
+		t.Helper()
+		d := mustOpenFaulty(t, fsys, 0)
+		s.node = d.NodeID()
+		if text, err := d.Read("members"); err == nil {
+			s.members = string(text)
+		}
+		ids, err := d.Groups()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.groups = len(ids)
+		r, err := open(fsys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.snapshot, err = restoreNewest(r); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for k, done := 0, false; !done; k++ {
+		fsys := faultfs.New()
+		fsys.StopAfter(k)
+		err := write(fsys)
+		if done = err == nil; !done && !errors.Is(err, faultfs.ErrCrashed) {
+			t.Fatal(err)
+		}
+		next := fsys.Kill()
+		before := read(t, next)
+		if after := read(t, next.Crash(nil)); after != before {
+			t.Errorf("killed at step %d, %+v was read, and %+v when the power was back", k, before, after)
+		}
+	}
+}

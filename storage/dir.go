@@ -67,7 +67,12 @@ func Open(cfg Config, logger hclog.Logger) (*Dir, error) {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
 	for _, sub := range []string{"", onceDir, groupsDir, replicasDir} {
-		if err := makeDirs(fsys, filepath.Join(cfg.Dir, sub)); err != nil {
+		dir := filepath.Join(cfg.Dir, sub)
+		err := makeDirs(fsys, dir)
+		if err == nil {
+			err = fsys.SyncDir(dir) // what an earlier process has named, and was killed
+		}
+		if err != nil {
 			return nil, fmt.Errorf("open data directory: %w", err)
 		}
 	}
@@ -130,7 +135,10 @@ func (d *Dir) load() error {
 		return err
 	}
 	if missing {
-		err = d.writeIdentity(identity)
+		// The directory may be one that a process made and had not synced when it was killed.
+		if err = d.fsys.SyncDir(filepath.Dir(d.cfg.Dir)); err == nil {
+			err = d.writeIdentity(identity)
+		}
 	} else {
 		err = d.readIdentity(identity, text)
 	}

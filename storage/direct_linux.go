@@ -27,7 +27,8 @@ func dataSync(f *os.File) error {
 	return os.NewSyscallError("fdatasync", failed)
 }
 
-// openDirect opens a file for writes that go past the page cache. Not every file system has them.
+// openDirect opens a file for writes that go past the page cache and are on the disk when they return.
+// Not every file system has them.
 func openDirect(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_WRONLY|syscall.O_DIRECT, 0)
+	return os.OpenFile(name, os.O_WRONLY|syscall.O_DIRECT|syscall.O_DSYNC, 0)
 }

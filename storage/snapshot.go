@@ -134,6 +134,10 @@ func openSnapshots(fsys FS, dir string, cfg Config, bodies *Bodies, log logBound
 	if err := removeTmp(fsys, dir); err != nil {
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
+	// The log will be cut behind what is found here, by a process that was killed before it could sync.
+	if err := fsys.SyncDir(dir); err != nil {
+		return nil, fmt.Errorf("open snapshots: %w", err)
+	}
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open snapshots: %w", err)

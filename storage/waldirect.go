@@ -17,8 +17,9 @@ const (
 	maxDirectBytes = 1 << 20
 )
 
-// directWriter appends to a file past the page cache. The log is written once and hardly ever read: in
-// the cache it costs a copy, pages that are new each time, and their way out again.
+// directWriter appends to a file past the page cache, each append with its own sync. The log is written
+// once and hardly ever read: in the cache it costs a copy, pages that are new each time, and their way
+// out again, and a sync that is asked for by itself costs one more call.
 //
 // What it leaves in the file is what a plain write would leave, and zeros up to the end of the block.
 type directWriter struct {

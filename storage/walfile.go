@@ -53,12 +53,18 @@ func (w walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 	if !ok {
 		return nil, fmt.Errorf("open %s: the library made a %T", name, f)
 	}
-	info, err := inner.Stat()
-	if err != nil {
+	// A process that was killed may have left entries, or the whole file, where only the kernel knows of
+	// them. They are read, and count as stored from here on.
+	err = inner.Sync()
+	if err == nil {
+		err = (osFS{}).SyncDir(dir)
+	}
+	info, statErr := inner.Stat()
+	if err = errors.Join(err, statErr); err != nil {
 		_ = f.Close() // nothing was written
 		return nil, err
 	}
-	return w.open(&walFile{WritableFile: f, file: inner, size: info.Size(), synced: true}), nil
+	return w.open(&walFile{WritableFile: f, file: inner, size: info.Size(), named: true}), nil
 }
 
 // open makes f write past the page cache, where the file system can.
@@ -79,7 +85,8 @@ type walFile struct {
 	// append is zeros up to here.
 	written int64
 	peak    int64 // the largest recent write, falling slowly
-	synced  bool  // a sync of everything, and of the directory, has been done
+	named   bool  // a sync of everything, and of the directory, has been done
+	dirty   bool  // something was written that no sync has covered
 }
 
 // WriteAt implements io.WriterAt.
@@ -100,6 +107,7 @@ func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 			return 0, err
 		}
 	}
+	f.dirty = true
 	n, err := f.file.WriteAt(p, at)
 	if err != nil {
 		return n, err
@@ -152,14 +160,18 @@ const zeroPieceBytes = 4 << 10
 var zeros [zeroPieceBytes]byte
 
 // Sync implements types.WritableFile. The first sync is the library's, which also makes the file's
-// name last.
+// name last; behind direct writes the others have nothing left to do.
 func (f *walFile) Sync() error {
-	if f.synced {
-		return dataSync(f.file)
+	switch {
+	case !f.named:
+		if err := f.WritableFile.Sync(); err != nil {
+			return err
+		}
+	case f.dirty:
+		if err := dataSync(f.file); err != nil {
+			return err
+		}
 	}
-	if err := f.WritableFile.Sync(); err != nil {
-		return err
-	}
-	f.synced = true
+	f.named, f.dirty = true, false
 	return nil
 }

@@ -131,6 +131,17 @@ func (f *FS) Crash(rng *rand.Rand) *FS {
 	return next
 }
 
+// Kill stops this file system as the end of its process does, and returns the one that the next process
+// finds: all that was written is there, and what was not synced can still be lost.
+func (f *FS) Kill() *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.crashed = true
+	next := New()
+	next.root, next.used = f.root, f.used
+	return next
+}
+
 // survivor returns what is left of a directory. seen keeps a file with two names one file.
 func survivor(d *dir, rng *rand.Rand, seen map[any]any) *dir {
 	names := maps.Clone(d.synced)

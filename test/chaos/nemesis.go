@@ -310,7 +310,8 @@ func needTracer(*bed) string {
 	return ""
 }
 
-// failSync makes every sync of one process fail with an input-output error for a while.
+// failSync makes every write and sync of one process fail with an input-output error for a while; the
+// log's writes are synced by themselves.
 func failSync(s *strike) error {
 	n := s.n
 	pid := n.pid()
@@ -319,8 +320,8 @@ func failSync(s *strike) error {
 		return err
 	}
 	out := &lockedBuffer{}
-	cmd := exec.Command("strace", "-f", "-q", "-p", fmt.Sprint(pid), "-e", "trace=fsync,fdatasync",
-		"-e", "inject=fsync,fdatasync:error=EIO")
+	cmd := exec.Command("strace", "-f", "-q", "-p", fmt.Sprint(pid), "-e", "trace=fsync,fdatasync,pwrite64",
+		"-e", "inject=fsync,fdatasync,pwrite64:error=EIO")
 	cmd.Stderr = out
 	n.expectEnd() // a replica whose disk fails may end its process
 	if err := cmd.Start(); err != nil {

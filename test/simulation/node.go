@@ -185,19 +185,11 @@ func (n *node) crash(powerLoss bool, rng *rand.Rand) {
 	if powerLoss {
 		m.fs = n.fs.Crash(rng)
 	} else {
-		m.fs = n.fs.Crash(keepAll())
+		m.fs = n.fs.Kill()
 	}
 	m.node = nil
 	n.stop(false)
 }
-
-// keepAll is the chance by which everything survives that was written, synced or not.
-func keepAll() *rand.Rand { return rand.New(all{}) }
-
-type all struct{}
-
-// Uint64 implements rand.Source.
-func (all) Uint64() uint64 { return 1<<64 - 1 }
 
 // stop closes the rooms in reverse; in good order it hands leaderships over first.
 func (n *node) stop(orderly bool) {
