@@ -98,7 +98,7 @@ func (b *browser) idle() {
 	switch {
 	case b.out.drain && (b.out.credit == 0 || b.turn == len(b.parts) && len(b.queue) == 0):
 		b.out.drained()
-	case b.out.credit == 0, len(b.queue) > 0, b.turn == len(b.parts):
+	case b.out.credit == 0, len(b.queue) > 0, b.turn == len(b.parts): // the client's next flow goes on
 	case b.c.queuedBytes >= b.c.cfg.MaxConnBytes:
 		b.c.starved = append(b.c.starved, &b.out)
 	default:
