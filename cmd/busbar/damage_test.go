@@ -287,7 +287,7 @@ func openDamaged(t *testing.T, cfg Config, near string) (damageVerdict, error) {
 		}
 	}
 	if failure != "" {
-		return damageQuarantined, checkQuarantine(ctx, n, failure, near, out.String())
+		return damageQuarantined, checkQuarantine(ctx, n, failure, near, &out)
 	}
 	was, err := n.dir.Witness("another", storage.Sighting{})
 	if err != nil && strings.Contains(err.Error(), near) {
@@ -299,15 +299,21 @@ func openDamaged(t *testing.T, cfg Config, near string) (damageVerdict, error) {
 	return damageServed, nil
 }
 
-// checkQuarantine asks for what a replica that failed for good says, wherever somebody looks.
-func checkQuarantine(ctx context.Context, n *node, failure, near, log string) error {
+// checkQuarantine asks for what a replica that failed for good says, wherever somebody looks. The log
+// has it a moment after the status.
+func checkQuarantine(ctx context.Context, n *node, failure, near string, log *logText) error {
 	switch {
 	case !strings.Contains(failure, near):
 		return fmt.Errorf("a failure that does not say which file: %s", failure)
 	case n.host.Ready(ctx) == nil:
 		return errors.New("a node with a failed replica is ready")
-	case !strings.Contains(log, "mend=") || !strings.Contains(log, near):
-		return fmt.Errorf("the log does not say what to do: %s", log)
+	}
+	for text := log.String(); !strings.Contains(text, "mend=") || !strings.Contains(text, near); text = log.String() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the log does not say what to do: %s", text)
+		case <-time.After(5 * time.Millisecond): // a line of the log has no event
+		}
 	}
 	return nil
 }
