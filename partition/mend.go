@@ -35,6 +35,8 @@ type mender struct {
 	pause      map[fsm.PartitionID]time.Time
 	busy       map[fsm.PartitionID]bool
 	exchanging bool
+	// rebuilt is the configuration at which a replica was last told to rebuild.
+	rebuilt map[memberOf]uint64
 }
 
 type memberOf struct {
@@ -179,6 +181,8 @@ type mendGroup struct {
 	ready    map[fsm.NodeID]bool // works and has caught up
 	listed   map[fsm.NodeID]bool // has the partition open and has not failed
 	existing []fsm.NodeID        // the servers, in their order
+	// rebuilt is the configuration at which a replica was last told to rebuild.
+	rebuilt map[fsm.NodeID]uint64
 	// stuck holds the followers that stand still, and what was tried against it.
 	stuck map[fsm.NodeID]int
 	epoch uint64 // of the leadership
@@ -194,6 +198,7 @@ func (m *mender) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]node
 		return nil
 	}
 	g.epoch, _ = r.prop.led()
+	g.rebuilt = m.toldToRebuild(r.id)
 	members := slices.Clone(want)
 	for _, s := range c.Servers {
 		n := fsm.NodeID(s.ID)
@@ -263,6 +268,9 @@ func (g *mendGroup) next() *mendStep {
 	for _, n := range g.want {
 		suffrage, in := g.servers[n]
 		switch {
+		case !in && g.failed[n] && g.told(n):
+			// It has failed again, or was rebuilt for an earlier leader: one configuration rebuilds once.
+			return g.remove("remove failed replica again", n)
 		case !in && g.failed[n]:
 			return g.rebuild(n)
 		case g.id == fsm.CatalogPartition:
@@ -342,11 +350,18 @@ func (g *mendGroup) change(what string, n fsm.NodeID, f func(*raft.Raft) raft.Fu
 	}}
 }
 
+// told reports whether a replica was told to rebuild at this very configuration.
+func (g *mendGroup) told(n fsm.NodeID) bool {
+	index, told := g.rebuilt[n]
+	return told && index == g.index
+}
+
 func (g *mendGroup) rebuild(n fsm.NodeID) *mendStep {
 	return &mendStep{"rebuild failed replica", n, func(ctx context.Context, s *Supervisor,
 		r *Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*s.host.cfg.CloseTimeout)
 		defer cancel()
+		s.mend.tellRebuild(memberOf{g.id, n}, g.index)
 		if err := askRebuild(ctx, s.host.deps.Caller, n, g.id, g.index); err != nil {
 			return fmt.Errorf("node %s: %w", n, err)
 		}

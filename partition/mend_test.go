@@ -165,6 +165,40 @@ func TestFailedReplicaIsRebuiltFromItsPeers(t *testing.T) {
 	}
 }
 
+// A replica that fails again before its group has taken it in is rebuilt again, by another leader too.
+func TestReplicaThatFailsAgainIsRebuiltAgain(t *testing.T) {
+	const p = fsm.PartitionID(2)
+	for _, other := range []bool{false, true} {
+		t.Run(fmt.Sprintf("another leader %t", other), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, d, sent := loaded(t)
+				defer b.close()
+				bad := b.notLeading(p)
+				b.all[bad].host.Replica(p).fail(errDisk)
+				b.stages(p, bad, 2)
+				b.all[bad].host.Replica(p).fail(errDisk)
+				if voters := b.voters(p); strings.Contains(voters, string(bad)) {
+					t.Fatalf("it was taken in already: %s", voters)
+				}
+				if other {
+					lead, next := b.other(bad), b.other(bad, b.other(bad))
+					if !b.all[lead].host.Replica(p).Leading() {
+						lead, next = next, lead
+					}
+					if err := b.all[lead].host.TransferLeadership(t.Context(), p, next); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.whole("n1 n2 n3")
+				if n := b.nodes[bad].rebuilds.Load(); n != 2 {
+					t.Errorf("rebuilt %d times", n)
+				}
+				b.wantActive(bad, d, sent)
+			})
+		})
+	}
+}
+
 // touch makes every partition write something.
 func (b *brokers) touch(i int) {
 	for p := range fsm.PartitionID(b.partitions + 1) {
@@ -345,36 +379,41 @@ func TestMendingNeverGoesBelowAMajorityWithTheData(t *testing.T) {
 		listed        map[fsm.NodeID]bool
 		want          []fsm.NodeID
 		step          string
+		rebuilt       map[fsm.NodeID]uint64 // the configuration is that of entry 7
 	}{
 		{"one of three failed", members{"a": v, "b": v, "c": v}, set("c"), set("a", "b"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "remove failed replica c"},
+			[]fsm.NodeID{"a", "b", "c"}, "remove failed replica c", nil},
 		{"one of three failed, another lags", members{"a": v, "b": v, "c": v}, set("c"), set("a"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, ""},
+			[]fsm.NodeID{"a", "b", "c"}, "", nil},
 		{"one of two failed", members{"a": v, "b": v}, set("b"), set("a"), nil,
-			[]fsm.NodeID{"a", "b"}, ""},
+			[]fsm.NodeID{"a", "b"}, "", nil},
 		{"a failed one without a vote", members{"a": v, "b": v, "c": n}, set("c"), set("a"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "remove failed replica c"},
+			[]fsm.NodeID{"a", "b", "c"}, "remove failed replica c", nil},
 		{"a removed one has failed", members{"a": v, "b": v}, set("c"), set("a", "b"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "rebuild failed replica c"},
+			[]fsm.NodeID{"a", "b", "c"}, "rebuild failed replica c", nil},
+		{"it was rebuilt before it was taken in and removed", members{"a": v, "b": v}, set("c"), set("a", "b"), nil,
+			[]fsm.NodeID{"a", "b", "c"}, "rebuild failed replica c", map[fsm.NodeID]uint64{"c": 5}},
+		{"it was rebuilt since", members{"a": v, "b": v}, set("c"), set("a", "b"), nil,
+			[]fsm.NodeID{"a", "b", "c"}, "remove failed replica again c", map[fsm.NodeID]uint64{"c": 7}},
 		{"a removed one waits", members{"a": v, "b": v}, nil, set("a", "b"), set("c"),
-			[]fsm.NodeID{"a", "b", "c"}, "take in without a vote c"},
+			[]fsm.NodeID{"a", "b", "c"}, "take in without a vote c", nil},
 		{"it lags", members{"a": v, "b": v, "c": n}, nil, set("a", "b"), set("c"),
-			[]fsm.NodeID{"a", "b", "c"}, ""},
+			[]fsm.NodeID{"a", "b", "c"}, "", nil},
 		{"it has caught up", members{"a": v, "b": v, "c": n}, nil, set("a", "b", "c"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "give a vote c"},
+			[]fsm.NodeID{"a", "b", "c"}, "give a vote c", nil},
 		{"a replaced one goes last", members{"a": v, "b": v, "c": v, "d": v}, nil, set("a", "b", "d"), nil,
-			[]fsm.NodeID{"a", "b", "d"}, "remove replaced replica c"},
+			[]fsm.NodeID{"a", "b", "d"}, "remove replaced replica c", nil},
 		{"a replaced one stays while its successor has no vote", members{"a": v, "b": v, "c": v, "d": n},
-			nil, set("a", "b"), set("d"), []fsm.NodeID{"a", "b", "d"}, ""},
+			nil, set("a", "b"), set("d"), []fsm.NodeID{"a", "b", "d"}, "", nil},
 		{"a replaced leader hands over", members{"a": v, "b": v, "c": v, "d": v}, nil,
-			set("a", "b", "c", "d"), nil, []fsm.NodeID{"b", "c", "d"}, "hand over, being replaced a"},
+			set("a", "b", "c", "d"), nil, []fsm.NodeID{"b", "c", "d"}, "hand over, being replaced a", nil},
 		{"all is well", members{"a": v, "b": v, "c": v}, nil, set("a", "b", "c"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, ""},
+			[]fsm.NodeID{"a", "b", "c"}, "", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := &mendGroup{id: 1, self: "a", want: tt.want, servers: tt.servers, failed: tt.failed,
-				ready: tt.ready, listed: tt.listed}
+				ready: tt.ready, listed: tt.listed, index: 7, rebuilt: tt.rebuilt}
 			for _, id := range []fsm.NodeID{"a", "b", "c", "d"} {
 				if _, in := tt.servers[id]; in {
 					g.existing = append(g.existing, id)

@@ -85,7 +85,8 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 		retry: map[fsm.PartitionID]time.Time{},
 	}
 	s.mend = mender{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
-		follows: map[memberOf]*follow{}, busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{}}
+		follows: map[memberOf]*follow{}, busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{},
+		rebuilt: map[memberOf]uint64{}}
 	s.move = forwarders{s: s, movers: map[fsm.PartitionID]*mover{}, scanned: map[fsm.PartitionID]scanned{}}
 	if err := h.Open(fsm.CatalogPartition, cfg.Bootstrap); err != nil {
 		if h.deps.Rebuild == nil || errors.Is(err, fsm.ErrClosed) {
