@@ -1,7 +1,5 @@
 package check
 
-import "slices"
-
 // clockShare is how much faster than the history's clock a leader's may run: a lock lasts at least
 // LockMillis minus this part of it.
 const clockShare = 0.1
@@ -38,9 +36,9 @@ func (v *view) heldUntil(g *Op, moment int64) int64 {
 
 // grantedLater reports whether a lock was surely given after another of the same message. What a
 // client gets late may have been locked long ago, so the broker's own words decide. The count of
-// deliveries never falls. Of two with the same count one that was released was the earlier. Else the one
-// that ends later is the later; where a lock was given back that may be the other way round, for an
-// answer given again tells the time that is left by a wall clock that may have stood still since.
+// deliveries never falls. Of two with the same count the one that ends later is the later; where the
+// counts differ that may be the other way round, for an answer given again tells the time that is left
+// by a wall clock that may have stood still since.
 func (v *view) grantedLater(a, b *Op) bool {
 	if a.Invoke > b.Return {
 		return true
@@ -51,22 +49,11 @@ func (v *view) grantedLater(a, b *Op) bool {
 	if a.Message.Attempts != b.Message.Attempts {
 		return a.Message.Attempts > b.Message.Attempts
 	}
-	switch earlier, later := v.released(a), v.released(b); {
-	case earlier != later:
-		return later
-	case earlier:
-		return false // both were: lockOrder judges
-	}
 	if a.Message.LockedUntil != b.Message.LockedUntil {
 		return a.Message.LockedUntil > b.Message.LockedUntil
 	}
 	// Neither was ever given back, so one of the two must not have been given; which does not matter.
 	return len(v.byToken[a.Message.Token])+len(v.byToken[b.Message.Token]) == 0 && a.ID > b.ID
-}
-
-// released reports whether a lock may have been given back so that it did not count.
-func (v *view) released(g *Op) bool {
-	return slices.ContainsFunc(v.byToken[g.Message.Token], func(o *Op) bool { return o.Kind == Release && o.Maybe() })
 }
 
 // I5: while a lock is surely held, nobody else is given the message.
