@@ -80,10 +80,11 @@ conformance: build
 
 # Three times over: what fails once in three is a defect too.
 conformance-full: build
-	@for i in 1 2 3; do (cd test/conformance && go test -count=1 -timeout 60m ./languages \
+	@for i in 1 2 3; do echo "== conformance-full: round $$i" && \
+		(cd test/conformance && go test -count=1 -timeout 60m ./languages \
 		-args -wires=plain,tls,websocket -nodes=1,3) && \
-		(cd test/conformance && go test -count=1 -timeout 15m ./smoke) && \
-		(cd test/suites && go test -count=1 -timeout 20m .); done
+		(cd test/conformance && go test -count=1 -timeout 15m . ./smoke) && \
+		(cd test/suites && go test -count=1 -timeout 20m .) || exit 1; done
 
 ## compatibility: write docs/compatibility.md, the table of scenarios by library
 compatibility: build
