@@ -35,25 +35,21 @@ func (v *view) heldUntil(g *Op, moment int64) int64 {
 }
 
 // grantedLater reports whether a lock was surely given after another of the same message. What a
-// client gets late may have been locked long ago, so the broker's own words decide. The count of
-// deliveries never falls. Of two with the same count the one that ends later is the later; where the
-// counts differ that may be the other way round, for an answer given again tells the time that is left
-// by a wall clock that may have stood still since.
-func (v *view) grantedLater(a, b *Op) bool {
+// client gets late may have been locked long ago; the count of deliveries, which never falls, may tell.
+// Until when the broker says that a lock lasts tells nothing: an answer given again has the time that
+// is left by the wall clock of another node, or of one whose clock stood still or was set since.
+func grantedLater(a, b *Op) bool {
 	if a.Invoke > b.Return {
 		return true
 	}
-	if a.Return < b.Invoke {
-		return false
-	}
-	if a.Message.Attempts != b.Message.Attempts {
-		return a.Message.Attempts > b.Message.Attempts
-	}
-	if a.Message.LockedUntil != b.Message.LockedUntil {
-		return a.Message.LockedUntil > b.Message.LockedUntil
-	}
-	// Neither was ever given back, so one of the two must not have been given; which does not matter.
-	return len(v.byToken[a.Message.Token])+len(v.byToken[b.Message.Token]) == 0 && a.ID > b.ID
+	return a.Return >= b.Invoke && a.Message.Attempts > b.Message.Attempts
+}
+
+// surelyTwo reports whether two locks of one message were held at once, in whatever order they were
+// given: where nothing tells the order, both orders must say so.
+func (v *view) surelyTwo(a, b *Op) bool {
+	meet := func(first, second *Op) bool { return second.Return < v.heldUntil(first, second.Return) }
+	return (grantedLater(a, b) || meet(a, b)) && (grantedLater(b, a) || meet(b, a))
 }
 
 // I5: while a lock is surely held, nobody else is given the message.
@@ -64,12 +60,9 @@ func lockExclusive(v *view) []Violation {
 		if q == nil || q.Sessions && at.sub == InMain {
 			continue // the session's lock counts: I11
 		}
-		for _, first := range list {
-			for _, second := range list {
-				if second.Message.Token == first.Message.Token || !v.grantedLater(second, first) {
-					continue
-				}
-				if second.Return < v.heldUntil(first, second.Return) {
+		for i, first := range list {
+			for _, second := range list[i+1:] {
+				if second.Message.Token != first.Message.Token && v.surelyTwo(first, second) {
 					r.add([]*Op{first, second}, "%s (number %d) was given to a second while the first held it",
 						first.Message.ID, at.seq)
 				}
