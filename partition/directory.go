@@ -11,8 +11,8 @@ import (
 )
 
 // Directory finds and changes entities. It reads the catalog's replica here, asks group 0 before it
-// says that something does not exist, and answers a change only after every share has applied it
-// (A2). It implements transport.Catalog.
+// says that something does not exist, and answers a change only after every share has applied it and
+// every node that answers knows of it (A2). It implements transport.Catalog.
 type Directory struct {
 	host *Host
 	send *sender
@@ -138,14 +138,14 @@ func (d *Directory) List(ctx context.Context, kind fsm.EntityKind, skip, top int
 	return v.List(kind, skip, top), nil
 }
 
-// Create adds an entity; id, version, shares and times are the catalog's. Every share knows it when
-// Create returns. If it ends with an error of the shares, the entity exists and the shares follow.
+// Create adds an entity; id, version, shares and times are the catalog's. Every share and every node
+// that answers knows it when Create returns. If it ends with an error of the shares, the entity exists and the shares follow.
 func (d *Directory) Create(ctx context.Context, e fsm.Descriptor) (*fsm.Descriptor, error) {
 	made, err := d.change(ctx, &catalog.Change{Create: &e})
 	if err != nil {
 		return nil, fmt.Errorf("create %q: %w", e.Name, err)
 	}
-	return made, d.spread(ctx, made, &fsm.PutEntity{Descriptor: *made})
+	return made, d.announce(ctx, &fsm.PutEntity{Descriptor: *made}, made)
 }
 
 // Update replaces the mutable properties of the entity with that name (S-261, S-262).
@@ -154,7 +154,7 @@ func (d *Directory) Update(ctx context.Context, e fsm.Descriptor) (*fsm.Descript
 	if err != nil {
 		return nil, fmt.Errorf("update %q: %w", e.Name, err)
 	}
-	return made, d.spread(ctx, made, &fsm.PutEntity{Descriptor: *made})
+	return made, d.announce(ctx, &fsm.PutEntity{Descriptor: *made}, made)
 }
 
 // Delete removes the entity with that name, with everything in it (S-259); a topic with its
@@ -190,11 +190,7 @@ func (d *Directory) children(ctx context.Context, e *fsm.Descriptor) (out []*fsm
 
 // bury makes every share forget an entity that the catalog has deleted.
 func (d *Directory) bury(ctx context.Context, e *fsm.Descriptor, children []*fsm.Descriptor) error {
-	errs := []error{d.spread(ctx, e, &fsm.DropEntity{})}
-	for _, s := range children {
-		errs = append(errs, d.spread(ctx, s, &fsm.DropEntity{}))
-	}
-	return errors.Join(errs...)
+	return d.announce(ctx, &fsm.DropEntity{}, append([]*fsm.Descriptor{e}, children...)...)
 }
 
 // deleteIdle deletes an entity that all its shares say was idle for as long as it may be (S-257, A22). A
@@ -295,32 +291,4 @@ func (d *Directory) spread(ctx context.Context, e *fsm.Descriptor, c fsm.Command
 		all = errors.Join(all, <-errs)
 	}
 	return all
-}
-
-// catchUp waits until the catalog here is at least as new as group 0 was when it was called.
-func (d *Directory) catchUp(ctx context.Context) error {
-	r := d.host.Replica(fsm.CatalogPartition)
-	if r == nil {
-		return fmt.Errorf("no catalog on this node: %w", fsm.ErrUnavailable)
-	}
-	var index uint64
-	var a attempts
-	err := d.send.do(ctx, fsm.CatalogPartition, &a, func(g Group) (err error) {
-		index, err = g.ReadIndex(ctx)
-		return err
-	}, nil)
-	if err != nil {
-		return fmt.Errorf("ask the catalog: %w", err)
-	}
-	for {
-		changed := d.host.catalogChanged.wait()
-		if r.machine.index() >= index {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("catalog here lags behind: %w: %w", fsm.ErrUnavailable, ctx.Err())
-		}
-	}
 }

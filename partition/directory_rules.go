@@ -46,5 +46,5 @@ func (d *Directory) changeRules(ctx context.Context, name string, c *catalog.Cha
 	if err != nil {
 		return nil, fmt.Errorf("rule %q: %w", name, err)
 	}
-	return made, d.spread(ctx, made, &fsm.PutEntity{Descriptor: *made})
+	return made, d.announce(ctx, &fsm.PutEntity{Descriptor: *made}, made)
 }

@@ -119,6 +119,8 @@ const (
 	KindResign uint8 = 16
 	// KindClock asks a node for its date (S-289).
 	KindClock uint8 = 17
+	// KindCatalog asks a node to answer when its catalog is as new as told.
+	KindCatalog uint8 = 18
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

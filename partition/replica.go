@@ -25,7 +25,7 @@ type Group interface {
 	// Await returns when the key may have something to take (A19).
 	Await(ctx context.Context, k fsm.WaitKey) error
 	// ReadIndex returns an index: a replica that has applied it has seen everything that was
-	// answered before the call.
+	// answered before the call. It may be followed by entries that nobody has heard of.
 	ReadIndex(ctx context.Context) (uint64, error)
 }
 
@@ -378,8 +378,15 @@ func (r *Replica) ReadIndex(ctx context.Context) (uint64, error) {
 	if err := r.err(); err != nil {
 		return 0, err
 	}
+	epoch, led := r.prop.led()
+	index := r.machine.index()
 	if err := r.prop.barrier(ctx); err != nil {
 		return 0, err
+	}
+	if now, leads := r.prop.led(); led && leads && now == epoch {
+		// Nobody else led meanwhile. Followers hear that an entry is committed with the next one: to
+		// wait for the barrier's own would cost them a commit time-out.
+		return index, nil
 	}
 	return r.machine.index(), nil
 }

@@ -30,6 +30,7 @@ func (h *Host) handle() {
 	c.Handle(KindQuarantine, h.serveQuarantine)
 	c.Handle(KindResign, h.serveResign)
 	c.Handle(KindClock, h.serveClock)
+	c.Handle(KindCatalog, h.serveCatalog)
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
