@@ -192,8 +192,13 @@ func (sh *share) listSessions(c *ListSessions) Answer {
 	}
 	most := int(min(max(c.Max, 1), maxListed))
 	var a Answer
+	first := true
 	sh.sessionNos.Ascend(c.After, func(id string, no uint32) bool {
-		if c.HasAfter && id == c.After {
+		// Only the first can be the one before the page. The others are not compared: no cache has the
+		// ids of a million sessions.
+		before := first && c.HasAfter && id == c.After
+		first = false
+		if before {
 			return true
 		}
 		if c.UpdatedAfter != 0 {
