@@ -26,9 +26,9 @@ var (
 const maxFreeSegments = 2
 
 // Bodies keeps the bytes of log entries that messages of the state refer to (A9), in segment files.
-// The raft log is their write-ahead log: Put does not sync. What a snapshot refers to is synced
-// before its manifest is written, and everything later comes again through Put when the log is
-// replayed.
+// The raft log is their write-ahead log: Put does not sync, and writes nothing while there is memory
+// (behind). What a snapshot refers to is written and synced before its manifest is, and everything
+// later comes again through Put when the log is replayed.
 //
 // Put, Free, Pin and Restore come from one goroutine, the state machine's; Read, and a pin's
 // WriteTo and Close, from any.
@@ -38,9 +38,9 @@ type Bodies struct {
 	limit  int // bytes of a segment
 	logger hclog.Logger
 
-	// putMu orders the writers of the hot segment and of the arena: Put and Restore.
+	// putMu orders the writers of the hot segment: Put and Restore.
 	putMu   sync.Mutex
-	scratch []byte // of Put, for what is not kept in memory
+	scratch []byte // of Put, for what no run has room for
 	// compactMu orders the steps of compaction and Restore, which replaces what they work on.
 	compactMu sync.Mutex
 
@@ -56,7 +56,7 @@ type Bodies struct {
 	cold     *segment   // takes what compaction moves; old messages are apart from young ones
 	nextID   uint32
 	dirDirty bool // a name in the directory is newer than the last SyncDir
-	recent   arena
+	behind   *behind
 	unread   int // entries put since somebody read, up to unreadPuts
 	back     readBack
 	pins     map[uint64]*pin // by nonce
@@ -77,6 +77,7 @@ type BodyStats struct {
 	Compacted            uint64 // segments emptied by compaction
 	CompactedBytes       uint64
 	Syncs                uint64
+	Runs                 uint64 // writes of what was kept in memory before
 
 	Entries   uint64 // kept now
 	Dead      uint64 // freed bodies of entries that live
@@ -98,12 +99,12 @@ func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, 
 		index: btree.NewMap[uint64, recordAt](0), dead: newDead(),
 		segments: map[uint32]*segment{},
 		dirDirty: true, // a process that was killed may have left names that were not synced
-		recent:   arena{limit: cfg.BodyCacheBytes},
 		back:     readBack{limit: cfg.BodyCacheBytes / 4},
 		pins:     map[uint64]*pin{},
 		work:     make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 	}
+	b.behind = newBehind(cfg.BodyCacheBytes, &b.mu)
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open bodies: %w", err)
@@ -114,65 +115,8 @@ func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, 
 		}
 	}
 	b.done.Go(b.sweep)
+	b.done.Go(b.writeBehind)
 	return b, nil
-}
-
-// Put keeps the bodies of the entry with that index, of which there is at least one; spans says where
-// they are, in ascending order, none empty. All of them live until they are freed. An index may be put
-// again, when the log is replayed; the new bodies replace the old. Neither entry nor spans is
-// retained. An error is for ever, unless it says that the arguments are impossible.
-func (b *Bodies) Put(index uint64, entry []byte, spans []Span) error {
-	if len(entry) > maxEntryBytes || index == 0 {
-		return fmt.Errorf("put body of entry %d: %d bytes, want 1 to %d",
-			index, len(entry), maxEntryBytes)
-	}
-	payload, err := checkSpans(spans, len(entry))
-	if err != nil {
-		return fmt.Errorf("put body of entry %d: %w", index, err)
-	}
-	b.putMu.Lock()
-	defer b.putMu.Unlock()
-
-	n := recordHeaderBytes + payload
-	b.mu.Lock()
-	seg, err := b.writableLocked(&b.hot, uint64(n))
-	if err != nil {
-		b.mu.Unlock()
-		return err
-	}
-	offset, err := seg.reserve(uint64(n))
-	var rec []byte
-	if b.unread < unreadPuts {
-		b.unread++
-		rec = b.recent.room(n)
-	}
-	b.mu.Unlock()
-	if err != nil {
-		return b.fail(err)
-	}
-
-	cache := rec != nil
-	if !cache {
-		rec = b.passing(n)
-	}
-	putPayload(rec[recordHeaderBytes:], spans, entry)
-	putRecordHeader(rec, seg.id, index)
-	if _, err := seg.file.WriteAt(rec, int64(offset)); err != nil {
-		return b.fail(fmt.Errorf("put body of entry %d: %w", index, err))
-	}
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at := recordAt{seg: seg.id, offset: offset, length: uint32(payload)}
-	b.forgetLocked(index)
-	if cache {
-		b.recent.keep(index, n)
-	}
-	b.holdLocked(seg, index, at)
-	b.index.Set(index, at)
-	b.stats.Puts++
-	b.stats.PutBytes += uint64(payload)
-	return b.failed
 }
 
 // forgetLocked removes an entry from the index and the caches.
@@ -181,7 +125,6 @@ func (b *Bodies) forgetLocked(index uint64) {
 	if !ok {
 		return
 	}
-	b.recent.drop(index)
 	b.back.drop(index)
 	if at.waste > 0 {
 		for _, s := range b.deadOfLocked(index) {
@@ -226,9 +169,9 @@ func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 		b.mu.Unlock()
 		return nil, fmt.Errorf("read body of entry %d: %w", index, ErrNoBody)
 	}
-	payload, ok := b.recent.get(index)
-	if !ok {
-		payload, ok = b.back.get(index)
+	payload, ok := b.back.get(index)
+	if rec := b.behind.record(at); rec != nil {
+		payload, ok = rec[recordHeaderBytes:], true
 	}
 	if ok {
 		b.stats.CacheHits++
@@ -358,6 +301,7 @@ func (b *Bodies) Close() error {
 	}
 	b.failed = ErrClosed
 	close(b.stop)
+	b.behind.changed.Broadcast()
 	b.mu.Unlock()
 	b.done.Wait()
 
@@ -366,6 +310,9 @@ func (b *Bodies) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var errs []error
+	for _, r := range b.behind.runs {
+		r.seg.closeDirect()
+	}
 	for _, seg := range b.segments {
 		errs = append(errs, seg.file.Close())
 	}
@@ -386,6 +333,7 @@ func (b *Bodies) fail(err error) error {
 func (b *Bodies) failLocked(err error) error {
 	if b.failed == nil {
 		b.failed = fmt.Errorf("bodies take no more writes: %w", err)
+		b.behind.changed.Broadcast()
 	}
 	return err
 }

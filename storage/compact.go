@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -150,8 +151,12 @@ func (b *Bodies) moveRecord(from *segment, index uint64, at recordAt) error {
 	}
 	from.reads++
 	dead := b.deadOfLocked(index)
+	rec := bytes.Clone(b.behind.record(at))
 	b.mu.Unlock()
-	rec, err := readRecord(from.file, at, index)
+	var err error
+	if rec == nil {
+		rec, err = readRecord(from.file, at, index)
+	}
 	if err == nil {
 		rec, err = pruned(rec, dead)
 	}
@@ -179,6 +184,7 @@ func (b *Bodies) moveRecord(from *segment, index uint64, at recordAt) error {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	to.written = max(to.written, offset+uint32(len(rec)))
 	now, ok := b.index.Get(index)
 	if !ok || now.seg != at.seg || now.offset != at.offset {
 		return nil // what was written is dead space in the cold segment
@@ -191,7 +197,6 @@ func (b *Bodies) moveRecord(from *segment, index uint64, at recordAt) error {
 	}
 	b.holdLocked(to, index, moved)
 	b.index.Set(index, moved)
-	b.recent.drop(index)
 	b.back.drop(index)
 	b.stats.CompactedBytes += moved.bytes()
 	b.releaseLocked(from, now)

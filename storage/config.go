@@ -25,8 +25,9 @@ type Config struct {
 	// segment of its own.
 	BodySegmentBytes int
 	// BodyCacheBytes bounds the memory of recent entries per group: a message is usually delivered
-	// right after it was enqueued. A quarter more is used for entries read back from the disk.
-	// Memory is touched only as far as messages wait.
+	// right after it was enqueued, and settled before anybody needs its bytes on the disk. A quarter
+	// of it may wait to be written. A quarter more is used for entries read back from the disk.
+	// Memory is touched only as far as messages wait. With 0 all is written at once.
 	BodyCacheBytes int
 	// BallastBytes is the size of the file that is given up when the disk is full; 0 for none.
 	BallastBytes int

@@ -95,7 +95,11 @@ func TestCrashWhileTheDirectoryIsMade(t *testing.T) {
 }
 
 func TestCrashDuringSnapshots(t *testing.T) {
-	cfg := smallConfig()
+	t.Run("little memory", func(t *testing.T) { crashDuringSnapshots(t, smallConfig()) })
+	t.Run("runs of blocks", func(t *testing.T) { crashDuringSnapshots(t, runsConfig()) })
+}
+
+func crashDuringSnapshots(t *testing.T, cfg storage.Config) {
 	var acked uint64                                       // index of the newest snapshot that was reported done
 	states := map[uint64]map[uint64][]byte{}               // by snapshot
 	fill := func(r *storage.Replica, index uint64) error { // ten bodies up to index, and the state then

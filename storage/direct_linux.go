@@ -27,8 +27,12 @@ func dataSync(f *os.File) error {
 	return os.NewSyscallError("fdatasync", failed)
 }
 
-// openDirect opens a file for writes that go past the page cache and are on the disk when they return.
-// Not every file system has them.
-func openDirect(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_WRONLY|syscall.O_DIRECT|syscall.O_DSYNC, 0)
+// openDirect opens a file for writes that go past the page cache; with sync they are on the disk for
+// good when they return. Not every file system has them.
+func openDirect(name string, sync bool) (*os.File, error) {
+	flags := os.O_WRONLY | syscall.O_DIRECT
+	if sync {
+		flags |= syscall.O_DSYNC
+	}
+	return os.OpenFile(name, flags, 0)
 }

@@ -11,4 +11,4 @@ import (
 func dataSync(f *os.File) error { return f.Sync() }
 
 // openDirect is Linux's.
-func openDirect(string) (*os.File, error) { return nil, errors.ErrUnsupported }
+func openDirect(string, bool) (*os.File, error) { return nil, errors.ErrUnsupported }

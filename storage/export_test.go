@@ -46,6 +46,12 @@ var (
 	ScanInline = scanInline
 )
 
+// OS is the operating system's file system.
+var OS FS = osFS{}
+
+// DirectFile is what a file system gives for writes past the page cache.
+type DirectFile = directFile
+
 // Whole says that an entry is one body.
 func Whole(entry []byte) []Span { return []Span{{Length: uint32(len(entry))}} }
 

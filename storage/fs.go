@@ -60,6 +60,9 @@ func (osFS) Create(name string) (File, error) { return openFile(name, os.O_CREAT
 
 func (osFS) Open(name string) (File, error) { return openFile(name, 0) }
 
+// OpenDirect implements directFS.
+func (osFS) OpenDirect(name string) (directFile, error) { return openDirect(name, false) }
+
 func openFile(name string, flags int) (File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|flags, 0o600)
 	if err != nil {

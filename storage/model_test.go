@@ -12,17 +12,27 @@ import (
 // TestBodiesAgainstModel does random things to Bodies and to a map, with crashes: what is in the map
 // is in Bodies, and after a crash what the newest snapshot had, and the entries put again above it.
 func TestBodiesAgainstModel(t *testing.T) {
+	blocks := smallConfig() // runs are whole blocks
+	blocks.BodySegmentBytes, blocks.BodyCacheBytes = 128<<10, 512<<10
+	t.Run("little memory", func(t *testing.T) { againstModel(t, faultfs.New(), smallConfig(), 900, 6000) })
+	t.Run("runs of blocks", func(t *testing.T) { againstModel(t, faultfs.New(), blocks, 6000, 4000) })
+	t.Run("past the page cache", func(t *testing.T) {
+		blocks.Dir = t.TempDir()
+		againstModel(t, storage.OS, blocks, 6000, 1500)
+	})
+}
+
+// againstModel puts entries of up to most bytes, and now and then a larger one.
+func againstModel(t *testing.T, fsys storage.FS, cfg storage.Config, most, steps int) {
 	rng := newRand(t)
-	fsys := faultfs.New()
-	cfg := smallConfig()
 	r := openReplica(t, fsys, cfg)
 	m := &model{live: map[uint64]modelEntry{}}
-	for step := range 6000 {
+	for step := range steps {
 		switch p := rng.IntN(1000); {
 		case p < 350:
-			size := 1 + rng.IntN(900)
+			size := 1 + rng.IntN(most)
 			if rng.IntN(40) == 0 {
-				size = 5000 // more than a segment
+				size = 5 * most // more than a run
 			}
 			m.put(t, rng, r.Bodies, bytesOf(rng.Uint64(), size))
 		case p < 700:
@@ -34,8 +44,8 @@ func TestBodiesAgainstModel(t *testing.T) {
 		case p < 997:
 			m.snapshot(t, r)
 		default:
-			if rng.IntN(2) == 0 {
-				fsys = fsys.Crash(rng)
+			if f, ok := fsys.(*faultfs.FS); ok && rng.IntN(2) == 0 {
+				fsys = f.Crash(rng)
 			} else if err := r.Bodies.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -136,7 +136,7 @@ func (p *pin) Close() error {
 // syncSegment makes a segment durable up to what the pin needs of it.
 func (b *Bodies) syncSegment(s pinnedSegment) error {
 	b.mu.Lock()
-	done, end, failed := s.seg.synced >= s.extent, s.seg.end, b.failed
+	done, failed := s.seg.synced >= s.extent, b.failed
 	b.mu.Unlock()
 	if failed != nil {
 		return failed
@@ -144,12 +144,15 @@ func (b *Bodies) syncSegment(s pinnedSegment) error {
 	if done {
 		return nil
 	}
+	if err := b.flush(s); err != nil {
+		return fmt.Errorf("write segment %d of bodies: %w", s.seg.id, err)
+	}
 	if err := s.seg.file.Sync(); err != nil {
 		return b.fail(fmt.Errorf("sync segment %d of bodies: %w", s.seg.id, err))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.seg.synced = max(s.seg.synced, end)
+	s.seg.synced = max(s.seg.synced, s.extent)
 	b.stats.Syncs++
 	return nil
 }
@@ -221,7 +224,7 @@ func (b *Bodies) claimSegments(extents []segmentExtent) (segs []pinnedSegment, e
 			return nil, fmt.Errorf("%s: %w", segmentName(b.dir, e.ID), err)
 		}
 		seg.size = max(seg.size, e.Extent)
-		seg.end, seg.synced = seg.size, seg.size
+		seg.end, seg.written, seg.synced = seg.size, seg.size, seg.size
 		seg.pins++
 		b.segments[e.ID] = seg
 		segs = append(segs, pinnedSegment{seg, e.Extent})

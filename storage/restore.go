@@ -117,6 +117,9 @@ func (b *Bodies) readInline(r io.Reader) (err error) {
 		if _, err := seg.file.WriteAt(rec, int64(offset)); err != nil {
 			return b.fail(err)
 		}
+		b.mu.Lock()
+		seg.written = max(seg.written, offset+uint32(len(rec)))
+		b.mu.Unlock()
 		index.Set(i, recordAt{seg: seg.id, offset: offset,
 			length: uint32(len(rec) - recordHeaderBytes)})
 		return nil
@@ -214,9 +217,9 @@ func (b *Bodies) replaceLocked(index *btree.Map[uint64, recordAt],
 	for _, seg := range b.segments {
 		seg.entries, seg.held, seg.need, seg.lo, seg.hi = 0, 0, 0, 0, 0
 	}
-	b.recent.reset()
 	b.back.reset()
 	b.index, b.dead = index, dead
+	b.resetRunsLocked()
 	b.need, b.sealed = 0, 0
 	index.Scan(func(i uint64, at recordAt) bool {
 		b.holdLocked(b.segments[at.seg], i, at)

@@ -24,12 +24,13 @@ const (
 // segment is one file of bodies. Its fields are guarded by Bodies.mu, but for the file itself and
 // its id. A segment has a single writer at any time, so its records are completed in order.
 type segment struct {
-	id   uint32
-	file File
+	id     uint32
+	file   File
+	direct directFile // the same file, past the page cache; nil while nothing is written so
 	// size is where the next record goes; end is the end of the last record that is complete.
 	size, end uint32
-	// synced is the end of what a finished Sync covers.
-	synced uint32
+	// written is how long the file is at least, synced the end of what a finished Sync covers.
+	written, synced uint32
 	// held counts the bytes of records that the index points to, entries their number; need is held
 	// without the bodies that were freed: what compaction would keep.
 	held    uint64

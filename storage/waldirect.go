@@ -75,9 +75,14 @@ func (b *directBuf) room(n int64) []byte {
 		for size < n {
 			size *= 2
 		}
-		raw := make([]byte, size+blockBytes)
-		skip := -uintptr(unsafe.Pointer(unsafe.SliceData(raw))) % blockBytes
-		b.b = raw[skip:][:size]
+		b.b = alignedBytes(int(size))
 	}
 	return b.b[:n]
+}
+
+// alignedBytes returns n bytes that begin at a multiple of blockBytes.
+func alignedBytes(n int) []byte {
+	raw := make([]byte, n+blockBytes)
+	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(raw))) % blockBytes
+	return raw[skip:][:n:n]
 }

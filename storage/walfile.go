@@ -69,7 +69,7 @@ func (w walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 
 // open makes f write past the page cache, where the file system can.
 func (w walFiles) open(f *walFile) *walFile {
-	if file, err := openDirect(f.file.Name()); err == nil {
+	if file, err := openDirect(f.file.Name(), true); err == nil {
 		f.direct = &directWriter{file: file, plain: f.file, buf: w.buf, end: -1}
 	}
 	return f
