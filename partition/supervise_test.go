@@ -100,7 +100,8 @@ func TestClusterFromNothing(t *testing.T) {
 				b := newBrokers(t, nodes)
 				defer b.close()
 				began := time.Now()
-				if err := b.all["n1"].host.Ready(t.Context()); !errors.Is(err, fsm.ErrUnavailable) {
+				// A lone node may have elected itself and placed everything by now.
+				if err := b.all["n1"].host.Ready(t.Context()); nodes > 1 && !errors.Is(err, fsm.ErrUnavailable) {
 					t.Errorf("ready before anything is placed: %v", err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
