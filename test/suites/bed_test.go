@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +43,10 @@ func newBed(t *testing.T) *bed {
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	dir := t.TempDir()
-	ports := freePorts(t, 1)
+	ports, err := node.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	line := slowLine(t, ports[0])
 	certify(t, dir, ports[0], line)
 	issuer := newIssuer(t)
@@ -131,20 +133,6 @@ func build(t *testing.T, pkg string) (binary, dir string) {
 		t.Fatalf("find %s: %v", pkg, err)
 	}
 	return binary, strings.TrimSpace(string(out))
-}
-
-func freePorts(t *testing.T, count int) []int {
-	t.Helper()
-	var ports []int
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // all are held until the end, so that none is handed out twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

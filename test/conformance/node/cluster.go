@@ -18,7 +18,7 @@ type Cluster struct {
 // StartCluster starts count nodes with their data below dir and returns when all are ready. extra
 // are further flags of every node.
 func StartCluster(ctx context.Context, dir string, count int, extra ...string) (*Cluster, error) {
-	ports, err := freePorts(5 * count)
+	ports, err := FreePorts(5 * count)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,12 @@ func StartCluster(ctx context.Context, dir string, count int, extra ...string) (
 			return nil, err
 		}
 	}
+	errs := make(chan error, count)
 	for _, n := range c.Nodes {
-		if err := n.WaitReady(ctx); err != nil {
+		go func() { errs <- n.WaitReady(ctx) }()
+	}
+	for range c.Nodes {
+		if err := <-errs; err != nil { // the first, which may have kept the others from being ready
 			c.Close()
 			return nil, err
 		}
@@ -148,19 +152,4 @@ func (n *Node) has(addr string) bool {
 		}
 	}
 	return false
-}
-
-// freePorts returns ports that nobody listens on. Between here and the node's start another process
-// may take one; the node then says so and the test fails by name.
-func freePorts(count int) ([]int, error) {
-	var ports []int
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all are held until the end, so that none is handed out twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
