@@ -7,7 +7,7 @@
 # ROUNDS (1) is how often each row is measured, in turns, on a queue of its own each time; what is
 # written is the median of each figure. DURATION (10s, 4s with rounds) is how long each row is
 # measured, after WARMUP (2s, 1s with rounds); ROWS picks rows by a pattern. `make bench ROUNDS=5`
-# takes 11 minutes.
+# takes 14 minutes.
 # NODE_PROCS is GOMAXPROCS of a node: as many as there are processors for each of them, at least 1.
 # NICE (0; -15 needs root) is the priority of nodes and load generator, each in a session of its own,
 # where plain nice(1) has no effect on Linux.
@@ -25,9 +25,8 @@ pick=${ROWS:-.}
 nice=${NICE:-0}
 work=$(mktemp -d)
 export CLUSTER_DIR=$work/cluster CLUSTER_PORT_OFFSET=${CLUSTER_PORT_OFFSET:-24000}
-export CLUSTER_FLAGS="--log-level warn ${CLUSTER_FLAGS:-}"
-port=$((5672 + CLUSTER_PORT_OFFSET))
-export SERVICEBUS_CONNECTION_STRING="Endpoint=sb://127.0.0.1:$port;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
+export CLUSTER_FLAGS="--log-level warn --partitions 1 ${CLUSTER_FLAGS:-}" # one leader, which can be chosen
+ops=http://127.0.0.1:$((5300 + CLUSTER_PORT_OFFSET))
 
 finish() {
 	"$root/scripts/cluster.sh" down >/dev/null 2>&1 || true
@@ -44,6 +43,20 @@ bench() { # bench FLAG...: one measurement, in a session of its own
 		"$bin" bench --output row --duration "$duration" --warmup "$warmup" "$@"
 }
 
+place=leader # where the client is: at the node that leads, or at the next one (other)
+connect() {
+	local n=1
+	if ((${#pids[@]} > 2)); then
+		until # the leader is known by its name
+			n=$("$bin" cluster status --ops "$ops" | awk '$1 == "1" { print substr($2, 2) }')
+			[[ $n =~ ^[1-9]$ ]]
+		do sleep 0.1; done
+		[[ $place == leader ]] || n=$((n % (${#pids[@]} / 2) + 1))
+	fi
+	local port=$((5672 + CLUSTER_PORT_OFFSET + 10 * (n - 1)))
+	export SERVICEBUS_CONNECTION_STRING="Endpoint=sb://127.0.0.1:$port;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
+}
+
 pids=()
 number=0 # of the queue
 count=0  # of the row
@@ -53,6 +66,8 @@ row() { # row NAME FLAG...: one measurement, on a queue of its own, added to the
 	[[ $name =~ $pick ]] || return 0
 	number=$((number + 1))
 	count=$((count + 1))
+	connect
+	[[ $place == leader ]] || name+=', at another node'
 	echo "measuring: $name (load $(cut -d' ' -f1 /proc/loadavg 2>/dev/null || echo '?'))" >&2
 	bench "bench-$number" --create --name "$name" "${pids[@]}" "$@" >>"$work/$(printf 'row%03d' "$count")"
 }
@@ -126,12 +141,13 @@ nodes() { # nodes N: every row on a new cluster of N
 		prefer "$(cat "$CLUSTER_DIR/n$i/pid")"
 	done
 	# A new node writes its ballast and touches its memory for the first time; neither is a message's.
+	connect
 	bench bench-first --create --duration "$settle" >/dev/null
-	each loads
+	each loads "$1"
 	"$root/scripts/cluster.sh" down >&2
 }
 
-loads() {
+loads() { # loads NODES
 	row 'send' --mode send
 	row 'send, one at a time' --mode send --in-flight 1
 	row 'receive, 20,000 waiting' --mode receive --preload 20000
@@ -141,6 +157,16 @@ loads() {
 	row 'cycle, 8 connections, 4 senders, 4 receivers' --mode cycle --connections 8 --senders 4 --receivers 4
 	row 'cycle, 16 KiB' --mode cycle --size 16384 --in-flight 100
 	row 'cycle at 2,000 messages/s' --mode latency --rate 2000
+	if (($1 > 1)); then # the client's node passes on what it is asked
+		place=other
+		row 'send' --mode send
+		row 'send, one at a time' --mode send --in-flight 1
+		row 'cycle, settle first' --mode cycle
+		row 'cycle, settle second' --mode cycle --settle second
+		row 'cycle, 24 sessions with accept and state' --mode cycle --sessions 24 --session-state
+		row 'cycle at 2,000 messages/s' --mode latency --rate 2000
+		place=leader
+	fi
 }
 
 baselines() {
@@ -159,7 +185,8 @@ kept=$(notes)
 # Benchmarks
 
 \`make bench\` writes this page: bodies of 1 KiB unless a row says otherwise, every write fsynced on a
-majority before it is confirmed, $duration per row$(((rounds > 1)) && echo ", medians of $rounds"). All nodes and the load generator share the machine,
+majority before it is confirmed, $duration per row$(((rounds > 1)) && echo ", medians of $rounds"). There is one partition, and the client is at
+the node that leads it unless the row says otherwise. All nodes and the load generator share the machine,
 so compare the CPU time per message, which is of all broker processes together, and read messages/s as
 what was left over for it. Latency counts from when a message was due (\`busbar bench --help\`).
 
