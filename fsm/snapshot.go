@@ -107,7 +107,9 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 	img.shares.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, false) })
 	img.graves.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, true) })
 	img.results.Scan(func(r result) bool { return f.done(appendResult(f.buf, &r)) })
-	f.flush()
+	if len(f.buf) > 4 { // else the last record has filled its frame
+		f.flush()
+	}
 	f.flush() // the empty frame ends the image
 	if f.err != nil {
 		return f.n, fmt.Errorf("write image of partition %d: %w", h.id, f.err)

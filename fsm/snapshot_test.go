@@ -139,6 +139,39 @@ func TestARestoredStateIsTheStateThatWasCaptured(t *testing.T) {
 	}
 }
 
+// An image ends with its first empty frame, also when its last record fills the one before: what stands
+// behind it would be taken for the bodies.
+func TestAnImageEndsOnceWhateverItsLength(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7))
+	d.ok(7, Main, messages(1500))
+	filled := 0
+	for range 4000 {
+		d.ok(7, Main, messages(1))
+		var out bytes.Buffer
+		if _, err := d.s.Capture().WriteTo(&out); err != nil {
+			t.Fatal(err)
+		}
+		left := out.Bytes()[len(imageMagic)+1:]
+		var last uint32
+		for n := binary.LittleEndian.Uint32(left); n > 0; n = binary.LittleEndian.Uint32(left) {
+			last, left = n, left[4+n+4:]
+		}
+		if len(left) != 8 {
+			t.Fatalf("an image of %d bytes has %d behind its end", out.Len(), len(left)-8)
+		}
+		if last >= frameBytes {
+			filled++
+			if err := New(d.s.id).Restore(bytes.NewReader(out.Bytes())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if filled == 0 {
+		t.Error("no image's last frame was full")
+	}
+}
+
 func TestDigestTellsStatesApart(t *testing.T) {
 	d := populated(t)
 	before := d.s.Digest()
