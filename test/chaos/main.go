@@ -118,6 +118,9 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 		return o.outage(ctx, bedConfig{dir: o.dir, binary: binary, network: networks[0], nodes: o.nodes,
 			disks: disks}, sup, out)
 	}
+	if _, err := namesOf(o.faults); err != nil {
+		return 2, err
+	}
 	for _, network := range networks {
 		cfg := runConfig{seed: o.seed, log: out, leaks: o.hours > 0, schedule: o.schedule(len(networks)),
 			bed: bedConfig{dir: filepath.Join(o.dir, network), binary: binary, network: network,
@@ -182,11 +185,26 @@ func (o *options) schedule(runs int) schedule {
 		s.hold = [2]time.Duration{3 * time.Second, 8 * time.Second}
 		s.rest = [2]time.Duration{2 * time.Second, 6 * time.Second}
 	}
-	if o.faults != "" {
-		s.allowed = map[string]bool{}
-		for _, name := range strings.Split(o.faults, ",") {
-			s.allowed[strings.TrimSpace(name)] = true
-		}
-	}
+	s.allowed, _ = namesOf(o.faults) // run has looked for errors
 	return s
+}
+
+// namesOf reads the names of nemeses, nil for all.
+func namesOf(list string) (map[string]bool, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var known []string
+	for _, n := range nemeses() {
+		known = append(known, n.name)
+	}
+	names := map[string]bool{}
+	for _, name := range strings.Split(list, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("no fault is named %q: they are %s", name, strings.Join(known, ", "))
+		}
+		names[name] = true
+	}
+	return names, nil
 }

@@ -21,6 +21,19 @@ func TestMandatoryFaultsExist(t *testing.T) {
 	}
 }
 
+func TestFaultsAreChosenByTheirNames(t *testing.T) {
+	got, err := namesOf("kill, power loss")
+	if err != nil || len(got) != 2 || !got["kill"] || !got["power loss"] {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := namesOf(""); err != nil || got != nil {
+		t.Errorf("all: %v, %v", got, err)
+	}
+	if _, err := namesOf("kill,disk full"); err == nil || !strings.Contains(err.Error(), `"disk full"`) {
+		t.Errorf("a name that there is not: %v", err)
+	}
+}
+
 func TestWhatDoesNotCount(t *testing.T) {
 	bit := &strike{nemesis: &nemesis{name: "kill"}}
 	missed := &strike{nemesis: &nemesis{name: "kill"}, bit: errors.New("it still runs")}
