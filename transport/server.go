@@ -37,6 +37,7 @@ type Server struct {
 	slots   slots
 	ledger  ledger
 	holders holders
+	turns   turns
 	doubts  atomic.Int64 // commits that the node asks about after their clients
 
 	httpSlots   chan struct{}      // one token per request of the HTTP data plane under way

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -31,15 +32,30 @@ type taker struct {
 	sub    fsm.SubQueue
 	shares []int
 	pumps  []pumpID // parallel to shares
-	turn   int      // the share that is asked first; it rotates (S-42, A19)
+	// turn is the index of the share that is asked first. It rotates per take (S-42, A19), on from
+	// where the entity's last taker began: those of an accept or an HTTP receive take only once.
+	turn int
 }
 
 func newTaker(s *Server, d *fsm.Descriptor, sub fsm.SubQueue, shares []int) *taker {
 	t := &taker{s: s, desc: d, sub: sub, shares: shares, pumps: make([]pumpID, len(shares))}
+	if len(shares) > 1 {
+		t.turn = s.turns.next(d.ID, len(shares))
+	}
 	for i := range t.pumps {
 		t.pumps[i].pump = s.newPump()
 	}
 	return t
+}
+
+// turns count the takers of entities, so that each begins at the share after that of the one before.
+// Entities whose ids are equal modulo the length count together: that wants no memory that
+// grows with the entities and is forgotten with them, and costs only a share passed over.
+type turns [256]atomic.Uint32
+
+// next returns the turn of an entity's next taker, of n.
+func (t *turns) next(id fsm.EntityID, n int) int {
+	return int(t[uint64(id)%uint64(len(t))].Add(1) % uint32(n))
 }
 
 // retire forgets the pumps.

@@ -2,10 +2,13 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
 )
 
 // sessionsOf lists the sessions that a client can see.
@@ -321,6 +324,35 @@ func TestT118NobodyIsLeftWithASession(t *testing.T) {
 		for i := range 12 {
 			r := c.accept("q", fmt.Sprint("s", 2*i), 0)
 			want(b, "count", r.one().count(), 1)
+		}
+	})
+}
+
+// S-42: every accept-next begins at the partition after that of the one before, so that sessions of one
+// partition which nobody finishes do not hide those of the others.
+func TestAcceptNextTakesThePartitionsInTurn(t *testing.T) {
+	onFour(t, func(b *bench) {
+		b.queue("q", sessions, partitioned)
+		c := b.client()
+		var of [4]int // sessions of each partition
+		for i := 0; slices.Min(of[:]) < 2; i++ {
+			id := fmt.Sprint("s", i)
+			if share := fsm.KeyShare(id, 4); of[share] < 2 {
+				of[share]++
+				sendTo(c, "q", id, "x")
+			}
+		}
+		seen := map[string]bool{}
+		var turns []int
+		for range 8 {
+			r := b.clientAt(0).accept("q", nil, 5*time.Second)
+			seen[r.held()] = true
+			turns = append(turns, fsm.KeyShare(r.held(), 4))
+			r.close()
+		}
+		want(b, "different sessions in eight calls", len(seen), 8)
+		for i := 1; i < 8; i++ {
+			want(b, "next partition", turns[i], (turns[i-1]+1)%4)
 		}
 	})
 }

@@ -1,0 +1,101 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// countingBroker counts the accepts that are under way at the same time.
+type countingBroker struct {
+	*singleBroker
+	mu        sync.Mutex
+	now, most int
+	asked     map[uint16]bool // shares that were asked for a session
+}
+
+func (b *countingBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (
+	fsm.Outcome, error,
+) {
+	if _, ok := c.(*fsm.AcceptSession); !ok {
+		return b.singleBroker.Propose(ctx, id, k, c)
+	}
+	count := func(n int) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.now += n
+		b.most = max(b.most, b.now)
+		b.asked[k.Share] = true
+	}
+	count(1)
+	defer count(-1)
+	return b.singleBroker.Propose(ctx, id, k, c)
+}
+
+// S-42: an accept-next looks at every share and locks in one share at a time, whichever shares get
+// their sessions while it waits, and even if several do at once.
+func TestAcceptNextLocksInOneShareAtATime(t *testing.T) {
+	for name, filled := range map[string][]int{
+		"a session before it asks": nil, "one share": {0}, "another share": {1}, "the last share": {2},
+		"two shares at once": {2, 0}, "all shares at once": {0, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &countingBroker{singleBroker: newSingleBroker(3), asked: map[uint16]bool{}}
+				d := b.queue("orders", withSessions, partitioned)
+				s := &Server{cfg: testConfig(), broker: b}
+				fill := func(share int) {
+					m := fsm.Message{Body: []byte("x"), HasSession: true, SessionID: fmt.Sprint("s", share)}
+					out, err := b.Propose(t.Context(), fsm.RequestID{}, shareKey(d, fsm.Main, share),
+						&fsm.Enqueue{Messages: []fsm.Message{m}})
+					if err != nil || out.Refusal != fsm.None {
+						t.Fatal(out, err)
+					}
+				}
+				if filled == nil {
+					fill(2)
+				}
+				taken := make(chan fsm.Outcome, 1)
+				go func() {
+					out, err := newTaker(s, d, fsm.Main, allShares(d)).
+						take(t.Context(), &fsm.AcceptSession{Next: true, Wait: 10_000})
+					if err != nil {
+						t.Error(err)
+					}
+					taken <- out
+				}()
+				time.Sleep(time.Second)
+				for _, share := range filled {
+					fill(share)
+				}
+				out := <-taken
+				if out.Refusal != fsm.None || out.Session.Token.IsZero() {
+					t.Fatalf("accepted %+v", out)
+				}
+				synctest.Wait()
+				held := 0
+				for i := range d.Partitions {
+					other, err := b.singleBroker.Propose(t.Context(), fsm.RequestID{},
+						shareKey(d, fsm.Main, i), &fsm.AcceptSession{ID: fmt.Sprint("s", i)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if other.Refusal == fsm.SessionCannotBeLocked {
+						held++
+					}
+				}
+				if held != 1 || b.most != 1 {
+					t.Errorf("%d sessions are held, %d accepts were under way at once", held, b.most)
+				}
+				if filled != nil && len(b.asked) != len(d.Partitions) {
+					t.Errorf("only the shares %v were asked", b.asked)
+				}
+			})
+		})
+	}
+}
