@@ -213,6 +213,54 @@ func TestT42WithoutPrefetchNothingIsHeld(t *testing.T) {
 	})
 }
 
+// S-149: messages are locked while they lie in a client's buffer unread, their lock time runs there, and
+// when it ends that was an attempt.
+func TestWhatLiesInABufferIsLockedAndGrowsOld(t *testing.T) {
+	onThree(t, func(b *bench) {
+		c := b.client()
+		b.queue("q")
+		c.send("q", "1", "2", "3", "4")
+		r := c.receiver("q")
+		b.must("prefetch", r.IssueCredit(3))
+		r.open = 3
+		b.pass(time.Second)
+		want(b, "locked before the application has seen any", b.counts("q").Locked, 3)
+		wantAll(b, "what others get", texts([]*got{b.client().receiver("q").one()}), "4")
+		b.pass(6 * time.Second)
+		want(b, "locked when their time is over", b.counts("q").Locked, 0)
+		for _, m := range r.take(3) {
+			want(b, "count of "+m.text()+" in the buffer", m.count(), 1)
+			b.refused("complete "+m.text(), m.tryComplete(), lockLost)
+		}
+		for _, m := range b.client().receiver("q").take(3) {
+			want(b, "count of "+m.text()+" afterwards", m.count(), 2)
+		}
+	})
+}
+
+// S-149: what was received and deleted into a buffer is lost with it, and nothing else is.
+func TestWhatWasDeletedIntoALostBufferIsLost(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q")
+		b.client().send("q", "1", "2", "3", "4")
+		c := b.client()
+		r := c.receiver("q", deleting)
+		b.must("prefetch", r.IssueCredit(3))
+		b.pass(time.Second)
+		c.die() // the application has seen none of them
+		b.pass(time.Minute)
+		n := b.counts("q")
+		want(b, "left", n.Active, 1)
+		want(b, "dead letters", n.DeadLetter, 0)
+		other := b.client().receiver("q")
+		m := other.one()
+		want(b, "the one that was not asked for", m.text(), "4")
+		want(b, "its count", m.count(), 1)
+		m.complete()
+		other.none(time.Second)
+	})
+}
+
 // T-37 on a partitioned queue; S-316, T-268
 func TestT268AReceiverGetsEverythingFromAllPartitions(t *testing.T) {
 	onFour(t, func(b *bench) {
