@@ -1,12 +1,14 @@
 package simulation
 
 import (
+	"bytes"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/test/check"
 )
 
@@ -65,6 +67,32 @@ func TestCanaryOfLiveness(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// An image that is not read to its end, or not as it was written, is told.
+func TestImagesAreReadBack(t *testing.T) {
+	var image bytes.Buffer
+	if _, err := fsm.New(1).Capture().WriteTo(&image); err != nil {
+		t.Fatal(err)
+	}
+	if err := readable(image.Bytes(), fsm.New(1)); err != nil {
+		t.Errorf("a good image: %v", err)
+	}
+	if err := readable(append(image.Bytes(), 0), fsm.New(1)); err == nil {
+		t.Error("what stands behind an image was not told")
+	}
+	if err := readable(image.Bytes(), forgetful{fsm.New(1)}); err == nil {
+		t.Error("a state that is not the one of the image was not told")
+	}
+}
+
+// forgetful reads an image and is what it was before.
+type forgetful struct{ *fsm.State }
+
+func (f forgetful) Restore(r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	f.State.Apply(1, &fsm.Entry{Wall: 1})
+	return err
 }
 
 // Drawn settings are those that the library takes, for every seed.

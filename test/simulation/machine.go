@@ -1,6 +1,9 @@
 package simulation
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -45,11 +48,61 @@ func (w *watched) Restore(r io.Reader) error {
 	return w.State.Restore(r)
 }
 
+// Capture implements partition.Machine.
+func (w *watched) Capture() io.WriterTo {
+	return &watchedImage{w.State.Capture(), func() partition.Machine { return fsm.New(w.p) }, w.node}
+}
+
+// watchedImage looks whether what is written of a state can be read: to its end, and into a state of
+// which the same is written.
+type watchedImage struct {
+	io.WriterTo
+	fresh func() partition.Machine
+	node  *node
+}
+
+// WriteTo implements io.WriterTo.
+func (i *watchedImage) WriteTo(to io.Writer) (int64, error) {
+	var image bytes.Buffer
+	n, err := i.WriterTo.WriteTo(io.MultiWriter(&image, to))
+	if err == nil {
+		i.node.w.c.add("images read back", 1)
+		if bad := readable(image.Bytes(), i.fresh()); bad != nil {
+			i.node.w.spoil(fmt.Errorf("%s wrote an image of %d bytes: %w", i.node.id, image.Len(), bad))
+		}
+	}
+	return n, err
+}
+
+func readable(image []byte, m partition.Machine) error {
+	r := bytes.NewReader(image)
+	if err := m.Restore(r); err != nil {
+		return err
+	}
+	if r.Len() > 0 {
+		return fmt.Errorf("its last %d bytes were not read", r.Len())
+	}
+	var again bytes.Buffer
+	if _, err := m.Capture().WriteTo(&again); err != nil {
+		return err
+	}
+	if !bytes.Equal(again.Bytes(), image) {
+		return errors.New("the state that was read from it writes another one")
+	}
+	return nil
+}
+
 // watchedCatalog is the same for group 0.
 type watchedCatalog struct {
 	*catalog.State
 	who     string
 	witness *check.Witness
+	node    *node
+}
+
+// Capture implements partition.Machine.
+func (w *watchedCatalog) Capture() io.WriterTo {
+	return &watchedImage{w.State.Capture(), func() partition.Machine { return catalog.New() }, w.node}
 }
 
 // Apply implements partition.Machine.

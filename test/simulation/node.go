@@ -144,7 +144,7 @@ func (n *node) openFront(incarnation fsm.Incarnation) error {
 func (n *node) machineOf(p fsm.PartitionID) partition.Machine {
 	who := fmt.Sprintf("%s.%d", n.id, n.life)
 	if p == fsm.CatalogPartition {
-		return &watchedCatalog{State: catalog.New(), who: who, witness: n.w.witness}
+		return &watchedCatalog{State: catalog.New(), who: who, witness: n.w.witness, node: n}
 	}
 	return &watched{State: fsm.New(p), who: who, p: p, witness: n.w.witness, c: n.w.c, node: n}
 }

@@ -155,6 +155,11 @@ func (w *world) finish(sick *machine) (*Result, error) {
 	wrong = append(wrong, check.CheckAll(h)...)
 	w.stored(sick)
 	wrong = append(wrong, w.witness.Check(h)...)
+	w.mu.Lock()
+	for _, err := range w.spoiled {
+		wrong = append(wrong, check.Violation{Invariant: "I24", Text: err.Error()})
+	}
+	w.mu.Unlock()
 	cover := check.Cover(h, w.witness)
 	w.c.each(func(name string, n int) { cover[name] += n })
 	return &Result{Violations: wrong, History: h, Coverage: cover, Virtual: time.Since(w.began)}, nil

@@ -75,6 +75,7 @@ type world struct {
 	chance   *rand.Rand // seeds the others
 	deferred map[string][]check.Message
 	sick     []*node
+	spoiled  []error  // what no replica may do, whatever the clients saw
 	avoid    *machine // clients of the end do not go there
 }
 
@@ -91,6 +92,13 @@ func (w *world) event(format string, args ...any) {
 }
 
 func (w *world) sessionID(rng *rand.Rand) string { return fmt.Sprintf("s%d", rng.IntN(w.cfg.Sessions)) }
+
+// spoil remembers what is wrong whatever the clients saw.
+func (w *world) spoil(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spoiled = append(w.spoiled, err)
+}
 
 func (w *world) sicken(n *node) {
 	w.mu.Lock()
