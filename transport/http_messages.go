@@ -244,8 +244,9 @@ func (s *Server) failHTTP(w http.ResponseWriter, r *http.Request, err error) {
 	if p.subCode != 0 {
 		text = fmt.Sprintf("SubCode=%d. %s", p.subCode, text)
 	}
-	if !strings.Contains(text, "TrackingId:") {
+	if !strings.Contains(text, trackingMark) {
 		text += s.trackingText()
+		s.log.Debug("refused", "status", p.status, "text", text)
 	}
 	body, _ := xml.Marshal(errorDocument{Code: p.status, Detail: text}) // it holds texts only
 	h := w.Header()

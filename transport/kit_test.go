@@ -342,12 +342,17 @@ type testServer struct {
 
 func startServer(t testing.TB, partitions int, edit ...func(*Config)) *testServer {
 	t.Helper()
+	return startLogged(t, testLogger(t), partitions, edit...)
+}
+
+func startLogged(t testing.TB, log hclog.Logger, partitions int, edit ...func(*Config)) *testServer {
+	t.Helper()
 	cfg := testConfig()
 	for _, f := range edit {
 		f(&cfg)
 	}
 	b := newSingleBroker(partitions)
-	s, err := New(cfg, b, b, testPolicies(t), nil, testLogger(t))
+	s, err := New(cfg, b, b, testPolicies(t), nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,8 +69,8 @@ func (k *call) ruleFailure(err error, name string) response {
 	var refused *fsm.RefusedError
 	switch {
 	case errors.Is(err, fsm.ErrNoEntity):
-		return k.fail(&amqp.Error{Condition: amqp.ConditionNotFound,
-			Description: notFoundText(k.s, k.addr.path()+"/Rules/"+clipText(name))})
+		return k.fail(k.s.tracked(amqpError(amqp.ConditionNotFound, "%s",
+			notFoundText(k.s, k.addr.path()+"/Rules/"+clipText(name)))))
 	case errors.As(err, &refused):
 		return k.refuse(refused.Refusal, refused.Detail)
 	}

@@ -16,6 +16,9 @@ import (
 // This file has the conditions and texts of refusals. Where clients or their tests look at the text
 // it is the original's (RUL-13); the tracking id behind it finds the refusal in the log (S-1).
 
+// trackingMark stands before the id in an error text.
+const trackingMark = "TrackingId:"
+
 // trackingText is the tail of an error text.
 func (s *Server) trackingText() string {
 	var b [16]byte
@@ -31,6 +34,16 @@ func (s *Server) tracked(e *amqp.Error) *amqp.Error {
 	e.Description += s.trackingText()
 	s.log.Debug("refused", "condition", e.Condition, "text", e.Description)
 	return e
+}
+
+// traceable returns e with a tracking id, if it has none yet; the caller logs it.
+func (s *Server) traceable(e *amqp.Error) *amqp.Error {
+	if strings.Contains(e.Description, trackingMark) {
+		return e
+	}
+	with := *e
+	with.Description += s.trackingText()
+	return &with
 }
 
 // clipText shortens what a client wrote, so that an error does not repeat all of it.
@@ -51,7 +64,7 @@ func (s *Server) containerID() string {
 // are not found (Q18).
 func notFoundText(s *Server, path string) string {
 	return fmt.Sprintf("The messaging entity 'sb://%s/%s' could not be found. To know more visit "+
-		"https://aka.ms/sbResourceMgrExceptions. %s", s.cfg.Namespace, path, s.trackingText())
+		"https://aka.ms/sbResourceMgrExceptions. ", s.cfg.Namespace, path)
 }
 
 func disabledText(path string) string {
@@ -69,7 +82,7 @@ func (s *Server) refusal(why fsm.Refusal, detail, path string) *amqp.Error {
 	condition, text := conditionOf(why)
 	switch why {
 	case fsm.EntityNotFound:
-		return &amqp.Error{Condition: condition, Description: notFoundText(s, path)}
+		text, detail = notFoundText(s, path), ""
 	case fsm.EntityDisabled:
 		text = disabledText(path)
 	}
@@ -132,7 +145,7 @@ func conditionOf(why fsm.Refusal) (amqp.Symbol, string) {
 func (s *Server) errorOf(err error, path string) *amqp.Error {
 	switch {
 	case errors.Is(err, fsm.ErrNoEntity):
-		return &amqp.Error{Condition: amqp.ConditionNotFound, Description: notFoundText(s, path)}
+		return s.refusal(fsm.EntityNotFound, "", path)
 	case errors.Is(err, fsm.ErrBusy):
 		return s.refusal(fsm.Busy, "", path)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, fsm.ErrUnavailable), errors.Is(err, fsm.ErrUnknown),
