@@ -24,6 +24,8 @@ type LabConfig struct {
 	ProposeTimeout time.Duration
 	// SnapshotEntries is after how many entries a replica takes a snapshot; that of production if 0.
 	SnapshotEntries uint64
+	// Pending is how many requests may wait for the log of a partition; that of production if 0.
+	Pending int
 	// Log takes the nodes' logs, nil for none.
 	Log io.Writer
 }
@@ -58,6 +60,9 @@ func newLab(lc LabConfig, dir string) (*Lab, error) {
 	pc := partition.Defaults()
 	if lc.SnapshotEntries > 0 {
 		pc.SnapshotEntries, pc.TrailingLogs = lc.SnapshotEntries, 64
+	}
+	if lc.Pending > 0 {
+		pc.MaxPendingRequests, pc.ReservedRequests = lc.Pending, lc.Pending
 	}
 	cfg := Config{
 		Seed: 1, Nodes: 3, Partitions: 1, Replicas: 3, BodySegmentBytes: 64 << 10,
