@@ -139,7 +139,8 @@ func (d *Directory) List(ctx context.Context, kind fsm.EntityKind, skip, top int
 }
 
 // Create adds an entity; id, version, shares and times are the catalog's. Every share and every node
-// that answers knows it when Create returns. If it ends with an error of the shares, the entity exists and the shares follow.
+// that answers knows it when Create returns. If it ends with an error of the shares, the entity
+// exists and the shares follow.
 func (d *Directory) Create(ctx context.Context, e fsm.Descriptor) (*fsm.Descriptor, error) {
 	made, err := d.change(ctx, &catalog.Change{Create: &e})
 	if err != nil {
