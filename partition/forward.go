@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -308,13 +309,29 @@ func (f *forwarder) judge(t *target, decided []fsm.Refusal, detail string) bool 
 	for n < len(decided) && decided[n] != fsm.Busy {
 		text := ""
 		if decided[n] != fsm.None {
-			text = detail
+			text = cmp.Or(detail, refusalText(decided[n]))
 		}
 		f.ended(t.items[n].move.Number, decided[n], text)
 		n++
 	}
 	f.drop(t, n)
 	return n > 0
+}
+
+// refusalText is what a dead letter tells its reader beside the reason (S-174): a destination that decides
+// about several messages answers with no words of its own.
+func refusalText(r fsm.Refusal) string {
+	switch r {
+	case fsm.SessionRequired:
+		return "The destination requires a session id; the message has none."
+	case fsm.EntityDisabled:
+		return "The status of the destination forbids that messages are sent to it."
+	case fsm.MessageSizeExceeded:
+		return "The message is larger than the destination takes."
+	case fsm.QuotaExceeded:
+		return "The destination is full."
+	}
+	return fmt.Sprintf("The destination refused the message: %s.", r)
 }
 
 func (f *forwarder) refuse(t *target, n int, r fsm.Refusal, detail string) {

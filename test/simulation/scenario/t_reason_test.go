@@ -50,6 +50,12 @@ func TestEverySystemReasonHasItsText(t *testing.T) {
 			b.client().send("q1", "m")
 			return "q5"
 		}, "MaxTransferHopCountExceeded", ""},
+		"forwarded to sessions without one": {func(b *bench) string {
+			b.queue("to", sessions)
+			b.queue("q", forwardTo("to"))
+			b.client().send("q", "m")
+			return "q"
+		}, "Session ID is null.", ""},
 		"published to sessions without one": {func(b *bench) string {
 			b.topic("t")
 			b.subscription("t", "a", sessions)
