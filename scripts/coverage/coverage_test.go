@@ -16,6 +16,7 @@ func tree(t *testing.T, files map[string]string) string {
 		"docs/spec/semantics.md":    "**S-1** One.\n\n**S-2** Two.\n\n**S-3** Three.\n",
 		"docs/coverage-claimed.txt": "# nothing\n",
 		"docs/coverage-waiting.txt": "# nothing\n",
+		caseList:                    "# id | title\n\n## Sending\nsend | it is sent\n",
 		"fsm/x_test.go": "package fsm\n\n// S-1; T-4\nfunc TestOne(t *testing.T) {\n\t// S-2..S-3\n}\n" +
 			"\nvar s = S-9 // not in a string, but in code: S-3 is\n",
 		"fsm/testdata/a.txt": "# S-2 holds\n",
@@ -89,6 +90,17 @@ func TestRun(t *testing.T) {
 		{"a test of no scenario", map[string]string{
 			"fsm/y_test.go": "package fsm\n\nfunc TestT4ItRains(t *testing.T) {\n}\n",
 		}, false, "there is no T-4"},
+		{"a statement and a scenario of a client library", map[string]string{
+			"docs/spec/semantics.md":    "**S-1** One.\n**S-2** Two.\n**S-3** Three.\n**S-4** Four.\n* **T-4** Four.\n",
+			"docs/coverage-claimed.txt": "S-4\n",
+			caseList:                    "send | it is sent | S-4 T-4\n",
+		}, false, ""},
+		{"a case that proves what is no number", map[string]string{
+			caseList: "send | it is sent | S-1, S-2\n"}, false, "neither S-n nor T-n"},
+		{"a case that proves what there is not", map[string]string{
+			caseList: "send | it is sent | S-44\n"}, false, "does not have"},
+		{"a case of no scenario", map[string]string{
+			caseList: "send | it is sent | T-44\n"}, false, "there is no T-44"},
 		{"waiting for nothing", map[string]string{"docs/coverage-waiting.txt": "T-4\n"}, false, "waits for"},
 		{"a statement that does not exist", map[string]string{"fsm/testdata/a.txt": "# S-77\n"}, false, "does not have"},
 	}

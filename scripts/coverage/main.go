@@ -37,6 +37,13 @@ func run(root string, check bool) error {
 	if err != nil {
 		return err
 	}
+	tests, err := collectScenarios(".")
+	if err != nil {
+		return err
+	}
+	if err := collectCases(found, tests); err != nil {
+		return err
+	}
 	for n := range found {
 		if !stated[n] {
 			return fmt.Errorf("%s speaks of S-%d, which %s does not have", found[n][0], n, specDoc)
@@ -47,10 +54,6 @@ func run(root string, check bool) error {
 		return err
 	}
 	named, err := scenarios(specDoc)
-	if err != nil {
-		return err
-	}
-	tests, err := collectScenarios(".")
 	if err != nil {
 		return err
 	}

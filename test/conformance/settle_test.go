@@ -7,13 +7,18 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 )
 
-// S-142
+// S-22, S-141, S-142; T-16
 func receiveAndDelete(e *env) {
 	q := e.queue(nil)
 	c := e.client(0)
 	e.send(e.sender(c, q), text("a"), text("b"))
 	r := e.receiver(c, q, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
-	e.take(r, 2)
+	m := e.take(r, 2)[0]
+	for what, err := range map[string]error{"complete": r.CompleteMessage(e.ctx, m, nil),
+		"abandon": r.AbandonMessage(e.ctx, m, nil), "defer": r.DeferMessage(e.ctx, m, nil),
+		"dead-letter": r.DeadLetterMessage(e.ctx, m, nil), "renew": r.RenewMessageLock(e.ctx, m, nil)} {
+		e.check(err != nil, "%s worked on what was received and deleted", what)
+	}
 	e.must("close", r.Close(e.ctx))
 	e.none(e.receiver(e.client(1), q, nil))
 }

@@ -25,6 +25,28 @@ async function filled(e, n, options) {
 
 const nothing = async () => {};
 
+// lostAtWork has a handler work until its message is delivered again, and says how many milliseconds
+// that took. What it returns from then is not completed, and the processor goes on.
+async function lostAtWork(e, q, r, code) {
+  let began;
+  let took = 0;
+  const p = run(r, async (m) => {
+    if (m.deliveryCount > 0 || m.body === 'next') return;
+    began = Date.now();
+    await until('the message is delivered again', () => p.seen.length === 2);
+    took = Date.now() - began;
+  }, { maxConcurrentCalls: 2 });
+  await until('the loss is told', () => p.errors.length > 0);
+  assert.deepEqual(p.errors.map((err) => err.code), [code]);
+  await e.client(0).createSender(q).sendMessages({ body: 'next' });
+  await until('the next message', () => p.seen.length === 3);
+  assert.deepEqual(p.seen.map((m) => [m.body, m.deliveryCount]), [['m0', 0], ['m0', 1], ['next', 0]]);
+  await until('all are completed', async () => (
+    await e.client(0).createReceiver(q).peekMessages(1, { fromSequenceNumber: Long.ONE })).length === 0);
+  await p.subscription.close();
+  return took;
+}
+
 module.exports = {
   async 'process-complete'(e) {
     const q = await filled(e, 10);
@@ -99,6 +121,19 @@ module.exports = {
     assert.deepEqual(p.errors, []);
   },
 
+  async 'process-renew-limit'(e) {
+    const q = await filled(e, 1, { lockDuration: 'PT5S' });
+    const r = e.client(1).createReceiver(q, { maxAutoLockRenewalDurationInMs: 8_000 });
+    const took = await lostAtWork(e, q, r, 'MessageLockLost');
+    assert.ok(took > 6_500, `a lock of 5 s that is renewed for 8 s was lost after ${took} ms`);
+  },
+
+  async 'process-lost'(e) {
+    const q = await filled(e, 1, { lockDuration: 'PT5S' });
+    const r = e.client(1).createReceiver(q, { maxAutoLockRenewalDurationInMs: 0 });
+    await lostAtWork(e, q, r, 'MessageLockLost');
+  },
+
   async 'process-stop'(e) {
     const q = await filled(e, 2);
     const r = e.client(1).createReceiver(q);
@@ -152,6 +187,30 @@ module.exports = {
     await p.subscription.close();
     await r.close();
     await e.none(await e.client(0).acceptSession(q, 'S'));
+  },
+
+  async 'process-session-lost'(e) {
+    const q = await e.sessionQueue({ lockDuration: 'PT5S' });
+    await e.client(0).createSender(q).sendMessages({ body: 'x', sessionId: 'S' });
+    const r = await e.client(1).acceptSession(q, 'S', { maxAutoLockRenewalDurationInMs: 0 });
+    let release;
+    const held = new Promise((done) => { release = done; });
+    const p = run(r, () => held);
+    await until('the handler began', () => p.seen.length === 1);
+    const other = await until('the session is free', async () => {
+      try {
+        return await e.client(0).acceptSession(q, 'S');
+      } catch (err) {
+        assert.equal(err.code, 'SessionCannotBeLocked');
+        return null;
+      }
+    });
+    release();
+    await until('the loss is told', () => p.errors.length > 0);
+    assert.ok(p.errors.every((err) => err.code === 'SessionLockLost'), p.errors.join('; '));
+    const m = await e.one(other);
+    assert.deepEqual([m.body, m.deliveryCount], ['x', 1]);
+    await other.completeMessage(m);
   },
 
   async 'process-sessions'(e) {

@@ -55,6 +55,34 @@ module.exports = {
     await e.none(e.client(0).createReceiver(q));
   },
 
+  async 'receive-delete-settle'(e) {
+    const { q } = await fill(e, 2);
+    const r = e.client(1).createReceiver(q, { receiveMode: 'receiveAndDelete' });
+    const m = await e.one(r);
+    for (const settle of ['completeMessage', 'abandonMessage', 'deferMessage', 'deadLetterMessage', 'renewMessageLock']) {
+      assert.match((await e.fails(() => r[settle](m))).message, /not supported in 'receiveAndDelete'/, settle);
+    }
+    const locking = e.client(0).createReceiver(q); // whatever else is asked for
+    const second = await e.one(locking);
+    assert.deepEqual([second.body, typeof second.lockToken], ['m1', 'string']);
+    await e.none(r);
+    await locking.completeMessage(second);
+  },
+
+  async 'receive-timeout'(e) {
+    const q = await e.queue();
+    const r = e.client().createReceiver(q);
+    assert.deepEqual(await r.receiveMessages(1, { maxWaitTimeInMs: 300 }), []);
+    const err = await e.fails(() => r.receiveMessages(1, { abortSignal: AbortSignal.timeout(500) }));
+    assert.equal(err.name, 'AbortError');
+    await r.close(); // what it had asked for, it would still get
+    await e.client(1).createSender(q).sendMessages({ body: 'x' });
+    const other = e.client(1).createReceiver(q);
+    const m = await e.one(other);
+    assert.deepEqual([m.body, m.deliveryCount], ['x', 0]);
+    await other.completeMessage(m);
+  },
+
   async 'receive-prefetch'(e) { e.skip('the library fetches only what is asked for'); },
 
   async 'receive-iterate'(e) {

@@ -71,6 +71,16 @@ module.exports = {
     for (const m of await e.take(e.client().createReceiver(q), 3)) assert.equal(m.messageId, m.body);
   },
 
+  async 'send-pipelined'(e) {
+    const q = await e.queue();
+    const bodies = Array.from({ length: 500 }, (_, i) => `m${i}`);
+    const s = e.client(0).createSender(q);
+    const outcomes = await Promise.allSettled(bodies.map((body) => s.sendMessages({ body })));
+    assert.deepEqual(outcomes.filter((o) => o.status !== 'fulfilled'), []);
+    const got = await e.take(e.client(1).createReceiver(q, { receiveMode: 'receiveAndDelete' }), 500);
+    assert.deepEqual(e.texts(got).sort(), bodies.sort());
+  },
+
   async 'send-many'(e) {
     const q = await e.queue();
     const bodies = Array.from({ length: 50 }, (_, i) => `m${i}`);

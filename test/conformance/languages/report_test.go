@@ -59,6 +59,11 @@ func TestReadScenarios(t *testing.T) {
 	if len(all) < 100 || all[0].ID != "send-one" || all[0].Group != "Sending" {
 		t.Errorf("%d scenarios, the first is %+v", len(all), all[0])
 	}
+	for _, s := range all {
+		if strings.Contains(s.Title, "|") {
+			t.Errorf("the title of %s holds more than a title: %q", s.ID, s.Title)
+		}
+	}
 	for name, text := range map[string]string{
 		"twice":             "## g\na | x\na | y\n",
 		"without a title":   "## g\na\n",

@@ -1,9 +1,12 @@
 import asyncio
+import time
 from datetime import datetime, timedelta, timezone
 
 from azure.servicebus import ServiceBusMessageState, ServiceBusReceiveMode
+from azure.servicebus.exceptions import AutoLockRenewTimeout, MessageLockLostError
 
-from env import MISSING, SOON, check, equal, message, skip, text, texts
+from env import MISSING, SOON, check, equal, message, skip, text, texts, until
+from runner import Skip
 
 BODIES = [f"m{i}" for i in range(30)]
 
@@ -53,6 +56,39 @@ async def receive_delete(e):
     equal(got[0].lock_token, None, "lock token")
     await e.do(r.close)
     await e.none(e.receiver(q, node=0))
+
+
+async def receive_delete_settle(e):
+    q = await filled(e, 2)
+    r = e.receiver(q, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+    m = await e.one(r)
+    for settle in (r.complete_message, r.abandon_message, r.defer_message, r.dead_letter_message,
+                   r.renew_message_lock):
+        await e.fails(ValueError, settle, m)
+    locking = e.receiver(q, node=0)  # whatever else is asked for
+    second = await e.one(locking)
+    equal((text(second), second.lock_token is not None), ("m1", True), "body and lock")
+    await e.none(r)
+    await e.complete(locking, second)
+
+
+async def receive_timeout(e):
+    if not e.aio:
+        raise Skip("a receive of the library that ends in time never fails")
+    q = await e.queue()
+    r = e.receiver(q)
+    await e.none(r)
+    try:
+        await asyncio.wait_for(r.receive_messages(max_wait_time=SOON), 0.5)
+        raise AssertionError("succeeded, want a time-out")
+    except asyncio.TimeoutError:
+        pass
+    await r.close()  # what it had asked for, it would still get
+    await e.send(q, message())
+    other = e.receiver(q)
+    m = await e.one(other)
+    equal((text(m), m.delivery_count), ("x", 0), "body and count")
+    await e.complete(other, m)
 
 
 async def receive_prefetch(e):
@@ -185,11 +221,54 @@ async def process_renew(e):
     await e.none(other)
 
 
+async def process_renew_limit(e):
+    q = await filled(e, 1, lock_duration=timedelta(seconds=5))
+    r = e.receiver(q)
+    renewer = e.bus.AutoLockRenewer(max_lock_renewal_duration=8)
+    m = await e.one(r)
+    await e.do(renewer.register, r, m)
+    began = time.monotonic()
+    again = await e.one(e.receiver(q, node=0))
+    took = time.monotonic() - began
+    check(took > 6.5, f"a lock of 5 s that is renewed for 8 s was lost after {took} s")
+    equal((again.delivery_count, type(m.auto_renew_error)), (1, AutoLockRenewTimeout), "count and error")
+    await e.fails(MessageLockLostError, r.complete_message, m)
+    await e.do(renewer.close)
+
+
+async def process_lost(e):
+    q = await filled(e, 1, lock_duration=timedelta(seconds=5))
+    r = e.receiver(q)
+    m = await e.one(r)
+    again = await e.one(e.receiver(q, node=0))  # the work took longer than the lock
+    told = []
+
+    def on_failure(lost, _):
+        told.append(lost)
+
+    async def on_failure_async(lost, _):
+        told.append(lost)
+    renewer = e.bus.AutoLockRenewer(on_lock_renew_failure=on_failure_async if e.aio else on_failure)
+    await e.do(renewer.register, r, m)
+
+    async def is_told():
+        return told
+    await until("the loss is told", is_told)
+    equal((told[0] is m, again.delivery_count), (True, 1), "what was lost, and its count")
+    await e.fails(MessageLockLostError, r.complete_message, m)
+    await e.send(q, message("next"))
+    after = await e.one(r)
+    equal(text(after), "next")
+    await e.complete(r, after)
+    await e.do(renewer.close)
+
+
 NO_PROCESSOR = "the library has no processor"
 
 SCENARIOS = {f.__name__.replace("_", "-"): f for f in (
-    receive_many, receive_waits, receive_empty, receive_delete, receive_prefetch, receive_iterate, receive_two,
-    receive_missing, receive_counts, peek, peek_from, peek_states, peek_dead_letters, peek_empty, process_renew)}
+    receive_many, receive_waits, receive_empty, receive_delete, receive_delete_settle, receive_timeout,
+    receive_prefetch, receive_iterate, receive_two, receive_missing, receive_counts, peek, peek_from, peek_states,
+    peek_dead_letters, peek_empty, process_renew, process_renew_limit, process_lost)}
 SCENARIOS |= {k: skip(NO_PROCESSOR) for k in (
     "process-complete", "process-abandon", "process-manual", "process-concurrent", "process-stop",
     "process-error", "process-session", "process-sessions")}

@@ -5,7 +5,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from azure.servicebus.exceptions import (MessageNotFoundError, OperationTimeoutError, ServiceBusError,
                                          SessionCannotBeLockedError, SessionLockLostError)
 
-from env import SOON, check, equal, message, text, texts
+from env import SOON, check, equal, message, text, texts, until
 
 
 def inside(session, *bodies):
@@ -234,7 +234,35 @@ async def process_session_renew(e):
     await e.none(await e.accept(q, "S", node=0))
 
 
+async def process_session_lost(e):
+    q = await filled(e, "x", lock_duration=timedelta(seconds=5))
+    r = await e.accept(q, "S")
+    m = await e.one(r)
+    await asyncio.sleep(6.5)  # the lock's five seconds, and a margin for its expiry to be noticed
+    other = await e.accept(q, "S", node=0)
+    told = []
+
+    def on_failure(lost, _):
+        told.append(lost)
+
+    async def on_failure_async(lost, _):
+        told.append(lost)
+    renewer = e.bus.AutoLockRenewer(on_lock_renew_failure=on_failure_async if e.aio else on_failure)
+    await e.do(renewer.register, r, r.session)
+
+    async def is_told():
+        return told
+    await until("the loss is told", is_told)
+    check(told[0] is r.session, f"lost is {told[0]}")
+    await e.fails(SessionLockLostError, r.complete_message, m)
+    again = await e.one(other)
+    equal((text(again), again.delivery_count), ("x", 1), "delivered again")
+    await e.complete(other, again)
+    await e.do(renewer.close)
+
+
 SCENARIOS = {f.__name__.replace("_", "-"): f for f in (
     session_named, session_next, session_none, session_waits, session_held, session_close, session_state,
     session_renew, session_lost, session_abandon, session_defer, session_dead_letter, session_peek,
-    session_schedule, session_receive_delete, session_guard, session_list, process_session_renew)}
+    session_schedule, session_receive_delete, session_guard, session_list, process_session_renew,
+    process_session_lost)}

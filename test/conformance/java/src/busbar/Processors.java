@@ -16,9 +16,11 @@ import com.azure.messaging.servicebus.models.DeadLetterOptions;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 
 final class Processors {
@@ -79,6 +81,7 @@ final class Processors {
     static void add(Map<String, Runner.Scenario<Env>> all) {
         settling(all);
         running(all);
+        losing(all);
         inSessions(all);
     }
 
@@ -159,6 +162,79 @@ final class Processors {
             var p = plain(e, e.name("q"), 1, true, c -> { });
             until("an error", () -> p.errors.stream().anyMatch(x -> x instanceof ServiceBusException s
                 && s.getReason() == ServiceBusFailureReason.MESSAGING_ENTITY_NOT_FOUND));
+        });
+    }
+
+    /**
+     * Has a handler work until its message is delivered again; returns the milliseconds that took. The handler's
+     * settlement fails then, which is told, and the processor goes on.
+     */
+    private static long lostAtWork(Env e, Duration renewed) throws Exception {
+        String q = filled(e, 1, Duration.ofSeconds(5));
+        Running p = new Running();
+        AtomicLong took = new AtomicLong();
+        p.start(e, e.builder(1).processor().queueName(q).maxConcurrentCalls(2).maxAutoLockRenewDuration(renewed)
+            .disableAutoComplete() // which says nothing of a lock that was lost
+            .processError(x -> p.errors.add(x.getException()))
+            .processMessage(p.handler(c -> {
+                if (c.getMessage().getDeliveryCount() == 0 && c.getMessage().getBody().toString().equals("m0")) {
+                    long began = System.nanoTime();
+                    waitFor(() -> p.seen.size() == 2);
+                    took.set((System.nanoTime() - began) / 1_000_000);
+                }
+                c.complete();
+            })).buildProcessorClient());
+        until("the loss is told", () -> !p.errors.isEmpty());
+        check(told(p.errors.get(0), ServiceBusFailureReason.MESSAGE_LOCK_LOST), "told of " + p.errors);
+        e.send(q, message("next"));
+        until("the next message", () -> p.seen.size() == 3);
+        equal(texts(p.seen), List.of("m0", "m0", "next"), "bodies");
+        equal(p.seen.get(1).getDeliveryCount(), 1L, "count");
+        gone(e, q);
+        return took.get();
+    }
+
+    /** Says whether a failure, or what a handler threw before it was told, has that reason. */
+    private static boolean told(Throwable t, ServiceBusFailureReason reason) {
+        for (; t != null; t = t.getCause()) {
+            if (t instanceof ServiceBusException s && s.getReason() == reason) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static void waitFor(Callable<Boolean> check) {
+        try {
+            until("what the handler waits for", check);
+        } catch (Exception x) {
+            throw new IllegalStateException(x);
+        }
+    }
+
+    private static void losing(Map<String, Runner.Scenario<Env>> all) {
+        all.put("process-lost", e -> lostAtWork(e, Duration.ZERO));
+        all.put("process-renew-limit", e -> {
+            long took = lostAtWork(e, Duration.ofSeconds(8));
+            check(took > 6_500, "a lock of 5 s that is renewed for 8 s was lost after " + took + " ms");
+        });
+        all.put("process-session-lost", e -> {
+            String q = e.queue(o -> o.setSessionRequired(true).setLockDuration(Duration.ofSeconds(5)));
+            e.send(q, in("S", "x"));
+            Running p = new Running();
+            p.start(e, e.builder(1).sessionProcessor().queueName(q).maxConcurrentSessions(2).disableAutoComplete()
+                .maxAutoLockRenewDuration(Duration.ZERO).processError(x -> p.errors.add(x.getException()))
+                .processMessage(p.handler(c -> {
+                    if (c.getMessage().getDeliveryCount() == 0) {
+                        waitFor(() -> p.seen.size() == 2);
+                    }
+                    c.complete();
+                })).buildProcessorClient());
+            until("the loss is told", () -> !p.errors.isEmpty());
+            // The broker ended the link with the session, and the library tells of the link.
+            check(p.errors.get(0) instanceof ServiceBusException, "told of " + p.errors);
+            gone(e, q);
+            equal(p.seen.get(1).getDeliveryCount(), 1L, "count");
         });
     }
 

@@ -21,6 +21,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeoutException;
 import java.util.function.Consumer;
 
 /** Receiving, settling and peeking. */
@@ -95,6 +96,39 @@ final class Receiving {
             equal(texts(e.take(r, 3)), bodies(3), "bodies");
             r.close();
             e.none(e.receiver(0, q));
+        });
+        all.put("receive-delete-settle", e -> {
+            String q = filled(e, 2);
+            var r = e.keep(e.builder(1).receiver().queueName(q).receiveMode(ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+                .buildClient());
+            var m = e.one(r);
+            List<Runnable> settles = List.of(() -> r.complete(m), () -> r.abandon(m), () -> r.defer(m),
+                () -> r.deadLetter(m));
+            for (int i = 0; i < settles.size(); i++) {
+                Throwable t = fails(null, settles.get(i));
+                check(t instanceof UnsupportedOperationException, "way " + i + " of settling failed with " + t);
+            }
+            fails(ServiceBusFailureReason.MESSAGE_LOCK_LOST, () -> r.renewMessageLock(m)); // the broker says so
+            var locking = e.receiver(0, q); // whatever else is asked for
+            var second = e.one(locking);
+            equal(second.getBody().toString(), "m1", "body");
+            check(second.getLockToken() != null, "no lock token");
+            e.none(r);
+            locking.complete(second);
+        });
+        all.put("receive-timeout", e -> {
+            String q = e.queue();
+            var r = e.receiver(1, q);
+            equal(texts(r.receiveMessages(1, Duration.ofMillis(300))), List.of(), "bodies");
+            var waiting = e.keep(e.builder(1).receiver().queueName(q).disableAutoComplete()
+                .maxAutoLockRenewDuration(Duration.ZERO).buildAsyncClient());
+            Throwable t = fails(null, () -> waiting.receiveMessages().next().timeout(Duration.ofMillis(500)).block());
+            check(t.getCause() instanceof TimeoutException, "failed with " + t);
+            waiting.close();
+            e.send(q, message("x"));
+            var m = e.one(r);
+            equal(m.getBody() + " " + m.getDeliveryCount(), "x 0", "body and count");
+            r.complete(m);
         });
         all.put("receive-prefetch", e -> {
             String q = filled(e, 25);

@@ -80,6 +80,15 @@ final class Sending {
             equal(texts(got), bodies, "bodies");
             complete(r, got);
         });
+        all.put("send-pipelined", e -> {
+            String q = e.queue();
+            var s = e.keep(e.builder(0).sender().queueName(q).buildAsyncClient());
+            long sent = Flux.range(0, 500).flatMap(i -> s.sendMessage(message("m" + i)).thenReturn(i), 500)
+                .count().block(Env.SOON);
+            equal(sent, 500L, "outcomes");
+            equal(e.take(e.receiver(1, q), 500).stream().map(m -> m.getBody().toString()).distinct().count(), 500L,
+                "messages");
+        });
         all.put("send-batch", e -> {
             String q = e.queue();
             var s = e.sender(0, q);
