@@ -24,6 +24,7 @@ const (
 	notAllowed  = "400 amqp:not-allowed"
 	lockLost    = "410 com.microsoft:message-lock-lost"
 	sessionLost = "410 com.microsoft:session-lock-lost"
+	exhausted   = "403 amqp:resource-limit-exceeded"
 	notThere    = "404 com.microsoft:message-not-found"
 )
 

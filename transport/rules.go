@@ -71,10 +71,18 @@ func (k *call) ruleFailure(err error, name string) response {
 	case errors.Is(err, fsm.ErrNoEntity):
 		return k.fail(k.s.tracked(amqpError(amqp.ConditionNotFound, "%s",
 			notFoundText(k.s, k.addr.path()+"/Rules/"+clipText(name)))))
+	case errors.As(err, &refused) && refused.Refusal == fsm.QuotaExceeded:
+		return k.exhausted(refused.Detail)
 	case errors.As(err, &refused):
 		return k.refuse(refused.Refusal, refused.Detail)
 	}
 	return k.fail(k.s.errorOf(err, k.addr.path()))
+}
+
+// exhausted is the answer to a rule beyond a quota of the topic (S-229).
+func (k *call) exhausted(why string) response {
+	return k.fail(k.s.tracked(amqpError(amqp.ConditionResourceLimitExceeded,
+		"The quota of rules is exhausted: %s.", why)))
 }
 
 // addRule adds a rule to a subscription; messages accepted from then on are judged by it (S-217,
@@ -97,7 +105,10 @@ func addRule(ctx context.Context, k *call) response {
 	if err == nil {
 		_, err = source.Compile()
 	}
-	if err != nil {
+	switch {
+	case rule.TooLong(err):
+		return k.exhausted(err.Error())
+	case err != nil:
 		return k.badArgument("rule '%s': %v.", clipText(name), err)
 	}
 	if _, err := rules.PutRule(ctx, k.desc.ID, fsm.Rule{Name: name, Source: source}, false); err != nil {

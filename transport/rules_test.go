@@ -186,7 +186,7 @@ func TestBadRulesAreRefused(t *testing.T) {
 		{"a filter without an expression", ruleNode, "add-rule", func(*scene) any { return ruleMap("r", "sql-filter", mapOf()) }, badArgument, "has no expression"},
 		{"an expression that is a number", ruleNode, "add-rule", func(*scene) any { return ruleMap("r", sql(int32(1))...) }, badArgument, "has no expression"},
 		{"a syntax error", ruleNode, "add-rule", func(*scene) any { return ruleMap("r", sql("a >")...) }, badArgument, "syntax error at character"},
-		{"an expression of 1,025 characters", ruleNode, "add-rule", func(*scene) any { return ruleMap("r", sql(strings.Repeat("a", 1025))...) }, badArgument, "rule 'r':"}, // S-228
+		{"an expression of 1,025 characters", ruleNode, "add-rule", func(*scene) any { return ruleMap("r", sql(strings.Repeat("a", 1025))...) }, exhausted, "longer than 1024 characters"}, // S-229
 		{"an action with a syntax error", ruleNode, "add-rule", func(*scene) any {
 			return ruleMap("r", append(sql("1=1"), "sql-rule-action", mapOf("expression", "SET"))...)
 		}, badArgument, "syntax error at character"},

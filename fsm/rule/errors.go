@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -15,6 +16,14 @@ const (
 type SyntaxError struct {
 	At   int // character, counted from 1; 0 if the text as a whole is meant
 	Text string
+	long bool
+}
+
+// TooLong reports whether err says that the text of a filter or action is too long. That is a quota,
+// and no mistake in what the user wrote (S-229).
+func TooLong(err error) bool {
+	var e *SyntaxError
+	return errors.As(err, &e) && e.long
 }
 
 // Error returns the sentence with its position.

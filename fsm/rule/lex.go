@@ -56,7 +56,7 @@ type lexer struct {
 func checkSource(source string) *SyntaxError {
 	if len(source) > MaxExpressionChars*utf8.UTFMax ||
 		utf8.RuneCountInString(source) > MaxExpressionChars {
-		return &SyntaxError{Text: fmt.Sprintf("the expression is longer than %d characters",
+		return &SyntaxError{long: true, Text: fmt.Sprintf("the expression is longer than %d characters",
 			MaxExpressionChars)}
 	}
 	for i, r := range source {

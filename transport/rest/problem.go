@@ -64,6 +64,12 @@ func busy(text string) *problem {
 		text: "The server is busy, retry the operation: " + text + "."}
 }
 
+// exhausted is the answer beyond a quota (S-229).
+func exhausted(why string) *problem {
+	return &problem{status: http.StatusForbidden, subCode: 40300,
+		text: "Forbidden. The quota of the namespace is exhausted: " + why + "."}
+}
+
 // clip shortens a client's text for an error message.
 func clip(text string) string {
 	const most = 100
@@ -113,8 +119,9 @@ func ofRefusal(r *fsm.RefusedError) *problem {
 	case fsm.EntityNotFound:
 		return &problem{status: http.StatusNotFound, subCode: 40400, text: noOperation, cause: r}
 	case fsm.QuotaExceeded:
-		return &problem{status: http.StatusForbidden, subCode: 40300,
-			text: "Forbidden. The quota of the namespace is exhausted: " + r.Detail + ".", cause: r}
+		p := exhausted(r.Detail)
+		p.cause = r
+		return p
 	case fsm.InvalidArgument:
 		return &problem{status: http.StatusBadRequest, subCode: 40000,
 			text: "Bad Request. " + r.Detail + ".", cause: r}

@@ -36,7 +36,9 @@ func parseRule(e *element) (name string, source rule.Source, err error) {
 			return "", source, err
 		}
 	}
-	if _, err := source.Compile(); err != nil {
+	if _, err := source.Compile(); rule.TooLong(err) {
+		return "", source, exhausted(err.Error())
+	} else if err != nil {
 		return "", source, badRequest("The rule is not valid: %s.",
 			strings.TrimSuffix(err.Error(), "."))
 	}
