@@ -7,7 +7,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// Change is one command of the catalog: exactly one field is set.
+// Change is one command of the catalog: exactly one field is set, Limits aside.
 type Change struct {
 	// Create adds an entity. ID, Version, Parent, Partitions and times are filled by the catalog, and a
 	// subscription whose Rules are nil gets the rule $Default, which selects everything (S-215).
@@ -31,6 +31,9 @@ type Change struct {
 	Node *Node `json:"node,omitempty"`
 	// Lost declares a life of a node over (RUL-19).
 	Lost *Loss `json:"lost,omitempty"`
+	// Limits are those by which Create and PutRule are judged, nil for the defaults. They come beside
+	// the one field that is set.
+	Limits *Limits `json:"limits,omitempty"`
 }
 
 // Deletion names the entity to delete, by id, so that a re-created name is not hit by a retry.

@@ -10,17 +10,14 @@ import (
 
 // Limits of topics, subscriptions and rules.
 const (
-	MaxSubscriptions      = 2000   // of one topic (S-229)
-	MaxSQLFilters         = 2000   // of one topic (S-229)
-	MaxCorrelationFilters = 100000 // of one topic (S-229)
-	maxNameChars          = 50     // of a subscription or rule (S-228)
+	maxNameChars = 50 // of a subscription or rule (S-228)
 	// maxRuleBytes bounds the rules of one subscription together: its whole description must fit a log
 	// entry with room to spare.
 	maxRuleBytes = 1 << 20
 )
 
 // newSubscription checks a subscription that is to be created and completes its rules.
-func (s *State) newSubscription(d *fsm.Descriptor) (*fsm.Descriptor, fsm.Outcome) {
+func (s *State) newSubscription(d *fsm.Descriptor, limits *Limits) (*fsm.Descriptor, fsm.Outcome) {
 	topic, name, ok := SplitSubscription(d.Name)
 	parent := s.view.Entity(topic)
 	switch {
@@ -29,9 +26,9 @@ func (s *State) newSubscription(d *fsm.Descriptor) (*fsm.Descriptor, fsm.Outcome
 	case utf8.RuneCountInString(name) > maxNameChars:
 		return nil, refuse(fsm.InvalidArgument, "the name of a subscription has at most %d characters",
 			maxNameChars)
-	case s.view.SubscriptionCount(parent.ID) >= MaxSubscriptions:
+	case s.view.SubscriptionCount(parent.ID) >= limits.Subscriptions:
 		return nil, refuse(fsm.QuotaExceeded, "topic %q has %d subscriptions, the maximum", parent.Name,
-			MaxSubscriptions)
+			limits.Subscriptions)
 	}
 	if d.Rules == nil {
 		d.Rules = []fsm.Rule{{Name: fsm.DefaultRuleName, Source: rule.Default()}}
@@ -41,7 +38,7 @@ func (s *State) newSubscription(d *fsm.Descriptor) (*fsm.Descriptor, fsm.Outcome
 	d.Parent = parent.ID
 	for _, r := range given {
 		r.CreatedAt = s.wall
-		if o := s.checkRule(d, &r, nil); o.Refusal != fsm.None {
+		if o := s.checkRule(d, &r, nil, limits); o.Refusal != fsm.None {
 			return nil, o
 		}
 		if d.Rule(r.Name) != nil {
@@ -54,7 +51,7 @@ func (s *State) newSubscription(d *fsm.Descriptor) (*fsm.Descriptor, fsm.Outcome
 
 // putRule adds a rule or replaces the one with its name. The subscription gets a new version, which
 // carries the rule to its shares (S-222).
-func (s *State) putRule(c RulePut) fsm.Outcome {
+func (s *State) putRule(c RulePut, limits Limits) fsm.Outcome {
 	old := s.view.ByID(c.Entity)
 	if old == nil || old.Kind != fsm.Subscription {
 		return refuse(fsm.EntityNotFound, "subscription %d does not exist", c.Entity)
@@ -68,7 +65,7 @@ func (s *State) putRule(c RulePut) fsm.Outcome {
 	case c.Replace && present == nil:
 		return refuse(fsm.EntityNotFound, "rule %q does not exist", c.Rule.Name)
 	}
-	if o := s.checkRule(old, &c.Rule, present); o.Refusal != fsm.None {
+	if o := s.checkRule(old, &c.Rule, present, &limits); o.Refusal != fsm.None {
 		return o
 	}
 	d := *old
@@ -112,12 +109,18 @@ func (s *State) revise(d *fsm.Descriptor) fsm.Outcome {
 }
 
 // checkRule checks a rule that is to take the place of another one of the subscription, nil if none.
-func (s *State) checkRule(d *fsm.Descriptor, r, present *fsm.Rule) fsm.Outcome {
+func (s *State) checkRule(d *fsm.Descriptor, r, present *fsm.Rule, limits *Limits) fsm.Outcome {
 	if r.Name == "" || !utf8.ValidString(r.Name) || utf8.RuneCountInString(r.Name) > maxNameChars {
 		return refuse(fsm.InvalidArgument, "the name of a rule has 1 to %d characters", maxNameChars)
 	}
 	if _, err := r.Source.Compile(); err != nil {
 		return refuse(fsm.InvalidArgument, "rule %q: %v", r.Name, err)
+	}
+	for _, text := range [...]string{r.Source.Expression, r.Source.Action} {
+		if n := utf8.RuneCountInString(text); n > limits.RuleChars {
+			return refuse(fsm.QuotaExceeded, "rule %q has a text of %d characters, maximum %d", r.Name, n,
+				limits.RuleChars)
+		}
 	}
 	size := ruleBytes(r)
 	for i := range d.Rules {
@@ -130,7 +133,7 @@ func (s *State) checkRule(d *fsm.Descriptor, r, present *fsm.Rule) fsm.Outcome {
 			maxRuleBytes)
 	}
 	most := map[rule.FilterKind]int{
-		rule.SQLFilter: MaxSQLFilters, rule.CorrelationFilter: MaxCorrelationFilters,
+		rule.SQLFilter: limits.SQLFilters, rule.CorrelationFilter: limits.CorrelationFilters,
 	}[r.Source.Kind]
 	if most == 0 || present != nil && present.Source.Kind == r.Source.Kind {
 		return fsm.Outcome{}

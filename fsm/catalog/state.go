@@ -12,9 +12,8 @@ import (
 
 // Limits of the catalog. They bound what one misbehaving administrator can make every node hold.
 const (
-	MaxEntities     = 10000 // queues, topics and subscriptions (S-229)
-	maxLost         = 4096  // remembered lost incarnations; far more than leaders lag behind
-	maxPumps        = 4096  // remembered results
+	maxLost         = 4096 // remembered lost incarnations; far more than leaders lag behind
+	maxPumps        = 4096 // remembered results
 	resultLifetime  = 10 * 60 * 1000
 	maxChangeBytes  = 1 << 20
 	maxPartitionIDs = 1 << 15 // ids stay below 32768 (S-93)
@@ -153,7 +152,7 @@ func (s *State) change(data []byte) fsm.Outcome {
 	}
 	switch {
 	case c.Create != nil:
-		return s.create(*c.Create)
+		return s.create(*c.Create, c.Limits.filled())
 	case c.Update != nil:
 		return s.update(*c.Update)
 	case c.Delete != nil:
@@ -161,7 +160,7 @@ func (s *State) change(data []byte) fsm.Outcome {
 	case c.DeleteIfIdle != nil:
 		return s.removeIdle(*c.DeleteIfIdle)
 	case c.PutRule != nil:
-		return s.putRule(*c.PutRule)
+		return s.putRule(*c.PutRule, c.Limits.filled())
 	case c.DropRule != nil:
 		return s.dropRule(*c.DropRule)
 	case c.Place != nil:
@@ -190,13 +189,13 @@ func (s *State) next() *View {
 	return v
 }
 
-func (s *State) create(d fsm.Descriptor) fsm.Outcome {
+func (s *State) create(d fsm.Descriptor, limits Limits) fsm.Outcome {
 	switch {
 	case d.Name == "" || d.Kind < fsm.Queue || d.Kind > fsm.Subscription:
 		return refuse(fsm.InvalidArgument, "an entity needs a name and a kind")
 	case s.view.Entity(d.Name) != nil:
 		return refuse(fsm.EntityExists, "entity %q already exists", d.Name)
-	case s.view.Len() >= MaxEntities:
+	case s.view.Len() >= limits.Entities:
 		return refuse(fsm.QuotaExceeded, "%d entities exist, the maximum", s.view.Len())
 	case s.view.groups.Len() == 0:
 		return refuse(fsm.Busy, "the cluster has no partitions yet")
@@ -210,7 +209,7 @@ func (s *State) create(d fsm.Descriptor) fsm.Outcome {
 	d.Version = v.version
 	d.CreatedAt, d.UpdatedAt = s.wall, s.wall
 	if d.Kind == fsm.Subscription {
-		parent, o := s.newSubscription(&d)
+		parent, o := s.newSubscription(&d, &limits)
 		if o.Refusal != fsm.None {
 			return o
 		}
