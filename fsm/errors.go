@@ -15,6 +15,9 @@ var (
 	ErrNotLeader = errors.New("not the leader of the partition")
 	// ErrBusy: a bound in front of the log is full; nothing happened. Retry after a pause (S-230).
 	ErrBusy = errors.New("partition is busy")
+	// ErrCrowded: as many receives of the entity wait as may (S-229); nothing happened. It is ErrBusy,
+	// but the caller is told at once.
+	ErrCrowded = fmt.Errorf("the entity has too many receives: %w", ErrBusy)
 	// ErrUnknown: leadership or the connection to the leader was lost while committing.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: no leader was found in time, nothing happened (S-300).

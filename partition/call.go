@@ -27,6 +27,7 @@ type call struct {
 	ticket uint64 // order of arrival among the parked
 	slot   *list.Element
 	pulled bool // it rides in its entry from a parking slot
+	placed bool // it has one of the places that its entity has for receives
 
 	answer chan answer // one answer, never blocks
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 // Config is everything that can be set about the replicas of a node. Start from Defaults.
@@ -55,6 +56,11 @@ type Config struct {
 	ReservedBytes    int
 	// MaxParked bounds parked requests and waits, per group (A18).
 	MaxParked int
+	// MaxReceives bounds the receives and accepts of one entity that are under way; one more ends with
+	// fsm.ErrCrowded. Each share of a partitioned entity judges by itself, and knows of them all (S-229).
+	MaxReceives int
+	// Limits are those of the namespace; what this node proposes to the catalog is judged by them.
+	Limits catalog.Limits
 
 	// SnapshotBytes is how many bytes of log cause a snapshot; SnapshotEntries how many entries.
 	SnapshotBytes   int64
@@ -110,6 +116,7 @@ func Defaults() Config {
 		ReservedRequests:   4096,
 		ReservedBytes:      8 << 20,
 		MaxParked:          65536,
+		MaxReceives:        5000,
 		SnapshotBytes:      64 << 20,
 		SnapshotEntries:    200_000,
 		TrailingLogs:       1024,
@@ -155,6 +162,11 @@ func (c *Config) Validate() error {
 		c.MaxPendingRequests, c.MaxPendingBytes)
 	need(c.ReservedRequests >= 0 && c.ReservedBytes >= 0, "reserved bounds are negative")
 	need(c.MaxParked > 0, "max parked %d is not positive", c.MaxParked)
+	need(c.MaxReceives > 0 && c.MaxReceives <= c.MaxParked, "max receives %d are not 1 to %d",
+		c.MaxReceives, c.MaxParked)
+	if err := c.Limits.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	need(c.SnapshotBytes > 0 && c.SnapshotEntries > 0, "snapshot bounds are not positive")
 	need(c.TrailingLogs >= 64, "trailing logs %d is below 64", c.TrailingLogs)
 	need(c.StallAfter > 0 && c.FatalAfter > c.StallAfter,

@@ -142,7 +142,7 @@ func (d *Directory) List(ctx context.Context, kind fsm.EntityKind, skip, top int
 // that answers knows it when Create returns. If it ends with an error of the shares, the entity
 // exists and the shares follow.
 func (d *Directory) Create(ctx context.Context, e fsm.Descriptor) (*fsm.Descriptor, error) {
-	made, err := d.change(ctx, &catalog.Change{Create: &e})
+	made, err := d.change(ctx, &catalog.Change{Create: &e, Limits: d.limits()})
 	if err != nil {
 		return nil, fmt.Errorf("create %q: %w", e.Name, err)
 	}
@@ -225,6 +225,15 @@ func (d *Directory) deleteIdle(ctx context.Context, id fsm.EntityID) error {
 		return fmt.Errorf("delete %q: %w", e.Name, err)
 	}
 	return d.bury(ctx, e, children)
+}
+
+// limits are what a change of this node is judged by, nil if they are the defaults (S-229).
+func (d *Directory) limits() *catalog.Limits {
+	l := d.host.cfg.Limits
+	if l == (catalog.Limits{}) {
+		return nil
+	}
+	return &l
 }
 
 // change commits one change of the catalog.

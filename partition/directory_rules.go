@@ -29,6 +29,7 @@ func (d *Directory) PutRule(ctx context.Context, id fsm.EntityID, r fsm.Rule, re
 	*fsm.Descriptor, error) {
 	return d.changeRules(ctx, r.Name, &catalog.Change{
 		PutRule: &catalog.RulePut{Entity: id, Rule: r, New: !replace, Replace: replace},
+		Limits:  d.limits(),
 	})
 }
 

@@ -14,6 +14,9 @@ type parking struct {
 	byID   map[fsm.RequestID]*call    // every parkable call between arrival and answer
 	count  int
 	ticket uint64
+	// receives counts the parkable calls between arrival and answer by entity; none has 0. A dead-letter
+	// queue counts with its entity, a subscription by itself.
+	receives map[fsm.EntityID]int
 	// burst is how many requests of a key the next wake pulls: it doubles while they find
 	// something, because a wake does not say how much there is.
 	burst map[fsm.WaitKey]int
@@ -22,7 +25,7 @@ type parking struct {
 func newParking() parking {
 	return parking{
 		queues: map[fsm.WaitKey]*list.List{}, byID: map[fsm.RequestID]*call{},
-		burst: map[fsm.WaitKey]int{},
+		burst: map[fsm.WaitKey]int{}, receives: map[fsm.EntityID]int{},
 	}
 }
 

@@ -137,6 +137,9 @@ func (p *proposer) accept(c *call) error {
 		if p.parking.count >= p.cfg.MaxParked {
 			return fmt.Errorf("%d requests are parked: %w", p.parking.count, fsm.ErrBusy)
 		}
+		if err := p.enterLocked(c); err != nil {
+			return err
+		}
 		p.takeOverLocked(c)
 	}
 	p.pending = append(p.pending, c)
@@ -246,10 +249,11 @@ func (p *proposer) abandon(ctx context.Context, c *call) (fsm.Outcome, error) {
 }
 
 func (p *proposer) forget(c *call) {
-	if !c.parkable || c.req.ID.IsZero() {
+	if !c.parkable {
 		return
 	}
 	p.mu.Lock()
+	p.leaveLocked(c)
 	if p.parking.byID[c.req.ID] == c {
 		delete(p.parking.byID, c.req.ID)
 	}

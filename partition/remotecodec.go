@@ -30,8 +30,11 @@ const (
 	statusFormat
 )
 
-// roomHint is in the place of a node in the answer of one that is busy because its disk is full.
-const roomHint fsm.NodeID = "room"
+// What is in the place of a node in the answer of one that is busy.
+const (
+	roomHint  fsm.NodeID = "room"  // its disk is full
+	crowdHint fsm.NodeID = "crowd" // as many receives wait at the entity as may
+)
 
 func verbHead(p fsm.PartitionID, size int) []byte {
 	b := append(make([]byte, 0, size+16), verbVersion)
@@ -62,6 +65,8 @@ func failure(err error) []byte {
 		status = statusNotLeader
 	case errors.Is(err, errNoRoom):
 		status, hint = statusBusy, roomHint
+	case errors.Is(err, fsm.ErrCrowded):
+		status, hint = statusBusy, crowdHint
 	case errors.Is(err, fsm.ErrBusy):
 		status = statusBusy
 	case errors.Is(err, fsm.ErrUnavailable):
@@ -101,8 +106,11 @@ func openResult(b []byte) ([]byte, error) {
 	case statusUnparked:
 		return nil, errUnparked
 	case statusBusy:
-		if hint == roomHint {
+		switch hint {
+		case roomHint:
 			return nil, fmt.Errorf("%s: %w", text, errNoRoom)
+		case crowdHint:
+			return nil, fmt.Errorf("%s: %w", text, fsm.ErrCrowded)
 		}
 		return nil, fmt.Errorf("%s: %w", text, fsm.ErrBusy)
 	case statusUnavailable, statusEnded:

@@ -21,6 +21,8 @@ type waiters struct {
 	mu    sync.Mutex
 	count int
 	keys  map[fsm.WaitKey]*wakeup
+	// by is count for each entity; none has 0.
+	by map[fsm.EntityID]int
 }
 
 // wakeup is closed when its key may have something.
@@ -30,7 +32,7 @@ type wakeup struct {
 }
 
 func newWaiters(limit int) *waiters {
-	return &waiters{limit: limit, keys: map[fsm.WaitKey]*wakeup{}}
+	return &waiters{limit: limit, keys: map[fsm.WaitKey]*wakeup{}, by: map[fsm.EntityID]int{}}
 }
 
 // await waits for a wake of the key, a change of leadership, or awaitLimit. now is asked after the
@@ -42,6 +44,7 @@ func (w *waiters) await(ctx context.Context, k fsm.WaitKey, now func() bool) err
 		return fmt.Errorf("%d requests await: %w", w.limit, fsm.ErrBusy)
 	}
 	w.count++
+	w.by[k.Entity]++
 	u := w.keys[k]
 	if u == nil {
 		u = &wakeup{ch: make(chan struct{})}
@@ -69,6 +72,9 @@ func (w *waiters) leave(k fsm.WaitKey, u *wakeup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.count--
+	if w.by[k.Entity]--; w.by[k.Entity] == 0 {
+		delete(w.by, k.Entity)
+	}
 	u.count--
 	if u.count == 0 && w.keys[k] == u {
 		delete(w.keys, k)
@@ -104,6 +110,13 @@ func (w *waiters) leaderChanged() {
 		close(u.ch)
 		delete(w.keys, k)
 	}
+}
+
+// of returns how many await something of the entity.
+func (w *waiters) of(id fsm.EntityID) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.by[id]
 }
 
 // entities returns the entities that somebody awaits, in no order and with repetitions.

@@ -59,6 +59,8 @@ type Config struct {
 	// detach the links of deleted and disabled ones.
 	WatchInterval time.Duration
 
+	// MaxTransactionMessages bounds what one transaction sends (S-239).
+	MaxTransactionMessages int
 	// MaxCredit is the most credit a sending client is granted (A21).
 	MaxCredit uint32
 	// MaxLinkBytes bounds the bytes of one sending link that wait for the partition (A21).
@@ -101,38 +103,39 @@ const (
 // Defaults returns the settings of an ordinary node.
 func Defaults() Config {
 	return Config{
-		Namespace:            "busbar",
-		MaxConnections:       10_000,
-		MaxHandshakes:        1_024,
-		MaxHandshakesPerHost: 512,
-		HandshakeTimeout:     10 * time.Second,
-		AuthTimeout:          time.Minute,
-		MaxChannels:          5_000, // what the original announces, 4999 as the highest number
-		MaxLinks:             10_000,
-		MaxTokens:            1_024,
-		MaxFrameBytes:        64 << 10,
-		IdleTimeout:          2 * time.Minute,
-		WriteTimeout:         30 * time.Second,
-		CloseTimeout:         2 * time.Second,
-		ProposeTimeout:       55 * time.Second,
-		LockWait:             time.Minute,
-		AcceptWait:           time.Minute,
-		MaxAcceptWait:        time.Hour,
-		DisconnectGrace:      5 * time.Second,
-		WatchInterval:        time.Second,
-		MaxCredit:            1_000,
-		MaxLinkBytes:         8 << 20,
-		MaxConnBytes:         32 << 20,
-		MaxMessages:          4_500, // the original's limit of messages in a batch
-		MaxEnqueueBytes:      256 << 10,
-		MaxLock:              256,
-		MaxLockBytes:         1 << 20,
-		MaxUnsettled:         10_000,
-		MaxSettle:            1_024,
-		MaxWriteBytes:        1 << 20,
-		MaxRequests:          8,
-		MaxReplies:           1_000,
-		MaxHTTPRequests:      1_000,
+		Namespace:              "busbar",
+		MaxConnections:         10_000,
+		MaxHandshakes:          1_024,
+		MaxHandshakesPerHost:   512,
+		HandshakeTimeout:       10 * time.Second,
+		AuthTimeout:            time.Minute,
+		MaxChannels:            5_000, // what the original announces, 4999 as the highest number
+		MaxLinks:               10_000,
+		MaxTokens:              1_024,
+		MaxFrameBytes:          64 << 10,
+		IdleTimeout:            2 * time.Minute,
+		WriteTimeout:           30 * time.Second,
+		CloseTimeout:           2 * time.Second,
+		ProposeTimeout:         55 * time.Second,
+		LockWait:               time.Minute,
+		AcceptWait:             time.Minute,
+		MaxAcceptWait:          time.Hour,
+		DisconnectGrace:        5 * time.Second,
+		WatchInterval:          time.Second,
+		MaxTransactionMessages: maxTxnMessages,
+		MaxCredit:              1_000,
+		MaxLinkBytes:           8 << 20,
+		MaxConnBytes:           32 << 20,
+		MaxMessages:            4_500, // the original's limit of messages in a batch
+		MaxEnqueueBytes:        256 << 10,
+		MaxLock:                256,
+		MaxLockBytes:           1 << 20,
+		MaxUnsettled:           10_000,
+		MaxSettle:              1_024,
+		MaxWriteBytes:          1 << 20,
+		MaxRequests:            8,
+		MaxReplies:             1_000,
+		MaxHTTPRequests:        1_000,
 	}
 }
 
@@ -149,6 +152,8 @@ func (c *Config) Validate() error {
 		"transport: MaxChannels is %d, want %d to 65536", c.MaxChannels, minChannels)
 	check(c.MaxFrameBytes >= minFrameBytes && c.MaxFrameBytes <= maxFrameBytes,
 		"transport: MaxFrameBytes is %d, want %d to %d", c.MaxFrameBytes, minFrameBytes, maxFrameBytes)
+	check(c.MaxTransactionMessages <= maxTxnMessages,
+		"transport: MaxTransactionMessages is %d, want at most %d", c.MaxTransactionMessages, maxTxnMessages)
 	check(c.IdleTimeout >= minIdle, "transport: IdleTimeout is %v, want at least %v", c.IdleTimeout, minIdle)
 	check(c.DisconnectGrace >= 0, "transport: DisconnectGrace is negative")
 	for name, d := range map[string]time.Duration{
@@ -161,7 +166,8 @@ func (c *Config) Validate() error {
 	for name, n := range map[string]int{
 		"MaxConnections": c.MaxConnections, "MaxHandshakes": c.MaxHandshakes,
 		"MaxHandshakesPerHost": c.MaxHandshakesPerHost, "MaxLinks": c.MaxLinks,
-		"MaxTokens": c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,
+		"MaxTransactionMessages": c.MaxTransactionMessages,
+		"MaxTokens":              c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,
 		"MaxConnBytes": c.MaxConnBytes, "MaxMessages": c.MaxMessages,
 		"MaxEnqueueBytes": c.MaxEnqueueBytes, "MaxLock": int(c.MaxLock),
 		"MaxLockBytes": int(c.MaxLockBytes), "MaxUnsettled": c.MaxUnsettled,

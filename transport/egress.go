@@ -231,7 +231,7 @@ func (e *egress) took(lock *fsm.Lock, out fsm.Outcome, err error) {
 // for by the taker.
 func (e *egress) ended(out fsm.Outcome, err error) error {
 	switch {
-	case err != nil && e.c.ctx.Err() == nil && isGone(err):
+	case err != nil && e.c.ctx.Err() == nil && isFinal(err):
 		return &linkError{siteRefused, e.c.s.errorOf(err, e.l.addr.path())}
 	case err != nil || out.Refusal == fsm.None || out.Refusal == fsm.NoSession:
 		return nil

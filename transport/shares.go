@@ -99,13 +99,17 @@ func (t *taker) take(ctx context.Context, cmd fsm.Command) (fsm.Outcome, error) 
 // momentary reports whether the same request may succeed a little later.
 func momentary(out fsm.Outcome, err error) bool {
 	if err != nil {
-		return !isGone(err)
+		return !isFinal(err)
 	}
 	return out.Refusal == fsm.Busy || out.Refusal == fsm.Stale || out.Refusal == fsm.NotLeader
 }
 
 // isGone reports whether an error says that the entity does not exist.
 func isGone(err error) bool { return errors.Is(err, fsm.ErrNoEntity) }
+
+// isFinal reports whether a receiver hears of an error at once: the entity is gone, or has as many
+// receives as it may (S-229).
+func isFinal(err error) bool { return isGone(err) || errors.Is(err, fsm.ErrCrowded) }
 
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
@@ -119,7 +123,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // got reports whether an outcome holds what was asked for, or an answer that ends the asking.
 func got(out fsm.Outcome, err error) bool {
 	if err != nil {
-		return isGone(err)
+		return isFinal(err)
 	}
 	switch out.Refusal {
 	case fsm.None:

@@ -18,7 +18,7 @@ import (
 const (
 	// txnTimeout ends a transaction after its first operation (S-238).
 	txnTimeout = 2 * time.Minute
-	// maxTxnMessages bounds the messages that a transaction sends (S-239).
+	// maxTxnMessages bounds the messages that a transaction sends, whatever is configured (S-239).
 	maxTxnMessages = 100
 	// maxTxnOps bounds all its operations; each is a few dozen bytes beside its messages.
 	maxTxnOps = 1_000
@@ -93,9 +93,9 @@ func (t *txn) add(w txnWork) *amqp.Error {
 		bytes += len(w.messages[i].Body)
 	}
 	switch {
-	case t.sends+len(w.messages) > maxTxnMessages: // S-239
+	case t.sends+len(w.messages) > t.link.ch.c.cfg.MaxTransactionMessages: // S-239
 		return refuse(amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: a transaction sends at most %d "+
-			"messages.", maxTxnMessages)
+			"messages.", t.link.ch.c.cfg.MaxTransactionMessages)
 	case len(t.work) >= maxTxnOps:
 		return refuse(amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: a transaction has at most %d "+
 			"operations.", maxTxnOps)

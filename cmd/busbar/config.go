@@ -70,6 +70,9 @@ type Config struct {
 	LiftLimits      bool          `yaml:"lift-limits"`
 	MaxLockDuration time.Duration `yaml:"max-lock-duration"`
 
+	// Limits are those that clients meet as a quota (S-229).
+	Limits limits `yaml:"limits"`
+
 	// ClockSkew is how long after its expiry, and before its beginning, a token still counts.
 	ClockSkew time.Duration `yaml:"clock-skew"`
 	Issuers   []issuer      `yaml:"issuers"`
@@ -127,6 +130,7 @@ func defaults(dev bool) Config {
 		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
 		QuietRuntime: true, ClockSkew: auth.DefaultExpiryTolerance,
 		Namespace: "busbar", MaxLockDuration: rest.DefaultConfig().MaxLockDuration,
+		Limits: defaultLimits(),
 	}
 	if dev {
 		c.AMQPListen, c.TLSListen = list{"127.0.0.1:5672"}, list{"127.0.0.1:5671"}
@@ -318,6 +322,7 @@ func (c *Config) resolve() error {
 	}
 	c.validateAddresses(bad)
 	c.validateAccess(bad)
+	c.Limits.validate(bad)
 	if c.BootstrapExpect < 1 || c.BootstrapExpect > 64 {
 		bad("bootstrap-expect is %d, want 1 to 64", c.BootstrapExpect)
 	}

@@ -205,6 +205,7 @@ func portOf(addr string) string {
 func (n *node) openPartitions(context.Context) error {
 	cfg := partition.Defaults()
 	cfg.Node, cfg.Incarnation = n.id, n.incarnation
+	cfg.Limits, cfg.MaxReceives = n.cfg.Limits.namespace(), n.cfg.Limits.ConcurrentReceives
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
 		Rebuild:    func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
@@ -288,6 +289,7 @@ func (n *node) openFront(context.Context) error {
 	}
 	cfg := transport.Defaults()
 	cfg.Incarnation = n.incarnation
+	cfg.MaxTransactionMessages = n.cfg.Limits.TransactionMessages
 	n.front, err = transport.New(cfg, n.router, n.directory, n.policies, n.api.Management(),
 		n.log.Named("amqp"))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/test/check"
@@ -26,6 +27,10 @@ type LabConfig struct {
 	SnapshotEntries uint64
 	// Pending is how many requests may wait for the log of a partition; that of production if 0.
 	Pending int
+	// Limits are those of the namespace, Receives and TransactionMessages those of one entity's receives
+	// under way and of one transaction; those of production if 0.
+	Limits                        catalog.Limits
+	Receives, TransactionMessages int
 	// Log takes the nodes' logs, nil for none.
 	Log io.Writer
 }
@@ -61,13 +66,17 @@ func newLab(lc LabConfig, dir string) (*Lab, error) {
 	if lc.SnapshotEntries > 0 {
 		pc.SnapshotEntries, pc.TrailingLogs = lc.SnapshotEntries, 64
 	}
+	pc.Limits = lc.Limits
+	if lc.Receives > 0 {
+		pc.MaxReceives = lc.Receives
+	}
 	if lc.Pending > 0 {
 		pc.MaxPendingRequests, pc.ReservedRequests = lc.Pending, lc.Pending
 	}
 	cfg := Config{
 		Seed: 1, Nodes: 3, Partitions: 1, Replicas: 3, BodySegmentBytes: 64 << 10,
 		ProposeTimeout: 20 * time.Second, Delay: time.Millisecond, SyncTime: time.Millisecond,
-		Dir: dir, Log: io.Discard, partition: pc,
+		Dir: dir, Log: io.Discard, partition: pc, transactionMessages: lc.TransactionMessages,
 	}
 	if lc.Nodes > 0 {
 		cfg.Nodes = lc.Nodes

@@ -126,6 +126,9 @@ func (n *node) openFront(incarnation fsm.Incarnation) error {
 	tc := transport.Defaults()
 	tc.Incarnation = incarnation
 	tc.ProposeTimeout = n.w.cfg.ProposeTimeout
+	if most := n.w.cfg.transactionMessages; most > 0 {
+		tc.MaxTransactionMessages = most
+	}
 	broker := transport.Broker(n.router)
 	if n.w.cfg.Sin != nil {
 		broker = n.w.cfg.Sin.Wrap(broker)

@@ -47,6 +47,8 @@ type Config struct {
 	OldNews   bool
 	partition partition.Config
 	faults    []fault
+
+	transactionMessages int // that of production if 0
 }
 
 // world is a cluster, its clients, and what may go wrong around them.

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/busbar-mq/busbar/fsm/catalog"
+)
+
+// S-229: every limit can be set, and what is not set has its default.
+func TestLimitsComeFromTheFile(t *testing.T) {
+	base := "data-dir: /d\nroot-key: k\n"
+	c, err := load(writeConfig(t, base), nil, environment(nil))
+	want := limits{Entities: 10_000, Subscriptions: 2_000, SQLFilters: 2_000, CorrelationFilters: 100_000,
+		RuleText: 1_024, TransactionMessages: 100, ConcurrentReceives: 5_000}
+	if err != nil || c.Limits != want || c.Limits.namespace() != (catalog.Limits{}) {
+		t.Errorf("nothing set: %+v, %v", c.Limits, err)
+	}
+	c, err = load(writeConfig(t, base+"limits: {entities: 50000, subscriptions: 2, sql-filters: 3, "+
+		"correlation-filters: 4, rule-text: 5, transaction-messages: 6}\n"), nil, environment(nil))
+	want = limits{Entities: 50_000, Subscriptions: 2, SQLFilters: 3, CorrelationFilters: 4, RuleText: 5,
+		TransactionMessages: 6, ConcurrentReceives: 5_000}
+	inCatalog := catalog.Limits{Entities: 50_000, Subscriptions: 2, SQLFilters: 3, CorrelationFilters: 4,
+		RuleChars: 5}
+	if err != nil || c.Limits != want || c.Limits.namespace() != inCatalog {
+		t.Errorf("all but one set: %+v, %v", c.Limits, err)
+	}
+}
+
+func TestLimitsThatCannotBeSetAreNamed(t *testing.T) {
+	_, err := load(writeConfig(t, "data-dir: /d\nroot-key: k\nlimits: {entities: 100001, subscriptions: 2001, "+
+		"sql-filters: 0, correlation-filters: -1, rule-text: 1025, transaction-messages: 101, "+
+		"concurrent-receives: 65537}\n"), nil, environment(nil))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"entities is 100001, want 1 to 100000", "subscriptions is 2001, want 1 to 2000",
+		"sql-filters is 0", "correlation-filters is -1", "rule-text is 1025", "transaction-messages is 101",
+		"concurrent-receives is 65537, want 1 to 65536"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing about %q in: %v", want, err)
+		}
+	}
+	_, err = load(writeConfig(t, "data-dir: /d\nroot-key: k\nlimits: {receives: 1}\n"), nil, environment(nil))
+	if err == nil || !strings.Contains(err.Error(), "receives") {
+		t.Errorf("an unknown limit: %v", err)
+	}
+}
