@@ -75,17 +75,19 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 		if err := checkBolt(filepath.Join(l.name, walMetaFile)); err != nil {
 			return nil, fmt.Errorf("open log %s: %w", l.name, err)
 		}
-		filer := newWALFiler(l.name)
+		logger := logger.Named("wal")
+		filer := newWALFiler(l.name, logger)
 		err := guard(l.name, func() (err error) {
 			w, err = wal.Open(l.name, wal.WithSegmentSize(cfg.LogSegmentBytes),
 				wal.WithSegmentFiler(filer),
-				wal.WithLogger(logger.Named("wal")))
+				wal.WithLogger(logger))
 			return err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("open log %s: %w", l.name, err)
 		}
-		l.store, l.closer = &walStore{WAL: w, filer: filer}, w
+		store := &walStore{WAL: w, filer: filer}
+		l.store, l.closer = store, store
 	case LogBolt:
 		l.name = filepath.Join(dir, "log.db")
 		b, err := openBolt(l.name, nil)

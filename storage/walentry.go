@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
 	walsegment "github.com/hashicorp/raft-wal/segment"
@@ -48,15 +49,24 @@ func (s *walStore) StoreLogs(logs []*raft.Log) error {
 	return s.WAL.StoreLogs(s.refs)
 }
 
+// Close closes the log. Nothing of it is removed later.
+func (s *walStore) Close() error {
+	err := s.WAL.Close()
+	s.filer.gone.wait()
+	return err
+}
+
 // walFiler makes segments whose writers take the content of entries from it.
 type walFiler struct {
 	*walsegment.Filer
+	gone    *sweeper
 	content []byte // of the entries of the call under way, one behind the other
 	ends    []int
 }
 
-func newWALFiler(dir string) *walFiler {
-	return &walFiler{Filer: walsegment.NewFiler(dir, newWALFiles())}
+func newWALFiler(dir string, logger hclog.Logger) *walFiler {
+	files := newWALFiles(logger)
+	return &walFiler{Filer: walsegment.NewFiler(dir, files), gone: files.gone}
 }
 
 // Create implements types.SegmentFiler.

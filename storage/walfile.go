@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
+	"github.com/hashicorp/go-hclog"
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -25,13 +27,25 @@ const (
 // end of the log a segment holds zeros, as written by us or as preallocated.
 type walFiles struct {
 	*walfs.FS
-	buf *directBuf // of the writes to the last segment, whichever it is
+	buf  *directBuf // of the writes to the last segment, whichever it is
+	gone *sweeper
 }
 
-func newWALFiles() walFiles { return walFiles{walfs.New(), &directBuf{}} }
+func newWALFiles(logger hclog.Logger) walFiles {
+	return walFiles{walfs.New(), &directBuf{}, &sweeper{logger: logger, delete: os.Remove}}
+}
+
+// Delete implements types.VFS. The library calls it between two appends, once for every segment of what a
+// snapshot made superfluous, and its own way syncs the directory each time. A segment that is still there
+// after a crash is none that the library's index names, and it deletes those when it opens.
+func (w walFiles) Delete(dir, name string) error {
+	w.gone.remove(filepath.Join(dir, name))
+	return nil
+}
 
 // Create implements types.VFS.
 func (w walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	w.gone.release(filepath.Join(dir, name))
 	f, err := w.FS.Create(dir, name, size)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/types"
@@ -20,7 +21,7 @@ const walTestBytes = 1 << 20
 func newWALFile(t *testing.T) (types.WritableFile, string) {
 	t.Helper()
 	dir := t.TempDir()
-	f, err := newWALFiles().Create(dir, "1.wal", walTestBytes)
+	f, err := newWALFiles(hclog.NewNullLogger()).Create(dir, "1.wal", walTestBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestZerosAheadChangeNothing(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := newWALFiles().OpenWriter(filepath.Dir(name), filepath.Base(name))
+	again, err := newWALFiles(hclog.NewNullLogger()).OpenWriter(filepath.Dir(name), filepath.Base(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func (f *walFile) end(t *testing.T) int64 {
 // of a block, and it reads them back.
 func TestSegmentsAreTheLibrarysOwn(t *testing.T) {
 	ours, theirs := t.TempDir(), t.TempDir()
-	filer := newWALFiler(ours)
+	filer := newWALFiler(ours, hclog.NewNullLogger())
 	mine, err := wal.Open(ours, wal.WithSegmentSize(256<<10), wal.WithSegmentFiler(filer))
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +232,7 @@ func TestDirectAppendsOfEverySize(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		if f, err = newWALFiles().OpenWriter(filepath.Dir(name), filepath.Base(name)); err != nil {
+		if f, err = newWALFiles(hclog.NewNullLogger()).OpenWriter(filepath.Dir(name), filepath.Base(name)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.Close() })
