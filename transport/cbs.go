@@ -37,7 +37,7 @@ func (r *requests) token(q *request) func() (response, func(response) response) 
 	if err != nil {
 		r.c.s.stats.reject(siteToken)
 		r.c.log.Info("token refused", "audience", name, "error", err)
-		return always(failed(401, r.c.s.tracked(amqpError(amqp.ConditionUnauthorizedAccess, "%s", auth.TextOf(err)))))
+		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s", auth.TextOf(err))))
 	}
 	a := parseAddress(name)
 	known := a.entity == "" || a.cbs || r.c.isHost(name, a)

@@ -248,7 +248,7 @@ func (ch *channel) peerEnded() {
 func (ch *channel) end(cause *amqp.Error) {
 	ch.flushAcks()
 	ch.closeLinks(true)
-	ch.send(&amqp.End{Error: cause})
+	ch.send(&amqp.End{Error: ch.c.tell(cause, "")})
 	ch.ended = true
 	ch.sender = nil
 }

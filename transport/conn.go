@@ -338,19 +338,16 @@ func (c *conn) fault(ch *channel, l *link, err error) {
 	var onLink *linkError
 	switch {
 	case errors.As(err, &onLink) && l != nil:
-		onLink.cause = c.s.traceable(onLink.cause)
 		c.s.stats.reject(onLink.at)
 		c.log.Debug("detach", "link", l.name, "site", siteNames[onLink.at], "error", onLink.cause)
 		l.refuse(onLink.cause)
 	case errors.As(err, &onChannel) && ch != nil:
-		onChannel.cause = c.s.traceable(onChannel.cause)
 		c.s.stats.reject(onChannel.at)
 		c.log.Debug("end", "channel", ch.number, "site", siteNames[onChannel.at], "error", onChannel.cause)
 		ch.end(onChannel.cause)
 	case errors.As(err, &onConn):
-		onConn.cause = c.s.traceable(onConn.cause)
 		c.s.stats.reject(onConn.at)
-		c.log.Info("close", "site", siteNames[onConn.at], "error", onConn.cause)
+		c.log.Debug("close", "site", siteNames[onConn.at], "error", onConn.cause)
 		c.sendClose(onConn.cause)
 	default:
 		c.log.Error("unexpected error", "error", err)

@@ -90,7 +90,7 @@ func (k *coordinator) perform(d *inbound) {
 	}
 	if err != nil {
 		k.c.s.stats.reject(siteTransaction)
-		k.answer(d, amqp.Rejected{Error: k.c.s.tracked(amqpError(amqp.ConditionDecodeError, "%v", err))})
+		k.answer(d, k.c.reject(amqpError(amqp.ConditionDecodeError, "%v", err), ""))
 		return
 	}
 	switch r := request.(type) {
@@ -100,8 +100,8 @@ func (k *coordinator) perform(d *inbound) {
 		t := k.c.txns[string(r.TxnID)]
 		if t == nil || t.link != k.l { // §4.3: over the link that declared it
 			k.c.s.stats.reject(siteTransaction)
-			k.answer(d, amqp.Rejected{Error: k.c.s.tracked(amqpError(amqp.ConditionTransactionUnknownID,
-				"The transaction is not known."))})
+			k.answer(d, k.c.reject(amqpError(amqp.ConditionTransactionUnknownID,
+				"The transaction is not known."), ""))
 			return
 		}
 		k.flying++
@@ -117,7 +117,7 @@ func (k *coordinator) perform(d *inbound) {
 func (k *coordinator) declare(d *inbound, r *amqp.Declare) {
 	refuse := func(condition amqp.Symbol, text string) {
 		k.c.s.stats.reject(siteTransaction)
-		k.answer(d, amqp.Rejected{Error: k.c.s.tracked(amqpError(condition, "%s", text))})
+		k.answer(d, k.c.reject(amqpError(condition, "%s", text), ""))
 	}
 	switch {
 	case !r.GlobalID.IsNull():
@@ -166,7 +166,7 @@ func (g *ingress) transactional(d *inbound) {
 	d.via = g.via
 	if refusal == nil {
 		if err := translateInbound(d, g.l.desc, s.cfg.MaxMessages, s.messageID); err != nil {
-			refusal = s.tracked(err)
+			refusal = err
 		}
 	}
 	if refusal == nil {
@@ -177,7 +177,7 @@ func (g *ingress) transactional(d *inbound) {
 	case refusal != nil:
 		s.stats.reject(siteTransaction)
 		if !d.settled {
-			g.answer(d.id, amqp.Rejected{Error: refusal})
+			g.answer(d.id, g.c.reject(refusal, g.l.addr.path()))
 		} else if t != nil {
 			// The client does not hear of it, so the transaction must not commit without it.
 			t.abort(amqp.ConditionTransactionRollback, "a message was refused: %s", refusal.Description)
@@ -195,9 +195,6 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 	v, refusal := verdictOf(state.Outcome)
 	if refusal == nil && v.item.Verdict == 0 {
 		refusal = amqpError(amqp.ConditionInvalidField, "a transactional state without an outcome")
-	}
-	if refusal != nil {
-		refusal = c.s.tracked(refusal)
 	}
 	t, unknown := c.transaction(id)
 	if unknown != nil {
@@ -220,7 +217,7 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 			if p.Settled {
 				unheard = why
 			} else {
-				ch.dones = append(ch.dones, ack{d.id, amqp.Rejected{Error: why}})
+				ch.dones = append(ch.dones, ack{d.id, c.reject(why, d.path())})
 			}
 		default:
 			if d.owner != nil {
@@ -240,8 +237,8 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 		ch.giveUp(p.First, last)
 	}
 	if !found && !p.Settled && last == p.First {
-		ch.dones = append(ch.dones, ack{p.First, amqp.Rejected{Error: amqpError(amqp.ConditionNotFound,
-			"The delivery is not known to the link any more.")}})
+		ch.dones = append(ch.dones, ack{p.First, c.reject(amqpError(amqp.ConditionNotFound,
+			"The delivery is not known to the link any more."), "")})
 	}
 }
 
@@ -319,8 +316,8 @@ func (l *link) destination() (address, error) {
 			transferDestination)
 	}
 	if !l.ch.c.allowed(a.path(), auth.Send) {
-		return address{}, linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess, "%s%s",
-			unauthorizedText(a.path(), auth.Send), l.ch.c.s.trackingText())
+		return address{}, &linkError{siteUnauthorized, l.ch.c.tell(amqpError(amqp.ConditionUnauthorizedAccess, "%s",
+			unauthorizedText(a.path(), auth.Send)), a.path())}
 	}
 	return a, nil
 }

@@ -223,7 +223,7 @@ func (c *conn) appendOpen() {
 // refuseOpen answers open, as AMQP 1.0 §2.4.3 demands before a close, and closes.
 func (c *conn) refuseOpen(condition amqp.Symbol, cause error) error {
 	c.appendOpen()
-	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: amqpError(condition, "%v", cause)})
+	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: c.tell(amqpError(condition, "%v", cause), "")})
 	if err := c.send(); err != nil {
 		c.log.Trace("write close", "error", err)
 	}

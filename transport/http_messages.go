@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -107,7 +108,7 @@ func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to ht
 		defer func() { <-s.httpSlots }()
 	default:
 		s.stats.reject(siteHTTP)
-		s.failHTTP(w, r, &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004,
+		s.failHTTP(w, r, to, &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004,
 			text: "The server is busy, retry the operation: too many requests at a time."})
 		return
 	}
@@ -125,7 +126,7 @@ func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to ht
 		err = serve(q)
 	}
 	if err != nil {
-		s.failHTTP(w, r, err)
+		s.failHTTP(w, r, to, err)
 	}
 }
 
@@ -166,6 +167,8 @@ type httpProblem struct {
 	subCode int // 0: the text has no lead-in
 	text    string
 	cause   error
+	unknown bool        // it may have been done all the same
+	refused *amqp.Error // what AMQP would say, nil if there is no such thing
 }
 
 // Error returns the client's text and the cause.
@@ -183,7 +186,7 @@ func badHTTP(format string, args ...any) error {
 // httpRefusal is the answer to what the state machine refused.
 func (s *Server) httpRefusal(why fsm.Refusal, detail, path string) error {
 	e := s.refusal(why, detail, path)
-	p := &httpProblem{status: http.StatusInternalServerError, text: e.Description}
+	p := &httpProblem{status: http.StatusInternalServerError, text: e.Description, refused: e}
 	switch why {
 	case fsm.MessageLockLost, fsm.MessageNotFound:
 		p.status = http.StatusNotFound
@@ -204,11 +207,11 @@ func (s *Server) httpError(err error, path string) error {
 	if isGone(err) {
 		return s.httpRefusal(fsm.EntityNotFound, "", path)
 	}
-	p := &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004, cause: err,
+	p := &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004, cause: err, unknown: true,
 		text: "The server is busy, the operation may or may not have been done."}
 	switch {
 	case errors.Is(err, fsm.ErrBusy), errors.Is(err, fsm.ErrUnavailable), errors.Is(err, fsm.ErrNotLeader):
-		p.text = "The server is busy, retry the operation."
+		p.text, p.unknown = "The server is busy, retry the operation.", false
 	case errors.Is(err, fsm.ErrUnknown), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, context.Canceled), errors.Is(err, fsm.ErrClosed):
 	default:
@@ -225,29 +228,27 @@ type errorDocument struct {
 	Detail  string
 }
 
-func (s *Server) failHTTP(w http.ResponseWriter, r *http.Request, err error) {
+func (s *Server) failHTTP(w http.ResponseWriter, r *http.Request, to httpTarget, err error) {
 	p := &httpProblem{status: http.StatusInternalServerError, subCode: 50000, cause: err,
 		text: "The server was unable to process the request."}
 	errors.As(err, &p)
 	switch {
 	case p.status == http.StatusUnauthorized:
 		s.stats.reject(siteUnauthorized)
-		s.log.Info("HTTP request refused", "method", r.Method, "path", r.URL.Path, "remote", r.RemoteAddr,
-			"error", err)
 		w.Header().Set("WWW-Authenticate", `SharedAccessSignature realm="namespace"`)
 	case p.status == http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
-	case p.status >= http.StatusInternalServerError:
-		s.log.Error("HTTP request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	text := p.text
 	if p.subCode != 0 {
 		text = fmt.Sprintf("SubCode=%d. %s", p.subCode, text)
 	}
-	if !strings.Contains(text, trackingMark) {
-		text += s.trackingText()
-		s.log.Debug("refused", "status", p.status, "text", text)
+	details := []any{"status", p.status, "method", r.Method, "remote", r.RemoteAddr}
+	if p.cause != nil {
+		details = append(details, "cause", p.cause)
 	}
+	mark := s.refusals.Note(p.codeOf(), to.addr.path(), text, details...)
+	text += mark.Tail(s.cfg.Namespace)
 	body, _ := xml.Marshal(errorDocument{Code: p.status, Detail: text}) // it holds texts only
 	h := w.Header()
 	h.Set("Server", "Busbar")

@@ -169,7 +169,7 @@ func (g *ingress) begin(p *amqp.Transfer) error {
 	case *amqp.TransactionalState:
 		g.now.txnID = append([]byte{}, state.TxnID...)
 	default:
-		g.drop(g.now, siteMessage, g.c.s.tracked(amqpError(amqp.ConditionNotImplemented, "a transfer in the state %T", state)))
+		g.drop(g.now, siteMessage, amqpError(amqp.ConditionNotImplemented, "a transfer in the state %T", state))
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 		g.empty(d)
 		g.drop(d, siteMessageSize, amqpError(amqp.ConditionMessageSizeExceeded,
 			"The received message (delivery-id:%d, size: more than %d bytes) exceeds the limit (%d bytes) "+
-				"currently allowed on the link.%s", d.id, limit, limit, g.c.s.trackingText()))
+				"currently allowed on the link.", d.id, limit, limit))
 		return
 	}
 	// Messages that are never finished must not stop the reading that would finish them, so they are
@@ -192,7 +192,7 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 	if g.c.arrivedBytes+len(payload) > g.c.cfg.MaxConnBytes+int(g.l.desc.MaxMessageBytes) {
 		g.empty(d)
 		g.drop(d, siteMessageSize, amqpError(amqp.ConditionServerBusy,
-			"The connection has too many messages under way.%s", g.c.s.trackingText()))
+			"The connection has too many messages under way."))
 		return
 	}
 	d.bytes += len(payload)
@@ -218,8 +218,8 @@ func (g *ingress) abort() {
 func (g *ingress) drop(d *inbound, at site, why *amqp.Error) {
 	g.c.s.stats.reject(at)
 	d.dropped = true
-	if !d.settled {
-		g.answer(d.id, amqp.Rejected{Error: why})
+	if reject := g.c.reject(why, g.l.addr.path()); !d.settled {
+		g.answer(d.id, reject)
 	}
 }
 
@@ -275,13 +275,12 @@ func (g *ingress) stored(batch []*inbound) {
 		if d.gone {
 			gone = d.refusal
 		}
-		if d.settled {
-			continue
+		answer := amqp.DeliveryState(amqp.Accepted{})
+		if d.refusal != nil { // the log has it even if the client does not want to know
+			answer = g.c.reject(d.refusal, g.l.addr.path())
 		}
-		if d.refusal != nil {
-			g.answer(d.id, amqp.Rejected{Error: d.refusal})
-		} else {
-			g.answer(d.id, amqp.Accepted{})
+		if !d.settled {
+			g.answer(d.id, answer)
 		}
 	}
 	g.l.ch.touch()
@@ -353,7 +352,7 @@ func (r *round) translate(ds []*inbound) []*inbound {
 		d.via = r.via
 		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages, ids.next); err != nil {
 			r.s.stats.reject(siteMessage)
-			d.refusal = r.s.tracked(err)
+			d.refusal = err
 			continue
 		}
 		good = append(good, d)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // singleBroker is a Broker and Catalog of one node: real states, no log, no replicas.
@@ -184,6 +185,10 @@ func (b *singleBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key,
 		if b.fail != nil {
 			if err := b.fail(c); err != nil {
 				b.mu.Unlock()
+				var refused *fsm.RefusedError
+				if errors.As(err, &refused) {
+					return fsm.Outcome{Refusal: refused.Refusal, Detail: refused.Detail}, nil
+				}
 				return fsm.Outcome{}, err
 			}
 		}
@@ -352,7 +357,7 @@ func startLogged(t testing.TB, log hclog.Logger, partitions int, edit ...func(*C
 		f(&cfg)
 	}
 	b := newSingleBroker(partitions)
-	s, err := New(cfg, b, b, testPolicies(t), nil, log)
+	s, err := New(cfg, b, b, testPolicies(t), nil, refusal.New(7, log, time.Now), log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func (c *conn) sendClose(cause *amqp.Error) {
 	if c.phase == phaseClosing || c.phase == phaseOver {
 		return
 	}
-	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: cause})
+	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: c.tell(cause, "")})
 	c.phase = phaseClosing
 	c.leftAt = time.Now()
 	c.rearm()
@@ -86,7 +86,7 @@ func (c *conn) finishLeaving() {
 	}
 	c.phase = phaseOpen // for sendClose
 	c.sendClose(amqpError(amqp.ConditionConnectionForced, "%s",
-		"The broker is shutting down, connect again."+c.s.trackingText()))
+		"The broker is shutting down, connect again."))
 }
 
 // endAfterWrite gives the last frames to the writer and waits until they are out.

@@ -166,7 +166,7 @@ func (l *link) resolve() error {
 			}
 			l.ch.touch()
 			if toErr != nil { // S-237
-				l.ch.c.fault(l.ch, l, &linkError{siteAttach, s.errorOf(toErr, dest.path())})
+				l.ch.c.fault(l.ch, l, &linkError{siteAttach, l.ch.c.tell(s.errorOf(toErr, dest.path()), dest.path())})
 				return
 			}
 			l.to = to
@@ -264,10 +264,10 @@ func (l *link) foundSource(d *fsm.Descriptor) error {
 		return nil
 	case needs && !wanted: // S-33
 		return linkFault(siteAttach, amqp.ConditionNotAllowed, "It is not possible for an entity that "+
-			"requires sessions to create a non-sessionful message receiver.%s", l.ch.c.s.trackingText())
+			"requires sessions to create a non-sessionful message receiver.")
 	case wanted && !needs: // S-34
 		return linkFault(siteAttach, amqp.ConditionNotAllowed, "A sessionful message receiver cannot be "+
-			"created on an entity that does not require sessions.%s", l.ch.c.s.trackingText())
+			"created on an entity that does not require sessions.")
 	case wanted:
 		l.acceptSession(filter)
 		return nil
@@ -440,7 +440,7 @@ func (l *link) refuse(cause *amqp.Error) {
 	default:
 		return
 	}
-	l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true, Error: cause})
+	l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true, Error: l.ch.c.tell(cause, l.addr.path())})
 	l.state = linkDetaching
 	l.leaveIndex()
 }

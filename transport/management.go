@@ -100,7 +100,7 @@ func (k *call) fail(e *amqp.Error) response { return failed(codeOf(e.Condition),
 
 func (k *call) badArgument(format string, args ...any) response {
 	k.s.stats.reject(siteRequest)
-	return k.fail(k.s.tracked(amqpError(amqp.ConditionArgumentError, format, args...)))
+	return k.fail(amqpError(amqp.ConditionArgumentError, format, args...))
 }
 
 func (k *call) refuse(why fsm.Refusal, detail string) response {

@@ -351,7 +351,7 @@ func scheduleMessage(ctx context.Context, k *call) response {
 			return k.refuse(fsm.MessageSizeExceeded, "")
 		}
 		if err := d.translate(payload, k.desc, k.s.messageID); err != nil {
-			return k.fail(k.s.tracked(err))
+			return k.fail(err)
 		}
 	}
 	key := fsm.Key{Entity: k.desc.ID, By: fsm.ByAny}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // The request nodes, $cbs and $management, take requests over one link and answer over another of
@@ -145,10 +146,10 @@ func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 	switch {
 	case d.badState:
 		r.c.s.stats.reject(siteRequest)
-		state = amqp.Rejected{Error: r.c.s.tracked(amqpError(amqp.ConditionNotImplemented, "a request in such a state"))}
+		state = r.c.reject(amqpError(amqp.ConditionNotImplemented, "a request in such a state"), r.l.addr.path())
 	case err != nil:
 		r.c.s.stats.reject(siteRequest)
-		state = amqp.Rejected{Error: amqpError(amqp.ConditionDecodeError, "%v", err)}
+		state = r.c.reject(amqpError(amqp.ConditionDecodeError, "%v", err), r.l.addr.path())
 	}
 	if !d.settled {
 		r.l.ch.acks = append(r.l.ch.acks, ack{d.id, state})
@@ -246,14 +247,14 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func(respons
 	op, ok := operationOf(q.operation)
 	if !ok {
 		r.c.s.stats.reject(siteRequest)
-		return always(failed(501, r.c.s.tracked(amqpError(amqp.ConditionNotImplemented,
-			"The operation %q is not supported here.", clipText(q.operation)))))
+		return always(failed(501, amqpError(amqp.ConditionNotImplemented,
+			"The operation %q is not supported here.", clipText(q.operation))))
 	}
 	path := r.l.addr.path()
 	if !r.l.allowed(op.right) {
 		r.c.s.stats.reject(siteUnauthorized)
-		return always(failed(401, r.c.s.tracked(amqpError(amqp.ConditionUnauthorizedAccess, "%s",
-			unauthorizedText(path, op.right)))))
+		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s",
+			unauthorizedText(path, op.right))))
 	}
 	k := &call{s: r.c.s, desc: r.l.desc, addr: r.l.addr, request: q, pump: pump, emptyIsNull: r.c.goClient}
 	k.sessionID, k.hasSession = k.text("session-id")
@@ -327,13 +328,21 @@ func (r *requests) finish() {
 
 // answer sends a response over the link that the request asks for.
 func (r *requests) answer(q *request, a response) {
+	var mark *refusal.Mark
+	if a.problem != nil && a.code >= codeBadRequest { // a list without entries has words, too
+		path := r.l.addr.path()
+		if r.l.addr.cbs {
+			path = parseAddress(q.prop("name")).path()
+		}
+		a.problem, mark = r.c.note(a.problem, path)
+	}
 	to := r.c.replyLink(r.l, q)
 	if to == nil {
 		r.c.s.stats.reject(siteReply)
 		r.c.log.Debug("no link for a reply", "node", r.l.addr.path(), "reply_to", q.replyTo)
 		return
 	}
-	payload, err := encodeResponse(q, a, r.l.addr.cbs, r.c.s)
+	payload, err := encodeResponse(q, a, r.l.addr.cbs, mark)
 	if err != nil {
 		r.c.log.Error("encode response", "operation", q.operation, "error", err)
 		return
@@ -368,8 +377,8 @@ func (c *conn) replyLink(from *link, q *request) *replies {
 }
 
 // encodeResponse writes a response with both spellings of its keys (G14) and the request's id in
-// the type it came in (G15).
-func encodeResponse(q *request, a response, cbs bool, s *Server) ([]byte, error) {
+// the type it came in (G15). mark is nil unless something was refused.
+func encodeResponse(q *request, a response, cbs bool, mark *refusal.Mark) ([]byte, error) {
 	out := amqp.AppendHeader(nil, amqp.Header{})
 	out = amqp.AppendProperties(out, &amqp.Properties{CorrelationID: q.id})
 	w := amqp.BeginMapSection(out, amqp.CodeApplicationProperties)
@@ -388,6 +397,9 @@ func encodeResponse(q *request, a response, cbs bool, s *Server) ([]byte, error)
 		w.Symbol("errorCondition", a.problem.Condition)
 		if !cbs { // its mere presence means an authentication failure to Python
 			w.Symbol("error-condition", a.problem.Condition)
+		}
+		if mark != nil {
+			appendMark(&w, mark)
 		}
 	}
 	w.String("statusDescription", description)

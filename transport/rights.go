@@ -44,8 +44,8 @@ func (l *link) authorize() error {
 	if l.allowed(l.right()) {
 		return nil
 	}
-	return linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess, "%s%s",
-		unauthorizedText(l.addr.path(), l.right()), l.ch.c.s.trackingText())
+	return linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess, "%s",
+		unauthorizedText(l.addr.path(), l.right()))
 }
 
 // expireClaims forgets tokens that have run out and ends the links that no other one opens.
@@ -66,6 +66,6 @@ func (c *conn) expireClaims(now time.Time) {
 		}
 		l.ch.touch()
 		c.fault(l.ch, l, linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess,
-			"The token has expired.%s", c.s.trackingText()))
+			"The token has expired."))
 	}
 }

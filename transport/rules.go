@@ -48,7 +48,7 @@ func (k *call) rules() (Rules, *response) {
 		return nil, &r
 	}
 	if k.s.rules == nil {
-		r := k.fail(k.s.tracked(amqpError(amqp.ConditionNotImplemented, "This node cannot change rules.")))
+		r := k.fail(amqpError(amqp.ConditionNotImplemented, "This node cannot change rules."))
 		return nil, &r
 	}
 	return k.s.rules, nil
@@ -69,8 +69,8 @@ func (k *call) ruleFailure(err error, name string) response {
 	var refused *fsm.RefusedError
 	switch {
 	case errors.Is(err, fsm.ErrNoEntity):
-		return k.fail(k.s.tracked(amqpError(amqp.ConditionNotFound, "%s",
-			notFoundText(k.s, k.addr.path()+"/Rules/"+clipText(name)))))
+		return k.fail(amqpError(amqp.ConditionNotFound, "%s",
+			notFoundText(k.s, k.addr.path()+"/Rules/"+clipText(name))))
 	case errors.As(err, &refused) && refused.Refusal == fsm.QuotaExceeded:
 		return k.exhausted(refused.Detail)
 	case errors.As(err, &refused):
@@ -81,8 +81,8 @@ func (k *call) ruleFailure(err error, name string) response {
 
 // exhausted is the answer to a rule beyond a quota of the topic (S-229).
 func (k *call) exhausted(why string) response {
-	return k.fail(k.s.tracked(amqpError(amqp.ConditionResourceLimitExceeded,
-		"The quota of rules is exhausted: %s.", why)))
+	return k.fail(amqpError(amqp.ConditionResourceLimitExceeded,
+		"The quota of rules is exhausted: %s.", why))
 }
 
 // addRule adds a rule to a subscription; messages accepted from then on are judged by it (S-217,
@@ -161,7 +161,7 @@ func enumerateRules(ctx context.Context, k *call) response {
 	body, err := amqp.AppendValue(nil, amqp.Map{{Key: "rules", Value: list}})
 	if err != nil {
 		k.s.log.Error("encode rules", "entity", k.desc.Name, "error", err)
-		return k.fail(k.s.tracked(amqpError(amqp.ConditionInternalError, "internal error")))
+		return k.fail(amqpError(amqp.ConditionInternalError, "internal error"))
 	}
 	return response{code: codeOK, body: body}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // Server is the front door of a node: it serves AMQP, WebSocket and HTTP clients on the listeners
@@ -25,6 +26,7 @@ type Server struct {
 	catalog  Catalog
 	rules    Rules // nil if the catalog has none
 	policies *auth.Policies
+	refusals *refusal.Log
 	log      hclog.Logger
 	stats    Stats
 	pumps    atomic.Uint64 // the last pump number given out
@@ -45,7 +47,7 @@ type Server struct {
 	waits       context.Context    // of HTTP receives, which Close ends
 	stopWaits   context.CancelFunc // ends them
 
-	random io.Reader       // chance for tags, tracking ids and incarnations; tests fix it
+	random io.Reader       // chance for tags and incarnations; tests fix it
 	ctx    context.Context // ends when Close has drained everything
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -61,18 +63,19 @@ type Server struct {
 }
 
 // New returns a server that waits for [Server.Serve]. handler serves the HTTP requests of the
-// shared ports; it may be nil. [Server.Close] must be called.
+// shared ports; it may be nil. refusals notes what clients are refused and stays the caller's.
+// [Server.Close] must be called.
 func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, handler http.Handler,
-	log hclog.Logger,
+	refusals *refusal.Log, log hclog.Logger,
 ) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if broker == nil || catalog == nil || policies == nil || log == nil {
-		return nil, errors.New("transport: broker, catalog, policies and logger are needed")
+	if broker == nil || catalog == nil || policies == nil || refusals == nil || log == nil {
+		return nil, errors.New("transport: broker, catalog, policies, refusals and logger are needed")
 	}
 	s := &Server{
-		cfg: cfg, broker: broker, catalog: catalog, policies: policies, log: log,
+		cfg: cfg, broker: broker, catalog: catalog, policies: policies, refusals: refusals, log: log,
 		listeners:  map[net.Listener]struct{}{},
 		conns:      map[*conn]struct{}{},
 		handshakes: map[net.Conn]string{},

@@ -144,9 +144,9 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 		state := batch[i].reply
 		switch {
 		case err != nil:
-			state = amqp.Rejected{Error: e.c.s.errorOf(err, path)}
+			state = e.c.reject(e.c.s.errorOf(err, path), path)
 		case why != fsm.None:
-			state = amqp.Rejected{Error: e.c.s.refusal(why, out.Detail, path)}
+			state = e.c.reject(e.c.s.refusal(why, out.Detail, path), path)
 		}
 		e.l.ch.dones = append(e.l.ch.dones, ack{batch[i].id, state})
 	}
@@ -171,9 +171,8 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 			return nil // nothing can be answered; the lock runs out
 		}
 		ch.c.s.stats.reject(siteDisposition)
-		cause := ch.c.s.tracked(err)
 		ch.sent.take(p.First, last, func(d *sentDelivery) bool {
-			ch.dones = append(ch.dones, ack{d.id, amqp.Rejected{Error: cause}})
+			ch.dones = append(ch.dones, ack{d.id, ch.c.reject(err, d.path())})
 			ch.forget(d)
 			return true
 		})
@@ -187,8 +186,8 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 		return true
 	})
 	if !found && !p.Settled && last == p.First && ch.sent.wasPruned(p.First) {
-		ch.dones = append(ch.dones, ack{p.First, amqp.Rejected{Error: amqpError(amqp.ConditionNotFound,
-			"The delivery is not known to the link any more.")}})
+		ch.dones = append(ch.dones, ack{p.First, ch.c.reject(amqpError(amqp.ConditionNotFound,
+			"The delivery is not known to the link any more."), "")})
 	}
 	return nil
 }

@@ -2,11 +2,9 @@ package transport
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -14,37 +12,7 @@ import (
 )
 
 // This file has the conditions and texts of refusals. Where clients or their tests look at the text
-// it is the original's (RUL-13); the tracking id behind it finds the refusal in the log (S-1).
-
-// trackingMark stands before the id in an error text.
-const trackingMark = "TrackingId:"
-
-// trackingText is the tail of an error text.
-func (s *Server) trackingText() string {
-	var b [16]byte
-	s.draw(b[:])
-	id := hex.EncodeToString(b[:])
-	return fmt.Sprintf(" TrackingId:%s-%s-%s-%s-%s_B, SystemTracker:%s, Timestamp:%s",
-		id[:8], id[8:12], id[12:16], id[16:20], id[20:], s.cfg.Namespace,
-		time.Now().UTC().Format("2006-01-02T15:04:05"))
-}
-
-// tracked adds a tracking id to a refusal and logs it.
-func (s *Server) tracked(e *amqp.Error) *amqp.Error {
-	e.Description += s.trackingText()
-	s.log.Debug("refused", "condition", e.Condition, "text", e.Description)
-	return e
-}
-
-// traceable returns e with a tracking id, if it has none yet; the caller logs it.
-func (s *Server) traceable(e *amqp.Error) *amqp.Error {
-	if strings.Contains(e.Description, trackingMark) {
-		return e
-	}
-	with := *e
-	with.Description += s.trackingText()
-	return &with
-}
+// it is the original's (RUL-13). What S-1 wants beside them is added where they leave, see tell.go.
 
 // clipText shortens what a client wrote, so that an error does not repeat all of it.
 func clipText(text string) string {
@@ -92,7 +60,7 @@ func (s *Server) refusal(why fsm.Refusal, detail, path string) *amqp.Error {
 		}
 		text += detail
 	}
-	return s.tracked(&amqp.Error{Condition: condition, Description: text})
+	return &amqp.Error{Condition: condition, Description: text}
 }
 
 // conditionOf is the table of the error codes of S-2.
@@ -131,9 +99,9 @@ func conditionOf(why fsm.Refusal) (amqp.Symbol, string) {
 	case fsm.InvalidArgument:
 		return amqp.ConditionArgumentError, "The argument is not valid."
 	case fsm.TransactionAborted:
-		return amqp.ConditionTransactionRollback, "TransactionAborted: nothing of the transaction was done."
+		return amqp.ConditionTransactionRollback, txnAborted + "nothing of the transaction was done."
 	case fsm.TransactionTooLarge:
-		return amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: the transaction is too large."
+		return amqp.ConditionResourceLimitExceeded, txnTooLarge + "the transaction is too large."
 	case fsm.Busy, fsm.Stale, fsm.NotLeader, fsm.NodeExpired:
 		return amqp.ConditionServerBusy, "The request was terminated because the entity is being throttled. " +
 			"Please wait 10 seconds and try again."
@@ -151,10 +119,10 @@ func (s *Server) errorOf(err error, path string) *amqp.Error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, fsm.ErrUnavailable), errors.Is(err, fsm.ErrUnknown),
 		errors.Is(err, fsm.ErrNotLeader):
 		s.log.Debug("no answer in time", "entity", path, "error", err)
-		return s.tracked(amqpError(amqp.ConditionTimeout, "The operation did not complete within the allotted timeout."))
+		return amqpError(amqp.ConditionTimeout, "The operation did not complete within the allotted timeout.")
 	case errors.Is(err, context.Canceled), errors.Is(err, fsm.ErrClosed):
-		return s.tracked(amqpError(amqp.ConditionOperationCancelled, "The broker is shutting down."))
+		return amqpError(amqp.ConditionOperationCancelled, "The broker is shutting down.")
 	}
 	s.log.Error("unexpected error of the broker", "entity", path, "error", err)
-	return s.tracked(amqpError(amqp.ConditionInternalError, "The broker encountered an internal error."))
+	return amqpError(amqp.ConditionInternalError, "The broker encountered an internal error.")
 }

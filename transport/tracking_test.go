@@ -33,13 +33,13 @@ func (l *keptLog) has(text string) bool {
 }
 
 var trackedText = regexp.MustCompile(
-	`TrackingId:([0-9a-f-]{36}_B), SystemTracker:[^,]+, Timestamp:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d`)
+	`TrackingId:([0-9a-f-]{36}_G0), SystemTracker:localhost(?::([^,]+))?, Timestamp:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d`)
 
-// S-1: whatever is refused, and however, the text has a time and a tracking id of its own, and the log
-// has that id.
+// S-1: whatever is refused, and however, the text has a time, the entity and a tracking id of its own,
+// and the log of a broker as it is deployed has that id.
 func TestEveryRefusalIsFoundInTheLog(t *testing.T) {
 	log := &keptLog{}
-	ts := startLogged(t, hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: log}), 1)
+	ts := startLogged(t, hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: log}), 1)
 	ts.broker.queue("orders")
 	ts.broker.queue("grouped", withSessions)
 	conn := dial(t, ts)
@@ -57,26 +57,29 @@ func TestEveryRefusalIsFoundInTheLog(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for name, text := range map[string]string{
-		"a link to nothing":                 receive("missing", nil),
-		"a plain receiver of sessions":      receive("grouped", nil),
-		"sessions of a plain queue":         receive("orders", browsing),
-		"a receiver of a bad address":       receive("orders/$nonsense", nil),
-		"a message without session":         errorText(newSender(t, session, "grouped").Send(testContext(t), goamqp.NewMessage([]byte("x")), nil)),
-		"a request about a message unknown": described("orders/$management", requestTo("renew-lock", map[string]any{"lock-tokens": []goamqp.UUID{{1}}}), "statusDescription"),
-		"a bad request":                     described("orders/$management", requestTo("renew-lock", nil), "statusDescription"),
-		"an unknown request":                described("orders/$management", requestTo("nonsense", nil), "statusDescription"),
-		"a token that is not valid": described("$cbs", &goamqp.Message{
+		"a link to nothing: missing":                    receive("missing", nil),
+		"a plain receiver of sessions: grouped":         receive("grouped", nil),
+		"sessions of a plain queue: orders":             receive("orders", browsing),
+		"a receiver of a bad address: orders/$nonsense": receive("orders/$nonsense", nil),
+		"a message without session: grouped":            errorText(newSender(t, session, "grouped").Send(testContext(t), goamqp.NewMessage([]byte("x")), nil)),
+		"a request about a message unknown: orders":     described("orders/$management", requestTo("renew-lock", map[string]any{"lock-tokens": []goamqp.UUID{{1}}}), "statusDescription"),
+		"a bad request: orders":                         described("orders/$management", requestTo("renew-lock", nil), "statusDescription"),
+		"an unknown request: orders":                    described("orders/$management", requestTo("nonsense", nil), "statusDescription"),
+		"a token that is not valid: orders": described("$cbs", &goamqp.Message{
 			Value: auth.NewToken("amqp://"+ts.addr+"/orders", testPolicy, "another key", time.Now().Add(time.Hour)),
 			ApplicationProperties: map[string]any{"operation": "put-token", "type": "jwt",
 				"name": "amqp://" + ts.addr + "/orders"},
 		}, "status-description"),
-		"an HTTP request to nothing": textBody(t, ts.curl(t, "POST", "/missing/messages", "x")),
-		"a bad HTTP request":         textBody(t, ts.curl(t, "POST", "/grouped/messages", "x")),
+		"an HTTP request to nothing: missing": textBody(t, ts.curl(t, "POST", "/missing/messages", "x")),
+		"a bad HTTP request: grouped":         textBody(t, ts.curl(t, "POST", "/grouped/messages", "x")),
 	} {
 		found := trackedText.FindStringSubmatch(text)
 		if found == nil {
 			t.Errorf("%s: no tracking id and time in %q", name, text)
 			continue
+		}
+		if _, entity, _ := strings.Cut(name, ": "); entity != found[2] {
+			t.Errorf("%s: the entity is %q in %q", name, found[2], text)
 		}
 		if other := seen[found[1]]; other != "" {
 			t.Errorf("%s and %s have one tracking id", name, other)

@@ -74,7 +74,7 @@ func (c *conn) transaction(id []byte) (*txn, *amqp.Error) {
 	t := c.txns[string(id)]
 	switch {
 	case t == nil:
-		return nil, c.s.tracked(amqpError(amqp.ConditionTransactionUnknownID, "The transaction is not known."))
+		return nil, amqpError(amqp.ConditionTransactionUnknownID, "The transaction is not known.")
 	case t.aborted != nil:
 		return nil, t.aborted
 	}
@@ -86,7 +86,7 @@ func (c *conn) transaction(id []byte) (*txn, *amqp.Error) {
 func (t *txn) add(w txnWork) *amqp.Error {
 	s := t.link.ch.c.s
 	refuse := func(condition amqp.Symbol, format string, args ...any) *amqp.Error {
-		return s.tracked(amqpError(condition, format, args...))
+		return amqpError(condition, format, args...)
 	}
 	bytes := 0
 	for i := range w.messages {
@@ -94,13 +94,13 @@ func (t *txn) add(w txnWork) *amqp.Error {
 	}
 	switch {
 	case t.sends+len(w.messages) > t.link.ch.c.cfg.MaxTransactionMessages: // S-239
-		return refuse(amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: a transaction sends at most %d "+
+		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"a transaction sends at most %d "+
 			"messages.", t.link.ch.c.cfg.MaxTransactionMessages)
 	case len(t.work) >= maxTxnOps:
-		return refuse(amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: a transaction has at most %d "+
+		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"a transaction has at most %d "+
 			"operations.", maxTxnOps)
 	case bytes > 0 && t.bytes+bytes > int(w.desc.MaxMessageBytes): // RUL-9
-		return refuse(amqp.ConditionResourceLimitExceeded, "TransactionSizeExceeded: the messages of a transaction have "+
+		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"the messages of a transaction have "+
 			"at most %d bytes.", w.desc.MaxMessageBytes)
 	case bytes > 0 && t.link.ch.c.txnBytes+bytes > t.link.ch.c.cfg.MaxConnBytes:
 		return refuse(amqp.ConditionResourceLimitExceeded, "The open transactions of the connection have too many bytes.")
@@ -171,7 +171,7 @@ func (w *txnWork) home() *fsm.Descriptor {
 func (t *txn) abort(condition amqp.Symbol, format string, args ...any) {
 	if t.aborted == nil {
 		why := fmt.Sprintf(format, args...)
-		t.aborted = t.link.ch.c.s.tracked(amqpError(condition, "TransactionAborted: %s.", why))
+		t.aborted = amqpError(condition, txnAborted+"%s.", why)
 		t.link.ch.c.s.ledger.end(t.id, TransactionAborted, why)
 	}
 	t.drop()
@@ -242,7 +242,7 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 	delete(c.txns, string(t.id))
 	switch {
 	case t.aborted != nil && !fail:
-		done(amqp.Rejected{Error: t.aborted})
+		done(c.reject(t.aborted, ""))
 		return
 	case fail || t.aborted != nil || len(t.work) == 0:
 		if fail {
@@ -271,10 +271,10 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 				// If nobody knows, nothing is lost: the commit is done whole before this or, without these
 				// locks, never.
 				giveUp(deliveries)
-				done(amqp.Rejected{Error: c.s.errorOf(err, path)})
+				done(c.reject(c.s.commitError(err, path), path))
 			case out.Refusal != fsm.None:
 				giveUp(deliveries)
-				done(amqp.Rejected{Error: c.s.refusal(out.Refusal, abortCause(out), path)})
+				done(c.reject(c.s.refusal(out.Refusal, abortCause(out), path), path))
 			default:
 				c.s.stats.MessagesIn.Add(uint64(sends))
 				c.s.stats.Settled.Add(uint64(len(deliveries)))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // The baseline of the front end: AMQP as ever, over one state machine in memory, without log,
@@ -92,7 +93,8 @@ func startFrontend(sessions bool) (addr string, stop func() error, err error) {
 	b := newMemoryBroker(sessions)
 	cfg := transport.Defaults()
 	cfg.Incarnation = 1
-	front, err := transport.New(cfg, b, b, policies, http.NotFoundHandler(), hclog.NewNullLogger())
+	front, err := transport.New(cfg, b, b, policies, http.NotFoundHandler(),
+		refusal.New(1, hclog.NewNullLogger(), time.Now), hclog.NewNullLogger())
 	if err != nil {
 		return "", nil, err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
@@ -154,7 +155,8 @@ func serveShelf(t *testing.T) string {
 	}
 	s := &shelf{queues: map[string]*fsm.Descriptor{}}
 	api, err := rest.New(rest.DefaultConfig(), rest.Deps{Entities: s, Topics: s, Cluster: s, Policies: policies,
-		Metrics: prometheus.NewRegistry(), Now: time.Now}, hclog.NewNullLogger())
+		Metrics: prometheus.NewRegistry(), Now: time.Now,
+		Refusals: refusal.New(7, hclog.NewNullLogger(), time.Now)}, hclog.NewNullLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

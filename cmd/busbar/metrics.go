@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/busbar-mq/busbar/transport"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // newMetrics returns the registry of a node: the Go runtime, the process, and what the rooms count.
@@ -31,6 +32,7 @@ type nodeCollector struct {
 	n       *node
 	front   []frontMetric
 	reject  *prometheus.Desc
+	refused *prometheus.Desc
 	leads   *prometheus.Desc
 	terms   *prometheus.Desc
 	apply   *prometheus.Desc
@@ -78,6 +80,7 @@ func newNodeCollector(n *node) *nodeCollector {
 			counter("connections_lost_total", "Connections that ended without a close.", func(s *st) *atomic.Uint64 { return &s.Lost }),
 		},
 		reject:  desc("rejections_total", "What the front end turned away, by place.", "site"),
+		refused: desc("refusals_total", "What clients were refused, by the code that they were told.", "code"),
 		leads:   desc("partition_leading", "1 if this node leads the partition.", "partition"),
 		terms:   desc("partition_term", "Raft term of the replica here.", "partition"),
 		apply:   desc("partition_applied_index", "Last log index applied here.", "partition"),
@@ -96,7 +99,7 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.front {
 		ch <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{c.reject, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges,
+	for _, d := range []*prometheus.Desc{c.reject, c.refused, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges,
 		c.longest, c.paused, c.clock} {
 		ch <- d
 	}
@@ -110,6 +113,9 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	stats.Rejections(func(name string, count uint64) {
 		ch <- prometheus.MustNewConstMetric(c.reject, prometheus.CounterValue, float64(count), name)
+	})
+	c.n.refusals.Counts(func(code refusal.Code, count uint64) {
+		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(count), code.String())
 	})
 	for _, s := range c.n.host.Status() {
 		p := strconv.Itoa(int(s.Partition))

@@ -20,6 +20,7 @@ import (
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/transport"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
@@ -68,6 +69,7 @@ type node struct {
 	keys       *policyKeeper
 	policies   *auth.Policies
 	api        *rest.API
+	refusals   *refusal.Log
 	front      *transport.Server
 	ops        *http.Server
 	doors      *doors
@@ -280,10 +282,12 @@ func (n *node) openFront(context.Context) error {
 	}
 	n.keys, n.policies = keys, keys.policies
 	st := &status{n}
+	n.refusals = refusal.New(uint64(n.incarnation), n.log.Named("refusals"), time.Now)
+	n.onClose(func(context.Context) error { n.refusals.Close(); return nil }) // the last one, after the front end
 	metrics := newMetrics(n)
 	n.api, err = rest.New(n.cfg.restConfig(), rest.Deps{
 		Entities: entities{n.directory, keys}, Topics: n.directory, Cluster: st, Policies: n.policies,
-		Metrics: metrics, Now: time.Now}, n.log.Named("http"))
+		Metrics: metrics, Refusals: n.refusals, Now: time.Now}, n.log.Named("http"))
 	if err != nil {
 		return err
 	}
@@ -291,7 +295,7 @@ func (n *node) openFront(context.Context) error {
 	cfg.Incarnation = n.incarnation
 	cfg.MaxTransactionMessages = n.cfg.Limits.TransactionMessages
 	n.front, err = transport.New(cfg, n.router, n.directory, n.policies, n.api.Management(),
-		n.log.Named("amqp"))
+		n.refusals, n.log.Named("amqp"))
 	if err != nil {
 		return err
 	}

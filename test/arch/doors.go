@@ -11,18 +11,19 @@ import (
 // not exist; cmd, test and scripts hold all the keys. A change here is a change of the architecture:
 // docs/ARCHITECTURE.md and docs/decisions say so in the same commit.
 var doors = map[string][]string{
-	"fsm":             {"fsm/rule"},
-	"fsm/rule":        {},
-	"fsm/catalog":     {"fsm", "fsm/rule"},
-	"partition":       {"fsm", "fsm/catalog"},
-	"cluster":         {"fsm"},
-	"cluster/simnet":  {"cluster", "fsm"},
-	"storage":         {},
-	"storage/faultfs": {"storage"},
-	"transport":       {"fsm", "fsm/catalog", "fsm/rule", "transport/amqp", "transport/auth"},
-	"transport/amqp":  {},
-	"transport/auth":  {},
-	"transport/rest":  {"fsm", "fsm/catalog", "fsm/rule", "transport/auth"},
+	"fsm":               {"fsm/rule"},
+	"fsm/rule":          {},
+	"fsm/catalog":       {"fsm", "fsm/rule"},
+	"partition":         {"fsm", "fsm/catalog"},
+	"cluster":           {"fsm"},
+	"cluster/simnet":    {"cluster", "fsm"},
+	"storage":           {},
+	"storage/faultfs":   {"storage"},
+	"transport":         {"fsm", "fsm/catalog", "fsm/rule", "transport/amqp", "transport/auth", "transport/refusal"},
+	"transport/amqp":    {},
+	"transport/auth":    {},
+	"transport/rest":    {"fsm", "fsm/catalog", "fsm/rule", "transport/auth", "transport/refusal"},
+	"transport/refusal": {},
 }
 
 // testDoors are further doors of a room's own tests: the fault-injecting file system and network.

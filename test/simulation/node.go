@@ -20,6 +20,7 @@ import (
 	"github.com/busbar-mq/busbar/storage/faultfs"
 	"github.com/busbar-mq/busbar/transport"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 const (
@@ -133,7 +134,8 @@ func (n *node) openFront(incarnation fsm.Incarnation) error {
 	if n.w.cfg.Sin != nil {
 		broker = n.w.cfg.Sin.Wrap(broker)
 	}
-	if n.front, err = transport.New(tc, broker, n.directory, policies, nil, n.log); err != nil {
+	if n.front, err = transport.New(tc, broker, n.directory, policies, nil,
+		refusal.New(uint64(incarnation), n.log, time.Now), n.log); err != nil {
 		return err
 	}
 	l, err := n.w.clients.Host(n.ip).Listen(n.ctx, clientPort)

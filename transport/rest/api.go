@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -224,17 +223,10 @@ func hostOf(r *http.Request) (string, error) {
 	return r.Host, nil
 }
 
-// fail writes an error and logs what the client is not told.
+// fail writes an error, and to the log what the client is not told.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := asProblem(err)
-	tracking := uuid.NewString()
-	if p.status >= http.StatusInternalServerError && p.status != http.StatusNotImplemented {
-		a.log.Error("management request failed", "tracking", tracking, "method", r.Method,
-			"path", r.URL.Path, "status", p.status, "error", err)
-	} else if p.status == http.StatusUnauthorized {
-		a.log.Info("management request refused", "tracking", tracking, "method", r.Method,
-			"path", r.URL.Path, "remote", r.RemoteAddr, "error", err)
-	}
+	mark := note(a.deps.Refusals, p, r, strings.Trim(r.URL.Path, "/"))
 	h := w.Header()
 	h.Set("Server", "Busbar")
 	h.Set("Content-Type", errorType)
@@ -248,7 +240,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if hostErr != nil {
 		host = "localhost"
 	}
-	body := renderError(p, tracking, host, r.URL.Path, a.deps.Now())
+	body := renderError(p, mark, host)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.status)
 	if r.Method != http.MethodHead {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // Bounds of what a client may cost.
@@ -131,6 +132,7 @@ type Deps struct {
 	Cluster  Cluster
 	Policies *auth.Policies
 	Metrics  prometheus.Gatherer
+	Refusals *refusal.Log
 	Now      func() time.Time // wall clock
 }
 
@@ -140,7 +142,7 @@ func New(cfg Config, deps Deps, log hclog.Logger) (*API, error) {
 		return nil, fmt.Errorf("management API: %w", err)
 	}
 	if deps.Entities == nil || deps.Topics == nil || deps.Cluster == nil || deps.Policies == nil ||
-		deps.Metrics == nil || deps.Now == nil || log == nil {
+		deps.Metrics == nil || deps.Refusals == nil || deps.Now == nil || log == nil {
 		return nil, errors.New("management API: a dependency is missing")
 	}
 	if cfg.CreatedAt.IsZero() {

@@ -21,6 +21,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 const (
@@ -270,10 +271,11 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	for _, f := range change {
 		f(&cfg)
 	}
+	log := hclog.New(&hclog.LoggerOptions{Output: &h.log, Level: hclog.Debug})
 	h.api, err = New(cfg, Deps{
-		Entities: h, Topics: h, Cluster: h, Policies: policies, Metrics: prometheus.NewRegistry(),
+		Refusals: refusal.New(7, log, func() time.Time { return now }), Entities: h, Topics: h, Cluster: h, Policies: policies, Metrics: prometheus.NewRegistry(),
 		Now: func() time.Time { return now },
-	}, hclog.New(&hclog.LoggerOptions{Output: &h.log, Level: hclog.Debug}))
+	}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

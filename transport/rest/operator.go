@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // OperatorPrefix is the path under which the operations port shows the inside of entities.
@@ -54,6 +54,7 @@ type OperatorDeps struct {
 	Holder         func(by fsm.RequestID) (client, link, remote string)
 	Now            func() time.Time // wall clock
 	RequestTimeout time.Duration
+	Refusals       *refusal.Log
 	Log            hclog.Logger
 }
 
@@ -70,7 +71,7 @@ type Operator struct {
 // NewOperator returns the API; it starts nothing.
 func NewOperator(deps OperatorDeps) (*Operator, error) {
 	if deps.Entities == nil || deps.Shares == nil || deps.Policies == nil || deps.Show == nil || deps.Transactions == nil || deps.Holder == nil ||
-		deps.Now == nil || deps.Log == nil || deps.RequestTimeout <= 0 {
+		deps.Now == nil || deps.Refusals == nil || deps.Log == nil || deps.RequestTimeout <= 0 {
 		return nil, errors.New("operators' API: a dependency is missing")
 	}
 	return &Operator{deps: deps, slots: make(chan struct{}, operatorSlots),
@@ -197,24 +198,28 @@ func cutSubQueue(path string) (string, fsm.SubQueue) {
 	return path, fsm.Main
 }
 
-// operatorError is what an operator reads instead of an answer.
+// operatorError is what an operator reads instead of an answer (S-1).
 type operatorError struct {
-	Error      string `json:"error"`
-	TrackingID string `json:"trackingId"`
+	Error      string    `json:"error"`
+	Code       string    `json:"code"`
+	TrackingID string    `json:"trackingId"`
+	Retriable  bool      `json:"retriable"` // Retry-After says when
+	EntityPath string    `json:"entityPath,omitempty"`
+	Timestamp  time.Time `json:"timestamp"`
 }
 
 func (o *Operator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := asProblem(err)
-	tracking := uuid.NewString()
-	o.deps.Log.Info("operator's request failed", "tracking", tracking, "method", r.Method,
-		"path", r.URL.Path, "status", p.status, "error", err)
+	path := strings.Trim(strings.TrimPrefix(r.URL.Path, OperatorPrefix), "/")
+	mark := note(o.deps.Refusals, p, r, path[:max(0, strings.LastIndexByte(path, '/'))])
 	switch p.status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `SharedAccessSignature realm="namespace"`)
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	}
-	writeJSON(w, r, p.status, operatorError{p.text, tracking})
+	writeJSON(w, r, p.status, operatorError{Error: p.text, Code: mark.Code.String(), TrackingID: mark.ID,
+		Retriable: mark.Code.Retriable(), EntityPath: mark.Entity, Timestamp: mark.At})
 }
 
 // cursor is where a list goes on: behind one place of one share. Its text is opaque to clients.

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // Texts that clients or their tests look at, to the letter (RUL-13).
@@ -25,8 +25,12 @@ const (
 	claimsToDelete = "Authorization failed for specified action: Manage,EntityDelete."
 )
 
-// existsSubCode tells the one conflict of a name from that of two changes at a time.
-const existsSubCode = 40900
+const (
+	// existsSubCode tells the one conflict of a name from that of two changes at a time.
+	existsSubCode = 40900
+	// quotaSubCode tells a full namespace from what is forbidden for good.
+	quotaSubCode = 40300
+)
 
 // problem is an error answer. cause is for the log only.
 type problem struct {
@@ -66,7 +70,7 @@ func busy(text string) *problem {
 
 // exhausted is the answer beyond a quota (S-229).
 func exhausted(why string) *problem {
-	return &problem{status: http.StatusForbidden, subCode: 40300,
+	return &problem{status: http.StatusForbidden, subCode: quotaSubCode,
 		text: "Forbidden. The quota of the namespace is exhausted: " + why + "."}
 }
 
@@ -140,8 +144,47 @@ func ofRefusal(r *fsm.RefusedError) *problem {
 		text: "The server was unable to process the request."}
 }
 
+// note gives a refusal its id and writes it to the log (S-1). path is the entity's.
+func note(log *refusal.Log, p *problem, r *http.Request, path string) refusal.Mark {
+	details := []any{"status", p.status, "method", r.Method, "remote", r.RemoteAddr}
+	if p.cause != nil {
+		details = append(details, "cause", p.cause)
+	}
+	return log.Note(p.code(), path, p.text, details...)
+}
+
+// code is the row of S-2.
+func (p *problem) code() refusal.Code {
+	switch p.status {
+	case http.StatusUnauthorized:
+		return refusal.Unauthorized
+	case http.StatusNotFound:
+		return refusal.EntityNotFound
+	case http.StatusConflict:
+		if p.subCode == existsSubCode {
+			return refusal.EntityExists
+		}
+		return refusal.ServiceBusy // two changes at a time
+	case http.StatusForbidden:
+		if p.subCode == quotaSubCode {
+			return refusal.QuotaExceeded
+		}
+		return refusal.InvalidOperation
+	case http.StatusServiceUnavailable:
+		if errors.Is(p.cause, fsm.ErrUnknown) {
+			return refusal.ServiceTimeout
+		}
+		return refusal.ServiceBusy
+	case http.StatusInternalServerError:
+		return refusal.GeneralError
+	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return refusal.InvalidOperation
+	}
+	return refusal.InvalidArgument
+}
+
 // renderError writes the body that every SDK reads: Code is the status, Detail the message.
-func renderError(p *problem, tracking, host, path string, now time.Time) []byte {
+func renderError(p *problem, mark refusal.Mark, host string) []byte {
 	var text strings.Builder
 	if p.subCode != 0 {
 		fmt.Fprintf(&text, "SubCode=%d. ", p.subCode)
@@ -150,9 +193,8 @@ func renderError(p *problem, tracking, host, path string, now time.Time) []byte 
 	if !strings.HasSuffix(p.text, ".") {
 		text.WriteByte('.')
 	}
-	fmt.Fprintf(&text, " To know more visit https://aka.ms/sbResourceMgrExceptions. . "+
-		"TrackingId:%s_G0, SystemTracker:%s:%s, Timestamp:%s", tracking, host,
-		clip(strings.Trim(path, "/")), now.UTC().Format("2006-01-02T15:04:05"))
+	text.WriteString(" To know more visit https://aka.ms/sbResourceMgrExceptions. .")
+	text.WriteString(mark.Tail(host))
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "<Error><Code>%d</Code><Detail>", p.status)
 	escape(&out, text.String())

@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +126,12 @@ var refusals = []struct {
 	}},
 }
 
-// T-48; S-2, S-3: every refusal has its condition, and has changed nothing that anybody could count.
+// wholeRefusal is the end of a text about an entity (S-1).
+var wholeRefusal = regexp.MustCompile(
+	`TrackingId:[0-9a-f-]{36}_G0, SystemTracker:busbar:[^,]+, Timestamp:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d`)
+
+// T-48; S-1, S-2, S-3: every refusal has its condition, an id, the entity and the time, and has changed
+// nothing that anybody could count.
 func TestT48EveryRefusalHasItsCode(t *testing.T) {
 	onThree(t, func(b *bench) {
 		b.queue("q")
@@ -134,7 +140,11 @@ func TestT48EveryRefusalHasItsCode(t *testing.T) {
 		b.topic("t", "a")
 		for _, r := range refusals {
 			c := b.client()
-			b.refused(r.code, r.provoke(b, c), r.condition)
+			err := r.provoke(b, c)
+			b.refused(r.code, err, r.condition)
+			if !wholeRefusal.MatchString(err.Error()) {
+				b.Errorf("%s: no id, entity and time in %v", r.code, err)
+			}
 			c.close()
 		}
 		want(b, "stored in s", b.counts("s").Active, 0)

@@ -1,0 +1,180 @@
+package refusal
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+const (
+	// burst is how many refusals of one code have lines of their own at once, linePause what lies
+	// between two lines after that. All codes together write at most 19 lines a second for long, some
+	// 6 KB: a client that is refused in a loop costs about 25 MB of log in a day.
+	burst     = 50
+	linePause = time.Second
+	// summaryPause is how soon those without a line are told of together.
+	summaryPause = 10 * time.Second
+	// maxEntityBytes bounds the path in a refusal; a subscription's is at most 260+15+50 characters.
+	maxEntityBytes = 512
+)
+
+// Mark is what a refusal carries beside its words.
+type Mark struct {
+	Code   Code
+	ID     string // unique, and in the server's log
+	Entity string // path of the entity, "" if it is about none
+	At     time.Time
+}
+
+// Tail is what ends the text of a refusal, in the original's form (RUL-13). broker is the name by
+// which the client knows us.
+func (m Mark) Tail(broker string) string {
+	var b strings.Builder
+	b.WriteString(" TrackingId:")
+	b.WriteString(m.ID)
+	b.WriteString(", SystemTracker:")
+	b.WriteString(broker)
+	if m.Entity != "" {
+		b.WriteByte(':')
+		b.WriteString(m.Entity)
+	}
+	b.WriteString(", Timestamp:")
+	b.WriteString(m.At.Format("2006-01-02T15:04:05"))
+	return b.String()
+}
+
+// Log notes refusals. It is safe for concurrent use and one of them serves a node.
+//
+// The first half of an id is the node's, so whoever has one knows in whose log to look. The second half
+// counts up, so one line can name many: those from its first to its last id.
+type Log struct {
+	log  hclog.Logger
+	now  func() time.Time
+	root uint64 // the first half of every id
+
+	mu     sync.Mutex
+	issued uint64 // the second half of the last id
+	kinds  [codes]kind
+	timer  *time.Timer // writes the next summary; nil while nothing is omitted
+	closed bool
+	wg     sync.WaitGroup // a summary that is due
+}
+
+// kind is what is known of the refusals of one code.
+type kind struct {
+	count       uint64
+	full        time.Time // when the bucket of lines will be full again
+	omitted     uint64    // without a line since the last summary
+	first, last uint64    // of these
+}
+
+// New returns a log of refusals. root is a number that no other process has: the node's incarnation,
+// which its clients know from the container id. now is the wall clock. [Log.Close] must be called.
+func New(root uint64, log hclog.Logger, now func() time.Time) *Log {
+	return &Log{root: root, log: log, now: now}
+}
+
+// Note counts a refusal, gives it its id and writes it to the log. entity and text may be a client's
+// words; details are pairs for the log alone.
+func (l *Log) Note(code Code, entity, text string, details ...any) Mark {
+	m := Mark{Code: code, Entity: clip(entity), At: l.now().UTC()}
+	n, own := l.count(code, m.At)
+	m.ID = l.id(n)
+	if own || l.log.IsDebug() {
+		level := hclog.Info
+		switch {
+		case !own:
+			level = hclog.Debug
+		case code == GeneralError:
+			level = hclog.Error // nobody but us is to blame
+		}
+		l.log.Log(level, "refused", append([]any{"code", code.String(), "entity", m.Entity,
+			"tracking", m.ID, "text", text}, details...)...)
+	}
+	return m
+}
+
+// count issues a number and says whether it may have a line of its own.
+func (l *Log) count(code Code, now time.Time) (n uint64, own bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.issued++
+	k := &l.kinds[code]
+	k.count++
+	if k.full.Before(now) {
+		k.full = now
+	}
+	if full := k.full.Add(linePause); full.Sub(now) <= burst*linePause {
+		k.full = full
+		return l.issued, true
+	}
+	if k.omitted++; k.omitted == 1 {
+		k.first = l.issued
+	}
+	k.last = l.issued
+	if l.timer == nil && !l.closed {
+		l.wg.Add(1)
+		l.timer = time.AfterFunc(summaryPause, func() {
+			defer l.wg.Done()
+			l.summarize()
+		})
+	}
+	return l.issued, false
+}
+
+// id writes a number as a GUID, with the tail that the original's ids have.
+func (l *Log) id(n uint64) string {
+	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x_G0", l.root>>32, l.root>>16&0xffff, l.root&0xffff,
+		n>>48, n&0xffff_ffff_ffff)
+}
+
+// summarize tells of the refusals that have no line of their own.
+func (l *Log) summarize() {
+	l.mu.Lock()
+	kinds := l.kinds
+	for i := range l.kinds {
+		l.kinds[i].omitted = 0
+	}
+	l.timer = nil
+	l.mu.Unlock()
+	for code, k := range kinds {
+		if k.omitted > 0 {
+			l.log.Info("more refusals, without lines of their own", "code", Code(code).String(),
+				"count", k.omitted, "first", l.id(k.first), "last", l.id(k.last))
+		}
+	}
+}
+
+// Counts calls f with every code and how many refusals it had since the start of the process.
+func (l *Log) Counts(f func(code Code, count uint64)) {
+	l.mu.Lock()
+	kinds := l.kinds
+	l.mu.Unlock()
+	for code, k := range kinds {
+		f(Code(code), k.count)
+	}
+}
+
+// Close writes what is still to be told. Refusals may be noted after it, but nothing sums them up.
+func (l *Log) Close() {
+	l.mu.Lock()
+	l.closed = true
+	timer := l.timer
+	l.mu.Unlock()
+	if timer != nil && timer.Stop() { // else it is under way
+		l.summarize()
+		l.wg.Done()
+	}
+	l.wg.Wait()
+}
+
+// clip bounds a path that a client wrote.
+func clip(path string) string {
+	if len(path) > maxEntityBytes {
+		path = path[:maxEntityBytes]
+	}
+	return strings.ToValidUTF8(path, "")
+}
