@@ -155,6 +155,11 @@ bench: build
 ## growth: one node with 10 million messages, a million sessions, a thousand entities (an hour, 30 GB)
 growth: build
 	@for m in backlog sessions wide; do echo "## $$m"; nice scripts/growth.sh $$m; done
+	@echo "## catchup"; nice scripts/endurance.sh catchup
+
+## steady: three nodes under an even load for an hour: memory, files, goroutines and disk stay
+steady: build
+	@scripts/endurance.sh steady
 
 ## microbench: every benchmark of the packages, with allocations
 microbench:
