@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -273,6 +275,95 @@ func TestSessionsAreListed(t *testing.T) {
 			future := amqp.Timestamp(time.Now().Add(time.Hour).UnixMilli())
 			if code, _, _ = s.ask("grouped", "get-message-sessions", mapOf(key, future, "skip", int32(0), "top", int32(100))); code != codeNoContent {
 				t.Errorf("with state set in the future by %s: %d", key, code)
+			}
+		}
+	})
+}
+
+// beside is the scene as a second client has it, which gives its links the names that the first one's
+// have: the libraries count theirs from one on every connection.
+func (s *scene) beside() *scene {
+	s.t.Helper()
+	two := &scene{t: s.t, b: s.b, c: s.b.client(), nodes: s.nodes, locked: s.locked, number: s.number, last: 100}
+	two.c.authenticate()
+	two.c.attach(0, senderTo(2, "orders"))
+	expect[*amqp.Flow](two.c)
+	for node, handle := range s.nodes {
+		two.c.attachPair(0, handle, node+"/$management", node+"-reply")
+		two.c.send(0, credit(handle+1, 0, 10_000, false))
+	}
+	return two
+}
+
+// peeked is the first message of an answer to peek-message, encoded.
+func peeked(answer amqp.Map) []byte {
+	all, _ := answer.Get("messages")
+	list, _ := all.(amqp.List)
+	if len(list) == 0 {
+		return nil
+	}
+	first, _ := list[0].(amqp.Map)
+	encoded, _ := first.Get("message")
+	b, _ := encoded.([]byte)
+	return b
+}
+
+// A link's name means something on its own connection only. Each client gets the answers to
+// its own requests and only the sessions that it holds, and none loses a link to another's.
+func TestOneLinkNameOnManyConnections(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		first := newScene(t, b)
+		defer first.c.close()
+		second := first.beside()
+		peek := func(s *scene, from fsm.SequenceNumber, want string) {
+			t.Helper()
+			code, answer, text := s.ask("orders", "peek-message", mapOf("from-sequence-number", int64(from), "message-count", int32(1)))
+			if code != codeOK || !bytes.Contains(peeked(answer), []byte(want)) {
+				t.Errorf("peek from %d: %d %s %v, want %q", from, code, text, answer, want)
+			}
+		}
+		for range 3 {
+			peek(first, first.number["active"], "active")
+			peek(second, first.number["scheduled"], "scheduled")
+		}
+		state := mapOf("session-id", "s")
+		if code, answer, text := first.ask("grouped", "get-session-state", state); code != codeOK {
+			t.Errorf("the holder reads the state: %d %s %v", code, text, answer)
+		}
+		if code, _, text := second.ask("grouped", "get-session-state", state); code != 410 {
+			t.Errorf("who does not hold the session reads its state: %d %s", code, text)
+		}
+		for _, s := range []*scene{first, second} {
+			s.c.send(0, transferOf(2, s.last+1), encoded("sent"))
+			if d, _ := expect[*amqp.Disposition](s.c); d.State != (amqp.Accepted{}) {
+				t.Errorf("a send gives %v", d.State)
+			}
+			s.last++
+		}
+		second.c.close()
+		peek(first, first.number["active"], "active")
+		third := first.beside()
+		defer third.c.close()
+		peek(third, first.number["active"], "active")
+	})
+}
+
+// An operation that there is not is answered on the request node of every kind of entity, and the
+// node goes on.
+func TestUnknownOperationsAreAnsweredEverywhere(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		s := newScene(t, b)
+		defer s.c.close()
+		for node := range s.nodes {
+			for _, op := range []string{"", "com.microsoft:", "com.microsoft:peek", "peek-message", "com.example:peek-message",
+				"com.microsoft:read-the-mind"} {
+				code, condition, _, text := s.askFully(node, op, mapOf("message-count", int32(1)))
+				if code < 400 || condition == "" || !strings.Contains(text, "TrackingId:") {
+					t.Errorf("%q at %s: %d %s %q", op, node, code, condition, text)
+				}
+			}
+			if code, _, text := s.ask(node, "peek-message", mapOf("from-sequence-number", int64(1), "message-count", int32(1))); code != codeOK && code != codeNoContent {
+				t.Errorf("%s does not go on: %d %s", node, code, text)
 			}
 		}
 	})
