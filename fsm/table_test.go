@@ -76,6 +76,46 @@ func where(d *driver) string {
 	return strings.Join(found, ", ")
 }
 
+// number is that of the only message, 0 if there is none.
+func number(d *driver) SequenceNumber {
+	for sub := Main; sub <= DeadLetter; sub++ {
+		q := QueryRequest{Entity: 7, Sub: sub, Query: &Peek{Max: 2, MaxBytes: 1 << 20}}
+		for _, m := range d.s.Query(q).Messages {
+			return m.Seq
+		}
+	}
+	return 0
+}
+
+// counted are the counters of the queue, but for its size and its last use.
+func counted(d *driver) EntityCounts {
+	c := d.s.Query(QueryRequest{Entity: 7, Query: &Counts{}}).Counts
+	c.SizeBytes, c.AccessedAt = 0, 0
+	return c
+}
+
+// countersOf are the counters of a queue whose only message is in that state of the table (S-244).
+func countersOf(state string) (c EntityCounts) {
+	word, _, _ := strings.Cut(state, " f=")
+	word, locked := strings.CutSuffix(word, "+locked")
+	switch {
+	case strings.HasPrefix(word, "DLQ"):
+		c.DeadLetter = 1
+		return c
+	case word == "Scheduled":
+		c.Scheduled = 1
+	case word != "":
+		c.Active = 1
+	}
+	if word == "Deferred" {
+		c.Deferred = 1
+	}
+	if locked {
+		c.Locked = 1
+	}
+	return c
+}
+
 // row is one command of the table with the result for each column: a refusal, "=" for no change, or
 // the new state.
 type row struct {
@@ -206,11 +246,21 @@ func TestT14EveryCellOfTheTableOfStatesAndCommands(t *testing.T) {
 			t.Run(r.name+"/"+column, func(t *testing.T) {
 				d := newDriver(t)
 				n, token := cell(d, column)
-				before := where(d)
+				before, countedBefore := where(d), counted(d)
 				refusal := r.do(d, n, token)
 				after := where(d)
 				want := r.want[i]
 				refused := want == ll || want == nf || want == op
+				if refused || want == "=" {
+					if now := counted(d); now != countedBefore {
+						t.Errorf("counters %+v became %+v", countedBefore, now)
+					}
+				} else if got, want := counted(d), countersOf(want); got != want {
+					t.Errorf("counters %+v, want %+v", got, want)
+				}
+				if got, stays := number(d), r.name != "activation" || column != "Scheduled"; got != 0 && (got == n) != stays {
+					t.Errorf("number %d became %d", n, got)
+				}
 				switch {
 				case refused && (refusal != want || after != before):
 					t.Errorf("%s, %q: want %s and no change", refusal, after, want)
@@ -226,6 +276,32 @@ func TestT14EveryCellOfTheTableOfStatesAndCommands(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// T-14 // S-12, S-19: a peek shows a message in every state, where it is and nowhere else, and changes
+// nothing.
+func TestT14APeekShowsEveryState(t *testing.T) {
+	for _, column := range columns {
+		t.Run(column, func(t *testing.T) {
+			d := newDriver(t)
+			n, _ := cell(d, column)
+			before := where(d)
+			for sub := Main; sub <= DeadLetter; sub++ {
+				a := d.s.Query(QueryRequest{Entity: 7, Sub: sub, Query: &Peek{From: n, Max: 10, MaxBytes: 1 << 20}})
+				dead := strings.HasPrefix(column, "DLQ")
+				want := 0
+				if column != "none" && dead == (sub == DeadLetter) {
+					want = 1
+				}
+				if len(a.Messages) != want || want == 1 && a.Messages[0].Seq != n {
+					t.Errorf("a peek at %s shows %+v, want %d messages", sub, a.Messages, want)
+				}
+			}
+			if after := where(d); after != before {
+				t.Errorf("%q became %q", before, after)
+			}
+		})
 	}
 }
 
