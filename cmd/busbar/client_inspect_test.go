@@ -14,6 +14,7 @@ import (
 // desk is an operator's terminal at a running node.
 type desk struct {
 	t        *testing.T
+	n        *liveNode
 	cs, base string
 }
 
@@ -28,7 +29,7 @@ func newDesk(t *testing.T) *desk {
 		}
 	}
 	p := n.cfg.Policies[0]
-	return &desk{t: t, base: "http://" + n.doors.ops.Addr().String(),
+	return &desk{t: t, n: n, base: "http://" + n.doors.ops.Addr().String(),
 		cs: fmt.Sprintf("Endpoint=sb://%s;SharedAccessKeyName=%s;SharedAccessKey=%s;UseDevelopmentEmulator=true",
 			n.host, p.Name, string(p.Primary))}
 }

@@ -142,7 +142,13 @@ func (r *redriveFlags) run(c *cobra.Command, f *clientFlags, args []string) erro
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := newBar(c.ErrOrStderr(), total)
-	moved, err := r.loop(ctx, i, values, b)
+	act := "move"
+	if r.dead {
+		act = "redrive"
+	}
+	moved, err := r.loop(ctx, values, b, func(ctx context.Context) (s step, err error) {
+		return s, i.call(ctx, http.MethodPost, act, values, nil, &s)
+	})
 	b.end()
 	if err != nil {
 		return &exitError{codeIn(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar %s %s%s",
@@ -191,13 +197,11 @@ func (i *inspector) arrived(ctx context.Context, limit time.Duration) (left uint
 	}
 }
 
-// loop repeats the request until there is nothing left, and keeps to the rate.
-func (r *redriveFlags) loop(ctx context.Context, i *inspector, values url.Values, b *bar) (moved uint64, err error) {
+// loop repeats the request, which next does with those values, until there is nothing left, and keeps to
+// the rate.
+func (r *redriveFlags) loop(ctx context.Context, values url.Values, b *bar,
+	next func(context.Context) (step, error)) (moved uint64, err error) {
 	began := time.Now()
-	act := "move"
-	if r.dead {
-		act = "redrive"
-	}
 	for {
 		batch := uint64(redriveBatch)
 		if r.rate > 0 {
@@ -207,8 +211,8 @@ func (r *redriveFlags) loop(ctx context.Context, i *inspector, values url.Values
 			batch = min(batch, r.max-moved)
 		}
 		values.Set("max", numberText(batch))
-		var s step
-		if err := i.call(ctx, http.MethodPost, act, values, nil, &s); err != nil {
+		s, err := next(ctx)
+		if err != nil {
 			return moved, err
 		}
 		moved += s.Moved
