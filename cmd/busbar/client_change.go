@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -31,6 +33,7 @@ type purgeFlags struct {
 	yes     bool
 	session string
 	before  string
+	rate    uint64
 }
 
 func queuePurgeCommand(f *clientFlags) *cobra.Command {
@@ -38,7 +41,8 @@ func queuePurgeCommand(f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "purge NAME", Short: "Delete the messages that wait in a queue",
 		Long: "Deletes what is active and not locked when the command starts, or older than --before. Locked,\n" +
-			"deferred and scheduled messages stay, and so do sessions that a receiver holds.",
+			"deferred and scheduled messages stay, and so do sessions that a receiver holds. A command that is\n" +
+			"interrupted says how to go on without what has come meanwhile.",
 		Example: "  busbar queue purge orders --yes\n  busbar queue purge orders --dlq --before 2026-01-31T00:00:00Z --yes",
 		RunE:    func(c *cobra.Command, args []string) error { return p.run(c, f, args) },
 	}
@@ -48,6 +52,7 @@ func queuePurgeCommand(f *clientFlags) *cobra.Command {
 	flags.BoolVar(&p.yes, "yes", false, "do it; without it the command only says what it would do")
 	flags.StringVar(&p.session, "session", "", "only this session")
 	flags.StringVar(&p.before, "before", "", "only messages enqueued before this time")
+	flags.Uint64Var(&p.rate, "rate", 0, "messages per second at most, over the whole; 0 for as fast as it goes")
 	return c
 }
 
@@ -76,27 +81,87 @@ func (p *purgeFlags) run(c *cobra.Command, f *clientFlags, args []string) error 
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := newBar(c.ErrOrStderr(), total)
-	var deleted, skipped uint64
-	for {
-		var s step
-		if err := i.call(ctx, http.MethodPost, "purge", values, nil, &s); err != nil {
-			b.end()
-			return fmt.Errorf("after %d messages: %w", deleted, err)
-		}
-		deleted, skipped = deleted+s.Deleted, skipped+s.Skipped
-		b.show(deleted)
-		if s.Next == "" {
-			break
-		}
-		values.Set("cursor", s.Next)
-		values.Set("before", s.Before) // S-265: what comes meanwhile stays
-	}
+	deleted, skipped, err := p.loop(ctx, values, b, func(ctx context.Context) (s step, err error) {
+		return s, i.call(ctx, http.MethodPost, "purge", values, nil, &s)
+	})
 	b.end()
+	if err != nil {
+		return &exitError{codeIn(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar queue purge %s%s",
+			deleted, err, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), p.resume(values))}
+	}
 	text := fmt.Sprintf("deleted %d messages of %s", deleted, i.path)
 	if skipped > 0 {
 		text += fmt.Sprintf("; %d sessions are held by receivers and were left alone", skipped)
 	}
 	return printDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "deleted": deleted, "skippedSessions": skipped}, text)
+}
+
+// purgeBatch is what one request deletes at most: one entry of the log.
+const purgeBatch = 4_000
+
+// loop repeats the request, which next does with those values, until there is nothing left, and keeps to
+// the rate.
+func (p *purgeFlags) loop(ctx context.Context, values url.Values, b *bar,
+	next func(context.Context) (step, error)) (deleted, skipped uint64, err error) {
+	began := time.Now()
+	values.Set("max", numberText(batchOf(purgeBatch, p.rate)))
+	for {
+		s, err := next(ctx)
+		if err != nil {
+			return deleted, skipped, err
+		}
+		deleted, skipped = deleted+s.Deleted, skipped+s.Skipped
+		b.show(deleted)
+		values.Set("before", s.Before) // S-265: what comes meanwhile stays
+		if s.Next == "" {
+			return deleted, skipped, nil
+		}
+		values.Set("cursor", s.Next)
+		if err := pace(ctx, began, deleted, p.rate); err != nil {
+			return deleted, skipped, err
+		}
+	}
+}
+
+// resume is the rest of the command line that deletes what is left. It needs no cursor: what was deleted
+// is not there.
+func (p *purgeFlags) resume(values url.Values) string {
+	var out strings.Builder
+	if p.dead {
+		out.WriteString(" --dlq")
+	}
+	for _, name := range []string{"session", "before"} {
+		if values.Has(name) {
+			fmt.Fprintf(&out, " --%s %s", name, shellText(values.Get(name)))
+		}
+	}
+	if p.rate > 0 {
+		fmt.Fprintf(&out, " --rate %d", p.rate)
+	}
+	return out.String() + " --yes"
+}
+
+// batchOf is how many messages one request concerns: all that it may, or at a rate so few that two steps
+// a second flow.
+func batchOf(most, rate uint64) uint64 {
+	if rate == 0 {
+		return most
+	}
+	return min(most, max(1, rate/2))
+}
+
+// pace waits until so many messages are due at the rate, 0 for none.
+func pace(ctx context.Context, began time.Time, done, rate uint64) error {
+	if rate == 0 {
+		return ctx.Err()
+	}
+	due := began.Add(time.Duration(float64(done) / float64(rate) * float64(time.Second)))
+	select {
+	case <-time.After(time.Until(due)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // waiting is how many messages the counters show, deferred ones included.

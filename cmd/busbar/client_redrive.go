@@ -203,10 +203,7 @@ func (r *redriveFlags) loop(ctx context.Context, values url.Values, b *bar,
 	next func(context.Context) (step, error)) (moved uint64, err error) {
 	began := time.Now()
 	for {
-		batch := uint64(redriveBatch)
-		if r.rate > 0 {
-			batch = min(batch, max(1, r.rate/2)) // two steps a second at least, so that it flows
-		}
+		batch := batchOf(redriveBatch, r.rate)
 		if r.max > 0 {
 			batch = min(batch, r.max-moved)
 		}
@@ -222,14 +219,8 @@ func (r *redriveFlags) loop(ctx context.Context, values url.Values, b *bar,
 			return moved, nil
 		}
 		values.Set("cursor", s.Next)
-		if r.rate == 0 {
-			continue
-		}
-		due := began.Add(time.Duration(float64(moved) / float64(r.rate) * float64(time.Second)))
-		select {
-		case <-time.After(time.Until(due)):
-		case <-ctx.Done():
-			return moved, ctx.Err()
+		if err := pace(ctx, began, moved, r.rate); err != nil {
+			return moved, err
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,4 +174,56 @@ func TestARateIsKept(t *testing.T) {
 			t.Errorf("interrupted: %d moved, %v, the cursor is %q", moved, err, values.Get("cursor"))
 		}
 	})
+}
+
+// A purge keeps its rate, and one that is interrupted goes on without what has come meanwhile (S-265).
+func TestAPurgeKeepsItsRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p := purgeFlags{dead: true, session: "it's", rate: 1_000}
+		values := url.Values{"session": {p.session}}
+		began, left := time.Now(), uint64(10_000)
+		next := func(context.Context) (step, error) {
+			if values.Get("max") != "500" {
+				t.Errorf("a request for %q at a time", values.Get("max"))
+			}
+			s := step{Deleted: min(500, left), Before: "2026-01-31T00:00:00Z", Skipped: 1}
+			if left -= s.Deleted; left > 0 {
+				s.Next = "0."
+			}
+			if left == 4_000 {
+				cancel()
+			}
+			return s, nil
+		}
+		deleted, skipped, err := p.loop(ctx, values, newBar(io.Discard, left), next)
+		if !errors.Is(err, context.Canceled) || deleted != 6_000 || skipped != 12 || time.Since(began) < 5*time.Second {
+			t.Errorf("interrupted after %s: %d deleted, %d skipped, %v", time.Since(began), deleted, skipped, err)
+		}
+		if got, want := p.resume(values), ` --dlq --session 'it'\''s' --before 2026-01-31T00:00:00Z --rate 1000 --yes`; got != want {
+			t.Errorf("goes on with %s, want %s", got, want)
+		}
+		deleted, _, err = p.loop(t.Context(), values, newBar(io.Discard, left), next)
+		if err != nil || deleted != 4_000 || time.Since(began) > 10*time.Second {
+			t.Errorf("%d deleted in %s, %v", deleted, time.Since(began), err)
+		}
+	})
+}
+
+// S-263, S-265: a purge at a rate deletes what waited, and says how to go on when a node does not answer.
+func TestOperatorsPurgeAtARate(t *testing.T) {
+	d := newDesk(t)
+	d.must(newQueueCommand(), "", "create", "orders")
+	for range 5 {
+		d.must(newSendCommand(), "x", "orders")
+	}
+	if out := d.must(newQueueCommand(), "", "purge", "orders", "--yes", "--rate", "1000", "--json"); !strings.Contains(out, `"deleted":5`) {
+		t.Errorf("purge: %s", out)
+	}
+	out, code := d.run(newQueueCommand(), "", "purge", "orders", "--yes", "--rate", "7", "--session", "s")
+	if code != exitUsage || !strings.Contains(out, "stopped after 0 messages") ||
+		!strings.Contains(out, "go on with: busbar queue purge orders --session s --rate 7 --yes") {
+		t.Errorf("%d %s", code, out)
+	}
 }
