@@ -50,12 +50,14 @@ func settling(b *bench, c *client) {
 	_, err = c.tryRenew("q", m.token)
 	b.must("renew", err)
 	b.must("complete", c.settleByToken("q", "completed", m.token))
-	expect("a3", 1).deadLetter("R", "D")
+	b.must("abandon", expect("a3", 1).tryAbandon(map[string]any{"x-busbar-delay": int64(20_000)}))
 	expect("b1", 1).release()
 	expect("b1", 1).complete()
 	expect("b2", 1).complete()
 	s.send(message("a1")) // a duplicate
 	r.none(time.Second)
+	b.pass(20 * time.Second)
+	expect("a3", 2).deadLetter("R", "D")
 }
 
 func planning(b *bench, c *client) {
