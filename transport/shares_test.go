@@ -99,3 +99,62 @@ func TestAcceptNextLocksInOneShareAtATime(t *testing.T) {
 		})
 	}
 }
+
+// S-42, S-316: a receiver asks the shares of an entity in rotation, so a long one does not hide the others,
+// and hears of an empty entity only when every share is empty, wherever it begins.
+func TestAReceiverTakesTheSharesInRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSingleBroker(3)
+		d := b.queue("orders", partitioned)
+		s := &Server{cfg: testConfig(), broker: b}
+		fill := func(share, n int) {
+			for range n {
+				m := fsm.Message{Body: []byte(fmt.Sprint(share))}
+				out, err := b.Propose(t.Context(), fsm.RequestID{}, shareKey(d, fsm.Main, share), &fsm.Enqueue{Messages: []fsm.Message{m}})
+				if err != nil || out.Refusal != fsm.None {
+					t.Fatal(out, err)
+				}
+			}
+		}
+		one := func(r *taker) string {
+			t.Helper()
+			out, err := r.take(t.Context(), &fsm.Lock{Max: 1, Delete: true})
+			if err != nil || out.Refusal != fsm.None {
+				t.Fatal(out, err)
+			}
+			if len(out.Locked) == 0 {
+				return ""
+			}
+			return string(out.Locked[0].Body)
+		}
+		fill(0, 30)
+		fill(1, 4)
+		fill(2, 4)
+		r := newTaker(s, d, fsm.Main, allShares(d))
+		for round := range 4 {
+			seen := map[string]bool{}
+			for range 3 {
+				seen[one(r)] = true
+			}
+			if len(seen) != 3 {
+				t.Errorf("round %d: only the shares %v", round, seen)
+			}
+		}
+		for range 26 {
+			if got := one(r); got != "0" {
+				t.Fatalf("%q came while share 0 holds messages", got)
+			}
+		}
+		if got := one(r); got != "" {
+			t.Errorf("%q came of an empty entity", got)
+		}
+		for share := range 3 {
+			for range 3 { // whichever share is asked first
+				fill(share, 1)
+				if got := one(r); got != fmt.Sprint(share) {
+					t.Errorf("share %d holds a message, and %q came", share, got)
+				}
+			}
+		}
+	})
+}
