@@ -15,7 +15,7 @@ func TestT32AnEmptyQueueAnswersWhenTheWaitIsOver(t *testing.T) {
 		r := b.client().receiver("q")
 		at := time.Now()
 		r.none(2 * time.Second) // then what was asked for is drained
-		b.about("the end of the wait", time.Now(), at.Add(2*time.Second), 200*time.Millisecond)
+		b.about("the end of the wait", time.Now(), at.Add(2*time.Second), 100*time.Millisecond)
 		at = time.Now()
 		r.none(0)
 		b.about("no wait", time.Now(), at, 100*time.Millisecond)
