@@ -33,6 +33,7 @@ var cases = []struct {
 	{"peek shows and takes nothing", peek},
 	{"receive-and-delete takes at once", receiveAndDelete},
 	{"abandon returns the message with a higher count", abandon},
+	{"an abandoned message rests for as long as its client asks", abandonWithDelay},
 	{"a dead-lettered message is read with its reason", deadLetter},
 	{"a message dead-lettered from the dead letters is refused", deadLetterTwice},
 	{"a renewed lock outlives its duration", renewLock},

@@ -42,6 +42,23 @@ func abandon(e *env) {
 	e.complete(r, again, next)
 }
 
+// S-153
+func abandonWithDelay(e *env) {
+	q := e.queue(nil)
+	e.send(e.sender(e.client(0), q), text("1"), text("2"))
+	r := e.receiver(e.client(1), q, nil)
+	m := e.one(r)
+	e.must("abandon", r.AbandonMessage(e.ctx, m, &azservicebus.AbandonMessageOptions{
+		PropertiesToModify: map[string]any{"x-busbar-delay": int64(4_000)}}))
+	next := e.one(r)
+	e.check(string(next.Body) == "2", "while the first rests came %q", next.Body)
+	e.none(r)
+	again := e.one(r)
+	e.check(string(again.Body) == "1" && again.DeliveryCount == 2 && len(again.ApplicationProperties) == 0,
+		"after the rest came %q with count %d and %v", again.Body, again.DeliveryCount, again.ApplicationProperties)
+	e.complete(r, next, again)
+}
+
 // S-11, S-155; T-24
 func deadLetter(e *env) {
 	q := e.queue(nil)

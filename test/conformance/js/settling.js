@@ -54,6 +54,15 @@ module.exports = {
     await r.completeMessage(again);
   },
 
+  async 'abandon-delay'(e) {
+    const { r, m } = await withOne(e);
+    await r.abandonMessage(m, { 'x-busbar-delay': 3_000, why: 'later' });
+    await e.none(r);
+    const again = await e.one(r);
+    assert.deepEqual([again.deliveryCount, again.applicationProperties], [1, { why: 'later' }]);
+    await r.completeMessage(again);
+  },
+
   async 'defer'(e) {
     const { q, r, m } = await withOne(e);
     await r.deferMessage(m);

@@ -189,6 +189,16 @@ def abandon_properties(e):
     equal((m.properties["why"], m.properties["times"]), ("because", 3), "properties")
 
 
+def abandon_delay(e):
+    q = filled(e, "x")
+    r = e.connect(1).receiver(q)
+    modify(r, r.one()[1], failed=True, **{"x-busbar-delay": 3000})
+    r.flow(1)
+    r.none()
+    m, d = r.one(credit=False)
+    equal((m.delivery_count, m.properties), (1, None), "count and properties")
+
+
 def defer(e):
     q = filled(e, "x")
     c = e.connect(1)
@@ -389,7 +399,7 @@ SCENARIOS = {
     "send-id": send_id, "send-many": send_many, "send-empty": send_empty, "send-too-large": send_too_large,
     "receive-many": receive_many, "receive-waits": receive_waits, "receive-delete": receive_delete,
     "receive-two": receive_two, "settle-elsewhere": settle_elsewhere, "abandon": abandon,
-    "abandon-properties": abandon_properties, "defer": defer, "defer-missing": defer_missing,
+    "abandon-properties": abandon_properties, "abandon-delay": abandon_delay, "defer": defer, "defer-missing": defer_missing,
     "dead-letter": dead_letter_reason, "dead-letter-settle": dead_letter_settle, "max-delivery": max_delivery,
     "lock-renew": lock_renew, "lock-lost": lock_lost, "peek": peek, "peek-from": peek_from,
     "peek-states": peek_states, "peek-dead-letters": peek_dead_letters, "peek-empty": peek_empty,

@@ -144,4 +144,4 @@ NO_PROPERTIES = "the library changes no properties when it settles"
 SCENARIOS = {f.__name__.replace("_", "-"): f for f in (
     settle_once, settle_elsewhere, abandon, defer, defer_missing, dead_letter, dead_letter_settle,
     dead_letter_twice, max_delivery, lock_renew, lock_lost)}
-SCENARIOS |= {k: skip(NO_PROPERTIES) for k in ("abandon-properties", "defer-properties")}
+SCENARIOS |= {k: skip(NO_PROPERTIES) for k in ("abandon-properties", "abandon-delay", "defer-properties")}

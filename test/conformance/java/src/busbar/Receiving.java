@@ -213,6 +213,14 @@ final class Receiving {
             equal(again.getApplicationProperties().get("why"), "because", "why");
             equal(again.getApplicationProperties().get("times"), 3, "times");
         });
+        all.put("abandon-delay", e -> {
+            String q = filled(e, 1);
+            var r = e.receiver(1, q);
+            r.abandon(e.one(r), new AbandonOptions().setPropertiesToModify(Map.of("x-busbar-delay", 4_000L, "why", "later")));
+            e.none(r);
+            var again = e.one(r);
+            equal(again.getDeliveryCount() + " " + again.getApplicationProperties(), "1 {why=later}", "count and properties");
+        });
         all.put("max-delivery", e -> {
             String q = filled(e, 1, o -> o.setMaxDeliveryCount(3));
             var r = e.receiver(1, q);
