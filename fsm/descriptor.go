@@ -16,7 +16,7 @@ const (
 	Subscription
 )
 
-// Status is an entity's status as the user set it (S-252, S-253).
+// Status is what an entity allows (S-252, S-253).
 type Status uint8
 
 // The settable statuses.
@@ -45,7 +45,13 @@ type Descriptor struct {
 	Partitions  []PartitionID
 	Partitioned bool
 
-	Status          Status
+	Status Status
+	// Suspended says that an operator forbids something that its users cannot allow (S-256): Status is what
+	// that leaves of UserStatus. Both are the catalog's own and no part of the encoded form: a share works
+	// by Status and does not ask whose it is.
+	Suspended  bool   `json:",omitempty"`
+	UserStatus Status `json:",omitempty"`
+
 	RequiresSession bool
 	LockDuration    Millis // 5 s to 5 min (S-157)
 	MaxDelivery     uint32 // MaxDeliveryCount, at least 1 (S-14)
@@ -130,6 +136,27 @@ type AuthRule struct {
 	Manage       bool
 	CreatedAt    Millis // wall
 	ModifiedAt   Millis // wall
+}
+
+// With returns the status that forbids what either of the two does.
+func (st Status) With(other Status) Status {
+	switch sends, receives := st.sends() && other.sends(), st.receives() && other.receives(); {
+	case sends && receives:
+		return Active
+	case receives:
+		return SendDisabled
+	case sends:
+		return ReceiveDisabled
+	}
+	return Disabled
+}
+
+// Restore gives a description back the status that its user set.
+func (d *Descriptor) Restore() {
+	if d.Suspended {
+		d.Status = d.UserStatus
+	}
+	d.Suspended, d.UserStatus = false, Active
 }
 
 // Prefix returns the partition id that numbers and tokens of share i carry: 0 if the entity is not

@@ -27,6 +27,7 @@ const (
 	NodeExpired                   // the caller's incarnation was declared lost (RUL-19)
 	TransactionAborted            // one of a Commit's operations was refused; Detail names the cause (S-241)
 	TransactionTooLarge           // more messages than a transaction may have (S-239)
+	Unauthorized                  // an operator's decision stands against it (S-256)
 	lastRefusal                   // behind the last one
 )
 

@@ -13,6 +13,7 @@ var refusals = [lastRefusal]string{
 	SessionNotSupported: "SessionNotSupported", InvalidOperation: "InvalidOperation",
 	InvalidArgument: "InvalidArgument", Busy: "ServiceBusy", NodeExpired: "NodeExpired",
 	TransactionAborted: "TransactionAborted", TransactionTooLarge: "TransactionSizeExceeded",
+	Unauthorized: "Unauthorized",
 }
 
 // String returns the name of r.

@@ -199,7 +199,7 @@ var refusalNames = []string{"None", "Stale", "NotLeader", "MessageLockLost", "Se
 	"SessionCannotBeLocked", "NoSession", "MessageNotFound", "EntityNotFound", "EntityExists",
 	"EntityDisabled", "MessageSizeExceeded", "QuotaExceeded", "SessionRequired", "SessionNotSupported",
 	"InvalidOperation", "InvalidArgument", "Busy", "NodeExpired",
-	"TransactionAborted", "TransactionTooLarge"}
+	"TransactionAborted", "TransactionTooLarge", "Unauthorized"}
 
 func (s *script) showResult(r *Result) string {
 	var b strings.Builder

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -158,6 +159,16 @@ func (d *Directory) Update(ctx context.Context, e fsm.Descriptor) (*fsm.Descript
 	return made, d.announce(ctx, &fsm.PutEntity{Descriptor: *made}, made)
 }
 
+// Suspend sets a status of an entity that its users cannot lift; Active lifts it (S-256). Only an
+// operator's request may lead here.
+func (d *Directory) Suspend(ctx context.Context, id fsm.EntityID, to fsm.Status) (*fsm.Descriptor, error) {
+	made, err := d.change(ctx, &catalog.Change{Suspend: &catalog.Suspension{ID: id, Status: to}})
+	if err != nil {
+		return nil, fmt.Errorf("suspend entity %d: %w", id, err)
+	}
+	return made, d.announce(ctx, &fsm.PutEntity{Descriptor: *made}, made)
+}
+
 // Delete removes the entity with that name, with everything in it (S-259); a topic with its
 // subscriptions.
 func (d *Directory) Delete(ctx context.Context, name string) error {
@@ -207,6 +218,10 @@ func (d *Directory) deleteIdle(ctx context.Context, id fsm.EntityID) error {
 	if e.AutoDeleteOnIdle <= 0 || e.AutoDeleteOnIdle >= fsm.Unlimited {
 		return nil
 	}
+	suspended := func(d *fsm.Descriptor) bool { return d.Suspended }
+	if suspended(e) {
+		return nil // nobody could have used it
+	}
 	for _, p := range e.Partitions {
 		a, err := d.send.query(ctx, p, fsm.QueryRequest{Entity: id, Query: &fsm.Idle{}})
 		if err != nil {
@@ -217,7 +232,7 @@ func (d *Directory) deleteIdle(ctx context.Context, id fsm.EntityID) error {
 		}
 	}
 	children, err := d.children(ctx, e)
-	if err != nil {
+	if err != nil || slices.ContainsFunc(children, suspended) {
 		return err
 	}
 	_, err = d.change(ctx, &catalog.Change{DeleteIfIdle: &catalog.IdleDeletion{ID: id, Version: e.Version}})

@@ -324,7 +324,7 @@ func TestFailuresHaveTheirConditions(t *testing.T) {
 			}
 		})
 	}
-	for why := fsm.None + 1; why <= fsm.TransactionTooLarge; why++ {
+	for why := fsm.None + 1; why <= fsm.Unauthorized; why++ {
 		if condition, _ := conditionOf(why); condition == amqp.ConditionInternalError {
 			t.Errorf("refusal %d has no condition", why)
 		}

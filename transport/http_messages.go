@@ -192,6 +192,8 @@ func (s *Server) httpRefusal(why fsm.Refusal, detail, path string) error {
 		p.status = http.StatusNotFound
 	case fsm.EntityNotFound:
 		p.status = http.StatusGone
+	case fsm.Unauthorized:
+		p.status = http.StatusUnauthorized
 	case fsm.QuotaExceeded, fsm.MessageSizeExceeded, fsm.EntityDisabled:
 		p.status = http.StatusForbidden
 	case fsm.SessionRequired, fsm.SessionNotSupported, fsm.InvalidOperation, fsm.InvalidArgument:

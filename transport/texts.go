@@ -100,6 +100,8 @@ func conditionOf(why fsm.Refusal) (amqp.Symbol, string) {
 		return amqp.ConditionArgumentError, "The argument is not valid."
 	case fsm.TransactionAborted:
 		return amqp.ConditionTransactionRollback, txnAborted + "nothing of the transaction was done."
+	case fsm.Unauthorized:
+		return amqp.ConditionUnauthorizedAccess, "Unauthorized access."
 	case fsm.TransactionTooLarge:
 		return amqp.ConditionResourceLimitExceeded, txnTooLarge + "the transaction is too large."
 	case fsm.Busy, fsm.Stale, fsm.NotLeader, fsm.NodeExpired:

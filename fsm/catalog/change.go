@@ -18,6 +18,8 @@ type Change struct {
 	Delete *Deletion `json:"delete,omitempty"`
 	// DeleteIfIdle removes an entity unless it was changed meanwhile (S-257, A22).
 	DeleteIfIdle *IdleDeletion `json:"deleteIfIdle,omitempty"`
+	// Suspend sets a status that users cannot lift, or lifts it (S-256).
+	Suspend *Suspension `json:"suspend,omitempty"`
 	// PutRule adds a rule to a subscription or replaces one (S-222).
 	PutRule *RulePut `json:"putRule,omitempty"`
 	// DropRule removes a rule of a subscription.

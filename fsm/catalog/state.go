@@ -159,6 +159,8 @@ func (s *State) change(data []byte) fsm.Outcome {
 		return s.remove(c.Delete.ID)
 	case c.DeleteIfIdle != nil:
 		return s.removeIdle(*c.DeleteIfIdle)
+	case c.Suspend != nil:
+		return s.suspend(*c.Suspend)
 	case c.PutRule != nil:
 		return s.putRule(*c.PutRule, c.Limits.filled())
 	case c.DropRule != nil:
@@ -203,6 +205,7 @@ func (s *State) create(d fsm.Descriptor, limits Limits) fsm.Outcome {
 	if o := s.checkForward(&d); o.Refusal != fsm.None {
 		return o
 	}
+	d.Restore() // what is new is nobody's to lift
 	v := s.next()
 	d.ID = v.nextID
 	v.nextID++
@@ -249,9 +252,13 @@ func (s *State) update(d fsm.Descriptor) fsm.Outcome {
 	case d.Partitioned != old.Partitioned:
 		return refuse(fsm.InvalidOperation, "EnablePartitioning cannot be changed")
 	}
+	if o := guard(old); o.Refusal != fsm.None {
+		return o
+	}
 	if o := s.checkForward(&d); o.Refusal != fsm.None {
 		return o
 	}
+	d.Restore()
 	v := s.next()
 	d.ID, d.Name, d.Parent, d.Partitions = old.ID, old.Name, old.Parent, old.Partitions
 	d.Rules = old.Rules
@@ -268,12 +275,16 @@ func (s *State) remove(id fsm.EntityID) fsm.Outcome {
 	if old == nil {
 		return refuse(fsm.EntityNotFound, "entity %d does not exist", id)
 	}
-	v := s.next()
-	v.drop(old)
+	gone := []*fsm.Descriptor{old}
 	if old.Kind == fsm.Topic {
-		for _, d := range s.view.Subscriptions(id, 0, -1) {
-			v.drop(d)
+		gone = append(gone, s.view.Subscriptions(id, 0, -1)...)
+	}
+	v := s.next()
+	for _, d := range gone { // made anew it would be without the suspension
+		if o := guard(d); o.Refusal != fsm.None {
+			return o
 		}
+		v.drop(d)
 	}
 	s.view = v
 	return fsm.Outcome{Data: encode(old)}
