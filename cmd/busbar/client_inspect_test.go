@@ -38,7 +38,7 @@ func newDesk(t *testing.T) *desk {
 func (d *desk) run(c *cobra.Command, stdin string, args ...string) (string, int) {
 	d.t.Helper()
 	args = append(args, "--connection-string", d.cs)
-	if c.Name() == "dlq" || strings.Contains(" locks history sessions peek purge options move transactions ", " "+args[0]+" ") && c.Name() == "queue" {
+	if c.Name() == "dlq" || strings.Contains(" locks history sessions peek purge options move transactions suspend resume ", " "+args[0]+" ") && c.Name() == "queue" {
 		args = append(args, "--ops", d.base)
 	}
 	return execute(d.t, c, stdin, args...)

@@ -17,7 +17,8 @@ func newQueueCommand() *cobra.Command {
 	f := addClientFlags(c)
 	c.AddCommand(queueCreateCommand(f), queueListCommand(f), queueShowCommand(f), queueDeleteCommand(f),
 		queueLocksCommand(f), queueHistoryCommand(f), queueSessionsCommand(f), queuePeekCommand(f),
-		queuePurgeCommand(f), queueMoveCommand(f), queueTransactionsCommand(f), queueOptionsCommand(f))
+		queuePurgeCommand(f), queueMoveCommand(f), queueTransactionsCommand(f), queueOptionsCommand(f),
+		queueSuspendCommand(f), queueResumeCommand(f))
 	return c
 }
 

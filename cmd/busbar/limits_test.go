@@ -27,6 +27,23 @@ func TestLimitsComeFromTheFile(t *testing.T) {
 	}
 }
 
+// S-229: the limits of the file are those that clients meet.
+func TestANodeKeepsItsLimits(t *testing.T) {
+	l := openLive(t, nodeConfig(t, func(c *Config) { c.Limits.Entities, c.Limits.RuleText = 2, 10 }))
+	l.put(t, "/t", "TopicDescription", "")
+	l.put(t, "/t/Subscriptions/s", "SubscriptionDescription", "")
+	for _, row := range [][3]string{
+		{"/q", atomOf("QueueDescription", ""), "2 entities exist, the maximum"},
+		{"/t/Subscriptions/s/Rules/r", atomOf("RuleDescription", `<Filter i:type="SqlFilter"><SqlExpression>a = '12345'`+
+			`</SqlExpression></Filter>`), "11 characters, maximum 10"},
+	} {
+		res, text := l.request(t, "PUT", row[0], row[1], "")
+		if res.StatusCode != 403 || !strings.Contains(text, "SubCode=40300.") || !strings.Contains(text, row[2]) {
+			t.Errorf("%s: %d %s", row[0], res.StatusCode, text)
+		}
+	}
+}
+
 func TestLimitsThatCannotBeSetAreNamed(t *testing.T) {
 	_, err := load(writeConfig(t, "data-dir: /d\nroot-key: k\nlimits: {entities: 100001, subscriptions: 2001, "+
 		"sql-filters: 0, correlation-filters: -1, rule-text: 1025, transaction-messages: 101, "+

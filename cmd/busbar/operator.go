@@ -14,6 +14,7 @@ import (
 func (n *node) withOperator(next http.Handler) (http.Handler, error) {
 	operator, err := rest.NewOperator(rest.OperatorDeps{
 		Entities: n.directory, Shares: n.front, Policies: n.policies, Now: time.Now,
+		Suspend:      n.directory.Suspend,
 		Show:         func(d *fsm.Delivery) (any, error) { return transport.Show(d) },
 		Transactions: func(entity string, ended bool) any { return n.front.Transactions(entity, ended) },
 		Holder: func(by fsm.RequestID) (client, link, remote string) {

@@ -75,6 +75,14 @@ func (n *node) reset(ctx context.Context) (count int, err error) {
 }
 
 func (n *node) replace(ctx context.Context, d *fsm.Descriptor, below []*fsm.Descriptor) error {
+	for _, e := range append([]*fsm.Descriptor{d}, below...) {
+		if !e.Suspended {
+			continue
+		}
+		if _, err := n.directory.Suspend(ctx, e.ID, fsm.Active); err != nil {
+			return err
+		}
+	}
 	if err := n.directory.Delete(ctx, d.Name); err != nil {
 		return err
 	}

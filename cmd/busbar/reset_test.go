@@ -22,6 +22,12 @@ func TestReset(t *testing.T) {
 			t.Fatalf("send: %d %s", res.StatusCode, text)
 		}
 	}
+	for _, path := range []string{"q", "t/Subscriptions/s"} { // what is suspended is emptied, too
+		res, text := l.requestTo(t, l.opsHost(), "POST", "/api/entities/"+path+"/suspend", "", "")
+		if res.StatusCode != 200 {
+			t.Fatalf("suspend: %d %s", res.StatusCode, text)
+		}
+	}
 	res, text := l.requestTo(t, l.opsHost(), "POST", resetPath, "", "", "Origin", "https://evil.test",
 		"Sec-Fetch-Site", "cross-site")
 	if res.StatusCode != 403 {

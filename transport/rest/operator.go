@@ -44,6 +44,8 @@ type OperatorDeps struct {
 	Entities Entities
 	Shares   Shares
 	Policies *auth.Policies
+	// Suspend sets a status of an entity that its users cannot lift; Active lifts it (S-256).
+	Suspend func(ctx context.Context, id fsm.EntityID, to fsm.Status) (*fsm.Descriptor, error)
 	// Show turns a message into what JSON shows of it; only the front end can read its bytes.
 	Show func(*fsm.Delivery) (any, error)
 	// Transactions lists those of this node's clients that use an entity, with ended the finished ones
@@ -71,7 +73,7 @@ type Operator struct {
 // NewOperator returns the API; it starts nothing.
 func NewOperator(deps OperatorDeps) (*Operator, error) {
 	if deps.Entities == nil || deps.Shares == nil || deps.Policies == nil || deps.Show == nil || deps.Transactions == nil || deps.Holder == nil ||
-		deps.Now == nil || deps.Refusals == nil || deps.Log == nil || deps.RequestTimeout <= 0 {
+		deps.Suspend == nil || deps.Now == nil || deps.Refusals == nil || deps.Log == nil || deps.RequestTimeout <= 0 {
 		return nil, errors.New("operators' API: a dependency is missing")
 	}
 	return &Operator{deps: deps, slots: make(chan struct{}, operatorSlots),
@@ -111,13 +113,17 @@ func viewOf(name string) (method string, run func(*inspection) (any, error)) {
 		return http.MethodPost, (*inspection).redrive
 	case "move":
 		return http.MethodPost, (*inspection).move
+	case "suspend":
+		return http.MethodPost, (*inspection).suspend
+	case "resume":
+		return http.MethodPost, (*inspection).resume
 	case "transactions":
 		return http.MethodGet, (*inspection).transactions
 	}
 	return "", nil
 }
 
-const viewNames = "description, options, locks, history, sessions, messages, transactions, purge, redrive or move"
+const viewNames = "description, options, locks, history, sessions, messages, transactions, purge, redrive, move, suspend or resume"
 
 // ServeHTTP implements [http.Handler].
 func (o *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -53,6 +53,7 @@ func newInspector(t *testing.T) *inspector {
 	api, err := NewOperator(OperatorDeps{Entities: s, Shares: s, Policies: policies, Now: func() time.Time { return now },
 		RequestTimeout: time.Minute, Log: hclog.NewNullLogger(),
 		Refusals:     refusal.New(7, hclog.NewNullLogger(), func() time.Time { return now }),
+		Suspend:      s.Suspend,
 		Transactions: func(entity string, ended bool) any { return []string{entity, fmt.Sprint(ended)} },
 		Holder: func(by fsm.RequestID) (client, link, remote string) {
 			if by.Pump == 0 {

@@ -253,7 +253,7 @@ func (q *inspection) description() (any, error) {
 	kinds := map[fsm.EntityKind]string{fsm.Queue: "queue", fsm.Topic: "topic", fsm.Subscription: "subscription"}
 	return map[string]any{"name": q.d.Name, "kind": kinds[q.d.Kind], "id": q.d.ID, "version": q.d.Version,
 		"requiresSession": q.d.RequiresSession, "partitioned": q.d.Partitioned, "counts": sum,
-		"complete": complete, "shares": shares, "options": optionsView(q.d)}, nil
+		"complete": complete, "shares": shares, "options": optionsView(q.d), "status": statusView(q.d)}, nil
 }
 
 // transactions lists what clients of the answering node do with the entity and have not committed.

@@ -126,6 +126,9 @@ func ofRefusal(r *fsm.RefusedError) *problem {
 		p := exhausted(r.Detail)
 		p.cause = r
 		return p
+	case fsm.Unauthorized: // of a change that only an operator may make or allow (S-256)
+		return &problem{status: http.StatusUnauthorized, subCode: 40100,
+			text: "Unauthorized: " + r.Detail + ".", cause: r}
 	case fsm.InvalidArgument:
 		return &problem{status: http.StatusBadRequest, subCode: 40000,
 			text: "Bad Request. " + r.Detail + ".", cause: r}

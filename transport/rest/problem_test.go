@@ -22,6 +22,7 @@ func TestErrorsOfOtherRooms(t *testing.T) {
 		"argument":  {refused(fsm.InvalidArgument), 400, "SubCode=40000. Bad Request. why."},
 		"operation": {refused(fsm.InvalidOperation), 403, "SubCode=40301. Forbidden."},
 		"exists":    {fmt.Errorf("create: %w", refused(fsm.EntityExists)), 409, "SubCode=40900."},
+		"suspended": {refused(fsm.Unauthorized), 401, "SubCode=40100. Unauthorized: why."}, // S-256
 		"stale":     {refused(fsm.Stale), 409, "SubCode=40901. Another conflicting operation"},
 		"not ready": {refused(fsm.Busy), 503, "SubCode=50004."},
 		"strange":   {refused(fsm.SessionLockLost), 500, "SubCode=50000."},
