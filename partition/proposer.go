@@ -45,13 +45,15 @@ type proposer struct {
 	mu      sync.Mutex
 	leading bool
 	epoch   uint64 // index of this leadership's BecomeLeader, 0 until it is applied
-	ending  error  // why nothing is accepted any more
-	pending []*call
-	bytes   int
-	riding  []*call
-	parking parking
-	woken   []fsm.WaitKey
-	plain   map[fsm.WaitKey]struct{} // keys whose empty answers need no entry
+	// ledTerm and ledEpoch are those of the last leadership that was applied, also when it is over.
+	ledTerm, ledEpoch uint64
+	ending            error // why nothing is accepted any more
+	pending           []*call
+	bytes             int
+	riding            []*call
+	parking           parking
+	woken             []fsm.WaitKey
+	plain             map[fsm.WaitKey]struct{} // keys whose empty answers need no entry
 	// gone are entities dropped under this leadership. A description that was on its way when its
 	// entity was deleted must not bring it back: ids are never used again (S-259).
 	gone      map[fsm.EntityID]struct{}

@@ -36,6 +36,7 @@ type wire struct {
 	gate    *installGate
 	// received counts the bytes of snapshots that raft has read.
 	received atomic.Uint64
+	heard    tidings // of leaders, and of peers that follow this one
 	rpc      chan raft.RPC
 	ctx      context.Context // ends with Close; raft's own calls carry none
 	cancel   context.CancelFunc
@@ -108,9 +109,14 @@ func (w *wire) AppendEntries(id raft.ServerID, _ raft.ServerAddress,
 	}
 	buf := w.requests.Get().(*[]byte)
 	b := appendAppend(w.appendHead(slices.Grow((*buf)[:0], bound+256), rpcAppend), args)
+	var began time.Time
 	err := w.insist(args.Term, func() error {
+		began = time.Now()
 		return w.call(id, b, rpcAppend, func(r *wireReader) { r.appendResponse(resp) })
 	})
+	if err == nil && resp.Term == args.Term {
+		w.heard.answered(args.Term, string(id), began)
+	}
 	// The caller has kept nothing of the request, however the calls ended.
 	if *buf = b; cap(b) <= maxSpareRequest {
 		w.requests.Put(buf)
@@ -322,6 +328,7 @@ func (w *wire) deliver(ctx context.Context, from fsm.NodeID, kind byte, command 
 	if w.silent() {
 		return nil, errSilent
 	}
+	arrived := time.Now()
 	answers := make(chan raft.RPCResponse, 1)
 	answered := func() {}
 	if c, ok := command.(*raft.InstallSnapshotRequest); ok && w.gate != nil {
@@ -344,6 +351,9 @@ func (w *wire) deliver(ctx context.Context, from fsm.NodeID, kind byte, command 
 		}
 		if w.silent() {
 			return nil, errSilent
+		}
+		if c, ok := command.(*raft.AppendEntriesRequest); ok && a.Response.(*raft.AppendEntriesResponse).Success {
+			w.heard.append(c, arrived)
 		}
 		return encodeAnswer(kind, a.Response)
 	case <-w.ctx.Done():

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/transport/rest"
 )
 
 // entityPrefix is where the operations port shows the inside of entities.
@@ -23,6 +25,11 @@ type inspector struct {
 	ops  *opsFlags
 	t    *target
 	path string // of the entity and its subqueue
+	// stale asks for what the answering node has. handle is what was read, here or by an earlier command;
+	// age is that of the oldest answer (S-305).
+	stale  bool
+	handle string
+	age    time.Duration
 }
 
 // addOpsFlag adds the flag that reaches an operations port.
@@ -48,7 +55,7 @@ func (f *clientFlags) inspect(ops *opsFlags, args []string, dead bool) (*inspect
 		name += "/$DeadLetterQueue"
 	}
 	ops.timeout = f.timeout
-	return &inspector{ops, t, name}, nil
+	return &inspector{ops: ops, t: t, path: name}, nil
 }
 
 // call sends one request and decodes the answer.
@@ -82,6 +89,10 @@ func (i *inspector) list(ctx context.Context, view, key string, values url.Value
 		if most > 0 {
 			values.Set("max", strconv.Itoa(min(left, page)))
 		}
+		if i.stale {
+			values.Set("stale", "true")
+			values.Set("atLeast", i.handle)
+		}
 		var answer map[string]json.RawMessage
 		if err := i.call(ctx, http.MethodGet, view, values, nil, &answer); err != nil {
 			return err
@@ -92,6 +103,9 @@ func (i *inspector) list(ctx context.Context, view, key string, values url.Value
 			return fmt.Errorf("%s of %s: %w", view, i.path, err)
 		}
 		if err := json.Unmarshal(answer["next"], &next); err != nil {
+			return fmt.Errorf("%s of %s: %w", view, i.path, err)
+		}
+		if err := i.read(answer["stale"]); err != nil {
 			return fmt.Errorf("%s of %s: %w", view, i.path, err)
 		}
 		for _, e := range entries {
@@ -109,17 +123,39 @@ func (i *inspector) list(ctx context.Context, view, key string, values url.Value
 	}
 }
 
+// read notes what an answer that may be stale was read from.
+func (i *inspector) read(raw json.RawMessage) error {
+	if !i.stale {
+		return nil
+	}
+	var v rest.StaleView
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return fmt.Errorf("the node does not say what it read: %w", err)
+	}
+	i.handle, i.age = v.Handle, max(i.age, time.Duration(v.AgeMillis)*time.Millisecond)
+	return nil
+}
+
 // listFlags are the flags of every command that lists something.
 type listFlags struct {
-	ops  opsFlags
-	max  int
-	dead bool
+	ops     opsFlags
+	max     int
+	dead    bool
+	stale   bool
+	atLeast string
 }
 
 func (l *listFlags) add(c *cobra.Command, what string) {
 	addOpsFlag(c, &l.ops)
 	c.Flags().IntVar(&l.max, "max", 100, what+" to print at most, 0 for all")
 	c.Flags().BoolVar(&l.dead, "dlq", false, "look into the dead-letter queue")
+}
+
+// addStale adds the flags of a list that may be read from any replica.
+func (l *listFlags) addStale(c *cobra.Command) {
+	c.Flags().BoolVar(&l.stale, "stale", false, "what the node that is asked has, whoever leads; its age and a handle "+
+		"are printed to standard error")
+	c.Flags().StringVar(&l.atLeast, "at-least", "", "handle of an earlier --stale: nothing older than that")
 }
 
 // column is one column of a list: its heading and what it takes from an entry.
@@ -138,6 +174,9 @@ func (l *listFlags) run(c *cobra.Command, f *clientFlags, args []string, view, k
 	if err != nil {
 		return err
 	}
+	if i.stale, i.handle = l.stale, l.atLeast; l.atLeast != "" && !l.stale {
+		return usageError("--at-least goes with --stale")
+	}
 	head := make([]string, len(columns))
 	for n, col := range columns {
 		head[n] = col.head
@@ -152,6 +191,9 @@ func (l *listFlags) run(c *cobra.Command, f *clientFlags, args []string, view, k
 		rows = append(rows, row)
 		return err
 	})
+	if err == nil && i.stale {
+		_, err = fmt.Fprintf(c.ErrOrStderr(), "age %v, handle %s\n", i.age, printable(i.handle))
+	}
 	if err != nil || f.output == "json" {
 		return err
 	}

@@ -30,6 +30,7 @@ func queueHistoryCommand(f *clientFlags) *cobra.Command {
 		},
 	}
 	l.add(c, "records")
+	l.addStale(c)
 	c.Flags().StringVar(&kind, "kind", "processed", "processed or accepted")
 	return c
 }
@@ -52,6 +53,7 @@ func queueSessionsCommand(f *clientFlags) *cobra.Command {
 		},
 	}
 	l.add(c, "sessions")
+	l.addStale(c)
 	c.Flags().StringVar(&since, "updated-after", "", "only those whose state was set after this time")
 	return c
 }
@@ -77,6 +79,7 @@ func queuePeekCommand(f *clientFlags) *cobra.Command {
 		},
 	}
 	l.add(c, "messages")
+	l.addStale(c)
 	flags := c.Flags()
 	flags.StringVar(&states, "state", "", "active, deferred, scheduled or several of them with commas; all if absent")
 	flags.StringVar(&session, "session", "", "only messages of this session")

@@ -90,6 +90,21 @@ func TestOperatorsCommands(t *testing.T) {
 		got[0]["body"] != "two" {
 		t.Errorf("peek: %v", got)
 	}
+	// S-305: the same from the replica of the node that is asked, and nothing older than was seen.
+	out := d.must(newQueueCommand(), "", "peek", "orders", "--stale", "--max", "2")
+	_, handle, _ := strings.Cut(out, ", handle ")
+	handle, _, _ = strings.Cut(handle, "\n")
+	if !strings.Contains(out, "two") || !strings.Contains(out, "age ") || !strings.HasPrefix(handle, "0.") {
+		t.Errorf("stale peek: %q", out)
+	}
+	d.must(newQueueCommand(), "", "history", "orders", "--stale", "--at-least", handle)
+	if out, code := d.run(newQueueCommand(), "", "sessions", "orders", "--stale", "--at-least", "0.1000000000"); code != exitFailed ||
+		!strings.Contains(out, "503") || !strings.Contains(out, "not yet 1000000000") {
+		t.Errorf("beyond everything: %d %s", code, out)
+	}
+	if _, code := d.run(newQueueCommand(), "", "peek", "orders", "--at-least", handle); code != exitUsage {
+		t.Errorf("--at-least alone: %d", code)
+	}
 	if out := d.must(newQueueCommand(), "", "locks", "orders"); strings.TrimSpace(out) != "NUMBER  TOKEN  TAKEN  UNTIL  STATE  SESSION  CLIENT  LINK  REMOTE  BY" {
 		t.Errorf("locks: %q", out)
 	}

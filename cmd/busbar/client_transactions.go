@@ -72,7 +72,7 @@ func (i *inspector) everyNode(ctx context.Context, ask func(*inspector) error) (
 		}
 		ops := *i.ops
 		ops.base = "http://" + n.Operations
-		if err := ask(&inspector{&ops, i.t, i.path}); err != nil {
+		if err := ask(&inspector{ops: &ops, t: i.t, path: i.path}); err != nil {
 			silent = append(silent, fmt.Sprintf("%s (%v)", n.ID, err))
 			continue
 		}

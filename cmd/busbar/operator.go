@@ -13,7 +13,7 @@ import (
 // withOperator puts the operators' view of entities in front of the handler of the operations port.
 func (n *node) withOperator(next http.Handler) (http.Handler, error) {
 	operator, err := rest.NewOperator(rest.OperatorDeps{
-		Entities: n.directory, Shares: n.front, Policies: n.policies, Now: time.Now,
+		Entities: n.directory, Shares: n.front, Replicas: n.router, Policies: n.policies, Now: time.Now,
 		Suspend:      n.directory.Suspend,
 		Show:         func(d *fsm.Delivery) (any, error) { return transport.Show(d) },
 		Transactions: func(entity string, ended bool) any { return n.front.Transactions(entity, ended) },

@@ -43,6 +43,7 @@ type Shares interface {
 type OperatorDeps struct {
 	Entities Entities
 	Shares   Shares
+	Replicas Replicas
 	Policies *auth.Policies
 	// Suspend sets a status of an entity that its users cannot lift; Active lifts it (S-256).
 	Suspend func(ctx context.Context, id fsm.EntityID, to fsm.Status) (*fsm.Descriptor, error)
@@ -72,7 +73,7 @@ type Operator struct {
 
 // NewOperator returns the API; it starts nothing.
 func NewOperator(deps OperatorDeps) (*Operator, error) {
-	if deps.Entities == nil || deps.Shares == nil || deps.Policies == nil || deps.Show == nil || deps.Transactions == nil || deps.Holder == nil ||
+	if deps.Entities == nil || deps.Shares == nil || deps.Replicas == nil || deps.Policies == nil || deps.Show == nil || deps.Transactions == nil || deps.Holder == nil ||
 		deps.Suspend == nil || deps.Now == nil || deps.Refusals == nil || deps.Log == nil || deps.RequestTimeout <= 0 {
 		return nil, errors.New("operators' API: a dependency is missing")
 	}
@@ -90,6 +91,7 @@ type inspection struct {
 	path   string // of the entity and its subqueue, as given
 	values url.Values
 	claim  auth.Claim
+	stale  *staleRead // nil: as of now
 }
 
 // views are the last segments of a path, with the method that each takes and what answers.
@@ -137,7 +139,7 @@ func (o *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), o.deps.RequestTimeout)
 	defer cancel()
 	r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
-	value, err := o.serve(ctx, r)
+	value, err := o.serve(ctx, r, w.Header())
 	if err != nil {
 		o.fail(w, r, err)
 		return
@@ -146,7 +148,7 @@ func (o *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve checks a request in the order that tells a stranger least: token, entity, then the rest.
-func (o *Operator) serve(ctx context.Context, r *http.Request) (any, error) {
+func (o *Operator) serve(ctx context.Context, r *http.Request, h http.Header) (any, error) {
 	path := strings.Trim(strings.TrimPrefix(r.URL.Path, OperatorPrefix), "/")
 	at := strings.LastIndexByte(path, '/')
 	method, run := viewOf(path[at+1:])
@@ -169,13 +171,30 @@ func (o *Operator) serve(ctx context.Context, r *http.Request) (any, error) {
 	}
 	name := q.path
 	name, q.sub = cutSubQueue(name)
-	if q.d, err = o.deps.Entities.Get(ctx, name); err != nil {
+	if staleView(path[at+1:]) {
+		if q.stale, err = q.staleness(); err != nil {
+			return nil, err
+		}
+	}
+	if q.d, err = q.entity(name); err != nil {
 		if errors.Is(err, fsm.ErrNoEntity) {
 			return nil, &problem{status: http.StatusNotFound, text: fmt.Sprintf("There is no entity %q.", clip(name))}
 		}
 		return nil, err
 	}
-	return run(q)
+	value, err := run(q)
+	if err == nil && q.stale != nil {
+		q.stale.tell(value, h)
+	}
+	return value, err
+}
+
+// entity finds the entity as of now, or as this node knows it.
+func (q *inspection) entity(name string) (*fsm.Descriptor, error) {
+	if q.stale != nil {
+		return q.stale.entity(q.o.deps.Replicas, name)
+	}
+	return q.o.deps.Entities.Get(q.ctx, name)
 }
 
 // authorize asks for a token that opens the entity for management.
@@ -280,8 +299,12 @@ func (q *inspection) key(share int) fsm.Key {
 	return fsm.Key{Entity: q.d.ID, Sub: q.sub, By: fsm.ByShare, Share: uint16(share)}
 }
 
-func (q *inspection) query(share int, ask fsm.Query) (fsm.Answer, error) {
-	a, err := q.o.deps.Shares.Query(q.ctx, q.key(share), ask)
+func (q *inspection) query(share int, ask fsm.Query) (a fsm.Answer, err error) {
+	if q.stale != nil {
+		a, err = q.stale.query(q, share, ask)
+	} else {
+		a, err = q.o.deps.Shares.Query(q.ctx, q.key(share), ask)
+	}
 	if err == nil && a.Refusal != fsm.None {
 		err = refusedAs(a.Refusal, a.Detail)
 	}

@@ -26,6 +26,8 @@ type shelf struct {
 	bodies map[uint64][]byte
 	index  uint64
 	fail   func(any) error // a failure to inject
+	stale  fsm.Millis      // age of what the replicas here have
+	absent bool            // there is no replica here
 }
 
 // inspector is an operator's API on a shelf with two partitions.
@@ -50,7 +52,7 @@ func newInspector(t *testing.T) *inspector {
 		auth.Policy{Name: "listener", Primary: "k", Rights: auth.Listen}); err != nil {
 		t.Fatal(err)
 	}
-	api, err := NewOperator(OperatorDeps{Entities: s, Shares: s, Policies: policies, Now: func() time.Time { return now },
+	api, err := NewOperator(OperatorDeps{Entities: s, Shares: s, Replicas: s, Policies: policies, Now: func() time.Time { return now },
 		RequestTimeout: time.Minute, Log: hclog.NewNullLogger(),
 		Refusals:     refusal.New(7, hclog.NewNullLogger(), func() time.Time { return now }),
 		Suspend:      s.Suspend,

@@ -243,6 +243,9 @@ func (q *inspection) description() (any, error) {
 	for i, p := range q.d.Partitions {
 		shares[i].Partition = p
 		a, err := q.query(i, &fsm.Counts{})
+		if err != nil && q.stale != nil {
+			return nil, err // the sum would lack what an earlier read had
+		}
 		if err != nil {
 			shares[i].Error, complete = asProblem(err).text, false
 			continue

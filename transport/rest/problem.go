@@ -180,6 +180,8 @@ func (p *problem) code() refusal.Code {
 		return refusal.ServiceBusy
 	case http.StatusInternalServerError:
 		return refusal.GeneralError
+	case http.StatusMisdirectedRequest:
+		return refusal.CommunicationProblem // another node can
 	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
 		return refusal.InvalidOperation
 	}

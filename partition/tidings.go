@@ -1,0 +1,151 @@
+package partition
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// tidings are what a replica knows of how far its group has come, for reads that may be stale (S-305).
+// They decide nothing.
+//
+// A leader sends a peer one append at a time, so what an append says was true when the one before it
+// was answered, which is after that one arrived here: no network and no pause can make it seem younger.
+// Only where answers get lost the leader sends the same again, and the third of three says more than
+// it knows, until the next append. And a leader that was deposed while this replica could not hear of it
+// is believed for as long as it believes itself: for config's LeaderLease, by groups of five and by
+// replicas that do not vote.
+type tidings struct {
+	mu    sync.Mutex
+	term  uint64
+	last  time.Time            // when the last append of this term arrived
+	own   uint64               // an entry of this term, the first that is known; 0: none is
+	words [heardWords]word     // what leaders said, the oldest is overwritten
+	next  int                  // of words
+	acks  map[string]time.Time // of peers that took this replica for their leader: when it asked
+	acked uint64               // the term of acks
+}
+
+// word is a leader's: the group had committed nothing beyond commit at the time at.
+type word struct {
+	commit uint64
+	at     time.Time
+}
+
+// Words are kept for at least heardWords*heardPause: a replica that takes longer to apply what it was told
+// knows less well how old it is.
+const (
+	heardWords = 32
+	heardPause = 100 * time.Millisecond
+)
+
+// append notes an append that raft has taken.
+func (h *tidings) append(a *raft.AppendEntriesRequest, arrived time.Time) {
+	if a.LeaderCommitIndex == 0 {
+		return // a heartbeat
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, same := h.last, h.term == a.Term
+	h.last, h.term = arrived, a.Term
+	if !same {
+		h.own = 0
+	}
+	h.findOwn(a)
+	if !same {
+		return // nothing was heard of this leader before
+	}
+	// Until an entry of its own is committed a leader does not know what its predecessors had committed.
+	if h.own == 0 || a.LeaderCommitIndex < h.own {
+		return
+	}
+	// What is committed is told up to the last entry sent at most (see wire.AppendEntries): if it is that
+	// very entry, there may be more.
+	if n := uint64(len(a.Entries)); n > 0 && a.LeaderCommitIndex >= a.PrevLogEntry+n {
+		return
+	}
+	newest := &h.words[(h.next+heardWords-1)%heardWords]
+	if a.LeaderCommitIndex < newest.commit {
+		return // a copy of an earlier append that was under way for long
+	}
+	if newest.commit == a.LeaderCommitIndex {
+		newest.at = before
+		return
+	}
+	if older := h.words[(h.next+heardWords-2)%heardWords]; before.Sub(older.at) < heardPause {
+		*newest = word{a.LeaderCommitIndex, before}
+		return
+	}
+	h.words[h.next] = word{a.LeaderCommitIndex, before}
+	h.next = (h.next + 1) % heardWords
+}
+
+// findOwn looks for an entry of the leader's own term.
+func (h *tidings) findOwn(a *raft.AppendEntriesRequest) {
+	if h.own == 0 && a.PrevLogTerm == a.Term {
+		h.own = a.PrevLogEntry
+	}
+	for _, e := range a.Entries {
+		if h.own != 0 {
+			return
+		}
+		if e.Term == a.Term {
+			h.own = e.Index
+		}
+	}
+}
+
+// answered notes that a peer answered an append of this replica's leadership that began at that time.
+func (h *tidings) answered(term uint64, peer string, began time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if term < h.acked {
+		return
+	}
+	if h.acks == nil || term > h.acked {
+		h.acks, h.acked = map[string]time.Time{}, term
+	}
+	if began.After(h.acks[peer]) {
+		h.acks[peer] = began
+	}
+}
+
+// current returns until when a state that has applied up to index held everything; zero if nobody said.
+func (h *tidings) current(index uint64) (at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.words {
+		if w.commit <= index && w.at.After(at) {
+			at = w.at
+		}
+	}
+	return at
+}
+
+// led returns when a majority of the voters last took self for their leader in a term; zero if not all
+// that it takes have yet.
+func (h *tidings) led(term uint64, self fsm.NodeID, voters []raft.Server, now time.Time) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var asked []time.Time
+	for _, v := range voters {
+		switch {
+		case v.Suffrage != raft.Voter:
+		case v.ID == raft.ServerID(self):
+			asked = append(asked, now)
+		case h.acked == term:
+			asked = append(asked, h.acks[string(v.ID)])
+		default:
+			asked = append(asked, time.Time{})
+		}
+	}
+	if len(asked) == 0 {
+		return time.Time{}
+	}
+	slices.SortFunc(asked, func(a, b time.Time) int { return b.Compare(a) })
+	return asked[len(asked)/2] // of three the second, of four the third
+}
