@@ -40,7 +40,7 @@ func configOf(seed uint64, minutes int) Config {
 		p.MaxEntryBytes = 4 << 10
 	}
 	if rng.IntN(4) == 0 { // bounds that are met
-		p.MaxPendingRequests, p.ReservedRequests, p.MaxParked = 4, 2, 6
+		p.MaxPendingRequests, p.ReservedRequests, p.MaxParked, p.MaxReceives = 4, 2, 6, 4
 	}
 	if rng.IntN(3) == 0 {
 		p.LogCacheBytes = 0
