@@ -101,7 +101,10 @@ func (h *Host) again(r *Replica, pause time.Duration) bool {
 				return nil
 			}
 		})
-		if err != nil && !errors.Is(err, fsm.ErrClosed) {
+		switch {
+		case errors.Is(err, errHangs):
+			h.fatal(fmt.Errorf("a replica can be opened by a new process only: %w", err))
+		case err != nil && !errors.Is(err, fsm.ErrClosed):
 			r.log.Error("open replica anew", "error", err)
 		}
 	}()

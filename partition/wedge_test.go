@@ -72,41 +72,76 @@ func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
 	})
 }
 
+// held keeps raft's main loop of a follower of partition 1 from its work until release, and returns when
+// that has been noticed.
+func held(t *testing.T, c *testCluster) (deaf *Replica, release func()) {
+	t.Helper()
+	l := c.leader(1)
+	time.Sleep(time.Minute)
+	for _, id := range c.ids {
+		if s := c.nodes[id].host.Status(); s[0].Wedges != 0 {
+			t.Fatalf("%s is healthy: %+v", id, s)
+		}
+	}
+	deaf = c.nodes[c.others(l.cfg.Node)[0]].host.Replica(1)
+	// Raft's main loop takes no call while it waits for an answer of its own.
+	hold := make(chan struct{})
+	rpc := deaf.wire.rpc
+	answers := make(chan raft.RPCResponse) // nobody receives from it
+	go func() {
+		select {
+		case rpc <- raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answers}:
+		case <-hold:
+		}
+		<-hold
+		select {
+		case <-answers:
+		default:
+		}
+	}()
+	h := c.nodes[deaf.cfg.Node].host
+	for began := time.Now(); h.Status()[0].Wedges == 0; time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > deaf.cfg.WedgeAfter+15*time.Second {
+			t.Fatalf("not noticed: %+v", h.Status())
+		}
+	}
+	return deaf, func() { close(hold) }
+}
+
 // A replica whose raft does not answer itself is opened anew; one that is busy is not.
 func TestRaftThatDoesNotAnswerIsOpenedAnew(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
-		l := c.leader(1)
-		time.Sleep(time.Minute)
-		for _, id := range c.ids {
-			if s := c.nodes[id].host.Status(); s[0].Wedges != 0 {
-				t.Fatalf("%s is healthy: %+v", id, s)
-			}
-		}
-		deaf := c.nodes[c.others(l.cfg.Node)[0]].host.Replica(1)
-		// Raft's main loop takes no call while it waits for an answer of its own.
-		hold := make(chan struct{})
-		rpc := deaf.wire.rpc
-		answers := make(chan raft.RPCResponse) // nobody receives from it
-		go func() {
-			select {
-			case rpc <- raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answers}:
-			case <-hold:
-			}
-			<-hold
-			select {
-			case <-answers:
-			default:
-			}
-		}()
-		time.Sleep(deaf.cfg.WedgeAfter + 15*time.Second)
-		close(hold)
-		if s := c.nodes[deaf.cfg.Node].host.Status(); s[0].Wedges == 0 {
-			t.Errorf("not noticed: %+v", s)
-		}
+		deaf, release := held(t, c)
+		release()
 		time.Sleep(15 * time.Second)
 		if next := c.nodes[deaf.cfg.Node].host.Replica(1); next == deaf && next.err() == nil {
 			t.Error("it goes on")
 		}
+	})
+}
+
+// R5, R11: one that cannot even be closed keeps its stores, so that only a new process can open it; the
+// node says so and ends.
+func TestRaftThatDoesNotEndEndsTheProcess(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		deaf, release := held(t, c)
+		time.Sleep(deaf.cfg.CloseTimeout + time.Second)
+		select {
+		case err := <-c.fatal:
+			if !errors.Is(err, errHangs) {
+				t.Errorf("it ends with %v", err)
+			}
+		default:
+			t.Error("the node goes on without the partition")
+		}
+		n := c.nodes[deaf.cfg.Node]
+		if err := n.host.Close(t.Context()); !errors.Is(err, errHangs) {
+			t.Errorf("closed: %v", err)
+		}
+		n.port.close()
+		n.host = nil
+		release()
+		time.Sleep(time.Second)
 	})
 }
 
