@@ -62,6 +62,7 @@ func (h *Host) renew(p fsm.PartitionID, r *Replica, members []fsm.NodeID, betwee
 		if errors.Is(err, errHangs) {
 			// A goroutine inside the stores keeps them open; only a new process helps.
 			h.unclaim(p)
+			h.fatal(fmt.Errorf("a replica can be opened by a new process only: %w", err))
 			return err
 		}
 		if err != nil {
@@ -101,10 +102,7 @@ func (h *Host) again(r *Replica, pause time.Duration) bool {
 				return nil
 			}
 		})
-		switch {
-		case errors.Is(err, errHangs):
-			h.fatal(fmt.Errorf("a replica can be opened by a new process only: %w", err))
-		case err != nil && !errors.Is(err, fsm.ErrClosed):
+		if err != nil && !errors.Is(err, fsm.ErrClosed) {
 			r.log.Error("open replica anew", "error", err)
 		}
 	}()
