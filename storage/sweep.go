@@ -39,8 +39,6 @@ func (s *sweeper) remove(name string) {
 
 func (s *sweeper) run(ended, hurry chan struct{}) {
 	defer close(ended)
-	pause := time.NewTimer(sweepPause)
-	defer pause.Stop()
 	for name, ok := s.next(); ok; name, ok = s.next() {
 		if err := s.delete(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.logger.Warn("a file that is no longer needed stays until the next start", "file", name, "error", err)
@@ -48,10 +46,9 @@ func (s *sweeper) run(ended, hurry chan struct{}) {
 		s.mu.Lock()
 		s.names = s.names[1:]
 		s.mu.Unlock()
-		pause.Reset(sweepPause)
 		select {
 		case <-hurry:
-		case <-pause.C:
+		case <-time.After(sweepPause):
 		}
 	}
 }

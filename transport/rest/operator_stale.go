@@ -3,6 +3,7 @@ package rest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -131,19 +132,10 @@ func staleProblem(err error) error {
 // handle is what the client gives back to never read what is older.
 func (s *staleRead) handle() string {
 	pairs := make([]string, 0, len(s.seen))
-	for _, p := range sortedPartitions(s.seen) {
+	for _, p := range slices.Sorted(maps.Keys(s.seen)) {
 		pairs = append(pairs, fmt.Sprintf("%d.%d", p, s.seen[p]))
 	}
 	return strings.Join(pairs, ",")
-}
-
-func sortedPartitions[V any](of map[fsm.PartitionID]V) []fsm.PartitionID {
-	all := make([]fsm.PartitionID, 0, len(of))
-	for p := range of {
-		all = append(all, p)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // StaleView is what an answer says of the replicas that it was read from.
@@ -163,7 +155,7 @@ type AppliedView struct {
 // tell adds to an answer what it was read from.
 func (s *staleRead) tell(value any, h http.Header) {
 	v := StaleView{Handle: s.handle(), AgeMillis: int64(s.age)}
-	for _, p := range sortedPartitions(s.read) {
+	for _, p := range slices.Sorted(maps.Keys(s.read)) {
 		r := s.read[p]
 		v.Applied = append(v.Applied, AppliedView{Partition: p, Index: r.Index, AgeMillis: int64(r.Age)})
 	}
