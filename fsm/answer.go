@@ -2,14 +2,18 @@ package fsm
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math"
 	"slices"
+	"strings"
 )
 
 // maxPeek and maxListed bound one answer, whatever was asked for.
 const (
 	maxPeek   = 10_000
 	maxListed = 1000
+	// shortID is for how many bytes of an id there is room before it is known.
+	shortID = 16
 )
 
 // Query answers a question and changes nothing (S-248). The clocks are those of the last entry.
@@ -192,11 +196,10 @@ func (sh *share) listSessions(c *ListSessions) Answer {
 	}
 	most := int(min(max(c.Max, 1), maxListed))
 	var a Answer
+	var text strings.Builder // of many ids, that stand on it one behind the other
 	first := true
-	sh.sessionNos.Ascend(c.After, func(id string, no uint32) bool {
-		// Only the first can be the one before the page. The others are not compared: no cache has the
-		// ids of a million sessions.
-		before := first && c.HasAfter && id == c.After
+	sh.ids.from(c.After, func(id []byte, no uint32) bool {
+		before := first && c.HasAfter && string(id) == c.After
 		first = false
 		if before {
 			return true
@@ -208,7 +211,16 @@ func (sh *share) listSessions(c *ListSessions) Answer {
 		} else if !sh.found(id, no) {
 			return true
 		}
-		a.Sessions = append(a.Sessions, id)
+		if text.Cap()-text.Len() < len(id) {
+			text = strings.Builder{}
+			text.Grow(max(len(id), (most-len(a.Sessions))*shortID))
+		}
+		if a.Sessions == nil {
+			a.Sessions = make([]string, 0, min(most, sh.ids.len()))
+		}
+		from := text.Len()
+		text.Write(id)
+		a.Sessions = append(a.Sessions, text.String()[from:])
 		return len(a.Sessions) < most
 	})
 	return a
@@ -217,14 +229,17 @@ func (sh *share) listSessions(c *ListSessions) Answer {
 // found reports whether a session has a state, or a message that is neither deferred nor scheduled. Most
 // are not looked at for that: one that nobody holds has messages, and if none is deferred or scheduled
 // anywhere they can be had. So a page does not cost more with a million sessions than with a thousand.
-func (sh *share) found(id string, no uint32) bool {
+func (sh *share) found(id []byte, no uint32) bool {
 	if _, has := sh.states.Get(no); has {
 		return true
 	}
 	if _, held := sh.holders.Get(no); !held && sh.aside.Len() == 0 {
 		return true
 	}
-	se := sh.lookup(id) // half the time of the way by its number
+	se := sh.sessionHints.at[maphash.Bytes(sh.sessionHints.seed, id)] // half the time of the way by its number
+	if se == nil || se.no != no || se.gen != sh.gen {
+		se, _ = sh.sessions.Get(no)
+	}
 	return se.ready > 0 || se.locked > 0
 }
 

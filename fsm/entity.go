@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/tidwall/btree"
 )
 
 // KnownEntity is an entity as this partition knows it.
@@ -270,7 +268,7 @@ func (s *State) bury() {
 	}
 }
 
-func (s *State) freeSome(messages *btree.Map[uint64, message], budget int) int {
+func (s *State) freeSome(messages *dense[message], budget int) int {
 	for ; budget > 0; budget-- {
 		_, m, ok := messages.PopMin()
 		if !ok {

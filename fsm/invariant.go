@@ -174,7 +174,7 @@ func (sh *share) checkSessions() error {
 		aside := count(sh.aside, no)
 		_, held := sh.holders.Get(no)
 		_, has := sh.states.Get(no)
-		named, ok := sh.sessionNos.Get(se.id)
+		named, ok := sh.ids.get(se.id)
 		head, queued := sh.tickets.Get(se.ticket)
 		if queued {
 			waiting++
@@ -196,9 +196,9 @@ func (sh *share) checkSessions() error {
 		}
 		return err == nil
 	})
-	if err == nil && (waiting != sh.tickets.Len() || sh.sessions.Len() != sh.sessionNos.Len()) {
+	if err == nil && (waiting != sh.tickets.Len() || sh.sessions.Len() != sh.ids.len()) {
 		err = fmt.Errorf("%d tickets for %d sessions, %d ids for %d",
-			sh.tickets.Len(), waiting, sh.sessionNos.Len(), sh.sessions.Len())
+			sh.tickets.Len(), waiting, sh.ids.len(), sh.sessions.Len())
 	}
 	return err
 }

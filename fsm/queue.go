@@ -180,7 +180,7 @@ func (sh *share) endOfLife(at, ttl Millis) Millis {
 // insert adds an unlocked message.
 func (s *State) insert(sh *share, sub SubQueue, arrival uint64, m message) {
 	b := &sh.boxes[sub]
-	b.messages.Load(arrival, m) // faster than Set behind the last one, else the same
+	b.messages.Set(arrival, m)
 	b.count(m.state(), 1)
 	sh.size += uint64(m.length)
 	if m.session != 0 {

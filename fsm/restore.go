@@ -242,7 +242,7 @@ func (l *loader) session(r *reader) {
 	sh := l.sh
 	no, id, ticket := r.u32(), r.string(), r.uvarint()
 	twice := sh.session(no) != nil
-	_, named := sh.sessionNos.Get(id)
+	_, named := sh.ids.get(id)
 	_, queued := sh.tickets.Get(ticket)
 	if no == 0 || no > sh.lastNo || twice || named || queued || ticket > sh.lastTicket ||
 		!sh.d.RequiresSession || !validSessionID(id) {
@@ -250,7 +250,7 @@ func (l *loader) session(r *reader) {
 		return
 	}
 	se := &session{id: id, gen: sh.gen, no: no, ticket: ticket}
-	sh.sessionNos.Set(id, no)
+	sh.ids.add(id, no, sh.gen)
 	sh.sessionHints.add(se)
 	sh.sessions.Set(no, se)
 	if ticket != 0 {
@@ -326,7 +326,7 @@ func (l *loader) message(r *reader) {
 		b.extras.Load(arrival, x)
 		sh.size += x.bytes()
 	}
-	b.messages.Load(arrival, m)
+	b.messages.Set(arrival, m)
 	if l.grave {
 		return
 	}

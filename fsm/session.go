@@ -46,7 +46,7 @@ func (s *State) intern(sh *share, id string) uint32 {
 		}
 	}
 	se := &session{id: strings.Clone(id), gen: sh.gen, no: sh.lastNo}
-	sh.sessionNos.Set(se.id, se.no)
+	sh.ids.add(se.id, se.no, sh.gen)
 	sh.sessionHints.add(se)
 	sh.sessions.Set(se.no, se)
 	sh.latest = se
@@ -69,7 +69,7 @@ func (sh *share) forgetSession(no uint32) {
 		return
 	}
 	sh.sessions.Delete(no)
-	sh.sessionNos.Delete(se.id)
+	sh.ids.remove(se.id, sh.gen)
 	sh.sessionHints.remove(se.id)
 	sh.latest = nil
 	sh.undoom(no)

@@ -44,7 +44,7 @@ func (sh *share) lookup(id string) *session {
 			return se
 		}
 	}
-	no, ok := sh.sessionNos.Get(id)
+	no, ok := sh.ids.get(id)
 	if !ok {
 		return nil
 	}

@@ -22,15 +22,15 @@ type share struct {
 	boxes  [TransferQueue + 1]box
 	tokens *tokenIndex
 
-	sessionNos *btree.Map[string, uint32] // in the order of ids (S-83)
-	// sessionHints finds what sessionNos has, faster, and latest is the session that was used last. Both
+	ids sessionIDs // in their order (S-83)
+	// sessionHints finds what ids has, faster, and latest is the session that was used last. Both
 	// are for speed alone.
 	sessionHints *sessionIndex
 	latest       *session
 	sessions     *btree.Map[uint32, *session]
 	holders      *btree.Map[uint32, holder]
 	states       *btree.Map[uint32, sessionState]
-	tickets      *btree.Map[uint64, uint32] // the ready list (S-39)
+	tickets      *dense[uint32]             // the ready list (S-39)
 	pauses       *btree.Map[uint32, Millis] // sessions of which nothing is delivered, until then (lease)
 	lastNo       uint32
 	lastTicket   uint64
@@ -89,7 +89,7 @@ type share struct {
 // Invariant: a message is scheduled, or deferred, or active; it is locked exactly if locks has it;
 // it is in ready exactly if it is active, not locked, not in paused and not in moving.
 type box struct {
-	messages *btree.Map[uint64, message] // by arrival index
+	messages *dense[message] // by arrival index
 	ready    *btree.BTreeG[placeKey]
 	locks    *btree.Map[uint64, lock]
 	paused   *btree.Map[uint64, Millis] // active, not in ready until then (lease)
@@ -190,12 +190,12 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		prefix:       d.Prefix(index),
 		mask:         1<<63 - 1,
 		tokens:       newTokenIndex(),
-		sessionNos:   new(btree.Map[string, uint32]),
+		ids:          newSessionIDs(),
 		sessionHints: newSessionIndex(),
 		sessions:     new(btree.Map[uint32, *session]),
 		holders:      new(btree.Map[uint32, holder]),
 		states:       new(btree.Map[uint32, sessionState]),
-		tickets:      new(btree.Map[uint64, uint32]),
+		tickets:      newDense[uint32](gen),
 		pauses:       new(btree.Map[uint32, Millis]),
 		handed:       newTable(placeKey.less),
 		aside:        newTable(placeKey.less),
@@ -222,7 +222,7 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 	sh.describe(d)
 	for i := range sh.boxes {
 		sh.boxes[i] = box{
-			messages: new(btree.Map[uint64, message]),
+			messages: newDense[message](gen),
 			ready:    newTable(placeKey.less),
 			locks:    new(btree.Map[uint64, lock]),
 			paused:   new(btree.Map[uint64, Millis]),
@@ -256,7 +256,7 @@ func (sh *share) clone(gen uint64) *share {
 	c.gen = gen
 	for i := range c.boxes {
 		b := &c.boxes[i]
-		b.messages = b.messages.Copy()
+		b.messages = b.messages.Copy(gen)
 		b.ready = b.ready.Copy()
 		b.locks = b.locks.Copy()
 		b.paused = b.paused.Copy()
@@ -264,11 +264,11 @@ func (sh *share) clone(gen uint64) *share {
 		c.moves[i].table = c.moves[i].table.Copy()
 		b.extras = b.extras.Copy()
 	}
-	c.sessionNos = c.sessionNos.Copy()
+	c.ids = c.ids.copy()
 	c.sessions = c.sessions.Copy()
 	c.holders = c.holders.Copy()
 	c.states = c.states.Copy()
-	c.tickets = c.tickets.Copy()
+	c.tickets = c.tickets.Copy(gen)
 	c.pauses = c.pauses.Copy()
 	c.handed = c.handed.Copy()
 	c.aside = c.aside.Copy()
