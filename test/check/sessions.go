@@ -27,7 +27,8 @@ func (v *view) sessionHeldUntil(a *Op, moment int64) int64 {
 
 // grantedBefore orders two accepts of a session: by when they happened if they did not overlap, else
 // by the ends of the locks. The end alone says nothing: a repeated accept is answered with what is left
-// of its lock, which may end before one that was given back early.
+// of its lock, which may end before one that was given back early. If they end alike neither was before
+// the other: ends are told by the wall clock, which stands still after a step back.
 func grantedBefore(a, b *Op) bool {
 	switch {
 	case a.Return < b.Invoke:
@@ -35,13 +36,14 @@ func grantedBefore(a, b *Op) bool {
 	case b.Return < a.Invoke:
 		return false
 	}
-	return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Return, b.Return), cmp.Compare(a.ID, b.ID)) < 0
+	return a.Until < b.Until
 }
 
 // I11: while a session is surely held nobody else gets it; who was followed by another can do
 // nothing; and a session is not lost before its time.
 func sessionExclusive(v *view) []Violation {
 	r := report{name: "I11"}
+	taken := func(first, second *Op) bool { return second.Return < v.sessionHeldUntil(first, second.Return) }
 	bySession := map[[2]string][]*Op{}
 	for _, a := range v.accepts {
 		k := [2]string{a.Entity, a.Session}
@@ -57,10 +59,11 @@ func sessionExclusive(v *view) []Violation {
 				}
 			}
 			for j, second := range list {
-				if i == j || !grantedBefore(first, second) {
+				before := grantedBefore(first, second)
+				if i == j || !before && (j < i || grantedBefore(second, first)) {
 					continue
 				}
-				if second.Return < v.sessionHeldUntil(first, second.Return) {
+				if taken(first, second) && (before || taken(second, first)) {
 					r.add([]*Op{first, second}, "session %q was given to a second while the first held it",
 						first.Session)
 				}
