@@ -149,7 +149,9 @@ final class Processors {
             equal(p.seen.size(), 1, "deliveries");
         });
         all.put("process-stop", e -> {
-            String q = filled(e, 2, MINUTE);
+            // The library says goodbye behind close: what comes until the broker hears of it is locked by nobody's
+            // handler, for as long as a lock lasts.
+            String q = filled(e, 2, Duration.ofSeconds(5));
             var p = plain(e, q, 1, true, c -> { });
             until("two messages", () -> p.seen.size() == 2);
             gone(e, q);
