@@ -50,6 +50,7 @@ const (
 	kindTransfer
 	kindForward
 	kindRedriveTo // Redrive to another entity
+	kindDiscard   // Redrive that deletes
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.

@@ -39,8 +39,11 @@ func appendCommand(dst []byte, c Command) []byte {
 		return appendUint(dst, uint64(c.Max))
 	case *Redrive:
 		kind := kindRedrive
-		if c.To != 0 {
+		switch {
+		case c.To != 0:
 			kind = kindRedriveTo
+		case c.Discard:
+			kind = kindDiscard
 		}
 		dst = appendString(appendBool(append(dst, kind), c.HasReason), c.Reason)
 		dst = appendString(appendBool(dst, c.HasSession), c.Session)
@@ -115,9 +118,10 @@ func (r *reader) command() Command {
 		return &Cancel{Numbers: r.numbers()}
 	case kindDeleteMessages:
 		return &DeleteMessages{Session: r.proof(), Before: r.millis(), Max: r.u32()}
-	case kindRedrive, kindRedriveTo:
+	case kindRedrive, kindRedriveTo, kindDiscard:
 		c := &Redrive{HasReason: r.boolean(), Reason: r.string(), HasSession: r.boolean(),
-			Session: r.string(), From: r.millis(), Until: r.millis(), After: r.uvarint(), Max: r.u32()}
+			Session: r.string(), From: r.millis(), Until: r.millis(), After: r.uvarint(), Max: r.u32(),
+			Discard: kind == kindDiscard}
 		if kind == kindRedriveTo {
 			if c.To = EntityID(r.uvarint()); c.To == 0 {
 				r.fail("no destination")

@@ -62,6 +62,8 @@ func goldenCommands() map[string]Command {
 		"touch":             &Touch{},
 		"redrive": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
 			After: 3, Max: 4},
+		"discard": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
+			After: 3, Max: 4, Discard: true},
 		"change": &Change{Data: []byte(`{"delete":1}`)},
 		"redrive_to": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
 			After: 3, Max: 4, To: 5},
@@ -333,7 +335,11 @@ func TestGoldensSetEveryField(t *testing.T) {
 	check(*moved.Origin)
 	check(goldenMove())
 	check(goldenCommands()["forward"].(*Forward).Done[1])
-	older := map[string]bool{"put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true}
+	to := *goldenCommands()["redrive_to"].(*Redrive)
+	to.Discard = goldenCommands()["discard"].(*Redrive).Discard // no command has both
+	check(to)
+	older := map[string]bool{"put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true,
+		"redrive_to": true, "discard": true}
 	for name, c := range goldenCommands() {
 		if !older[name] { // or checked above
 			check(reflect.ValueOf(c).Elem().Interface())

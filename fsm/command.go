@@ -182,6 +182,8 @@ type Redrive struct {
 	// To is the entity to send them to, by way of the transfer queue; 0 is their own main queue. With
 	// To, Sub may be Main: the waiting messages of a queue are moved.
 	To EntityID
+	// Discard deletes them instead, with To 0: a purge of some dead letters (S-265).
+	Discard bool
 }
 
 // Touch counts as activity on the entity: a peek, or what else the log does not see. A front end sends

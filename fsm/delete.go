@@ -48,10 +48,15 @@ func (s *State) deleteMessages(sh *share, req *Request, c *DeleteMessages, o *Ou
 	}
 	for _, a := range arrivals {
 		m, _ := b.messages.Get(a)
-		s.gone(sh, a, Deleted)
-		s.remove(sh, req.Sub, a, &m)
-		s.free(m.ref())
+		s.discard(sh, req.Sub, a, &m)
 	}
 	o.Count = uint64(len(arrivals))
 	sh.touched = s.wall
+}
+
+// discard removes one message for good.
+func (s *State) discard(sh *share, sub SubQueue, arrival uint64, m *message) {
+	s.gone(sh, arrival, Deleted)
+	s.remove(sh, sub, arrival, m)
+	s.free(m.ref())
 }

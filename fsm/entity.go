@@ -44,7 +44,7 @@ func (sh *share) allows(req *Request, o *Outcome) bool {
 	}
 	switch cmd := c.(type) {
 	case *Redrive:
-		ok = sh.d.Status == Active
+		ok = sh.d.Status == Active || cmd.Discard && sh.d.Status.receives()
 	case *Enqueue:
 		ok = sh.d.Status.sends() || cmd.Origin != nil // moved messages are judged one by one
 	case *Cancel, *Transfer:

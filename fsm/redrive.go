@@ -15,7 +15,7 @@ const (
 func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	switch {
 	case req.Sub == Main && c.To == 0:
-		o.refuse(InvalidOperation, "only a dead-letter queue is sent again")
+		o.refuse(InvalidOperation, "only a dead-letter queue is sent again or chosen from")
 		return
 	case c.Max == 0 || c.Max > maxRedriven:
 		o.refuse(InvalidArgument, fmt.Sprintf("send 1 to %d messages again at once", maxRedriven))
@@ -49,9 +49,12 @@ func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	})
 	for _, a := range chosen {
 		m, _ := b.messages.Get(a)
-		if c.To != 0 {
+		switch {
+		case c.To != 0:
 			s.redirect(sh, req.Sub, a, &m, c.To)
-		} else {
+		case c.Discard:
+			s.discard(sh, req.Sub, a, &m)
+		default:
 			s.sendAgain(sh, req.Sub, a, &m)
 		}
 	}
@@ -72,7 +75,7 @@ func (sh *share) redrivable(c *Redrive, sub SubQueue, m *message, x *extra) bool
 		return false
 	}
 	// An image of version 1 did not say in which session a message died.
-	return c.To != 0 || inSession || !sh.d.RequiresSession
+	return c.To != 0 || c.Discard || inSession || !sh.d.RequiresSession
 }
 
 // redirect moves one message to the transfer queue, from where it goes to another entity as a new

@@ -32,6 +32,8 @@ type purgeFlags struct {
 	dead    bool
 	yes     bool
 	session string
+	reason  string
+	from    string
 	before  string
 	rate    uint64
 }
@@ -41,16 +43,20 @@ func queuePurgeCommand(f *clientFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "purge NAME", Short: "Delete the messages that wait in a queue",
 		Long: "Deletes what is active and not locked when the command starts, or older than --before. Locked,\n" +
-			"deferred and scheduled messages stay, and so do sessions that a receiver holds. A command that is\n" +
-			"interrupted says how to go on without what has come meanwhile.",
-		Example: "  busbar queue purge orders --yes\n  busbar queue purge orders --dlq --before 2026-01-31T00:00:00Z --yes",
-		RunE:    func(c *cobra.Command, args []string) error { return p.run(c, f, args) },
+			"deferred and scheduled messages stay, and so do sessions that a receiver holds. Of dead letters those\n" +
+			"may be chosen that died for a --reason, in a --session, or were enqueued --from a time on. A command\n" +
+			"that is interrupted says how to go on without what has come meanwhile.",
+		Example: "  busbar queue purge orders --yes\n  busbar queue purge orders --dlq --before 2026-01-31T00:00:00Z --yes\n" +
+			"  busbar queue purge orders --dlq --reason MaxDeliveryCountExceeded --yes",
+		RunE: func(c *cobra.Command, args []string) error { return p.run(c, f, args) },
 	}
 	addOpsFlag(c, &p.ops)
 	flags := c.Flags()
 	flags.BoolVar(&p.dead, "dlq", false, "purge the dead-letter queue instead")
 	flags.BoolVar(&p.yes, "yes", false, "do it; without it the command only says what it would do")
 	flags.StringVar(&p.session, "session", "", "only this session")
+	flags.StringVar(&p.reason, "reason", "", "with --dlq only those that died for this reason")
+	flags.StringVar(&p.from, "from", "", "with --dlq only messages enqueued from this time on")
 	flags.StringVar(&p.before, "before", "", "only messages enqueued before this time")
 	flags.Uint64Var(&p.rate, "rate", 0, "messages per second at most, over the whole; 0 for as fast as it goes")
 	return c
@@ -62,14 +68,22 @@ func (p *purgeFlags) run(c *cobra.Command, f *clientFlags, args []string) error 
 		return err
 	}
 	values := url.Values{}
-	if p.before != "" {
-		if err := checkTime("--before", p.before); err != nil {
+	for name, text := range map[string]string{"from": p.from, "before": p.before} {
+		if text == "" {
+			continue
+		}
+		if err := checkTime("--"+name, text); err != nil {
 			return err
 		}
-		values.Set("before", p.before)
+		values.Set(name, text)
 	}
-	if c.Flags().Changed("session") {
-		values.Set("session", p.session)
+	for name, text := range map[string]string{"session": p.session, "reason": p.reason} {
+		if c.Flags().Changed(name) {
+			values.Set(name, text)
+		}
+	}
+	if !p.dead && (values.Has("reason") || values.Has("from")) {
+		return usageError("--reason and --from choose dead letters; add --dlq")
 	}
 	total, err := i.waiting(c.Context(), p.dead)
 	if err != nil {
@@ -130,7 +144,7 @@ func (p *purgeFlags) resume(values url.Values) string {
 	if p.dead {
 		out.WriteString(" --dlq")
 	}
-	for _, name := range []string{"session", "before"} {
+	for _, name := range []string{"reason", "session", "from", "before"} {
 		if values.Has(name) {
 			fmt.Fprintf(&out, " --%s %s", name, shellText(values.Get(name)))
 		}

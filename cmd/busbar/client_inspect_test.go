@@ -119,6 +119,9 @@ func TestOperatorsCommands(t *testing.T) {
 	if out := d.must(newDeadLetterCommand(), "", "redrive", "orders", "--reason", "none"); !strings.Contains(out, "sent 0 messages") {
 		t.Errorf("redrive: %s", out)
 	}
+	if out := d.must(newQueueCommand(), "", "purge", "orders", "--dlq", "--yes", "--reason", "none"); !strings.Contains(out, "deleted 0 messages") {
+		t.Errorf("purge: %s", out)
+	}
 	if out := d.must(newQueueCommand(), "", "purge", "orders", "--dlq", "--yes"); !strings.Contains(out, "deleted 1 messages of orders/$DeadLetterQueue") {
 		t.Errorf("purge: %s", out)
 	}
@@ -189,6 +192,8 @@ func TestOperatorsCommandsRefuse(t *testing.T) {
 		"queue peek orders --session s":                      "2 has no sessions",
 		"queue purge orders --before x":                      "2 must be a time like",
 		"queue purge orders --session s --yes":               "2 has no sessions",
+		"queue purge orders --reason x --yes":                "2 add --dlq",
+		"queue purge orders --dlq --from x --yes":            "2 must be a time like",
 		"queue options orders --retry-jitter 101":            "2 jitterPercent is 101",
 		"queue options orders --nonsense":                    "2 unknown flag",
 		"dlq redrive orders --until x":                       "2 must be a time like",

@@ -86,7 +86,7 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		m.dropLocks(q, c)
 		return fsm.Outcome{}
 	case *fsm.Redrive:
-		if q.d.Status != fsm.Active {
+		if q.d.Status != fsm.Active && !(c.Discard && receives) {
 			return refused(fsm.EntityDisabled)
 		}
 		return m.redrive(q, r.Sub, c)

@@ -312,6 +312,7 @@ func (x *run) redrive(id fsm.EntityID) fsm.Request {
 	if x.r.IntN(3) == 0 && id != 4 {
 		c.To = 96
 	}
+	c.Discard = c.To == 0 && x.r.IntN(3) == 0
 	if id == 1 {
 		sub = fsm.DeadLetter // what is at rest in 1 wakes by chance, and nobody would tell
 	}

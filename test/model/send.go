@@ -72,7 +72,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 	return o
 }
 
-// redrive sends dead messages again.
+// redrive sends dead messages again, or deletes them.
 func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome {
 	if sub == fsm.Main && c.To == 0 {
 		return refused(fsm.InvalidOperation)
@@ -93,12 +93,18 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 		last = x.arrival
 		if c.HasReason && x.reason != c.Reason || c.From > x.enqueued || c.Until != 0 && c.Until <= x.enqueued ||
 			c.HasSession && !x.of(c.Session) ||
-			c.To == 0 && q.d.RequiresSession && x.diedIn == nil { // it never had a session
+			c.To == 0 && !c.Discard && q.d.RequiresSession && x.diedIn == nil { // it never had a session
 			continue
 		}
 		if c.To != 0 {
 			m.redirect(q, x, c.To)
 			q.tidy()
+			o.Count++
+			continue
+		}
+		if c.Discard {
+			m.left(q, x, fsm.Deleted)
+			q.delete(x)
 			o.Count++
 			continue
 		}

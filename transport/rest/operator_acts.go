@@ -21,8 +21,15 @@ type PurgeView struct {
 	Next    string     `json:"next"`
 }
 
-// purge deletes waiting messages that are older than the first request's time (S-265).
+// purge deletes waiting messages that are older than the first request's time (S-265). Of dead letters those
+// may be chosen that died for a reason, in a session, or were enqueued from a time on.
 func (q *inspection) purge() (any, error) {
+	if q.sub != fsm.Main && (q.values.Has("reason") || q.values.Has("session") || q.values.Has("from")) {
+		return q.purgeChosen()
+	}
+	if q.values.Has("reason") || q.values.Has("from") {
+		return nil, badRequest("Only dead letters can be chosen by reason or from; a queue is purged by before and session.")
+	}
 	if err := q.only("max", "cursor", "before", "session"); err != nil {
 		return nil, err
 	}
@@ -55,6 +62,43 @@ func (q *inspection) purge() (any, error) {
 	}
 	v.Deleted = out.Count
 	v.Next = q.next(at, "", out.Count == most)
+	q.log("purged", v.Deleted)
+	return v, nil
+}
+
+// purgeChosen deletes the dead letters that the parameters choose.
+func (q *inspection) purgeChosen() (any, error) {
+	if err := q.only("max", "cursor", "reason", "session", "from", "before"); err != nil {
+		return nil, err
+	}
+	at, err := q.cursor()
+	if err != nil {
+		return nil, err
+	}
+	after, err := at.number()
+	if err != nil {
+		return nil, err
+	}
+	if q.values.Has("session") && !q.d.RequiresSession {
+		return nil, refusedAs(fsm.SessionNotSupported, "")
+	}
+	cmd := q.choice(after)
+	cmd.Discard = true
+	if cmd.From, err = q.time("from", 0); err != nil {
+		return nil, err
+	}
+	if cmd.Until, err = q.time("before", fsm.Millis(q.o.deps.Now().UnixMilli())); err != nil {
+		return nil, err
+	}
+	most, err := q.number("max", maxRedrive, 1, maxPurge)
+	if err != nil {
+		return nil, err
+	}
+	v := &PurgeView{Before: moment(cmd.Until)}
+	v.Deleted, v.Next, err = q.scan(at, cmd, min(most, maxRedrive))
+	if err != nil {
+		return nil, err
+	}
 	q.log("purged", v.Deleted)
 	return v, nil
 }

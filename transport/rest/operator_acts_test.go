@@ -51,6 +51,40 @@ func TestOperatorsPurge(t *testing.T) {
 	}
 }
 
+// S-265: a purge takes the dead letters that it chooses.
+func TestOperatorsPurgeSomeDeadLetters(t *testing.T) {
+	i := newInspector(t)
+	d := i.queue("orders", spread)
+	for n := range 10 {
+		i.send(d, "", fmt.Sprint(n), fmt.Sprint(n))
+	}
+	i.end(d, 6, fsm.Kill, "bad")
+	i.end(d, 4, fsm.Kill, "worse")
+	const at = "/api/entities/orders/$DeadLetterQueue/purge?"
+	if n, last, calls := i.do(at+"reason=worse&max=3", "deleted"); n != 8 || calls < 4 || last["before"] == nil {
+		t.Errorf("%d of 8 deleted in %d calls, %v", n, calls, last)
+	}
+	if n, _, _ := i.do(at+"from=2999-01-01T00:00:00Z", "deleted"); n != 0 {
+		t.Errorf("%d deleted that are not that new", n)
+	}
+	if n, _, _ := i.do(at+"from=2000-01-01T00:00:00Z", "deleted"); n != 12 {
+		t.Errorf("%d of 12 deleted", n)
+	}
+
+	g := i.queue("grouped", grouped)
+	i.send(g, "a", "1", "2")
+	i.send(g, "b", "3")
+	for _, id := range []string{"a", "b"} {
+		held := i.must(g, fsm.Main, 0, &fsm.AcceptSession{ID: id}).Session
+		for _, m := range i.must(g, fsm.Main, 0, &fsm.Lock{Session: held, Max: 10}).Locked {
+			i.must(g, fsm.Main, 0, &fsm.Settle{Session: held, Items: []fsm.SettleItem{{Token: m.Token, Verdict: fsm.Kill}}})
+		}
+	}
+	if n, _, _ := i.do("/api/entities/grouped/$DeadLetterQueue/purge?session=a", "deleted"); n != 2 {
+		t.Errorf("%d dead letters of a session deleted", n)
+	}
+}
+
 // S-264: a purge of a session queue leaves the sessions that receivers hold, and says how many.
 func TestOperatorsPurgeSessions(t *testing.T) {
 	i := newInspector(t)
@@ -223,6 +257,10 @@ func TestOperatorsBadRequests(t *testing.T) {
 		"POST " + at + "orders/purge?max=4001":                                                "400 from 1 to 4000",
 		"POST " + at + "orders/purge?before=yesterday":                                        "400 before must be a time",
 		"POST " + at + "orders/purge?session=a":                                               "400 has no sessions",
+		"POST " + at + "orders/purge?reason=a":                                                "400 Only dead letters",
+		"POST " + at + "orders/$DeadLetterQueue/purge?session=a":                              "400 has no sessions",
+		"POST " + at + "orders/$DeadLetterQueue/purge?from=noon":                              "400 from must be a time",
+		"POST " + at + "orders/$DeadLetterQueue/purge?reason=a&to=b":                          "400 no parameter 'to'",
 		"POST " + at + "orders/purge?sesion=a":                                                "400 no parameter 'sesion'",
 		"POST " + at + "orders/redrive?max=1001":                                              "400 from 1 to 1000",
 		"POST " + at + "orders/redrive?from=0":                                                "400 from must be a time",

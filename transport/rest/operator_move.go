@@ -49,8 +49,7 @@ func (q *inspection) sendOn(what string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := fsm.Redrive{After: after, Reason: q.values.Get("reason"), HasReason: q.values.Has("reason"),
-		Session: q.values.Get("session"), HasSession: q.values.Has("session")}
+	cmd := q.choice(after)
 	if cmd.HasReason && q.sub == fsm.Main {
 		return nil, badRequest("Only dead letters have a reason.")
 	}
@@ -69,24 +68,39 @@ func (q *inspection) sendOn(what string) (any, error) {
 		return nil, err
 	}
 	v := &RedriveView{Until: moment(cmd.Until)}
-	for range redriveScans {
-		step := cmd
-		step.Max = uint32(most - v.Moved)
-		out, err := q.propose(at.share, &step)
-		if err != nil {
-			if v.Moved > 0 {
-				break // what is done is told, and the cursor says where to go on
-			}
-			return nil, err
-		}
-		v.Moved += out.Count
-		cmd.After = out.Next
-		if v.Next = q.next(at, fmt.Sprint(out.Next), out.Next != 0); v.Moved >= most || out.Next == 0 {
-			break
-		}
+	if v.Moved, v.Next, err = q.scan(at, cmd, most); err != nil {
+		return nil, err
 	}
 	q.log(what, v.Moved)
 	return v, nil
+}
+
+// choice is what the request says of the messages that it is about.
+func (q *inspection) choice(after uint64) fsm.Redrive {
+	return fsm.Redrive{After: after, Reason: q.values.Get("reason"), HasReason: q.values.Has("reason"),
+		Session: q.values.Get("session"), HasSession: q.values.Has("session")}
+}
+
+// scan does the command to at most so many messages that it chooses, in as many steps as that takes, and
+// returns to how many it did and where to go on.
+func (q *inspection) scan(at cursor, cmd fsm.Redrive, most uint64) (done uint64, next string, err error) {
+	for range redriveScans {
+		step := cmd
+		step.Max = uint32(most - done)
+		out, err := q.propose(at.share, &step)
+		if err != nil {
+			if done > 0 {
+				break // what is done is told, and the cursor says where to go on
+			}
+			return 0, "", err
+		}
+		done += out.Count
+		cmd.After = out.Next
+		if next = q.next(at, fmt.Sprint(out.Next), out.Next != 0); done >= most || out.Next == 0 {
+			break
+		}
+	}
+	return done, next, nil
 }
 
 // destination is the entity that messages go to, 0 for the main queue of their own. What it would
