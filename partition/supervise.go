@@ -147,11 +147,17 @@ func (s *Supervisor) register() {
 		changed := s.host.life.changed.wait()
 		n := catalog.Node{ID: s.host.cfg.Node, Name: s.cfg.Name, Incarnation: s.host.life.now()}
 		ctx, cancel := context.WithTimeout(s.ctx, registerTimeout)
-		_, err := s.dir.change(ctx, &catalog.Change{Node: &n})
+		_, err := s.dir.change(ctx, &catalog.Change{Node: &n, Before: s.before()})
 		cancel()
 		var refused *fsm.RefusedError
 		switch {
 		case err == nil:
+		case errors.As(err, &refused) && refused.Refusal == fsm.Stale: // the catalog here is behind
+			select {
+			case <-s.ctx.Done():
+			case <-time.After(lookEvery):
+			}
+			continue
 		case errors.As(err, &refused):
 			s.log.Error("this life of the node is not accepted", "error", err)
 			if refused.Refusal == fsm.NodeExpired {
@@ -166,6 +172,17 @@ func (s *Supervisor) register() {
 		case <-s.ctx.Done():
 		}
 	}
+}
+
+// before is the life of the node that the catalog knows of. A registration that was under way when its life
+// ended, and comes when the next one is registered, must not take that one's place.
+func (s *Supervisor) before() *fsm.Incarnation {
+	var before fsm.Incarnation
+	if v := s.dir.View(); v != nil {
+		n, _ := v.Node(s.host.cfg.Node)
+		before = n.Incarnation
+	}
+	return &before
 }
 
 // openPlaced opens what the committed catalog places here, and nothing else (A20).

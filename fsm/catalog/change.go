@@ -31,6 +31,9 @@ type Change struct {
 	Replace *Exchange `json:"replace,omitempty"`
 	// Node records a node's present life; an earlier incarnation of the same node is lost with it.
 	Node *Node `json:"node,omitempty"`
+	// Before comes beside Node: the incarnation that it takes the place of, 0 for the first. If the node
+	// has another one the change is Stale: it was asked for in a life that is over, and came late.
+	Before *fsm.Incarnation `json:"before,omitempty"`
 	// Lost declares a life of a node over (RUL-19).
 	Lost *Loss `json:"lost,omitempty"`
 	// Limits are those by which Create and PutRule are judged, nil for the defaults. They come beside

@@ -170,7 +170,7 @@ func (s *State) change(data []byte) fsm.Outcome {
 	case c.Replace != nil:
 		return s.replace(*c.Replace)
 	case c.Node != nil:
-		return s.node(*c.Node)
+		return s.node(*c.Node, c.Before)
 	case c.Lost != nil:
 		v := s.next()
 		v.lose(c.Lost.Incarnation)
@@ -337,7 +337,7 @@ func checkGroup(g Group) string {
 	return ""
 }
 
-func (s *State) node(n Node) fsm.Outcome {
+func (s *State) node(n Node, before *fsm.Incarnation) fsm.Outcome {
 	if n.ID == "" || n.Incarnation == 0 {
 		return refuse(fsm.InvalidArgument, "a node needs an id and an incarnation")
 	}
@@ -347,6 +347,9 @@ func (s *State) node(n Node) fsm.Outcome {
 	old, known := s.view.nodes.Get(n.ID)
 	if known && old == n {
 		return fsm.Outcome{}
+	}
+	if before != nil && *before != old.Incarnation && n.Incarnation != old.Incarnation {
+		return refuse(fsm.Stale, "node %s has had another life meanwhile", n.ID)
 	}
 	v := s.next()
 	if known && old.Incarnation != n.Incarnation {

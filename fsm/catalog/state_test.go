@@ -203,6 +203,26 @@ func TestANewLifeOfANodeEndsTheOldOne(t *testing.T) {
 	w.refused(Change{Node: &Node{ID: "a", Name: "n1", Incarnation: 8}}, fsm.NodeExpired)
 }
 
+// RUL-19: a registration that comes when its life is over does not end the life after it, whether it was the
+// node's first or not, and one that is asked again changes nothing.
+func TestALateRegistrationEndsNoLife(t *testing.T) {
+	w := newWorld(t)
+	life := func(i, before fsm.Incarnation) Change {
+		return Change{Node: &Node{ID: "a", Name: "n1", Incarnation: i}, Before: &before}
+	}
+	w.must(life(7, 0))
+	w.refused(life(6, 0), fsm.Stale) // the first process ended before it was heard
+	w.must(life(9, 7))
+	w.refused(life(8, 7), fsm.Stale)
+	w.must(life(9, 7))
+	v := w.s.View()
+	if n, _ := v.Node("a"); n.Incarnation != 9 || !v.IsLost(7) || v.IsLost(6) || v.IsLost(8) || v.IsLost(9) {
+		t.Errorf("%+v, lost %v", n, v.Lost())
+	}
+	w.must(life(10, 9))
+	w.refused(life(7, 10), fsm.NodeExpired)
+}
+
 func TestPlacementIsDoneOnce(t *testing.T) {
 	w := newWorld(t)
 	w.must(Change{Place: &Placement{Groups: []Group{{ID: 1, Members: []fsm.NodeID{"z"}}, {ID: 9, Members: []fsm.NodeID{"z"}}}}})
