@@ -68,14 +68,8 @@ func (p *purgeFlags) run(c *cobra.Command, f *clientFlags, args []string) error 
 		return err
 	}
 	values := url.Values{}
-	for name, text := range map[string]string{"from": p.from, "before": p.before} {
-		if text == "" {
-			continue
-		}
-		if err := checkTime("--"+name, text); err != nil {
-			return err
-		}
-		values.Set(name, text)
+	if err := setTimes(values, map[string]string{"from": p.from, "before": p.before}); err != nil {
+		return err
 	}
 	for name, text := range map[string]string{"session": p.session, "reason": p.reason} {
 		if c.Flags().Changed(name) {
@@ -108,6 +102,20 @@ func (p *purgeFlags) run(c *cobra.Command, f *clientFlags, args []string) error 
 		text += fmt.Sprintf("; %d sessions are held by receivers and were left alone", skipped)
 	}
 	return printDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "deleted": deleted, "skippedSessions": skipped}, text)
+}
+
+// setTimes puts the times that were given among the parameters. The flags have the parameters' names.
+func setTimes(v url.Values, times map[string]string) error {
+	for name, text := range times {
+		if text == "" {
+			continue
+		}
+		if err := checkTime("--"+name, text); err != nil {
+			return err
+		}
+		v.Set(name, text)
+	}
+	return nil
 }
 
 // purgeBatch is what one request deletes at most: one entry of the log.

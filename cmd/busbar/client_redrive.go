@@ -96,14 +96,8 @@ func (r *redriveFlags) add(c *cobra.Command, verb string) {
 // values are the parameters of the first request.
 func (r *redriveFlags) values(c *cobra.Command) (url.Values, error) {
 	v := url.Values{}
-	for flag, text := range map[string]string{"from": r.from, "until": r.until} {
-		if text == "" {
-			continue
-		}
-		if err := checkTime("--"+flag, text); err != nil {
-			return nil, err
-		}
-		v.Set(flag, text)
+	if err := setTimes(v, map[string]string{"from": r.from, "until": r.until}); err != nil {
+		return nil, err
 	}
 	if r.hasReason {
 		v.Set("reason", r.reason)
