@@ -1,7 +1,9 @@
 package partition
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -20,6 +22,11 @@ const (
 	quorumTimeout = 250 * time.Millisecond
 	// standEvery is the least time between two elections that a replica calls by itself.
 	standEvery = 2 * time.Second
+	// The survivors are compared again after againFirst, and after pauses that double up to againMost.
+	againFirst, againMost = 50 * time.Millisecond, 500 * time.Millisecond
+	// aliveAfter is when who hears of the leader takes it to live after all; before, that may have been
+	// its last entry.
+	aliveAfter = 250 * time.Millisecond
 )
 
 // PeerLost says that the process of a node is surely gone (A17): every group that it led gets a new
@@ -31,28 +38,72 @@ const (
 // depose every leader that served meanwhile.
 func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
 	h.lost.add(lost)
-	h.succeed(ctx, lost, func(*Status) bool { return true })
+	h.succeed(ctx, lost, func(s *Status) bool { return s.Leader == lost || s.Leader == "" })
 }
 
-// succeed gives the groups that a node led a new leader, those that are meant: the best of the survivors
-// stands.
+// succeed gives groups a new leader that a node led, and those that are without one since: the best of the
+// survivors stands.
+//
+// The last entries of the lost leader may be under way to the disks while the survivors ask each other.
+// Each may then have seen the other one ahead, so that nobody stands, or who stands is behind by the time
+// that it asks for votes. So they are compared again while the group has no other leader. Who did not hear
+// a majority does not ask again: see PeerLost.
 func (h *Host) succeed(ctx context.Context, lost fsm.NodeID, meant func(*Status) bool) {
-	var led []Status
-	for _, r := range h.list() {
-		s := r.Status()
-		if s.Leader == lost && s.Failure == "" && votes(&s, h.cfg.Node) && meant(&s) {
-			led = append(led, s)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, 2*h.cfg.HeartbeatTimeout) // then raft's own time-outs are over
+	defer cancel()
+	led := h.voting(meant)
+	for pause := againFirst; len(led) > 0; pause = min(2*pause, againMost) {
+		others := h.survivors(ctx, led, lost)
+		led = slices.DeleteFunc(led, func(s Status) bool { return !heard(&s, others) })
+		for i := range led {
+			h.takeOver(ctx, &led[i], others, began)
 		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-h.stop:
+		}
+		if t.Stop() {
+			return
+		}
+		before := led
+		led = h.voting(func(s *Status) bool {
+			return slices.ContainsFunc(before, func(b Status) bool {
+				return b.Partition == s.Partition && (s.Leader == "" || s.Leader == lost && s.Term == b.Term)
+			})
+		})
 	}
-	if len(led) == 0 {
+}
+
+// takeOver stands for election in a group whose leader was reported lost at a time, if nobody fits better.
+func (h *Host) takeOver(ctx context.Context, own *Status, others []Status, reported time.Time) {
+	r := h.Replica(own.Partition)
+	if r == nil {
 		return
 	}
-	others := h.survivors(ctx, led, lost)
-	for i := range led {
-		if r := h.Replica(led[i].Partition); r != nil && heard(&led[i], others) && best(&led[i], others) {
-			r.stand(ctx, lost)
+	fit := best
+	switch {
+	case own.Leader == "": // somebody stands already, and may get all the votes it needs
+		fit = ahead
+	case time.Since(reported) > aliveAfter && time.Since(r.raft.LastContact()) < h.cfg.HeartbeatTimeout/4:
+		return // raft's heartbeats are a fifth of the time-out apart at most
+	}
+	if fit(own, others) {
+		r.stand(ctx, own.Leader)
+	}
+}
+
+// voting returns the groups in which this node has a vote, those that are meant.
+func (h *Host) voting(meant func(*Status) bool) []Status {
+	var all []Status
+	for _, r := range h.list() {
+		if s := r.Status(); s.Failure == "" && votes(&s, h.cfg.Node) && meant(&s) {
+			all = append(all, s)
 		}
 	}
+	return all
 }
 
 func votes(s *Status, n fsm.NodeID) bool {
@@ -107,8 +158,7 @@ func (h *Host) survivors(ctx context.Context, led []Status, lost fsm.NodeID) []S
 func heard(own *Status, others []Status) bool {
 	n := 1
 	for i := range others {
-		o := &others[i]
-		if o.Partition == own.Partition && o.Failure == "" && votes(own, o.Node) {
+		if rivals(own, &others[i]) {
 			n++
 		}
 	}
@@ -127,31 +177,37 @@ func allHeard(led, others []Status) bool {
 // best reports whether no other voter that answered has more log; equals go to one whose clock is right,
 // and then to the lowest id.
 func best(own *Status, others []Status) bool {
-	for i := range others {
-		o := &others[i]
-		if o.Partition != own.Partition || o.Failure != "" || !votes(own, o.Node) {
-			continue
+	return !slices.ContainsFunc(others, func(o Status) bool {
+		if !rivals(own, &o) {
+			return false
 		}
+		c := compareLogs(own, &o)
 		switch {
-		case o.Leading:
-			return false
-		case o.LastTerm != own.LastTerm:
-			if o.LastTerm > own.LastTerm {
-				return false
-			}
-		case o.Last != own.Last:
-			if o.Last > own.Last {
-				return false
-			}
-		case o.WrongClock != own.WrongClock:
-			if own.WrongClock {
-				return false
-			}
-		case o.Node < own.Node:
-			return false
+		case o.Leading || c < 0:
+			return true
+		case c == 0 && o.WrongClock != own.WrongClock:
+			return own.WrongClock
 		}
-	}
-	return true
+		return c == 0 && o.Node < own.Node
+	})
+}
+
+// ahead reports whether this replica has more log than every other voter that answered, so that none of
+// them gets its vote.
+func ahead(own *Status, others []Status) bool {
+	return !slices.ContainsFunc(others, func(o Status) bool {
+		return rivals(own, &o) && (o.Leading || compareLogs(own, &o) <= 0)
+	})
+}
+
+// rivals reports whether o is of a replica that could lead the group of own in its place.
+func rivals(own, o *Status) bool {
+	return o.Partition == own.Partition && o.Failure == "" && votes(own, o.Node)
+}
+
+// compareLogs is positive if a's log is the newer one, as votes see it.
+func compareLogs(a, b *Status) int {
+	return cmp.Or(cmp.Compare(a.LastTerm, b.LastTerm), cmp.Compare(a.Last, b.Last))
 }
 
 // stand calls an election now, if this replica still follows lost ("" for nobody) and has not

@@ -25,6 +25,86 @@ func TestPeerLost(t *testing.T) {
 	})
 }
 
+// An entry of the lost leader reaches the disk of a survivor while they ask each other who has more. S-299.
+func TestSurvivorsDoNotWaitForEachOther(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// late has the entry under way to its disk; first is whether it asks before the entry is there,
+		// and alone whether the other survivor has no such entry.
+		late         int
+		first, alone bool
+	}{
+		"each saw the other one ahead":  {late: 0, first: true},
+		"who stood is behind by then":   {late: 1, first: true, alone: true},
+		"the one ahead has asked after": {late: 1, alone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			three(t, func(t *testing.T, c *testCluster) {
+				old := c.leader(1)
+				time.Sleep(3 * time.Second) // two elections that a replica calls itself are 2 s apart
+				survivors := c.others(old.cfg.Node)
+				late, other := survivors[tc.late], survivors[1-tc.late]
+				release := c.hang(late)
+				c.net.setCut(old.cfg.Node, other, tc.alone)
+				start(t.Context(), old, enqueue(reqID(1, 1), "x"))
+				time.Sleep(100 * time.Millisecond)
+				c.crash(old.cfg.Node)
+				began := time.Now()
+				if tc.first {
+					go c.nodes[late].host.PeerLost(t.Context(), old.cfg.Node)
+				}
+				if tc.alone {
+					go c.nodes[other].host.PeerLost(t.Context(), old.cfg.Node)
+				}
+				time.Sleep(20 * time.Millisecond) // each has its answers
+				release()
+				time.Sleep(time.Millisecond)
+				if !tc.first {
+					go c.nodes[late].host.PeerLost(t.Context(), old.cfg.Node)
+				}
+				if !tc.alone {
+					go c.nodes[other].host.PeerLost(t.Context(), old.cfg.Node)
+				}
+				c.leader(1, old.cfg.Node)
+				if d := time.Since(began); d > 250*time.Millisecond {
+					t.Errorf("leaderless for %v", d)
+				}
+			})
+		})
+	}
+}
+
+// hang keeps what a node writes to its log from the disk until it is released.
+func (c *testCluster) hang(id fsm.NodeID) (release func()) {
+	gate := make(chan struct{})
+	log := c.nodes[id].disks[1].log
+	log.set(func(l *faultyLog) { l.gate = gate })
+	return func() {
+		log.set(func(l *faultyLog) { l.gate = nil })
+		close(gate)
+	}
+}
+
+// Who was told of a loss and held another one for the better looks again; a leader that lives shows by then.
+func TestFalseAlarmIsForgotten(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		leader := c.leader(1)
+		time.Sleep(3 * time.Second)
+		term := leader.raft.CurrentTerm()
+		told := c.others(leader.cfg.Node)[0] // of equals the better one
+		release := c.hang(told)
+		if _, err := c.sendVia(t.Context(), leader.cfg.Node, enqueue(fsm.RequestID{}, "x")); err != nil {
+			t.Fatal(err)
+		}
+		go c.nodes[told].host.PeerLost(t.Context(), leader.cfg.Node)
+		time.Sleep(aliveAfter)
+		release()
+		time.Sleep(10 * time.Second)
+		if got := leader.raft.CurrentTerm(); got != term || !leader.Leading() {
+			t.Errorf("term %d, leading %v; want %d and true", got, leader.Leading(), term)
+		}
+	})
+}
+
 func TestFalseAlarmIsHarmless(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
@@ -110,6 +190,11 @@ func TestBestCandidate(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := best(&own, []Status{tc.other}); got != tc.want {
 				t.Errorf("stands: %v", got)
+			}
+			// Where somebody stands already, equals do not.
+			want := tc.want && (tc.other.LastTerm != own.LastTerm || tc.other.Last != own.Last)
+			if got := ahead(&own, []Status{tc.other}); got != want {
+				t.Errorf("refuses it the vote: %v", got)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func appendResigned(b []byte, p fsm.PartitionID, term uint64) []byte {
 }
 
 // serveResign hears of leaderships that a node gave up.
-func (h *Host) serveResign(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
+func (h *Host) serveResign(_ context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
 	if len(b) == 0 || len(b)%resignedBytes != 0 || len(b)/resignedBytes > maxStatusReplicas {
 		return nil, fmt.Errorf("leaderships given up in %d bytes: %w", len(b), fsm.ErrFormat)
 	}
@@ -83,9 +83,16 @@ func (h *Host) serveResign(ctx context.Context, from fsm.NodeID, b []byte) ([]by
 	for ; len(b) > 0; b = b[resignedBytes:] {
 		terms[fsm.PartitionID(binary.BigEndian.Uint16(b))] = binary.BigEndian.Uint64(b[2:])
 	}
-	h.succeed(ctx, from, func(s *Status) bool {
-		term, ok := terms[s.Partition]
-		return ok && term == s.Term
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, fsm.ErrClosed
+	}
+	h.wg.Go(func() { // the leader waits for no election
+		h.succeed(context.Background(), from, func(s *Status) bool {
+			term, ok := terms[s.Partition]
+			return ok && (s.Leader == from && s.Term == term || s.Leader == "" && s.Term > term)
+		})
 	})
 	return nil, nil
 }
