@@ -10,14 +10,17 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/test/check"
 )
 
 const (
-	// leaderLimit, catchUpLimit and drainLimit are how long after the last fault everything has to
-	// serve, the followers to have caught up, and the queues to be emptied (I26).
+	// leaderLimit, catchUpLimit, wholeLimit and drainLimit are how long after the last fault everything
+	// has to serve, the followers to have caught up, every replica to have its vote again, and the queues
+	// to be emptied (I26).
 	leaderLimit  = 30 * time.Second
 	catchUpLimit = 60 * time.Second
+	wholeLimit   = 60 * time.Second
 	drainLimit   = 5 * time.Minute
 )
 
@@ -81,6 +84,41 @@ func (w *world) serving(except *machine) error {
 		}
 		return nil
 	})
+}
+
+// whole waits until every node that the catalog gives a replica has a vote in its group again, the catalog
+// has as many votes as it wants, and all have caught up: only then a group can do without one of them.
+func (w *world) whole() error {
+	err := within(wholeLimit, func(context.Context) error {
+		w.heal()
+		for p := range w.cfg.Partitions + 1 {
+			id := fsm.PartitionID(p)
+			m := w.leaderOf(id)
+			if m == nil {
+				return fmt.Errorf("I26: partition %d has no leader %v after the faults", p, wholeLimit)
+			}
+			s := m.node.host.Replica(id).Status()
+			if n := w.lacking(id, s.Voters); n > 0 {
+				return fmt.Errorf("I26: partition %d lacks %d votes %v after the faults: %+v", p, n, wholeLimit, s)
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, w.serving(nil))
+}
+
+// lacking is how many votes a group should have beside those that it has.
+func (w *world) lacking(p fsm.PartitionID, voters []fsm.NodeID) int {
+	if p == fsm.CatalogPartition {
+		return min(len(w.machines), partition.SupervisorDefaults().CatalogVoters) - len(voters)
+	}
+	lack := 0
+	for _, m := range w.machines {
+		if m.node == nil || m.node.placed(p) && !slices.Contains(voters, m.id) {
+			lack++
+		}
+	}
+	return lack
 }
 
 // placed reports whether the catalog gives the node a replica of a partition.

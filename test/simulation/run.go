@@ -86,12 +86,12 @@ func Run(cfg Config) (*Result, error) {
 	w.event("seed %d: %d partitions, faults:%s", cfg.Seed, cfg.Partitions, names)
 	w.startClients()
 	n.run(time.Now().Add(time.Duration(cfg.Minutes)*time.Minute), cfg.faults)
-	var sick *machine
 	w.mendAll()
-	if cfg.Forever {
-		sick = n.forever()
+	if !cfg.Forever {
+		return w.finish(nil, nil)
 	}
-	return w.finish(sick)
+	err = w.whole()
+	return w.finish(n.forever(), err)
 }
 
 // mendAll ends every fault there may be.
@@ -117,7 +117,6 @@ func (n *nemesis) forever() *machine {
 			list = append(list, f)
 		}
 	}
-	time.Sleep(10 * time.Second)
 	m, f := n.pick(), list[n.rng.IntN(len(list))]
 	if m.node == nil {
 		return nil
@@ -128,8 +127,8 @@ func (n *nemesis) forever() *machine {
 	return m
 }
 
-// finish lets things calm down and checks everything.
-func (w *world) finish(sick *machine) (*Result, error) {
+// finish lets things calm down and checks everything; before is what was found so far.
+func (w *world) finish(sick *machine, before error) (*Result, error) {
 	var wrong []check.Violation
 	fail := func(err error) {
 		if err != nil {
@@ -139,6 +138,7 @@ func (w *world) finish(sick *machine) (*Result, error) {
 	w.mu.Lock()
 	w.avoid = sick
 	w.mu.Unlock()
+	fail(before)
 	fail(w.serving(sick))
 	time.Sleep(20 * time.Second)
 	w.cancel()
