@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
@@ -236,10 +235,7 @@ func (sh *share) found(id []byte, no uint32) bool {
 	if _, held := sh.holders.Get(no); !held && sh.aside.Len() == 0 {
 		return true
 	}
-	se := sh.sessionHints.at[maphash.Bytes(sh.sessionHints.seed, id)] // half the time of the way by its number
-	if se == nil || se.no != no || se.gen != sh.gen {
-		se, _ = sh.sessions.Get(no)
-	}
+	se := sh.sessionOf(no, id)
 	return se.ready > 0 || se.locked > 0
 }
 

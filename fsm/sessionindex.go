@@ -61,6 +61,16 @@ func (sh *share) session(no uint32) *session {
 	return se
 }
 
+// sessionOf returns the session of that number for reading, which is there; its id is known, too, and is half
+// the time of the way by its number.
+func (sh *share) sessionOf(no uint32, id []byte) *session {
+	se := sh.sessionHints.at[maphash.Bytes(sh.sessionHints.seed, id)]
+	if se == nil || se.no != no || se.gen != sh.gen {
+		se, _ = sh.sessions.Get(no)
+	}
+	return se
+}
+
 // change returns the session of that number, which is there, for writing: a record of an older
 // generation belongs to an image or to a savepoint and is copied.
 func (sh *share) change(no uint32) *session {
