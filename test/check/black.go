@@ -88,6 +88,7 @@ type seen struct {
 type view struct {
 	*History
 	sends    map[string]*Op     // by message id
+	born     map[string]int64   // when a message was first sent, by its id
 	inBatch  map[string]*Op     // the same, for messages of batches
 	grants   map[where][]*Op    // deliveries with a lock
 	settles  map[where][]*Op    // of every outcome
@@ -101,7 +102,7 @@ type view struct {
 }
 
 func newView(h *History) *view {
-	v := &view{History: h, sends: map[string]*Op{}, inBatch: map[string]*Op{}, grants: map[where][]*Op{},
+	v := &view{History: h, sends: map[string]*Op{}, born: map[string]int64{}, inBatch: map[string]*Op{}, grants: map[where][]*Op{},
 		settles: map[where][]*Op{}, byToken: map[string][]*Op{}, finals: map[string][]Place{},
 		lostAt: map[int]int64{}, byHolder: map[int][]*Op{}}
 	for _, o := range h.Ops {
@@ -120,11 +121,20 @@ func newView(h *History) *view {
 	return v
 }
 
+// bear notes that a message cannot have been there before it was sent.
+func (v *view) bear(id string, sent int64) {
+	if at, ok := v.born[id]; !ok || sent < at {
+		v.born[id] = sent
+	}
+}
+
 func (v *view) index(o *Op) {
 	switch {
 	case o.Kind == Send || o.Kind == Schedule:
+		v.bear(o.Message.ID, o.Invoke)
 		if len(o.Messages) > 0 {
 			for i := range o.Messages {
+				v.bear(o.Messages[i].ID, o.Invoke)
 				v.inBatch[o.Messages[i].ID] = o
 			}
 			break

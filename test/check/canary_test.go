@@ -228,6 +228,8 @@ func guilty() map[string]*History {
 			counted(get(6, 7, "m1", 1, "t2"), 1), settle(8, 9, Abandon, counted(get(6, 7, "m1", 1, "t2"), 1))),
 			Message{ID: "m1", Seq: 1, State: Deferred}),
 		"I5 two holders": first(g1, g2, settle(6, 7, Complete, g2)),
+		"I5 given to both who waited for it": history(get(0, 21, "m1", 1, "t1"), get(0, 22, "m1", 1, "t2"),
+			send(20, 21, "m1"), settle(23, 24, Complete, get(0, 22, "m1", 1, "t2"))),
 		"I5 given to a second, who releases it, while the first holds it": first(g1, get(3, 4, "m1", 1, "t2"),
 			settle(5, 6, Release, get(3, 4, "m1", 1, "t2")), settle(7, 8, Complete, g1)),
 		"I6 an old lock settles":                first(g1, later, settle(16, 17, Abandon, g1), settle(17, 18, Complete, later)),

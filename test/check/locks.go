@@ -17,7 +17,8 @@ func (v *view) heldUntil(g *Op, moment int64) int64 {
 	if q == nil {
 		return 0
 	}
-	until := v.least(g.Invoke, q)
+	// Who waited for a message that was not there got it after it was sent, at the earliest.
+	until := v.least(max(g.Invoke, v.born[g.Message.ID]), q)
 	for _, o := range v.byToken[g.Message.Token] {
 		switch {
 		case o.Kind.Settles() && o.Maybe():
