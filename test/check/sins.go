@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport"
@@ -62,13 +63,14 @@ type liar struct {
 	mu    sync.Mutex
 	count int
 	seen  map[string]fsm.Delivery
+	given map[string]time.Time // when what was seen last was
 	past  []fsm.Delivery
 	state map[string][]byte
 	pump  uint64
 }
 
 func newLiar() *liar {
-	return &liar{seen: map[string]fsm.Delivery{}, state: map[string][]byte{}}
+	return &liar{seen: map[string]fsm.Delivery{}, given: map[string]time.Time{}, state: map[string][]byte{}}
 }
 
 // Propose implements transport.Broker.
@@ -205,21 +207,38 @@ var (
 			o.Locked[i].Attempts = 0
 		}
 	})
-	// doublesDelivery adds what was just given to somebody to the next delivery of the entity.
-	doublesDelivery = onLock(func(l *liar, k fsm.Key, c *fsm.Lock, o *fsm.Outcome) {
-		l.count++
-		if c.Session != (fsm.SessionProof{}) || k.Sub != fsm.Main || len(o.Locked) != 1 {
-			return
+	// doublesDelivery gives what somebody was given lately, and has not settled, to the next who asks.
+	doublesDelivery = func() *liar {
+		l := onLock(func(l *liar, k fsm.Key, c *fsm.Lock, o *fsm.Outcome) {
+			if c.Session != (fsm.SessionProof{}) || k.Sub != fsm.Main || len(o.Locked) != 1 {
+				return
+			}
+			at := string(rune(k.Entity))
+			d, held := l.seen[at]
+			if held && time.Since(l.given[at]) < 3*time.Second {
+				if l.count++; l.count%3 == 0 {
+					d.Token[15]++
+					o.Locked[0] = d
+				}
+				return
+			}
+			l.seen[at], l.given[at] = o.Locked[0], time.Now()
+		})()
+		locks := l.propose
+		l.propose = func(l *liar, ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (
+			fsm.Outcome, error) {
+			if s, ok := c.(*fsm.Settle); ok {
+				l.mu.Lock()
+				at := string(rune(k.Entity))
+				if slices.ContainsFunc(s.Items, func(it fsm.SettleItem) bool { return it.Seq == l.seen[at].Seq }) {
+					delete(l.seen, at)
+				}
+				l.mu.Unlock()
+			}
+			return locks(l, ctx, id, k, c)
 		}
-		at := string(rune(k.Entity))
-		d, ok := l.seen[at]
-		if ok && l.count%every == 0 && d.Seq != o.Locked[0].Seq {
-			d.Token[15]++
-			o.Locked[0] = d
-			return
-		}
-		l.seen[at] = o.Locked[0]
-	})
+		return l
+	}
 	acceptsOldLocks = onSettle(nil, func(_ *liar, _ fsm.SettleItem, r *fsm.Refusal) {
 		if *r == fsm.MessageLockLost {
 			*r = fsm.None
