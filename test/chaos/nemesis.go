@@ -282,7 +282,7 @@ func moveLeaders(s *strike) error {
 		return err
 	}
 	moved := 0
-	var why error
+	why := errors.New("the node leads everything already")
 	for p, leader := range leaders {
 		if leader == s.n.name() || moved == 3 {
 			continue
@@ -296,7 +296,7 @@ func moveLeaders(s *strike) error {
 	s.what = fmt.Sprintf("%d to %s", moved, s.n.name())
 	s.bites = func(*bed) error {
 		if moved == 0 {
-			return fmt.Errorf("no leadership moved: %w", errors.Join(why))
+			return fmt.Errorf("no leadership moved: %w", why)
 		}
 		return nil
 	}
