@@ -67,3 +67,33 @@ func TestWhatCountsAsAHangUp(t *testing.T) {
 		}
 	}
 }
+
+// A proxy on the same machine is fast enough to reset a connection before it is told to be made.
+func TestAResetWhileConnectingIsAHangUp(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		}
+	}()
+	var names book
+	m := startNode(t, &names, testConfig("a"))
+	p, err := m.peer("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 500 { // about one in ten is reset so early
+		if err := m.connect(testContext(t), p, l.Addr().String()); !errors.Is(err, errHungUp) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -273,6 +273,9 @@ func (m *Mesh) connect(ctx context.Context, p *peer, addr string) error {
 	raw, err := m.network.Dial(dialling, addr)
 	cancel()
 	if err != nil {
+		if isEnd(err) { // made, and reset before it was ours
+			err = fmt.Errorf("%w: %w", errHungUp, err)
+		}
 		return fmt.Errorf("dial %s: %w", addr, err)
 	}
 	metered := &meteredConn{Conn: raw, writeTimeout: m.cfg.WriteTimeout}
