@@ -217,8 +217,7 @@ func TestBareRaftKeepsALeaderWhoseDiskHangs(t *testing.T) {
 		b := bare(t, nil)
 		defer b.close()
 		l := b.leader()
-		gate := make(chan struct{})
-		l.log.set(func(f *faultyLog) { f.gate = gate })
+		release := l.log.hang()
 		f := l.r.Apply([]byte("x"), time.Second)
 		done := make(chan error, 1)
 		go func() { done <- f.Error() }()
@@ -233,8 +232,7 @@ func TestBareRaftKeepsALeaderWhoseDiskHangs(t *testing.T) {
 				t.Errorf("%s follows %q: this raft has no hazard R1 any more", n.id, addr)
 			}
 		}
-		l.log.set(func(f *faultyLog) { f.gate = nil })
-		close(gate)
+		release()
 		<-done
 	})
 }

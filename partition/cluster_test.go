@@ -358,9 +358,7 @@ func TestFailedDiskStopsTheReplica(t *testing.T) {
 func TestStalledDiskHandsOver(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		old := c.leader(1)
-		gate := make(chan struct{})
-		log := c.nodes[old.cfg.Node].disks[1].log
-		log.set(func(l *faultyLog) { l.gate = gate })
+		release := c.nodes[old.cfg.Node].disks[1].log.hang()
 		p := start(t.Context(), old, enqueue(reqID(1, 1), "x"))
 		began := time.Now()
 		next := c.leader(1, old.cfg.Node)
@@ -378,8 +376,7 @@ func TestStalledDiskHandsOver(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Error("nobody was told that the process must end")
 		}
-		log.set(func(l *faultyLog) { l.gate = nil })
-		close(gate)
+		release()
 		time.Sleep(5 * time.Second)
 		if s := c.settled(); s.Enqueues != 1 {
 			t.Errorf("%d effects", s.Enqueues)

@@ -43,7 +43,7 @@ func TestSurvivorsDoNotWaitForEachOther(t *testing.T) {
 				time.Sleep(3 * time.Second) // two elections that a replica calls itself are 2 s apart
 				survivors := c.others(old.cfg.Node)
 				late, other := survivors[tc.late], survivors[1-tc.late]
-				release := c.hang(late)
+				release := c.nodes[late].disks[1].log.hang()
 				c.net.setCut(old.cfg.Node, other, tc.alone)
 				start(t.Context(), old, enqueue(reqID(1, 1), "x"))
 				time.Sleep(100 * time.Millisecond)
@@ -73,17 +73,6 @@ func TestSurvivorsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// hang keeps what a node writes to its log from the disk until it is released.
-func (c *testCluster) hang(id fsm.NodeID) (release func()) {
-	gate := make(chan struct{})
-	log := c.nodes[id].disks[1].log
-	log.set(func(l *faultyLog) { l.gate = gate })
-	return func() {
-		log.set(func(l *faultyLog) { l.gate = nil })
-		close(gate)
-	}
-}
-
 // Who was told of a loss and held another one for the better looks again; a leader that lives shows by then.
 func TestFalseAlarmIsForgotten(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
@@ -91,7 +80,7 @@ func TestFalseAlarmIsForgotten(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		term := leader.raft.CurrentTerm()
 		told := c.others(leader.cfg.Node)[0] // of equals the better one
-		release := c.hang(told)
+		release := c.nodes[told].disks[1].log.hang()
 		if _, err := c.sendVia(t.Context(), leader.cfg.Node, enqueue(fsm.RequestID{}, "x")); err != nil {
 			t.Fatal(err)
 		}

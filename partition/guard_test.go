@@ -172,8 +172,7 @@ func TestGuardTellsMissingFromLost(t *testing.T) {
 func TestGuardKnowsItsOldestCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newDisk()
-		gate := make(chan struct{})
-		s.log.gate = gate
+		release := s.log.hang()
 		g := newGuard(Stores{Log: s.log, Stable: s.stable}, 0, func(error) {})
 		done := make(chan error)
 		go func() { done <- g.StoreLog(&raft.Log{Index: 1}) }()
@@ -181,7 +180,7 @@ func TestGuardKnowsItsOldestCall(t *testing.T) {
 		if age := g.oldest(); age != 7*time.Second {
 			t.Errorf("oldest call is %v old", age)
 		}
-		close(gate)
+		release()
 		if err := <-done; err != nil || g.oldest() != 0 {
 			t.Errorf("after it: %v, %v", g.oldest(), err)
 		}

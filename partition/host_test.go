@@ -91,13 +91,11 @@ func TestCloseAnswersEverybody(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.open(1)
 		r := c.leader(1)
-		gate := make(chan struct{})
 		parked := start(t.Context(), r, lock(reqID(1, 1), 1, 60_000))
 		awaiting := make(chan error, 1)
 		go func() { awaiting <- r.Await(t.Context(), fsm.WaitKey{Entity: 1}) }()
 		synctest.Wait()
-		log := c.nodes["n1"].disks[1].log
-		log.set(func(l *faultyLog) { l.gate = gate })
+		release := c.nodes["n1"].disks[1].log.hang()
 		riding := start(t.Context(), r, enqueue(reqID(2, 1), "x"))
 		synctest.Wait()
 		pending := start(t.Context(), r, enqueue(reqID(3, 1), "x"))
@@ -124,7 +122,7 @@ func TestCloseAnswersEverybody(t *testing.T) {
 		if err := <-awaiting; err != nil {
 			t.Errorf("await: %v", err)
 		}
-		close(gate)
+		release()
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
@@ -141,8 +139,7 @@ func TestCloseGivesUpOnAHungDisk(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.open(1)
 		r := c.leader(1)
-		gate := make(chan struct{})
-		c.nodes["n1"].disks[1].log.set(func(l *faultyLog) { l.gate = gate })
+		release := c.nodes["n1"].disks[1].log.hang()
 		p := start(t.Context(), r, enqueue(reqID(2, 1), "x"))
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(context.Background())
@@ -152,7 +149,7 @@ func TestCloseGivesUpOnAHungDisk(t *testing.T) {
 			t.Errorf("closed after %v: %v", time.Since(began), err)
 		}
 		<-p.done
-		close(gate) // lets the goroutines of the bubble end
+		release() // lets the goroutines of the bubble end
 		c.nodes["n1"].port.close()
 	})
 }

@@ -316,6 +316,16 @@ func (l *faultyLog) set(f func(*faultyLog)) {
 	f(l)
 }
 
+// hang lets writes wait until they are released.
+func (l *faultyLog) hang() (release func()) {
+	gate := make(chan struct{})
+	l.set(func(l *faultyLog) { l.gate = gate })
+	return func() {
+		l.set(func(l *faultyLog) { l.gate = nil })
+		close(gate)
+	}
+}
+
 func (l *faultyLog) StoreLogs(logs []*raft.Log) error {
 	l.mu.Lock()
 	err, keep, gate := l.err, l.keep, l.gate

@@ -19,9 +19,7 @@ func TestALockAheadOfTheMessageInTheSameEntryIsServed(t *testing.T) {
 					second = start(t.Context(), r, lock(reqID(2, 1), 1, 60_000))
 					synctest.Wait()
 				}
-				gate := make(chan struct{})
-				log := c.nodes["n1"].disks[1].log
-				log.set(func(l *faultyLog) { l.gate = gate })
+				release := c.nodes["n1"].disks[1].log.hang()
 				if parked {
 					start(t.Context(), r, enqueue(reqID(3, 1), "one"))
 				} else {
@@ -34,9 +32,8 @@ func TestALockAheadOfTheMessageInTheSameEntryIsServed(t *testing.T) {
 				}
 				start(t.Context(), r, enqueue(reqID(4, 1), "two"))
 				synctest.Wait()
-				log.set(func(l *faultyLog) { l.gate = nil })
 				began := time.Now()
-				close(gate)
+				release()
 				<-second.done
 				if got := bodies(second.outcome); len(got) != 1 || time.Since(began) > time.Second {
 					t.Errorf("got %q, %v after %v", got, second.err, time.Since(began))

@@ -64,10 +64,8 @@ func bodies(o fsm.Outcome) (out []string) {
 
 func TestLoadMakesBatches(t *testing.T) {
 	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
-		gate := make(chan struct{})
-		log := c.nodes["n1"].disks[1].log
 		before := state(r).Index
-		log.set(func(l *faultyLog) { l.gate = gate })
+		release := c.nodes["n1"].disks[1].log.hang()
 		first := start(t.Context(), r, enqueue(reqID(1, 1), "first"))
 		synctest.Wait() // it is in flight, its write waits
 		var rest []*proposed
@@ -75,8 +73,7 @@ func TestLoadMakesBatches(t *testing.T) {
 			rest = append(rest, start(t.Context(), r, enqueue(reqID(uint64(i+2), 1), "x")))
 		}
 		synctest.Wait()
-		log.set(func(l *faultyLog) { l.gate = nil })
-		close(gate)
+		release()
 		<-first.done
 		for _, p := range rest {
 			if <-p.done; p.err != nil {
@@ -91,9 +88,7 @@ func TestLoadMakesBatches(t *testing.T) {
 
 func TestEntriesCloseAtTheirSize(t *testing.T) {
 	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
-		gate := make(chan struct{})
-		log := c.nodes["n1"].disks[1].log
-		log.set(func(l *faultyLog) { l.gate = gate })
+		release := c.nodes["n1"].disks[1].log.hang()
 		big := string(make([]byte, 100<<10))
 		huge := string(make([]byte, 2<<20))
 		before := state(r).Index
@@ -105,7 +100,7 @@ func TestEntriesCloseAtTheirSize(t *testing.T) {
 		}
 		all = append(all, start(t.Context(), r, enqueue(reqID(50, 1), huge)))
 		synctest.Wait()
-		close(gate)
+		release()
 		for _, p := range all {
 			if <-p.done; p.err != nil {
 				t.Fatal(p.err)
@@ -284,15 +279,13 @@ func TestCancelInFlightReturnsTheOutcome(t *testing.T) {
 				if _, err := r.Propose(t.Context(), enqueue(reqID(2, 1), "x")); err != nil {
 					t.Fatal(err)
 				}
-				gate := make(chan struct{})
-				log := c.nodes["n1"].disks[1].log
-				log.set(func(l *faultyLog) { l.gate = gate })
+				release := c.nodes["n1"].disks[1].log.hang()
 				ctx, cancel := context.WithCancel(t.Context())
 				p := start(ctx, g, lock(reqID(1, 1), 1, 60_000))
 				synctest.Wait()
 				cancel()
 				synctest.Wait()
-				close(gate)
+				release()
 				<-p.done
 				if got := bodies(p.outcome); p.err != nil || len(got) != 1 {
 					t.Errorf("got %q, %v", got, p.err)
@@ -369,8 +362,7 @@ func TestSettlementsHaveAReserve(t *testing.T) {
 		c.open(1)
 		defer c.close()
 		r := c.leader(1)
-		gate := make(chan struct{})
-		c.nodes["n1"].disks[1].log.set(func(l *faultyLog) { l.gate = gate })
+		release := c.nodes["n1"].disks[1].log.hang()
 		var all []*proposed
 		for i := range 11 { // one in flight, ten wait
 			all = append(all, start(t.Context(), r, enqueue(reqID(uint64(i+1), 1), "x")))
@@ -388,7 +380,7 @@ func TestSettlementsHaveAReserve(t *testing.T) {
 			Command: &fsm.Settle{}}); !errors.Is(err, fsm.ErrBusy) {
 			t.Errorf("settle beyond the reserve: %v", err)
 		}
-		close(gate)
+		release()
 		for i, p := range all {
 			if <-p.done; p.err != nil {
 				t.Errorf("proposal %d: %v", i, p.err)
@@ -465,9 +457,7 @@ func TestQueriesRideTheLog(t *testing.T) {
 			t.Fatalf("peek: %+v, %v", a, err)
 		}
 		before := state(r).Index
-		gate := make(chan struct{})
-		log := c.nodes["n1"].disks[1].log
-		log.set(func(l *faultyLog) { l.gate = gate })
+		release := c.nodes["n1"].disks[1].log.hang()
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Add(1)
@@ -480,7 +470,7 @@ func TestQueriesRideTheLog(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		close(gate)
+		release()
 		wg.Wait()
 		if n := state(r).Index - before; n > 2 {
 			t.Errorf("50 queries took %d entries", n)

@@ -13,13 +13,7 @@ import (
 func TestStalledLeaderIsFollowedAtOnce(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		old := c.leader(1)
-		gate := make(chan struct{})
-		log := c.nodes[old.cfg.Node].disks[1].log
-		log.set(func(l *faultyLog) { l.gate = gate })
-		defer func() {
-			log.set(func(l *faultyLog) { l.gate = nil })
-			close(gate)
-		}()
+		defer c.nodes[old.cfg.Node].disks[1].log.hang()()
 		p := start(t.Context(), old, enqueue(reqID(1, 1), "x"))
 		began := time.Now()
 		next := c.leader(1, old.cfg.Node)

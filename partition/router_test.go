@@ -330,9 +330,7 @@ func TestCallerGoneAndLeaderLost(t *testing.T) {
 		l := b.leader(p)
 		via := b.others(l.cfg.Node)[0]
 		// The leader's entries reach the followers, but its answer does not reach the caller.
-		gate := make(chan struct{})
-		log := b.nodes[l.cfg.Node].disks[p].log
-		log.set(func(f *faultyLog) { f.gate = gate })
+		release := b.nodes[l.cfg.Node].disks[p].log.hang()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		var o fsm.Outcome
@@ -343,8 +341,7 @@ func TestCallerGoneAndLeaderLost(t *testing.T) {
 		}()
 		synctest.Wait()
 		b.net.setCut(via, l.cfg.Node, true)
-		close(gate)
-		log.set(func(f *faultyLog) { f.gate = nil })
+		release()
 		time.Sleep(100 * time.Millisecond)
 		b.net.setCut(l.cfg.Node, via, true)
 		cancel()
