@@ -68,14 +68,7 @@ func (q *inspection) purge() (any, error) {
 
 // purgeChosen deletes the dead letters that the parameters choose.
 func (q *inspection) purgeChosen() (any, error) {
-	if err := q.only("max", "cursor", "reason", "session", "from", "before"); err != nil {
-		return nil, err
-	}
-	at, err := q.cursor()
-	if err != nil {
-		return nil, err
-	}
-	after, err := at.number()
+	at, after, err := q.begin("max", "cursor", "reason", "session", "from", "before")
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (q *inspection) move() (any, error) {
 }
 
 func (q *inspection) sendOn(what string) (any, error) {
-	at, after, _, err := q.place("max", "cursor", "to", "reason", "session", "from", "until")
+	at, after, err := q.begin("max", "cursor", "to", "reason", "session", "from", "until")
 	if err != nil {
 		return nil, err
 	}

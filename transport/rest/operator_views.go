@@ -57,18 +57,23 @@ func (q *inspection) locks() (any, error) {
 
 var stateNames = [...]string{fsm.StateActive: "active", fsm.StateDeferred: "deferred", fsm.StateScheduled: "scheduled"}
 
-// place reads what every list takes; names are the parameters that it knows.
-func (q *inspection) place(names ...string) (at cursor, after uint64, most uint32, err error) {
+// begin reads where a request begins; names are the parameters that it knows.
+func (q *inspection) begin(names ...string) (at cursor, after uint64, err error) {
 	if err = q.only(names...); err != nil {
 		return
 	}
 	if at, err = q.cursor(); err != nil {
 		return
 	}
-	if after, err = at.number(); err != nil {
-		return
+	after, err = at.number()
+	return
+}
+
+// place reads what every list takes; names are the parameters that it knows.
+func (q *inspection) place(names ...string) (at cursor, after uint64, most uint32, err error) {
+	if at, after, err = q.begin(names...); err == nil {
+		most, err = q.page()
 	}
-	most, err = q.page()
 	return
 }
 
