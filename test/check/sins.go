@@ -215,7 +215,7 @@ var (
 			}
 			at := string(rune(k.Entity))
 			d, held := l.seen[at]
-			if held && time.Since(l.given[at]) < 3*time.Second {
+			if held && d.Seq != o.Locked[0].Seq && time.Since(l.given[at]) < 3*time.Second {
 				if l.count++; l.count%3 == 0 {
 					d.Token[15]++
 					o.Locked[0] = d
