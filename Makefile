@@ -175,7 +175,7 @@ cover-fsm:
 	@go test -short -coverpkg=./fsm -coverprofile=cover.out ./fsm ./test/model >/dev/null
 	@go tool cover -func=cover.out | awk '/^total/ { print; exit $$3 + 0 < 95 }'
 
-## coverage: which tests speak of which statement of the specification (docs/coverage.md)
+## coverage: which tests hold which statement (docs/coverage.md) and which row of the mission (docs/mission.md)
 coverage:
 	@go run ./scripts/coverage
 

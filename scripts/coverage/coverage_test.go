@@ -17,6 +17,7 @@ func tree(t *testing.T, files map[string]string) string {
 		"docs/coverage-claimed.txt": "# nothing\n",
 		"docs/coverage-waiting.txt": "# nothing\n",
 		caseList:                    "# id | title\n\n## Sending\nsend | it is sent\n",
+		rowsDoc:                     "## Article\n\n| F0-01 | It rains. | X | none (nothing to build) |\n",
 		"fsm/x_test.go": "package fsm\n\n// S-1; T-4\nfunc TestOne(t *testing.T) {\n\t// S-2..S-3\n}\n" +
 			"\nvar s = S-9 // not in a string, but in code: S-3 is\n",
 		"fsm/testdata/a.txt": "# S-2 holds\n",
@@ -102,6 +103,25 @@ func TestRun(t *testing.T) {
 		{"a case of no scenario", map[string]string{
 			caseList: "send | it is sent | T-44\n"}, false, "there is no T-44"},
 		{"waiting for nothing", map[string]string{"docs/coverage-waiting.txt": "T-4\n"}, false, "waits for"},
+		{"a row whose statement is claimed", map[string]string{
+			rowsDoc:                     "## Article\n\n| F0-01 | It rains. | B | S-1, S-2 (often) |\n",
+			"docs/coverage-claimed.txt": "S-1..S-2\n",
+		}, false, ""},
+		{"a row whose statement is not claimed", map[string]string{
+			rowsDoc: "## Article\n\n| F0-01 | It rains. | B | S-1 |\n",
+		}, false, "F0-01: S-1 is not claimed"},
+		{"guidance may lean on what is not claimed", map[string]string{
+			rowsDoc: "## Article\n\n| F0-01 | It rains. | G | S-1 |\n",
+		}, false, ""},
+		{"a row without a statement", map[string]string{
+			rowsDoc: "## Article\n\n| F0-01 | It rains. | B | none |\n",
+		}, false, "F0-01 names no statement"},
+		{"a row of a statement that does not exist", map[string]string{
+			rowsDoc: "## Article\n\n| F0-01 | It rains. | L | S-44 |\n",
+		}, false, "F0-01: there is no S-44"},
+		{"a row with a cell too few", map[string]string{
+			rowsDoc: "## Article\n\n| F0-01 | It rains. | S-1 |\n",
+		}, false, "is not a row"},
 		{"a statement that does not exist", map[string]string{"fsm/testdata/a.txt": "# S-77\n"}, false, "does not have"},
 	}
 	for _, c := range cases {

@@ -1,8 +1,11 @@
 // Command coverage writes docs/coverage.md: which tests speak of which statement of
 // docs/spec/semantics.md. A test speaks of S-58 by naming it in a comment; a scenario of the
 // client libraries by naming it in its line of test/conformance/scenarios.txt.
+// It also writes docs/mission.md, which leads from each row of docs/spec/mission-rows.md to the tests
+// of its statements.
 //
 //	go run ./scripts/coverage         write the page
-//	go run ./scripts/coverage -check  fail if the page is stale, or if docs/coverage-claimed.txt
-//	                                  names a statement that no test speaks of
+//	go run ./scripts/coverage -check  fail if a page is stale, if docs/coverage-claimed.txt names a
+//	                                  statement without a test, or if a row that binds the broker
+//	                                  names a statement that is not claimed
 package main

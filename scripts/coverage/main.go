@@ -63,13 +63,25 @@ func run(root string, check bool) error {
 	}
 	text := bytes.NewBuffer(render(stated, found, claimed))
 	renderScenarios(text, named, tests, waiting)
-	want := text.Bytes()
+	mission, err := readMission(rowsDoc)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		write(page, text.Bytes(), check),
+		write(missionPage, renderMission(mission, found), check),
+		checkClaims(claimed, stated, found),
+		checkScenarios(named, tests, waiting),
+		checkMission(mission, stated, claimed, found))
+}
+
+// write writes a generated page, or with check returns an error if the page on disk differs.
+func write(page string, want []byte, check bool) error {
 	if !check {
-		if err := os.WriteFile(page, want, 0o644); err != nil {
-			return err
-		}
-	} else if got, err := os.ReadFile(page); err != nil || !bytes.Equal(got, want) {
+		return os.WriteFile(page, want, 0o644)
+	}
+	if got, err := os.ReadFile(page); err != nil || !bytes.Equal(got, want) {
 		return fmt.Errorf("%s is stale: run make coverage", page)
 	}
-	return errors.Join(checkClaims(claimed, stated, found), checkScenarios(named, tests, waiting))
+	return nil
 }
