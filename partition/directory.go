@@ -59,6 +59,16 @@ func (h *Host) catalog() *catalog.View {
 	return v
 }
 
+// Changed implements transport.Changes: the version of the catalog here, 0 if there is none, and a
+// channel that is closed when the catalog here has applied more.
+func (d *Directory) Changed() (version uint64, changed <-chan struct{}) {
+	changed = d.host.CatalogChanged()
+	if v := d.View(); v != nil {
+		version = v.Version()
+	}
+	return version, changed
+}
+
 // membersOf returns the nodes that may hold replicas of a partition.
 func (d *Directory) membersOf(p fsm.PartitionID) []fsm.NodeID {
 	v := d.View()

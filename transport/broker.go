@@ -31,3 +31,11 @@ type Catalog interface {
 	// fsm.ErrNoEntity if there is none as of now.
 	Entity(ctx context.Context, name string) (*fsm.Descriptor, error)
 }
+
+// Changes is what a [Catalog] may implement to tell at once that entities have changed; without it the
+// front end looks every Config.WatchInterval.
+type Changes interface {
+	// Changed returns the version of the catalog here, which grows with each change of an entity, and a
+	// channel that is closed when it may have grown.
+	Changed() (version uint64, changed <-chan struct{})
+}

@@ -31,6 +31,8 @@ type singleBroker struct {
 	turn     int
 	pump     uint64
 	changed  chan struct{}
+	told     chan struct{}                                  // closed when version grows
+	lagging  map[string]*fsm.Descriptor                     // what Entity answers in the place of what there is
 	fail     func(fsm.Command) error                        // a failure to inject
 	failAs   func(fsm.RequestID, fsm.Command) error         // the same, by the request's id
 	answer   func(fsm.Key, fsm.Command) (fsm.Outcome, bool) // an outcome in the place of the state's
@@ -44,6 +46,7 @@ func newSingleBroker(partitions int) *singleBroker {
 	b := &singleBroker{
 		entries: map[uint64][]byte{}, entities: map[string]*fsm.Descriptor{},
 		byID: map[fsm.EntityID]*fsm.Descriptor{}, changed: make(chan struct{}), commands: map[string]int{},
+		told: make(chan struct{}),
 	}
 	for i := range partitions {
 		b.states = append(b.states, fsm.New(fsm.PartitionID(i+1)))
@@ -82,7 +85,7 @@ func (b *singleBroker) update(name string, edit func(*fsm.Descriptor)) {
 }
 
 func (b *singleBroker) putLocked(d *fsm.Descriptor) {
-	b.version++
+	b.grewLocked()
 	d.Version = b.version
 	b.entities[strings.ToLower(d.Name)] = d
 	b.byID[d.ID] = d
@@ -91,9 +94,24 @@ func (b *singleBroker) putLocked(d *fsm.Descriptor) {
 	}
 }
 
+// grewLocked notes a change of the catalog.
+func (b *singleBroker) grewLocked() {
+	b.version++
+	close(b.told)
+	b.told = make(chan struct{})
+}
+
+// Changed implements Changes.
+func (b *singleBroker) Changed() (uint64, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.version, b.told
+}
+
 func (b *singleBroker) remove(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.grewLocked()
 	d := b.entities[strings.ToLower(name)]
 	delete(b.entities, strings.ToLower(name))
 	delete(b.byID, d.ID)
@@ -282,6 +300,17 @@ func (b *singleBroker) Query(ctx context.Context, k fsm.Key, q fsm.Query) (fsm.A
 }
 
 func (b *singleBroker) Entity(ctx context.Context, name string) (*fsm.Descriptor, error) {
+	b.mu.Lock()
+	d := b.lagging[name]
+	b.mu.Unlock()
+	if d != nil {
+		return d, ctx.Err()
+	}
+	return b.Get(ctx, name)
+}
+
+// Get implements Rules.
+func (b *singleBroker) Get(ctx context.Context, name string) (*fsm.Descriptor, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if d := b.entities[strings.ToLower(name)]; d != nil {

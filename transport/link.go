@@ -312,7 +312,7 @@ func (l *link) acceptWith(e endpoint, reply *amqp.Attach) {
 	l.ch.send(reply)
 	l.state = linkAttached
 	l.end = e
-	if l.desc != nil {
+	if l.watched() {
 		l.ch.c.s.watcher.watch(l.ch.c, l.desc)
 	}
 	e.start()
@@ -473,7 +473,7 @@ func (l *link) leaveIndex() {
 		delete(c.links, l.key())
 	}
 	c.s.stats.Links.Add(-1)
-	if l.desc != nil && l.end != nil {
+	if l.watched() {
 		c.s.watcher.unwatch(c, l.desc)
 	}
 }

@@ -25,6 +25,45 @@ type call struct {
 	staged     []txnWork
 
 	emptyIsNull bool // the client writes null state as empty binary
+	missing     bool // an entity or rule turned out not to exist
+}
+
+// maxMoves bounds how often one request follows a name from one entity to the next.
+const maxMoves = 3
+
+// serve runs the operation on what the entity's name stands for now. A request link outlives the
+// entity it was attached to, so each request looks the name up (S-259).
+func (k *call) serve(ctx context.Context, op operation) response {
+	d, err := k.s.catalog.Entity(ctx, k.desc.Name)
+	switch {
+	case err != nil:
+		return k.fail(k.s.errorOf(err, k.addr.path()))
+	case d.Version < k.desc.Version: // the link knows better than the catalog of this node, which lags behind
+	case d.ID != k.desc.ID:
+		return k.moveTo(d)
+	default:
+		k.desc = d
+	}
+	answer := op.run(ctx, k)
+	if !k.missing || k.staging || k.s.rules == nil {
+		return answer
+	}
+	// The catalog of this node may lag behind, so the one that cannot is asked before "not found" is said.
+	switch d, err = k.s.rules.Get(ctx, k.desc.Name); {
+	case isGone(err):
+		return k.refuse(fsm.EntityNotFound, "")
+	case err == nil && d.ID != k.desc.ID:
+		return k.moveTo(d)
+	}
+	return answer
+}
+
+// moveTo has the request served again, for the entity that has the name now.
+func (k *call) moveTo(d *fsm.Descriptor) response {
+	if k.request.moves >= maxMoves {
+		return k.refuse(fsm.Busy, "")
+	}
+	return response{moved: d}
 }
 
 // operation is one entry of the table of operations. There is no operation without a right.
@@ -104,6 +143,7 @@ func (k *call) badArgument(format string, args ...any) response {
 }
 
 func (k *call) refuse(why fsm.Refusal, detail string) response {
+	k.missing = k.missing || why == fsm.EntityNotFound
 	return k.fail(k.s.refusal(why, detail, k.addr.path()))
 }
 
@@ -149,7 +189,7 @@ func (k *call) propose(ctx context.Context, key fsm.Key, cmd fsm.Command) (fsm.O
 	}
 	out, err := k.s.propose(ctx, k.pump, key, cmd)
 	if err != nil {
-		r := k.fail(k.s.errorOf(err, k.addr.path()))
+		r := k.failure(err)
 		return out, &r
 	}
 	if out.Refusal != fsm.None {
@@ -159,11 +199,17 @@ func (k *call) propose(ctx context.Context, key fsm.Key, cmd fsm.Command) (fsm.O
 	return out, nil
 }
 
+// failure is the answer to an attempt that failed.
+func (k *call) failure(err error) response {
+	k.missing = k.missing || isGone(err)
+	return k.fail(k.s.errorOf(err, k.addr.path()))
+}
+
 // query asks one share; the response is the failure, if it failed.
 func (k *call) query(ctx context.Context, key fsm.Key, q fsm.Query) (fsm.Answer, *response) {
 	a, err := k.s.broker.Query(ctx, key, q)
 	if err != nil {
-		r := k.fail(k.s.errorOf(err, k.addr.path()))
+		r := k.failure(err)
 		return a, &r
 	}
 	if a.Refusal != fsm.None {

@@ -45,6 +45,7 @@ type request struct {
 	bytes     int
 	ch        *channel
 	txnID     []byte // of the transaction that the request is part of, nil if none
+	moves     int    // how often its entity turned out to be a later one of that name
 }
 
 // response is what a request node answers.
@@ -52,6 +53,9 @@ type response struct {
 	code    int
 	problem *amqp.Error // on failure
 	body    amqp.Raw    // nil: none
+	// moved is what the name of the entity stands for now, if nothing was done because the link knew
+	// an earlier one of that name; the request is served again.
+	moved *fsm.Descriptor
 }
 
 func failed(code int, e *amqp.Error) response { return response{code: code, problem: e} }
@@ -204,23 +208,34 @@ func (r *requests) next() {
 		r.queue = r.queue[1:]
 		r.running++
 		r.c.s.stats.Requests.Add(1)
-		pump := r.slot()
-		work := r.work(&q, pump)
-		r.c.spawn(func() func() {
-			answer, then := work()
-			return func() {
-				r.running--
-				r.c.heldBytes -= q.bytes
-				r.slots = append(r.slots, pump)
-				if then != nil {
-					answer = then(answer)
-				}
-				r.answer(&q, answer)
-				r.next()
-				r.finish()
-			}
-		})
+		r.serve(&q, r.slot())
 	}
+}
+
+// serve runs one request and answers it.
+func (r *requests) serve(q *request, pump *pumpID) {
+	work := r.work(q, pump)
+	r.c.spawn(func() func() {
+		answer, then := work()
+		return func() {
+			if answer.moved != nil {
+				r.l.desc = answer.moved
+				r.limit = int(r.l.desc.MaxMessageBytes) + requestSlack
+				q.moves++
+				r.serve(q, pump)
+				return
+			}
+			r.running--
+			r.c.heldBytes -= q.bytes
+			r.slots = append(r.slots, pump)
+			if then != nil {
+				answer = then(answer)
+			}
+			r.answer(q, answer)
+			r.next()
+			r.finish()
+		}
+	})
 }
 
 // slot returns a pump that no request uses.
@@ -275,7 +290,7 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func(respons
 	return func() (response, func(response) response) {
 		ctx, cancel := context.WithTimeout(r.c.ctx, timeout)
 		defer cancel()
-		answer := op.run(ctx, k)
+		answer := k.serve(ctx, op)
 		return answer, k.then
 	}
 }

@@ -69,6 +69,7 @@ func (k *call) ruleFailure(err error, name string) response {
 	var refused *fsm.RefusedError
 	switch {
 	case errors.Is(err, fsm.ErrNoEntity):
+		k.missing = true // the rule, or all of the subscription
 		return k.fail(amqpError(amqp.ConditionNotFound, "%s",
 			notFoundText(k.s, k.addr.path()+"/Rules/"+clipText(name))))
 	case errors.As(err, &refused) && refused.Refusal == fsm.QuotaExceeded:
@@ -76,7 +77,7 @@ func (k *call) ruleFailure(err error, name string) response {
 	case errors.As(err, &refused):
 		return k.refuse(refused.Refusal, refused.Detail)
 	}
-	return k.fail(k.s.errorOf(err, k.addr.path()))
+	return k.failure(err)
 }
 
 // exhausted is the answer to a rule beyond a quota of the topic (S-229).
@@ -146,7 +147,10 @@ func enumerateRules(ctx context.Context, k *call) response {
 	}
 	d, err := rules.Get(ctx, k.desc.Name)
 	if err != nil {
-		return k.ruleFailure(err, "")
+		return k.failure(err)
+	}
+	if d.ID != k.desc.ID {
+		return k.moveTo(d)
 	}
 	all := d.Rules[min(int(min(skip, 1<<31)), len(d.Rules)):]
 	all = all[:min(int(min(top, maxRulesPage)), len(all))]

@@ -27,15 +27,13 @@ func (b *singleBroker) subscription(topic, name string, edit ...func(*fsm.Descri
 	})...)
 }
 
-// Get implements Rules.
-func (b *singleBroker) Get(ctx context.Context, name string) (*fsm.Descriptor, error) {
-	return b.Entity(ctx, name)
-}
-
 // PutRule implements Rules as the catalog does.
 func (b *singleBroker) PutRule(_ context.Context, id fsm.EntityID, r fsm.Rule, replace bool) (*fsm.Descriptor, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.byID[id] == nil {
+		return nil, fmt.Errorf("entity %d: %w", id, fsm.ErrNoEntity)
+	}
 	d := *b.byID[id]
 	if d.Rule(r.Name) != nil && !replace {
 		return nil, &fsm.RefusedError{Refusal: fsm.EntityExists, Detail: "The rule exists."}
@@ -50,6 +48,9 @@ func (b *singleBroker) PutRule(_ context.Context, id fsm.EntityID, r fsm.Rule, r
 func (b *singleBroker) DropRule(_ context.Context, id fsm.EntityID, name string) (*fsm.Descriptor, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.byID[id] == nil {
+		return nil, fmt.Errorf("entity %d: %w", id, fsm.ErrNoEntity)
+	}
 	d := *b.byID[id]
 	if d.Rule(name) == nil {
 		return nil, fmt.Errorf("rule %q: %w", name, fsm.ErrNoEntity)

@@ -10,8 +10,9 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
-// watcher looks up the entities that have open links in the local catalog, so that links of a
-// deleted or disabled entity end even if nothing is asked of it (S-254, S-259).
+// watcher looks up the entities that have open links in the local catalog, when that has changed and
+// now and then, so that links of a deleted or disabled entity end even if nothing is asked of it
+// (S-254, S-259).
 type watcher struct {
 	s *Server
 
@@ -25,6 +26,10 @@ type watched struct {
 	desc  *fsm.Descriptor // as last seen
 	conns map[*conn]int   // links per connection
 }
+
+// watched reports whether the link ends with its entity. Request links do not: each request finds the
+// entity that has the name by then.
+func (l *link) watched() bool { return l.desc != nil && l.end != nil && !l.addr.management }
 
 func newWatcher(s *Server) *watcher { return &watcher{s: s, entities: map[string]*watched{}} }
 
@@ -58,13 +63,30 @@ func (w *watcher) unwatch(c *conn, d *fsm.Descriptor) {
 	}
 }
 
+// lookPause keeps a burst of changes of the catalog from causing a look each.
+const lookPause = 10 * time.Millisecond
+
 func (w *watcher) run() {
 	t := time.NewTicker(w.s.cfg.WatchInterval)
 	defer t.Stop()
-	for {
+	changes, _ := w.s.catalog.(Changes)
+	for due, seen := false, uint64(0); ; {
+		var changed <-chan struct{}
+		version := seen
+		if changes != nil { // asked before the look, so that no change is missed
+			version, changed = changes.Changed()
+		}
+		if due || version != seen {
+			w.look()
+			seen = version
+		}
 		select {
 		case <-t.C:
-			w.look()
+			due = true
+		case <-changed:
+			if due = false; !sleep(w.s.ctx, lookPause) {
+				return
+			}
 		case <-w.s.ctx.Done():
 			return
 		}
@@ -112,14 +134,14 @@ func (w *watcher) changed(name string, d *fsm.Descriptor) []*conn {
 // the others. d is nil if the entity is gone.
 func (c *conn) entityChanged(name string, d *fsm.Descriptor) {
 	for _, l := range c.links {
-		if l.desc == nil || l.state != linkAttached || !strings.EqualFold(l.desc.Name, name) {
+		if !l.watched() || l.state != linkAttached || !strings.EqualFold(l.desc.Name, name) {
 			continue
 		}
 		l.ch.touch()
 		switch {
 		case d == nil || d.ID != l.desc.ID:
 			c.fault(l.ch, l, linkFault(siteRefused, amqp.ConditionNotFound, "%s", notFoundText(c.s, l.addr.path())))
-		case !l.addr.management && !l.clientSends() && (d.Status == fsm.Disabled || d.Status == fsm.ReceiveDisabled):
+		case !l.clientSends() && (d.Status == fsm.Disabled || d.Status == fsm.ReceiveDisabled):
 			c.fault(l.ch, l, linkFault(siteRefused, amqp.ConditionEntityDisabled, "%s", disabledText(l.addr.path())))
 		default:
 			if g, ok := l.end.(*ingress); ok && !g.lane.busy {
