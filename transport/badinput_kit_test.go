@@ -21,6 +21,7 @@ type scene struct {
 	number map[string]fsm.SequenceNumber
 	last   uint32 // the last delivery id that the client used
 	asking string // what is being tried
+	link   string // associated-link-name of the next requests, "" for none
 }
 
 // sceneBytes is the message limit of the scene's entities.
@@ -172,6 +173,9 @@ func (s *scene) askFully(node, op string, body any) (code int64, condition strin
 	w := amqp.BeginMapSection(out, amqp.CodeApplicationProperties)
 	if op != "" {
 		w.String("operation", op)
+	}
+	if s.link != "" {
+		w.String("associated-link-name", s.link)
 	}
 	out = w.End()
 	if body != nil {

@@ -143,7 +143,7 @@ func hostileCases() []hostile {
 		{"a handle above the maximum", atToken, sends(0, senderTo(1<<31, "orders")), "close amqp:not-allowed"},
 		{"a link without a name", atToken, sends(0, &amqp.Attach{Handle: 9, Role: amqp.RoleSender, Target: &amqp.Target{Address: amqp.Some("orders")}}), "end amqp:invalid-field"},
 		{"an entity without a token", atOpen, func(c *rawClient) { c.begin(0); c.send(0, senderTo(0, "orders")) }, "detach amqp:unauthorized-access"},
-		{"management without a token", atOpen, func(c *rawClient) { c.begin(0); c.send(0, senderTo(0, "orders/$management")) }, "detach amqp:unauthorized-access"},
+		{"a dead-letter queue without a token", atOpen, func(c *rawClient) { c.begin(0); c.send(0, receiverOf(0, "orders/$DeadLetterQueue")) }, "detach amqp:unauthorized-access"},
 		{"a missing entity", atToken, sends(0, senderTo(9, "no/such/queue")), "detach amqp:not-found"},
 		{"an empty address", atToken, sends(0, senderTo(9, "")), "detach amqp:not-found"},
 		{"an address of slashes and escapes", atToken, sends(0, senderTo(9, "//%2f%00%zz//")), "detach amqp:not-found"},

@@ -21,6 +21,7 @@ const (
 
 	keyOperation   = "operation"
 	keyTrackingID  = "com.microsoft:tracking-id"
+	keyLinkName    = "associated-link-name" // of a link of the same connection
 	codeOK         = 200
 	codeAccepted   = 202
 	codeNoContent  = 204
@@ -280,6 +281,9 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func(respons
 		if h := r.c.sessions[sessionKey{r.l.desc.ID, k.sessionID}]; h != nil && r.l.addr.sub == fsm.Main {
 			k.held, k.proof = h, h.proof
 		}
+	} else if h := r.associated(q); h != nil {
+		k.sessionID, k.hasSession = h.key.id, true
+		k.held, k.proof = h, h.proof
 	}
 	if q.txnID != nil {
 		if bad := k.enlist(q); bad != nil {
@@ -293,6 +297,24 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func(respons
 		answer := k.serve(ctx, op)
 		return answer, k.then
 	}
+}
+
+// associated returns the session that a receiving link of this connection holds, if the request names
+// that link and it is one of the same entity (RUL-29); nil otherwise.
+func (r *requests) associated(q *request) *heldSession {
+	name := q.prop(keyLinkName)
+	if name == "" || r.l.addr.sub != fsm.Main {
+		return nil
+	}
+	l := r.c.links[linkKey{name, amqp.RoleReceiver}]
+	if l == nil || l.state != linkAttached {
+		return nil
+	}
+	e, ok := l.end.(*egress)
+	if !ok || e.session == nil || e.session.key.entity != r.l.desc.ID {
+		return nil
+	}
+	return e.session
 }
 
 func always(answer response) func() (response, func(response) response) {

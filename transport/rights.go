@@ -61,7 +61,8 @@ func (c *conn) expireClaims(now time.Time) {
 		return
 	}
 	for _, l := range c.links {
-		if l.state > linkAttached || l.addr.cbs || l.addr.entity == "" || l.allowed(l.right()) {
+		// Links of request nodes stay: each request is authorized on its own.
+		if l.state > linkAttached || l.addr.cbs || l.addr.management || l.addr.entity == "" || l.allowed(l.right()) {
 			continue
 		}
 		l.ch.touch()

@@ -49,6 +49,7 @@ var cases = []struct {
 	{"a session held by another cannot be locked", sessionHeld},
 	{"a closed session is free at once and counts nothing", sessionClose},
 	{"an abandoned message is next in its session", sessionAbandon},
+	{"a deferred message is received within its session", sessionDefer},
 	{"a renewed session outlives its duration", sessionRenew},
 	{"an expired session raises the counts", sessionExpiry},
 	{"session state is kept until it is cleared", sessionState},

@@ -134,6 +134,38 @@ func sessionAbandon(e *env) {
 	e.none(r)
 }
 
+// S-74, S-181; T-147; RUL-29: the SDK names its link and no session when it asks for deferred messages.
+func sessionDefer(e *env) {
+	q := e.sessionQueue("PT1M")
+	e.send(e.sender(e.client(0), q), inSession("A", "a1"), inSession("A", "a2"), inSession("B", "b1"))
+	a, b := e.accept(e.client(1), q, "A"), e.accept(e.client(1), q, "B")
+	later, next := e.one(a), e.one(a)
+	other := e.one(b)
+	e.must("defer", a.DeferMessage(e.ctx, later, nil))
+	e.must("defer", b.DeferMessage(e.ctx, other, nil))
+	e.complete(a, next)
+	for name, r := range map[string]*azservicebus.SessionReceiver{"a1": a, "b1": b} {
+		seen, err := r.PeekMessages(e.ctx, 10, nil)
+		e.must("peek", err)
+		e.check(slices.Equal(bodies(seen), []string{name}), "session %s shows %v", r.SessionID(), bodies(seen))
+	}
+	_, err := a.ReceiveDeferredMessages(e.ctx, []int64{*other.SequenceNumber}, nil)
+	e.wantCode("another session's message", err, azservicebus.CodeNotFound)
+	back, err := a.ReceiveDeferredMessages(e.ctx, []int64{*later.SequenceNumber}, nil)
+	e.must("receive deferred", err)
+	e.check(slices.Equal(bodies(back), []string{"a1"}), "deferred messages %v", bodies(back))
+	e.must("renew", a.RenewSessionLock(e.ctx, nil))
+	e.complete(a, back...)
+	mine, err := b.ReceiveDeferredMessages(e.ctx, []int64{*other.SequenceNumber}, nil)
+	e.must("receive deferred", err)
+	e.complete(b, mine...)
+	for _, r := range []*azservicebus.SessionReceiver{a, b} {
+		left, err := r.PeekMessages(e.ctx, 10, &azservicebus.PeekMessagesOptions{FromSequenceNumber: to(int64(0))})
+		e.must("peek", err)
+		e.check(len(left) == 0, "session %s keeps %v", r.SessionID(), bodies(left))
+	}
+}
+
 // S-44, S-45, S-46; T-121
 func sessionRenew(e *env) {
 	q := e.sessionQueue("PT5S")
