@@ -155,6 +155,7 @@ loads() { # loads NODES
 	row 'cycle, settle second' --mode cycle --settle second
 	row 'cycle, 24 sessions with accept and state' --mode cycle --sessions 24 --session-state
 	row 'cycle, 8 connections, 4 senders, 4 receivers' --mode cycle --connections 8 --senders 4 --receivers 4
+	row 'cycle, receive buffer of 8 KiB' --mode cycle --receive-buffer 8192
 	row 'cycle, 16 KiB' --mode cycle --size 16384 --in-flight 100
 	if (($1 > 1)); then # the client's node passes on what it is asked
 		place=other

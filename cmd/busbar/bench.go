@@ -49,6 +49,8 @@ type benchConfig struct {
 	SessionMessages int  `json:"sessionMessages,omitempty"` // per accept of a session
 	SessionState    bool `json:"sessionState,omitempty"`    // set it once per accept
 
+	ReceiveBuffer int `json:"receiveBuffer,omitempty"` // bytes of each socket's receive buffer, 0: the system's
+
 	PIDs []int `json:"pids,omitempty"` // processes of the broker
 }
 
@@ -119,6 +121,7 @@ func (b *benchCommand) addFlags(c *cobra.Command) {
 	flags.IntVar(&cfg.Sessions, "sessions", 0, "spread the messages over so many sessions")
 	flags.IntVar(&cfg.SessionMessages, "session-messages", 100, "messages taken per accept of a session")
 	flags.BoolVar(&cfg.SessionState, "session-state", false, "set the session's state once per accept")
+	flags.IntVar(&cfg.ReceiveBuffer, "receive-buffer", 0, "bytes of the receive buffer of each socket (default: the system's)")
 	flags.IntSliceVar(&cfg.PIDs, "pid", nil, "process of the broker; may be repeated")
 	flags.StringVar(&b.baseline, "baseline", "", "measure a part alone, on this machine: raft or frontend")
 	flags.IntVar(&b.nodes, "nodes", 1, "voters of --baseline raft: 1 or 3")
@@ -142,6 +145,7 @@ func (b *benchCommand) run(ctx context.Context, args []string, progress io.Write
 	if err != nil {
 		return nil, err
 	}
+	d.receiveBuffer = cfg.ReceiveBuffer
 	if cfg.Queue, err = d.queue(args); err != nil {
 		return nil, err
 	}
@@ -208,6 +212,7 @@ func (b *benchConfig) resolve() error {
 	within("size", b.Size, minBenchBody, maxBenchBody)
 	within("credit", b.Credit, 1, maxBenchWindow)
 	within("in-flight", b.InFlight, 1, maxBenchWindow)
+	within("receive-buffer", b.ReceiveBuffer, 0, maxBenchBody)
 	within("concurrency", b.Concurrency, 1, maxBenchWindow)
 	if b.Duration < 100*time.Millisecond || b.Warmup < 0 {
 		faults = append(faults, "--duration must be at least 100ms, --warmup not negative")

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -20,6 +21,8 @@ type benchDialer struct {
 	roots   *x509.CertPool
 	limit   time.Duration
 	count   int
+	// receiveBuffer is the size of the socket's receive buffer in bytes; 0 leaves it to the system.
+	receiveBuffer int
 }
 
 func newBenchDialer(f *clientFlags, urls, hosts []string) (*benchDialer, error) {
@@ -104,7 +107,7 @@ func (d *benchDialer) dial(ctx context.Context, queue string) (*amqp.Conn, error
 	i := d.count
 	d.count++
 	if len(d.targets) > 0 {
-		w, err := dialWire(ctx, d.targets[i%len(d.targets)], queue, d.limit)
+		w, err := dialWireBy(ctx, d.connect, d.targets[i%len(d.targets)], queue, d.limit)
 		if err != nil {
 			return nil, err
 		}
@@ -123,8 +126,39 @@ func (d *benchDialer) dial(ctx context.Context, queue string) (*amqp.Conn, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.limit)
 	defer cancel()
-	conn, err := amqp.Dial(ctx, u.String(), opt)
+	conn, err := d.connect(ctx, u.String(), opt)
 	return conn, wireError("connect to "+u.Host, err)
+}
+
+// connect opens an AMQP connection whose socket has the receive buffer of d.
+func (d *benchDialer) connect(ctx context.Context, to string, options *amqp.ConnOptions) (*amqp.Conn, error) {
+	if d.receiveBuffer == 0 {
+		return amqp.Dial(ctx, to, options)
+	}
+	u, err := url.Parse(to)
+	if err != nil {
+		return nil, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"amqp": "5672", "amqps": "5671"}[u.Scheme]
+	}
+	var dialer net.Dialer
+	socket, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return nil, err
+	}
+	if err := socket.(*net.TCPConn).SetReadBuffer(d.receiveBuffer); err != nil {
+		_ = socket.Close()
+		return nil, err
+	}
+	if u.Scheme == "amqps" {
+		secure := options.TLSConfig.Clone()
+		secure.ServerName = u.Hostname()
+		socket = tls.Client(socket, secure)
+	}
+	options.HostName = u.Hostname()
+	return amqp.NewConn(ctx, socket, options)
 }
 
 // dialAll opens n connections; all or none.

@@ -17,11 +17,19 @@ type wire struct {
 	session *amqp.Session
 }
 
+// dialFunc opens an AMQP connection to a URL; [amqp.Dial] is one.
+type dialFunc func(ctx context.Context, url string, options *amqp.ConnOptions) (*amqp.Conn, error)
+
 // dialWire connects and proves the right to use path.
 func dialWire(ctx context.Context, t *target, path string, limit time.Duration) (*wire, error) {
+	return dialWireBy(ctx, amqp.Dial, t, path, limit)
+}
+
+// dialWireBy is [dialWire] over a connection of the caller's own making.
+func dialWireBy(ctx context.Context, dial dialFunc, t *target, path string, limit time.Duration) (*wire, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	conn, err := amqp.Dial(ctx, t.url("amqp"), &amqp.ConnOptions{
+	conn, err := dial(ctx, t.url("amqp"), &amqp.ConnOptions{
 		SASLType: amqp.SASLTypeAnonymous(), TLSConfig: t.tlsConfig(),
 		Properties: map[string]any{"product": "busbar-cli", "version": version},
 	})

@@ -28,7 +28,7 @@ type door struct {
 	tls      *tls.Config // nil: plain
 }
 
-func (n *node) openDoors(context.Context) error {
+func (n *node) openDoors(ctx context.Context) error {
 	d := &doors{}
 	n.doors = d
 	n.onClose(func(context.Context) error { // those that nobody serves yet
@@ -40,19 +40,12 @@ func (n *node) openDoors(context.Context) error {
 		}
 		return nil
 	})
-	listen := func(name, addr string) (net.Listener, error) {
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", name, addr, err)
-		}
-		return l, nil
-	}
 	var err error
-	if d.ops, err = listen("ops-listen", n.cfg.OpsListen); err != nil {
+	if d.ops, err = listen(ctx, "ops-listen", n.cfg.OpsListen); err != nil {
 		return err
 	}
 	for _, addr := range n.cfg.AMQPListen {
-		l, err := listen("amqp-listen", addr)
+		l, err := listen(ctx, "amqp-listen", addr)
 		if err != nil {
 			return err
 		}
@@ -61,7 +54,7 @@ func (n *node) openDoors(context.Context) error {
 	var ports []int
 	plain := len(d.clients)
 	for _, addr := range n.cfg.TLSListen {
-		l, err := listen("tls-listen", addr)
+		l, err := listen(ctx, "tls-listen", addr)
 		if err != nil {
 			return err
 		}
@@ -71,14 +64,24 @@ func (n *node) openDoors(context.Context) error {
 	if len(ports) == 0 {
 		return nil
 	}
-	config, err := serverTLS(n.cfg, ports)
+	identity, err := serverTLS(n.cfg, ports)
 	if err != nil {
 		return err
 	}
 	for i := plain; i < len(d.clients); i++ {
-		d.clients[i].tls = config
+		d.clients[i].tls = identity
 	}
 	return nil
+}
+
+// listen opens the listener of a setting; the error names the setting and its address.
+func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
+	config := net.ListenConfig{Control: limitSegments}
+	l, err := config.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", setting, addr, err)
+	}
+	return l, nil
 }
 
 func serverTLS(cfg Config, ports []int) (*tls.Config, error) {

@@ -1,0 +1,22 @@
+//go:build linux || darwin || freebsd
+
+package main
+
+import "syscall"
+
+// maxSegment is the largest TCP segment that a listener agrees to, in bytes: what fits an Ethernet
+// frame of 1,500 bytes.
+//
+// The loopback interface offers segments of 64 KiB. A client whose receive buffer is smaller than one
+// segment closes its window after each, and the sender's kernel then waits for its probe timer, about
+// 200 ms. Every version of the .NET clients sets a receive buffer of 8 KiB.
+const maxSegment = 1460
+
+// limitSegments is the Control function of a listener. The limit holds for the connections accepted
+// there: it is agreed in the handshake, so it is too late to set it on an accepted connection.
+// A system that refuses the option costs speed alone, so its error is dropped.
+func limitSegments(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) {
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, maxSegment)
+	})
+}
