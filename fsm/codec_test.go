@@ -308,13 +308,28 @@ func TestSharesDoNotLearnWhoseAStatusIs(t *testing.T) {
 	}
 }
 
+// E6: what clients read back as they sent it, and what decides nothing, is the catalog's own.
+func TestSharesDoNotLearnWhatIsOnlyShown(t *testing.T) {
+	d := goldenDescriptor()
+	without := AppendDescriptor(nil, &d)
+	d.AuthRules[0].Order = OrderOfRights([]string{"Send", "Listen", "Manage"})
+	d.Rules[0].Preprocessing = [2]string{"true", "false"}
+	d.AsSent = AsSent{AnonymousAccess: true, Lock: 1, TTL: 2, Window: 3, Idle: 4}
+	if with := AppendDescriptor(nil, &d); !bytes.Equal(with, without) {
+		t.Errorf("\n got %x\nwant %x", with, without)
+	}
+}
+
 // A new field of a word that the codec forgets would be lost on the way: every field must be set in
 // the goldens above.
 func TestGoldensSetEveryField(t *testing.T) {
 	left := map[string]bool{
-		"BodyOffset": true, // set by decoding
-		"Suspended":  true, // the catalog's own, see TestSharesDoNotLearnWhoseAStatusIs
-		"UserStatus": true,
+		"BodyOffset":    true, // set by decoding
+		"Suspended":     true, // the catalog's own, see TestSharesDoNotLearnWhoseAStatusIs
+		"UserStatus":    true,
+		"AsSent":        true, // likewise, as the next two, see TestSharesDoNotLearnWhatIsOnlyShown
+		"Order":         true,
+		"Preprocessing": true, // see TestSharesDoNotLearnWhatIsOnlyShown
 	}
 	check := func(v any) {
 		s := reflect.ValueOf(v)

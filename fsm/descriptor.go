@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm/rule"
@@ -46,6 +47,9 @@ type Descriptor struct {
 	Partitioned bool
 
 	Status Status
+	// AsSent is the catalog's own: the shares' descriptions leave it out.
+	AsSent AsSent `json:",omitzero"`
+
 	// Suspended says that an operator forbids something that its users cannot allow (S-256): Status is what
 	// that leaves of UserStatus. Both are the catalog's own and no part of the encoded form: a share works
 	// by Status and does not ask whose it is.
@@ -104,6 +108,9 @@ type Rule struct {
 	Name      string
 	Source    rule.Source
 	CreatedAt Millis // wall
+	// Preprocessing is what a client said of RequiresPreprocessing in the filter and in the action, "" if
+	// nothing. It is shown again and means nothing; only the catalog knows it.
+	Preprocessing [2]string `json:",omitzero"`
 }
 
 // Rule returns the rule with that name, compared case-insensitively, or nil.
@@ -114,6 +121,16 @@ func (d *Descriptor) Rule(name string) *Rule {
 		}
 	}
 	return nil
+}
+
+// RulesByName returns the rules in the order of their names, without case: the order in which clients
+// page through them.
+func (d *Descriptor) RulesByName() []Rule {
+	all := slices.Clone(d.Rules)
+	slices.SortFunc(all, func(a, b Rule) int {
+		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
+	return all
 }
 
 // RetryBackoff is how long a message rests before it is delivered again after an abandon or the end
@@ -134,8 +151,58 @@ type AuthRule struct {
 	Send         bool
 	Listen       bool
 	Manage       bool
-	CreatedAt    Millis // wall
-	ModifiedAt   Millis // wall
+	Order        RightOrder `json:",omitempty"` // the catalog's own: shares do not need it
+	CreatedAt    Millis     // wall
+	ModifiedAt   Millis     // wall
+}
+
+// AsSent is what a description shows again as a client sent it and what decides nothing.
+type AsSent struct {
+	AnonymousAccess bool `json:",omitempty"` // nobody comes in without a token all the same
+	// Lock, TTL, Window and Idle are parts of the four durations in units of 100 ns, below a
+	// millisecond: beyond the duration's whole ones, or short of the largest for Unlimited.
+	Lock   uint16 `json:",omitempty"`
+	TTL    uint16 `json:",omitempty"`
+	Window uint16 `json:",omitempty"`
+	Idle   uint16 `json:",omitempty"`
+}
+
+// RightOrder numbers the orders in which the owner of a rule may have named its rights. Clients compare
+// what they sent with what they read, so a rule comes back as it was sent.
+type RightOrder uint8
+
+// rightOrders are the orders of the rights; the first is that of rules from before orders were kept.
+var rightOrders = [...][3]string{
+	{"Manage", "Listen", "Send"}, {"Manage", "Send", "Listen"}, {"Listen", "Manage", "Send"},
+	{"Listen", "Send", "Manage"}, {"Send", "Manage", "Listen"}, {"Send", "Listen", "Manage"},
+}
+
+// OrderOfRights returns the order in which names has the rights "Manage", "Listen" and "Send"; each at
+// most once, others are not looked at.
+func OrderOfRights(names []string) RightOrder {
+	for o, order := range rightOrders {
+		last, sorted := -1, true
+		for _, name := range names {
+			at := slices.Index(order[:], name)
+			sorted = sorted && at > last
+			last = at
+		}
+		if sorted {
+			return RightOrder(o)
+		}
+	}
+	return 0
+}
+
+// Rights returns the names of the rights that the rule gives, in the order of its owner.
+func (a *AuthRule) Rights() []string {
+	var names []string
+	for _, name := range rightOrders[int(a.Order)%len(rightOrders)] {
+		if name == "Manage" && a.Manage || name == "Listen" && a.Listen || name == "Send" && a.Send {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // With returns the status that forbids what either of the two does.

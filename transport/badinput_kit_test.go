@@ -194,13 +194,17 @@ func (s *scene) askFully(node, op string, body any) (code int64, condition strin
 			break
 		}
 	}
-	for {
-		p, payload := s.c.next()
+	for payload := []byte(nil); ; {
+		p, part := s.c.next()
 		if _, ok := p.(*amqp.Flow); ok {
 			continue
 		}
-		if _, ok := p.(*amqp.Transfer); !ok {
+		tr, ok := p.(*amqp.Transfer)
+		if !ok {
 			s.t.Fatalf("%s: got %s", s.asking, describe(0, p))
+		}
+		if payload = append(payload, part...); tr.More {
+			continue
 		}
 		m, err := amqp.ParseMessage(payload)
 		if err != nil {

@@ -26,6 +26,7 @@ type call struct {
 
 	emptyIsNull bool // the client writes null state as empty binary
 	missing     bool // an entity or rule turned out not to exist
+	room        int  // bytes that the rules in an answer may have
 }
 
 // maxMoves bounds how often one request follows a name from one entity to the next.
@@ -72,6 +73,9 @@ type operation struct {
 	run   func(context.Context, *call) response
 }
 
+// opEnumerateRules is the one operation whose answer is cut to what the client takes.
+const opEnumerateRules = "com.microsoft:enumerate-rules"
+
 // operationOf finds an operation by its wire name (amqp-protocol.md 7.4).
 func operationOf(name string) (operation, bool) {
 	const prefix = "com.microsoft:"
@@ -103,7 +107,7 @@ func operationOf(name string) (operation, bool) {
 		return operation{auth.Listen, addRule}, true
 	case prefix + "remove-rule":
 		return operation{auth.Listen, removeRule}, true
-	case prefix + "enumerate-rules":
+	case opEnumerateRules:
 		return operation{auth.Listen, enumerateRules}, true
 	}
 	return operation{}, false

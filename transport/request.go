@@ -273,6 +273,12 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func(respons
 			unauthorizedText(path, op.right))))
 	}
 	k := &call{s: r.c.s, desc: r.l.desc, addr: r.l.addr, request: q, pump: pump, emptyIsNull: r.c.goClient}
+	k.room = maxRulesBytes
+	if q.operation == opEnumerateRules {
+		if to := r.c.replyLink(r.l, q); to != nil && to.l.asked.MaxMessageSize.Or(0) > 0 {
+			k.room = int(min(to.l.asked.MaxMessageSize.Value, maxRulesBytes)) - answerSlack
+		}
+	}
 	k.sessionID, k.hasSession = k.text("session-id")
 	if raw, there := q.body.Get("session-id"); there && !raw.IsNull() && !k.hasSession {
 		return always(k.badArgument("session-id must be a string"))

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/rule"
@@ -37,8 +38,13 @@ const (
 	symbolTimeSpan amqp.Symbol = "com.microsoft:timespan"
 	// symbolRulesNotFound goes with an empty list of rules.
 	symbolRulesNotFound amqp.Symbol = "com.microsoft:rules-not-found"
-	// maxRulesPage bounds the rules of one answer; clients page with skip.
-	maxRulesPage = 100
+	// defaultRulesPage is how many rules a request asks for that does not say it.
+	defaultRulesPage = 100
+	// maxRulesBytes bounds the rules of one answer, which has at least one; clients page with skip. The
+	// .NET library of before 2020 asks once, for all.
+	maxRulesBytes = 1 << 20
+	// answerSlack is what an answer takes beside its rules.
+	answerSlack = 1 << 10
 )
 
 // rules returns what the subscription's rules are changed through, or the failure.
@@ -74,6 +80,10 @@ func (k *call) ruleFailure(err error, name string) response {
 			notFoundText(k.s, k.addr.path()+"/Rules/"+clipText(name))))
 	case errors.As(err, &refused) && refused.Refusal == fsm.QuotaExceeded:
 		return k.exhausted(refused.Detail)
+	case errors.As(err, &refused) && refused.Refusal == fsm.EntityExists:
+		return k.fail(amqpError(amqp.ConditionEntityAlreadyExists,
+			"The messaging entity '%s:Topic:%s|%s' already exists.", k.s.cfg.Namespace,
+			strings.Replace(k.addr.path(), "/Subscriptions/", "|", 1), clipText(name)))
 	case errors.As(err, &refused):
 		return k.refuse(refused.Refusal, refused.Detail)
 	}
@@ -141,7 +151,7 @@ func enumerateRules(ctx context.Context, k *call) response {
 		return *bad
 	}
 	skip, ok := k.integer("skip", 0)
-	top, ok2 := k.integer("top", maxRulesPage)
+	top, ok2 := k.integer("top", defaultRulesPage)
 	if !ok || !ok2 || skip < 0 || top < 1 {
 		return k.badArgument("skip and top must be numbers, skip not negative and top positive")
 	}
@@ -152,15 +162,22 @@ func enumerateRules(ctx context.Context, k *call) response {
 	if d.ID != k.desc.ID {
 		return k.moveTo(d)
 	}
-	all := d.Rules[min(int(min(skip, 1<<31)), len(d.Rules)):]
-	all = all[:min(int(min(top, maxRulesPage)), len(all))]
+	all := d.RulesByName()
+	all = all[min(int(min(skip, 1<<31)), len(all)):]
+	all = all[:min(int(min(top, 1<<31)), len(all))]
 	if len(all) == 0 {
 		return response{code: codeNoContent, problem: &amqp.Error{
 			Condition: symbolRulesNotFound, Description: "No rules found"}}
 	}
-	list := make(amqp.List, len(all))
+	var list amqp.List
+	bytes := 0
 	for i := range all {
-		list[i] = amqp.Map{{Key: "rule-description", Value: describeRule(&all[i])}}
+		rule := amqp.Map{{Key: "rule-description", Value: describeRule(&all[i])}}
+		encoded, err := amqp.AppendValue(nil, rule)
+		if bytes += len(encoded); err == nil && bytes > k.room && i > 0 {
+			break
+		}
+		list = append(list, rule)
 	}
 	body, err := amqp.AppendValue(nil, amqp.Map{{Key: "rules", Value: list}})
 	if err != nil {

@@ -125,19 +125,19 @@ func TestRulesOverManagement(t *testing.T) {
 		if code, _, _ := s.ask(ruleNode, "remove-rule", mapOf("rule-name", "$default")); code != codeOK {
 			t.Errorf("remove: %d", code)
 		}
-		all = s.rules()
+		all = s.rules() // E5: by name
 		if len(all) != 3 {
 			t.Fatalf("%d rules", len(all))
 		}
 		for i, want := range []string{
-			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeSQLFilter, Value: amqp.List{"a > 5", int32(20)}},
-				amqp.Described{Descriptor: codeSQLAction, Value: amqp.List{"SET b = 1", int32(20)}}, "sql"}),
 			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeFalseFilter, Value: amqp.List{}},
 				amqp.Described{Descriptor: codeEmptyAction, Value: amqp.List{}}, "none"}),
 			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeCorrelationFilter, Value: amqp.List{"c", nil, nil, nil, "x", nil, nil, nil,
 				mapOf("i", int64(5), "s", "t", "d", amqp.Timestamp(5000), "u", amqp.UUID{7},
 					"span", amqp.Described{Descriptor: symbolTimeSpan, Value: int64(99)})}},
 				amqp.Described{Descriptor: codeEmptyAction, Value: amqp.List{}}, "some"}),
+			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeSQLFilter, Value: amqp.List{"a > 5", int32(20)}},
+				amqp.Described{Descriptor: codeSQLAction, Value: amqp.List{"SET b = 1", int32(20)}}, "sql"}),
 		} {
 			if got := fmt.Sprint(all[i][:3]); got != want || len(all[i]) != 4 {
 				t.Errorf("rule %d is %s, want %s", i, got, want)
@@ -155,6 +155,26 @@ func TestRulesOverManagement(t *testing.T) {
 		code, condition, answer, text := s.askFully(ruleNode, "com.microsoft:enumerate-rules", mapOf("top", int32(5)))
 		if code != codeNoContent || condition != string(symbolRulesNotFound) || answer != nil || text != "No rules found" {
 			t.Errorf("no rules: %d %s %v %s", code, condition, answer, text)
+		}
+	})
+}
+
+// N12: an answer has as many rules as are asked for and fit the client's link.
+func TestEnumerateRulesFillsTheLink(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.subscription("news", "all")
+		b.broker.update(ruleNode, func(d *fsm.Descriptor) {
+			for i := range 250 {
+				d.Rules = append(d.Rules, fsm.Rule{Name: fmt.Sprintf("r%03d", i), Source: rule.Source{
+					Kind: rule.SQLFilter, Expression: "a = '" + strings.Repeat("x", 900) + "'"}})
+			}
+		})
+		s := requestScene(t, b, ruleNode)
+		defer s.c.close()
+		answer := s.want(codeOK, ruleNode, "enumerate-rules", mapOf("top", int32(1000), "skip", int32(0)))
+		list, _ := answer.Get("rules")
+		if n := len(list.(amqp.List)); n != 251 {
+			t.Errorf("%d rules of 251", n)
 		}
 	})
 }
@@ -200,7 +220,7 @@ func TestBadRulesAreRefused(t *testing.T) {
 		{"a correlation with a property that is a list", ruleNode, "add-rule", func(*scene) any {
 			return ruleMap("r", "correlation-filter", mapOf("properties", mapOf("p", amqp.List{})))
 		}, badArgument, "cannot be compared"},
-		{"a rule that exists", ruleNode, "add-rule", func(*scene) any { return ruleMap("$DEFAULT", sql("1=1")...) }, "409 com.microsoft:entity-already-exists", "The rule exists"},
+		{"a rule that exists", ruleNode, "add-rule", func(*scene) any { return ruleMap("$DEFAULT", sql("1=1")...) }, "409 com.microsoft:entity-already-exists", "The messaging entity 'localhost:Topic:news|all|$DEFAULT' already exists."},
 		{"removal of no name", ruleNode, "remove-rule", fields(), badArgument, "rule-name must be"},
 		{"removal of a missing rule", ruleNode, "remove-rule", fields("rule-name", "r"), "404 amqp:not-found", "/Rules/r' could not be found"},
 		{"a page of nothing", ruleNode, "enumerate-rules", fields("top", int32(0)), badArgument, "top positive"},

@@ -29,22 +29,14 @@ func (s *State) checkForward(d *fsm.Descriptor) fsm.Outcome {
 		switch {
 		case d.Kind == fsm.Topic:
 			return refuse(fsm.InvalidOperation, "a topic does not forward")
-		case strings.EqualFold(name, d.Name):
-			return refuse(fsm.InvalidOperation, "%q cannot forward to itself", d.Name)
+		case d.Kind == fsm.Queue && strings.EqualFold(name, d.Name): // itself, which is only now made (RUL-24)
 		case dest == nil:
 			return refuse(fsm.EntityNotFound, "the entity %q to forward to does not exist", name)
 		case dest.Kind == fsm.Subscription:
 			return refuse(fsm.InvalidOperation, "%q is a subscription; forward to a queue or topic", name)
-		case d.Kind == fsm.Subscription && strings.EqualFold(name, topicOf(d.Name)):
-			return refuse(fsm.InvalidOperation, "%q cannot forward to its own topic", d.Name)
 		}
 	}
 	return fsm.Outcome{}
-}
-
-func topicOf(subscription string) string {
-	topic, _, _ := SplitSubscription(subscription)
-	return topic
 }
 
 // removeIdle deletes an entity unless it was changed since it was found idle (S-257, A22). A topic

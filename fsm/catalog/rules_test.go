@@ -155,13 +155,17 @@ func TestForwardingIsCheckedWhenItIsSet(t *testing.T) {
 	}
 	w.refused(try(func(d *fsm.Descriptor) { d.ForwardTo = "missing" }), fsm.EntityNotFound)
 	w.refused(try(func(d *fsm.Descriptor) { d.ForwardDeadLettersTo = "sb://host/missing" }), fsm.EntityNotFound)
-	w.refused(try(func(d *fsm.Descriptor) { d.ForwardTo = "SRC" }), fsm.InvalidOperation)
+	w.refused(try(func(d *fsm.Descriptor) { d.ForwardTo, d.Kind = "SRC", fsm.Topic }), fsm.InvalidOperation)
 	w.refused(try(func(d *fsm.Descriptor) { d.ForwardTo = "t/Subscriptions/s" }), fsm.InvalidOperation)
 	w.refused(try(func(d *fsm.Descriptor) { d.ForwardTo, d.RequiresSession = "dest", true }), fsm.InvalidOperation)
 	w.refused(try(func(d *fsm.Descriptor) { d.ForwardTo, d.Kind = "dest", fsm.Topic }), fsm.InvalidOperation)
+	// RUL-24: an entity forwards to itself, a subscription to its own topic.
+	itself := queue("Itself")
+	itself.ForwardTo, itself.ForwardDeadLettersTo = "sb://host/itself", "ITSELF"
+	w.must(Change{Create: itself})
 	own := subscription("t/Subscriptions/loop")
 	own.ForwardTo = "T"
-	w.refused(Change{Create: own}, fsm.InvalidOperation)
+	w.must(Change{Create: own})
 	src := w.must(try(func(d *fsm.Descriptor) { d.ForwardTo, d.ForwardDeadLettersTo = "sb://host.test/Dest/", "t" }))
 	w.must(Change{Delete: &Deletion{ID: w.s.View().Entity("dest").ID}})
 	src.LockDuration = 9000

@@ -64,22 +64,26 @@ func readRule(f *form, e *element) (rule fsm.AuthRule, ok bool) {
 	if rights == nil {
 		rights = &element{}
 	}
+	var names []string
 	for _, r := range rights.children {
 		var right *bool
+		var name string
 		switch strings.ToLower(strings.TrimSpace(r.text)) {
 		case "send":
-			right = &rule.Send
+			right, name = &rule.Send, "Send"
 		case "listen":
-			right = &rule.Listen
+			right, name = &rule.Listen, "Listen"
 		case "manage":
-			right = &rule.Manage
+			right, name = &rule.Manage, "Manage"
 		}
 		if right == nil || *right {
 			f.fail(badProperty("AuthorizationRules", r.text, "The right is unknown or given twice."))
 			return rule, false
 		}
 		*right = true
+		names = append(names, name)
 	}
+	rule.Order = fsm.OrderOfRights(names)
 	return rule, true
 }
 

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"math"
-	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -26,11 +25,11 @@ func (a *API) describe(
 	if old != nil {
 		d = *old
 	}
-	d.DefaultTTL = f.duration("DefaultMessageTimeToLive", fsm.Unlimited, minTTL, fsm.Unlimited)
+	d.DefaultTTL = f.duration("DefaultMessageTimeToLive", fsm.Unlimited, minTTL, fsm.Unlimited, &d.AsSent.TTL)
 	d.EnableBatched = f.flag("EnableBatchedOperations", true)
 	d.Status = f.status()
 	d.UserMetadata = f.free("UserMetadata", maxMetadataChars)
-	d.AutoDeleteOnIdle = f.duration("AutoDeleteOnIdle", fsm.Unlimited, minAutoDelete, fsm.Unlimited)
+	d.AutoDeleteOnIdle = f.duration("AutoDeleteOnIdle", fsm.Unlimited, minAutoDelete, fsm.Unlimited, &d.AsSent.Idle)
 	if kind != fsm.Subscription {
 		a.describeSender(f, &d, old)
 	}
@@ -60,7 +59,7 @@ func (a *API) describeSender(f *form, d *fsm.Descriptor, old *fsm.Descriptor) {
 		least = liftedWindow
 	}
 	d.DuplicateWindow = f.duration("DuplicateDetectionHistoryTimeWindow", 600_000, least,
-		maxDuplicateWindow)
+		maxDuplicateWindow, &d.AsSent.Window)
 	d.EnableExpress = f.flag("EnableExpress", false)
 	d.SupportOrdering = f.flag("SupportOrdering", d.Kind == fsm.Topic || !d.Partitioned)
 	if d.Kind == fsm.Topic {
@@ -69,9 +68,8 @@ func (a *API) describeSender(f *form, d *fsm.Descriptor, old *fsm.Descriptor) {
 	}
 	a.sizes(f, d, old)
 	d.AuthRules = a.authRules(f, old)
-	if f.flag("IsAnonymousAccessible", false) {
-		f.fail(badProperty("IsAnonymousAccessible", "true", "Anonymous access is not supported."))
-	}
+	// The service takes and shows it, and lets nobody in without a token either.
+	d.AsSent.AnonymousAccess = f.flag("IsAnonymousAccessible", false)
 	if d.EnableExpress && d.DetectDuplicates {
 		f.fail(badRequest("EnableExpress cannot be combined with RequiresDuplicateDetection."))
 	}
@@ -84,16 +82,15 @@ func (a *API) describeReceiver(f *form, d *fsm.Descriptor, old *fsm.Descriptor) 
 	if old != nil {
 		sessions = &old.RequiresSession
 	}
-	d.LockDuration = f.lock(fsm.Millis(a.cfg.MaxLockDuration.Milliseconds()))
+	d.LockDuration = f.lock(fsm.Millis(a.cfg.MaxLockDuration.Milliseconds()), &d.AsSent.Lock)
 	d.RequiresSession = f.fixed(session, sessions, f.cannotChange(session))
 	d.DeadLetterOnExpiration = f.flag("DeadLetteringOnMessageExpiration", false)
 	if d.Kind == fsm.Subscription {
 		d.DeadLetterOnFilterError = f.flag("DeadLetteringOnFilterEvaluationExceptions", true)
 	}
 	d.MaxDelivery = uint32(f.number("MaxDeliveryCount", 10, 1, math.MaxInt32))
-	d.ForwardTo = strings.TrimSpace(f.free("ForwardTo", maxForwardChars))
-	d.ForwardDeadLettersTo = strings.TrimSpace(
-		f.free("ForwardDeadLetteredMessagesTo", maxForwardChars))
+	d.ForwardTo = f.address("ForwardTo")
+	d.ForwardDeadLettersTo = f.address("ForwardDeadLetteredMessagesTo")
 	if d.RequiresSession && d.ForwardTo != "" { // S-210
 		f.fail(badRequest("ForwardTo cannot be combined with RequiresSession."))
 	}

@@ -128,29 +128,38 @@ func (f *form) number(name string, absent, least, most uint64) uint64 {
 	return n
 }
 
-func (f *form) duration(name string, absent, least, most fsm.Millis) fsm.Millis {
+// duration reads a duration from least to most; part gets what is below a millisecond, see
+// [parseDuration].
+func (f *form) duration(name string, absent, least, most fsm.Millis, part *uint16) fsm.Millis {
+	*part = 0
 	text, ok := f.text(name)
 	if !ok {
 		return absent
 	}
-	d, err := parseDuration(text)
+	d, below, err := parseDuration(text)
 	if err != nil {
 		f.fail(badProperty(name, text, "The value is not a duration of ISO 8601 up to %s.", infinite))
 		return absent
 	}
-	if d < least || d > most {
-		f.fail(badProperty(name, clockDuration(d), "The value must be a duration from %s to %s.",
-			formatDuration(least), formatDuration(most)))
+	if d < least || beyond(d, below, most) {
+		text := "The value supplied must be between " + longClock(least) + " and " + longClock(most) + "."
+		f.fail(badProperty(name, clockDuration(d), "%s", text))
 		return absent
 	}
+	*part = below
 	return d
 }
 
-func (f *form) lock(most fsm.Millis) fsm.Millis {
+// beyond reports whether a duration with its part below a millisecond is longer than most.
+func beyond(d fsm.Millis, part uint16, most fsm.Millis) bool {
+	return d > most || d == most && part > 0 && most < fsm.Unlimited
+}
+
+func (f *form) lock(most fsm.Millis, part *uint16) fsm.Millis {
 	const name = "LockDuration"
 	absent := min(fsm.Millis(60_000), most)
 	text, _ := f.text(name)
-	if d, err := parseDuration(text); err == nil && d > most {
+	if d, below, err := parseDuration(text); err == nil && beyond(d, below, most) {
 		limit := fmt.Sprintf("'%s' minutes", strconv.FormatFloat(float64(most)/60_000, 'g', 4, 64))
 		refusal := badProperty(name, clockDuration(d),
 			"The supplied lock time exceeds the allowed maximum of %s.", limit)
@@ -160,7 +169,7 @@ func (f *form) lock(most fsm.Millis) fsm.Millis {
 		f.fail(refusal)
 		return absent
 	}
-	return f.duration(name, absent, fsm.Millis(minLock.Milliseconds()), most)
+	return f.duration(name, absent, fsm.Millis(minLock.Milliseconds()), most, part)
 }
 
 func (f *form) free(name string, most int) string {
@@ -173,6 +182,21 @@ func (f *form) free(name string, most int) string {
 		return ""
 	}
 	return text
+}
+
+// address reads the name or URL of an entity. Scheme and host come back in lower case, as from the
+// service; the path keeps its letters.
+func (f *form) address(name string) string {
+	text := strings.TrimSpace(f.free(name, maxForwardChars))
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return text
+	}
+	host, path, slash := strings.Cut(rest, "/")
+	if slash {
+		path = "/" + path
+	}
+	return strings.ToLower(scheme) + "://" + strings.ToLower(host) + path
 }
 
 // fixed reads a property that never changes after creation (S-261).

@@ -57,7 +57,8 @@ func (p *page) link(rel, href string) {
 type shown struct {
 	d      *fsm.Descriptor
 	counts *fsm.EntityCounts // nil if they are not known
-	fresh  bool              // created by this request
+	fresh  bool              // created by this request: the service shows no counters and no access yet
+	sent   *properties       // of an update: counters in it are shown again, as the service does
 
 	// Of a topic.
 	subscriptions, sqlFilters, correlationFilters uint64
@@ -80,7 +81,7 @@ func ticks(at fsm.Millis) string {
 }
 
 // head is what all entries begin with. The title is the name, for Go and .NET; the id is a URL with
-// the name as its path, for JavaScript, and so it has the canonical case whatever the request had.
+// the name as its path, for JavaScript.
 type head struct {
 	path, title string
 	published   fsm.Millis
@@ -112,7 +113,7 @@ func (a *API) writeEntry(p *page, q *request, e *shown) {
 		title = name
 	}
 	a.writeHead(p, q, head{
-		path: e.d.Name, title: title, published: e.d.CreatedAt, updated: e.d.UpdatedAt,
+		path: q.where.idPath(e.d.Name), title: title, published: e.d.CreatedAt, updated: e.d.UpdatedAt,
 		author: e.d.Kind != fsm.Subscription,
 	})
 	p.raw("<" + descriptionElement(e.d.Kind) + ` xmlns="` + connectSpace + `" xmlns:i="` +
@@ -132,26 +133,24 @@ func (a *API) writeEntry(p *page, q *request, e *shown) {
 // writeQueue writes every property in the service's order: some clients fail on a missing one.
 func writeQueue(p *page, q *request, e *shown) {
 	d := e.d
-	p.tag("LockDuration", formatDuration(d.LockDuration))
+	p.tag("LockDuration", formatExact(d.LockDuration, d.AsSent.Lock))
 	p.number("MaxSizeInMegabytes", uint64(d.MaxSizeMegabytes))
 	p.flag("RequiresDuplicateDetection", d.DetectDuplicates)
 	p.flag("RequiresSession", d.RequiresSession)
-	p.tag("DefaultMessageTimeToLive", formatDuration(d.DefaultTTL))
+	p.tag("DefaultMessageTimeToLive", formatExact(d.DefaultTTL, d.AsSent.TTL))
 	p.flag("DeadLetteringOnMessageExpiration", d.DeadLetterOnExpiration)
-	p.tag("DuplicateDetectionHistoryTimeWindow", formatDuration(d.DuplicateWindow))
+	p.tag("DuplicateDetectionHistoryTimeWindow", formatExact(d.DuplicateWindow, d.AsSent.Window))
 	p.number("MaxDeliveryCount", uint64(d.MaxDelivery))
 	p.flag("EnableBatchedOperations", d.EnableBatched)
-	if e.counts != nil {
-		p.number("SizeInBytes", e.counts.SizeBytes)
-		p.count("MessageCount", total(e.counts))
-	}
-	p.flag("IsAnonymousAccessible", false)
+	e.writeSize(p)
+	e.writeTotal(p)
+	p.flag("IsAnonymousAccessible", d.AsSent.AnonymousAccess)
 	writeAuthRules(p, d.AuthRules)
 	p.tag("Status", statusName(d.Status))
 	e.writeTimes(p)
 	p.flag("SupportOrdering", d.SupportOrdering)
 	e.writeCounts(p)
-	p.tag("AutoDeleteOnIdle", formatDuration(d.AutoDeleteOnIdle))
+	p.tag("AutoDeleteOnIdle", formatExact(d.AutoDeleteOnIdle, d.AsSent.Idle))
 	p.flag("EnablePartitioning", d.Partitioned)
 	p.tag("EntityAvailabilityStatus", "Available")
 	p.flag("EnableExpress", d.EnableExpress)
@@ -168,23 +167,23 @@ func writeQueue(p *page, q *request, e *shown) {
 // writeTopic: of a topic's own counters only the scheduled messages and the size mean something.
 func writeTopic(p *page, q *request, e *shown) {
 	d := e.d
-	p.tag("DefaultMessageTimeToLive", formatDuration(d.DefaultTTL))
+	p.tag("DefaultMessageTimeToLive", formatExact(d.DefaultTTL, d.AsSent.TTL))
 	p.number("MaxSizeInMegabytes", uint64(d.MaxSizeMegabytes))
 	p.flag("RequiresDuplicateDetection", d.DetectDuplicates)
-	p.tag("DuplicateDetectionHistoryTimeWindow", formatDuration(d.DuplicateWindow))
+	p.tag("DuplicateDetectionHistoryTimeWindow", formatExact(d.DuplicateWindow, d.AsSent.Window))
 	p.flag("EnableBatchedOperations", d.EnableBatched)
-	if e.counts != nil {
-		p.number("SizeInBytes", e.counts.SizeBytes)
-	}
+	e.writeSize(p)
 	p.flag("FilteringMessagesBeforePublishing", d.FilterBeforePublish)
-	p.flag("IsAnonymousAccessible", false)
+	p.flag("IsAnonymousAccessible", d.AsSent.AnonymousAccess)
 	writeAuthRules(p, d.AuthRules)
 	p.tag("Status", statusName(d.Status))
 	e.writeTimes(p)
 	p.flag("SupportOrdering", d.SupportOrdering)
 	e.writeCounts(p)
-	p.count("SubscriptionCount", e.subscriptions)
-	p.tag("AutoDeleteOnIdle", formatDuration(d.AutoDeleteOnIdle))
+	if !e.fresh {
+		p.count("SubscriptionCount", e.subscriptions)
+	}
+	p.tag("AutoDeleteOnIdle", formatExact(d.AutoDeleteOnIdle, d.AsSent.Idle))
 	p.flag("EnablePartitioning", d.Partitioned)
 	p.tag("EntityAvailabilityStatus", "Available")
 	p.flag("EnableSubscriptionPartitioning", d.PartitionSubscriptions)
@@ -199,14 +198,12 @@ func writeTopic(p *page, q *request, e *shown) {
 
 func writeSubscription(p *page, q *request, e *shown) {
 	d := e.d
-	p.tag("LockDuration", formatDuration(d.LockDuration))
+	p.tag("LockDuration", formatExact(d.LockDuration, d.AsSent.Lock))
 	p.flag("RequiresSession", d.RequiresSession)
-	p.tag("DefaultMessageTimeToLive", formatDuration(d.DefaultTTL))
+	p.tag("DefaultMessageTimeToLive", formatExact(d.DefaultTTL, d.AsSent.TTL))
 	p.flag("DeadLetteringOnMessageExpiration", d.DeadLetterOnExpiration)
 	p.flag("DeadLetteringOnFilterEvaluationExceptions", d.DeadLetterOnFilterError)
-	if e.counts != nil {
-		p.count("MessageCount", total(e.counts))
-	}
+	e.writeTotal(p)
 	p.number("MaxDeliveryCount", uint64(d.MaxDelivery))
 	p.flag("EnableBatchedOperations", d.EnableBatched)
 	p.tag("Status", statusName(d.Status))
@@ -219,7 +216,7 @@ func writeSubscription(p *page, q *request, e *shown) {
 	if d.ForwardDeadLettersTo != "" {
 		p.tag("ForwardDeadLetteredMessagesTo", forwardURL(q.host, d.ForwardDeadLettersTo))
 	}
-	p.tag("AutoDeleteOnIdle", formatDuration(d.AutoDeleteOnIdle))
+	p.tag("AutoDeleteOnIdle", formatExact(d.AutoDeleteOnIdle, d.AsSent.Idle))
 	p.tag("EntityAvailabilityStatus", "Available")
 	if q.query.atLeast("2021-05") {
 		p.flag("IsClientAffine", false)
@@ -230,13 +227,44 @@ func total(c *fsm.EntityCounts) uint64 {
 	return c.Active + c.Scheduled + c.DeadLetter + c.Transfer + c.TransferDeadLetter
 }
 
+// writeSize and writeTotal write a counter, or what the body of an update says of it.
+func (e *shown) writeSize(p *page) {
+	if e.counts != nil {
+		p.number("SizeInBytes", e.counts.SizeBytes)
+	} else {
+		e.echo(p, "SizeInBytes")
+	}
+}
+
+func (e *shown) writeTotal(p *page) {
+	if e.counts != nil {
+		p.count("MessageCount", total(e.counts))
+	} else {
+		e.echo(p, "MessageCount")
+	}
+}
+
+// echo shows a number of an update's body again. Clients send back all that they have read.
+func (e *shown) echo(p *page, name string) {
+	if e.sent == nil || e.sent.elements[name] == nil {
+		return
+	}
+	text := strings.TrimSpace(e.sent.elements[name].text)
+	if _, err := strconv.ParseUint(text, 10, 31); err == nil {
+		p.tag(name, text)
+	}
+}
+
 func (e *shown) writeTimes(p *page) {
 	p.tag("CreatedAt", wallTime(e.d.CreatedAt, exactTime))
 	p.tag("UpdatedAt", wallTime(e.d.UpdatedAt, exactTime))
+	if e.fresh {
+		return
+	}
 	accessed := fsm.Millis(0)
 	if e.counts != nil {
 		accessed = e.counts.AccessedAt
-		if accessed == 0 && e.d.Kind == fsm.Subscription && !e.fresh {
+		if accessed == 0 && e.d.Kind == fsm.Subscription {
 			accessed = e.d.CreatedAt // the original's has been accessed since it is there
 		}
 	}
@@ -258,7 +286,7 @@ func writeMessageSize(p *page, q *request, d *fsm.Descriptor) {
 // writeCounts: JavaScript wants exactly one attribute and prefixed children.
 func (e *shown) writeCounts(p *page) {
 	c := e.counts
-	if c == nil {
+	if c == nil || e.fresh {
 		return
 	}
 	if e.d.Kind == fsm.Topic {
@@ -281,13 +309,8 @@ func writeAuthRules(p *page, rules []fsm.AuthRule) {
 		p.tag("ClaimType", "SharedAccessKey")
 		p.tag("ClaimValue", "None")
 		p.raw("<Rights>")
-		for _, right := range [...]struct {
-			has  bool
-			name string
-		}{{rule.Manage, "Manage"}, {rule.Listen, "Listen"}, {rule.Send, "Send"}} {
-			if right.has {
-				p.tag("AccessRights", right.name)
-			}
+		for _, right := range rule.Rights() {
+			p.tag("AccessRights", right)
 		}
 		p.raw("</Rights>")
 		if rule.CreatedAt != 0 {

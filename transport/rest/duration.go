@@ -23,17 +23,29 @@ const nearInfinite = ticksPerMilli
 var errDuration = errors.New("no ISO 8601 duration")
 
 // parseDuration reads an ISO 8601 duration: P[nY][nM][nD][T[nH][nM][n[.n]S]]; years and months
-// count 365 and 30 days, as .NET has it. Negative values are refused, parts of a millisecond
-// dropped, and a value beyond the infinite one is an error.
-func parseDuration(text string) (fsm.Millis, error) {
+// count 365 and 30 days, as .NET has it. Negative values are refused, and a value beyond the infinite
+// one is an error. part is what is below a millisecond, in units of 100 ns; for fsm.Unlimited it is what
+// the value is short of the largest. It is shown again and decides nothing.
+func parseDuration(text string) (d fsm.Millis, part uint16, err error) {
 	ticks, err := parseTicks(text)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if ticks > math.MaxInt64-nearInfinite {
-		return fsm.Unlimited, nil
+		return fsm.Unlimited, uint16(math.MaxInt64 - ticks), nil
 	}
-	return fsm.Millis(ticks / ticksPerMilli), nil
+	return fsm.Millis(ticks / ticksPerMilli), uint16(ticks % ticksPerMilli), nil
+}
+
+// formatExact is the inverse of parseDuration.
+func formatExact(d fsm.Millis, part uint16) string {
+	switch {
+	case part == 0:
+		return formatDuration(d)
+	case d >= fsm.Unlimited:
+		return formatTicks(math.MaxInt64 - int64(part))
+	}
+	return formatTicks(int64(d)*ticksPerMilli + int64(part))
 }
 
 // parseTicks is parseDuration in units of 100 ns; what is a little beyond the largest value is that.
@@ -175,6 +187,14 @@ func formatTicks(ticks int64) string {
 		return sign + text + "0" + fraction + "S"
 	}
 	return sign + text + "T0" + fraction + "S"
+}
+
+// longClock is clockDuration for a bound; the largest is written as .NET has it.
+func longClock(d fsm.Millis) string {
+	if d >= fsm.Unlimited {
+		return "10675199.02:48:05.4775807"
+	}
+	return clockDuration(d)
 }
 
 // clockDuration writes d as error messages of the service do: d.hh:mm:ss.

@@ -28,7 +28,7 @@ func TestParseDuration(t *testing.T) {
 		"PT000000000000000001H":       3_600_000,
 		"P10675199DT2H48M5.47758079S": fsm.Unlimited,
 	} {
-		if got, err := parseDuration(text); err != nil || got != want {
+		if got, _, err := parseDuration(text); err != nil || got != want {
 			t.Errorf("%s: got %d, %v, want %d", text, got, err, want)
 		}
 	}
@@ -39,7 +39,7 @@ func TestParseDuration(t *testing.T) {
 		"P10675200D", "P99999999D", "PT9223372036855S", "P999999999999999999Y",
 		"PT9999999999999999999S", "P30000Y30000Y", "PT0.1234567890123456789S",
 	} {
-		if got, err := parseDuration(text); err == nil {
+		if got, _, err := parseDuration(text); err == nil {
 			t.Errorf("%q: got %d", text, got)
 		}
 	}
@@ -75,14 +75,14 @@ func FuzzDuration(f *testing.F) {
 	f.Add("P1Y2M3DT4H5M6.7S")
 	f.Add(infinite)
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := parseDuration(text)
+		d, _, err := parseDuration(text)
 		if err != nil {
 			return
 		}
 		if d < 0 || d > fsm.Unlimited {
 			t.Fatalf("%q is %d", text, d)
 		}
-		if again, err := parseDuration(formatDuration(d)); err != nil || again != d {
+		if again, _, err := parseDuration(formatDuration(d)); err != nil || again != d {
 			t.Fatalf("%q is %d, written %s, read %d, %v", text, d, formatDuration(d), again, err)
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
@@ -144,7 +143,7 @@ func (a *API) createEntity(q *request, kind fsm.EntityKind, p properties) (*answ
 	}
 	a.log.Info("entity created", "kind", kindNames[kind], "name", created.Name,
 		"policy", q.claim.Policy)
-	return a.entry(q, http.StatusCreated, &shown{d: created, counts: &fsm.EntityCounts{}}), nil
+	return a.entry(q, http.StatusCreated, &shown{d: created, counts: &fsm.EntityCounts{}, fresh: true}), nil
 }
 
 func (a *API) updateEntity(q *request, kind fsm.EntityKind, p properties) (*answer, error) {
@@ -152,6 +151,10 @@ func (a *API) updateEntity(q *request, kind fsm.EntityKind, p properties) (*answ
 	old, err := a.deps.Entities.Get(q.ctx, q.where.name)
 	if err != nil {
 		if asProblem(err).status == http.StatusNotFound {
+			// What is wrong with the description is said first, as by the service.
+			if _, wrong := a.describe(kind, q.where.name, p, nil); wrong != nil {
+				return nil, wrong
+			}
 			return nil, missing
 		}
 		return nil, err
@@ -176,7 +179,7 @@ func (a *API) updateEntity(q *request, kind fsm.EntityKind, p properties) (*answ
 	}
 	a.log.Info("entity updated", "kind", kindNames[kind], "name", updated.Name,
 		"policy", q.claim.Policy)
-	e := &shown{d: updated}
+	e := &shown{d: updated, sent: &p}
 	if err := a.lookBelow(q, e); err != nil {
 		return nil, err
 	}
@@ -230,8 +233,9 @@ func checkContentType(r *http.Request) error {
 	return nil
 }
 
-// checkForwards looks at both forward targets: they exist, are not the queue itself, and the caller
-// proves Send on them, by the supplementary token or, without one, by its own (3.3).
+// checkForwards looks at both forward targets: they exist, if only by this request, and the caller
+// proves Send on them, by the supplementary token or, without one, by its own (3.3). An entity may
+// forward to itself (RUL-24).
 func (a *API) checkForwards(q *request, d *fsm.Descriptor) error {
 	for _, f := range [...]struct{ name, value, header string }{
 		{"ForwardTo", d.ForwardTo, "ServiceBusSupplementaryAuthorization"},
@@ -247,13 +251,6 @@ func (a *API) checkForwards(q *request, d *fsm.Descriptor) error {
 		if !validName(target) {
 			return badProperty(f.name, f.value, "The value is no name of an entity.")
 		}
-		if target == auth.EntityPath(d.Name) {
-			return badProperty(f.name, f.value, "An entity cannot forward to itself.")
-		}
-		topic, _, _ := catalog.SplitSubscription(d.Name)
-		if d.Kind == fsm.Subscription && target == auth.EntityPath(topic) {
-			return badProperty(f.name, f.value, "A subscription cannot forward to its own topic.")
-		}
 		claim := q.claim
 		token, err := one(q.http, f.header)
 		if err != nil {
@@ -267,6 +264,9 @@ func (a *API) checkForwards(q *request, d *fsm.Descriptor) error {
 		if !claim.Allows(target, auth.Send) {
 			return &problem{status: http.StatusUnauthorized,
 				text: "Authorization failed for specified action: Send on the entity of " + f.name + "."}
+		}
+		if d.Kind == fsm.Queue && target == auth.EntityPath(d.Name) {
+			continue
 		}
 		found, err := a.deps.Entities.Get(q.ctx, target)
 		if err != nil && asProblem(err).status != http.StatusNotFound {

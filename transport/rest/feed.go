@@ -12,7 +12,7 @@ import (
 // more behind them.
 type listing struct {
 	title string // "Queues", "Topics", "Subscriptions" or "Rules"
-	path  string // of the list, in canonical spelling
+	path  string // of the list
 	count int
 	write func(p *page, i int)
 	more  bool

@@ -402,23 +402,23 @@ func FuzzRule(f *testing.F) {
 		if err != nil {
 			return
 		}
-		name, source, err := parseRule(e)
+		r, err := parseRule(e)
 		if err != nil {
 			return
 		}
 		p := new(page)
 		p.raw(`<entry xmlns="` + atomSpace + `"><content>`)
-		writeRule(p, &fsm.Rule{Name: name, Source: source})
+		writeRule(p, &r)
 		p.raw("</content></entry>")
 		again, err := parseContent(strings.NewReader(p.String()))
 		if err != nil {
 			t.Fatalf("%v in %s", err, p.String())
 		}
-		_, second, err := parseRule(again)
+		second, err := parseRule(again)
 		if err != nil {
 			t.Fatalf("%v in %s", err, p.String())
 		}
-		if a, b := source.Append(nil), second.Append(nil); !bytes.Equal(a, b) &&
+		if a, b := r.Source.Append(nil), second.Source.Append(nil); !bytes.Equal(a, b) &&
 			!bytes.ContainsAny(a, "\r\ufffd") {
 			t.Fatalf("%s\nreads as %q, not %q", p.String(), b, a)
 		}

@@ -87,7 +87,7 @@ func (o option) set(text string) error {
 		*at = b
 		return nil
 	case *fsm.Millis:
-		d, err := parseDuration(text)
+		d, _, err := parseDuration(text)
 		if err != nil || uint64(d) > o.most {
 			return fmt.Errorf("the value is not a duration of ISO 8601 up to %s",
 				formatDuration(fsm.Millis(o.most)))

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 type routeKind uint8
@@ -27,6 +29,23 @@ type route struct {
 	path string // the decoded path without slashes around it: what a claim must cover
 
 	subscription, rule string // "" in a list
+
+	words [2]string // how the client spells "Subscriptions" and "Rules"
+}
+
+// idPath is the path in the id of an entity: its name as it was created, which JavaScript reads from the
+// id, with the words between as the request has them, as from the service.
+func (at *route) idPath(name string) string {
+	topic, subscription, ok := catalog.SplitSubscription(name)
+	if !ok {
+		return name
+	}
+	return topic + "/" + at.words[0] + "/" + subscription
+}
+
+// rulesPath is that of a subscription's rules.
+func (at *route) rulesPath(subscription string) string {
+	return at.idPath(subscription) + "/" + at.words[1]
 }
 
 // maxNameChars is the length of a queue's or topic's name, slashes included.
@@ -57,7 +76,11 @@ func parseRoute(path string) route {
 		return at
 	}
 	at.name = strings.Join(segments[:middle], "/")
+	at.words[0] = segments[middle]
 	below := segments[middle+1:]
+	if len(below) > 1 {
+		at.words[1] = below[1]
+	}
 	switch {
 	case len(below) <= 1:
 		at.kind = routeSubscriptions

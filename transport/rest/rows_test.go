@@ -19,7 +19,7 @@ import (
 // broker does something else ("not"). The number is how many cells name a row.
 var tables = map[string]int{
 	"1.1": 1, "1.2": 1, "1.3": 1, "1.4": 1, "1.5": 1, "1.6": 1, "1.7": 1, "1.8": 1, "1.9": 1, "1.10": 2,
-	"Filter and action XML": 1, "Request tolerance": 1, "1.11": 2, "1.12": 2,
+	"Filter and action XML": 1, "Request tolerance": 1, "1.11": 2, "1.12": 2, "1.14": 1,
 	"2.1": 1, "2.2": 1, "2.3": 1, "2.4": 1, "3.2": 1, "3.3": 1, "3.4": 1,
 	"4.1": 1, "4.2": 2, "4.3": 1, "4.4": 1, "4.5": 1, "5.2": 1, "6": 1,
 }

@@ -2,8 +2,6 @@ package rest
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -50,18 +48,18 @@ func (a *API) putRule(q *request, d *fsm.Descriptor) (*answer, error) {
 	if given.name.Local != "RuleDescription" {
 		return nil, badRequest("The content of the Atom entry is not the description of a rule.")
 	}
-	name, source, err := parseRule(given)
+	parsed, err := parseRule(given)
 	if err != nil {
 		return nil, err
 	}
 	if q.where.rule == "" {
-		q.where.rule = name
+		q.where.rule = parsed.Name
 	}
+	parsed.Name = q.where.rule
 	if err := checkBelow(q.host, "rule", q.where.rule, ruleChars); err != nil {
 		return nil, err
 	}
-	updated, err := a.deps.Topics.PutRule(q.ctx, d.ID,
-		fsm.Rule{Name: q.where.rule, Source: source}, q.updates)
+	updated, err := a.deps.Topics.PutRule(q.ctx, d.ID, parsed, q.updates)
 	if err != nil {
 		return nil, a.orMissing(q, err)
 	}
@@ -89,7 +87,7 @@ func (a *API) ruleEntry(q *request, status int, d *fsm.Descriptor, r *fsm.Rule) 
 
 func (a *API) writeRuleEntry(p *page, q *request, d *fsm.Descriptor, r *fsm.Rule) {
 	a.writeHead(p, q, head{
-		path: d.Name + "/Rules/" + r.Name, title: r.Name, published: r.CreatedAt,
+		path: q.where.rulesPath(d.Name) + "/" + r.Name, title: r.Name, published: r.CreatedAt,
 		updated: d.UpdatedAt,
 	})
 	writeRule(p, r)
@@ -101,13 +99,10 @@ func (a *API) listRules(q *request, d *fsm.Descriptor) (*answer, error) {
 	if q.query.err != nil {
 		return nil, q.query.err
 	}
-	all := slices.Clone(d.Rules)
-	slices.SortFunc(all, func(a, b fsm.Rule) int {
-		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
-	})
+	all := d.RulesByName()
 	all = all[min(q.query.skip, len(all)):]
 	more := len(all) > q.query.top
 	all = all[:min(q.query.top, len(all))]
-	return a.feed(q, listing{title: "Rules", path: d.Name + "/Rules", count: len(all), more: more,
+	return a.feed(q, listing{title: "Rules", path: q.where.rulesPath(d.Name), count: len(all), more: more,
 		write: func(p *page, i int) { a.writeRuleEntry(p, q, d, &all[i]) }}), nil
 }

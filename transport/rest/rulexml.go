@@ -20,29 +20,44 @@ const emptyAction = "EmptyRuleAction"
 
 // parseRule reads a RuleDescription or DefaultRuleDescription and compiles it. Elements are found by
 // their local names: clients bind prefixes in many ways.
-func parseRule(e *element) (name string, source rule.Source, err error) {
-	source = rule.Default()
+func parseRule(e *element) (r fsm.Rule, err error) {
+	r.Source = rule.Default()
 	for _, c := range e.children {
 		switch {
 		case c.null:
 		case c.name.Local == "Name":
-			name = strings.TrimSpace(c.text)
+			r.Name = strings.TrimSpace(c.text)
 		case c.name.Local == "Filter":
-			err = parseFilter(c, &source)
+			err = parseFilter(c, &r.Source)
+			r.Preprocessing[0] = preprocessing(c)
 		case c.name.Local == "Action":
-			err = parseAction(c, &source)
+			err = parseAction(c, &r.Source)
+			r.Preprocessing[1] = preprocessing(c)
 		}
 		if err != nil {
-			return "", source, err
+			return r, err
 		}
 	}
-	if _, err := source.Compile(); rule.TooLong(err) {
-		return "", source, exhausted(err.Error())
+	if _, err := r.Source.Compile(); rule.TooLong(err) {
+		return r, exhausted(err.Error())
 	} else if err != nil {
-		return "", source, badRequest("The rule is not valid: %s.",
-			strings.TrimSuffix(err.Error(), "."))
+		return r, badRequest("The rule is not valid: %s.", strings.TrimSuffix(err.Error(), "."))
 	}
-	return name, source, nil
+	return r, nil
+}
+
+// preprocessing is what a filter or action says of RequiresPreprocessing: "true", "false", or "" if
+// nothing that can be read. The service shows it again and does nothing by it.
+func preprocessing(e *element) string {
+	c := e.local("RequiresPreprocessing")
+	if c == nil || c.null {
+		return ""
+	}
+	b, err := strconv.ParseBool(strings.ToLower(strings.TrimSpace(c.text)))
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatBool(b)
 }
 
 // parseFilter: the type says what the filter is, and what it has shows what it is without one.
@@ -132,12 +147,26 @@ func parseProperties(e *element) ([]rule.Property, error) {
 			return nil, badProperty(clip(key.text), value.text,
 				"The value is not of the type %s, or the type is not supported.", clip(value.kind))
 		}
-		if p.Type == typeOf(p.Value) {
+		switch {
+		case p.Value.Kind() == rule.DateTime && !hasZone(value.text):
+			p.Type = zoneless
+		case p.Type == typeOf(p.Value):
 			p.Type = "" // the one it has by itself
 		}
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// zoneless is the type of a dateTime that was written without a zone. It counts as UTC, and is written
+// without one again: Python tells times with a zone from times without and compares neither to the other.
+const zoneless = "dateTime without zone"
+
+// hasZone reports whether the text of a dateTime ends in Z or an offset.
+func hasZone(text string) bool {
+	text = strings.TrimSpace(text)
+	_, clock, _ := strings.Cut(text, ":") // an offset has its sign behind the hour
+	return strings.HasSuffix(text, "Z") || strings.ContainsAny(clock, "+-")
 }
 
 // parseValue reads a value of an XML Schema type. Go writes its 64-bit integers as int.
@@ -235,13 +264,13 @@ func writeRule(p *page, r *fsm.Rule) {
 	switch s.Kind {
 	case rule.TrueFilter:
 		p.raw(`<Filter i:type="TrueFilter">`)
-		writeExpression(p, rule.TrueExpression, nil)
+		writeExpression(p, rule.TrueExpression, nil, r.Preprocessing[0])
 	case rule.FalseFilter:
 		p.raw(`<Filter i:type="FalseFilter">`)
-		writeExpression(p, rule.FalseExpression, nil)
+		writeExpression(p, rule.FalseExpression, nil, r.Preprocessing[0])
 	case rule.SQLFilter:
 		p.raw(`<Filter i:type="SqlFilter">`)
-		writeExpression(p, s.Expression, s.Parameters)
+		writeExpression(p, s.Expression, s.Parameters, r.Preprocessing[0])
 	case rule.CorrelationFilter:
 		p.raw(`<Filter i:type="CorrelationFilter">`)
 		writeCorrelation(p, s.Correlation)
@@ -251,7 +280,7 @@ func writeRule(p *page, r *fsm.Rule) {
 		p.raw(`<Action i:type="` + emptyAction + `"/>`)
 	} else {
 		p.raw(`<Action i:type="SqlRuleAction">`)
-		writeExpression(p, s.Action, s.ActionParameters)
+		writeExpression(p, s.Action, s.ActionParameters, r.Preprocessing[1])
 		p.raw("</Action>")
 	}
 	p.tag("CreatedAt", wallTime(r.CreatedAt, exactTime))
@@ -259,10 +288,13 @@ func writeRule(p *page, r *fsm.Rule) {
 	p.raw("</RuleDescription>")
 }
 
-func writeExpression(p *page, text string, parameters []rule.Property) {
+func writeExpression(p *page, text string, parameters []rule.Property, preprocessing string) {
 	p.tag("SqlExpression", text)
 	p.tag("CompatibilityLevel", "20")
 	writeProperties(p, "Parameters", parameters)
+	if preprocessing != "" {
+		p.tag("RequiresPreprocessing", preprocessing)
+	}
 }
 
 func writeCorrelation(p *page, c *rule.Correlation) {
@@ -276,8 +308,7 @@ func writeCorrelation(p *page, c *rule.Correlation) {
 
 func writeProperties(p *page, list string, all []rule.Property) {
 	if len(all) == 0 {
-		p.raw("<" + list + "/>")
-		return
+		return // the service leaves an empty list out
 	}
 	p.raw("<" + list + ">")
 	for _, property := range all {
@@ -288,12 +319,16 @@ func writeProperties(p *page, list string, all []rule.Property) {
 		if kind == "duration" || kind == "guid" || kind == "char" {
 			space = serializationSpace
 		}
+		text := valueText(property.Value)
+		if kind == zoneless {
+			kind, text = typeOf(property.Value), strings.TrimSuffix(text, "Z")
+		}
 		p.raw("<KeyValueOfstringanyType>")
 		p.tag("Key", property.Name)
 		p.raw(`<Value i:type="d6p1:`)
 		escape(&p.Buffer, kind)
 		p.raw(`" xmlns:d6p1="` + space + `">`)
-		escape(&p.Buffer, valueText(property.Value))
+		escape(&p.Buffer, text)
 		p.raw("</Value></KeyValueOfstringanyType>")
 	}
 	p.raw("</" + list + ">")

@@ -174,22 +174,27 @@ func (a *API) firstRules(p properties) ([]fsm.Rule, error) {
 	if given == nil {
 		return []fsm.Rule{{Name: fsm.DefaultRuleName, Source: rule.Default()}}, nil
 	}
-	name, source, err := parseRule(given)
+	r, err := parseRule(given)
 	if err != nil {
 		return nil, err
 	}
-	if name == "" {
-		name = fsm.DefaultRuleName
+	if r.Name == "" {
+		r.Name = fsm.DefaultRuleName
 	}
-	if err := checkBelow("", "rule", name, ruleChars); err != nil {
+	if err := checkBelow("", "rule", r.Name, ruleChars); err != nil {
 		return nil, err
 	}
-	return []fsm.Rule{{Name: name, Source: source}}, nil
+	return []fsm.Rule{r}, nil
 }
 
 func (a *API) updateSubscription(q *request, p properties) (*answer, error) {
 	old, err := a.subscription(q)
 	if err != nil {
+		// What is wrong with the description is said first, as by the service.
+		if _, wrong := a.describe(fsm.Subscription, "", p, nil); wrong != nil &&
+			asProblem(err).status == http.StatusNotFound {
+			return nil, wrong
+		}
 		return nil, err
 	}
 	d, err := a.describe(fsm.Subscription, old.Name, p, old)
@@ -205,7 +210,7 @@ func (a *API) updateSubscription(q *request, p properties) (*answer, error) {
 	}
 	a.log.Info("entity updated", "kind", "Subscription", "name", updated.Name,
 		"policy", q.claim.Policy)
-	return a.entry(q, http.StatusOK, &shown{d: updated}), nil
+	return a.entry(q, http.StatusOK, &shown{d: updated, sent: &p}), nil
 }
 
 func (a *API) deleteSubscription(q *request) (*answer, error) {
@@ -228,7 +233,7 @@ func (a *API) listSubscriptions(q *request, topic *fsm.Descriptor) (*answer, err
 	if err != nil {
 		return nil, err
 	}
-	return a.pageOf(q, "Subscriptions", topic.Name+"/Subscriptions", found)
+	return a.pageOf(q, "Subscriptions", topic.Name+"/"+q.where.words[0], found)
 }
 
 // checkBelow refuses an illegal name of a subscription or rule. host is for the text.
