@@ -185,6 +185,7 @@ func (s *State) counts(sh *share) EntityCounts {
 		Sessions:           uint64(sh.sessions.Len()),
 		SizeBytes:          size,
 		AccessedAt:         sh.touched,
+		Dropped:            sh.drops,
 	}
 }
 

@@ -18,6 +18,7 @@ const (
 	// written so only if one of these fields is set.
 	wireVersion2 = 2
 	wireVersion3 = 3
+	wireVersion4 = 4 // of answers alone
 )
 
 // Kinds of command in an entry. Numbers are for ever.

@@ -90,6 +90,8 @@ func appendMore(dst []byte, a *Answer) []byte {
 // version is the oldest that can say what the answer has.
 func (a *Answer) version() uint8 {
 	switch {
+	case a.Counts.Dropped != (Drops{}):
+		return wireVersion4
 	case len(a.Moves) > 0 || anySystem(a.Messages):
 		return wireVersion3
 	case a.IdleFor != 0 || a.Next != 0 || len(a.History) > 0 || len(a.Locks) > 0:

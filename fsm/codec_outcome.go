@@ -208,13 +208,16 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	if version >= wireVersion3 {
 		dst = appendMoves(dst, a.Moves)
 	}
+	if version >= wireVersion4 {
+		dst = appendCounters(dst, &a.Counts.Dropped)
+	}
 	return dst
 }
 
 // DecodeAnswer decodes an answer; byte fields are views into b.
 func DecodeAnswer(b []byte) (Answer, error) {
 	r := reader{b: b}
-	version := r.versions(wireVersion, wireVersion3)
+	version := r.versions(wireVersion, wireVersion4)
 	a := Answer{Refusal: r.refusal(), Detail: r.string(), Messages: r.deliveries(version),
 		HasState: r.boolean(), State: r.bytes()}
 	if !a.HasState {
@@ -238,6 +241,9 @@ func DecodeAnswer(b []byte) (Answer, error) {
 	}
 	if version >= wireVersion3 {
 		a.Moves = r.moves()
+	}
+	if version >= wireVersion4 {
+		a.Counts.Dropped = r.drops()
 	}
 	return a, r.end()
 }

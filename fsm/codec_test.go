@@ -249,7 +249,7 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 	}
 	a := Answer{Refusal: SessionLockLost, Detail: "x", Messages: []Delivery{goldenDelivery()},
 		State: []byte{}, HasState: true, Sessions: []string{"", "b"}, Data: []byte("1"),
-		Counts: EntityCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, IdleFor: 5, Next: 6,
+		Counts: EntityCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, Drops{DropMaxDelivery: 11, DropWithEntity: 1 << 40}}, IdleFor: 5, Next: 6,
 		History: []HistoryRecord{{Order: 1, Number: 2, MessageID: "m", SessionID: "s", EnqueuedAt: 3, At: 4,
 			Deliveries: 5, By: RequestID{6, 7, 8}, End: Expired, EndedAt: 9, Ref: BodyRef{10, 11, 12}}},
 		Locks: []LockInfo{{Number: 1, Digits: [4]byte{2}, TakenAt: 3, LockedUntil: 4, State: StateDeferred,

@@ -252,6 +252,7 @@ func (s *State) cancel(sh *share, req *Request, c *Cancel, o *Outcome) {
 			continue // named twice
 		}
 		sh.wallDue.Delete(due{at: m.at, kind: dueActivate, id: a})
+		s.dropStored(sh, DropCancelled, Main, a, &m)
 		s.gone(sh, a, Cancelled)
 		s.remove(sh, Main, a, &m)
 		s.free(m.ref())

@@ -56,6 +56,7 @@ func (s *State) deleteMessages(sh *share, req *Request, c *DeleteMessages, o *Ou
 
 // discard removes one message for good.
 func (s *State) discard(sh *share, sub SubQueue, arrival uint64, m *message) {
+	s.dropStored(sh, DropPurged, sub, arrival, m)
 	s.gone(sh, arrival, Deleted)
 	s.remove(sh, sub, arrival, m)
 	s.free(m.ref())

@@ -215,6 +215,7 @@ func (s *State) dropEntity(id EntityID) {
 	s.subscriptions.Delete(child{topic: sh.d.Parent, id: id})
 	s.listening.Delete(id)
 	s.run.result.Dropped = append(s.run.result.Dropped, id)
+	s.dropShare(sh)
 	grave := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
 	grave.arrival, grave.lastTransfer = sh.arrival, sh.lastTransfer
 	for i := range grave.boxes {

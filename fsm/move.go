@@ -179,6 +179,7 @@ func (s *State) refused(sh *share, sub SubQueue, arrival uint64, m *message, rea
 		return
 	}
 	if sh.d.NoDeadLetter { // S-169
+		s.dropStored(sh, DropForward, sub, arrival, m)
 		if sub == Main {
 			s.gone(sh, arrival, Deleted)
 		}

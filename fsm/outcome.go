@@ -110,6 +110,9 @@ type Result struct {
 	WokenBy []int
 	// Dropped are entities that this entry removed: whoever waits on them is told.
 	Dropped []EntityID
+	// Drops are examples of messages that ended without being completed, one for each entity and reason,
+	// at most 64. Whoever leads tells of them.
+	Drops []Drop
 	// Idle are entities whose share here has been idle for their AutoDeleteOnIdle. The leader tells the
 	// catalog's, which asks all shares with an Idle query before it deletes (A22). Each is named again
 	// every minute while that lasts.

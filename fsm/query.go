@@ -123,6 +123,7 @@ type EntityCounts struct {
 	Sessions           uint64
 	SizeBytes          uint64
 	AccessedAt         Millis // wall; 0 if never
+	Dropped            Drops  `json:"-"` // by reason; the operations API gives it by name
 }
 
 // Add adds o to c; AccessedAt becomes the later one.
@@ -137,4 +138,5 @@ func (c *EntityCounts) Add(o EntityCounts) {
 	c.Sessions += o.Sessions
 	c.SizeBytes += o.SizeBytes
 	c.AccessedAt = max(c.AccessedAt, o.AccessedAt)
+	c.Dropped.Add(&o.Dropped)
 }

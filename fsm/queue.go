@@ -31,6 +31,7 @@ func (s *State) enqueue(sh *share, req *Request, c *Enqueue, o *Outcome) {
 	if !s.room(sh, c, marks, fresh, o) {
 		return
 	}
+	s.dropDuplicates(sh, marks)
 	o.Numbers = make([]SequenceNumber, len(c.Messages))
 	o.Duplicate = marks
 	o.EnqueuedAt = s.wall

@@ -134,6 +134,8 @@ func (l *loader) record(r *reader) {
 		l.share(r)
 	case recordBody:
 		l.body(r)
+	case recordDrops:
+		l.drops(r)
 	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName, recordPause,
 		recordPauseSession, recordFirst, recordHead, recordMoving, recordOrigin:
 		switch {

@@ -230,6 +230,17 @@ func (s *script) showResult(r *Result) string {
 	for _, id := range r.Idle {
 		fmt.Fprintf(&b, "idle %s\n", s.name(id))
 	}
+	for i := range r.Drops {
+		d := &r.Drops[i]
+		fmt.Fprintf(&b, "drop %s %v seq=%d count=%d total=%d", s.name(d.Entity), d.Reason, d.Number, d.Count, d.Total)
+		if d.Ref.Length > 0 {
+			b.WriteString(" body " + s.body(d.Ref))
+		}
+		if d.MessageID != "" {
+			fmt.Fprintf(&b, " id=%q", d.MessageID)
+		}
+		b.WriteString("\n")
+	}
 	for _, id := range r.Dropped {
 		fmt.Fprintf(&b, "dropped %s\n", s.name(id))
 	}
@@ -372,6 +383,11 @@ func (s *script) showAnswer(a Answer) string {
 		c := a.Counts
 		fmt.Fprintf(&b, "active=%d scheduled=%d dead=%d locked=%d deferred=%d sessions=%d bytes=%d\n",
 			c.Active, c.Scheduled, c.DeadLetter, c.Locked, c.Deferred, c.Sessions, c.SizeBytes)
+		for why, n := range c.Dropped {
+			if n > 0 {
+				fmt.Fprintf(&b, "dropped %v=%d\n", DropReason(why), n)
+			}
+		}
 	}
 	return strings.TrimSpace(b.String())
 }

@@ -158,6 +158,7 @@ func (s *State) deadLetter(sh *share, arrival uint64, m *message, reason, descri
 // exhaust handles a message whose deliveries are used up (S-14, S-169).
 func (s *State) exhaust(sh *share, arrival uint64, m *message) {
 	if sh.d.NoDeadLetter {
+		s.dropStored(sh, DropMaxDelivery, Main, arrival, m)
 		s.gone(sh, arrival, Deleted)
 		s.remove(sh, Main, arrival, m)
 		s.free(m.ref())

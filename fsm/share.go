@@ -16,6 +16,7 @@ type share struct {
 	size    uint64 // stored bytes (S-225)
 	touched Millis // wall: last send, receive or peek
 	active  Millis // lease: last activity (S-258)
+	drops   Drops  // messages that ended without being completed
 	// idleReview is when to look whether the share is idle, by the lease clock; 0 if never.
 	idleReview Millis
 

@@ -15,7 +15,7 @@ import (
 // whole records; what can be derived from others is not written.
 const (
 	imageMagic   = "BBSTATE"
-	imageVersion = 3 // of what is written; 1 and 2 are read, too
+	imageVersion = 4 // of what is written; 1 to 3 are read, too
 	// frameBytes is how much is gathered before it is written.
 	frameBytes = 64 << 10
 	// maxFrameBytes bounds what Restore reads at once. The longest record is a remembered
@@ -42,6 +42,7 @@ const (
 	recordBody                          // with several references, behind the state record; version 3
 	recordMoving                        // message in transit, behind the messages; version 3
 	recordOrigin                        // what was moved here, with what is decided of it; version 3
+	recordDrops                         // counters of a share, behind its record, or of the partition, before; version 4
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -62,7 +63,7 @@ func (s *State) Capture() io.WriterTo {
 	return &image{
 		head: State{
 			id: s.id, index: s.index, epoch: s.epoch, wall: s.wall, lease: s.lease,
-			lostOrder: s.lostOrder,
+			lostOrder: s.lostOrder, deleted: s.deleted,
 		},
 		shares:  s.shares.Copy(),
 		graves:  s.graves.Copy(),
@@ -104,6 +105,7 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 		b := appendUint(append(f.buf, recordBody), e.index)
 		return f.done(appendUint(appendUint(b, uint64(e.offset)), uint64(e.more)))
 	})
+	f.done(appendDrops(f.buf, &Drops{DropWithEntity: h.deleted}))
 	img.shares.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, false) })
 	img.graves.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, true) })
 	img.results.Scan(func(r result) bool { return f.done(appendResult(f.buf, &r)) })
@@ -171,6 +173,9 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	b = appendUint(appendUint(b, sh.lastTransfer), sh.refusedTo)
 	for sub := range sh.moves {
 		b = appendUint(b, sh.moves[sub].last)
+	}
+	if !grave {
+		b = appendDrops(b, &sh.drops)
 	}
 	if !f.done(b) {
 		return false

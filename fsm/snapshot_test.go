@@ -30,7 +30,8 @@ func populated(t testing.TB) *driver {
 	}
 	d.ok(12, Main, &DropEntity{})
 	d.ok(0, Main, queue(10, func(d *Descriptor) { d.DetectDuplicates = true }))
-	d.ok(10, Main, &Enqueue{Messages: []Message{{MessageID: "x"}, {MessageID: "y"}}})
+	d.ok(10, Main, &Enqueue{Messages: []Message{{MessageID: "x"}, {MessageID: "y"}, {MessageID: "x"}}})
+	d.ok(10, Main, &DeleteMessages{Max: 1})
 	d.ok(7, Main, messages(20))
 	got := d.ok(7, Main, &Lock{Max: 5}).Locked
 	d.ok(7, Main, &Settle{Items: []SettleItem{

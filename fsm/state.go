@@ -38,6 +38,10 @@ type State struct {
 
 	// listening are the entities whose share is: somebody receives from them (A22).
 	listening *btree.Map[EntityID, struct{}]
+	// dropping are the entities whose drops may not be zero; it is derived from them. deleted is how
+	// many messages ended because their entity was deleted.
+	dropping *btree.Map[EntityID, struct{}]
+	deleted  uint64
 
 	results   *btree.BTreeG[result]    // one per pump (A6)
 	resultDue *btree.BTreeG[resultDue] // one per pump: when to look whether it is forgotten
@@ -66,6 +70,7 @@ type run struct {
 	keys   []placeKey
 	subs   []*share // of the topic being published to, for reading
 	plans  []planned
+	unborn []unborn // of the topic being published to, with plans
 	view   view
 	by     RequestID // of the request being done
 	// undoable says that a transaction is being done, and tokens is what it did to tokens.
@@ -87,6 +92,7 @@ func New(p PartitionID) *State {
 		leaseNext: newTable(nextDue.less),
 		wallNext:  newTable(nextDue.less),
 		listening: new(btree.Map[EntityID, struct{}]),
+		dropping:  newDropping(),
 
 		subscriptions: newTable(child.less),
 		bodies:        newTable(sharedBody.less),
@@ -233,6 +239,7 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 	switch c := req.Command.(type) {
 	case *Enqueue:
 		s.enqueue(sh, req, c, o)
+		s.dropRefused(sh, c.Messages, o)
 	case *Lock:
 		s.lock(sh, req, c, o)
 	case *Settle:
@@ -251,6 +258,7 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		s.cancel(sh, req, c, o)
 	case *Transfer:
 		s.transfer(sh, req, c, o)
+		s.dropRefused(sh, c.Messages, o)
 	case *Forward:
 		s.forward(sh, req, c, o)
 	case *DropLocks:

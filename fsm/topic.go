@@ -83,6 +83,7 @@ type arriving struct {
 	messageID   string
 	first       first
 	carried     *Carried
+	message     int // of the batch
 }
 
 // planned is a copy that is to be stored.
@@ -98,7 +99,8 @@ type change struct {
 	ttl        Millis // as arriving.ttl
 	hasSession bool
 	sessionID  string
-	dead       bool // it goes to the DLQ at once
+	dead       bool       // it goes to the DLQ at once
+	why        DropReason // what it is counted as if there is none
 }
 
 // publish stores a batch sent to a topic, all or nothing: what is due gets its copies in the same
@@ -111,7 +113,7 @@ func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outco
 			len(s.run.subs), maxFanOut))
 		return
 	}
-	s.run.plans = s.run.plans[:0]
+	s.run.plans, s.run.unborn = s.run.plans[:0], s.run.unborn[:0]
 	next, size := sh.arrival, uint64(0)
 	for i := range c.Messages {
 		m := &c.Messages[i]
@@ -138,6 +140,7 @@ func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outco
 func (s *State) storeAll(sh *share, c *Enqueue, marks []bool, o *Outcome) {
 	o.Numbers = make([]SequenceNumber, len(c.Messages))
 	o.Duplicate, o.EnqueuedAt = marks, s.wall
+	s.dropDuplicates(sh, marks)
 	plans := s.run.plans
 	for i := range c.Messages {
 		m := &c.Messages[i]
@@ -161,6 +164,7 @@ func (s *State) storeAll(sh *share, c *Enqueue, marks []bool, o *Outcome) {
 			n++
 		}
 		a := s.arriving(sh, m, o.Numbers[i])
+		s.dropUnborn(sh, i, &a, n)
 		s.distribute(&a, plans[:n])
 		plans = plans[n:]
 	}
@@ -215,6 +219,7 @@ func (s *State) topicFits(sh *share, more uint64, o *Outcome) bool {
 // plan asks the rules of all subscriptions in run.subs about the message that run.view looks at, and
 // returns the bytes of the copies.
 func (s *State) plan(message int, a *arriving) (size uint64) {
+	a.message = message
 	v := &s.run.view
 	v.carried = a.carried
 	if v.draw == nil {
@@ -243,6 +248,7 @@ func (s *State) plan(message int, a *arriving) (size uint64) {
 				c = s.birth(sub, a)
 			}
 			if c != nil && c.dead && sub.d.NoDeadLetter {
+				s.run.unborn = append(s.run.unborn, unborn{message, sub.d.ID, c.why})
 				continue
 			}
 			s.run.plans = append(s.run.plans, planned{message: message, sub: sub.d.ID, change: c})
@@ -271,7 +277,7 @@ func (s *State) birth(sub *share, a *arriving) *change {
 // settle sends a copy without session to the DLQ of a subscription with sessions (S-31).
 func (c *change) settle(sub *share) {
 	if sub.d.RequiresSession && !(c.hasSession && validSessionID(c.sessionID)) {
-		c.dead = true
+		c.dead, c.why = true, DropSession
 		c.reason = "Session ID is null."
 		c.description = "A subscription with sessions takes no message without a valid session id."
 	}
@@ -322,9 +328,10 @@ func (s *State) ask(sub *share, r *compiled, a *arriving) (c *change, selected b
 
 func (s *State) failed(sub *share, a *arriving, reason, text string) (*change, bool) {
 	if !sub.d.DeadLetterOnFilterError {
+		s.run.unborn = append(s.run.unborn, unborn{a.message, sub.d.ID, DropFilter})
 		return nil, false
 	}
-	c := &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID, dead: true}
+	c := &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID, dead: true, why: DropFilter}
 	c.extra = carriedExtra(a.carried, a.scheduledAt)
 	if len(text) > maxReasonBytes {
 		text = strings.ToValidUTF8(text[:maxReasonBytes], "")
@@ -472,8 +479,9 @@ func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
 	}
 	s.run.view.look([]byte(w.head))
 	s.run.view.facts.number = sh.number(next)
-	s.run.plans = s.run.plans[:0]
+	s.run.plans, s.run.unborn = s.run.plans[:0], s.run.unborn[:0]
 	s.plan(0, &a)
+	s.dropUnborn(sh, 0, &a, len(s.run.plans))
 	s.remove(sh, Main, arrival, m)
 	s.distribute(&a, s.run.plans)
 	work = len(s.run.subs) / fanOutPerTick

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tidwall/btree"
 )
@@ -21,6 +22,7 @@ type savepoint struct {
 	leaseNext, wallNext *btree.BTreeG[nextDue]
 	bodies              *btree.BTreeG[sharedBody]
 	freed, woken, idle  int
+	drops               []Drop
 }
 
 func (s *State) save() savepoint {
@@ -30,6 +32,7 @@ func (s *State) save() savepoint {
 	return savepoint{
 		shares: s.shares.Copy(), leaseNext: s.leaseNext.Copy(), wallNext: s.wallNext.Copy(),
 		bodies: s.bodies.Copy(), freed: len(r.Freed), woken: len(r.Wake), idle: len(r.Idle),
+		drops: slices.Clone(r.Drops),
 	}
 }
 
@@ -44,6 +47,7 @@ func (s *State) undo(p *savepoint) {
 		delete(s.run.woken, k)
 	}
 	r.Freed, r.Idle = r.Freed[:p.freed], r.Idle[:p.idle]
+	r.Drops = p.drops
 	r.Wake, r.WokenBy = r.Wake[:p.woken], r.WokenBy[:p.woken]
 }
 
@@ -66,6 +70,7 @@ func (s *State) commit(req *Request, c *Commit, o *Outcome) {
 		o.Ops = append(o.Ops, out)
 		if why := out.cause(); why != None {
 			s.undo(&p)
+			s.dropOperation(op, &out)
 			// S-241: a lock that is lost by now is a cause like any other.
 			o.refuse(TransactionAborted, fmt.Sprintf("operation %d of %d: %s", i+1, len(c.Ops), why))
 			if out.Detail != "" {

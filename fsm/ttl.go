@@ -122,6 +122,7 @@ func (s *State) lapse(sh *share, arrival uint64, m *message) {
 			"The message expired and was dead lettered.")
 		return
 	}
+	s.dropStored(sh, DropExpired, Main, arrival, m)
 	s.gone(sh, arrival, Expired)
 	s.remove(sh, Main, arrival, m)
 	s.free(m.ref())

@@ -334,6 +334,13 @@ func instant(at Millis) rule.Value {
 	return rule.OfTimestamp(int64(at))
 }
 
+// MessageIDOf returns the message id in a stored body, as text; "" if there is none.
+func MessageIDOf(body []byte) string {
+	var v view
+	v.look(body)
+	return v.System(rule.MessageID).Text()
+}
+
 // change returns what an action has made of a system property; ok is false if nothing.
 func (v *view) change(p rule.SystemProperty) (value rule.Value, ok bool) {
 	for i := range v.carried.System {

@@ -69,7 +69,9 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		if !sends && c.Origin == nil { // what is moved here is judged message by message
 			return refused(fsm.EntityDisabled)
 		}
-		return m.enqueue(q, r.Sub, c)
+		o := m.enqueue(q, r.Sub, c)
+		q.refusedForQuota(c.Messages, o)
+		return o
 	case *fsm.Cancel:
 		if !sends {
 			return refused(fsm.EntityDisabled)
@@ -79,7 +81,9 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		if !sends {
 			return refused(fsm.EntityDisabled)
 		}
-		return m.transfer(q, r.Sub, c)
+		o := m.transfer(q, r.Sub, c)
+		q.refusedForQuota(c.Messages, o)
+		return o
 	case *fsm.Forward:
 		return m.forward(q, r.Sub, c)
 	case *fsm.DropLocks:
@@ -185,6 +189,7 @@ func (m *Model) drop(id fsm.EntityID) {
 	if q == nil {
 		return
 	}
+	m.deleted += uint64(len(q.messages) + len(q.away))
 	for _, x := range slices.Concat(q.messages, q.away) {
 		m.buried[id] = append(m.buried[id], x.body)
 	}
@@ -444,6 +449,7 @@ func (m *Model) comeBack(q *queue, x *message, counted bool, delay fsm.Millis) (
 		x.finished++
 		if x.finished >= q.d.MaxDelivery {
 			if q.d.NoDeadLetter {
+				q.drops[fsm.DropMaxDelivery]++
 				m.left(q, x, fsm.Deleted)
 				q.delete(x)
 			} else {

@@ -166,6 +166,9 @@ func (x *run) audit() error {
 
 // ask compares the answers to questions.
 func (x *run) ask() error {
+	if err := x.model.Drops(x.a.Dropped(1000)); err != nil {
+		return err
+	}
 	id := x.entity()
 	sub := []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.Main, fsm.DeadLetter, fsm.TransferDeadLetter}[x.r.IntN(5)]
 	from := fsm.SequenceNumber(0)

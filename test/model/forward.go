@@ -170,6 +170,8 @@ func (m *Model) ended(q *queue, sub fsm.SubQueue, d fsm.Moved) {
 		if d.Refusal != fsm.None && !q.d.NoDeadLetter {
 			x.sub, x.reason, x.text, x.to, x.ttl = fsm.TransferDeadLetter, reason, d.Detail, 0, 0
 			q.append(x)
+		} else if d.Refusal != fsm.None {
+			q.drops[fsm.DropForward]++
 		}
 	case d.Refusal == fsm.None:
 		m.left(q, x, fsm.Forwarded)
@@ -185,6 +187,7 @@ func (m *Model) unwanted(q *queue, sub fsm.SubQueue, x *message, reason, text st
 	case sub == fsm.DeadLetter:
 		x.stuck = true
 	case q.d.NoDeadLetter:
+		q.drops[fsm.DropForward]++
 		m.left(q, x, fsm.Deleted)
 		q.delete(x)
 	default:

@@ -51,6 +51,7 @@ func (m *Model) perish(q *queue, s *session) {
 func (m *Model) lapse(q *queue, x *message) {
 	m.left(q, x, fsm.Expired)
 	if q.d.NoDeadLetter || !q.d.DeadLetterOnExpiration {
+		q.drops[fsm.DropExpired]++
 		q.delete(x)
 		return
 	}

@@ -23,6 +23,7 @@ type Model struct {
 	issued      map[fsm.LockToken]bool
 	bodies      map[fsm.BodyRef]bool // submitted and not yet reported as free
 	by          fsm.RequestID        // of the request being done
+	deleted     uint64               // messages of entities that were deleted
 }
 
 type pump struct {
@@ -55,6 +56,7 @@ type queue struct {
 	away     []*message // in the transfer queue
 	origins  map[source]*arrivals
 	moves    [4]transits
+	drops    fsm.Drops
 }
 
 type message struct {

@@ -112,6 +112,7 @@ func (m *Model) deleteMessages(q *queue, sub fsm.SubQueue, c *fsm.DeleteMessages
 	for _, x := range slices.Clone(q.messages) {
 		if x.sub == sub && x.session == s && x.token.IsZero() && x.state == fsm.StateActive && !x.moving &&
 			(c.Before == 0 || x.enqueued < c.Before) && o.Count < uint64(c.Max) {
+			q.drops[fsm.DropPurged]++
 			m.left(q, x, fsm.Deleted)
 			q.delete(x)
 			o.Count++
@@ -225,6 +226,9 @@ func (m *Model) cancel(q *queue, sub fsm.SubQueue, c *fsm.Cancel) fsm.Outcome {
 		found = append(found, q.messages[i])
 	}
 	for _, x := range found {
+		if slices.Contains(q.messages, x) { // else it was named twice
+			q.drops[fsm.DropCancelled]++
+		}
 		m.left(q, x, fsm.Cancelled)
 		q.delete(x)
 	}
@@ -421,7 +425,7 @@ func (m *Model) idle(q *queue) fsm.Millis {
 func (q *queue) counts() fsm.EntityCounts {
 	c := fsm.EntityCounts{
 		Sessions: uint64(len(q.sessions)), SizeBytes: q.size(), AccessedAt: q.touched,
-		Transfer: uint64(len(q.away)),
+		Transfer: uint64(len(q.away)), Dropped: q.drops,
 	}
 	for _, x := range q.messages {
 		switch {

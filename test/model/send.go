@@ -47,6 +47,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 			o.Duplicate = append(o.Duplicate, !news[i])
 		}
 		if !news[i] {
+			q.drops[fsm.DropDuplicate]++
 			o.Numbers = append(o.Numbers, q.scheduledTwin(in, m.wall))
 			continue
 		}
@@ -103,6 +104,7 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 			continue
 		}
 		if c.Discard {
+			q.drops[fsm.DropPurged]++
 			m.left(q, x, fsm.Deleted)
 			q.delete(x)
 			o.Count++

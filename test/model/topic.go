@@ -38,8 +38,13 @@ func (q *queue) stores(x *message) int {
 
 // publish makes the copies of a message that has its number in the topic.
 func (m *Model) publish(topic *queue, x *message) {
-	for _, q := range m.subscriptions(topic, true) {
+	wanting := m.subscriptions(topic, true)
+	if len(wanting) == 0 {
+		topic.drops[fsm.DropUnmatched]++
+	}
+	for _, q := range wanting {
 		if q.stores(x) == 0 {
+			q.drops[fsm.DropSession]++
 			continue
 		}
 		y := &message{id: x.id, known: q.d.ProcessedHistory || q.d.AcceptedHistory, body: x.body,
@@ -111,6 +116,7 @@ func (m *Model) enqueueTopic(q *queue, c *fsm.Enqueue, news []bool) fsm.Outcome 
 			o.Duplicate = append(o.Duplicate, !news[i])
 		}
 		if !news[i] {
+			q.drops[fsm.DropDuplicate]++
 			o.Numbers = append(o.Numbers, q.scheduledTwin(in, m.wall))
 			continue
 		}

@@ -31,6 +31,7 @@ func (m *Model) commit(r *fsm.Request, c *fsm.Commit) fsm.Outcome {
 		o.Ops = append(o.Ops, one)
 		if one.Refusal != fsm.None || slices.ContainsFunc(one.Refusals, func(r fsm.Refusal) bool { return r != fsm.None }) {
 			o.Refusal = fsm.TransactionAborted
+			m.refusedIn(&op, one)
 			return o
 		}
 	}
