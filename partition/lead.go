@@ -11,6 +11,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
+// leaderPoll is how often a replica looks at what raft's observations may have missed.
+const leaderPoll = time.Second
+
 // statePoll is how often leadership is looked at when raft says nothing. Its channel keeps only
 // the latest news, so it is a hint, and the term tells one leadership from the next.
 const statePoll = time.Second

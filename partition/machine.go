@@ -39,6 +39,7 @@ type machine struct {
 
 	spans   []Span   // of the entry being applied
 	digests *digests // of checkpoints
+	drops   *dropLog // nil if nobody is told of dropped messages
 
 	// longest is how long ApplyBatch took at most, paused how long a snapshot kept it from running.
 	longest, paused peak
@@ -144,6 +145,9 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 	if len(a.result.Outcomes) != len(e.Requests) {
 		return nil, fmt.Errorf("state machine gave %d outcomes for %d requests",
 			len(a.result.Outcomes), len(e.Requests))
+	}
+	if m.drops != nil {
+		m.drops.note(a.result.Drops, m.bodies, time.Now())
 	}
 	for _, ref := range a.result.Freed {
 		m.bodies.Free(ref.Index, ref.Offset, ref.Length)

@@ -107,7 +107,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 		r.vouch()
 	}
 	r.guard = newGuard(s, o.cfg.LogCacheBytes, r.fail)
-	r.machine = &machine{bodies: s.Bodies, m: m, fail: r.fail, ended: r.guard.ended}
+	r.machine = &machine{bodies: s.Bodies, m: m, fail: r.fail, ended: r.guard.ended, drops: &dropLog{log: r.log}}
 	r.machine.digests = &digests{stop: r.stopping, wg: &r.wg}
 	r.machine.notify = func() { o.applied(id) }
 	r.wire = newWire(id, o.cfg, o.caller, func() bool {
@@ -123,6 +123,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 		r.guard.end()
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.wire.Close())
 	}
+	r.machine.drops.raft.Store(r.raft)
 	r.prop = newProposer(o.cfg, r.raft, r.machine, r.waits, r.log, r.wedged, r.ending)
 	r.wg.Add(2)
 	go func() { defer r.wg.Done(); r.prop.run() }()
@@ -424,9 +425,6 @@ func (r *Replica) Leading() bool {
 // View calls f with the state as this replica has it: not linearizable. f must not keep it.
 func (r *Replica) View(f func(m Machine, applied uint64)) { r.machine.view(f) }
 
-// leaderPoll is how often a replica looks at what raft's observations may have missed.
-const leaderPoll = time.Second
-
 // watch tells the host when the leader changes, and takes snapshots.
 func (r *Replica) watch() {
 	seen := make(chan raft.Observation, 16)
@@ -459,6 +457,7 @@ func (r *Replica) watch() {
 		case <-seen:
 		case <-t.C:
 			shots.look()
+			r.machine.drops.flush(time.Now())
 			if err := wedges.look(); err != nil {
 				r.wedged(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport"
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
@@ -43,6 +44,7 @@ type nodeCollector struct {
 	longest *prometheus.Desc
 	paused  *prometheus.Desc
 	wedges  *prometheus.Desc
+	dropped *prometheus.Desc
 }
 
 type frontMetric struct {
@@ -90,7 +92,10 @@ func newNodeCollector(n *node) *nodeCollector {
 		wedges:  desc("partition_wedges_total", "How often the replica here was found standing still and opened anew or given up.", "partition"),
 		longest: desc("partition_apply_peak_seconds", "Longest time the replica took to apply a batch of entries since it was opened.", "partition"),
 		paused:  desc("partition_snapshot_pause_seconds", "Longest time a snapshot kept the replica from applying since it was opened.", "partition"),
-		peers:   desc("nodes", "Nodes known to gossip, by state.", "state"),
+		dropped: desc("messages_dropped_total", "Messages that ended without being completed, by reason; of the partitions that this node leads. "+
+			"Without entity: messages of deleted entities, and of entities beyond the first "+strconv.Itoa(maxDropEntities)+".",
+			"partition", "entity", "reason"),
+		peers: desc("nodes", "Nodes known to gossip, by state.", "state"),
 	}
 }
 
@@ -100,7 +105,7 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	for _, d := range []*prometheus.Desc{c.reject, c.refused, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges,
-		c.longest, c.paused, c.clock} {
+		c.longest, c.paused, c.clock, c.dropped} {
 		ch <- d
 	}
 }
@@ -135,6 +140,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.terms, prometheus.GaugeValue, float64(s.Term), p)
 		ch <- prometheus.MustNewConstMetric(c.apply, prometheus.CounterValue, float64(s.Applied), p)
 	}
+	c.collectDrops(ch)
 	if free, _, err := c.n.dir.Space(); err == nil {
 		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(free))
 	}
@@ -147,5 +153,29 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for state, count := range states {
 		ch <- prometheus.MustNewConstMetric(c.peers, prometheus.GaugeValue, float64(count), state)
+	}
+}
+
+// maxDropEntities bounds the entities of a node that have series of their own, so that a namespace with
+// very many does not make its metrics unreadable.
+const maxDropEntities = 1000
+
+// collectDrops tells what ended without being completed (S-169). The counters are part of the replicated
+// state: a series goes on where it was when another node leads.
+func (c *nodeCollector) collectDrops(ch chan<- prometheus.Metric) {
+	for _, p := range c.n.host.Dropped(maxDropEntities) {
+		partition := strconv.Itoa(int(p.Partition))
+		tell := func(entity string, d *fsm.Drops) {
+			for why, n := range d {
+				if n > 0 {
+					ch <- prometheus.MustNewConstMetric(c.dropped, prometheus.CounterValue, float64(n),
+						partition, entity, fsm.DropReason(why).String())
+				}
+			}
+		}
+		for i := range p.Entities {
+			tell(p.Entities[i].Name, &p.Entities[i].Drops)
+		}
+		tell("", &p.Others)
 	}
 }

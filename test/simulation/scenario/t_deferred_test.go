@@ -8,6 +8,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/test/simulation"
 )
 
 // T-147; S-74
@@ -279,18 +280,50 @@ func TestT160DeadLettersEndThere(t *testing.T) {
 
 // T-159; S-169
 func TestT159WithoutADeadLetterQueue(t *testing.T) {
-	onOne(t, func(b *bench) {
+	log := &nodeLog{}
+	on(t, simulation.LabConfig{Log: log}, func(b *bench) {
 		b.queue("q", maxDelivery(1), deadExpired, func(d *fsm.Descriptor) { d.NoDeadLetter = true })
-		c := b.client()
+		c := b.bystander()
 		_, err := c.tryReceiver(deadLetters("q"))
 		b.refused("receive from it", err, entityNotFound)
-		c.send("q", "a")
-		m := c.receiver("q").one()
-		if m.tryDeadLetter("R", "", nil) == nil {
-			b.Fatal("dead-lettered")
-		}
+		c.sender("q").send(message("a", withID("first")))
+		r := c.receiver("q")
+		m := r.one()
+		b.refused("dead-letter", m.tryDeadLetter("R", "", nil), notAllowed)
 		b.must("abandon", c.settleByToken("q", "abandoned", m.token))
+		want(b, "drops", b.counts("q").Dropped, fsm.Drops{fsm.DropMaxDelivery: 1})
+		lines := log.drops("max-delivery-count")
+		want(b, "lines about the first", len(lines), 1)
+		wantWords(b, lines[0], "[WARN]", "entity=q", "messages=1", "total=1", "sequenceNumber=1", "messageId=first")
+
+		for _, id := range []string{"second", "third"} { // in the minute of the first line
+			c.sender("q").send(message("a", withID(id)))
+			r.one().abandon()
+		}
+		r.close()
+		c.sender("q").send(message("a", withID("mortal"), living(time.Second)))
+		b.pass(5 * time.Second)
+		c.receiver("q").none(time.Second)
 		want(b, "left", len(c.peek("q", 0, 10)), 0)
+		sum := fsm.Drops{fsm.DropMaxDelivery: 3, fsm.DropExpired: 1}
+		want(b, "drops", b.counts("q").Dropped, sum)
+		want(b, "lines within the minute", len(log.drops("max-delivery-count")), 1)
+		lines = log.drops("expired")
+		want(b, "lines about the expired", len(lines), 1)
+		wantWords(b, lines[0], "messages=1", "sequenceNumber=4", "messageId=mortal")
+		b.pass(time.Minute)
+		lines = log.drops("max-delivery-count")
+		want(b, "lines after the minute", len(lines), 2)
+		wantWords(b, lines[1], "messages=2", "total=3", "sequenceNumber=2", "messageId=second")
+
+		start := b.crashLeader() // the counters are not the leader's alone
+		want(b, "drops at the next leader", b.counts("q").Dropped, sum)
+		start()
+		b.lab.Crash(0, true)
+		b.must("start", b.lab.Start(0))
+		b.must("serve", b.lab.Settled())
+		want(b, "drops after a restart", b.counts("q").Dropped, sum)
+		want(b, "lines after it", len(log.drops("max-delivery-count")), 2)
 	})
 }
 
