@@ -44,6 +44,13 @@ type queueDescription struct {
 	EnablePartitioning      *bool         `xml:"EnablePartitioning" json:"enablePartitioning,omitempty"`
 	ForwardDeadLettersTo    string        `xml:"ForwardDeadLetteredMessagesTo,omitempty" json:"forwardDeadLetteredMessagesTo,omitempty"`
 	MaxMessageSizeKilobytes int64         `xml:"MaxMessageSizeInKilobytes,omitempty" json:"maxMessageSizeInKilobytes,omitempty"`
+	// Options are what the original does not have; the element is absent if all are at their defaults.
+	Options *queueOptions `xml:"urn:busbar:entity Options" json:"options,omitempty"`
+}
+
+// queueOptions are the options that queue create can set and queue show tells.
+type queueOptions struct {
+	NoDeadLetter *bool `xml:"NoDeadLetter" json:"noDeadLetter,omitempty"`
 }
 
 type countDetails struct {
@@ -68,6 +75,8 @@ type atomFeed struct {
 type queueInfo struct {
 	Name string `json:"name"`
 	*queueDescription
+	// Dropped counts messages that ended without being completed, by reason; nil if it is not known.
+	Dropped map[string]uint64 `json:"dropped,omitempty"`
 }
 
 // management speaks the ATOM API.
@@ -170,7 +179,7 @@ func (m *management) listQueues(ctx context.Context) ([]queueInfo, error) {
 		}
 		for _, e := range feed.Entries {
 			if e.Content.Queue != nil {
-				all = append(all, queueInfo{e.Title, e.Content.Queue})
+				all = append(all, queueInfo{Name: e.Title, queueDescription: e.Content.Queue})
 			}
 		}
 		if len(feed.Entries) < atomPageSize {
@@ -194,5 +203,5 @@ func parseQueue(name string, text []byte) (queueInfo, error) {
 	if root.Title != "" {
 		name = root.Title
 	}
-	return queueInfo{name, root.Content.Queue}, nil
+	return queueInfo{Name: name, queueDescription: root.Content.Queue}, nil
 }

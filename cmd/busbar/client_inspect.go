@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -220,3 +221,6 @@ func rowOf(raw json.RawMessage, columns []column) ([]string, error) {
 	}
 	return row, nil
 }
+
+// named reports whether the user named an operations port.
+func (f *opsFlags) named() bool { return f.base != "" || os.Getenv("BUSBAR_OPS") != "" }

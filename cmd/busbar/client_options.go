@@ -15,6 +15,7 @@ import (
 type optionFlags struct {
 	ops                        opsFlags
 	processed, bodies, accept  bool
+	noDeadLetter               bool
 	count                      uint32
 	age, retryMin, retryMax    time.Duration
 	bytes                      uint64
@@ -33,6 +34,7 @@ func queueOptionsCommand(f *clientFlags) *cobra.Command {
 	}
 	addOpsFlag(c, &o.ops)
 	flags := c.Flags()
+	flags.BoolVar(&o.noDeadLetter, "no-dead-letter", false, "no dead-letter queue: what would be dead-lettered is dropped and counted")
 	flags.BoolVar(&o.processed, "processed-history", false, "keep a history of completed messages")
 	flags.BoolVar(&o.bodies, "history-bodies", false, "keep their bodies, too")
 	flags.BoolVar(&o.accept, "accepted-history", false, "keep a history of accepted messages")
@@ -77,6 +79,7 @@ func (o *optionFlags) change(c *cobra.Command, now map[string]any) map[string]an
 			into[name] = value
 		}
 	}
+	given(change, "no-dead-letter", "noDeadLetter", o.noDeadLetter)
 	given(change, "processed-history", "processedHistory", o.processed)
 	given(change, "history-bodies", "processedHistoryBody", o.bodies)
 	given(change, "accepted-history", "acceptedHistory", o.accept)
@@ -113,7 +116,7 @@ func printOptions(w io.Writer, f *clientFlags, options map[string]any) error {
 			}
 		}
 	}
-	add(options, "processedHistory", "processedHistoryBody", "acceptedHistory", "historyCount", "historyAgeMillis",
+	add(options, "noDeadLetter", "processedHistory", "processedHistoryBody", "acceptedHistory", "historyCount", "historyAgeMillis",
 		"historyMaxBytes")
 	if backoff, ok := options["retryBackoff"].(map[string]any); ok {
 		add(backoff, "minMillis", "maxMillis", "multiplierPercent", "jitterPercent")

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +45,7 @@ func exactly(n int) cobra.PositionalArgs {
 // queueFlags are the properties that create can set.
 type queueFlags struct {
 	session, partitioned, deadLetterExpired bool
+	noDeadLetter                            bool
 	lock, ttl, duplicates, idle             time.Duration
 	maxDelivery                             int
 	maxSizeMB, maxMessageKB                 int64
@@ -67,6 +72,7 @@ func queueCreateCommand(f *clientFlags) *cobra.Command {
 	flags.BoolVar(&q.session, "session", false, "messages belong to sessions")
 	flags.BoolVar(&q.partitioned, "partitioned", false, "spread the queue over all partitions")
 	flags.BoolVar(&q.deadLetterExpired, "dead-letter-on-expiration", false, "keep expired messages as dead letters")
+	flags.BoolVar(&q.noDeadLetter, "no-dead-letter", false, "no dead-letter queue: what would be dead-lettered is dropped and counted")
 	flags.DurationVar(&q.lock, "lock-duration", 0, "how long a received message is locked, 5s to 5m")
 	flags.DurationVar(&q.ttl, "default-ttl", 0, "how long a message lives that does not say so itself")
 	flags.DurationVar(&q.duplicates, "duplicate-window", 0, "drop messages whose id was seen in this time")
@@ -98,6 +104,9 @@ func (q queueFlags) description(c *cobra.Command) queueDescription {
 	d.RequiresSession = given("session", q.session)
 	d.EnablePartitioning = given("partitioned", q.partitioned)
 	d.DeadLetterOnExpiration = given("dead-letter-on-expiration", q.deadLetterExpired)
+	if none := given("no-dead-letter", q.noDeadLetter); none != nil {
+		d.Options = &queueOptions{NoDeadLetter: none}
+	}
 	d.DuplicateDetection = given("duplicate-window", q.duplicates > 0)
 	return d
 }
@@ -129,8 +138,11 @@ func queueListCommand(f *clientFlags) *cobra.Command {
 }
 
 func queueShowCommand(f *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "show NAME", Short: "Show one queue", Args: exactly(1),
+	var ops opsFlags
+	c := &cobra.Command{
+		Use: "show NAME", Short: "Show one queue and what it dropped", Args: exactly(1),
+		Long: "What the queue dropped is asked of the operations port. If neither --ops nor BUSBAR_OPS names one and\n" +
+			"the default does not answer, the rest is shown without it.",
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := f.target()
 			if err != nil {
@@ -140,9 +152,41 @@ func queueShowCommand(f *clientFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printQueues(c.OutOrStdout(), f, []queueInfo{info}, true)
+			i, err := f.inspect(&ops, args, false)
+			if err != nil {
+				return err
+			}
+			if info.Dropped, err = i.dropped(c.Context()); err != nil && i.ops.named() {
+				return err
+			}
+			if err := printQueues(c.OutOrStdout(), f, []queueInfo{info}, true); err != nil || f.output == "json" {
+				return err
+			}
+			return printDropped(c.OutOrStdout(), info.Dropped)
 		},
 	}
+	addOpsFlag(c, &ops)
+	return c
+}
+
+// dropped asks for the counters of what the queue dropped, by reason (S-169).
+func (i *inspector) dropped(ctx context.Context) (map[string]uint64, error) {
+	var answer struct{ Dropped map[string]uint64 }
+	err := i.call(ctx, http.MethodGet, "description", nil, nil, &answer)
+	return answer.Dropped, err
+}
+
+// printDropped writes the counters that are not 0 as a table of their own.
+func printDropped(w io.Writer, dropped map[string]uint64) error {
+	if len(dropped) == 0 {
+		return nil
+	}
+	rows := [][]string{{"DROPPED", "MESSAGES"}}
+	for _, why := range slices.Sorted(maps.Keys(dropped)) {
+		rows = append(rows, []string{why, numberText(dropped[why])})
+	}
+	fmt.Fprintln(w)
+	return printTable(w, rows)
 }
 
 func queueDeleteCommand(f *clientFlags) *cobra.Command {
@@ -172,7 +216,7 @@ func printQueues(w io.Writer, f *clientFlags, all []queueInfo, single bool) erro
 		}
 		return printJSON(w, all)
 	}
-	rows := [][]string{{"NAME", "STATUS", "ACTIVE", "DEAD", "SCHEDULED", "SESSIONS", "LOCK", "DELIVERIES", "BYTES"}}
+	rows := [][]string{{"NAME", "STATUS", "ACTIVE", "DEAD", "SCHEDULED", "SESSIONS", "LOCK", "DELIVERIES", "BYTES", "DLQ"}}
 	for _, q := range all {
 		active, dead, scheduled := int64(math.MinInt64), int64(math.MinInt64), int64(math.MinInt64)
 		if q.CountDetails != nil {
@@ -180,7 +224,7 @@ func printQueues(w io.Writer, f *clientFlags, all []queueInfo, single bool) erro
 		}
 		rows = append(rows, []string{q.Name, q.Status, count(active), count(dead), count(scheduled),
 			yes(q.RequiresSession), strings.ToLower(strings.TrimPrefix(q.LockDuration, "PT")),
-			strconv.Itoa(q.MaxDeliveryCount), bytesOf(q.SizeInBytes)})
+			strconv.Itoa(q.MaxDeliveryCount), bytesOf(q.SizeInBytes), hasDeadLetters(q.Options)})
 	}
 	return printTable(w, rows)
 }
@@ -198,6 +242,12 @@ func yes(b *bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+func hasDeadLetters(o *queueOptions) string {
+	none := o != nil && o.NoDeadLetter != nil && *o.NoDeadLetter
+	has := !none
+	return yes(&has)
 }
 
 func bytesOf(n *int64) string {

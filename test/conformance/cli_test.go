@@ -107,6 +107,8 @@ func TestCommandLine(t *testing.T) {
 			wrong.do(5, "", "send", "cli-plain", "x")
 		})
 	}
+	operate(&shell{T: t, bin: bin, env: []string{"BUSBAR_OPS=http://" + n.Ops,
+		"SERVICEBUS_CONNECTION_STRING=" + n.ConnectionString(false)}}, "http://"+n.Ops)
 	s := &shell{T: t, bin: bin, env: []string{"BUSBAR_OPS=http://" + n.Ops}}
 	status := s.do(0, "", "cluster", "status", "-o", "json")
 	if !strings.Contains(status, `"partitions"`) {

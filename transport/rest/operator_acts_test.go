@@ -224,6 +224,32 @@ func TestOperatorsSetOptions(t *testing.T) {
 	}
 }
 
+// S-169: whether there is a dead-letter queue is an option, too, and what is dropped is told by reason.
+func TestOperatorsSeeWhatIsDropped(t *testing.T) {
+	i := newInspector(t)
+	d := i.queue("orders")
+	var v OptionsView
+	if code := i.ask("PATCH", "/api/entities/orders/options", `{"noDeadLetter":true}`, &v); code != 200 || !*v.NoDeadLetter {
+		t.Errorf("%d %+v", code, v)
+	}
+	if !i.world.entities["orders"].NoDeadLetter {
+		t.Error("the catalog does not have it")
+	}
+	i.send(d, "", "1", "2", "3")
+	i.must(d, fsm.Main, 0, &fsm.DeleteMessages{Max: 2})
+	var shown struct {
+		Dropped map[string]uint64
+		Options OptionsView
+	}
+	if code := i.ask("GET", "/api/entities/orders/description", "", &shown); code != 200 ||
+		len(shown.Dropped) != 1 || shown.Dropped["purged"] != 2 || !*shown.Options.NoDeadLetter {
+		t.Errorf("%d %+v", code, shown)
+	}
+	if code := i.ask("PATCH", "/api/entities/orders/options", `{"noDeadLetter":false}`, &v); code != 200 || *v.NoDeadLetter {
+		t.Errorf("%d %+v", code, v)
+	}
+}
+
 // T-57: each bad request gets its status and a text that says what is wrong.
 func TestOperatorsBadRequests(t *testing.T) {
 	const at = "/api/entities/"

@@ -19,6 +19,8 @@ const (
 // OptionsView are the options of an entity that stock clients have no property for. In a change, what
 // is absent stays.
 type OptionsView struct {
+	// NoDeadLetter: there is no dead-letter queue (S-169).
+	NoDeadLetter         *bool        `json:"noDeadLetter,omitempty"`
 	ProcessedHistory     *bool        `json:"processedHistory,omitempty"`
 	ProcessedHistoryBody *bool        `json:"processedHistoryBody,omitempty"`
 	AcceptedHistory      *bool        `json:"acceptedHistory,omitempty"`
@@ -39,6 +41,7 @@ type BackoffView struct {
 func optionsView(d *fsm.Descriptor) OptionsView {
 	age := uint64(d.HistoryAge)
 	return OptionsView{
+		NoDeadLetter:     &d.NoDeadLetter,
 		ProcessedHistory: &d.ProcessedHistory, ProcessedHistoryBody: &d.ProcessedHistoryBody,
 		AcceptedHistory: &d.AcceptedHistory, HistoryCount: &d.HistoryCount, HistoryAgeMillis: &age,
 		HistoryMaxBytes: &d.HistoryMaxBytes,
@@ -81,6 +84,7 @@ func (v *OptionsView) apply(d *fsm.Descriptor) error {
 			*to = *from
 		}
 	}
+	set(&d.NoDeadLetter, v.NoDeadLetter)
 	set(&d.ProcessedHistory, v.ProcessedHistory)
 	set(&d.ProcessedHistoryBody, v.ProcessedHistoryBody)
 	set(&d.AcceptedHistory, v.AcceptedHistory)

@@ -232,6 +232,18 @@ func statesOf(text string) (bits uint8, err error) {
 	return bits, nil
 }
 
+// droppedView names the counters of messages that ended without being completed; those that are 0 are left
+// out (S-169).
+func droppedView(d *fsm.Drops) map[string]uint64 {
+	view := map[string]uint64{}
+	for why, n := range d {
+		if n > 0 {
+			view[fsm.DropReason(why).String()] = n
+		}
+	}
+	return view
+}
+
 // description tells what an operator wants to know of an entity, counters of each share included.
 func (q *inspection) description() (any, error) {
 	if err := q.only(); err != nil {
@@ -261,7 +273,7 @@ func (q *inspection) description() (any, error) {
 	kinds := map[fsm.EntityKind]string{fsm.Queue: "queue", fsm.Topic: "topic", fsm.Subscription: "subscription"}
 	return map[string]any{"name": q.d.Name, "kind": kinds[q.d.Kind], "id": q.d.ID, "version": q.d.Version,
 		"requiresSession": q.d.RequiresSession, "partitioned": q.d.Partitioned, "counts": sum,
-		"complete": complete, "shares": shares, "options": optionsView(q.d), "status": statusView(q.d)}, nil
+		"complete": complete, "shares": shares, "dropped": droppedView(&sum.Dropped), "options": optionsView(q.d), "status": statusView(q.d)}, nil
 }
 
 // transactions lists what clients of the answering node do with the entity and have not committed.
