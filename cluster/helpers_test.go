@@ -29,6 +29,7 @@ const (
 	kindHuge  uint8 = 204 // answers with more than a frame may hold
 	kindLazy  uint8 = 205 // a stream: answers without reading the body
 	kindStall uint8 = 206 // a stream: parks without reading the body
+	kindSlow  uint8 = 207 // answers after slowTime, whatever its context does
 )
 
 // book resolves the nodes of one test.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -25,6 +26,11 @@ func (n *node) serveTestKinds() {
 	}
 	n.Handle(kindPark, func(ctx context.Context, _ fsm.NodeID, _ []byte) ([]byte, error) {
 		return park(ctx)
+	})
+	n.Handle(kindSlow, func(context.Context, fsm.NodeID, []byte) ([]byte, error) {
+		n.parked <- struct{}{}
+		time.Sleep(slowTime)
+		return nil, nil
 	})
 	n.HandleStream(kindDrain, func(
 		_ context.Context, _ fsm.NodeID, header []byte, body io.Reader,

@@ -26,6 +26,7 @@ var (
 type link struct {
 	mesh        *Mesh
 	peer        fsm.NodeID
+	owner       *peer // told of the end; nil if the link was never enrolled
 	incarnation fsm.Incarnation
 	dialled     bool // by us
 	since       time.Time
@@ -101,7 +102,7 @@ func (l *link) run() {
 }
 
 // close ends the link for that reason, once. Calls that may have reached the peer end unknown, the
-// others undelivered. It does not wait.
+// others undelivered. It does not wait. The caller holds neither peer.mu nor mu.
 func (l *link) close(reason error) {
 	l.mu.Lock()
 	if l.err != nil {
@@ -120,6 +121,9 @@ func (l *link) close(reason error) {
 		l.room = nil
 	}
 	l.mu.Unlock()
+	if l.owner != nil {
+		l.owner.lose(l, reason)
+	}
 	l.cancel()
 	close(l.done)
 	// The socket is closed here and not in run, so that a write to it ends now.

@@ -26,6 +26,8 @@ type peer struct {
 	// dials. failing: that attempt failed and others follow, so calls fail without waiting.
 	attempt chan struct{}
 	failing bool
+	// tried says that attempt is closed.
+	tried   bool
 	lastErr error         // why there is no link
 	kick    chan struct{} // ends the pause before the next attempt; capacity 1
 	// lostAt is when the last link was lost, or the last byte came by it if it was quiet before; zero
@@ -134,28 +136,34 @@ func (p *peer) dialLocked() {
 		return
 	}
 	attempt := make(chan struct{})
-	p.attempt, p.failing = attempt, false
-	if !p.mesh.start(func() { p.dial(attempt) }) {
+	p.attempt, p.failing, p.tried = attempt, false, false
+	if !p.mesh.start(p.dial) {
 		p.lastErr = errClosing
-		close(attempt)
+		p.triedLocked()
 		p.attempt = nil
 	}
 }
 
-// dial tries until there is a link, nobody knows an address, or the mesh closes. attempt is closed
-// after the first try.
-func (p *peer) dial(attempt chan struct{}) {
+// triedLocked lets the calls go on that wait for the first attempt.
+func (p *peer) triedLocked() {
+	if p.attempt != nil && !p.tried {
+		p.tried = true
+		close(p.attempt)
+	}
+}
+
+// dial tries until there is a link, nobody knows an address, or the mesh closes. p.attempt is closed
+// after the first try at the latest.
+func (p *peer) dial() {
 	m := p.mesh
 	pause := m.cfg.RedialMin
-	for first := true; ; first = false {
+	for {
 		again := p.try()
 		p.mu.Lock()
 		p.failing = again
+		p.triedLocked()
 		if !again {
 			p.attempt = nil
-		}
-		if first {
-			close(attempt)
 		}
 		p.mu.Unlock()
 		if !again {
@@ -304,13 +312,14 @@ func (m *Mesh) adopt(conn net.Conn, raw *meteredConn, id identity, dialled bool)
 		p.prefer(l)
 		served := m.start(func() {
 			l.run()
-			p.lost(l)
+			p.ended(l)
 		})
 		if served {
 			return nil
 		}
-		p.lost(l)
-		err = errClosing
+		l.close(errClosing)
+		p.ended(l)
+		return errClosing
 	}
 	l.close(errClosing)
 	return err
@@ -328,6 +337,7 @@ func (m *Mesh) enrol(l *link) (*peer, error) {
 		gone := p.gone
 		if !gone && !m.closed {
 			p.links++
+			l.owner = p
 			m.links[l] = struct{}{}
 		}
 		p.mu.Unlock()
@@ -383,35 +393,46 @@ func (p *peer) prefer(l *link) {
 	}
 }
 
-// lost is called once per link, after its end.
-func (p *peer) lost(l *link) {
-	p.mesh.mu.Lock()
-	delete(p.mesh.links, l)
-	p.mesh.mu.Unlock()
+// lose notes the end of a link before the calls under way hear of it: a call that is made again at once
+// finds out here that the peer cannot be reached. Handlers of the peer's requests may still run.
+func (p *peer) lose(l *link, reason error) {
 	p.mu.Lock()
-	p.links--
 	if p.link != l {
 		p.mu.Unlock()
-		p.forget()
 		return
 	}
 	p.link = nil
-	p.lastErr = l.err
+	p.lastErr = reason
 	p.lostAt, p.hungUp = time.Now().Add(-l.quiet()), 0
-	closing := errors.Is(l.err, errClosing)
-	if closing || errors.Is(l.err, errSilent) {
+	closing, silent := errors.Is(reason, errClosing), errors.Is(reason, errSilent)
+	if closing || silent {
 		p.downLocked()
 	}
 	if !closing {
 		p.dialLocked()
-		// Who fell silent is not expected to greet, and a paused process even accepts: calls must not
-		// wait for the greeting's time-out while another node already leads.
-		p.failing = p.failing || errors.Is(l.err, errSilent)
+		if silent {
+			// A peer that fell silent is not expected to greet, and the kernel of a paused process even
+			// accepts connections: no call waits for the greeting while another node already leads.
+			p.failing = true
+			p.triedLocked()
+		}
 		select {
 		case p.kick <- struct{}{}:
 		default:
 		}
 	}
 	p.mu.Unlock()
-	p.mesh.log.Info("link lost", "peer", p.id, "reason", l.err)
+	p.mesh.log.Info("link lost", "peer", p.id, "reason", reason)
+}
+
+// ended is called once per link, when none of its goroutines is left.
+func (p *peer) ended(l *link) {
+	p.lose(l, l.err) // a link that ended before it was preferred
+	p.mesh.mu.Lock()
+	delete(p.mesh.links, l)
+	p.mesh.mu.Unlock()
+	p.mu.Lock()
+	p.links--
+	p.mu.Unlock()
+	p.forget()
 }

@@ -18,6 +18,7 @@ type Net struct {
 	mu     sync.Mutex
 	hosts  map[string]*Host
 	cuts   map[[2]string]bool // from, to
+	paused map[string]bool
 	delay  time.Duration
 	conns  map[*conn]struct{}
 	serial int // of ephemeral ports
@@ -26,7 +27,7 @@ type Net struct {
 // New returns a network without hosts.
 func New() *Net {
 	return &Net{
-		hosts: map[string]*Host{}, cuts: map[[2]string]bool{}, conns: map[*conn]struct{}{}, serial: 40000,
+		hosts: map[string]*Host{}, cuts: map[[2]string]bool{}, paused: map[string]bool{}, conns: map[*conn]struct{}{}, serial: 40000,
 	}
 }
 
@@ -77,6 +78,13 @@ func (n *Net) Isolate(ip string) {
 	})
 }
 
+// Pause stops the process on a host, as SIGSTOP does: its kernel accepts connections and bytes, and nothing
+// is read or sent until Resume. The goroutines and timers of the process go on.
+func (n *Net) Pause(ip string) { n.change(func() { n.paused[ip] = true }) }
+
+// Resume lets a paused process go on.
+func (n *Net) Resume(ip string) { n.change(func() { delete(n.paused, ip) }) }
+
 // Heal ends every cut; bytes of streams that were held back arrive.
 func (n *Net) Heal() { n.change(func() { clear(n.cuts) }) }
 
@@ -115,7 +123,14 @@ func (n *Net) matching(want func(*conn) bool) (found []*conn) {
 func (n *Net) isCut(from, to string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.cuts[[2]string{from, to}]
+	return n.cuts[[2]string{from, to}] || n.paused[from] || n.paused[to]
+}
+
+// reachable reports whether the kernels of two hosts can connect.
+func (n *Net) reachable(from, to string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.cuts[[2]string{from, to}] && !n.cuts[[2]string{to, from}] && !n.paused[from]
 }
 
 func (n *Net) delayOf(from, to string) time.Duration {
@@ -193,7 +208,8 @@ func (n *Net) ephemeral() int {
 	return n.serial
 }
 
-// Dial connects to ip:port. Towards a cut it waits for ctx, towards a closed port it is refused.
+// Dial connects to ip:port. Towards a cut it waits for ctx, towards a closed port it is refused; a paused
+// process accepts.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	ip, text, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -206,7 +222,7 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if h.isDead() {
 		return nil, fmt.Errorf("dial %s: %w", addr, syscall.ENETDOWN)
 	}
-	if h.net.isCut(h.ip, ip) || h.net.isCut(ip, h.ip) {
+	if !h.net.reachable(h.ip, ip) {
 		<-ctx.Done()
 		return nil, fmt.Errorf("dial %s: %w", addr, ctx.Err())
 	}
