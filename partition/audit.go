@@ -277,7 +277,7 @@ func (d *Directory) AuditGroup(ctx context.Context, p fsm.PartitionID) GroupAudi
 	problem := func(format string, args ...any) { g.Problems = append(g.Problems, fmt.Sprintf(format, args...)) }
 	var mark Digest
 	var at attempts
-	err := d.send.do(ctx, p, &at, func(to Group) error {
+	err := d.send.do(ctx, p, &at, func(ctx context.Context, to Group) error {
 		x, err := checkpointOf(ctx, to)
 		mark = x
 		return err

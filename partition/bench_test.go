@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -54,12 +55,34 @@ func BenchmarkPropose(b *testing.B) {
 			defer done()
 			b.ReportAllocs()
 			b.ResetTimer()
-			runPumps(b, r, bc.pumps)
+			runPumps(b, r, bc.pumps, func(req fsm.Request) error {
+				_, err := r.Propose(context.Background(), req)
+				return err
+			})
 		})
 	}
 }
 
-func runPumps(b *testing.B, r *Replica, pumps int) {
+// BenchmarkProposeElsewhere measures the same through a node that does not lead, without a network.
+func BenchmarkProposeElsewhere(b *testing.B) {
+	for _, pumps := range []int{1, 256} {
+		b.Run(fmt.Sprintf("%d pumps", pumps), func(b *testing.B) {
+			c, r, done := benchCluster(b, 3, false)
+			defer done()
+			via := c.nodes[c.others(r.cfg.Node)[0]]
+			s := &sender{host: via.host, caller: via.port, members: func(fsm.PartitionID) []fsm.NodeID { return c.ids }}
+			b.ReportAllocs()
+			b.ResetTimer()
+			runPumps(b, r, pumps, func(req fsm.Request) error {
+				_, err := s.propose(context.Background(), 1, req, &attempts{}, nil)
+				return err
+			})
+		})
+	}
+}
+
+// runPumps proposes b.N messages by some pumps at a time; r leads.
+func runPumps(b *testing.B, r *Replica, pumps int, propose func(fsm.Request) error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	body := make([]byte, 1024)
@@ -70,7 +93,7 @@ func runPumps(b *testing.B, r *Replica, pumps int) {
 		go func() {
 			defer wg.Done()
 			for n := uint64(1); left.Add(-1) >= 0; n++ {
-				_, err := r.Propose(context.Background(), fsm.Request{ID: reqID(uint64(p+1), n), Entity: 1,
+				err := propose(fsm.Request{ID: reqID(uint64(p+1), n), Entity: 1,
 					Command: &fsm.Enqueue{Messages: []fsm.Message{{Body: body}}}})
 				if err != nil {
 					b.Error(err)
@@ -85,6 +108,11 @@ func runPumps(b *testing.B, r *Replica, pumps int) {
 
 // benchReplica opens a group and returns its leader.
 func benchReplica(b *testing.B, nodes int, disk bool) (*Replica, func()) {
+	_, r, done := benchCluster(b, nodes, disk)
+	return r, done
+}
+
+func benchCluster(b *testing.B, nodes int, disk bool) (*testCluster, *Replica, func()) {
 	c := newTestCluster(b, nodes)
 	c.machine = func(fsm.PartitionID) Machine { return nothing{} }
 	for _, id := range c.ids {
@@ -115,7 +143,7 @@ func benchReplica(b *testing.B, nodes int, disk bool) (*Replica, func()) {
 		}
 	}
 	r := c.leader(1)
-	return r, c.close
+	return c, r, c.close
 }
 
 var _ raft.LogStore = (*wal.WAL)(nil)

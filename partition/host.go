@@ -60,6 +60,7 @@ type Host struct {
 	life           lifeOf
 	dates          dateWatch
 	lost           lostPeers
+	away           away
 	room           room
 	leaders        broadcast // a leader became known or lost
 	catalogChanged broadcast // the catalog's replica here applied something
@@ -94,6 +95,8 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	go func() { defer h.wg.Done(); h.watchdog() }()
 	h.wg.Add(1)
 	go func() { defer h.wg.Done(); h.witness.run() }()
+	h.away.h = h
+	h.wg.Go(h.away.run)
 	h.dates.h = h
 	h.wg.Add(1)
 	go func() { defer h.wg.Done(); h.dates.run() }()

@@ -30,13 +30,48 @@ type network struct {
 	lost  chan struct{} // closed and replaced when links are cut: calls under way end
 	// swallow takes calls that are never answered, nil for none.
 	swallow func(from, to fsm.NodeID, kind uint8, b []byte) bool
+	// frozen are the nodes that are paused: what goes to them or comes from them waits. No call is given
+	// up, unlike by the mesh, so that nothing but the caller itself ends one.
+	frozen map[fsm.NodeID]chan struct{}
 }
 
 func newNetwork() *network {
 	return &network{
 		ports: map[fsm.NodeID]*port{}, cut: map[[2]fsm.NodeID]bool{}, calls: map[uint8]int{},
-		lost: make(chan struct{}),
+		lost: make(chan struct{}), frozen: map[fsm.NodeID]chan struct{}{},
 	}
+}
+
+// freeze pauses a node until it is thawed, as far as the others can tell.
+func (n *network) freeze(id fsm.NodeID) (thaw func()) {
+	gate := make(chan struct{})
+	n.mu.Lock()
+	n.frozen[id] = gate
+	n.mu.Unlock()
+	return sync.OnceFunc(func() {
+		n.mu.Lock()
+		delete(n.frozen, id)
+		n.mu.Unlock()
+		close(gate)
+	})
+}
+
+// passing waits until neither of two nodes is paused.
+func (n *network) passing(ctx context.Context, ids ...fsm.NodeID) error {
+	for _, id := range ids {
+		n.mu.Lock()
+		gate := n.frozen[id]
+		n.mu.Unlock()
+		if gate == nil {
+			continue
+		}
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 type handler = func(context.Context, fsm.NodeID, []byte) ([]byte, error)
@@ -149,6 +184,9 @@ func (p *port) do(ctx context.Context, to fsm.NodeID, kind uint8,
 		return nil, fmt.Errorf("%s is down: %w", to, fsm.ErrUnavailable)
 	default:
 	}
+	if err := n.passing(ctx, p.id, to); err != nil {
+		return nil, err
+	}
 	inner, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stop := context.AfterFunc(ctx, cancel)
@@ -178,6 +216,9 @@ func (p *port) do(ctx context.Context, to fsm.NodeID, kind uint8,
 		}
 		select {
 		case r := <-done:
+			if err := n.passing(ctx, p.id, to); err != nil {
+				return nil, err
+			}
 			return bytes.Clone(r.b), r.err
 		case <-lost:
 		case <-o.down:

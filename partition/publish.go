@@ -67,7 +67,7 @@ func (h *Host) serveCatalog(ctx context.Context, from fsm.NodeID, b []byte) ([]b
 // newest returns an index of group 0 behind which a catalog is as of now.
 func (d *Directory) newest(ctx context.Context) (index uint64, err error) {
 	var a attempts
-	err = d.send.do(ctx, fsm.CatalogPartition, &a, func(g Group) (err error) {
+	err = d.send.do(ctx, fsm.CatalogPartition, &a, func(ctx context.Context, g Group) (err error) {
 		index, err = g.ReadIndex(ctx)
 		return err
 	}, nil)

@@ -22,7 +22,8 @@ func NewRemote(c Caller, node fsm.NodeID, id fsm.PartitionID) *Remote {
 }
 
 // Propose implements Group. When ctx ends, the request is taken back from the leader's parking
-// slot, and only if that is impossible the outcome is awaited (A18).
+// slot, and only if that is impossible the outcome is awaited (A18); nothing is awaited of a node that leads
+// no more.
 func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error) {
 	b := fsm.AppendRequest(verbHead(r.id, weigh(req.Command)), &req)
 	if !(&call{req: req}).takes() || req.ID.IsZero() {
@@ -32,6 +33,10 @@ func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, err
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), errMoved) {
+			cancel() // the next leader tells what the request has taken, if it was applied
+			return
+		}
 		giveUp := time.AfterFunc(goneWait, cancel)
 		defer giveUp.Stop()
 		r.unpark(inner, req.ID)
@@ -43,7 +48,7 @@ func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, err
 	case errors.Is(err, errUnparked):
 		return o, ctx.Err()
 	case err != nil && inner.Err() != nil:
-		return o, fmt.Errorf("%w: %w", fsm.ErrUnknown, ctx.Err())
+		return o, fmt.Errorf("%w: %w", fsm.ErrUnknown, context.Cause(ctx))
 	}
 	return o, err
 }
@@ -91,7 +96,7 @@ func (r *Remote) call(ctx context.Context, kind uint8, b []byte) ([]byte, error)
 	b, err := r.caller.Call(ctx, r.node, kind, b)
 	if err != nil {
 		if ctx.Err() != nil && !errors.Is(err, fsm.ErrUnavailable) {
-			return nil, fmt.Errorf("%w: %w", fsm.ErrUnknown, ctx.Err())
+			return nil, fmt.Errorf("%w: %w", fsm.ErrUnknown, context.Cause(ctx))
 		}
 		return nil, err
 	}

@@ -202,7 +202,7 @@ func (r *Router) Await(ctx context.Context, k fsm.Key) error {
 	limit, cancel := context.WithTimeout(ctx, awaitLimit)
 	defer cancel()
 	var a attempts
-	err = r.send.do(limit, to.partition, &a, func(g Group) error { return g.Await(limit, key) },
+	err = r.send.do(limit, to.partition, &a, func(ctx context.Context, g Group) error { return g.Await(ctx, key) },
 		// A change of leader or of the connection is an answer: look again (A19).
 		func(err error) bool { return !errors.Is(err, fsm.ErrUnknown) })
 	switch {

@@ -36,6 +36,9 @@ type attempts struct {
 	last    error
 	// definite counts the attempts that surely had no effect, in a row from the first; tries all.
 	definite, tries int
+	// once says that the request must not be asked again after an unknown ending: it waits for the answer
+	// of whoever it was sent to.
+	once bool
 }
 
 // note judges an attempt's error; it returns true if asking again makes sense.
@@ -82,14 +85,18 @@ func (a *attempts) end(ctx context.Context, p fsm.PartitionID) error {
 var errNoLeader = fmt.Errorf("leader is not known here: %w", fsm.ErrUnavailable)
 
 // do calls f with the leader of p until it succeeds, fails for good, or ctx ends. again is asked
-// before each further attempt; nil means always.
-func (s *sender) do(ctx context.Context, p fsm.PartitionID, a *attempts, f func(Group) error,
-	again func(error) bool) error {
+// before each further attempt; nil means always. The context of an attempt ends before ctx when another
+// node is known to lead, unless a.once.
+func (s *sender) do(ctx context.Context, p fsm.PartitionID, a *attempts,
+	f func(context.Context, Group) error, again func(error) bool) error {
 	for {
 		changed := s.changed() // before the attempt, so that news during it are not missed
 		err := errNoLeader
-		if g := s.find(p, a.hint); g != nil {
-			err = f(g)
+		switch g := s.find(p, a.hint).(type) {
+		case *Remote:
+			err = s.ask(ctx, g, a, changed, f)
+		case *Replica:
+			err = f(ctx, g)
 		}
 		if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) && a.unknown == nil {
 			return err
@@ -109,16 +116,22 @@ func (s *sender) do(ctx context.Context, p fsm.PartitionID, a *attempts, f func(
 	}
 }
 
-// news are the channels that close when a leader becomes known.
-type news struct{ host, locator <-chan struct{} }
-
-func (s *sender) changed() news {
-	n := news{host: s.host.Changed()}
-	if l, ok := s.host.deps.Locator.(interface{ Changed() <-chan struct{} }); ok {
-		n.locator = l.Changed()
+// ask is one attempt at another node.
+func (s *sender) ask(ctx context.Context, to *Remote, a *attempts, since news,
+	f func(context.Context, Group) error) error {
+	if a.once {
+		return f(ctx, to)
 	}
-	return n
+	before := to.node
+	if a.hint != "" {
+		before = s.host.believed(to.id)
+	}
+	ctx, end := s.host.away.begin(ctx, to.id, to.node, before, since)
+	defer end()
+	return f(ctx, to)
 }
+
+func (s *sender) changed() news { return s.host.newsOfLeaders() }
 
 func (s *sender) pause(ctx context.Context, n news) error {
 	t := time.NewTimer(minPause + rand.N(maxPause-minPause))
@@ -143,7 +156,10 @@ func (s *sender) find(p fsm.PartitionID, hint fsm.NodeID) Group {
 	if hint != "" && hint != self {
 		return NewRemote(s.caller, hint, p)
 	}
-	if id, ok := s.host.leader(p); ok && id != self {
+	if id, ok := s.host.leader(p); ok {
+		if id == self {
+			return nil // elected, and about to serve: nobody else does
+		}
 		return NewRemote(s.caller, id, p)
 	}
 	if id, ok := s.host.deps.Locator.Leader(p); ok && id != self {
@@ -175,7 +191,8 @@ func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request
 	waits := waitOf(req.Command)
 	until := time.Now().Add(time.Duration(min(waits, maxWait)) * time.Millisecond)
 	var over bool
-	attempt := func(g Group) (err error) {
+	a.once = req.ID.IsZero() && !idempotent(req.Command)
+	attempt := func(ctx context.Context, g Group) (err error) {
 		r := req
 		if waits > 0 {
 			left := fsm.Millis(time.Until(until).Milliseconds())
@@ -186,7 +203,7 @@ func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request
 		return err
 	}
 	may := func(err error) bool {
-		if errors.Is(err, fsm.ErrUnknown) && req.ID.IsZero() && !idempotent(req.Command) {
+		if errors.Is(err, fsm.ErrUnknown) && a.once {
 			return false
 		}
 		return again == nil || again(err)
@@ -243,7 +260,7 @@ func (s *sender) query(ctx context.Context, p fsm.PartitionID, q fsm.QueryReques
 	error) {
 	var a fsm.Answer
 	var at attempts
-	err := s.do(ctx, p, &at, func(g Group) (err error) {
+	err := s.do(ctx, p, &at, func(ctx context.Context, g Group) (err error) {
 		a, err = g.Query(ctx, q)
 		return err
 	}, nil)

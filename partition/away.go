@@ -1,0 +1,128 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// away holds the calls of this node to leaders on other nodes that have not been answered. A call to a node
+// that is paused or cut off ends by itself only when the mesh has given the connection up. Each call is
+// ended as soon as another node is known to lead, and the caller asks that one, with the same request id.
+type away struct {
+	h *Host
+
+	mu    sync.Mutex
+	calls map[fsm.PartitionID]map[*awayCall]struct{}
+}
+
+// awayCall is one call under way.
+type awayCall struct {
+	node   fsm.NodeID // whom it asks
+	before fsm.NodeID // who was believed to lead when node was chosen, empty for nobody
+	end    context.CancelCauseFunc
+}
+
+// errMoved is the cause of the end of a call to a node that leads no more.
+var errMoved = errors.New("another node leads now")
+
+// run ends calls as leaders become known, until the host closes.
+func (a *away) run() {
+	for {
+		changed := a.h.newsOfLeaders()
+		a.look()
+		select {
+		case <-a.h.stop:
+			return
+		case <-changed.host:
+		case <-changed.locator:
+		}
+	}
+}
+
+// look ends the calls whose partitions are led by another node than theirs by now.
+func (a *away) look() {
+	var moved []*awayCall
+	a.mu.Lock()
+	for p, calls := range a.calls { // order-free: each ends for itself
+		leader := a.h.believed(p)
+		for c := range calls {
+			if c.moved(leader) {
+				moved = append(moved, c)
+			}
+		}
+	}
+	a.mu.Unlock()
+	for _, c := range moved {
+		c.end(errMoved)
+	}
+}
+
+// moved reports whether a leader was learnt of since node was chosen, and is another one. A node that was
+// chosen by the hint of an answer may lead although it is not believed to here.
+func (c *awayCall) moved(leader fsm.NodeID) bool {
+	return leader != "" && leader != c.node && leader != c.before
+}
+
+// begin notes a call to a node, chosen after the news were taken and while before was believed to lead. The
+// context that it returns ends with the cause errMoved when another node is known to lead; end must be called
+// when the call is over.
+func (a *away) begin(ctx context.Context, p fsm.PartitionID, node, before fsm.NodeID, n news) (
+	_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := &awayCall{node: node, before: before, end: cancel}
+	a.mu.Lock()
+	if a.calls == nil {
+		a.calls = map[fsm.PartitionID]map[*awayCall]struct{}{}
+	}
+	calls := a.calls[p]
+	if calls == nil {
+		calls = map[*awayCall]struct{}{}
+		a.calls[p] = calls
+	}
+	calls[c] = struct{}{}
+	a.mu.Unlock()
+	if n.came() && c.moved(a.h.believed(p)) { // between the choice and now
+		cancel(errMoved)
+	}
+	return ctx, func() {
+		a.mu.Lock()
+		delete(a.calls[p], c)
+		a.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// believed returns who leads a partition as far as this node knows, empty for nobody.
+func (h *Host) believed(p fsm.PartitionID) fsm.NodeID {
+	if id, ok := h.leader(p); ok {
+		return id
+	}
+	id, _ := h.deps.Locator.Leader(p)
+	return id
+}
+
+// news are the channels that close when a leader becomes known.
+type news struct{ host, locator <-chan struct{} }
+
+// came reports whether there were news since they were taken.
+func (n news) came() bool {
+	select {
+	case <-n.host:
+	case <-n.locator:
+	default:
+		return false
+	}
+	return true
+}
+
+// newsOfLeaders returns the channels of the next news. Take them before looking, then nothing is missed.
+func (h *Host) newsOfLeaders() news {
+	n := news{host: h.Changed()}
+	if l, ok := h.deps.Locator.(interface{ Changed() <-chan struct{} }); ok {
+		n.locator = l.Changed()
+	}
+	return n
+}
