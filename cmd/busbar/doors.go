@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/busbar-mq/busbar/cluster"
@@ -193,11 +194,28 @@ func (d *doors) writePorts(dir string) error {
 	return replaceFile(filepath.Join(dir, "ports.json"), append(text, '\n'), 0o644)
 }
 
+// forDeveloper is the policy whose connection string a developer is given: the first that manages, and
+// the root key's before all others. manages is false if there is none; then it is the first one.
+func forDeveloper(policies []policy) (p policy, manages bool) {
+	p = policies[0]
+	for _, one := range policies {
+		if slices.ContainsFunc(one.Rights, func(r string) bool { return strings.EqualFold(r, "Manage") }) &&
+			(!manages || one.Name == devKeyName) {
+			p, manages = one, true
+		}
+	}
+	return p, manages
+}
+
 // printConnectionStrings writes what a developer pastes into a client.
 func (n *node) printConnectionStrings(out io.Writer) {
 	plain, secure := n.doors.firstPorts()
-	key := "SharedAccessKeyName=" + n.cfg.Policies[0].Name + ";SharedAccessKey=" +
-		string(n.cfg.Policies[0].Primary)
+	p, manages := forDeveloper(n.cfg.Policies)
+	if !manages {
+		fmt.Fprintf(out, "WARNING: no access key manages this node. Nobody can create a queue or topic, and the command\n"+
+			"         line is refused. Set root-key, or give one of the policies the rights Send, Listen and Manage.\n")
+	}
+	key := "SharedAccessKeyName=" + p.Name + ";SharedAccessKey=" + string(p.Primary)
 	if plain != 0 {
 		fmt.Fprintf(out, "plain:      Endpoint=sb://localhost:%d;%s;UseDevelopmentEmulator=true\n", plain, key)
 	}

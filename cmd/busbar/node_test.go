@@ -147,3 +147,43 @@ func atomOf(element, elements string) string {
 
 // opsHost is the address of the operations port.
 func (l *liveNode) opsHost() string { return l.doors.ops.Addr().(*net.TCPAddr).String() }
+
+// L9: a developer is given the connection string of a key that manages, wherever it stands, and told
+// loudly if there is none.
+func TestDevelopersAreGivenAKeyThatManages(t *testing.T) {
+	sends := policy{Name: "app", Primary: "appkey", Rights: list{"Send"}}
+	manages := policy{Name: "boss", Primary: "bosskey", Rights: list{"send", "listen", "manage"}}
+	for name, tc := range map[string]struct {
+		policies []policy
+		root     secret
+		want     string
+		warned   bool
+	}{
+		"root-key behind a policy that sends": {[]policy{sends}, "rootkey",
+			"SharedAccessKeyName=" + devKeyName + ";SharedAccessKey=rootkey;", false},
+		"root-key behind one that manages": {[]policy{manages}, "rootkey",
+			"SharedAccessKeyName=" + devKeyName + ";SharedAccessKey=rootkey;", false},
+		"the second manages": {[]policy{sends, manages}, "",
+			"SharedAccessKeyName=boss;SharedAccessKey=bosskey;", false},
+		"none manages": {[]policy{sends}, "", "SharedAccessKeyName=app;SharedAccessKey=appkey;", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Dev: true, RootKey: tc.root, Policies: tc.policies}
+			_ = cfg.resolve() // of what else is missing; the policies are there
+			var out bytes.Buffer
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			n := &node{cfg: cfg, doors: &doors{ops: listener, clients: []door{{listener: listener}}}}
+			n.printConnectionStrings(&out)
+			if !strings.Contains(out.String(), tc.want) {
+				t.Errorf("got %s\nwant %s", out.String(), tc.want)
+			}
+			if warned := strings.HasPrefix(out.String(), "WARNING: no access key manages this node."); warned != tc.warned {
+				t.Errorf("got %s", out.String())
+			}
+		})
+	}
+}

@@ -350,3 +350,16 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// B3, RUL-13: an expired token is refused in the original's words, with the time.
+func TestAnExpiredTokenIsToldWhen(t *testing.T) {
+	p := newPolicies(t)
+	at := time.Date(2021, 3, 4, 5, 6, 7, 0, time.UTC)
+	_, err := p.Verify(NewToken("sb://h/q", root, rootKey, at), now)
+	if got, want := TextOf(err), "ExpiredToken: The token is expired. Expiration time: '2021-03-04 05:06:07Z'."; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if !errors.Is(err, ErrExpired) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -3,6 +3,7 @@ package auth
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind is why a token was not accepted.
@@ -50,6 +51,8 @@ func (k Kind) Text() string {
 type Error struct {
 	Kind   Kind
 	Detail string // for the log, not for the client; "" if the kind says it all
+	// At is when an Expired token's time was over, which the client is told; zero if nobody knows.
+	At time.Time
 }
 
 // The refusals, for errors.Is; a detail does not matter in the comparison.
@@ -66,12 +69,21 @@ var (
 	ErrEmpty         = &Error{Kind: Empty}
 )
 
+// Text is what the client is told. The time of an expired token is written as the original writes it:
+// live tests of the SDK for Go look for it (RUL-13).
+func (e *Error) Text() string {
+	if e.Kind == Expired && !e.At.IsZero() {
+		return e.Kind.Text() + " Expiration time: '" + e.At.UTC().Format("2006-01-02 15:04:05Z") + "'."
+	}
+	return e.Kind.Text()
+}
+
 // Error returns the client's text followed by the detail.
 func (e *Error) Error() string {
 	if e.Detail == "" {
-		return e.Kind.Text()
+		return e.Text()
 	}
-	return e.Kind.Text() + " (" + e.Detail + ")"
+	return e.Text() + " (" + e.Detail + ")"
 }
 
 // Is reports whether target is a refusal of the same kind.
@@ -83,7 +95,7 @@ func (e *Error) Is(target error) bool {
 // TextOf is what a client is told of an error of [Policies.Verify].
 func TextOf(err error) string {
 	if refused := (*Error)(nil); errors.As(err, &refused) {
-		return refused.Kind.Text()
+		return refused.Text()
 	}
 	return "The token is not valid."
 }

@@ -189,7 +189,7 @@ func (i *issuer) claim(c map[string]any, now time.Time, skew time.Duration) (Cla
 	}
 	expires := seconds(exp)
 	if !now.Before(expires.Add(skew)) {
-		return Claim{}, &Error{Kind: Expired, Detail: "at " + expires.UTC().Format(time.RFC3339)}
+		return Claim{}, &Error{Kind: Expired, At: expires}
 	}
 	if begin, given := c["nbf"]; given {
 		n, ok := begin.(float64)

@@ -81,9 +81,7 @@ func (p *Policies) verify(t signature, now time.Time) (Claim, error) {
 		}
 		until := t.expires.Add(p.tolerance)
 		if !now.Before(until) {
-			return Claim{}, &Error{
-				Kind: Expired, Detail: "at " + t.expires.UTC().Format(time.RFC3339),
-			}
+			return Claim{}, &Error{Kind: Expired, At: t.expires}
 		}
 		return Claim{
 			Policy: t.policy, Scope: c.scope, Audience: t.path,
