@@ -222,23 +222,24 @@ func (m *messageIDs) next() string {
 	return id
 }
 
-// checkProperties holds application properties to their limits (S-227).
+// checkProperties holds application properties to their limits (S-227), counted as a user counts them:
+// names and values without what AMQP writes around them.
 func checkProperties(s *amqp.Sections) error {
-	if len(s.ApplicationProperties) > maxPropertiesBytes {
-		return fmt.Errorf("application properties of %d bytes, more than %d",
-			len(s.ApplicationProperties), maxPropertiesBytes)
-	}
 	if len(s.ApplicationProperties) <= maxPropertyBytes {
 		return nil
 	}
 	m := amqp.ReadMap(amqp.SectionValue(s.ApplicationProperties))
-	for {
-		_, v, ok := m.Next()
+	for all := 0; ; {
+		name, v, ok := m.Next()
 		if !ok {
 			return m.Err()
 		}
-		if len(v) > maxPropertyBytes {
-			return fmt.Errorf("an application property of %d bytes, more than %d", len(v), maxPropertyBytes)
+		key, n := name.ContentBytes(), v.ContentBytes()
+		if n > maxPropertyBytes {
+			return fmt.Errorf("the value of an application property has %d bytes, more than %d", n, maxPropertyBytes)
+		}
+		if all += key + n; all > maxPropertiesBytes {
+			return fmt.Errorf("names and values of the application properties have more than %d bytes", maxPropertiesBytes)
 		}
 	}
 }

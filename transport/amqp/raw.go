@@ -48,6 +48,15 @@ func (r Raw) content() (code byte, content []byte, ok bool) {
 	return r[0], r[1+from : 1+to], true
 }
 
+// ContentBytes is how many bytes the value has without its constructor and length; of a described value
+// the whole encoding counts.
+func (r Raw) ContentBytes() int {
+	if _, content, ok := r.content(); ok {
+		return len(content)
+	}
+	return len(r)
+}
+
 // Text returns a string or symbol.
 func (r Raw) Text() (string, bool) {
 	b, ok := r.text()

@@ -430,3 +430,29 @@ func TestPoliciesOfAQueueOpenIt(t *testing.T) {
 		}
 	}
 }
+
+// T-209 // S-228: a path has at most 260 characters, the name of a subscription or rule at most 50.
+func TestT209NamesHaveLimits(t *testing.T) {
+	h := newHouse(t)
+	h.put(t, "/t", "TopicDescription", "")
+	name := func(n int) string { return strings.Repeat("n", n) }
+	for _, one := range []struct {
+		path, element string
+		status        int
+		text          string
+	}{
+		{name(260), "QueueDescription", 201, ""},
+		{name(261), "QueueDescription", 400, "261 characters long, the limit is 260"},
+		{"a/" + name(258), "TopicDescription", 201, ""},
+		{"a/" + name(259), "TopicDescription", 400, "261 characters long, the limit is 260"},
+		{"t/Subscriptions/" + name(50), "SubscriptionDescription", 201, ""},
+		{"t/Subscriptions/" + name(51), "SubscriptionDescription", 400, "51 characters long, the limit is 50"},
+		{"t/Subscriptions/" + name(50) + "/Rules/" + name(50), "RuleDescription", 201, ""},
+		{"t/Subscriptions/" + name(50) + "/Rules/" + name(51), "RuleDescription", 400, "51 characters long, the limit is 50"},
+	} {
+		status, text := h.do(t, "PUT", "/"+one.path, entryBody(one.element, ""))
+		if status != one.status || !strings.Contains(text, one.text) {
+			t.Errorf("%s: %d %s, want %d %s", one.path, status, text, one.status, one.text)
+		}
+	}
+}
