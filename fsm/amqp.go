@@ -207,6 +207,8 @@ func (v *amqpValue) value() rule.Value {
 		if utf8.ValidString(v.content) {
 			return rule.OfString(v.content)
 		}
+	case codeBinary32:
+		return rule.OfBytes([]byte(v.content)) // as short a form as a rule has it, so that equal bytes are equal
 	}
 	return rule.OfBinary(v.whole)
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/rule"
@@ -50,7 +51,7 @@ func correlationOf(m amqp.Map) (*rule.Correlation, error) {
 		if !ok {
 			return nil, fmt.Errorf("property '%s' of the correlation-filter has a type that cannot be compared", clipText(name))
 		}
-		c.Properties = append(c.Properties, rule.Property{Name: name, Value: value})
+		c.Properties = append(c.Properties, rule.Property{Name: name, Value: value, Type: typeOf(p.Value)})
 	}
 	return c, nil
 }
@@ -79,9 +80,10 @@ func valueOf(v any) (rule.Value, bool) {
 	case amqp.Timestamp:
 		return rule.OfTimestamp(int64(v)), true
 	case []byte:
-		return rule.OfBinary(string(v)), true
-	case amqp.Decimal128:
-		return rule.OfDecimal(string(v[:])), true
+		return rule.OfBytes(v), true
+	case amqp.Decimal32, amqp.Decimal64, amqp.Decimal128:
+		raw, err := amqp.AppendValue(nil, v)
+		return rule.OfDecimal(string(raw)), err == nil
 	case amqp.Described:
 		ticks, isTicks := v.Value.(int64)
 		if name, ok := v.Descriptor.(amqp.Symbol); ok && name == symbolTimeSpan && isTicks {
@@ -93,18 +95,56 @@ func valueOf(v any) (rule.Value, bool) {
 	return rule.OfInt(n), ok
 }
 
-// wireValue is the inverse of valueOf.
-func wireValue(v rule.Value) any {
+// The types that a rule keeps for values whose kind alone would come back as another AMQP type (RUL-38). They are
+// the words of XML Schema, which the management API shows, but for typeUint: the JavaScript client writes every
+// positive integer as uint over AMQP and can read no unsignedInt over HTTP, so it gets an integer there.
+const (
+	typeUint = "uint"
+	typeLong = "long"
+)
+
+// typeOf returns the type to keep of an AMQP value; "" if its kind says it.
+func typeOf(v any) string {
+	switch v.(type) {
+	case int8:
+		return "byte"
+	case uint8:
+		return "unsignedByte"
+	case int16:
+		return "short"
+	case uint16:
+		return "unsignedShort"
+	case uint32:
+		return typeUint
+	case int64:
+		return typeLong
+	case uint64:
+		return "unsignedLong"
+	case float32:
+		return "float"
+	case amqp.Char:
+		return "char"
+	}
+	return ""
+}
+
+// wireValue is the inverse of valueOf and typeOf. A value that came over HTTP has the type that was given there.
+func wireValue(p *rule.Property) any {
+	v := p.Value
 	switch v.Kind() {
 	case rule.Bool:
 		return v.Bool()
-	case rule.Int:
-		return v.Int()
-	case rule.Uint:
-		return v.Uint()
+	case rule.Int, rule.Uint:
+		return wireInteger(v, p.Type)
 	case rule.Float:
+		if p.Type == "float" {
+			return float32(v.Float())
+		}
 		return v.Float()
 	case rule.String:
+		if only, size := utf8.DecodeRuneInString(v.Text()); p.Type == "char" && size > 0 && size == len(v.Text()) {
+			return amqp.Char(only)
+		}
 		return v.Text()
 	case rule.Guid:
 		return amqp.UUID(v.Guid())
@@ -113,13 +153,41 @@ func wireValue(v rule.Value) any {
 	case rule.Duration:
 		return amqp.Described{Descriptor: symbolTimeSpan, Value: v.Ticks()}
 	case rule.Binary:
-		return []byte(v.Raw())
+		return v.Bytes()
 	case rule.Decimal:
-		if raw := v.Raw(); len(raw) == len(amqp.Decimal128{}) {
-			return amqp.Decimal128([]byte(raw))
+		if got, rest, err := amqp.DecodeValue([]byte(v.Raw())); err == nil && len(rest) == 0 {
+			return got
 		}
 	}
 	return nil
+}
+
+// wireInteger writes an integer as the type that it came as. Without one it is an int where it fits, as over HTTP.
+func wireInteger(v rule.Value, kind string) any {
+	n := v.Int()
+	switch kind {
+	case "byte":
+		return int8(n)
+	case "unsignedByte":
+		return uint8(n)
+	case "short":
+		return int16(n)
+	case "unsignedShort":
+		return uint16(n)
+	case typeUint, "unsignedInt":
+		return uint32(n)
+	case "unsignedLong":
+		return v.Uint()
+	case typeLong:
+		return n
+	}
+	switch {
+	case v.Kind() == rule.Uint:
+		return v.Uint()
+	case n == int64(int32(n)):
+		return int32(n)
+	}
+	return n
 }
 
 // describeRule writes a rule as enumerate-rules answers it.
@@ -149,8 +217,9 @@ func describeFilter(s *rule.Source) amqp.Described {
 			}
 		}
 		props := amqp.Map{}
-		for _, p := range c.Properties {
-			props = append(props, amqp.Pair{Key: p.Name, Value: wireValue(p.Value)})
+		for i := range c.Properties {
+			p := &c.Properties[i]
+			props = append(props, amqp.Pair{Key: p.Name, Value: wireValue(p)})
 		}
 		return amqp.Described{Descriptor: codeCorrelationFilter, Value: append(list, props)}
 	}

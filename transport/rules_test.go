@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -133,7 +135,7 @@ func TestRulesOverManagement(t *testing.T) {
 			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeFalseFilter, Value: amqp.List{}},
 				amqp.Described{Descriptor: codeEmptyAction, Value: amqp.List{}}, "none"}),
 			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeCorrelationFilter, Value: amqp.List{"c", nil, nil, nil, "x", nil, nil, nil,
-				mapOf("i", int64(5), "s", "t", "d", amqp.Timestamp(5000), "u", amqp.UUID{7},
+				mapOf("i", int32(5), "s", "t", "d", amqp.Timestamp(5000), "u", amqp.UUID{7},
 					"span", amqp.Described{Descriptor: symbolTimeSpan, Value: int64(99)})}},
 				amqp.Described{Descriptor: codeEmptyAction, Value: amqp.List{}}, "some"}),
 			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeSQLFilter, Value: amqp.List{"a > 5", int32(20)}},
@@ -244,4 +246,75 @@ func TestBadRulesAreRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// RUL-38: a value of a correlation filter comes back as the AMQP type that it was.
+func TestTypesOfRuleValuesAreKept(t *testing.T) {
+	decimal := amqp.Decimal128{0x0c, 0x3c, 15: 0x7d} // 1.25 as the .NET clients write it
+	values := []any{int8(-5), uint8(200), int16(-300), uint16(60000), int32(-5), uint32(4_000_000_000), int64(5), int64(1 << 40),
+		uint64(7), uint64(1 << 63), float32(1.1), 1.1, math.Inf(1), amqp.Char('x'), "text", true, nil, []byte("ab"),
+		[]byte(strings.Repeat("x", 300)), amqp.UUID{7}, amqp.Timestamp(5000), decimal, amqp.Decimal64{0x31, 0xc0, 7: 5},
+		amqp.Decimal32{0x32, 3: 7}, amqp.Described{Descriptor: symbolTimeSpan, Value: int64(math.MinInt64)}}
+	inBubble(t, func(b *bubble) {
+		s := ruleScene(t, b)
+		defer s.c.close()
+		props := amqp.Map{}
+		for i, v := range values {
+			props = append(props, amqp.Pair{Key: fmt.Sprintf("p%02d", i), Value: v})
+		}
+		if code, _, text := s.ask(ruleNode, "add-rule", ruleMap("typed", "correlation-filter", mapOf("properties", props))); code != codeOK {
+			t.Fatalf("add: %d %s", code, text)
+		}
+		for _, rule := range s.rules() {
+			if rule[2] != "typed" {
+				continue
+			}
+			list := rule[0].(amqp.Described).Value.(amqp.List)
+			got := list[len(list)-1].(amqp.Map)
+			for i, want := range values {
+				if v, ok := got.Get(fmt.Sprintf("p%02d", i)); !ok && want != nil || !reflect.DeepEqual(v, want) {
+					t.Errorf("%T %v came back as %T %v", want, want, v, v)
+				}
+			}
+			return
+		}
+		t.Error("the rule is not listed")
+	})
+}
+
+// RUL-38, S-218: a decimal and bytes of a rule that came over AMQP select the messages that have them, whichever
+// encoding either has.
+func TestARuleOverAMQPComparesDecimalsAndBytes(t *testing.T) {
+	dotnet, ieee := amqp.Decimal128{0x0c, 0x3c, 15: 0x7d}, amqp.Decimal128{0x30, 0x3c, 15: 0x7d} // 1.25 both
+	long := amqp.Raw(append([]byte{0xb0, 0, 0, 0, 2}, "ab"...))                                  // vbin32
+	sent := []any{dotnet, ieee, 1.25, []byte("ab"), long, "ab", int32(1)}
+	for name, c := range map[string]struct {
+		wanted any
+		copies int // of the messages that are sent
+	}{"dotnet": {dotnet, 3}, "ieee": {ieee, 3}, "double": {1.25, 3}, "bytes": {[]byte("ab"), 2}, "text": {"ab", 1}} {
+		inBubble(t, func(b *bubble) {
+			s := ruleScene(t, b)
+			defer s.c.close()
+			s.want(codeOK, ruleNode, "add-rule", ruleMap("r", "correlation-filter", mapOf("properties", mapOf("p", c.wanted))))
+			s.want(codeOK, ruleNode, "remove-rule", mapOf("rule-name", "$Default"))
+			s.c.attach(0, senderTo(90, "news"))
+			expect[*amqp.Flow](s.c)
+			for i, v := range sent {
+				m, err := amqp.AppendValue(nil, amqp.Described{Descriptor: uint64(amqp.CodeApplicationProperties), Value: mapOf("p", v)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.c.send(0, transferOf(90, uint32(i)), amqp.AppendData(m, []byte("x")))
+				answer, _ := expect[*amqp.Disposition](s.c)
+				if answer.State != (amqp.Accepted{}) {
+					t.Fatalf("%s: %T is answered %v", name, v, answer.State)
+				}
+			}
+			answer := s.want(codeOK, ruleNode, "peek-message", mapOf("from-sequence-number", int64(0), "message-count", int32(50)))
+			all, _ := answer.Get("messages")
+			if got := len(all.(amqp.List)); got != c.copies {
+				t.Errorf("%s selects %d messages, want %d", name, got, c.copies)
+			}
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -168,8 +169,31 @@ func exportEntity(kind string, entry *xmlNode, withheld *[]string) exportedEntit
 	return e
 }
 
-// exportRule writes a rule in the emulator's words. A value of a type that a file cannot say, or a
-// parameter of an expression, is an error: it must not get lost.
+// exportedValue writes a value that a rule compares: plain where YAML has its type, else with the name of the type.
+func exportedValue(kind, text string) any {
+	plain := typedValue(text)
+	switch v := plain.(type) {
+	case int64:
+		if kind == "int" {
+			return plain
+		}
+	case float64:
+		if kind == "double" && !math.IsInf(v, 0) {
+			return plain
+		}
+	case bool:
+		if kind == "boolean" {
+			return plain
+		}
+	}
+	if kind == "string" {
+		return text
+	}
+	return map[string]any{"Type": kind, "Value": text}
+}
+
+// exportRule writes a rule in the emulator's words. A parameter of an expression is an error: a file cannot say
+// it, and it must not get lost.
 func exportRule(name string, d *xmlNode) (exportedRule, error) {
 	r := exportedRule{Name: name, Properties: map[string]any{}}
 	f := d.child("Filter")
@@ -194,14 +218,7 @@ func exportRule(name string, d *xmlNode) (exportedRule, error) {
 			properties := map[string]any{}
 			for i := range p.Nodes {
 				v := p.Nodes[i].child("Value")
-				switch v.kind() {
-				case "string":
-					properties[p.Nodes[i].text("Key")] = v.Text
-				case "int", "long", "double", "boolean":
-					properties[p.Nodes[i].text("Key")] = typedValue(v.Text)
-				default:
-					return r, fmt.Errorf("rule %s compares a %s, which a file cannot say", name, v.kind())
-				}
+				properties[p.Nodes[i].text("Key")] = exportedValue(v.kind(), v.Text)
 			}
 			fields["Properties"] = properties
 		}

@@ -333,7 +333,11 @@ func ruleText(n *xmlNode) string {
 		if p := f.child("Properties"); p != nil {
 			var pairs []string
 			for i := range p.Nodes {
-				pairs = append(pairs, p.Nodes[i].text("Key")+"="+p.Nodes[i].text("Value"))
+				pair := p.Nodes[i].text("Key") + "=" + p.Nodes[i].text("Value")
+				if kind := p.Nodes[i].child("Value").kind(); !slices.Contains([]string{"string", "int", "double", "boolean"}, kind) {
+					pair += ":" + kind
+				}
+				pairs = append(pairs, pair)
 			}
 			slices.Sort(pairs) // they are compared all together
 			parts = append(parts, pairs...)

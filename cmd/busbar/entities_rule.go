@@ -130,23 +130,52 @@ func (r *entitiesReader) correlation(s *ruleSpec, m member) {
 		r.fail(m.place, "is unknown in a correlation filter")
 		return
 	}
-	n := m.node
-	for _, p := range r.members(n, m.place) {
-		value, ok := r.scalar(p)
-		if !ok {
-			continue
+	for _, p := range r.members(m.node, m.place) {
+		if kind, value, ok := r.typed(p); ok {
+			s.properties = append(s.properties, typedSpec{lastKey(m.node, p), kind, value})
 		}
-		kind := "string"
-		switch p.node.ShortTag() {
-		case "!!int":
-			kind = "int"
-		case "!!float":
-			kind = "double"
-		case "!!bool":
-			kind = "boolean"
-		}
-		s.properties = append(s.properties, typedSpec{lastKey(n, p), kind, value})
 	}
+}
+
+// valueTypes are the types that a file may name for a value, as the management API calls them.
+var valueTypes = []string{"string", "char", "boolean", "byte", "unsignedByte", "short", "unsignedShort", "int",
+	"unsignedInt", "long", "unsignedLong", "float", "double", "decimal", "dateTime", "duration", "guid", "base64Binary"}
+
+// typed reads a value that a rule compares: a plain one has the type that YAML gives it, and one of another type is
+// an object of Type and Value.
+func (r *entitiesReader) typed(p member) (kind, value string, ok bool) {
+	if p.node.Kind == yaml.MappingNode {
+		for _, m := range r.members(p.node, p.place) {
+			text, _ := r.scalar(m)
+			switch m.key {
+			case "type":
+				if kind = foldIn(valueTypes, text); kind == "" {
+					r.fail(m.place, "%q is no type of a value; want %s", text, strings.Join(valueTypes, ", "))
+					return "", "", false
+				}
+			case "value":
+				value, ok = text, true
+			default:
+				r.fail(m.place, "is unknown in a value; want Type and Value")
+			}
+		}
+		if kind == "" || !ok {
+			r.fail(p.place, "a value that is an object wants Type and Value")
+		}
+		return kind, value, kind != "" && ok
+	}
+	if value, ok = r.scalar(p); !ok {
+		return "", "", false
+	}
+	switch p.node.ShortTag() {
+	case "!!int":
+		return "int", value, true
+	case "!!float":
+		return "double", value, true
+	case "!!bool":
+		return "boolean", value, true
+	}
+	return "string", value, true
 }
 
 // lastKey is the key of p as it was written: names of properties keep their capitals.

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,4 +211,70 @@ func TestSameValues(t *testing.T) {
 			t.Errorf("%s: %q and %q are the same: %t", tc.name, tc.got, tc.want, got)
 		}
 	}
+}
+
+// RUL-38: a file says the type of a value that YAML has no type for, and export writes it so.
+func TestTypesOfRuleValuesInAFile(t *testing.T) {
+	l := openLive(t, nodeConfig(t, nil))
+	file := filepath.Join(t.TempDir(), "types.yaml")
+	const properties = `Properties: {plain: 5, half: 0.5, yes: true, text: "7", long: {Type: long, Value: 5},
+              price: {Type: decimal, Value: "19.90"}, day: {Type: duration, Value: P1D}, raw: {Type: base64Binary, Value: AAEC}}`
+	text := func(properties string) string {
+		return `Topics:
+- Name: news
+  Subscriptions:
+  - Name: all
+    Rules:
+    - Name: typed
+      Properties:
+        FilterType: Correlation
+        CorrelationFilter: {` + properties + "}\n"
+	}
+	apply := func(l *liveNode, body string) (string, int) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return execute(t, newEntitiesCommand(), "", "apply", "--connection-string", l.connection(), file)
+	}
+	if out, code := apply(l, text(properties)); code != 0 {
+		t.Fatalf("apply: %d %s", code, out)
+	}
+	kinds := func(l *liveNode) string {
+		_, text := l.request(t, "GET", "/news/Subscriptions/all/Rules/typed", "", "")
+		for _, want := range []string{":int", ":double", ":boolean", ":string", ":long", ":decimal", ":duration", ":base64Binary", ">19.90<"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %s in %s", want, text)
+			}
+		}
+		from, to := strings.Index(text, "<Filter"), strings.Index(text, "</Filter>")
+		return text[max(from, 0):max(to, 0)]
+	}
+	exported, code := execute(t, newEntitiesCommand(), "", "export", "--connection-string", l.connection())
+	if code != 0 {
+		t.Fatalf("export: %d %s", code, exported)
+	}
+	again := openLive(t, nodeConfig(t, nil))
+	if out, code := apply(again, exported); code != 0 {
+		t.Fatalf("apply what was exported: %d %s\n%s", code, out, exported)
+	}
+	if a, b := kinds(l), kinds(again); sortedParts(a) != sortedParts(b) {
+		t.Errorf("%s\nbecame\n%s", a, b)
+	}
+	for bad, want := range map[string]string{
+		"Properties: {x: {Type: money, Value: 1}}":           "is no type of a value",
+		"Properties: {x: {Type: long}}":                      "wants Type and Value",
+		"Properties: {x: {Type: long, Value: 1, Unit: EUR}}": "unknown in a value",
+	} {
+		if out, code := apply(l, text(bad)); code == 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: %d %s", bad, code, out)
+		}
+	}
+}
+
+// sortedParts brings the properties of a filter into an order: a file keeps none.
+func sortedParts(filter string) string {
+	parts := strings.Split(strings.ReplaceAll(filter, "</Properties>", ""), "<KeyValueOfstringanyType>")
+	slices.Sort(parts)
+	return strings.Join(parts, "")
 }

@@ -127,10 +127,14 @@ func (r *run) record(c Change) {
 }
 
 // converted applies C#'s implicit conversions to the kind that the property has had: integers
-// become doubles. Everything else replaces value and kind.
+// become doubles or decimals. Everything else replaces value and kind.
 func converted(v Value, kind Kind) Value {
 	if kind == Float && v.integral() {
 		return OfFloat(v.Float())
+	}
+	if kind == Decimal && v.integral() {
+		d, _ := decimalOf(v)
+		return d.value()
 	}
 	return v
 }

@@ -9,8 +9,10 @@ func compareValues(o op, a, b Value) (v Value, known bool) {
 	switch {
 	case a.kind == Null || b.kind == Null:
 		return Value{}, true
-	case opaque(a.kind) || opaque(b.kind):
+	case a.kind == Binary || b.kind == Binary:
 		return Value{}, true
+	case a.number() && b.number() && (a.kind == Decimal || b.kind == Decimal):
+		return compareDecimals(o, a, b), true
 	case a.numeric() && b.numeric():
 		return compareNumbers(o, a, b), true
 	case a.kind != b.kind:
@@ -34,8 +36,6 @@ func compareValues(o op, a, b Value) (v Value, known bool) {
 	}
 	return Value{}, false
 }
-
-func opaque(k Kind) bool { return k == Decimal || k == Binary }
 
 // compareNumbers promotes like C#: with a double both are doubles. NaN equals nothing.
 func compareNumbers(o op, a, b Value) Value {
@@ -68,6 +68,11 @@ func ordered(o op, c int) Value {
 // Equal reports whether a correlation filter that wants a is satisfied by b: equal kinds and
 // values, numbers by value across their widths, strings exactly (S-218).
 func Equal(a, b Value) bool {
+	if a.number() && b.number() && (a.kind == Decimal || b.kind == Decimal) {
+		if v := compareDecimals(opEqual, a, b); v.kind == Bool {
+			return v.Bool()
+		}
+	}
 	if a.numeric() && b.numeric() {
 		return compareNumbers(opEqual, a, b).Bool()
 	}

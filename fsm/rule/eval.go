@@ -191,10 +191,14 @@ func (r *run) unary(e *expression) Value {
 	switch {
 	case v.kind == Null:
 		return Value{}
-	case !v.numeric() && v.kind != Duration:
+	case !v.number() && v.kind != Duration:
 		return r.fail(e, "%s has no meaning for a value of kind %s", opNames[e.op], v.kind)
 	case e.op == opPlus:
 		return v
+	case v.kind == Decimal:
+		r.spend(e, decimalWeight)
+		n, failure := computeDecimals(opMultiply, OfInt(-1), v)
+		return r.result(e, n, failure)
 	case v.kind == Float:
 		return OfFloat(-v.Float())
 	case v.kind == Duration:
@@ -220,6 +224,10 @@ func (r *run) arithmetic(e *expression) Value {
 	switch {
 	case a.kind == Null || b.kind == Null:
 		return Value{}
+	case a.number() && b.number() && (a.kind == Decimal || b.kind == Decimal):
+		r.spend(e, decimalWeight)
+		v, failure := computeDecimals(e.op, a, b)
+		return r.result(e, v, failure)
 	case a.numeric() && b.numeric():
 		v, failure := computeNumbers(e.op, a, b)
 		return r.result(e, v, failure)
@@ -241,6 +249,9 @@ func (r *run) arithmetic(e *expression) Value {
 func (r *run) compare(e *expression, o op, a, b Value) Value {
 	if a.kind == String && b.kind == String {
 		r.spend(e, min(len(a.text), len(b.text)))
+	}
+	if a.kind == Decimal || b.kind == Decimal {
+		r.spend(e, decimalWeight)
 	}
 	v, known := compareValues(o, a, b)
 	if !known {

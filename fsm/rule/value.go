@@ -19,12 +19,12 @@ const (
 	Int     // 64 bits, signed
 	Uint    // 64 bits, above the range of Int
 	Float   // 64 bits
-	Decimal // opaque: equal to itself in a correlation filter, else unknown
+	Decimal // a decimal number of up to 34 digits, or the infinite and NaN of its type
 	String
 	Guid
 	DateTime // ticks of 100 ns since 1970-01-01 UTC
 	Duration // ticks of 100 ns
-	Binary   // opaque, like Decimal
+	Binary   // opaque: equal to itself in a correlation filter, else unknown
 )
 
 var kindNames = [...]string{
@@ -41,6 +41,12 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
+// Constructors of binary values (AMQP 1.0 §1.6.19).
+const (
+	codeBinary8  = 0xa0
+	codeBinary32 = 0xb0
+)
+
 // Times have the range of the clients' types: 0001-01-01 to 9999-12-31 in ticks.
 const (
 	ticksPerMilli = 10_000
@@ -54,7 +60,7 @@ type Value struct {
 	kind Kind
 	bits uint64 // Bool, Int, Uint, Float, DateTime, Duration; the first half of a Guid
 	low  uint64 // the second half of a Guid
-	text string // String; the raw bytes of Decimal and Binary
+	text string // String; the encoded AMQP value, with its constructor, of Decimal and Binary
 }
 
 // OfBool returns a boolean.
@@ -88,11 +94,31 @@ func OfGuid(g [16]byte) Value {
 	return Value{kind: Guid, bits: high, low: low}
 }
 
-// OfDecimal returns an opaque decimal from its raw bytes.
-func OfDecimal(raw string) Value { return Value{kind: Decimal, text: raw} }
-
-// OfBinary returns an opaque value from its raw bytes.
+// OfBinary returns an opaque value from its AMQP encoding, the constructor included.
 func OfBinary(raw string) Value { return Value{kind: Binary, text: raw} }
+
+// OfBytes returns a binary value of some bytes.
+func OfBytes(b []byte) Value {
+	if len(b) < 256 {
+		return OfBinary(string([]byte{codeBinary8, byte(len(b))}) + string(b))
+	}
+	head := binary.BigEndian.AppendUint32([]byte{codeBinary32}, uint32(len(b)))
+	return OfBinary(string(head) + string(b))
+}
+
+// Bytes returns the content of a binary value; all of it if it has no constructor.
+func (v Value) Bytes() []byte {
+	raw := v.text
+	switch {
+	case v.kind != Binary:
+		return nil
+	case len(raw) >= 2 && raw[0] == codeBinary8 && int(raw[1]) == len(raw)-2:
+		return []byte(raw[2:])
+	case len(raw) >= 5 && raw[0] == codeBinary32 && uint64(binary.BigEndian.Uint32([]byte(raw[1:5]))) == uint64(len(raw)-5):
+		return []byte(raw[5:])
+	}
+	return []byte(raw)
+}
 
 // OfDateTime returns the time so many ticks of 100 ns after 1970-01-01 UTC, moved into the range of
 // the years 1 to 9999.
@@ -195,4 +221,5 @@ func (v Value) Ticks() int64 {
 func (v Value) Millis() int64 { return v.Ticks() / ticksPerMilli }
 
 func (v Value) numeric() bool  { return v.kind == Int || v.kind == Uint || v.kind == Float }
+func (v Value) number() bool   { return v.numeric() || v.kind == Decimal }
 func (v Value) integral() bool { return v.kind == Int || v.kind == Uint }

@@ -18,7 +18,7 @@ import (
 // pureImports is what the pure part may use: values, text, ordered collections. No clock, no chance
 // but a seeded generator, no files, no goroutines.
 var pureImports = []string{
-	"errors", "fmt", "io", "bytes", "strings", "sort", "slices", "maps", "math", "math/bits",
+	"errors", "fmt", "io", "bytes", "strings", "sort", "slices", "maps", "math", "math/big", "math/bits",
 	"crypto/sha256",
 	"math/rand/v2", "cmp", "strconv", "iter", "unicode", "encoding", "hash", "bufio",
 	"github.com/tidwall/btree",

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -83,10 +84,15 @@ func ruleCases() map[string]ruleCase {
 		{"duration", "P1DT0.00001S", "P1DT0.00001S"}, {"duration", "PT1.00001S", "PT1.00001S"},
 		{"guid", "00112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeeff"},
 		{"unsignedLong", "18446744073709551615", "18446744073709551615"}, {"string", "", ""},
-		{"decimal", "1.25", "1.25"},
+		{"decimal", "1.25", "1.25"}, {"decimal", "-1.2500", "-1.2500"}, {"decimal", "79228162514264337593543950335",
+			"79228162514264337593543950335"}, {"decimal", "0.0000000000000000000000000001", "0.0000000000000000000000000001"},
+		{"double", "INF", "INF"}, {"double", "-INF", "-INF"}, {"double", "NaN", "NaN"}, {"float", "1.1", "1.1"},
+		{"float", "-INF", "-INF"}, {"byte", "-128", "-128"}, {"unsignedByte", "255", "255"}, {"short", "-32768", "-32768"},
+		{"unsignedShort", "65535", "65535"}, {"unsignedInt", "4294967295", "4294967295"}, {"char", "x", "x"},
+		{"base64Binary", "AAEC", "AAEC"}, {"duration", "-P10675199DT2H48M5.4775808S", "-P10675199DT2H48M5.4775808S"},
 	} {
 		want := value(v.kind, v.want)
-		if v.kind == "duration" || v.kind == "guid" {
+		if v.kind == "duration" || v.kind == "guid" || v.kind == "char" {
 			want = strings.Replace(want, schemaSpace, serializationSpace, 1)
 		}
 		cases[v.kind+" "+v.given] = ruleCase{
@@ -274,7 +280,41 @@ func TestRulesAreListedReplacedAndDeleted(t *testing.T) {
 	}
 }
 
-// A rule that came over AMQP has no types; what is written must be what Go and JavaScript read.
+// RUL-38: a value that is not of its type is refused, and the answer names the value and the type.
+func TestValuesBeyondTheirTypeAreRefused(t *testing.T) {
+	h := ruleHouse(t)
+	for _, c := range [...][2]string{{"byte", "128"}, {"unsignedByte", "256"}, {"unsignedByte", "-1"}, {"short", "32768"},
+		{"unsignedShort", "65536"}, {"unsignedInt", "4294967296"}, {"unsignedLong", "-1"}, {"float", "1e39"},
+		{"decimal", "10000000000000000000000000000000001"}, {"decimal", "1,5"}, {"base64Binary", "?"}} {
+		status, text := h.do(t, "PUT", "/t/Subscriptions/s/Rules/r", entryBody("RuleDescription", `<Filter xsi:type="CorrelationFilter"`+
+			xsi+schema+`>`+parameters("Properties", `<Key>k</Key><Value xsi:type="l28:`+c[0]+`">`+c[1]+`</Value>`)+`</Filter>`))
+		if status != 400 || !strings.Contains(text, "not of the type "+c[0]) {
+			t.Errorf("%s %s: %d %s", c[0], c[1], status, text)
+		}
+	}
+}
+
+// RUL-38: types that came over AMQP are shown over HTTP, but a uint is an int, for the sake of JavaScript.
+func TestTypesThatCameOverAMQPAreShown(t *testing.T) {
+	h := ruleHouse(t)
+	d := h.entities["t/subscriptions/s"]
+	price, _ := rule.ParseDecimal("19.90")
+	d.Rules = append(d.Rules, fsm.Rule{Name: "amqp", Source: rule.Source{
+		Kind: rule.CorrelationFilter, Correlation: &rule.Correlation{Properties: []rule.Property{
+			{Name: "l", Value: rule.OfInt(5), Type: "long"}, {Name: "u", Value: rule.OfInt(6), Type: "uint"},
+			{Name: "f", Value: rule.OfFloat(float64(float32(1.1))), Type: "float"}, {Name: "d", Value: price},
+			{Name: "i", Value: rule.OfFloat(math.Inf(1))}, {Name: "b", Value: rule.OfBytes([]byte{0, 1, 2})},
+		}},
+	}})
+	_, text := h.do(t, "GET", "/t/Subscriptions/s/Rules/amqp", "")
+	for _, want := range []string{`long">5<`, `int">6<`, `float">1.1<`, `decimal">19.90<`, `double">INF<`, `base64Binary">AAEC<`} {
+		if !strings.Contains(strings.ReplaceAll(text, ` xmlns:d6p1="`+schemaSpace+`"`, ""), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+}
+
+// A value without a type is written as a type that Go and JavaScript read.
 func TestValuesWithoutATypeAreWrittenForTheStrictest(t *testing.T) {
 	h := ruleHouse(t)
 	d := h.entities["t/subscriptions/s"]

@@ -1,6 +1,9 @@
 package rest
 
 import (
+	"cmp"
+	"encoding/base64"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +18,14 @@ const (
 	schemaSpace        = "http://www.w3.org/2001/XMLSchema"
 	serializationSpace = "http://schemas.microsoft.com/2003/10/Serialization/"
 )
+
+// typeUint is the type of a value that came as an AMQP uint. It is shown as an integer: the JavaScript client
+// writes every positive integer so, and reads no unsignedInt.
+const typeUint = "uint"
+
+// shortestDuration is the smallest duration of 64-bit ticks, TimeSpan.MinValue of the .NET clients. Its positive
+// counterpart does not exist.
+const shortestDuration = "-P10675199DT2H48M5.4775808S"
 
 const emptyAction = "EmptyRuleAction"
 
@@ -175,15 +186,23 @@ func parseValue(e *element) (rule.Value, bool) {
 	switch e.kind {
 	case "string", "char", "anyURI", "":
 		return rule.OfString(e.text), !e.null
-	case "int", "long", "short", "byte", "unsignedByte", "unsignedShort", "unsignedInt":
-		n, err := strconv.ParseInt(text, 10, 64)
+	case "int", "long", "short", "byte":
+		bits := map[string]int{"short": 16, "byte": 8}[e.kind]
+		n, err := strconv.ParseInt(text, 10, cmp.Or(bits, 64))
 		return rule.OfInt(n), err == nil
-	case "unsignedLong":
-		n, err := strconv.ParseUint(text, 10, 64)
+	case "unsignedByte", "unsignedShort", "unsignedInt", "unsignedLong":
+		bits := map[string]int{"unsignedByte": 8, "unsignedShort": 16, "unsignedInt": 32}[e.kind]
+		n, err := strconv.ParseUint(text, 10, cmp.Or(bits, 64))
 		return rule.OfUint(n), err == nil
-	case "double", "float", "decimal":
-		f, err := strconv.ParseFloat(text, 64)
+	case "double", "float":
+		bits := map[string]int{"float": 32}[e.kind]
+		f, err := strconv.ParseFloat(text, cmp.Or(bits, 64))
 		return rule.OfFloat(f), err == nil
+	case "decimal":
+		return rule.ParseDecimal(text)
+	case "base64Binary":
+		raw, err := base64.StdEncoding.DecodeString(text)
+		return rule.OfBytes(raw), err == nil
 	case "boolean":
 		b, err := strconv.ParseBool(strings.ToLower(text))
 		return rule.OfBool(b), err == nil
@@ -195,6 +214,9 @@ func parseValue(e *element) (rule.Value, bool) {
 			}
 		}
 	case "duration":
+		if text == shortestDuration {
+			return rule.OfDuration(math.MinInt64), true
+		}
 		positive, negative := strings.CutPrefix(text, "-")
 		d, err := parseTicks(positive)
 		if negative {
@@ -222,6 +244,10 @@ func typeOf(v rule.Value) string {
 		return "unsignedLong"
 	case rule.Float:
 		return "double"
+	case rule.Decimal:
+		return "decimal"
+	case rule.Binary:
+		return "base64Binary"
 	case rule.DateTime:
 		return "dateTime"
 	case rule.Duration:
@@ -232,7 +258,8 @@ func typeOf(v rule.Value) string {
 	return "string"
 }
 
-func valueText(v rule.Value) string {
+// valueText writes a value of an XML Schema type.
+func valueText(v rule.Value, kind string) string {
 	switch v.Kind() {
 	case rule.Bool:
 		return strconv.FormatBool(v.Bool())
@@ -241,12 +268,20 @@ func valueText(v rule.Value) string {
 	case rule.Uint:
 		return strconv.FormatUint(v.Uint(), 10)
 	case rule.Float:
-		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+		return floatText(v.Float(), kind)
+	case rule.Decimal:
+		text, _ := v.DecimalText()
+		return text
+	case rule.Binary:
+		return base64.StdEncoding.EncodeToString(v.Bytes())
 	case rule.DateTime:
 		ticks := v.Ticks()
 		at := time.Unix(ticks/10_000_000, ticks%10_000_000*100)
 		return at.UTC().Format(exactTime)
 	case rule.Duration:
+		if v.Ticks() == math.MinInt64 {
+			return shortestDuration
+		}
 		return formatTicks(v.Ticks())
 	case rule.String:
 		return v.Text()
@@ -255,6 +290,21 @@ func valueText(v rule.Value) string {
 		return text
 	}
 	return v.Raw()
+}
+
+// floatText writes a float or double; XML Schema has words of its own for what is no finite number.
+func floatText(f float64, kind string) string {
+	switch {
+	case math.IsInf(f, 1):
+		return "INF"
+	case math.IsInf(f, -1):
+		return "-INF"
+	case math.IsNaN(f):
+		return "NaN"
+	case kind == "float":
+		return strconv.FormatFloat(f, 'g', -1, 32)
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
 // writeRule writes every element: Go fails without filter or action, JavaScript on other prefixes.
@@ -313,13 +363,13 @@ func writeProperties(p *page, list string, all []rule.Property) {
 	p.raw("<" + list + ">")
 	for _, property := range all {
 		kind, space := property.Type, schemaSpace
-		if kind == "" {
+		if kind == "" || kind == typeUint {
 			kind = typeOf(property.Value)
 		}
 		if kind == "duration" || kind == "guid" || kind == "char" {
 			space = serializationSpace
 		}
-		text := valueText(property.Value)
+		text := valueText(property.Value, kind)
 		if kind == zoneless {
 			kind, text = typeOf(property.Value), strings.TrimSuffix(text, "Z")
 		}
