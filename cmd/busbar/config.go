@@ -66,6 +66,8 @@ type Config struct {
 
 	// Namespace is the name of the namespace; no client depends on it.
 	Namespace string `yaml:"namespace"`
+	// Tier is whose sizes and values the namespace shows: premium or standard (RUL-25).
+	Tier string `yaml:"tier"`
 	// LiftLimits and MaxLockDuration move limits that the original has as a metered service (RUL-8).
 	LiftLimits      bool          `yaml:"lift-limits"`
 	MaxLockDuration time.Duration `yaml:"max-lock-duration"`
@@ -129,7 +131,7 @@ func defaults(dev bool) Config {
 		BootstrapExpect: 3, Partitions: 6, ReplicationFactor: 3,
 		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
 		QuietRuntime: true, ClockSkew: auth.DefaultExpiryTolerance,
-		Namespace: "busbar", MaxLockDuration: rest.DefaultConfig().MaxLockDuration,
+		Namespace: "busbar", Tier: string(rest.Premium), MaxLockDuration: rest.DefaultConfig().MaxLockDuration,
 		Limits: defaultLimits(),
 	}
 	if dev {
@@ -211,6 +213,7 @@ func settings() []setting {
 		text("log-store", "Raft log: wal or boltdb", func(c *Config) *string { return &c.LogStore }),
 		truth("quiet-runtime", "save CPU time by letting the monitor thread of the Go runtime sleep longer; needs CAP_SYS_NICE on Linux and does nothing elsewhere", func(c *Config) *bool { return &c.QuietRuntime }),
 		text("entities", "file of entities to create if they are missing: the emulator's Config.json, or YAML", func(c *Config) *string { return &c.Entities }),
+		text("tier", "premium or standard: whose sizes of messages and entities the namespace shows", func(c *Config) *string { return &c.Tier }),
 		truth("lift-limits", "quotas of any size from 1 MB, duplicate detection from 1 s: limits of a metered service", func(c *Config) *bool { return &c.LiftLimits }),
 		truth("pprof", "profiles at /debug/pprof/ of the operations port, of locks and waits as well", func(c *Config) *bool { return &c.Pprof }),
 	}
@@ -358,6 +361,7 @@ func (c *Config) resolve() error {
 func (c *Config) restConfig() rest.Config {
 	r := rest.DefaultConfig()
 	r.Namespace, r.LiftLimits, r.MaxLockDuration = c.Namespace, c.LiftLimits, c.MaxLockDuration
+	r.OfTier(rest.Tier(c.Tier))
 	return r
 }
 

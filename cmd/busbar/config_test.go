@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/busbar-mq/busbar/transport/rest"
 )
 
 func environment(m map[string]string) func(string) (string, bool) {
@@ -118,5 +120,22 @@ func TestSecretsDoNotPrint(t *testing.T) {
 		if s := p.Primary.String(); strings.Contains(s, "hush") {
 			t.Errorf("printed %s", s)
 		}
+	}
+}
+
+// B7, RUL-25: the tier comes from flag, environment or file, and one that does not exist is told.
+func TestTheTierIsASetting(t *testing.T) {
+	given := map[string][]string{"dev": {"true"}, "data-dir": {t.TempDir()}}
+	c, err := load("", given, environment(nil))
+	if err != nil || c.restConfig().Tier != rest.Premium || c.restConfig().MaxMessageBytes != 1<<20 {
+		t.Errorf("by default: %q, %v", c.restConfig().Tier, err)
+	}
+	c, err = load("", given, environment(map[string]string{"BUSBAR_TIER": "standard"}))
+	if err != nil || c.restConfig().Tier != rest.Standard || c.restConfig().MaxMessageBytes != 256<<10 {
+		t.Errorf("from the environment: %q, %v", c.restConfig().Tier, err)
+	}
+	given["tier"] = []string{"basic"}
+	if _, err = load("", given, environment(nil)); err == nil || !strings.Contains(err.Error(), `tier is "basic", want premium or standard`) {
+		t.Errorf("an unknown one: %v", err)
 	}
 }

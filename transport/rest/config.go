@@ -30,8 +30,46 @@ const (
 // The largest maximum message size that may be asked for, in KiB (RUL-9).
 const maxMessageKilobytes = 16 << 10
 
+// Tier is whose sizes and values the namespace shows (RUL-25).
+type Tier string
+
+// The tiers. A Premium namespace has messages of 1,024 kB unless an entity asks for more or less, up to
+// the largest of the broker; a Standard one has messages of 256 kB, and no entity may ask for others.
+const (
+	Premium  Tier = "premium"
+	Standard Tier = "standard"
+)
+
+// What a Standard namespace has.
+const (
+	standardMessageBytes  = 256 << 10
+	standardSizeMegabytes = 5 << 10
+)
+
+// OfTier sets what follows from a tier: the default of a message's size, and the largest quota of one
+// entity, which LiftLimits leaves at that of Premium.
+func (c *Config) OfTier(t Tier) {
+	c.Tier = t
+	if t == Standard {
+		c.MaxMessageBytes = standardMessageBytes
+		if !c.LiftLimits {
+			c.MaxSizeMegabytes = standardSizeMegabytes
+		}
+	}
+}
+
+// sku is how the namespace calls itself.
+func (t Tier) sku() string {
+	if t == Standard {
+		return "Standard"
+	}
+	return "Premium"
+}
+
 // Config is what an operator may set.
 type Config struct {
+	// Tier is whose sizes and values the namespace shows; see [Config.OfTier].
+	Tier Tier
 	// Namespace is the name that answers carry as their author; no client depends on it.
 	Namespace string
 	// CreatedAt is when the namespace was created; $namespaceinfo tells it.
@@ -57,6 +95,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Namespace:        "busbar",
+		Tier:             Premium,
 		MaxMessageBytes:  1 << 20,
 		MaxLockDuration:  5 * time.Minute,
 		MaxSizeMegabytes: 80 << 10,
@@ -70,6 +109,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Namespace == "":
 		return errors.New("namespace has no name")
+	case c.Tier != Premium && c.Tier != Standard:
+		return fmt.Errorf("tier is %q, want premium or standard", c.Tier)
 	case c.MaxMessageBytes == 0 || c.MaxMessageBytes > maxMessageKilobytes<<10:
 		return fmt.Errorf("maximum message size %d, want 1 to %d bytes", c.MaxMessageBytes,
 			maxMessageKilobytes<<10)

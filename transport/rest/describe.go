@@ -2,6 +2,8 @@ package rest
 
 import (
 	"math"
+	"net/http"
+	"strconv"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -107,7 +109,16 @@ func (p *problem) orNil() error {
 // sizes reads the two limits in bytes.
 func (a *API) sizes(f *form, d *fsm.Descriptor, old *fsm.Descriptor) {
 	const kilobytes = "MaxMessageSizeInKilobytes"
-	d.MaxMessageKilobytes = uint32(f.number(kilobytes, 0, 1, maxMessageKilobytes))
+	if a.cfg.Tier == Standard {
+		// The service refuses it here; what it shows comes back with an update and is let pass.
+		if text, ok := f.text(kilobytes); ok && text != strconv.Itoa(int(a.cfg.MaxMessageBytes>>10)) {
+			f.fail(&problem{status: http.StatusBadRequest, subCode: 40000, text: "Bad Request. The size of messages " +
+				"cannot be set on a namespace of the Standard tier."})
+		}
+		d.MaxMessageKilobytes = 0
+	} else {
+		d.MaxMessageKilobytes = uint32(f.number(kilobytes, 0, 1, maxMessageKilobytes))
+	}
 	if d.MaxMessageBytes = d.MaxMessageKilobytes << 10; d.MaxMessageBytes == 0 {
 		d.MaxMessageBytes = a.cfg.MaxMessageBytes
 	}

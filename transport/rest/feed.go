@@ -74,7 +74,10 @@ func (a *API) namespaceEntry(q *request) []byte {
 	p.raw(`<content type="application/xml"><NamespaceInfo xmlns="` + connectSpace +
 		`" xmlns:i="` + instanceSpace + `">`)
 	p.tag("CreatedTime", created.Format(exactTime))
-	p.tag("MessagingSKU", "Standard")
+	p.tag("MessagingSKU", a.cfg.Tier.sku())
+	if a.cfg.Tier != Standard {
+		p.tag("MessagingUnits", "1")
+	}
 	p.tag("ModifiedTime", created.Format(exactTime))
 	p.tag("Name", a.cfg.Namespace)
 	p.tag("NamespaceType", "Messaging")
