@@ -532,8 +532,8 @@ func TestAClientThatDoesNotReadHoldsLittle(t *testing.T) {
 			c.send(0, transferOf(2, id+1), amqp.AppendData(nil, make([]byte, 50_000)))
 			expect[*amqp.Disposition](c)
 		}
-		time.Sleep(10 * time.Second) // virtual, and less than a lock
-		if n := b.broker.counts(t, "orders").Locked; n < 2 || n > 4 {
+		time.Sleep(10 * time.Second)                          // virtual, and less than a lock
+		if n := b.broker.counts(t, "orders").Locked; n != 0 { // RUL-28
 			t.Errorf("%d messages are locked for it", n)
 		}
 		// It opens up, and gets them all.

@@ -179,6 +179,9 @@ func (b *browser) found(part *browsed, a fsm.Answer, err error) {
 	b.out.ready()
 }
 
+// stopped implements parcels: what is shown is locked by nobody, and waits.
+func (b *browser) stopped(bool) {}
+
 // close implements endpoint.
 func (b *browser) close(bool) {
 	if b.closing {

@@ -35,6 +35,8 @@ type channel struct {
 	owesFlow       bool   // an echo was asked for, or the window wants refilling
 	nextOutgoing   uint32
 	peerWindow     uint32 // frames we may still send
+	kept           uint32 // of them, for messages that are removed before they are sent
+	removers       uint32 // links that receive and delete
 	nextDeliveryID uint32
 
 	sent   sentList

@@ -20,11 +20,17 @@ type egress struct {
 
 	queue     []fsm.Delivery // taken and not sent yet
 	unsettled int            // sent, and no disposition yet
-	returning int            // given back by the client, and the partition has not said so yet
+	returning int            // given back, and the partition has not said so yet
 	taker     *taker
 	fetching  bool
+	asked     uint32             // how many messages the fetch under way asks for
+	parked    bool               // the fetch under way waits where there is nothing
+	void      bool               // what the fetch under way brings goes back
 	cancel    context.CancelFunc // of the fetch under way
 	tried     bool               // since drain was asked for, the entity was asked without waiting
+	alarm     *time.Timer        // set while the queue waits for the socket
+	waiting   fsm.LockToken      // of the first of the queue when the alarm was set
+	pace      pace
 	closing   bool
 	lost      bool // the connection is gone without a word
 	released  bool // what is held has been given back, or is on its way
@@ -39,11 +45,16 @@ func newEgress(l *link, session *heldSession) *egress {
 		settlers: map[int]*settler{},
 	}
 	e.out = outgoing{l: l, from: e}
+	e.pace.on = session != nil && !e.remove && e.c.goClient
+	if e.remove {
+		l.ch.removers++
+	}
 	shares := allShares(l.desc)
 	if session != nil {
 		shares = []int{session.share}
 	}
 	e.taker = newTaker(l.ch.c.s, l.desc, l.addr.sub, shares)
+	e.taker.sure = session != nil && !e.remove
 	for i := range e.taker.pumps {
 		e.c.s.holders.begin(e.taker.pumps[i].pump, l)
 	}
@@ -64,14 +75,19 @@ func (e *egress) proof() fsm.SessionProof {
 	return e.session.proof
 }
 
-// flow takes credit.
+// flow takes credit. What was taken for credit that the client takes back goes back at once (S-147,
+// RUL-28); a receive-and-delete link sends it when credit comes again.
 func (e *egress) flow(p *amqp.Flow) error {
 	if p.Drain && !e.out.drain {
 		e.tried = false
 	}
-	e.out.grant(p)
-	if e.fetching && (e.out.drain || e.out.credit == 0) {
-		e.cancel() // parked with a wait that nobody wants any more
+	anew := e.out.grant(p) && e.pace.granted() && e.parked
+	if !e.remove && len(e.queue) > int(e.out.credit) {
+		e.shorten(int(e.out.credit))
+	}
+	tooMuch := e.out.credit < e.asked
+	if e.fetching && (anew || e.parked && (e.out.drain || tooMuch) || e.remove && tooMuch || e.out.credit == 0) {
+		e.cancel() // it asks for more than is wanted, or with a wait that nobody wants any more
 	}
 	e.out.ready()
 	return nil
@@ -83,7 +99,7 @@ func (e *egress) transfer(*amqp.Transfer, []byte) error {
 
 // next implements parcels.
 func (e *egress) next(scratch []byte) (parcel, bool) {
-	for len(e.queue) > 0 && !e.closing {
+	for len(e.queue) > 0 {
 		d := &e.queue[0]
 		payload, err := appendDelivery(scratch, d, false)
 		token := d.Token
@@ -102,6 +118,7 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 		if !e.remove {
 			p.sent = sentDelivery{owner: e, seq: d.Seq, token: d.Token, until: d.LockedUntil}
 			e.unsettled++
+			e.pace.sent(e, d.Token)
 		}
 		e.c.s.stats.MessagesOut.Add(1)
 		e.pop()
@@ -135,116 +152,77 @@ func (c *conn) unqueue(bytes int) {
 }
 
 // idle implements parcels: everything taken is sent, or credit is used up.
-func (e *egress) idle() { e.fetch() }
-
-// fetch asks the entity for messages if the client wants some, and ends a drain if there are none.
-func (e *egress) fetch() {
-	if e.closing || e.fetching || e.out.now != nil || e.returning > 0 {
-		return // whoever gives back and asks for more gets the same one again: it is next (S-58)
-	}
-	if e.out.drain && (e.out.credit == 0 || e.tried && len(e.queue) == 0) {
-		e.out.drained()
-		return
-	}
-	if e.out.credit == 0 || len(e.queue) > 0 {
-		return
-	}
-	if e.c.queuedBytes >= e.c.cfg.MaxConnBytes && !e.out.drain {
-		e.c.starved = append(e.c.starved, &e.out)
-		return
-	}
-	want := min(int(e.out.credit), int(e.c.cfg.MaxLock))
-	if !e.remove {
-		if e.unsettled >= e.c.cfg.MaxUnsettled {
-			e.unsettled -= e.l.ch.sent.prune(e, nowMillis())
-		}
-		want = min(want, e.c.cfg.MaxUnsettled-e.unsettled)
-	}
-	if want <= 0 { // the next settlement calls again
-		if e.out.drain {
-			e.out.drained()
-		}
-		return
-	}
-	lock := fsm.Lock{
-		Session: e.proof(), Max: uint32(want), MaxBytes: e.c.cfg.MaxLockBytes, Delete: e.remove,
-		Wait: fsm.Millis(e.c.cfg.LockWait / time.Millisecond),
-	}
-	if e.out.drain {
-		lock.Wait = 0
-	}
-	e.take(&lock)
-}
-
-func (e *egress) take(lock *fsm.Lock) {
-	ctx, cancel := context.WithCancel(e.c.ctx)
-	e.fetching, e.cancel = true, cancel
-	e.c.spawn(func() func() {
-		defer cancel()
-		out, err := e.taker.take(ctx, lock)
-		return func() {
-			e.fetching = false
-			e.l.ch.touch()
-			e.took(lock, out, err)
-		}
-	})
-}
-
-// took handles what a fetch brought.
-func (e *egress) took(lock *fsm.Lock, out fsm.Outcome, err error) {
-	if e.closing {
-		if !e.remove {
-			e.giveBack(out.Locked)
-		}
-		e.finish()
-		return
-	}
-	if cause := e.ended(out, err); cause != nil {
-		e.c.fault(e.l.ch, e.l, cause)
-		return
-	}
-	if lock.Wait == 0 && len(out.Locked) == 0 {
-		e.tried = true
-	}
-	if !e.remove && e.c.queuedBytes >= e.c.cfg.MaxConnBytes {
-		// Other links hold all that a client that does not read may have; nothing gets lost.
-		e.giveBack(out.Locked)
-		out.Locked = nil
-		e.tried = true // a drain is over with that
-	}
-	e.queue = out.Locked
-	if room := int(e.out.credit); !e.remove && len(e.queue) > room {
-		e.giveBack(e.queue[room:]) // the client took credit back meanwhile
-		e.queue = e.queue[:room:room]
-	}
-	for i := range e.queue {
-		e.c.queuedBytes += len(e.queue[i].Body)
-	}
-	if len(e.queue) > 0 {
-		e.out.ready()
-		return
+func (e *egress) idle() {
+	if e.remove && len(e.queue) == 0 && e.out.now == nil && !e.fetching {
+		e.out.keep(0)
 	}
 	e.fetch()
 }
 
-// ended returns why the link must end, nil if it goes on. What only means "not now" has been waited
-// for by the taker.
-func (e *egress) ended(out fsm.Outcome, err error) error {
+// maxHold is how long what was taken may wait for the socket before it goes back. It is shorter than
+// the shortest lock, so that no delivery is sent under a lock that is over (RUL-28).
+const maxHold = time.Second
+
+// stopped implements parcels: what a shut window keeps from the client goes back at once, what a full
+// socket keeps from it soon. What receive-and-delete has removed waits.
+func (e *egress) stopped(window bool) {
 	switch {
-	case err != nil && e.c.ctx.Err() == nil && isFinal(err):
-		return &linkError{siteRefused, e.c.s.errorOf(err, e.l.addr.path())}
-	case err != nil || out.Refusal == fsm.None || out.Refusal == fsm.NoSession:
-		return nil
+	case e.remove || len(e.queue) == 0:
+	case window:
+		e.shorten(0)
+	case e.alarm == nil:
+		e.waiting = e.queue[0].Token
+		e.alarm = time.AfterFunc(maxHold, func() { e.c.post(e.heldLong) })
 	}
-	return &linkError{siteRefused, e.c.s.refusal(out.Refusal, out.Detail, e.l.addr.path())}
 }
 
-// giveBack returns messages that the client will not get, counts unchanged (S-147).
+// heldLong gives back what has waited for the socket since the alarm was set.
+func (e *egress) heldLong() {
+	e.alarm = nil
+	if e.closing || len(e.queue) == 0 {
+		return
+	}
+	if e.queue[0].Token == e.waiting {
+		e.shorten(0)
+	} else {
+		e.stopped(false)
+	}
+	e.l.ch.touch()
+}
+
+// shorten gives back what is queued beyond the first n.
+func (e *egress) shorten(n int) {
+	back := e.queue[n:]
+	e.giveBack(back)
+	for i := range back {
+		e.c.unqueue(len(back[i].Body))
+	}
+	if e.queue = e.queue[:n:n]; n == 0 {
+		e.queue = nil
+	}
+}
+
+// giveBack returns messages that the client will not get, counts unchanged (S-147). The link asks for
+// no other before they are back, so that none overtakes them.
 func (e *egress) giveBack(ds []fsm.Delivery) {
 	for i := range ds {
-		e.settler(ds[i].Token).add(settlement{item: fsm.SettleItem{
+		e.returning++
+		e.settler(ds[i].Token).add(settlement{back: true, item: fsm.SettleItem{
 			Seq: ds[i].Seq, Token: ds[i].Token, Verdict: fsm.Return,
 		}})
+	}
+}
+
+// recall is called when the client gives back a message. A fetch that is parked is taken back, so that
+// others who wait get the message first. In a session, what was taken behind it, or is being taken, goes
+// back as well: the message is the next one that the client gets (RUL-28).
+func (e *egress) recall() {
+	if e.fetching && (e.parked || e.session != nil) {
+		e.cancel()
+	}
+	if e.session != nil {
+		e.void = true
+		e.shorten(0)
 	}
 }
 
@@ -257,15 +235,36 @@ func (e *egress) close(orderly bool) {
 	if e.fetching {
 		e.cancel()
 	}
-	if !e.remove {
-		e.giveBack(e.queue)
+	if e.alarm != nil {
+		e.alarm.Stop()
+	}
+	e.pace.stop()
+	if e.remove {
+		e.sendRest()
+		e.l.ch.removers--
+	} else {
+		e.shorten(0)
+		e.out.drop()
+	}
+	e.finish()
+}
+
+// sendRest writes what receive-and-delete has removed for a link that the client detaches, before we
+// answer: what is removed goes onto the wire, as far as the client's window takes it (RUL-28).
+func (e *egress) sendRest() {
+	ch := e.l.ch
+	if e.l.state == linkLeaving || e.l.state == linkAttached || ch.ending && !ch.ended {
+		for ch.peerWindow > 0 && (e.out.now != nil || len(e.queue) > 0) && e.out.step() {
+		}
 	}
 	for i := range e.queue {
 		e.c.unqueue(len(e.queue[i].Body))
 	}
 	e.queue = nil
 	e.out.drop()
-	e.finish()
+	if !e.fetching {
+		e.out.keep(0)
+	}
 }
 
 // busy implements endpoint.

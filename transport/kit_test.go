@@ -36,6 +36,7 @@ type singleBroker struct {
 	fail     func(fsm.Command) error                        // a failure to inject
 	failAs   func(fsm.RequestID, fsm.Command) error         // the same, by the request's id
 	answer   func(fsm.Key, fsm.Command) (fsm.Outcome, bool) // an outcome in the place of the state's
+	after    func(fsm.Command, fsm.Outcome) chan struct{}   // what an answer waits for when it is applied, nil for nothing
 	dropped  []uint64                                       // pumps of DropPumps
 	commands map[string]int
 }
@@ -236,7 +237,14 @@ func (b *singleBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key,
 		}
 		out := b.applyLocked(i, fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c})
 		changed := b.changed
+		var held chan struct{}
+		if b.after != nil {
+			held = b.after(c, out)
+		}
 		b.mu.Unlock()
+		if held != nil {
+			<-held
+		}
 		empty := out.Refusal == fsm.NoSession || out.Refusal == fsm.None && len(out.Locked) == 0 && out.Session.Token.IsZero()
 		if !parks || wait == 0 || !empty {
 			return out, nil

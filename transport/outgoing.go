@@ -26,6 +26,9 @@ type parcels interface {
 	next(scratch []byte) (parcel, bool)
 	// idle is called when there is none, or no credit.
 	idle()
+	// stopped is called when what there is cannot be written now: the client's session window is
+	// shut, or, if not that, the socket is full.
+	stopped(window bool)
 }
 
 // outgoing is the sending half of a link to the client: credit, count, and the delivery whose
@@ -36,20 +39,25 @@ type outgoing struct {
 	count  uint32 // delivery-count
 	credit uint32
 	drain  bool
-	queued bool // in the channel's list of senders
-	off    int  // of the delivery under way that is written
+	kept   uint32 // frames of the client's window that only this link may use
+	queued bool   // in the channel's list of senders
+	off    int    // of the delivery under way that is written
 	now    *parcel
 }
 
-// grant takes the client's credit from a flow frame. Without link-credit the old one stays.
-func (o *outgoing) grant(p *amqp.Flow) {
+// grant takes the client's credit from a flow frame, and reports whether it rose. Without link-credit
+// the old one stays.
+func (o *outgoing) grant(p *amqp.Flow) (rose bool) {
 	if p.LinkCredit.Set {
+		old := o.credit
 		o.credit = remaining(p.DeliveryCount.Or(0), p.LinkCredit.Value, o.count)
+		rose = o.credit > old
 	}
 	o.drain = p.Drain
 	if p.Echo {
 		o.sendFlow()
 	}
+	return rose
 }
 
 // sendFlow tells the client where we are (G6).
@@ -83,20 +91,29 @@ func (o *outgoing) ready() {
 // deliver writes transfers of the links that have some, in turn, as long as the client's window and
 // the socket take them (G19). A delivery is finished before another one starts (G11).
 func (ch *channel) deliver() {
-	for len(ch.sender) > 0 && !ch.ended {
-		if ch.peerWindow == 0 {
-			return // the client's next flow touches us
-		}
+	shut := 0 // links at the head of the list for which the window has no frame
+	for len(ch.sender) > shut && !ch.ended {
 		if ch.c.outputFull() {
-			ch.c.blocked = append(ch.c.blocked, ch)
-			return // the writer does
+			ch.c.blocked = append(ch.c.blocked, ch) // the writer touches us
+			for _, o := range ch.sender {
+				o.from.stopped(false)
+			}
+			return
 		}
-		o := ch.sender[0]
+		o := ch.sender[shut]
+		if o.l.state == linkAttached && ch.room(o) == 0 {
+			shut++ // the client's next flow touches us
+			continue
+		}
 		more := o.l.state == linkAttached && o.step()
 		if o.now != nil && o.l.state == linkAttached {
 			continue
 		}
-		ch.sender = ch.sender[1:]
+		if shut == 0 {
+			ch.sender = ch.sender[1:]
+		} else {
+			ch.sender = slices.Delete(ch.sender, shut, shut+1)
+		}
 		o.queued = false
 		if more {
 			o.ready()
@@ -104,9 +121,23 @@ func (ch *channel) deliver() {
 			o.from.idle()
 		}
 	}
+	for _, o := range ch.sender {
+		o.from.stopped(true)
+	}
 	if len(ch.sender) == 0 {
 		ch.sender = nil
 	}
+}
+
+// room is how many frames of the client's window a link may use: what is kept for others is not its own.
+func (ch *channel) room(o *outgoing) uint32 {
+	return ch.peerWindow - min(ch.kept-o.kept, ch.peerWindow)
+}
+
+// keep reserves frames of the client's window for the link; 0 gives back what is left of them.
+func (o *outgoing) keep(frames uint32) {
+	o.l.ch.kept += frames - o.kept
+	o.kept = frames
 }
 
 // step writes one frame and reports whether there may be more to write.
@@ -167,7 +198,10 @@ func (o *outgoing) frame(p *parcel, first bool) {
 	t.Settled = amqp.Some(p.settled)
 	ch.c.out = amqp.AppendTransfer(ch.c.out, ch.number, &t, p.payload[o.off:end])
 	ch.nextOutgoing++
-	ch.peerWindow--
+	ch.peerWindow -= min(1, ch.peerWindow)
+	if o.kept > 0 {
+		o.keep(o.kept - 1)
+	}
 	o.off = end
 	if end == len(p.payload) {
 		o.drop()

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,12 +109,14 @@ func (b *bubble) close() {
 
 // rawClient speaks frames.
 type rawClient struct {
-	t     *testing.T
-	conn  net.Conn
-	in    chan readFrame // what the server has sent
-	trace strings.Builder
-	hold  bool // frames are kept back to go out with the next one
-	held  []byte
+	t       *testing.T
+	conn    net.Conn
+	in      chan readFrame // what the server has sent
+	trace   strings.Builder
+	gate    atomic.Pointer[chan struct{}] // until it is closed, the client does not read
+	product string                        // what it calls itself in open, nothing if empty
+	hold    bool                          // frames are kept back to go out with the next one
+	held    []byte
 }
 
 type readFrame struct {
@@ -143,6 +146,9 @@ func (c *rawClient) read() {
 		if _, err := io.ReadFull(c.conn, head); err != nil {
 			c.in <- readFrame{err: err}
 			return
+		}
+		if gate := c.gate.Load(); gate != nil {
+			<-*gate
 		}
 		if string(head[:4]) == "AMQP" {
 			c.in <- readFrame{header: bytes.Clone(head)}
@@ -329,7 +335,13 @@ func (c *rawClient) open(mechanism amqp.Symbol) {
 		}
 	}
 	c.header(amqp.ProtocolAMQP)
-	c.send(0, &amqp.Open{ContainerID: "client", Hostname: amqp.Some("localhost"), IdleTimeOut: amqp.Some(uint32(60_000))})
+	o := &amqp.Open{ContainerID: "client", Hostname: amqp.Some("localhost"), IdleTimeOut: amqp.Some(uint32(60_000))}
+	if c.product != "" {
+		w := amqp.BeginSymbolMap(nil)
+		w.String("product", c.product)
+		o.Properties = w.End()
+	}
+	c.send(0, o)
 	expect[*amqp.Open](c)
 }
 

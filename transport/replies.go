@@ -62,6 +62,9 @@ func (r *replies) idle() {
 	}
 }
 
+// stopped implements parcels: a reply is locked by nobody, and waits.
+func (r *replies) stopped(bool) {}
+
 func (r *replies) close(bool) {
 	r.c.replies = slices.DeleteFunc(r.c.replies, func(o *replies) bool { return o == r })
 	for _, payload := range r.queue {

@@ -125,8 +125,10 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 	e := s.e
 	e.l.ch.touch()
 	path := e.l.addr.path()
+	back := false
 	for i := range batch {
 		if batch[i].back {
+			back = true
 			e.returning--
 		}
 		why := out.Refusal
@@ -149,6 +151,10 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 			state = e.c.reject(e.c.s.refusal(why, out.Detail, path), path)
 		}
 		e.l.ch.dones = append(e.l.ch.dones, ack{batch[i].id, state})
+	}
+	if err != nil && back && e.session != nil && !e.closing {
+		// Nobody knows whether they are back. The session's end brings them back before those behind.
+		e.c.fault(e.l.ch, e.l, &linkError{siteUnavailable, e.c.s.errorOf(err, path)})
 	}
 }
 
@@ -196,6 +202,7 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 func (ch *channel) forget(d *sentDelivery) {
 	if d.owner != nil {
 		d.owner.unsettled--
+		d.owner.pace.decided(d.token)
 	}
 }
 
@@ -224,6 +231,7 @@ func (ch *channel) settle(d *sentDelivery, v verdict, settled bool) {
 	if s.item.Verdict == fsm.Abandon || s.item.Verdict == fsm.Return {
 		s.back = true
 		d.owner.returning++
+		d.owner.recall()
 	}
 	d.owner.settler(d.token).add(s)
 }

@@ -35,6 +35,9 @@ type taker struct {
 	// turn is the index of the share that is asked first. It rotates per take (S-42, A19), on from
 	// where the entity's last taker began: those of an accept or an HTTP receive take only once.
 	turn int
+	// sure has a take end when nobody knows whether it took something: what comes next must not
+	// overtake it.
+	sure bool
 }
 
 func newTaker(s *Server, d *fsm.Descriptor, sub fsm.SubQueue, shares []int) *taker {
@@ -83,7 +86,7 @@ func (t *taker) take(ctx context.Context, cmd fsm.Command) (fsm.Outcome, error) 
 	for pause := time.Duration(0); ; {
 		left := wait - time.Since(started)
 		out, err := t.once(ctx, withWait(cmd, max(left, 0)))
-		if !momentary(out, err) || ctx.Err() != nil {
+		if !momentary(out, err) || ctx.Err() != nil || t.sure && errors.Is(err, fsm.ErrUnknown) {
 			return out, err
 		}
 		if wait == 0 || time.Since(started) >= wait {
