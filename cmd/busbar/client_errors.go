@@ -19,6 +19,13 @@ const (
 	exitUnauthorised = 5
 )
 
+// Conditions of the service that the commands know.
+const (
+	condSessionHeld     amqp.ErrCond = "com.microsoft:session-cannot-be-locked"
+	condMessageLockLost amqp.ErrCond = "com.microsoft:message-lock-lost"
+	condSessionLockLost amqp.ErrCond = "com.microsoft:session-lock-lost"
+)
+
 // exitError is an error that knows its exit code.
 type exitError struct {
 	code int
@@ -66,7 +73,7 @@ func wireError(what string, err error) error {
 		code = exitUnauthorised
 	case amqp.ErrCondNotFound:
 		code = exitNotFound
-	case amqp.ErrCondResourceLocked, "com.microsoft:session-cannot-be-locked":
+	case amqp.ErrCondResourceLocked, condSessionHeld, condMessageLockLost, condSessionLockLost:
 		code = exitConflict
 	case amqp.ErrCondNotAllowed, amqp.ErrCondInvalidField, amqp.ErrCondMessageSizeExceeded:
 		code = exitUsage

@@ -42,8 +42,8 @@ func newReceiveCommand() *cobra.Command {
 	flags.BoolVar(&r.nextSession, "next-session", false, "receive from the next session that has messages")
 	flags.BoolVar(&r.dead, "dlq", false, "receive from the dead-letter queue")
 	flags.BoolVar(&r.remove, "delete", false, "receive and delete: nothing is locked, nothing comes back")
-	flags.BoolVar(&r.complete, "complete", true, "complete each message once it is printed; with =false it is given back and counts nothing")
-	flags.BoolVar(&r.abandon, "abandon", false, "give each message back")
+	flags.BoolVar(&r.complete, "complete", true, "complete each message once it is printed; with =false all are given back at the end, and their counts stay")
+	flags.BoolVar(&r.abandon, "abandon", false, "give all messages back at the end, with one more delivery counted")
 	flags.BoolVar(&r.deadLet, "deadletter", false, "move each message to the dead-letter queue")
 	flags.StringVar(&r.reason, "reason", "", "reason, with --deadletter")
 	flags.StringVar(&r.description, "description", "", "error description, with --deadletter")
@@ -86,8 +86,8 @@ func (r *receiveFlags) run(c *cobra.Command, t *target, f *clientFlags, queue st
 		}
 		return err
 	}
-	p := &messagePrinter{w: c.OutOrStdout(), json: f.output == "json"}
-	err = r.take(c.Context(), w, in, p)
+	err = (&receiving{receiveFlags: r, w: w, in: in,
+		out: &messagePrinter{w: c.OutOrStdout(), json: f.output == "json"}}).run(c.Context())
 	ctx, cancel := context.WithTimeout(context.Background(), w.limit)
 	defer cancel()
 	return errors.Join(err, wireError("close", in.Close(ctx)))
@@ -95,9 +95,11 @@ func (r *receiveFlags) run(c *cobra.Command, t *target, f *clientFlags, queue st
 
 // open attaches the receiver. On a session queue the broker answers once the session is locked.
 func (r *receiveFlags) open(c *cobra.Command, w *wire, path string) (*amqp.Receiver, error) {
-	opt := &amqp.ReceiverOptions{Credit: -1, SettlementMode: amqp.ReceiverSettleModeFirst.Ptr()}
+	// In the second mode the library waits for what the broker makes of a settlement (S-151).
+	opt := &amqp.ReceiverOptions{Credit: -1, SettlementMode: amqp.ReceiverSettleModeSecond.Ptr()}
 	opt.RequestedSenderSettleMode = amqp.SenderSettleModeUnsettled.Ptr()
-	if r.remove {
+	if r.remove { // nothing is settled
+		opt.SettlementMode = amqp.ReceiverSettleModeFirst.Ptr()
 		opt.RequestedSenderSettleMode = amqp.SenderSettleModeSettled.Ptr()
 	}
 	limit := w.limit
@@ -115,24 +117,50 @@ func (r *receiveFlags) open(c *cobra.Command, w *wire, path string) (*amqp.Recei
 	return in, wireError("open "+path, err)
 }
 
+// receiving is one run of the command on its link.
+type receiving struct {
+	*receiveFlags
+	w    *wire
+	in   *amqp.Receiver
+	out  *messagePrinter
+	held []*amqp.Message // printed, and given back at the end
+}
+
+// run receives, and gives back at the end, in order, what is not to be settled or was not printed.
+// A refusal of the broker ends it: what is settled after it could be out of order.
+func (r *receiving) run(ctx context.Context) error {
+	err := r.take(ctx)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.w.limit)
+	defer cancel()
+	if err != nil {
+		err = errors.Join(err, r.letGo(ending))
+	}
+	for _, m := range r.held {
+		one, done := context.WithTimeout(context.WithoutCancel(ctx), r.w.limit)
+		err = errors.Join(err, r.giveBack(one, m))
+		done()
+	}
+	return err
+}
+
 // take receives until it has enough or nothing more comes. What arrives while credit is taken back
 // is settled like the rest, so that nothing stays locked for nobody.
-func (r *receiveFlags) take(ctx context.Context, w *wire, in *amqp.Receiver, p *messagePrinter) error {
+func (r *receiving) take(ctx context.Context) error {
 	got, wait := 0, r.wait
 	for got < r.max {
 		credit := min(r.max-got, maxCredit)
-		if err := in.IssueCredit(uint32(credit)); err != nil {
+		if err := r.in.IssueCredit(uint32(credit)); err != nil {
 			return wireError("receive", err)
 		}
 		for n := range credit {
-			m, err := receiveOne(ctx, in, wait)
+			m, err := receiveOne(ctx, r.in, wait)
 			if nothingCame(err) {
-				return r.drain(ctx, w, in, p, credit-n)
+				return r.drain(ctx, credit-n)
 			}
 			if err != nil {
 				return wireError("receive", err)
 			}
-			if err := r.finish(ctx, w, in, m, p); err != nil {
+			if err := r.finish(ctx, m); err != nil {
 				return err
 			}
 			got++
@@ -148,38 +176,48 @@ func receiveOne(ctx context.Context, in *amqp.Receiver, wait time.Duration) (*am
 	return in.Receive(ctx, nil)
 }
 
-func (r *receiveFlags) drain(ctx context.Context, w *wire, in *amqp.Receiver, p *messagePrinter, most int) error {
-	limited, cancel := context.WithTimeout(ctx, w.limit)
+func (r *receiving) drain(ctx context.Context, most int) error {
+	limited, cancel := context.WithTimeout(ctx, r.w.limit)
 	defer cancel()
-	if err := in.DrainCredit(limited, nil); err != nil {
+	if err := r.in.DrainCredit(limited, nil); err != nil {
 		return wireError("drain", err)
 	}
 	for range most {
-		m := in.Prefetched()
+		m := r.in.Prefetched()
 		if m == nil {
 			return nil
 		}
-		if err := r.finish(ctx, w, in, m, p); err != nil {
+		if err := r.finish(ctx, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// letGo releases what has arrived and was not printed. A link that is broken has nothing to release:
+// the broker gives the messages back by itself.
+func (r *receiving) letGo(ctx context.Context) error {
+	if r.remove || r.in.DrainCredit(ctx, nil) != nil {
+		return nil
+	}
+	for m := r.in.Prefetched(); m != nil; m = r.in.Prefetched() {
+		if err := r.in.ReleaseMessage(ctx, m); err != nil {
+			return settled("release", m, err)
+		}
+	}
+	return nil
+}
+
 // finish prints a message and then settles it: what could not be shown comes back.
-func (r *receiveFlags) finish(ctx context.Context, w *wire, in *amqp.Receiver, m *amqp.Message, p *messagePrinter) error {
-	if err := p.print(describe(m, true)); err != nil {
+func (r *receiving) finish(ctx context.Context, m *amqp.Message) error {
+	if err := r.out.print(describe(m, true)); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.limit)
+	ctx, cancel := context.WithTimeout(ctx, r.w.limit)
 	defer cancel()
 	switch {
 	case r.remove:
 		return nil
-	case r.abandon:
-		return wireError("abandon", in.ModifyMessage(ctx, m, &amqp.ModifyMessageOptions{DeliveryFailed: true}))
-	case !r.complete && !r.deadLet: // as if it had never been delivered (RUL-15)
-		return wireError("release", in.ReleaseMessage(ctx, m))
 	case r.deadLet:
 		info := map[string]any{}
 		if r.reason != "" {
@@ -188,8 +226,36 @@ func (r *receiveFlags) finish(ctx context.Context, w *wire, in *amqp.Receiver, m
 		if r.description != "" {
 			info["DeadLetterErrorDescription"] = r.description
 		}
-		return wireError("dead-letter", in.RejectMessage(ctx, m, &amqp.Error{
+		return settled("dead-letter", m, r.in.RejectMessage(ctx, m, &amqp.Error{
 			Condition: "com.microsoft:dead-letter", Info: info}))
+	case r.abandon, !r.complete: // given back now, it would be the next one to arrive
+		m.Data = nil // it is printed
+		r.held = append(r.held, m)
+		return nil
 	}
-	return wireError("complete", in.AcceptMessage(ctx, m))
+	return settled("complete", m, r.in.AcceptMessage(ctx, m))
+}
+
+// giveBack abandons a message, or makes it as if it had never been delivered (RUL-15).
+func (r *receiving) giveBack(ctx context.Context, m *amqp.Message) error {
+	if r.abandon {
+		return settled("abandon", m, r.in.ModifyMessage(ctx, m, &amqp.ModifyMessageOptions{DeliveryFailed: true}))
+	}
+	return settled("release", m, r.in.ReleaseMessage(ctx, m))
+}
+
+// settled says which message a settlement was refused for, and what becomes of it (S-151).
+func settled(verb string, m *amqp.Message, err error) error {
+	if err == nil {
+		return nil
+	}
+	what := verb
+	if s := describe(m, true); s.SequenceNumber != 0 {
+		what = fmt.Sprintf("%s message %d", verb, s.SequenceNumber)
+	}
+	switch condition(err) {
+	case condMessageLockLost, condSessionLockLost:
+		return fmt.Errorf("%w; the message was given back when its lock ended", wireError(what, err))
+	}
+	return fmt.Errorf("%w; the message comes back when its lock ends", wireError(what, err))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -70,7 +71,7 @@ func newSendCommand() *cobra.Command {
 		}
 		n, err := s.run(c, t, f, queue, source)
 		if err != nil {
-			return fmt.Errorf("%w (%d messages were sent before)", err, n)
+			return fmt.Errorf("%w (%d messages were stored)", err, n)
 		}
 		return printDone(c.OutOrStdout(), f, map[string]any{"sent": n, "queue": queue},
 			fmt.Sprintf("sent %d to %s", n, queue))
@@ -161,7 +162,7 @@ func (s *sendFlags) message(c *cobra.Command, body []byte) (*amqp.Message, error
 }
 
 // run sends with many messages in flight and returns how many the broker has taken.
-func (s *sendFlags) run(c *cobra.Command, t *target, f *clientFlags, queue string, source iter.Seq2[[]byte, error]) (int, error) {
+func (s *sendFlags) run(c *cobra.Command, t *target, f *clientFlags, queue string, source iter.Seq2[[]byte, error]) (sent int, err error) {
 	w, err := dialWire(c.Context(), t, queue, f.timeout)
 	if err != nil {
 		return 0, err
@@ -172,26 +173,31 @@ func (s *sendFlags) run(c *cobra.Command, t *target, f *clientFlags, queue strin
 		return 0, err
 	}
 	var open []amqp.SendReceipt
-	sent := 0
-	settle := func(down int) error {
+	settle := func(down int) (first error) {
 		for len(open) > down {
-			if err := w.wait(c.Context(), &open[0]); err != nil {
-				return err
+			switch err := w.wait(c.Context(), &open[0]); {
+			case err == nil:
+				sent++
+			case first == nil:
+				first, down = err, 0 // those behind are under way and may be stored
 			}
-			open, sent = open[1:], sent+1
+			if open = open[1:]; errors.Is(first, context.DeadlineExceeded) {
+				return first // the others would not be answered either
+			}
 		}
-		return nil
+		return first
 	}
 	for body, err := range source {
-		if err != nil {
-			return sent, err
+		var m *amqp.Message
+		if err == nil {
+			m, err = s.message(c, body)
 		}
-		m, err := s.message(c, body)
-		if err != nil {
-			return sent, err
+		var receipt amqp.SendReceipt
+		if err == nil {
+			receipt, err = w.submit(c.Context(), out, m)
 		}
-		receipt, err := w.submit(c.Context(), out, m)
 		if err != nil {
+			err = errors.Join(err, settle(0))
 			return sent, err
 		}
 		open = append(open, receipt)
@@ -199,7 +205,8 @@ func (s *sendFlags) run(c *cobra.Command, t *target, f *clientFlags, queue strin
 			return sent, err
 		}
 	}
-	return sent, settle(0)
+	err = settle(0)
+	return sent, err
 }
 
 func (w *wire) openSender(ctx context.Context, queue string) (*amqp.Sender, error) {

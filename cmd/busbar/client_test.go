@@ -364,6 +364,8 @@ func TestWireErrorsHaveExitCodes(t *testing.T) {
 		{"unauthorized", remote(amqp.ErrCondUnauthorizedAccess), exitUnauthorised},
 		{"not found", remote(amqp.ErrCondNotFound), exitNotFound},
 		{"a held session", remote("com.microsoft:session-cannot-be-locked"), exitConflict},
+		{"a lost lock", &amqp.Error{Condition: condMessageLockLost}, exitConflict},
+		{"a lost session", &amqp.Error{Condition: condSessionLockLost}, exitConflict},
 		{"not allowed", remote(amqp.ErrCondNotAllowed), exitUsage},
 		{"a rejected message", &amqp.Error{Condition: amqp.ErrCondMessageSizeExceeded}, exitUsage},
 		{"anything else", remote(amqp.ErrCondInternalError), exitFailed},

@@ -1,17 +1,25 @@
 package conformance
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"reflect"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // operate uses the verbs that need the operations port.
 func operate(s *shell, ops string) {
 	drops(s, ops)
+	refusals(s)
+	looks(s)
+	late(s)
 }
 
 // shown is what queue show prints as JSON.
@@ -79,6 +87,97 @@ func drops(s *shell, ops string) {
 	exported := s.do(0, "", "entities", "export")
 	if _, after, ok := strings.Cut(exported, q); !ok || !strings.Contains(after, "NoDeadLetter: true") {
 		s.Errorf("entities export printed %s", exported)
+	}
+	s.do(0, "", "queue", "delete", q)
+}
+
+// refusals: S-151. What the broker refuses is an error with an exit code, and what was not settled is back.
+func refusals(s *shell) {
+	const q = "cli-refusals"
+	s.do(0, "", "queue", "create", q, "--no-dead-letter", "--lock-duration", "5s", "--max-message-kb", "64")
+	s.do(0, "", "send", q, "one", "two", "three")
+	printed, said := s.both(2, "", "receive", q, "--deadletter", "--max", "3", "-o", "json")
+	if strings.Count(printed, "\n") != 1 || !strings.Contains(printed, `"one"`) {
+		s.Errorf("receive --deadletter printed %s, want the one message that was refused", printed)
+	}
+	if !strings.Contains(said, "dead-letter message 1: ") || !strings.Contains(said, "amqp:not-allowed") ||
+		!strings.Contains(said, "comes back when its lock ends") {
+		s.Errorf("receive --deadletter said %s", said)
+	}
+	s.bodies("one two three", s.messages("peek", q))
+	s.bodies("two three", s.messages("receive", q, "--max", "2")) // these were given back at once
+
+	_, said = s.both(2, "short\n"+strings.Repeat("x", 70<<10)+"\nnever\n", "send", q)
+	if !strings.Contains(said, "(1 messages were stored)") {
+		s.Errorf("send said %s", said)
+	}
+	s.do(0, "", "queue", "delete", q)
+}
+
+// looks: messages that are only looked at, or abandoned, come once each and go back in order.
+func looks(s *shell) {
+	const q, grouped = "cli-looks", "cli-looks-sessions"
+	s.do(0, "", "queue", "create", q)
+	s.do(0, "", "queue", "create", grouped, "--session")
+	s.do(0, "", "send", q, "1", "2", "3", "4", "5")
+	s.do(0, "", "send", grouped, "1", "2", "3", "4", "5", "--session", "A")
+	for _, from := range [][]string{{q}, {grouped, "--session", "A"}} {
+		receive := func(flags ...string) []printed {
+			s.Helper()
+			return s.messages(append(append([]string{"receive"}, from...), flags...)...)
+		}
+		s.bodies("1 2 3", receive("--max", "3", "--complete=false"))
+		s.bodies("1 2 3 4 5", receive("--max", "100", "--complete=false"))
+		s.bodies("1 2 3", receive("--max", "3", "--abandon"))
+		all := receive("--max", "100")
+		s.bodies("1 2 3 4 5", all)
+		for i, m := range all {
+			if want := map[bool]int{true: 2, false: 1}[i < 3]; m.DeliveryCount != want || m.SequenceNumber != int64(i+1) {
+				s.Errorf("%s: message %d has number %d and count %d, want %d", from[0], i+1, m.SequenceNumber, m.DeliveryCount, want)
+			}
+		}
+	}
+	s.do(0, "", "queue", "delete", q)
+	s.do(0, "", "queue", "delete", grouped)
+}
+
+// late: S-151, S-159. Whoever reads the output too late has lost the lock and is told so.
+func late(s *shell) {
+	const q = "cli-late"
+	s.do(0, "", "queue", "create", q, "--lock-duration", "5s")
+	body := strings.Repeat("x", 256<<10) // more than fits into a pipe
+	s.do(0, body+"\n", "send", q)
+	ctx, cancel := context.WithTimeout(s.Context(), soon)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.bin, "receive", q, "-o", "json")
+	cmd.Env = append(os.Environ(), s.env...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(out, first); err != nil { // the message is there and locked
+		s.Fatal(err)
+	}
+	for s.do(0, "", "queue", "locks", q, "--json") != "" && ctx.Err() == nil {
+		time.Sleep(200 * time.Millisecond)
+	}
+	rest, err := io.ReadAll(out)
+	if err != nil || len(rest) < len(body) {
+		s.Errorf("%d bytes, %v", len(rest), err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 4 ||
+		!strings.Contains(said.String(), "complete message 1: ") || !strings.Contains(said.String(), "message-lock-lost") {
+		s.Errorf("receive ended with %v and said %s", err, &said)
+	}
+	again := s.messages("receive", q)
+	if len(again) != 1 || again[0].DeliveryCount != 2 {
+		s.Errorf("the message came back as %d with count %d", len(again), again[0].DeliveryCount)
 	}
 	s.do(0, "", "queue", "delete", q)
 }

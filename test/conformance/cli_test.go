@@ -25,6 +25,13 @@ type shell struct {
 // do runs one command, checks its exit code and returns what it printed.
 func (s *shell) do(code int, stdin string, args ...string) string {
 	s.Helper()
+	out, _ := s.both(code, stdin, args...)
+	return out
+}
+
+// both is do with what the command said to the standard error.
+func (s *shell) both(code int, stdin string, args ...string) (printed, said string) {
+	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), soon)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.bin, append(args, s.more...)...)
@@ -46,7 +53,7 @@ func (s *shell) do(code int, stdin string, args ...string) string {
 	if strings.Contains(errs.String(), "panic") || strings.Contains(errs.String(), node.Key) {
 		s.Errorf("busbar %s: %s", strings.Join(args, " "), &errs)
 	}
-	return out.String()
+	return out.String(), errs.String()
 }
 
 // printed is a line of receive or peek.
