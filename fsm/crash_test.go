@@ -262,8 +262,8 @@ func TestAForwardIsDoneOnceWhereverALeaderIsLost(t *testing.T) {
 		c.keeps(6)
 		p := c.parts[3]
 		for i, d := range p.s.Query(QueryRequest{Entity: 3, Query: &Peek{Max: 5}}).Messages {
-			if d.EnqueuedSeq != SequenceNumber(i+1) || d.Seq != SequenceNumber(i+1) { // S-102
-				t.Fatalf("message %d is number %d, first %d", i, d.Seq, d.EnqueuedSeq)
+			if d.First() != SequenceNumber(i+1) || d.Seq != SequenceNumber(i+1) { // S-102
+				t.Fatalf("message %d is number %d, first %d", i, d.Seq, d.First())
 			}
 		}
 	})

@@ -272,7 +272,7 @@ func (sh *share) readHistory(c *History) Answer {
 		room -= min(room, uint64(p.Ref.Length))
 		a.History = append(a.History, p.HistoryRecord)
 		a.Messages = append(a.Messages, Delivery{
-			Seq: p.Number, EnqueuedSeq: p.Number, EnqueuedAt: p.EnqueuedAt, Ref: p.Ref,
+			Seq: p.Number, EnqueuedAt: p.EnqueuedAt, Ref: p.Ref,
 		})
 		return true
 	})

@@ -1,5 +1,7 @@
 package fsm
 
+import "cmp"
+
 // Refusal is why a command changed nothing. It is data in the log's answer, decided identically on
 // every replica; names follow the error codes of S-2.
 type Refusal uint8
@@ -79,7 +81,7 @@ const (
 // Delivery is a message on its way out: to a receiver, or to a peek.
 type Delivery struct {
 	Seq         SequenceNumber
-	EnqueuedSeq SequenceNumber // number in the entity it was first sent to (S-102)
+	EnqueuedSeq SequenceNumber // number in the entity it was first sent to, 0 if it is there still (S-102)
 	Token       LockToken      // zero when not locked (receive-and-delete, peek)
 	LockedUntil Millis         // wall; 0 when not locked
 	EnqueuedAt  Millis         // wall; 0 while scheduled
@@ -98,6 +100,9 @@ type Delivery struct {
 	Ref    BodyRef
 	Body   []byte // filled by the partition from Ref; never set by State
 }
+
+// First is the number in the entity that the message was first sent to (S-102).
+func (d *Delivery) First() SequenceNumber { return cmp.Or(d.EnqueuedSeq, d.Seq) }
 
 // Result is what Apply did with one entry.
 type Result struct {

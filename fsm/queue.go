@@ -311,7 +311,7 @@ func (b *box) extra(arrival uint64, m *message) *extra {
 func (s *State) delivery(sh *share, sub SubQueue, arrival uint64, m *message) Delivery {
 	n := sh.number(arrival)
 	d := Delivery{
-		Seq: n, EnqueuedSeq: n, Attempts: m.attempts(), State: m.state(), Ref: m.ref(),
+		Seq: n, Attempts: m.attempts(), State: m.state(), Ref: m.ref(),
 	}
 	if m.state() == StateScheduled {
 		d.ScheduledAt = m.at

@@ -149,6 +149,9 @@ func answerOf(req *Request, o *Outcome) *answer {
 	}
 	if a.removed {
 		a.outcome.Locked = slices.Clone(o.Locked) // the caller fills in the bodies
+		for i := range a.outcome.Locked {         // the form that answers have always been kept in
+			a.outcome.Locked[i].EnqueuedSeq = a.outcome.Locked[i].First()
+		}
 	} else if len(o.Locked) > 0 {
 		a.locked = make([]LockToken, len(o.Locked))
 		for i := range o.Locked {

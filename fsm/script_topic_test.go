@@ -115,7 +115,7 @@ func showChanges(b *strings.Builder, d *Delivery) {
 			fmt.Fprintf(b, " sys.%s:%s", v.Property, showValue(v.Value))
 		}
 	}
-	if d.EnqueuedSeq != d.Seq {
+	if d.First() != d.Seq {
 		fmt.Fprintf(b, " first=%d", d.EnqueuedSeq)
 	}
 	if d.Source != "" {

@@ -208,7 +208,7 @@ func TestDeliveriesCarryTheirNumbers(t *testing.T) {
 	if kept.Token.IsZero() || !gone.Token.IsZero() || gone.LockedUntil != 0 {
 		t.Errorf("tokens %v and %v", kept.Token, gone.Token)
 	}
-	if kept.EnqueuedSeq != kept.Seq || gone.EnqueuedSeq != gone.Seq {
+	if kept.First() != kept.Seq || gone.First() != gone.Seq {
 		t.Errorf("original numbers %d and %d", kept.EnqueuedSeq, gone.EnqueuedSeq)
 	}
 }

@@ -407,7 +407,7 @@ func Carry(d *Delivery, m *Move) (Message, error) {
 	}
 	v.look(d.Body)
 	v.carried = &Carried{
-		EnqueuedSeq: d.EnqueuedSeq, Hops: m.Hops + 1, Reason: d.Reason, Description: d.Description,
+		EnqueuedSeq: d.First(), Hops: m.Hops + 1, Reason: d.Reason, Description: d.Description,
 		Source: d.Source, Properties: d.Properties, System: d.System,
 	}
 	out := Message{TTL: m.TTL, ScheduledAt: d.ScheduledAt, Body: d.Body, Carried: v.carried}

@@ -76,7 +76,7 @@ func (b *browser) next(scratch []byte) (parcel, bool) {
 		d := b.queue[0]
 		b.queue[0] = fsm.Delivery{}
 		b.queue = b.queue[1:]
-		payload, err := appendDelivery(scratch, &d, false)
+		payload, err := appendDelivery(scratch, &d, true)
 		b.c.unqueue(len(d.Body))
 		if err != nil { // as for receivers: the partition's affair
 			b.c.log.Error("stored message is unreadable", "entity", b.l.desc.Name, "number", d.Seq, "error", err)

@@ -144,10 +144,7 @@ func receivedProperties(d *fsm.Delivery, parts *amqp.Sections) (*brokerPropertie
 	if err != nil {
 		return nil, "", err
 	}
-	number, enqueued := int64(d.Seq), int64(d.EnqueuedSeq)
-	if enqueued == 0 {
-		enqueued = number
-	}
+	number, enqueued := int64(d.Seq), int64(d.First())
 	count, state := d.Attempts+1, strings.ToUpper(stateName(d.State)[:1])+stateName(d.State)[1:]
 	p := &brokerProperties{
 		Label: textOf(properties.Subject), To: textOf(properties.To), ReplyTo: textOf(properties.ReplyTo),

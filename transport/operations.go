@@ -134,7 +134,7 @@ func peekMessage(ctx context.Context, k *call) response {
 			return *bad
 		}
 		for i := range a.Messages {
-			payload, err := appendDelivery(nil, &a.Messages[i], false)
+			payload, err := appendDelivery(nil, &a.Messages[i], true)
 			if err != nil {
 				k.s.log.Error("stored message is unreadable", "entity", k.desc.Name, "error", err)
 				continue
@@ -200,7 +200,7 @@ func receiveByNumber(ctx context.Context, k *call) response {
 		if !ok {
 			continue
 		}
-		payload, err := appendDelivery(nil, &d, true)
+		payload, err := appendDelivery(nil, &d, false)
 		if err != nil {
 			k.s.log.Error("stored message is unreadable", "entity", k.desc.Name, "error", err)
 			return k.fail(amqpError(amqp.ConditionInternalError, "internal error"))

@@ -20,7 +20,8 @@ const (
 	flagTTL        = 1 << 2 // four bytes follow, big endian
 	flagProperties = 1 << 3 // the bare message begins with a properties section
 	flagExpiry     = 1 << 4 // the properties hold an absolute-expiry-time
-	flagsKnown     = 1<<5 - 1
+	flagAcquirer   = 1 << 5 // the sender said that whoever gets the message is the first
+	flagsKnown     = 1<<6 - 1
 )
 
 var errStored = errors.New("malformed stored message")
@@ -30,6 +31,7 @@ type stored struct {
 	flags       byte
 	header      amqp.Header // without the delivery count
 	annotations amqp.Raw    // map with symbol keys, nil if there are none
+	delivery    amqp.Raw    // the sender's delivery annotations, likewise
 	bare        []byte
 }
 
@@ -49,6 +51,7 @@ func appendStored(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properti
 	set(h.TTL.Set, flagTTL)
 	set(s.Properties != nil || fresh != nil, flagProperties)
 	set(p.AbsoluteExpiryTime.Set, flagExpiry)
+	set(h.FirstAcquirer, flagAcquirer)
 	dst = append(dst, storedVersion, flags)
 	if h.Priority.Set {
 		dst = append(dst, h.Priority.Value)
@@ -56,21 +59,49 @@ func appendStored(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properti
 	if h.TTL.Set {
 		dst = binary.BigEndian.AppendUint32(dst, h.TTL.Value)
 	}
-	annotations, err := clientAnnotations(s)
+	annotations, err := clientAnnotations(s.MessageAnnotations)
 	if err != nil {
 		return nil, err
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(annotations)))
-	dst = append(dst, annotations...)
-	if fresh != nil {
-		return append(append(dst, fresh...), s.Bare[len(s.Properties):]...), nil
+	delivery, err := clientAnnotations(s.DeliveryAnnotations)
+	if err != nil {
+		return nil, err
 	}
-	return append(dst, s.Bare...), nil
+	if delivery != nil && annotations == nil { // they are behind the others
+		w := amqp.BeginSymbolMap(nil)
+		annotations = w.End()
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(annotations)+len(delivery)))
+	dst = append(append(dst, annotations...), delivery...)
+	head, rest := s.Properties, s.Bare[len(s.Properties):]
+	if fresh != nil {
+		head = fresh
+	}
+	dst = append(dst, head...)
+	if s.Footer == nil {
+		return append(dst, rest...), nil
+	}
+	dst = append(dst, rest[:len(rest)-len(s.Footer)]...)
+	return appendFooter(dst, s.Footer)
 }
 
-// clientAnnotations returns the message annotations without those that are the broker's.
-func clientAnnotations(s *amqp.Sections) (amqp.Raw, error) {
-	m := amqp.ReadMap(amqp.SectionValue(s.MessageAnnotations))
+// appendFooter writes the footer with symbols for keys, as AMQP 1.0 §3.2.10 has them; some clients
+// write strings and look for symbols.
+func appendFooter(dst, footer []byte) ([]byte, error) {
+	m := amqp.ReadMap(amqp.SectionValue(footer))
+	w := amqp.BeginMapSection(dst, amqp.CodeFooter)
+	for {
+		k, v, ok := m.Next()
+		if !ok {
+			return w.End(), m.Err()
+		}
+		w.SymbolPair(k, v)
+	}
+}
+
+// clientAnnotations returns a section of annotations without those that are the broker's.
+func clientAnnotations(section []byte) (amqp.Raw, error) {
+	m := amqp.ReadMap(amqp.SectionValue(section))
 	var w amqp.MapWriter
 	begun := false
 	for {
@@ -84,7 +115,7 @@ func clientAnnotations(s *amqp.Sections) (amqp.Raw, error) {
 		if !begun {
 			w, begun = amqp.BeginSymbolMap(nil), true
 		}
-		w.Pair(k, v)
+		w.SymbolPair(k, v)
 	}
 	if err := m.Err(); err != nil || !begun {
 		return nil, err
@@ -103,6 +134,7 @@ func parseStored(b []byte) (stored, error) {
 	s := stored{flags: b[1]}
 	b = b[2:]
 	s.header.Durable = s.flags&flagDurable != 0
+	s.header.FirstAcquirer = s.flags&flagAcquirer != 0
 	if s.flags&flagPriority != 0 {
 		if len(b) < 1 {
 			return stored{}, errStored
@@ -121,16 +153,21 @@ func parseStored(b []byte) (stored, error) {
 	}
 	b = b[size:]
 	if n > 0 {
-		s.annotations = amqp.Raw(b[:n:n])
+		var err error
+		if s.annotations, err = amqp.FirstValue(b[:n]); err != nil {
+			return stored{}, fmt.Errorf("%w: %w", errStored, err)
+		}
+		if first := uint64(len(s.annotations)); first < n {
+			s.delivery = amqp.Raw(b[first:n:n])
+		}
 	}
 	s.bare = b[n:]
 	return s, nil
 }
 
 // appendDelivery writes the message as a client gets it: header, annotations, and the bare message
-// with what the broker has to change in it. With tokenInside the lock token rides as a delivery
-// annotation, which receivers by sequence number look for.
-func appendDelivery(dst []byte, d *fsm.Delivery, tokenInside bool) ([]byte, error) {
+// with what the broker has to change in it. peeked says that it is shown and not given out.
+func appendDelivery(dst []byte, d *fsm.Delivery, peeked bool) ([]byte, error) {
 	s, err := parseStored(d.Body)
 	if err != nil {
 		return dst, err
@@ -144,18 +181,44 @@ func appendDelivery(dst []byte, d *fsm.Delivery, tokenInside bool) ([]byte, erro
 		}
 	}
 	dst = amqp.AppendHeader(dst, h)
-	if tokenInside && !d.Token.IsZero() {
-		w := amqp.BeginMapSection(dst, amqp.CodeDeliveryAnnotations)
-		w.UUID(annLockToken, amqp.UUID(d.Token))
-		dst = w.End()
-	}
-	dst = appendAnnotations(dst, d, s.annotations)
+	dst = appendDeliveryAnnotations(dst, d, s.delivery)
+	dst = appendAnnotations(dst, d, s.annotations, peeked)
 	return appendBare(dst, d, &s)
+}
+
+// appendDeliveryAnnotations writes the lock token, which a delivery without a lock lacks, and what the
+// sender wrote (RUL-27).
+func appendDeliveryAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw) []byte {
+	if d.Token.IsZero() && client == nil {
+		return dst
+	}
+	w := amqp.BeginMapSection(dst, amqp.CodeDeliveryAnnotations)
+	if !d.Token.IsZero() {
+		w.UUID(annLockToken, amqp.UUID(d.Token))
+	}
+	m := amqp.ReadMap(client)
+	for {
+		k, v, ok := m.Next()
+		if !ok {
+			return w.End()
+		}
+		w.Pair(k, v)
+	}
+}
+
+// shownState is the state that a client is told, if it is told one: with a peek always, with a delivery
+// when it is not the usual one (RUL-27). A message that was scheduled says so for as long as it lives, as
+// at the service; a peek tells whether its time has come.
+func shownState(d *fsm.Delivery, peeked bool) (state fsm.MessageState, shown bool) {
+	if !peeked && d.State == fsm.StateActive && d.ScheduledAt != 0 {
+		return fsm.StateScheduled, true
+	}
+	return d.State, peeked || d.State != fsm.StateActive
 }
 
 // appendAnnotations writes the broker's annotations and the client's; what does not apply is left
 // out, because clients cast hard (amqp-protocol.md 5.4).
-func appendAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw) []byte {
+func appendAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw, peeked bool) []byte {
 	w := amqp.BeginMapSection(dst, amqp.CodeMessageAnnotations)
 	enqueued := d.EnqueuedAt
 	if enqueued == 0 {
@@ -163,15 +226,15 @@ func appendAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw) []byte {
 	}
 	w.Timestamp(annEnqueuedTime, amqp.Timestamp(enqueued))
 	w.Long(annSequenceNumber, int64(d.Seq))
-	number := d.EnqueuedSeq
-	if number == 0 {
-		number = d.Seq
+	if d.EnqueuedSeq != 0 {
+		w.Long(annEnqueuedNumber, int64(d.EnqueuedSeq))
 	}
-	w.Long(annEnqueuedNumber, int64(number))
 	if d.LockedUntil != 0 {
 		w.Timestamp(annLockedUntil, amqp.Timestamp(d.LockedUntil))
 	}
-	w.Int(annState, int32(d.State))
+	if state, shown := shownState(d, peeked); shown {
+		w.Int(annState, int32(state))
+	}
 	changed := changedAnnotations(d.System)
 	if _, ok := changed[annScheduledTime]; !ok && d.ScheduledAt != 0 {
 		w.Timestamp(annScheduledTime, amqp.Timestamp(d.ScheduledAt))

@@ -325,6 +325,12 @@ func (m *Model) request(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	if mem.answered {
 		mem.outcome = o
 	}
+	if mem.removed { // a repetition tells the first number of every message
+		mem.outcome.Locked = slices.Clone(o.Locked)
+		for i := range mem.outcome.Locked {
+			mem.outcome.Locked[i].EnqueuedSeq = o.Locked[i].First()
+		}
+	}
 	m.pumps[key] = mem
 	return o
 }
@@ -379,12 +385,9 @@ func (m *Model) fresh(got fsm.LockToken, q *queue) fsm.LockToken {
 
 func (m *Model) delivery(x *message) fsm.Delivery {
 	d := fsm.Delivery{
-		Seq: x.number, EnqueuedSeq: x.number, Token: x.token, EnqueuedAt: x.enqueued,
+		Seq: x.number, EnqueuedSeq: x.first, Token: x.token, EnqueuedAt: x.enqueued,
 		ExpiresAt: x.expires, ScheduledAt: x.scheduled, Attempts: x.finished, State: x.state,
 		Reason: x.reason, Description: x.text, Source: x.source, Properties: x.props, Ref: x.body,
-	}
-	if x.first != 0 {
-		d.EnqueuedSeq = x.first
 	}
 	if !x.token.IsZero() {
 		deadline := x.deadline

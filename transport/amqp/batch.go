@@ -25,6 +25,9 @@ func BatchMessages(payload []byte) iter.Seq2[[]byte, error] {
 					return
 				}
 			}
+			if c == CodeFooter && !found { // ahead of the body, as rhea writes it
+				c = CodeApplicationProperties
+			}
 			at, last = at+size, c
 		}
 		if !found {

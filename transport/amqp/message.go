@@ -1,5 +1,7 @@
 package amqp
 
+import "slices"
+
 // Sections is one encoded message, AMQP 1.0 §3.2, cut into its sections. Each field is a view of
 // the complete section, descriptor included, and nil if the message lacks it.
 type Sections struct {
@@ -10,7 +12,8 @@ type Sections struct {
 	ApplicationProperties []byte
 	Body                  []byte // all data or amqp-sequence sections, or the amqp-value section
 	Footer                []byte
-	// Bare is everything from Properties to Footer as it arrived: what is stored, byte for byte.
+	// Bare is everything from Properties to Footer, byte for byte: what is stored. It is a copy if the
+	// footer came ahead of the body.
 	Bare []byte
 	// BodyCode is CodeData, CodeAMQPSequence or CodeAMQPValue; 0 for a message without a body.
 	BodyCode Code
@@ -46,11 +49,12 @@ type Properties struct {
 // ParseMessage cuts an encoded message into its sections. Everything but the body is checked in
 // full, so what has been stored can always be read again; of the body only the sizes are looked at,
 // because nobody here reads it. A message without a body is let through. Delivery annotations may
-// stand at the end, where the Python client writes them. Errors wrap ErrDecode.
+// stand at the end, where the Python client writes them, and the footer ahead of the body, where rhea
+// does. Errors wrap ErrDecode.
 func ParseMessage(payload []byte) (Sections, error) {
 	var s Sections
 	bud := newBudget(payload)
-	bareFrom, bareTo, bodyFrom := -1, 0, -1
+	bareFrom, bareTo, bodyFrom, early := -1, 0, -1, -1
 	for at, last := 0, Code(0); at < len(payload); {
 		c, size, err := nextSection(payload[at:], &bud)
 		if err != nil {
@@ -60,7 +64,7 @@ func ParseMessage(payload []byte) (Sections, error) {
 			s.DeliveryAnnotations = payload[at:]
 			break
 		}
-		if !mayFollow(c, last) {
+		if !mayFollow(c, last) || c == CodeFooter && s.Footer != nil {
 			return Sections{}, badf("section 0x%02x behind section 0x%02x", uint8(c), uint8(last))
 		}
 		if c >= CodeProperties && bareFrom < 0 {
@@ -70,10 +74,18 @@ func ParseMessage(payload []byte) (Sections, error) {
 			bodyFrom = at
 		}
 		s.put(c, payload, at, at+size, bodyFrom)
+		if c == CodeFooter && bodyFrom < 0 {
+			early = at
+			c = CodeApplicationProperties // a body may follow
+		}
 		at, last = at+size, c
 		bareTo = at
 	}
-	if bareFrom >= 0 {
+	switch {
+	case early >= 0 && bodyFrom >= 0:
+		head := payload[bareFrom:early]
+		s.Bare = slices.Concat(head, s.Body, s.Footer)
+	case bareFrom >= 0:
 		s.Bare = payload[bareFrom:bareTo:bareTo]
 	}
 	return s, nil

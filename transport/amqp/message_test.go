@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -93,29 +94,67 @@ func TestSectionsOfAMessage(t *testing.T) {
 	}
 }
 
+// E1: rhea writes the footer ahead of the body, plain and in batches; what is stored has it behind.
+func TestAFooterMayComeAheadOfTheBody(t *testing.T) {
+	join := func(parts ...string) []byte { return unhex(t, strings.Join(parts, " ")) }
+	plain := join(hexHeader, hexDelivery, hexAnnotation, hexProperties, hexAppProps, hexFooter, hexData, hexData)
+	bare := join(hexProperties, hexAppProps, hexData, hexData, hexFooter)
+	batch := append(join(hexFooter), AppendData(AppendData(nil, plain), plain)...)
+	messages := [][]byte{plain}
+	for m, err := range BatchMessages(batch) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, m)
+	}
+	if len(messages) != 3 {
+		t.Fatalf("%d messages in the batch, want 2", len(messages)-1)
+	}
+	for _, m := range messages {
+		s, err := ParseMessage(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(s.Bare, bare) || !bytes.Equal(s.Footer, join(hexFooter)) || !bytes.Equal(s.Body, join(hexData, hexData)) {
+			t.Errorf("bare % x\nfooter % x\nbody % x", s.Bare, s.Footer, s.Body)
+		}
+		again, err := ParseMessage(s.Bare)
+		if err != nil || !bytes.Equal(again.Bare, bare) || !bytes.Equal(again.Footer, s.Footer) {
+			t.Errorf("read again: %+v, %v", again, err)
+		}
+	}
+	s, err := ParseMessage(join(hexProperties, hexFooter))
+	if err != nil || !bytes.Equal(s.Bare, join(hexProperties, hexFooter)) {
+		t.Errorf("a footer and no body: %+v, %v", s, err)
+	}
+}
+
 func TestMalformedMessagesAreRefused(t *testing.T) {
 	for name, hex := range map[string]string{
-		"no section":                         "40",
-		"a performative":                     "00 53 14 45",
-		"a descriptor alone":                 "00 53 75",
-		"a header behind the body":           hexData + hexHeader,
-		"two headers":                        hexHeader + hexHeader,
-		"two delivery annotations":           hexDelivery + hexData + hexDelivery,
-		"delivery annotations in the middle": hexProperties + hexDelivery + hexData,
-		"two values":                         hexValue + hexValue,
-		"data and a value":                   hexData + hexValue,
-		"a value and data":                   hexValue + hexData,
-		"data and a sequence":                hexData + hexSequence,
-		"a body behind the footer":           hexFooter + hexData,
-		"annotations that are a list":        "00 53 72 45",
-		"a header that is a map":             "00 53 70 c1 01 00",
-		"data that is a string":              "00 53 75 a1 01 61",
-		"a sequence that is a binary":        "00 53 76 a0 00",
-		"data longer than the message":       "00 53 75 b0 00 00 00 05 61",
-		"annotations with an odd count":      "00 53 72 c1 02 01 40",
-		"annotations with text not UTF-8":    "00 53 72 c1 06 02 a1 00 a1 01 ff",
-		"application properties beyond them": "00 53 74 c1 04 02 a1 05 61",
-		"bytes behind the last section":      hexData + "00",
+		"no section":                                   "40",
+		"a performative":                               "00 53 14 45",
+		"a descriptor alone":                           "00 53 75",
+		"a header behind the body":                     hexData + hexHeader,
+		"two headers":                                  hexHeader + hexHeader,
+		"two delivery annotations":                     hexDelivery + hexData + hexDelivery,
+		"delivery annotations in the middle":           hexProperties + hexDelivery + hexData,
+		"two values":                                   hexValue + hexValue,
+		"data and a value":                             hexData + hexValue,
+		"a value and data":                             hexValue + hexData,
+		"data and a sequence":                          hexData + hexSequence,
+		"a footer ahead of the body and one behind it": hexFooter + hexData + hexFooter,
+		"two footers":                                  hexFooter + hexFooter,
+		"properties behind the footer":                 hexFooter + hexProperties + hexData,
+		"application properties behind the footer":     hexProperties + hexFooter + hexAppProps + hexData,
+		"annotations that are a list":                  "00 53 72 45",
+		"a header that is a map":                       "00 53 70 c1 01 00",
+		"data that is a string":                        "00 53 75 a1 01 61",
+		"a sequence that is a binary":                  "00 53 76 a0 00",
+		"data longer than the message":                 "00 53 75 b0 00 00 00 05 61",
+		"annotations with an odd count":                "00 53 72 c1 02 01 40",
+		"annotations with text not UTF-8":              "00 53 72 c1 06 02 a1 00 a1 01 ff",
+		"application properties beyond them":           "00 53 74 c1 04 02 a1 05 61",
+		"bytes behind the last section":                hexData + "00",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if s, err := ParseMessage(unhex(t, hex)); !errors.Is(err, ErrDecode) {

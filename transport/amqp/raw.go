@@ -123,6 +123,19 @@ type MapReader struct {
 	err  error
 }
 
+// FirstValue returns a view of the first value in b, of several that stand behind one another. The error
+// wraps ErrDecode.
+func FirstValue(b []byte) (Raw, error) {
+	n, err := valueSize(b)
+	if err != nil {
+		return nil, err
+	}
+	if n > len(b) {
+		return nil, errShort
+	}
+	return Raw(b[:n:n]), nil
+}
+
 // ReadMap starts to walk over a map. Null and nil are maps without pairs; anything else that is no
 // map makes Err report so.
 func ReadMap(r Raw) MapReader {
@@ -265,6 +278,17 @@ func (w *MapWriter) Raw(key string, v Raw) { w.key(key); w.dst = appendRaw(w.dst
 func (w *MapWriter) Pair(key, value Raw) {
 	w.count += 2
 	w.dst = appendRaw(append(w.dst, key...), value)
+}
+
+// SymbolPair writes a pair that is encoded already. A key that is a string of ASCII becomes a symbol.
+func (w *MapWriter) SymbolPair(key, value Raw) {
+	if len(key) > 0 && key[0]&^wide == tString8 {
+		if text, ok := key.Text(); ok && ascii(text) {
+			w.Raw(text, value)
+			return
+		}
+	}
+	w.Pair(key, value)
 }
 
 // appendRaw writes an encoded value, nil as null.

@@ -144,7 +144,7 @@ async def receive_counts(e):
     r = e.receiver(q)
     m = await e.one(r)
     now = datetime.now(timezone.utc)
-    equal((m.sequence_number, m.enqueued_sequence_number, m.delivery_count), (1, 1, 0), "numbers and count")
+    equal((m.sequence_number, m.enqueued_sequence_number, m.delivery_count), (1, None, 0), "numbers and count")
     equal(m.state, ServiceBusMessageState.ACTIVE, "state")
     check(m.lock_token is not None, "no lock token")
     check(abs(now - m.enqueued_time_utc) < timedelta(seconds=30), f"enqueued {m.enqueued_time_utc}")

@@ -28,7 +28,10 @@ func (g *got) count() int {
 
 func (g *got) seq() int64 { n, _ := g.Annotations["x-opt-sequence-number"].(int64); return n }
 func (g *got) enqueuedSeq() int64 {
-	n, _ := g.Annotations["x-opt-enqueue-sequence-number"].(int64)
+	n, forwarded := g.Annotations["x-opt-enqueue-sequence-number"].(int64)
+	if !forwarded {
+		return g.seq() // S-102, RUL-27
+	}
 	return n
 }
 func (g *got) enqueuedAt() time.Time {
