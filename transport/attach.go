@@ -46,6 +46,9 @@ func (l *link) resolve() error {
 	}
 	l.addr = parseAddress(text)
 	switch {
+	case l.addr.cbs && l.ch.c.hasTokenLink(l):
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, // RUL-26
+			"The connection has a link to %s in this direction already. Detach it first.", cbsNode)
 	case l.addr.cbs:
 		l.accept(l.requestEndpoint())
 		return nil

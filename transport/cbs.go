@@ -14,6 +14,16 @@ import (
 // maxTokenBytes bounds a token; the largest in use are JSON web tokens of a few KiB.
 const maxTokenBytes = 32 << 10
 
+// hasTokenLink reports whether another link to $cbs is open in the direction of l.
+func (c *conn) hasTokenLink(l *link) bool {
+	for _, o := range c.links {
+		if o != l && o.addr.cbs && o.role == l.role && o.state == linkAttached {
+			return true
+		}
+	}
+	return false
+}
+
 // token handles a request to $cbs.
 func (r *requests) token(q *request) func() (response, func(response) response) {
 	if q.operation != "put-token" {
@@ -77,16 +87,19 @@ func (c *conn) isHost(name string, a address) bool {
 	if strings.Contains(name, "://") || strings.Contains(a.entity, "/") {
 		return false
 	}
-	bare := func(s string) string {
-		if _, rest, ok := strings.Cut(s, "://"); ok {
-			s = rest
-		}
-		s, _, _ = strings.Cut(s, "/")
-		s, _, _ = strings.Cut(s, ":")
-		return s
+	host := bareHost(a.entity)
+	return host != "" &&
+		(strings.EqualFold(host, bareHost(c.hostname)) || strings.EqualFold(host, bareHost(c.cfg.Namespace)))
+}
+
+// bareHost is the host in what a client calls us by, without scheme, port and path.
+func bareHost(s string) string {
+	if _, rest, ok := strings.Cut(s, "://"); ok {
+		s = rest
 	}
-	host := bare(a.entity)
-	return host != "" && (strings.EqualFold(host, bare(c.hostname)) || strings.EqualFold(host, bare(c.cfg.Namespace)))
+	s, _, _ = strings.Cut(s, "/")
+	s, _, _ = strings.Cut(s, ":")
+	return s
 }
 
 // putClaim keeps what a token proves. The newest one of an audience counts.

@@ -39,6 +39,9 @@ type channel struct {
 	removers       uint32 // links that receive and delete
 	nextDeliveryID uint32
 
+	behind      []frame // a begin behind the client's end, and what follows it: of the next session
+	behindBytes int
+
 	sent   sentList
 	sender []*outgoing // links with something to send, in turn
 	acks   []ack       // answers to the client's transfers
@@ -48,7 +51,13 @@ type channel struct {
 // begin opens a channel.
 func (c *conn) begin(number uint16, p *amqp.Begin) error {
 	if number > uint16(c.cfg.MaxChannels-1) {
-		return connFault(siteChannel, amqp.ConditionNotAllowed, "channel %d is above the announced maximum", number)
+		return connFault(siteChannel, amqp.ConditionFramingError, "channel %d is above the announced maximum of %d",
+			number, c.cfg.MaxChannels-1) // AMQP 1.0 §2.7.1
+	}
+	if number > c.maxChan {
+		return connFault(siteChannel, amqp.ConditionNotAllowed, "Sessions are answered on the channel of their begin, "+
+			"and channel %d is above the channel-max %d of the client's open. Use a lower channel or announce more.",
+			number, c.maxChan)
 	}
 	if c.channels[number] != nil {
 		return connFault(siteChannel, amqp.ConditionNotAllowed, "channel %d has begun already", number)
@@ -209,12 +218,14 @@ func (ch *channel) advance() {
 		ch.flushAcks()
 		ch.send(&amqp.End{})
 		ch.remove()
+		ch.beginAgain()
 	}
 }
 
 // remove frees the channel's number. What still comes on it is ignored until it begins again: the
 // Python SDK detaches its links behind its end, and ending the connection over that would take the
-// other channels with it. A begin waits for our end, as AMQP 1.0 §2.5.5 has it.
+// other channels with it. A begin that came sooner has waited, see
+// waitsForEnd.
 func (ch *channel) remove() {
 	delete(ch.c.channels, ch.number)
 	ch.c.ended[ch.number] = true

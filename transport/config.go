@@ -13,7 +13,8 @@ import (
 type Config struct {
 	// Incarnation names this life of the process in request ids; it must differ at every start.
 	Incarnation fsm.Incarnation
-	// Namespace is the host name used in error texts; clients never check it.
+	// Namespace is the name of the broker in its container id and in trackers, in the text of an entity that is
+	// not there if the client gave no host name, and the host that audiences without a scheme may name.
 	Namespace string
 
 	// MaxConnections bounds the clients of one node; one more is closed at once. A connection

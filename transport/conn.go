@@ -260,7 +260,7 @@ func (c *conn) batch(b *batch) {
 func (c *conn) readEnded(err error) {
 	switch {
 	case c.phase == phaseClosing || c.orderly:
-		c.phase = phaseOver
+		c.endAfterWrite() // our close may not be out yet
 	case errors.Is(err, amqp.ErrFraming):
 		c.fault(nil, nil, wireFault(err))
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -279,6 +279,9 @@ func (c *conn) frame(f *frame) error {
 	}
 	if len(f.body) == 0 {
 		return nil // a sign of life
+	}
+	if waits, err := c.waitsForEnd(f); waits || err != nil {
+		return err
 	}
 	p, payload, err := c.decode(f.body)
 	if err != nil {

@@ -19,6 +19,8 @@ const (
 	// whatever they announced (G20).
 	heartbeatMax = 25 * time.Second
 	heartbeatMin = 250 * time.Millisecond
+	// minPeerIdle is the least idle-time-out of a client, in milliseconds: twice heartbeatMin (AMQP 1.0 §2.4.5).
+	minPeerIdle = 500
 
 	saslWelcome = "Welcome!"
 
@@ -195,6 +197,11 @@ func (c *conn) open(r *amqp.Reader) (site, error) {
 	}
 	c.peerFrame = min(peer, c.cfg.MaxFrameBytes)
 	c.maxChan = uint16(min(uint32(open.ChannelMax.Or(65535)), c.cfg.MaxChannels-1))
+	if idle := open.IdleTimeOut.Or(0); idle > 0 && idle < minPeerIdle {
+		return siteHandshakeFrame, c.refuseOpen(amqp.ConditionInvalidField, fmt.Errorf("idle-time-out %d ms is too short: "+
+			"the broker sends a frame each %d ms at most, announce %d ms or more",
+			idle, heartbeatMin.Milliseconds(), minPeerIdle))
+	}
 	c.beat = heartbeatMax
 	if idle := open.IdleTimeOut.Or(0); idle > 0 {
 		c.beat = max(min(c.beat, time.Duration(idle)*time.Millisecond/2), heartbeatMin)

@@ -229,6 +229,7 @@ func TestHTTPErrors(t *testing.T) {
 	ts.broker.queue("off", func(d *fsm.Descriptor) { d.Status = fsm.Disabled })
 	ts.broker.queue("sessions", func(d *fsm.Descriptor) { d.RequiresSession = true })
 	ts.broker.queue("t", func(d *fsm.Descriptor) { d.Kind = fsm.Topic })
+	ts.broker.queue("spread", func(d *fsm.Descriptor) { d.Partitioned = true })
 	id := "/00112233-4455-6677-8899-aabbccddeeff"
 	sender := []string{"Authorization", httpToken("sender", "http://x/")}
 	listener := []string{"Authorization", httpToken("listener", "http://x/")}
@@ -270,7 +271,7 @@ func TestHTTPErrors(t *testing.T) {
 		"a number as text":   {"POST", "/q/messages", "", []string{brokerHeader, `{"Label":5}`}, 400, "cannot be read"},
 		"no time":            {"POST", "/q/messages", "", []string{brokerHeader, `{"ScheduledEnqueueTimeUtc":"soon"}`}, 400, "no time"},
 		"a life of nothing":  {"POST", "/q/messages", "", []string{brokerHeader, `{"TimeToLive":0}`}, 400, "must be positive"},
-		"key is not session": {"POST", "/q/messages", "", []string{brokerHeader, `{"SessionId":"a","PartitionKey":"b"}`}, 400, "PartitionKey must be the SessionId"},
+		"key is not session": {"POST", "/spread/messages", "", []string{brokerHeader, `{"SessionId":"a","PartitionKey":"b"}`}, 400, "PartitionKey must be the SessionId"},
 		"a bad timeout":      {"POST", "/q/messages/head?timeout=-1", "", nil, 400, "number of seconds"},
 		"another method":     {"PATCH", "/q/messages", "", nil, 404, ""},
 		"the path of no lock": {

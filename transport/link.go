@@ -70,7 +70,13 @@ func (l *link) clientSends() bool { return l.role == amqp.RoleSender }
 // attach handles the client's attach.
 func (ch *channel) attach(p *amqp.Attach) (*link, error) {
 	if p.Handle >= uint32(ch.c.cfg.MaxLinks) {
-		return nil, connFault(siteHandle, amqp.ConditionNotAllowed, "handle %d is above the announced maximum", p.Handle)
+		return nil, connFault(siteHandle, amqp.ConditionFramingError, "handle %d is above the announced maximum of %d",
+			p.Handle, ch.c.cfg.MaxLinks-1) // AMQP 1.0 §2.7.2
+	}
+	if p.Handle > ch.handleMax {
+		return nil, channelFault(siteHandle, amqp.ConditionNotAllowed, "Links are answered on the handle of their attach, "+
+			"and handle %d is above the handle-max %d of the client's begin. Use a lower handle or announce more.",
+			p.Handle, ch.handleMax)
 	}
 	if ch.links[p.Handle] != nil {
 		return nil, channelFault(siteHandle, amqp.ConditionHandleInUse, "handle %d is in use", p.Handle)
@@ -81,6 +87,10 @@ func (ch *channel) attach(p *amqp.Attach) (*link, error) {
 	l := &link{ch: ch, name: p.Name, handle: p.Handle, role: p.Role, asked: cloneAttach(p)}
 	if old := ch.c.links[l.key()]; old != nil {
 		old.refuse(amqpError(amqp.ConditionStolen, "the link was attached again"))
+	}
+	if !l.fits(l.refusal()) {
+		return nil, channelFault(siteAttach, conditionFrameTooSmall, "the answer to the attach of a link with a "+
+			"name of %d bytes does not fit into a frame of %d bytes", len(l.name), ch.c.peerFrame)
 	}
 	ch.links[l.handle] = l
 	ch.c.links[l.key()] = l
@@ -115,6 +125,14 @@ func (l *link) reply() *amqp.Attach {
 	return a
 }
 
+// conditionFrameTooSmall is AMQP 1.0 §2.8.15: a peer cannot be answered within its frames.
+const conditionFrameTooSmall amqp.Symbol = "amqp:frame-size-too-small"
+
+// fits reports whether the client takes a frame with an answer to its attach.
+func (l *link) fits(a *amqp.Attach) bool {
+	return len(amqp.AppendFrame(l.ch.c.scratch[:0], l.ch.number, a)) <= int(l.ch.c.peerFrame)
+}
+
 // accept answers the attach and goes to work.
 func (l *link) accept(e endpoint) { l.acceptWith(e, l.reply()) }
 
@@ -128,6 +146,12 @@ func (l *link) acceptWith(e endpoint, reply *amqp.Attach) {
 			limit = uint64(r.limit) // a session state as large as a message fits (S-69)
 		}
 		reply.MaxMessageSize = amqp.Some(limit) // G4
+	}
+	if !l.fits(reply) {
+		e.close(true) // a session that it holds is given back
+		l.ch.c.fault(l.ch, l, linkFault(siteAttach, conditionFrameTooSmall,
+			"the answer to the attach does not fit into a frame of %d bytes", l.ch.c.peerFrame))
+		return
 	}
 	l.ch.send(reply)
 	l.state = linkAttached
@@ -208,9 +232,10 @@ func (ch *channel) detach(p *amqp.Detach) (*link, error) {
 	}
 	switch l.state {
 	case linkAttaching: // as docs/spec/amqp-protocol.md 6.3 says: abandon the wait, answer both
+		why := l.lostEarly()
 		l.abandon()
 		l.ch.send(l.refusal())
-		l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true})
+		l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true, Error: why})
 		l.remove()
 	case linkAttached:
 		l.state = linkLeaving
@@ -220,6 +245,19 @@ func (ch *channel) detach(p *amqp.Detach) (*link, error) {
 		l.remove()
 	}
 	return l, nil
+}
+
+// lostEarly is what a client hears that detaches a link, not attached yet, over which it has sent messages
+// already; nil if it has sent none.
+func (l *link) lostEarly() *amqp.Error {
+	for _, f := range l.early {
+		if f.transfer != nil {
+			l.ch.c.s.stats.reject(siteCredit)
+			return l.ch.c.tell(amqpError(amqp.ConditionTransferLimitExceeded, "The link was detached before it was "+
+				"attached. What was sent over it without credit is not stored."), l.addr.path())
+		}
+	}
+	return nil
 }
 
 // abandon ends the look-up or accept under way.

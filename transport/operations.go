@@ -120,6 +120,10 @@ func peekMessage(ctx context.Context, k *call) response {
 	if !ok || !ok2 || count < 1 {
 		return k.badArgument("from-sequence-number and message-count must be numbers, the count positive")
 	}
+	omit, bad := k.omitsBody()
+	if bad != nil {
+		return *bad
+	}
 	left, bytes := uint32(min(count, maxPeek)), k.s.cfg.MaxLockBytes
 	start := fsm.SequenceNumber(max(from, 0))
 	k.s.touch(ctx, k.pump, k.desc, k.addr.sub)
@@ -135,6 +139,9 @@ func peekMessage(ctx context.Context, k *call) response {
 		}
 		for i := range a.Messages {
 			payload, err := appendDelivery(nil, &a.Messages[i], true)
+			if err == nil && omit {
+				payload, err = withoutBody(payload)
+			}
 			if err != nil {
 				k.s.log.Error("stored message is unreadable", "entity", k.desc.Name, "error", err)
 				continue

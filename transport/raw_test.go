@@ -117,6 +117,8 @@ type rawClient struct {
 	product string                        // what it calls itself in open, nothing if empty
 	hold    bool                          // frames are kept back to go out with the next one
 	held    []byte
+
+	largest int // bytes of the largest frame that was read by next
 }
 
 type readFrame struct {
@@ -222,6 +224,7 @@ func (c *rawClient) next() (amqp.Performative, []byte) {
 		if len(f.frame.Body) == 0 {
 			continue
 		}
+		c.largest = max(c.largest, amqp.FrameHeaderBytes+len(f.frame.Body))
 		p, payload, err := amqp.DecodePerformative(f.frame.Body)
 		if err != nil {
 			c.t.Fatalf("server sent %x: %v", f.frame.Body, err)

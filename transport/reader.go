@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"errors"
+	"io"
 	"net"
 	"time"
 
@@ -53,9 +55,25 @@ func readLoop(socket net.Conn, r *amqp.Reader, idle time.Duration, free <-chan *
 		case <-quit:
 			return
 		}
+		if errors.Is(b.err, amqp.ErrFraming) {
+			awaitEnd(socket, out, quit)
+		}
 		if b.err != nil {
 			return
 		}
+	}
+}
+
+// awaitEnd throws away what comes behind a framing error, and tells when the peer has nothing more to say.
+// The loop ends the connection before, if that takes longer than CloseTimeout.
+func awaitEnd(socket net.Conn, out chan<- *batch, quit <-chan struct{}) {
+	_, err := io.Copy(io.Discard, socket)
+	if err == nil {
+		err = io.EOF
+	}
+	select {
+	case out <- &batch{err: err}:
+	case <-quit:
 	}
 }
 

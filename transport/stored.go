@@ -181,15 +181,16 @@ func appendDelivery(dst []byte, d *fsm.Delivery, peeked bool) ([]byte, error) {
 		}
 	}
 	dst = amqp.AppendHeader(dst, h)
-	dst = appendDeliveryAnnotations(dst, d, s.delivery)
+	dst = appendDeliveryAnnotations(dst, d, s.delivery, peeked)
 	dst = appendAnnotations(dst, d, s.annotations, peeked)
 	return appendBare(dst, d, &s)
 }
 
 // appendDeliveryAnnotations writes the lock token, which a delivery without a lock lacks, and what the
-// sender wrote (RUL-27).
-func appendDeliveryAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw) []byte {
-	if d.Token.IsZero() && client == nil {
+// sender wrote (RUL-27). A peeked message has the section even if it is empty: a client looks into it for
+// the size of a body that was left out.
+func appendDeliveryAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw, peeked bool) []byte {
+	if d.Token.IsZero() && client == nil && !peeked {
 		return dst
 	}
 	w := amqp.BeginMapSection(dst, amqp.CodeDeliveryAnnotations)

@@ -30,8 +30,20 @@ func (c *conn) note(e *amqp.Error, path string) (*amqp.Error, *refusal.Mark) {
 	mark := c.s.refusals.Note(codeOfError(e), path, e.Description, "condition", e.Condition,
 		"remote", c.socket.RemoteAddr(), "container", clipText(c.container))
 	with := *e
+	if e.Condition == amqp.ConditionNotFound {
+		with.Description = c.named(e.Description)
+	}
 	with.Description += mark.Tail(c.cfg.Namespace)
 	return &with, &mark
+}
+
+// named gives the namespace in the text of an entity that is not there the name that the client calls it by.
+func (c *conn) named(text string) string {
+	host := bareHost(c.hostname)
+	if host == "" {
+		return text
+	}
+	return strings.Replace(text, "'sb://"+c.cfg.Namespace+"/", "'sb://"+clipText(host)+"/", 1)
 }
 
 // tell returns e as the client hears it; one that was told already, and nil, stay as they are.
@@ -47,7 +59,26 @@ func (c *conn) tell(e *amqp.Error, path string) *amqp.Error {
 		appendMark(&w, mark)
 	}
 	told.Info = w.End()
+	c.fit(told)
 	return told
+}
+
+// errorOverhead is more than what stands around the condition, the text and the info of an error takes in a
+// frame: its header, the performative or outcome, and the sizes of all of them.
+const errorOverhead = 160
+
+// fit keeps an error within a frame that the peer takes (AMQP 1.0 §2.7.1): the map goes first, then the end
+// of the text.
+func (c *conn) fit(e *amqp.Error) {
+	room := int(max(c.peerFrame, minFrameBytes)) - errorOverhead - len(e.Condition)
+	if len(e.Description)+len(e.Info) > room {
+		w := amqp.BeginSymbolMap(nil)
+		e.Info = w.End()
+		room -= len(e.Info)
+	}
+	if len(e.Description) > room {
+		e.Description = strings.ToValidUTF8(e.Description[:max(room-3, 0)], "") + "..."
+	}
 }
 
 // reject is the outcome of a delivery, or the answer to a settlement, that was refused.

@@ -167,8 +167,8 @@ func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
 				maxIDChars)
 		}
 	}
-	if key != "" && m.HasSession && key != m.SessionID {
-		return bad(amqp.ConditionNotAllowed, "PartitionKey must be the SessionId where both are set") // S-313
+	if desc.Partitioned && key != "" && m.SessionID != "" && key != m.SessionID { // S-313, RUL-33
+		return bad(amqp.ConditionNotAllowed, "PartitionKey must be the SessionId where both are set")
 	}
 	if desc.RequiresSession && desc.Kind == fsm.Queue && !m.HasSession { // S-30
 		return bad(amqp.ConditionNotAllowed, sessionRequiredMessage)

@@ -15,6 +15,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
@@ -64,7 +66,7 @@ type Config struct {
 	RootKey  secret   `yaml:"root-key"`
 	Policies []policy `yaml:"policies"`
 
-	// Namespace is the name of the namespace; no client depends on it.
+	// Namespace is the name of the namespace, for the management API and for AMQP clients.
 	Namespace string `yaml:"namespace"`
 	// Tier is whose sizes and values the namespace shows: premium or standard (RUL-25).
 	Tier string `yaml:"tier"`
@@ -355,6 +357,14 @@ func (c *Config) resolve() error {
 		bad("log-level is %q, want trace, debug, info, warn or error", c.LogLevel)
 	}
 	return errors.Join(errs...)
+}
+
+// frontConfig is that of the AMQP front end.
+func (c *Config) frontConfig(life fsm.Incarnation) transport.Config {
+	f := transport.Defaults()
+	f.Incarnation, f.Namespace = life, c.Namespace
+	f.MaxTransactionMessages = c.Limits.TransactionMessages
+	return f
 }
 
 // restConfig is that of the management API.

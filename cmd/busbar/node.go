@@ -291,10 +291,7 @@ func (n *node) openFront(context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg := transport.Defaults()
-	cfg.Incarnation = n.incarnation
-	cfg.MaxTransactionMessages = n.cfg.Limits.TransactionMessages
-	n.front, err = transport.New(cfg, n.router, n.directory, n.policies, n.api.Management(),
+	n.front, err = transport.New(n.cfg.frontConfig(n.incarnation), n.router, n.directory, n.policies, n.api.Management(),
 		n.refusals, n.log.Named("amqp"))
 	if err != nil {
 		return err

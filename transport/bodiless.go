@@ -1,0 +1,48 @@
+package transport
+
+import (
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// annOmittedSize is the delivery annotation with the size of a body that a peek leaves out.
+const annOmittedSize = "omitted-message-body-size"
+
+// omitsBody reports whether a peek asks for messages without their bodies.
+func (k *call) omitsBody() (bool, *response) {
+	v, ok := k.field("omit-message-body")
+	if !ok {
+		return false, nil
+	}
+	omit, ok := v.(bool)
+	if !ok {
+		bad := k.badArgument("omit-message-body must be a boolean")
+		return false, &bad
+	}
+	return omit, nil
+}
+
+// withoutBody takes the body and the footer out of a message, and says in a delivery annotation how many
+// bytes its body sections have. A message without a body says 0.
+func withoutBody(payload []byte) ([]byte, error) {
+	s, err := amqp.ParseMessage(payload)
+	if err != nil {
+		return nil, err
+	}
+	out := append(make([]byte, 0, len(payload)-len(s.Body)+omittedOverhead), s.Header...)
+	w := amqp.BeginMapSection(out, amqp.CodeDeliveryAnnotations)
+	m := amqp.ReadMap(amqp.SectionValue(s.DeliveryAnnotations))
+	for {
+		k, v, ok := m.Next()
+		if !ok {
+			break
+		}
+		w.Pair(k, v)
+	}
+	w.Long(annOmittedSize, int64(len(s.Body)))
+	out = append(w.End(), s.MessageAnnotations...)
+	out = append(out, s.Properties...)
+	return append(out, s.ApplicationProperties...), m.Err()
+}
+
+// omittedOverhead is more than the annotation takes.
+const omittedOverhead = 64
