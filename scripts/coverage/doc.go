@@ -2,7 +2,7 @@
 // docs/spec/semantics.md. A test speaks of S-58 by naming it in a comment; a scenario of the
 // client libraries by naming it in its line of test/conformance/scenarios.txt.
 // It also writes docs/mission.md, which leads from each row of docs/spec/mission-rows.md to the tests
-// of its statements.
+// of its statements, and into docs/testing.md the sizes that scenarios have in full and with -short.
 //
 //	go run ./scripts/coverage         write the page
 //	go run ./scripts/coverage -check  fail if a page is stale, if docs/coverage-claimed.txt names a

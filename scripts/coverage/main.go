@@ -72,7 +72,8 @@ func run(root string, check bool) error {
 		write(missionPage, renderMission(mission, found), check),
 		checkClaims(claimed, stated, found),
 		checkScenarios(named, tests, waiting),
-		checkMission(mission, stated, claimed, found))
+		checkMission(mission, stated, claimed, found),
+		sizes(named, check))
 }
 
 // write writes a generated page, or with check returns an error if the page on disk differs.

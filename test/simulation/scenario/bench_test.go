@@ -118,6 +118,15 @@ func (b *bench) refused(what string, err error, condition string) {
 	}
 }
 
+// refusedAs checks that the management of entities refused a change with a refusal of the state machine.
+func (b *bench) refusedAs(what string, err error, refusal fsm.Refusal) {
+	b.Helper()
+	var refused *fsm.RefusedError
+	if !errors.As(err, &refused) || refused.Refusal != refusal {
+		b.Fatalf("%s: %v, want refusal %d", what, err, refusal)
+	}
+}
+
 // Conditions, as clients see them.
 const (
 	lockLost        = "com.microsoft:message-lock-lost"
@@ -130,6 +139,7 @@ const (
 	invalidArgument = "com.microsoft:argument-error"
 	tooLarge        = "amqp:link:message-size-exceeded"
 	quotaExceeded   = "amqp:resource-limit-exceeded"
+	notImplemented  = "amqp:not-implemented"
 	timedOut        = "com.microsoft:timeout"
 )
 

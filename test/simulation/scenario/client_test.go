@@ -111,6 +111,11 @@ func withID(id any) func(*goamqp.Message) {
 	return func(m *goamqp.Message) { m.Properties.MessageID = id }
 }
 
+// sized makes the body of a message that large.
+func sized(bytes int) func(*goamqp.Message) {
+	return func(m *goamqp.Message) { m.Data = [][]byte{make([]byte, bytes)} }
+}
+
 func living(d time.Duration) func(*goamqp.Message) {
 	return func(m *goamqp.Message) { m.Header = &goamqp.MessageHeader{TTL: d} }
 }

@@ -41,6 +41,17 @@ type dealt struct {
 // errEnded says that the connection is gone.
 var errEnded = errors.New("the connection ended")
 
+// errSilent says that the broker did not answer.
+var errSilent = errors.New("no answer")
+
+// unanswered checks that a step has no answer, for the reason that it names.
+func (b *bench) unanswered(what string, err, reason error) {
+	b.Helper()
+	if !errors.Is(err, reason) {
+		b.Fatalf("%s: %v, want: %v", what, err, reason)
+	}
+}
+
 // heartbeat is often enough for a broker that wants a sign of life every minute.
 const heartbeat = 15 * time.Second
 
@@ -160,7 +171,7 @@ func (d *dealer) await(what string, is func(f dealt) bool) (dealt, error) {
 				return f, nil
 			}
 		case <-limit:
-			return dealt{}, fmt.Errorf("%s: no answer within %s", what, patience)
+			return dealt{}, fmt.Errorf("%s: %w within %s", what, errSilent, patience)
 		}
 	}
 }

@@ -126,10 +126,7 @@ func want1(got, want string) error {
 
 // T-144; S-73, S-232
 func TestT144TheStateAgreesWithWhatWasConsumed(t *testing.T) {
-	count, rng := 60, rand.New(rand.NewPCG(144, 1))
-	if testing.Short() {
-		count = 15
-	}
+	count, rng := size("T-144", "messages with crashes", 60, 15), rand.New(rand.NewPCG(144, 1))
 	onThree(t, func(b *bench) {
 		b.queue("q", sessions, lockFor(20*time.Second), maxDelivery(1000))
 		c := b.client()
@@ -311,10 +308,7 @@ func TestT179AnAbortedIdIsNotRemembered(t *testing.T) {
 
 // T-232; S-236, S-324
 func TestT232ACommitOverEntitiesIsAllOrNothing(t *testing.T) {
-	rounds, rng := 1000, rand.New(rand.NewPCG(232, 1))
-	if testing.Short() {
-		rounds = 60
-	}
+	rounds, rng := size("T-232", "transactions", 1000, 60), rand.New(rand.NewPCG(232, 1))
 	on(t, simulation.LabConfig{Partitions: 3}, func(b *bench) {
 		for _, name := range []string{"a", "b", "e"} {
 			b.queue(name, lockFor(10*time.Second), maxDelivery(100_000))

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestT174ADuplicateIsDroppedAndTheSendSucceeds(t *testing.T) {
 	})
 }
 
-// T-175; S-189
+// T-175; S-189. The rows of transport/rest (2.1) have the windows that the management API refuses.
 func TestT175AnIDIsRememberedForTheWindow(t *testing.T) {
 	onThree(t, func(b *bench) {
 		b.queue("q", window(20*time.Second))
@@ -63,12 +64,24 @@ func TestT177DetectionOnAPartitionedQueue(t *testing.T) {
 	onFour(t, func(b *bench) {
 		b.queue("q", duplicates, partitioned)
 		c := b.client()
-		s := c.sender("q")
-		const ids = 200
-		for i := range 2 * ids {
-			s.send(message(fmt.Sprint(i % ids)))
+		ids, senders := size("T-177", "ids sent twice", 1000, 200), 8
+		var want []string
+		var wg sync.WaitGroup
+		for i := range ids {
+			want = append(want, fmt.Sprint(i))
 		}
-		want(b, "stored", b.counts("q").Active, ids)
+		for w := range senders { // each id is sent by two of them, in the same instant
+			s := b.clientAt(w % 3).sender("q")
+			wg.Go(func() {
+				for i := w / 2; i < ids; i += senders / 2 {
+					if err := s.try(message(fmt.Sprint(i))); err != nil {
+						b.Errorf("send: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		exactly(b, "stored", texts(c.peekAll("q")), want)
 	})
 }
 

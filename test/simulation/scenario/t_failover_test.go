@@ -257,10 +257,7 @@ func TestT253WaitingReceiversSurviveTheLeader(t *testing.T) {
 
 // T-254; S-299
 func TestT254ServiceComesBackWithinFiveSeconds(t *testing.T) {
-	crashes := 20
-	if testing.Short() {
-		crashes = 6
-	}
+	crashes := size("T-254", "leader crashes", 20, 6)
 	onThree(t, func(b *bench) {
 		b.queue("q")
 		for range crashes {

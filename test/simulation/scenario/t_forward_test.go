@@ -97,9 +97,8 @@ func TestT189AForwardingQueueIsEmptied(t *testing.T) {
 // T-190; S-207
 func TestT190AQueueForwardsToWhatExists(t *testing.T) {
 	onOne(t, func(b *bench) {
-		if _, err := b.tryQueue("self", forwardTo("missing")); err == nil {
-			b.Fatal("forwarding to nothing was taken")
-		}
+		_, err := b.tryQueue("self", forwardTo("missing"))
+		b.refusedAs("forward to nothing", err, fsm.EntityNotFound)
 		if _, err := b.tryQueue("self", forwardTo("self")); err != nil {
 			b.Fatalf("forwarding to itself: %v", err)
 		}
@@ -141,9 +140,8 @@ func TestT192WhatCannotArriveIsADeadLetterOfItsSource(t *testing.T) {
 func TestT194ForwardingAndSessions(t *testing.T) {
 	onThree(t, func(b *bench) {
 		b.queue("q2", sessions, lockFor(time.Minute))
-		if _, err := b.tryQueue("bad", sessions, forwardTo("q2")); err == nil {
-			b.Fatal("a queue with sessions forwards")
-		}
+		_, err := b.tryQueue("bad", sessions, forwardTo("q2"))
+		b.refusedAs("forward from sessions", err, fsm.InvalidOperation)
 		b.queue("q1", forwardTo("q2"))
 		c := b.client()
 		sendTo(c, "q1", "S", "with")
@@ -175,17 +173,18 @@ func TestT195AForwardedSessionFindsItsPartition(t *testing.T) {
 
 // T-196; S-212, S-311
 func TestT196ForwardingIsExactlyOnceThroughCrashes(t *testing.T) {
-	count, crashes := 600, 8
-	if testing.Short() {
-		count, crashes = 120, 3
-	}
+	count, crashes := size("T-196", "messages", 10_000, 120), size("T-196", "leader crashes", 40, 3)
 	on(t, labOfPartitions(2), func(b *bench) {
 		b.queue("pad")
 		b.queue("q2", lockFor(5*time.Minute))
 		b.queue("q1", forwardTo("q2"), duplicates) // a send that is done again is stored once
+		var all []string
+		for i := range count {
+			all = append(all, fmt.Sprint(i))
+		}
 		sent := b.later(func() error {
-			for i := range count {
-				b.sendSomewhereTo(b.ctx, "q1", fmt.Sprint(i), func() {})
+			for _, text := range all {
+				b.sendSomewhereTo(b.ctx, "q1", text, func() {})
 				b.pass(20 * time.Millisecond)
 			}
 			return nil
@@ -203,12 +202,7 @@ func TestT196ForwardingIsExactlyOnceThroughCrashes(t *testing.T) {
 		}
 		b.must("send", <-sent)
 		b.pass(2 * time.Minute)
-		got := map[string]int{}
-		for _, m := range b.client().peekAll("q2") {
-			got[m.text()]++
-		}
-		want(b, "different messages", len(got), count)
-		want(b, "messages", b.counts("q2").Active, uint64(count))
+		exactly(b, "arrived", texts(b.client().peekAll("q2")), all)
 		n := b.counts("q1")
 		want(b, "left at the source", n.Active+n.DeadLetter+n.Transfer, 0)
 	})

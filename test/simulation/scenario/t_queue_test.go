@@ -314,9 +314,7 @@ func TestT214DisablingReceivesEndsTheWaits(t *testing.T) {
 		b.pass(time.Second)
 		b.update("q", status(fsm.ReceiveDisabled))
 		b.refused("the wait", <-ended, entityDisabled)
-		if list[0].tryComplete() == nil {
-			b.Fatal("completed")
-		}
+		b.refused("complete", list[0].tryComplete(), entityDisabled)
 		b.update("q", status(fsm.Active))
 		back := b.client().receiver("q").take(3)
 		wantAll(b, "back", texts(back), "1", "2", "3")
@@ -359,9 +357,7 @@ func TestT218ANameIsTakenOnce(t *testing.T) {
 		b.queue("Orders")
 		for _, name := range []string{"Orders", "orders"} {
 			_, err := b.tryQueue(name)
-			if err == nil || !strings.Contains(err.Error(), "exist") {
-				b.Fatalf("create %s: %v", name, err)
-			}
+			b.refusedAs("create "+name, err, fsm.EntityExists)
 		}
 		b.client().send("oRdErS", "a")
 	})
@@ -372,9 +368,7 @@ func TestT105WhatAQueueIsStaysSo(t *testing.T) {
 	onOne(t, func(b *bench) {
 		b.queue("q")
 		for i, change := range []func(*fsm.Descriptor){sessions, duplicates, partitioned} {
-			if b.tryUpdate("q", change) == nil {
-				b.Fatalf("change %d was taken", i)
-			}
+			b.refusedAs(fmt.Sprint("change ", i), b.tryUpdate("q", change), fsm.InvalidOperation)
 		}
 	})
 }

@@ -132,26 +132,30 @@ func TestT83CancelIsAllOrNone(t *testing.T) {
 
 // T-84; S-118, S-119
 func TestT84CancelAndActivationRace(t *testing.T) {
-	count := 1000
-	if testing.Short() {
-		count = 200
-	}
+	count := size("T-84", "scheduled messages", 10_000, 400)
 	onThree(t, func(b *bench) {
 		b.queue("q", lockFor(5*time.Minute))
 		c := b.client()
-		due := time.Now().Add(5 * time.Second)
+		// As many as there are clients are due at a time, and each client cancels one of them within 5 ms.
+		const clients = 20
+		first := time.Now().Add(time.Duration(count/2+5000) * time.Millisecond)
+		due := func(i int) time.Time { return first.Add(time.Duration(i/clients) * 50 * time.Millisecond) }
 		var numbers []int64
 		for len(numbers) < count {
 			at := len(numbers)
-			numbers = append(numbers, c.schedule("q", due, message(fmt.Sprint(at)))...)
+			numbers = append(numbers, c.schedule("q", due(at), message(fmt.Sprint(at)))...)
+		}
+		want(b, "scheduled", b.counts("q").Scheduled, uint64(count))
+		if time.Now().After(first) {
+			b.Fatalf("scheduling took until %s after the first was due", time.Since(first))
 		}
 		cancelled := make([]bool, count)
 		var wg sync.WaitGroup
-		for w := range 10 {
+		for w := range clients {
 			o := b.clientAt(w % 3)
 			wg.Go(func() {
-				b.pass(time.Until(due) - 100*time.Millisecond)
-				for i := w; i < count; i += 10 {
+				for i := w; i < count; i += clients {
+					b.pass(time.Until(due(i)) + time.Duration(i%11-5)*time.Millisecond)
 					err := o.cancel("q", numbers[i])
 					if err != nil && conditionOf(err) != notFound {
 						b.Errorf("cancel: %v", err)
@@ -160,7 +164,24 @@ func TestT84CancelAndActivationRace(t *testing.T) {
 				}
 			})
 		}
-		wg.Wait()
+		raced := make(chan struct{})
+		go func() { wg.Wait(); close(raced) }()
+		before, samples := uint64(count), 0
+		for over := false; !over; samples++ {
+			select {
+			case <-raced:
+				over = true
+			case <-time.After(20 * time.Millisecond):
+			}
+			n := b.counts("q").Scheduled // unsigned: one below zero would be huge
+			if n > before {
+				b.Fatalf("the scheduled count went from %d to %d", before, n)
+			}
+			before = n
+		}
+		if samples < count/clients {
+			b.Fatalf("the count was looked at %d times", samples)
+		}
 		b.pass(time.Second)
 		delivered := map[string]int{}
 		r, left := c.receiver("q"), 0
@@ -169,6 +190,9 @@ func TestT84CancelAndActivationRace(t *testing.T) {
 				left++
 			}
 		}
+		if left < count/10 || left > count*9/10 {
+			b.Fatalf("%d of %d cancels came too late: that is no race", left, count)
+		}
 		for range left {
 			m := r.one()
 			delivered[m.text()]++
@@ -176,8 +200,11 @@ func TestT84CancelAndActivationRace(t *testing.T) {
 		}
 		r.none(0)
 		for i := range count {
-			want(b, fmt.Sprintf("deliveries of %d, cancelled %t", i, cancelled[i]), delivered[fmt.Sprint(i)] == 1,
-				!cancelled[i])
+			times := 1
+			if cancelled[i] {
+				times = 0
+			}
+			want(b, fmt.Sprintf("deliveries of %d, cancelled %t", i, cancelled[i]), delivered[fmt.Sprint(i)], times)
 		}
 		want(b, "scheduled at the end", b.counts("q").Scheduled, 0)
 	})
@@ -234,7 +261,7 @@ func TestT87WhatBecameDueInAnOutageComesAfterIt(t *testing.T) {
 	})
 }
 
-// T-88 on a queue; S-120, S-246
+// T-88; S-120, S-246
 func TestT88PeekShowsScheduledMessagesAmongTheOthers(t *testing.T) {
 	onOne(t, func(b *bench) {
 		b.queue("q")
@@ -247,6 +274,11 @@ func TestT88PeekShowsScheduledMessagesAmongTheOthers(t *testing.T) {
 		for i, m := range list {
 			want(b, "state", m.state() == 2, i == 1)
 		}
+		b.topic("t", "a")
+		c.send("t", "now")
+		c.schedule("t", time.Now().Add(time.Hour), message("later"))
+		wantAll(b, "in a subscription", texts(c.peek(subA, 0, 10)), "now")
+		want(b, "scheduled on the topic", b.counts("t").Scheduled, 1)
 	})
 }
 

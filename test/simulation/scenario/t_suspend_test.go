@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -24,10 +23,7 @@ func (b *bench) suspend(name string, to fsm.Status) *fsm.Descriptor {
 // unauthorized checks that a user's change was refused because an operator's decision stands against it.
 func (b *bench) unauthorized(what string, err error) {
 	b.Helper()
-	var refused *fsm.RefusedError
-	if !errors.As(err, &refused) || refused.Refusal != fsm.Unauthorized {
-		b.Fatalf("%s: %v, want Unauthorized", what, err)
-	}
+	b.refusedAs(what, err, fsm.Unauthorized)
 }
 
 // allows checks what the status of an entity lets a client do.
@@ -68,9 +64,7 @@ func TestT215OnlyTheOperatorLiftsASuspension(t *testing.T) {
 
 		b.suspend("q", fsm.Disabled)
 		b.refused("the wait", <-ended, entityDisabled)
-		if list[0].tryComplete() == nil {
-			b.Fatal("completed")
-		}
+		b.refused("complete", list[0].tryComplete(), entityDisabled)
 		b.allows("q", false, false)
 		b.unauthorized("the user makes it active", b.tryUpdate("q", status(fsm.Active)))
 		b.unauthorized("the user changes something else", b.tryUpdate("q", maxDelivery(3)))
