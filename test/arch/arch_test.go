@@ -32,6 +32,7 @@ func TestHouse(t *testing.T) {
 		{"every package has one comment in doc.go", func() ([]string, error) { return Docs(tree), nil }},
 		{"files and functions stay small", func() ([]string, error) { return Sizes(tree, ratchet), nil }},
 		{"the top level is the design's", func() ([]string, error) { return Layout(root) }},
+		{"scenarios look at the codes of failures", func() ([]string, error) { return Scenarios(root) }},
 		{"no word of a machine", func() ([]string, error) { return Words(root) }},
 	}
 	for _, r := range rules {

@@ -189,6 +189,9 @@ func (l *Lab) CutClient(client, node int) (heal func()) {
 // Clock sets a node's date wrong; time goes on passing as everywhere.
 func (l *Lab) Clock(node int, offset time.Duration) { l.w.machines[node].node.clock.step(offset) }
 
+// Dates is what a node says of its own date, compared with those of the others.
+func (l *Lab) Dates(node int) partition.ClockStatus { return l.w.machines[node].node.host.Clock() }
+
 // SlowDisk makes every write of a node wait for up to d.
 func (l *Lab) SlowDisk(node int, d time.Duration) {
 	l.w.machines[node].disk.set(func(k *disk) { k.slow = d })

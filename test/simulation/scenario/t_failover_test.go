@@ -1,10 +1,15 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
+	"hash/fnv"
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -79,21 +84,22 @@ func TestT245OnlyALostClientRaisesTheCount(t *testing.T) {
 		b.queue("q", lockFor(time.Minute))
 		c := b.bystander()
 		s := c.sender("q")
-		for i := range 20 {
+		count := size("T-245", "locked messages", 100, 20)
+		for i := range count {
 			s.send(message(fmt.Sprint(i)))
 		}
 		r := c.receiver("q")
-		list := r.take(20)
+		list := r.take(count)
 		b.crashLeader()
 		for _, m := range list {
 			m.release()
 		}
-		list = r.take(20)
+		list = r.take(count)
 		for _, m := range list {
 			want(b, "count after the leader's crash", m.count(), 1)
 		}
 		c.die()
-		for _, m := range b.survivor().receiver("q").take(20) {
+		for _, m := range b.survivor().receiver("q").take(count) {
 			want(b, "count after the client's", m.count(), 2)
 		}
 	})
@@ -112,7 +118,16 @@ func TestT246AWrongDateOfALeaderEndsNoLock(t *testing.T) {
 		b.must("lead", b.lab.Lead(1, next))
 		c.send("q", "b")
 		b.pass(20 * time.Second)
-		b.must("complete", c.settleByToken("q", "completed", m.token))
+		if clock := b.lab.Dates(next); !clock.Judged || !clock.Wrong {
+			b.Fatalf("the node says of its clock: %+v", clock)
+		}
+		if at := b.lab.Leader(1); at == next {
+			b.Fatal("the node with the wrong date still leads, though others can")
+		}
+		b.lab.Crash(b.lab.Leader(1), true) // of the two that are left, the one with the right date
+		b.must("lead", b.lab.Led())
+		want(b, "next leader", b.lab.Leader(1) == next, false)
+		b.must("complete", b.survivor().settleByToken("q", "completed", m.token))
 	})
 }
 
@@ -233,25 +248,27 @@ func TestT253WaitingReceiversSurviveTheLeader(t *testing.T) {
 		b.queue("q", lockFor(5*time.Minute))
 		leader := b.lab.Leader(1)
 		var all []chan *got
-		for i := range 30 {
+		count := size("T-253", "waiting receives", 50, 30)
+		var sent, seen []string
+		for i := range count {
 			all = append(all, b.waiting(b.clientAt((leader+1+i%2)%3).receiver("q"), 2*time.Minute))
 		}
 		b.pass(time.Second)
 		b.lab.Crash(leader, true)
 		c := b.survivor()
 		s := c.sender("q")
-		for i := range 30 {
-			s.send(message(fmt.Sprint(i)))
+		for i := range count {
+			sent = append(sent, fmt.Sprint(i))
+			s.send(message(sent[i]))
 		}
-		seen := map[string]bool{}
 		for _, ch := range all {
 			m := <-ch
 			if m == nil {
 				b.Fatal("a receiver was forgotten")
 			}
-			seen[m.text()] = true
+			seen = append(seen, m.text())
 		}
-		want(b, "messages", len(seen), 30)
+		exactly(b, "received", seen, sent)
 	})
 }
 
@@ -279,16 +296,20 @@ func TestT255AMinorityKeepsWhatItHas(t *testing.T) {
 	onThree(t, func(b *bench) {
 		b.queue("q", lockFor(5*time.Minute))
 		c := b.client()
-		c.send("q", "1", "2")
+		s := c.sender("q")
+		s.send(message("1"), message("2"))
 		m := c.receiver("q").one()
 		b.lab.Crash(1, true)
 		b.lab.Crash(2, true)
-		s, err := c.trySender("q")
-		if err == nil {
-			err = s.try(message("3"))
+		began := time.Now()
+		err := s.try(message("3"))
+		b.refused("a write without a majority", err, timedOut)
+		var told *goamqp.Error
+		if !errors.As(err, &told) || told.Info["retriable"] != true {
+			b.Fatalf("it is not told that the write may be tried again: %v", err)
 		}
-		if err == nil {
-			b.Fatal("a write without a majority was acknowledged")
+		if took := time.Since(began); took > 25*time.Second { // the node tries for 20 s
+			b.Fatalf("told after %s", took)
 		}
 		b.must("start", b.lab.Start(1))
 		b.must("elect", b.lab.Led())
@@ -369,13 +390,21 @@ func TestT261WhatWasAcknowledgedIsVisibleEverywhere(t *testing.T) {
 		b.queue("q")
 		one, other := b.clientAt(0), b.clientAt(1)
 		s := one.sender("q")
-		for i := range 120 {
+		b.queue("s", sessions)
+		t := one.sender("s")
+		for i := range size("T-261", "acknowledged sends", 10_000, 120) {
 			if i%20 == 19 {
 				b.must("lead", b.lab.Lead(1, (b.lab.Leader(1)+1)%3))
 			}
-			s.send(message(fmt.Sprint(i)))
-			want(b, "in peek", len(other.peek("q", int64(i+1), 1)), 1)
+			text := fmt.Sprint(i)
+			s.send(message(text))
+			wantAll(b, "in peek", texts(other.peek("q", int64(i+1), 1)), text)
 			want(b, "counted", b.counts("q").Active, uint64(i+1))
+			id := fmt.Sprint("S", i%250)
+			t.send(message(text, inSession(id)))
+			if i < 250 { // the first message of a session puts it into the list
+				want(b, id+" is listed", slices.Contains(other.sessionsOf("s", withMessages), id), true)
+			}
 		}
 	})
 }
@@ -389,20 +418,29 @@ func TestT265TheKeyChoosesThePartition(t *testing.T) {
 		err := s.try(message("bad", inSession("a"), withKey("b")))
 		b.refused("a session id and another key", err, notAllowed)
 		s = c.sender("q")
-		for i := range 40 {
+		keys := size("T-265", "keys", 10_000, 200)
+		for i := range keys {
 			key := fmt.Sprint("k", i)
 			s.send(message(key+" 1", withKey(key)), message(key+" 2", inSession(key)), message(key+" 3", inSession(key), withKey(key)))
 		}
-		at := map[string]int64{}
+		ctx, cancel := b.soon()
+		defer cancel()
+		d, err := b.lab.Directory(0).Get(ctx, "q")
+		b.must("find", err)
+		want(b, "partitions", len(d.Partitions), 4)
+		seen, used := map[string]int{}, map[int64]bool{}
 		for _, m := range c.peekAll("q") {
 			key := m.text()[:len(m.text())-2]
 			p := m.seq() >> 48
-			if old, ok := at[key]; ok && old != p {
-				b.Fatalf("key %s is in partitions %d and %d", key, old, p)
-			}
-			at[key] = p
+			want(b, "partition of "+key, fsm.PartitionID(p), d.Partitions[documented(key)%4])
+			seen[key]++
+			used[p] = true
 		}
-		want(b, "keys", len(at), 40)
+		want(b, "keys", len(seen), keys)
+		for key, n := range seen {
+			want(b, "messages of "+key, n, 3)
+		}
+		want(b, "partitions in use", len(used), 4)
 	})
 }
 
@@ -433,4 +471,15 @@ func TestT242ARepeatedRequestTellsTheTruth(t *testing.T) {
 		}
 		want(b, "stored", b.counts("q").Active, uint64(stored))
 	})
+}
+
+// documented is the hash of a key as fsm.KeyHash documents it, by other code.
+func documented(key string) uint64 {
+	f := fnv.New64a()
+	_, _ = f.Write([]byte(key)) // a hash takes everything
+	h := f.Sum64()
+	for _, mix := range []uint64{0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53} {
+		h = (h ^ h>>33) * mix
+	}
+	return h ^ h>>33
 }

@@ -1,10 +1,8 @@
 package scenario
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -197,14 +195,13 @@ func TestT131ADisabledQueueTakesItsSessionsBack(t *testing.T) {
 		c := b.client()
 		sendTo(c, "q", "S", "a")
 		r := c.accept("q", "S", 0)
-		r.one()
+		m := r.one()
 		b.update("q", status(fsm.ReceiveDisabled))
-		if _, err := r.tryState(); err == nil {
-			b.Fatal("the state was read")
-		}
-		if _, err := r.tryRenewSession(); err == nil {
-			b.Fatal("the session was renewed")
-		}
+		_, err := r.tryState()
+		b.refused("get the state", err, entityDisabled)
+		_, err = r.tryRenewSession()
+		b.refused("renew", err, sessionLost)
+		b.refused("complete", m.tryComplete(), entityDisabled)
 		b.update("q", status(fsm.Active))
 		want(b, "count", b.client().accept("q", "S", 0).one().count(), 1)
 	})
@@ -353,145 +350,5 @@ func TestT137ReceiveAndDeleteInASession(t *testing.T) {
 		b.pass(6 * time.Second)
 		_, err = r.try(time.Second)
 		b.refused("receive after the end", err, sessionLost)
-	})
-}
-
-// T-138; S-64, S-65, S-66, S-67
-func TestT138StateIsBytesOrNone(t *testing.T) {
-	onThree(t, func(b *bench) {
-		b.queue("q", sessions)
-		r := b.client().accept("q", "S", 0)
-		check := func(value []byte) {
-			b.Helper()
-			state, err := r.tryState()
-			b.must("get", err)
-			want(b, "none", state == nil, value == nil)
-			want(b, "state", string(state), string(value))
-		}
-		check(nil)
-		for _, value := range [][]byte{[]byte(strings.Repeat("\x00\xffx", 341)), {}, nil} {
-			b.must("set", r.trySetState(value))
-			check(value)
-		}
-	})
-}
-
-// T-139; S-68
-func TestT139StateWantsTheLock(t *testing.T) {
-	onThree(t, func(b *bench) {
-		b.queue("q", sessions)
-		r := b.client().accept("q", "S", 0)
-		b.pass(6 * time.Second)
-		_, err := r.tryState()
-		b.refused("get", err, sessionLost)
-		b.refused("set", r.trySetState([]byte("x")), sessionLost)
-		_, err = b.client().tryAsk("q", "get-session-state", map[string]any{"session-id": "S"})
-		b.refused("get without a session", err, sessionLost)
-	})
-}
-
-// T-140; S-69
-func TestT140StateIsAsLargeAsAMessage(t *testing.T) {
-	onOne(t, func(b *bench) {
-		b.queue("q", sessions)
-		r := b.client().accept("q", "S", 0)
-		most := bytes.Repeat([]byte("state of 16 byte"), 16<<10)
-		b.must("set", r.trySetState(most))
-		b.refused("one byte more", r.trySetState(make([]byte, len(most)+1)), tooLarge)
-		state, err := r.tryState()
-		b.must("get", err)
-		want(b, "the old state stays", bytes.Equal(state, most), true)
-	})
-}
-
-// T-141; S-70
-func TestT141StateOutlivesEverything(t *testing.T) {
-	on(t, labOf(64), func(b *bench) {
-		b.queue("q", sessions)
-		check := func(when string) {
-			b.Helper()
-			c := b.survivor()
-			r := c.accept("q", "S", 0)
-			state, err := r.tryState()
-			b.must("get "+when, err)
-			want(b, "state "+when, string(state), "kept")
-			r.close()
-			c.close()
-		}
-		c := b.client()
-		sendTo(c, "q", "S", "a")
-		r := c.accept("q", "S", 0)
-		b.must("set", r.trySetState([]byte("kept")))
-		r.one().complete()
-		r.close()
-		check("after draining and closing")
-		c.accept("q", "S", 0)
-		b.pass(6 * time.Second)
-		check("after the lock expired")
-		leader := b.lab.Leader(1)
-		b.lab.Crash(leader, true)
-		check("after a crash of the leader")
-		b.must("start", b.lab.Start(leader))
-		b.must("serve", b.lab.Settled())
-		for i := range 3 {
-			b.lab.Snapshot(i)
-		}
-		for i := range 3 {
-			b.lab.Crash(i, true)
-		}
-		for i := range 3 {
-			b.must("start", b.lab.Start(i))
-		}
-		b.must("serve", b.lab.Settled())
-		check("after a power loss of all")
-	})
-}
-
-// T-142; S-71, S-225
-func TestT142StateCountsForTheQuota(t *testing.T) {
-	onOne(t, func(b *bench) {
-		b.queue("q", sessions, maxBytes(40<<10))
-		c := b.client()
-		r := c.accept("q", "S", 0)
-		b.must("set", r.trySetState(make([]byte, 30<<10)))
-		before := b.counts("q").SizeBytes
-		other := c.accept("q", "T", 0)
-		b.refused("set", other.trySetState(make([]byte, 20<<10)), quotaExceeded)
-		big := message(strings.Repeat("x", 20<<10), withID("m"), inSession("S"))
-		b.refused("send", c.sender("q").try(big), quotaExceeded)
-		b.must("clear", r.trySetState(nil))
-		if after := b.counts("q").SizeBytes; after+(30<<10) > before {
-			b.Fatalf("%d bytes before, %d after", before, after)
-		}
-		c.sender("q").send(big)
-	})
-}
-
-// T-143; S-72
-func TestT143AnAcknowledgedStateIsNeverLost(t *testing.T) {
-	onThree(t, func(b *bench) {
-		b.queue("q", sessions, lockFor(5*time.Minute))
-		leader := b.lab.Leader(1)
-		r := b.clientAt((leader+1)%3).accept("q", "S", 0)
-		last := 0
-		crash := b.later(func() error {
-			b.pass(300 * time.Millisecond)
-			b.lab.Crash(leader, true)
-			return nil
-		})
-		for i := 1; i <= 200; i++ {
-			if r.trySetState([]byte(fmt.Sprint(i))) == nil {
-				last = i
-			}
-		}
-		b.must("crash", <-crash)
-		state, err := r.tryState()
-		b.must("get", err)
-		var got int
-		_, err = fmt.Sscan(string(state), &got)
-		b.must("read", err)
-		if got < last {
-			b.Fatalf("the state is %d, %d was acknowledged", got, last)
-		}
 	})
 }

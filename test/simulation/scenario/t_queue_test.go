@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -217,9 +218,8 @@ func TestT208TheLimitOfAMessageIsExact(t *testing.T) {
 			}
 		}
 		c.sender("q").send(sized(256 << 10))
-		if c.sender("q").try(sized(256<<10+1)) == nil {
-			b.Fatal("one byte too much was taken")
-		}
+		b.refused("one byte too much", c.sender("q").try(sized(256<<10+1)), tooLarge)
+		want(b, "stored", len(c.peek("q", 0, 10)), 1)
 		b.update("q", func(d *fsm.Descriptor) { d.MaxMessageBytes = 64 << 10 })
 		want(b, "delivered", len(b.client().receiver("q").one().GetData()) > 200<<10, true)
 	})
@@ -286,7 +286,9 @@ func TestT212WhatAStatusAllows(t *testing.T) {
 			if err == nil {
 				err = tx.try(message("more"))
 			}
-			want(b, fmt.Sprintf("send in status %d: %v", s.status, err), err == nil, s.send)
+			if want(b, fmt.Sprintf("send in status %d: %v", s.status, err), err == nil, s.send); !s.send {
+				b.refused("send", err, entityDisabled)
+			}
 			rx, err := c.tryReceiver("q")
 			if err == nil {
 				var m *got
@@ -294,7 +296,9 @@ func TestT212WhatAStatusAllows(t *testing.T) {
 					m.release()
 				}
 			}
-			want(b, fmt.Sprintf("receive in status %d: %v", s.status, err), err == nil, s.receive)
+			if want(b, fmt.Sprintf("receive in status %d: %v", s.status, err), err == nil, s.receive); !s.receive {
+				b.refused("receive", err, entityDisabled)
+			}
 		}
 		b.update("q", status(fsm.Active))
 		want(b, "kept", b.client().peek("q", 0, 10)[0].text(), "kept")
@@ -376,42 +380,91 @@ func TestT105WhatAQueueIsStaysSo(t *testing.T) {
 // T-223; S-244, S-245
 func TestT223CountersAreWhatIsThere(t *testing.T) {
 	onThree(t, func(b *bench) {
-		b.queue("q", deadExpired, maxDelivery(3))
+		b.queue("q", deadExpired, maxDelivery(3), lockFor(5*time.Minute))
+		b.queue("empty")
 		c := b.client()
-		s, r := c.sender("q"), c.receiver("q")
-		for i := range 300 {
-			switch i % 6 {
-			case 4:
-				c.schedule("q", time.Now().Add(time.Hour), message(fmt.Sprint(i)))
-			default:
-				s.send(message(fmt.Sprint(i)))
-			}
-			if i%3 != 0 {
+		s, r, rng := c.sender("q"), c.receiver("q"), rand.New(rand.NewPCG(223, 1))
+		var held []*got
+		var planned []int64
+		for i := range size("T-223", "random operations", 10_000, 400) {
+			text := message(fmt.Sprint(i), sized(rng.IntN(500)))
+			if rng.IntN(2) == 0 {
+				s.send(text)
 				continue
 			}
-			switch m := r.one(); i % 12 {
+			if rng.IntN(5) == 0 {
+				planned = append(planned, c.schedule("q", time.Now().Add(100*time.Hour), text)...)
+				continue
+			}
+			if last := len(planned) - 1; last >= 0 && rng.IntN(10) == 0 {
+				b.must("cancel", c.cancel("q", planned[last]))
+				planned = planned[:last]
+				continue
+			}
+			m, err := r.try(10 * time.Millisecond)
+			b.must("receive", err)
+			if m == nil {
+				r.drain()
+				continue
+			}
+			switch rng.IntN(6) {
 			case 0:
-				m.complete()
-			case 3:
 				m.abandon()
-			case 6:
+			case 1:
 				m.deferIt()
-			case 9:
+			case 2:
 				m.deadLetter("R", "")
+			case 3:
+				held = append(held, m)
+			default:
+				m.complete()
 			}
 		}
-		var active, scheduled uint64
+		r.drain()
+		var want1 fsm.EntityCounts
 		for _, m := range c.peekAll("q") {
-			if m.state() == 2 {
-				scheduled++
-			} else {
-				active++
+			switch m.state() {
+			case 2:
+				want1.Scheduled++
+				continue
+			case 1:
+				want1.Deferred++
+			}
+			want1.Active++
+		}
+		want1.Locked = uint64(len(held))
+		want1.DeadLetter = uint64(len(c.peekAll(deadLetters("q"))))
+		want(b, "scheduled and not cancelled", want1.Scheduled, uint64(len(planned)))
+		n := b.counts("q")
+		if n.SizeBytes == 0 {
+			b.Fatal("no bytes are counted")
+		}
+		if want1.Locked == 0 || want1.Deferred == 0 || want1.DeadLetter == 0 || want1.Scheduled == 0 {
+			b.Fatalf("the operations left nothing of a kind: %+v", want1)
+		}
+		n.SizeBytes, n.AccessedAt, n.Dropped = 0, 0, fsm.Drops{}
+		want(b, "counters", n, want1)
+
+		for _, m := range held { // and back to nothing
+			b.must("complete", c.settleByToken("q", "completed", m.token))
+		}
+		if len(planned) > 0 {
+			b.must("cancel", c.cancel("q", planned...))
+		}
+		for _, m := range c.peekAll("q") {
+			if m.state() == 1 {
+				b.must("complete", c.settleByToken("q", "completed", c.fetch("q", m.seq())[0].token))
 			}
 		}
-		n := b.counts("q")
-		want(b, "active", n.Active, active)
-		want(b, "scheduled", n.Scheduled, scheduled)
-		want(b, "dead letters", n.DeadLetter, uint64(len(c.peekAll(deadLetters("q")))))
+		for _, name := range []string{"q", deadLetters("q")} {
+			rest := c.receiver(name)
+			for range c.peekAll(name) {
+				rest.one().complete()
+			}
+		}
+		n = b.counts("q")
+		n.AccessedAt, n.Dropped = 0, fsm.Drops{}
+		want(b, "counters of an emptied queue, its bytes too", n, fsm.EntityCounts{SizeBytes: b.counts("empty").SizeBytes})
 	})
 }
 
@@ -421,9 +474,11 @@ func TestT224PagesOfPeekShowEverythingOnce(t *testing.T) {
 		b.queue("q", partitioned)
 		c := b.client()
 		s := c.sender("q")
-		const count = 300
+		count := size("T-224", "messages", 1000, 300)
+		var sent []string
 		for i := range count {
-			s.send(message(fmt.Sprint(i), withKey(fmt.Sprint(i%17))))
+			sent = append(sent, fmt.Sprint(i))
+			s.send(message(sent[i], withKey(fmt.Sprint(i%17))))
 		}
 		var all []*got
 		for from := int64(0); ; from = all[len(all)-1].seq() + 1 {
@@ -433,7 +488,7 @@ func TestT224PagesOfPeekShowEverythingOnce(t *testing.T) {
 			}
 			all = append(all, page...)
 		}
-		want(b, "shown", len(all), count)
+		exactly(b, "shown", texts(all), sent)
 		if n := seqs(all); !slices.IsSorted(n) || len(slices.Compact(n)) != count {
 			b.Fatal("not ascending, or twice")
 		}
@@ -448,9 +503,20 @@ func TestT225PeekChangesNothing(t *testing.T) {
 		c.send("q", "a", "b")
 		m := c.receiver("q").one()
 		before := b.counts("q")
-		for range 200 {
+		held := func() (all []fsm.LockInfo) {
+			all = b.query("q", fsm.Main, &fsm.ListLocks{Max: 10})[0].Locks
+			for i := range all {
+				b.about("locked until", time.UnixMilli(int64(all[i].LockedUntil)), m.lockedUntil(), 5*time.Millisecond)
+				all[i].LockedUntil = 0 // a deadline of the lease clock, shown by the wall clock
+			}
+			return all
+		}
+		locks := held()
+		want(b, "locks", len(locks), 1)
+		for range size("T-225", "peeks", 1000, 200) {
 			c.peek("q", 0, 10)
 		}
+		wantAll(b, "locks", held(), locks...)
 		after := b.counts("q")
 		before.AccessedAt, after.AccessedAt = 0, 0
 		want(b, "counters", after, before)

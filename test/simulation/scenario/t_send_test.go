@@ -13,6 +13,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/test/simulation"
 )
 
 // T-46; S-131, S-297
@@ -278,8 +279,44 @@ func TestT59ASendWhoseAnswerWasLostIsStoredOnce(t *testing.T) {
 			b.must("serve", b.lab.Settled())
 			list := c.peek("q", 0, 100)
 			want(b, "stored", len(list), i+1)
+			want(b, "the last", list[i].text(), fmt.Sprint(i))
+			want(b, "its number", list[i].seq(), int64(i+1))
 		}
 	})
+}
+
+// T-59; S-139, S-280: whatever became of the leader that got the send first, a repetition with the same
+// request id has the number of the message that is stored, and so has each later one.
+func TestT59EveryAnswerOfASendHasTheSameNumber(t *testing.T) {
+	for name, point := range map[string]simulation.Point{
+		"before it was written": simulation.BeforeStored, "when it was applied and not answered": simulation.AfterApplied,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onThree(t, func(b *bench) {
+				b.queue("q")
+				leader := b.lab.Leader(1)
+				via, other := (leader+1)%3, (leader+2)%3
+				c := b.clientAt(via)
+				c.send("q", "before")
+				id := fsm.RequestID{Node: 99, Pump: 1, Counter: 1}
+				send := &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte{1, 0, 0}, MessageID: "m"}}}
+				down := b.lab.CrashAt(1, point, b.lab.Applied(leader, 1)+1)
+				first := b.proposeAt(via, "q", id, send) // the router asks the next leader
+				<-down
+				b.lab.Disarm()
+				c.send("q", "between")
+				again := b.proposeAt(other, "q", id, send)
+				for _, o := range []fsm.Outcome{first, again} {
+					want(b, "refusal", o.Refusal, fsm.None)
+					want(b, "numbers", len(o.Numbers), 1)
+					want(b, "number", o.Numbers[0], 2)
+				}
+				want(b, "the second answer is a remembered one", again.Repeated, true)
+				want(b, "when", again.EnqueuedAt, first.EnqueuedAt)
+				wantAll(b, "stored", seqs(c.peekAll("q")), 1, 2, 3)
+			})
+		})
+	}
 }
 
 // T-60; S-309

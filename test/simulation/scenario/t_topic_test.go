@@ -268,20 +268,50 @@ func TestT206ChanceIsTheSameOnEveryReplica(t *testing.T) {
 // T-213; S-253
 func TestT213StatusOfTopicAndSubscription(t *testing.T) {
 	onThree(t, func(b *bench) {
-		b.topic("t", "a")
-		b.client().send("t", "1")
-		b.update(subA, status(fsm.ReceiveDisabled))
-		b.client().send("t", "2") // copies go on arriving
-		_, err := b.client().tryReceiver(subA)
-		b.refused("receive", err, entityDisabled)
-		b.update(subA, status(fsm.Active))
-		b.update("t", status(fsm.SendDisabled))
-		s, err := b.client().trySender("t")
-		if err == nil {
-			err = s.try(message("3"))
+		for i, s := range []struct {
+			topic, subscription fsm.Status
+			send, receive       bool
+		}{
+			{fsm.Active, fsm.Active, true, true},
+			{fsm.Active, fsm.ReceiveDisabled, true, false},
+			{fsm.Active, fsm.Disabled, true, false},
+			{fsm.SendDisabled, fsm.Active, false, true},
+			{fsm.Disabled, fsm.Active, false, true},
+			{fsm.SendDisabled, fsm.ReceiveDisabled, false, false},
+			{fsm.Disabled, fsm.Disabled, false, false},
+		} {
+			topic := fmt.Sprint("t", i)
+			sub := topic + "/Subscriptions/a"
+			b.topic(topic, "a")
+			b.client().send(topic, "before")
+			b.update(topic, status(s.topic))
+			b.update(sub, status(s.subscription))
+			left := []string{"before"}
+			tx, err := b.client().trySender(topic)
+			if err == nil {
+				err = tx.try(message("meanwhile"))
+			}
+			if s.send {
+				b.must("send", err)
+				left = append(left, "meanwhile") // copies go on arriving
+			} else {
+				b.refused(fmt.Sprint("send in case ", i), err, entityDisabled)
+			}
+			c := b.client()
+			if rx, err := c.tryReceiver(sub); s.receive {
+				b.must(fmt.Sprint("receive in case ", i), err)
+				m := rx.one()
+				want(b, "received", m.text(), "before")
+				m.release()
+				rx.close()
+			} else {
+				b.refused(fmt.Sprint("receive in case ", i), err, entityDisabled)
+			}
+			wantAll(b, "kept", texts(c.peek(sub, 0, 10)), left...)
+			b.update(topic, status(fsm.Active))
+			b.update(sub, status(fsm.Active))
+			wantAll(b, "received at last", texts(b.client().receiver(sub).take(len(left))), left...)
 		}
-		b.refused("send", err, entityDisabled)
-		wantAll(b, "received", texts(b.client().receiver(subA).take(2)), "1", "2")
 	})
 }
 
