@@ -52,6 +52,7 @@ const (
 	kindForward
 	kindRedriveTo // Redrive to another entity
 	kindDiscard   // Redrive that deletes
+	kindRevoke
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.

@@ -56,6 +56,7 @@ func goldenCommands() map[string]Command {
 		"node_lost":         &NodeLost{Node: 0xfeed},
 		"put_entity":        &PutEntity{Descriptor: goldenDescriptor()},
 		"drop_entity":       &DropEntity{},
+		"revoke":            &Revoke{Number: 1 << 48, Node: 0xfeed, Pump: 300, HasSession: true, Session: "s1"},
 		"become_leader":     &BecomeLeader{Node: "n1"},
 		"tick":              &Tick{Listeners: []EntityID{1, 2}},
 		"barrier":           &Barrier{},

@@ -26,7 +26,7 @@ type Request struct {
 // Command is one change of a partition's state. The set is closed: Enqueue, Lock, Settle, Renew,
 // AcceptSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
 // DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages,
-// Touch, Redrive, Commit, Transfer, Forward.
+// Touch, Redrive, Commit, Transfer, Forward, Revoke.
 type Command interface{ command() }
 
 // Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138). Sent to
@@ -197,6 +197,17 @@ type DropLocks struct {
 	Grace  Millis
 }
 
+// Revoke is an operator's: it ends locks at once, as if they had run out (S-54). It names one of three: a
+// session, the message of a number, or the life of a node and the pump that took locks, of which it ends at
+// most 1000. Outcome.Count says how many locks ended; a lock that is not there is MessageNotFound.
+type Revoke struct {
+	Number     SequenceNumber
+	Node       Incarnation
+	Pump       uint64
+	HasSession bool
+	Session    string
+}
+
 // DropPumps forgets the remembered results of pumps that will ask no more (A6). Every attempt of theirs must
 // have been answered: the copy of one that was not would be done anew when it comes.
 type DropPumps struct {
@@ -249,6 +260,7 @@ func (*Change) command()          {}
 func (*DeleteMessages) command()  {}
 func (*Touch) command()           {}
 func (*Redrive) command()         {}
+func (*Revoke) command()          {}
 func (*Commit) command()          {}
 func (*Transfer) command()        {}
 func (*Forward) command()         {}

@@ -52,6 +52,10 @@ func (s *script) command(word string) Command {
 			}
 		}
 		return c
+	case "revoke":
+		c := &Revoke{Number: SequenceNumber(s.arg("number", 0)), Node: Incarnation(s.arg("node", 0)), Pump: s.arg("pump", 0)}
+		c.Session, c.HasSession = s.args["session"]
+		return c
 	case "touch":
 		return &Touch{}
 	case "renew":

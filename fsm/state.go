@@ -252,6 +252,8 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		s.redrive(sh, req, c, o)
 	case *Touch:
 		s.touch(sh)
+	case *Revoke:
+		s.revokeLocks(sh, req, c, o)
 	case *DeleteMessages:
 		s.deleteMessages(sh, req, c, o)
 	case *Cancel:

@@ -53,6 +53,7 @@ func queueSessionsCommand(f *clientFlags) *cobra.Command {
 		},
 	}
 	l.add(c, "sessions")
+	c.AddCommand(sessionsReleaseCommand(f))
 	l.addStale(c)
 	c.Flags().StringVar(&since, "updated-after", "", "only those whose state was set after this time")
 	return c

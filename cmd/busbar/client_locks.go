@@ -39,6 +39,7 @@ func queueLocksCommand(f *clientFlags) *cobra.Command {
 		},
 	}
 	l.add(c, "locks")
+	c.AddCommand(locksReleaseCommand(f))
 	return c
 }
 

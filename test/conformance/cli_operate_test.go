@@ -20,6 +20,7 @@ func operate(s *shell, ops string) {
 	refusals(s)
 	looks(s)
 	late(s)
+	releases(s)
 }
 
 // shown is what queue show prints as JSON.
@@ -180,4 +181,78 @@ func late(s *shell) {
 		s.Errorf("the message came back as %d with count %d", len(again), again[0].DeliveryCount)
 	}
 	s.do(0, "", "queue", "delete", q)
+}
+
+// releases: S-54. An operator takes locks and sessions from their holders.
+func releases(s *shell) {
+	const q, grouped = "cli-releases", "cli-releases-sessions"
+	s.do(0, "", "queue", "create", q, "--lock-duration", "5m")
+	s.do(0, "", "queue", "create", grouped, "--session", "--lock-duration", "5m")
+	s.do(2, "", "queue", "locks", "release", q)
+	s.do(2, "", "queue", "locks", "release", q, "--number", "1", "--all-of", "1/1")
+	s.do(2, "", "queue", "locks", "release", q, "--all-of", "nobody")
+	s.do(3, "", "queue", "locks", "release", q, "--number", "1")
+	s.do(3, "", "queue", "locks", "release", q, "--all-of", "abc/7")
+	s.do(3, "", "queue", "locks", "release", q+"-none", "--number", "1")
+	s.do(2, "", "queue", "sessions", "release", q, "A")
+	s.do(2, "", "queue", "sessions", "release", grouped)
+	s.do(3, "", "queue", "sessions", "release", grouped, "A")
+	s.do(2, "", "queue", "locks", "release", grouped, "--number", "1")
+
+	body := strings.Repeat("x", 256<<10) // keeps its receiver from going on
+	for _, how := range []string{"--number", "--all-of"} {
+		s.do(0, body+"\n", "send", q)
+		end := s.stuck("receive", q, "--json")
+		var lock struct {
+			SequenceNumber json.Number
+			TakenBy        string
+		}
+		if err := json.Unmarshal([]byte(s.do(0, "", "queue", "locks", q, "--json")), &lock); err != nil {
+			s.Fatal(err)
+		}
+		which := map[string]string{"--number": lock.SequenceNumber.String(), "--all-of": lock.TakenBy}[how]
+		s.do(0, "", "queue", "locks", "release", q, how, which)
+		if code, said := end(); code != 4 || !strings.Contains(said, "message-lock-lost") {
+			s.Errorf("%s: the holder ended with %d and said %s", how, code, said)
+		}
+		if all := s.messages("receive", q); len(all) != 1 || all[0].DeliveryCount != 2 {
+			s.Errorf("%s: %d messages came back", how, len(all))
+		}
+	}
+	s.do(0, body+"\n", "send", grouped, "--session", "A")
+	end := s.stuck("receive", grouped, "--session", "A", "--json")
+	s.do(0, "", "queue", "sessions", "release", grouped, "A")
+	if code, said := end(); code != 4 || !strings.Contains(said, "session-lock-lost") {
+		s.Errorf("the holder of the session ended with %d and said %s", code, said)
+	}
+	if all := s.messages("receive", grouped, "--session", "A"); len(all) != 1 || all[0].DeliveryCount != 2 {
+		s.Errorf("%d messages of the session came back", len(all))
+	}
+	s.do(0, "", "queue", "delete", q)
+	s.do(0, "", "queue", "delete", grouped)
+}
+
+// stuck starts a command whose output nobody reads, once its first byte is there. The result reads the rest
+// and tells how it ended.
+func (s *shell) stuck(args ...string) (end func() (code int, said string)) {
+	s.Helper()
+	cmd := exec.CommandContext(s.Context(), s.bin, args...)
+	cmd.Env = append(os.Environ(), s.env...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		_, err = io.ReadFull(out, make([]byte, 1))
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	return func() (int, string) {
+		_, _ = io.Copy(io.Discard, out) // how it ends counts
+		_ = cmd.Wait()
+		return cmd.ProcessState.ExitCode(), said.String()
+	}
 }

@@ -94,6 +94,8 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 			return refused(fsm.EntityDisabled)
 		}
 		return m.redrive(q, r.Sub, c)
+	case *fsm.Revoke:
+		return m.revoke(q, r.Sub, c)
 	case *fsm.Touch:
 		q.touched = m.wall
 		return fsm.Outcome{}

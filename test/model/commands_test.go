@@ -21,6 +21,20 @@ func (x *run) fresh() fsm.Request {
 	if x.r.IntN(14) == 0 {
 		return x.away()
 	}
+	if x.r.IntN(20) == 0 {
+		c := &fsm.Revoke{Session: x.sessionID()}
+		switch x.r.IntN(4) {
+		case 0:
+			c.Number = x.number(q.Entity)
+		case 1, 2:
+			c.Node, c.Pump = x.life+fsm.Incarnation(x.r.IntN(2)), uint64(1+x.r.IntN(4))
+		case 3:
+			c.HasSession = true
+			q.Entity, q.Sub = x.mostly(2, q)
+		}
+		q.Command = c
+		return q
+	}
 	if x.r.IntN(16) == 0 {
 		return x.moved(q.Entity)
 	}

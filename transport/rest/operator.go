@@ -119,13 +119,17 @@ func viewOf(name string) (method string, run func(*inspection) (any, error)) {
 		return http.MethodPost, (*inspection).suspend
 	case "resume":
 		return http.MethodPost, (*inspection).resume
+	case "release-locks":
+		return http.MethodPost, (*inspection).releaseLocks
+	case "release-session":
+		return http.MethodPost, (*inspection).releaseSession
 	case "transactions":
 		return http.MethodGet, (*inspection).transactions
 	}
 	return "", nil
 }
 
-const viewNames = "description, options, locks, history, sessions, messages, transactions, purge, redrive, move, suspend or resume"
+const viewNames = "description, options, locks, history, sessions, messages, transactions, purge, redrive, move, suspend, resume, release-locks or release-session"
 
 // ServeHTTP implements [http.Handler].
 func (o *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,58 @@
+package scenario
+
+import (
+	"testing"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// S-54: a lock that an operator took back is lost to its holder, and the delivery counts.
+func TestAnOperatorTakesALockBack(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(time.Minute))
+		c := b.bystander()
+		c.send("q", "a", "b")
+		list := c.receiver("q").take(2)
+		o := b.propose("q", fsm.RequestID{}, &fsm.Revoke{Number: 1})
+		want(b, "refusal", o.Refusal, fsm.None)
+		want(b, "released", o.Count, uint64(1))
+		_, err := c.tryRenew("q", list[0].token)
+		b.refused("renew", err, lockLost)
+		b.refused("complete", list[0].tryComplete(), lockLost)
+		list[1].complete()
+		again := b.client().receiver("q").one()
+		want(b, "back", again.text(), "a")
+		want(b, "count", again.count(), 2)
+	})
+}
+
+// S-54, S-47: a session that an operator took back is lost to its holder, whose waiting receive ends so; the
+// state stays and the deliveries count.
+func TestAnOperatorTakesASessionBack(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", sessions, lockFor(time.Minute))
+		c := b.bystander()
+		sendTo(c, "q", "S", "a")
+		r := c.accept("q", "S", 0)
+		m := r.one()
+		b.must("set the state", r.trySetState([]byte("kept")))
+		ended := make(chan error, 1)
+		go func() { _, err := r.try(30 * time.Second); ended <- err }()
+		b.pass(time.Second)
+		o := b.propose("q", fsm.RequestID{}, &fsm.Revoke{HasSession: true, Session: "S"})
+		want(b, "refusal", o.Refusal, fsm.None)
+		b.refused("the wait", <-ended, sessionLost)
+		_, err := r.tryState()
+		b.refused("get the state", err, sessionLost)
+		_, err = r.tryRenewSession()
+		b.refused("renew", err, sessionLost)
+		b.refused("complete", m.tryComplete(), sessionLost)
+		next := b.client().accept("q", "S", 0)
+		again := next.one()
+		want(b, "count", again.count(), 2)
+		state, err := next.tryState()
+		b.must("get the state", err)
+		want(b, "state", string(state), "kept")
+	})
+}
