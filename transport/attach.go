@@ -199,3 +199,15 @@ func (l *link) foundSource(d *fsm.Descriptor) error {
 	l.accept(newEgress(l, nil))
 	return nil
 }
+
+// tooLarge ends a receiving link whose client takes no message of that size (AMQP 1.0 §2.7.3); what is
+// taken for it goes back uncounted. Receive-and-delete does not ask: the message is removed already.
+func (l *link) tooLarge(payload []byte) bool {
+	limit := l.asked.MaxMessageSize.Or(0)
+	if limit == 0 || uint64(len(payload)) <= limit {
+		return false
+	}
+	l.ch.c.fault(l.ch, l, linkFault(siteMessageSize, amqp.ConditionMessageSizeExceeded, "The next message has %d bytes, "+
+		"and the receiver takes %d at most. Attach with a larger max-message-size or none.", len(payload), limit))
+	return true
+}

@@ -110,6 +110,9 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 			e.pop()
 			continue
 		}
+		if !e.remove && e.l.tooLarge(payload) {
+			return parcel{}, false
+		}
 		p := parcel{payload: payload, settled: e.remove}
 		if token.IsZero() {
 			token = e.c.s.randomToken() // receive and delete has no lock, but a tag

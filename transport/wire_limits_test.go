@@ -354,3 +354,41 @@ func TestAPeekMayLeaveBodiesOut(t *testing.T) {
 		}
 	})
 }
+
+// L3: a receiver that takes no message of a size gets none; its link ends, and the message is there for
+// others, first and uncounted.
+func TestAReceiversMaxMessageSizeIsKept(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders")
+		c := b.client()
+		defer c.close()
+		c.authenticate()
+		c.attach(0, senderTo(2, "orders"))
+		expect[*amqp.Flow](c)
+		for i, size := range []int{10, 5_000, 20} {
+			c.send(0, transferOf(2, uint32(i)), amqp.AppendData(nil, make([]byte, size)))
+			expect[*amqp.Disposition](c)
+		}
+		small := receiverOf(3, "orders")
+		small.MaxMessageSize = amqp.Some(uint64(1_000))
+		c.attach(0, small)
+		c.send(0, credit(3, 0, 10, false))
+		first, _ := expect[*amqp.Transfer](c)
+		d, _ := expect[*amqp.Detach](c)
+		if d.Handle != 3 || d.Error == nil || d.Error.Condition != amqp.ConditionMessageSizeExceeded {
+			t.Errorf("%+v", d.Error)
+		}
+		c.send(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: first.DeliveryID.Value, State: amqp.Accepted{}})
+		expect[*amqp.Disposition](c)
+		c.attach(0, receiverOf(4, "orders"))
+		c.send(0, credit(4, 0, 10, false))
+		for _, size := range []int{5_000, 20} {
+			_, payload := expect[*amqp.Transfer](c)
+			s := sections(t, payload)
+			h, err := s.ParseHeader()
+			if data, _ := amqp.SectionValue(s.Body).Binary(); err != nil || h.DeliveryCount != 0 || len(data) != size {
+				t.Errorf("%d bytes, count %d, %v, want %d bytes", len(data), h.DeliveryCount, err, size)
+			}
+		}
+	})
+}
