@@ -118,16 +118,15 @@ func TestT246AWrongDateOfALeaderEndsNoLock(t *testing.T) {
 		b.must("lead", b.lab.Lead(1, next))
 		c.send("q", "b")
 		b.pass(20 * time.Second)
+		b.must("complete", c.settleByToken("q", "completed", m.token))
 		if clock := b.lab.Dates(next); !clock.Judged || !clock.Wrong {
 			b.Fatalf("the node says of its clock: %+v", clock)
 		}
-		if at := b.lab.Leader(1); at == next {
-			b.Fatal("the node with the wrong date still leads, though others can")
+		for began := time.Now(); b.lab.Leader(1) == next; b.pass(time.Second) {
+			if time.Since(began) > 2*time.Minute { // it tries to give its leadership away now and then
+				b.Fatal("the node with the wrong date still leads, though others can")
+			}
 		}
-		b.lab.Crash(b.lab.Leader(1), true) // of the two that are left, the one with the right date
-		b.must("lead", b.lab.Led())
-		want(b, "next leader", b.lab.Leader(1) == next, false)
-		b.must("complete", b.survivor().settleByToken("q", "completed", m.token))
 	})
 }
 
