@@ -227,10 +227,6 @@ type completing interface {
 	CompleteMessage(context.Context, *azservicebus.ReceivedMessage, *azservicebus.CompleteMessageOptions) error
 }
 
-// patient lets one call receive all that it asks for: what arrives between two, the SDK gives back, and
-// then it comes behind what was under way already.
-var patient = &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: 5 * time.Second}
-
 // take receives exactly n messages within d or fails.
 func (e *env) take(r receiving, n int, d time.Duration) []*azservicebus.ReceivedMessage {
 	e.t.Helper()
@@ -238,7 +234,7 @@ func (e *env) take(r receiving, n int, d time.Duration) []*azservicebus.Received
 	defer cancel()
 	var all []*azservicebus.ReceivedMessage
 	for len(all) < n {
-		got, err := r.ReceiveMessages(ctx, n-len(all), patient)
+		got, err := r.ReceiveMessages(ctx, n-len(all), nil)
 		all = append(all, got...)
 		if err != nil && len(all) < n {
 			e.t.Fatalf("receive: %d of %d within %s: %v", len(all), n, d, err)
