@@ -20,6 +20,8 @@ KEEP ?=
 N    ?= 5
 SEQUENCES ?= 20000
 
+comma := ,
+
 .PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model failovers conformance conformance-full compatibility \
         bench growth microbench cover cover-fsm coverage all clean
 
@@ -74,21 +76,26 @@ fuzz:
 ## conformance: the official SDKs and other AMQP clients, and the tests that their authors wrote
 conformance: build
 	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m -parallel 8 . ./smoke
-	@cd test/conformance && go test -count=1 -timeout 20m ./languages
+	@$(call languages,20m)
 	@cd test/suites && go vet ./... && go test -count=1 -timeout 20m .
 	@BUSBAR_GO_AMQP_TESTS=build go test -count=1 -timeout 10m -run TheGoClientsOwnTests ./transport
 
-# Three times over: what fails once in three is a defect too.
+# The scenarios of every client library, with a time limit and flags. It prints how long each library took.
+TIMES := $(CURDIR)/.cluster/times-languages
+languages = mkdir -p $(dir $(TIMES)) && rm -f $(TIMES) && cd test/conformance && rc=0 && \
+	{ go test -count=1 -timeout $(1) ./languages -args -times=$(TIMES) $(2) || rc=$$?; } && \
+	{ cat $(TIMES) 2>/dev/null || true; } && exit $$rc
+
+# Every version of versions.txt, three times over: what fails once in three is a defect too.
 conformance-full: build
 	@for i in 1 2 3; do echo "== conformance-full: round $$i" && \
-		(cd test/conformance && go test -count=1 -timeout 60m ./languages \
-		-args -wires=plain,tls,websocket -nodes=1,3) && \
+		($(call languages,180m,-versions=all -wires=plain$(comma)tls$(comma)websocket -nodes=1$(comma)3)) && \
 		(cd test/conformance && go test -count=1 -timeout 15m . ./smoke) && \
 		(cd test/suites && go test -count=1 -timeout 20m .) || exit 1; done
 
-## compatibility: write docs/compatibility.md, the table of scenarios by library
+## compatibility: write docs/compatibility.md, the table of scenarios by version of each library
 compatibility: build
-	@cd test/conformance && go test -count=1 -timeout 20m ./languages -args -write
+	@$(call languages,40m,-versions=all -write)
 
 ## chaos: break processes, networks and disks under the official Go SDK (MINUTES=10 CHAOS='-seed 7')
 chaos: MINUTES = 10

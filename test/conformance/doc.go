@@ -3,6 +3,6 @@
 //
 // It is a module of its own, so that the clients' libraries never become dependencies of the broker.
 // Package node starts the processes; package smoke holds longer scenarios; package failover kills
-// leaders; package languages runs the SDKs of other languages, each from a folder of its own. Build
+// leaders; package languages runs versions of every SDK, each from a folder of its own. Build
 // bin/busbar first (make build). Start with cases_test.go.
 package conformance

@@ -1,15 +1,37 @@
-# Sourced by the run.sh of each language: what is downloaded lives outside the repository, one
-# directory for each version of the list of what is needed.
+# Sourced by the run.sh of each library, which is called in one of three ways:
+#   run.sh VERSION [CLIENT]     runs the scenarios
+#   run.sh --install VERSION    installs what they need, and no more
+#   run.sh --list VERSION       prints the ids of the scenarios, one a line
+# What is downloaded lives outside the repository, one directory for each version of a library and
+# content of the files that pin it.
 
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 cache=${BUSBAR_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/busbar/conformance}
 
+only=
+case ${1-} in
+--install | --list)
+	only=$1
+	shift
+	;;
+esac
+version=${1:?a version of versions.txt is missing}
+client=${2-}
+
 # need COMMAND HINT: stops with what to do when a command is missing.
 need() {
 	command -v "$1" >/dev/null || {
 		echo "$1 is missing: $2" >&2
+		exit 1
+	}
+}
+
+# pins DIRECTORY: stops when no file pins this version.
+pins() {
+	[[ -d $1 ]] || {
+		echo "$1 is missing: the files that pin version $version" >&2
 		exit 1
 	}
 }
@@ -20,7 +42,7 @@ tools() {
 	local name=$1 sum
 	shift
 	sum=$(cd "$here" && cat "$@" | sha256sum | cut -c1-12)
-	dir=$cache/$name-$sum
+	dir=$cache/$name-$version-$sum
 	[[ ! -e $dir/complete ]]
 }
 
@@ -32,4 +54,4 @@ fresh() {
 filled() { touch "$dir/complete"; }
 
 # With --install nothing more is done than to install.
-installed() { [[ ${1-} != --install ]] || exit 0; }
+installed() { [[ $only != --install ]] || exit 0; }

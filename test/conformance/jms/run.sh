@@ -4,5 +4,5 @@ source "$(dirname "$0")/../tools.sh"
 source "$(dirname "$0")/../jvm/jvm.sh"
 
 jvm jms
-installed "$@"
+installed
 run_jvm busbar.Main

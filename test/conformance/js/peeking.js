@@ -2,6 +2,7 @@
 
 const assert = require('node:assert/strict');
 const Long = require('long');
+const { states } = require('./env');
 
 const soon = () => new Date(Date.now() + 60_000);
 
@@ -14,7 +15,7 @@ module.exports = {
     const locked = await e.one(r);
     const seen = [...await r.peekMessages(3), ...await r.peekMessages(3)];
     assert.deepEqual(e.texts(seen), ['m0', 'm1', 'm2', 'm3', 'm4']);
-    for (const m of seen) assert.equal(m.state, 'active');
+    for (const m of seen) assert.equal(m.state, ...states('active'));
     const rest = await e.take(r, 4);
     for (const m of rest) assert.equal(m.deliveryCount, 0, 'peek raised the delivery count');
     await e.complete(r, [...rest, locked]);

@@ -48,9 +48,14 @@ async function runCase(id, run, index) {
 }
 
 async function main() {
+  if (process.argv[2] === '--list') {
+    for (const id of cases.keys()) process.stdout.write(`${id}\n`);
+    return;
+  }
   say('sdk', '@azure/service-bus', sdkVersion);
-  const only = (process.env.BUSBAR_ONLY || '').split(/\s+/).filter(Boolean);
-  const todo = [...cases].filter(([id]) => only.length === 0 || only.includes(id));
+  const ids = (name) => (process.env[name] || '').split(/\s+/).filter(Boolean);
+  const [only, absent] = [ids('BUSBAR_ONLY'), ids('BUSBAR_ABSENT')];
+  const todo = [...cases].filter(([id]) => !absent.includes(id) && (only.length === 0 || only.includes(id)));
   let next = 0;
   const worker = async () => {
     while (next < todo.length) {

@@ -168,7 +168,7 @@ module.exports = {
     const m = await e.one(r);
     assert.ok(Date.now() >= at.getTime(), 'received before its time');
     assert.equal(m.body, 'later');
-    assert.equal(m.scheduledEnqueueTimeUtc.getTime(), at.getTime());
+    assert.equal(Number(m.scheduledEnqueueTimeUtc), at.getTime());
     assert.ok(m.enqueuedTimeUtc >= at, 'came before its time');
     await r.completeMessage(m);
   },

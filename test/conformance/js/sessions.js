@@ -54,7 +54,7 @@ module.exports = {
   async 'session-none'(e) {
     const q = await e.sessionQueue();
     const c = e.client(0, { retryOptions: { timeoutInMs: 2000, maxRetries: 0 } });
-    await e.fails(() => c.acceptNextSession(q), 'ServiceTimeout');
+    await e.refused(() => c.acceptNextSession(q), 'ServiceTimeout');
   },
 
   async 'session-waits'(e) {
@@ -70,9 +70,9 @@ module.exports = {
   async 'session-held'(e) {
     const q = await filled(e, {}, 'x');
     const r = await e.client(0).acceptSession(q, 'S');
-    await e.fails(() => e.client(1).acceptSession(q, 'S'), 'SessionCannotBeLocked');
+    await e.refused(() => e.client(1).acceptSession(q, 'S'), 'SessionCannotBeLocked');
     const c = e.client(2, { retryOptions: { timeoutInMs: 1500, maxRetries: 0 } });
-    await e.fails(() => c.acceptNextSession(q), 'ServiceTimeout');
+    await e.refused(() => c.acceptNextSession(q), 'ServiceTimeout');
     await e.complete(r, await e.one(r));
     await r.close();
     await (await e.client(1).acceptSession(q, 'S')).close();

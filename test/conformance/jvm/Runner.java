@@ -35,16 +35,21 @@ public final class Runner {
     }
 
     /**
-     * Runs every scenario that BUSBAR_ONLY names, or all, and prints one line for each: scenario, id, pass or fail
-     * or skip, milliseconds, text; separated by tabs. library is the name of its jar before the version; scene makes
+     * Runs every scenario that BUSBAR_ONLY names, or all, without those of BUSBAR_ABSENT, and prints one line for
+     * each: scenario, id, pass or fail or skip, milliseconds, text; separated by tabs. With the argument --list it
+     * prints the ids and ends. library is the name of its jar before the version; scene makes
      * what a scenario gets from its id and number.
      */
-    static <E extends Scene> void run(String library, int atOnce, long limitSeconds,
+    static <E extends Scene> void run(String[] args, String library, int atOnce, long limitSeconds,
         BiFunction<String, Integer, E> scene, Map<String, Scenario<E>> all) throws Exception {
-        String only = System.getenv().getOrDefault("BUSBAR_ONLY", "").trim();
-        if (!only.isEmpty()) {
-            all.keySet().retainAll(List.of(only.split("\\s+")));
+        if (args.length > 0 && args[0].equals("--list")) {
+            all.keySet().forEach(System.out::println);
+            System.exit(0);
         }
+        if (!ids("BUSBAR_ONLY").isEmpty()) {
+            all.keySet().retainAll(ids("BUSBAR_ONLY"));
+        }
+        all.keySet().removeAll(ids("BUSBAR_ABSENT"));
         say("sdk", library, version(library + "-"));
         var pool = Executors.newFixedThreadPool(atOnce);
         int index = 0;
@@ -56,6 +61,12 @@ public final class Runner {
         pool.awaitTermination(10, TimeUnit.MINUTES);
         say("end", all.size());
         System.exit(0); // whatever threads a library or a failed scenario keeps
+    }
+
+    /** The ids of scenarios in a variable of the environment. */
+    private static List<String> ids(String variable) {
+        String text = System.getenv().getOrDefault(variable, "").trim();
+        return text.isEmpty() ? List.of() : List.of(text.split("\\s+"));
     }
 
     private static String version(String start) {
@@ -85,8 +96,20 @@ public final class Runner {
             text = cause instanceof Skip ? cause.getMessage() : cause + where(cause);
         }
         one.shutdownNow();
-        e.close();
+        close(e);
         say("scenario", id, state, (System.nanoTime() - began) / 1_000_000, text);
+    }
+
+    /** Closes what a scenario keeps, within 20 seconds: an old version of a library may wait for ever. */
+    private static void close(Scene e) {
+        var closing = Executors.newSingleThreadExecutor();
+        Future<?> closed = closing.submit(e::close);
+        try {
+            closed.get(20, TimeUnit.SECONDS);
+        } catch (Exception ignored) {
+            // what is left open ends with the process
+        }
+        closing.shutdownNow();
     }
 
     private static String where(Throwable t) {

@@ -1,12 +1,13 @@
 # Sourced after tools.sh by the run.sh of the languages of the Java machine.
 
-# jvm NAME: fills dir with the libraries of pom.xml and the compiled sources, those beside this file too.
+# jvm NAME: fills dir with the libraries of pom.xml, where ${sdk} is the version that is asked for, and
+# the compiled sources, those beside this file too.
 jvm() {
 	need javac 'install a JDK of version 17 or newer'
 	need mvn 'install Maven'
 	if tools "$1" pom.xml; then
 		fresh
-		mvn -q -B -f "$here/pom.xml" -DoutputDirectory="$dir/lib" -DincludeScope=runtime \
+		mvn -q -B -f "$here/pom.xml" -Dsdk="$version" -DoutputDirectory="$dir/lib" -DincludeScope=runtime \
 			org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies >&2
 		filled
 	fi
@@ -28,5 +29,5 @@ run_jvm() {
 			-storetype PKCS12 -storepass changeit >&2
 	fi
 	java -Djavax.net.ssl.trustStore="$trust" -Djavax.net.ssl.trustStorePassword=changeit \
-		-Djavax.net.ssl.trustStoreType=PKCS12 -XX:+UseSerialGC -cp "$classes:$dir/lib/*" "$1"
+		-Djavax.net.ssl.trustStoreType=PKCS12 -XX:+UseSerialGC -cp "$classes:$dir/lib/*" "$1" $only
 }

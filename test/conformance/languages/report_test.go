@@ -3,6 +3,7 @@ package languages
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -85,29 +86,31 @@ func TestRender(t *testing.T) {
 	scenarios := []Scenario{{"a", "a holds", "First"}, {"b", "b holds", "First"}, {"c", "c holds", "Second"},
 		{"nobody", "nobody wrote it", "Third"}}
 	got := Render(scenarios, []Column{
-		{"One", map[string]Outcome{"a": {State: "pass"}, "b": {State: "skip", Text: "has none"}}},
-		{"Two", map[string]Outcome{"b": {State: "skip", Text: "has none"}, "c": {State: "skip", Text: "never"}}},
+		{"One 1.2", "one", []Wire{{"plain", ""}, {"tls", "5671"}}, map[string]Outcome{"a": {State: "pass"}, "b": {State: "skip", Text: "has none"}}},
+		{"Two 3", "two", []Wire{{"websocket", ""}}, map[string]Outcome{"b": {State: "skip", Text: "has none"}, "c": {State: "skip", Text: "never"}}},
 	})
 	_, got, _ = strings.Cut(got, "\n## ")
 	want := `First
 
-| scenario | One | Two |
+| scenario | One 1.2 | Two 3 |
 | --- | --- | --- |
 | a holds <!-- a --> | yes |  |
 | b holds <!-- b --> | 1 | 1 |
 
 ## Second
 
-| scenario | One | Two |
+| scenario | One 1.2 | Two 3 |
 | --- | --- | --- |
 | c holds <!-- c --> |  | 2 |
 
 ## In all
 
-| library | pass | does not apply |
-| --- | --- | --- |
-| One | 1 | 1 |
-| Two | 0 | 2 |
+A port behind TLS or WebSocket: the version connects to that port of the host only.
+
+| version | library | connects over | pass | does not apply |
+| --- | --- | --- | --- | --- |
+| One 1.2 | ` + "`one`" + ` | plain, TLS 5671 | 1 | 1 |
+| Two 3 | ` + "`two`" + ` | WebSocket | 0 | 2 |
 
 ## Reasons
 
@@ -116,5 +119,84 @@ func TestRender(t *testing.T) {
 `
 	if got != want {
 		t.Errorf("got:\n%s", got)
+	}
+}
+
+// What Render writes ReadTable reads, whatever columns there are.
+func TestTheTableIsReadBack(t *testing.T) {
+	scenarios := []Scenario{{"a", "a holds", "First"}, {"b", "b holds", "First"}, {"c", "c holds", "Second"}}
+	want := []Column{
+		{"One 1.2", "one", nil, map[string]Outcome{"a": {State: "pass"}, "b": {State: "skip", Text: "has none"}}},
+		{"Two 3", "two/x", nil, map[string]Outcome{"b": {State: "skip", Text: "never"}, "c": {State: "pass"}}},
+	}
+	text := Render(scenarios, want)
+	got, err := ReadTable(text, scenarios)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for name, bad := range map[string]string{
+		"an unknown scenario": strings.Replace(text, "<!-- c -->", "<!-- d -->", 1),
+		"another order":       strings.NewReplacer("<!-- a -->", "<!-- b -->", "<!-- b -->", "<!-- a -->").Replace(text),
+		"a missing reason":    strings.Replace(text, "1. has none\n", "", 1),
+		"a missing cell":      strings.Replace(text, "| yes |  |", "| yes |", 1),
+		"a failure":           strings.Replace(text, "| yes |", "| no |", 1),
+		"another heading":     strings.Replace(text, "| scenario | One 1.2 |", "| scenario | One 1.3 |", 1),
+		"no table":            "nothing",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := ReadTable(bad, scenarios); err == nil {
+				t.Error("it was taken")
+			}
+		})
+	}
+}
+
+func TestVersionsAndAbsences(t *testing.T) {
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "list")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	got, err := ReadVersions(file("# c\n\njs | 7.0.5 | full | tls:5671 websocket\njs | 8 | always | plain\n"))
+	want := []Version{{"js", "7.0.5", false, []Wire{{"tls", "5671"}, {"websocket", ""}}},
+		{"js", "8", true, []Wire{{"plain", ""}}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for name, text := range map[string]string{
+		"another time":    "js | 1 | often | plain\n",
+		"another wire":    "js | 1 | full | carrier\n",
+		"a version twice": "js | 1 | full | plain\njs | 1 | always | plain\n",
+		"a missing field": "js | 1 | full\n",
+		"an empty field":  "js |  | full | plain\n",
+	} {
+		if _, err := ReadVersions(file(text)); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	absent, err := ReadAbsences(file("js | 1 | a b | no c\njs | 1 | d | no e\n"))
+	if err != nil || !reflect.DeepEqual(absent, Absences{"js-1": {"a": "no c", "b": "no c", "d": "no e"}}) {
+		t.Errorf("got %v, %v", absent, err)
+	}
+	if _, err := ReadAbsences(file("js | 1 | a | x\njs | 1 | a | y\n")); err == nil {
+		t.Error("a scenario twice was taken")
+	}
+}
+
+func TestTheVersionsOfTheReadme(t *testing.T) {
+	spans := []Span{{"One", "1", "3"}, {"Two", "2", "2"}}
+	got, err := WithVersions("before\n"+spanBegin+"old\n"+spanEnd+"\nafter\n", spans)
+	want := "before\n" + spanBegin + "| client | oldest version known to work | newest |\n| --- | --- | --- |\n" +
+		"| One | 1 | 3 |\n| Two | 2 | 2 |\n" + spanEnd + "\nafter\n"
+	if err != nil || got != want {
+		t.Errorf("%v, got:\n%s", err, got)
+	}
+	if _, err := WithVersions("nothing", spans); err == nil {
+		t.Error("a text without the marks was taken")
 	}
 }

@@ -8,22 +8,38 @@ import (
 
 // Column is one library of the table.
 type Column struct {
-	Heading string             // language, library and version
+	Heading string // language and version
+	Library string // the name of the package or module
+	Wires   []Wire
 	Cells   map[string]Outcome // by scenario
 }
 
 const preamble = `# Compatibility
 
-What unmodified client libraries do against Busbar, scenario by scenario. The table is written by
-` + "`make compatibility`" + ` and held by ` + "`make conformance`" + `, which fails when a cell changes; the scenarios are
-those of ` + "`test/conformance/scenarios.txt`" + `. **yes**: passes; a number: the library has nothing like
-it, for the reason below; blank: not written for this library.
+What unmodified client libraries do against Busbar, scenario by scenario. ` + "`make compatibility`" + ` writes the
+table. ` + "`make conformance`" + ` runs the newest version of each library and fails when a cell of it changes;
+` + "`make conformance-full`" + ` runs every version over every wire, with one node and with three. The scenarios
+are those of ` + "`test/conformance/scenarios.txt`" + `, the versions those of ` + "`test/conformance/versions.txt`" + `.
+**yes**: passes; a number: the library has nothing like it, for the reason below; blank: not written for
+this library.
 
 Beside them ` + "`make conformance`" + ` runs what others wrote for the original, as it is: 87 live tests of the Go
 SDK ` + "`azservicebus`" + `, 28 conformance cases of ` + "`gocloud.dev`" + `, applications of Celery (its transport
 ` + "`azureservicebus`" + `), Apache Camel (` + "`azure-servicebus`" + `) and Spring (JMS over Qpid), and KEDA's scaler
 ` + "`azure-servicebus`" + `, which reads the lengths of queues and subscriptions. They are in ` + "`test/suites`" + `; 17
 integration tests of ` + "`go-amqp`" + ` are in ` + "`transport`" + `.
+`
+
+// absentMark begins the reason of a cell that comes from absent.txt.
+const absentMark = "absent in this version: "
+
+const totals = `
+## In all
+
+A port behind TLS or WebSocket: the version connects to that port of the host only.
+
+| version | library | connects over | pass | does not apply |
+| --- | --- | --- | --- | --- |
 `
 
 // Render writes the table: scenarios by library, what passes, and the reasons for what does not
@@ -47,7 +63,7 @@ func Render(scenarios []Scenario, columns []Column) string {
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString("\n## In all\n\n| library | pass | does not apply |\n| --- | --- | --- |\n")
+	b.WriteString(totals)
 	for _, c := range columns {
 		pass, skip := 0, 0
 		for _, o := range c.Cells {
@@ -57,7 +73,7 @@ func Render(scenarios []Scenario, columns []Column) string {
 				skip++
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d |\n", c.Heading, pass, skip)
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %d | %d |\n", c.Heading, c.Library, wireNames(c.Wires), pass, skip)
 	}
 	if len(reasons) > 0 {
 		b.WriteString("\n## Reasons\n\n")
@@ -66,6 +82,16 @@ func Render(scenarios []Scenario, columns []Column) string {
 		}
 	}
 	return b.String()
+}
+
+// wireNames is how the table tells the ways to connect.
+func wireNames(wires []Wire) string {
+	names := map[string]string{"plain": "plain", "tls": "TLS", "websocket": "WebSocket"}
+	var all []string
+	for _, w := range wires {
+		all = append(all, strings.TrimSpace(names[w.Name]+" "+w.Port))
+	}
+	return strings.Join(all, ", ")
 }
 
 func told(columns []Column, id string) bool {

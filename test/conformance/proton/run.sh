@@ -12,6 +12,6 @@ if ! "$python" -c 'import proton' 2>/dev/null; then
 	[[ $(id -u) == 0 ]] || sudo='sudo -n'
 	{ $sudo apt-get update -q && $sudo apt-get install -y -q --no-install-recommends python3-qpid-proton; } >&2
 fi
-installed "$@"
+installed
 
-PYTHONPATH=$here/../py exec "$python" -B "$here/main.py"
+PYTHONPATH=$here/../py exec "$python" -B "$here/main.py" $only

@@ -48,7 +48,18 @@ def chosen(modules):
     for module in modules:
         every.update(module.SCENARIOS)
     only = os.environ.get("BUSBAR_ONLY", "").split()
-    return {k: f for k, f in every.items() if k in only} if only else every
+    absent = os.environ.get("BUSBAR_ABSENT", "").split()
+    return {k: f for k, f in every.items() if k not in absent and (not only or k in only)}
+
+
+def listed(modules):
+    """With --list, prints the ids of the scenarios and says so."""
+    if sys.argv[1:2] != ["--list"]:
+        return False
+    for module in modules:
+        for scenario in module.SCENARIOS:
+            print(scenario)
+    return True
 
 
 class Told:

@@ -72,7 +72,7 @@ async def session_waits(e):
 
 
 async def session_held(e):
-    q = await filled(e, "x")
+    q = await filled(e, "x", lock_duration=timedelta(minutes=5))  # old versions wait a minute for a session
     r = await e.accept(q, "S", node=0)
     await e.fails(SessionCannotBeLockedError, accepting, e, q, "S")
     await e.fails(OperationTimeoutError, accepting, e, q, NEXT_AVAILABLE_SESSION, 2)

@@ -1,6 +1,8 @@
 package busbar;
 
 import com.azure.core.amqp.AmqpRetryOptions;
+import com.azure.core.amqp.AmqpTransportType;
+import com.azure.core.amqp.exception.AmqpException;
 import com.azure.core.http.HttpPipelineNextPolicy;
 import com.azure.core.http.HttpPipelineCallContext;
 import com.azure.core.http.policy.HttpPipelinePolicy;
@@ -51,7 +53,9 @@ public final class Env extends Scene {
     }
 
     public ServiceBusClientBuilder builder(String connectionString, Duration tryTimeout, int retries) {
-        return new ServiceBusClientBuilder().connectionString(connectionString).retryOptions(
+        var transport = "websocket".equals(System.getenv("BUSBAR_WIRE")) ? AmqpTransportType.AMQP_WEB_SOCKETS
+            : AmqpTransportType.AMQP;
+        return new ServiceBusClientBuilder().connectionString(connectionString).transportType(transport).retryOptions(
             new AmqpRetryOptions().setMaxRetries(retries).setDelay(Duration.ofMillis(200)).setTryTimeout(tryTimeout));
     }
 
@@ -118,11 +122,20 @@ public final class Env extends Scene {
     public ServiceBusReceiverClient accept(int i, String queue, String session) {
         var c = keep(builder(i).sessionReceiver().queueName(queue).disableAutoComplete()
             .maxAutoLockRenewDuration(Duration.ZERO).buildClient());
-        return keep(session == null ? c.acceptNextSession() : c.acceptSession(session));
+        for (long end = System.nanoTime() + SOON.toNanos();;) {
+            try {
+                return keep(session == null ? c.acceptNextSession() : c.acceptSession(session));
+            } catch (AmqpException x) {
+                // A receiver of version 7.4.2 is closed before its link is.
+                if (!Api.OLDEST || System.nanoTime() > end) {
+                    throw x;
+                }
+            }
+        }
     }
 
     public void send(String queue, ServiceBusMessage... messages) {
-        sender(0, queue).sendMessages(Arrays.asList(messages));
+        Api.send(sender(0, queue), Arrays.asList(messages));
     }
 
     public static ServiceBusMessage message(String body) {
@@ -171,6 +184,9 @@ public final class Env extends Scene {
         } catch (Throwable t) {
             if (reason != null) {
                 Throwable cause = t instanceof ServiceBusException ? t : t.getCause();
+                if (Api.OLDEST && t instanceof AmqpException) {
+                    return t; // it tells no reason
+                }
                 check(cause instanceof ServiceBusException, "failed with " + t);
                 equal(((ServiceBusException) cause).getReason(), reason, t + ": reason");
             }

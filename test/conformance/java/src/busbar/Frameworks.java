@@ -112,14 +112,14 @@ final class Frameworks {
         equal(e.admin(1).getQueue(in).getMaxDeliveryCount(), Integer.MAX_VALUE, "deliveries");
         String topic = e.name("bundle-1");
         ensureTopic(e, topic, new CreateTopicOptions().setMaxSizeInMegabytes(5120).setBatchedOperationsEnabled(true));
-        e.admin(0).createSubscription(topic, "sales", "$default", new CreateSubscriptionOptions()
+        Api.subscribe(e.admin(0), topic, "sales", "$default", new CreateSubscriptionOptions()
             .setLockDuration(FIVE_MINUTES).setForwardTo(in).setMaxDeliveryCount(Integer.MAX_VALUE)
             .setEnableDeadLetteringOnFilterEvaluationExceptions(false), new CreateRuleOptions(new FalseRuleFilter()));
-        var rules = e.keep(e.builder(1).ruleManager().topicName(topic).subscriptionName("sales").buildClient());
-        rules.createRule("OrderPlaced", new CreateRuleOptions(
+        var rules = Api.Rules.of(e, e.builder(1), topic, "sales");
+        rules.create("OrderPlaced", new CreateRuleOptions(
             new SqlRuleFilter("[NServiceBus.EnclosedMessageTypes] LIKE '%Sales.OrderPlaced%'")));
-        rules.createRule("Dropped", new CreateRuleOptions(new SqlRuleFilter("1=1")));
-        rules.deleteRule("Dropped");
+        rules.create("Dropped", new CreateRuleOptions(new SqlRuleFilter("1=1")));
+        rules.delete("Dropped");
 
         var publisher = e.keep(e.builder(0).sender().topicName(topic).buildClient());
         for (String type : List.of("Sales.Other", "Sales.OrderPlaced")) {

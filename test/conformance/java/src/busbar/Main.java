@@ -18,6 +18,6 @@ public final class Main {
         Topics.add(all);
         Transactions.add(all);
         Frameworks.add(all);
-        Runner.run("azure-messaging-servicebus", 10, 120, Env::new, all);
+        Runner.run(args, "azure-messaging-servicebus", 10, 120, Env::new, all);
     }
 }

@@ -144,8 +144,10 @@ final class Sending {
         properties.put("l", 1L << 40);
         properties.put("d", 1.5);
         properties.put("b", true);
-        properties.put("t", OffsetDateTime.parse("2020-02-03T04:05:06Z"));
-        properties.put("span", Duration.ofSeconds(90));
+        if (!Api.OLDEST) { // it cannot encode these
+            properties.put("t", OffsetDateTime.parse("2020-02-03T04:05:06Z"));
+            properties.put("span", Duration.ofSeconds(90));
+        }
         var sent = message("x").setContentType("text/plain").setCorrelationId("corr").setMessageId("mid-1")
             .setSubject("subj").setTo("to").setReplyTo("rt").setReplyToSessionId("rts").setSessionId("only data")
             .setPartitionKey("only data").setTimeToLive(Duration.ofSeconds(90));

@@ -53,8 +53,8 @@ final class Sessions {
             }
             for (String session : List.of("B", "A")) {
                 var r = e.accept(1, q, session);
-                equal(r.getSessionId(), session, "session");
                 var got = e.take(r, 4);
+                equal(Api.session(r, got.get(0)), session, "session");
                 equal(texts(got), List.of(session + 0, session + 1, session + 2, session + 3), "bodies");
                 complete(r, got);
                 r.close();
@@ -70,9 +70,9 @@ final class Sessions {
             for (int i = 0; i < 2; i++) {
                 var r = e.accept(i, q, null);
                 var m = e.one(r);
-                equal(m.getSessionId(), r.getSessionId(), "session");
+                equal(m.getSessionId(), Api.session(r, m), "session");
                 r.complete(m);
-                held.add(r.getSessionId());
+                held.add(m.getSessionId());
             }
             equal(held.stream().sorted().toList(), List.of("one", "two"), "held");
         });
@@ -86,8 +86,9 @@ final class Sessions {
             Thread.sleep(500);
             e.send(q, in("late", "x"));
             var r = waiting.get();
-            equal(r.getSessionId(), "late", "session");
-            r.complete(e.one(r));
+            var m = e.one(r);
+            equal(Api.session(r, m), "late", "session");
+            r.complete(m);
         });
         all.put("session-held", e -> {
             String q = filled(e, MINUTE, "x");
@@ -195,7 +196,8 @@ final class Sessions {
             fails(null, () -> r.renewSessionLock());
             List<String> got = new ArrayList<>();
             e.take(next, 2).forEach(x -> got.add(x.getBody() + " " + x.getDeliveryCount()));
-            equal(got, List.of("1 1", "2 0"), "the next holder got");
+            // Version 7.4.2 has fetched the second message too.
+            equal(got, List.of("1 1", Api.OLDEST ? "2 1" : "2 0"), "the next holder got");
         });
     }
 
@@ -204,7 +206,8 @@ final class Sessions {
             String q = e.sessionQueue();
             e.sender(0, q).scheduleMessage(in("S", "later"), OffsetDateTime.now().plusSeconds(2));
             var r = e.accept(1, q, null);
-            equal(r.getSessionId() + " " + e.one(r).getBody(), "S later", "arrived");
+            var m = e.one(r);
+            equal(Api.session(r, m) + " " + m.getBody(), "S later", "arrived");
         });
         all.put("session-receive-delete", e -> {
             String q = filled(e, MINUTE, "a", "b");

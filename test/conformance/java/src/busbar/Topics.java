@@ -46,7 +46,7 @@ final class Topics {
     }
 
     private static void send(Env e, String topic, ServiceBusMessage... messages) {
-        e.keep(e.builder(0).sender().topicName(topic).buildClient()).sendMessages(List.of(messages));
+        Api.send(e.keep(e.builder(0).sender().topicName(topic).buildClient()), List.of(messages));
     }
 
     private static ServiceBusReceiverClient receiver(Env e, int i, String topic, String name) {
@@ -63,9 +63,13 @@ final class Topics {
     }
 
     /** The bodies that reached the subscription. */
-    private static List<String> chosen(Env e, String topic, String name) {
+    private static List<String> chosen(Env e, String topic, String name) throws Exception {
         var r = receiver(e, 1, topic, name);
         List<String> got = new ArrayList<>();
+        if (Api.OLDEST) { // a second receive may never come back
+            Thread.sleep(Env.QUIET.toMillis());
+            return texts(r.peekMessages(50));
+        }
         while (true) {
             var batch = new ArrayList<com.azure.messaging.servicebus.ServiceBusReceivedMessage>();
             r.receiveMessages(10, got.isEmpty() ? Duration.ofSeconds(5) : Env.QUIET).forEach(batch::add);
@@ -78,10 +82,11 @@ final class Topics {
     }
 
     /** A topic with a subscription for each rule, which is its only one. */
-    private static String filtered(Env e, Map<String, CreateRuleOptions> rules) {
+    private static String filtered(Env e, Map<String, CreateRuleOptions> rules) throws Exception {
         String t = e.topic();
-        rules.forEach((name, rule) ->
-            e.admin(0).createSubscription(t, name, "only", new CreateSubscriptionOptions(), rule));
+        for (var r : rules.entrySet()) {
+            Api.subscribe(e.admin(0), t, r.getKey(), "only", new CreateSubscriptionOptions(), r.getValue());
+        }
         return t;
     }
 
@@ -164,14 +169,20 @@ final class Topics {
         all.put("topic-rules-live", e -> {
             String t = e.topic();
             e.admin(0).createSubscription(t, "s");
-            var m = e.keep(e.builder(0).ruleManager().topicName(t).subscriptionName("s").buildClient());
-            equal(names(m.listRules()), List.of("$Default"), "listed");
-            m.createRule("red", sql("colour = 'red'").setAction(new SqlRuleAction("SET seen = TRUE")));
-            m.createRule("corr", new CreateRuleOptions(correlation()));
-            m.deleteRule("$Default");
-            equal(names(m.listRules()), List.of("corr", "red"), "listed");
-            fails(null, () -> m.createRule("red", sql("1=1")));
-            fails(null, () -> m.deleteRule("nobody"));
+            var m = Api.Rules.of(e, e.builder(0), t, "s");
+            equal(names(m.list()), List.of("$Default"), "listed");
+            m.create("red", sql("colour = 'red'").setAction(new SqlRuleAction("SET seen = TRUE")));
+            m.create("corr", new CreateRuleOptions(correlation()));
+            m.delete("$Default");
+            equal(names(m.list()), List.of("corr", "red"), "listed");
+            fails(null, () -> {
+                m.create("red", sql("1=1"));
+                return null;
+            });
+            fails(null, () -> {
+                m.delete("nobody");
+                return null;
+            });
             until("the rules are in force", () -> {
                 send(e, t, message("plain"), with("red", "colour", "red"));
                 return !chosen(e, t, "s").contains("plain");
@@ -248,7 +259,7 @@ final class Topics {
                 var r = e.keep(e.keep(e.builder(i).sessionReceiver().topicName(t).subscriptionName("s")
                     .disableAutoComplete().buildClient()).acceptNextSession());
                 var got = e.take(r, 3);
-                String s = r.getSessionId();
+                String s = Api.session(r, got.get(0));
                 equal(texts(got), List.of(s + 0, s + 1, s + 2), "in order");
                 complete(r, got);
                 held.add(s);

@@ -48,7 +48,7 @@ final class Transactions {
             var other = e.receiver(0, q);
             var m = e.one(r);
             var tx = s.createTransaction();
-            s.sendMessages(List.of(message("out-1"), message("out-2")), tx);
+            Api.send(s, List.of(message("out-1"), message("out-2")), tx);
             r.complete(m, new CompleteOptions().setTransactionContext(tx));
             equal(texts(other.peekMessages(10, 1)), List.of("in"), "before the commit there is");
             s.commitTransaction(tx);

@@ -16,6 +16,6 @@ public final class Main {
         Topics.add(all);
         Clients.add(all);
         Transactions.add(all);
-        Runner.run("qpid-jms-client", 8, 90, Env::new, all);
+        Runner.run(args, "qpid-jms-client", 8, 90, Env::new, all);
     }
 }
