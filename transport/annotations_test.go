@@ -207,3 +207,13 @@ func TestTheEarlierStoredFormIsRead(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// The section that most deliveries carry is written as one copy; it is what the writer of maps makes.
+func TestTheSectionOfALockTokenIsWellFormed(t *testing.T) {
+	token := fsm.LockToken{1, 2, 3, 15: 9}
+	w := amqp.BeginMapSection(nil, amqp.CodeDeliveryAnnotations)
+	w.UUID(annLockToken, amqp.UUID(token))
+	if want, got := w.End(), appendDeliveryAnnotations(nil, &fsm.Delivery{Token: token}, nil, false); !bytes.Equal(got, want) {
+		t.Errorf("got  % x\nwant % x", got, want)
+	}
+}
