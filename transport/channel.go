@@ -42,10 +42,11 @@ type channel struct {
 	behind      []frame // a begin behind the client's end, and what follows it: of the next session
 	behindBytes int
 
-	sent   sentList
-	sender []*outgoing // links with something to send, in turn
-	acks   []ack       // answers to the client's transfers
-	dones  []ack       // answers to the client's dispositions
+	sent      sentList
+	committed committed   // deliveries that are not in sent any more
+	sender    []*outgoing // links with something to send, in turn
+	acks      []ack       // answers to the client's transfers
+	dones     []ack       // answers to the client's dispositions
 }
 
 // begin opens a channel.

@@ -140,7 +140,7 @@ func (k *coordinator) answer(d *inbound, state amqp.DeliveryState) {
 	if d.settled || k.l.ch.ended {
 		return
 	}
-	k.l.ch.acks = append(k.l.ch.acks, ack{d.id, state})
+	k.l.ch.acks = append(k.l.ch.acks, ack{id: d.id, state: state})
 	k.l.ch.touch()
 }
 
@@ -200,16 +200,23 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 	if unknown != nil {
 		refusal = unknown
 	}
+	reply := &amqp.TransactionalState{TxnID: id, Outcome: v.reply}
 	last := p.Last.Or(p.First)
 	var unheard *amqp.Error // a refusal that the client does not hear of
 	found := ch.sent.take(p.First, last, func(d *sentDelivery) bool {
 		why := refusal
+		var part *txnDelivery
 		if why == nil && d.owner != nil {
 			item := v.item
 			item.Seq, item.Token = d.seq, d.token
 			o := d.owner
-			why = t.add(txnWork{desc: o.desc, sub: o.sub, share: max(0, o.desc.ShareOf(d.token.Prefix())),
-				cmd: &fsm.Settle{Session: o.proof(), Items: []fsm.SettleItem{item}}})
+			part = &txnDelivery{ch: ch, id: d.id, forgotten: p.Settled, state: reply}
+			w := txnWork{desc: o.desc, sub: o.sub, share: max(0, o.desc.ShareOf(d.token.Prefix())),
+				cmd: &fsm.Settle{Session: o.proof(), Items: []fsm.SettleItem{item}}, delivery: part}
+			if d.key != nil {
+				w.text, w.byText, w.keyed = d.key.text, d.key.given, true
+			}
+			why = t.add(w)
 		}
 		switch {
 		case why != nil:
@@ -217,14 +224,21 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 			if p.Settled {
 				unheard = why
 			} else {
-				ch.dones = append(ch.dones, ack{d.id, c.reject(why, d.path())})
+				// The delivery is as it was, and can be settled outside of the transaction.
+				ch.dones = append(ch.dones, ack{id: d.id, state: c.reject(why, d.path()), open: d.owner != nil})
+			}
+		case part == nil:
+			if !p.Settled {
+				ch.dones = append(ch.dones, ack{id: d.id, state: reply})
 			}
 		default:
-			if d.owner != nil {
-				t.settled = append(t.settled, txnDelivery{ch, d.id, p.Settled})
-			}
-			if !p.Settled {
-				ch.dones = append(ch.dones, ack{d.id, &amqp.TransactionalState{TxnID: id, Outcome: v.reply}})
+			t.settled = append(t.settled, *part)
+			switch {
+			case p.Settled:
+			case d.expired():
+				ch.judge(d, t, reply)
+			default:
+				ch.dones = append(ch.dones, ack{id: d.id, state: reply, open: true})
 			}
 		}
 		return false
@@ -236,8 +250,8 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 		}
 		ch.giveUp(p.First, last)
 	}
-	if !found && !p.Settled && last == p.First {
-		ch.dones = append(ch.dones, ack{p.First, c.reject(amqpError(amqp.ConditionNotFound,
+	if !ch.settledBefore(p, found) && !found && !p.Settled && last == p.First {
+		ch.dones = append(ch.dones, ack{id: p.First, state: c.reject(amqpError(amqp.ConditionNotFound,
 			"The delivery is not known to the link any more."), "")})
 	}
 }

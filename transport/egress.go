@@ -119,7 +119,8 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 		}
 		p.tag = guidTag(token)
 		if !e.remove {
-			p.sent = sentDelivery{owner: e, seq: d.Seq, token: d.Token, until: d.LockedUntil}
+			p.sent = sentDelivery{owner: e, seq: d.Seq, token: d.Token, until: d.LockedUntil,
+				key: keyOfStored(e.desc, d)}
 			e.unsettled++
 			e.pace.sent(e, d.Token)
 		}

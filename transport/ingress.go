@@ -229,7 +229,7 @@ func (g *ingress) hold(bytes int) {
 }
 
 func (g *ingress) answer(id uint32, state amqp.DeliveryState) {
-	g.l.ch.acks = append(g.l.ch.acks, ack{id, state})
+	g.l.ch.acks = append(g.l.ch.acks, ack{id: id, state: state})
 	g.l.ch.touch()
 }
 

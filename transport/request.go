@@ -157,7 +157,7 @@ func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 		state = r.c.reject(amqpError(amqp.ConditionDecodeError, "%v", err), r.l.addr.path())
 	}
 	if !d.settled {
-		r.l.ch.acks = append(r.l.ch.acks, ack{d.id, state})
+		r.l.ch.acks = append(r.l.ch.acks, ack{id: d.id, state: state})
 		r.l.ch.touch()
 	}
 	if _, refused := state.(amqp.Rejected); refused {

@@ -13,7 +13,8 @@ type sentDelivery struct {
 	owner *egress // nil for a reply of a request node
 	seq   fsm.SequenceNumber
 	token fsm.LockToken
-	until fsm.Millis // wall; when the lock ended unless renewed
+	until fsm.Millis    // wall; when the lock ended unless renewed
+	key   *partitionKey // nil on an entity that is not partitioned
 }
 
 // sentList holds the unsettled deliveries of a channel in the order of their ids. It is a slice,

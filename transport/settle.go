@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -11,6 +12,8 @@ import (
 type ack struct {
 	id    uint32
 	state amqp.DeliveryState
+	// open says that the delivery is not settled by the answer: a transaction will, or will not (RUL-30).
+	open bool
 }
 
 // settlement is a verdict on its way to the partition.
@@ -150,7 +153,7 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 		case why != fsm.None:
 			state = e.c.reject(e.c.s.refusal(why, out.Detail, path), path)
 		}
-		e.l.ch.dones = append(e.l.ch.dones, ack{batch[i].id, state})
+		e.l.ch.dones = append(e.l.ch.dones, ack{id: batch[i].id, state: state})
 	}
 	if err != nil && back && e.session != nil && !e.closing {
 		// Nobody knows whether they are back. The session's end brings them back before those behind.
@@ -178,7 +181,7 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 		}
 		ch.c.s.stats.reject(siteDisposition)
 		ch.sent.take(p.First, last, func(d *sentDelivery) bool {
-			ch.dones = append(ch.dones, ack{d.id, ch.c.reject(err, d.path())})
+			ch.dones = append(ch.dones, ack{id: d.id, state: ch.c.reject(err, d.path())})
 			ch.forget(d)
 			return true
 		})
@@ -191,8 +194,8 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 		ch.settle(d, v, p.Settled)
 		return true
 	})
-	if !found && !p.Settled && last == p.First && ch.sent.wasPruned(p.First) {
-		ch.dones = append(ch.dones, ack{p.First, ch.c.reject(amqpError(amqp.ConditionNotFound,
+	if !ch.settledBefore(p, found) && !found && !p.Settled && last == p.First && ch.sent.wasPruned(p.First) {
+		ch.dones = append(ch.dones, ack{id: p.First, state: ch.c.reject(amqpError(amqp.ConditionNotFound,
 			"The delivery is not known to the link any more."), "")})
 	}
 	return nil
@@ -210,7 +213,7 @@ func (ch *channel) forget(d *sentDelivery) {
 func (ch *channel) settle(d *sentDelivery, v verdict, settled bool) {
 	if d.owner == nil { // a reply of a request node: the client has it
 		if !settled {
-			ch.dones = append(ch.dones, ack{d.id, v.reply})
+			ch.dones = append(ch.dones, ack{id: d.id, state: v.reply})
 		}
 		return
 	}
@@ -249,11 +252,11 @@ func (ch *channel) writeAcks(role amqp.Role, acks []ack) {
 	}
 	for i := 0; i < len(acks); {
 		j := i + 1
-		for j < len(acks) && acks[j].id == acks[j-1].id+1 && sameState(acks[i].state, acks[j].state) {
+		for j < len(acks) && acks[j].id == acks[j-1].id+1 && acks[i].open == acks[j].open && sameState(acks[i].state, acks[j].state) {
 			j++
 		}
 		ch.c.out = amqp.AppendDisposition(ch.c.out, ch.number, &amqp.Disposition{
-			Role: role, First: acks[i].id, Last: amqp.Some(acks[j-1].id), Settled: true, State: acks[i].state,
+			Role: role, First: acks[i].id, Last: amqp.Some(acks[j-1].id), Settled: !acks[i].open, State: acks[i].state,
 		})
 		i = j
 	}
@@ -269,6 +272,9 @@ func sameState(a, b amqp.DeliveryState) bool {
 		return true
 	case amqp.Rejected:
 		return a.Error == nil && b.(amqp.Rejected).Error == nil
+	case *amqp.TransactionalState:
+		b := b.(*amqp.TransactionalState)
+		return bytes.Equal(a.TxnID, b.TxnID) && sameState(a.Outcome, b.Outcome)
 	case amqp.Modified:
 		return a.UndeliverableHere == b.(amqp.Modified).UndeliverableHere
 	}

@@ -316,3 +316,46 @@ func appendBare(dst []byte, d *fsm.Delivery, s *stored) ([]byte, error) {
 	dst = append(dst, parts.Body...)
 	return append(dst, parts.Footer...), nil
 }
+
+// partitionKey is what selected the share of a message.
+type partitionKey struct {
+	text  string
+	given bool // false: any share would have done
+}
+
+// keyOfStored returns the partition key of a message on a partitioned entity, nil on another: its session
+// id, the sender's key, or where duplicates are detected its message id, as translateMessage chose.
+func keyOfStored(desc *fsm.Descriptor, d *fsm.Delivery) *partitionKey {
+	if !desc.Partitioned {
+		return nil
+	}
+	s, err := parseStored(d.Body)
+	if err != nil {
+		return nil
+	}
+	parts, err := amqp.ParseMessage(s.bare)
+	if err != nil {
+		return nil
+	}
+	p, err := parts.ParseProperties()
+	if err != nil {
+		return nil
+	}
+	changeProperties(&p, d.System)
+	if p.GroupID != nil {
+		return &partitionKey{string(p.GroupID), true}
+	}
+	var key string
+	if v, ok := s.annotations.Get(annPartitionKey); ok {
+		key, _ = v.Text()
+	}
+	for i := range d.System {
+		if annotationOf(d.System[i].Property) == annPartitionKey {
+			key, _ = amqp.Raw(d.System[i].Value).Text()
+		}
+	}
+	if id, _ := amqp.IDText(p.MessageID); key == "" && desc.DetectDuplicates {
+		key = id
+	}
+	return &partitionKey{key, key != ""}
+}

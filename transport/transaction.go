@@ -48,9 +48,11 @@ type txnWork struct {
 	share    int         // of the home, -1 if any will do
 	cmd      fsm.Command // nil for messages
 	messages []fsm.Message
-	text     string // what selects the share of messages
-	byText   bool
+	text     string          // what selects the share of messages; of a settlement the key of its message
+	byText   bool            // there is such a key
+	keyed    bool            // text and byText tell of a settlement what is true
 	via      *fsm.Descriptor // entity through whose transfer queue messages go, if the link says so
+	delivery *txnDelivery    // that is settled over its link
 }
 
 // txnDelivery is a delivery that is settled when the transaction commits.
@@ -58,6 +60,7 @@ type txnDelivery struct {
 	ch        *channel
 	id        uint32
 	forgotten bool // by the client, which settled it: it can decide about it no more
+	state     amqp.DeliveryState
 }
 
 // group is what one transaction may touch beside its transfers: a queue, or a topic with its
@@ -140,8 +143,7 @@ func (t *txn) fits(w *txnWork) string {
 		if group(o.home()) != group(w.home()) {
 			continue
 		}
-		sends := o.cmd == nil && o.via == nil && !bound && w.desc.Partitioned
-		if sends && o.text != w.text || o.share >= 0 && w.share >= 0 && o.share != w.share {
+		if o.otherKey(w) || o.share >= 0 && w.share >= 0 && o.share != w.share {
 			return onePartition
 		}
 	}
@@ -157,6 +159,14 @@ func (w *txnWork) place() {
 	if n := len(w.home().Partitions); w.byText && n > 1 {
 		w.share = fsm.KeyShare(w.text, n)
 	}
+}
+
+// otherKey reports whether two operations on one partitioned entity have different partition keys, which may
+// fall into one share by chance. What goes through the entity without a key of its own has none, and a
+// settlement by token has one that is not known here.
+func (w *txnWork) otherKey(o *txnWork) bool {
+	known := func(w *txnWork) bool { return w.byText || w.keyed }
+	return w.home().Partitioned && known(w) && known(o) && (w.byText != o.byText || w.text != o.text)
 }
 
 // home is the entity where the work is done.
@@ -278,9 +288,7 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 			default:
 				c.s.stats.MessagesIn.Add(uint64(sends))
 				c.s.stats.Settled.Add(uint64(len(deliveries)))
-				for _, d := range deliveries {
-					d.ch.forgetDelivery(d.id)
-				}
+				t.settleCommitted(deliveries)
 				done(amqp.Accepted{})
 			}
 		}

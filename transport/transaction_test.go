@@ -20,6 +20,8 @@ type deal struct {
 	commits []*fsm.Commit
 	keys    []fsm.Key
 	outcome fsm.Outcome // of commits; the zero value is success
+	// settled are the deliveries that commits have told to be settled, with their states.
+	settled map[uint32]string
 }
 
 const coordinatorHandle = 20
@@ -62,8 +64,28 @@ func (d *deal) transfer(handle uint32, state amqp.DeliveryState, payload []byte)
 	return d.disposed(d.next)
 }
 
-// disposed waits for the settled answer to a delivery.
+// disposed waits for the settled answer to a delivery. What a commit settles meanwhile is noted.
 func (d *deal) disposed(id uint32) amqp.DeliveryState {
+	d.t.Helper()
+	for {
+		p := d.disposition()
+		if p.First == id && p.Last.Or(id) == id && p.Settled {
+			return amqp.CloneState(p.State)
+		}
+		if _, ok := p.State.(*amqp.TransactionalState); !ok || p.Role != amqp.RoleSender || !p.Settled {
+			d.t.Fatalf("got %s", describe(0, p))
+		}
+		for i := p.First; i != p.Last.Or(p.First)+1; i++ {
+			if d.settled == nil {
+				d.settled = map[uint32]string{}
+			}
+			d.settled[i] = stateText(p.State)
+		}
+	}
+}
+
+// disposition waits for the next one.
+func (d *deal) disposition() *amqp.Disposition {
 	d.t.Helper()
 	for {
 		p, _ := d.c.next()
@@ -71,9 +93,7 @@ func (d *deal) disposed(id uint32) amqp.DeliveryState {
 		case *amqp.Flow:
 			continue
 		case *amqp.Disposition:
-			if p.First == id && p.Settled {
-				return amqp.CloneState(p.State)
-			}
+			return p
 		}
 		d.t.Fatalf("got %s", describe(0, p))
 	}
@@ -116,8 +136,13 @@ func stateText(s amqp.DeliveryState) string {
 // take receives n messages on a new link and returns their transfers.
 func (d *deal) take(handle uint32, address string, n uint32) []*amqp.Transfer {
 	d.t.Helper()
-	d.c.attach(0, receiverOf(handle, address))
-	d.c.send(0, credit(handle, 0, n, false))
+	return d.takeBy(receiverOf(handle, address), n)
+}
+
+func (d *deal) takeBy(attach *amqp.Attach, n uint32) []*amqp.Transfer {
+	d.t.Helper()
+	d.c.attach(0, attach)
+	d.c.send(0, credit(attach.Handle, 0, n, false))
 	var all []*amqp.Transfer
 	for range n {
 		tr, _ := expect[*amqp.Transfer](d.c)
@@ -127,11 +152,28 @@ func (d *deal) take(handle uint32, address string, n uint32) []*amqp.Transfer {
 	return all
 }
 
-// settle settles a delivery in a transaction and tells the outcome.
+// settle settles a delivery in a transaction and tells the outcome, which leaves the delivery unsettled
+// unless nothing is left of it (RUL-30).
 func (d *deal) settle(tr *amqp.Transfer, id []byte, outcome amqp.DeliveryState) string {
 	d.t.Helper()
 	d.c.send(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: tr.DeliveryID.Value,
 		State: &amqp.TransactionalState{TxnID: id, Outcome: outcome}})
+	p := d.disposition()
+	if p.First != tr.DeliveryID.Value {
+		d.t.Fatalf("got %s", describe(0, p))
+	}
+	text := stateText(p.State)
+	over := strings.Contains(text, "lock-lost") || strings.HasPrefix(text, "amqp:not-found")
+	if p.Settled != over {
+		d.t.Errorf("%s: settled is %v, want %v", text, p.Settled, over)
+	}
+	return text
+}
+
+// again settles a delivery outside of any transaction and tells the outcome.
+func (d *deal) again(tr *amqp.Transfer, outcome amqp.DeliveryState) string {
+	d.t.Helper()
+	d.c.send(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: tr.DeliveryID.Value, State: outcome})
 	return stateText(d.disposed(tr.DeliveryID.Value))
 }
 

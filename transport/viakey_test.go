@@ -126,3 +126,68 @@ func TestATransactionOfOneShareOnly(t *testing.T) {
 		}
 	})
 }
+
+// S-234, RUL-34: partition keys are compared, of sends and of settlements: two that fall into one share by
+// chance are refused, and the rest of the transaction stays open.
+func TestATransactionOfOneKeyOnly(t *testing.T) {
+	same := func() (one, other string) { // of three shares
+		one = keysOf(3)[0]
+		for i := 0; ; i++ {
+			if other = fmt.Sprint("other ", i); fsm.KeyShare(other, 3) == fsm.KeyShare(one, 3) {
+				return one, other
+			}
+		}
+	}
+	one, other := same()
+	for name, changes := range map[string]func(*fsm.Descriptor){
+		"queue":               func(*fsm.Descriptor) {},
+		"duplicates detected": func(d *fsm.Descriptor) { d.DetectDuplicates, d.DuplicateWindow = true, 600_000 },
+		"sessions":            withSessions,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				b.broker.queue("a", partitioned, changes)
+				d := newDeal(t, b)
+				defer d.c.close()
+				d.sender(2, "a")
+				message := func(key string) []byte {
+					switch name {
+					case "sessions":
+						return encoded("x", func(p *amqp.Properties) { p.GroupID = []byte(key) })
+					case "duplicates detected":
+						return encoded(key)
+					}
+					return annotated(annPartitionKey, key)
+				}
+				var list []*amqp.Transfer
+				for i, key := range []string{one, other} {
+					d.transfer(2, nil, message(key))
+					attach := receiverOf(uint32(5+i), "a")
+					if name == "sessions" {
+						attach = sessionReceiverOf(uint32(5+i), "a", key)
+					}
+					list = append(list, d.takeBy(attach, 1)...)
+				}
+				id := d.declare()
+				steps := []struct {
+					what, got string
+					refused   bool
+				}{
+					{"settle the first", d.settle(list[0], id, amqp.Accepted{}), false},
+					{"settle the other", d.settle(list[1], id, amqp.Accepted{}), true},
+					{"send the other key", d.send(2, id, message(other)), true},
+					{"send the same key", d.send(2, id, message(one)), false},
+				}
+				for _, s := range steps {
+					const why = "amqp:not-allowed All operations of a transaction on a partitioned entity"
+					if strings.HasPrefix(s.got, why) != s.refused || !s.refused && s.got != "(Accepted)" {
+						t.Errorf("%s: %s", s.what, s.got)
+					}
+				}
+				if text := d.discharge(id, false); text != "Accepted" || len(d.commits) != 1 || len(d.commits[0].Ops) != 2 {
+					t.Errorf("commit: %s, %d commits", text, len(d.commits))
+				}
+			})
+		})
+	}
+}

@@ -67,7 +67,7 @@ final class Transactions {
             r.complete(m, new CompleteOptions().setTransactionContext(tx));
             s.rollbackTransaction(tx);
             equal(texts(e.receiver(0, q).peekMessages(10, 1)), List.of("in"), "after the rollback there is");
-            var again = e.one(e.receiver(0, q)); // when its lock has run out; the library keeps it for settled
+            var again = e.one(e.receiver(0, q)); // when its lock has run out: the library itself refuses to settle it again
             equal(again.getBody() + " " + again.getDeliveryCount(), "in 1", "again");
         });
         all.put("transaction-schedule", e -> {
