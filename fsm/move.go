@@ -203,6 +203,32 @@ func (s *State) refused(sh *share, sub SubQueue, arrival uint64, m *message, rea
 	sh.setExtra(TransferDeadLetter, next, &x)
 }
 
+// circles reports whether what goes there comes back: to the entity itself, or from a subscription to its
+// own topic (RUL-24).
+func (sh *share) circles(to EntityID) bool {
+	return to == sh.d.ID || sh.d.Kind == Subscription && to == sh.d.Parent
+}
+
+// circled ends a message that went in a circle. It goes to the transfer dead-letter queue, where it
+// keeps its number: from the DLQ it could be forwarded into the same circle.
+func (s *State) circled(sh *share, sub SubQueue, arrival uint64, m *message, reason, text string) {
+	x := *sh.boxes[sub].extra(arrival, m)
+	origin, moved := sh.firsts.Get(arrival)
+	if sub == Main {
+		s.left(sh, arrival, DeadLettered)
+	}
+	s.remove(sh, sub, arrival, m)
+	if moved {
+		sh.firsts.Set(arrival, origin)
+	}
+	x.reason, x.description = reason, text
+	dead := *m
+	dead.bits &^= extraBit | lockedBit
+	dead.setState(StateActive)
+	s.insert(sh, TransferDeadLetter, arrival, dead)
+	sh.setExtra(TransferDeadLetter, arrival, &x)
+}
+
 // takeMoves takes messages in order. What has no move left is dead-lettered on the way (S-208).
 func (s *State) takeMoves(sh *share, sub SubQueue, c *Forward, o *Outcome) {
 	if sub == Main {
@@ -239,8 +265,13 @@ func (s *State) takeMoves(sh *share, sub SubQueue, c *Forward, o *Outcome) {
 		s.takeMove(sh, sub, c.To, picks[i].arrival, &picks[i].m, o)
 	}
 	for i := range worn {
-		s.refused(sh, sub, worn[i].arrival, &worn[i].m, "MaxTransferHopCountExceeded",
-			fmt.Sprintf("The message was moved %d times, the maximum.", maxHops))
+		const reason = "MaxTransferHopCountExceeded"
+		text := fmt.Sprintf("The message was moved %d times, the maximum.", maxHops)
+		if sh.circles(c.To) && !sh.d.NoDeadLetter {
+			s.circled(sh, sub, worn[i].arrival, &worn[i].m, reason, text)
+		} else {
+			s.refused(sh, sub, worn[i].arrival, &worn[i].m, reason, text)
+		}
 	}
 	if sub == DeadLetter && scanned > 0 {
 		sh.refusedTo = from

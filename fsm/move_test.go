@@ -41,6 +41,64 @@ func TestAMessageMakesFourMoves(t *testing.T) {
 	}
 }
 
+// S-207, S-208, RUL-24, B5: what goes in a circle ends after four moves in the transfer dead-letter queue,
+// from the main queue as from the DLQ, and nothing else happens to it.
+func TestACircleEndsInTheTransferDeadLetterQueue(t *testing.T) {
+	for _, sub := range []SubQueue{Main, DeadLetter} {
+		c := newPartitions(t, 1, 0)
+		c.put(1, queue(1, func(d *Descriptor) {
+			if d.MaxDelivery = 1; sub == Main {
+				d.ForwardTo = "itself"
+			} else {
+				d.ForwardDeadLettersTo = "itself"
+			}
+		}))
+		c.must(1, Main, sent("a"))
+		for range 6 {
+			if sub == DeadLetter { // it is dead-lettered each time that it comes back
+				c.kill(t, 1)
+			}
+			c.forward(1, sub, 1)
+		}
+		c.holds(1, Main)
+		c.holds(1, DeadLetter)
+		d := c.dead(t, 1, TransferDeadLetter)
+		if d.Reason != "MaxTransferHopCountExceeded" || d.EnqueuedSeq != 1 || d.Seq != 5 {
+			t.Errorf("from %v: %+v", sub, d)
+		}
+	}
+}
+
+// kill dead-letters what the main queue of an entity holds.
+func (c *partitions) kill(t *testing.T, id EntityID) {
+	t.Helper()
+	o := c.must(id, Main, &Lock{Max: 10})
+	for i := range o.Locked {
+		c.must(id, Main, &Settle{Items: []SettleItem{{Seq: o.Locked[i].Seq, Token: o.Locked[i].Token, Verdict: Kill}}})
+	}
+}
+
+// RUL-24: a subscription that forwards to its own topic is such a circle.
+func TestASubscriptionCirclesThroughItsTopic(t *testing.T) {
+	sh := &share{}
+	for _, one := range []struct {
+		d    Descriptor
+		to   EntityID
+		want bool
+	}{
+		{Descriptor{ID: 7, Kind: Queue}, 7, true},
+		{Descriptor{ID: 7, Kind: Queue}, 8, false},
+		{Descriptor{ID: 7, Kind: Subscription, Parent: 4}, 4, true},
+		{Descriptor{ID: 7, Kind: Subscription, Parent: 4}, 5, false},
+		{Descriptor{ID: 7, Kind: Queue}, 0, false},
+	} {
+		sh.d = &one.d
+		if got := sh.circles(one.to); got != one.want {
+			t.Errorf("%+v to %d: %v", one.d, one.to, got)
+		}
+	}
+}
+
 // T-192, T-194 // S-209, S-210, S-237: what the destination will not have is dead-lettered at the
 // source and stays there.
 func TestWhatADestinationRefusesIsDeadLetteredAtTheSource(t *testing.T) {

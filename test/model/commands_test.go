@@ -155,7 +155,7 @@ func (x *run) away() fsm.Request {
 	if x.r.IntN(20) == 0 {
 		q.Sub = fsm.TransferDeadLetter
 	}
-	c := &fsm.Forward{Epoch: x.epoch, To: fsm.EntityID(x.r.IntN(2) * 95), Max: uint32(x.r.IntN(4)),
+	c := &fsm.Forward{Epoch: x.epoch, To: []fsm.EntityID{0, 95, q.Entity, 4}[x.r.IntN(4)], Max: uint32(x.r.IntN(4)),
 		MaxBytes: uint32(x.r.IntN(2) * 12)}
 	if x.r.IntN(20) == 0 {
 		c.Epoch--

@@ -135,8 +135,18 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 			o.Locked = append(o.Locked, m.inTransit(q, sub, x))
 			o.Moves = append(o.Moves, m.move(sub, t.list[len(t.list)-1]))
 		}
+		circle := c.To == q.d.ID || q.d.Kind == fsm.Subscription && c.To == q.d.Parent
 		for _, x := range worn {
-			m.unwanted(q, sub, x, "MaxTransferHopCountExceeded", "The message was moved 4 times, the maximum.")
+			const reason, text = "MaxTransferHopCountExceeded", "The message was moved 4 times, the maximum."
+			if !circle || q.d.NoDeadLetter {
+				m.unwanted(q, sub, x, reason, text)
+				continue
+			}
+			if sub == fsm.Main {
+				m.left(q, x, fsm.DeadLettered)
+			}
+			bury(x, reason, text)
+			x.sub = fsm.TransferDeadLetter
 		}
 	}
 	o.Next = t.last + 1
