@@ -41,7 +41,7 @@ func (s *State) Query(q QueryRequest) Answer {
 	case *ListLocks:
 		return s.listLocks(sh, q.Sub, c)
 	case *History:
-		return sh.readHistory(c)
+		return s.readHistory(sh, c)
 	case *Moving:
 		return s.inTransit(sh, q.Sub, c)
 	case *Idle:
@@ -157,7 +157,8 @@ func (s *State) sessionState(sh *share, sub SubQueue, c *GetSessionState) Answer
 		return Answer{Refusal: SessionLockLost}
 	}
 	st, has := sh.states.Get(se.no)
-	return Answer{State: slices.Clone(st.data), HasState: has}
+	large, _ := sh.parted.Get(se.no)
+	return Answer{State: slices.Clone(st.data), HasState: has, Parts: large.parts}
 }
 
 // counts counts; a topic's size is that of its subscriptions' copies, too (S-225).

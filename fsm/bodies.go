@@ -41,6 +41,9 @@ func (s *State) free(ref BodyRef) {
 			return
 		}
 	}
+	if s.large.Len() > 0 && s.freeLarge(ref) {
+		return
+	}
 	r := s.run.result
 	if r.Freed == nil {
 		r.Freed = make([]BodyRef, 0, s.run.freed)

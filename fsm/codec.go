@@ -19,6 +19,7 @@ const (
 	wireVersion2 = 2
 	wireVersion3 = 3
 	wireVersion4 = 4 // of answers alone
+	wireVersion5 = 5 // of what lies in parts
 )
 
 // Kinds of command in an entry. Numbers are for ever.
@@ -53,6 +54,9 @@ const (
 	kindRedriveTo // Redrive to another entity
 	kindDiscard   // Redrive that deletes
 	kindRevoke
+	kindBodyPart
+	kindLarge      // Enqueue or Transfer with messages that refer to uploads
+	kindLargeState // SetSessionState that refers to an upload
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.
@@ -174,6 +178,8 @@ func AppendQuery(dst []byte, q *QueryRequest) []byte {
 	case *History:
 		dst = appendUint(append(dst, 8, byte(q.Kind)), q.After)
 		return appendUint(appendUint(dst, uint64(q.Max)), uint64(q.MaxBytes))
+	case *ReadBody:
+		return appendRefs(append(dst, 11), q.Refs)
 	case *Moving:
 		return appendUint(appendUint(appendUint(append(dst, 10), q.After), uint64(q.Max)), uint64(q.MaxBytes))
 	}
@@ -209,6 +215,8 @@ func DecodeQuery(b []byte) (QueryRequest, error) {
 		q.Query = &History{Kind: HistoryKind(r.u8()), After: r.uvarint(), Max: r.u32(), MaxBytes: r.u32()}
 	case 10:
 		q.Query = &Moving{After: r.uvarint(), Max: r.u32(), MaxBytes: r.u32()}
+	case 11:
+		q.Query = &ReadBody{Refs: r.refs()}
 	default:
 		r.fail("unknown query kind")
 	}

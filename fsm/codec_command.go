@@ -27,6 +27,9 @@ func appendCommand(dst []byte, c Command) []byte {
 	case *ReleaseSession:
 		return appendBool(appendProof(append(dst, kindReleaseSession), c.Session), c.Orderly)
 	case *SetSessionState:
+		if c.Rest != (Upload{}) {
+			return appendUpload(appendProof(append(dst, kindLargeState), c.Session), c.Rest)
+		}
 		dst = appendProof(append(dst, kindSetSessionState), c.Session)
 		return appendBytes(appendBool(dst, c.Clear), c.State)
 	case *Receive:
@@ -184,6 +187,7 @@ func (r *reader) internal(kind uint8) Command {
 // appendEnqueue takes the kind with partition keys only if there are some.
 func appendEnqueue(dst []byte, c *Enqueue) []byte {
 	kind := kindEnqueue
+	dst = appendUploads(dst, c.Messages)
 	for i := range c.Messages {
 		if c.Messages[i].PartitionKey != "" {
 			kind = kindEnqueueKeyed

@@ -90,6 +90,8 @@ func appendMore(dst []byte, a *Answer) []byte {
 // version is the oldest that can say what the answer has.
 func (a *Answer) version() uint8 {
 	switch {
+	case len(a.Parts) > 0 || anyRest(a.Messages):
+		return wireVersion5
 	case a.Counts.Dropped != (Drops{}):
 		return wireVersion4
 	case len(a.Moves) > 0 || anySystem(a.Messages):

@@ -25,6 +25,7 @@ func appendMoving(dst []byte, c Command) []byte {
 		}
 		return dst
 	case *Transfer:
+		dst = appendUploads(dst, c.Messages)
 		dst = appendUint(append(dst, kindTransfer), uint64(c.To))
 		dst = appendUint(dst, uint64(len(c.Messages)))
 		for i := range c.Messages {
@@ -41,7 +42,7 @@ func appendMoving(dst []byte, c Command) []byte {
 		dst = appendUint(appendUint(dst, uint64(c.To)), uint64(c.Max))
 		return appendUint(dst, uint64(c.MaxBytes))
 	}
-	return appendInternal(dst, c)
+	return appendLarge(dst, c)
 }
 
 func (r *reader) moving(kind uint8) Command {
@@ -65,7 +66,7 @@ func (r *reader) moving(kind uint8) Command {
 		c.To, c.Max, c.MaxBytes = EntityID(r.uvarint()), r.u32(), r.u32()
 		return c
 	}
-	return r.internal(kind)
+	return r.large(kind)
 }
 
 func (r *reader) commit() Command {

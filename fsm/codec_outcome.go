@@ -40,6 +40,8 @@ func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
 // version is the oldest that can say what the outcome has.
 func (o *Outcome) version() uint8 {
 	switch {
+	case anyRest(o.Locked):
+		return wireVersion5
 	case len(o.Ops) > 0 || len(o.Moves) > 0 || anySystem(o.Locked):
 		return wireVersion3
 	case o.Count != 0 || o.Next != 0:
@@ -63,7 +65,7 @@ func DecodeOutcome(b []byte) (Outcome, error) { return decodeOutcome(b, true) }
 // decodeOutcome decodes an outcome; only one of a commit may hold others.
 func decodeOutcome(b []byte, nested bool) (Outcome, error) {
 	r := reader{b: b}
-	version := r.versions(wireVersion, wireVersion3)
+	version := r.versions(wireVersion, wireVersion5)
 	o := Outcome{Refusal: r.refusal(), Detail: r.string(), Repeated: r.boolean()}
 	if n := r.count(1); n > 0 {
 		o.Duplicate = make([]bool, n)
@@ -117,6 +119,9 @@ func appendDeliveries(dst []byte, ds []Delivery, withBodies bool, version uint8)
 		if version >= wireVersion3 {
 			dst = appendSystem(dst, ds[i].System)
 		}
+		if version >= wireVersion5 {
+			dst = appendRefs(dst, ds[i].Rest)
+		}
 		if withBodies {
 			dst = appendBytes(dst, ds[i].Body)
 		}
@@ -137,6 +142,9 @@ func (r *reader) deliveries(version uint8) []Delivery {
 		}
 		if version >= wireVersion3 {
 			ds[i].System = r.system()
+		}
+		if version >= wireVersion5 {
+			ds[i].Rest = r.refs()
 		}
 		if withBodies {
 			ds[i].Body = r.optional()
@@ -211,13 +219,16 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	if version >= wireVersion4 {
 		dst = appendCounters(dst, &a.Counts.Dropped)
 	}
+	if version >= wireVersion5 {
+		dst = appendRefs(dst, a.Parts)
+	}
 	return dst
 }
 
 // DecodeAnswer decodes an answer; byte fields are views into b.
 func DecodeAnswer(b []byte) (Answer, error) {
 	r := reader{b: b}
-	version := r.versions(wireVersion, wireVersion4)
+	version := r.versions(wireVersion, wireVersion5)
 	a := Answer{Refusal: r.refusal(), Detail: r.string(), Messages: r.deliveries(version),
 		HasState: r.boolean(), State: r.bytes()}
 	if !a.HasState {
@@ -244,6 +255,9 @@ func DecodeAnswer(b []byte) (Answer, error) {
 	}
 	if version >= wireVersion4 {
 		a.Counts.Dropped = r.drops()
+	}
+	if version >= wireVersion5 {
+		a.Parts = r.refs()
 	}
 	return a, r.end()
 }

@@ -26,7 +26,7 @@ type Request struct {
 // Command is one change of a partition's state. The set is closed: Enqueue, Lock, Settle, Renew,
 // AcceptSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
 // DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages,
-// Touch, Redrive, Commit, Transfer, Forward, Revoke.
+// Touch, Redrive, Commit, Transfer, Forward, Revoke, BodyPart.
 type Command interface{ command() }
 
 // Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138). Sent to
@@ -56,6 +56,9 @@ type Message struct {
 	Body []byte
 	// BodyOffset is where Body begins in the encoded entry; set by DecodeEntry.
 	BodyOffset uint32
+	// Rest refers to uploaded parts that follow Body. Body then ends behind the sections that the state
+	// looks at.
+	Rest Upload
 	// Carried is what a moved message brings along, nil for what a client sends.
 	Carried *Carried
 }
@@ -144,6 +147,7 @@ type SetSessionState struct {
 	Session SessionProof
 	State   []byte
 	Clear   bool
+	Rest    Upload // the state was uploaded; State is then empty
 }
 
 // Receive takes deferred messages by number, all or none (S-181).

@@ -62,6 +62,9 @@ func (c *partitions) entry(p *replayed, req Request) (o Outcome, lost bool) {
 	p.images = append(p.images, imageOf(c.t, p.s))
 	p.log = append(p.log, e)
 	p.index++
+	if part, ok := e.Requests[0].Command.(*BodyPart); ok {
+		p.bodies[BodyRef{p.index, part.BodyOffset, uint32(len(part.Body))}] = part.Body
+	}
 	EachMessage(e.Requests[0].Command, func(m *Message) {
 		p.bodies[BodyRef{p.index, m.BodyOffset, uint32(len(m.Body))}] = m.Body
 	})
@@ -181,6 +184,15 @@ func (c *partitions) deliver(p *replayed, from EntityID, sub SubQueue, messages 
 		m, err := Carry(&messages[i], &moves[i])
 		if err != nil {
 			c.t.Fatal(err)
+		}
+		if rest := messages[i].Rest; len(rest) > 0 {
+			var parts [][]byte
+			for _, ref := range rest {
+				parts = append(parts, p.bodies[ref])
+			}
+			if m.Rest, ok = c.stage(moves[i].To, parts...); !ok {
+				return nil, false
+			}
 		}
 		o, lost := c.entry(dest, Request{Entity: moves[i].To, Command: &Enqueue{Messages: []Message{m},
 			Origin: &Origin{Entity: from, Partition: p.s.id, Sub: sub, Below: below,

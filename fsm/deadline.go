@@ -18,6 +18,7 @@ const (
 	dueIdle
 	duePause
 	duePauseSession
+	dueUpload
 )
 
 // due is one deadline of a share.
@@ -144,6 +145,9 @@ func (s *State) end(sh *share, d due) {
 		return
 	case duePause, duePauseSession:
 		s.resume(sh, d)
+		return
+	case dueUpload:
+		s.dropUpload(sh, UploadID(d.id))
 		return
 	}
 	m, _ := sh.boxes[d.sub].messages.Get(d.id)

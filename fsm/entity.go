@@ -70,7 +70,7 @@ func (sh *share) allows(req *Request, o *Outcome) bool {
 // ofTopic reports whether the command makes sense for a topic.
 func ofTopic(c Command) bool {
 	switch c.(type) {
-	case *Enqueue, *Cancel, *Transfer, *Forward, *Touch, *DropLocks:
+	case *Enqueue, *Cancel, *Transfer, *Forward, *Touch, *DropLocks, *BodyPart:
 		return true
 	}
 	return false
@@ -211,6 +211,7 @@ func (s *State) dropEntity(id EntityID) {
 	if sh.wallReg != 0 {
 		s.wallNext.Delete(nextDue{at: sh.wallReg, entity: id})
 	}
+	s.dropParts(sh)
 	s.shares.Delete(id)
 	s.subscriptions.Delete(child{topic: sh.d.Parent, id: id})
 	s.listening.Delete(id)

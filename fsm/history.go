@@ -257,7 +257,7 @@ func (s *State) purgeHistories(sh *share, budget int) int {
 const maxPage = 1000
 
 // readHistory pages through a history; bodies come with Answer.Messages, parallel to the records.
-func (sh *share) readHistory(c *History) Answer {
+func (s *State) readHistory(sh *share, c *History) Answer {
 	if c.Kind > Accepted {
 		return Answer{Refusal: InvalidArgument, Detail: "no such history"}
 	}
@@ -271,9 +271,9 @@ func (sh *share) readHistory(c *History) Answer {
 		}
 		room -= min(room, uint64(p.Ref.Length))
 		a.History = append(a.History, p.HistoryRecord)
-		a.Messages = append(a.Messages, Delivery{
-			Seq: p.Number, EnqueuedAt: p.EnqueuedAt, Ref: p.Ref,
-		})
+		d := Delivery{Seq: p.Number, EnqueuedAt: p.EnqueuedAt, Ref: p.Ref}
+		s.whole(&d)
+		a.Messages = append(a.Messages, d)
 		return true
 	})
 	return a

@@ -9,7 +9,10 @@ import (
 // time in proportion to what is stored.
 func (s *State) CheckInvariants() error {
 	var err error
+	staged := uint64(0)
 	s.shares.Scan(func(id EntityID, sh *share) bool {
+		_, n, _ := sh.checkUploads()
+		staged += n
 		if err = s.checkShare(sh); err != nil {
 			err = fmt.Errorf("partition %d, entity %d: %w", s.id, id, err)
 		}
@@ -17,6 +20,9 @@ func (s *State) CheckInvariants() error {
 	})
 	if err != nil {
 		return err
+	}
+	if staged != s.staged {
+		return fmt.Errorf("partition %d: %d bytes are staged, counted %d", s.id, s.staged, staged)
 	}
 	if err := s.checkBodies(); err != nil {
 		return fmt.Errorf("partition %d: %w", s.id, err)
@@ -42,7 +48,11 @@ func (s *State) checkShare(sh *share) error {
 		size += uint64(len(st.data) + len(sh.session(no).id))
 		return true
 	})
-	if size != sh.size {
+	n, _, err := sh.checkUploads()
+	if err != nil {
+		return err
+	}
+	if size += n; size != sh.size {
 		return fmt.Errorf("size %d, counted %d", sh.size, size)
 	}
 	if err := sh.checkSessions(); err != nil {
@@ -226,7 +236,7 @@ func (sh *share) checkPlaces() error {
 // checkDeadlines checks that every lock, session lock and scheduled message has its deadline, and
 // the share's first ones are known to the partition.
 func (s *State) checkDeadlines(sh *share) error {
-	locks := sh.holders.Len() + sh.pauses.Len()
+	locks := sh.holders.Len() + sh.pauses.Len() + sh.uploads.Len()
 	for sub := range sh.boxes {
 		locks += sh.boxes[sub].locks.Len() + sh.boxes[sub].paused.Len()
 	}
@@ -249,6 +259,9 @@ func (s *State) checkDeadlines(sh *share) error {
 			at = sh.idleReview
 		case duePause:
 			at, _ = sh.boxes[d.sub].paused.Get(d.id)
+		case dueUpload:
+			up, _ := sh.uploads.Get(UploadID(d.id))
+			at = up.until
 		case duePauseSession:
 			at, _ = sh.pauses.Get(uint32(d.id))
 		default:

@@ -67,8 +67,11 @@ func (sh *share) checkMoves() error {
 // checkBodies counts the references to every shared body anew, and that every subscription is known
 // to its topic.
 func (s *State) checkBodies() error {
-	refs := map[sharedBody]uint64{}
+	refs, large := map[sharedBody]uint64{}, map[sharedBody]struct{}{}
 	count := func(ref BodyRef) {
+		if e, ok := s.large.Get(largeBody{index: ref.Index, offset: ref.Offset}); ok {
+			large[sharedBody{index: e.index, offset: e.offset}] = struct{}{}
+		}
 		if e, ok := s.bodies.Get(sharedBody{index: ref.Index, offset: ref.Offset}); ok {
 			refs[e.key()]++
 		}
@@ -108,6 +111,9 @@ func (s *State) checkBodies() error {
 		}
 		return err == nil
 	})
+	if err == nil && len(large) != s.large.Len() {
+		err = fmt.Errorf("%d large bodies, %d are referred to", s.large.Len(), len(large))
+	}
 	if err == nil && subscriptions != s.subscriptions.Len() {
 		err = fmt.Errorf("%d subscriptions, %d known to topics", subscriptions, s.subscriptions.Len())
 	}

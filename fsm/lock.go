@@ -1,6 +1,9 @@
 package fsm
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // maxDeliveries bounds one Lock, whatever its Max: its answer must fit a frame between nodes.
 const maxDeliveries = 10_000
@@ -265,11 +268,27 @@ func (s *State) receive(sh *share, req *Request, c *Receive, o *Outcome) {
 		o.refuse(MessageNotFound, missingText(missing))
 		return
 	}
+	if len(picks) > 1 && bytesOf(picks) > maxReceiveBytes {
+		o.refuse(MessageSizeExceeded, fmt.Sprintf("the messages have %d bytes, at most %d can be received "+
+			"at once: ask for fewer numbers", bytesOf(picks), maxReceiveBytes))
+		return
+	}
 	sh.touched = s.wall
 	o.Locked = make([]Delivery, 0, len(picks))
 	for i := range picks {
 		o.Locked = append(o.Locked, s.take(sh, req, picks[i].arrival, &picks[i].m, c.Delete))
 	}
+}
+
+// maxReceiveBytes bounds what one Receive takes: whoever asked holds it in memory. It is above the largest
+// message, and any one message can be received.
+const maxReceiveBytes = 128 << 20
+
+func bytesOf(picks []pick) (n uint64) {
+	for i := range picks {
+		n += uint64(picks[i].m.length)
+	}
+	return n
 }
 
 // dropLocks leaves the locks of a lost connection Grace more, no longer (RUL-2, RUL-19). Locks of

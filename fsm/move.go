@@ -63,10 +63,13 @@ func (sh *share) moveFrom(sub SubQueue) uint64 {
 
 // transfer stores messages that go to another entity (S-236). They take no number of this one.
 func (s *State) transfer(sh *share, req *Request, c *Transfer, o *Outcome) {
+	if !s.claim(sh, c.Messages, o) {
+		return
+	}
 	var total uint64
 	for i := range c.Messages {
 		m := &c.Messages[i]
-		if total += uint64(len(m.Body)); m.TTL < 0 || m.Carried != nil {
+		if total += uint64(m.Size()); m.TTL < 0 || m.Carried != nil {
 			o.refuse(InvalidArgument, "time to live is negative, or the message was moved before")
 			return
 		}
@@ -85,7 +88,7 @@ func (s *State) transfer(sh *share, req *Request, c *Transfer, o *Outcome) {
 		for i := range c.Messages {
 			in := &c.Messages[i]
 			m := message{
-				index: s.index, offset: in.BodyOffset, length: uint32(len(in.Body)), at: s.wall,
+				index: s.index, offset: in.BodyOffset, length: uint32(in.Size()), at: s.wall,
 				expires: in.TTL, // counts at the destination
 			}
 			s.sendAway(sh, m, &extra{scheduledAt: in.ScheduledAt, to: c.To})

@@ -66,7 +66,7 @@ func (s *State) enqueueMoved(sh *share, req *Request, c *Enqueue, o *Outcome) {
 		was, repeated := sh.decided.Get(decided{originKey: key, number: n})
 		if repeated || n < below {
 			o.Refusals[i] = was.refusal
-			s.free(s.bodyRef(&c.Messages[i]))
+			s.freeBody(&c.Messages[i])
 			continue
 		}
 		var out Outcome
@@ -76,17 +76,33 @@ func (s *State) enqueueMoved(sh *share, req *Request, c *Enqueue, o *Outcome) {
 				o.Detail = out.Detail
 				for ; i < len(c.Messages); i++ { // in order: what comes behind waits, too
 					o.Refusals[i] = Busy
-					s.free(s.bodyRef(&c.Messages[i]))
+					s.freeBody(&c.Messages[i])
 				}
 				return
 			}
 			o.Refusals[i] = out.Refusal
-			s.free(s.bodyRef(&c.Messages[i]))
+			s.freeBody(&c.Messages[i])
 		} else {
 			o.Numbers[i] = out.Numbers[0]
 		}
 		sh.decided.Set(decided{key, n, out.Refusal})
 	}
+}
+
+// repeats reports whether all of c was decided before: what it refers to may be gone then.
+func (sh *share) repeats(c *Enqueue) bool {
+	g := c.Origin
+	if g == nil || len(g.Numbers) != len(c.Messages) {
+		return false
+	}
+	key := originKey{g.Entity, g.Partition, g.Sub}
+	known, _ := sh.origins.Get(origin{originKey: key})
+	for _, n := range g.Numbers {
+		if _, ok := sh.decided.Get(decided{originKey: key, number: n}); !ok && n >= max(known.below, g.Below) {
+			return false
+		}
+	}
+	return true
 }
 
 // takeIn takes one moved message as if it were sent.

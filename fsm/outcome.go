@@ -30,6 +30,7 @@ const (
 	TransactionAborted            // one of a Commit's operations was refused; Detail names the cause (S-241)
 	TransactionTooLarge           // more messages than a transaction may have (S-239)
 	Unauthorized                  // an operator's decision stands against it (S-256)
+	UploadLost                    // uploaded parts are not there (any more): upload all of them again
 	lastRefusal                   // behind the last one
 )
 
@@ -98,7 +99,8 @@ type Delivery struct {
 	// System are system properties that a rule's action has changed on this copy (S-220).
 	System []SystemValue
 	Ref    BodyRef
-	Body   []byte // filled by the partition from Ref; never set by State
+	Rest   []BodyRef // of a large body the parts that follow Ref
+	Body   []byte    // filled by the partition from Ref, and by the router from Rest; never set by State
 }
 
 // First is the number in the entity that the message was first sent to (S-102).

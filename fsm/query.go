@@ -1,7 +1,7 @@
 package fsm
 
 // Query is a question to a partition's state. The set is closed: Peek, GetSessionState, Counts,
-// ListSessions, Ask, Idle, ListLocks, History, Browse, Moving.
+// ListSessions, Ask, Idle, ListLocks, History, Browse, Moving, ReadBody.
 type Query interface{ query() }
 
 // Peek browses messages from a number on, without locking (S-246 to S-251). With HasSession only that
@@ -73,6 +73,11 @@ type Moving struct {
 	MaxBytes uint32
 }
 
+// ReadBody reads bodies, or parts of one, that the state has told of: Answer.Data, one behind the other.
+// Any replica that has them answers, without a barrier: bodies never change. One that was freed
+// meanwhile is refused with MessageNotFound.
+type ReadBody struct{ Refs []BodyRef }
+
 // Ask is a question to the catalog group, in the catalog's own encoding.
 type Ask struct{ Data []byte }
 
@@ -86,6 +91,7 @@ func (*ListLocks) query()       {}
 func (*History) query()         {}
 func (*Browse) query()          {}
 func (*Moving) query()          {}
+func (*ReadBody) query()        {}
 
 // QueryRequest is a query on its way to a partition.
 type QueryRequest struct {
@@ -100,6 +106,7 @@ type Answer struct {
 	Detail   string
 	Messages []Delivery // Peek
 	State    []byte     // GetSessionState
+	Parts    []BodyRef  // GetSessionState: of a large state, which State does not hold then
 	HasState bool       // tells an empty state from none (S-67)
 	Sessions []string   // ListSessions
 	Counts   EntityCounts

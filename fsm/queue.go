@@ -39,7 +39,7 @@ func (s *State) enqueue(sh *share, req *Request, c *Enqueue, o *Outcome) {
 		m := &c.Messages[i]
 		if marks != nil && marks[i] {
 			o.Numbers[i] = sh.living(m, s.wall)
-			s.free(s.bodyRef(m))
+			s.freeBody(m)
 			continue
 		}
 		arrival := s.store(sh, m)
@@ -65,7 +65,7 @@ func (sh *share) acceptable(req *Request, c *Enqueue, o *Outcome) bool {
 	var total uint64
 	for i := range c.Messages {
 		m := &c.Messages[i]
-		total += uint64(len(m.Body))
+		total += uint64(m.Size())
 		if m.TTL < 0 {
 			o.refuse(InvalidArgument, "time to live is negative") // S-205
 			return false
@@ -97,7 +97,7 @@ func (s *State) room(sh *share, c *Enqueue, marks []bool, fresh int, o *Outcome)
 	var total uint64
 	for i := range c.Messages {
 		if marks == nil || !marks[i] {
-			total += uint64(len(c.Messages[i].Body))
+			total += uint64(c.Messages[i].Size())
 		}
 	}
 	return sh.fits(total, o) && s.remembers(sh, marks, fresh, o)
@@ -132,7 +132,7 @@ func validSessionID(id string) bool {
 
 // store puts one accepted message at the tail, or aside until its time has come.
 func (s *State) store(sh *share, in *Message) uint64 {
-	m := message{index: s.index, offset: in.BodyOffset, length: uint32(len(in.Body))}
+	m := message{index: s.index, offset: in.BodyOffset, length: uint32(in.Size())}
 	if sh.d.RequiresSession {
 		m.session = s.intern(sh, in.SessionID)
 	}
@@ -313,6 +313,7 @@ func (s *State) delivery(sh *share, sub SubQueue, arrival uint64, m *message) De
 	d := Delivery{
 		Seq: n, Attempts: m.attempts(), State: m.state(), Ref: m.ref(),
 	}
+	s.whole(&d)
 	if m.state() == StateScheduled {
 		d.ScheduledAt = m.at
 	} else {

@@ -13,7 +13,7 @@ var refusals = [lastRefusal]string{
 	SessionNotSupported: "SessionNotSupported", InvalidOperation: "InvalidOperation",
 	InvalidArgument: "InvalidArgument", Busy: "ServiceBusy", NodeExpired: "NodeExpired",
 	TransactionAborted: "TransactionAborted", TransactionTooLarge: "TransactionSizeExceeded",
-	Unauthorized: "Unauthorized",
+	Unauthorized: "Unauthorized", UploadLost: "UploadLost",
 }
 
 // String returns the name of r.

@@ -134,7 +134,7 @@ func (s *State) remember(req *Request, o *Outcome) {
 
 func answerOf(req *Request, o *Outcome) *answer {
 	switch o.Refusal {
-	case Stale, NotLeader, NoSession, Busy:
+	case Stale, NotLeader, NoSession, Busy, UploadLost:
 		return nil
 	}
 	a := &answer{entity: req.Entity, sub: req.Sub, outcome: *o}

@@ -40,7 +40,8 @@ type loader struct {
 	box      SubQueue // of the last message of the share
 	arrival  uint64   // of the last message of box, 0 if there is none
 	lastSeen idHash
-	refs     map[sharedBody]uint64 // references to shared bodies that were read
+	refs     map[sharedBody]uint64   // references to shared bodies that were read
+	wanted   map[sharedBody]struct{} // large bodies that nothing has referred to yet
 }
 
 func (l *loader) frames(r io.Reader) error {
@@ -136,8 +137,10 @@ func (l *loader) record(r *reader) {
 		l.body(r)
 	case recordDrops:
 		l.drops(r)
+	case recordLarge:
+		l.large(r)
 	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName, recordPause,
-		recordPauseSession, recordFirst, recordHead, recordMoving, recordOrigin:
+		recordPauseSession, recordFirst, recordHead, recordMoving, recordOrigin, recordUpload, recordParted:
 		switch {
 		case l.sh == nil:
 			r.fail("record outside a share")
@@ -149,6 +152,10 @@ func (l *loader) record(r *reader) {
 			l.moving(r)
 		case kind == recordOrigin && !l.grave:
 			l.source(r)
+		case kind == recordUpload && !l.grave:
+			l.upload(r)
+		case kind == recordParted && !l.grave:
+			l.parted(r)
 		case (kind == recordPause || kind == recordPauseSession) && !l.grave:
 			l.pause(r, kind)
 		case kind == recordHistory:
@@ -459,5 +466,8 @@ func (l *loader) end() error {
 		}
 		return r.err == nil
 	})
+	if len(l.wanted) > 0 {
+		r.fail("large body of nobody")
+	}
 	return r.err
 }

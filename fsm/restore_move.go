@@ -70,6 +70,9 @@ func (l *loader) body(r *reader) {
 
 // refer counts a reference to a body if that is shared.
 func (l *loader) refer(ref BodyRef) {
+	if len(l.wanted) > 0 {
+		delete(l.wanted, sharedBody{index: ref.Index, offset: ref.Offset})
+	}
 	if l.s.bodies.Len() == 0 {
 		return
 	}

@@ -256,15 +256,17 @@ func (s *State) setSessionState(sh *share, req *Request, c *SetSessionState, o *
 	if !ok {
 		return
 	}
-	old, had := sh.states.Get(no)
-	var oldBytes uint64
-	if had {
-		oldBytes = uint64(len(old.data) + len(c.Session.ID))
+	if c.Rest != (Upload{}) {
+		s.setParted(sh, no, c, o)
+		return
 	}
 	if c.Clear {
-		sh.states.Delete(no)
-		sh.size -= oldBytes
+		s.clearState(sh, no, c.Session.ID)
 		return
+	}
+	var oldBytes uint64
+	if _, had := sh.states.Get(no); had {
+		oldBytes = sh.stateBytes(no) + uint64(len(c.Session.ID))
 	}
 	if sh.d.MaxMessageBytes > 0 && uint64(len(c.State)) > uint64(sh.d.MaxMessageBytes) {
 		o.refuse(MessageSizeExceeded, fmt.Sprintf(
@@ -275,7 +277,8 @@ func (s *State) setSessionState(sh *share, req *Request, c *SetSessionState, o *
 	if newBytes > oldBytes && !sh.fits(newBytes-oldBytes, o) {
 		return
 	}
-	sh.size += newBytes - oldBytes
+	s.clearState(sh, no, c.Session.ID)
+	sh.size += newBytes
 	sh.states.Set(no, sessionState{data: append([]byte{}, c.State...), at: s.wall})
 }
 

@@ -31,6 +31,7 @@ type share struct {
 	sessions     *btree.Map[uint32, *session]
 	holders      *btree.Map[uint32, holder]
 	states       *btree.Map[uint32, sessionState]
+	parted       *btree.Map[uint32, parted] // states that lie in parts
 	tickets      *dense[uint32]             // the ready list (S-39)
 	pauses       *btree.Map[uint32, Millis] // sessions of which nothing is delivered, until then (lease)
 	lastNo       uint32
@@ -77,6 +78,8 @@ type share struct {
 	history [2]chronicle
 	names   *btree.Map[uint64, string]
 	entered *btree.Map[uint64, uint64]
+
+	uploads *btree.Map[UploadID, upload] // what is staged of large bodies
 
 	leaseDue, wallDue *btree.BTreeG[due]
 	leaseReg, wallReg Millis // what State.leaseNext and wallNext hold of this share
@@ -196,6 +199,8 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		sessions:     new(btree.Map[uint32, *session]),
 		holders:      new(btree.Map[uint32, holder]),
 		states:       new(btree.Map[uint32, sessionState]),
+		parted:       new(btree.Map[uint32, parted]),
+		uploads:      newUploads(),
 		tickets:      newDense[uint32](gen),
 		pauses:       new(btree.Map[uint32, Millis]),
 		handed:       newTable(placeKey.less),
@@ -269,6 +274,8 @@ func (sh *share) clone(gen uint64) *share {
 	c.sessions = c.sessions.Copy()
 	c.holders = c.holders.Copy()
 	c.states = c.states.Copy()
+	c.parted = c.parted.Copy()
+	c.uploads = c.uploads.Copy()
 	c.tickets = c.tickets.Copy(gen)
 	c.pauses = c.pauses.Copy()
 	c.handed = c.handed.Copy()

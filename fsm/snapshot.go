@@ -15,7 +15,7 @@ import (
 // whole records; what can be derived from others is not written.
 const (
 	imageMagic   = "BBSTATE"
-	imageVersion = 4 // of what is written; 1 to 3 are read, too
+	imageVersion = 5 // of what is written; 1 to 4 are read, too
 	// frameBytes is how much is gathered before it is written.
 	frameBytes = 64 << 10
 	// maxFrameBytes bounds what Restore reads at once. The longest record is a remembered
@@ -43,6 +43,9 @@ const (
 	recordMoving                        // message in transit, behind the messages; version 3
 	recordOrigin                        // what was moved here, with what is decided of it; version 3
 	recordDrops                         // counters of a share, behind its record, or of the partition, before; version 4
+	recordLarge                         // body in parts, behind the shared bodies; version 5
+	recordUpload                        // what is staged of a body in the share; version 5
+	recordParted                        // state of a session in parts, behind the sessions; version 5
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -54,6 +57,7 @@ type image struct {
 	lost    *btree.Map[uint64, Incarnation]
 	results *btree.BTreeG[result]
 	bodies  *btree.BTreeG[sharedBody]
+	large   *btree.BTreeG[largeBody]
 }
 
 // Capture returns an image of the state as it is now. It takes microseconds whatever the backlog;
@@ -70,6 +74,7 @@ func (s *State) Capture() io.WriterTo {
 		lost:    s.lost.Copy(),
 		results: s.results.Copy(),
 		bodies:  s.bodies.Copy(),
+		large:   s.large.Copy(),
 	}
 }
 
@@ -106,6 +111,7 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 		return f.done(appendUint(appendUint(b, uint64(e.offset)), uint64(e.more)))
 	})
 	f.done(appendDrops(f.buf, &Drops{DropWithEntity: h.deleted}))
+	img.large.Scan(func(b largeBody) bool { return f.done(f.large(&b)) })
 	img.shares.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, false) })
 	img.graves.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, true) })
 	img.results.Scan(func(r result) bool { return f.done(appendResult(f.buf, &r)) })
@@ -181,6 +187,9 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 		return false
 	}
 	sh.sessions.Scan(func(no uint32, se *session) bool { return f.done(f.session(sh, no, se)) })
+	if !grave && !f.uploads(sh) {
+		return false
+	}
 	sh.sweeps.Scan(func(no uint32, sw sweep) bool { return f.done(f.sweep(sh, no, sw)) })
 	sh.pauses.Scan(func(no uint32, at Millis) bool {
 		return f.done(appendPause(f.buf, recordPauseSession, Main, uint64(no), at))

@@ -86,6 +86,11 @@ func populated(t testing.TB) *driver {
 	d.ok(9, Main, &DropEntity{})
 	d.apply(Request{Command: &NodeLost{Node: 77}})
 	d.s.maxDue = maxDuePerTick
+	d.ok(0, Main, queue(15, withSessions))
+	d.ok(15, Main, one(Message{HasSession: true, SessionID: "s", Body: []byte("head"), Rest: d.upload(15, 1, 10, 20)}))
+	p = d.ok(15, Main, &AcceptSession{ID: "s"}).Session
+	d.ok(15, Main, &SetSessionState{Session: p, Rest: d.upload(15, 2, 30, 40)})
+	d.upload(15, 3, 50)
 	if err := d.s.CheckInvariants(); err != nil {
 		t.Fatal(err)
 	}

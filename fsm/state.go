@@ -35,6 +35,9 @@ type State struct {
 	subscriptions *btree.BTreeG[child]
 	// bodies are those that more than one message refers to.
 	bodies *btree.BTreeG[sharedBody]
+	// large are those that lie in several log entries, and staged the bytes of uploads under way.
+	large  *btree.BTreeG[largeBody]
+	staged uint64
 
 	// listening are the entities whose share is: somebody receives from them (A22).
 	listening *btree.Map[EntityID, struct{}]
@@ -96,6 +99,7 @@ func New(p PartitionID) *State {
 
 		subscriptions: newTable(child.less),
 		bodies:        newTable(sharedBody.less),
+		large:         newTable(largeBody.less),
 
 		results:   newTable(result.less),
 		resultDue: newTable(resultDue.less),
@@ -238,8 +242,10 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 	}
 	switch c := req.Command.(type) {
 	case *Enqueue:
-		s.enqueue(sh, req, c, o)
-		s.dropRefused(sh, c.Messages, o)
+		if sh.repeats(c) || s.claim(sh, c.Messages, o) {
+			s.enqueue(sh, req, c, o)
+			s.dropRefused(sh, c.Messages, o)
+		}
 	case *Lock:
 		s.lock(sh, req, c, o)
 	case *Settle:
@@ -261,6 +267,8 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 	case *Transfer:
 		s.transfer(sh, req, c, o)
 		s.dropRefused(sh, c.Messages, o)
+	case *BodyPart:
+		s.stage(sh, req, c, o)
 	case *Forward:
 		s.forward(sh, req, c, o)
 	case *DropLocks:
@@ -325,11 +333,21 @@ func (s *State) token(sh *share) LockToken {
 
 // freeUnstored reports the bodies of a request that stored nothing.
 func (s *State) freeUnstored(req *Request) {
-	EachMessage(req.Command, func(m *Message) { s.free(s.bodyRef(m)) })
+	if part, ok := req.Command.(*BodyPart); ok {
+		s.free(s.partRef(part))
+		return
+	}
+	EachMessage(req.Command, s.freeBody)
 }
 
+// freeBody frees the body of a message that is not stored, with its upload if that was claimed.
+func (s *State) freeBody(m *Message) {
+	s.free(BodyRef{Index: s.index, Offset: m.BodyOffset, Length: uint32(len(m.Body))})
+}
+
+// bodyRef refers to the body of a message whose upload was claimed.
 func (s *State) bodyRef(m *Message) BodyRef {
-	return BodyRef{Index: s.index, Offset: m.BodyOffset, Length: uint32(len(m.Body))}
+	return BodyRef{Index: s.index, Offset: m.BodyOffset, Length: uint32(m.Size())}
 }
 
 // wake reports a key once per entry, with the last request that woke it.

@@ -16,7 +16,8 @@ type driver struct {
 	wall  Millis
 	lease Millis
 	last  Result
-	wire  []byte // see asked
+	wire  []byte        // see asked
+	freed func(BodyRef) // is told of every body that is freed
 }
 
 const startWall Millis = 1_700_000_000_000
@@ -48,6 +49,11 @@ func (d *driver) apply(reqs ...Request) Result {
 	placeBodies(e)
 	d.index++
 	d.last = d.s.Apply(d.index, e)
+	for _, ref := range d.last.Freed {
+		if d.freed != nil {
+			d.freed(ref)
+		}
+	}
 	return d.last
 }
 
@@ -298,6 +304,10 @@ func FuzzApply(f *testing.F) {
 func placeBodies(e *Entry) {
 	at := uint32(100)
 	for i := range e.Requests {
+		if part, ok := e.Requests[i].Command.(*BodyPart); ok {
+			part.BodyOffset = at
+			at += uint32(len(part.Body)) + 10
+		}
 		EachMessage(e.Requests[i].Command, func(m *Message) {
 			m.BodyOffset = at
 			at += uint32(len(m.Body)) + 10

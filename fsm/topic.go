@@ -122,11 +122,12 @@ func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outco
 		}
 		next++
 		if m.ScheduledAt > s.wall {
-			size += uint64(len(m.Body))
+			size += uint64(m.Size())
 			continue
 		}
 		a := s.arriving(sh, m, sh.number(next))
 		s.run.view.look(m.Body)
+		s.run.view.facts.size = m.Size()
 		size += s.plan(i, &a)
 	}
 	if !s.topicFits(sh, size, o) || !s.remembers(sh, marks, fresh, o) {
@@ -147,7 +148,7 @@ func (s *State) storeAll(sh *share, c *Enqueue, marks []bool, o *Outcome) {
 		switch {
 		case marks != nil && marks[i]:
 			o.Numbers[i] = sh.living(m, s.wall)
-			s.free(s.bodyRef(m))
+			s.freeBody(m)
 			continue
 		case m.ScheduledAt > s.wall:
 			arrival := s.store(sh, m)

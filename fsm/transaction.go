@@ -21,6 +21,8 @@ type savepoint struct {
 	shares              *btree.Map[EntityID, *share]
 	leaseNext, wallNext *btree.BTreeG[nextDue]
 	bodies              *btree.BTreeG[sharedBody]
+	large               *btree.BTreeG[largeBody]
+	staged              uint64
 	freed, woken, idle  int
 	drops               []Drop
 }
@@ -31,14 +33,15 @@ func (s *State) save() savepoint {
 	r := s.run.result
 	return savepoint{
 		shares: s.shares.Copy(), leaseNext: s.leaseNext.Copy(), wallNext: s.wallNext.Copy(),
-		bodies: s.bodies.Copy(), freed: len(r.Freed), woken: len(r.Wake), idle: len(r.Idle),
-		drops: slices.Clone(r.Drops),
+		bodies: s.bodies.Copy(), large: s.large.Copy(), staged: s.staged,
+		freed: len(r.Freed), woken: len(r.Wake), idle: len(r.Idle), drops: slices.Clone(r.Drops),
 	}
 }
 
 // undo makes everything as it was at the savepoint.
 func (s *State) undo(p *savepoint) {
 	s.shares, s.leaseNext, s.wallNext, s.bodies = p.shares, p.leaseNext, p.wallNext, p.bodies
+	s.large, s.staged = p.large, p.staged
 	s.gen++ // what was cloned meanwhile is nobody's
 	s.undoTokens()
 	s.undoSessions()

@@ -66,7 +66,7 @@ type facts struct {
 // look reads the stored form. The memory of an earlier message is used again.
 func (v *view) look(body []byte) {
 	*v = view{application: v.application[:0], draw: v.draw}
-	v.facts.size = len(body)
+	v.facts.size = len(body) // of a large one the caller knows better
 	at, ok := v.prefix(body)
 	if !ok {
 		return
@@ -420,4 +420,16 @@ func Carry(d *Delivery, m *Move) (Message, error) {
 	out.MessageID = v.System(rule.MessageID).Text()
 	out.PartitionKey = v.System(rule.PartitionKey).Text()
 	return out, nil
+}
+
+// HeadBytes is how much of the stored form must travel with the command when the rest is uploaded:
+// what the state looks at, and some bytes of the body at least.
+func HeadBytes(body []byte) int {
+	const least = 4 << 10
+	var v view
+	at, ok := v.prefix(body)
+	if !ok {
+		return min(len(body), least)
+	}
+	return min(max(headEnd(body, at), least), len(body))
 }

@@ -140,6 +140,8 @@ func weigh(c fsm.Command) int {
 		for i := range c.Ops {
 			n += weigh(c.Ops[i].Command)
 		}
+	case *fsm.BodyPart:
+		n += len(c.Body)
 	case *fsm.Forward:
 		n += itemBytes * len(c.Done)
 	case *fsm.Lock:

@@ -42,6 +42,7 @@ const (
 type item struct {
 	move fsm.Move
 	msg  fsm.Message
+	rest []fsm.BodyRef // of a large body the parts that msg does not hold
 }
 
 // target is where some of the messages of a source go: one share of an entity. Order is kept in it.
@@ -183,7 +184,7 @@ func (f *forwarder) hold(ctx context.Context, ds []fsm.Delivery, moves []fsm.Mov
 			f.ended(moves[i].Number, fsm.InvalidArgument, err.Error())
 			continue
 		}
-		f.put(f.route(ctx, &moves[i], &msg), item{moves[i], msg})
+		f.put(f.route(ctx, &moves[i], &msg), item{moves[i], msg, ds[i].Rest})
 	}
 }
 
@@ -275,16 +276,25 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 	bytes := 0
 	for i := range t.items {
 		bytes += len(t.items[i].msg.Body)
-		if i == moveMessages || i > 0 && bytes > moveBytes {
+		// A large one goes alone.
+		if i == moveMessages || i > 0 && (bytes > moveBytes || len(t.items[i].rest) > 0 || len(t.items[0].rest) > 0) {
 			break
 		}
 		c.Messages = append(c.Messages, t.items[i].msg)
 		c.Origin.Numbers = append(c.Origin.Numbers, t.items[i].move.Number)
 	}
+	refused, err := f.upload(ctx, t, c)
+	if err != nil {
+		f.rep.log.Debug("a large message was not uploaded", "entity", uint64(t.entity), "error", err)
+		return false
+	}
 	limit, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	var a attempts
 	o, err := f.dir.send.propose(limit, t.partition, fsm.Request{Entity: t.entity, Command: c}, &a, nil)
+	if err == nil && refused != nil && o.Refusal == fsm.UploadLost {
+		o = refused.o // it was not taken before: what was said of its part is said of it
+	}
 	switch {
 	case err != nil:
 		f.rep.log.Debug("a destination was not reached", "entity", uint64(t.entity), "error", err)
@@ -296,7 +306,8 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 		return true
 	case o.Refusal == fsm.None && len(o.Refusals) == len(c.Messages):
 		return f.judge(t, o.Refusals, o.Detail)
-	case o.Refusal == fsm.None || o.Refusal == fsm.Busy || o.Refusal == fsm.NotLeader:
+	case o.Refusal == fsm.None || o.Refusal == fsm.Busy || o.Refusal == fsm.NotLeader ||
+		o.Refusal == fsm.UploadLost || o.Refusal == fsm.QuotaExceeded && f.src.sub == fsm.TransferQueue: // S-237
 		return false
 	}
 	f.refuse(t, len(c.Messages), o.Refusal, o.Detail)

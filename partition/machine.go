@@ -163,6 +163,10 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 // bodySpans appends where the bodies are that the entry carries, in their order.
 func bodySpans(spans []Span, e *fsm.Entry) []Span {
 	for i := range e.Requests {
+		if c, ok := e.Requests[i].Command.(*fsm.BodyPart); ok && len(c.Body) > 0 {
+			spans = append(spans, Span{Offset: c.BodyOffset, Length: uint32(len(c.Body))})
+			continue
+		}
 		fsm.EachMessage(e.Requests[i].Command, func(m *fsm.Message) {
 			if len(m.Body) > 0 {
 				spans = append(spans, Span{Offset: m.BodyOffset, Length: uint32(len(m.Body))})
@@ -226,6 +230,21 @@ func (m *machine) fill(ds []fsm.Delivery) error {
 			return err
 		}
 		ds[i].Body = b
+	}
+	return nil
+}
+
+// fillRest completes the bodies of which fill has read the beginning.
+func (m *machine) fillRest(ds []fsm.Delivery) error {
+	for i := range ds {
+		for _, ref := range ds[i].Rest {
+			part := []fsm.Delivery{{Seq: ds[i].Seq, Ref: ref}}
+			if err := m.fill(part); err != nil {
+				return err
+			}
+			ds[i].Body = append(ds[i].Body, part[0].Body...)
+		}
+		ds[i].Rest = nil
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -15,7 +17,10 @@ import (
 func (r *Replica) Peek(q fsm.QueryRequest, least uint64) (fsm.Answer, fsm.Reading, error) {
 	var a fsm.Answer
 	reading, err := r.read(least, func(m Machine) { a = m.Query(q) }, func() error {
-		return r.machine.fill(a.Messages) // a message may be settled, and its body freed, meanwhile
+		if err := r.machine.fill(a.Messages); err != nil {
+			return err // a message may be settled, and its body freed, meanwhile
+		}
+		return r.machine.fillRest(a.Messages)
 	})
 	if err == nil && a.Refusal == fsm.Stale { // the catalog here is ahead of the share
 		err = fmt.Errorf("the entity is not known in partition %d yet: %w", r.id, fsm.ErrBehind)
@@ -112,3 +117,45 @@ func (r *Router) Peek(d *fsm.Descriptor, sub fsm.SubQueue, share int, q fsm.Quer
 	}
 	return rep.Peek(fsm.QueryRequest{Entity: d.ID, Sub: sub, Query: q}, least(p))
 }
+
+// readBody reads stored bodies, whoever leads: they never change, and whoever asks knows of them from an
+// entry that was applied. Here they may not have come yet, or be freed.
+func (r *Replica) readBody(q *fsm.ReadBody) (fsm.Answer, error) {
+	if err := r.err(); err != nil {
+		return fsm.Answer{}, err
+	}
+	size := uint64(0)
+	for _, ref := range q.Refs {
+		size += uint64(ref.Length)
+	}
+	if size > maxReadBytes {
+		return fsm.Answer{Refusal: fsm.InvalidArgument, Detail: "more bytes than one answer carries"}, nil
+	}
+	var a fsm.Answer
+	for _, ref := range q.Refs {
+		d := []fsm.Delivery{{Ref: ref}}
+		if err := r.machine.fill(d); errors.Is(err, fs.ErrNotExist) {
+			if !r.Leading() {
+				return fsm.Answer{}, r.prop.notLeader() // what is not here yet the leader has
+			}
+			return fsm.Answer{Refusal: fsm.MessageNotFound}, nil
+		} else if err != nil {
+			return fsm.Answer{}, fmt.Errorf("%w: %w", fsm.ErrUnavailable, err)
+		}
+		if len(q.Refs) == 1 {
+			a.Data = d[0].Body
+			break
+		}
+		if a.Data == nil {
+			a.Data = make([]byte, 0, size)
+		}
+		a.Data = append(a.Data, d[0].Body...)
+	}
+	return a, nil
+}
+
+// peekTries bounds repetitions of a query whose bodies went away while they were read.
+const peekTries = 5
+
+// maxReadBytes bounds the bytes of one ReadBody.
+const maxReadBytes = 4 << 20

@@ -332,13 +332,13 @@ func (r *Replica) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, er
 	return r.prop.propose(ctx, req)
 }
 
-// peekTries bounds repetitions of a query whose bodies went away while they were read.
-const peekTries = 5
-
 // Query implements Group on the leader: it asks the state behind a barrier (A16).
 func (r *Replica) Query(ctx context.Context, q fsm.QueryRequest) (fsm.Answer, error) {
 	if err := r.err(); err != nil {
 		return fsm.Answer{}, err
+	}
+	if body, ok := q.Query.(*fsm.ReadBody); ok {
+		return r.readBody(body)
 	}
 	if err := r.prop.barrier(ctx); err != nil {
 		return fsm.Answer{}, err

@@ -91,9 +91,18 @@ func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 		c = d
 	}
 	var a attempts
-	o, err := r.propose(ctx, id, k, c, &a)
+	put := r.propose
+	if oversize(c) {
+		put = r.proposeLarge
+	}
+	o, err := put(ctx, id, k, c, &a)
 	if a.unknown != nil || errors.Is(err, fsm.ErrUnknown) {
 		r.unheard.note(id)
+	}
+	if err == nil && len(o.Locked) > 0 {
+		if err = r.take(ctx, a.served, k, c, &o); err != nil {
+			return fsm.Outcome{}, err
+		}
 	}
 	return o, err
 }
@@ -111,6 +120,7 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 	r.life.asked(id.Node)
 	req := fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}
 	for stale, full := 0, 0; ; {
+		a.served = to.partition
 		o, err := r.send.propose(ctx, to.partition, req, a, func(error) bool {
 			return !to.movable || a.unknown != nil || a.definite%moveAfter != 0
 		})
@@ -224,10 +234,14 @@ func (r *Router) Query(ctx context.Context, k fsm.Key, q fsm.Query) (fsm.Answer,
 		return fsm.Answer{}, err
 	}
 	req := fsm.QueryRequest{Entity: k.Entity, Sub: k.Sub, Query: q}
-	for stale := 1; ; stale++ {
+	for stale, tries := 1, 1; ; stale++ {
 		a, err := r.send.query(ctx, to.partition, req)
 		if err != nil || a.Refusal != fsm.Stale || k.Entity == 0 {
-			return a, err
+			if whole, err := r.complete(ctx, to.partition, &a, err); !errors.Is(err, errGone) || tries == peekTries {
+				return whole, err
+			}
+			tries++
+			continue
 		}
 		gone, err := r.awaitShare(ctx, k.Entity, stale)
 		if err != nil {

@@ -21,6 +21,7 @@ type sender struct {
 	// leads.
 	members func(fsm.PartitionID) []fsm.NodeID
 	turn    atomic.Uint64
+	turns   turns // of uploads
 }
 
 const (
@@ -38,7 +39,8 @@ type attempts struct {
 	definite, tries int
 	// once says that the request must not be asked again after an unknown ending: it waits for the answer
 	// of whoever it was sent to.
-	once bool
+	once   bool
+	served fsm.PartitionID // that was asked last
 }
 
 // note judges an attempt's error; it returns true if asking again makes sense.
@@ -222,7 +224,8 @@ func idempotent(c fsm.Command) bool {
 	switch c := c.(type) {
 	case *fsm.Enqueue:
 		return c.Origin != nil // the destination decides once about each number (S-311)
-	case *fsm.PutEntity, *fsm.DropEntity, *fsm.NodeLost, *fsm.DropPumps, *fsm.DropLocks, *fsm.Barrier:
+	case *fsm.PutEntity, *fsm.DropEntity, *fsm.NodeLost, *fsm.DropPumps, *fsm.DropLocks, *fsm.Barrier,
+		*fsm.BodyPart: // a part that is staged already changes nothing
 		return true
 	}
 	return false

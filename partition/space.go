@@ -111,6 +111,8 @@ func grows(c fsm.Command) (bytes int) {
 		for i := range c.Ops {
 			bytes += grows(c.Ops[i].Command)
 		}
+	case *fsm.BodyPart:
+		bytes = around + len(c.Body)
 	case *fsm.SetSessionState:
 		bytes = around + len(c.State)
 	}

@@ -51,8 +51,14 @@ func (s *stamper) now() (wall, lease fsm.Millis) {
 // stamp puts time and chance into an entry.
 func (s *stamper) stamp(e *fsm.Entry) {
 	e.Wall, e.Lease = s.now()
-	if _, err := rand.Read(e.Seed[:]); err != nil {
+	e.Seed = chance()
+}
+
+// chance draws the randomness of one entry, or of one name that others must not guess.
+func chance() (b [32]byte) {
+	if _, err := rand.Read(b[:]); err != nil {
 		// crypto/rand never returns an error; if it did, tokens would be guessable.
 		panic(fmt.Sprintf("draw a seed: %v", err))
 	}
+	return b
 }

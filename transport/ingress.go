@@ -196,6 +196,12 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 		return
 	}
 	d.bytes += len(payload)
+	if need := len(d.payload) + len(payload); need > cap(d.payload) && need > keptScratch {
+		// Doubled up to the limit: append would copy a large message more often than it is long.
+		grown := make([]byte, len(d.payload), min(max(2*cap(d.payload), need), int(g.l.desc.MaxMessageBytes)))
+		copy(grown, d.payload)
+		d.payload = grown
+	}
 	d.payload = append(d.payload, payload...)
 	g.c.arrivedBytes += len(payload)
 }
@@ -354,6 +360,9 @@ func (r *round) translate(ds []*inbound) []*inbound {
 			r.s.stats.reject(siteMessage)
 			d.refusal = err
 			continue
+		}
+		if d.format != amqp.FormatBatch {
+			d.payload = nil // the messages have copies
 		}
 		good = append(good, d)
 	}

@@ -9,6 +9,9 @@ import (
 // transferOverhead is more than a frame header and a transfer without its payload can take.
 const transferOverhead = 128
 
+// keptScratch is the largest buffer that a connection keeps for the next message.
+const keptScratch = 1 << 20
+
 // replyKept is how long an unsettled reply is remembered, in milliseconds.
 const replyKept = 60_000
 
@@ -179,7 +182,11 @@ func (o *outgoing) begin(p *parcel) {
 	o.frame(p, true)
 	if o.now == nil && o.off < len(p.payload) {
 		rest := *p
-		rest.payload = slices.Clone(p.payload)
+		if len(p.payload) > keptScratch { // a large one is not held twice
+			ch.c.scratch = nil
+		} else {
+			rest.payload = slices.Clone(p.payload)
+		}
 		o.now = &rest
 		ch.c.queuedBytes += len(rest.payload)
 	}

@@ -105,7 +105,7 @@ func (t *txn) add(w txnWork) *amqp.Error {
 	case bytes > 0 && t.bytes+bytes > int(w.desc.MaxMessageBytes): // RUL-9
 		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"the messages of a transaction have "+
 			"at most %d bytes.", w.desc.MaxMessageBytes)
-	case bytes > 0 && t.link.ch.c.txnBytes+bytes > t.link.ch.c.cfg.MaxConnBytes:
+	case bytes > 0 && t.link.ch.c.txnBytes+bytes > t.link.ch.c.cfg.MaxConnBytes+int(w.desc.MaxMessageBytes):
 		return refuse(amqp.ConditionResourceLimitExceeded, "The open transactions of the connection have too many bytes.")
 	}
 	w.place()

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	maxLineBytes  = 16 << 20 // the largest message that a broker may be set to take (RUL-9)
-	sendsInFlight = 100      // unanswered messages of one send command
+	maxLineBytes  = 100 << 20 // the largest message that a broker may be set to take (RUL-25)
+	sendsInFlight = 100       // unanswered messages of one send command
 )
 
 type sendFlags struct {

@@ -53,6 +53,8 @@ var cases = []struct {
 	{"a renewed session outlives its duration", sessionRenew},
 	{"an expired session raises the counts", sessionExpiry},
 	{"session state is kept until it is cleared", sessionState},
+	{"a large session state comes back whole", largeSessionState},
+	{"a large message comes back whole from every way to read it", largeMessage},
 	{"a session queue wants sessions", sessionGuard},
 	{"a session's dead letters need no session", sessionDeadLetter},
 	{"a wrong key is unauthorized", wrongKey},

@@ -27,8 +27,8 @@ const (
 	countsAtOnce = 8
 )
 
-// The largest maximum message size that may be asked for, in KiB (RUL-9).
-const maxMessageKilobytes = 16 << 10
+// The largest maximum message size that may be asked for, in KiB (RUL-25).
+const maxMessageKilobytes = 100 << 10
 
 // Tier is whose sizes and values the namespace shows (RUL-25).
 type Tier string

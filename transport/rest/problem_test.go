@@ -95,7 +95,7 @@ func TestConfiguredLimits(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"no name":         func(c *Config) { c.Namespace = "" },
 		"no message":      func(c *Config) { c.MaxMessageBytes = 0 },
-		"17 MiB":          func(c *Config) { c.MaxMessageBytes = 17 << 20 },
+		"101 MiB":         func(c *Config) { c.MaxMessageBytes = 101 << 20 },
 		"a short lock":    func(c *Config) { c.MaxLockDuration = time.Second },
 		"a lock of days":  func(c *Config) { c.MaxLockDuration = 25 * time.Hour },
 		"a small queue":   func(c *Config) { c.MaxSizeMegabytes = 1 },

@@ -80,8 +80,8 @@ func TestPropertiesAreStoredAndReturned(t *testing.T) {
 			"ForwardDeadLetteredMessagesTo", "target", "sb://host.test/target",
 			func(d *fsm.Descriptor) bool { return d.ForwardDeadLettersTo == "target" },
 		},
-		"message size": {"MaxMessageSizeInKilobytes", "16384", "", func(d *fsm.Descriptor) bool {
-			return d.MaxMessageKilobytes == 16384 && d.MaxMessageBytes == 16<<20
+		"message size": {"MaxMessageSizeInKilobytes", "102400", "", func(d *fsm.Descriptor) bool {
+			return d.MaxMessageKilobytes == 102400 && d.MaxMessageBytes == 100<<20
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,8 +167,8 @@ func TestBadPropertiesAreRefused(t *testing.T) {
 		"metadata beyond 1024": {
 			el("UserMetadata", strings.Repeat("ä", 1025)), "1025 characters long",
 		},
-		"a message size of 17 MiB":  {el("MaxMessageSizeInKilobytes", "16385"), "from 1 to 16384"},
-		"a message size of nothing": {el("MaxMessageSizeInKilobytes", "0"), "from 1 to 16384"},
+		"a message size of 101 MiB": {el("MaxMessageSizeInKilobytes", "102401"), "from 1 to 102400"},
+		"a message size of nothing": {el("MaxMessageSizeInKilobytes", "0"), "from 1 to 102400"},
 		"express with duplicates": {
 			el("EnableExpress", "true") + el("RequiresDuplicateDetection", "true"), "cannot be combined",
 		},

@@ -1,0 +1,100 @@
+package fsm
+
+// appendLarge appends the commands of large bodies that are no variants of others.
+func appendLarge(dst []byte, c Command) []byte {
+	if c, ok := c.(*BodyPart); ok {
+		dst = appendUint(append(dst, kindBodyPart), uint64(c.Upload))
+		return appendBytes(appendUint(dst, uint64(c.Number)), c.Body)
+	}
+	return appendInternal(dst, c)
+}
+
+func (r *reader) large(kind uint8) Command {
+	switch kind {
+	case kindBodyPart:
+		c := &BodyPart{Upload: UploadID(r.uvarint()), Number: r.u32()}
+		c.Body = r.bytes()
+		c.BodyOffset = uint32(r.pos - len(c.Body))
+		return c
+	case kindLarge:
+		return r.uploads()
+	case kindLargeState:
+		c := &SetSessionState{Session: r.proof(), Rest: r.upload()}
+		if c.Rest == (Upload{}) {
+			r.fail("no upload")
+		}
+		return c
+	}
+	return r.internal(kind)
+}
+
+func appendUpload(dst []byte, u Upload) []byte {
+	return appendUint(appendUint(appendUint(dst, uint64(u.ID)), uint64(u.Parts)), uint64(u.Bytes))
+}
+
+func (r *reader) upload() Upload {
+	u := Upload{ID: UploadID(r.uvarint()), Parts: r.u32(), Bytes: r.u32()}
+	if u != (Upload{}) && (u.ID == 0 || u.Parts == 0 || u.Bytes == 0) {
+		r.fail("impossible upload")
+	}
+	return u
+}
+
+// appendUploads puts in front of a command what its messages refer to, if any does.
+func appendUploads(dst []byte, messages []Message) []byte {
+	n := 0
+	for i := range messages {
+		if messages[i].Rest != (Upload{}) {
+			n++
+		}
+	}
+	if n == 0 {
+		return dst
+	}
+	dst = appendUint(append(dst, kindLarge), uint64(n))
+	for i := range messages {
+		if messages[i].Rest != (Upload{}) {
+			dst = appendUpload(appendUint(dst, uint64(i)), messages[i].Rest)
+		}
+	}
+	return dst
+}
+
+// minUploadBytes is the shortest encoded reference to an upload, with the place of its message.
+const minUploadBytes = 4
+
+// uploads reads a command with references in front of it.
+func (r *reader) uploads() Command {
+	type placed struct {
+		at uint64
+		u  Upload
+	}
+	list := make([]placed, 0, r.count(minUploadBytes))
+	for range cap(list) {
+		list = append(list, placed{r.uvarint(), r.upload()})
+	}
+	if r.left() > 0 && r.b[r.pos] == kindLarge {
+		r.fail("references to uploads twice") // decoding nests no deeper than this
+	}
+	if r.err != nil {
+		return nil
+	}
+	c := r.command()
+	var messages []Message
+	switch c := c.(type) {
+	case *Enqueue:
+		messages = c.Messages
+	case *Transfer:
+		messages = c.Messages
+	default:
+		r.fail("references to uploads of a command without messages")
+	}
+	for i, p := range list {
+		if p.at >= uint64(len(messages)) || p.u == (Upload{}) || i > 0 && p.at <= list[i-1].at {
+			r.fail("reference to an upload of no message")
+			return nil
+		}
+		messages[p.at].Rest = p.u
+	}
+	return c
+}
