@@ -17,7 +17,8 @@ case ${1-} in
 	shift
 	;;
 esac
-version=${1:?a version of versions.txt is missing}
+# A run.sh whose own files pin one version sets pinned to its name before it sources this file.
+version=${pinned-${1:?a version of versions.txt is missing}}
 client=${2-}
 
 # need COMMAND HINT: stops with what to do when a command is missing.

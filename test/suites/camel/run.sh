@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs Apache Camel with its component for the original as pom.xml says, and runs routes over it.
+pinned=one # by the files here
 source "$(dirname "$0")/../../conformance/tools.sh"
 source "$(dirname "$0")/../../conformance/jvm/jvm.sh"
 

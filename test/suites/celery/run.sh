@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs Celery with its transport for the original, and runs tasks over it.
+pinned=one # by the files here
 source "$(dirname "$0")/../../conformance/tools.sh"
 
 need python3 'install Python 3.9 or newer with venv'

@@ -5,9 +5,9 @@
 # from it, as they are, are the files of this scaler and of what it reads its settings and connects with;
 # testdata/overlay has the words that the left out files define, and in place of packages that log, count
 # and tell Kubernetes of events what does nothing.
+pinned=v2.21.0
 source "$(dirname "$0")/../../conformance/tools.sh"
 
-version=v2.21.0
 sum=h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=
 files=(
 	apis/keda/v1alpha1/triggerauthentication_types.go

@@ -69,6 +69,6 @@ public final class Flow {
         context.start();
         Map<String, Runner.Scenario<Scene>> all = new LinkedHashMap<>();
         scenarios(all, context.createProducerTemplate());
-        Runner.run("camel-azure-servicebus", 1, 90, (id, i) -> new Scene("camel", id, i), all);
+        Runner.run(args, "camel-azure-servicebus", 1, 90, (id, i) -> new Scene("camel", id, i), all);
     }
 }

@@ -117,6 +117,6 @@ public final class Flow {
         var context = new AnnotationConfigApplicationContext(Wiring.class);
         Map<String, Runner.Scenario<Scene>> all = new LinkedHashMap<>();
         scenarios(all, (JmsTemplate) context.getBean("queues"), (JmsTemplate) context.getBean("topics"));
-        Runner.run("spring-jms", 1, 90, (id, i) -> new Scene("spring", id, i), all);
+        Runner.run(args, "spring-jms", 1, 90, (id, i) -> new Scene("spring", id, i), all);
     }
 }
