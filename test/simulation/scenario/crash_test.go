@@ -130,7 +130,8 @@ func outcome(b *bench, c *client) {
 	want(b, "its number", left[0].seq(), 7)
 	n := b.counts("q")
 	n.SizeBytes, n.AccessedAt = 0, 0
-	want(b, "counters", n, fsm.EntityCounts{Scheduled: 1, DeadLetter: 2})
+	want(b, "counters", n, fsm.EntityCounts{Scheduled: 1, DeadLetter: 2,
+		Dropped: fsm.Drops{fsm.DropPurged: 2, fsm.DropDuplicate: 1, fsm.DropCancelled: 1}})
 	n = b.counts("s")
 	n.AccessedAt = 0
 	want(b, "counters of the sessions", n, fsm.EntityCounts{})
