@@ -10,8 +10,9 @@ import (
 
 // transaction is one that a dealer has declared.
 type transaction struct {
-	d  *dealer
-	id []byte
+	d       *dealer
+	id      []byte
+	settles []uint32 // the ids of the deliveries that it settles
 }
 
 // begin declares a transaction.
@@ -69,7 +70,7 @@ func (d *dealer) tryBegin() (*transaction, error) {
 	if !ok {
 		return nil, fmt.Errorf("a declare is answered with %T", state)
 	}
-	return &transaction{d, declared.TxnID}, nil
+	return &transaction{d: d, id: declared.TxnID}, nil
 }
 
 func (t *transaction) tryCommit() error   { return t.discharge(false) }
@@ -84,7 +85,16 @@ func (t *transaction) discharge(fail bool) error {
 		return err
 	}
 	_, err = t.d.transfer(h, nil, amqp.AppendDischarge(nil, amqp.Discharge{TxnID: t.id, Fail: fail}))
-	return err
+	if err != nil {
+		return err
+	}
+	// RUL-30: a commit settles its deliveries before it is answered, a roll-back does not.
+	for _, id := range t.settles {
+		if t.d.settled[id] == fail {
+			return fmt.Errorf("delivery %d: the broker settled it: %t; rolled back: %t", id, t.d.settled[id], fail)
+		}
+	}
+	return nil
 }
 
 // commitUnheard commits and waits for no answer.

@@ -31,6 +31,7 @@ type dealer struct {
 	counts   map[uint32]uint32 // deliveries asked for, by handle
 	arrived  []dealt           // transfers that nobody has looked at
 	serial   int
+	settled  map[uint32]bool // deliveries that the broker has settled
 }
 
 type dealt struct {
@@ -73,7 +74,7 @@ func (b *bench) bystandingDealer() *dealer {
 
 func (b *bench) tryDealer(node int) (*dealer, error) {
 	d := &dealer{b: b, in: make(chan dealt, 1<<12), number: int(b.clients.Add(1)), node: node,
-		links: map[string]uint32{}, counts: map[uint32]uint32{}}
+		links: map[string]uint32{}, counts: map[uint32]uint32{}, settled: map[uint32]bool{}}
 	ctx, cancel := b.soon()
 	defer cancel()
 	var err error
@@ -248,7 +249,7 @@ func refusal(e *amqp.Error) error {
 
 // transfer sends a delivery and returns its outcome; a refusal is an error.
 func (d *dealer) transfer(handle uint32, state amqp.DeliveryState, payload []byte) (amqp.DeliveryState, error) {
-	return d.disposed(amqp.RoleReceiver, d.write1(handle, state, payload))
+	return d.disposed(amqp.RoleReceiver, d.write1(handle, state, payload), true)
 }
 
 // write1 sends a delivery and returns its number.
@@ -261,12 +262,17 @@ func (d *dealer) write1(handle uint32, state amqp.DeliveryState, payload []byte)
 	return id
 }
 
-// disposed waits for the settled answer to a delivery; role says who of us received it.
-func (d *dealer) disposed(role amqp.Role, id uint32) (amqp.DeliveryState, error) {
+// disposed waits for the answer to a delivery, which is settled or not; role says who of us received it.
+func (d *dealer) disposed(role amqp.Role, id uint32, settled bool) (amqp.DeliveryState, error) {
 	f, err := d.await("an outcome", func(f dealt) bool {
 		switch p := f.p.(type) {
 		case *amqp.Disposition:
-			return p.Role == role && p.Settled && p.First <= id && id <= p.Last.Or(p.First)
+			if p.Role == amqp.RoleSender && p.Settled {
+				for i := p.First; i <= p.Last.Or(p.First); i++ {
+					d.settled[i] = true
+				}
+			}
+			return p.Role == role && p.Settled == settled && p.First <= id && id <= p.Last.Or(p.First)
 		case *amqp.Detach:
 			return true
 		}
@@ -355,13 +361,16 @@ type deal struct {
 	id uint32
 }
 
-// settle settles it, in a transaction if there is one.
+// settle settles it, in a transaction if there is one. The broker answers the latter unsettled (RUL-30).
 func (m *deal) settle(t *transaction, outcome amqp.DeliveryState) error {
 	if t != nil {
 		outcome = &amqp.TransactionalState{TxnID: t.id, Outcome: outcome}
 	}
 	m.d.send(&amqp.Disposition{Role: amqp.RoleReceiver, First: m.id, State: outcome})
-	_, err := m.d.disposed(amqp.RoleSender, m.id)
+	_, err := m.d.disposed(amqp.RoleSender, m.id, t == nil)
+	if t != nil && err == nil {
+		t.settles = append(t.settles, m.id)
+	}
 	return err
 }
 
