@@ -47,6 +47,7 @@ type channel struct {
 	sender    []*outgoing // links with something to send, in turn
 	acks      []ack       // answers to the client's transfers
 	dones     []ack       // answers to the client's dispositions
+	risen     []*intake   // links whose credit may rise
 }
 
 // begin opens a channel.
@@ -210,6 +211,7 @@ func (ch *channel) advance() {
 	}
 	ch.flushAcks()
 	ch.deliver()
+	ch.refill()
 	if ch.owesFlow || ch.window < incomingWindow/2 {
 		ch.owesFlow = false
 		f := ch.windowFlow()

@@ -84,10 +84,13 @@ type Config struct {
 	// MaxWriteBytes is how much output may wait for the socket before deliveries pause; twice as
 	// much pauses reading too, so a client that does not read cannot make the broker grow.
 	MaxWriteBytes int
-	// MaxRequests bounds the requests of one request link that run at a time, MaxReplies the
-	// replies that wait for credit.
-	MaxRequests int
-	MaxReplies  int
+	// MaxRequests bounds the requests of one request link that run at a time, MaxConnRequests those of all
+	// links of a connection. More wait their turn: the links of a connection take turns, and each connection
+	// has as many places as any other.
+	MaxRequests     int
+	MaxConnRequests int
+	// MaxReplies bounds the unsettled replies of a channel that are remembered for a client that never settles them.
+	MaxReplies int
 	// MaxHTTPRequests bounds the requests that send and receive over HTTP; each receive holds one
 	// while it waits. More are answered 503.
 	MaxHTTPRequests int
@@ -134,7 +137,8 @@ func Defaults() Config {
 		MaxUnsettled:           10_000,
 		MaxSettle:              1_024,
 		MaxWriteBytes:          1 << 20,
-		MaxRequests:            8,
+		MaxRequests:            16,
+		MaxConnRequests:        256,
 		MaxReplies:             1_000,
 		MaxHTTPRequests:        1_000,
 	}
@@ -173,7 +177,7 @@ func (c *Config) Validate() error {
 		"MaxEnqueueBytes": c.MaxEnqueueBytes, "MaxLock": int(c.MaxLock),
 		"MaxLockBytes": int(c.MaxLockBytes), "MaxUnsettled": c.MaxUnsettled,
 		"MaxSettle": c.MaxSettle, "MaxWriteBytes": c.MaxWriteBytes,
-		"MaxRequests": c.MaxRequests, "MaxReplies": c.MaxReplies,
+		"MaxRequests": c.MaxRequests, "MaxConnRequests": c.MaxConnRequests, "MaxReplies": c.MaxReplies,
 		"MaxHTTPRequests": c.MaxHTTPRequests,
 	} {
 		check(n > 0, "transport: %s is %d, want more than 0", name, n)

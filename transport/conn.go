@@ -49,6 +49,8 @@ type conn struct {
 	ended    map[uint16]bool // channels that were ended and have not begun again
 	links    map[linkKey]*link
 	replies  []*replies
+	asking   []*requests // links whose requests wait for their turn
+	running  int         // requests under way on all links
 	sessions map[sessionKey]*heldSession
 	txns     map[string]*txn // transactions that are not discharged, by id
 
@@ -218,7 +220,9 @@ func (c *conn) advance() {
 	}
 	clear(c.dirty)
 	c.dirty = c.dirty[:0]
+	c.runRequests()
 	c.propose()
+	c.checkReplies()
 	c.finishLeaving()
 	c.flush()
 }
@@ -235,7 +239,7 @@ func (c *conn) propose() {
 // paused reports whether reading has to wait: too many bytes wait for partitions (A21), or the
 // peer does not take what we answer.
 func (c *conn) paused() bool {
-	return c.heldBytes >= c.cfg.MaxConnBytes || len(c.out) >= 2*c.cfg.MaxWriteBytes
+	return c.heldBytes >= c.heldLimit() || len(c.out) >= 2*c.cfg.MaxWriteBytes
 }
 
 // batch handles what arrived together.

@@ -8,61 +8,30 @@ import (
 
 // coordinator is what declares and discharges transactions, AMQP 1.0 §4.2.
 type coordinator struct {
-	l       *link
+	intake
 	c       *conn
-	count   uint32
-	credit  uint32
-	now     *inbound
-	flying  int // discharges that are not answered
 	closing bool
 }
 
 // maxCoordinatorBytes bounds a message to a coordinator; a discharge has about 60.
 const maxCoordinatorBytes = 4 << 10
 
-func newCoordinator(l *link) *coordinator {
-	return &coordinator{l: l, c: l.ch.c, count: l.asked.InitialDeliveryCount.Or(0)} // G22
-}
+func newCoordinator(l *link) *coordinator { return &coordinator{intake: newIntake(l), c: l.ch.c} }
 
-func (k *coordinator) start() {
-	k.credit = requestCredit
-	k.sendFlow()
-}
-
-func (k *coordinator) sendFlow() {
-	f := k.l.ch.windowFlow()
-	f.Handle = amqp.Some(k.l.handle)
-	f.DeliveryCount = amqp.Some(k.count)
-	f.LinkCredit = amqp.Some(k.credit)
-	k.l.ch.send(&f)
-}
-
-func (k *coordinator) flow(p *amqp.Flow) error {
-	if p.Echo {
-		k.sendFlow()
-	}
-	return nil
-}
+func (k *coordinator) start() { k.open() }
 
 // transfer collects a declare or discharge.
 func (k *coordinator) transfer(p *amqp.Transfer, payload []byte) error {
 	if k.now == nil {
-		if !p.DeliveryID.Set {
-			return linkFault(siteIllegalFrame, amqp.ConditionInvalidField, "a delivery without an id")
-		}
-		if k.flying >= 2*requestCredit {
-			return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "a transfer without link credit")
-		}
-		k.now = &inbound{id: p.DeliveryID.Value}
-		k.count++
-		if k.credit > 0 {
-			k.credit--
+		if err := k.begin(p); err != nil {
+			return err
 		}
 	}
 	d := k.now
 	d.settled = d.settled || p.Settled.Or(false)
 	if p.Aborted {
 		k.now = nil
+		k.rise()
 		return nil
 	}
 	if d.payload = append(d.payload, payload...); len(d.payload) > maxCoordinatorBytes {
@@ -73,11 +42,8 @@ func (k *coordinator) transfer(p *amqp.Transfer, payload []byte) error {
 		return nil
 	}
 	k.now = nil
-	if k.credit <= requestCredit/2 {
-		k.credit = requestCredit
-		k.sendFlow()
-	}
 	k.perform(d)
+	k.rise()
 	return nil
 }
 
@@ -104,10 +70,11 @@ func (k *coordinator) perform(d *inbound) {
 				"The transaction is not known."), ""))
 			return
 		}
-		k.flying++
+		k.waiting++
 		t.discharge(r.Fail, func(state amqp.DeliveryState) {
-			k.flying--
+			k.waiting--
 			k.answer(d, state)
+			k.rise()
 			k.finish()
 		})
 	}
@@ -151,7 +118,7 @@ func (k *coordinator) close(orderly bool) {
 	k.finish()
 }
 
-func (k *coordinator) busy() bool { return k.flying > 0 }
+func (k *coordinator) busy() bool { return k.waiting > 0 }
 
 func (k *coordinator) finish() {
 	if k.closing && !k.busy() {

@@ -11,8 +11,14 @@ type replies struct {
 	l       *link
 	c       *conn
 	out     outgoing
-	queue   [][]byte
+	queue   []reply
 	settled bool
+}
+
+// reply is one response, and the link whose request it answers.
+type reply struct {
+	payload []byte
+	of      *requests
 }
 
 func newReplies(l *link) *replies {
@@ -23,13 +29,10 @@ func newReplies(l *link) *replies {
 
 func (r *replies) start() { r.c.replies = append(r.c.replies, r) }
 
-// add queues a response; without credit it waits (amqp-protocol.md 7.1).
-func (r *replies) add(payload []byte) {
-	if len(r.queue) >= r.c.cfg.MaxReplies || r.c.replyBytes > r.c.cfg.MaxConnBytes {
-		r.c.s.stats.reject(siteReply)
-		return
-	}
-	r.queue = append(r.queue, payload)
+// add queues a response; without credit it waits (amqp-protocol.md 7.1). What waits is bounded by the link
+// credit of the link that the requests come over, and by runRequests.
+func (r *replies) add(payload []byte, of *requests) {
+	r.queue = append(r.queue, reply{payload, of})
 	r.c.replyBytes += len(payload)
 	r.out.ready()
 }
@@ -48,12 +51,19 @@ func (r *replies) next(scratch []byte) (parcel, bool) {
 	if len(r.queue) == 0 {
 		return parcel{}, false
 	}
-	p := parcel{settled: r.settled, payload: append(scratch, r.queue[0]...)}
+	first := r.queue[0]
+	p := parcel{settled: r.settled, payload: append(scratch, first.payload...)}
 	p.tag = guidTag(r.c.s.randomToken())
-	r.c.replyBytes -= len(r.queue[0])
-	r.queue[0] = nil
+	r.queue[0] = reply{}
 	r.queue = r.queue[1:]
+	r.gone(first)
 	return p, true
+}
+
+// gone gives back what a response held while it waited.
+func (r *replies) gone(what reply) {
+	r.c.replyBytes -= len(what.payload)
+	what.of.answered()
 }
 
 func (r *replies) idle() {
@@ -67,10 +77,11 @@ func (r *replies) stopped(bool) {}
 
 func (r *replies) close(bool) {
 	r.c.replies = slices.DeleteFunc(r.c.replies, func(o *replies) bool { return o == r })
-	for _, payload := range r.queue {
-		r.c.replyBytes -= len(payload)
-	}
+	waiting := r.queue
 	r.queue = nil
+	for _, what := range waiting {
+		r.gone(what)
+	}
 	r.out.drop()
 }
 

@@ -14,8 +14,6 @@ import (
 // the same connection.
 
 const (
-	// requestCredit is what a request link gets; requests are small and answered at once.
-	requestCredit = 100
 	// requestSlack is what a request may take beyond the messages inside it.
 	requestSlack = 64 << 10
 
@@ -61,15 +59,14 @@ type response struct {
 
 func failed(code int, e *amqp.Error) response { return response{code: code, problem: e} }
 
-// requests is the half that takes requests.
+// requests is the half that takes requests. A request waits in queue, runs, and has its answer wait for the
+// link credit of the link that receives it; until the answer is on its way it takes a place of the link credit.
 type requests struct {
-	l       *link
+	intake
 	c       *conn
-	limit   int
-	count   uint32
-	credit  uint32
-	now     *inbound
+	limit   int // bytes of one request
 	queue   []request
+	queued  bool // in the connection's list of links whose requests wait for their turn
 	running int
 	slots   []*pumpID // pumps that are free
 	made    int       // pumps that exist
@@ -77,47 +74,20 @@ type requests struct {
 }
 
 func newRequests(l *link) *requests {
-	r := &requests{l: l, c: l.ch.c, limit: defaultMessageBytes}
+	r := &requests{intake: newIntake(l), c: l.ch.c, limit: defaultMessageBytes}
 	if l.desc != nil {
 		r.limit = int(l.desc.MaxMessageBytes) + requestSlack
 	}
-	r.count = l.asked.InitialDeliveryCount.Or(0) // G22
 	return r
 }
 
-func (r *requests) start() {
-	r.credit = requestCredit
-	r.sendFlow()
-}
-
-func (r *requests) sendFlow() {
-	f := r.l.ch.windowFlow()
-	f.Handle = amqp.Some(r.l.handle)
-	f.DeliveryCount = amqp.Some(r.count)
-	f.LinkCredit = amqp.Some(r.credit)
-	r.l.ch.send(&f)
-}
-
-func (r *requests) flow(p *amqp.Flow) error {
-	if p.Echo {
-		r.sendFlow()
-	}
-	return nil
-}
+func (r *requests) start() { r.open() }
 
 // transfer collects a request. Some clients send them settled and with an empty tag (Q19).
 func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 	if r.now == nil {
-		if !p.DeliveryID.Set {
-			return linkFault(siteIllegalFrame, amqp.ConditionInvalidField, "a delivery without an id")
-		}
-		if len(r.queue) >= 2*requestCredit {
-			return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "a transfer without link credit")
-		}
-		r.now = &inbound{id: p.DeliveryID.Value}
-		r.count++
-		if r.credit > 0 {
-			r.credit--
+		if err := r.begin(p); err != nil {
+			return err
 		}
 	}
 	d := r.now
@@ -131,46 +101,79 @@ func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 	}
 	if p.Aborted {
 		r.abort()
+		r.rise()
 		return nil
 	}
-	if len(d.payload)+len(payload) > r.limit || r.c.arrivedBytes+len(payload) > r.c.cfg.MaxConnBytes+r.limit {
+	if err := r.arrive(d, payload); err != nil || p.More {
+		return err
+	}
+	r.abort()
+	r.take(d)
+	r.rise()
+	return nil
+}
+
+// arrive adds a frame's payload to a request. An error ends the link: the request is too large, or cannot be
+// held and the client would not hear that it was refused.
+func (r *requests) arrive(d *inbound, payload []byte) error {
+	if d.dropped {
+		return nil
+	}
+	if len(d.payload)+len(payload) > r.limit {
 		return linkFault(siteMessageSize, amqp.ConditionMessageSizeExceeded, "a request of more than %d bytes", r.limit)
+	}
+	if r.c.arrivedBytes+len(payload) > r.c.cfg.MaxConnBytes+r.limit {
+		r.c.s.stats.reject(siteMessageSize)
+		r.c.arrivedBytes -= len(d.payload)
+		d.payload, d.dropped = nil, true
+		d.refusal = amqpError(amqp.ConditionServerBusy,
+			"The connection has too many requests under way whose last frame has not come.")
+		if d.settled {
+			return linkFault(siteMessageSize, amqp.ConditionServerBusy, "%s", d.refusal.Description)
+		}
+		return nil
 	}
 	d.payload = append(d.payload, payload...)
 	r.c.arrivedBytes += len(payload)
-	if p.More {
-		return nil
+	return nil
+}
+
+// take has a whole request run in its turn, or refuses it.
+func (r *requests) take(d *inbound) {
+	var q request
+	var err error
+	refusal := d.refusal
+	if refusal == nil {
+		q, err = parseRequest(d.payload)
 	}
-	r.abort()
-	if r.credit <= requestCredit/2 {
-		r.credit = requestCredit
-		r.sendFlow()
-	}
-	q, err := parseRequest(d.payload)
-	state := amqp.DeliveryState(amqp.Accepted{})
 	switch {
+	case refusal != nil:
 	case d.badState:
 		r.c.s.stats.reject(siteRequest)
-		state = r.c.reject(amqpError(amqp.ConditionNotImplemented, "a request in such a state"), r.l.addr.path())
+		refusal = amqpError(amqp.ConditionNotImplemented, "a request in such a state")
 	case err != nil:
 		r.c.s.stats.reject(siteRequest)
-		state = r.c.reject(amqpError(amqp.ConditionDecodeError, "%v", err), r.l.addr.path())
+		refusal = amqpError(amqp.ConditionDecodeError, "%v", err)
+	}
+	state := amqp.DeliveryState(amqp.Accepted{})
+	switch {
+	case refusal != nil:
+		state = r.c.reject(refusal, r.l.addr.path())
+	case d.txnID != nil:
+		state = &amqp.TransactionalState{TxnID: d.txnID, Outcome: amqp.Accepted{}}
 	}
 	if !d.settled {
 		r.l.ch.acks = append(r.l.ch.acks, ack{id: d.id, state: state})
 		r.l.ch.touch()
 	}
-	if _, refused := state.(amqp.Rejected); refused {
-		return nil
+	if refusal != nil {
+		return
 	}
 	q.ch, q.bytes, q.txnID = r.l.ch, len(d.payload), d.txnID
-	if d.txnID != nil && !d.settled {
-		r.l.ch.acks[len(r.l.ch.acks)-1].state = &amqp.TransactionalState{TxnID: d.txnID, Outcome: amqp.Accepted{}}
-	}
 	r.c.heldBytes += q.bytes
+	r.waiting++
 	r.queue = append(r.queue, q)
 	r.next()
-	return nil
 }
 
 // abort forgets the request that is arriving, if any.
@@ -201,18 +204,6 @@ func parseRequest(payload []byte) (request, error) {
 	return q, nil
 }
 
-// next runs requests as long as there are free slots.
-func (r *requests) next() {
-	for len(r.queue) > 0 && r.running < r.c.cfg.MaxRequests {
-		q := r.queue[0]
-		r.queue[0] = request{}
-		r.queue = r.queue[1:]
-		r.running++
-		r.c.s.stats.Requests.Add(1)
-		r.serve(&q, r.slot())
-	}
-}
-
 // serve runs one request and answers it.
 func (r *requests) serve(q *request, pump *pumpID) {
 	work := r.work(q, pump)
@@ -227,6 +218,7 @@ func (r *requests) serve(q *request, pump *pumpID) {
 				return
 			}
 			r.running--
+			r.c.running--
 			r.c.heldBytes -= q.bytes
 			r.slots = append(r.slots, pump)
 			if then != nil {
@@ -369,6 +361,12 @@ func (r *requests) finish() {
 	r.l.finish()
 }
 
+// answered gives the place of a request back to the link credit: its answer is on its way, or has no way.
+func (r *requests) answered() {
+	r.waiting--
+	r.rise()
+}
+
 // answer sends a response over the link that the request asks for.
 func (r *requests) answer(q *request, a response) {
 	var mark *refusal.Mark
@@ -383,14 +381,16 @@ func (r *requests) answer(q *request, a response) {
 	if to == nil {
 		r.c.s.stats.reject(siteReply)
 		r.c.log.Debug("no link for a reply", "node", r.l.addr.path(), "reply_to", q.replyTo)
+		r.answered()
 		return
 	}
 	payload, err := encodeResponse(q, a, r.l.addr.cbs, mark)
 	if err != nil {
 		r.c.log.Error("encode response", "operation", q.operation, "error", err)
+		r.answered()
 		return
 	}
-	to.add(payload)
+	to.add(payload, r)
 }
 
 // replyLink finds the link for a reply: by its target address, by its name, else the one attached
