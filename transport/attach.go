@@ -202,12 +202,12 @@ func (l *link) foundSource(d *fsm.Descriptor) error {
 
 // tooLarge ends a receiving link whose client takes no message of that size (AMQP 1.0 §2.7.3); what is
 // taken for it goes back uncounted. Receive-and-delete does not ask: the message is removed already.
-func (l *link) tooLarge(payload []byte) bool {
+func (l *link) tooLarge(size int) bool {
 	limit := l.asked.MaxMessageSize.Or(0)
-	if limit == 0 || uint64(len(payload)) <= limit {
+	if limit == 0 || uint64(size) <= limit {
 		return false
 	}
 	l.ch.c.fault(l.ch, l, linkFault(siteMessageSize, amqp.ConditionMessageSizeExceeded, "The next message has %d bytes, "+
-		"and the receiver takes %d at most. Attach with a larger max-message-size or none.", len(payload), limit))
+		"and the receiver takes %d at most. Attach with a larger max-message-size or none.", size, limit))
 	return true
 }

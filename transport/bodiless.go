@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
@@ -21,14 +22,22 @@ func (k *call) omitsBody() (bool, *response) {
 	return omit, nil
 }
 
-// withoutBody takes the body and the footer out of a message, and says in a delivery annotation how many
-// bytes its body sections have. A message without a body says 0.
-func withoutBody(payload []byte) ([]byte, error) {
+// withoutBody encodes a peeked message without its body and footer, and says in a delivery annotation how
+// many bytes its body sections have. A message without a body says 0.
+func withoutBody(d *fsm.Delivery) ([]byte, error) {
+	_, size, err := bodyOf(d.Body)
+	if err != nil {
+		return nil, err
+	}
+	payload, _, err := splitDelivery(nil, d, true)
+	if err != nil {
+		return nil, err
+	}
 	s, err := amqp.ParseMessage(payload)
 	if err != nil {
 		return nil, err
 	}
-	out := append(make([]byte, 0, len(payload)-len(s.Body)+omittedOverhead), s.Header...)
+	out := append(make([]byte, 0, len(payload)+omittedOverhead), s.Header...)
 	w := amqp.BeginMapSection(out, amqp.CodeDeliveryAnnotations)
 	m := amqp.ReadMap(amqp.SectionValue(s.DeliveryAnnotations))
 	for {
@@ -38,7 +47,7 @@ func withoutBody(payload []byte) ([]byte, error) {
 		}
 		w.Pair(k, v)
 	}
-	w.Long(annOmittedSize, int64(len(s.Body)))
+	w.Long(annOmittedSize, int64(size))
 	out = append(w.End(), s.MessageAnnotations...)
 	out = append(out, s.Properties...)
 	return append(out, s.ApplicationProperties...), m.Err()

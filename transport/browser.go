@@ -76,13 +76,14 @@ func (b *browser) next(scratch []byte) (parcel, bool) {
 		d := b.queue[0]
 		b.queue[0] = fsm.Delivery{}
 		b.queue = b.queue[1:]
-		payload, err := appendDelivery(scratch, &d, true)
+		p, err := newParcel(scratch, &d, true)
 		b.c.unqueue(len(d.Body))
 		if err != nil { // as for receivers: the partition's affair
 			b.c.log.Error("stored message is unreadable", "entity", b.l.desc.Name, "number", d.Seq, "error", err)
 			continue
 		}
-		return parcel{tag: guidTag(b.c.s.randomToken()), settled: true, payload: payload}, true
+		p.tag, p.settled = guidTag(b.c.s.randomToken()), true
+		return p, true
 	}
 	return parcel{}, false
 }

@@ -101,7 +101,7 @@ func (e *egress) transfer(*amqp.Transfer, []byte) error {
 func (e *egress) next(scratch []byte) (parcel, bool) {
 	for len(e.queue) > 0 {
 		d := &e.queue[0]
-		payload, err := appendDelivery(scratch, d, false)
+		p, err := newParcel(scratch, d, false)
 		token := d.Token
 		if err != nil {
 			// The bytes were checked when they came in; a disk that lies is the partition's affair.
@@ -110,10 +110,10 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 			e.pop()
 			continue
 		}
-		if !e.remove && e.l.tooLarge(payload) {
+		if !e.remove && e.l.tooLarge(p.size()) {
 			return parcel{}, false
 		}
-		p := parcel{payload: payload, settled: e.remove}
+		p.settled = e.remove
 		if token.IsZero() {
 			token = e.c.s.randomToken() // receive and delete has no lock, but a tag
 		}

@@ -69,11 +69,15 @@ func (s *Server) shareOf(q *httpRequest, token fsm.LockToken) fsm.Key {
 
 // deliverHTTP writes a message: the body as it was sent, the rest in headers.
 func (s *Server) deliverHTTP(q *httpRequest, d *fsm.Delivery) error {
-	payload, err := appendDelivery(nil, d, false)
+	payload, tail, err := splitDelivery(nil, d, false)
 	if err != nil {
 		return err
 	}
 	parts, err := amqp.ParseMessage(payload)
+	if err != nil {
+		return err
+	}
+	end, err := amqp.ParseMessage(tail)
 	if err != nil {
 		return err
 	}
@@ -100,7 +104,7 @@ func (s *Server) deliverHTTP(q *httpRequest, d *fsm.Delivery) error {
 	if m.Err() != nil {
 		return m.Err()
 	}
-	body := rawBody(&parts)
+	body := rawBody(&end)
 	h.Set("Server", "Busbar")
 	h[brokerHeader] = []string{asciiJSON(encoded)}
 	if contentType != "" && isText(contentType) {
@@ -116,10 +120,14 @@ func (s *Server) deliverHTTP(q *httpRequest, d *fsm.Delivery) error {
 		status = http.StatusCreated
 		h.Set("Location", locationOf(q, d))
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Content-Length", strconv.Itoa(totalBytes(body)))
 	s.stats.MessagesOut.Add(1)
 	q.w.WriteHeader(status)
-	_, _ = q.w.Write(body) // the lock of a client that is gone runs out
+	for _, b := range body {
+		if _, err := q.w.Write(b); err != nil {
+			break // the lock of a client that is gone runs out
+		}
+	}
 	return nil
 }
 
@@ -204,30 +212,30 @@ func stampOf(at fsm.Millis) *string {
 	return &text
 }
 
-// rawBody is the body as bytes: data sections one behind the other, a value that is text or binary as
-// it is, and anything else as AMQP encodes it.
-func rawBody(parts *amqp.Sections) []byte {
+// rawBody is the body as bytes, in pieces: data sections one behind the other, a value that is text or binary
+// as it is, and anything else as AMQP encodes it.
+func rawBody(parts *amqp.Sections) [][]byte {
 	switch parts.BodyCode {
 	case amqp.CodeData:
-		var all []byte
+		var all [][]byte
 		for data, err := range amqp.BatchMessages(parts.Body) { // one for each data section
 			if err != nil {
 				break
 			}
-			all = append(all, data...)
+			all = append(all, data)
 		}
 		return all
 	case amqp.CodeAMQPValue:
 		value := amqp.Raw(amqp.SectionValue(parts.Body))
-		if text, ok := value.Text(); ok {
-			return []byte(text)
+		if text, ok := value.TextBytes(); ok {
+			return [][]byte{text}
 		}
 		if b, ok := value.Binary(); ok {
-			return b
+			return [][]byte{b}
 		}
-		return value
+		return [][]byte{value}
 	}
-	return parts.Body
+	return [][]byte{parts.Body}
 }
 
 // isToken reports whether a text can be the name of a header (RFC 9110 section 5.6.2).

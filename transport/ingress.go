@@ -196,13 +196,7 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 		return
 	}
 	d.bytes += len(payload)
-	if need := len(d.payload) + len(payload); need > cap(d.payload) && need > keptScratch {
-		// Doubled up to the limit: append would copy a large message more often than it is long.
-		grown := make([]byte, len(d.payload), min(max(2*cap(d.payload), need), int(g.l.desc.MaxMessageBytes)))
-		copy(grown, d.payload)
-		d.payload = grown
-	}
-	d.payload = append(d.payload, payload...)
+	d.payload = grow(d.payload, payload, int(g.l.desc.MaxMessageBytes))
 	g.c.arrivedBytes += len(payload)
 }
 

@@ -101,6 +101,11 @@ func getSessionState(ctx context.Context, k *call) response {
 	if bad != nil {
 		return *bad
 	}
+	if len(a.State) > keptScratch {
+		key := amqp.AppendString(nil, "session-state")
+		body := append(amqp.AppendMapStart(nil, 1, len(key)+amqp.BinaryStartBytes+len(a.State)), key...)
+		return response{code: codeOK, body: amqp.AppendBinaryStart(body, len(a.State)), tail: [][]byte{a.State}}
+	}
 	w := amqp.BeginMap(nil)
 	if a.HasState {
 		w.Binary("session-state", a.State)
@@ -127,7 +132,7 @@ func peekMessage(ctx context.Context, k *call) response {
 	left, bytes := uint32(min(count, maxPeek)), k.s.cfg.MaxLockBytes
 	start := fsm.SequenceNumber(max(from, 0))
 	k.s.touch(ctx, k.pump, k.desc, k.addr.sub)
-	var messages amqp.List
+	var messages []carried
 	for _, share := range sharesFrom(k.desc, start) {
 		q := &fsm.Peek{Max: left, MaxBytes: bytes, HasSession: k.hasSession, Session: k.sessionID}
 		if !k.desc.Partitioned || k.desc.Prefix(share) == start.Prefix() {
@@ -138,15 +143,18 @@ func peekMessage(ctx context.Context, k *call) response {
 			return *bad
 		}
 		for i := range a.Messages {
-			payload, err := appendDelivery(nil, &a.Messages[i], true)
-			if err == nil && omit {
-				payload, err = withoutBody(payload)
+			var shown carried
+			var err error
+			if omit {
+				shown.payload, err = withoutBody(&a.Messages[i])
+			} else {
+				shown, err = carry(&a.Messages[i], true)
 			}
 			if err != nil {
 				k.s.log.Error("stored message is unreadable", "entity", k.desc.Name, "error", err)
 				continue
 			}
-			messages = append(messages, amqp.Map{{Key: "message", Value: payload}})
+			messages = append(messages, shown)
 			bytes -= min(bytes, uint32(len(a.Messages[i].Body)))
 		}
 		left -= min(left, uint32(len(a.Messages)))
@@ -158,16 +166,6 @@ func peekMessage(ctx context.Context, k *call) response {
 		return response{code: codeNoContent}
 	}
 	return k.messages(messages)
-}
-
-// messages answers with a list of maps; it must be a list, not an array.
-func (k *call) messages(list amqp.List) response {
-	body, err := amqp.AppendValue(nil, amqp.Map{{Key: "messages", Value: list}})
-	if err != nil {
-		k.s.log.Error("encode messages", "error", err)
-		return k.fail(amqpError(amqp.ConditionInternalError, "internal error"))
-	}
-	return response{code: codeOK, body: body}
 }
 
 // sharesFrom returns the shares that hold number from and those behind it, in the order of their
@@ -201,22 +199,18 @@ func receiveByNumber(ctx context.Context, k *call) response {
 	if bad != nil {
 		return *bad
 	}
-	var messages amqp.List
+	var messages []carried
 	for _, n := range numbers {
 		d, ok := taken[n]
 		if !ok {
 			continue
 		}
-		payload, err := appendDelivery(nil, &d, false)
+		one, err := carry(&d, false)
 		if err != nil {
 			k.s.log.Error("stored message is unreadable", "entity", k.desc.Name, "error", err)
 			return k.fail(amqpError(amqp.ConditionInternalError, "internal error"))
 		}
-		m := amqp.Map{{Key: "message", Value: payload}}
-		if !d.Token.IsZero() {
-			m = append(m, amqp.Pair{Key: "lock-token", Value: amqp.UUID(d.Token)})
-		}
-		messages = append(messages, m)
+		messages = append(messages, one)
 	}
 	return k.messages(messages)
 }

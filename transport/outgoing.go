@@ -20,7 +20,28 @@ type parcel struct {
 	tag     [16]byte
 	settled bool
 	payload []byte
+	tail    [][]byte     // what follows payload: views of a large body, which is not copied
 	sent    sentDelivery // id is filled when the first frame goes out
+}
+
+// size is the length of the message in bytes.
+func (p *parcel) size() int { return len(p.payload) + totalBytes(p.tail) }
+
+// span returns the bytes of the message from off to end, as views.
+func (p *parcel) span(off, end int) [][]byte {
+	var out [][]byte
+	at := 0
+	for i := -1; i < len(p.tail) && at < end; i++ {
+		b := p.payload
+		if i >= 0 {
+			b = p.tail[i]
+		}
+		if from, to := max(off-at, 0), min(end-at, len(b)); from < to {
+			out = append(out, b[from:to])
+		}
+		at += len(b)
+	}
+	return out
 }
 
 // parcels is where an outgoing link gets its messages from.
@@ -156,6 +177,7 @@ func (o *outgoing) step() bool {
 		}
 		c.scratch = c.parcel.payload
 		o.begin(&c.parcel)
+		c.parcel.tail = nil // o.now has it if it is not sent
 		return true
 	}
 	o.frame(o.now, false)
@@ -180,7 +202,7 @@ func (o *outgoing) begin(p *parcel) {
 	}
 	o.off = 0
 	o.frame(p, true)
-	if o.now == nil && o.off < len(p.payload) {
+	if o.now == nil && o.off < p.size() {
 		rest := *p
 		if len(p.payload) > keptScratch { // a large one is not held twice
 			ch.c.scratch = nil
@@ -188,29 +210,34 @@ func (o *outgoing) begin(p *parcel) {
 			rest.payload = slices.Clone(p.payload)
 		}
 		o.now = &rest
-		ch.c.queuedBytes += len(rest.payload)
+		ch.c.queuedBytes += rest.size()
 	}
 }
 
 // frame writes one frame of a delivery. Only the first one repeats nothing (G11).
 func (o *outgoing) frame(p *parcel, first bool) {
 	ch := o.l.ch
-	end := min(len(p.payload), o.off+int(ch.c.peerFrame)-transferOverhead)
-	t := amqp.Transfer{Handle: o.l.handle, More: end < len(p.payload)}
+	size := p.size()
+	end := min(size, o.off+int(ch.c.peerFrame)-transferOverhead)
+	t := amqp.Transfer{Handle: o.l.handle, More: end < size}
 	if first {
 		t.DeliveryID = amqp.Some(p.sent.id)
 		t.DeliveryTag = p.tag[:]
 		t.MessageFormat = amqp.Some(amqp.FormatAMQP)
 	}
 	t.Settled = amqp.Some(p.settled)
-	ch.c.out = amqp.AppendTransfer(ch.c.out, ch.number, &t, p.payload[o.off:end])
+	if end <= len(p.payload) {
+		ch.c.out = amqp.AppendTransfer(ch.c.out, ch.number, &t, p.payload[o.off:end])
+	} else {
+		ch.c.out = amqp.AppendTransfer(ch.c.out, ch.number, &t, p.span(o.off, end)...)
+	}
 	ch.nextOutgoing++
 	ch.peerWindow -= min(1, ch.peerWindow)
 	if o.kept > 0 {
 		o.keep(o.kept - 1)
 	}
 	o.off = end
-	if end == len(p.payload) {
+	if end == size {
 		o.drop()
 	}
 }
@@ -218,7 +245,7 @@ func (o *outgoing) frame(p *parcel, first bool) {
 // drop forgets the delivery under way: it is finished, or its link ends.
 func (o *outgoing) drop() {
 	if o.now != nil {
-		o.l.ch.c.unqueue(len(o.now.payload))
+		o.l.ch.c.unqueue(o.now.size())
 		o.now = nil
 	}
 }

@@ -15,11 +15,15 @@ type replies struct {
 	settled bool
 }
 
-// reply is one response, and the link whose request it answers.
+// reply is one response, and the link whose request it answers. tail follows payload: views of large bodies,
+// which are not copied.
 type reply struct {
 	payload []byte
+	tail    [][]byte
 	of      *requests
 }
+
+func (p *reply) size() int { return len(p.payload) + totalBytes(p.tail) }
 
 func newReplies(l *link) *replies {
 	r := &replies{l: l, c: l.ch.c, settled: l.asked.SndSettleMode.Or(amqp.SenderMixed) == amqp.SenderSettled}
@@ -31,9 +35,9 @@ func (r *replies) start() { r.c.replies = append(r.c.replies, r) }
 
 // add queues a response; without credit it waits (amqp-protocol.md 7.1). What waits is bounded by the link
 // credit of the link that the requests come over, and by runRequests.
-func (r *replies) add(payload []byte, of *requests) {
-	r.queue = append(r.queue, reply{payload, of})
-	r.c.replyBytes += len(payload)
+func (r *replies) add(p reply) {
+	r.queue = append(r.queue, p)
+	r.c.replyBytes += p.size()
 	r.out.ready()
 }
 
@@ -52,7 +56,7 @@ func (r *replies) next(scratch []byte) (parcel, bool) {
 		return parcel{}, false
 	}
 	first := r.queue[0]
-	p := parcel{settled: r.settled, payload: append(scratch, first.payload...)}
+	p := parcel{settled: r.settled, payload: append(scratch, first.payload...), tail: first.tail}
 	p.tag = guidTag(r.c.s.randomToken())
 	r.queue[0] = reply{}
 	r.queue = r.queue[1:]
@@ -62,7 +66,7 @@ func (r *replies) next(scratch []byte) (parcel, bool) {
 
 // gone gives back what a response held while it waited.
 func (r *replies) gone(what reply) {
-	r.c.replyBytes -= len(what.payload)
+	r.c.replyBytes -= what.size()
 	what.of.answered()
 }
 

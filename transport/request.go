@@ -52,6 +52,7 @@ type response struct {
 	code    int
 	problem *amqp.Error // on failure
 	body    amqp.Raw    // nil: none
+	tail    [][]byte    // the rest of body, if that is large: views, which are not copied
 	// moved is what the name of the entity stands for now, if nothing was done because the link knew
 	// an earlier one of that name; the request is served again.
 	moved *fsm.Descriptor
@@ -133,7 +134,7 @@ func (r *requests) arrive(d *inbound, payload []byte) error {
 		}
 		return nil
 	}
-	d.payload = append(d.payload, payload...)
+	d.payload = grow(d.payload, payload, r.limit)
 	r.c.arrivedBytes += len(payload)
 	return nil
 }
@@ -390,7 +391,7 @@ func (r *requests) answer(q *request, a response) {
 		r.answered()
 		return
 	}
-	to.add(payload, r)
+	to.add(reply{payload: payload, tail: a.tail, of: r})
 }
 
 // replyLink finds the link for a reply: by its target address, by its name, else the one attached
@@ -419,8 +420,8 @@ func (c *conn) replyLink(from *link, q *request) *replies {
 	return best
 }
 
-// encodeResponse writes a response with both spellings of its keys (G14) and the request's id in
-// the type it came in (G15). mark is nil unless something was refused.
+// encodeResponse writes a response up to its tail, with both spellings of its keys (G14) and the request's
+// id in the type it came in (G15). mark is nil unless something was refused.
 func encodeResponse(q *request, a response, cbs bool, mark *refusal.Mark) ([]byte, error) {
 	out := amqp.AppendHeader(nil, amqp.Header{})
 	out = amqp.AppendProperties(out, &amqp.Properties{CorrelationID: q.id})

@@ -323,3 +323,32 @@ func endCompound(dst []byte, start int, code8 byte, count int) []byte {
 	binary.BigEndian.PutUint32(dst[start+5:], uint32(count))
 	return dst
 }
+
+// A value too large to be copied is written in pieces. These write what stands before its content, always in
+// the long form: count items or pairs, or a binary, of content bytes behind the start.
+const (
+	// MapStartBytes is the size of the start of a map or list.
+	MapStartBytes = longCompound
+	// BinaryStartBytes is the size of the start of a binary.
+	BinaryStartBytes = 5
+)
+
+// AppendMapStart begins a map whose content has that many bytes.
+func AppendMapStart(dst []byte, pairs, content int) []byte {
+	return appendStart(dst, tMap8, 2*pairs, content)
+}
+
+// AppendListStart begins a list whose content has that many bytes.
+func AppendListStart(dst []byte, items, content int) []byte {
+	return appendStart(dst, tList8, items, content)
+}
+
+func appendStart(dst []byte, code8 byte, count, content int) []byte {
+	dst = binary.BigEndian.AppendUint32(append(dst, code8+wide), uint32(content+4))
+	return binary.BigEndian.AppendUint32(dst, uint32(count))
+}
+
+// AppendBinaryStart begins a binary of size bytes.
+func AppendBinaryStart(dst []byte, size int) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, tBinary8+wide), uint32(size))
+}

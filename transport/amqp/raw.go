@@ -63,6 +63,9 @@ func (r Raw) Text() (string, bool) {
 	return string(b), ok
 }
 
+// TextBytes returns a view of the bytes of a string or symbol, which is not copied as Text copies it.
+func (r Raw) TextBytes() ([]byte, bool) { return r.text() }
+
 func (r Raw) text() ([]byte, bool) {
 	switch code, content, ok := r.content(); code &^ wide {
 	case tString8, tSymbol8:
