@@ -155,9 +155,19 @@ func (l *link) foundTarget(d *fsm.Descriptor) error {
 	if slices.Contains(l.asked.DesiredCapabilities, delayedDelivery) {
 		reply.OfferedCapabilities = []amqp.Symbol{delayedDelivery}
 	}
-	l.acceptWith(newIngress(l), reply)
+	g := newIngress(l)
+	if n := g.limit(amqp.FormatBatch); n < int(l.desc.MaxMessageBytes) { // RUL-32
+		w := amqp.BeginSymbolMap(nil)
+		w.Long(maxBatchSize, int64(n))
+		reply.Properties = w.End()
+	}
+	l.acceptWith(g, reply)
 	return nil
 }
+
+// maxBatchSize is the link property that tells a sender how many bytes a batch may have, where a single
+// message may have more. Without it the SDKs go by max-message-size.
+const maxBatchSize = "com.microsoft:max-message-batch-size"
 
 // delayedDelivery is the capability that JMS clients look for before they set a time of delivery. Others
 // do not ask, and so read nothing of it.

@@ -143,9 +143,9 @@ func messageRequests() []badRequest {
 		{"receive in a mode that is a text", "orders", "receive-by-sequence-number", fields("sequence-numbers", []int64{1}, "receiver-settle-mode", "peek"), badArgument, "receiver-settle-mode must be 0 or 1"},
 		{"receive from a session queue without its session", "grouped", "receive-by-sequence-number", numbers("in session"), sessionLost, "The session lock has expired"}, // S-74
 
-		{"schedule of nothing", "orders", "schedule-message", fields(), badArgument, "list of 1 to"},
-		{"schedule of an empty list", "orders", "schedule-message", scheduled(), badArgument, "list of 1 to"},
-		{"schedule of a map", "orders", "schedule-message", fields("messages", mapOf("message", []byte{})), badArgument, "list of 1 to"},
+		{"schedule of nothing", "orders", "schedule-message", fields(), badArgument, "list of at least one map"},
+		{"schedule of an empty list", "orders", "schedule-message", scheduled(), badArgument, "list of at least one map"},
+		{"schedule of a map", "orders", "schedule-message", fields("messages", mapOf("message", []byte{})), badArgument, "list of at least one map"},
 		{"schedule of numbers", "orders", "schedule-message", scheduled(int32(1)), badArgument, "a message is missing"},
 		{"schedule of a map without a message", "orders", "schedule-message", scheduled(mapOf("message-id", "m")), badArgument, "a message is missing"},
 		{"schedule of a message that is a text", "orders", "schedule-message", scheduled(oneMessage("hello")), badArgument, "a message is missing"},

@@ -69,8 +69,9 @@ type Config struct {
 	// MaxConnBytes bounds the bytes of all sending links of a connection that wait for partitions.
 	// Above it the socket is paused; below it settlements and renewals always pass.
 	MaxConnBytes int
-	// MaxMessages bounds the messages of one batch transfer.
-	MaxMessages int
+	// MaxBatchBytes bounds the bytes of a batch of messages to an entity that takes larger messages; it is
+	// announced as com.microsoft:max-message-batch-size (RUL-32). The number of messages has no limit.
+	MaxBatchBytes uint32
 	// MaxEnqueue bounds the bytes of one Enqueue that packs several deliveries.
 	MaxEnqueueBytes int
 	// MaxLock bounds the messages of one Lock, MaxLockBytes their bytes (A21).
@@ -130,7 +131,7 @@ func Defaults() Config {
 		MaxCredit:              1_000,
 		MaxLinkBytes:           8 << 20,
 		MaxConnBytes:           32 << 20,
-		MaxMessages:            4_500, // the original's limit of messages in a batch
+		MaxBatchBytes:          1 << 20,
 		MaxEnqueueBytes:        256 << 10,
 		MaxLock:                256,
 		MaxLockBytes:           1 << 20,
@@ -142,6 +143,11 @@ func Defaults() Config {
 		MaxReplies:             1_000,
 		MaxHTTPRequests:        1_000,
 	}
+}
+
+// batchBytes is how many bytes the messages of a batch to an entity may have together.
+func (c *Config) batchBytes(d *fsm.Descriptor) int {
+	return int(min(d.MaxMessageBytes, c.MaxBatchBytes))
 }
 
 // Validate reports every setting that cannot work.
@@ -173,7 +179,7 @@ func (c *Config) Validate() error {
 		"MaxHandshakesPerHost": c.MaxHandshakesPerHost, "MaxLinks": c.MaxLinks,
 		"MaxTransactionMessages": c.MaxTransactionMessages,
 		"MaxTokens":              c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,
-		"MaxConnBytes": c.MaxConnBytes, "MaxMessages": c.MaxMessages,
+		"MaxConnBytes": c.MaxConnBytes, "MaxBatchBytes": int(c.MaxBatchBytes),
 		"MaxEnqueueBytes": c.MaxEnqueueBytes, "MaxLock": int(c.MaxLock),
 		"MaxLockBytes": int(c.MaxLockBytes), "MaxUnsettled": c.MaxUnsettled,
 		"MaxSettle": c.MaxSettle, "MaxWriteBytes": c.MaxWriteBytes,

@@ -132,7 +132,7 @@ func (g *ingress) transactional(d *inbound) {
 	t, refusal := g.c.transaction(d.txnID)
 	d.via = g.via
 	if refusal == nil {
-		if err := translateInbound(d, g.l.desc, s.cfg.MaxMessages, s.messageID); err != nil {
+		if err := translateInbound(d, g.l.desc, &messageIDs{s: s, of: 1}); err != nil {
 			refusal = err
 		}
 	}

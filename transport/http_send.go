@@ -110,8 +110,8 @@ func (s *Server) httpBatch(d *inbound, body []byte, desc *fsm.Descriptor) error 
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return badHTTP("The batch is followed by something else.")
 	}
-	if len(items) == 0 || len(items) > s.cfg.MaxMessages {
-		return badHTTP("A batch has 1 to %d messages.", s.cfg.MaxMessages)
+	if len(items) == 0 {
+		return badHTTP("A batch has at least one message.")
 	}
 	total := 0
 	for i, item := range items {
@@ -132,7 +132,7 @@ func (s *Server) httpBatch(d *inbound, body []byte, desc *fsm.Descriptor) error 
 			text = *item.Body
 		}
 		payload = amqp.AppendData(w.End(), []byte(text))
-		if total += len(payload); total > int(desc.MaxMessageBytes) {
+		if total += len(payload); len(items) > 1 && total > s.cfg.batchBytes(desc) {
 			return s.httpRefusal(fsm.MessageSizeExceeded, "", desc.Name)
 		}
 		if err := s.httpMessage(d, payload, desc); err != nil {

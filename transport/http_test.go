@@ -199,6 +199,13 @@ func TestHTTPBatch(t *testing.T) {
 	if got := textBody(t, want(t, ts.curl(t, "DELETE", "/q/messages/head", ""), 200)); got != "two" {
 		t.Errorf("body %q", got)
 	}
+	// S-342: the number has no limit.
+	many := "[" + strings.Repeat(`{"Body":"x"},`, 5_999) + `{"Body":"x"}]`
+	ts.broker.queue("many")
+	want(t, ts.curl(t, "POST", "/many/messages", many, "Content-Type", batchType), 201)
+	if got := ts.broker.counts(t, "many").Active; got != 6_000 {
+		t.Errorf("%d messages of a batch of 6,000", got)
+	}
 	// With a charset it is one message.
 	want(t, ts.curl(t, "POST", "/q/messages", `[]`, "Content-Type", batchType+"; charset=utf-8"), 201)
 	if got := textBody(t, want(t, ts.curl(t, "DELETE", "/q/messages/head", ""), 200)); got != "[]" {

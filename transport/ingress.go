@@ -174,13 +174,22 @@ func (g *ingress) begin(p *amqp.Transfer) error {
 	return nil
 }
 
+// limit is how many bytes a delivery may have: of a batch fewer than of a message, if messages may be large
+// (RUL-32).
+func (g *ingress) limit(format uint32) int {
+	if format == amqp.FormatBatch {
+		return g.c.cfg.batchBytes(g.l.desc)
+	}
+	return int(g.l.desc.MaxMessageBytes)
+}
+
 // arrive adds a frame's payload; the size is counted while it comes, so nothing larger than a
 // message may be is ever held.
 func (g *ingress) arrive(d *inbound, payload []byte) {
 	if d.dropped {
 		return
 	}
-	if limit := int(g.l.desc.MaxMessageBytes); d.bytes+len(payload) > limit {
+	if limit := g.limit(d.format); d.bytes+len(payload) > limit {
 		g.empty(d)
 		g.drop(d, siteMessageSize, amqpError(amqp.ConditionMessageSizeExceeded,
 			"The received message (delivery-id:%d, size: more than %d bytes) exceeds the limit (%d bytes) "+
@@ -350,7 +359,7 @@ func (r *round) translate(ds []*inbound) []*inbound {
 	ids := messageIDs{s: r.s, of: len(ds)}
 	for _, d := range ds {
 		d.via = r.via
-		if err := translateInbound(d, r.desc, r.s.cfg.MaxMessages, ids.next); err != nil {
+		if err := translateInbound(d, r.desc, &ids); err != nil {
 			r.s.stats.reject(siteMessage)
 			d.refusal = err
 			continue
@@ -366,13 +375,16 @@ func (r *round) translate(ds []*inbound) []*inbound {
 // store proposes deliveries of one share as one command. A refusal of several says nothing about
 // each, so then they are asked one by one.
 func (r *round) store(ctx context.Context, pump *pumpID, ds []*inbound) {
-	n := 0
-	for _, d := range ds {
-		n += len(d.messages)
-	}
-	messages := make([]fsm.Message, 0, n)
-	for _, d := range ds {
-		messages = append(messages, d.messages...)
+	messages := ds[0].messages
+	if len(ds) > 1 {
+		n := 0
+		for _, d := range ds {
+			n += len(d.messages)
+		}
+		messages = make([]fsm.Message, 0, n)
+		for _, d := range ds {
+			messages = append(messages, d.messages...)
+		}
 	}
 	var cmd fsm.Command = &fsm.Enqueue{Messages: messages}
 	key := fsm.Key{Entity: r.desc.ID, By: fsm.ByAny}

@@ -337,10 +337,10 @@ func scheduleMessage(ctx context.Context, k *call) response {
 	}
 	v, _ := k.field("messages")
 	list, ok := amqp.ToItems(v)
-	if !ok || len(list) == 0 || len(list) > k.s.cfg.MaxMessages {
-		return k.badArgument("messages must be a list of 1 to %d maps", k.s.cfg.MaxMessages)
+	if !ok || len(list) == 0 {
+		return k.badArgument("messages must be a list of at least one map")
 	}
-	d := &inbound{}
+	d, bytes := &inbound{}, 0
 	for _, item := range list {
 		m, _ := item.(amqp.Map)
 		encoded, _ := m.Get("message")
@@ -348,7 +348,8 @@ func scheduleMessage(ctx context.Context, k *call) response {
 		if !ok {
 			return k.badArgument("a message is missing")
 		}
-		if len(payload) > int(k.desc.MaxMessageBytes) {
+		if bytes += len(payload); len(payload) > int(k.desc.MaxMessageBytes) ||
+			len(list) > 1 && bytes > k.s.cfg.batchBytes(k.desc) {
 			return k.refuse(fsm.MessageSizeExceeded, "")
 		}
 		if err := d.translate(payload, k.desc, k.s.messageID); err != nil {

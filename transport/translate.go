@@ -63,22 +63,25 @@ func (s *Server) randomToken() (t fsm.LockToken) {
 // guidTag is the delivery tag of a lock token (G12).
 func guidTag(t fsm.LockToken) [16]byte { return amqp.GuidTag(amqp.UUID(t)) }
 
-// translateInbound turns a delivery into messages.
-func translateInbound(d *inbound, desc *fsm.Descriptor, maxMessages int, newID func() string) *amqp.Error {
+// translateInbound turns a delivery into messages. A batch has as many as its bytes hold (RUL-32).
+func translateInbound(d *inbound, desc *fsm.Descriptor, ids *messageIDs) *amqp.Error {
 	if d.format != amqp.FormatBatch {
 		if d.format != amqp.FormatAMQP {
 			return amqpError(amqp.ConditionNotImplemented, "message format %#x", d.format)
 		}
-		return d.translate(d.payload, desc, newID)
+		return d.translate(d.payload, desc, ids.next)
 	}
-	for payload, err := range amqp.BatchMessages(d.payload) {
+	n := 0
+	for _, err := range amqp.BatchMessages(d.payload) {
 		if err != nil {
 			return amqpError(amqp.ConditionArgumentError, "batch: %v", err)
 		}
-		if len(d.messages) >= maxMessages {
-			return amqpError(amqp.ConditionArgumentError, "a batch of more than %d messages", maxMessages)
-		}
-		if err := d.translate(payload, desc, newID); err != nil {
+		n++
+	}
+	d.messages = make([]fsm.Message, 0, n)
+	ids.of += n - 1
+	for payload := range amqp.BatchMessages(d.payload) {
+		if err := d.translate(payload, desc, ids.next); err != nil {
 			return err
 		}
 	}
