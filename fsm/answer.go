@@ -267,5 +267,5 @@ func (s *State) Deliverable(k WaitKey) bool {
 	if _, held := sh.holders.Get(se.no); !held {
 		return true
 	}
-	return se.ready > 0 && !sh.paused(se.no)
+	return se.ready > 0 && !sh.paused(se.no) && !sh.passing(se.no)
 }

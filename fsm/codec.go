@@ -20,6 +20,7 @@ const (
 	wireVersion3 = 3
 	wireVersion4 = 4 // of answers alone
 	wireVersion5 = 5 // of what lies in parts
+	wireVersion6 = 6 // of sessions without exclusion
 )
 
 // Kinds of command in an entry. Numbers are for ever.
@@ -55,8 +56,11 @@ const (
 	kindDiscard   // Redrive that deletes
 	kindRevoke
 	kindBodyPart
-	kindLarge      // Enqueue or Transfer with messages that refer to uploads
-	kindLargeState // SetSessionState that refers to an upload
+	kindLarge        // Enqueue or Transfer with messages that refer to uploads
+	kindLargeState   // SetSessionState that refers to an upload
+	kindAcceptShared // AcceptSession without exclusion
+	kindLeaveSession // ReleaseSession of a receiver from which the session was taken over
+	kindWatchSession
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.

@@ -20,12 +20,13 @@ func appendCommand(dst []byte, c Command) []byte {
 	case *Renew:
 		return appendTokens(append(dst, kindRenew), c.Tokens)
 	case *AcceptSession:
-		dst = appendString(append(dst, kindAcceptSession), c.ID)
-		return appendMillis(appendBool(dst, c.Next), c.Wait)
+		return appendAccept(dst, c)
+	case *WatchSession:
+		return appendMillis(appendProof(append(dst, kindWatchSession), c.Session), c.Wait)
 	case *RenewSession:
 		return appendProof(append(dst, kindRenewSession), c.Session)
 	case *ReleaseSession:
-		return appendBool(appendProof(append(dst, kindReleaseSession), c.Session), c.Orderly)
+		return appendRelease(dst, c)
 	case *SetSessionState:
 		if c.Rest != (Upload{}) {
 			return appendUpload(appendProof(append(dst, kindLargeState), c.Session), c.Rest)

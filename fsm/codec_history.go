@@ -1,6 +1,9 @@
 package fsm
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // The shortest encoded record and lock; see the functions below.
 const (
@@ -90,6 +93,8 @@ func appendMore(dst []byte, a *Answer) []byte {
 // version is the oldest that can say what the answer has.
 func (a *Answer) version() uint8 {
 	switch {
+	case slices.ContainsFunc(a.Locks, func(l LockInfo) bool { return l.Shared }):
+		return wireVersion6
 	case len(a.Parts) > 0 || anyRest(a.Messages):
 		return wireVersion5
 	case a.Counts.Dropped != (Drops{}):

@@ -66,7 +66,7 @@ func (r *reader) moving(kind uint8) Command {
 		c.To, c.Max, c.MaxBytes = EntityID(r.uvarint()), r.u32(), r.u32()
 		return c
 	}
-	return r.large(kind)
+	return r.sharedSession(kind)
 }
 
 func (r *reader) commit() Command {

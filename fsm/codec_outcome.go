@@ -34,12 +34,17 @@ func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
 		}
 		dst = appendMoves(dst, o.Moves)
 	}
+	if version >= wireVersion6 {
+		dst = append(dst, o.Shared[:]...)
+	}
 	return dst
 }
 
 // version is the oldest that can say what the outcome has.
 func (o *Outcome) version() uint8 {
 	switch {
+	case !o.Shared.IsZero():
+		return wireVersion6
 	case anyRest(o.Locked):
 		return wireVersion5
 	case len(o.Ops) > 0 || len(o.Moves) > 0 || anySystem(o.Locked):
@@ -65,7 +70,7 @@ func DecodeOutcome(b []byte) (Outcome, error) { return decodeOutcome(b, true) }
 // decodeOutcome decodes an outcome; only one of a commit may hold others.
 func decodeOutcome(b []byte, nested bool) (Outcome, error) {
 	r := reader{b: b}
-	version := r.versions(wireVersion, wireVersion5)
+	version := r.versions(wireVersion, wireVersion6)
 	o := Outcome{Refusal: r.refusal(), Detail: r.string(), Repeated: r.boolean()}
 	if n := r.count(1); n > 0 {
 		o.Duplicate = make([]bool, n)
@@ -91,6 +96,9 @@ func decodeOutcome(b []byte, nested bool) (Outcome, error) {
 	if version >= wireVersion3 {
 		o.Ops = r.outcomes(nested)
 		o.Moves = r.moves()
+	}
+	if version >= wireVersion6 {
+		r.fixed(o.Shared[:])
 	}
 	return o, r.end()
 }
@@ -222,13 +230,18 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	if version >= wireVersion5 {
 		dst = appendRefs(dst, a.Parts)
 	}
+	if version >= wireVersion6 {
+		for i := range a.Locks {
+			dst = appendBool(dst, a.Locks[i].Shared)
+		}
+	}
 	return dst
 }
 
 // DecodeAnswer decodes an answer; byte fields are views into b.
 func DecodeAnswer(b []byte) (Answer, error) {
 	r := reader{b: b}
-	version := r.versions(wireVersion, wireVersion5)
+	version := r.versions(wireVersion, wireVersion6)
 	a := Answer{Refusal: r.refusal(), Detail: r.string(), Messages: r.deliveries(version),
 		HasState: r.boolean(), State: r.bytes()}
 	if !a.HasState {
@@ -258,6 +271,11 @@ func DecodeAnswer(b []byte) (Answer, error) {
 	}
 	if version >= wireVersion5 {
 		a.Parts = r.refs()
+	}
+	if version >= wireVersion6 {
+		for i := range a.Locks {
+			a.Locks[i].Shared = r.boolean()
+		}
 	}
 	return a, r.end()
 }

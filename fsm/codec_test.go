@@ -45,6 +45,9 @@ func goldenCommands() map[string]Command {
 		}},
 		"renew":             &Renew{Tokens: []LockToken{goldenToken(1), goldenToken(2)}},
 		"accept_session":    &AcceptSession{ID: "s1", Next: true, Wait: 1000},
+		"accept_shared":     &AcceptSession{ID: "s1", Next: true, Wait: 1000, Shared: true, Presented: goldenToken(8)},
+		"leave_session":     &ReleaseSession{Session: proof, Orderly: true, Unsure: true, Unsent: []LockToken{goldenToken(5)}},
+		"watch_session":     &WatchSession{Session: proof, Wait: 60000},
 		"renew_session":     &RenewSession{Session: proof},
 		"release_session":   &ReleaseSession{Session: proof, Orderly: true},
 		"set_session_state": &SetSessionState{Session: proof, State: []byte{0, 1, 2}, Clear: true},
@@ -230,7 +233,7 @@ func TestBodyOffsetPointsAtTheBodyInTheEntry(t *testing.T) {
 func goldenOutcome() Outcome {
 	return Outcome{Refusal: QuotaExceeded, Detail: "12 of 10", Repeated: true, Duplicate: []bool{true, false},
 		Numbers: []SequenceNumber{1, 2}, EnqueuedAt: 99, Locked: []Delivery{goldenDelivery()},
-		Refusals: []Refusal{None, MessageLockLost}, LockedUntil: 100,
+		Refusals: []Refusal{None, MessageLockLost}, LockedUntil: 100, Shared: goldenToken(7),
 		Session: SessionProof{ID: "s", Token: goldenToken(2)}, Data: []byte("{}"), Count: 7, Next: 8,
 		Ops:   []Outcome{{Refusal: MessageLockLost}, {Numbers: []SequenceNumber{4}, Count: 1}},
 		Moves: []Move{goldenMove()}}
@@ -263,7 +266,7 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 		History: []HistoryRecord{{Order: 1, Number: 2, MessageID: "m", SessionID: "s", EnqueuedAt: 3, At: 4,
 			Deliveries: 5, By: RequestID{6, 7, 8}, End: Expired, EndedAt: 9, Ref: BodyRef{10, 11, 12}}},
 		Locks: []LockInfo{{Number: 1, Digits: [4]byte{2}, TakenAt: 3, LockedUntil: 4, State: StateDeferred,
-			HasSession: true, SessionID: "s", By: RequestID{5, 6, 7}}}, Moves: []Move{goldenMove()}}
+			HasSession: true, SessionID: "s", Shared: true, By: RequestID{5, 6, 7}}}, Moves: []Move{goldenMove()}}
 	check := func(v any) {
 		s := reflect.ValueOf(v)
 		for i := range s.NumField() {
@@ -369,7 +372,8 @@ func TestGoldensSetEveryField(t *testing.T) {
 	to.Discard = goldenCommands()["discard"].(*Redrive).Discard // no command has both
 	check(to)
 	older := map[string]bool{"put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true,
-		"redrive_to": true, "discard": true, "large": true, "large_transfer": true, "large_state": true}
+		"redrive_to": true, "discard": true, "large": true, "large_transfer": true, "large_state": true,
+		"accept_session": true, "release_session": true}
 	for name, c := range goldenCommands() {
 		if !older[name] { // or checked above
 			check(reflect.ValueOf(c).Elem().Interface())

@@ -24,7 +24,7 @@ type Request struct {
 }
 
 // Command is one change of a partition's state. The set is closed: Enqueue, Lock, Settle, Renew,
-// AcceptSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
+// AcceptSession, WatchSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
 // DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages,
 // Touch, Redrive, Commit, Transfer, Forward, Revoke, BodyPart.
 type Command interface{ command() }
@@ -130,6 +130,17 @@ type AcceptSession struct {
 	ID   string
 	Next bool
 	Wait Millis
+	// Shared asks for the session without exclusion. Presented, if not zero, is its session token: who
+	// has it takes the session over from whoever holds it (S-326, S-327).
+	Shared    bool
+	Presented LockToken
+}
+
+// WatchSession waits for the end of the lock of a shared session: it is parked while the lock holds, and
+// then refused with SessionLockLost (S-330).
+type WatchSession struct {
+	Session SessionProof
+	Wait    Millis
 }
 
 // RenewSession extends a session lock (S-46).
@@ -140,6 +151,10 @@ type RenewSession struct{ Session SessionProof }
 type ReleaseSession struct {
 	Session SessionProof
 	Orderly bool
+	// Unsent are messages that were locked for a receiver from which the session was taken over, and that
+	// it was never sent; Unsure says that its node does not know them all (S-333).
+	Unsent []LockToken
+	Unsure bool
 }
 
 // SetSessionState replaces the session's state; with Clear it is removed (S-65 to S-67).
@@ -247,6 +262,7 @@ func (*Lock) command()            {}
 func (*Settle) command()          {}
 func (*Renew) command()           {}
 func (*AcceptSession) command()   {}
+func (*WatchSession) command()    {}
 func (*RenewSession) command()    {}
 func (*ReleaseSession) command()  {}
 func (*SetSessionState) command() {}

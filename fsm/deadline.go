@@ -19,6 +19,7 @@ const (
 	duePause
 	duePauseSession
 	dueUpload
+	dueFormer // a receiver from which a session was taken over has not left (S-333)
 )
 
 // due is one deadline of a share.
@@ -139,6 +140,9 @@ func (s *State) end(sh *share, d due) {
 	switch d.kind {
 	case dueSession:
 		s.releaseSession(sh, uint32(d.id), true)
+		return
+	case dueFormer:
+		s.endFormer(sh, uint32(d.id), true)
 		return
 	case dueIdle:
 		s.reviewIdle(sh)

@@ -49,7 +49,7 @@ func (sh *share) allows(req *Request, o *Outcome) bool {
 		ok = sh.d.Status.sends() || cmd.Origin != nil // moved messages are judged one by one
 	case *Cancel, *Transfer:
 		ok = sh.d.Status.sends()
-	case *Lock, *Settle, *Renew, *Receive, *AcceptSession, *RenewSession, *ReleaseSession,
+	case *Lock, *Settle, *Renew, *Receive, *AcceptSession, *WatchSession, *RenewSession, *ReleaseSession,
 		*SetSessionState, *DeleteMessages:
 		ok = sh.d.Status.receives()
 	}

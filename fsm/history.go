@@ -296,6 +296,7 @@ type LockInfo struct {
 	State       MessageState
 	HasSession  bool
 	SessionID   string
+	Shared      bool      // the session is held without exclusion (S-335)
 	By          RequestID // node and pump that took it
 }
 
@@ -319,6 +320,8 @@ func (s *State) listLocks(sh *share, sub SubQueue, c *ListLocks) Answer {
 		copy(info.Digits[:], l.token[2:])
 		if se := sh.session(m.session); se != nil {
 			info.HasSession, info.SessionID = true, se.id
+			h, _ := sh.holders.Get(se.no)
+			info.Shared = h.shared != nil
 		}
 		a.Locks = append(a.Locks, info)
 		return true

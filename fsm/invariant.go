@@ -225,7 +225,7 @@ func (sh *share) checkPlaces() error {
 	}
 	var err error
 	sh.holders.Scan(func(no uint32, h holder) bool {
-		if sh.session(no) == nil || h.token.IsZero() {
+		if sh.session(no) == nil || h.token.IsZero() || h.shared != nil && h.shared.token.IsZero() {
 			err = fmt.Errorf("session %d is held but not there", no)
 		}
 		return err == nil
@@ -240,7 +240,7 @@ func (s *State) checkDeadlines(sh *share) error {
 	for sub := range sh.boxes {
 		locks += sh.boxes[sub].locks.Len() + sh.boxes[sub].paused.Len()
 	}
-	locks -= sh.handed.Len()
+	locks += sh.formers() - sh.handed.Len()
 	if sh.idleReview != 0 {
 		locks++
 	}
@@ -255,6 +255,8 @@ func (s *State) checkDeadlines(sh *share) error {
 		case dueSession:
 			h, _ := sh.holders.Get(uint32(d.id))
 			at = h.deadline
+		case dueFormer:
+			at = sh.formerUntil(uint32(d.id))
 		case dueIdle:
 			at = sh.idleReview
 		case duePause:

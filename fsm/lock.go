@@ -29,7 +29,7 @@ func (s *State) lock(sh *share, req *Request, c *Lock, o *Outcome) {
 	if !s.serve(sh) && req.Sub == Main {
 		return // a Tick wakes when what has expired is out of the way
 	}
-	if no != 0 && sh.paused(no) {
+	if no != 0 && (sh.paused(no) || sh.passing(no)) {
 		return
 	}
 	picks := s.pick(&sh.boxes[req.Sub], no, c)

@@ -55,6 +55,8 @@ type Outcome struct {
 	LockedUntil Millis
 	// Session answers AcceptSession.
 	Session SessionProof
+	// Shared answers an AcceptSession without exclusion: the session token (S-326).
+	Shared LockToken
 	// Data is the catalog's answer, in its own encoding.
 	Data []byte
 	// Count is how many messages DeleteMessages removed or Redrive sent again.
@@ -133,10 +135,11 @@ type WaitKind uint8
 const (
 	WaitMessage WaitKind = iota // a deliverable message of the queue, subqueue or held session
 	WaitSession                 // a session that AcceptSession{Next} could take
+	WaitLost                    // the end of a session lock: WatchSession
 )
 
 // WaitKey is what a parked request or an Await waits for. Session is the id of the held session and
-// HasSession is set when messages of a held session are waited for.
+// HasSession is set when messages of a held session, or the end of its lock, are waited for.
 type WaitKey struct {
 	Entity     EntityID
 	Sub        SubQueue

@@ -144,6 +144,10 @@ func answerOf(req *Request, o *Outcome) *answer {
 			return nil
 		}
 		a.removed = c.Delete
+	case *WatchSession:
+		if o.Refusal == None {
+			return nil
+		}
 	case *Receive:
 		a.removed = c.Delete
 	}

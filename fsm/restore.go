@@ -140,7 +140,8 @@ func (l *loader) record(r *reader) {
 	case recordLarge:
 		l.large(r)
 	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName, recordPause,
-		recordPauseSession, recordFirst, recordHead, recordMoving, recordOrigin, recordUpload, recordParted:
+		recordPauseSession, recordFirst, recordHead, recordMoving, recordOrigin, recordUpload, recordParted,
+		recordShared:
 		switch {
 		case l.sh == nil:
 			r.fail("record outside a share")
@@ -156,6 +157,8 @@ func (l *loader) record(r *reader) {
 			l.upload(r)
 		case kind == recordParted && !l.grave:
 			l.parted(r)
+		case kind == recordShared && !l.grave:
+			l.shared(r)
 		case (kind == recordPause || kind == recordPauseSession) && !l.grave:
 			l.pause(r, kind)
 		case kind == recordHistory:

@@ -67,11 +67,17 @@ func (s *script) command(word string) Command {
 	case "nodelost":
 		return &NodeLost{Node: Incarnation(s.arg("node", 0))}
 	case "accept":
-		return &AcceptSession{ID: s.args["session"], Next: s.flags["next"]}
+		c := &AcceptSession{ID: s.args["session"], Next: s.flags["next"], Shared: s.flags["shared"]}
+		if t, ok := s.args["present"]; ok {
+			c.Presented = s.token(t)
+		}
+		return c
+	case "watch":
+		return &WatchSession{Session: s.proof()}
 	case "renewsession":
 		return &RenewSession{Session: s.proof()}
 	case "release":
-		return &ReleaseSession{Session: s.proof(), Orderly: !s.flags["lost"]}
+		return &ReleaseSession{Session: s.proof(), Orderly: !s.flags["lost"], Unsure: s.flags["unsure"], Unsent: s.tokenList()}
 	case "setstate":
 		return &SetSessionState{Session: s.proof(), State: []byte(s.args["state"]), Clear: s.flags["clear"]}
 	}
@@ -215,6 +221,9 @@ func (s *script) showResult(r *Result) string {
 		if k.Kind == WaitSession {
 			what = "session"
 		}
+		if k.Kind == WaitLost {
+			what = "end of the lock"
+		}
 		fmt.Fprintf(&b, "wake %s %s", s.name(k.Entity), what)
 		if k.Sub != Main {
 			b.WriteString(" " + k.Sub.String())
@@ -310,6 +319,9 @@ func (s *script) showOutcome(b *strings.Builder, o *Outcome) {
 	if !o.Session.Token.IsZero() {
 		s.proofs[s.args["q"]+"/"+o.Session.ID] = o.Session.Token
 		fmt.Fprintf(b, "session %q token=%s\n", o.Session.ID, s.tokenName(o.Session.Token))
+	}
+	if !o.Shared.IsZero() {
+		fmt.Fprintf(b, "shared %s\n", s.tokenName(o.Shared))
 	}
 	if o.LockedUntil != 0 {
 		fmt.Fprintf(b, "until=%d\n", o.LockedUntil-startWall)

@@ -25,6 +25,7 @@ type holder struct {
 	token    LockToken
 	deadline Millis // lease
 	node     Incarnation
+	shared   *sharing // nil for one that holds the session exclusively
 }
 
 // sessionState is what SetSessionState stored; data is not nil, but may be empty (S-67).
@@ -147,6 +148,10 @@ func (s *State) acceptSession(sh *share, req *Request, c *AcceptSession, o *Outc
 		o.refuse(SessionNotSupported, "the entity has no sessions") // S-34
 		return
 	}
+	if what := c.malformed(); what != "" {
+		o.refuse(InvalidArgument, what) // S-328
+		return
+	}
 	var no uint32
 	if c.Next {
 		if !s.serve(sh) {
@@ -165,23 +170,43 @@ func (s *State) acceptSession(sh *share, req *Request, c *AcceptSession, o *Outc
 			return
 		}
 		if known := sh.lookup(c.ID); known != nil {
-			if _, held := sh.holders.Get(known.no); held {
+			h, held := sh.holders.Get(known.no)
+			if held && h.opens(c.Presented) {
+				s.takeOver(sh, req, known.no, o)
+				return
+			}
+			if held {
 				o.Refusal = SessionCannotBeLocked
 				return
 			}
 		}
+		if !c.Presented.IsZero() { // it belongs to no lock (S-328)
+			o.Refusal = SessionCannotBeLocked
+			return
+		}
 		s.serve(sh)
 		no = s.intern(sh, c.ID)
 	}
-	se := sh.change(no)
-	sh.leaveList(se)
+	sh.leaveList(sh.change(no))
+	var with *sharing
+	if c.Shared {
+		with = &sharing{token: s.token(sh)}
+	}
+	s.hold(sh, req, no, with, o)
+}
+
+// hold gives the lock of a session to who asks.
+func (s *State) hold(sh *share, req *Request, no uint32, with *sharing, o *Outcome) {
 	h := holder{
-		token: s.token(sh), deadline: after(s.lease, sh.d.LockDuration), node: req.ID.Node,
+		token: s.token(sh), deadline: after(s.lease, sh.d.LockDuration), node: req.ID.Node, shared: with,
 	}
 	sh.holders.Set(no, h)
 	sh.leaseDue.Set(due{at: h.deadline, kind: dueSession, id: uint64(no)})
 	sh.touched = s.wall
-	o.Session = SessionProof{ID: se.id, Token: h.token}
+	o.Session = SessionProof{ID: sh.session(no).id, Token: h.token}
+	if with != nil {
+		o.Shared = with.token
+	}
 	o.LockedUntil = s.shown(h.deadline)
 }
 
@@ -214,8 +239,12 @@ func (s *State) renewSession(sh *share, req *Request, c *RenewSession, o *Outcom
 	o.LockedUntil = s.shown(h.deadline)
 }
 
-// closeSession releases the session at its holder's wish or because its connection is lost.
+// closeSession releases the session at its holder's wish or because its connection is lost. For a receiver
+// from which the session was taken it ends the taking over.
 func (s *State) closeSession(sh *share, req *Request, c *ReleaseSession, o *Outcome) {
+	if s.handOver(sh, c) {
+		return
+	}
 	if no, ok := s.proven(sh, req, c.Session, o); ok {
 		s.releaseSession(sh, no, !c.Orderly)
 	}
@@ -227,7 +256,21 @@ func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 	h, _ := sh.holders.Delete(no)
 	sh.active = s.lease
 	sh.leaseDue.Delete(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	if h.pending() {
+		sh.leaseDue.Delete(due{at: h.shared.former.until, kind: dueFormer, id: uint64(no)})
+	}
 	id := sh.session(no).id
+	s.releaseHanded(sh, no, counted)
+	s.queueUp(sh, no)
+	s.wakeSession(sh, id) // a waiting receive learns that its lock is lost (S-47)
+	if h.shared != nil {
+		s.wakeLost(sh, id)
+	}
+	sh.forgetSession(no)
+}
+
+// releaseHanded gives back every message of the session that is locked.
+func (s *State) releaseHanded(sh *share, no uint32, counted bool) {
 	keys := s.run.keys[:0]
 	sh.handed.Ascend(placeKey{session: no}, func(k placeKey) bool {
 		if k.session != no {
@@ -245,9 +288,6 @@ func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 	if expired {
 		sh.doom(no)
 	}
-	s.queueUp(sh, no)
-	s.wakeSession(sh, id) // a waiting receive learns that its lock is lost (S-47)
-	sh.forgetSession(no)
 }
 
 // setSessionState stores or clears the session's state (S-65 to S-71).
@@ -303,15 +343,18 @@ func (s *State) nodeLost(node Incarnation) {
 		sh := s.write(id)
 		var nos []uint32
 		sh.holders.Scan(func(no uint32, h holder) bool {
-			if h.node == node {
+			if h.node == node || h.pending() && h.shared.former.node == node {
 				nos = append(nos, no)
 			}
 			return true
 		})
 		s.expire(sh)
 		for _, no := range nos {
-			if h, held := sh.holders.Get(no); held && h.node == node {
+			switch h, held := sh.holders.Get(no); {
+			case held && h.node == node:
 				s.releaseSession(sh, no, false)
+			case held && h.pending() && h.shared.former.node == node:
+				s.endFormer(sh, no, false)
 			}
 		}
 		s.conclude(sh)

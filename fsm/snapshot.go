@@ -15,7 +15,7 @@ import (
 // whole records; what can be derived from others is not written.
 const (
 	imageMagic   = "BBSTATE"
-	imageVersion = 5 // of what is written; 1 to 4 are read, too
+	imageVersion = 6 // of what is written; 1 to 5 are read, too
 	// frameBytes is how much is gathered before it is written.
 	frameBytes = 64 << 10
 	// maxFrameBytes bounds what Restore reads at once. The longest record is a remembered
@@ -46,6 +46,7 @@ const (
 	recordLarge                         // body in parts, behind the shared bodies; version 5
 	recordUpload                        // what is staged of a body in the share; version 5
 	recordParted                        // state of a session in parts, behind the sessions; version 5
+	recordShared                        // of a session that is held without exclusion, behind the sessions; version 6
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -190,6 +191,7 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	if !grave && !f.uploads(sh) {
 		return false
 	}
+	sh.holders.Scan(func(no uint32, h holder) bool { return h.shared == nil || f.done(f.shared(no, h)) })
 	sh.sweeps.Scan(func(no uint32, sw sweep) bool { return f.done(f.sweep(sh, no, sw)) })
 	sh.pauses.Scan(func(no uint32, at Millis) bool {
 		return f.done(appendPause(f.buf, recordPauseSession, Main, uint64(no), at))

@@ -91,6 +91,12 @@ func populated(t testing.TB) *driver {
 	p = d.ok(15, Main, &AcceptSession{ID: "s"}).Session
 	d.ok(15, Main, &SetSessionState{Session: p, Rest: d.upload(15, 2, 30, 40)})
 	d.upload(15, 3, 50)
+	d.ok(0, Main, queue(16, withSessions))
+	d.ok(16, Main, &Enqueue{Messages: []Message{{HasSession: true, SessionID: "s"}, {HasSession: true, SessionID: "t"}}})
+	o := d.ok(16, Main, &AcceptSession{ID: "s", Shared: true}) // taken over, and its former receiver has not left
+	d.ok(16, Main, &Lock{Max: 1, Session: o.Session})
+	d.ok(16, Main, &AcceptSession{ID: "s", Shared: true, Presented: o.Shared})
+	d.ok(16, Main, &AcceptSession{ID: "t", Shared: true})
 	if err := d.s.CheckInvariants(); err != nil {
 		t.Fatal(err)
 	}

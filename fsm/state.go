@@ -273,8 +273,22 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		s.forward(sh, req, c, o)
 	case *DropLocks:
 		s.dropLocks(sh, c)
+	default:
+		s.dispatchSession(sh, req, o)
+	}
+	if !reports(req.Command) && o.Refusal == None {
+		sh.active = s.lease
+	}
+	s.conclude(sh)
+}
+
+// dispatchSession does the commands that concern one session.
+func (s *State) dispatchSession(sh *share, req *Request, o *Outcome) {
+	switch c := req.Command.(type) {
 	case *AcceptSession:
 		s.acceptSession(sh, req, c, o)
+	case *WatchSession:
+		s.watchSession(sh, req, c, o)
 	case *RenewSession:
 		s.renewSession(sh, req, c, o)
 	case *ReleaseSession:
@@ -284,10 +298,15 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 	default:
 		o.refuse(InvalidOperation, fmt.Sprintf("%T is not a command of a data partition", c))
 	}
-	if _, report := req.Command.(*DropLocks); !report && o.Refusal == None {
-		sh.active = s.lease
+}
+
+// reports tells commands of front ends that are no activity of a client.
+func reports(c Command) bool {
+	switch c.(type) {
+	case *DropLocks, *WatchSession:
+		return true
 	}
-	s.conclude(sh)
+	return false
 }
 
 // write returns the share of an entity for writing, nil if it is unknown.

@@ -62,6 +62,11 @@ func newCall(req fsm.Request, now time.Time) *call {
 			c.max = 1
 			c.park(now, cmd.Wait)
 		}
+	case *fsm.WatchSession:
+		c.key = fsm.WaitKey{Entity: req.Entity, Sub: req.Sub, Kind: fsm.WaitLost,
+			HasSession: true, Session: cmd.Session.ID}
+		c.max = 1
+		c.park(now, cmd.Wait)
 	case *fsm.Settle, *fsm.Renew, *fsm.RenewSession, *fsm.ReleaseSession, *fsm.DropLocks,
 		*fsm.DropPumps, *fsm.NodeLost, *fsm.PutEntity, *fsm.DropEntity:
 		c.reserved = true
@@ -165,6 +170,10 @@ func weigh(c fsm.Command) int {
 		n += len(c.Session.ID) + len(c.State)
 	case *fsm.AcceptSession:
 		n += len(c.ID)
+	case *fsm.WatchSession:
+		n += len(c.Session.ID)
+	case *fsm.ReleaseSession:
+		n += len(c.Session.ID) + itemBytes*len(c.Unsent)
 	case *fsm.Receive:
 		n += len(c.Session.ID) + 8*len(c.Numbers)
 	case *fsm.Cancel:

@@ -128,6 +128,11 @@ func (p *parking) satisfied(r *fsm.Request, ride func(*call)) {
 		}
 		p.pull(k, back, ride)
 		p.pull(fsm.WaitKey{Entity: r.Entity, Sub: fsm.DeadLetter}, dead, ride)
+	case *fsm.AcceptSession:
+		if !cmd.Presented.IsZero() { // the front end of the former receiver learns of it (S-330)
+			k := fsm.WaitKey{Entity: r.Entity, Sub: r.Sub, Kind: fsm.WaitLost, HasSession: true, Session: cmd.ID}
+			p.pull(k, p.waiting(k), ride)
+		}
 	case *fsm.ReleaseSession:
 		p.pull(fsm.WaitKey{Entity: r.Entity, Sub: r.Sub, Kind: fsm.WaitSession}, 1, ride)
 	case *fsm.PutEntity, *fsm.DropEntity:

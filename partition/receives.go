@@ -9,6 +9,9 @@ import (
 // enterLocked gives c one of its entity's places, or refuses it because all are taken (S-229). A request
 // that is asked again has the place of the earlier attempt.
 func (p *proposer) enterLocked(c *call) error {
+	if c.key.Kind == fsm.WaitLost {
+		return nil // it receives nothing
+	}
 	if old := p.parking.byID[c.req.ID]; old != nil && old.placed && old.req.Entity == c.req.Entity {
 		old.placed, c.placed = false, true
 		return nil

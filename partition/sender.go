@@ -235,6 +235,8 @@ func waitOf(c fsm.Command) fsm.Millis {
 	switch c := c.(type) {
 	case *fsm.Lock:
 		return c.Wait
+	case *fsm.WatchSession:
+		return c.Wait
 	case *fsm.AcceptSession:
 		if c.Next {
 			return c.Wait
@@ -247,6 +249,10 @@ func waitOf(c fsm.Command) fsm.Millis {
 func withWait(c fsm.Command, wait fsm.Millis) fsm.Command {
 	switch c := c.(type) {
 	case *fsm.Lock:
+		d := *c
+		d.Wait = wait
+		return &d
+	case *fsm.WatchSession:
 		d := *c
 		d.Wait = wait
 		return &d

@@ -135,7 +135,12 @@ func (m *Model) consume(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome 
 			s.deadline = m.lease + q.d.LockDuration
 			return fsm.Outcome{LockedUntil: m.wall + q.d.LockDuration}
 		})
+	case *fsm.WatchSession:
+		return m.withSession(q, r.Sub, c.Session, func(*session) fsm.Outcome { return fsm.Outcome{} })
 	case *fsm.ReleaseSession:
+		if m.leaves(q, c) {
+			return fsm.Outcome{}
+		}
 		return m.withSession(q, r.Sub, c.Session, func(s *session) fsm.Outcome {
 			m.release(q, s, !c.Orderly)
 			return fsm.Outcome{}
@@ -219,8 +224,11 @@ func (m *Model) nodeLost(node fsm.Incarnation) {
 		}
 		m.expire(q)
 		for _, s := range slices.Clone(q.sessions) {
-			if !s.token.IsZero() && s.node == node {
+			switch {
+			case s.held() && s.node == node:
 				m.release(q, s, false)
+			case s.awaits() && s.left.node == node:
+				m.gaveUp(q, s, false)
 			}
 		}
 	}
@@ -354,86 +362,6 @@ func (q *queue) firstFrom(n fsm.SequenceNumber) (uint64, bool) {
 
 func (q *queue) delete(x *message) {
 	q.messages = slices.DeleteFunc(q.messages, func(o *message) bool { return o == x })
-}
-
-// nextEnd is when the next message or session lock ends.
-func (q *queue) nextEnd() (fsm.Millis, bool) {
-	var ends []fsm.Millis
-	for _, s := range q.sessions {
-		if !s.token.IsZero() {
-			ends = append(ends, s.deadline)
-		}
-	}
-	for _, x := range q.messages {
-		if !x.token.IsZero() && x.session == nil {
-			ends = append(ends, x.deadline)
-		}
-	}
-	for _, s := range q.sessions {
-		if s.rest != 0 {
-			ends = append(ends, s.rest)
-		}
-	}
-	for _, x := range q.messages {
-		if x.rest != 0 {
-			ends = append(ends, x.rest)
-		}
-	}
-	if len(ends) == 0 {
-		return 0, false
-	}
-	return slices.Min(ends), true
-}
-
-// endOne ends the lock that ends next: sessions first, in the order they came into being.
-func (m *Model) endOne(q *queue) {
-	at, _ := q.nextEnd()
-	for _, s := range q.sessions {
-		if !s.token.IsZero() && s.deadline == at {
-			m.release(q, s, true)
-			return
-		}
-	}
-	for _, x := range q.messages {
-		if !x.token.IsZero() && x.session == nil && x.deadline == at {
-			m.giveBack(q, x, true, 0)
-			return
-		}
-	}
-	for _, x := range q.messages {
-		if x.rest == at {
-			x.rest = 0
-			return
-		}
-	}
-	for _, s := range q.sessions {
-		if s.rest == at {
-			s.rest = 0
-			q.tidy()
-			return
-		}
-	}
-}
-
-func (m *Model) expire(q *queue) {
-	for at, ok := q.nextEnd(); ok && at <= m.lease; at, ok = q.nextEnd() {
-		m.endOne(q)
-	}
-}
-
-func (m *Model) release(q *queue, s *session, counted bool) {
-	s.token = fsm.LockToken{}
-	q.active = m.lease
-	expired := false
-	for _, x := range slices.Clone(q.messages) {
-		if x.session == s && !x.token.IsZero() {
-			expired = m.comeBack(q, x, counted, 0) || expired
-		}
-	}
-	if expired {
-		m.perish(q, s)
-	}
-	q.tidy()
 }
 
 // giveBack ends a lock without removal. With a message that has expired, its session's undelivered

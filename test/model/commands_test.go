@@ -15,6 +15,11 @@ func (x *run) fresh() fsm.Request {
 	if q.Entity == 2 && q.Sub == fsm.Main || x.r.IntN(20) == 0 {
 		proof = x.proof(2)
 	}
+	if len(x.plan) > 0 && x.r.IntN(2) == 0 {
+		c := x.plan[0]()
+		x.plan = x.plan[1:]
+		return fsm.Request{Entity: 2, Command: c}
+	}
 	if x.r.IntN(12) == 0 {
 		return fsm.Request{Command: x.commit()}
 	}
@@ -59,13 +64,13 @@ func (x *run) fresh() fsm.Request {
 		q.Command = &fsm.Renew{Tokens: []fsm.LockToken{pickOne(x, x.tokens), pickOne(x, x.tokens)}[x.r.IntN(2):]}
 	case n < 74:
 		q.Entity, q.Sub = x.mostly(2, q)
-		q.Command = &fsm.AcceptSession{ID: x.sessionID(), Next: x.r.IntN(2) == 0}
+		q.Command = x.accept()
 	case n < 76:
 		q.Entity, q.Sub = x.mostly(2, q)
 		q.Command = &fsm.RenewSession{Session: x.proof(2)}
 	case n < 79:
 		q.Entity, q.Sub = x.mostly(2, q)
-		q.Command = &fsm.ReleaseSession{Session: x.proof(2), Orderly: x.r.IntN(2) == 0}
+		q.Command = x.release()
 	case n < 82:
 		q.Entity, q.Sub = x.mostly(2, q)
 		q.Command = &fsm.SetSessionState{Session: x.proof(2), Clear: x.r.IntN(3) == 0,
@@ -87,6 +92,32 @@ func (x *run) fresh() fsm.Request {
 		q = x.rare(q.Entity)
 	}
 	return q
+}
+
+// accept asks for a session, exclusively or not, or takes one over.
+func (x *run) accept() *fsm.AcceptSession {
+	c := &fsm.AcceptSession{ID: x.sessionID(), Next: x.r.IntN(2) == 0, Shared: x.r.IntN(3) > 0}
+	if x.r.IntN(3) > 0 && len(x.shared) > 0 {
+		t := pickOne(x, x.shared)
+		c.ID, c.Presented = t.ID, t.Token
+		c.Shared, c.Next = x.r.IntN(20) > 0, x.r.IntN(20) == 0
+	}
+	return c
+}
+
+// release gives a session back, or leaves one that was taken over, or asks whether it is held still.
+func (x *run) release() fsm.Command {
+	if x.r.IntN(6) == 0 {
+		return &fsm.WatchSession{Session: x.proof(2), Wait: 1000}
+	}
+	c := &fsm.ReleaseSession{Session: x.proof(2), Orderly: x.r.IntN(2) == 0, Unsure: x.r.IntN(8) == 0}
+	if x.r.IntN(3) == 0 && len(x.former) > 0 {
+		c.Session = pickOne(x, x.former)
+	}
+	for range x.r.IntN(4) {
+		c.Unsent = append(c.Unsent, pickOne(x, x.tokens))
+	}
+	return c
 }
 
 // commit makes a transaction of a few operations, most of which may succeed.

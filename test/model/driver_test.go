@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -36,6 +37,9 @@ type run struct {
 	tokens  []fsm.LockToken
 	numbers []fsm.SequenceNumber
 	moves   []uint64
+	shared  []fsm.SessionProof   // session tokens
+	former  []fsm.SessionProof   // of receivers from which a session was taken over
+	plan    []func() fsm.Command // what is done with the session queue soon, so that take-overs are of use
 	proofs  map[fsm.EntityID][]fsm.SessionProof
 	counter map[uint64]uint64
 	last    map[uint64]fsm.Request
@@ -127,7 +131,8 @@ func (x *run) learnAll(e *fsm.Entry, got *fsm.Result) {
 }
 
 // learn keeps what a client would know, the old as well as the new.
-func (x *run) learn(id fsm.EntityID, o *fsm.Outcome) {
+func (x *run) learn(id fsm.EntityID, got *fsm.Outcome) {
+	o := *got
 	for _, d := range o.Locked {
 		x.tokens = append(x.tokens, d.Token)
 	}
@@ -135,8 +140,26 @@ func (x *run) learn(id fsm.EntityID, o *fsm.Outcome) {
 	for _, m := range o.Moves {
 		x.moves = append(x.moves, m.Number)
 	}
+	if i := slices.IndexFunc(x.shared, func(p fsm.SessionProof) bool {
+		return !o.Shared.IsZero() && p.Token == o.Shared
+	}); i >= 0 {
+		for _, p := range x.proofs[id] {
+			if p.ID == o.Session.ID && p.Token != o.Session.Token { // the last one was taken over
+				x.former = append(x.former, p)
+			}
+		}
+		x.plan = append(x.plan, x.release)
+	} else if !o.Shared.IsZero() && x.r.IntN(3) == 0 {
+		x.plan = append(x.plan, func() fsm.Command { return &fsm.Lock{Max: 2, Session: o.Session} },
+			func() fsm.Command {
+				return &fsm.AcceptSession{ID: o.Session.ID, Shared: true, Presented: o.Shared}
+			})
+	}
 	if !o.Session.Token.IsZero() {
 		x.proofs[id] = append(x.proofs[id], o.Session)
+	}
+	if !o.Shared.IsZero() {
+		x.shared = append(x.shared, fsm.SessionProof{ID: o.Session.ID, Token: o.Shared})
 	}
 }
 

@@ -132,7 +132,8 @@ func (m *Model) locks(q *queue, sub fsm.SubQueue, c *fsm.ListLocks) fsm.Answer {
 		}
 		a.Locks = append(a.Locks, fsm.LockInfo{Number: x.number, Digits: [4]byte(x.token[2:6]),
 			TakenAt: x.taken, LockedUntil: m.delivery(x).LockedUntil, State: x.state,
-			HasSession: x.session != nil, SessionID: x.sessionID(), By: x.by})
+			HasSession: x.session != nil, SessionID: x.sessionID(), By: x.by,
+			Shared: x.session != nil && !x.session.shared.IsZero()})
 	}
 	return a
 }

@@ -105,6 +105,8 @@ type session struct {
 	token    fsm.LockToken // zero if not held
 	deadline fsm.Millis
 	node     fsm.Incarnation
+	shared   fsm.LockToken // zero if held exclusively
+	left     leaver
 	rest     fsm.Millis // as of a message
 	state    []byte     // nil if none
 	stateAt  fsm.Millis
@@ -199,6 +201,8 @@ func (m *Model) takeable(maybe bool) map[fsm.WaitKey]bool {
 			case x.session == nil:
 			case x.session.token.IsZero():
 				k.Kind = fsm.WaitSession
+			case x.session.awaits():
+				continue
 			default:
 				k.HasSession, k.Session = true, x.session.id
 			}
@@ -319,6 +323,8 @@ func (m *Model) request(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	case *fsm.Lock:
 		mem.answered = mem.answered && (o.Refusal != fsm.None || len(o.Locked) > 0)
 		mem.removed = c.Delete
+	case *fsm.WatchSession:
+		mem.answered = mem.answered && o.Refusal != fsm.None
 	case *fsm.Receive:
 		mem.removed = c.Delete
 	}

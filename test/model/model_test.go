@@ -43,9 +43,9 @@ func TestStateAgreesWithTheModel(t *testing.T) {
 	t.Logf("seeds %d to %d", *seed, *seed+n-1)
 }
 
-// caught reports whether some of 300 sequences notices what f does wrong.
+// caught reports whether some of 1000 sequences notices what f does wrong.
 func caught(f func() apply) bool {
-	for n := range uint64(300) {
+	for n := range uint64(1000) {
 		if sequence(n+1, 80, f()) != nil {
 			return true
 		}
@@ -84,6 +84,42 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				r.Outcomes[0].Refusals = make([]fsm.Refusal, len(c.Items))
 				return r
 			}
+		},
+		"any token takes a session over": func() apply {
+			var last fsm.LockToken
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				r := changing(func(c fsm.Command) fsm.Command {
+					a, ok := c.(*fsm.AcceptSession)
+					if !ok || a.Presented.IsZero() {
+						return c
+					}
+					again := *a
+					again.Presented = last
+					return &again
+				})(s, index, e)
+				for i := range r.Outcomes {
+					if t := r.Outcomes[i].Shared; !t.IsZero() {
+						last = t
+					}
+				}
+				return r
+			}
+		},
+		"who was taken over keeps what was not sent": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				if r, ok := c.(*fsm.ReleaseSession); ok {
+					return &fsm.ReleaseSession{Session: r.Session, Orderly: r.Orderly}
+				}
+				return c
+			})
+		},
+		"a take-over looks like an accept": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				if a, ok := c.(*fsm.AcceptSession); ok && a.Shared {
+					return &fsm.AcceptSession{ID: a.ID, Next: a.Next, Wait: a.Wait}
+				}
+				return c
+			})
 		},
 		"a lease runs too fast": func() apply {
 			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {

@@ -38,6 +38,9 @@ func (m *Model) lock(q *queue, r *fsm.Request, c *fsm.Lock, got *fsm.Outcome) fs
 		return refused(no)
 	}
 	m.serve(q)
+	if s != nil && s.awaits() {
+		return fsm.Outcome{}
+	}
 	var taken []*message
 	bytes := uint32(0)
 	for _, x := range q.messages {
@@ -242,6 +245,9 @@ func (m *Model) accept(
 	if !q.sessionful(r.Sub) {
 		return refused(fsm.SessionNotSupported)
 	}
+	if !c.Presented.IsZero() && (c.Next || !c.Shared) {
+		return refused(fsm.InvalidArgument)
+	}
 	var s *session
 	if c.Next {
 		m.serve(q)
@@ -250,19 +256,29 @@ func (m *Model) accept(
 		}
 		s = q.ready[0]
 	} else {
-		if s = q.session(c.ID); s != nil && !s.token.IsZero() {
+		if s = q.session(c.ID); s != nil && s.held() && !s.shared.IsZero() && s.shared == c.Presented {
+			return m.takeOver(q, r, s, got)
+		}
+		if s != nil && s.held() || !c.Presented.IsZero() {
 			return refused(fsm.SessionCannotBeLocked)
 		}
 		m.serve(q)
 		s = q.reach(c.ID)
 	}
+	if c.Shared {
+		s.shared = m.fresh(got.Shared, q)
+	}
+	return m.hold(q, r, s, got)
+}
+
+func (m *Model) hold(q *queue, r *fsm.Request, s *session, got *fsm.Outcome) fsm.Outcome {
 	s.token = m.fresh(got.Session.Token, q)
 	s.deadline = m.lease + q.d.LockDuration
 	s.node = r.ID.Node
 	q.touched = m.wall
 	return fsm.Outcome{
 		Session:     fsm.SessionProof{ID: s.id, Token: s.token},
-		LockedUntil: m.wall + q.d.LockDuration,
+		LockedUntil: m.wall + q.d.LockDuration, Shared: s.shared,
 	}
 }
 
