@@ -21,6 +21,7 @@ func tree(t *testing.T, files map[string]string) string {
 		"fsm/x_test.go": "package fsm\n\n// S-1; T-4\nfunc TestOne(t *testing.T) {\n\t// S-2..S-3\n}\n" +
 			"\nvar s = S-9 // not in a string, but in code: S-3 is\n",
 		"fsm/testdata/a.txt": "# S-2 holds\n",
+		bugsDoc:              "# Bugs\n",
 		sizePage:             "# Tests\n\n" + sizeBegin + sizeEnd,
 	}
 	for name, text := range files {

@@ -7,5 +7,6 @@
 //	go run ./scripts/coverage         write the page
 //	go run ./scripts/coverage -check  fail if a page is stale, if docs/coverage-claimed.txt names a
 //	                                  statement without a test, or if a row that binds the broker
-//	                                  names a statement that is not claimed
+//	                                  names a statement that is not claimed, or if docs/bugs.md
+//	                                  names a test that does not exist
 package main

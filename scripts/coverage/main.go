@@ -73,6 +73,7 @@ func run(root string, check bool) error {
 		checkClaims(claimed, stated, found),
 		checkScenarios(named, tests, waiting),
 		checkMission(mission, stated, claimed, found),
+		checkBugs("."),
 		sizes(named, check))
 }
 
