@@ -13,9 +13,8 @@ const maxExtraBytes = 64 << 10
 // settle ends locks, item by item.
 func (s *State) settle(sh *share, req *Request, c *Settle, o *Outcome) {
 	o.Refusals = make([]Refusal, len(c.Items))
-	lost, no := MessageLockLost, uint32(0)
+	no := uint32(0)
 	if sh.sessionful(req.Sub) {
-		lost = SessionLockLost
 		se := sh.holds(c.Session)
 		if se == nil {
 			o.Refusal = SessionLockLost
@@ -28,22 +27,21 @@ func (s *State) settle(sh *share, req *Request, c *Settle, o *Outcome) {
 		no = se.no
 	}
 	for i := range c.Items {
-		o.Refusals[i] = s.settleItem(sh, req.Sub, no, &c.Items[i], lost)
+		o.Refusals[i] = s.settleItem(sh, req.Sub, no, &c.Items[i])
 	}
 }
 
-// settleItem ends one lock, of a message of the session of that number; 0 is that of none.
-func (s *State) settleItem(
-	sh *share, sub SubQueue, session uint32, it *SettleItem, lost Refusal,
-) Refusal {
+// settleItem ends one lock, of a message of the session of that number; 0 is that of none. Whoever holds the
+// session and names a token that is gone has lost that message alone (RUL-31).
+func (s *State) settleItem(sh *share, sub SubQueue, session uint32, it *SettleItem) Refusal {
 	arrival, _, ok := sh.locked(sub, it.Token)
 	if !ok || it.Seq != 0 && it.Seq != sh.number(arrival) {
-		return lost
+		return MessageLockLost
 	}
 	b := &sh.boxes[sub]
 	m, _ := b.messages.Get(arrival)
 	if m.session != session {
-		return lost
+		return MessageLockLost
 	}
 	if it.Delay != 0 && (it.Verdict != Abandon || it.Delay < 0 || it.Delay > maxRetryDelay) {
 		return InvalidArgument

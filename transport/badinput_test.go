@@ -96,7 +96,7 @@ func lockRequests() []badRequest {
 			return mapOf("disposition-status", "suspended", "lock-tokens", []amqp.UUID{s.token("dead")})
 		}, notAllowed, ""},
 		{"disposition on a session queue without its session", "grouped", "update-disposition", fields("disposition-status", "completed", "lock-tokens", []amqp.UUID{{1}}), sessionLost, "The session lock has expired"},
-		{"disposition on a session queue of a token of nobody", "grouped", "update-disposition", fields("disposition-status", "completed", "lock-tokens", []amqp.UUID{{1}}, "session-id", "s"), sessionLost, "The session lock has expired"},
+		{"disposition on a session queue of a token of nobody", "grouped", "update-disposition", fields("disposition-status", "completed", "lock-tokens", []amqp.UUID{{1}}, "session-id", "s"), lockLost, "The lock supplied is invalid"},
 	}
 }
 

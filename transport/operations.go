@@ -272,6 +272,9 @@ func updateDisposition(ctx context.Context, k *call) response {
 	if !ok {
 		return k.badArgument("disposition-status %q is not known", status)
 	}
+	if item.Verdict == fsm.Kill {
+		k.reasons(&item)
+	}
 	if raw, ok := k.request.body.Get("properties-to-modify"); ok {
 		if err := setProperties(&item, raw); err != nil {
 			return k.badArgument("properties-to-modify: %v", err)
@@ -321,13 +324,30 @@ func (k *call) verdict(status string) (fsm.SettleItem, bool) {
 	case "defered", "deferred": // the first one is the wire's spelling
 		return fsm.SettleItem{Verdict: fsm.Defer}, true
 	case "suspended":
-		reason, _ := k.text("deadletter-reason")
-		description, _ := k.text("deadletter-description")
-		return fsm.SettleItem{Verdict: fsm.Kill, Reason: cutText(reason), Description: cutText(description)}, true
+		return fsm.SettleItem{Verdict: fsm.Kill}, true
 	case "unlocked", "released":
 		return fsm.SettleItem{Verdict: fsm.Return}, true
 	}
 	return fsm.SettleItem{}, false
+}
+
+// reasons gives a dead letter its reason and description. One that is not text becomes an application property
+// (RUL-35).
+func (k *call) reasons(item *fsm.SettleItem) {
+	for _, part := range [...]struct {
+		field, property string
+		text            *string
+	}{
+		{"deadletter-reason", propReason, &item.Reason},
+		{"deadletter-description", propDescription, &item.Description},
+	} {
+		raw, _ := k.request.body.Get(part.field)
+		text, other := reasonText(raw)
+		if other {
+			item.Properties = append(item.Properties, fsm.Property{Key: part.property, Value: raw.Clone()})
+		}
+		*part.text = cutText(text)
+	}
 }
 
 // scheduleMessage stores messages for later and answers with their numbers (S-107).

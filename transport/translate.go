@@ -335,28 +335,37 @@ func killItem(e *amqp.Error) (fsm.SettleItem, error) {
 	if err != nil {
 		return item, err
 	}
+	reason, description := "", ""
+	var hasReason, hasDescription bool
 	for _, p := range props {
+		kept := true
 		switch p.Key {
 		case propReason:
-			item.Reason = reasonText(p.Value)
+			reason, kept = reasonText(p.Value)
+			hasReason = kept
 		case propDescription:
-			item.Description = reasonText(p.Value)
-		default:
+			description, kept = reasonText(p.Value)
+			hasDescription = kept
+		}
+		if kept {
 			item.Properties = append(item.Properties, fsm.Property{Key: p.Key, Value: p.Value.Clone()})
 		}
 	}
-	if e.Condition != amqp.ConditionDeadLetter && item.Reason == "" && e.Condition != "" {
-		item.Reason = cutText(string(e.Condition)) // a plain AMQP client rejects with its own error
+	if e.Condition != amqp.ConditionDeadLetter && reason == "" && !hasReason {
+		reason = string(e.Condition) // a plain AMQP client rejects with its own error
 	}
-	if item.Description == "" {
-		item.Description = cutText(e.Description)
+	if description == "" && !hasDescription {
+		description = e.Description
 	}
+	item.Reason, item.Description = cutText(reason), cutText(description)
 	return item, nil
 }
 
-func reasonText(v amqp.Raw) string {
-	text, _ := v.Text()
-	return cutText(text)
+// reasonText reads the reason or description of a dead letter. other says that it is neither text nor null; then it
+// is kept with its type, as an application property (RUL-35).
+func reasonText(v amqp.Raw) (text string, other bool) {
+	text, isText := v.Text()
+	return text, !isText && !v.IsNull()
 }
 
 // cutText cuts a reason at its limit, between characters.

@@ -127,14 +127,12 @@ func (m *Model) deleteMessages(q *queue, sub fsm.SubQueue, c *fsm.DeleteMessages
 
 func (m *Model) settle(q *queue, sub fsm.SubQueue, c *fsm.Settle) fsm.Outcome {
 	o := fsm.Outcome{Refusals: make([]fsm.Refusal, len(c.Items))}
-	lost := fsm.MessageLockLost
 	var s *session
 	if q.sessionful(sub) {
-		lost = fsm.SessionLockLost
 		if s = q.held(c.Session); s == nil {
-			o.Refusal = lost
+			o.Refusal = fsm.SessionLockLost
 			for i := range o.Refusals {
-				o.Refusals[i] = lost
+				o.Refusals[i] = fsm.SessionLockLost
 			}
 			return o
 		}
@@ -143,7 +141,7 @@ func (m *Model) settle(q *queue, sub fsm.SubQueue, c *fsm.Settle) fsm.Outcome {
 		it := &c.Items[i]
 		x := q.byToken(sub, it.Token)
 		if x == nil || x.session != s || it.Seq != 0 && it.Seq != x.number {
-			o.Refusals[i] = lost
+			o.Refusals[i] = fsm.MessageLockLost
 			continue
 		}
 		o.Refusals[i] = m.verdict(q, x, it)
