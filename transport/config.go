@@ -50,7 +50,8 @@ type Config struct {
 	ProposeTimeout time.Duration
 	// LockWait is how long one lock request stays parked before it is asked anew.
 	LockWait time.Duration
-	// AcceptWait is how long a session accept without com.microsoft:timeout waits (S-40).
+	// AcceptWait is how long a session accept without com.microsoft:timeout waits (S-40). It is below the 60 s
+	// after which older clients give up, so that no session goes to a link that is left.
 	AcceptWait time.Duration
 	// MaxAcceptWait bounds com.microsoft:timeout.
 	MaxAcceptWait time.Duration
@@ -123,7 +124,7 @@ func Defaults() Config {
 		CloseTimeout:           2 * time.Second,
 		ProposeTimeout:         55 * time.Second,
 		LockWait:               time.Minute,
-		AcceptWait:             time.Minute,
+		AcceptWait:             55 * time.Second,
 		MaxAcceptWait:          time.Hour,
 		DisconnectGrace:        5 * time.Second,
 		WatchInterval:          time.Second,

@@ -295,14 +295,27 @@ func (l *link) refusal() *amqp.Attach {
 func (l *link) refuse(cause *amqp.Error) {
 	switch l.state {
 	case linkAttaching:
-		l.abandon()
-		l.ch.send(l.refusal())
+		if !l.heldBack(cause) {
+			l.refuseAttach(cause)
+		}
+		return
 	case linkAttached:
 		l.ch.flushAcks()
 		l.end.close(true)
 	default:
 		return
 	}
+	l.sendDetach(cause)
+}
+
+// refuseAttach answers an attach with a refusal.
+func (l *link) refuseAttach(cause *amqp.Error) {
+	l.abandon()
+	l.ch.send(l.refusal())
+	l.sendDetach(cause)
+}
+
+func (l *link) sendDetach(cause *amqp.Error) {
 	l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true, Error: l.ch.c.tell(cause, l.addr.path())})
 	l.state = linkDetaching
 	l.leaveIndex()

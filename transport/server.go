@@ -27,6 +27,7 @@ type Server struct {
 	rules    Rules // nil if the catalog has none
 	policies *auth.Policies
 	refusals *refusal.Log
+	repeats  repeats
 	log      hclog.Logger
 	stats    Stats
 	pumps    atomic.Uint64 // the last pump number given out

@@ -2,6 +2,7 @@ package refusal
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +17,13 @@ const (
 	burst     = 50
 	linePause = time.Second
 	// summaryPause is how soon those without a line are told of together.
-	summaryPause = 10 * time.Second
+	summaryPause = time.Minute
+	// repeatBurst is how many refusals of the same code, entity and text have lines at once, repeatPause what lies
+	// between two lines after that.
+	repeatBurst = 10
+	repeatPause = time.Minute
+	// maxTold bounds how many lines are remembered for that, some 50 bytes each.
+	maxTold = 4096
 	// maxEntityBytes bounds the path in a refusal; a subscription's is at most 260+15+50 characters.
 	maxEntityBytes = 512
 )
@@ -58,6 +65,8 @@ type Log struct {
 	mu     sync.Mutex
 	issued uint64 // the second half of the last id
 	kinds  [codes]kind
+	told   map[uint64]time.Time // when a bucket of lines that tell the same will be full again
+	seed   maphash.Seed
 	timer  *time.Timer // writes the next summary; nil while nothing is omitted
 	closed bool
 	wg     sync.WaitGroup // a summary that is due
@@ -74,14 +83,14 @@ type kind struct {
 // New returns a log of refusals. root is a number that no other process has: the node's incarnation,
 // which its clients know from the container id. now is the wall clock. [Log.Close] must be called.
 func New(root uint64, log hclog.Logger, now func() time.Time) *Log {
-	return &Log{root: root, log: log, now: now}
+	return &Log{root: root, log: log, now: now, told: map[uint64]time.Time{}, seed: maphash.MakeSeed()}
 }
 
 // Note counts a refusal, gives it its id and writes it to the log. entity and text may be a client's
 // words; details are pairs for the log alone.
 func (l *Log) Note(code Code, entity, text string, details ...any) Mark {
 	m := Mark{Code: code, Entity: clip(entity), At: l.now().UTC()}
-	n, own := l.count(code, m.At)
+	n, own := l.count(code, l.key(code, m.Entity, text), m.At)
 	m.ID = l.id(n)
 	if own || l.log.IsDebug() {
 		level := hclog.Info
@@ -97,8 +106,43 @@ func (l *Log) Note(code Code, entity, text string, details ...any) Mark {
 	return m
 }
 
-// count issues a number and says whether it may have a line of its own.
-func (l *Log) count(code Code, now time.Time) (n uint64, own bool) {
+// key tells refusals that say the same from others.
+func (l *Log) key(code Code, entity, text string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(l.seed)
+	_ = h.WriteByte(byte(code)) // it never fails
+	_, _ = h.WriteString(entity)
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(text)
+	return h.Sum64()
+}
+
+// repeatedLocked reports whether the same was told often enough for now, and notes that it is told once more if not.
+func (l *Log) repeatedLocked(key uint64, now time.Time) bool {
+	full, known := l.told[key]
+	if !known || full.Before(now) {
+		full = now
+	}
+	if full = full.Add(repeatPause); full.Sub(now) > repeatBurst*repeatPause {
+		return true
+	}
+	if !known && len(l.told) >= maxTold {
+		for k, at := range l.told {
+			if at.Before(now) {
+				delete(l.told, k)
+			}
+		}
+		if len(l.told) >= maxTold {
+			return false // the pause between lines bounds them all the same
+		}
+	}
+	l.told[key] = full
+	return false
+}
+
+// count issues a number and says whether it may have a line of its own: the same has not been told for a while,
+// and there were few of that code.
+func (l *Log) count(code Code, key uint64, now time.Time) (n uint64, own bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.issued++
@@ -107,7 +151,7 @@ func (l *Log) count(code Code, now time.Time) (n uint64, own bool) {
 	if k.full.Before(now) {
 		k.full = now
 	}
-	if full := k.full.Add(linePause); full.Sub(now) <= burst*linePause {
+	if full := k.full.Add(linePause); full.Sub(now) <= burst*linePause && !l.repeatedLocked(key, now) {
 		k.full = full
 		return l.issued, true
 	}

@@ -43,8 +43,8 @@ func TestAFloodIsToldInFewLines(t *testing.T) {
 		k, l := newBook(hclog.Info)
 		defer l.Close()
 		var ids []string
-		for range 30_000 { // a thousand a second
-			ids = append(ids, l.Note(ServiceBusy, "orders", "busy").ID)
+		for i := range 30_000 { // a thousand a second
+			ids = append(ids, l.Note(ServiceBusy, "orders", fmt.Sprint("busy ", i)).ID)
 			time.Sleep(time.Millisecond)
 		}
 		rare := l.Note(Unauthorized, "orders", "no")
@@ -85,6 +85,47 @@ func TestAFloodIsToldInFewLines(t *testing.T) {
 				t.Errorf("%d of %s", count, code)
 			}
 		})
+	})
+}
+
+// S-1: a client that asks for the same in a loop, as old ones do of an entity that is gone, costs a line a minute,
+// and one that tells how many more there were.
+func TestTheSameRefusalHasALineAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, l := newBook(hclog.Info)
+		defer l.Close()
+		for range 5 * 60 * 20 {
+			l.Note(EntityNotFound, "gone", "The messaging entity 'gone' could not be found.")
+			time.Sleep(50 * time.Millisecond)
+		}
+		l.Note(EntityNotFound, "gone too", "The messaging entity 'gone too' could not be found.")
+		said := k.text()
+		if n := strings.Count(said, "refused: code=MessagingEntityNotFound entity=gone "); n != repeatBurst+4 {
+			t.Errorf("%d lines in five minutes, want %d at once and one a minute", n, repeatBurst)
+		}
+		if n := strings.Count(said, "more refusals"); n < 4 || n > 5 {
+			t.Errorf("%d lines of how many more there were, want one a minute", n)
+		}
+		if !strings.Contains(said, `entity="gone too"`) {
+			t.Error("another entity has no line")
+		}
+	})
+}
+
+// S-1: the lines that are remembered are bounded, and what is not remembered has a line.
+func TestLinesThatAreRememberedAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := newBook(hclog.Info)
+		defer l.Close()
+		for i := range 3 * maxTold {
+			l.Note(EntityNotFound, fmt.Sprint("gone ", i), "gone")
+			time.Sleep(linePause)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.told) > maxTold {
+			t.Errorf("%d lines are remembered", len(l.told))
+		}
 	})
 }
 

@@ -37,6 +37,7 @@ type problem struct {
 	status  int
 	subCode int // 0: the text has no lead-in
 	text    string
+	exists  bool // a name is taken, where the text of the conflict has no sub-code
 	cause   error
 }
 
@@ -164,7 +165,7 @@ func (p *problem) code() refusal.Code {
 	case http.StatusNotFound:
 		return refusal.EntityNotFound
 	case http.StatusConflict:
-		if p.subCode == existsSubCode {
+		if p.subCode == existsSubCode || p.exists {
 			return refusal.EntityExists
 		}
 		return refusal.ServiceBusy // two changes at a time

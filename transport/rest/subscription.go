@@ -90,7 +90,7 @@ func (a *API) missing(q *request) *problem {
 }
 
 func (a *API) existsAlready(q *request) *problem {
-	return &problem{status: http.StatusConflict, text: fmt.Sprintf(
+	return &problem{status: http.StatusConflict, exists: true, text: fmt.Sprintf(
 		"The messaging entity '%s:Topic:%s' already exists.", a.cfg.Namespace, q.address())}
 }
 

@@ -193,6 +193,28 @@ func TestPropertiesOfTopicsAndSubscriptionsAreStoredAndReturned(t *testing.T) {
 	}
 }
 
+// S-1: a subscription or rule that is there already is logged and counted as that, not as a busy service. Frameworks
+// create them at each start.
+func TestASubscriptionThatExistsIsToldAsThat(t *testing.T) {
+	h := ruleHouse(t) // with the topic t and its subscription s
+	rule := entryBody("RuleDescription", `<Filter xsi:type="TrueFilter"`+xsi+`/><Name>r</Name>`)
+	for _, r := range []struct {
+		target, body string
+		status       int
+	}{
+		{"/t/Subscriptions/s", entryBody("SubscriptionDescription", ""), 409},
+		{"/t/Subscriptions/s/rules/r", rule, 201}, {"/t/Subscriptions/s/rules/r", rule, 409},
+	} {
+		if status, text := h.do(t, "PUT", r.target, r.body); status != r.status {
+			t.Fatalf("%s: %d %s", r.target, status, text)
+		}
+	}
+	said := h.log.String()
+	if n := strings.Count(said, "code=MessagingEntityAlreadyExists"); n != 2 || strings.Contains(said, "code=ServiceBusy") {
+		t.Errorf("logged:\n%s", said)
+	}
+}
+
 // S-210, S-228, S-261 and the rows of 1.11 that are of topics and subscriptions.
 func TestRefusalsOfTopicsAndSubscriptions(t *testing.T) {
 	el := func(name, value string) string { return "<" + name + ">" + value + "</" + name + ">" }
