@@ -191,10 +191,12 @@ func (l *link) foundSource(d *fsm.Descriptor) error {
 	needs := d.RequiresSession && l.addr.sub == fsm.Main
 	browses := l.browses()
 	switch {
-	case browses && wanted && !filter.SessionID.Set:
+	case browses && filter.shared:
+		return linkFault(siteAttach, amqp.ConditionNotAllowed, "a receiver that copies holds no session")
+	case browses && wanted && !filter.id.Set:
 		return linkFault(siteAttach, amqp.ConditionNotAllowed, "a receiver that copies names a session or none")
 	case browses && (needs || !wanted): // S-35
-		l.acceptBrowser(filter.SessionID)
+		l.acceptBrowser(filter.id)
 		return nil
 	case needs && !wanted: // S-33
 		return linkFault(siteAttach, amqp.ConditionNotAllowed, "It is not possible for an entity that "+

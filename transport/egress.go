@@ -211,7 +211,7 @@ func (e *egress) shorten(n int) {
 func (e *egress) giveBack(ds []fsm.Delivery) {
 	for i := range ds {
 		e.returning++
-		e.settler(ds[i].Token).add(settlement{back: true, item: fsm.SettleItem{
+		e.settler(ds[i].Token).add(settlement{back: true, unsent: true, item: fsm.SettleItem{
 			Seq: ds[i].Seq, Token: ds[i].Token, Verdict: fsm.Return,
 		}})
 	}
@@ -248,6 +248,9 @@ func (e *egress) close(orderly bool) {
 		e.l.ch.removers--
 	} else {
 		e.shorten(0)
+		if e.out.now != nil { // cut off in its middle
+			e.session.unsent(e.out.now.sent.token, fsm.SessionLockLost, nil)
+		}
 		e.out.drop()
 	}
 	e.finish()

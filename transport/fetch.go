@@ -116,6 +116,7 @@ func (e *egress) take(lock *fsm.Lock) {
 
 // took handles what a fetch brought.
 func (e *egress) took(lock *fsm.Lock, began time.Time, out fsm.Outcome, err error) {
+	e.session.unsure(err)
 	if e.closing {
 		e.tookLate(out.Locked)
 		e.finish()

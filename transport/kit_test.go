@@ -186,6 +186,8 @@ func (b *singleBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key,
 	switch c := c.(type) {
 	case *fsm.Lock:
 		parks, wait = true, time.Duration(c.Wait)*time.Millisecond
+	case *fsm.WatchSession:
+		parks, wait = true, time.Duration(c.Wait)*time.Millisecond
 	case *fsm.AcceptSession:
 		parks, wait = c.Next, time.Duration(c.Wait)*time.Millisecond
 	}

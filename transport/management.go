@@ -76,6 +76,9 @@ type operation struct {
 // opEnumerateRules is the one operation whose answer is cut to what the client takes.
 const opEnumerateRules = "com.microsoft:enumerate-rules"
 
+// opSettle is the operation that settles by lock token.
+const opSettle = "com.microsoft:update-disposition"
+
 // operationOf finds an operation by its wire name (amqp-protocol.md 7.4).
 func operationOf(name string) (operation, bool) {
 	const prefix = "com.microsoft:"
@@ -88,7 +91,7 @@ func operationOf(name string) (operation, bool) {
 		return operation{auth.Listen, peekMessage}, true
 	case prefix + "receive-by-sequence-number":
 		return operation{auth.Listen, receiveByNumber}, true
-	case prefix + "update-disposition":
+	case opSettle:
 		return operation{auth.Listen, updateDisposition}, true
 	case prefix + "set-session-state":
 		return operation{auth.Listen, setSessionState}, true

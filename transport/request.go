@@ -215,6 +215,9 @@ func (r *requests) serve(q *request, pump *pumpID) {
 				r.l.desc = answer.moved
 				r.limit = int(r.l.desc.MaxMessageBytes) + requestSlack
 				q.moves++
+				if then != nil {
+					then(answer)
+				}
 				r.serve(q, pump)
 				return
 			}
@@ -284,10 +287,15 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func(respons
 		k.sessionID, k.hasSession = h.key.id, true
 		k.held, k.proof = h, h.proof
 	}
+	if name := q.prop(keyLinkName); k.held != nil && k.held.shared != nil && name != "" && name != k.held.l.name {
+		k.held, k.proof = nil, fsm.SessionProof{} // asked by a link from which this one took the session over (S-330)
+	}
 	if q.txnID != nil {
 		if bad := k.enlist(q); bad != nil {
 			return always(*bad)
 		}
+	} else if k.held != nil && k.held.shared != nil && q.operation == opSettle {
+		k.settleShared()
 	}
 	timeout := r.timeout(q)
 	return func() (response, func(response) response) {

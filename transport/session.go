@@ -26,6 +26,14 @@ type heldSession struct {
 	alarm    *time.Timer
 	leaving  bool
 	released bool
+	shared   *sharedSession // nil if it is held exclusively
+}
+
+// wantedSession is what a receiver's filter asks for.
+type wantedSession struct {
+	id     amqp.Opt[string] // absent asks for the next session
+	shared bool             // without exclusion (S-326)
+	token  fsm.LockToken    // of the session that is to be taken over, zero for none
 }
 
 const (
@@ -56,28 +64,30 @@ func (l *link) acceptWait() time.Duration {
 }
 
 // acceptSession takes the lock of a session; the attach is answered when that is decided.
-func (l *link) acceptSession(f amqp.SessionFilter) {
+func (l *link) acceptSession(f wantedSession) {
 	c, d := l.ch.c, l.desc
 	t := newTaker(c.s, d, fsm.Main, allShares(d))
 	var named pumpID
-	key := fsm.Key{Entity: d.ID, By: fsm.ByText, Text: f.SessionID.Value}
+	key := fsm.Key{Entity: d.ID, By: fsm.ByText, Text: f.id.Value}
 	wait := l.acceptWait()
 	ctx, cancel := context.WithCancel(c.ctx)
 	l.cancel = cancel
-	if f.SessionID.Set {
+	if f.id.Set {
 		named.pump = c.s.newPump()
 	}
 	c.spawn(func() func() {
 		defer cancel()
 		var out fsm.Outcome
 		var err error
-		if f.SessionID.Set { // RUL-18: accept by id does not wait
+		cmd := &fsm.AcceptSession{ID: f.id.Value, Next: !f.id.Set, Shared: f.shared, Presented: f.token}
+		if f.id.Set { // RUL-18: accept by id does not wait
 			ctx, stop := context.WithTimeout(ctx, c.cfg.ProposeTimeout)
 			defer stop()
-			out, err = c.s.propose(ctx, &named, key, &fsm.AcceptSession{ID: f.SessionID.Value})
+			out, err = c.s.propose(ctx, &named, key, cmd)
 			c.s.janitor.drop(named.pump, key)
 		} else {
-			out, err = t.take(ctx, &fsm.AcceptSession{Next: true, Wait: fsm.Millis(wait.Milliseconds())})
+			cmd.Wait = fsm.Millis(wait.Milliseconds())
+			out, err = t.take(ctx, cmd)
 			t.retire()
 		}
 		return func() { l.accepted(out, err) }
@@ -110,7 +120,7 @@ func (l *link) accepted(out fsm.Outcome, err error) {
 	h := l.hold(out)
 	c.sessions[h.key] = h
 	reply := l.reply()
-	reply.Source = l.asked.Source.Echo(amqp.Some(h.proof.ID))
+	reply.Source = h.echo()
 	w := amqp.BeginSymbolMap(nil)
 	w.Long(lockedUntilProperty, amqp.Timestamp(h.until).Ticks())
 	reply.Properties = w.End()
@@ -119,16 +129,32 @@ func (l *link) accepted(out fsm.Outcome, err error) {
 
 // hold makes an accepted session ours.
 func (l *link) hold(out fsm.Outcome) *heldSession {
-	return &heldSession{
+	h := &heldSession{
 		l: l, c: l.ch.c, key: sessionKey{l.desc.ID, out.Session.ID},
 		proof: out.Session, until: out.LockedUntil, lane: l.ch.c.newLane(),
 		share: max(0, l.desc.ShareOf(out.Session.Token.Prefix())),
 	}
+	if !out.Shared.IsZero() {
+		h.shared = &sharedSession{token: out.Shared}
+	}
+	return h
+}
+
+// echo is the source of the reply, with the session that was accepted.
+func (h *heldSession) echo() *amqp.Source {
+	if h.shared != nil {
+		return h.l.asked.Source.EchoShared(h.key.id, amqp.UUID(h.shared.token))
+	}
+	return h.l.asked.Source.Echo(amqp.Some(h.key.id))
 }
 
 // watch has us look when the lock should have ended: a client that waits for messages without
 // credit under way would not hear of it otherwise (S-47).
 func (h *heldSession) watch() {
+	if h.shared != nil {
+		h.watchLoss()
+		return
+	}
 	h.setAlarm(time.Until(time.UnixMilli(int64(h.until))) + expirySlack)
 }
 
@@ -145,7 +171,9 @@ func (h *heldSession) setAlarm(d time.Duration) {
 // renewed notes a renewal made over this connection.
 func (h *heldSession) renewed(until fsm.Millis) {
 	h.until = until
-	h.watch()
+	if h.shared == nil {
+		h.watch()
+	}
 }
 
 // check asks the partition whether the lock is still held.
@@ -163,15 +191,22 @@ func (h *heldSession) check() {
 		a, err := h.c.s.broker.Query(ctx, h.shareKey(), &fsm.GetSessionState{Session: h.proof})
 		return func() {
 			switch {
-			case h.leaving || h.l.state != linkAttached:
 			case err == nil && a.Refusal == fsm.SessionLockLost:
-				h.l.ch.touch()
-				h.c.fault(h.l.ch, h.l, &linkError{siteRefused, h.c.s.refusal(a.Refusal, "", h.l.addr.path())})
-			default:
+				h.lost()
+			case !h.leaving && h.l.state == linkAttached:
 				h.setAlarm(recheckPause)
 			}
 		}
 	})
+}
+
+// lost ends the link because the session is held no more.
+func (h *heldSession) lost() {
+	if h.leaving || h.l.state != linkAttached {
+		return
+	}
+	h.l.ch.touch()
+	h.c.fault(h.l.ch, h.l, &linkError{siteRefused, h.c.s.refusal(fsm.SessionLockLost, "", h.l.addr.path())})
 }
 
 func (h *heldSession) shareKey() fsm.Key { return shareKey(h.l.desc, fsm.Main, h.share) }
@@ -190,6 +225,9 @@ func (h *heldSession) release(orderly bool, then func()) {
 		delete(h.c.sessions, h.key)
 	}
 	cmd := &fsm.ReleaseSession{Session: h.proof, Orderly: orderly}
+	if h.shared != nil {
+		h.shared.leave(cmd)
+	}
 	h.lane.propose(h.c.ctx, h.c.cfg.ProposeTimeout, h.shareKey(), cmd, func(_ fsm.Outcome, err error) {
 		if err != nil {
 			// It ends by its own deadline.
@@ -206,14 +244,14 @@ func (h *heldSession) release(orderly bool, then func()) {
 
 // sessionFilter reads the session that the receiver asks for, if any. Any other filter is refused: JMS
 // clients do not look whether theirs is in place, and would take what they have not selected.
-func (l *link) sessionFilter() (f amqp.SessionFilter, wanted bool, err error) {
+func (l *link) sessionFilter() (f wantedSession, wanted bool, err error) {
 	filters := amqp.ReadMap(l.asked.Source.Filter)
 	for {
 		k, v, ok := filters.Next()
 		if !ok {
 			break
 		}
-		if key, _ := k.Text(); key != string(amqp.FilterSession) && !v.IsNull() {
+		if key, _ := k.Text(); key != string(amqp.FilterSession) && key != string(amqp.FilterShared) && !v.IsNull() {
 			return f, false, linkFault(siteAttach, amqp.ConditionNotImplemented, "The filter %q is not supported. "+
 				"What a receiver gets is selected by a rule of its subscription.", clipText(key))
 		}
@@ -221,9 +259,21 @@ func (l *link) sessionFilter() (f amqp.SessionFilter, wanted bool, err error) {
 	if err := filters.Err(); err != nil {
 		return f, false, linkFault(siteAttach, amqp.ConditionInvalidField, "filter: %v", err)
 	}
-	f, wanted, err = l.asked.Source.SessionFilter()
+	exclusive, wanted, err := l.asked.Source.SessionFilter()
 	if err != nil {
 		return f, false, linkFault(siteAttach, amqp.ConditionInvalidField, "filter: %v", err)
 	}
-	return f, wanted, nil
+	shared, without, err := l.asked.Source.SharedFilter()
+	switch {
+	case err != nil:
+		return f, false, linkFault(siteAttach, amqp.ConditionInvalidField, "filter %s: %v", amqp.FilterShared, err)
+	case without && wanted:
+		return f, false, linkFault(siteAttach, amqp.ConditionInvalidField, "A receiver asks for a session with %s or "+
+			"with %s, not with both.", amqp.FilterSession, amqp.FilterShared)
+	case without && shared.Token.Set && !shared.SessionID.Set:
+		return f, false, linkFault(siteAttach, amqp.ConditionInvalidField, "A session token needs the id of its session.")
+	case without:
+		return wantedSession{id: shared.SessionID, shared: true, token: fsm.LockToken(shared.Token.Value)}, true, nil
+	}
+	return wantedSession{id: exclusive.SessionID}, wanted, nil
 }

@@ -22,6 +22,8 @@ type settlement struct {
 	id    uint32
 	reply amqp.DeliveryState // what to answer on success, nil if nothing is waited for
 	back  bool               // the client gives the message back; the link asks for no other meanwhile
+	// unsent says that the client has not got the message.
+	unsent bool
 }
 
 // settler brings verdicts to one share. They are about different messages, so those of one Settle need
@@ -137,6 +139,9 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 		why := out.Refusal
 		if why == fsm.None && i < len(out.Refusals) {
 			why = out.Refusals[i]
+		}
+		if batch[i].unsent {
+			e.session.unsent(batch[i].item.Token, why, err)
 		}
 		if err == nil && why == fsm.None {
 			e.c.s.stats.Settled.Add(1)

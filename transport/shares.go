@@ -216,6 +216,8 @@ func waitOf(cmd fsm.Command) time.Duration {
 		return time.Duration(c.Wait) * time.Millisecond
 	case *fsm.AcceptSession:
 		return time.Duration(c.Wait) * time.Millisecond
+	case *fsm.WatchSession:
+		return time.Duration(c.Wait) * time.Millisecond
 	}
 	return 0
 }
@@ -227,6 +229,10 @@ func withWait(cmd fsm.Command, wait time.Duration) fsm.Command {
 		l := *c
 		l.Wait = fsm.Millis(wait / time.Millisecond)
 		return &l
+	case *fsm.WatchSession:
+		w := *c
+		w.Wait = fsm.Millis(wait / time.Millisecond)
+		return &w
 	case *fsm.AcceptSession:
 		a := *c
 		a.Wait = fsm.Millis(wait / time.Millisecond)

@@ -260,6 +260,9 @@ func FuzzDecodePerformative(f *testing.F) {
 		if !ok {
 			return
 		}
+		if _, _, err := a.Source.SharedFilter(); err != nil && !errors.Is(err, ErrDecode) {
+			t.Fatalf("shared filter: %v", err)
+		}
 		if _, _, err := a.Source.SessionFilter(); err != nil && !errors.Is(err, ErrDecode) {
 			t.Fatal(err)
 		}

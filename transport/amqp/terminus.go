@@ -219,15 +219,16 @@ func (s *Source) Echo(sessionID Opt[string]) *Source {
 		if i != sourceFilter || !sessionID.Set {
 			return field
 		}
-		return concreteFilter(field, sessionID.Value)
+		return concreteFilter(field, FilterSession, func(b Raw) Raw { return AppendString(b, sessionID.Value) })
 	})
 	echoed := Source{Encoded: out}
 	if s != nil {
 		echoed = *s
 		echoed.Encoded = out
-		echoed.Filter = concreteFilter(s.Filter, sessionID.Value)
-		if !sessionID.Set {
-			echoed.Filter = s.Filter.Clone()
+		echoed.Filter = s.Filter.Clone()
+		if sessionID.Set {
+			echoed.Filter = concreteFilter(s.Filter, FilterSession,
+				func(b Raw) Raw { return AppendString(b, sessionID.Value) })
 		}
 		echoed.DynamicNodeProperties = s.DynamicNodeProperties.Clone()
 		echoed.DefaultOutcome = s.DefaultOutcome.Clone()
@@ -281,30 +282,30 @@ func pad(in Raw, c Code, count int, replace func(i int, field Raw) Raw) Raw {
 	return endCompound(dst, start, tList8, count)
 }
 
-// concreteFilter copies a filter map and puts the session id where the session filter has its
+// concreteFilter copies a filter map and puts what value appends where the filter of that name has its
 // value.
-func concreteFilter(filter Raw, sessionID string) Raw {
+func concreteFilter(filter Raw, name Symbol, value func(Raw) Raw) Raw {
 	if filter == nil {
 		return nil
 	}
-	w := BeginSymbolMap(make([]byte, 0, len(filter)+len(sessionID)+longCompound))
+	w := BeginSymbolMap(make([]byte, 0, len(filter)+longCompound))
 	m := ReadMap(filter)
 	for {
 		k, v, ok := m.Next()
 		if !ok {
 			return w.End()
 		}
-		if text, isText := k.text(); !isText || string(text) != string(FilterSession) {
+		if text, isText := k.text(); !isText || string(text) != string(name) {
 			w.Pair(k, v)
 			continue
 		}
-		var value Raw
+		var described Raw
 		if v[0] == tDescribed {
 			if _, n, err := readDescriptor(v[1:]); err == nil {
-				value = append(value, v[:1+n]...)
+				described = append(described, v[:1+n]...)
 			}
 		}
-		w.Pair(k, AppendString(value, sessionID))
+		w.Pair(k, value(described))
 	}
 }
 
