@@ -155,6 +155,7 @@ nightly: verify
 	@$(MAKE) sim SEED=1-100 MINUTES=10
 	@$(MAKE) conformance conformance-full
 	@cd test/conformance && go test -count=1 -timeout 90m -run TestOrder . -args -long
+	@cd test/conformance && go test -count=1 -timeout 300m -run TestOrder ./languages -args -messages=100000
 
 ## bench: one node, three and the baselines into docs/benchmarks.md; ROUNDS=5 for medians
 bench: build

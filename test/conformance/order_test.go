@@ -27,6 +27,8 @@ const (
 	// orderPause is the longest pause between two sends. Messages then arrive while the SDK receives,
 	// while the application settles, and between the two, when the SDK releases what comes.
 	orderPause = 4 * time.Millisecond
+	// orderLife is how long the three nodes live together between two kills.
+	orderLife = 3 * time.Second
 )
 
 // TestOrderOnOneNode: S-56, S-58; RUL-28.
@@ -64,7 +66,8 @@ func testOrder(t *testing.T, nodes int) {
 		close(over)
 	}()
 	if nodes > 1 {
-		o.killLeaders(over)
+		o.kills, err = c.KillLeaders(o.queue, orderLife, over)
+		o.must("kill leaders", err)
 	}
 	<-over
 	if n := o.handed.Load(); n < int64(total) {
@@ -162,52 +165,4 @@ func (o *order) consumeLink(session, at int, next *int) error {
 		}
 	}
 	return nil
-}
-
-// killLeaders kills the leader of the queue's partition over and over, until the messages are through.
-func (o *order) killLeaders(over <-chan struct{}) {
-	for {
-		select {
-		case <-over:
-			return
-		case <-time.After(orderLife):
-		}
-		leader, err := o.leader()
-		if err != nil {
-			continue // between two leaders
-		}
-		leader.Kill()
-		o.kills++
-		time.Sleep(orderDeath)
-		o.must("start a node again", leader.Start())
-		ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-		o.must("wait for the node", leader.WaitReady(ctx))
-		cancel()
-	}
-}
-
-const (
-	orderLife  = 3 * time.Second // of the three nodes together, between two kills
-	orderDeath = 2 * time.Second // of one of them
-)
-
-// leader returns the node that leads the partition of the queue.
-func (o *order) leader() (*node.Node, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	s, err := o.cluster.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, entity := range s.Entities {
-		if entity.Name != o.queue {
-			continue
-		}
-		for _, p := range s.Partitions {
-			if p.ID == entity.Shares[0] && p.Leader != "" {
-				return o.cluster.NodeOf(ctx, p.Leader)
-			}
-		}
-	}
-	return nil, fmt.Errorf("no leader of %s is known", o.queue)
 }

@@ -36,7 +36,7 @@ type (
 func scenarios() map[string]scenario {
 	all := map[string]scenario{}
 	for _, group := range []map[string]scenario{sending(), scheduling(), receiving(), settling(), peeking(),
-		sessions(), sessionLocks(), administration(), topics(), filters(), forwarding(), absent()} {
+		sessions(), sessionLocks(), ordering(), administration(), topics(), filters(), forwarding(), absent()} {
 		for id, run := range group {
 			if all[id] != nil {
 				panic("scenario " + id + " twice")
@@ -53,7 +53,7 @@ func absent() map[string]scenario {
 	for reason, ids := range map[string]string{
 		"the library has no processor": "process-complete process-abandon process-manual process-concurrent " +
 			"process-renew process-renew-limit process-lost process-stop process-error process-session " +
-			"process-session-renew process-session-lost process-sessions",
+			"process-session-renew process-session-lost process-sessions process-session-order",
 		"the library has no transactions": "transaction-commit transaction-rollback transaction-schedule " +
 			"transaction-settle transaction-session transaction-cross-entity",
 		"the library has no deletion of messages":                "delete-batch delete-purge",

@@ -19,7 +19,8 @@ const quietMs = 1_200;
 class SkipError extends Error {}
 
 class Env {
-  constructor(id, index) {
+  constructor(id, index, limitMs) {
+    this.limitMs = limitMs;
     this.index = index;
     this.prefix = `js-${id}-${crypto.randomBytes(4).toString('hex')}`;
     this.made = 0;

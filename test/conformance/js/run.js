@@ -7,10 +7,10 @@ const { Env, SkipError, sdkVersion } = require('./env');
 
 // What waits for a lock or a lifetime is cheap, so many scenarios run at once.
 const atOnce = 12;
-const limitMs = 90_000;
+const limitMs = Number(process.env.BUSBAR_LIMIT || 90) * 1000;
 
 const cases = new Map();
-for (const file of ['sending', 'receiving', 'settling', 'peeking', 'sessions', 'processors',
+for (const file of ['sending', 'receiving', 'settling', 'peeking', 'sessions', 'ordering', 'processors',
   'administration', 'topics']) {
   for (const [id, run] of Object.entries(require(`./${file}`))) {
     if (cases.has(id)) throw new Error(`scenario ${id} twice`);
@@ -29,7 +29,7 @@ function story(err) {
 }
 
 async function runCase(id, run, index) {
-  const env = new Env(id, index);
+  const env = new Env(id, index, limitMs);
   const began = Date.now();
   let timer;
   try {

@@ -58,7 +58,7 @@ public final class Runner {
             pool.submit(() -> run(s.getKey(), s.getValue(), scene.apply(s.getKey(), i), limitSeconds));
         }
         pool.shutdown();
-        pool.awaitTermination(10, TimeUnit.MINUTES);
+        pool.awaitTermination(Math.max(600, limitSeconds + 60), TimeUnit.SECONDS);
         say("end", all.size());
         System.exit(0); // whatever threads a library or a failed scenario keeps
     }

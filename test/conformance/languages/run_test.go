@@ -158,11 +158,18 @@ func (l library) run(t *testing.T, wire Wire, b *bed) *Report {
 // say runs run.sh of the library and returns its report and what it printed beside that.
 func (l library) say(t *testing.T, env []string, args ...string) (rep *Report, said string, failed error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
+	limit := runLimit
+	if *messages > 0 {
+		limit = *orderLimit + time.Minute
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join("..", l.version.Runner, "run.sh"), args...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Env = append(cmd.Env, "BUSBAR_ONLY="+*only, "BUSBAR_ABSENT="+strings.Join(l.absentIDs(), " "))
+	cmd.Env = append(cmd.Env, "BUSBAR_ABSENT="+strings.Join(l.absentIDs(), " "))
+	if *only != "" {
+		cmd.Env = append(cmd.Env, "BUSBAR_ONLY="+*only)
+	}
 	// The runner has children; all go when the time is up, or this process does.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
