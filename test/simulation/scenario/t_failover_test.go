@@ -343,6 +343,50 @@ func TestT257NothingIsLostWhenAllLosePower(t *testing.T) {
 	})
 }
 
+// T-257; S-270, S-240, S-269: the power of all nodes ends an open transaction, and of what was not
+// acknowledged each operation is whole or not at all. Locks, sessions, states and schedules are kept.
+func TestT257AllLosePowerInTheMidstOfWork(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", lockFor(5*time.Minute))
+		b.queue("s", sessions, lockFor(5*time.Minute))
+		c, d := b.client(), b.dealer()
+		c.send("q", "held", "prepared")
+		m := c.receiver("q").one()
+		due := c.schedule("q", time.Now().Add(time.Hour), message("later"))
+		r := c.accept("s", "S", 0)
+		b.must("set", r.trySetState([]byte("kept")))
+		prepared := d.one("q")
+		x := d.begin()
+		x.complete(prepared)
+		x.send("q", message("never"))
+		pack, err := batch(message("b1"), message("b2"), message("b3"))
+		b.must("pack", err)
+		s := c.sender("q")
+		unheard := b.later(func() error { return s.try(pack) })
+		b.pass(2 * time.Millisecond)
+		for i := range 3 {
+			b.lab.Crash(i, true)
+		}
+		acknowledged := <-unheard == nil
+		for i := range 3 {
+			b.must("start", b.lab.Start(i))
+		}
+		b.must("serve", b.lab.Settled())
+		c = b.client()
+		left := texts(c.peekAll("q"))
+		want := []string{"held", "prepared", "later"}
+		if len(left) > 3 || acknowledged {
+			want = append(want, "b1", "b2", "b3")
+		}
+		exactly(b, "left", left, want)
+		b.must("complete with the old token", c.settleByToken("q", "completed", m.token))
+		b.must("complete what was prepared", c.settleByToken("q", "completed", prepared.token))
+		b.must("cancel", c.cancel("q", due...))
+		_, err = c.tryAccept("s", "S", 0)
+		b.refused("accept what is held", err, sessionHeld)
+	})
+}
+
 // T-258; S-279
 func TestT258ARollingRestartIsNotNoticed(t *testing.T) {
 	onThree(t, func(b *bench) {
