@@ -25,35 +25,52 @@ var (
 )
 
 const (
-	scenarioList = "../scenarios.txt"
-	versionList  = "../versions.txt"
-	absentList   = "../absent.txt"
-	tableFile    = "../../../docs/compatibility.md"
-	readmeFile   = "../../../README.md"
-	installLimit = 5 * time.Minute
-	runLimit     = 10 * time.Minute
+	scenarioList  = "../scenarios.txt"
+	versionList   = "../versions.txt"
+	absentList    = "../absent.txt"
+	elsewhereList = "../elsewhere.txt"
+	tableFile     = "../../../docs/compatibility.md"
+	readmeFile    = "../../../README.md"
+	installLimit  = 5 * time.Minute
+	runLimit      = 10 * time.Minute
 	// atOnce is how many libraries run at a time: each has many scenarios that wait and a few that work.
 	atOnce = 2
 )
 
 // runners are the folders beside this package, in the order of the table's columns, and the kinds of
 // clients that their libraries have.
-var runners = []struct {
+var runners = []runner{
+	{dir: "js", language: "JavaScript", clients: []string{""}},
+	{dir: "python", language: "Python", clients: []string{"sync", "aio"}},
+	{dir: "java", language: "Java", clients: []string{""}},
+	{dir: "go", language: "Go", clients: []string{""}},
+	{dir: "proton", language: "Qpid Proton", clients: []string{""}},
+	{dir: "jms", language: "JMS", clients: []string{""}},
+	{dir: "dotnet", language: ".NET", clients: []string{""}, needs: "dotnet"},
+}
+
+type runner struct {
 	dir, language string
 	clients       []string
-}{
-	{"js", "JavaScript", []string{""}},
-	{"python", "Python", []string{"sync", "aio"}},
-	{"java", "Java", []string{""}},
-	{"go", "Go", []string{""}},
-	{"proton", "Qpid Proton", []string{""}},
-	{"jms", "JMS", []string{""}},
+	// needs is a command that not every machine of the project has. A runner with one runs where the
+	// command is on the path, and has no column in the table.
+	needs string
+}
+
+// missing reports whether the runner cannot run on this machine.
+func (r runner) missing() bool {
+	if r.needs == "" {
+		return false
+	}
+	_, err := exec.LookPath(r.needs)
+	return err != nil
 }
 
 // library is one column of the table: a version, and which of its clients to try.
 type library struct {
 	version          Version
 	language, client string
+	needs            string            // of the runner
 	absent           map[string]string // reason by id of the scenario
 }
 
@@ -71,7 +88,7 @@ func (l library) heading() string {
 
 func (l library) absentIDs() []string { return slices.Sorted(maps.Keys(l.absent)) }
 
-// libraries are all columns of the table, in its order.
+// libraries are those of all runners of this machine, the columns of the table first and in its order.
 func libraries(t *testing.T) []library {
 	t.Helper()
 	listed, err := ReadVersions(versionList)
@@ -84,15 +101,23 @@ func libraries(t *testing.T) []library {
 	}
 	var all []library
 	for _, r := range runners {
+		if r.missing() {
+			continue
+		}
 		for _, client := range r.clients {
 			for _, v := range listed {
 				if v.Runner == r.dir {
-					all = append(all, library{v, r.language, client, absences[v.String()]})
+					all = append(all, library{v, r.language, client, r.needs, absences[v.String()]})
 				}
 			}
 		}
 	}
 	return all
+}
+
+// columnsOf leaves out the libraries that have no column in the table.
+func columnsOf(all []library) []library {
+	return slices.DeleteFunc(slices.Clone(all), func(l library) bool { return l.needs != "" })
 }
 
 // wanted are the libraries that the flag asks for.
@@ -110,6 +135,7 @@ func TestLibraries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tellMissing()
 	chosen := wanted(t)
 	columns := make([]Column, len(chosen))
 	t.Run("with", func(t *testing.T) {
@@ -120,7 +146,7 @@ func TestLibraries(t *testing.T) {
 				t.Parallel()
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				if column := l.try(t, scenarios); !t.Failed() {
+				if column := l.try(t, scenarios); !t.Failed() && l.needs == "" {
 					columns[i] = column
 				}
 			})
@@ -130,6 +156,18 @@ func TestLibraries(t *testing.T) {
 		// Those that failed or were left out by -run stay as the table has them.
 		columns = slices.DeleteFunc(columns, func(c Column) bool { return c.Cells == nil })
 		compare(t, scenarios, columns)
+	}
+}
+
+// tellMissing says aloud which runners this machine cannot run: nobody shall take them for passed.
+func tellMissing() {
+	for _, r := range runners {
+		if r.missing() {
+			line := fmt.Sprintf("SKIPPED: the scenarios of %s did not run, for the command %s is not on the path",
+				r.language, r.needs)
+			fmt.Println(line)
+			times.line(line)
+		}
 	}
 }
 
@@ -166,6 +204,10 @@ var times timeKeeper
 type timeKeeper struct{ sync.Mutex }
 
 func (k *timeKeeper) add(what string, took time.Duration) {
+	k.line(fmt.Sprintf("%6.1f s  %s", took.Seconds(), what))
+}
+
+func (k *timeKeeper) line(text string) {
 	k.Lock()
 	defer k.Unlock()
 	if *timeFile == "" {
@@ -176,7 +218,7 @@ func (k *timeKeeper) add(what string, took time.Duration) {
 		return // the times are for people, no test needs them
 	}
 	defer f.Close()
-	fmt.Fprintf(f, "%6.1f s  %s\n", took.Seconds(), what)
+	fmt.Fprintln(f, text)
 }
 
 // compare holds the table and the README against what came out, so that nothing stops passing in
@@ -190,7 +232,11 @@ func compare(t *testing.T, scenarios []Scenario, ran []Column) {
 	if err != nil {
 		t.Fatalf("docs/compatibility.md: %v", err)
 	}
-	all := libraries(t)
+	all := columnsOf(libraries(t))
+	elsewhere, err := ReadElsewhere(elsewhereList)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var columns []Column
 	for _, l := range all {
 		with := func(c Column) bool { return c.Heading == l.heading() }
@@ -204,7 +250,7 @@ func compare(t *testing.T, scenarios []Scenario, ran []Column) {
 		}
 	}
 	if *write || !t.Failed() {
-		hold(t, tableFile, string(was), Render(scenarios, columns))
+		hold(t, tableFile, string(was), Render(scenarios, columns, elsewhere))
 	}
 	readme, err := os.ReadFile(readmeFile)
 	if err != nil {

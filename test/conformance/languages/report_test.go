@@ -88,7 +88,7 @@ func TestRender(t *testing.T) {
 	got := Render(scenarios, []Column{
 		{"One 1.2", "one", []Wire{{"plain", ""}, {"tls", "5671"}}, map[string]Outcome{"a": {State: "pass"}, "b": {State: "skip", Text: "has none"}}},
 		{"Two 3", "two", []Wire{{"websocket", ""}}, map[string]Outcome{"b": {State: "skip", Text: "has none"}, "c": {State: "skip", Text: "never"}}},
-	})
+	}, []Elsewhere{{"its tests", "one node", "2026-11-21", 9, 6, 2, 1}})
 	_, got, _ = strings.Cut(got, "\n## ")
 	want := `First
 
@@ -111,6 +111,7 @@ A port behind TLS or WebSocket: the version connects to that port of the host on
 | --- | --- | --- | --- | --- |
 | One 1.2 | ` + "`one`" + ` | plain, TLS 5671 | 1 | 1 |
 | Two 3 | ` + "`two`" + ` | WebSocket | 0 | 2 |
+` + elsewhereText + `| its tests | one node | 2026-11-21 | 9 | 6 | 2 | 1 |
 
 ## Reasons
 
@@ -129,7 +130,7 @@ func TestTheTableIsReadBack(t *testing.T) {
 		{"One 1.2", "one", nil, map[string]Outcome{"a": {State: "pass"}, "b": {State: "skip", Text: "has none"}}},
 		{"Two 3", "two/x", nil, map[string]Outcome{"b": {State: "skip", Text: "never"}, "c": {State: "pass"}}},
 	}
-	text := Render(scenarios, want)
+	text := Render(scenarios, want, []Elsewhere{{"what", "on", "2026-11-21", 3, 1, 1, 1}})
 	got, err := ReadTable(text, scenarios)
 	if err != nil {
 		t.Fatal(err)
@@ -198,5 +199,61 @@ func TestTheVersionsOfTheReadme(t *testing.T) {
 	}
 	if _, err := WithVersions("nothing", spans); err == nil {
 		t.Error("a text without the marks was taken")
+	}
+}
+
+func TestReadElsewhere(t *testing.T) {
+	for text, want := range map[string]string{
+		"a | b | 2026-11-21 | 3 | 1 | 1 | 1": "",
+		"a | b | 2026-11-21 | 4 | 1 | 1 | 1": "do not add up to 4",
+		"a | b | 21.11.2026 | 3 | 1 | 1 | 1": "cannot parse",
+		"a | b | 2026-11-21 | x | 1 | 1 | 1": "invalid syntax",
+		"a | b | 2026-11-21 | 3 | 1 | 1":     "6 fields, want 7",
+	} {
+		file := filepath.Join(t.TempDir(), "elsewhere.txt")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadElsewhere(file)
+		if want == "" {
+			if err != nil || len(got) != 1 || got[0] != (Elsewhere{"a", "b", "2026-11-21", 3, 1, 1, 1}) {
+				t.Errorf("%q: %v, %v", text, got, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// The page holds what Render makes of its own cells, of versions.txt and of elsewhere.txt.
+func TestThePageIsRendered(t *testing.T) {
+	scenarios, err := ReadScenarios(scenarioList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, err := ReadElsewhere(elsewhereList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(tableFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns, err := ReadTable(string(page), scenarios)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := columnsOf(libraries(t))
+	if len(all) != len(columns) {
+		t.Fatalf("%d columns, versions.txt has %d", len(columns), len(all))
+	}
+	for i, l := range all {
+		columns[i].Wires = l.version.Wires
+	}
+	if is := Render(scenarios, columns, elsewhere); is != string(page) {
+		t.Errorf("docs/compatibility.md is not what its cells and the lists render to; run make compatibility:\n%s",
+			changed(string(page), is))
 	}
 }

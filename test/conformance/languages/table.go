@@ -42,9 +42,9 @@ A port behind TLS or WebSocket: the version connects to that port of the host on
 | --- | --- | --- | --- | --- |
 `
 
-// Render writes the table: scenarios by library, what passes, and the reasons for what does not
-// apply. The same results give the same text.
-func Render(scenarios []Scenario, columns []Column) string {
+// Render writes the table: scenarios by library, what passes, what ran elsewhere, and the reasons for
+// what does not apply. The same results give the same text.
+func Render(scenarios []Scenario, columns []Column, elsewhere []Elsewhere) string {
 	var b strings.Builder
 	b.WriteString(preamble)
 	var reasons []string
@@ -75,6 +75,7 @@ func Render(scenarios []Scenario, columns []Column) string {
 		}
 		fmt.Fprintf(&b, "| %s | `%s` | %s | %d | %d |\n", c.Heading, c.Library, wireNames(c.Wires), pass, skip)
 	}
+	renderElsewhere(&b, elsewhere)
 	if len(reasons) > 0 {
 		b.WriteString("\n## Reasons\n\n")
 		for i, r := range reasons {
