@@ -190,6 +190,11 @@ func TestT251ASnapshotCarriesEverything(t *testing.T) {
 		r := c.accept("s", "S", 0)
 		b.must("set", r.trySetState([]byte("x")))
 		n := c.schedule("q", time.Now().Add(time.Hour), message("later"))
+		given := c.receiver("q").take(3)
+		given[1].release() // it is ready ahead of those that were never locked
+		repeated := fsm.RequestID{Node: 99, Pump: 1, Counter: 1}
+		send := &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte{1, 0, 0}, MessageID: "repeated"}}}
+		first := b.proposeAt((leader+2)%3, "q", repeated, send)
 		for i := range 3 {
 			if b.lab.Up(i) {
 				b.lab.Snapshot(i)
@@ -198,6 +203,9 @@ func TestT251ASnapshotCarriesEverything(t *testing.T) {
 		b.must("start", b.lab.Start(behind))
 		b.must("serve", b.lab.Settled())
 		b.must("lead", b.lab.Lead(1, behind))
+		again := b.proposeAt((leader+2)%3, "q", repeated, send)
+		want(b, "refusal of the repeated request", again.Refusal, fsm.None)
+		want(b, "number that the repeated request is told", again.Numbers[0], first.Numbers[0])
 		before := b.counts("q").Active
 		s.send(message("7")) // a duplicate
 		want(b, "active", b.counts("q").Active, before)
@@ -206,15 +214,30 @@ func TestT251ASnapshotCarriesEverything(t *testing.T) {
 		b.must("get", err)
 		want(b, "state", string(state), "x")
 		b.must("cancel", c.cancel("q", n...))
-		sums := map[uint64]uint64{}
-		for i := range 3 {
-			sum, index := b.lab.Digest(i, 1)
-			if other, ok := sums[index]; ok && other != sum {
-				b.Fatalf("two states at index %d", index)
-			}
-			sums[index] = sum
+		ready := []string{given[1].text()}
+		for i := 4; i < 200; i++ {
+			ready = append(ready, fmt.Sprint(i))
 		}
+		wantAll(b, "ready, in order", texts(c.receiver("q").take(len(ready))), ready...)
+		b.oneState()
 	})
+}
+
+// oneState waits until the replicas of partition 1 stand at one index, and compares their states.
+func (b *bench) oneState() {
+	b.Helper()
+	for range 100 {
+		var sums, indexes [3]uint64
+		for i := range 3 {
+			sums[i], indexes[i] = b.lab.Digest(i, 1)
+		}
+		if indexes[0] == indexes[1] && indexes[1] == indexes[2] {
+			want(b, fmt.Sprintf("states at index %d", indexes[0]), sums, [3]uint64{sums[0], sums[0], sums[0]})
+			return
+		}
+		b.pass(100 * time.Millisecond)
+	}
+	b.Fatal("the replicas came to no common index")
 }
 
 // T-252; S-284, S-301
@@ -484,35 +507,6 @@ func TestT265TheKeyChoosesThePartition(t *testing.T) {
 			want(b, "messages of "+key, n, 3)
 		}
 		want(b, "partitions in use", len(used), 4)
-	})
-}
-
-// T-242; S-280, S-298, S-307
-func TestT242ARepeatedRequestTellsTheTruth(t *testing.T) {
-	rounds := 60
-	if testing.Short() {
-		rounds = 12
-	}
-	onThree(t, func(b *bench) {
-		b.queue("q")
-		stored := 0
-		for i := range rounds {
-			id := fsm.RequestID{Node: 99, Pump: 1, Counter: uint64(i + 1)}
-			leader := b.lab.Leader(1)
-			via := (leader + 1) % 3
-			send := &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte{1, 0, 0}, MessageID: fmt.Sprint(i)}}}
-			done := b.later(func() error { _ = b.proposeAt(via, "q", id, send); return nil })
-			b.pass(time.Duration(i%12) * 400 * time.Microsecond)
-			b.lab.Crash(leader, true)
-			b.must("propose", <-done)
-			o := b.proposeAt(via, "q", id, send)
-			want(b, "refusal", o.Refusal, fsm.None)
-			stored++
-			want(b, "number", int(o.Numbers[0]), stored)
-			b.must("start", b.lab.Start(leader))
-			b.must("serve", b.lab.Settled())
-		}
-		want(b, "stored", b.counts("q").Active, uint64(stored))
 	})
 }
 
