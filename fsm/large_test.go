@@ -359,6 +359,30 @@ func TestAFailedTransactionLeavesItsUploads(t *testing.T) {
 	d.check()
 }
 
+// A transaction whose parts have expired comes again under its own id, behind its parts.
+func TestATransactionWithoutItsPartsIsNotRemembered(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7, large))
+	u := Upload{ID: 4, Parts: 2, Bytes: 30}
+	commit := Request{ID: RequestID{Node: 1, Pump: 2, Counter: 3}, Command: &Commit{Ops: []Op{
+		{Entity: 7, Command: one(Message{Body: []byte("h"), Rest: u})}}}}
+	o := d.apply(commit).Outcomes[0]
+	if o.Refusal != TransactionAborted || o.Ops[0].Refusal != UploadLost {
+		t.Fatalf("%+v", o)
+	}
+	d.upload(7, 4, 10, 20)
+	if o = d.apply(commit).Outcomes[0]; o.Refusal != None || o.Repeated {
+		t.Fatalf("again: %+v", o)
+	}
+	if o = d.apply(commit).Outcomes[0]; o.Refusal != None || !o.Repeated {
+		t.Fatalf("a third time: %+v", o)
+	}
+	if got := d.ok(7, Main, &Lock{Max: 2}).Locked; len(got) != 1 || lengths(got[0]) != 31 {
+		t.Errorf("%+v", got)
+	}
+	d.check()
+}
+
 // The bounds of what may be staged.
 func TestUploadsAreBounded(t *testing.T) {
 	d := newDriver(t)

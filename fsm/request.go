@@ -136,6 +136,10 @@ func answerOf(req *Request, o *Outcome) *answer {
 	switch o.Refusal {
 	case Stale, NotLeader, NoSession, Busy, UploadLost:
 		return nil
+	case TransactionAborted:
+		if n := len(o.Ops); n > 0 && o.Ops[n-1].Refusal == UploadLost {
+			return nil // nothing was done; it comes again behind its parts
+		}
 	}
 	a := &answer{entity: req.Entity, sub: req.Sub, outcome: *o}
 	switch c := req.Command.(type) {

@@ -59,7 +59,7 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	receives := q.d.Status == fsm.Active || q.d.Status == fsm.SendDisabled
 	if q.d.Kind == fsm.Topic {
 		switch r.Command.(type) {
-		case *fsm.Enqueue, *fsm.Cancel, *fsm.DropLocks, *fsm.Touch, *fsm.Transfer, *fsm.Forward:
+		case *fsm.Enqueue, *fsm.Cancel, *fsm.DropLocks, *fsm.Touch, *fsm.Transfer, *fsm.Forward, *fsm.BodyPart:
 		default:
 			return refused(fsm.InvalidOperation)
 		}
@@ -68,6 +68,9 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	case *fsm.Enqueue:
 		if !sends && c.Origin == nil { // what is moved here is judged message by message
 			return refused(fsm.EntityDisabled)
+		}
+		if !q.decidedAll(c) && !m.claim(q, c.Messages) {
+			return refused(fsm.UploadLost)
 		}
 		o := m.enqueue(q, r.Sub, c)
 		q.refusedForQuota(c.Messages, o)
@@ -81,9 +84,14 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		if !sends {
 			return refused(fsm.EntityDisabled)
 		}
+		if !m.claim(q, c.Messages) {
+			return refused(fsm.UploadLost)
+		}
 		o := m.transfer(q, r.Sub, c)
 		q.refusedForQuota(c.Messages, o)
 		return o
+	case *fsm.BodyPart:
+		return m.part(q, r.Sub, c)
 	case *fsm.Forward:
 		return m.forward(q, r.Sub, c)
 	case *fsm.DropLocks:
@@ -202,7 +210,7 @@ func (m *Model) drop(id fsm.EntityID) {
 	}
 	for _, l := range q.history[fsm.Processed] {
 		if l.Ref.Length > 0 && !l.freed {
-			m.buried[id] = append(m.buried[id], l.Ref)
+			m.buried[id] = append(m.buried[id], l.body)
 		}
 	}
 	m.queues = slices.DeleteFunc(m.queues, func(o *queue) bool { return o == q })

@@ -40,6 +40,7 @@ type run struct {
 	shared  []fsm.SessionProof   // session tokens
 	former  []fsm.SessionProof   // of receivers from which a session was taken over
 	plan    []func() fsm.Command // what is done with the session queue soon, so that take-overs are of use
+	uploads uploads
 	proofs  map[fsm.EntityID][]fsm.SessionProof
 	counter map[uint64]uint64
 	last    map[uint64]fsm.Request
@@ -52,6 +53,7 @@ func sequence(seed uint64, steps int, f apply) error {
 		r: rand.New(rand.NewPCG(seed, 1)), apply: f, a: fsm.New(1), b: fsm.New(1), model: New(1),
 		wall: wallZero, life: 1, proofs: map[fsm.EntityID][]fsm.SessionProof{},
 		counter: map[uint64]uint64{}, last: map[uint64]fsm.Request{},
+		uploads: uploads{known: map[fsm.EntityID][]fsm.Upload{}},
 	}
 	if seed%4 == 1 {
 		x.bound = 1 + int(seed/4%5)
@@ -278,6 +280,11 @@ func (x *run) entry() *fsm.Entry {
 			e.Requests[i].Command = placed(c, &offset)
 		case *fsm.Transfer:
 			e.Requests[i].Command = placedAway(c, &offset)
+		case *fsm.BodyPart:
+			again := *c
+			again.BodyOffset = offset
+			offset += uint32(len(c.Body))
+			e.Requests[i].Command = &again
 		case *fsm.Commit:
 			again := &fsm.Commit{Ops: append([]fsm.Op(nil), c.Ops...)}
 			for j := range again.Ops {
@@ -312,7 +319,7 @@ func placedAway(c *fsm.Transfer, offset *uint32) *fsm.Transfer {
 func (x *run) request() fsm.Request {
 	pump := uint64(x.r.IntN(5))
 	if pump == 0 {
-		return x.fresh()
+		return x.new()
 	}
 	if old, ok := x.last[pump]; ok && x.r.IntN(4) == 0 {
 		if x.r.IntN(8) == 0 {
@@ -320,13 +327,23 @@ func (x *run) request() fsm.Request {
 		}
 		return old
 	}
-	q := x.fresh()
+	q := x.new()
 	if _, forwarder := q.Command.(*fsm.Forward); forwarder {
 		return q // it asks the state and not its own memory
 	}
 	x.counter[pump]++
 	q.ID = fsm.RequestID{Node: x.life + fsm.Incarnation(pump%2), Pump: pump, Counter: x.counter[pump]}
 	x.last[pump] = q
+	return q
+}
+
+// new makes a request that was not sent before.
+func (x *run) new() fsm.Request {
+	if x.r.IntN(8) == 0 {
+		return x.part()
+	}
+	q := x.fresh()
+	x.enlarge(&q)
 	return q
 }
 

@@ -32,6 +32,9 @@ func (q *queue) nextEnd() (fsm.Millis, bool) {
 			ends = append(ends, x.rest)
 		}
 	}
+	for _, u := range q.uploads {
+		ends = append(ends, u.until)
+	}
 	if len(ends) == 0 {
 		return 0, false
 	}
@@ -69,6 +72,12 @@ func (m *Model) endOne(q *queue) {
 	for _, s := range q.sessions {
 		if s.awaits() && s.left.until == at {
 			m.gaveUp(q, s, true)
+			return
+		}
+	}
+	for _, u := range q.uploads {
+		if u.until == at {
+			q.endUpload(u)
 			return
 		}
 	}

@@ -49,7 +49,7 @@ func (m *Model) transfer(q *queue, sub fsm.SubQueue, c *fsm.Transfer) fsm.Outcom
 		if in.TTL < 0 {
 			return refused(fsm.InvalidArgument)
 		}
-		total += len(in.Body)
+		total += sizeOf(&in)
 	}
 	switch {
 	case sub != fsm.Main:
@@ -63,7 +63,7 @@ func (m *Model) transfer(q *queue, sub fsm.SubQueue, c *fsm.Transfer) fsm.Outcom
 	}
 	for i := range c.Messages {
 		in := &c.Messages[i]
-		m.sendAway(q, &message{ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in), to: c.To})
+		m.sendAway(q, &message{ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in), parts: m.parts[m.ref(in)], to: c.To})
 	}
 	q.touched = m.wall
 	return fsm.Outcome{EnqueuedAt: m.wall}
@@ -76,7 +76,7 @@ func (m *Model) sendAway(q *queue, x *message) {
 
 // redirect takes a message out of its place and sends it to another entity.
 func (m *Model) redirect(q *queue, x *message, to fsm.EntityID) {
-	y := &message{body: x.body, props: x.props, to: to}
+	y := &message{body: x.body, parts: x.parts, props: x.props, to: to}
 	if x.expires != 0 {
 		y.ttl = x.expires - x.enqueued
 	}
@@ -116,7 +116,7 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 			if !q.goes(x) {
 				continue
 			}
-			over := len(o.Moves) > 0 && c.MaxBytes > 0 && bytes+x.body.Length > c.MaxBytes
+			over := len(o.Moves) > 0 && c.MaxBytes > 0 && bytes+x.size() > c.MaxBytes
 			if len(o.Moves) == int(c.Max) || over {
 				break
 			}
@@ -124,7 +124,7 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 				worn = append(worn, x)
 				continue
 			}
-			bytes += x.body.Length
+			bytes += x.size()
 			to := c.To
 			if sub == fsm.TransferQueue {
 				to = x.to
@@ -241,7 +241,7 @@ func (m *Model) movingNow(q *queue, sub fsm.SubQueue, c *fsm.Moving) (a fsm.Answ
 		if t.number <= c.After {
 			continue
 		}
-		bytes += t.x.body.Length
+		bytes += t.x.size()
 		if n := len(a.Moves); n == int(c.Max) || n > 0 && c.MaxBytes > 0 && bytes > c.MaxBytes {
 			a.Next = a.Moves[len(a.Moves)-1].Number
 			break

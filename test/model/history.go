@@ -14,6 +14,7 @@ type line struct {
 	message *message // while it is there
 	mayGo   bool
 	freed   bool // its body
+	body    fsm.BodyRef
 }
 
 func (m *Model) accepted(q *queue, x *message) {
@@ -55,7 +56,8 @@ func (m *Model) processed(q *queue, x *message, body bool) {
 			SessionID: x.sessionID(), EnqueuedAt: x.enqueued, At: m.wall, Deliveries: x.finished + 1,
 			By: m.by, End: fsm.Completed}}
 		if body && q.d.ProcessedHistoryBody {
-			l.Ref = x.body
+			l.Ref, l.body = x.body, x.body
+			l.Ref.Length = x.size()
 		}
 		q.history[fsm.Processed] = append(q.history[fsm.Processed], l)
 	}
@@ -81,7 +83,7 @@ func (m *Model) grow() {
 func (m *Model) fromHistory(r fsm.BodyRef) error {
 	for _, q := range m.queues {
 		for _, l := range q.history[fsm.Processed] {
-			if l.Ref == r && r.Length > 0 {
+			if l.body == r && r.Length > 0 {
 				if !l.mayGo {
 					return fmt.Errorf("body %v is freed while its record must stay", r)
 				}

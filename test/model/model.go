@@ -21,9 +21,10 @@ type Model struct {
 	pumps       map[pump]*memory
 	lost        map[fsm.Incarnation]bool
 	issued      map[fsm.LockToken]bool
-	bodies      map[fsm.BodyRef]bool // submitted and not yet reported as free
-	by          fsm.RequestID        // of the request being done
-	deleted     uint64               // messages of entities that were deleted
+	bodies      map[fsm.BodyRef]bool          // submitted and not yet reported as free
+	by          fsm.RequestID                 // of the request being done
+	parts       map[fsm.BodyRef][]fsm.BodyRef // of bodies of which only the beginning is in their place
+	deleted     uint64                        // messages of entities that were deleted
 }
 
 type pump struct {
@@ -57,6 +58,7 @@ type queue struct {
 	origins  map[source]*arrivals
 	moves    [4]transits
 	drops    fsm.Drops
+	uploads  []*uploaded // in the order they began
 }
 
 type message struct {
@@ -71,6 +73,7 @@ type message struct {
 	ttl       fsm.Millis
 	scheduled fsm.Millis
 	body      fsm.BodyRef
+	parts     []fsm.BodyRef // behind body
 	reason    string
 	text      string
 	props     []fsm.Property
@@ -107,8 +110,9 @@ type session struct {
 	node     fsm.Incarnation
 	shared   fsm.LockToken // zero if held exclusively
 	left     leaver
-	rest     fsm.Millis // as of a message
-	state    []byte     // nil if none
+	rest     fsm.Millis    // as of a message
+	state    []byte        // nil if none
+	parts    []fsm.BodyRef // of a large state, which is empty then
 	stateAt  fsm.Millis
 }
 
@@ -117,7 +121,7 @@ func New(p fsm.PartitionID) *Model {
 	return &Model{
 		id: p, buried: map[fsm.EntityID][]fsm.BodyRef{}, pumps: map[pump]*memory{},
 		lost: map[fsm.Incarnation]bool{}, issued: map[fsm.LockToken]bool{},
-		bodies: map[fsm.BodyRef]bool{},
+		bodies: map[fsm.BodyRef]bool{}, parts: map[fsm.BodyRef][]fsm.BodyRef{},
 	}
 }
 
@@ -163,6 +167,9 @@ func (m *Model) entry(index uint64, e *fsm.Entry, got fsm.Result) (leads bool, e
 	}
 	for _, r := range e.Requests {
 		fsm.EachMessage(r.Command, func(x *fsm.Message) { m.bodies[m.ref(x)] = true })
+		if c, ok := r.Command.(*fsm.BodyPart); ok {
+			m.bodies[m.partRef(c)] = true
+		}
 	}
 	_, begins := e.Requests[0].Command.(*fsm.BecomeLeader)
 	if begins && e.Epoch == 0 {
@@ -238,19 +245,31 @@ func (m *Model) audit(freed []fsm.BodyRef) error {
 		delete(m.bodies, r)
 	}
 	needed := map[fsm.BodyRef]bool{} // copies share one
-	need := func(r fsm.BodyRef) error {
-		needed[r] = true
-		if !m.bodies[r] {
-			return fmt.Errorf("body %v is free and needed", r)
+	need := func(refs ...fsm.BodyRef) error {
+		for _, r := range m.withParts(refs) {
+			needed[r] = true
+			if !m.bodies[r] {
+				return fmt.Errorf("body %v is free and needed", r)
+			}
 		}
 		return nil
 	}
 	for _, q := range m.queues {
 		for _, l := range q.history[fsm.Processed] {
 			if l.Ref.Length > 0 && !l.freed {
-				if err := need(l.Ref); err != nil {
+				if err := need(l.body); err != nil {
 					return err
 				}
+			}
+		}
+		for _, u := range q.uploads {
+			if err := need(u.parts...); err != nil {
+				return err
+			}
+		}
+		for _, s := range q.sessions {
+			if err := need(s.parts...); err != nil {
+				return err
 			}
 		}
 		for _, x := range slices.Concat(q.messages, q.away) {
@@ -291,10 +310,6 @@ func blank(o *fsm.Outcome) {
 	}
 }
 
-func (m *Model) ref(x *fsm.Message) fsm.BodyRef {
-	return fsm.BodyRef{Index: m.index, Offset: x.BodyOffset, Length: uint32(len(x.Body))}
-}
-
 // request answers from memory or does the command; tokens come from got.
 func (m *Model) request(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	m.by = r.ID
@@ -318,7 +333,8 @@ func (m *Model) request(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	}
 	o := m.command(r, got)
 	mem = &memory{counter: r.ID.Counter, until: m.lease + tenMinutes, request: *r}
-	mem.answered = o.Refusal != fsm.Stale && o.Refusal != fsm.NoSession
+	mem.answered = o.Refusal != fsm.Stale && o.Refusal != fsm.NoSession && o.Refusal != fsm.UploadLost &&
+		!(o.Refusal == fsm.TransactionAborted && len(o.Ops) > 0 && o.Ops[len(o.Ops)-1].Refusal == fsm.UploadLost)
 	switch c := r.Command.(type) {
 	case *fsm.Lock:
 		mem.answered = mem.answered && (o.Refusal != fsm.None || len(o.Locked) > 0)
@@ -394,6 +410,7 @@ func (m *Model) delivery(x *message) fsm.Delivery {
 		Seq: x.number, EnqueuedSeq: x.first, Token: x.token, EnqueuedAt: x.enqueued,
 		ExpiresAt: x.expires, ScheduledAt: x.scheduled, Attempts: x.finished, State: x.state,
 		Reason: x.reason, Description: x.text, Source: x.source, Properties: x.props, Ref: x.body,
+		Rest: x.parts,
 	}
 	if !x.token.IsZero() {
 		deadline := x.deadline
@@ -435,15 +452,18 @@ func (q *queue) held(p fsm.SessionProof) *session {
 func (q *queue) size() uint64 {
 	var n int
 	for _, x := range slices.Concat(q.messages, q.away) {
-		n += int(x.body.Length) + x.luggage()
+		n += int(x.size()) + x.luggage()
 		if x.diedIn != nil {
 			n += len(*x.diedIn)
 		}
 	}
 	for _, s := range q.sessions {
 		if s.state != nil {
-			n += len(s.state) + len(s.id)
+			n += len(s.state) + int(lengthOf(s.parts)) + len(s.id)
 		}
+	}
+	for _, u := range q.uploads {
+		n += int(lengthOf(u.parts))
 	}
 	return uint64(n)
 }

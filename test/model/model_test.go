@@ -3,6 +3,7 @@ package model
 import (
 	"flag"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -142,6 +143,30 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				r := s.Apply(index, e)
 				if o := r.Outcomes[0]; index > 30 && len(o.Locked) > 0 {
 					r.Freed = append(r.Freed, o.Locked[0].Ref)
+				}
+				return r
+			}
+		},
+		"a part of a body is freed too early": func() apply {
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				r := s.Apply(index, e)
+				if o := r.Outcomes[0]; len(o.Locked) > 0 && len(o.Locked[0].Rest) > 0 {
+					r.Freed = append(r.Freed, o.Locked[0].Rest[0])
+				}
+				return r
+			}
+		},
+		"an upload that nobody uses is kept": func() apply {
+			staged := map[fsm.BodyRef]bool{}
+			return func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result {
+				r := s.Apply(index, e)
+				for _, q := range e.Requests {
+					if c, ok := q.Command.(*fsm.BodyPart); ok {
+						staged[fsm.BodyRef{Index: index, Offset: c.BodyOffset, Length: uint32(len(c.Body))}] = true
+					}
+				}
+				if _, ok := e.Requests[0].Command.(*fsm.Tick); ok {
+					r.Freed = slices.DeleteFunc(r.Freed, func(ref fsm.BodyRef) bool { return staged[ref] })
 				}
 				return r
 			}

@@ -48,7 +48,7 @@ func (m *Model) lock(q *queue, r *fsm.Request, c *fsm.Lock, got *fsm.Outcome) fs
 		if x.sub != r.Sub || x.session != s || !x.here() {
 			continue
 		}
-		bytes += x.body.Length
+		bytes += x.size()
 		if len(taken) == int(c.Max) || len(taken) > 0 && c.MaxBytes > 0 && bytes > c.MaxBytes {
 			break
 		}
@@ -294,8 +294,11 @@ func (m *Model) withSession(
 }
 
 func (m *Model) setState(q *queue, s *session, c *fsm.SetSessionState) fsm.Outcome {
+	if c.Rest != (fsm.Upload{}) {
+		return m.setParted(q, s, c)
+	}
 	if c.Clear {
-		s.state = nil
+		s.state, s.parts = nil, nil
 		return fsm.Outcome{}
 	}
 	if len(c.State) > int(q.d.MaxMessageBytes) {
@@ -303,12 +306,12 @@ func (m *Model) setState(q *queue, s *session, c *fsm.SetSessionState) fsm.Outco
 	}
 	before := 0
 	if s.state != nil {
-		before = len(s.state) + len(s.id)
+		before = len(s.state) + int(lengthOf(s.parts)) + len(s.id)
 	}
 	if more := len(c.State) + len(s.id) - before; more > 0 && q.full(uint64(more)) {
 		return refused(fsm.QuotaExceeded)
 	}
-	s.state = append([]byte{}, c.State...) // not nil
+	s.state, s.parts = append([]byte{}, c.State...), nil // not nil
 	s.stateAt = m.wall
 	return fsm.Outcome{}
 }
@@ -359,7 +362,7 @@ func (m *Model) peek(q *queue, sub fsm.SubQueue, c *fsm.Peek) fsm.Answer {
 			c.HasSession && x.session.id != c.Session {
 			continue
 		}
-		if bytes += x.body.Length; c.MaxBytes > 0 && len(a.Messages) > 0 && bytes > c.MaxBytes {
+		if bytes += x.size(); c.MaxBytes > 0 && len(a.Messages) > 0 && bytes > c.MaxBytes {
 			break
 		}
 		d := m.delivery(x)
@@ -389,14 +392,14 @@ func (m *Model) browse(q *queue, sub fsm.SubQueue, c *fsm.Browse) fsm.Answer {
 		if x.sub != sub || x.arrival < first || x.arrival <= c.After || others && sub == fsm.Main {
 			continue
 		}
-		fits := c.MaxBytes == 0 || len(a.Messages) == 0 || bytes+x.body.Length <= c.MaxBytes
+		fits := c.MaxBytes == 0 || len(a.Messages) == 0 || bytes+x.size() <= c.MaxBytes
 		if len(a.Messages) == int(c.Max) || !fits {
 			a.Next = last
 			break
 		}
 		last = x.arrival
 		if !others && (c.States == 0 || c.States>>x.state&1 == 1) {
-			bytes += x.body.Length
+			bytes += x.size()
 			d := m.delivery(x)
 			d.Token, d.LockedUntil = fsm.LockToken{}, 0
 			a.Messages = append(a.Messages, d)
@@ -416,7 +419,7 @@ func (m *Model) getState(q *queue, sub fsm.SubQueue, c *fsm.GetSessionState) fsm
 	if s == nil || s.deadline <= m.lease {
 		return fsm.Answer{Refusal: fsm.SessionLockLost}
 	}
-	return fsm.Answer{State: slices.Clone(s.state), HasState: s.state != nil}
+	return fsm.Answer{State: slices.Clone(s.state), Parts: s.parts, HasState: s.state != nil}
 }
 
 func (m *Model) idle(q *queue) fsm.Millis {

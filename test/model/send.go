@@ -22,7 +22,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 		if q.d.RequiresSession && !x.HasSession {
 			return refused(fsm.SessionRequired)
 		}
-		total += len(x.Body)
+		total += sizeOf(&x)
 	}
 	news := m.news(q, c)
 	if total > int(q.d.MaxMessageBytes)+512*len(c.Messages) {
@@ -34,7 +34,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 	stored := 0
 	for i, x := range c.Messages {
 		if news[i] {
-			stored += len(x.Body)
+			stored += sizeOf(&x)
 		}
 	}
 	if q.full(uint64(stored)) {
@@ -51,7 +51,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 			o.Numbers = append(o.Numbers, q.scheduledTwin(in, m.wall))
 			continue
 		}
-		x := &message{id: in.MessageID, known: q.d.ProcessedHistory || q.d.AcceptedHistory, ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in)}
+		x := &message{id: in.MessageID, known: q.d.ProcessedHistory || q.d.AcceptedHistory, ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in), parts: m.parts[m.ref(in)]}
 		x.brings(in.Carried)
 		if in.ScheduledAt > m.wall {
 			x.state = fsm.StateScheduled
@@ -110,7 +110,7 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 			o.Count++
 			continue
 		}
-		y := &message{id: x.id, known: x.known, props: x.props, body: x.body}
+		y := &message{id: x.id, known: x.known, props: x.props, body: x.body, parts: x.parts}
 		if x.expires != 0 {
 			y.ttl = x.expires - x.enqueued
 		}

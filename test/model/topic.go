@@ -27,13 +27,13 @@ func (m *Model) subscriptions(topic *queue, wanting bool) (list []*queue) {
 func (q *queue) stores(x *message) int {
 	switch {
 	case !q.d.RequiresSession || x.group != nil:
-		return int(x.body.Length) + x.luggage()
+		return int(x.size()) + x.luggage()
 	case q.d.NoDeadLetter:
 		return 0
 	}
 	dead := *x
 	dead.reason, dead.text = homeless, homelessText
-	return int(x.body.Length) + dead.luggage()
+	return int(x.size()) + dead.luggage()
 }
 
 // publish makes the copies of a message that has its number in the topic.
@@ -47,7 +47,7 @@ func (m *Model) publish(topic *queue, x *message) {
 			q.drops[fsm.DropSession]++
 			continue
 		}
-		y := &message{id: x.id, known: q.d.ProcessedHistory || q.d.AcceptedHistory, body: x.body,
+		y := &message{id: x.id, known: q.d.ProcessedHistory || q.d.AcceptedHistory, body: x.body, parts: x.parts,
 			scheduled: x.scheduled, first: x.number, hops: x.hops, reason: x.reason, text: x.text,
 			source: x.source, props: x.props}
 		if x.first != 0 {
@@ -88,7 +88,7 @@ func (m *Model) enqueueTopic(q *queue, c *fsm.Enqueue, news []bool) fsm.Outcome 
 	list := make([]*message, len(c.Messages))
 	for i := range c.Messages {
 		in := &c.Messages[i]
-		x := &message{id: in.MessageID, ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in)}
+		x := &message{id: in.MessageID, ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in), parts: m.parts[m.ref(in)]}
 		x.brings(in.Carried)
 		if in.HasSession {
 			x.group = &in.SessionID
@@ -99,7 +99,7 @@ func (m *Model) enqueueTopic(q *queue, c *fsm.Enqueue, news []bool) fsm.Outcome 
 		}
 		if in.ScheduledAt > m.wall {
 			x.state = fsm.StateScheduled
-			more += len(in.Body)
+			more += sizeOf(in)
 			continue
 		}
 		for _, sub := range m.subscriptions(q, true) {
