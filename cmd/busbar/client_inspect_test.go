@@ -105,7 +105,7 @@ func TestOperatorsCommands(t *testing.T) {
 	if _, code := d.run(newQueueCommand(), "", "peek", "orders", "--at-least", handle); code != exitUsage {
 		t.Errorf("--at-least alone: %d", code)
 	}
-	if out := d.must(newQueueCommand(), "", "locks", "orders"); strings.TrimSpace(out) != "NUMBER  TOKEN  TAKEN  UNTIL  STATE  SESSION  CLIENT  LINK  REMOTE  BY" {
+	if out := d.must(newQueueCommand(), "", "locks", "orders"); strings.TrimSpace(out) != "NUMBER  TOKEN  TAKEN  UNTIL  STATE  SESSION  MODE  CLIENT  LINK  REMOTE  BY" {
 		t.Errorf("locks: %q", out)
 	}
 	d.must(newReceiveCommand(), "", "orders", "--max", "2", "--deadletter")

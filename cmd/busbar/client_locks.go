@@ -34,7 +34,7 @@ func queueLocksCommand(f *clientFlags) *cobra.Command {
 					strings.Join(silent, ", "))
 			}
 			return printRows(c, f, all, []column{{"NUMBER", "sequenceNumber"}, {"TOKEN", "token"}, {"TAKEN", "takenAt"},
-				{"UNTIL", "lockedUntil"}, {"STATE", "state"}, {"SESSION", "sessionId"}, {"CLIENT", "client"},
+				{"UNTIL", "lockedUntil"}, {"STATE", "state"}, {"SESSION", "sessionId"}, {"MODE", "sessionMode"}, {"CLIENT", "client"},
 				{"LINK", "link"}, {"REMOTE", "remote"}, {"BY", "takenBy"}})
 		},
 	}

@@ -285,6 +285,30 @@ func TestOperatorsSeeLocks(t *testing.T) {
 	}
 }
 
+// S-335: the list of locks tells how a session is held, and never what authorizes a take-over.
+func TestOperatorsSeeHowASessionIsHeld(t *testing.T) {
+	i := newInspector(t)
+	d := i.queue("orders", func(d *fsm.Descriptor) { d.RequiresSession = true })
+	for _, id := range []string{"a", "b"} {
+		i.must(d, fsm.Main, 0, &fsm.Enqueue{Messages: []fsm.Message{{SessionID: id, HasSession: true, Body: []byte("x")}}})
+	}
+	shared := i.must(d, fsm.Main, 0, &fsm.AcceptSession{ID: "a", Shared: true})
+	i.must(d, fsm.Main, 0, &fsm.Lock{Max: 1, Session: shared.Session})
+	alone := i.must(d, fsm.Main, 0, &fsm.AcceptSession{ID: "b"})
+	i.must(d, fsm.Main, 0, &fsm.Lock{Max: 1, Session: alone.Session})
+	locks, _ := i.list("/api/entities/orders/locks?max=5", "locks")
+	want := []string{`"sessionId":"a","sessionMode":"shared"`, `"sessionId":"b","sessionMode":"exclusive"`}
+	if len(locks) != 2 || !strings.Contains(locks[0], want[0]) || !strings.Contains(locks[1], want[1]) {
+		t.Errorf("%v, want %v", locks, want)
+	}
+	for _, secret := range []fsm.LockToken{shared.Shared, shared.Session.Token, alone.Session.Token} {
+		digits := fmt.Sprintf("%x", secret[2:])
+		if all := strings.ReplaceAll(strings.Join(locks, ""), "-", ""); strings.Contains(all, digits[:8]) {
+			t.Errorf("%s has %s", all, digits)
+		}
+	}
+}
+
 // S-274, S-275, T-276
 func TestOperatorsSeeHistories(t *testing.T) {
 	i := newInspector(t)

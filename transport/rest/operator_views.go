@@ -25,7 +25,8 @@ type LockView struct {
 	LockedUntil    *time.Time `json:"lockedUntil,omitempty"`
 	State          string     `json:"state"` // to which the message goes back
 	SessionID      *string    `json:"sessionId,omitempty"`
-	TakenBy        string     `json:"takenBy"` // node's life and pump
+	SessionMode    string     `json:"sessionMode,omitempty"` // how the session is held: exclusive or shared (S-335)
+	TakenBy        string     `json:"takenBy"`               // node's life and pump
 	// Container id, link and address of who took it, if that is or was a client of the answering node.
 	Client string `json:"client,omitempty"`
 	Link   string `json:"link,omitempty"`
@@ -49,7 +50,10 @@ func (q *inspection) locks() (any, error) {
 			TakenBy: fmt.Sprintf("%x/%d", uint64(l.By.Node), l.By.Pump)}
 		all[i].Client, all[i].Link, all[i].Remote = q.o.deps.Holder(l.By)
 		if l.HasSession {
-			all[i].SessionID = &l.SessionID
+			all[i].SessionID, all[i].SessionMode = &l.SessionID, "exclusive"
+			if l.Shared {
+				all[i].SessionMode = "shared"
+			}
 		}
 	}
 	return map[string]any{"locks": all, "next": q.next(at, fmt.Sprint(a.Next), a.Next != 0)}, nil
