@@ -55,10 +55,18 @@ public final class Runner {
         int index = 0;
         for (var s : all.entrySet()) {
             int i = index++;
-            pool.submit(() -> run(s.getKey(), s.getValue(), scene.apply(s.getKey(), i), limitSeconds));
+            pool.submit(() -> {
+                try {
+                    run(s.getKey(), s.getValue(), scene.apply(s.getKey(), i), limitSeconds);
+                } catch (Throwable t) {
+                    say("note", s.getKey() + " has no outcome: " + t);
+                }
+            });
         }
         pool.shutdown();
-        pool.awaitTermination(Math.max(600, limitSeconds + 60), TimeUnit.SECONDS);
+        if (!pool.awaitTermination(Math.max(600, limitSeconds + 60), TimeUnit.SECONDS)) {
+            say("note", "scenarios still run when the time is over");
+        }
         say("end", all.size());
         System.exit(0); // whatever threads a library or a failed scenario keeps
     }
@@ -69,7 +77,8 @@ public final class Runner {
         return text.isEmpty() ? List.of() : List.of(text.split("\\s+"));
     }
 
-    private static String version(String start) {
+    /** The version in the name of the jar that begins with start. */
+    static String version(String start) {
         for (String jar : System.getProperty("java.class.path").split(":")) {
             int at = jar.indexOf(start);
             if (at >= 0) {

@@ -14,13 +14,17 @@ jvm() {
 	local sources=("$here"/src/busbar/*.java "$(dirname "${BASH_SOURCE[0]}")"/*.java)
 	classes=$dir/classes-$(cat "${sources[@]}" | sha256sum | cut -c1-12)
 	if [[ ! -d $classes ]]; then
-		rm -rf "$dir"/classes-*
-		javac -nowarn -Xlint:none -cp "$dir/lib/*" -d "$classes.part" "${sources[@]}" >&2
-		mv "$classes.part" "$classes"
+		# Another checkout may run its own classes from this directory now: only old ones go.
+		find "$dir" -maxdepth 1 -name 'classes-*' -mtime +1 -exec rm -rf {} +
+		local part
+		part=$(mktemp -d "$classes.XXXXXX")
+		javac -nowarn -Xlint:none -cp "$dir/lib/*" -d "$part" "${sources[@]}" >&2
+		mv -T "$part" "$classes" 2>/dev/null || rm -rf "$part" # another run was faster
 	fi
 }
 
-# run_jvm CLASS: trusts the authority of the nodes and no other.
+# run_jvm CLASS: trusts the authority of the nodes and no other. The better compiler of the Java machine costs
+# a short run more than it saves.
 run_jvm() {
 	trust=$dir/trust-$$.p12 # not local: the trap comes after this function
 	trap 'rm -f "$trust"' EXIT
@@ -29,5 +33,5 @@ run_jvm() {
 			-storetype PKCS12 -storepass changeit >&2
 	fi
 	java -Djavax.net.ssl.trustStore="$trust" -Djavax.net.ssl.trustStorePassword=changeit \
-		-Djavax.net.ssl.trustStoreType=PKCS12 -XX:+UseSerialGC -cp "$classes:$dir/lib/*" "$1" $only
+		-Djavax.net.ssl.trustStoreType=PKCS12 -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$classes:$dir/lib/*" "$1" $only
 }
