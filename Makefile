@@ -80,16 +80,17 @@ conformance: build
 	@cd test/suites && go vet ./... && go test -count=1 -timeout 20m .
 	@BUSBAR_GO_AMQP_TESTS=build go test -count=1 -timeout 10m -run TheGoClientsOwnTests ./transport
 
-# The scenarios of every client library, with a time limit and flags. It prints how long each library took.
+# The scenarios of every client library, with a time limit, flags and how many libraries run at a time. It
+# prints how long each library took.
 TIMES := $(CURDIR)/.cluster/times-languages
 languages = mkdir -p $(dir $(TIMES)) && rm -f $(TIMES) && cd test/conformance && rc=0 && \
-	{ go test -count=1 -timeout $(1) ./languages -args -times=$(TIMES) $(2) || rc=$$?; } && \
+	{ go test -count=1 -timeout $(1) $(if $(3),-parallel $(3)) ./languages -args -times=$(TIMES) $(2) || rc=$$?; } && \
 	{ cat $(TIMES) 2>/dev/null || true; } && exit $$rc
 
 # Every version of versions.txt, three times over: what fails once in three is a defect too.
 conformance-full: build
 	@for i in 1 2 3; do echo "== conformance-full: round $$i" && \
-		($(call languages,180m,-versions=all -wires=plain$(comma)tls$(comma)websocket -nodes=1$(comma)3)) && \
+		($(call languages,180m,-versions=all -wires=plain$(comma)tls$(comma)websocket -nodes=1$(comma)3,5)) && \
 		(cd test/conformance && go test -count=1 -timeout 15m . ./smoke) && \
 		(cd test/suites && go test -count=1 -timeout 20m .) || exit 1; done
 

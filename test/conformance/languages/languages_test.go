@@ -33,8 +33,6 @@ const (
 	readmeFile    = "../../../README.md"
 	installLimit  = 5 * time.Minute
 	runLimit      = 10 * time.Minute
-	// atOnce is how many libraries run at a time: each has many scenarios that wait and a few that work.
-	atOnce = 2
 )
 
 // runners are the folders beside this package, in the order of the table's columns, and the kinds of
@@ -129,7 +127,8 @@ func wanted(t *testing.T) []library {
 	return slices.DeleteFunc(libraries(t), func(l library) bool { return *versions == "newest" && !l.version.Always })
 }
 
-// TestLibraries runs every library against nodes of its own and compares with the table.
+// TestLibraries runs every library against nodes of its own and compares with the table. The flag -parallel of
+// go test is how many libraries run at a time: each has many scenarios that wait and a few that work.
 func TestLibraries(t *testing.T) {
 	scenarios, err := ReadScenarios(scenarioList)
 	if err != nil {
@@ -139,13 +138,10 @@ func TestLibraries(t *testing.T) {
 	chosen := wanted(t)
 	columns := make([]Column, len(chosen))
 	t.Run("with", func(t *testing.T) {
-		slots := make(chan struct{}, atOnce)
 		for i, l := range chosen {
 			t.Run(l.name(), func(t *testing.T) {
 				install(t, l.version)
 				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
 				if column := l.try(t, scenarios); !t.Failed() && l.needs == "" {
 					columns[i] = column
 				}
