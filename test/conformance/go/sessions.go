@@ -222,10 +222,10 @@ func sessionLocks() map[string]scenario {
 			e.complete(r, m) // the message's lock is the session's
 		},
 		"session-lost": func(e *env) {
-			q := sessionWith(e, "PT5S", "1", "2")
+			q := sessionWith(e, "PT15S", "1", "2")
 			r := e.accept(1, q, "S")
 			m := e.one(r)
-			time.Sleep(6500 * time.Millisecond) // the lock's five seconds, and a margin for its expiry
+			time.Sleep(16500 * time.Millisecond) // the lock's time, and a margin for its expiry
 			next := e.accept(0, q, "S")
 			// The library attaches the lost link again, which another holds.
 			e.check(r.CompleteMessage(e.ctx, m, nil) != nil, "a lost message was completed")

@@ -3,6 +3,7 @@ asynchronous ones (main.py aio), and prints one line for each:
 scenario <tab> id <tab> pass|fail|skip <tab> milliseconds <tab> text"""
 
 import asyncio
+import importlib.util
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,7 +33,16 @@ async def run(scenario, function, index, mode):
             await env.close()
 
 
+def prepare():
+    """Sets up the C library of versions before 7.9. Their clients do it at first use without a lock, and a second
+    set-up fails."""
+    if importlib.util.find_spec("uamqp"):
+        import uamqp
+        uamqp._Platform.initialize()
+
+
 async def main(mode):
+    prepare()
     # Each blocking call has a thread of its own.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(8 * AT_ONCE))
     say("sdk", "azure-servicebus" + (" (aio)" if mode == "aio" else ""), azure.servicebus.__version__)
