@@ -28,6 +28,11 @@ SDK ` + "`azservicebus`" + `, 28 conformance cases of ` + "`gocloud.dev`" + `, a
 ` + "`azureservicebus`" + `), Apache Camel (` + "`azure-servicebus`" + `) and Spring (JMS over Qpid), and KEDA's scaler
 ` + "`azure-servicebus`" + `, which reads the lengths of queues and subscriptions. They are in ` + "`test/suites`" + `; 17
 integration tests of ` + "`go-amqp`" + ` are in ` + "`transport`" + `.
+
+A transaction works on one connection. In the Java SDK 7.15.0 to 7.17.0, senders and blocking receivers of one
+builder have a connection each, unless the application sets
+` + "`com.azure.messaging.servicebus.nonSession.syncReceive.v2`" + ` and ` + "`…session.syncReceive.v2`" + ` to ` + "`true`" + `. The
+scenarios of Java 7.17.0 with transactions set them.
 `
 
 // absentMark begins the reason of a cell that comes from absent.txt.

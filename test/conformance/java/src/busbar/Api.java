@@ -1,5 +1,6 @@
 package busbar;
 
+import com.azure.core.util.Configuration;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusMessage;
 import com.azure.messaging.servicebus.ServiceBusReceivedMessage;
@@ -10,9 +11,11 @@ import com.azure.messaging.servicebus.administration.ServiceBusAdministrationCli
 import com.azure.messaging.servicebus.administration.models.CreateRuleOptions;
 import com.azure.messaging.servicebus.administration.models.CreateSubscriptionOptions;
 import com.azure.messaging.servicebus.administration.models.RuleProperties;
+import java.lang.module.ModuleDescriptor.Version;
 import java.lang.reflect.InvocationTargetException;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 
 /**
  * What the oldest version of the library lacks. It is called by reflection, so that one source compiles against
@@ -22,6 +25,10 @@ final class Api {
     /** Version 7.4.2, which tells no state of a message. */
     static final boolean OLDEST = Arrays.stream(ServiceBusReceivedMessage.class.getMethods())
         .noneMatch(m -> m.getName().equals("getState"));
+
+    /** Versions before 7.17.1, whose blocking receivers give one credit more than messages are asked for. */
+    static final boolean FETCHES_AHEAD = Version.parse(Runner.version("azure-messaging-servicebus-"))
+        .compareTo(Version.parse("7.17.1")) < 0;
 
     private Api() {
     }
@@ -54,6 +61,18 @@ final class Api {
     /** The state of a message, or otherwise where the version has none (7.4.2). */
     static String state(ServiceBusReceivedMessage m, String otherwise) throws Exception {
         return has(m, "getState") ? call(m, "getState").toString() : otherwise;
+    }
+
+    /** Settings of the library. Version 7.4.2, which has none of them, gets the ones of the environment. */
+    static Configuration configuration(Map<String, String> settings) throws Exception {
+        if (OLDEST) {
+            return Configuration.getGlobalConfiguration();
+        }
+        Object builder = Class.forName("com.azure.core.util.ConfigurationBuilder").getConstructor().newInstance();
+        for (var s : settings.entrySet()) {
+            call(builder, "putProperty", s.getKey(), s.getValue());
+        }
+        return (Configuration) call(builder, "build");
     }
 
     /** Creates a subscription with one rule. Version 7.4.2 always creates the rule $Default first. */

@@ -22,6 +22,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.function.Consumer;
 
@@ -57,6 +58,17 @@ public final class Env extends Scene {
             : AmqpTransportType.AMQP;
         return new ServiceBusClientBuilder().connectionString(connectionString).transportType(transport).retryOptions(
             new AmqpRetryOptions().setMaxRetries(retries).setDelay(Duration.ofMillis(200)).setTryTimeout(tryTimeout));
+    }
+
+    /**
+     * A builder whose senders and blocking receivers share a connection, which a transaction needs
+     * (Azure/azure-service-bus-java 198). In versions 7.15.0 to 7.17.0 they share one with these settings only;
+     * 7.17.1 made the settings the default.
+     */
+    public ServiceBusClientBuilder transacting(int i) throws Exception {
+        return builder(i).configuration(Api.configuration(Map.of(
+            "com.azure.messaging.servicebus.nonSession.syncReceive.v2", "true",
+            "com.azure.messaging.servicebus.session.syncReceive.v2", "true")));
     }
 
     public ServiceBusAdministrationClient admin(int i) {

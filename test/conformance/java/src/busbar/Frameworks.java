@@ -127,7 +127,7 @@ final class Frameworks {
             m.getApplicationProperties().put("NServiceBus.EnclosedMessageTypes", type + ", Sales.Messages");
             publisher.sendMessage(m);
         }
-        ServiceBusClientBuilder b = e.builder(1).enableCrossEntityTransactions();
+        ServiceBusClientBuilder b = e.transacting(1).enableCrossEntityTransactions();
         var r = e.keep(b.receiver().queueName(in).disableAutoComplete().maxAutoLockRenewDuration(Duration.ZERO)
             .buildClient());
         var m = e.one(r);

@@ -144,7 +144,7 @@ final class Processors {
                 sleep(15_000); // one and a half locks
                 done.set(true);
             });
-            until("the handler is done", done::get);
+            until("the handler is done", 2 * Env.SOON_MS, done::get);
             gone(e, q);
             equal(p.seen.size(), 1, "deliveries");
         });
@@ -260,7 +260,7 @@ final class Processors {
                 sleep(15_000); // one and a half locks
                 done.set(true);
             });
-            until("the handler is done", done::get);
+            until("the handler is done", 2 * Env.SOON_MS, done::get);
             gone(e, q);
             equal(p.seen.size(), 1, "deliveries");
         });

@@ -129,12 +129,16 @@ final class Sessions {
             check(next.getSessionState() == null, "the state was not cleared");
         });
         all.put("session-abandon", e -> {
-            String q = filled(e, MINUTE, "1", "2", "3", "4");
+            // The receiver of an older version has the fourth message before the second is abandoned.
+            String q = Api.FETCHES_AHEAD ? filled(e, MINUTE, "1", "2", "3") : filled(e, MINUTE, "1", "2", "3", "4");
             var r = e.accept(1, q, "S");
             var got = e.take(r, 3);
             r.abandon(got.get(1));
             var again = e.one(r);
             equal(again.getBody() + " " + again.getDeliveryCount(), "2 1", "abandoned");
+            if (Api.FETCHES_AHEAD) {
+                e.send(q, in("S", "4"));
+            }
             var last = e.one(r);
             equal(last.getBody().toString(), "4", "last");
             complete(r, List.of(got.get(2), got.get(0), last, again));
@@ -196,8 +200,8 @@ final class Sessions {
             fails(null, () -> r.renewSessionLock());
             List<String> got = new ArrayList<>();
             e.take(next, 2).forEach(x -> got.add(x.getBody() + " " + x.getDeliveryCount()));
-            // Version 7.4.2 has fetched the second message too.
-            equal(got, List.of("1 1", Api.OLDEST ? "2 1" : "2 0"), "the next holder got");
+            // The receiver of an older version has fetched the second message too.
+            equal(got, List.of("1 1", Api.FETCHES_AHEAD ? "2 1" : "2 0"), "the next holder got");
         });
     }
 

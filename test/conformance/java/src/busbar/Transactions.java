@@ -42,7 +42,7 @@ final class Transactions {
         all.put("transaction-commit", e -> {
             String q = e.queue();
             e.send(q, message("in"));
-            var b = e.builder(1);
+            var b = e.transacting(1);
             var s = sender(e, b, q);
             var r = receiver(e, b, q);
             var other = e.receiver(0, q);
@@ -56,9 +56,9 @@ final class Transactions {
             fails(null, () -> s.commitTransaction(tx));
         });
         all.put("transaction-rollback", e -> {
-            String q = e.queue(o -> o.setLockDuration(Duration.ofSeconds(5)));
+            String q = e.queue(o -> o.setLockDuration(Duration.ofSeconds(15)));
             e.send(q, message("in"));
-            var b = e.builder(1);
+            var b = e.transacting(1);
             var s = sender(e, b, q);
             var r = receiver(e, b, q);
             var m = e.one(r);
@@ -72,7 +72,7 @@ final class Transactions {
         });
         all.put("transaction-schedule", e -> {
             String q = e.queue();
-            var b = e.builder(1);
+            var b = e.transacting(1);
             var s = sender(e, b, q);
             var other = e.receiver(0, q);
             var at = OffsetDateTime.now().plusSeconds(4);
@@ -94,7 +94,7 @@ final class Transactions {
         all.put("transaction-settle", e -> {
             String q = e.queue();
             e.send(q, message("a"), message("b"), message("c"));
-            var b = e.builder(1);
+            var b = e.transacting(1);
             var s = sender(e, b, q);
             var r = receiver(e, b, q);
             var got = e.take(r, 3);
@@ -111,7 +111,7 @@ final class Transactions {
         all.put("transaction-session", e -> {
             String q = e.sessionQueue();
             e.send(q, Env.in("S", "in"));
-            var b = e.builder(1);
+            var b = e.transacting(1);
             var s = sender(e, b, q);
             var r = e.keep(e.keep(b.sessionReceiver().queueName(q).disableAutoComplete()
                 .maxAutoLockRenewDuration(Duration.ZERO).buildClient()).acceptSession("S"));
@@ -132,7 +132,7 @@ final class Transactions {
             String one = e.queue();
             String two = e.queue();
             e.send(in, message("m"));
-            var b = e.builder(1).enableCrossEntityTransactions();
+            var b = e.transacting(1).enableCrossEntityTransactions();
             var r = receiver(e, b, in); // the first to be used is the one that messages go through
             var m = e.one(r);
             var s1 = sender(e, b, one);
