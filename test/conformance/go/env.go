@@ -244,13 +244,23 @@ func (e *env) take(r receiver, n int) []*azservicebus.ReceivedMessage {
 	defer cancel()
 	var all []*azservicebus.ReceivedMessage
 	for len(all) < n {
-		got, err := r.ReceiveMessages(ctx, n-len(all), nil)
+		ask := n - len(all)
+		if holdsBack() {
+			ask = 1 // leaves no credit behind, so that nothing comes between two calls
+		}
+		got, err := r.ReceiveMessages(ctx, ask, nil)
 		all = append(all, got...)
 		if err != nil && len(all) < n {
 			panic(failure(fmt.Sprintf("received %v of %d: %v", bodies(all), n, err)))
 		}
 	}
 	return all
+}
+
+// holdsBack tells whether the library may keep a message that comes between two receives: up to 1.7 the next
+// receive breaks its release off, and the message is locked until its lock ends (newReleaserFunc of receiver.go).
+func holdsBack() bool {
+	return strings.HasPrefix(version(), "1.4.") || strings.HasPrefix(version(), "1.7.")
 }
 
 func (e *env) one(r receiver) *azservicebus.ReceivedMessage { return e.take(r, 1)[0] }
