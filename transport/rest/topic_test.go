@@ -83,7 +83,7 @@ func TestTopicsAndSubscriptionsHaveEveryElementInOrder(t *testing.T) {
 	}
 }
 
-// The parts of a document that came with a version (1.2).
+// The parts of a document that came with a version (1.2). S-348
 func TestOlderVersionsGetOlderDocuments(t *testing.T) {
 	h := newHouse(t)
 	h.create(t, "q", "")

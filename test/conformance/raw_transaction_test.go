@@ -1,0 +1,118 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+const (
+	lockLost    = "com.microsoft:message-lock-lost"
+	sessionLost = "com.microsoft:session-lock-lost"
+)
+
+// inTransaction decides about a message in a transaction and checks that the answer is unsettled.
+func (e *rawEnv) inTransaction(id uint32, txn []byte, outcome amqp.DeliveryState) {
+	e.Helper()
+	d, err := e.c.Settle(id, &amqp.TransactionalState{TxnID: txn, Outcome: outcome})
+	e.must("settle in a transaction", err)
+	e.check(!d.Settled, "a disposition within a transaction is answered settled")
+}
+
+// RUL-30, S-241
+func rawRollBack(e *rawEnv) {
+	for _, session := range []any{nil, "s"} {
+		q := e.queue(&admin.QueueProperties{RequiresSession: to(session != nil)})
+		tx, k := e.sender(q), e.coordinator()
+		outcomes := []amqp.DeliveryState{amqp.Accepted{}, amqp.Modified{DeliveryFailed: amqp.Some(true)},
+			amqp.Modified{UndeliverableHere: amqp.Some(true)}, amqp.Rejected{Error: &amqp.Error{Condition: "com.microsoft:dead-letter"}}}
+		for range outcomes {
+			e.deliver(tx, encode("x", group("s")))
+		}
+		rx := e.receiver(q, session)
+		for _, outcome := range outcomes {
+			m := e.take(rx)
+			txn := e.declare(k)
+			e.inTransaction(m.ID, txn, outcome)
+			e.must("roll back", e.c.Discharge(k, txn, true))
+			e.check(!e.c.Settled[m.ID], "a roll-back settled the delivery")
+			e.settle(m, amqp.Accepted{})
+		}
+		a := e.asker(q)
+		e.ask(a, 204, "peek-message", fields("from-sequence-number", int64(0), "message-count", int32(10)))
+	}
+}
+
+// RUL-30, S-233
+func rawCommit(e *rawEnv) {
+	q := e.queue(nil)
+	tx, k := e.sender(q), e.coordinator()
+	e.deliver(tx, encode("old"))
+	rx := e.receiver(q, nil)
+	m := e.take(rx)
+	txn := e.declare(k)
+	e.inTransaction(m.ID, txn, amqp.Accepted{})
+	_, err := e.c.Deliver(tx, &amqp.TransactionalState{TxnID: txn}, encode("new"))
+	e.must("send in a transaction", err)
+	e.must("commit", e.c.Discharge(k, txn, false))
+	e.check(e.c.Settled[m.ID], "the commit was answered before it settled its delivery")
+	d, err := e.c.Outcome(amqp.RoleSender, m.ID)
+	e.must("the commit's disposition", err)
+	e.check(d.Settled, "the commit's disposition is unsettled")
+	// The library may ask again; it is told, never left without an answer.
+	_, err = e.c.Settle(m.ID, amqp.Accepted{})
+	e.refused("a disposition behind the commit", err, lockLost)
+	next := e.take(rx)
+	e.check(next.Body == "new", "received %q", next.Body)
+	e.settle(next, amqp.Accepted{})
+}
+
+// RUL-30, S-241
+func rawLostInTransaction(e *rawEnv) {
+	lock := "PT5S"
+	q := e.queue(&admin.QueueProperties{LockDuration: &lock})
+	tx, k := e.sender(q), e.coordinator()
+	e.deliver(tx, encode("x"))
+	rx := e.receiver(q, nil)
+	m := e.take(rx)
+	txn := e.declare(k)
+	time.Sleep(7 * time.Second)
+	d, err := e.c.Settle(m.ID, &amqp.TransactionalState{TxnID: txn, Outcome: amqp.Accepted{}})
+	e.refused("settle after the lock", err, lockLost)
+	e.check(d.Settled, "the refusal is unsettled")
+	_, err = e.c.Deliver(tx, &amqp.TransactionalState{TxnID: txn}, encode("new"))
+	e.must("go on", err)
+	e.must("commit what remains", e.c.Discharge(k, txn, false))
+	e.check(e.take(rx).Body == "x", "the message is not back")
+}
+
+// RUL-34, S-234
+func rawTwoKeys(e *rawEnv) {
+	q := e.queue(&admin.QueueProperties{EnablePartitioning: to(true)})
+	tx, k := e.sender(q), e.coordinator()
+	keyed := func(key string) []byte {
+		return annotated("x-opt-partition-key", key, key)
+	}
+	// More keys than shares: some of them are in the same one.
+	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q"} {
+		e.deliver(tx, keyed(key))
+	}
+	rx := e.receiver(q, nil)
+	txn := e.declare(k)
+	e.inTransaction(e.take(rx).ID, txn, amqp.Accepted{})
+	for range 16 {
+		m := e.take(rx)
+		_, err := e.c.Settle(m.ID, &amqp.TransactionalState{TxnID: txn, Outcome: amqp.Accepted{}})
+		e.refused("a second key", err, "amqp:not-allowed")
+	}
+	e.must("commit", e.c.Discharge(k, txn, false))
+}
+
+// annotated is an encoded message with one annotation.
+func annotated(name, value, text string, edit ...func(*amqp.Properties)) []byte {
+	w := amqp.BeginMapSection(nil, amqp.CodeMessageAnnotations)
+	w.SymbolPair(amqp.AppendSymbol(nil, amqp.Symbol(name)), amqp.AppendString(nil, value))
+	return append(w.End(), encode(text, edit...)...)
+}
