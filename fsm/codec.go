@@ -61,6 +61,8 @@ const (
 	kindAcceptShared // AcceptSession without exclusion
 	kindLeaveSession // ReleaseSession of a receiver from which the session was taken over
 	kindWatchSession
+	kindReserve
+	kindReserved // Enqueue or Transfer with messages that have reserved numbers
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.

@@ -188,7 +188,7 @@ func (r *reader) internal(kind uint8) Command {
 // appendEnqueue takes the kind with partition keys only if there are some.
 func appendEnqueue(dst []byte, c *Enqueue) []byte {
 	kind := kindEnqueue
-	dst = appendUploads(dst, c.Messages)
+	dst = appendUploads(appendReserved(dst, c.Messages), c.Messages)
 	for i := range c.Messages {
 		if c.Messages[i].PartitionKey != "" {
 			kind = kindEnqueueKeyed

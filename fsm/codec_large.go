@@ -6,6 +6,9 @@ func appendLarge(dst []byte, c Command) []byte {
 		dst = appendUint(append(dst, kindBodyPart), uint64(c.Upload))
 		return appendBytes(appendUint(dst, uint64(c.Number)), c.Body)
 	}
+	if c, ok := c.(*Reserve); ok {
+		return appendUint(append(dst, kindReserve), uint64(c.Count))
+	}
 	return appendInternal(dst, c)
 }
 
@@ -18,6 +21,10 @@ func (r *reader) large(kind uint8) Command {
 		return c
 	case kindLarge:
 		return r.uploads()
+	case kindReserve:
+		return &Reserve{Count: r.u32()}
+	case kindReserved:
+		return r.reserved()
 	case kindLargeState:
 		c := &SetSessionState{Session: r.proof(), Rest: r.upload()}
 		if c.Rest == (Upload{}) {
@@ -73,28 +80,78 @@ func (r *reader) uploads() Command {
 	for range cap(list) {
 		list = append(list, placed{r.uvarint(), r.upload()})
 	}
-	if r.left() > 0 && r.b[r.pos] == kindLarge {
+	if r.left() > 0 && (r.b[r.pos] == kindLarge || r.b[r.pos] == kindReserved) {
 		r.fail("references to uploads twice") // decoding nests no deeper than this
 	}
-	if r.err != nil {
-		return nil
-	}
-	c := r.command()
-	var messages []Message
-	switch c := c.(type) {
-	case *Enqueue:
-		messages = c.Messages
-	case *Transfer:
-		messages = c.Messages
-	default:
-		r.fail("references to uploads of a command without messages")
-	}
+	c, messages := r.prefixed()
 	for i, p := range list {
 		if p.at >= uint64(len(messages)) || p.u == (Upload{}) || i > 0 && p.at <= list[i-1].at {
 			r.fail("reference to an upload of no message")
 			return nil
 		}
 		messages[p.at].Rest = p.u
+	}
+	return c
+}
+
+// prefixed reads the command behind something about its messages.
+func (r *reader) prefixed() (Command, []Message) {
+	if r.err != nil {
+		return nil, nil
+	}
+	switch c := r.command().(type) {
+	case *Enqueue:
+		return c, c.Messages
+	case *Transfer:
+		return c, c.Messages
+	}
+	r.fail("references of a command without messages")
+	return nil, nil
+}
+
+// appendReserved puts in front of a command the reserved numbers of its messages, if any has one.
+func appendReserved(dst []byte, messages []Message) []byte {
+	n := 0
+	for i := range messages {
+		if messages[i].Reserved != 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return dst
+	}
+	dst = appendUint(append(dst, kindReserved), uint64(n))
+	for i := range messages {
+		if n := messages[i].Reserved; n != 0 {
+			dst = appendUint(appendUint(dst, uint64(i)), uint64(n))
+		}
+	}
+	return dst
+}
+
+// minReservedBytes is the shortest encoded number with the place of its message.
+const minReservedBytes = 2
+
+// reserved reads a command with reserved numbers in front of it.
+func (r *reader) reserved() Command {
+	type placed struct {
+		at uint64
+		n  SequenceNumber
+	}
+	list := make([]placed, 0, r.count(minReservedBytes))
+	for range cap(list) {
+		list = append(list, placed{r.uvarint(), SequenceNumber(r.uvarint())})
+	}
+	if r.left() > 0 && r.b[r.pos] == kindReserved {
+		r.fail("reserved numbers twice") // decoding nests no deeper than this
+	}
+	c, messages := r.prefixed()
+	for i, p := range list {
+		if p.at >= uint64(len(messages)) || p.n == 0 || i > 0 && p.at <= list[i-1].at {
+			r.fail("reserved number of no message")
+			return nil
+		}
+		messages[p.at].Reserved = p.n
 	}
 	return c
 }

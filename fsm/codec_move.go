@@ -25,7 +25,7 @@ func appendMoving(dst []byte, c Command) []byte {
 		}
 		return dst
 	case *Transfer:
-		dst = appendUploads(dst, c.Messages)
+		dst = appendUploads(appendReserved(dst, c.Messages), c.Messages)
 		dst = appendUint(append(dst, kindTransfer), uint64(c.To))
 		dst = appendUint(dst, uint64(len(c.Messages)))
 		for i := range c.Messages {

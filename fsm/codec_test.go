@@ -72,8 +72,13 @@ func goldenCommands() map[string]Command {
 		"large": &Enqueue{Messages: []Message{{Body: []byte("whole")},
 			{MessageID: "m-1", Body: []byte("head"), Rest: Upload{ID: 77, Parts: 3, Bytes: 700_000}}}},
 		"large_transfer": &Transfer{To: 5, Messages: []Message{{Body: []byte("head"), Rest: Upload{ID: 78, Parts: 1, Bytes: 9}}}},
-		"large_state":    &SetSessionState{Session: proof, Rest: Upload{ID: 79, Parts: 2, Bytes: 300_000}},
-		"change":         &Change{Data: []byte(`{"delete":1}`)},
+		"reserve":        &Reserve{Count: 3},
+		"enqueue_reserved": &Enqueue{Messages: []Message{{Body: []byte("first")},
+			{MessageID: "m-1", ScheduledAt: 1700000000000, Body: []byte("second"), Reserved: 1<<48 | 7}}},
+		"transfer_reserved": &Transfer{To: 5, Messages: []Message{{ScheduledAt: 1700000000000, Body: []byte("head"),
+			Rest: Upload{ID: 78, Parts: 1, Bytes: 9}, Reserved: 300}}},
+		"large_state": &SetSessionState{Session: proof, Rest: Upload{ID: 79, Parts: 2, Bytes: 300_000}},
+		"change":      &Change{Data: []byte(`{"delete":1}`)},
 		"redrive_to": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
 			After: 3, Max: 4, To: 5},
 		"enqueue_moved": &Enqueue{
@@ -344,6 +349,7 @@ func TestGoldensSetEveryField(t *testing.T) {
 		"UserStatus":    true,
 		"AsSent":        true, // likewise, as the next two, see TestSharesDoNotLearnWhatIsOnlyShown
 		"Order":         true,
+		"Reserved":      true, // a variant, see enqueue_reserved and transfer_reserved
 		"Preprocessing": true, // see TestSharesDoNotLearnWhatIsOnlyShown
 	}
 	check := func(v any) {
@@ -373,7 +379,8 @@ func TestGoldensSetEveryField(t *testing.T) {
 	check(to)
 	older := map[string]bool{"put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true,
 		"redrive_to": true, "discard": true, "large": true, "large_transfer": true, "large_state": true,
-		"accept_session": true, "release_session": true}
+		"accept_session": true, "release_session": true,
+		"enqueue_reserved": true, "transfer_reserved": true}
 	for name, c := range goldenCommands() {
 		if !older[name] { // or checked above
 			check(reflect.ValueOf(c).Elem().Interface())

@@ -26,7 +26,7 @@ type Request struct {
 // Command is one change of a partition's state. The set is closed: Enqueue, Lock, Settle, Renew,
 // AcceptSession, WatchSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
 // DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages,
-// Touch, Redrive, Commit, Transfer, Forward, Revoke, BodyPart.
+// Touch, Redrive, Commit, Transfer, Forward, Revoke, BodyPart, Reserve.
 type Command interface{ command() }
 
 // Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138). Sent to
@@ -61,7 +61,14 @@ type Message struct {
 	Rest Upload
 	// Carried is what a moved message brings along, nil for what a client sends.
 	Carried *Carried
+	// Reserved is the number that a Reserve gave for a message scheduled in a transaction, 0 for none
+	// (S-232). The message is stored as scheduled under that number, also if its time has passed.
+	Reserved SequenceNumber
 }
+
+// Reserve issues Count numbers, 1 to 100, that no message has yet: Outcome.Numbers, ascending. A later
+// Commit stores scheduled messages under them. A number that no commit uses stays a gap (S-90).
+type Reserve struct{ Count uint32 }
 
 // SessionProof names a held session and proves that the caller holds it. On an entity or subqueue
 // without sessions it is zero.
@@ -268,6 +275,7 @@ func (*ReleaseSession) command()  {}
 func (*SetSessionState) command() {}
 func (*Receive) command()         {}
 func (*Cancel) command()          {}
+func (*Reserve) command()         {}
 func (*DropLocks) command()       {}
 func (*DropPumps) command()       {}
 func (*NodeLost) command()        {}

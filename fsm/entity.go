@@ -47,7 +47,7 @@ func (sh *share) allows(req *Request, o *Outcome) bool {
 		ok = sh.d.Status == Active || cmd.Discard && sh.d.Status.receives()
 	case *Enqueue:
 		ok = sh.d.Status.sends() || cmd.Origin != nil // moved messages are judged one by one
-	case *Cancel, *Transfer:
+	case *Cancel, *Transfer, *Reserve:
 		ok = sh.d.Status.sends()
 	case *Lock, *Settle, *Renew, *Receive, *AcceptSession, *WatchSession, *RenewSession, *ReleaseSession,
 		*SetSessionState, *DeleteMessages:
@@ -70,7 +70,7 @@ func (sh *share) allows(req *Request, o *Outcome) bool {
 // ofTopic reports whether the command makes sense for a topic.
 func ofTopic(c Command) bool {
 	switch c.(type) {
-	case *Enqueue, *Cancel, *Transfer, *Forward, *Touch, *DropLocks, *BodyPart:
+	case *Enqueue, *Cancel, *Transfer, *Forward, *Touch, *DropLocks, *BodyPart, *Reserve:
 		return true
 	}
 	return false

@@ -91,7 +91,7 @@ func (s *State) transfer(sh *share, req *Request, c *Transfer, o *Outcome) {
 				index: s.index, offset: in.BodyOffset, length: uint32(in.Size()), at: s.wall,
 				expires: in.TTL, // counts at the destination
 			}
-			s.sendAway(sh, m, &extra{scheduledAt: in.ScheduledAt, to: c.To})
+			s.sendAway(sh, m, &extra{scheduledAt: in.ScheduledAt, to: c.To, reserved: in.Reserved})
 		}
 		o.EnqueuedAt = s.wall
 		sh.touched = s.wall
@@ -197,7 +197,7 @@ func (s *State) refused(sh *share, sub SubQueue, arrival uint64, m *message, rea
 	}
 	x := *sh.boxes[sub].extra(arrival, m)
 	s.remove(sh, sub, arrival, m)
-	x.to, x.reason, x.description = 0, reason, text
+	x.to, x.reserved, x.reason, x.description = 0, 0, reason, text
 	dead := *m
 	dead.bits = 0
 	dead.expires = 0
@@ -301,7 +301,7 @@ func (s *State) movingDelivery(sh *share, sub SubQueue, arrival uint64, m *messa
 	d := s.delivery(sh, sub, arrival, m)
 	switch sub {
 	case TransferQueue: // numbers and times begin at the destination
-		d.Seq, d.EnqueuedSeq, d.ExpiresAt = 0, 0, 0
+		d.Seq, d.EnqueuedSeq, d.ExpiresAt = sh.boxes[sub].extra(arrival, m).reserved, 0, 0
 	case DeadLetter:
 		if d.Source == "" {
 			d.Source = sh.d.Name // S-177

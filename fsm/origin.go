@@ -112,6 +112,9 @@ func (s *State) takeIn(sh *share, req *Request, m *Message, out *Outcome) {
 		return
 	}
 	alone := Enqueue{Messages: []Message{*m}}
+	if _, ok := sh.reservation(m.Reserved); !ok {
+		alone.Messages[0].Reserved = 0 // the message is worth more than its number
+	}
 	s.enqueue(sh, req, &alone, out)
 }
 

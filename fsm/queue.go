@@ -58,6 +58,8 @@ func (sh *share) acceptable(req *Request, c *Enqueue, o *Outcome) bool {
 		o.refuse(InvalidOperation, "messages are sent to the topic, not to a subscription")
 	case len(c.Messages) == 0:
 		o.refuse(InvalidArgument, "no message")
+	case !sh.reservations(c.Messages):
+		o.refuse(InvalidArgument, "a number was not reserved, or a message has it")
 	}
 	if o.Refusal != None {
 		return false
@@ -136,10 +138,10 @@ func (s *State) store(sh *share, in *Message) uint64 {
 	if sh.d.RequiresSession {
 		m.session = s.intern(sh, in.SessionID)
 	}
-	arrival := sh.nextArrival()
-	if in.ScheduledAt > s.wall {
+	arrival := sh.arriveAs(in)
+	if s.waits(in) {
 		m.setState(StateScheduled)
-		m.at, m.expires = in.ScheduledAt, in.TTL
+		m.at, m.expires = s.dueAt(in), in.TTL
 		sh.wallDue.Set(due{at: m.at, kind: dueActivate, id: arrival})
 	} else {
 		m.at, m.expires = s.wall, sh.endOfLife(s.wall, in.TTL)

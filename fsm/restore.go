@@ -379,6 +379,9 @@ func (l *loader) extra(r *reader, m *message) *extra {
 		x.system = mergeSystem(nil, r.system())
 		x.to, x.stuck = EntityID(r.uvarint()), r.boolean()
 	}
+	if l.version >= 7 {
+		x.reserved = SequenceNumber(r.uvarint())
+	}
 	if !validSessionID(x.session) || x.bytes() > 3*maxExtraBytes {
 		r.fail("extras too large")
 	}

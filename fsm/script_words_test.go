@@ -36,6 +36,8 @@ func (s *script) command(word string) Command {
 		return &Receive{Session: s.proof(), Numbers: s.numbers(), Delete: s.flags["delete"]}
 	case "cancel":
 		return &Cancel{Numbers: s.numbers()}
+	case "reserve":
+		return &Reserve{Count: uint32(s.arg("count", 1))}
 	case "delete":
 		c := &DeleteMessages{Session: s.proof(), Max: uint32(s.arg("max", 4000))}
 		if v, ok := s.args["before"]; ok {
@@ -119,6 +121,9 @@ func (s *script) enqueue() *Enqueue {
 	for i, b := range s.list("body") {
 		m := Message{Body: s.stored(b), SessionID: id, HasSession: has, TTL: Millis(s.arg("ttl", 0)),
 			BodyOffset: offset, PartitionKey: s.args["key"]}
+		if n := s.arg("number", 0); n > 0 {
+			m.Reserved = SequenceNumber(n) + SequenceNumber(i)
+		}
 		if i < len(ids) {
 			m.MessageID = ids[i]
 		}

@@ -145,9 +145,10 @@ type extra struct {
 	properties                  []Property
 	session                     string // in which it died
 	inSession                   bool
-	to                          EntityID      // in the transfer queue: where it goes
-	stuck                       bool          // a dead letter that its destination will not have
-	system                      []SystemValue // changed by an action, here or before it was moved here
+	to                          EntityID       // in the transfer queue: where it goes
+	reserved                    SequenceNumber // in the transfer queue: its number there, 0 for any
+	stuck                       bool           // a dead letter that its destination will not have
+	system                      []SystemValue  // changed by an action, here or before it was moved here
 }
 
 // matters reports whether there is anything in it.

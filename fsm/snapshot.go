@@ -15,7 +15,7 @@ import (
 // whole records; what can be derived from others is not written.
 const (
 	imageMagic   = "BBSTATE"
-	imageVersion = 6 // of what is written; 1 to 5 are read, too
+	imageVersion = 7 // of what is written; 1 to 6 are read, too
 	// frameBytes is how much is gathered before it is written.
 	frameBytes = 64 << 10
 	// maxFrameBytes bounds what Restore reads at once. The longest record is a remembered
@@ -323,6 +323,7 @@ func (f *frameWriter) message(box *box, sub SubQueue, arrival uint64, m *message
 		b = appendProperties(b, x.properties)
 		b = appendString(appendBool(b, x.inSession), x.session)
 		b = appendBool(appendUint(appendSystem(b, x.system), uint64(x.to)), x.stuck)
+		b = appendUint(b, uint64(x.reserved))
 	}
 	if m.locked() {
 		l, _ := box.locks.Get(arrival)

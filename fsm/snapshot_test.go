@@ -97,6 +97,7 @@ func populated(t testing.TB) *driver {
 	d.ok(16, Main, &Lock{Max: 1, Session: o.Session})
 	d.ok(16, Main, &AcceptSession{ID: "s", Shared: true, Presented: o.Shared})
 	d.ok(16, Main, &AcceptSession{ID: "t", Shared: true})
+	d.ok(7, Main, &Transfer{To: 99, Messages: []Message{{ScheduledAt: d.wall + 9000, Reserved: 4, Body: []byte("t")}}})
 	if err := d.s.CheckInvariants(); err != nil {
 		t.Fatal(err)
 	}

@@ -267,8 +267,6 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 	case *Transfer:
 		s.transfer(sh, req, c, o)
 		s.dropRefused(sh, c.Messages, o)
-	case *BodyPart:
-		s.stage(sh, req, c, o)
 	case *Forward:
 		s.forward(sh, req, c, o)
 	case *DropLocks:
@@ -296,7 +294,7 @@ func (s *State) dispatchSession(sh *share, req *Request, o *Outcome) {
 	case *SetSessionState:
 		s.setSessionState(sh, req, c, o)
 	default:
-		o.refuse(InvalidOperation, fmt.Sprintf("%T is not a command of a data partition", c))
+		s.prepare(sh, req, o)
 	}
 }
 

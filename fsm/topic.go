@@ -120,8 +120,10 @@ func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outco
 		if marks != nil && marks[i] {
 			continue
 		}
-		next++
-		if m.ScheduledAt > s.wall {
+		if m.Reserved == 0 {
+			next++
+		}
+		if s.waits(m) {
 			size += uint64(m.Size())
 			continue
 		}
@@ -150,7 +152,7 @@ func (s *State) storeAll(sh *share, c *Enqueue, marks []bool, o *Outcome) {
 			o.Numbers[i] = sh.living(m, s.wall)
 			s.freeBody(m)
 			continue
-		case m.ScheduledAt > s.wall:
+		case s.waits(m):
 			arrival := s.store(sh, m)
 			s.keepHead(sh, m, arrival)
 			s.note(sh, m, arrival)

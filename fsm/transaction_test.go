@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -219,3 +220,97 @@ func BenchmarkCommit(b *testing.B) {
 }
 
 func one(m Message) *Enqueue { return &Enqueue{Messages: []Message{m}} }
+
+// S-90, S-231, S-232: a message scheduled in a transaction has its number before the commit, which cancels
+// it later. The commit may come after other messages, another leader, a snapshot and its own time.
+func TestAReservedNumberCancelsItsMessage(t *testing.T) {
+	d, _, session, _ := transacted(t)
+	reserved := d.ok(7, Main, &Reserve{Count: 2}).Numbers
+	if fmt.Sprint(reserved) != "[4 5]" {
+		t.Fatalf("reserved %v", reserved)
+	}
+	ofTopic := d.ok(9, Main, &Reserve{Count: 1}).Numbers[0]
+	if o := d.ok(7, Main, messages(1)); o.Numbers[0] != 6 {
+		t.Fatalf("the next message has number %v", o.Numbers)
+	}
+	at := d.wall + 60_000
+	commit := func(id byte) *Commit {
+		return &Commit{ID: []byte{id}, Ops: []Op{
+			{Entity: 7, Command: &Enqueue{Messages: []Message{
+				{ScheduledAt: at, Body: []byte("a"), Reserved: reserved[0]},
+				{ScheduledAt: at, Body: []byte("b"), Reserved: reserved[1]}}}},
+			{Entity: 9, Command: one(Message{ScheduledAt: at, Body: []byte("c"), Reserved: ofTopic})},
+			{Entity: 8, Command: &SetSessionState{Session: session, State: []byte("done")}},
+		}}
+	}
+	failing := commit(1)
+	failing.Ops[2].Command = &SetSessionState{Session: SessionProof{ID: "s", Token: LockToken{1}}}
+	if o := d.do(0, Main, failing); o.Refusal != TransactionAborted {
+		t.Fatalf("%+v", o)
+	}
+	if o := d.do(7, Main, &Cancel{Numbers: reserved[:1]}); o.Refusal != MessageNotFound {
+		t.Fatalf("cancelled before a commit: %+v", o)
+	}
+	restored := New(1)
+	if err := restored.Restore(bytes.NewReader(imageOf(t, d.s))); err != nil {
+		t.Fatal(err)
+	}
+	d.s = restored
+	o := d.ok(0, Main, commit(2))
+	if fmt.Sprint(o.Ops[0].Numbers, o.Ops[1].Numbers) != fmt.Sprint(reserved, []SequenceNumber{ofTopic}) {
+		t.Fatalf("stored as %v and %v", o.Ops[0].Numbers, o.Ops[1].Numbers)
+	}
+	if o := d.do(0, Main, commit(3)); o.Refusal != TransactionAborted || o.Ops[0].Refusal != InvalidArgument {
+		t.Fatalf("a number that a message has: %+v", o)
+	}
+	never := one(Message{ScheduledAt: at, Reserved: 1000})
+	if o := d.do(7, Main, never); o.Refusal != InvalidArgument {
+		t.Fatalf("a number that was never issued: %+v", o)
+	}
+	d.ok(7, Main, &Cancel{Numbers: reserved[:1]})
+	d.ok(9, Main, &Cancel{Numbers: []SequenceNumber{ofTopic}})
+	d.wall = at
+	d.apply(Request{Command: &Tick{}})
+	peeked := d.s.Query(QueryRequest{Entity: 7, Query: &Peek{From: 6, Max: 9}}).Messages
+	if len(peeked) != 3 || peeked[0].Seq != 6 || peeked[1].Seq != 7 || peeked[2].Seq != 8 {
+		t.Fatalf("after the activation: %+v", peeked)
+	}
+	if err := d.s.CheckInvariants(); err != nil {
+		t.Error(err)
+	}
+}
+
+// S-232: a commit after the scheduled time stores the message as scheduled, and it comes behind all others.
+// S-236: through a transfer queue a reserved number reaches its destination, whatever happens to be there.
+func TestAReservedNumberIsKept(t *testing.T) {
+	d, _, _, _ := transacted(t)
+	late := d.ok(7, Main, &Reserve{Count: 1}).Numbers[0]
+	d.ok(7, Main, messages(1))
+	d.ok(0, Main, &Commit{Ops: []Op{{Entity: 7, Command: one(Message{ScheduledAt: d.wall - 1, Reserved: late})}}})
+	if n := d.s.Query(QueryRequest{Entity: 7, Query: &Counts{}}).Counts; n.Scheduled != 2 {
+		t.Fatalf("%+v", n)
+	}
+	d.apply(Request{Command: &Tick{}})
+	got := d.ok(7, Main, &Lock{Max: 5}).Locked
+	if len(got) != 2 || got[0].Seq != 5 || got[1].Seq != 6 {
+		t.Fatalf("%+v", got)
+	}
+	d.ok(0, Main, &Commit{Ops: []Op{{Entity: 7, Command: &Transfer{To: 99, Messages: []Message{
+		{ScheduledAt: d.wall + 60_000, Reserved: 12}}}}}})
+	moved := d.ok(7, TransferQueue, &Forward{Epoch: d.s.epoch, Max: 1})
+	if len(moved.Locked) != 1 || moved.Locked[0].Seq != 12 {
+		t.Fatalf("%+v", moved)
+	}
+	arrive := func(n uint64, reserved SequenceNumber) SequenceNumber {
+		o := d.ok(7, Main, &Enqueue{Origin: &Origin{Entity: 99, Partition: 1, Sub: TransferQueue, Numbers: []uint64{n}},
+			Messages: []Message{{ScheduledAt: d.wall + 60_000, Reserved: reserved}}})
+		return o.Numbers[0]
+	}
+	known := d.ok(7, Main, &Reserve{Count: 1}).Numbers[0]
+	if n := arrive(1, known); n != known {
+		t.Errorf("arrived as %d, reserved was %d", n, known)
+	}
+	if n := arrive(2, known); n != known+1 {
+		t.Errorf("a message whose number is taken arrived as %d", n)
+	}
+}

@@ -179,7 +179,12 @@ func (f *forwarder) destination(ctx context.Context) (fsm.EntityID, bool) {
 // hold sorts messages in transit by their targets.
 func (f *forwarder) hold(ctx context.Context, ds []fsm.Delivery, moves []fsm.Move) {
 	for i := range moves {
+		var reserved fsm.SequenceNumber
+		if f.src.sub == fsm.TransferQueue { // the number that it has at its destination, if one is reserved
+			reserved, ds[i].Seq = ds[i].Seq, 0
+		}
 		msg, err := fsm.Carry(&ds[i], &moves[i])
+		msg.Reserved = reserved
 		if err != nil {
 			f.ended(moves[i].Number, fsm.InvalidArgument, err.Error())
 			continue

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"context"
+
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -277,6 +279,23 @@ func (k *call) stage(key fsm.Key, cmd fsm.Command) {
 		w.cmd, w.messages, w.text, w.byText = nil, e.Messages, key.Text, key.By == fsm.ByText
 	}
 	k.staged = append(k.staged, w)
+}
+
+// reserve gives messages that are scheduled in a transaction their numbers at once, so that the client can
+// cancel them after the commit (S-232). The share that issues the numbers is the one that will store the
+// messages. It does nothing outside of a transaction, and for what the transaction will refuse anyway.
+func (k *call) reserve(ctx context.Context, key fsm.Key, messages []fsm.Message) ([]fsm.SequenceNumber, *response) {
+	if !k.staging || len(messages) > maxTxnMessages || k.desc.Partitioned && key.By == fsm.ByAny {
+		return nil, nil
+	}
+	out, bad := k.proposeNow(ctx, key, &fsm.Reserve{Count: uint32(len(messages))})
+	if bad != nil {
+		return nil, bad
+	}
+	for i := range messages {
+		messages[i].Reserved = out.Numbers[i]
+	}
+	return out.Numbers, nil
 }
 
 // transferDestination is the link property that names where a sender's messages go at last, if not

@@ -194,6 +194,11 @@ func (k *call) propose(ctx context.Context, key fsm.Key, cmd fsm.Command) (fsm.O
 		k.stage(key, cmd)
 		return fsm.Outcome{}, nil
 	}
+	return k.proposeNow(ctx, key, cmd)
+}
+
+// proposeNow sends one command although the request may be part of a transaction.
+func (k *call) proposeNow(ctx context.Context, key fsm.Key, cmd fsm.Command) (fsm.Outcome, *response) {
 	out, err := k.s.propose(ctx, k.pump, key, cmd)
 	if err != nil {
 		r := k.failure(err)

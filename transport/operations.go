@@ -380,14 +380,19 @@ func scheduleMessage(ctx context.Context, k *call) response {
 	if d.byText {
 		key.By, key.Text = fsm.ByText, d.text
 	}
+	reserved, bad := k.reserve(ctx, key, d.messages)
+	if bad != nil {
+		return *bad
+	}
 	out, bad := k.propose(ctx, key, &fsm.Enqueue{Messages: d.messages})
 	if bad != nil {
 		return *bad
 	}
-	if !k.staging {
+	if k.staging {
+		out.Numbers = reserved
+	} else {
 		k.s.stats.MessagesIn.Add(uint64(len(d.messages)))
 	}
-	// In a transaction the numbers are given when it commits (S-232); the client reads zeros.
 	numbers := make([]int64, len(d.messages))
 	for i, n := range out.Numbers {
 		numbers[i] = int64(n)

@@ -59,7 +59,8 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	receives := q.d.Status == fsm.Active || q.d.Status == fsm.SendDisabled
 	if q.d.Kind == fsm.Topic {
 		switch r.Command.(type) {
-		case *fsm.Enqueue, *fsm.Cancel, *fsm.DropLocks, *fsm.Touch, *fsm.Transfer, *fsm.Forward, *fsm.BodyPart:
+		case *fsm.Enqueue, *fsm.Cancel, *fsm.DropLocks, *fsm.Touch, *fsm.Transfer, *fsm.Forward, *fsm.BodyPart,
+			*fsm.Reserve:
 		default:
 			return refused(fsm.InvalidOperation)
 		}
@@ -75,11 +76,11 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		o := m.enqueue(q, r.Sub, c)
 		q.refusedForQuota(c.Messages, o)
 		return o
-	case *fsm.Cancel:
+	case *fsm.Cancel, *fsm.Reserve:
 		if !sends {
 			return refused(fsm.EntityDisabled)
 		}
-		return m.cancel(q, r.Sub, c)
+		return m.byNumber(q, r.Sub, c)
 	case *fsm.Transfer:
 		if !sends {
 			return refused(fsm.EntityDisabled)
@@ -320,24 +321,6 @@ func (m *Model) stamp(q *queue, x *message) {
 	if ttl < fsm.Unlimited {
 		x.expires = m.wall + ttl
 	}
-}
-
-func (q *queue) append(x *message) {
-	for taken := true; taken; {
-		q.arrivals++
-		x.number = fsm.SequenceNumber(q.prefix)<<48 + fsm.SequenceNumber(q.arrivals%q.span())
-		taken = slices.ContainsFunc(q.messages, func(o *message) bool { return o.number == x.number })
-	}
-	x.arrival = q.arrivals
-	q.messages = append(q.messages, x)
-}
-
-// span is how many numbers there are.
-func (q *queue) span() uint64 {
-	if q.d.Partitioned {
-		return 1 << 48
-	}
-	return 1 << 63
 }
 
 // StartAfter does what the method of fsm.State does.

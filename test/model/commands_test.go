@@ -43,6 +43,10 @@ func (x *run) fresh() fsm.Request {
 	if x.r.IntN(16) == 0 {
 		return x.moved(q.Entity)
 	}
+	if x.r.IntN(24) == 0 {
+		q.Command = &fsm.Reserve{Count: uint32(x.r.IntN(4) * (1 + x.r.IntN(40)/39*40))}
+		return q
+	}
 	switch n := x.r.IntN(100); {
 	case n < 24:
 		q.Command = x.enqueue()
@@ -127,7 +131,7 @@ func (x *run) commit() *fsm.Commit {
 		op := fsm.Op{Entity: x.entity()}
 		switch n := x.r.IntN(20); {
 		case n < 7:
-			op.Command = x.enqueue()
+			op.Command = x.numbered(op.Entity, x.enqueue())
 			mortal(op.Command)
 		case n < 14:
 			p := fsm.SessionProof{}
@@ -163,6 +167,7 @@ func (x *run) transfer() *fsm.Transfer {
 		m := fsm.Message{Body: make([]byte, 1+x.r.IntN(8)), TTL: fsm.Millis(max(-1, x.r.IntN(20)*700-700))}
 		if x.r.IntN(5) == 0 {
 			m.ScheduledAt = x.wall + fsm.Millis(x.r.IntN(6000))
+			m.Reserved = fsm.SequenceNumber(x.r.IntN(3))
 		}
 		c.Messages = append(c.Messages, m)
 	}
@@ -213,6 +218,7 @@ func (x *run) moved(id fsm.EntityID) fsm.Request {
 	}
 	c.Origin = &fsm.Origin{Entity: fsm.EntityID(80 + x.r.IntN(2)), Partition: fsm.PartitionID(1 + x.r.IntN(2)),
 		Sub: []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.TransferQueue}[x.r.IntN(3)], Below: uint64(x.r.IntN(6))}
+	x.numbered(id, c)
 	number := uint64(x.r.IntN(6))
 	for i := range c.Messages {
 		number += uint64(min(1, x.r.IntN(30))) * uint64(1+x.r.IntN(3))
@@ -236,6 +242,20 @@ func (x *run) carried() *fsm.Carried {
 	}
 	if x.r.IntN(2) == 0 {
 		c.Properties = []fsm.Property{{Key: x.sessionID(), Value: []byte{byte(x.r.IntN(9))}}}
+	}
+	return c
+}
+
+// numbered gives the messages of a batch numbers that an earlier Reserve gave, each of them once: what the
+// past knows of a number that a message had before is not the business of a Commit.
+func (x *run) numbered(id fsm.EntityID, c *fsm.Enqueue) *fsm.Enqueue {
+	for i := range c.Messages {
+		switch list := x.reserved[id]; {
+		case x.r.IntN(40) == 0: // never issued
+			c.Messages[i].Reserved = 1 << 40
+		case len(list) > 0 && x.r.IntN(2) == 0:
+			c.Messages[i].Reserved, x.reserved[id] = list[0], list[1:]
+		}
 	}
 	return c
 }

@@ -45,6 +45,8 @@ type run struct {
 	counter map[uint64]uint64
 	last    map[uint64]fsm.Request
 	trace   []string
+	// reserved are the numbers that a Reserve gave and no command has named yet.
+	reserved map[fsm.EntityID][]fsm.SequenceNumber
 }
 
 // sequence runs steps entries from one seed and returns the first difference.
@@ -52,7 +54,8 @@ func sequence(seed uint64, steps int, f apply) error {
 	x := &run{
 		r: rand.New(rand.NewPCG(seed, 1)), apply: f, a: fsm.New(1), b: fsm.New(1), model: New(1),
 		wall: wallZero, life: 1, proofs: map[fsm.EntityID][]fsm.SessionProof{},
-		counter: map[uint64]uint64{}, last: map[uint64]fsm.Request{},
+		reserved: map[fsm.EntityID][]fsm.SequenceNumber{},
+		counter:  map[uint64]uint64{}, last: map[uint64]fsm.Request{},
 		uploads: uploads{known: map[fsm.EntityID][]fsm.Upload{}},
 	}
 	if seed%4 == 1 {
@@ -126,6 +129,11 @@ func (x *run) next(e *fsm.Entry) {
 func (x *run) learnAll(e *fsm.Entry, got *fsm.Result) {
 	for i := range got.Outcomes {
 		x.learn(e.Requests[i].Entity, &got.Outcomes[i])
+		if id := e.Requests[i].Entity; !got.Outcomes[i].Repeated {
+			if _, ok := e.Requests[i].Command.(*fsm.Reserve); ok {
+				x.reserved[id] = append(x.reserved[id], got.Outcomes[i].Numbers...)
+			}
+		}
 		for _, o := range got.Outcomes[i].Ops {
 			x.learn(0, &o)
 		}

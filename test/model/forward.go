@@ -63,7 +63,8 @@ func (m *Model) transfer(q *queue, sub fsm.SubQueue, c *fsm.Transfer) fsm.Outcom
 	}
 	for i := range c.Messages {
 		in := &c.Messages[i]
-		m.sendAway(q, &message{ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in), parts: m.parts[m.ref(in)], to: c.To})
+		m.sendAway(q, &message{ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in), parts: m.parts[m.ref(in)], to: c.To,
+			reserved: in.Reserved})
 	}
 	q.touched = m.wall
 	return fsm.Outcome{EnqueuedAt: m.wall}
@@ -211,7 +212,7 @@ func (m *Model) inTransit(q *queue, sub fsm.SubQueue, x *message) fsm.Delivery {
 	d := m.delivery(x)
 	switch sub {
 	case fsm.TransferQueue:
-		d.Seq, d.EnqueuedSeq, d.ExpiresAt = 0, 0, 0
+		d.Seq, d.EnqueuedSeq, d.ExpiresAt = x.reserved, 0, 0
 	case fsm.DeadLetter:
 		if d.Source == "" {
 			d.Source = q.d.Name

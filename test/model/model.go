@@ -91,6 +91,7 @@ type message struct {
 	source    string             // where it was a dead letter
 	group     *string            // at a topic: session id
 	to        fsm.EntityID       // of a transfer
+	reserved  fsm.SequenceNumber // of a transfer: its number there
 	moving    bool               // in transit
 	stuck     bool               // its destination will not have it
 }

@@ -219,6 +219,20 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				return r
 			}
 		},
+		"a message has another number than its reserved one": func() apply {
+			return changing(func(c fsm.Command) fsm.Command {
+				e, ok := c.(*fsm.Enqueue)
+				if !ok || e.Origin == nil {
+					return c
+				}
+				again := *e
+				again.Messages = slices.Clone(e.Messages)
+				for i := range again.Messages {
+					again.Messages[i].Reserved = 0
+				}
+				return &again
+			})
+		},
 		"a transfer goes somewhere else": func() apply {
 			return changing(func(c fsm.Command) fsm.Command {
 				e, ok := c.(*fsm.Transfer)

@@ -70,7 +70,12 @@ func (m *Model) takeIn(q *queue, c *fsm.Enqueue) fsm.Outcome {
 	if q.d.Status != fsm.Active && q.d.Status != fsm.ReceiveDisabled {
 		return refused(fsm.EntityDisabled)
 	}
-	return m.enqueue(q, fsm.Main, c)
+	alone := *c
+	alone.Messages = slices.Clone(c.Messages)
+	if q.reserved(alone.Messages[0].Reserved) == 0 {
+		alone.Messages[0].Reserved = 0
+	}
+	return m.enqueue(q, fsm.Main, &alone)
 }
 
 // brings gives a message what it brings along from where it was.

@@ -14,7 +14,7 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 	if sub != fsm.Main || q.d.Kind == fsm.Subscription {
 		return refused(fsm.InvalidOperation)
 	}
-	if len(c.Messages) == 0 {
+	if len(c.Messages) == 0 || !q.believable(c.Messages) {
 		return refused(fsm.InvalidArgument)
 	}
 	total := 0
@@ -53,15 +53,15 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 		}
 		x := &message{id: in.MessageID, known: q.d.ProcessedHistory || q.d.AcceptedHistory, ttl: in.TTL, scheduled: in.ScheduledAt, body: m.ref(in), parts: m.parts[m.ref(in)]}
 		x.brings(in.Carried)
-		if in.ScheduledAt > m.wall {
-			x.state = fsm.StateScheduled
+		if until, ok := m.waits(in); ok {
+			x.state, x.scheduled = fsm.StateScheduled, until
 		} else {
 			m.stamp(q, x)
 		}
 		if q.d.RequiresSession {
 			x.session = q.reach(in.SessionID)
 		}
-		q.append(x)
+		q.admit(x, in)
 		m.accepted(q, x)
 		q.tidy()
 		if q.d.DetectDuplicates && in.MessageID != "" {

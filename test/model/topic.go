@@ -97,8 +97,8 @@ func (m *Model) enqueueTopic(q *queue, c *fsm.Enqueue, news []bool) fsm.Outcome 
 		if !news[i] {
 			continue
 		}
-		if in.ScheduledAt > m.wall {
-			x.state = fsm.StateScheduled
+		if until, ok := m.waits(in); ok {
+			x.state, x.scheduled = fsm.StateScheduled, until
 			more += sizeOf(in)
 			continue
 		}
@@ -120,7 +120,7 @@ func (m *Model) enqueueTopic(q *queue, c *fsm.Enqueue, news []bool) fsm.Outcome 
 			o.Numbers = append(o.Numbers, q.scheduledTwin(in, m.wall))
 			continue
 		}
-		q.append(x)
+		q.admit(x, in)
 		if x.state != fsm.StateScheduled {
 			q.delete(x)
 			m.publish(q, x)

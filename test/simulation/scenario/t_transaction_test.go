@@ -92,7 +92,7 @@ func TestEverythingThatATransactionMayHold(t *testing.T) {
 		want(b, "dead letters", n.DeadLetter, 1)
 		want(b, "deferred", n.Deferred, 1)
 		want(b, "scheduled", n.Scheduled, 1)
-		wantAll(b, "left", texts(c.peekAll("s")), "abandon", "defer", "sent", "scheduled")
+		wantAll(b, "left", texts(c.peekAll("s")), "abandon", "defer", "scheduled", "sent")
 		again := d.oneOf("s", "S")
 		want(b, "again", again.text(), "abandon")
 		want(b, "count", again.count(), 2)

@@ -77,11 +77,16 @@ final class Transactions {
             var other = e.receiver(0, q);
             var at = OffsetDateTime.now().plusSeconds(4);
             var tx = s.createTransaction();
-            s.scheduleMessage(message("dropped"), at, tx);
+            var dropped = s.scheduleMessage(message("dropped"), at, tx);
+            check(dropped > 0, "a number in a transaction is " + dropped);
             s.rollbackTransaction(tx);
             var kept = s.createTransaction();
-            s.scheduleMessage(message("kept"), at, kept);
+            var keptNumber = s.scheduleMessage(message("kept"), at, kept);
+            check(keptNumber > dropped, "the number after " + dropped + " is " + keptNumber);
+            var cancelled = s.scheduleMessage(message("cancelled"), at, kept);
+            check(cancelled > keptNumber, "the number after " + keptNumber + " is " + cancelled);
             s.commitTransaction(kept);
+            s.cancelScheduledMessage(cancelled);
             var m = e.one(other);
             check(!OffsetDateTime.now().isBefore(at), "came before its time");
             equal(m.getBody().toString(), "kept", "body");
