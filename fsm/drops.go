@@ -219,7 +219,7 @@ func appendCounters(b []byte, d *Drops) []byte {
 	return b
 }
 
-// counters reads what appendCounters wrote. An older version knew fewer reasons.
+// drops reads what appendCounters wrote. An older version knew fewer reasons.
 func (r *reader) drops() (d Drops) {
 	n := r.count(1)
 	if n > len(d) {
