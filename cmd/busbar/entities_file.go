@@ -72,7 +72,7 @@ func readEntities(file string) (all []entitySpec, notes []string, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("entities %s: %w", file, err)
 	}
-	return all, notes, nil
+	return all, append(notes, circleWarnings(all)...), nil
 }
 
 func parseEntities(text []byte) ([]entitySpec, []string, error) {

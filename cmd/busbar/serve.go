@@ -119,10 +119,20 @@ func newConfigCommand() *cobra.Command {
 	}
 	file, given := addSettings(check)
 	check.RunE = func(cmd *cobra.Command, _ []string) error {
-		if _, err := load(*file, given, os.LookupEnv); err != nil {
+		cfg, err := load(*file, given, os.LookupEnv)
+		if err != nil {
 			return &exitError{2, err}
 		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "the configuration is good")
+		if cfg.Entities != "" {
+			all, _, err := readEntities(cfg.Entities)
+			if err != nil {
+				return &exitError{2, err}
+			}
+			for _, warning := range circleWarnings(all) {
+				fmt.Fprintln(cmd.OutOrStdout(), "warning:", warning)
+			}
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "the configuration is good")
 		return err
 	}
 	c.AddCommand(check)
