@@ -61,25 +61,26 @@ type conn struct {
 	queuedBytes  int         // of messages taken for the client that wait for its window
 	starved      []*outgoing // do not fetch because of queuedBytes
 
-	authed    bool
-	onAuthed  func()
-	claims    map[string]auth.Claim // by audience
-	container string
-	hostname  string // as the client calls us, a hint
-	goClient  bool   // the Go SDK, which writes a null session state as empty binary
-	peerFrame uint32 // largest frame we may send
-	maxChan   uint16
-	beat      time.Duration // between signs of life to the peer
-	lastWrite time.Time
-	openedAt  time.Time
-	wake      *time.Timer
-	leftAt    time.Time // when we sent close
-	dirty     []*channel
-	blocked   []*channel // have deliveries that wait for the socket
-	proposers []proposer
-	scratch   []byte
-	parcel    parcel // whose first frame is being written
-	handles   int    // in use on all channels, detaching ones included
+	authed       bool
+	onAuthed     func()
+	claims       map[string]auth.Claim // by audience
+	container    string
+	hostname     string // as the client calls us, a hint
+	goClient     bool   // the Go SDK, which writes a null session state as empty binary
+	pythonClient bool   // the Python SDK
+	peerFrame    uint32 // largest frame we may send
+	maxChan      uint16
+	beat         time.Duration // between signs of life to the peer
+	lastWrite    time.Time
+	openedAt     time.Time
+	wake         *time.Timer
+	leftAt       time.Time // when we sent close
+	dirty        []*channel
+	blocked      []*channel // have deliveries that wait for the socket
+	proposers    []proposer
+	scratch      []byte
+	parcel       parcel // whose first frame is being written
+	handles      int    // in use on all channels, detaching ones included
 
 	lastTransfer    amqp.Transfer
 	lastDisposition amqp.Disposition

@@ -45,7 +45,8 @@ func newEgress(l *link, session *heldSession) *egress {
 		settlers: map[int]*settler{},
 	}
 	e.out = outgoing{l: l, from: e}
-	e.pace.on = session != nil && !e.remove && e.c.goClient
+	e.pace.on = session != nil && !e.remove && (e.c.goClient || e.c.pythonClient)
+	e.pace.lags = e.c.pythonClient
 	if e.remove {
 		l.ch.removers++
 	}

@@ -26,6 +26,8 @@ const (
 
 	// goProduct is how the Go SDK introduces itself.
 	goProduct = "MSGolangClient"
+	// pythonProduct is how the Python SDK introduces itself.
+	pythonProduct = "azsdk-python-servicebus"
 )
 
 // mechanisms are the SASL mechanisms in the order in which the original offers them.
@@ -211,6 +213,7 @@ func (c *conn) open(r *amqp.Reader) (site, error) {
 	if v, ok := open.Properties.Get("product"); ok {
 		product, _ := v.Text()
 		c.goClient = product == goProduct
+		c.pythonClient = product == pythonProduct
 	}
 	c.openedAt = time.Now()
 	r.SetMaxFrameSize(c.cfg.MaxFrameBytes)

@@ -7,17 +7,24 @@ import (
 )
 
 // pace decides when a client gets messages of a session that releases what comes between two of its
-// receive calls, as the Go SDK does. Such a client takes a message from its socket buffer, releases it,
-// and hands the one behind it to the application if a call begins in that moment: then the order is lost,
+// receive calls, as the Go and Python SDKs do. Such a client takes a message from its socket buffer, releases
+// it, and hands the one behind it to the application if a call begins in that moment: then the order is lost,
 // and no broker can restore it. So a call gets what is there when it begins, which a flow with more
 // credit tells, and what comes later waits for the next call. A client that does not call again soon,
 // or needs no more credit for its call, gets one message at a time: there is none behind it.
 // docs/decisions/0042
 type pace struct {
-	on    bool
+	on bool
+	// lags says that a release may come behind the flow of the call that begins meanwhile, as with the Python
+	// SDK. Then a message that was sent alone to a waiting call is awaited before the next call gets messages.
+	lags  bool
 	state paceState
-	late  fsm.LockToken // sent in paceLone, and the client has not decided on it; zero if none
-	timer *time.Timer   // from paceHeld to paceLone
+	// late is a message that was sent alone and that the client has not decided on; zero if none. lone says
+	// that no call had begun for a while, called that one has begun since.
+	late         fsm.LockToken
+	lone, called bool
+	keeps        bool        // the client has kept such a message for decideWait: it settles later
+	timer        *time.Timer // from paceHeld to paceLone, or to paceFresh if a call has begun
 }
 
 type paceState uint8
@@ -33,9 +40,18 @@ const (
 // is given no message between two calls has none to release.
 const callWait = 200 * time.Millisecond
 
+// decideWait is how long a client may take to settle or release a message that was sent alone before the next
+// one is sent alone. A client without time to run takes longer than callWait. An application that settles
+// later is waited for once on each link.
+const decideWait = 10 * callWait
+
 // granted notes more credit, and reports whether a fetch that is parked is to be asked anew.
 func (p *pace) granted() bool {
-	if !p.on || !p.late.IsZero() { // a call that gets that one may be over before others come
+	if !p.on {
+		return false
+	}
+	if !p.late.IsZero() && (p.lone || p.lags) { // a call that gets that one may be over before others come
+		p.called = p.lags
 		return false
 	}
 	p.stop()
@@ -69,10 +85,16 @@ func (p *pace) sent(e *egress, token fsm.LockToken) {
 	if !p.on || len(e.queue) > 1 { // more go with it
 		return
 	}
-	if p.state == paceLone {
-		p.late = token
+	if p.state == paceLone || p.state == paceEmpty {
+		p.late, p.lone, p.called = token, p.state == paceLone, false
 	}
 	p.state = paceHeld
+	p.wait(e, callWait)
+}
+
+// wait ends paceHeld after a while, in which the client may call again. A message that the client has not
+// decided on makes it longer.
+func (p *pace) wait(e *egress, waited time.Duration) {
 	p.stop()
 	var timer *time.Timer
 	timer = time.AfterFunc(callWait, func() {
@@ -80,7 +102,16 @@ func (p *pace) sent(e *egress, token fsm.LockToken) {
 			if p.timer != timer || e.closing {
 				return
 			}
+			if undecided := !p.late.IsZero(); undecided && !p.keeps && waited < decideWait {
+				p.wait(e, waited+callWait)
+				return
+			} else if undecided {
+				p.keeps = true
+			}
 			p.state, p.late, p.timer = paceLone, fsm.LockToken{}, nil
+			if p.called { // its message was handed out, and the application has not settled it
+				p.state, p.called = paceFresh, false
+			}
 			e.l.ch.touch()
 			e.fetch()
 		})
@@ -88,11 +119,18 @@ func (p *pace) sent(e *egress, token fsm.LockToken) {
 	p.timer = timer
 }
 
-// decided notes that the client has settled a message.
-func (p *pace) decided(token fsm.LockToken) {
-	if p.on && p.late == token {
-		p.late = fsm.LockToken{}
+// decided notes that the client has settled a message. It reports whether a call waits for that.
+func (p *pace) decided(token fsm.LockToken) bool {
+	if !p.on || p.late != token {
+		return false
 	}
+	p.late = fsm.LockToken{}
+	if !p.called {
+		return false
+	}
+	p.stop()
+	p.state, p.called = paceFresh, false
+	return true
 }
 
 func (p *pace) stop() {

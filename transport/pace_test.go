@@ -189,43 +189,103 @@ func TestAnUnknownOutcomeEndsASessionsLink(t *testing.T) {
 	}
 }
 
-// S-58, RUL-28: a client that releases what comes between two calls, as the Go SDK does, gets what is there
+// S-58, RUL-28: a client that releases what comes between two calls, as the Go and Python SDKs do, gets what is there
 // when a call begins; what comes later waits for the next call, or comes alone.
 func TestAClientThatReleasesBetweenCallsIsGivenNothingThen(t *testing.T) {
-	inSession(t, goProduct, func(b *bubble, c, other *rawClient) {
-		other.grouped(1, 3)
-		c.send(0, grantOf(3, 0, 10)) // a call begins
-		wantArrivals(t, c.transfers(3), 0, 1, 2, 3)
-		other.grouped(4, 3)
-		c.silent(callWait / 2) // the application works
-		c.send(0, grantOf(3, 3, 10))
-		wantArrivals(t, c.transfers(3), 0, 4, 5, 6)
-		c.silent(callWait + time.Millisecond) // no call for a while
-		other.grouped(7, 3)
-		all := c.transfers(1)
-		wantArrivals(t, all, 0, 7)
+	for _, product := range []string{goProduct, pythonProduct} {
+		t.Run(product, func(t *testing.T) {
+			inSession(t, product, func(b *bubble, c, other *rawClient) {
+				other.grouped(1, 3)
+				c.send(0, grantOf(3, 0, 10)) // a call begins
+				wantArrivals(t, c.transfers(3), 0, 1, 2, 3)
+				other.grouped(4, 3)
+				c.silent(callWait / 2) // the application works
+				c.send(0, grantOf(3, 3, 10))
+				wantArrivals(t, c.transfers(3), 0, 4, 5, 6)
+				c.silent(callWait + time.Millisecond) // no call for a while
+				other.grouped(7, 3)
+				all := c.transfers(1)
+				wantArrivals(t, all, 0, 7)
+				c.silent(callWait / 2)
+				c.release(all[0].id) // as it does between two calls
+				c.silentBut(callWait / 4)
+				c.send(0, grantOf(3, 7, 10))
+				wantArrivals(t, c.transfers(3), 0, 7, 8, 9)
+			})
+		})
+	}
+}
+
+// S-58: the Python SDK may write the flow of a call ahead of the release of what came just before it. The call
+// gets messages when the release is there, in order, or when the message was kept for longer than callWait.
+func TestAReleaseMayComeBehindTheFlowOfTheNextCall(t *testing.T) {
+	inSession(t, pythonProduct, func(b *bubble, c, other *rawClient) {
+		c.send(0, grantOf(3, 0, 10))
+		c.silent(time.Second) // a call waits
+		other.grouped(1, 4)
+		first := c.transfers(1)
+		wantArrivals(t, first, 0, 1)
+		c.send(0, grantOf(3, 1, 10)) // the call was over, and the next one begins
 		c.silent(callWait / 2)
-		c.release(all[0].id) // as it does between two calls
-		c.silentBut(callWait / 4)
-		c.send(0, grantOf(3, 7, 10))
-		wantArrivals(t, c.transfers(3), 0, 7, 8, 9)
+		c.release(first[0].id)
+		wantArrivals(t, c.transfers(4), 0, 1, 2, 3, 4)
+		c.send(0, grantOf(3, 5, 10))
+		c.silent(time.Second)
+		other.grouped(5, 3)
+		wantArrivals(t, c.transfers(1), 0, 5)
+		c.send(0, grantOf(3, 6, 10)) // the application settles later
+		c.silent(decideWait - time.Millisecond)
+		wantArrivals(t, c.transfers(2), 0, 6, 7)
 	})
 }
 
-// A call that finds nothing gets the next message at once, and one that needs no more credit gets on.
+// A call that finds nothing gets the next message at once, and one that needs no more credit gets on. The client
+// that settles each message waits for callWait; one that keeps them is waited for once.
 func TestACallThatWaitsGetsTheNextMessage(t *testing.T) {
-	inSession(t, goProduct, func(b *bubble, c, other *rawClient) {
-		c.send(0, grantOf(3, 0, 4))
-		c.silent(10 * time.Second)
-		began := time.Now()
-		other.grouped(1, 4)
-		for i := range 4 {
-			wantArrivals(t, c.transfers(1), 0, int64(i)+1)
-			if waited := time.Since(began); waited > time.Duration(i)*callWait+time.Millisecond {
-				t.Errorf("message %d came after %v", i+1, waited)
-			}
-		}
-	})
+	for name, settles := range map[string]bool{"settles each": true, "settles later": false} {
+		t.Run(name, func(t *testing.T) {
+			inSession(t, goProduct, func(b *bubble, c, other *rawClient) {
+				c.send(0, grantOf(3, 0, 4))
+				c.silent(10 * time.Second)
+				began := time.Now()
+				other.grouped(1, 4)
+				for i := range 4 {
+					got := c.transfers(1)
+					wantArrivals(t, got, 0, int64(i)+1)
+					limit := time.Duration(i) * callWait
+					if !settles && i > 0 {
+						limit += decideWait - callWait
+					}
+					if waited := time.Since(began); waited > limit+time.Millisecond || waited < limit {
+						t.Errorf("message %d came after %v, want %v", i+1, waited, limit)
+					}
+					if settles {
+						c.settle(amqp.Accepted{}, got[0].id)
+					}
+				}
+			})
+		})
+	}
+}
+
+// S-58: a client that has no time to run is sent no message behind one that it may be releasing.
+func TestASlowClientIsSentNothingBehindALoneMessage(t *testing.T) {
+	for _, product := range []string{goProduct, pythonProduct} {
+		t.Run(product, func(t *testing.T) {
+			inSession(t, product, func(b *bubble, c, other *rawClient) {
+				c.send(0, grantOf(3, 0, 10))
+				c.silent(time.Second) // the call ends here
+				other.grouped(1, 4)
+				first := c.transfers(1)
+				wantArrivals(t, first, 0, 1)
+				c.silent(decideWait - callWait*3/2)
+				c.release(first[0].id)
+				c.silentBut(callWait / 4)
+				c.send(0, grantOf(3, 1, 10)) // the next call
+				wantArrivals(t, c.transfers(4), 0, 1, 2, 3, 4)
+			})
+		})
+	}
 }
 
 // S-147: a message released on a link that detaches in the same breath goes to a receiver that waits.

@@ -210,7 +210,9 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 func (ch *channel) forget(d *sentDelivery) {
 	if d.owner != nil {
 		d.owner.unsettled--
-		d.owner.pace.decided(d.token)
+		if d.owner.pace.decided(d.token) {
+			d.owner.out.ready()
+		}
 	}
 }
 
