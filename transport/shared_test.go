@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -238,9 +239,80 @@ func TestWhatWasNotSentGoesBackFirst(t *testing.T) {
 	})
 	next, _, _ := mustShare(t, b, "orders", "s", token)
 	lostWithin(t, first)
+	asked := ts.broker.asked("Lock")
+	if err := next.IssueCredit(20); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() (int, error) { // the new holder asks, and is given nothing yet
+		if n := ts.broker.asked("Lock"); n == asked {
+			return 0, errors.New("nothing is asked for")
+		}
+		return 1, nil
+	})
 	close(held)
-	if got := bodies(receive(t, next, 20)); !slices.Equal(got, want) {
+	var got []*goamqp.Message
+	for range want {
+		m, err := next.Receive(testContext(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m)
+	}
+	if got := bodies(got); !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// asked is how many commands of that name were proposed.
+func (b *singleBroker) asked(name string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.commands[name]
+}
+
+// S-58, RUL-28: what is given back by token is the next one, before what a receive under way brings.
+func TestWhatIsGivenBackByTokenOvertakesAReceive(t *testing.T) {
+	ts := startServer(t, 1)
+	ts.broker.queue("orders", withSessions)
+	a, b := newSession(t, dial(t, ts)), newSession(t, dial(t, ts))
+	sendSession(t, a, "orders", "s", "1", "2", "3")
+	rx, _, _ := mustShare(t, b, "orders", "s", nil)
+	had := receive(t, rx, 1)[0]
+	taken := make(chan struct{})
+	held := taken
+	ts.broker.mu.Lock() // the answer to the next receive is late
+	ts.broker.after = func(c fsm.Command, out fsm.Outcome) chan struct{} {
+		if _, ok := c.(*fsm.Lock); ok && len(out.Locked) > 0 && taken != nil {
+			wait := taken
+			taken = nil
+			return wait
+		}
+		return nil
+	}
+	ts.broker.mu.Unlock()
+	if err := rx.IssueCredit(3); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() (int, error) {
+		if n := ts.broker.counts(t, "orders").Locked; n != 3 {
+			return 0, fmt.Errorf("%d messages are locked", n)
+		}
+		return 3, nil
+	})
+	if code, why := settleByToken(t, b, "orders", "s", rx.LinkName(), "abandoned", had); code != 200 {
+		t.Fatalf("abandon: %d %s", code, why)
+	}
+	close(held)
+	var got []*goamqp.Message
+	for range 3 {
+		m, err := rx.Receive(testContext(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m)
+	}
+	if got := bodies(got); !slices.Equal(got, []string{"1/1", "2/0", "3/0"}) {
+		t.Errorf("got %v", got)
 	}
 }
 

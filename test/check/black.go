@@ -97,14 +97,15 @@ type view struct {
 	sights   []seen
 	lostAt   map[int]int64 // by connection
 	accepts  []*Op
-	byHolder map[int][]*Op // what was done with a session lock
+	overs    map[[2]string][]*Op // take-overs that may have worked, by entity and session
+	byHolder map[int][]*Op       // what was done with a session lock
 	end      int64
 }
 
 func newView(h *History) *view {
 	v := &view{History: h, sends: map[string]*Op{}, born: map[string]int64{}, inBatch: map[string]*Op{}, grants: map[where][]*Op{},
 		settles: map[where][]*Op{}, byToken: map[string][]*Op{}, finals: map[string][]Place{},
-		lostAt: map[int]int64{}, byHolder: map[int][]*Op{}}
+		lostAt: map[int]int64{}, byHolder: map[int][]*Op{}, overs: map[[2]string][]*Op{}}
 	for _, o := range h.Ops {
 		v.end = max(v.end, o.Invoke, o.Return)
 		v.index(o)
@@ -158,6 +159,12 @@ func (v *view) index(o *Op) {
 		}
 	case o.Kind == Lost:
 		v.lostAt[o.Conn] = o.Invoke
+	case o.Kind == Accept && o.Over != 0 && o.Maybe():
+		k := [2]string{o.Entity, o.Want}
+		v.overs[k] = append(v.overs[k], o)
+		if o.Ok() {
+			v.accepts = append(v.accepts, o)
+		}
 	case o.Kind == Accept && o.Ok():
 		v.accepts = append(v.accepts, o)
 	}

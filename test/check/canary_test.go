@@ -66,6 +66,12 @@ func accept(from, to float64, id string, holder int) *Op {
 	return at(from, to, Op{Kind: Accept, Entity: "s", Session: id, Holder: holder, Until: s(to) + 10_000})
 }
 
+// over makes an accept one without exclusion, which presents the session token of another holder if not 0.
+func over(o *Op, former int) *Op {
+	o.Shared, o.Over, o.Want = true, former, o.Session
+	return o
+}
+
 // until makes the lock of an accept end at another second.
 func until(o *Op, second float64) *Op {
 	o.Until = s(second)
@@ -170,6 +176,13 @@ func innocent() map[string]*History {
 			at(15, 16, Op{Kind: CloseSession, Entity: "s", Session: "a", Holder: 2})),
 		"a node that stops gives its sessions back when their holders have heard of it": history(accept(1, 2, "a", 1),
 			forced(inSession(at(2, 5, Op{Kind: GetState}), "a", 1)), at(5, 5, Op{Kind: Lost}), accept(3, 6, "a", 2)),
+		"a shared session is taken over": history(over(accept(1, 2, "a", 1), 0), over(accept(3, 4, "a", 2), 1),
+			failed(inSession(at(5, 6, Op{Kind: GetState}), "a", 1), "session-lock-lost")),
+		"what was sent to who was taken over comes behind": history(inSession(send(0, 1, "m1"), "a", 0),
+			inSession(send(1, 2, "m2"), "a", 0), over(accept(1, 2, "a", 1), 0), over(accept(3, 4, "a", 2), 1),
+			inSession(get(4, 5, "m2", 2, "t2"), "a", 2), settle(5, 6, Complete, inSession(get(4, 5, "m2", 2, "t2"), "a", 2)),
+			at(6, 7, Op{Kind: CloseSession, Entity: "s", Session: "a", Holder: 2}), accept(8, 9, "a", 3),
+			inSession(get(10, 11, "m1", 1, "t1"), "a", 3), settle(11, 12, Complete, inSession(get(10, 11, "m1", 1, "t1"), "a", 3))),
 		"session state is read as it was written": history(state(SetState, 0, 1, "x"), state(GetState, 2, 3, "x")),
 		"an unknown write may be read": history(unknown(state(SetState, 0, 1, "x")), state(GetState, 2, 3, "x"),
 			state(GetState, 4, 5, "x")),
@@ -244,8 +257,15 @@ func guilty() map[string]*History {
 		"I11 two holders until the same moment": history(until(accept(1, 3, "a", 1), 11), until(accept(2, 4, "a", 2), 11)),
 		"I11 given away before its holder hears that the node stops": history(accept(1, 2, "a", 1),
 			forced(inSession(at(2, 5, Op{Kind: GetState}), "a", 1)), at(5, 5, Op{Kind: Lost}), accept(2, 4, "a", 2)),
-		"I11 lost before its time":        history(accept(1, 2, "a", 1), failed(inSession(at(3, 4, Op{Kind: RenewSession}), "a", 1), "session-lock-lost")),
-		"I11 a former holder writes":      history(accept(1, 2, "a", 1), accept(14, 15, "a", 2), inSession(at(16, 17, Op{Kind: SetState, State: "x"}), "a", 1)),
+		"I11 lost before its time":   history(accept(1, 2, "a", 1), failed(inSession(at(3, 4, Op{Kind: RenewSession}), "a", 1), "session-lock-lost")),
+		"I11 a former holder writes": history(accept(1, 2, "a", 1), accept(14, 15, "a", 2), inSession(at(16, 17, Op{Kind: SetState, State: "x"}), "a", 1)),
+		"I11 who was taken over goes on": history(over(accept(1, 2, "a", 1), 0), over(accept(3, 4, "a", 2), 1),
+			inSession(at(5, 6, Op{Kind: RenewSession}), "a", 1)),
+		"I11 an exclusive session is taken over": history(accept(1, 2, "a", 1), over(accept(3, 4, "a", 2), 1)),
+		"I12 the second before the first, to who took over": history(inSession(send(0, 1, "m1"), "a", 0), inSession(send(1, 2, "m2"), "a", 0),
+			over(accept(1, 2, "a", 1), 0), over(accept(2, 2.5, "a", 2), 1),
+			inSession(get(3, 4, "m2", 2, "t2"), "a", 2), inSession(get(4, 5, "m1", 1, "t1"), "a", 2),
+			settle(5, 6, Complete, inSession(get(4, 5, "m1", 1, "t1"), "a", 2)), settle(6, 7, Complete, inSession(get(3, 4, "m2", 2, "t2"), "a", 2))),
 		"I12 the second before the first": history(inSession(send(0, 1, "m1"), "a", 0), inSession(send(1, 2, "m2"), "a", 0), inSession(get(2, 3, "m2", 2, "t2"), "a", 1), inSession(get(4, 5, "m1", 1, "t1"), "a", 1), settle(5, 6, Complete, s1), settle(6, 7, Complete, s2)),
 		"I13 an old state":                history(state(SetState, 0, 1, "x"), state(SetState, 2, 3, "y"), state(GetState, 4, 5, "x")),
 		"I13 a state from nowhere":        history(state(GetState, 4, 5, "z")),

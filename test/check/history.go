@@ -109,7 +109,10 @@ type Op struct {
 	Want    string `json:"want,omitempty"`   // the session asked for, "" for the next one
 	Holder  int    `json:"holder,omitempty"` // numbers the acceptances of sessions
 	Until   int64  `json:"until,omitempty"`  // server time, milliseconds
-	State   string `json:"state,omitempty"`  // "-" is none
+	// Shared is an accept without exclusion; Over is the holder whose session token it presented.
+	Shared bool   `json:"shared,omitempty"`
+	Over   int    `json:"over,omitempty"`
+	State  string `json:"state,omitempty"` // "-" is none
 
 	EntityID uint64 `json:"entity_id,omitempty"`
 	Label    string `json:"label,omitempty"`

@@ -22,6 +22,11 @@ func (v *view) sessionHeldUntil(a *Op, moment int64) int64 {
 			until = min(until, o.Invoke)
 		}
 	}
+	for _, o := range v.overs[[2]string{a.Entity, a.Session}] { // S-327: only one that is shared can be
+		if o != a && a.Shared && o.End() > a.Invoke {
+			until = min(until, max(o.Invoke, a.Invoke))
+		}
+	}
 	return min(until, v.lost(a.Conn))
 }
 
@@ -112,6 +117,10 @@ func sessionOrder(v *view) []Violation {
 			}
 		}
 	}
+	tookOver := map[int]bool{}
+	for _, a := range v.accepts {
+		tookOver[a.Holder] = a.Over != 0
+	}
 	bySession := map[[3]string][]*Op{}
 	for at, g := range first {
 		k := [3]string{at.entity, g.Message.Session}
@@ -120,15 +129,25 @@ func sessionOrder(v *view) []Violation {
 	for _, list := range bySession {
 		slices.SortFunc(list, func(a, b *Op) int { return cmp.Compare(a.Message.Seq, b.Message.Seq) })
 		// For each message: was any with a higher number seen before this one was even asked for?
-		var early *Op // of those behind, the one that returned first
+		// What was sent to a receiver that did not read it before it was taken over belongs to the new one
+		// and is not given to it (S-332): others may get it behind what the new one got.
+		var early *Op        // of those behind, the one that returned first, unless its holder took over
+		own := map[int]*Op{} // likewise, by holder
 		for i := len(list) - 1; i >= 0; i-- {
 			g := list[i]
-			if early != nil && (early.Return < g.Invoke || early.Holder == g.Holder && early.Return < g.Return) {
-				r.add([]*Op{early, g}, "session %q: number %d came before number %d", g.Message.Session,
-					early.Message.Seq, g.Message.Seq)
+			before := early
+			if same := own[g.Holder]; same != nil && same.Return < g.Return {
+				before = same
 			}
-			if early == nil || g.Return < early.Return {
+			if before != nil && (before.Return < g.Invoke || before.Holder == g.Holder && before.Return < g.Return) {
+				r.add([]*Op{before, g}, "session %q: number %d came before number %d", g.Message.Session,
+					before.Message.Seq, g.Message.Seq)
+			}
+			if !tookOver[g.Holder] && (early == nil || g.Return < early.Return) {
 				early = g
+			}
+			if same := own[g.Holder]; same == nil || g.Return < same.Return {
+				own[g.Holder] = g
 			}
 		}
 	}

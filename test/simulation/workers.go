@@ -320,17 +320,12 @@ func (c *client) hold(q *check.Queue) {
 }
 
 func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
-	var want any
 	o := c.w.rec.Begin(c.id, c.number, check.Accept, q.Name, check.InMain)
-	if c.rng.IntN(3) == 0 {
-		id := c.w.sessionID(c.rng)
-		want = id
-		c.w.rec.Set(o, func(o *check.Op) { o.Want = id })
-	}
+	filter := c.wish(q, o)
 	limit, cancel := context.WithTimeout(ctx, opLimit)
 	rx, err := c.session.NewReceiver(limit, q.Name, &goamqp.ReceiverOptions{
 		Credit: -1, SettlementMode: goamqp.ReceiverSettleModeSecond.Ptr(),
-		Filters:    []goamqp.LinkFilter{goamqp.NewLinkFilter("com.microsoft:session-filter", 0x000000137000000C, want)},
+		Filters:    []goamqp.LinkFilter{filter},
 		Properties: map[string]any{"com.microsoft:timeout": uint32(10_000)},
 	})
 	cancel()
@@ -342,9 +337,9 @@ func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
 		c.pause(time.Second)
 		return nil
 	}
-	id, _ := rx.LinkSourceFilterValue("com.microsoft:session-filter").(string)
 	ticks, _ := rx.Properties()["com.microsoft:locked-until-utc"].(int64)
 	holder := c.w.rec.NewHolder()
+	id := c.granted(rx, q, o, holder)
 	c.w.rec.End(o, check.OK, func(o *check.Op) {
 		o.Session, o.Holder, o.Until = id, holder, (ticks-621355968000000000)/10_000
 	})

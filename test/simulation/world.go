@@ -73,6 +73,8 @@ type world struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
+	shared sharedHolds
+
 	mu       sync.Mutex
 	chance   *rand.Rand // seeds the others
 	deferred map[string][]check.Message
