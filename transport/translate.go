@@ -74,18 +74,25 @@ func translateInbound(d *inbound, desc *fsm.Descriptor, ids *messageIDs) *amqp.E
 	n := 0
 	for _, err := range amqp.BatchMessages(d.payload) {
 		if err != nil {
-			return amqpError(amqp.ConditionArgumentError, "batch: %v", err)
+			return badBatch(err)
 		}
 		n++
 	}
 	d.messages = make([]fsm.Message, 0, n)
 	ids.of += n - 1
-	for payload := range amqp.BatchMessages(d.payload) {
+	for payload, err := range amqp.BatchMessages(d.payload) {
+		if err != nil {
+			return badBatch(err)
+		}
 		if err := d.translate(payload, desc, ids.next); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func badBatch(err error) *amqp.Error {
+	return amqpError(amqp.ConditionArgumentError, "batch: %v", err)
 }
 
 func (d *inbound) translate(payload []byte, desc *fsm.Descriptor, newID func() string) *amqp.Error {
