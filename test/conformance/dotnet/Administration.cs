@@ -229,5 +229,5 @@ public static class Administration
 
     [Scenario("auth-admin")]
     public static Task WrongKeyOfManagement(Env e) => StatusAsync(HttpStatusCode.Unauthorized,
-        () => Env.Admin(WrongKey(e.AdminString())).CreateQueueAsync(e.Name()));
+        () => Admin.Of(WrongKey(e.AdminString())).CreateQueueAsync(e.Name()));
 }

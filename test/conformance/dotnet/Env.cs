@@ -1,5 +1,3 @@
-using Azure.Core;
-using Azure.Core.Pipeline;
 using Azure.Messaging.ServiceBus;
 using Azure.Messaging.ServiceBus.Administration;
 
@@ -34,25 +32,7 @@ public sealed class Env(string id, int index) : Scene("dotnet", id, index)
         return client;
     }
 
-    public ServiceBusAdministrationClient Admin(int i = 0) => Admin(AdminString(i));
-
-    /// <summary>Versions before 7.20.1 drop the port of the endpoint; a policy of the pipeline puts it back.</summary>
-    public static ServiceBusAdministrationClient Admin(string connectionString)
-    {
-        var options = new ServiceBusAdministrationClientOptions();
-        options.AddPolicy(
-            new ToPort(ServiceBusConnectionStringProperties.Parse(connectionString).Endpoint.Port), HttpPipelinePosition.PerCall);
-        return new ServiceBusAdministrationClient(connectionString, options);
-    }
-
-    private sealed class ToPort(int port) : HttpPipelineSynchronousPolicy
-    {
-        public override void OnSendingRequest(HttpMessage message)
-        {
-            message.Request.Uri.Scheme = "https";
-            message.Request.Uri.Port = port;
-        }
-    }
+    public ServiceBusAdministrationClient Admin(int i = 0) => Busbar.Admin.Of(AdminString(i));
 
     public async Task<string> QueueAsync(Action<CreateQueueOptions>? edit = null)
     {
@@ -81,6 +61,12 @@ public sealed class Env(string id, int index) : Scene("dotnet", id, index)
 
     public ServiceBusReceiver Receiver(string queue, int i = 1, ServiceBusReceiverOptions? options = null) =>
         Client(i).CreateReceiver(queue, options);
+
+    /// <summary>
+    /// A receiver that fetches ahead. Without that the library releases what comes between two receives, so that
+    /// it comes again behind later messages.
+    /// </summary>
+    public ServiceBusReceiver InOrder(string queue) => Receiver(queue, 1, new ServiceBusReceiverOptions { PrefetchCount = 100 });
 
     public ServiceBusReceiver DeadLetters(string queue, int i = 0) =>
         Receiver(queue, i, new ServiceBusReceiverOptions { SubQueue = SubQueue.DeadLetter });

@@ -24,7 +24,7 @@ public static class Receiving
     public static async Task Many(Env e)
     {
         var q = await FilledAsync(e, 20);
-        var r = e.Receiver(q);
+        var r = e.InOrder(q);
         var got = await TakeAsync(r, 20);
         EqualAll(Texts(got), Bodies(20), "bodies");
         await CompleteAsync(r, got);

@@ -70,7 +70,7 @@ public static class Sending
             m.GetRawAmqpMessage().Body = body;
             await e.SendAsync(q, m);
         }
-        var got = (await TakeAsync(e.Receiver(q), 3)).ConvertAll(x => x.GetRawAmqpMessage().Body);
+        var got = (await TakeAsync(e.InOrder(q), 3)).ConvertAll(x => x.GetRawAmqpMessage().Body);
         Check(got[0].TryGetValue(out var value), "no body of a value");
         Equal(value, "a value", "value");
         Check(got[1].TryGetSequence(out var sequences), "no body of a sequence");
@@ -113,7 +113,7 @@ public static class Sending
         {
             await s.SendMessageAsync(new ServiceBusMessage(body));
         }
-        var r = e.Receiver(q);
+        var r = e.InOrder(q);
         var got = await TakeAsync(r, 50);
         EqualAll(Texts(got), bodies, "bodies");
         await CompleteAsync(r, got);
@@ -140,7 +140,7 @@ public static class Sending
         }
         Check(batch.Count is > 50 and < 70, $"{batch.Count} messages of 16 KiB fit, want what a limit of 1 MiB holds");
         await s.SendMessagesAsync(batch);
-        var r = e.Receiver(q);
+        var r = e.InOrder(q);
         var got = await TakeAsync(r, batch.Count);
         EqualAll(Texts(got).Select(t => t.Split(':')[0]), Enumerable.Range(0, got.Count).Select(i => $"{i}"), "numbers");
         await CompleteAsync(r, got);
@@ -186,7 +186,7 @@ public static class Sending
         {
             await s.SendMessageAsync(new ServiceBusMessage($"{i}") { PartitionKey = $"key-{i % 12}" });
         }
-        var r = e.Receiver(q);
+        var r = e.InOrder(q);
         var numbers = new HashSet<long>();
         var last = new Dictionary<string, int>();
         foreach (var m in await TakeAsync(r, n))
@@ -314,7 +314,7 @@ public static class Sending
         await e.SendAsync(q, Named("other", "other"));
         var r = e.Receiver(q);
         var got = await TakeAsync(r, 2);
-        EqualAll(Texts(got), ["first", "other"], "bodies");
+        EqualAll(Texts(got).Order(), ["first", "other"], "bodies");
         await CompleteAsync(r, got);
         await e.Sender(q, 1).SendMessageAsync(Named("third", "same"));
         await NoneAsync(r);
@@ -325,6 +325,6 @@ public static class Sending
     {
         var q = await e.QueueAsync(o => o.RequiresDuplicateDetection = true);
         await e.SendAsync(q, Named("a0", "a"), Named("b1", "b"), Named("a2", "a"), Named("c3", "c"));
-        EqualAll(Texts(await TakeAsync(e.Receiver(q), 3)), ["a0", "b1", "c3"], "bodies");
+        EqualAll(Texts(await TakeAsync(e.Receiver(q), 3)).Order(), ["a0", "b1", "c3"], "bodies");
     }
 }

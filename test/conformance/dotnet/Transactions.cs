@@ -44,7 +44,7 @@ public static class Transactions
         await e.SendAsync(q, new ServiceBusMessage("a"), new ServiceBusMessage("b"));
         var c = e.Client(1);
         var (s, r, other) = (c.CreateSender(q), c.CreateReceiver(q), e.Receiver(q, 0));
-        var got = await TakeAsync(r, 2);
+        var got = (await TakeAsync(r, 2)).OrderBy(Text).ToList();
         using (Scope())
         {
             await s.SendMessageAsync(new ServiceBusMessage("out"));
@@ -88,7 +88,7 @@ public static class Transactions
         var q = await e.QueueAsync();
         await e.SendAsync(q, new ServiceBusMessage("a"), new ServiceBusMessage("b"), new ServiceBusMessage("c"));
         var r = e.Receiver(q);
-        var got = await TakeAsync(r, 3);
+        var got = (await TakeAsync(r, 3)).OrderBy(Text).ToList();
         using (var scope = Scope())
         {
             await r.AbandonMessageAsync(got[0]);

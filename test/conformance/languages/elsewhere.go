@@ -45,9 +45,9 @@ const elsewhereText = `
 ## Not run in ` + "`make conformance`" + `
 
 .NET needs an SDK that the project's machines do not have. ` + "`test/conformance/dotnet`" + ` has the scenarios for the
-official library. ` + "`make conformance`" + ` runs them where the command ` + "`dotnet`" + ` is on the path, says that it
-skipped them elsewhere, and gives them no column above; the workflow ` + "`dotnet.yml`" + ` runs them. The table below is
-what ran on the day that it names, and is not measured again.
+official library, ` + "`test/conformance/amqpnetlite`" + ` those of plain AMQP for AMQPNetLite. ` + "`make conformance`" + ` runs them
+where the command ` + "`dotnet`" + ` is on the path, says that it skipped them elsewhere, and gives them no column above; the
+workflow ` + "`dotnet.yml`" + ` runs them. The table below is what ran on the day that it names, and is not measured again.
 
 | what ran | on | day | cases | passed | left out, or not the broker's | the broker's |
 | --- | --- | --- | --- | --- | --- | --- |

@@ -45,6 +45,7 @@ var runners = []runner{
 	{dir: "proton", language: "Qpid Proton", clients: []string{""}},
 	{dir: "jms", language: "JMS", clients: []string{""}},
 	{dir: "dotnet", language: ".NET", clients: []string{""}, needs: "dotnet"},
+	{dir: "amqpnetlite", language: "AMQPNetLite", clients: []string{""}, needs: "dotnet"},
 }
 
 type runner struct {
