@@ -108,11 +108,15 @@ func TestASessionIsTakenOver(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d connections", name, connections), func(t *testing.T) {
 				ts := startServer(t, 3)
 				ts.broker.queue("orders", withSessions, edit)
-				a := newSession(t, dial(t, ts))
-				b := a
+				// Each receiver has an AMQP session of its own: go-amqp may attach a link with the handle of one
+				// that the broker detached before its own detach is written.
+				conn := dial(t, ts)
+				a := newSession(t, conn)
+				ofA, ofB := newSession(t, conn), conn
 				if connections == 2 {
-					b = newSession(t, dial(t, ts))
+					ofB = dial(t, ts)
 				}
+				b := newSession(t, ofB)
 				sendSession(t, a, "orders", "s1", "work", "more")
 				first, id, token := mustShare(t, a, "orders", nil, nil)
 				if id != "s1" {
@@ -125,7 +129,7 @@ func TestASessionIsTakenOver(t *testing.T) {
 				}
 				// Before its link is told, too, who was taken over holds nothing.
 				if connections == 1 {
-					code, why := settleByToken(t, a, "orders", "s1", first.LinkName(), "completed", work)
+					code, why := settleByToken(t, ofA, "orders", "s1", first.LinkName(), "completed", work)
 					if code != 410 || why != "com.microsoft:session-lock-lost" {
 						t.Errorf("settled by who was taken over: %d %s", code, why)
 					}
