@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -169,9 +170,16 @@ func (l *load) consume(queue string, at int, session bool) {
 func (l *load) oneSession(h *home, queue string) {
 	ctx, cancel := context.WithTimeout(l.over, patience)
 	r, err := h.client.AcceptNextSessionForQueue(ctx, queue, nil)
+	expired := ctx.Err() != nil
 	cancel()
 	if err != nil {
-		if !nothing(err) && l.over.Err() == nil {
+		switch {
+		case nothing(err) || l.over.Err() != nil:
+		case expired && strings.Contains(err.Error(), "i/o timeout"):
+			// go-amqp writes each frame of a call with the call's deadline (Conn.getWriteTimeout), and ends its
+			// connection if that passes meanwhile: here, if the refusal comes in the call's last moment.
+			h.leave()
+		default:
 			h.excuse("accept next", err)
 		}
 		return
