@@ -252,7 +252,7 @@ func (x *run) numbered(id fsm.EntityID, c *fsm.Enqueue) *fsm.Enqueue {
 	for i := range c.Messages {
 		switch list := x.reserved[id]; {
 		case x.r.IntN(40) == 0: // never issued
-			c.Messages[i].Reserved = 1 << 40
+			c.Messages[i].Reserved = x.never
 		case len(list) > 0 && x.r.IntN(2) == 0:
 			c.Messages[i].Reserved, x.reserved[id] = list[0], list[1:]
 		}

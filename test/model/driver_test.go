@@ -47,12 +47,15 @@ type run struct {
 	trace   []string
 	// reserved are the numbers that a Reserve gave and no command has named yet.
 	reserved map[fsm.EntityID][]fsm.SequenceNumber
+	// never is a number that no entity has given out. Numbers that begin anew have all been given out once.
+	never fsm.SequenceNumber
 }
 
 // sequence runs steps entries from one seed and returns the first difference.
 func sequence(seed uint64, steps int, f apply) error {
 	x := &run{
-		r: rand.New(rand.NewPCG(seed, 1)), apply: f, a: fsm.New(1), b: fsm.New(1), model: New(1),
+		never: 1 << 40,
+		r:     rand.New(rand.NewPCG(seed, 1)), apply: f, a: fsm.New(1), b: fsm.New(1), model: New(1),
 		wall: wallZero, life: 1, proofs: map[fsm.EntityID][]fsm.SessionProof{},
 		reserved: map[fsm.EntityID][]fsm.SequenceNumber{},
 		counter:  map[uint64]uint64{}, last: map[uint64]fsm.Request{},
@@ -71,6 +74,7 @@ func sequence(seed uint64, steps int, f apply) error {
 		err = x.step(e)
 	}
 	if err == nil && seed%3 == 0 { // numbers begin anew after some messages
+		x.never = 1<<63 + 1
 		for id, last := range map[fsm.EntityID]uint64{1: 1<<63 - 1, 2: 1<<63 - 1, 3: 1<<48 - 1} {
 			last -= seed / 3 % 24
 			x.a.StartAfter(id, last)
