@@ -246,18 +246,53 @@ func (g *gambler) release(deeds []deed) {
 // lose breaks the connection off, in the middle of a commit or not. Who commits and does not hear of it asks the node.
 func (g *gambler) lose() {
 	x := g.any()
+	if x == nil || g.rng.IntN(2) == 0 {
+		g.part(nil)
+		return
+	}
+	x.commitUnheard()
+	if g.rng.IntN(2) == 0 {
+		g.b.pass(time.Duration(g.rng.IntN(20)) * time.Millisecond)
+	}
+	g.part(x)
+}
+
+// unheard breaks the connection off 20 ms after a commit of one settlement, whose lock has run out or has not.
+func (g *gambler) unheard(late bool) {
+	x := g.settling()
+	if late {
+		g.b.pass(gamblersLock + 3*time.Second)
+	}
+	x.commitUnheard()
+	g.b.pass(20 * time.Millisecond)
+	g.part(x)
+}
+
+// settling returns a transaction of a new connection with one settlement, whose lock has just begun.
+func (g *gambler) settling() *transaction {
+	g.part(nil)
+	for g.free() == nil {
+		g.send(nil)
+		g.receive()
+	}
+	x := g.d.begin()
+	g.open[x], g.begun[x] = nil, time.Now()
+	for len(g.open[x]) == 0 {
+		g.settle(x)
+	}
+	return x
+}
+
+// part breaks the connection off, opens another and asks the node what became of a commit, nil if none is under way.
+func (g *gambler) part(x *transaction) {
 	var deeds []deed
-	if x != nil && g.rng.IntN(2) == 0 {
+	if x != nil {
 		deeds = g.open[x]
-		x.commitUnheard()
-		if g.rng.IntN(2) == 0 {
-			g.b.pass(time.Duration(g.rng.IntN(20)) * time.Millisecond)
-		}
 	}
 	node := g.d.node
 	g.d.die()
 	g.b.pass(8 * time.Second) // the grace of the locks
-	if deeds != nil {
+	if x != nil {
 		switch outcome := g.b.lab.Front(node).Outcome(x.id); outcome {
 		case "committed":
 			g.seen["committed unheard"]++
@@ -286,23 +321,29 @@ func (g *gambler) kill() {
 		return
 	}
 	if x := g.any(); x != nil && len(g.open[x]) > 0 && g.rng.IntN(2) == 0 {
-		g.seen["killed over a commit"]++
-		down := g.b.lab.CrashAt(1, simulation.Point(g.rng.IntN(2)), g.b.lab.Applied(leader, 1)+1)
-		g.end(x, false)
-		g.b.lab.Disarm()
-		select {
-		case <-down:
-			g.b.must("lead", g.b.lab.Led())
-			g.b.must("start", g.b.lab.Start(leader))
-			g.b.must("serve", g.b.lab.Settled())
-		default: // nothing was written
-		}
+		g.killOver(x)
 		return
 	}
 	g.seen["killed"]++
 	start := g.b.crashLeader()
 	g.b.must("lead", g.b.lab.Led())
 	start()
+}
+
+// killOver crashes the leader before or after it applies the next entry, which is that of the commit.
+func (g *gambler) killOver(x *transaction) {
+	leader := g.b.lab.Leader(1)
+	g.seen["killed over a commit"]++
+	down := g.b.lab.CrashAt(1, simulation.Point(g.rng.IntN(2)), g.b.lab.Applied(leader, 1)+1)
+	g.end(x, false)
+	g.b.lab.Disarm()
+	select {
+	case <-down:
+		g.b.must("lead", g.b.lab.Led())
+		g.b.must("start", g.b.lab.Start(leader))
+		g.b.must("serve", g.b.lab.Settled())
+	default: // nothing was written
+	}
 }
 
 // step does one thing.
@@ -380,6 +421,9 @@ func TestRandomTransactionsAgreeWithTheirAnswers(t *testing.T) {
 				for range each {
 					g.step()
 				}
+				g.unheard(false)
+				g.unheard(true)
+				g.killOver(g.settling())
 				g.audit()
 			})
 		})
