@@ -73,6 +73,7 @@ func (l *link) resolve() error {
 	if err != nil {
 		return err
 	}
+	l.dest = dest
 	s, name := l.ch.c.s, l.addr.entity
 	ctx, cancel := context.WithTimeout(l.ch.c.ctx, s.cfg.ProposeTimeout)
 	l.cancel = cancel

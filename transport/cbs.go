@@ -46,7 +46,7 @@ func (r *requests) token(q *request) func() (response, func(response) response) 
 	claim, err := r.c.s.policies.Verify(text, time.Now())
 	if err != nil {
 		r.c.s.stats.reject(siteToken)
-		r.c.log.Info("token refused", "audience", name, "error", err)
+		r.c.log.Debug("token refused", "audience", clipText(name), "error", err) // answer notes it, at a bounded rate
 		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s", auth.TextOf(err))))
 	}
 	a := parseAddress(name)
@@ -104,6 +104,9 @@ func bareHost(s string) string {
 
 // putClaim keeps what a token proves. The newest one of an audience counts.
 func (c *conn) putClaim(name string, claim auth.Claim) {
+	if !c.s.policies.Stands(claim) {
+		return // its policy changed since the token was checked
+	}
 	audience := auth.EntityPath(name)
 	if _, renewal := c.claims[audience]; !renewal && len(c.claims) >= c.cfg.MaxTokens {
 		c.s.stats.reject(siteToken)

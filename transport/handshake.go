@@ -30,8 +30,9 @@ const (
 	pythonProduct = "azsdk-python-servicebus"
 )
 
-// mechanisms are the SASL mechanisms in the order in which the original offers them.
-func mechanisms() []amqp.Symbol { return []amqp.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"} }
+// mechanisms are the SASL mechanisms in the order in which the original offers them. It offers EXTERNAL as well; no
+// listener of ours asks a client for a certificate.
+func mechanisms() []amqp.Symbol { return []amqp.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS"} }
 
 // handshake speaks protocol headers, SASL and open. It runs before the reader and the writer exist
 // and under one deadline; afterwards the peer has the right to open channels.
@@ -135,7 +136,7 @@ func (c *conn) sasl(r *amqp.Reader) (site, error) {
 	case "MSSBCBS", "ANONYMOUS":
 	case "PLAIN":
 		refusal = c.plain(init.InitialResponse)
-	default: // EXTERNAL too: no listener asks for certificates
+	default:
 		refusal = fmt.Errorf("mechanism %q is not supported", init.Mechanism)
 	}
 	outcome := &amqp.SASLOutcome{Outcome: amqp.SASLOK, AdditionalData: []byte(saslWelcome)}

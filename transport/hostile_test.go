@@ -78,7 +78,7 @@ func hostileCases() []hostile {
 		}, "gone"},
 		{"an HTTP request with a NUL", atSocket, func(c *rawClient) { c.write([]byte("GET /\x00 HTTP/1.1\r\n\r\n")) }, "gone"},
 		// SASL.
-		{"EXTERNAL", atSASL, sends(0, &amqp.SASLInit{Mechanism: "EXTERNAL"}), "sasl 1"},
+		{"EXTERNAL, which is not offered", atSASL, sends(0, &amqp.SASLInit{Mechanism: "EXTERNAL"}), "sasl 1"},
 		{"an unknown mechanism", atSASL, sends(0, &amqp.SASLInit{Mechanism: "SCRAM-SHA-1"}), "sasl 1"},
 		{"PLAIN without parts", atSASL, sends(0, &amqp.SASLInit{Mechanism: "PLAIN"}), "sasl 1"},
 		{"PLAIN with too many parts", atSASL, sends(0, &amqp.SASLInit{Mechanism: "PLAIN", InitialResponse: []byte("\x00\x00\x00\x00")}), "sasl 1"},

@@ -26,6 +26,8 @@ const (
 	httpMaxWait = 10 * time.Minute
 	// httpMargin is what a request may take besides its waiting: to arrive, and to be answered.
 	httpMargin = 30 * time.Second
+	// httpRefusedBody is how long the body of a refused request may take to arrive.
+	httpRefusedBody = 5 * time.Second
 	// httpSends bounds the sends whose bodies are in memory at a time; the next ones wait.
 	httpSends = 64
 
@@ -113,6 +115,9 @@ func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to ht
 		return
 	}
 	q := &httpRequest{httpTarget: to, w: w, r: r}
+	control := http.NewResponseController(w) // a handler in a test has no connection
+	// A refused request is answered at once, but net/http reads its body first.
+	_ = control.SetReadDeadline(time.Now().Add(httpRefusedBody))
 	err := s.openHTTP(q, right)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(r.Context(), q.wait+httpMargin)
@@ -120,7 +125,6 @@ func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to ht
 		stop := context.AfterFunc(s.waits, cancel) // a server that closes lets nobody wait
 		defer stop()
 		q.ctx = ctx
-		control := http.NewResponseController(w) // a handler in a test has no connection
 		_ = control.SetReadDeadline(time.Now().Add(httpMargin))
 		_ = control.SetWriteDeadline(time.Now().Add(q.wait + 2*httpMargin))
 		err = serve(q)

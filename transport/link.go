@@ -41,6 +41,7 @@ type link struct {
 	addr   address
 	desc   *fsm.Descriptor // nil for $cbs
 	to     *fsm.Descriptor // where messages go through desc, nil if they stay there
+	dest   address         // of to; it needs Send as well, as long as the link is open
 	state  linkState
 	end    endpoint           // nil until attached
 	cancel context.CancelFunc // of the look-up or accept under way

@@ -21,6 +21,7 @@ const (
 	// maxHTTPHeaderBytes bounds a request's header. SAS tokens take about 300 bytes.
 	maxHTTPHeaderBytes = 64 << 10
 	httpHeaderTimeout  = 10 * time.Second
+	httpReadTimeout    = time.Minute
 	httpIdleTimeout    = 2 * time.Minute
 )
 
@@ -177,6 +178,7 @@ func (s *Server) startHTTP(handler http.Handler) {
 	s.http = &http.Server{
 		Handler:           s.withWebSocket(s.Messages(handler)),
 		ReadHeaderTimeout: httpHeaderTimeout,
+		ReadTimeout:       httpReadTimeout, // of a request and its body; who takes more says so
 		IdleTimeout:       httpIdleTimeout,
 		MaxHeaderBytes:    maxHTTPHeaderBytes,
 		ErrorLog:          s.log.StandardLogger(nil),

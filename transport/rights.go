@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"maps"
 	"time"
 
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -50,23 +51,29 @@ func (l *link) authorize() error {
 
 // expireClaims forgets tokens that have run out and ends the links that no other one opens.
 func (c *conn) expireClaims(now time.Time) {
-	gone := false
-	for audience, claim := range c.claims {
-		if claim.ExpiredAt(now) {
-			delete(c.claims, audience)
-			gone = true
-		}
-	}
-	if !gone {
+	c.dropClaims("The token has expired.", func(claim auth.Claim) bool { return claim.ExpiredAt(now) })
+}
+
+// revokeClaims forgets tokens and keys whose policy has changed, and ends the links that no other one opens.
+func (c *conn) revokeClaims() {
+	c.dropClaims("The access policy was removed, or its key or rights were changed.",
+		func(claim auth.Claim) bool { return !c.s.policies.Stands(claim) })
+}
+
+// dropClaims forgets the claims that are over, and ends the links that no other one opens with the text.
+func (c *conn) dropClaims(text string, over func(auth.Claim) bool) {
+	before := len(c.claims)
+	maps.DeleteFunc(c.claims, func(_ string, claim auth.Claim) bool { return over(claim) })
+	if len(c.claims) == before {
 		return
 	}
 	for _, l := range c.links {
 		// Links of request nodes stay: each request is authorized on its own.
-		if l.state > linkAttached || l.addr.cbs || l.addr.management || l.addr.entity == "" || l.allowed(l.right()) {
+		if l.state > linkAttached || l.addr.cbs || l.addr.management || l.addr.entity == "" ||
+			l.allowed(l.right()) && (l.dest.entity == "" || c.allowed(l.dest.path(), auth.Send)) {
 			continue
 		}
 		l.ch.touch()
-		c.fault(l.ch, l, linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess,
-			"The token has expired."))
+		c.fault(l.ch, l, linkFault(siteUnauthorized, amqp.ConditionUnauthorizedAccess, "%s", text))
 	}
 }

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -70,7 +72,12 @@ func (w *watcher) run() {
 	t := time.NewTicker(w.s.cfg.WatchInterval)
 	defer t.Stop()
 	changes, _ := w.s.catalog.(Changes)
+	policies := w.s.policies.Version()
 	for due, seen := false, uint64(0); ; {
+		if now := w.s.policies.Version(); now != policies {
+			policies = now
+			w.s.wg.Go(w.s.revoke)
+		}
 		var changed <-chan struct{}
 		version := seen
 		if changes != nil { // asked before the look, so that no change is missed
@@ -90,6 +97,16 @@ func (w *watcher) run() {
 		case <-w.s.ctx.Done():
 			return
 		}
+	}
+}
+
+// revoke has every connection look at its claims again: a policy has changed.
+func (s *Server) revoke() {
+	s.mu.Lock()
+	conns := slices.Collect(maps.Keys(s.conns))
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.post(c.revokeClaims)
 	}
 }
 

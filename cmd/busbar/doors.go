@@ -122,6 +122,7 @@ func newPolicies(cfg Config) (*auth.Policies, error) {
 	if err != nil {
 		return nil, err
 	}
+	policies.KnowHosts(cfg.Namespace, cfg.Advertise, cfg.NodeName)
 	all, err := namespacePolicies(cfg.Policies)
 	if err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func TestVerifyAcceptsWhatTheClientsSign(t *testing.T) {
 			}
 			want := Claim{
 				Policy: root, Audience: tc.path, Rights: All, Expires: time.Unix(1893456000, 0),
-				Until: time.Unix(1893456000, 0).Add(DefaultExpiryTolerance),
+				Until: time.Unix(1893456000, 0).Add(DefaultExpiryTolerance), key: p.markOf(rootKey),
 			}
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)

@@ -11,7 +11,8 @@ type Claim struct {
 	Until    time.Time // Expires plus the tolerance: the moment to act on; zero: never
 	Rights   Right
 
-	granted *[]granted // what a JSON web token opens besides, entity by entity
+	granted *[]granted // rights on further entities: of a JSON web token, or of a PLAIN key that several entities have
+	key     mark       // of the key that signed, zero for a JSON web token
 }
 
 // granted are rights on one entity.

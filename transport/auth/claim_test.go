@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"errors"
 	"testing"
+	"time"
 )
 
 func TestClaimAllows(t *testing.T) {
@@ -59,22 +61,100 @@ func TestClaimAllows(t *testing.T) {
 }
 
 func TestAudiencePath(t *testing.T) {
+	p := newPolicies(t)
+	p.KnowHosts("Busbar", "")
 	for sr, want := range map[string]string{
 		"https://host/": "",
 		"https://host:5300/q1?api-version=2024-05": "q1",
-		"sb://host/A/b":                             "a/b",
-		"amqp://host:5672/q/$management":            "q/$management",
-		"localhost:5300":                            "",
-		"localhost":                                 "",
-		"host/q":                                    "q",
-		"https://host/txt%2F.-_123":                 "txt/.-_123",
-		"https://host//q//":                         "q",
+		"sb://host/A/b":                  "a/b",
+		"amqp://host:5672/q/$management": "q/$management",
+		"localhost:5300":                 "",
+		"localhost":                      "",
+		"LOCALHOST/q":                    "q",
+		"busbar":                         "",
+		"busbar/q":                       "q",
+		"host:5672/q":                    "q",
+		"host.example/q":                 "q",
+		"[::1]:5672":                     "",
+		"https://host/txt%2F.-_123":      "txt/.-_123",
+		"https://host//q//":              "q",
 		"https://host/$resources/queues?%24top=1":   "$resources/queues",
 		"https://host/t/Subscriptions/s?x=http://y": "t/subscriptions/s",
-		"host/q?x=http://y/z":                       "q",
+		"host:1/q?x=http://y/z":                     "q",
+		// F5: text that names no host opens the entity of that name, as the Go SDK's tokens for a forward ask for.
+		"orders":                 "orders",
+		"Orders/Subscriptions/s": "orders/subscriptions/s",
+		"/orders":                "orders",
 	} {
-		if got, err := audiencePath(sr); err != nil || got != want {
+		if got, err := p.audiencePath(sr); err != nil || got != want {
 			t.Errorf("%s: got %q, %v, want %q", sr, got, err, want)
 		}
+	}
+	// F5: what is encoded once more than any client does opens nothing.
+	for _, sr := range []string{
+		"sb%3A%2F%2Flocalhost%2Forders", "sb%3A%2F%2Fns.example%2Forders", "sb://localhost/orders%252Fa",
+		"sb%3A//localhost/orders", "localhost/%25", "sb://%6cocalhost/orders", "orders%2561",
+	} {
+		if got, err := p.audiencePath(sr); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: got %q, %v, want a malformed token", sr, got, err)
+		}
+	}
+}
+
+// F5: the signer of a token for one entity cannot open another one by the way the audience is written.
+func TestAnAudienceThatIsNoAddressOpensNothingElse(t *testing.T) {
+	p := newPolicies(t)
+	for _, audience := range []string{"orders", "sb%3A%2F%2Flocalhost%2Forders", "sb%253A%252F%252Flocalhost%252Forders"} {
+		claim, err := p.Verify(NewToken(audience, root, rootKey, time.Now().Add(time.Hour)), time.Now())
+		if err != nil {
+			continue
+		}
+		for _, path := range []string{"", "orders2", "other", "orders2/subscriptions/s"} {
+			if claim.Allows(path, Listen) {
+				t.Errorf("a token for %s opens %q", audience, path)
+			}
+		}
+	}
+}
+
+// F8: a claim stands as long as its policies have its key and its rights.
+func TestAClaimStandsWithItsPolicy(t *testing.T) {
+	p := newPolicies(t)
+	both := Policy{Name: "both", Primary: "same", Rights: Send}
+	for _, scope := range []string{"a", "b"} {
+		if err := p.Replace(scope, both); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim, err := p.VerifyPlain("both", "same")
+	if err != nil || !claim.Allows("a", Send) || !claim.Allows("b", Send) || claim.Allows("c", Send) || claim.Allows("", Send) {
+		t.Fatalf("got %+v, %v", claim, err) // F8: by the order of a map it opened the one or the other
+	}
+	version := p.Version()
+	for _, step := range []struct {
+		name string
+		now  Policy
+		want bool
+	}{
+		{"a second key", Policy{Name: "both", Primary: "same", Secondary: "other", Rights: Send}, true},
+		{"the keys change places", Policy{Name: "both", Primary: "other", Secondary: "same", Rights: Send}, true},
+		{"more rights", Policy{Name: "both", Primary: "same", Rights: Send | Listen}, true},
+		{"other rights", Policy{Name: "both", Primary: "same", Rights: Listen}, false},
+		{"another key", Policy{Name: "both", Primary: "other", Rights: Send}, false},
+		{"another name", Policy{Name: "neither", Primary: "same", Rights: Send}, false},
+	} {
+		if err := p.Replace("b", step.now); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Stands(claim); got != step.want {
+			t.Errorf("%s: stands %t", step.name, got)
+		}
+		if p.Version() == version {
+			t.Errorf("%s: the version stayed", step.name)
+		}
+		version = p.Version()
+	}
+	if !p.Stands(Claim{Rights: All}) {
+		t.Error("a claim without a key is one of a JSON web token, and stands")
 	}
 }

@@ -19,21 +19,36 @@ func EntityPath(address string) string {
 	return normalise(text)
 }
 
-// audiencePath normalises a decoded sr: what [EntityPath] does, except that text without a scheme
-// begins with a host, as clients sign a bare "host:port" too. So a token that shall open one entity
-// only must name the host as well. A path that cannot be percent-decoded is an error: Java and Go
-// sign the request's URL, which is encoded once more inside.
-func audiencePath(sr string) (string, error) {
+// audiencePath normalises a decoded sr as [EntityPath] does. Text without a scheme begins with a host only if that is
+// a name of the broker, an IP address, or has a port or a dot; any other text is the path of an entity. So a token
+// that shall open the whole namespace names a host that is known as one. A percent sign that is left after decoding is
+// an error: Java and Go sign the request's URL, which is encoded once more inside, but nobody encodes it twice.
+func (p *Policies) audiencePath(sr string) (string, error) {
 	text := cutQuery(sr)
-	if i := strings.Index(text, "://"); i >= 0 {
-		text = text[i+3:]
+	scheme := strings.Index(text, "://")
+	if scheme >= 0 {
+		text = text[scheme+3:]
 	}
-	_, path, _ := strings.Cut(text, "/")
+	host, path, _ := strings.Cut(text, "/")
+	if strings.Contains(host, "%") {
+		return "", malformed("sr is percent-encoded more than once")
+	}
+	if scheme < 0 && !p.isHost(host) {
+		path = text
+	}
 	path, err := url.PathUnescape(path)
 	if err != nil {
 		return "", malformed("sr holds a path that is not percent-encoded")
 	}
+	if strings.Contains(path, "%") {
+		return "", malformed("sr is percent-encoded more than once")
+	}
 	return normalise(path), nil
+}
+
+// isHost reports whether the first segment of an audience without a scheme is a host.
+func (p *Policies) isHost(text string) bool {
+	return text == "" || strings.ContainsAny(text, ".:") || p.hosts[strings.ToLower(text)]
 }
 
 func cutQuery(text string) string {

@@ -1,10 +1,16 @@
 package auth
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -75,12 +81,16 @@ func notURLSafe(r rune) bool {
 }
 
 // Policies is the set of shared access policies of a namespace and its entities. It is safe for
-// concurrent use; a change is seen by the next Verify, claims given out before keep their rights
-// until they expire.
+// concurrent use. A change is seen by the next Verify; who keeps claims asks [Policies.Stands] again
+// when [Policies.Version] has changed.
 type Policies struct {
 	tolerance time.Duration
+	salt      [sha256.Size]byte  // of marks
 	issuers   map[string]*issuer // by name; fixed before the first Verify
 	wanted    chan struct{}      // holds one
+	hosts     map[string]bool    // names of the broker in lower case; fixed before the first Verify
+
+	version atomic.Uint64
 
 	mu     sync.RWMutex
 	scopes map[string]map[string]Policy // by scope path, then by name
@@ -92,8 +102,20 @@ func New(tolerance time.Duration) (*Policies, error) {
 	if tolerance < 0 {
 		return nil, errors.New("expiry tolerance is negative")
 	}
-	return &Policies{tolerance: tolerance, wanted: make(chan struct{}, 1),
-		scopes: map[string]map[string]Policy{}}, nil
+	var salt [sha256.Size]byte
+	_, _ = rand.Read(salt[:]) // it never fails
+	return &Policies{salt: salt, tolerance: tolerance, wanted: make(chan struct{}, 1),
+		hosts: map[string]bool{"localhost": true}, scopes: map[string]map[string]Policy{}}, nil
+}
+
+// KnowHosts names the broker: an audience may begin with one of these hosts without a scheme before it. Names with a
+// dot or a port are known as hosts without it. It must be called before the first Verify.
+func (p *Policies) KnowHosts(names ...string) {
+	for _, name := range names {
+		if name != "" {
+			p.hosts[strings.ToLower(name)] = true
+		}
+	}
 }
 
 // Replace sets the policies of one scope, the path of an entity or "" for the namespace, in place
@@ -105,6 +127,7 @@ func (p *Policies) Replace(scope string, policies ...Policy) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.version.Add(1)
 	if len(byName) == 0 {
 		delete(p.scopes, EntityPath(scope))
 		return nil
@@ -127,8 +150,56 @@ func (p *Policies) ReplaceAll(byScope map[string][]Policy) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if maps.EqualFunc(p.scopes, scopes, maps.Equal[map[string]Policy, map[string]Policy]) {
+		return nil
+	}
+	p.version.Add(1)
 	p.scopes = scopes
 	return nil
+}
+
+// mark tells a key from others without holding it: it is the key's HMAC under a secret of the process, so that a claim
+// that is printed shows nothing.
+type mark [sha256.Size]byte
+
+func (p *Policies) markOf(key Secret) (m mark) {
+	if key == "" {
+		return m
+	}
+	mac := hmac.New(sha256.New, p.salt[:])
+	mac.Write([]byte(key))
+	mac.Sum(m[:0])
+	return m
+}
+
+// Version changes with every change of the policies.
+func (p *Policies) Version() uint64 { return p.version.Load() }
+
+// Stands reports whether the policies that a claim comes from still have its key and its rights. A JSON web token
+// stands until it expires.
+func (p *Policies) Stands(c Claim) bool {
+	if c.key == (mark{}) {
+		return true
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if !p.standsLocked(c, granted{c.Scope, c.Rights}) {
+		return false
+	}
+	if c.granted != nil {
+		for _, g := range *c.granted {
+			if !p.standsLocked(c, g) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (p *Policies) standsLocked(c Claim, g granted) bool {
+	policy, ok := p.scopes[g.scope][c.Policy]
+	return ok && (p.markOf(policy.Primary) == c.key || p.markOf(policy.Secondary) == c.key) &&
+		policy.Rights&g.rights == g.rights
 }
 
 func index(policies []Policy) (map[string]Policy, error) {
@@ -179,8 +250,8 @@ func (p *Policies) named(name string) []candidate {
 	if policy, ok := p.scopes[""][name]; ok {
 		found = append(found, candidate{"", policy})
 	}
-	for scope, policies := range p.scopes {
-		if policy, ok := policies[name]; ok && scope != "" {
+	for _, scope := range slices.Sorted(maps.Keys(p.scopes)) {
+		if policy, ok := p.scopes[scope][name]; ok && scope != "" {
 			found = append(found, candidate{scope, policy})
 		}
 	}

@@ -56,7 +56,7 @@ func (p *Policies) Verify(token string, now time.Time) (Claim, error) {
 	default:
 		return Claim{}, malformed("neither a shared access signature nor a JSON web token")
 	}
-	t, err := parse(text)
+	t, err := p.parse(text)
 	if err != nil {
 		return Claim{}, err
 	}
@@ -83,16 +83,21 @@ func (p *Policies) verify(t signature, now time.Time) (Claim, error) {
 		if !now.Before(until) {
 			return Claim{}, &Error{Kind: Expired, At: t.expires}
 		}
+		key := c.policy.Primary
+		if !primary {
+			key = c.policy.Secondary
+		}
 		return Claim{
 			Policy: t.policy, Scope: c.scope, Audience: t.path,
-			Expires: t.expires, Until: until, Rights: c.policy.Rights,
+			Expires: t.expires, Until: until, Rights: c.policy.Rights, key: p.markOf(key),
 		}, nil
 	}
 	return Claim{}, ErrBadSignature
 }
 
 // VerifyPlain checks a policy's name and key as SASL PLAIN carries them. The claim reaches as far
-// as the policy and does not expire.
+// as the policy and does not expire. If several entities have a policy of this name and key, the claim
+// opens each of them.
 func (p *Policies) VerifyPlain(name, key string) (Claim, error) {
 	if name == "" && key == "" {
 		return Claim{}, ErrMissing
@@ -104,14 +109,25 @@ func (p *Policies) VerifyPlain(name, key string) (Claim, error) {
 	if len(candidates) == 0 {
 		return Claim{}, ErrUnknownPolicy
 	}
+	var claim Claim
+	var more []granted
 	for _, c := range candidates {
-		if sameKey(c.policy.Primary, key) || sameKey(c.policy.Secondary, key) {
-			return Claim{
-				Policy: name, Scope: c.scope, Audience: c.scope, Rights: c.policy.Rights,
-			}, nil
+		if !sameKey(c.policy.Primary, key) && !sameKey(c.policy.Secondary, key) {
+			continue
 		}
+		if claim.Rights == 0 {
+			claim = Claim{Policy: name, Scope: c.scope, Audience: c.scope, Rights: c.policy.Rights, key: p.markOf(Secret(key))}
+			continue
+		}
+		more = append(more, granted{c.scope, c.policy.Rights})
 	}
-	return Claim{}, ErrBadSignature
+	if claim.Rights == 0 {
+		return Claim{}, ErrBadSignature
+	}
+	if more != nil {
+		claim.Audience, claim.granted = "", &more
+	}
+	return claim, nil
 }
 
 // sameKey compares digests, so that not even the length of the key shows in the time.
@@ -130,7 +146,7 @@ type signature struct {
 	expires time.Time
 }
 
-func parse(text string) (signature, error) {
+func (p *Policies) parse(text string) (signature, error) {
 	raw, err := parameters(text)
 	if err != nil {
 		return signature{}, err
@@ -153,7 +169,7 @@ func parse(text string) (signature, error) {
 	if err != nil {
 		return signature{}, malformed("sr is not percent-encoded")
 	}
-	if t.path, err = audiencePath(audience); err != nil {
+	if t.path, err = p.audiencePath(audience); err != nil {
 		return signature{}, err
 	}
 	if len(t.path) > maxPathBytes {

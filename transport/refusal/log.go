@@ -24,6 +24,8 @@ const (
 	repeatPause = time.Minute
 	// maxTold bounds how many lines are remembered for that, some 50 bytes each.
 	maxTold = 4096
+	// maxTextBytes bounds the text in the log, which may hold a client's words.
+	maxTextBytes = 1 << 10
 	// maxEntityBytes bounds the path in a refusal; a subscription's is at most 260+15+50 characters.
 	maxEntityBytes = 512
 )
@@ -89,7 +91,8 @@ func New(root uint64, log hclog.Logger, now func() time.Time) *Log {
 // Note counts a refusal, gives it its id and writes it to the log. entity and text may be a client's
 // words; details are pairs for the log alone.
 func (l *Log) Note(code Code, entity, text string, details ...any) Mark {
-	m := Mark{Code: code, Entity: clip(entity), At: l.now().UTC()}
+	m := Mark{Code: code, Entity: clip(entity, maxEntityBytes), At: l.now().UTC()}
+	text = clip(text, maxTextBytes)
 	n, own := l.count(code, l.key(code, m.Entity, text), m.At)
 	m.ID = l.id(n)
 	if own || l.log.IsDebug() {
@@ -215,10 +218,10 @@ func (l *Log) Close() {
 	l.wg.Wait()
 }
 
-// clip bounds a path that a client wrote.
-func clip(path string) string {
-	if len(path) > maxEntityBytes {
-		path = path[:maxEntityBytes]
+// clip bounds text that a client wrote.
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = text[:most]
 	}
-	return strings.ToValidUTF8(path, "")
+	return strings.ToValidUTF8(text, "")
 }

@@ -256,6 +256,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
+	policies.KnowHosts("host", "h") // the names by which the requests of these tests call the broker
 	if err := errors.Join(
 		policies.Replace("", auth.Policy{Name: root, Primary: rootKey, Rights: auth.All},
 			auth.Policy{Name: "sender", Primary: "k", Rights: auth.Send},
