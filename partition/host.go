@@ -263,10 +263,11 @@ func (h *Host) check(rs []*Replica) {
 		}
 		if r.wedge.Swap(false) {
 			h.reopen(r)
-		} else if r.starved() && h.room.mayFeed() {
+		} else if err := r.starved(); err != nil && h.mayFeed(err) {
 			h.feed(r)
 		}
 	}
+	h.feedUnopened()
 	if age > h.cfg.FatalAfter {
 		h.fatal(fmt.Errorf("a store call hangs for %v", age))
 	}

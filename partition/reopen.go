@@ -136,20 +136,56 @@ func (h *Host) reopen(r *Replica) {
 	h.again(r, h.cfg.HeartbeatTimeout+h.cfg.ElectionTimeout)
 }
 
-// feedEvery is the least time between two new starts of a replica that ran out of disk.
+// feedEvery is the least time between two new starts of a replica that ran out of room or descriptors.
 const feedEvery = 10 * time.Second
+
+// feedFiles is the same of one that ran out of descriptors: whoever took them gives them back at once.
+const feedFiles = 2 * time.Second
+
+// fedLatelyLocked reports whether a replica had a new start a short while ago. If not, it has one now.
+func (h *Host) fedLatelyLocked(p fsm.PartitionID, err error) bool {
+	pause := feedEvery
+	if outOfFiles(err) {
+		pause = feedFiles
+	}
+	if time.Since(h.fed[p]) < pause {
+		return true
+	}
+	h.fed[p] = time.Now()
+	return false
+}
+
+// mayFeed reports whether what was missing is there again.
+func (h *Host) mayFeed(err error) bool {
+	// Nobody can ask for free descriptors without taking them: a new start tries.
+	return outOfFiles(err) || h.room.mayFeed()
+}
+
+// feedUnopened opens the replicas anew that could not be opened for want of room or descriptors.
+func (h *Host) feedUnopened() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for p, err := range h.broken {
+		if !starvation(err) || !h.mayFeed(err) || h.fedLatelyLocked(p, err) || !h.claimLocked(p) {
+			continue
+		}
+		members := h.members[p]
+		go func() {
+			if err := h.renew(p, nil, members, func() error { return nil }); err != nil && !errors.Is(err, fsm.ErrClosed) {
+				h.deps.Log.Error("open replica anew", "partition", p, "error", err)
+			}
+		}()
+	}
+}
 
 // feed gives a replica that failed for want of room a new start, now that there is room. Its group
 // may be without a majority until then, and nobody left to rebuild it; opening it is what a restart
 // of the process would do, and as safe.
 func (h *Host) feed(r *Replica) {
 	h.mu.Lock()
-	early := time.Since(h.fed[r.id]) < feedEvery
-	if !early {
-		h.fed[r.id] = time.Now()
-	}
+	early := h.fedLatelyLocked(r.id, *r.failure.Load())
 	h.mu.Unlock()
 	if !early && h.again(r, 0) {
-		r.log.Warn("there is room on the disk again: the replica starts anew")
+		r.log.Warn("what was missing may be there again: the replica starts anew", "failed", *r.failure.Load())
 	}
 }

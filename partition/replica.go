@@ -274,10 +274,12 @@ func (r *Replica) fail(err error) {
 	r.changed(r)
 }
 
-// starved reports whether the replica failed because its disk had no room.
-func (r *Replica) starved() bool {
-	e := r.failure.Load()
-	return e != nil && outOfRoom(*e)
+// starved returns the error if the replica failed for want of something that comes back by itself, else nil.
+func (r *Replica) starved() error {
+	if e := r.failure.Load(); e != nil && starvation(*e) {
+		return *e
+	}
+	return nil
 }
 
 // wedged asks the host for a new start of this replica (R5, R10).

@@ -124,7 +124,7 @@ func grows(c fsm.Command) (bytes int) {
 // may be all that can help.
 const feedBytes = 8 << 20
 
-// mayFeed reports whether such a replica has what a new start needs.
+// mayFeed reports whether a replica that failed for want of room has what a new start needs.
 func (r *room) mayFeed() bool {
 	return r.now() < roomForDeletions || !r.held && r.free.Load() >= feedBytes
 }
@@ -135,6 +135,9 @@ func mendingOf(err error) string {
 	case errors.Is(err, syscall.EROFS):
 		return "the file system of the data directory is read-only: see to the disk, mount it for writing, " +
 			"and start the node again; the others go on without it ('When a disk fails' in docs/operating.md)"
+	case outOfFiles(err):
+		return "the process has no descriptor left: raise its limit of open files, or lower limits.connections; " +
+			"the replica starts anew by itself"
 	case outOfRoom(err):
 		return "make room on the disk: the replica starts anew by itself"
 	}
@@ -145,6 +148,15 @@ func mendingOf(err error) string {
 func outOfRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
+
+// outOfFiles reports whether an error says that the process, or the machine, has no descriptor left.
+func outOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// starvation reports whether an error is about something that comes back without a person: room on the disk, or
+// descriptors.
+func starvation(err error) bool { return outOfRoom(err) || outOfFiles(err) }
 
 // spreadReadOnly fails every replica of the node when one met a disk that takes no more writes: they
 // share it. One that leads and has nothing to write would keep its leadership until the first client

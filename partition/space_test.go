@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -303,7 +304,7 @@ func TestGroupThatRanOutOfDiskServesAgain(t *testing.T) {
 		}
 		failed := 0
 		for _, n := range c.nodes {
-			if n.host.Replica(1).starved() {
+			if n.host.Replica(1).starved() != nil {
 				failed++
 			}
 		}
@@ -325,6 +326,49 @@ func TestGroupThatRanOutOfDiskServesAgain(t *testing.T) {
 		o, err := c.leader(1).Propose(t.Context(), lock(reqID(3, 1), 10, 0))
 		if err != nil || len(o.Locked) == 0 || string(o.Locked[0].Body) != "kept" {
 			t.Errorf("after the disk was freed: %+v, %v", o, err)
+		}
+	})
+}
+
+// F1: a group whose nodes all ran out of descriptors serves again within seconds once there are some, with all that
+// was acknowledged. Its replicas fail, and cannot be opened anew meanwhile.
+func TestGroupThatRanOutOfDescriptorsServesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 3)
+		c.open(1)
+		defer c.close()
+		r := c.leader(1)
+		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "kept")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // every replica has it
+		taken := func(err error) {
+			for _, n := range c.nodes {
+				n.mu.Lock()
+				n.disks[1].damaged = err // of the next opening
+				n.mu.Unlock()
+				n.disks[1].log.set(func(l *faultyLog) { l.err = err })
+			}
+		}
+		taken(&fs.PathError{Op: "open", Path: "00000000000000000002.wal", Err: syscall.EMFILE})
+		if _, err := r.Propose(shortly(t, 5*time.Second), enqueue(reqID(2, 1), "lost")); err == nil {
+			t.Fatal("acknowledged without a log")
+		}
+		time.Sleep(time.Minute) // whoever is elected next fails as well, and nobody can be opened
+		unopened := 0
+		for _, n := range c.nodes {
+			if i := slices.IndexFunc(n.host.Status(), func(s Status) bool { return s.Partition == 1 && s.Broken }); i >= 0 {
+				unopened++
+			}
+		}
+		if unopened < 2 {
+			t.Fatalf("%d replicas cannot be opened: the test shows nothing", unopened)
+		}
+		taken(nil)
+		time.Sleep(10 * time.Second)
+		o, err := c.leader(1).Propose(shortly(t, time.Second), lock(reqID(3, 1), 10, 0))
+		if err != nil || len(o.Locked) == 0 || string(o.Locked[0].Body) != "kept" {
+			t.Errorf("after descriptors came back: %+v, %v", o, err)
 		}
 	})
 }

@@ -88,6 +88,9 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 		}
 		store := &walStore{WAL: w, filer: filer}
 		l.store, l.closer = store, store
+		if err := keepPrivate(l.name); err != nil {
+			return nil, errors.Join(fmt.Errorf("open log %s: %w", l.name, err), store.Close())
+		}
 	case LogBolt:
 		l.name = filepath.Join(dir, "log.db")
 		b, err := openBolt(l.name, nil)
@@ -104,6 +107,31 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", l.name, err), l.closer.Close())
 	}
 	return l, nil
+}
+
+// keepPrivate takes the files of a directory away from other users of the machine: the library makes its files
+// readable for all.
+func keepPrivate(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the sweeper was faster
+		}
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 == 0 {
+			continue
+		}
+		if err := os.Chmod(filepath.Join(dir, e.Name()), 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // openBolt opens a bolt file. A new one is made, filled by init, under another name and renamed: bolt

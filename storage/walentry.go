@@ -46,13 +46,14 @@ func (s *walStore) StoreLogs(logs []*raft.Log) error {
 	}
 	s.filer.content, s.filer.ends = s.buf.Bytes(), s.ends
 	defer func() { s.filer.content, s.filer.ends = nil, nil }()
-	return s.WAL.StoreLogs(s.refs)
+	return s.filer.ahead.explain(s.WAL.StoreLogs(s.refs))
 }
 
 // Close closes the log. Nothing of it is removed later.
 func (s *walStore) Close() error {
 	err := s.WAL.Close()
 	s.filer.gone.wait()
+	s.filer.ahead.close()
 	return err
 }
 
@@ -60,13 +61,14 @@ func (s *walStore) Close() error {
 type walFiler struct {
 	*walsegment.Filer
 	gone    *sweeper
+	ahead   *segmentAhead
 	content []byte // of the entries of the call under way, one behind the other
 	ends    []int
 }
 
 func newWALFiler(dir string, logger hclog.Logger) *walFiler {
 	files := newWALFiles(logger)
-	return &walFiler{Filer: walsegment.NewFiler(dir, files), gone: files.gone}
+	return &walFiler{Filer: walsegment.NewFiler(dir, files), gone: files.gone, ahead: files.ahead}
 }
 
 // Create implements types.SegmentFiler.

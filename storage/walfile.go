@@ -27,12 +27,13 @@ const (
 // end of the log a segment holds zeros, as written by us or as preallocated.
 type walFiles struct {
 	*walfs.FS
-	buf  *directBuf // of the writes to the last segment, whichever it is
-	gone *sweeper
+	buf   *directBuf // of the writes to the last segment, whichever it is
+	gone  *sweeper
+	ahead *segmentAhead
 }
 
 func newWALFiles(logger hclog.Logger) walFiles {
-	return walFiles{walfs.New(), &directBuf{}, &sweeper{logger: logger, delete: os.Remove}}
+	return walFiles{walfs.New(), &directBuf{}, &sweeper{logger: logger, delete: os.Remove}, &segmentAhead{}}
 }
 
 // Delete implements types.VFS. The library calls it between two appends, once for every segment of what a
@@ -46,6 +47,23 @@ func (w walFiles) Delete(dir, name string) error {
 // Create implements types.VFS.
 func (w walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	w.gone.release(filepath.Join(dir, name))
+	f, err := w.ahead.take(dir, name, size)
+	if f == nil && err == nil {
+		f, err = w.create(dir, name, size)
+	}
+	w.ahead.note(err)
+	if err != nil {
+		return nil, err
+	}
+	if f.direct != nil {
+		f.direct.buf = w.buf
+	}
+	w.ahead.prepare(dir)
+	return f, nil
+}
+
+// create opens a new segment.
+func (w walFiles) create(dir, name string, size uint64) (*walFile, error) {
 	f, err := w.FS.Create(dir, name, size)
 	if err != nil {
 		return nil, err
@@ -53,6 +71,10 @@ func (w walFiles) Create(dir, name string, size uint64) (types.WritableFile, err
 	inner, ok := f.(*walfs.File)
 	if !ok {
 		return nil, fmt.Errorf("create %s: the library made a %T", name, f)
+	}
+	if err := inner.Chmod(0o600); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
 	}
 	return w.open(&walFile{WritableFile: f, file: &inner.File, size: int64(size)}), nil
 }
@@ -78,6 +100,7 @@ func (w walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 		_ = f.Close() // nothing was written
 		return nil, err
 	}
+	w.ahead.prepare(dir)
 	return w.open(&walFile{WritableFile: f, file: inner, size: info.Size(), named: true}), nil
 }
 
