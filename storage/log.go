@@ -76,11 +76,9 @@ func openLog(dir string, cfg Config, logger hclog.Logger) (*Log, error) {
 			return nil, fmt.Errorf("open log %s: %w", l.name, err)
 		}
 		logger := logger.Named("wal")
-		filer := newWALFiler(l.name, logger)
+		var filer *walFiler
 		err := guard(l.name, func() (err error) {
-			w, err = wal.Open(l.name, wal.WithSegmentSize(cfg.LogSegmentBytes),
-				wal.WithSegmentFiler(filer),
-				wal.WithLogger(logger))
+			w, filer, err = openWAL(l.name, cfg.LogSegmentBytes, logger)
 			return err
 		})
 		if err != nil {

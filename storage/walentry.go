@@ -62,27 +62,20 @@ type walFiler struct {
 	*walsegment.Filer
 	gone    *sweeper
 	ahead   *segmentAhead
-	content []byte // of the entries of the call under way, one behind the other
+	dir     string
+	full    *fullTail // found by RecoverTail, nil if there is none
+	content []byte    // of the entries of the call under way, one behind the other
 	ends    []int
 }
 
 func newWALFiler(dir string, logger hclog.Logger) *walFiler {
 	files := newWALFiles(logger)
-	return &walFiler{Filer: walsegment.NewFiler(dir, files), gone: files.gone, ahead: files.ahead}
+	return &walFiler{Filer: walsegment.NewFiler(dir, files), dir: dir, gone: files.gone, ahead: files.ahead}
 }
 
 // Create implements types.SegmentFiler.
 func (f *walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := f.Filer.Create(info)
-	if err != nil {
-		return nil, err
-	}
-	return &walWriter{w, f}, nil
-}
-
-// RecoverTail implements types.SegmentFiler.
-func (f *walFiler) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
-	w, err := f.Filer.RecoverTail(info)
 	if err != nil {
 		return nil, err
 	}
