@@ -155,6 +155,14 @@ func (h *Host) fedLatelyLocked(p fsm.PartitionID, err error) bool {
 	return false
 }
 
+// starved returns the error if the replica failed for want of something that comes back by itself, else nil.
+func (r *Replica) starved() error {
+	if e := r.failure.Load(); e != nil && starvation(*e) {
+		return *e
+	}
+	return nil
+}
+
 // mayFeed reports whether what was missing is there again.
 func (h *Host) mayFeed(err error) bool {
 	// Nobody can ask for free descriptors without taking them: a new start tries.

@@ -274,14 +274,6 @@ func (r *Replica) fail(err error) {
 	r.changed(r)
 }
 
-// starved returns the error if the replica failed for want of something that comes back by itself, else nil.
-func (r *Replica) starved() error {
-	if e := r.failure.Load(); e != nil && starvation(*e) {
-		return *e
-	}
-	return nil
-}
-
 // wedged asks the host for a new start of this replica (R5, R10).
 func (r *Replica) wedged(err error) {
 	if r.failure.Load() != nil {
