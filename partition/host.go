@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -64,6 +65,7 @@ type Host struct {
 	room           room
 	leaders        broadcast // a leader became known or lost
 	catalogChanged broadcast // the catalog's replica here applied something
+	released       atomic.Pointer[func(fsm.EntityID, string)]
 
 	stop      chan struct{}
 	wg        sync.WaitGroup

@@ -121,6 +121,8 @@ const (
 	KindClock uint8 = 17
 	// KindCatalog asks a node to answer when its catalog is as new as told.
 	KindCatalog uint8 = 18
+	// KindReleased tells a node that an operator took a session from its holder (S-54).
+	KindReleased uint8 = 19
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

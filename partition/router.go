@@ -99,6 +99,9 @@ func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 	if a.unknown != nil || errors.Is(err, fsm.ErrUnknown) {
 		r.unheard.note(id)
 	}
+	if c, ok := c.(*fsm.Revoke); ok && err == nil && c.HasSession && o.Refusal == fsm.None {
+		r.tellReleased(ctx, k.Entity, c.Session)
+	}
 	if err == nil && len(o.Locked) > 0 {
 		if err = r.take(ctx, a.served, k, c, &o); err != nil {
 			return fsm.Outcome{}, err

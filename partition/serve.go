@@ -31,6 +31,7 @@ func (h *Host) handle() {
 	c.Handle(KindResign, h.serveResign)
 	c.Handle(KindClock, h.serveClock)
 	c.Handle(KindCatalog, h.serveCatalog)
+	c.Handle(KindReleased, h.serveReleased)
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -26,6 +28,7 @@ type heldSession struct {
 	alarm    *time.Timer
 	leaving  bool
 	released bool
+	doubted  bool           // the lock may have ended before its time
 	shared   *sharedSession // nil if it is held exclusively
 }
 
@@ -181,7 +184,7 @@ func (h *heldSession) check() {
 	if h.leaving || h.l.state != linkAttached {
 		return
 	}
-	if left := time.Until(time.UnixMilli(int64(h.until))) + expirySlack; left > expirySlack {
+	if left := time.Until(time.UnixMilli(int64(h.until))) + expirySlack; left > expirySlack && !h.doubted {
 		h.setAlarm(left)
 		return
 	}
@@ -194,10 +197,28 @@ func (h *heldSession) check() {
 			case err == nil && a.Refusal == fsm.SessionLockLost:
 				h.lost()
 			case !h.leaving && h.l.state == linkAttached:
+				h.doubted = h.doubted && err != nil
 				h.setAlarm(recheckPause)
 			}
 		}
 	})
+}
+
+// SessionReleased has whoever holds the session over this node ask whether the lock is still held, because an
+// operator took it from its holder (S-54).
+func (s *Server) SessionReleased(entity fsm.EntityID, session string) {
+	key := sessionKey{entity, session}
+	s.mu.Lock()
+	conns := slices.Collect(maps.Keys(s.conns))
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.post(func() {
+			if h := c.sessions[key]; h != nil && h.shared == nil {
+				h.doubted = true
+				h.check()
+			}
+		})
+	}
 }
 
 // lost ends the link because the session is held no more.

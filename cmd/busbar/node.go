@@ -296,6 +296,7 @@ func (n *node) openFront(context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.router.OnReleased(n.front.SessionReleased)
 	n.onClose(n.front.Close)
 	return nil
 }

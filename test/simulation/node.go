@@ -138,6 +138,7 @@ func (n *node) openFront(incarnation fsm.Incarnation) error {
 		refusal.New(uint64(incarnation), n.log, time.Now), n.log); err != nil {
 		return err
 	}
+	n.router.OnReleased(n.front.SessionReleased)
 	l, err := n.w.clients.Host(n.ip).Listen(n.ctx, clientPort)
 	if err != nil {
 		return err

@@ -56,3 +56,28 @@ func TestAnOperatorTakesASessionBack(t *testing.T) {
 		want(b, "state", string(state), "kept")
 	})
 }
+
+// S-54: the link of a session that an operator took back through any node ends at once, though the link asks
+// for no messages and its lock had minutes to go. The link that accepts the session next is left alone.
+func TestTheLinkOfAReleasedSessionEndsAtOnce(t *testing.T) {
+	onThree(t, func(b *bench) {
+		b.queue("q", sessions, lockFor(5*time.Minute))
+		a, other := b.clientAt(0), b.clientAt(1)
+		sendTo(a, "q", "S", "a")
+		r, same := other.accept("q", "S", 0), other.accept("q", "T", 0)
+		r.one()
+		b.pass(20 * time.Second) // it asks for nothing
+		at := time.Now()
+		o := b.proposeAt(2, "q", fsm.RequestID{}, &fsm.Revoke{HasSession: true, Session: "S"})
+		want(b, "refusal", o.Refusal, fsm.None)
+		_, err := r.Receive(b.ctx, nil)
+		b.refused("the link", err, sessionLost)
+		b.about("the detach", time.Now(), at, time.Second)
+		next := a.accept("q", "S", 0)
+		b.pass(20 * time.Second)
+		for _, r := range []*receiver{next, same} {
+			_, err = r.tryRenewSession()
+			b.must("renew", err)
+		}
+	})
+}
