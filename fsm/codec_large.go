@@ -70,26 +70,43 @@ func appendUploads(dst []byte, messages []Message) []byte {
 // minUploadBytes is the shortest encoded reference to an upload, with the place of its message.
 const minUploadBytes = 4
 
+// placed is something about one message of the command that follows.
+type placed[T any] struct {
+	at uint64
+	v  T
+}
+
 // uploads reads a command with references in front of it.
 func (r *reader) uploads() Command {
-	type placed struct {
-		at uint64
-		u  Upload
-	}
-	list := make([]placed, 0, r.count(minUploadBytes))
-	for range cap(list) {
-		list = append(list, placed{r.uvarint(), r.upload()})
-	}
+	list := placedValues(r, minUploadBytes, r.upload)
 	if r.left() > 0 && (r.b[r.pos] == kindLarge || r.b[r.pos] == kindReserved) {
 		r.fail("references to uploads twice") // decoding nests no deeper than this
 	}
 	c, messages := r.prefixed()
+	return place(r, c, messages, list, "reference to an upload of no message",
+		func(m *Message, u Upload) { m.Rest = u })
+}
+
+// placedValues reads the values in front of a command, each of at least min bytes with the place of its message.
+func placedValues[T any](r *reader, min int, read func() T) []placed[T] {
+	list := make([]placed[T], 0, r.count(min))
+	for range cap(list) {
+		list = append(list, placed[T]{r.uvarint(), read()})
+	}
+	return list
+}
+
+// place gives the values to their messages. The places must exist and ascend, and no value may be the zero
+// value, else the command is refused with the text wrong.
+func place[T comparable](r *reader, c Command, messages []Message, list []placed[T], wrong string,
+	set func(*Message, T)) Command {
+	var zero T
 	for i, p := range list {
-		if p.at >= uint64(len(messages)) || p.u == (Upload{}) || i > 0 && p.at <= list[i-1].at {
-			r.fail("reference to an upload of no message")
+		if p.at >= uint64(len(messages)) || p.v == zero || i > 0 && p.at <= list[i-1].at {
+			r.fail(wrong)
 			return nil
 		}
-		messages[p.at].Rest = p.u
+		set(&messages[p.at], p.v)
 	}
 	return c
 }
@@ -134,24 +151,11 @@ const minReservedBytes = 2
 
 // reserved reads a command with reserved numbers in front of it.
 func (r *reader) reserved() Command {
-	type placed struct {
-		at uint64
-		n  SequenceNumber
-	}
-	list := make([]placed, 0, r.count(minReservedBytes))
-	for range cap(list) {
-		list = append(list, placed{r.uvarint(), SequenceNumber(r.uvarint())})
-	}
+	list := placedValues(r, minReservedBytes, func() SequenceNumber { return SequenceNumber(r.uvarint()) })
 	if r.left() > 0 && r.b[r.pos] == kindReserved {
 		r.fail("reserved numbers twice") // decoding nests no deeper than this
 	}
 	c, messages := r.prefixed()
-	for i, p := range list {
-		if p.at >= uint64(len(messages)) || p.n == 0 || i > 0 && p.at <= list[i-1].at {
-			r.fail("reserved number of no message")
-			return nil
-		}
-		messages[p.at].Reserved = p.n
-	}
-	return c
+	return place(r, c, messages, list, "reserved number of no message",
+		func(m *Message, n SequenceNumber) { m.Reserved = n })
 }
