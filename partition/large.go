@@ -233,11 +233,8 @@ func (u *upload) messages(ctx context.Context, in []fsm.Message) ([]fsm.Message,
 func (r *Router) proposeLarge(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command, a *attempts) (
 	fsm.Outcome, error) {
 	to, err := r.resolve(ctx, k)
-	if errors.Is(err, fsm.ErrNoEntity) {
-		return fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: err.Error()}, nil
-	}
 	if err != nil {
-		return fsm.Outcome{}, err
+		return unrouted(err)
 	}
 	if to.d != nil && len(to.d.Partitions) > 1 { // from here on no other share will do
 		for i, p := range to.d.Partitions {

@@ -59,6 +59,14 @@ func (r *Router) resolve(ctx context.Context, k fsm.Key) (route, error) {
 	return route{partition: r.next(d), d: d, movable: true}, nil
 }
 
+// unrouted is the answer to a command whose key leads nowhere: an entity that does not exist is a refusal.
+func unrouted(err error) (fsm.Outcome, error) {
+	if errors.Is(err, fsm.ErrNoEntity) {
+		return fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: err.Error()}, nil
+	}
+	return fsm.Outcome{}, err
+}
+
 // next takes the shares in turn and skips those without a leader (S-314).
 func (r *Router) next(d *fsm.Descriptor) fsm.PartitionID {
 	n := uint64(len(d.Partitions))
@@ -114,11 +122,8 @@ func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command, a *attempts) (
 	fsm.Outcome, error) {
 	to, err := r.resolve(ctx, k)
-	if errors.Is(err, fsm.ErrNoEntity) {
-		return fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: err.Error()}, nil
-	}
 	if err != nil {
-		return fsm.Outcome{}, err
+		return unrouted(err)
 	}
 	r.life.asked(id.Node)
 	req := fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}
