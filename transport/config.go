@@ -17,17 +17,20 @@ type Config struct {
 	// not there if the client gave no host name, and the host that audiences without a scheme may name.
 	Namespace string
 
-	// MaxConnections bounds the clients of one node; one more is closed at once. A connection
-	// costs about 20 KiB, so the default bounds idle clients to 200 MiB.
+	// MaxConnections bounds the sockets of clients of one node, whatever they speak; one more is closed at once,
+	// or takes the place of an idle HTTP connection. An AMQP connection costs about 20 KiB, so the default bounds
+	// idle clients to 200 MiB.
 	MaxConnections int
-	// MaxHandshakes bounds the connections that have not authenticated yet, so strangers cannot
+	// MaxConnectionsPerHost is the same per remote address.
+	MaxConnectionsPerHost int
+	// MaxHandshakes bounds the sockets of those that have not authenticated yet, so strangers cannot
 	// take the places of clients.
 	MaxHandshakes int
 	// MaxHandshakesPerHost is the same per remote address.
 	MaxHandshakesPerHost int
 	// HandshakeTimeout is the time from accept to an answered open: TLS, sniffing, SASL and open.
 	HandshakeTimeout time.Duration
-	// AuthTimeout is the time from open to the first accepted token.
+	// AuthTimeout is the time from open to the first accepted token; over HTTP it counts from the first byte.
 	AuthTimeout time.Duration
 	// MaxChannels bounds the AMQP sessions of a connection. Session processors open one per
 	// message session (Q11), so it may not be below 255.
@@ -111,10 +114,11 @@ func Defaults() Config {
 	return Config{
 		Namespace:              "busbar",
 		MaxConnections:         10_000,
+		MaxConnectionsPerHost:  5_000,
 		MaxHandshakes:          1_024,
 		MaxHandshakesPerHost:   512,
 		HandshakeTimeout:       10 * time.Second,
-		AuthTimeout:            time.Minute,
+		AuthTimeout:            15 * time.Second,
 		MaxChannels:            5_000, // what the original announces, 4999 as the highest number
 		MaxLinks:               10_000,
 		MaxTokens:              1_024,
@@ -176,7 +180,8 @@ func (c *Config) Validate() error {
 		check(d > 0, "transport: %s is %v, want more than 0", name, d)
 	}
 	for name, n := range map[string]int{
-		"MaxConnections": c.MaxConnections, "MaxHandshakes": c.MaxHandshakes,
+		"MaxConnections": c.MaxConnections, "MaxConnectionsPerHost": c.MaxConnectionsPerHost,
+		"MaxHandshakes":        c.MaxHandshakes,
 		"MaxHandshakesPerHost": c.MaxHandshakesPerHost, "MaxLinks": c.MaxLinks,
 		"MaxTransactionMessages": c.MaxTransactionMessages,
 		"MaxTokens":              c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,

@@ -144,6 +144,7 @@ func (s *Server) openHTTP(q *httpRequest, right auth.Right) error {
 	if err != nil {
 		return &httpProblem{status: http.StatusUnauthorized, text: auth.TextOf(err), cause: err}
 	}
+	known(q.r)
 	path := q.addr.path()
 	if !claim.Allows(path, right) {
 		return &httpProblem{status: http.StatusUnauthorized, subCode: 40100,

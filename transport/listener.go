@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/busbar-mq/busbar/transport/sockets"
 )
 
 // One port speaks everything (A12). The first bytes of a socket tell TLS, AMQP and HTTP apart.
@@ -49,9 +51,14 @@ func peek(c net.Conn, n int) (*peekedConn, []byte, error) {
 	return &peekedConn{Conn: c, head: head}, head, err
 }
 
-// sniff finds out what a new socket speaks and serves it. It owns the socket.
-func (s *Server) sniff(socket net.Conn, tlsConfig *tls.Config) {
-	defer s.graduate(socket)
+// sniff finds out what a new socket speaks and serves it. It owns the socket and its seat.
+func (s *Server) sniff(socket net.Conn, seat *sockets.Seat, tlsConfig *tls.Config) {
+	handed := false // the HTTP server has the socket, and gives the seat back
+	defer func() {
+		if !handed {
+			seat.Leave()
+		}
+	}()
 	log := s.log.With("remote", socket.RemoteAddr())
 	if err := socket.SetDeadline(time.Now().Add(s.cfg.HandshakeTimeout)); err != nil {
 		socket.Close()
@@ -90,29 +97,37 @@ func (s *Server) sniff(socket net.Conn, tlsConfig *tls.Config) {
 		state = &cs
 		c = &peekedConn{Conn: secure}
 	}
-	s.dispatch(c, socket, state)
+	handed = s.dispatch(c, seat, state)
 }
 
-// dispatch reads on until AMQP and HTTP can be told apart.
-func (s *Server) dispatch(c *peekedConn, socket net.Conn, state *tls.ConnectionState) {
+// dispatch reads on until AMQP and HTTP can be told apart. It reports whether the HTTP server has the socket.
+func (s *Server) dispatch(c *peekedConn, seat *sockets.Seat, state *tls.ConnectionState) bool {
 	c, head, err := peek(c, sniffBytes)
 	if err != nil {
 		s.stats.reject(siteSniff)
 		c.Close()
-		return
+		return false
 	}
 	if bytes.Equal(head, []byte("AMQP")) {
-		s.serveAMQP(c, socket)
-		return
+		s.serveAMQP(c, seat)
+		return false
 	}
-	s.graduate(socket)
-	if err := c.SetDeadline(time.Time{}); err != nil || !s.httpIn.offer(&httpConn{Conn: c, tls: state}) {
+	h := &httpConn{Conn: c, tls: state, seat: seat}
+	h.patience = time.AfterFunc(s.cfg.AuthTimeout, func() {
+		if seat.Stranger() {
+			c.Close()
+		}
+	})
+	if err := c.SetDeadline(time.Time{}); err != nil || !s.httpIn.offer(h) {
+		h.patience.Stop()
 		c.Close()
+		return false
 	}
+	return true
 }
 
-// serveAMQP runs one AMQP connection to its end. stranger is the socket that admit knows.
-func (s *Server) serveAMQP(c, stranger net.Conn) {
+// serveAMQP runs one AMQP connection to its end.
+func (s *Server) serveAMQP(c net.Conn, seat *sockets.Seat) {
 	conn := newConn(s, c)
 	if !s.register(conn) {
 		c.Close()
@@ -120,14 +135,85 @@ func (s *Server) serveAMQP(c, stranger net.Conn) {
 		return
 	}
 	defer s.unregister(conn)
-	conn.run(func() { s.graduate(stranger) })
+	conn.run(seat.Known)
 }
 
 // httpConn is a socket that speaks HTTP, with the TLS state that net/http cannot see any more.
 type httpConn struct {
 	net.Conn
-	tls *tls.ConnectionState
+	tls      *tls.ConnectionState
+	seat     *sockets.Seat
+	patience *time.Timer // closes the socket if no valid token comes
 }
+
+// httpState keeps the seat of a socket that speaks HTTP. A socket that becomes a WebSocket keeps its seat, and its AMQP
+// connection has time-outs of its own.
+func (s *Server) httpState(c net.Conn, state http.ConnState) {
+	h, ok := c.(*httpConn)
+	if !ok {
+		return
+	}
+	switch state {
+	case http.StateActive:
+		h.seat.Busy()
+	case http.StateIdle:
+		h.seat.Idle()
+	case http.StateClosed:
+		h.patience.Stop()
+		h.seat.Leave()
+	case http.StateHijacked:
+		h.patience.Stop()
+	}
+}
+
+// seatOf returns the seat of the socket that a request came over, nil if it came over none of ours.
+func seatOf(r *http.Request) *sockets.Seat {
+	if h, ok := r.Context().Value(httpConnKey{}).(*httpConn); ok {
+		return h.seat
+	}
+	return nil
+}
+
+// known notes that a request had a valid token.
+func known(r *http.Request) {
+	if seat := seatOf(r); seat != nil {
+		seat.Known()
+	}
+}
+
+// withToken takes note of the sockets whose requests are served by next: only a valid token opens anything there.
+func withToken(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&tokenWriter{ResponseWriter: w, r: r}, r)
+	})
+}
+
+// tokenWriter sees that a request is answered with a success.
+type tokenWriter struct {
+	http.ResponseWriter
+	r    *http.Request
+	told bool // the status is known
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *tokenWriter) WriteHeader(status int) {
+	if !w.told && status >= http.StatusOK && status < http.StatusMultipleChoices {
+		known(w.r)
+	}
+	w.told = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *tokenWriter) Write(b []byte) (int, error) {
+	if !w.told {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap serves http.ResponseController.
+func (w *tokenWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // handoff is a net.Listener whose sockets come from the sniffer.
 type handoff struct {
@@ -167,7 +253,7 @@ func (h *handoff) Close() error {
 // Addr implements net.Listener; the sockets come from several addresses.
 func (h *handoff) Addr() net.Addr { return &net.TCPAddr{} }
 
-type tlsStateKey struct{}
+type httpConnKey struct{}
 
 // startHTTP starts the HTTP server behind the sniffer.
 func (s *Server) startHTTP(handler http.Handler) {
@@ -176,18 +262,19 @@ func (s *Server) startHTTP(handler http.Handler) {
 	}
 	s.httpIn = &handoff{conns: make(chan net.Conn), done: make(chan struct{})}
 	s.http = &http.Server{
-		Handler:           s.withWebSocket(s.Messages(handler)),
+		Handler:           s.withWebSocket(s.Messages(withToken(handler))),
 		ReadHeaderTimeout: httpHeaderTimeout,
 		ReadTimeout:       httpReadTimeout, // of a request and its body; who takes more says so
 		IdleTimeout:       httpIdleTimeout,
 		MaxHeaderBytes:    maxHTTPHeaderBytes,
 		ErrorLog:          s.log.StandardLogger(nil),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if h, ok := c.(*httpConn); ok && h.tls != nil {
-				return context.WithValue(ctx, tlsStateKey{}, h.tls)
+			if h, ok := c.(*httpConn); ok {
+				return context.WithValue(ctx, httpConnKey{}, h)
 			}
 			return ctx
 		},
+		ConnState: s.httpState,
 	}
 	s.wg.Go(func() {
 		if err := s.http.Serve(s.httpIn); err != nil && !errors.Is(err, http.ErrServerClosed) &&

@@ -16,6 +16,7 @@ import (
 
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
+	"github.com/busbar-mq/busbar/transport/sockets"
 )
 
 // Server is the front door of a node: it serves AMQP, WebSocket and HTTP clients on the listeners
@@ -55,12 +56,12 @@ type Server struct {
 
 	incarnation atomic.Uint64 // of our request ids; changes when the cluster declares us lost
 
-	mu         sync.Mutex
-	closing    bool
-	listeners  map[net.Listener]struct{}
-	conns      map[*conn]struct{}
-	handshakes map[net.Conn]string // unauthenticated sockets, by remote host
-	perHost    map[string]int
+	sockets *sockets.Register
+
+	mu        sync.Mutex
+	closing   bool
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
 }
 
 // New returns a server that waits for [Server.Serve]. handler serves the HTTP requests of the
@@ -77,11 +78,11 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 	}
 	s := &Server{
 		cfg: cfg, broker: broker, catalog: catalog, policies: policies, refusals: refusals, log: log,
-		listeners:  map[net.Listener]struct{}{},
-		conns:      map[*conn]struct{}{},
-		handshakes: map[net.Conn]string{},
-		perHost:    map[string]int{},
-		random:     rand.Reader,
+		listeners: map[net.Listener]struct{}{},
+		conns:     map[*conn]struct{}{},
+		sockets: sockets.New(sockets.Limits{Total: cfg.MaxConnections, PerHost: cfg.MaxConnectionsPerHost,
+			Strangers: cfg.MaxHandshakes, StrangersPerHost: cfg.MaxHandshakesPerHost}),
+		random: rand.Reader,
 
 		httpSlots:   make(chan struct{}, cfg.MaxHTTPRequests),
 		httpSending: make(chan struct{}, httpSends),
@@ -101,6 +102,9 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 
 // Stats returns the live counters.
 func (s *Server) Stats() *Stats { return &s.stats }
+
+// Sockets returns the register of the open sockets.
+func (s *Server) Sockets() *sockets.Register { return s.sockets }
 
 // Serve accepts clients from l until Close; it returns nil then. With a TLS configuration every
 // client must start with a handshake, without one a TLS hello is logged and closed.
@@ -139,11 +143,12 @@ func (s *Server) Serve(l net.Listener, tlsConfig *tls.Config) error {
 		}
 		pause = 0
 		s.stats.Accepted.Add(1)
-		if !s.admit(c) {
+		seat := s.admit(c)
+		if seat == nil {
 			c.Close()
 			continue
 		}
-		s.wg.Go(func() { s.sniff(c, tlsConfig) })
+		s.wg.Go(func() { s.sniff(c, seat, tlsConfig) })
 	}
 }
 
@@ -153,21 +158,16 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// admit decides whether a new socket may try to authenticate.
-func (s *Server) admit(c net.Conn) bool {
-	host := remoteHost(c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closing:
-		return false
-	case len(s.handshakes) >= s.cfg.MaxHandshakes || s.perHost[host] >= s.cfg.MaxHandshakesPerHost:
+// admit gives a new socket its seat, or nil if there is no room.
+func (s *Server) admit(c net.Conn) *sockets.Seat {
+	seat, reason := s.sockets.Admit(c)
+	switch reason {
+	case sockets.Full:
+		s.stats.reject(siteConnections)
+	case sockets.FullStrangers:
 		s.stats.reject(siteHandshakes)
-		return false
 	}
-	s.handshakes[c] = host
-	s.perHost[host]++
-	return true
+	return seat
 }
 
 // enter counts a goroutine that Close waits for, or reports that the server is closing.
@@ -181,29 +181,11 @@ func (s *Server) enter() bool {
 	return true
 }
 
-// graduate takes c out of the strangers: it has authenticated, went to HTTP, or is gone.
-func (s *Server) graduate(c net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	host, ok := s.handshakes[c]
-	if !ok {
-		return
-	}
-	delete(s.handshakes, c)
-	if s.perHost[host]--; s.perHost[host] <= 0 {
-		delete(s.perHost, host)
-	}
-}
-
-// register adds an AMQP connection, or reports that there is no room.
+// register adds an AMQP connection, or reports that the server is closing.
 func (s *Server) register(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return false
-	}
-	if len(s.conns) >= s.cfg.MaxConnections {
-		s.stats.reject(siteConnections)
 		return false
 	}
 	s.conns[c] = struct{}{}
@@ -229,15 +211,11 @@ func (s *Server) Close(ctx context.Context) error {
 	already := s.closing
 	s.closing = true
 	var conns []*conn
-	var sockets []net.Conn
 	for l := range s.listeners {
 		l.Close()
 	}
 	for c := range s.conns {
 		conns = append(conns, c)
-	}
-	for c := range s.handshakes {
-		sockets = append(sockets, c)
 	}
 	s.mu.Unlock()
 	if already {
@@ -247,9 +225,7 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, c := range conns {
 		c.shutdown()
 	}
-	for _, c := range sockets {
-		c.Close()
-	}
+	s.sockets.Close()
 	s.stopWaits()
 	httpErr := s.http.Shutdown(ctx)
 	if httpErr != nil {
@@ -286,16 +262,4 @@ func (s *Server) draw(b []byte) {
 	if _, err := io.ReadFull(s.random, b); err != nil {
 		panic("transport: no chance: " + err.Error())
 	}
-}
-
-// remoteHost returns the address of the peer without its port.
-func remoteHost(c net.Conn) string {
-	if c.RemoteAddr() == nil {
-		return ""
-	}
-	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
-	if err != nil {
-		return c.RemoteAddr().String()
-	}
-	return host
 }

@@ -199,14 +199,15 @@ func TestNothingStaysBehindAThousandConnections(t *testing.T) {
 		wg.Wait()
 		waitFor(t, func() (bool, error) {
 			ts.mu.Lock()
-			conns, strangers, hosts := len(ts.conns), len(ts.handshakes), len(ts.perHost)
+			conns := len(ts.conns)
 			ts.mu.Unlock()
+			sockets, strangers := ts.sockets.Used()
 			ts.watcher.mu.Lock()
 			watched := len(ts.watcher.entities)
 			ts.watcher.mu.Unlock()
-			if links := ts.stats.Links.Load(); conns+strangers+hosts+watched != 0 || links != 0 {
-				return false, fmt.Errorf("%d connections, %d strangers, %d hosts, %d entities, %d links are left",
-					conns, strangers, hosts, watched, links)
+			if links := ts.stats.Links.Load(); conns+sockets+strangers+watched != 0 || links != 0 {
+				return false, fmt.Errorf("%d connections, %d sockets, %d strangers, %d entities, %d links are left",
+					conns, sockets, strangers, watched, links)
 			}
 			return true, nil
 		})

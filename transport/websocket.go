@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"net/http"
 	"strings"
 
@@ -18,8 +17,8 @@ func subprotocols() []string { return []string{"amqp", "AMQPWSB10"} }
 // withWebSocket serves the tunnel and leaves all other paths to next.
 func (s *Server) withWebSocket(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if state, ok := r.Context().Value(tlsStateKey{}).(*tls.ConnectionState); ok {
-			r.TLS = state
+		if h, ok := r.Context().Value(httpConnKey{}).(*httpConn); ok && h.tls != nil {
+			r.TLS = h.tls
 		}
 		if strings.TrimSuffix(r.URL.Path, "/") == websocketPath {
 			s.serveWebSocket(w, r)
@@ -57,10 +56,13 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.wg.Done()
-	if !s.admit(stream) {
-		stream.Close()
-		return
+	seat := seatOf(r)
+	if seat == nil { // a handler in a test has no socket
+		if seat = s.admit(stream); seat == nil {
+			stream.Close()
+			return
+		}
 	}
-	defer s.graduate(stream)
-	s.serveAMQP(stream, stream)
+	defer seat.Leave()
+	s.serveAMQP(stream, seat)
 }

@@ -1,0 +1,185 @@
+package transport
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// webClient speaks HTTP over a pipe to a server in a bubble.
+type webClient struct {
+	t    *testing.T
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+func (b *bubble) web() *webClient {
+	b.t.Helper()
+	near, far := net.Pipe()
+	if !b.in.offer(far) {
+		b.t.Fatal("server is closed")
+	}
+	b.t.Cleanup(func() { near.Close() })
+	return &webClient{t: b.t, conn: near, r: bufio.NewReader(near)}
+}
+
+// ask sends a request without a body and returns the status, 0 if the server has closed the socket.
+func (w *webClient) ask(method, path, token string) int {
+	w.t.Helper()
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n", method, path)
+	if token != "" {
+		head += "Authorization: " + token + "\r\n"
+	}
+	if _, err := io.WriteString(w.conn, head+"\r\n"); err != nil {
+		return 0
+	}
+	res, err := http.ReadResponse(w.r, nil)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait() // the server takes the socket for idle now
+	return res.StatusCode
+}
+
+// ended waits for the server to close the socket and returns how long that took.
+func (w *webClient) ended() time.Duration {
+	w.t.Helper()
+	began := time.Now()
+	if b, err := io.ReadAll(w.r); err != nil && len(b) > 0 {
+		w.t.Fatalf("got %q, %v", b, err)
+	}
+	return time.Since(began)
+}
+
+// F1: a socket that speaks HTTP counts as long as it is open. Without a valid token it is closed soon, whether it is
+// silent, asks for nothing it may have, or asks again and again; with one it stays.
+func TestHTTPSocketsCountAndEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 1)
+		defer b.close()
+		b.broker.queue("orders")
+		used := func(total, strangers int) {
+			t.Helper()
+			synctest.Wait()
+			if n, s := b.server.sockets.Used(); n != total || s != strangers {
+				t.Errorf("%d sockets, %d strangers, want %d and %d", n, s, total, strangers)
+			}
+		}
+		half := b.web()
+		if _, err := io.WriteString(half.conn, "GET / HT"); err != nil {
+			t.Fatal(err)
+		}
+		used(1, 1)
+		refused := b.web()
+		if status := refused.ask("DELETE", "/orders/messages/head", ""); status != 401 {
+			t.Fatalf("without a token: %d", status)
+		}
+		used(2, 2)
+		client := b.web()
+		token := httpToken(testPolicy, "http://localhost/")
+		if status := client.ask("POST", "/orders/messages", token); status != 201 {
+			t.Fatalf("with a token: %d", status)
+		}
+		used(3, 2)
+		if took := half.ended(); took > b.server.cfg.AuthTimeout {
+			t.Errorf("half a request was waited for %v", took)
+		}
+		if took := refused.ended(); took > b.server.cfg.AuthTimeout {
+			t.Errorf("a refused client stayed %v", took)
+		}
+		used(1, 0)
+		time.Sleep(time.Minute)
+		if status := client.ask("POST", "/orders/messages", token); status != 201 {
+			t.Errorf("a minute later: %d", status)
+		}
+		if took := client.ended(); took != httpIdleTimeout {
+			t.Errorf("an idle client stayed %v", took)
+		}
+		used(0, 0)
+	})
+}
+
+// F1: sockets that speak HTTP have the same limits as others: strangers cannot take the places of clients, and idle
+// clients make room.
+func TestHTTPSocketsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 1, func(c *Config) {
+			c.MaxConnections, c.MaxConnectionsPerHost, c.MaxHandshakes, c.MaxHandshakesPerHost = 6, 6, 3, 3
+		})
+		defer b.close()
+		b.broker.queue("orders")
+		for i := range 50 {
+			w := b.web()
+			if _, err := io.WriteString(w.conn, "GET "); i >= 3 && err == nil {
+				t.Errorf("stranger %d got in", i)
+			}
+		}
+		synctest.Wait()
+		if n, s := b.server.sockets.Used(); n != 3 || s != 3 {
+			t.Fatalf("%d sockets, %d strangers", n, s)
+		}
+		time.Sleep(b.server.cfg.AuthTimeout + b.server.cfg.HandshakeTimeout)
+		token := httpToken(testPolicy, "http://localhost/")
+		var clients []*webClient
+		for range 10 {
+			w := b.web()
+			if status := w.ask("POST", "/orders/messages", token); status != 201 {
+				t.Fatalf("client %d: %d", len(clients), status)
+			}
+			clients = append(clients, w)
+		}
+		synctest.Wait()
+		if n, s := b.server.sockets.Used(); n != 6 || s != 0 {
+			t.Errorf("%d sockets, %d strangers", n, s)
+		}
+		for i, w := range clients {
+			if status := w.ask("POST", "/orders/messages", token); (status == 201) != (i >= 4) {
+				t.Errorf("client %d afterwards: %d", i, status)
+			}
+		}
+		c := b.client() // the socket that has been idle longest makes room for AMQP
+		c.open("ANONYMOUS")
+		if status := clients[4].ask("POST", "/orders/messages", token); status != 0 {
+			t.Errorf("the client that was idle longest: %d", status)
+		}
+		c.close()
+	})
+}
+
+// F1: a WebSocket is one socket, not two.
+func TestAWebSocketIsOneSocket(t *testing.T) {
+	ts := startServer(t, 1)
+	c, err := net.Dial("tcp", ts.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET "+websocketPath+" HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: amqp\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil || !strings.Contains(line, "101") {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	if n, s := ts.sockets.Used(); n != 1 || s != 1 {
+		t.Errorf("%d sockets, %d strangers", n, s)
+	}
+	c.Close()
+	waitFor(t, func() (struct{}, error) {
+		if n, s := ts.sockets.Used(); n != 0 || s != 0 {
+			return struct{}{}, fmt.Errorf("%d sockets, %d strangers are left", n, s)
+		}
+		return struct{}{}, nil
+	})
+}
