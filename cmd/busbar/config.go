@@ -76,6 +76,9 @@ type Config struct {
 
 	// Limits are those that clients meet as a quota (S-229).
 	Limits limits `yaml:"limits"`
+	// limitLines has the line of each limit that the file sets; file is its name.
+	limitLines map[string]int
+	file       string
 
 	// ClockSkew is how long after its expiry, and before its beginning, a token still counts.
 	ClockSkew time.Duration `yaml:"clock-skew"`
@@ -296,7 +299,26 @@ func (c *Config) readFile(file string) error {
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("configuration %s: %w", file, err)
 	}
+	var lines struct {
+		Limits map[string]yaml.Node `yaml:"limits"`
+	}
+	if err := yaml.Unmarshal(b, &lines); err != nil {
+		return fmt.Errorf("configuration %s: %w", file, err)
+	}
+	c.file, c.limitLines = file, map[string]int{}
+	for name, node := range lines.Limits {
+		c.limitLines[name] = node.Line
+	}
 	return nil
+}
+
+// limitAt returns where the file sets a limit, to stand before what is wrong with it, and whether it does.
+func (c *Config) limitAt(name string) (string, bool) {
+	line, ok := c.limitLines[name]
+	if !ok {
+		return "", false
+	}
+	return fmt.Sprintf("%s:%d: ", c.file, line), true
 }
 
 // resolve fills what follows from the rest and reports every setting that cannot work.
@@ -327,7 +349,8 @@ func (c *Config) resolve() error {
 	}
 	c.validateAddresses(bad)
 	c.validateAccess(bad)
-	c.Limits.validate(bad)
+	c.Limits.validate(c.limitAt, bad)
+	c.Limits.fit(c.Partitions, c.limitAt, bad)
 	if c.BootstrapExpect < 1 || c.BootstrapExpect > 64 {
 		bad("bootstrap-expect is %d, want 1 to 64", c.BootstrapExpect)
 	}
@@ -364,6 +387,9 @@ func (c *Config) frontConfig(life fsm.Incarnation) transport.Config {
 	f := transport.Defaults()
 	f.Incarnation, f.Namespace = life, c.Namespace
 	f.MaxTransactionMessages = c.Limits.TransactionMessages
+	f.MaxConnections, f.MaxConnectionsPerHost = c.Limits.Connections, c.Limits.ConnectionsPerHost
+	f.MaxHandshakes, f.MaxHandshakesPerHost = c.Limits.Unauthenticated, c.Limits.UnauthenticatedPerHost
+	f.MaxLinks = c.Limits.Links
 	return f
 }
 

@@ -17,22 +17,60 @@ type limits struct {
 	RuleText            int `yaml:"rule-text"`
 	TransactionMessages int `yaml:"transaction-messages"`
 	ConcurrentReceives  int `yaml:"concurrent-receives"`
+
+	// Sockets of clients on one node, whatever they speak. Connections is lower than its default where the process
+	// may open fewer files (room, below).
+	Connections            int `yaml:"connections"`
+	ConnectionsPerHost     int `yaml:"connections-per-host"`
+	Unauthenticated        int `yaml:"unauthenticated"`
+	UnauthenticatedPerHost int `yaml:"unauthenticated-per-host"`
+	Links                  int `yaml:"links"` // of one connection
 }
 
 func defaultLimits() limits {
+	front := transport.Defaults()
 	return limits{
+		Connections: front.MaxConnections, ConnectionsPerHost: front.MaxConnectionsPerHost,
+		Unauthenticated: front.MaxHandshakes, UnauthenticatedPerHost: front.MaxHandshakesPerHost, Links: front.MaxLinks,
 		Entities: catalog.MaxEntities, Subscriptions: catalog.MaxSubscriptions,
 		SQLFilters: catalog.MaxSQLFilters, CorrelationFilters: catalog.MaxCorrelationFilters,
 		RuleText:            rule.MaxExpressionChars,
-		TransactionMessages: transport.Defaults().MaxTransactionMessages,
+		TransactionMessages: front.MaxTransactionMessages,
 		ConcurrentReceives:  partition.Defaults().MaxReceives,
 	}
 }
 
-func (l *limits) validate(bad func(string, ...any)) {
+// room is how many sockets of clients fit into the descriptors that the process may open. A part of them is for what
+// the node keeps open itself: some for every replica, and one for every 16 MiB of stored bodies.
+func room(descriptors, partitions int) (sockets, reserve int) {
+	const own, each = 256, 24 // of the process, and of the log, bodies and snapshots of a replica
+	reserve = min(max(own+each*(partitions+1), descriptors/4), descriptors/2)
+	return descriptors - reserve, reserve
+}
+
+// fit lowers what was not set to what the process may open, and reports what was set and does not fit.
+func (l *limits) fit(partitions int, where func(name string) (string, bool), bad func(string, ...any)) {
+	descriptors, known := maxDescriptors()
+	if !known {
+		return
+	}
+	sockets, reserve := room(descriptors, partitions)
+	if at, set := where("connections"); set && l.Connections > sockets {
+		bad("%slimits: connections is %d, but of the %d files that the process may open %d are for its own: "+
+			"raise the limit of open files (ulimit -n) or set at most %d", at, l.Connections, descriptors, reserve, sockets)
+	}
+	l.Connections = max(1, min(l.Connections, sockets))
+	for _, f := range []*int{&l.ConnectionsPerHost, &l.Unauthenticated, &l.UnauthenticatedPerHost} {
+		*f = min(*f, l.Connections)
+	}
+}
+
+func (l *limits) validate(where func(name string) (string, bool), bad func(string, ...any)) {
 	most := defaultLimits() // most may be lowered only
 	most.Entities = catalog.MostEntities
 	most.ConcurrentReceives = partition.Defaults().MaxParked
+	most.Connections, most.ConnectionsPerHost = maxSockets, maxSockets
+	most.Unauthenticated, most.UnauthenticatedPerHost = maxSockets, maxSockets
 	for _, f := range []struct {
 		name    string
 		is, max int
@@ -43,12 +81,21 @@ func (l *limits) validate(bad func(string, ...any)) {
 		{"rule-text", l.RuleText, most.RuleText},
 		{"transaction-messages", l.TransactionMessages, most.TransactionMessages},
 		{"concurrent-receives", l.ConcurrentReceives, most.ConcurrentReceives},
+		{"connections", l.Connections, most.Connections},
+		{"connections-per-host", l.ConnectionsPerHost, most.ConnectionsPerHost},
+		{"unauthenticated", l.Unauthenticated, most.Unauthenticated},
+		{"unauthenticated-per-host", l.UnauthenticatedPerHost, most.UnauthenticatedPerHost},
+		{"links", l.Links, most.Links},
 	} {
 		if f.is < 1 || f.is > f.max {
-			bad("limits: %s is %d, want 1 to %d", f.name, f.is, f.max)
+			at, _ := where(f.name)
+			bad("%slimits: %s is %d, want 1 to %d", at, f.name, f.is, f.max)
 		}
 	}
 }
+
+// maxSockets is more than any process may open.
+const maxSockets = 1 << 20
 
 // namespace returns those that the catalog judges by. What is as it is by default stays out of the log.
 func (l *limits) namespace() catalog.Limits {

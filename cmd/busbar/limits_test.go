@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,14 +13,17 @@ func TestLimitsComeFromTheFile(t *testing.T) {
 	base := "data-dir: /d\nroot-key: k\n"
 	c, err := load(writeConfig(t, base), nil, environment(nil))
 	want := limits{Entities: 10_000, Subscriptions: 2_000, SQLFilters: 2_000, CorrelationFilters: 100_000,
-		RuleText: 1_024, TransactionMessages: 100, ConcurrentReceives: 5_000}
+		RuleText: 1_024, TransactionMessages: 100, ConcurrentReceives: 5_000, Connections: 10_000,
+		ConnectionsPerHost: 5_000, Unauthenticated: 1_024, UnauthenticatedPerHost: 512, Links: 10_000}
 	if err != nil || c.Limits != want || c.Limits.namespace() != (catalog.Limits{}) {
 		t.Errorf("nothing set: %+v, %v", c.Limits, err)
 	}
 	c, err = load(writeConfig(t, base+"limits: {entities: 50000, subscriptions: 2, sql-filters: 3, "+
-		"correlation-filters: 4, rule-text: 5, transaction-messages: 6}\n"), nil, environment(nil))
+		"correlation-filters: 4, rule-text: 5, transaction-messages: 6, connections: 70, connections-per-host: 60, "+
+		"unauthenticated: 50, unauthenticated-per-host: 40, links: 30}\n"), nil, environment(nil))
 	want = limits{Entities: 50_000, Subscriptions: 2, SQLFilters: 3, CorrelationFilters: 4, RuleText: 5,
-		TransactionMessages: 6, ConcurrentReceives: 5_000}
+		TransactionMessages: 6, ConcurrentReceives: 5_000, Connections: 70, ConnectionsPerHost: 60, Unauthenticated: 50,
+		UnauthenticatedPerHost: 40, Links: 30}
 	inCatalog := catalog.Limits{Entities: 50_000, Subscriptions: 2, SQLFilters: 3, CorrelationFilters: 4,
 		RuleChars: 5}
 	if err != nil || c.Limits != want || c.Limits.namespace() != inCatalog {
@@ -61,5 +65,41 @@ func TestLimitsThatCannotBeSetAreNamed(t *testing.T) {
 	_, err = load(writeConfig(t, "data-dir: /d\nroot-key: k\nlimits: {receives: 1}\n"), nil, environment(nil))
 	if err == nil || !strings.Contains(err.Error(), "receives") {
 		t.Errorf("an unknown limit: %v", err)
+	}
+}
+
+// F1: a limit that cannot be is refused with its file and line, and so are more sockets than the process may open.
+func TestLimitsAreRefusedWhereTheyStand(t *testing.T) {
+	descriptors, _ := maxDescriptors()
+	file := writeConfig(t, fmt.Sprintf("data-dir: /d\nroot-key: k\nlimits:\n  links: 0\n  connections: %d\n", descriptors))
+	_, err := load(file, nil, environment(nil))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	sockets, reserve := room(descriptors, 6)
+	for _, want := range []string{file + ":4: limits: links is 0, want 1 to 10000",
+		fmt.Sprintf("%s:5: limits: connections is %d, but of the %d files that the process may open %d are for its own: "+
+			"raise the limit of open files (ulimit -n) or set at most %d", file, descriptors, descriptors, reserve, sockets)} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing about %q in: %v", want, err)
+		}
+	}
+}
+
+// F1: what is not set follows from the open files that the process may have.
+func TestConnectionsFollowFromTheOpenFiles(t *testing.T) {
+	for _, c := range []struct{ descriptors, partitions, sockets int }{
+		{300, 6, 150}, {1024, 6, 600}, {4096, 6, 3072}, {20_000, 6, 15_000}, {20_000, 1000, 10_000}, {1_048_576, 6, 786_432},
+	} {
+		sockets, reserve := room(c.descriptors, c.partitions)
+		if sockets != c.sockets || sockets+reserve != c.descriptors {
+			t.Errorf("%d open files, %d partitions: %d sockets, %d reserved, want %d", c.descriptors, c.partitions, sockets,
+				reserve, c.sockets)
+		}
+	}
+	l := defaultLimits()
+	l.fit(1<<30, func(string) (string, bool) { return "", false }, t.Fatalf) // half is for so many partitions
+	if n, _ := maxDescriptors(); l.Connections != min(n-n/2, 10_000) || l.ConnectionsPerHost > l.Connections || l.Unauthenticated > l.Connections {
+		t.Errorf("of %d open files: %+v", n, l)
 	}
 }

@@ -33,6 +33,8 @@ type nodeCollector struct {
 	n       *node
 	front   []frontMetric
 	reject  *prometheus.Desc
+	used    *prometheus.Desc
+	limit   *prometheus.Desc
 	refused *prometheus.Desc
 	leads   *prometheus.Desc
 	terms   *prometheus.Desc
@@ -82,6 +84,8 @@ func newNodeCollector(n *node) *nodeCollector {
 			counter("connections_lost_total", "Connections that ended without a close.", func(s *st) *atomic.Uint64 { return &s.Lost }),
 		},
 		reject:  desc("rejections_total", "What the front end turned away, by place.", "site"),
+		used:    desc("limit_used", "How much of a limit of this node is in use.", "limit"),
+		limit:   desc("limit_max", "The limit, as set or as the process may have it.", "limit"),
 		refused: desc("refusals_total", "What clients were refused, by the code that they were told.", "code"),
 		leads:   desc("partition_leading", "1 if this node leads the partition.", "partition"),
 		terms:   desc("partition_term", "Raft term of the replica here.", "partition"),
@@ -104,9 +108,23 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.front {
 		ch <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{c.reject, c.refused, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges,
+	for _, d := range []*prometheus.Desc{c.reject, c.used, c.limit, c.refused, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges,
 		c.longest, c.paused, c.clock, c.dropped} {
 		ch <- d
+	}
+}
+
+// collectLimits reports what is used of the limits of the node.
+func (c *nodeCollector) collectLimits(ch chan<- prometheus.Metric) {
+	sockets := c.n.front.Sockets()
+	total, strangers := sockets.Used()
+	limits := sockets.Limits()
+	for _, l := range []struct {
+		name      string
+		used, max int
+	}{{"connections", total, limits.Total}, {"unauthenticated", strangers, limits.Strangers}} {
+		ch <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, float64(l.used), l.name)
+		ch <- prometheus.MustNewConstMetric(c.limit, prometheus.GaugeValue, float64(l.max), l.name)
 	}
 }
 
@@ -119,6 +137,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	stats.Rejections(func(name string, count uint64) {
 		ch <- prometheus.MustNewConstMetric(c.reject, prometheus.CounterValue, float64(count), name)
 	})
+	c.collectLimits(ch)
 	c.n.refusals.Counts(func(code refusal.Code, count uint64) {
 		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(count), code.String())
 	})

@@ -145,6 +145,10 @@ func (n *node) openStorage(context.Context) error {
 	}
 	n.incarnation = fsm.Incarnation(binary.LittleEndian.Uint64(chance[:]) | 1) // never 0
 	n.log.Info("starting", "version", version, "node", n.id, "name", n.cfg.NodeName)
+	if descriptors, known := maxDescriptors(); known {
+		_, reserve := room(descriptors, n.cfg.Partitions)
+		n.log.Info("open files", "limit", descriptors, "reserved", reserve, "connections", n.cfg.Limits.Connections)
+	}
 	return nil
 }
 
