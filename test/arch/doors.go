@@ -19,11 +19,12 @@ var doors = map[string][]string{
 	"cluster/simnet":    {"cluster", "fsm"},
 	"storage":           {},
 	"storage/faultfs":   {"storage"},
-	"transport":         {"fsm", "fsm/catalog", "fsm/rule", "transport/amqp", "transport/auth", "transport/refusal"},
+	"transport":         {"fsm", "fsm/catalog", "fsm/rule", "transport/amqp", "transport/auth", "transport/refusal", "transport/sockets"},
 	"transport/amqp":    {},
 	"transport/auth":    {},
 	"transport/rest":    {"fsm", "fsm/catalog", "fsm/rule", "transport/auth", "transport/refusal"},
 	"transport/refusal": {},
+	"transport/sockets": {},
 }
 
 // testDoors are further doors of a room's own tests: the fault-injecting file system and network.
