@@ -251,12 +251,17 @@ func (l *Lab) Hops(f func()) []Hop {
 func (l *Lab) ID(node int) fsm.NodeID { return l.w.machines[node].id }
 
 // BodyBytes is how many bytes of bodies a node has stored for a partition since it started.
-func (l *Lab) BodyBytes(node int, p fsm.PartitionID) uint64 {
+func (l *Lab) BodyBytes(node int, p fsm.PartitionID) uint64 { return l.bodies(node, p).PutBytes }
+
+// LiveBodyBytes is how many bytes of bodies a node keeps for a partition.
+func (l *Lab) LiveBodyBytes(node int, p fsm.PartitionID) uint64 { return l.bodies(node, p).LiveBytes }
+
+func (l *Lab) bodies(node int, p fsm.PartitionID) storage.BodyStats {
 	b, ok := l.w.machines[node].node.bodies.Load(p)
 	if !ok {
-		return 0
+		return storage.BodyStats{}
 	}
-	return b.(*storage.Bodies).Stats().PutBytes
+	return b.(*storage.Bodies).Stats()
 }
 
 // Digest returns a hash over the state of a node's replica and the index it stands for.

@@ -2,9 +2,6 @@ package scenario
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -20,12 +17,7 @@ func takesLarge(d *fsm.Descriptor) {
 	d.MaxMessageBytes, d.LockDuration, d.MaxSizeBytes = 8<<20, 300_000, 1<<30
 }
 
-// largeText is a body that no mix-up of its parts leaves as it is.
-func largeText(name string) []byte {
-	b := make([]byte, largeBytes)
-	_, _ = rand.NewChaCha8(sha256.Sum256([]byte(name))).Read(b)
-	return b
-}
+func largeText(name string) []byte { return bodyOf(name, largeBytes) }
 
 func largeMessage(name string, options ...func(*goamqp.Message)) *goamqp.Message {
 	return message(name, append(options, func(m *goamqp.Message) { m.Data = [][]byte{largeText(name)} })...)
@@ -103,10 +95,7 @@ func TestWhatIsAbandonedHalfwayLeavesNothing(t *testing.T) {
 		sent := b.later(func() error { return tx.try(largeMessage("lost")) })
 		b.amid(2, 1<<20)
 		b.lab.Crash(0, true) // whoever uploads is gone, and its client with it
-		var lost *goamqp.ConnError
-		if err := <-sent; !errors.As(err, &lost) {
-			b.Fatalf("the send ended with %v, want the end of its connection", err)
-		}
+		b.cutOff("the send", <-sent)
 		half := b.counts("q")
 		if half.SizeBytes < 1<<20 || half.SizeBytes >= largeBytes {
 			b.Fatalf("%d bytes are staged", half.SizeBytes)
@@ -114,8 +103,7 @@ func TestWhatIsAbandonedHalfwayLeavesNothing(t *testing.T) {
 		want(b, "messages", half.Active, 0)
 		c := b.clientAt(1)
 		want(b, "peeked", len(c.peek("q", 0, 10)), 0)
-		b.pass(2 * time.Minute)
-		want(b, "bytes a minute after the last part", b.counts("q").SizeBytes, 0)
+		b.nothingIsLeft("q")
 		tx = b.clientAt(1).sender("q")
 		tx.send(largeMessage("next"))
 		c.receiver("q").one().isLarge("next").complete()
