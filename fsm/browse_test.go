@@ -27,7 +27,7 @@ func TestQuestionsOutOfBounds(t *testing.T) {
 		q    Query
 		want Refusal
 	}{
-		{&History{Kind: Accepted + 1}, InvalidArgument},
+		{&History{Kind: Releases + 1}, InvalidArgument},
 		{&History{After: 1<<64 - 1}, None},
 		{&ListLocks{After: 1<<64 - 1}, None},
 		{&Browse{After: 1<<64 - 1}, None},

@@ -21,6 +21,7 @@ const (
 	wireVersion4 = 4 // of answers alone
 	wireVersion5 = 5 // of what lies in parts
 	wireVersion6 = 6 // of sessions without exclusion
+	wireVersion7 = 7 // of locks that an operator took back
 )
 
 // Kinds of command in an entry. Numbers are for ever.
@@ -63,6 +64,7 @@ const (
 	kindWatchSession
 	kindReserve
 	kindReserved // Enqueue or Transfer with messages that have reserved numbers
+	kindRevokeBy // Revoke that names its operator
 )
 
 // minRequestBytes is the shortest encoded request: node 8, pump, counter, entity, sub, kind.

@@ -92,9 +92,7 @@ func appendInternal(dst []byte, c Command) []byte {
 	case *Touch:
 		return append(dst, kindTouch)
 	case *Revoke:
-		dst = appendUint(append(dst, kindRevoke), uint64(c.Number))
-		dst = appendUint(binary.LittleEndian.AppendUint64(dst, uint64(c.Node)), c.Pump)
-		return appendString(appendBool(dst, c.HasSession), c.Session)
+		return appendRevoke(dst, c)
 	case *Change:
 		return appendBytes(append(dst, kindChange), c.Data)
 	}
@@ -175,9 +173,8 @@ func (r *reader) internal(kind uint8) Command {
 		return &Barrier{}
 	case kindTouch:
 		return &Touch{}
-	case kindRevoke:
-		return &Revoke{Number: SequenceNumber(r.uvarint()), Node: Incarnation(r.u64()), Pump: r.uvarint(),
-			HasSession: r.boolean(), Session: r.string()}
+	case kindRevoke, kindRevokeBy:
+		return r.revoke(kind == kindRevokeBy)
 	case kindChange:
 		return &Change{Data: r.bytes()}
 	}

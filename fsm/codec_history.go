@@ -40,7 +40,11 @@ func appendHistory(dst []byte, h *HistoryRecord) []byte {
 	dst = appendUint(dst, uint64(h.Deliveries))
 	dst = appendID(dst, h.By)
 	dst = appendMillis(append(dst, byte(h.End)), h.EndedAt)
-	return appendRef(dst, h.Ref)
+	dst = appendRef(dst, h.Ref)
+	if h.End == Released {
+		dst = appendString(dst, h.Operator)
+	}
+	return dst
 }
 
 func (r *reader) history() HistoryRecord {
@@ -48,11 +52,14 @@ func (r *reader) history() HistoryRecord {
 		Order: r.uvarint(), Number: SequenceNumber(r.uvarint()), MessageID: r.string(),
 		SessionID: r.string(), EnqueuedAt: r.millis(), At: r.millis(), Deliveries: r.u32(), By: r.id(),
 	}
-	if h.End = HistoryEnd(r.u8()); h.End > Forwarded {
+	if h.End = HistoryEnd(r.u8()); h.End > Released {
 		r.fail("unknown end of a message")
 	}
 	h.EndedAt = r.millis()
 	h.Ref = r.ref()
+	if h.End == Released {
+		h.Operator = r.string()
+	}
 	return h
 }
 
@@ -93,6 +100,8 @@ func appendMore(dst []byte, a *Answer) []byte {
 // version is the oldest that can say what the answer has.
 func (a *Answer) version() uint8 {
 	switch {
+	case slices.ContainsFunc(a.History, func(h HistoryRecord) bool { return h.End == Released }):
+		return wireVersion7
 	case slices.ContainsFunc(a.Locks, func(l LockInfo) bool { return l.Shared }):
 		return wireVersion6
 	case len(a.Parts) > 0 || anyRest(a.Messages):
@@ -137,7 +146,7 @@ func (l *loader) past(r *reader) {
 	if r.err != nil {
 		return
 	}
-	if k > Accepted {
+	if k > Releases || (k == Releases) != (p.End == Released) {
 		r.fail("unknown history")
 		return
 	}

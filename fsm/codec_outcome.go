@@ -241,7 +241,7 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 // DecodeAnswer decodes an answer; byte fields are views into b.
 func DecodeAnswer(b []byte) (Answer, error) {
 	r := reader{b: b}
-	version := r.versions(wireVersion, wireVersion6)
+	version := r.versions(wireVersion, wireVersion7)
 	a := Answer{Refusal: r.refusal(), Detail: r.string(), Messages: r.deliveries(version),
 		HasState: r.boolean(), State: r.bytes()}
 	if !a.HasState {

@@ -59,6 +59,7 @@ func goldenCommands() map[string]Command {
 		"node_lost":         &NodeLost{Node: 0xfeed},
 		"put_entity":        &PutEntity{Descriptor: goldenDescriptor()},
 		"drop_entity":       &DropEntity{},
+		"revoke_by":         &Revoke{Number: 1 << 48, Node: 0xfeed, Pump: 300, HasSession: true, Session: "s1", Operator: "root"},
 		"revoke":            &Revoke{Number: 1 << 48, Node: 0xfeed, Pump: 300, HasSession: true, Session: "s1"},
 		"become_leader":     &BecomeLeader{Node: "n1"},
 		"tick":              &Tick{Listeners: []EntityID{1, 2}},
@@ -269,7 +270,7 @@ func TestWireFormsComeBackAsTheyWere(t *testing.T) {
 		State: []byte{}, HasState: true, Parts: []BodyRef{{Index: 1, Offset: 2, Length: 3}}, Sessions: []string{"", "b"}, Data: []byte("1"),
 		Counts: EntityCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, Drops{DropMaxDelivery: 11, DropWithEntity: 1 << 40}}, IdleFor: 5, Next: 6,
 		History: []HistoryRecord{{Order: 1, Number: 2, MessageID: "m", SessionID: "s", EnqueuedAt: 3, At: 4,
-			Deliveries: 5, By: RequestID{6, 7, 8}, End: Expired, EndedAt: 9, Ref: BodyRef{10, 11, 12}}},
+			Deliveries: 5, By: RequestID{6, 7, 8}, End: Released, EndedAt: 9, Ref: BodyRef{10, 11, 12}, Operator: "o"}},
 		Locks: []LockInfo{{Number: 1, Digits: [4]byte{2}, TakenAt: 3, LockedUntil: 4, State: StateDeferred,
 			HasSession: true, SessionID: "s", Shared: true, By: RequestID{5, 6, 7}}}, Moves: []Move{goldenMove()}}
 	check := func(v any) {
@@ -349,6 +350,7 @@ func TestGoldensSetEveryField(t *testing.T) {
 		"UserStatus":    true,
 		"AsSent":        true, // likewise, as the next two, see TestSharesDoNotLearnWhatIsOnlyShown
 		"Order":         true,
+		"Operator":      true, // a variant of the command, see revoke_by
 		"Reserved":      true, // a variant, see enqueue_reserved and transfer_reserved
 		"Preprocessing": true, // see TestSharesDoNotLearnWhatIsOnlyShown
 	}

@@ -232,6 +232,8 @@ type Revoke struct {
 	Pump       uint64
 	HasSession bool
 	Session    string
+	// Operator is who asks, at most 256 bytes; each lock then gets a record in the history Releases.
+	Operator string
 }
 
 // DropPumps forgets the remembered results of pumps that will ask no more (A6). Every attempt of theirs must

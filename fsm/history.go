@@ -17,13 +17,14 @@ const (
 	historySlack Millis = 60_000
 )
 
-// HistoryKind tells the two histories of an entity apart.
+// HistoryKind tells the histories of an entity apart.
 type HistoryKind uint8
 
 // The histories.
 const (
 	Processed HistoryKind = iota // messages completed, or received and deleted (S-274)
 	Accepted                     // messages sent, and how they left (S-275)
+	Releases                     // locks and sessions that operators took back (S-54); always kept
 )
 
 // HistoryEnd says how a message left.
@@ -38,6 +39,7 @@ const (
 	Cancelled
 	Deleted   // by DeleteMessages, or dropped at the end of its deliveries
 	Forwarded // moved to another entity
+	Released  // of Releases: its lock, or that of its session, was taken back; Operator says by whom
 )
 
 // HistoryRecord is one line of a history.
@@ -47,12 +49,15 @@ type HistoryRecord struct {
 	MessageID  string
 	SessionID  string // "" if the message had none, or was in a DLQ
 	EnqueuedAt Millis // wall
-	At         Millis // wall: accepted, or processed
-	Deliveries uint32 // processed: how often it was delivered
-	By         RequestID
-	End        HistoryEnd
-	EndedAt    Millis  // wall; accepted only, 0 while the message is there
-	Ref        BodyRef // processed, if bodies are kept; Length 0 if not
+	At         Millis // wall: accepted, processed, or released
+	Deliveries uint32 // processed and released: how often it was delivered
+	// By is the request that accepted or processed the message. Of a released lock it has the node and the
+	// pump that held the lock, of a released session the node alone.
+	By       RequestID
+	End      HistoryEnd
+	EndedAt  Millis  // wall; accepted only, 0 while the message is there
+	Ref      BodyRef // processed, if bodies are kept; Length 0 if not
+	Operator string  // of Releases: who took it back, at most 256 bytes
 }
 
 // past is one stored record. It is never changed, only replaced.
@@ -62,7 +67,7 @@ type past struct {
 }
 
 func (p *past) bytes() uint64 {
-	return historyRecordBytes + uint64(len(p.MessageID)+len(p.SessionID)) + uint64(p.Ref.Length)
+	return historyRecordBytes + uint64(len(p.MessageID)+len(p.SessionID)+len(p.Operator)) + uint64(p.Ref.Length)
 }
 
 // chronicle is one history, in its order.
@@ -74,7 +79,7 @@ type chronicle struct {
 }
 
 func (sh *share) keeps(k HistoryKind) bool {
-	return k == Processed && sh.d.ProcessedHistory || k == Accepted && sh.d.AcceptedHistory
+	return k == Processed && sh.d.ProcessedHistory || k == Accepted && sh.d.AcceptedHistory || k == Releases
 }
 
 // name remembers the message id of a stored message, which only histories want to know.
@@ -245,7 +250,7 @@ func (s *State) purgeHistory(sh *share, k HistoryKind, budget int) int {
 	return budget
 }
 
-// purgeHistories does so for both.
+// purgeHistories does so for all.
 func (s *State) purgeHistories(sh *share, budget int) int {
 	for k := range sh.history {
 		budget = s.purgeHistory(sh, HistoryKind(k), budget)
@@ -258,7 +263,7 @@ const maxPage = 1000
 
 // readHistory pages through a history; bodies come with Answer.Messages, parallel to the records.
 func (s *State) readHistory(sh *share, c *History) Answer {
-	if c.Kind > Accepted {
+	if c.Kind > Releases {
 		return Answer{Refusal: InvalidArgument, Detail: "no such history"}
 	}
 	var a Answer

@@ -226,7 +226,7 @@ func (l *loader) share(r *reader) {
 		sh.listening, sh.starved = r.boolean(), r.boolean()
 		sh.forgotten, sh.active = r.millis(), r.millis()
 		review = r.millis()
-		for k := range sh.history {
+		for k := range sh.history[:Releases] {
 			if sh.history[k].last = r.uvarint(); sh.history[k].last > maxRestored {
 				r.fail("counter too large")
 			}
@@ -234,6 +234,11 @@ func (l *loader) share(r *reader) {
 	}
 	if l.version >= 3 {
 		l.counters(r, sh)
+	}
+	if l.version >= 8 {
+		if sh.history[Releases].last = r.uvarint(); sh.history[Releases].last > maxRestored {
+			r.fail("counter too large")
+		}
 	}
 	if !grave {
 		sh.watchIdle(review)

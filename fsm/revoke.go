@@ -1,11 +1,23 @@
 package fsm
 
+import (
+	"encoding/binary"
+	"strings"
+)
+
 // maxRevoked bounds what one Revoke releases of a holder's locks.
 const maxRevoked = 1000
+
+// maxOperatorBytes bounds the name of an operator.
+const maxOperatorBytes = 256
 
 // revokeLocks ends locks as if they had run out (S-54): their deliveries count, and their tokens are of no
 // use from then on.
 func (s *State) revokeLocks(sh *share, req *Request, c *Revoke, o *Outcome) {
+	if len(c.Operator) > maxOperatorBytes {
+		o.refuse(InvalidArgument, "the name of the operator is too long")
+		return
+	}
 	if c.HasSession {
 		s.revokeSession(sh, req, c, o)
 		return
@@ -38,6 +50,7 @@ func (s *State) revokeLocks(sh *share, req *Request, c *Revoke, o *Outcome) {
 	}
 	for _, a := range arrivals {
 		m, _ := b.messages.Get(a)
+		s.noteRelease(sh, c, req.Sub, a, &m)
 		s.giveBack(sh, req.Sub, a, &m, true, 0)
 	}
 	o.Count = uint64(len(arrivals))
@@ -51,11 +64,55 @@ func (s *State) revokeSession(sh *share, req *Request, c *Revoke, o *Outcome) {
 	}
 	se := sh.lookup(c.Session)
 	if se != nil {
-		if _, held := sh.holders.Get(se.no); held {
+		if h, held := sh.holders.Get(se.no); held {
+			if c.Operator != "" {
+				s.record(sh, Releases, &past{HistoryRecord: HistoryRecord{SessionID: se.id, At: s.wall,
+					By: RequestID{Node: h.node}, End: Released, Operator: strings.Clone(c.Operator)}})
+			}
 			s.releaseSession(sh, se.no, true)
 			o.Count = 1
 			return
 		}
 	}
 	o.refuse(MessageNotFound, "nobody holds the session")
+}
+
+// noteRelease records that an operator took the lock of a message, before the lock ends. A command without an
+// operator is one of an earlier version, which has no record.
+func (s *State) noteRelease(sh *share, c *Revoke, sub SubQueue, arrival uint64, m *message) {
+	if c.Operator == "" {
+		return
+	}
+	l, _ := sh.boxes[sub].locks.Get(arrival)
+	id, _ := sh.names.Get(arrival)
+	s.record(sh, Releases, &past{HistoryRecord: HistoryRecord{
+		Number: sh.number(arrival), MessageID: id, SessionID: sh.sessionID(m), EnqueuedAt: m.at, At: s.wall,
+		Deliveries: m.attempts() + 1, By: RequestID{Node: l.node, Pump: l.pump}, End: Released,
+		Operator: strings.Clone(c.Operator),
+	}})
+}
+
+func appendRevoke(dst []byte, c *Revoke) []byte {
+	kind := kindRevoke
+	if c.Operator != "" {
+		kind = kindRevokeBy
+	}
+	dst = appendUint(append(dst, kind), uint64(c.Number))
+	dst = appendUint(binary.LittleEndian.AppendUint64(dst, uint64(c.Node)), c.Pump)
+	dst = appendString(appendBool(dst, c.HasSession), c.Session)
+	if kind == kindRevokeBy {
+		dst = appendString(dst, c.Operator)
+	}
+	return dst
+}
+
+func (r *reader) revoke(named bool) *Revoke {
+	c := &Revoke{Number: SequenceNumber(r.uvarint()), Node: Incarnation(r.u64()), Pump: r.uvarint(),
+		HasSession: r.boolean(), Session: r.string()}
+	if named {
+		if c.Operator = r.string(); c.Operator == "" {
+			r.fail("no operator")
+		}
+	}
+	return c
 }

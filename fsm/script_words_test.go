@@ -57,6 +57,7 @@ func (s *script) command(word string) Command {
 	case "revoke":
 		c := &Revoke{Number: SequenceNumber(s.arg("number", 0)), Node: Incarnation(s.arg("node", 0)), Pump: s.arg("pump", 0)}
 		c.Session, c.HasSession = s.args["session"]
+		c.Operator = s.args["operator"]
 		return c
 	case "touch":
 		return &Touch{}
@@ -180,10 +181,13 @@ func (s *script) query(word string) Query {
 		return &GetSessionState{Session: s.proof()}
 	case "locks":
 		return &ListLocks{After: s.arg("after", 0), Max: uint32(s.arg("max", 100))}
-	case "processed", "accepted":
+	case "processed", "accepted", "releases":
 		c := &History{After: s.arg("after", 0), Max: uint32(s.arg("max", 100)), MaxBytes: uint32(s.arg("bytes", 0))}
 		if word == "accepted" {
 			c.Kind = Accepted
+		}
+		if word == "releases" {
+			c.Kind = Releases
 		}
 		return c
 	case "browse":
@@ -420,10 +424,13 @@ func (s *script) showRecord(b *strings.Builder, h *HistoryRecord, m *Delivery) {
 		fmt.Fprintf(b, " deliveries=%d", h.Deliveries)
 	}
 	if h.End != StillThere {
-		b.WriteString(" " + []string{"", "completed", "dead-lettered", "expired", "cancelled", "deleted"}[h.End])
+		b.WriteString(" " + []string{"", "completed", "dead-lettered", "expired", "cancelled", "deleted", "forwarded", "released"}[h.End])
 	}
 	if h.EndedAt != 0 {
 		fmt.Fprintf(b, " ended=%d", h.EndedAt-startWall)
+	}
+	if h.Operator != "" {
+		fmt.Fprintf(b, " operator=%q", h.Operator)
 	}
 	if m.Ref.Length > 0 {
 		b.WriteString(" body " + s.body(m.Ref))

@@ -73,9 +73,9 @@ type share struct {
 	origins      *btree.BTreeG[origin]
 	decided      *btree.BTreeG[decided]
 
-	// history holds the two histories; names are the message ids of stored messages and entered the
+	// history holds the three histories; names are the message ids of stored messages and entered the
 	// places of their accepted records, by arrival. All are empty while the histories are off.
-	history [2]chronicle
+	history [3]chronicle
 	names   *btree.Map[uint64, string]
 	entered *btree.Map[uint64, uint64]
 

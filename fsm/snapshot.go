@@ -15,7 +15,7 @@ import (
 // whole records; what can be derived from others is not written.
 const (
 	imageMagic   = "BBSTATE"
-	imageVersion = 7 // of what is written; 1 to 6 are read, too
+	imageVersion = 8 // of what is written; 1 to 7 are read, too
 	// frameBytes is how much is gathered before it is written.
 	frameBytes = 64 << 10
 	// maxFrameBytes bounds what Restore reads at once. The longest record is a remembered
@@ -181,6 +181,7 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	for sub := range sh.moves {
 		b = appendUint(b, sh.moves[sub].last)
 	}
+	b = appendUint(b, sh.history[Releases].last)
 	if !grave {
 		b = appendDrops(b, &sh.drops)
 	}

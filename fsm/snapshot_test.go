@@ -98,6 +98,10 @@ func populated(t testing.TB) *driver {
 	d.ok(16, Main, &AcceptSession{ID: "s", Shared: true, Presented: o.Shared})
 	d.ok(16, Main, &AcceptSession{ID: "t", Shared: true})
 	d.ok(7, Main, &Transfer{To: 99, Messages: []Message{{ScheduledAt: d.wall + 9000, Reserved: 4, Body: []byte("t")}}})
+	d.ok(0, Main, queue(17, withSessions))
+	d.ok(17, Main, &Enqueue{Messages: []Message{{HasSession: true, SessionID: "s"}}})
+	d.ok(17, Main, &AcceptSession{ID: "s"})
+	d.ok(17, Main, &Revoke{HasSession: true, Session: "s", Operator: "root"})
 	if err := d.s.CheckInvariants(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,10 @@ func queueHistoryCommand(f *clientFlags) *cobra.Command {
 	var l listFlags
 	var kind string
 	c := &cobra.Command{
-		Use: "history NAME", Short: "List what was processed or accepted, if the queue keeps a history",
-		Long: "A queue keeps histories when it is told to:\n\n" +
-			"  busbar queue options orders --processed-history --accepted-history",
+		Use: "history NAME", Short: "List what was processed or accepted, or which locks operators took back",
+		Long: "A queue keeps the histories of what was processed and accepted when it is told to:\n\n" +
+			"  busbar queue options orders --processed-history --accepted-history\n\n" +
+			"It always keeps which locks and sessions were released, by whom and when: --kind releases.",
 		Example: "  busbar queue history orders\n  busbar queue history orders --kind accepted --max 0 --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			columns := []column{{"NUMBER", "sequenceNumber"}, {"MESSAGE", "messageId"}, {"SESSION", "sessionId"},
@@ -23,15 +24,17 @@ func queueHistoryCommand(f *clientFlags) *cobra.Command {
 			case "accepted":
 				columns = append(columns[:3:3], column{"ACCEPTED", "at"}, column{"END", "end"}, column{"ENDED", "endedAt"},
 					column{"BY", "by"})
+			case "releases":
+				columns = append(columns[:3:3], column{"RELEASED", "at"}, column{"OPERATOR", "operator"}, column{"HOLDER", "by"})
 			default:
-				return usageError("--kind must be processed or accepted, not %q", kind)
+				return usageError("--kind must be processed, accepted or releases, not %q", kind)
 			}
 			return l.run(c, f, args, "history", "records", url.Values{"kind": {kind}}, columns)
 		},
 	}
 	l.add(c, "records")
 	l.addStale(c)
-	c.Flags().StringVar(&kind, "kind", "processed", "processed or accepted")
+	c.Flags().StringVar(&kind, "kind", "processed", "processed, accepted, or releases: locks and sessions that operators took back")
 	return c
 }
 

@@ -185,7 +185,7 @@ func TestOperatorsCommandsRefuse(t *testing.T) {
 		"queue locks missing":                                `3 no entity "missing"`,
 		"queue locks orders --max -1":                        "2 --max must not be negative",
 		"queue locks orders -o xml":                          "2 neither table nor json",
-		"queue history orders --kind x":                      "2 processed or accepted",
+		"queue history orders --kind x":                      "2 processed, accepted or releases",
 		"queue sessions orders":                              "2 has no sessions",
 		"queue sessions orders --updated-after x":            "2 must be a time like",
 		"queue peek orders --state locked":                   "2 active, deferred and scheduled",

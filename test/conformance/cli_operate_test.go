@@ -228,6 +228,12 @@ func releases(s *shell) {
 	if all := s.messages("receive", grouped, "--session", "A"); len(all) != 1 || all[0].DeliveryCount != 2 {
 		s.Errorf("%d messages of the session came back", len(all))
 	}
+	for queue, want := range map[string]int{q: 2, grouped: 1} {
+		history := s.do(0, "", "queue", "history", queue, "--kind", "releases")
+		if n := strings.Count(history, "RootManageSharedAccessKey"); n != want || !strings.Contains(history, "OPERATOR") {
+			s.Errorf("the releases of %s are %s", queue, history)
+		}
+	}
 	s.do(0, "", "queue", "delete", q)
 	s.do(0, "", "queue", "delete", grouped)
 }

@@ -28,6 +28,9 @@ func (x *run) fresh() fsm.Request {
 	}
 	if x.r.IntN(20) == 0 {
 		c := &fsm.Revoke{Session: x.sessionID()}
+		if x.r.IntN(3) > 0 {
+			c.Operator = "operator"
+		}
 		switch x.r.IntN(4) {
 		case 0:
 			c.Number = x.number(q.Entity)

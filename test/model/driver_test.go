@@ -244,7 +244,7 @@ func (x *run) ask() error {
 			return fmt.Errorf("%T %+v of %q\nwant %+v\ngot  %+v", q, q, sub, want, got)
 		}
 	}
-	for _, k := range []fsm.HistoryKind{fsm.Processed, fsm.Accepted} {
+	for _, k := range []fsm.HistoryKind{fsm.Processed, fsm.Accepted, fsm.Releases} {
 		c := &fsm.History{Kind: k, Max: 1000}
 		a := x.a.Query(fsm.QueryRequest{Entity: id, Query: c})
 		if err := x.model.History(id, k, a.History); err != nil {

@@ -48,7 +48,7 @@ type queue struct {
 	touched  fsm.Millis
 	hears    bool // somebody receives
 	active   fsm.Millis
-	history  [2][]*line
+	history  [3][]*line
 	known    []identity
 	messages []*message // in the order of arrival
 	sessions []*session

@@ -272,7 +272,7 @@ func TestOperatorsBadRequests(t *testing.T) {
 		"GET " + at + "orders/locks?cursor=0.1&cursor=0.2":                                    "400 more than once",
 		"GET " + at + "orders/locks?limit=5":                                                  "400 no parameter 'limit'",
 		"GET " + at + "orders/locks?%zz":                                                      "400 cannot be decoded",
-		"GET " + at + "orders/history?kind=sent":                                              "400 processed or accepted, not 'sent'",
+		"GET " + at + "orders/history?kind=sent":                                              "400 processed, accepted or releases, not 'sent'",
 		"GET " + at + "orders/sessions":                                                       "400 has no sessions",
 		"GET " + at + "grouped/$DeadLetterQueue/sessions":                                     "400 has no sessions",
 		"GET " + at + "grouped/sessions?updatedAfter=noon":                                    "400 updatedAfter must be a time",

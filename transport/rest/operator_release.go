@@ -9,6 +9,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
+// maxOperatorName is how many bytes of a policy name a record of a release keeps: the limit of fsm.Revoke.
+const maxOperatorName = 256
+
 // ReleaseView answers the release of locks or of a session.
 type ReleaseView struct {
 	Released uint64 `json:"released"`
@@ -31,13 +34,13 @@ func (q *inspection) releaseLocks() (any, error) {
 		if share < 0 {
 			return nil, noLock("message %d", number)
 		}
-		n, err := q.release(share, &fsm.Revoke{Number: fsm.SequenceNumber(number)})
+		n, err := q.release(share, &fsm.Revoke{Number: fsm.SequenceNumber(number), Operator: q.operator()})
 		if err == nil && n == 0 {
 			err = noLock("message %d", number)
 		}
 		return q.released("released a lock", n, fmt.Sprint("message ", number), err)
 	}
-	cmd := &fsm.Revoke{}
+	cmd := &fsm.Revoke{Operator: q.operator()}
 	node, pump, ok := strings.Cut(q.values.Get("holder"), "/")
 	life, bad := strconv.ParseUint(node, 16, 64)
 	cmd.Pump, err = strconv.ParseUint(pump, 10, 64)
@@ -75,7 +78,7 @@ func (q *inspection) releaseSession() (any, error) {
 		return nil, refusedAs(fsm.SessionNotSupported, "")
 	}
 	key := fsm.Key{Entity: q.d.ID, By: fsm.ByText, Text: id}
-	out, err := q.o.deps.Shares.Propose(q.ctx, key, &fsm.Revoke{HasSession: true, Session: id})
+	out, err := q.o.deps.Shares.Propose(q.ctx, key, &fsm.Revoke{HasSession: true, Session: id, Operator: q.operator()})
 	switch {
 	case err != nil:
 		return nil, err
@@ -105,6 +108,14 @@ func (q *inspection) release(share int, c *fsm.Revoke) (uint64, error) {
 
 func noLock(format string, args ...any) error {
 	return &problem{status: http.StatusNotFound, text: "There is no lock of " + clip(fmt.Sprintf(format, args...)) + "."}
+}
+
+// operator is who asks, as the history shows it: the policy whose key signed the request.
+func (q *inspection) operator() string {
+	if q.claim.Policy == "" {
+		return "unnamed"
+	}
+	return q.claim.Policy[:min(len(q.claim.Policy), maxOperatorName)]
 }
 
 // released tells who took what.

@@ -1,9 +1,11 @@
 package rest
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -56,5 +58,27 @@ func TestOperatorsRelease(t *testing.T) {
 	}
 	if again := i.must(g, fsm.Main, share, &fsm.AcceptSession{ID: "a"}).Session; again.Token == held.Token {
 		t.Error("the session has its former token")
+	}
+
+	// The history of releases says who took what, and when.
+	for entity, want := range map[string]RecordView{
+		"orders":  {SequenceNumber: uint64(locked[0].Seq), Operator: root, Deliveries: 1, End: "released"},
+		"grouped": {SessionID: "a", Operator: root, End: "released"},
+	} {
+		records, _ := i.list("/api/entities/"+entity+"/history?kind=releases", "records")
+		if len(records) != 1 {
+			t.Fatalf("%s: records %v", entity, records)
+		}
+		var got RecordView
+		if err := json.Unmarshal([]byte(records[0]), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.At == nil || !got.At.Equal(now.Add(-time.Millisecond)) || got.By == "" {
+			t.Errorf("%s: released at %v from %q", entity, got.At, got.By)
+		}
+		got.At, got.EnqueuedAt, got.By = nil, nil, ""
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", entity, got, want)
+		}
 	}
 }

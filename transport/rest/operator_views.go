@@ -81,22 +81,24 @@ func (q *inspection) place(names ...string) (at cursor, after uint64, most uint3
 	return
 }
 
-// RecordView is one line of a history (S-274, S-275).
+// RecordView is one line of a history (S-54, S-274, S-275).
 type RecordView struct {
 	SequenceNumber uint64     `json:"sequenceNumber"`
 	MessageID      string     `json:"messageId,omitempty"`
 	SessionID      string     `json:"sessionId,omitempty"`
 	EnqueuedAt     *time.Time `json:"enqueuedAt,omitempty"`
-	At             *time.Time `json:"at"` // accepted, or processed
+	At             *time.Time `json:"at"` // accepted, processed, or released
 	Deliveries     uint32     `json:"deliveries,omitempty"`
-	By             string     `json:"by"`  // request id: node's life, pump and counter
+	By             string     `json:"by"`  // request id: node's life, pump and counter; of a release who held the lock
 	End            string     `json:"end"` // how the message left; empty while it is there
 	EndedAt        *time.Time `json:"endedAt,omitempty"`
-	Message        any        `json:"message,omitempty"` // if the history keeps bodies
+	Operator       string     `json:"operator,omitempty"` // of a release: the policy of who asked for it
+	Message        any        `json:"message,omitempty"`  // if the history keeps bodies
 }
 
 var endNames = [...]string{fsm.StillThere: "", fsm.Completed: "completed", fsm.DeadLettered: "dead-lettered",
-	fsm.Expired: "expired", fsm.Cancelled: "cancelled", fsm.Deleted: "deleted"}
+	fsm.Expired: "expired", fsm.Cancelled: "cancelled", fsm.Deleted: "deleted",
+	fsm.Forwarded: "forwarded", fsm.Released: "released"}
 
 // endName also names ends that later versions of the state machine add.
 func endName(e fsm.HistoryEnd) string {
@@ -106,7 +108,7 @@ func endName(e fsm.HistoryEnd) string {
 	return fmt.Sprintf("ended (%d)", e)
 }
 
-// history lists what was processed or accepted, oldest first.
+// history lists what was processed or accepted, or what operators released, oldest first.
 func (q *inspection) history() (any, error) {
 	at, after, most, err := q.place("max", "cursor", "kind")
 	if err != nil {
@@ -118,8 +120,10 @@ func (q *inspection) history() (any, error) {
 	case "", "processed":
 	case "accepted":
 		ask.Kind, kept = fsm.Accepted, q.d.AcceptedHistory
+	case "releases":
+		ask.Kind, kept = fsm.Releases, true
 	default:
-		return nil, badRequest("kind must be processed or accepted, not '%s'.", clip(kind))
+		return nil, badRequest("kind must be processed, accepted or releases, not '%s'.", clip(kind))
 	}
 	a, err := q.query(at.share, ask)
 	if err != nil {
@@ -130,7 +134,7 @@ func (q *inspection) history() (any, error) {
 		r := &a.History[i]
 		all[i] = RecordView{SequenceNumber: uint64(r.Number), MessageID: r.MessageID, SessionID: r.SessionID,
 			EnqueuedAt: moment(r.EnqueuedAt), At: moment(r.At), Deliveries: r.Deliveries, By: r.By.String(),
-			End: endName(r.End), EndedAt: moment(r.EndedAt)}
+			End: endName(r.End), EndedAt: moment(r.EndedAt), Operator: r.Operator}
 		if i < len(a.Messages) && len(a.Messages[i].Body) > 0 {
 			if all[i].Message, err = q.o.deps.Show(&a.Messages[i]); err != nil {
 				return nil, fmt.Errorf("message %d: %w", r.Number, err)
