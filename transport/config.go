@@ -66,6 +66,8 @@ type Config struct {
 
 	// MaxTransactionMessages bounds what one transaction sends (S-239).
 	MaxTransactionMessages int
+	// MaxTransactionBytes bounds what the open transactions of a node hold, encoded.
+	MaxTransactionBytes int
 	// MaxCredit is the most credit a sending client is granted (A21).
 	MaxCredit uint32
 	// MaxLinkBytes bounds the bytes of one sending link that wait for the partition (A21).
@@ -133,6 +135,7 @@ func Defaults() Config {
 		DisconnectGrace:        5 * time.Second,
 		WatchInterval:          time.Second,
 		MaxTransactionMessages: maxTxnMessages,
+		MaxTransactionBytes:    256 << 20,
 		MaxCredit:              1_000,
 		MaxLinkBytes:           8 << 20,
 		MaxConnBytes:           32 << 20,
@@ -183,8 +186,8 @@ func (c *Config) Validate() error {
 		"MaxConnections": c.MaxConnections, "MaxConnectionsPerHost": c.MaxConnectionsPerHost,
 		"MaxHandshakes":        c.MaxHandshakes,
 		"MaxHandshakesPerHost": c.MaxHandshakesPerHost, "MaxLinks": c.MaxLinks,
-		"MaxTransactionMessages": c.MaxTransactionMessages,
-		"MaxTokens":              c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,
+		"MaxTransactionMessages": c.MaxTransactionMessages, "MaxTransactionBytes": c.MaxTransactionBytes,
+		"MaxTokens": c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,
 		"MaxConnBytes": c.MaxConnBytes, "MaxBatchBytes": int(c.MaxBatchBytes),
 		"MaxEnqueueBytes": c.MaxEnqueueBytes, "MaxLock": int(c.MaxLock),
 		"MaxLockBytes": int(c.MaxLockBytes), "MaxUnsettled": c.MaxUnsettled,

@@ -56,7 +56,7 @@ type conn struct {
 
 	heldBytes    int         // of deliveries and requests that wait for a partition
 	arrivedBytes int         // of deliveries and requests whose last frame has not come
-	txnBytes     int         // of messages in open transactions; they wait for the client, so reading goes on
+	txnBytes     int         // of open transactions; they wait for the client, so reading goes on
 	replyBytes   int         // of replies that wait for credit
 	queuedBytes  int         // of messages taken for the client that wait for its window
 	starved      []*outgoing // do not fetch because of queuedBytes

@@ -33,16 +33,17 @@ type Server struct {
 	stats    Stats
 	pumps    atomic.Uint64 // the last pump number given out
 
-	http    *http.Server
-	httpIn  *handoff // sockets that turned out to speak HTTP
-	watcher *watcher
-	janitor *janitor
-	toucher toucher
-	slots   slots
-	ledger  ledger
-	holders holders
-	turns   turns
-	doubts  atomic.Int64 // commits that the node asks about after their clients
+	http     *http.Server
+	httpIn   *handoff // sockets that turned out to speak HTTP
+	watcher  *watcher
+	janitor  *janitor
+	toucher  toucher
+	slots    slots
+	ledger   ledger
+	holders  holders
+	turns    turns
+	txnBytes atomic.Int64 // of the open transactions of all connections
+	doubts   atomic.Int64 // commits that the node asks about after their clients
 
 	httpSlots   chan struct{}      // one token per request of the HTTP data plane under way
 	httpSending chan struct{}      // one per body in memory

@@ -22,6 +22,9 @@ const (
 	maxTxnMessages = 100
 	// maxTxnOps bounds all its operations; each is a few dozen bytes beside its messages.
 	maxTxnOps = 1_000
+	// minTxnStaged is how many bytes of settlements and session states a transaction may have at least, whatever
+	// the largest message of the entity is.
+	minTxnStaged = 256 << 10
 	// maxTxns bounds the transactions of one connection that are not discharged, aborted ones too.
 	maxTxns = 100
 	// txnIDBytes is the length of an id, which is drawn by chance.
@@ -34,7 +37,8 @@ type txn struct {
 	link    *link // its coordinator
 	timer   *time.Timer
 	sends   int
-	bytes   int
+	bytes   int // of messages
+	staged  int // of other commands, encoded
 	work    []txnWork
 	settles *txnWork    // the first that must be done where the message is: it decides about the via entity
 	aborted *amqp.Error // why it cannot commit any more
@@ -91,9 +95,13 @@ func (t *txn) add(w txnWork) *amqp.Error {
 	refuse := func(condition amqp.Symbol, format string, args ...any) *amqp.Error {
 		return amqpError(condition, format, args...)
 	}
-	bytes := 0
+	c := t.link.ch.c
+	bytes, staged := 0, 0
 	for i := range w.messages {
 		bytes += len(w.messages[i].Body)
+	}
+	if w.cmd != nil {
+		staged = len(fsm.AppendRequest(nil, &fsm.Request{Command: w.cmd}))
 	}
 	switch {
 	case t.sends+len(w.messages) > t.link.ch.c.cfg.MaxTransactionMessages: // S-239
@@ -105,27 +113,45 @@ func (t *txn) add(w txnWork) *amqp.Error {
 	case bytes > 0 && t.bytes+bytes > int(w.desc.MaxMessageBytes): // RUL-9
 		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"the messages of a transaction have "+
 			"at most %d bytes.", w.desc.MaxMessageBytes)
-	case bytes > 0 && t.link.ch.c.txnBytes+bytes > t.link.ch.c.cfg.MaxConnBytes+int(w.desc.MaxMessageBytes):
-		return refuse(amqp.ConditionResourceLimitExceeded, "The open transactions of the connection have too many bytes.")
+	case staged > 0 && t.staged+staged > max(minTxnStaged, int(w.desc.MaxMessageBytes)): // RUL-9
+		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"the settlements and session states of a "+
+			"transaction have at most %d bytes.", max(minTxnStaged, int(w.desc.MaxMessageBytes)))
+	case bytes+staged > 0 && c.txnBytes+bytes+staged > c.cfg.MaxConnBytes+int(w.desc.MaxMessageBytes):
+		return refuse(amqp.ConditionResourceLimitExceeded, "The open transactions of the connection have too many bytes, "+
+			"at most %d: commit them, or roll them back.", c.cfg.MaxConnBytes+int(w.desc.MaxMessageBytes))
+	case s.txnBytes.Load()+int64(bytes+staged) > int64(s.cfg.MaxTransactionBytes):
+		return refuse(amqp.ConditionResourceLimitExceeded, "The open transactions of the node have too many bytes, "+
+			"at most %d: try again later.", s.cfg.MaxTransactionBytes)
 	}
 	w.place()
 	if why := t.fits(&w); why != "" {
 		return refuse(amqp.ConditionNotAllowed, "%s", why)
 	}
 	if len(t.work) == 0 {
-		c := t.link.ch.c
 		t.timer = time.AfterFunc(txnTimeout, func() {
 			c.post(func() { t.abort(amqp.ConditionTransactionTimeout, "it was not finished in %v", txnTimeout) })
 		})
 	}
-	t.sends, t.bytes = t.sends+len(w.messages), t.bytes+bytes
+	t.sends, t.bytes, t.staged = t.sends+len(w.messages), t.bytes+bytes, t.staged+staged
 	t.work = append(t.work, w)
 	if t.settles == nil && (w.cmd != nil || w.via != nil) {
 		t.settles = &w
 	}
-	t.link.ch.c.txnBytes += bytes
+	c.holdTxnBytes(bytes + staged)
 	s.ledger.note(t.id, &w)
 	return nil
+}
+
+// holdTxnBytes counts what open transactions hold, for the connection and the node.
+func (c *conn) holdTxnBytes(n int) {
+	c.txnBytes += n
+	c.s.txnBytes.Add(int64(n))
+}
+
+// release gives back what the transaction holds.
+func (t *txn) release() {
+	t.link.ch.c.holdTxnBytes(-t.bytes - t.staged)
+	t.bytes, t.staged = 0, 0
 }
 
 // fits returns why the operation may not join those before it, "" if it may (S-234 to S-236).
@@ -194,8 +220,8 @@ func (t *txn) drop() {
 		t.timer.Stop()
 	}
 	giveUp(t.settled)
-	t.link.ch.c.txnBytes -= t.bytes
-	t.work, t.settled, t.bytes, t.sends = nil, nil, 0, 0
+	t.release()
+	t.work, t.settled, t.sends = nil, nil, 0
 }
 
 // dropTransactions aborts what a coordinator link has not discharged. The locks of a lost connection end
@@ -274,8 +300,7 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 		defer cancel()
 		out, err := c.s.commit(ctx, t.id, key, cmd)
 		return func() {
-			c.txnBytes -= t.bytes
-			t.bytes = 0
+			t.release()
 			switch {
 			case err != nil:
 				// If nobody knows, nothing is lost: the commit is done whole before this or, without these
