@@ -233,6 +233,9 @@ func (ch *channel) remove() {
 	delete(ch.c.channels, ch.number)
 	ch.c.ended[ch.number] = true
 	ch.c.handles -= len(ch.links)
+	for _, l := range ch.links {
+		ch.c.attachBytes -= l.bytes
+	}
 	ch.ended = true
 }
 

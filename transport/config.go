@@ -75,6 +75,9 @@ type Config struct {
 	// MaxConnBytes bounds the bytes of all sending links of a connection that wait for partitions.
 	// Above it the socket is paused; below it settlements and renewals always pass.
 	MaxConnBytes int
+	// MaxClientBytes bounds what the node holds for all its clients: deliveries and requests under way, answers and
+	// messages that wait for them, transactions, links. Above it the connections that hold most are refused more.
+	MaxClientBytes int
 	// MaxBatchBytes bounds the bytes of a batch of messages to an entity that takes larger messages; it is
 	// announced as com.microsoft:max-message-batch-size (RUL-32). The number of messages has no limit.
 	MaxBatchBytes uint32
@@ -139,6 +142,7 @@ func Defaults() Config {
 		MaxCredit:              1_000,
 		MaxLinkBytes:           8 << 20,
 		MaxConnBytes:           32 << 20,
+		MaxClientBytes:         1 << 30,
 		MaxBatchBytes:          1 << 20,
 		MaxEnqueueBytes:        256 << 10,
 		MaxLock:                256,
@@ -188,7 +192,7 @@ func (c *Config) Validate() error {
 		"MaxHandshakesPerHost": c.MaxHandshakesPerHost, "MaxLinks": c.MaxLinks,
 		"MaxTransactionMessages": c.MaxTransactionMessages, "MaxTransactionBytes": c.MaxTransactionBytes,
 		"MaxTokens": c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,
-		"MaxConnBytes": c.MaxConnBytes, "MaxBatchBytes": int(c.MaxBatchBytes),
+		"MaxConnBytes": c.MaxConnBytes, "MaxClientBytes": c.MaxClientBytes, "MaxBatchBytes": int(c.MaxBatchBytes),
 		"MaxEnqueueBytes": c.MaxEnqueueBytes, "MaxLock": int(c.MaxLock),
 		"MaxLockBytes": int(c.MaxLockBytes), "MaxUnsettled": c.MaxUnsettled,
 		"MaxSettle": c.MaxSettle, "MaxWriteBytes": c.MaxWriteBytes,

@@ -58,6 +58,9 @@ type conn struct {
 	arrivedBytes int         // of deliveries and requests whose last frame has not come
 	txnBytes     int         // of open transactions; they wait for the client, so reading goes on
 	replyBytes   int         // of replies that wait for credit
+	attachBytes  int         // of links, as their attaches had
+	frameBytes   int         // of the body of the frame that is being handled
+	counted      int         // of the footprint, that the node knows of
 	queuedBytes  int         // of messages taken for the client that wait for its window
 	starved      []*outgoing // do not fetch because of queuedBytes
 
@@ -165,6 +168,7 @@ func (c *conn) run(authed func()) {
 	close(quit)
 	close(c.toWriter)
 	c.guard(func() func() { c.sweep(); return nil })
+	c.uncount()
 	wg.Wait()
 }
 
@@ -224,6 +228,7 @@ func (c *conn) advance() {
 	c.runRequests()
 	c.propose()
 	c.checkReplies()
+	c.count()
 	c.finishLeaving()
 	c.flush()
 }
@@ -250,7 +255,11 @@ func (c *conn) batch(b *batch) {
 		if c.phase == phaseOver {
 			break
 		}
-		if err := c.frame(&b.frames[i]); err != nil {
+		err := c.frame(&b.frames[i])
+		if err == nil {
+			err = c.checkStranger()
+		}
+		if err != nil {
 			c.fault(nil, nil, err)
 		}
 	}
@@ -288,6 +297,7 @@ func (c *conn) frame(f *frame) error {
 	if waits, err := c.waitsForEnd(f); waits || err != nil {
 		return err
 	}
+	c.frameBytes = len(f.body)
 	p, payload, err := c.decode(f.body)
 	if err != nil {
 		return wireFault(err)

@@ -204,6 +204,11 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 			"The connection has too many messages under way."))
 		return
 	}
+	if busy := g.c.room(); busy != nil {
+		g.empty(d)
+		g.drop(d, siteMessageSize, busy)
+		return
+	}
 	d.bytes += len(payload)
 	d.payload = grow(d.payload, payload, int(g.l.desc.MaxMessageBytes))
 	g.c.arrivedBytes += len(payload)

@@ -46,6 +46,7 @@ type link struct {
 	end    endpoint           // nil until attached
 	cancel context.CancelFunc // of the look-up or accept under way
 
+	bytes      int          // that are counted for it
 	indexed    bool         // counted, and in the connection's index unless stolen
 	early      []earlyFrame // what came before our attach
 	earlyBytes int
@@ -85,7 +86,7 @@ func (ch *channel) attach(p *amqp.Attach) (*link, error) {
 	if p.Name == "" {
 		return nil, channelFault(siteAttach, amqp.ConditionInvalidField, "a link without a name")
 	}
-	l := &link{ch: ch, name: p.Name, handle: p.Handle, role: p.Role, asked: cloneAttach(p)}
+	l := &link{ch: ch, name: p.Name, handle: p.Handle, role: p.Role, asked: cloneAttach(p), bytes: linkBytes + ch.c.frameBytes}
 	if old := ch.c.links[l.key()]; old != nil {
 		old.refuse(amqpError(amqp.ConditionStolen, "the link was attached again"))
 	}
@@ -93,16 +94,28 @@ func (ch *channel) attach(p *amqp.Attach) (*link, error) {
 		return nil, channelFault(siteAttach, conditionFrameTooSmall, "the answer to the attach of a link with a "+
 			"name of %d bytes does not fit into a frame of %d bytes", len(l.name), ch.c.peerFrame)
 	}
+	if len(p.Name) > maxLinkName {
+		return nil, channelFault(siteAttach, amqp.ConditionInvalidField, "a link with a name of %d bytes, at most %d",
+			len(p.Name), maxLinkName)
+	}
 	ch.links[l.handle] = l
 	ch.c.links[l.key()] = l
 	l.indexed = true
 	if ch.c.handles++; ch.c.handles > 2*ch.c.cfg.MaxLinks {
 		return nil, connFault(siteLinks, amqp.ConditionResourceLimitExceeded, "too many links that are not detached")
 	}
+	ch.c.attachBytes += l.bytes
 	ch.c.s.stats.Links.Add(1)
 	if len(ch.c.links) > ch.c.cfg.MaxLinks {
 		return l, linkFault(siteLinks, amqp.ConditionResourceLimitExceeded,
 			"the connection has %d links already", ch.c.cfg.MaxLinks)
+	}
+	if ch.c.attachBytes > maxAttachBytes {
+		return l, linkFault(siteLinks, amqp.ConditionResourceLimitExceeded, "the links of the connection have more than %d "+
+			"bytes of names, addresses, filters and properties", maxAttachBytes)
+	}
+	if busy := ch.c.room(); busy != nil {
+		return l, &linkError{siteLinks, busy}
 	}
 	return l, l.resolve()
 }
@@ -363,4 +376,5 @@ func (l *link) remove() {
 	l.ch.gone[l.ch.goneNext%len(l.ch.gone)] = amqp.Some(l.handle)
 	l.ch.goneNext++
 	l.ch.c.handles--
+	l.ch.c.attachBytes -= l.bytes
 }

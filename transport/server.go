@@ -42,6 +42,7 @@ type Server struct {
 	ledger   ledger
 	holders  holders
 	turns    turns
+	memory   memory
 	txnBytes atomic.Int64 // of the open transactions of all connections
 	doubts   atomic.Int64 // commits that the node asks about after their clients
 
@@ -88,6 +89,7 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 		httpSlots:   make(chan struct{}, cfg.MaxHTTPRequests),
 		httpSending: make(chan struct{}, httpSends),
 	}
+	s.memory.limit = int64(cfg.MaxClientBytes)
 	s.rules, _ = catalog.(Rules)
 	s.incarnation.Store(uint64(cfg.Incarnation))
 	s.holders.born(cfg.Incarnation)

@@ -390,6 +390,7 @@ func (c *Config) frontConfig(life fsm.Incarnation) transport.Config {
 	f.MaxConnections, f.MaxConnectionsPerHost = c.Limits.Connections, c.Limits.ConnectionsPerHost
 	f.MaxHandshakes, f.MaxHandshakesPerHost = c.Limits.Unauthenticated, c.Limits.UnauthenticatedPerHost
 	f.MaxLinks = c.Limits.Links
+	f.MaxClientBytes, f.MaxTransactionBytes = c.Limits.ClientBytes, c.Limits.TransactionBytes
 	return f
 }
 

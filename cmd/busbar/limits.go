@@ -25,6 +25,10 @@ type limits struct {
 	Unauthenticated        int `yaml:"unauthenticated"`
 	UnauthenticatedPerHost int `yaml:"unauthenticated-per-host"`
 	Links                  int `yaml:"links"` // of one connection
+
+	// What a node holds in memory for its clients, and of that for their open transactions, in bytes.
+	ClientBytes      int `yaml:"client-bytes"`
+	TransactionBytes int `yaml:"transaction-bytes"`
 }
 
 func defaultLimits() limits {
@@ -32,6 +36,7 @@ func defaultLimits() limits {
 	return limits{
 		Connections: front.MaxConnections, ConnectionsPerHost: front.MaxConnectionsPerHost,
 		Unauthenticated: front.MaxHandshakes, UnauthenticatedPerHost: front.MaxHandshakesPerHost, Links: front.MaxLinks,
+		ClientBytes: front.MaxClientBytes, TransactionBytes: front.MaxTransactionBytes,
 		Entities: catalog.MaxEntities, Subscriptions: catalog.MaxSubscriptions,
 		SQLFilters: catalog.MaxSQLFilters, CorrelationFilters: catalog.MaxCorrelationFilters,
 		RuleText:            rule.MaxExpressionChars,
@@ -70,6 +75,7 @@ func (l *limits) validate(where func(name string) (string, bool), bad func(strin
 	most.Entities = catalog.MostEntities
 	most.ConcurrentReceives = partition.Defaults().MaxParked
 	most.Connections, most.ConnectionsPerHost = maxSockets, maxSockets
+	most.ClientBytes, most.TransactionBytes = maxBytes, maxBytes
 	most.Unauthenticated, most.UnauthenticatedPerHost = maxSockets, maxSockets
 	for _, f := range []struct {
 		name    string
@@ -86,6 +92,8 @@ func (l *limits) validate(where func(name string) (string, bool), bad func(strin
 		{"unauthenticated", l.Unauthenticated, most.Unauthenticated},
 		{"unauthenticated-per-host", l.UnauthenticatedPerHost, most.UnauthenticatedPerHost},
 		{"links", l.Links, most.Links},
+		{"client-bytes", l.ClientBytes, most.ClientBytes},
+		{"transaction-bytes", l.TransactionBytes, most.TransactionBytes},
 	} {
 		if f.is < 1 || f.is > f.max {
 			at, _ := where(f.name)
@@ -94,8 +102,10 @@ func (l *limits) validate(where func(name string) (string, bool), bad func(strin
 	}
 }
 
-// maxSockets is more than any process may open.
-const maxSockets = 1 << 20
+const (
+	maxSockets = 1 << 20 // more than any process may open
+	maxBytes   = 1 << 40 // more than the memory of any node
+)
 
 // namespace returns those that the catalog judges by. What is as it is by default stays out of the log.
 func (l *limits) namespace() catalog.Limits {

@@ -119,10 +119,15 @@ func (c *nodeCollector) collectLimits(ch chan<- prometheus.Metric) {
 	sockets := c.n.front.Sockets()
 	total, strangers := sockets.Used()
 	limits := sockets.Limits()
+	held, inTransactions := c.n.front.Held()
 	for _, l := range []struct {
 		name      string
 		used, max int
-	}{{"connections", total, limits.Total}, {"unauthenticated", strangers, limits.Strangers}} {
+	}{
+		{"connections", total, limits.Total}, {"unauthenticated", strangers, limits.Strangers},
+		{"client-bytes", held, c.n.cfg.Limits.ClientBytes},
+		{"transaction-bytes", inTransactions, c.n.cfg.Limits.TransactionBytes},
+	} {
 		ch <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, float64(l.used), l.name)
 		ch <- prometheus.MustNewConstMetric(c.limit, prometheus.GaugeValue, float64(l.max), l.name)
 	}
