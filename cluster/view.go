@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -12,7 +13,7 @@ import (
 type View struct {
 	mu      sync.RWMutex
 	leaders map[fsm.PartitionID]leadership // at most one per partition id: 65,536
-	changed chan struct{}                  // closed at the next change
+	changed atomic.Pointer[chan struct{}]  // closed at the next change; written under mu
 	spread  func(fsm.PartitionID, fsm.NodeID, uint64)
 }
 
@@ -23,7 +24,10 @@ type leadership struct {
 
 // NewView returns an empty view.
 func NewView() *View {
-	return &View{leaders: map[fsm.PartitionID]leadership{}, changed: make(chan struct{})}
+	v := &View{leaders: map[fsm.PartitionID]leadership{}}
+	changed := make(chan struct{})
+	v.changed.Store(&changed)
+	return v
 }
 
 // Leader returns who is believed to lead a partition.
@@ -51,9 +55,7 @@ func (v *View) Announce(p fsm.PartitionID, leader fsm.NodeID, term uint64) {
 // Changed returns a channel that is closed at the next change of any partition. Take it before
 // asking Leader, then nothing is missed.
 func (v *View) Changed() <-chan struct{} {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.changed
+	return *v.changed.Load()
 }
 
 // LeaderInfo is one row of the view.
@@ -85,8 +87,8 @@ func (v *View) learn(p fsm.PartitionID, leader fsm.NodeID, term uint64) bool {
 		return false
 	}
 	v.leaders[p] = leadership{leader, term}
-	close(v.changed)
-	v.changed = make(chan struct{})
+	changed := make(chan struct{})
+	close(*v.changed.Swap(&changed))
 	return true
 }
 

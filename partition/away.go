@@ -15,11 +15,14 @@ type away struct {
 	h *Host
 
 	mu    sync.Mutex
-	calls map[fsm.PartitionID]map[*awayCall]struct{}
+	calls map[fsm.PartitionID]*awayCall // the latest one to each partition
 }
 
-// awayCall is one call under way.
+// awayCall is one call under way, in the list of those to its partition.
 type awayCall struct {
+	partition    fsm.PartitionID
+	older, newer *awayCall
+
 	node   fsm.NodeID // whom it asks
 	before fsm.NodeID // who was believed to lead when node was chosen, empty for nobody
 	end    context.CancelCauseFunc
@@ -46,9 +49,9 @@ func (a *away) run() {
 func (a *away) look() {
 	var moved []*awayCall
 	a.mu.Lock()
-	for p, calls := range a.calls { // order-free: each ends for itself
+	for p, c := range a.calls { // order-free: each ends for itself
 		leader := a.h.believed(p)
-		for c := range calls {
+		for ; c != nil; c = c.older {
 			if c.moved(leader) {
 				moved = append(moved, c)
 			}
@@ -67,32 +70,43 @@ func (c *awayCall) moved(leader fsm.NodeID) bool {
 }
 
 // begin notes a call to a node, chosen after the news were taken and while before was believed to lead. The
-// context that it returns ends with the cause errMoved when another node is known to lead; end must be called
+// context that it returns ends with the cause errMoved when another node is known to lead; over must be called
 // when the call is over.
 func (a *away) begin(ctx context.Context, p fsm.PartitionID, node, before fsm.NodeID, n news) (
-	_ context.Context, end func()) {
+	context.Context, *awayCall) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &awayCall{node: node, before: before, end: cancel}
+	c := &awayCall{partition: p, node: node, before: before, end: cancel}
 	a.mu.Lock()
 	if a.calls == nil {
-		a.calls = map[fsm.PartitionID]map[*awayCall]struct{}{}
+		a.calls = map[fsm.PartitionID]*awayCall{}
 	}
-	calls := a.calls[p]
-	if calls == nil {
-		calls = map[*awayCall]struct{}{}
-		a.calls[p] = calls
+	if c.older = a.calls[p]; c.older != nil {
+		c.older.newer = c
 	}
-	calls[c] = struct{}{}
+	a.calls[p] = c
 	a.mu.Unlock()
 	if n.came() && c.moved(a.h.believed(p)) { // between the choice and now
 		cancel(errMoved)
 	}
-	return ctx, func() {
-		a.mu.Lock()
-		delete(a.calls[p], c)
-		a.mu.Unlock()
-		cancel(nil)
+	return ctx, c
+}
+
+// over forgets a call and ends its context.
+func (a *away) over(c *awayCall) {
+	a.mu.Lock()
+	switch {
+	case c.newer != nil:
+		c.newer.older = c.older
+	case c.older != nil:
+		a.calls[c.partition] = c.older
+	default:
+		delete(a.calls, c.partition)
 	}
+	if c.older != nil {
+		c.older.newer = c.newer
+	}
+	a.mu.Unlock()
+	c.end(nil)
 }
 
 // believed returns who leads a partition as far as this node knows, empty for nobody.

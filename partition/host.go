@@ -176,25 +176,31 @@ func (h *Host) CatalogChanged() <-chan struct{} { return h.catalogChanged.wait()
 // broadcast tells any number of goroutines that something changed.
 type broadcast struct {
 	mu sync.Mutex
-	ch chan struct{} // nil while nobody waits
+	ch atomic.Pointer[chan struct{}] // nil while nobody waits; written under mu
 }
 
 // wait returns a channel that the next fire closes. Take it before looking, then nothing is missed.
+// Each request takes one, so a channel that is there already is returned without the mutex.
 func (b *broadcast) wait() <-chan struct{} {
+	if ch := b.ch.Load(); ch != nil {
+		return *ch
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ch == nil {
-		b.ch = make(chan struct{})
+	ch := b.ch.Load()
+	if ch == nil {
+		made := make(chan struct{})
+		ch = &made
+		b.ch.Store(ch)
 	}
-	return b.ch
+	return *ch
 }
 
 func (b *broadcast) fire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ch != nil {
-		close(b.ch)
-		b.ch = nil
+	if ch := b.ch.Swap(nil); ch != nil {
+		close(*ch)
 	}
 }
 

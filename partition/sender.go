@@ -128,8 +128,8 @@ func (s *sender) ask(ctx context.Context, to *Remote, a *attempts, since news,
 	if a.hint != "" {
 		before = s.host.believed(to.id)
 	}
-	ctx, end := s.host.away.begin(ctx, to.id, to.node, before, since)
-	defer end()
+	ctx, c := s.host.away.begin(ctx, to.id, to.node, before, since)
+	defer s.host.away.over(c)
 	return f(ctx, to)
 }
 
