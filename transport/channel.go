@@ -45,9 +45,11 @@ type channel struct {
 	sent      sentList
 	committed committed   // deliveries that are not in sent any more
 	sender    []*outgoing // links with something to send, in turn
-	acks      []ack       // answers to the client's transfers
-	dones     []ack       // answers to the client's dispositions
-	risen     []*intake   // links whose credit may rise
+	// senderStart is the memory in which sender began, see line.
+	senderStart []*outgoing
+	acks        []ack     // answers to the client's transfers
+	dones       []ack     // answers to the client's dispositions
+	risen       []*intake // links whose credit may rise
 }
 
 // begin opens a channel.
@@ -269,5 +271,5 @@ func (ch *channel) end(cause *amqp.Error) {
 	ch.closeLinks(true)
 	ch.send(&amqp.End{Error: ch.c.tell(cause, "")})
 	ch.ended = true
-	ch.sender = nil
+	ch.sender, ch.senderStart = nil, nil
 }

@@ -107,9 +107,21 @@ func (o *outgoing) drained() {
 func (o *outgoing) ready() {
 	if !o.queued {
 		o.queued = true
-		o.l.ch.sender = append(o.l.ch.sender, o)
+		o.l.ch.line(o)
 	}
 	o.l.ch.touch()
+}
+
+// line puts a link at the end of the channel's list of senders. An empty list begins at the start of its memory
+// again, so that a link that sends one message after the other allocates none.
+func (ch *channel) line(o *outgoing) {
+	if len(ch.sender) == 0 {
+		ch.sender = ch.senderStart[:0]
+	}
+	ch.sender = append(ch.sender, o)
+	if len(ch.sender) == 1 {
+		ch.senderStart = ch.sender
+	}
 }
 
 // deliver writes transfers of the links that have some, in turn, as long as the client's window and
@@ -134,6 +146,7 @@ func (ch *channel) deliver() {
 			continue
 		}
 		if shut == 0 {
+			ch.sender[0] = nil
 			ch.sender = ch.sender[1:]
 		} else {
 			ch.sender = slices.Delete(ch.sender, shut, shut+1)
