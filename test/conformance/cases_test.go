@@ -75,6 +75,12 @@ func TestOneNode(t *testing.T) {
 }
 
 func TestThreeNodes(t *testing.T) {
+	runCases(t, startThree(t))
+}
+
+// startThree starts three nodes for the time of a test.
+func startThree(t *testing.T) *node.Cluster {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	c, err := node.StartCluster(ctx, t.TempDir(), 3)
@@ -82,7 +88,7 @@ func TestThreeNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { end(t, c) })
-	runCases(t, c)
+	return c
 }
 
 // end stops the nodes and shows what they said if the test failed.

@@ -24,6 +24,15 @@ var largeMB = flag.Int("large", 20, "megabytes of a large message; 100 is the li
 // largeLimit bounds one step with a large message, which a killed leader may make longer.
 const largeLimit = 4 * time.Minute
 
+const (
+	// largeLock is longer than a message of 100 MB is under way. A message that a killed node was handing out
+	// stays locked for that long: its client may have it.
+	largeLock = "PT30S"
+	// firstLife is shorter than the sending of a large message takes.
+	firstLife = 300 * time.Millisecond
+	lastLife  = 40 * time.Second
+)
+
 // largeBody is a body that no compression and no mix-up of its parts leaves as it is.
 func largeBody() []byte {
 	b := make([]byte, *largeMB<<20-4096)
@@ -37,57 +46,49 @@ func largeBody() []byte {
 // forwarded and received through others, whole, once, and one at a time with small ones beside it, while
 // leaders are killed.
 func TestALargeMessageSurvivesItsLeaders(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	c, err := node.StartCluster(ctx, t.TempDir(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { end(t, c) })
+	c := startThree(t)
 	e := newEnv(t, c, false, 0)
 	var stop context.CancelFunc
 	e.ctx, stop = context.WithTimeout(t.Context(), 3*largeLimit)
 	defer stop()
 
-	long := to("PT5M")
-	final := e.queue(&admin.QueueProperties{MaxMessageSizeInKilobytes: to(int64(102_400)), LockDuration: long})
-	dead := e.queue(&admin.QueueProperties{MaxMessageSizeInKilobytes: to(int64(102_400)), LockDuration: long,
-		ForwardDeadLetteredMessagesTo: &final})
+	props := func(p admin.QueueProperties) *admin.QueueProperties {
+		p.MaxMessageSizeInKilobytes, p.LockDuration = to(int64(102_400)), to(largeLock)
+		p.RequiresDuplicateDetection = to(true) // a send of which nobody knows the outcome is done again
+		return &p
+	}
+	final := e.queue(props(admin.QueueProperties{}))
+	dead := e.queue(props(admin.QueueProperties{ForwardDeadLetteredMessagesTo: &final}))
+	first := e.queue(props(admin.QueueProperties{ForwardTo: &dead}))
 	body := largeBody()
 	want := sha256.Sum256(body)
+	kills := 0
 
-	e.killLeaders(func() {
-		s := e.sender(e.client(0), dead)
+	kills += e.killLeaders(func() {
+		s := e.sender(e.client(0), first)
 		e.must("send", again(e, func() error {
 			return s.SendMessage(e.ctx, &azservicebus.Message{MessageID: to("large"), Body: body}, nil)
 		}))
 	})
 	var reason = "reason of a large one"
-	e.killLeaders(func() {
+	kills += e.killLeaders(func() {
 		r := e.receiver(e.client(1), dead, nil)
-		e.must("dead-letter", again(e, func() error {
-			got, err := r.ReceiveMessages(e.ctx, 1, nil)
-			if err != nil || len(got) == 0 {
-				return errors.Join(err, errNothing)
-			}
-			e.check(sha256.Sum256(got[0].Body) == want, "the body of %d bytes is another one", len(got[0].Body))
-			return r.DeadLetterMessage(e.ctx, got[0], &azservicebus.DeadLetterOptions{Reason: &reason})
-		}))
+		e.settleOnce(r, func(m *azservicebus.ReceivedMessage) error {
+			e.check(sha256.Sum256(m.Body) == want, "the body of %d bytes is another one", len(m.Body))
+			return r.DeadLetterMessage(e.ctx, m, &azservicebus.DeadLetterOptions{Reason: &reason})
+		})
 	})
-	e.killLeaders(func() {
+	kills += e.killLeaders(func() {
 		r := e.receiver(e.client(2), final, nil)
-		e.must("complete", again(e, func() error {
-			got, err := r.ReceiveMessages(e.ctx, 1, nil)
-			if err != nil || len(got) == 0 {
-				return errors.Join(err, errNothing)
-			}
-			m := got[0]
+		e.settleOnce(r, func(m *azservicebus.ReceivedMessage) error {
 			e.check(sha256.Sum256(m.Body) == want && m.MessageID == "large" && deref(m.DeadLetterReason) == reason,
 				"got %d bytes, id %q, reason %q", len(m.Body), m.MessageID, deref(m.DeadLetterReason))
 			return r.CompleteMessage(e.ctx, m, nil)
-		}))
+		})
 		e.none(r)
 	})
+	e.check(kills > 0, "no leader was killed")
+	e.Logf("%d leaders were killed", kills)
 	e.none(e.receiver(e.client(0), dead, nil))
 }
 
@@ -106,36 +107,54 @@ func again(e *env, f func() error) (err error) {
 	return err
 }
 
-// killLeaders runs f and meanwhile kills, one after the other, a node that leads and starts it again.
-func (e *env) killLeaders(f func()) {
+// settleOnce receives the only message of a queue and settles it, again and again until that is known to be
+// done: a settlement that failed may have been done all the same, and then the queue is empty.
+func (e *env) settleOnce(r *azservicebus.Receiver, settle func(*azservicebus.ReceivedMessage) error) {
+	e.Helper()
+	tried := false
+	e.must("settle", again(e, func() error {
+		if tried {
+			if left, err := r.PeekMessages(e.ctx, 1, nil); err != nil || len(left) == 0 {
+				return err
+			}
+		}
+		// Once settled, no message will come: the wait ends.
+		ctx, cancel := context.WithTimeout(e.ctx, largeLimit)
+		defer cancel()
+		got, err := r.ReceiveMessages(ctx, 1, nil)
+		if err != nil || len(got) == 0 {
+			return errors.Join(err, errNothing)
+		}
+		tried = true
+		return settle(got[0])
+	}))
+}
+
+// killLeaders runs f and meanwhile kills, one after the other, a node that leads and starts it again. The
+// nodes live twice as long each time, so that however slow the machine is, one life is long enough for a message.
+// It returns the number of kills.
+func (e *env) killLeaders(f func()) (kills int) {
 	e.Helper()
 	done, over := make(chan struct{}), sync.WaitGroup{}
 	over.Go(func() {
-		for i := 0; ; i++ {
+		for live := firstLife; ; live = min(2*live, lastLife) {
 			select {
 			case <-done:
 				return
-			case <-time.After(1500 * time.Millisecond):
+			case <-time.After(live):
 			}
-			s, err := e.cluster.Status(e.ctx)
-			if err != nil || len(s.Partitions) == 0 {
-				continue
-			}
-			leading := slices.DeleteFunc(s.Partitions, func(p node.Partition) bool { return p.Leader == "" || p.ID == 0 })
-			if len(leading) == 0 {
-				continue
-			}
-			n, err := e.cluster.NodeOf(e.ctx, leading[i%len(leading)].Leader)
-			if err != nil {
+			n := e.aLeader(kills)
+			if n == nil {
 				continue
 			}
 			n.Kill()
+			kills++
 			if err := n.Start(); err != nil {
 				e.Errorf("start %s: %v", n.ID, err)
 				return
 			}
 			wait, cancel := context.WithTimeout(e.ctx, startLimit)
-			err = n.WaitReady(wait)
+			err := n.WaitReady(wait)
 			cancel()
 			if err != nil {
 				e.Errorf("%s does not come back: %v", n.ID, err)
@@ -146,6 +165,24 @@ func (e *env) killLeaders(f func()) {
 	f()
 	close(done)
 	over.Wait()
+	return kills
+}
+
+// aLeader finds the leader of one of the partitions, in turn; nil if none is known now.
+func (e *env) aLeader(turn int) *node.Node {
+	s, err := e.cluster.Status(e.ctx)
+	if err != nil {
+		return nil
+	}
+	leading := slices.DeleteFunc(s.Partitions, func(p node.Partition) bool { return p.Leader == "" || p.ID == 0 })
+	if len(leading) == 0 {
+		return nil
+	}
+	n, err := e.cluster.NodeOf(e.ctx, leading[turn%len(leading)].Leader)
+	if err != nil {
+		return nil
+	}
+	return n
 }
 
 // RUL-25: the state of a session is as large as a message of its entity.
@@ -192,13 +229,7 @@ func TestSmallMessagesBesideALargeOne(t *testing.T) {
 	if err != nil {
 		t.Skip("a measurement, not a test: set BUSBAR_BESIDE=20s")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	c, err := node.StartCluster(ctx, t.TempDir(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { end(t, c) })
+	c := startThree(t)
 	e := newEnv(t, c, false, 0)
 	var stop context.CancelFunc
 	e.ctx, stop = context.WithTimeout(t.Context(), largeLimit)
