@@ -355,6 +355,37 @@ func TestAPeekMayLeaveBodiesOut(t *testing.T) {
 	})
 }
 
+// RUL-25: a receiver of the Python SDK names 1 MiB whatever its queue holds, and takes what is larger.
+func TestAPythonReceiverTakesLargeMessages(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders", func(d *fsm.Descriptor) { d.MaxMessageBytes = 4 << 20 })
+		c := b.client()
+		defer c.close()
+		c.authenticate()
+		c.attach(0, senderTo(2, "orders"))
+		expect[*amqp.Flow](c)
+		body := amqp.AppendData(nil, make([]byte, 2<<20))
+		for first := true; first || len(body) > 0; first = false {
+			n := min(len(body), 60<<10)
+			p := transferOf(2, 0)
+			p.More = n < len(body)
+			c.send(0, p, body[:n])
+			body = body[n:]
+		}
+		expect[*amqp.Disposition](c)
+		python := receiverOf(3, "orders")
+		python.MaxMessageSize = amqp.Some(uint64(1 << 20))
+		c.attach(0, python)
+		c.send(0, credit(3, 0, 1, false))
+		for got := 0; got < 2<<20; {
+			p, payload := expect[*amqp.Transfer](c)
+			if got += len(payload); !p.More && got < 2<<20 {
+				t.Fatalf("the message ends after %d bytes", got)
+			}
+		}
+	})
+}
+
 // L3: a receiver that takes no message of a size gets none; its link ends, and the message is there for
 // others, first and uncounted.
 func TestAReceiversMaxMessageSizeIsKept(t *testing.T) {
