@@ -61,9 +61,13 @@ func queueCreateCommand(f *clientFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info, err := newManagement(t, f.timeout).createQueue(c.Context(), args[0], q.description(c))
+			m := newManagement(t, f.timeout)
+			info, err := m.createQueue(c.Context(), args[0], q.description(c))
 			if err != nil {
 				return err
+			}
+			if q.forwardTo != "" || q.forwardDead != "" {
+				warnOfCircle(c.Context(), m, args[0], func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) })
 			}
 			return printQueues(c.OutOrStdout(), f, []queueInfo{info}, true)
 		},

@@ -62,22 +62,14 @@ type applier struct {
 
 // apply creates what is missing and tells what is there and differs; it changes nothing that is there.
 func (a *applier) apply(ctx context.Context, all []entitySpec) error {
-	waiting := slices.Clone(all)
-	for len(waiting) > 0 {
-		var later []entitySpec
-		for _, e := range waiting {
-			if awaits(e, waiting) {
-				later = append(later, e)
-				continue
-			}
-			if err := a.entity(ctx, e); err != nil {
-				return e.errorf("%w", err)
-			}
+	list, err := a.ordered(ctx, all)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if err := a.entity(ctx, e); err != nil {
+			return e.errorf("%w", err)
 		}
-		if len(later) == len(waiting) {
-			return later[0].errorf("%s forwards in a circle", later[0].path)
-		}
-		waiting = later
 	}
 	return nil
 }

@@ -1,13 +1,28 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // circleWarnings names every entity of a file whose messages come back to it (RUL-24). That is no error: the
 // hop limit ends such a message (S-208).
 func circleWarnings(all []entitySpec) []string {
+	var warnings []string
+	for _, e := range circles(all) {
+		warnings = append(warnings, fmt.Sprintf("line %d, %s: %s", e.line, e.pointer, circleText(e.path)))
+	}
+	return warnings
+}
+
+func circleText(path string) string {
+	return path + " forwards to itself or in a circle: its messages end as transfer dead letters after four moves"
+}
+
+// circles returns the queues and subscriptions whose messages come back to them.
+func circles(all []entitySpec) (in []entitySpec) {
 	next := map[string][]string{} // by path in lower case: where its messages go
 	for _, e := range all {
 		path := strings.ToLower(e.path)
@@ -20,7 +35,6 @@ func circleWarnings(all []entitySpec) []string {
 			}
 		}
 	}
-	var warnings []string
 	for _, e := range all {
 		path := strings.ToLower(e.path)
 		seen, todo := map[string]bool{}, next[path]
@@ -33,9 +47,108 @@ func circleWarnings(all []entitySpec) []string {
 			}
 		}
 		if seen[path] && e.kind != "Topic" {
-			warnings = append(warnings, fmt.Sprintf("line %d, %s: %s forwards to itself or in a circle: its messages "+
-				"end as transfer dead letters after four moves", e.line, e.pointer, e.path))
+			in = append(in, e)
 		}
 	}
-	return warnings
+	return in
+}
+
+// ordered sorts entities so that each comes behind those that it forwards to. What is there already waits for
+// nothing. New entities that forward in a circle are an error, before anything is made: none of them can be the
+// first, because the destination must exist (S-207).
+func (a *applier) ordered(ctx context.Context, all []entitySpec) (list []entitySpec, err error) {
+	waiting := slices.Clone(all)
+	for len(waiting) > 0 {
+		before := waiting
+		waiting = nil
+		for _, e := range before {
+			if awaits(e, before) {
+				waiting = append(waiting, e)
+				continue
+			}
+			list = append(list, e)
+		}
+		if len(waiting) < len(before) {
+			continue
+		}
+		waiting = nil
+		for _, e := range before {
+			there, err := a.get(ctx, e.path)
+			if err != nil {
+				return nil, e.errorf("%w", err)
+			}
+			if there == nil {
+				waiting = append(waiting, e)
+				continue
+			}
+			list = append(list, e)
+		}
+		if len(waiting) == len(before) {
+			return nil, circleError(waiting)
+		}
+	}
+	return list, nil
+}
+
+// circleError names the entities of one circle among those that all wait for another one.
+func circleError(waiting []entitySpec) error {
+	var way []entitySpec
+	for e := waiting[0]; ; {
+		if first := slices.IndexFunc(way, func(o entitySpec) bool { return o.path == e.path }); first >= 0 {
+			way = way[first:]
+			break
+		}
+		way = append(way, e)
+		for _, other := range waiting {
+			if other.path != e.path && awaits(e, []entitySpec{other}) {
+				e = other
+				break
+			}
+		}
+	}
+	names := make([]string, len(way))
+	for i, e := range way {
+		names[i] = e.path
+	}
+	return way[0].errorf("%s are new and forward in a circle: each waits for the next to exist. Make one of them without "+
+		"forwarding first, and set its forwarding with a client afterwards", strings.Join(names, ", "))
+}
+
+// warnOfCircle tells on standard error if a queue that was just created forwards to itself or in a circle
+// (RUL-24). It follows at most 100 entities; what it cannot read it does not follow.
+func warnOfCircle(ctx context.Context, m *management, name string, tell func(string)) {
+	a := &applier{m: m}
+	var all []entitySpec
+	todo := []string{name}
+	seen := map[string]bool{}
+	for len(todo) > 0 && len(seen) < 100 {
+		path := strings.ToLower(todo[0])
+		if todo = todo[1:]; seen[path] {
+			continue
+		}
+		seen[path] = true
+		there, err := a.get(ctx, path)
+		if err != nil || there == nil {
+			continue
+		}
+		e := entitySpec{path: path, kind: strings.TrimSuffix(there.XMLName.Local, "Description")}
+		for _, property := range []string{"ForwardTo", "ForwardDeadLetteredMessagesTo"} {
+			if to := entityOf(there.text(property)); to != "" {
+				e.props = append(e.props, propertySpec{name: property, value: to})
+				todo = append(todo, to)
+			}
+		}
+		all = append(all, e)
+		if e.kind == "Topic" {
+			below, _ := a.list(ctx, path+"/Subscriptions")
+			for _, s := range below {
+				todo = append(todo, path+"/subscriptions/"+s.text("title"))
+			}
+		}
+	}
+	for _, e := range circles(all) {
+		if strings.EqualFold(e.path, name) {
+			tell(circleText(name))
+		}
+	}
 }

@@ -182,7 +182,7 @@ func TestEntitiesThatTheBrokerRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"a bad value": {"Queues:\n- Name: a\n  Properties: {LockDuration: PT6M}\n", "line 2, /Queues/0: create a: 400"},
 		"a circle": {"Queues:\n- {Name: a, Properties: {ForwardTo: b}}\n- {Name: b, Properties: {ForwardTo: a}}\n",
-			"line 2, /Queues/0: a forwards in a circle"},
+			"line 2, /Queues/0: a, b are new and forward in a circle"},
 	} {
 		file := filepath.Join(t.TempDir(), "e.yaml")
 		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
