@@ -121,23 +121,34 @@ func (a *replayed) note(p fsm.PartitionID, index uint64, d *fsm.Entry, res *fsm.
 		if o.Repeated || o.Refusal != fsm.None {
 			continue
 		}
-		switch c := d.Requests[i].Command.(type) {
-		case *fsm.Enqueue:
-			for j := range c.Messages {
-				if j < len(o.Duplicate) && o.Duplicate[j] || j >= len(o.Numbers) {
-					continue
-				}
-				id := c.Messages[j].MessageID
-				a.stored[id] = append(a.stored[id], event{p: p, index: index, seq: o.Numbers[j]})
+		a.effect(event{p: p, index: index}, d.Requests[i].Command, o)
+	}
+}
+
+// effect collects what a command did that was not refused. A transaction does what its operations do.
+func (a *replayed) effect(at event, c fsm.Command, o *fsm.Outcome) {
+	switch c := c.(type) {
+	case *fsm.Enqueue:
+		for j := range c.Messages {
+			if j < len(o.Duplicate) && o.Duplicate[j] || j >= len(o.Numbers) {
+				continue
 			}
-		case *fsm.Settle:
-			for j := range c.Items {
-				if j < len(o.Refusals) && o.Refusals[j] != fsm.None {
-					continue
-				}
-				t := c.Items[j].Token.String()
-				a.settled[t] = append(a.settled[t], event{p, index, c.Items[j].Seq, c.Items[j].Verdict})
+			at.seq = o.Numbers[j]
+			id := c.Messages[j].MessageID
+			a.stored[id] = append(a.stored[id], at)
+		}
+	case *fsm.Settle:
+		for j := range c.Items {
+			if j < len(o.Refusals) && o.Refusals[j] != fsm.None {
+				continue
 			}
+			at.seq, at.verdict = c.Items[j].Seq, c.Items[j].Verdict
+			t := c.Items[j].Token.String()
+			a.settled[t] = append(a.settled[t], at)
+		}
+	case *fsm.Commit:
+		for j := range min(len(c.Ops), len(o.Ops)) {
+			a.effect(at, c.Ops[j].Command, &o.Ops[j])
 		}
 	}
 }

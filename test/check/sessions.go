@@ -117,9 +117,11 @@ func sessionOrder(v *view) []Violation {
 			}
 		}
 	}
-	tookOver := map[int]bool{}
+	tookOver := map[int]*Op{}
 	for _, a := range v.accepts {
-		tookOver[a.Holder] = a.Over != 0
+		if a.Over != 0 {
+			tookOver[a.Holder] = a
+		}
 	}
 	bySession := map[[3]string][]*Op{}
 	for at, g := range first {
@@ -130,7 +132,9 @@ func sessionOrder(v *view) []Violation {
 		slices.SortFunc(list, func(a, b *Op) int { return cmp.Compare(a.Message.Seq, b.Message.Seq) })
 		// For each message: was any with a higher number seen before this one was even asked for?
 		// What was sent to a receiver that did not read it before it was taken over belongs to the new one
-		// and is not given to it (S-332): others may get it behind what the new one got.
+		// and is not given to it (S-332): others may get it behind what the new one got. So it is where a
+		// connection is cut while a delivery is under way (seed 9005). What was sent to the queue after the
+		// take-over was with nobody before, and the rule holds for it.
 		var early *Op        // of those behind, the one that returned first, unless its holder took over
 		own := map[int]*Op{} // likewise, by holder
 		for i := len(list) - 1; i >= 0; i-- {
@@ -139,11 +143,17 @@ func sessionOrder(v *view) []Violation {
 			if same := own[g.Holder]; same != nil && same.Return < g.Return {
 				before = same
 			}
+			sent, _ := v.sendOf(g.Message.ID)
+			for holder, e := range own {
+				if a := tookOver[holder]; a != nil && a.Return < sent.Invoke && (before == nil || e.Return < before.Return) {
+					before = e
+				}
+			}
 			if before != nil && (before.Return < g.Invoke || before.Holder == g.Holder && before.Return < g.Return) {
 				r.add([]*Op{before, g}, "session %q: number %d came before number %d", g.Message.Session,
 					before.Message.Seq, g.Message.Seq)
 			}
-			if !tookOver[g.Holder] && (early == nil || g.Return < early.Return) {
+			if tookOver[g.Holder] == nil && (early == nil || g.Return < early.Return) {
 				early = g
 			}
 			if same := own[g.Holder]; same == nil || g.Return < same.Return {

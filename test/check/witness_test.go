@@ -100,6 +100,38 @@ func TestAnHonestWitnessIsBelieved(t *testing.T) {
 	}
 }
 
+// S-232: what a transaction stored and settled counts as stored and settled, and in the order of the log.
+func TestWhatATransactionDidIsNoted(t *testing.T) {
+	list, token := settled(t, script(t))
+	settle := list[len(list)-1].Requests[0].Command
+	commit := &fsm.Commit{ID: []byte("t"), Ops: []fsm.Op{{Entity: 1, Command: settle}, {Entity: 1,
+		Command: &fsm.Enqueue{Messages: []fsm.Message{{MessageID: "m3", Body: []byte("z")}}}}}}
+	last := list[len(list)-1]
+	last.Requests[0].Command = commit
+	last, err := fsm.DecodeEntry(fsm.AppendEntry(nil, last))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list[len(list)-1] = last
+	judged := func(ops ...*Op) []string {
+		t.Helper()
+		w := NewWitness()
+		play(w, "n1.1", fsm.New(1), list)
+		h := told(token)
+		h.Ops = append(h.Ops, ops...)
+		return names(w.Check(left(h, Message{ID: "m3", Seq: 3})))
+	}
+	if got := judged(send(4, 5, "m3")); len(got) != 0 {
+		t.Errorf("accused of %v", got)
+	}
+	if got := judged(failed(send(4, 5, "m3"), "not-allowed")); !slices.Equal(got, []string{"I2"}) {
+		t.Errorf("a send that was refused and committed: %v", got)
+	}
+	if got := judged(send(0, 0.5, "m3")); !slices.Contains(got, "I3") {
+		t.Errorf("a send that ended before those in front of it in the log began: %v", got)
+	}
+}
+
 // Each lie of a log is told by the invariant that it breaks.
 func TestLyingWitnessesAreCaught(t *testing.T) {
 	full, token := settled(t, script(t))
