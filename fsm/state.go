@@ -74,8 +74,11 @@ type run struct {
 	subs   []*share // of the topic being published to, for reading
 	plans  []planned
 	unborn []unborn // of the topic being published to, with plans
-	view   view
-	by     RequestID // of the request being done
+	// steps is what the rules of topics may still cost in the entry; exhausted says that a message needs more.
+	steps     int
+	exhausted bool
+	view      view
+	by        RequestID // of the request being done
 	// undoable says that a transaction is being done, and tokens is what it did to tokens.
 	undoable bool
 	tokens   []tokenChange
@@ -157,6 +160,7 @@ func (s *State) begin(r *Result, e *Entry) {
 	s.run.result = r
 	s.run.seed = e.Seed
 	s.run.seeded = false
+	s.run.steps = entrySteps
 	clear(s.run.woken)
 }
 

@@ -18,37 +18,6 @@ const (
 	maxReasonBytes = 1024
 )
 
-// compiled is one rule of a subscription, ready to look at messages.
-type compiled struct {
-	name   string
-	source []byte
-	rule   *rule.Rule // nil if it does not compile, which the catalog does not let happen
-	err    string
-}
-
-// compile makes the rules of a description ready; those that are as they were are taken over.
-func compile(d *Descriptor, old []compiled) []compiled {
-	known := make(map[string]*compiled, len(old)) // looked up, never ranged over
-	for i := range old {
-		known[old[i].name] = &old[i]
-	}
-	list := make([]compiled, len(d.Rules))
-	for i := range d.Rules {
-		c := compiled{name: d.Rules[i].Name, source: d.Rules[i].Source.Append(nil)}
-		if was := known[c.name]; was != nil && bytes.Equal(was.source, c.source) {
-			list[i] = *was
-			continue
-		}
-		r, err := d.Rules[i].Source.Compile()
-		if err != nil {
-			c.err = err.Error()
-		}
-		c.rule = r
-		list[i] = c
-	}
-	return list
-}
-
 // child names a subscription under its topic.
 type child struct{ topic, id EntityID }
 
@@ -130,7 +99,19 @@ func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outco
 		a := s.arriving(sh, m, sh.number(next))
 		s.run.view.look(m.Body)
 		s.run.view.facts.size = m.Size()
-		size += s.plan(i, &a)
+		if m.Carried != nil {
+			budget := dueSteps
+			size += s.plan(i, &a, &budget)
+			s.run.steps -= dueSteps - budget
+			continue
+		}
+		before := s.run.steps
+		size += s.plan(i, &a, &s.run.steps)
+		if s.run.exhausted {
+			s.refuseCostly(i, before == entrySteps, o)
+			s.published()
+			return
+		}
 	}
 	if !s.topicFits(sh, size, o) || !s.remembers(sh, marks, fresh, o) {
 		s.published()
@@ -177,6 +158,7 @@ func (s *State) storeAll(sh *share, c *Enqueue, marks []bool, o *Outcome) {
 
 // published lets go of what a publication looked at.
 func (s *State) published() {
+	s.run.exhausted = false
 	const keep = 1 << 14 // plans, some hundred kilobytes
 	clear(s.run.subs)
 	clear(s.run.plans)
@@ -220,8 +202,8 @@ func (s *State) topicFits(sh *share, more uint64, o *Outcome) bool {
 }
 
 // plan asks the rules of all subscriptions in run.subs about the message that run.view looks at, and
-// returns the bytes of the copies.
-func (s *State) plan(message int, a *arriving) (size uint64) {
+// returns the bytes of the copies. Where somebody waits for the answer, it gives up once the budget of steps is used up.
+func (s *State) plan(message int, a *arriving, budget *int) (size uint64) {
 	a.message = message
 	v := &s.run.view
 	v.carried = a.carried
@@ -242,7 +224,10 @@ func (s *State) plan(message int, a *arriving) (size uint64) {
 			if plain && (r.rule == nil || r.rule.Action == nil) {
 				continue // these are one copy together (S-216)
 			}
-			c, selected := s.ask(sub, r, a)
+			c, selected := s.ask(sub, r, a, budget)
+			if s.run.exhausted {
+				return size
+			}
 			if !selected {
 				continue
 			}
@@ -300,19 +285,22 @@ func carriedExtra(c *Carried, scheduledAt Millis) extra {
 
 // ask asks one rule about the message. Selected without a change means the plain copy; a failure of
 // the rule makes a copy in the DLQ if the subscription wants that (S-221).
-func (s *State) ask(sub *share, r *compiled, a *arriving) (c *change, selected bool) {
+func (s *State) ask(sub *share, r *compiled, a *arriving, budget *int) (c *change, selected bool) {
+	*budget -= ruleSteps
 	if r.rule == nil {
 		return s.failed(sub, a, rule.FilterException, r.err)
 	}
-	ok, err := r.rule.Filter.Match(&s.run.view)
+	ok, err := r.rule.Filter.MatchWithin(&s.run.view, budget)
+	s.run.exhausted = err != nil && budget == &s.run.steps && rule.Exhausted(err)
 	switch {
 	case err != nil:
 		return s.failed(sub, a, rule.FilterException, err.Error())
 	case !ok || r.rule.Action == nil:
 		return nil, ok
 	}
-	changes, err := r.rule.Action.Apply(&s.run.view)
+	changes, err := r.rule.Action.ApplyWithin(&s.run.view, budget)
 	if err != nil {
+		s.run.exhausted = budget == &s.run.steps && rule.Exhausted(err)
 		return s.failed(sub, a, rule.RuleActionException, err.Error())
 	}
 	c = &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID}
@@ -483,11 +471,12 @@ func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
 	s.run.view.look([]byte(w.head))
 	s.run.view.facts.number = sh.number(next)
 	s.run.plans, s.run.unborn = s.run.plans[:0], s.run.unborn[:0]
-	s.plan(0, &a)
+	budget := dueSteps
+	s.plan(0, &a, &budget)
 	s.dropUnborn(sh, 0, &a, len(s.run.plans))
 	s.remove(sh, Main, arrival, m)
 	s.distribute(&a, s.run.plans)
-	work = len(s.run.subs) / fanOutPerTick
+	work = max(len(s.run.subs)/fanOutPerTick, (dueSteps-budget)/stepsPerWork)
 	s.published()
 	return work
 }

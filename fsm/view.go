@@ -237,6 +237,15 @@ func (v *view) annotation(name string) (string, bool) {
 	}
 }
 
+// Properties returns how many application properties there are, as rule.Message asks.
+func (v *view) Properties() int {
+	n := len(v.application)
+	if v.carried != nil {
+		n += len(v.carried.Properties)
+	}
+	return n
+}
+
 // User returns an application property, as rule.Message asks.
 func (v *view) User(name string) (rule.Value, bool) {
 	if c := v.carried; c != nil {

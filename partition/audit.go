@@ -54,7 +54,7 @@ type recount struct {
 func (m *machine) freeze() recount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := recount{index: m.applied, counts: map[fsm.EntityID]fsm.EntityCounts{}}
+	c := recount{index: m.applied.Load(), counts: map[fsm.EntityID]fsm.EntityCounts{}}
 	if k, ok := m.m.(knower); ok {
 		for _, e := range k.Known() {
 			if a := m.m.Query(fsm.QueryRequest{Entity: e.ID, Query: &fsm.Counts{}}); a.Refusal == fsm.None {

@@ -39,7 +39,7 @@ func AuditStores(ctx context.Context, p fsm.PartitionID, s Stores, empty func() 
 		if err != nil {
 			return out, err
 		}
-		m.applied = max(m.applied, metas[0].Index)
+		m.applied.Store(max(m.applied.Load(), metas[0].Index))
 	}
 	if err := out.replay(ctx, s.Log, m, upTo); err != nil {
 		return out, err
@@ -65,17 +65,17 @@ func (s *Stored) replay(ctx context.Context, log raft.LogStore, m *machine, upTo
 	if s.Last, err = log.LastIndex(); err != nil {
 		return fmt.Errorf("last entry: %w", err)
 	}
-	if first > m.applied+1 {
-		return fmt.Errorf("the log begins with entry %d, the snapshot ends with %d", first, m.applied)
+	if first > m.applied.Load()+1 {
+		return fmt.Errorf("the log begins with entry %d, the snapshot ends with %d", first, m.applied.Load())
 	}
 	until := s.Last
 	if upTo > 0 {
 		until = min(until, upTo)
 	}
-	if m.applied > until && upTo > 0 {
-		return fmt.Errorf("the snapshot ends with entry %d, behind %d", m.applied, upTo)
+	if m.applied.Load() > until && upTo > 0 {
+		return fmt.Errorf("the snapshot ends with entry %d, behind %d", m.applied.Load(), upTo)
 	}
-	for i := m.applied + 1; i <= until; i++ {
+	for i := m.applied.Load() + 1; i <= until; i++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (s *Stored) replay(ctx context.Context, log raft.LogStore, m *machine, upTo
 
 func (s *Stored) step(ctx context.Context, m *machine, l *raft.Log) error {
 	if l.Type != raft.LogCommand {
-		m.applied = max(m.applied, l.Index)
+		m.applied.Store(max(m.applied.Load(), l.Index))
 		return nil
 	}
 	marked := isCheckpoint(l)

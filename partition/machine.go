@@ -26,10 +26,12 @@ type machine struct {
 	ended  <-chan struct{} // the replica closes: a parked goroutine ends
 	notify func()          // entries were applied
 
-	mu      sync.Mutex
-	m       Machine
-	applied uint64 // index of the last entry applied or restored
-	broken  bool   // an entry could not be applied: nothing may be, ever after
+	mu sync.Mutex
+	m  Machine
+	// applied is the index of the last entry applied or restored. It is written with mu held, and read without: who
+	// looks whether the replica advances must not wait for an entry that takes long.
+	applied atomic.Uint64
+	broken  bool // an entry could not be applied: nothing may be, ever after
 	// members are those of the last configuration entry applied, which has the index since. Raft itself
 	// tells neither the index nor whether what it names is committed.
 	members raft.Configuration
@@ -99,7 +101,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 func (m *machine) StoreConfiguration(index uint64, c raft.Configuration) {
 	m.mu.Lock()
 	m.members, m.since = c, index
-	m.applied = max(m.applied, index)
+	m.applied.Store(max(m.applied.Load(), index))
 	m.mu.Unlock()
 }
 
@@ -152,7 +154,7 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 	for _, ref := range a.result.Freed {
 		m.bodies.Free(ref.Index, ref.Offset, ref.Length)
 	}
-	m.applied = l.Index
+	m.applied.Store(l.Index)
 	m.broken = false
 	if isCheckpoint(l) {
 		m.digests.compute(l.Index, m.m.Capture())
@@ -191,15 +193,11 @@ func (m *machine) halt(err error) {
 func (m *machine) view(f func(Machine, uint64)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f(m.m, m.applied)
+	f(m.m, m.applied.Load())
 }
 
 // index returns the last applied index.
-func (m *machine) index() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.applied
-}
+func (m *machine) index() uint64 { return m.applied.Load() }
 
 // clocks returns the stamped clocks and the next deadlines.
 func (m *machine) clocks() (c clocks) {
@@ -278,7 +276,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 		m.mu.Unlock()
 		return nil, errBroken
 	}
-	s := &snapshot{image: m.m.Capture(), index: m.applied}
+	s := &snapshot{image: m.m.Capture(), index: m.applied.Load()}
 	m.mu.Unlock()
 	// Raft does not apply while this runs, so the pin and the image are of the same entry.
 	s.pin = m.bodies.Pin()
@@ -337,7 +335,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	if err != nil {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
-	m.applied = index
+	m.applied.Store(index)
 	m.sinceEntries.Store(0)
 	m.sinceBytes.Store(0)
 	m.notify()

@@ -69,7 +69,16 @@ func (p *parser) statement(further bool) (s statement) {
 // change counts then (S-221). Strings of the result may be views into m. A changed string is at most
 // MaxTextBytes long if it was computed; the quota of all properties together is the caller's to check.
 func (a *Action) Apply(m Message) ([]Change, error) {
-	r := run{message: m, source: a.source, fuel: MaxSteps}
+	budget := MaxSteps
+	return a.ApplyWithin(m, &budget)
+}
+
+// ApplyWithin is [Action.Apply] that takes its steps from a budget, at most [MaxSteps] of them and at least one. Where
+// the budget does not last, the error is one of [Exhausted].
+func (a *Action) ApplyWithin(m Message, budget *int) ([]Change, error) {
+	r := run{message: m, source: a.source}
+	r.begin(*budget)
+	defer func() { *budget -= r.used() }()
 	r.changes = make([]Change, 0, len(a.statements))
 	for i := range a.statements {
 		r.apply(&a.statements[i])

@@ -56,6 +56,9 @@ func NewCorrelation(c *Correlation) (*Filter, error) {
 	return &Filter{kind: CorrelationFilter, correlation: compiled}, nil
 }
 
+// steps is what a match costs at most, without looking through the properties.
+func (c *correlation) steps() int { return 1 + len(c.fields) + len(c.user) }
+
 func (c *correlation) match(m Message) bool {
 	for _, p := range c.fields {
 		if m.System(p) != OfString(*c.system[p]) {

@@ -39,6 +39,15 @@ func (e *SyntaxError) Error() string {
 type EvaluationError struct {
 	At   int // character of the expression, counted from 1
 	Text string
+
+	exhausted bool
+}
+
+// Exhausted reports whether an evaluation failed because the budget that it was given did not last. Alone it might
+// have succeeded.
+func Exhausted(err error) bool {
+	var e *EvaluationError
+	return errors.As(err, &e) && e.exhausted
 }
 
 // Error returns the sentence with its position.

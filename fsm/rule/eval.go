@@ -5,12 +5,14 @@ import (
 	"strings"
 )
 
-// What one evaluation may cost. A step is a node of the expression, or stepBytes of a string that
-// is searched, joined or compared. An honest filter needs some hundred; the limit is a few
-// milliseconds.
+// What one evaluation may cost, in steps of some ten nanoseconds. A node of the expression costs nodeSteps; a step is
+// also stepBytes of a string that is searched, joined or compared, and stepProperties properties that are looked
+// through. An honest filter needs some hundred; the limit is about a millisecond.
 const (
-	MaxSteps  = 1 << 20
-	stepBytes = 16
+	MaxSteps       = 1 << 17
+	nodeSteps      = 8
+	stepBytes      = 16
+	stepProperties = 2
 )
 
 // MaxTextBytes is the longest string that an expression may compute: the quota of one property.
@@ -20,10 +22,21 @@ const MaxTextBytes = 32 << 10
 type run struct {
 	message Message
 	source  string
-	fuel    int
+	limit   int      // of steps
+	fuel    int      // steps that are left
+	look    int      // steps for looking through the properties of the message
 	changes []Change // what the statements of an action have changed so far
 	err     *EvaluationError
 }
+
+// begin sets how many steps the evaluation may take.
+func (r *run) begin(budget int) {
+	r.limit = max(0, min(MaxSteps, budget))
+	r.fuel, r.look = r.limit, r.message.Properties()/stepProperties
+}
+
+// used returns the steps that were taken, one at least.
+func (r *run) used() int { return max(1, r.limit-max(0, r.fuel)) }
 
 // fail keeps the first failure.
 func (r *run) fail(e *expression, format string, args ...any) Value {
@@ -41,13 +54,14 @@ func (r *run) spend(e *expression, bytes int) {
 
 func (r *run) checkFuel(e *expression) {
 	if r.fuel < 0 {
-		r.fail(e, "more than %d steps", MaxSteps)
+		r.fail(e, "more than %d steps", r.limit)
+		r.err.exhausted = r.err.exhausted || r.limit < MaxSteps
 	}
 }
 
 // eval returns the value of e. After a failure it returns null without looking further.
 func (r *run) eval(e *expression) Value {
-	if r.fuel--; r.fuel < 0 {
+	if r.fuel -= nodeSteps; r.fuel < 0 {
 		r.checkFuel(e)
 	}
 	if r.err != nil {
@@ -118,6 +132,7 @@ func (r *run) user(name string) (Value, bool) {
 			return c.Value, !c.Remove
 		}
 	}
+	r.fuel -= r.look
 	return r.message.User(name)
 }
 

@@ -53,18 +53,30 @@ func (f *Filter) Kind() FilterKind { return f.kind }
 // *EvaluationError; the message then goes the way of S-221. Match allocates nothing but errors,
 // what joins strings, and what m allocates.
 func (f *Filter) Match(m Message) (bool, error) {
+	budget := MaxSteps
+	return f.MatchWithin(m, &budget)
+}
+
+// MatchWithin is [Filter.Match] that takes its steps from a budget, at most [MaxSteps] of them and at least one.
+// Where the budget does not last, the error is one of [Exhausted].
+func (f *Filter) MatchWithin(m Message, budget *int) (bool, error) {
 	switch f.kind {
 	case TrueFilter:
+		*budget--
 		return true, nil
 	case CorrelationFilter:
+		*budget -= f.correlation.steps() + len(f.correlation.user)*m.Properties()/stepProperties
 		return f.correlation.match(m), nil
 	case SQLFilter:
-		r := run{message: m, source: f.source, fuel: MaxSteps}
+		r := run{message: m, source: f.source}
+		r.begin(*budget)
 		v := r.condition(f.root)
+		*budget -= r.used()
 		if r.err != nil {
 			return false, r.err
 		}
 		return v.Bool(), nil
 	}
+	*budget--
 	return false, nil
 }

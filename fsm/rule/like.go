@@ -13,6 +13,7 @@ const noEscape rune = -1
 // left to right, and the leftmost place is always the right one, so nothing is ever tried twice.
 type pattern struct {
 	segments []segment
+	scanners []*scanner // of the segments, nil for those that are one text
 }
 
 // segment is a run of pieces that must follow each other.
@@ -73,6 +74,10 @@ func compilePattern(text string, escape rune) (like *pattern, failure string) {
 	}
 	flush()
 	like.segments = append(like.segments, seg)
+	like.scanners = make([]*scanner, len(like.segments))
+	for i := 1; i < len(like.segments)-1; i++ {
+		like.scanners[i] = newScanner(like.segments[i])
+	}
 	return like, ""
 }
 
@@ -85,8 +90,8 @@ func (l *pattern) matches(s string, fuel *int) bool {
 		return ok && n == len(s)
 	}
 	s = s[n:]
-	for _, seg := range l.segments[1 : len(l.segments)-1] {
-		if n, ok = seg.find(s, fuel); !ok {
+	for i, seg := range l.segments[1 : len(l.segments)-1] {
+		if n, ok = seg.find(s, l.scanners[i+1], fuel); !ok {
 			return false
 		}
 		s = s[n:]
@@ -135,29 +140,19 @@ func (g segment) suffix(s string, fuel *int) bool {
 }
 
 // find returns the end of the leftmost place in s that the segment takes.
-func (g segment) find(s string, fuel *int) (int, bool) {
+func (g segment) find(s string, scan *scanner, fuel *int) (int, bool) {
 	if len(g) == 0 {
 		return 0, true
 	}
-	if len(g) == 1 && g[0].skip == 0 {
-		i := strings.Index(s, g[0].text)
-		if i < 0 {
-			*fuel -= 1 + len(s)/stepBytes
-			return 0, false
-		}
-		end := i + len(g[0].text)
-		*fuel -= 1 + end/stepBytes
-		return end, true
+	if scan != nil {
+		return scan.find(s, fuel)
 	}
-	for start := 0; *fuel >= 0; {
-		if n, ok := g.prefix(s[start:], fuel); ok {
-			return start + n, true
-		}
-		if start == len(s) {
-			break
-		}
-		_, size := utf8.DecodeRuneInString(s[start:])
-		start += size
+	i := strings.Index(s, g[0].text)
+	if i < 0 {
+		*fuel -= 1 + len(s)/stepBytes
+		return 0, false
 	}
-	return 0, false
+	end := i + len(g[0].text)
+	*fuel -= 1 + end/stepBytes
+	return end, true
 }

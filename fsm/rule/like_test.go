@@ -153,7 +153,7 @@ func TestLikeDoesNotBacktrack(t *testing.T) {
 		if like.matches(strings.Repeat("a", 30_000), &fuel) {
 			t.Errorf("%.20s… matches", pattern)
 		}
-		if used := MaxSteps - fuel; used > 200_000 {
+		if used := MaxSteps - fuel; used > 100_000 { // three for every character of the text
 			t.Errorf("%.20s… takes %d steps", pattern, used)
 		}
 	}

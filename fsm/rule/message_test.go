@@ -22,6 +22,8 @@ func (m *message) User(name string) (Value, bool) {
 
 func (m *message) System(p SystemProperty) Value { return m.system[p] }
 
+func (m *message) Properties() int { return len(m.user) }
+
 func (m *message) NewID() (id [16]byte) {
 	m.drawn++
 	for i := range id {

@@ -130,6 +130,8 @@ type Message interface {
 	// User returns the application property whose name is the same as name (SameName); ok is false
 	// if there is none. Of several, the first counts.
 	User(name string) (v Value, ok bool)
+	// Properties returns how many application properties the message has: User may look through all of them.
+	Properties() int
 	// System returns a system property, null if the message does not have it.
 	System(p SystemProperty) Value
 	// NewID returns 16 bytes drawn from the entry's seed, others at every call (S-224).
