@@ -26,6 +26,7 @@ nice=${NICE:-0}
 work=$(mktemp -d)
 export CLUSTER_DIR=$work/cluster CLUSTER_PORT_OFFSET=${CLUSTER_PORT_OFFSET:-24000}
 export CLUSTER_FLAGS="--log-level warn --partitions 1 ${CLUSTER_FLAGS:-}" # one leader, which can be chosen
+export CLUSTER_LISTEN= # all addresses, as a node listens by default: those on loopback agree to small segments
 ops=http://127.0.0.1:$((5300 + CLUSTER_PORT_OFFSET))
 
 finish() {

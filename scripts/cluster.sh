@@ -79,7 +79,7 @@ launch() { # launch NODE: start the process
 	mkdir -p "$dir/n$i" "$dir/tls"
 	# A session of its own, so that a Ctrl-C at the terminal does not reach the node.
 	setsid "$bin" serve --dev --dev-ca-dir "$dir/tls" --data-dir "$dir/n$i" --node-id "n$i" \
-		--amqp-listen "127.0.0.1:$(port 5672 "$i")" --tls-listen "127.0.0.1:$(port 5671 "$i")" \
+		--amqp-listen "${CLUSTER_LISTEN-127.0.0.1}:$(port 5672 "$i")" --tls-listen "127.0.0.1:$(port 5671 "$i")" \
 		--ops-listen "127.0.0.1:$(port 5300 "$i")" --peer-listen "127.0.0.1:$(port 5301 "$i")" \
 		--gossip-listen "127.0.0.1:$(port 5302 "$i")" --advertise 127.0.0.1 \
 		--bootstrap-expect "$n" "${join[@]}" "${extra[@]}" \

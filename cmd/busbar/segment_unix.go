@@ -2,10 +2,13 @@
 
 package main
 
-import "syscall"
+import (
+	"net/netip"
+	"syscall"
+)
 
-// maxSegment is the largest TCP segment that a listener agrees to, in bytes: what fits an Ethernet
-// frame of 1,500 bytes.
+// maxSegment is the largest TCP segment that a listener on a loopback address agrees to, in bytes: what
+// fits an Ethernet frame of 1,500 bytes.
 //
 // The loopback interface offers segments of 64 KiB. A client whose receive buffer is smaller than one
 // segment closes its window after each, and the sender's kernel then waits for its probe timer, about
@@ -14,8 +17,12 @@ const maxSegment = 1460
 
 // limitSegments is the Control function of a listener. The limit holds for the connections accepted
 // there: it is agreed in the handshake, so it is too late to set it on an accepted connection.
-// A system that refuses the option costs speed alone, so its error is dropped.
-func limitSegments(_, _ string, c syscall.RawConn) error {
+// A system that refuses the option costs speed alone, so its error is dropped. A listener on other
+// addresses has no limit: its clients come over Ethernet, and smaller segments on loopback cost others.
+func limitSegments(_, address string, c syscall.RawConn) error {
+	if at, err := netip.ParseAddrPort(address); err != nil || !at.Addr().IsLoopback() {
+		return nil
+	}
 	return c.Control(func(fd uintptr) {
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, maxSegment)
 	})
