@@ -76,7 +76,7 @@ fuzz:
 ## conformance: the official SDKs and other AMQP clients, and the tests that their authors wrote
 conformance: build
 	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m -parallel 8 . ./smoke
-	@$(call languages,20m)
+	@$(call languages,20m,-large=5)
 	@cd test/suites && go vet ./... && go test -count=1 -timeout 20m .
 	@BUSBAR_GO_AMQP_TESTS=build go test -count=1 -timeout 10m -run TheGoClientsOwnTests ./transport
 
@@ -156,6 +156,7 @@ nightly: verify
 	@$(MAKE) sim SEED=1-100 MINUTES=10
 	@$(MAKE) conformance conformance-full
 	@cd test/conformance && go test -count=1 -timeout 90m -run TestOrder . -args -long
+	@cd test/conformance && go test -count=1 -timeout 30m -run TestALargeMessage . -args -large 100
 	@cd test/conformance && go test -count=1 -timeout 300m -run TestOrder ./languages -args -messages=100000
 
 ## bench: one node, three and the baselines into docs/benchmarks.md; ROUNDS=5 for medians

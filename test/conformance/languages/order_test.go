@@ -2,10 +2,8 @@ package languages
 
 import (
 	"flag"
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -38,34 +36,5 @@ func TestOrderWhileLeadersDie(t *testing.T) {
 }
 
 func (l library) orderWhileLeadersDie(t *testing.T, id string) {
-	wires := l.chosen()
-	b := l.start(t, 3, wires)
-	env := append(b.environment(wires[0]), "BUSBAR_ONLY="+id, "BUSBAR_MESSAGES="+strconv.Itoa(*messages),
-		fmt.Sprintf("BUSBAR_LIMIT=%d", int(orderLimit.Seconds())))
-	type said struct {
-		kills int
-		err   error
-	}
-	over, killed := make(chan struct{}), make(chan said, 1)
-	go func() {
-		n, err := b.cluster.KillLeaders("-"+id+"-", orderLife, over)
-		killed <- said{n, err}
-	}()
-	began := time.Now()
-	rep, beside, failed := l.say(t, env, l.version.Version, l.client)
-	close(over)
-	k := <-killed
-	if k.err != nil {
-		t.Fatal(k.err)
-	}
-	if failed != nil || !rep.Ended {
-		t.Errorf("the runner did not come to its end: %v\n%s", failed, tail(beside, 4000))
-	}
-	if o, ok := rep.Outcomes[id]; !ok || o.State != "pass" {
-		t.Errorf("%s: %s, after %s: %s\n%s", id, o.State, o.Took, o.Text, strings.Join(rep.Notes, "\n"))
-	}
-	if k.kills == 0 {
-		t.Error("no leader was killed")
-	}
-	t.Logf("%d messages in %s, %d leaders killed", *messages, time.Since(began).Round(time.Second), k.kills)
+	l.whileLeadersDie(t, id, "-"+id+"-", orderLife, *orderLimit, "BUSBAR_MESSAGES="+strconv.Itoa(*messages))
 }

@@ -141,7 +141,7 @@ func end(t *testing.T, c *node.Cluster) {
 func (l library) run(t *testing.T, wire Wire, b *bed) *Report {
 	t.Helper()
 	began := time.Now()
-	rep, said, failed := l.say(t, b.environment(wire), l.version.Version, l.client)
+	rep, said, failed := l.say(t, runLimit, b.environment(wire), l.version.Version, l.client)
 	if failed != nil || !rep.Ended {
 		t.Errorf("the runner did not come to its end: %v", failed)
 	}
@@ -155,13 +155,10 @@ func (l library) run(t *testing.T, wire Wire, b *bed) *Report {
 	return rep
 }
 
-// say runs run.sh of the library and returns its report and what it printed beside that.
-func (l library) say(t *testing.T, env []string, args ...string) (rep *Report, said string, failed error) {
+// say runs run.sh of the library within the limit and returns its report and what it printed beside that.
+func (l library) say(t *testing.T, limit time.Duration, env []string, args ...string) (rep *Report, said string,
+	failed error) {
 	t.Helper()
-	limit := runLimit
-	if *messages > 0 {
-		limit = *orderLimit + time.Minute
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join("..", l.version.Runner, "run.sh"), args...)

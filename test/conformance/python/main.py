@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import azure.servicebus
 
 import administration
+import large
 import ordering
 import receiving
 import sending
@@ -22,7 +23,7 @@ from runner import Told, chosen, listed, say
 
 # What waits for a lock is cheap, so many scenarios run at once.
 AT_ONCE = 10
-MODULES = (sending, receiving, settling, sessions, ordering, administration, topics)
+MODULES = (sending, receiving, settling, sessions, ordering, large, administration, topics)
 LIMIT = float(os.environ.get("BUSBAR_LIMIT", "90"))  # seconds for one scenario
 
 

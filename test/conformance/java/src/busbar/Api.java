@@ -8,6 +8,7 @@ import com.azure.messaging.servicebus.ServiceBusReceiverClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
 import com.azure.messaging.servicebus.ServiceBusTransactionContext;
 import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClient;
+import com.azure.messaging.servicebus.administration.models.CreateQueueOptions;
 import com.azure.messaging.servicebus.administration.models.CreateRuleOptions;
 import com.azure.messaging.servicebus.administration.models.CreateSubscriptionOptions;
 import com.azure.messaging.servicebus.administration.models.RuleProperties;
@@ -87,6 +88,11 @@ final class Api {
             a.deleteRule(topic, name, "$Default");
             a.createRule(topic, ruleName, name, rule);
         }
+    }
+
+    /** Sets the largest message of a queue, which version 7.4.2 cannot. */
+    static void setMaxMessageSize(CreateQueueOptions options, long kilobytes) throws Exception {
+        invoke(options, options.getClass().getMethod("setMaxMessageSizeInKilobytes", long.class), kilobytes);
     }
 
     /** The rules of a subscription over the data connection. */

@@ -17,6 +17,7 @@ public final class Main {
         Receiving.add(all);
         Sessions.add(all);
         Ordering.add(all);
+        Large.add(all);
         Processors.add(all);
         Administration.add(all);
         Topics.add(all);
