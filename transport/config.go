@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -16,6 +17,9 @@ type Config struct {
 	// Namespace is the name of the broker in its container id and in trackers, in the text of an entity that is
 	// not there if the client gave no host name, and the host that audiences without a scheme may name.
 	Namespace string
+
+	// Guard wraps what serves HTTP and WebSocket; it may refuse requests. It may be nil.
+	Guard func(http.Handler) http.Handler
 
 	// MaxConnections bounds the sockets of clients of one node, whatever they speak; one more is closed at once,
 	// or takes the place of an idle HTTP connection. An AMQP connection costs about 20 KiB, so the default bounds

@@ -260,9 +260,13 @@ func (s *Server) startHTTP(handler http.Handler) {
 	if handler == nil {
 		handler = http.NotFoundHandler()
 	}
+	handler = s.withWebSocket(s.Messages(withToken(handler)))
+	if s.cfg.Guard != nil {
+		handler = s.cfg.Guard(handler)
+	}
 	s.httpIn = &handoff{conns: make(chan net.Conn), done: make(chan struct{})}
 	s.http = &http.Server{
-		Handler:           s.withWebSocket(s.Messages(withToken(handler))),
+		Handler:           handler,
 		ReadHeaderTimeout: httpHeaderTimeout,
 		ReadTimeout:       httpReadTimeout, // of a request and its body; who takes more says so
 		IdleTimeout:       httpIdleTimeout,

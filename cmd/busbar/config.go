@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -42,6 +43,9 @@ type Config struct {
 	PeerListen   string `yaml:"peer-listen"`
 	GossipListen string `yaml:"gossip-listen"`
 	Advertise    string `yaml:"advertise"`
+
+	// AllowedHosts are names by which browsers may call the node, besides its own.
+	AllowedHosts list `yaml:"allowed-hosts"`
 
 	BootstrapExpect   int  `yaml:"bootstrap-expect"`
 	Join              list `yaml:"join"`
@@ -131,7 +135,7 @@ func splitList(text string) list {
 // defaults are the settings of an ordinary node; with --dev those of one node on loopback.
 func defaults(dev bool) Config {
 	c := Config{
-		AMQPListen: list{":5672"}, TLSListen: nil, OpsListen: "127.0.0.1:5300",
+		TLSListen: nil, OpsListen: "127.0.0.1:5300",
 		PeerListen: ":5301", GossipListen: ":5302",
 		BootstrapExpect: 3, Partitions: 6, ReplicationFactor: 3,
 		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
@@ -205,6 +209,7 @@ func settings() []setting {
 		text("peer-listen", "address for the other nodes", func(c *Config) *string { return &c.PeerListen }),
 		text("gossip-listen", "address for gossip, TCP and UDP", func(c *Config) *string { return &c.GossipListen }),
 		text("advertise", "host that other nodes reach this one at", func(c *Config) *string { return &c.Advertise }),
+		texts("allowed-hosts", "names by which browsers may call the node besides its own; may be repeated", func(c *Config) *list { return &c.AllowedHosts }),
 		number("bootstrap-expect", "number of nodes that found the cluster", func(c *Config) *int { return &c.BootstrapExpect }),
 		texts("join", "gossip addresses of other nodes; may be repeated", func(c *Config) *list { return &c.Join }),
 		number("partitions", "number of data partitions at bootstrap", func(c *Config) *int { return &c.Partitions }),
@@ -347,6 +352,13 @@ func (c *Config) resolve() error {
 	if len(c.Policies) == 0 {
 		bad("no access key: set BUSBAR_ROOT_KEY, or policies in the configuration file (only --dev has a default)")
 	}
+	if c.AMQPListen == nil {
+		// Plain text for other machines is asked for where there is TLS.
+		c.AMQPListen = list{":5672"}
+		if len(c.TLSListen) > 0 {
+			c.AMQPListen = list{"127.0.0.1:5672"}
+		}
+	}
 	c.validateAddresses(bad)
 	c.validateAccess(bad)
 	c.Limits.validate(c.limitAt, bad)
@@ -458,4 +470,18 @@ func (c *Config) validateAddresses(bad func(string, ...any)) {
 	if c.TLSCA != "" && c.TLSCert == "" {
 		bad("tls-ca needs tls-cert and tls-key")
 	}
+	if c.TLSCA != "" && c.GossipKey == "" && !onLoopback(c.GossipListen) {
+		bad("gossip-key is not set: nodes trust each other by certificates, and gossip on %s would be open to everybody. "+
+			"Set BUSBAR_GOSSIP_KEY to the same 32 bytes in base64 on every node (openssl rand -base64 32)", c.GossipListen)
+	}
+}
+
+// onLoopback reports whether an address to listen on is one of loopback.
+func onLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }

@@ -139,3 +139,36 @@ func TestTheTierIsASetting(t *testing.T) {
 		t.Errorf("an unknown one: %v", err)
 	}
 }
+
+// F7: a node with TLS speaks plain text to its own machine alone, unless it is told otherwise.
+func TestPlainTextIsAskedForWhereThereIsTLS(t *testing.T) {
+	base := "data-dir: /d\nroot-key: k\n"
+	tls := base + "tls-listen: [':5671']\ntls-cert: c\ntls-key: k\n"
+	for name, c := range map[string]struct{ file, want string }{
+		"without TLS": {base, ":5672"}, "with TLS": {tls, "127.0.0.1:5672"},
+		"asked for": {tls + "amqp-listen: [':5672']\n", ":5672"}, "none": {tls + "amqp-listen: []\n", ""},
+	} {
+		got, err := load(writeConfig(t, c.file), nil, environment(nil))
+		if err != nil || strings.Join(got.AMQPListen, ",") != c.want {
+			t.Errorf("%s: %v, %v, want %s", name, got.AMQPListen, err, c.want)
+		}
+	}
+}
+
+// F7: nodes that trust each other by certificates have a key for gossip too, if strangers reach it.
+func TestGossipOffLoopbackWantsAKey(t *testing.T) {
+	base := "data-dir: /d\nroot-key: k\ntls-cert: c\ntls-key: k\ntls-ca: a\n"
+	key := "gossip-key: " + strings.Repeat("A", 43) + "=\n"
+	for name, c := range map[string]struct {
+		file string
+		ok   bool
+	}{
+		"without a key": {base, false}, "with a key": {base + key, true},
+		"on loopback": {base + "gossip-listen: 127.0.0.1:5302\n", true}, "without certificates": {"data-dir: /d\nroot-key: k\n", true},
+	} {
+		_, err := load(writeConfig(t, c.file), nil, environment(nil))
+		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "gossip-key is not set") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

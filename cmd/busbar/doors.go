@@ -216,7 +216,11 @@ func (n *node) printConnectionStrings(out io.Writer) {
 		fmt.Fprintf(out, "WARNING: no access key manages this node. Nobody can create a queue or topic, and the command\n"+
 			"         line is refused. Set root-key, or give one of the policies the rights Send, Listen and Manage.\n")
 	}
-	key := "SharedAccessKeyName=" + p.Name + ";SharedAccessKey=" + string(p.Primary)
+	shown := string(p.Primary)
+	if shown != devKey { // everybody knows that one, and no other belongs on a terminal or in a log
+		shown = "<the key of " + p.Name + ">"
+	}
+	key := "SharedAccessKeyName=" + p.Name + ";SharedAccessKey=" + shown
 	if plain != 0 {
 		fmt.Fprintf(out, "plain:      Endpoint=sb://localhost:%d;%s;UseDevelopmentEmulator=true\n", plain, key)
 	}

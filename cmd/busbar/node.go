@@ -295,7 +295,11 @@ func (n *node) openFront(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.front, err = transport.New(n.cfg.frontConfig(n.incarnation), n.router, n.directory, n.policies, n.api.Management(),
+	front := n.cfg.frontConfig(n.incarnation)
+	if n.cfg.Dev { // whose key every page knows
+		front.Guard = newHostGuard(n.cfg).handler
+	}
+	n.front, err = transport.New(front, n.router, n.directory, n.policies, n.api.Management(),
 		n.refusals, n.log.Named("amqp"))
 	if err != nil {
 		return err
@@ -313,7 +317,7 @@ func (n *node) openOps(context.Context) error {
 	if n.cfg.Pprof {
 		handler = withProfiles(handler)
 	}
-	n.ops = rest.NewServer(handler, n.log.Named("http"))
+	n.ops = rest.NewServer(newHostGuard(n.cfg).handler(handler), n.log.Named("http"))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
