@@ -72,6 +72,13 @@ func over(o *Op, former int) *Op {
 	return o
 }
 
+// by is a delivery in the hands of another holder.
+func by(holder int, o *Op) *Op {
+	other := *o
+	other.Holder = holder
+	return &other
+}
+
 // until makes the lock of an accept end at another second.
 func until(o *Op, second float64) *Op {
 	o.Until = s(second)
@@ -176,6 +183,13 @@ func innocent() map[string]*History {
 			at(15, 16, Op{Kind: CloseSession, Entity: "s", Session: "a", Holder: 2})),
 		"a node that stops gives its sessions back when their holders have heard of it": history(accept(1, 2, "a", 1),
 			forced(inSession(at(2, 5, Op{Kind: GetState}), "a", 1)), at(5, 5, Op{Kind: Lost}), accept(3, 6, "a", 2)),
+		"what was handed over is settled by the new holder, and one of it had gone back": history(
+			inSession(send(0, 0.4, "m1"), "a", 0), inSession(send(0.5, 1, "m2"), "a", 0),
+			over(accept(1, 2, "a", 1), 0), a1, inSession(get(4, 5, "m2", 2, "t2"), "a", 1), over(accept(5, 6, "a", 2), 1),
+			failed(settle(6, 7, Complete, a1), "session-lock-lost"), settle(7, 8, Complete, by(2, a1)),
+			failed(settle(8, 9, Complete, by(2, inSession(get(4, 5, "m2", 2, "t2"), "a", 1))), "message-lock-lost"),
+			counted(inSession(get(9, 10, "m2", 2, "t3"), "a", 2), 1),
+			settle(10, 11, Complete, inSession(get(9, 10, "m2", 2, "t3"), "a", 2))),
 		"a shared session is taken over": history(over(accept(1, 2, "a", 1), 0), over(accept(3, 4, "a", 2), 1),
 			failed(inSession(at(5, 6, Op{Kind: GetState}), "a", 1), "session-lock-lost")),
 		"what was sent to who was taken over comes behind": history(inSession(send(0, 1, "m1"), "a", 0),
@@ -261,6 +275,9 @@ func guilty() map[string]*History {
 		"I11 a former holder writes": history(accept(1, 2, "a", 1), accept(14, 15, "a", 2), inSession(at(16, 17, Op{Kind: SetState, State: "x"}), "a", 1)),
 		"I11 who was taken over goes on": history(over(accept(1, 2, "a", 1), 0), over(accept(3, 4, "a", 2), 1),
 			inSession(at(5, 6, Op{Kind: RenewSession}), "a", 1)),
+		"I11 who was taken over settles what was handed over": history(inSession(send(0, 1, "m1"), "a", 0),
+			over(accept(1, 2, "a", 1), 0), inSession(get(2, 3, "m1", 1, "t1"), "a", 1), over(accept(3, 4, "a", 2), 1),
+			settle(5, 6, Complete, inSession(get(2, 3, "m1", 1, "t1"), "a", 1))),
 		"I11 an exclusive session is taken over": history(accept(1, 2, "a", 1), over(accept(3, 4, "a", 2), 1)),
 		"I12 the second before the first, to who took over": history(inSession(send(0, 1, "m1"), "a", 0), inSession(send(1, 2, "m2"), "a", 0),
 			over(accept(1, 2, "a", 1), 0), over(accept(2, 2.5, "a", 2), 1),

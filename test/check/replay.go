@@ -198,7 +198,7 @@ func (a *replayed) mapped(v *view) []Violation {
 		case o.Ok() && n == 0:
 			r.name = "I7"
 			r.add([]*Op{o}, "%s was acknowledged and is in no log", o.Kind)
-		case o.Outcome == Failed && n > 0 && !v.settledBefore(o):
+		case o.Outcome == Failed && n > v.settledByOthers(o) && !v.settledBefore(o):
 			r.name = "I7"
 			r.add([]*Op{o}, "%s was refused and is in a log", o.Kind)
 		case n > 1:

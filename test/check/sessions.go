@@ -58,7 +58,7 @@ func sessionExclusive(v *view) []Violation {
 		for i, first := range list {
 			for _, o := range v.byHolder[first.Holder] {
 				lost := o.Condition == "com.microsoft:session-lock-lost" ||
-					o.Condition == "com.microsoft:message-lock-lost" && !v.settledBefore(o)
+					o.Condition == "com.microsoft:message-lock-lost" && !v.settledBefore(o) && !v.handedOver(o)
 				if o.Outcome == Failed && lost && o.Return < v.sessionHeldUntil(first, o.Invoke) {
 					r.add([]*Op{first, o}, "session %q was lost before its time", first.Session)
 				}
@@ -95,6 +95,28 @@ func (v *view) settledBefore(o *Op) bool {
 		}
 	}
 	return false
+}
+
+// handedOver reports whether the lock that o uses was another receiver's: it may have ended at that
+// receiver's time, or with its node (S-333).
+func (v *view) handedOver(o *Op) bool {
+	for _, g := range v.grants[where{o.Entity, o.Sub, o.Message.Seq}] {
+		if g.Message.Token == o.Message.Token && g.Holder == o.Holder {
+			return false
+		}
+	}
+	return o.Kind.Settles()
+}
+
+// settledByOthers returns how often other holders of the session may have done what o was refused: the lock goes
+// over with the session (S-332), so they may do it after the refusal.
+func (v *view) settledByOthers(o *Op) (n int) {
+	for _, p := range v.byToken[o.Message.Token] {
+		if p.Holder != o.Holder && p.Kind == o.Kind && p.Maybe() {
+			n++
+		}
+	}
+	return n
 }
 
 // I12: the first deliveries of a session's messages are in the order of their numbers. Messages that

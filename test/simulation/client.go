@@ -41,6 +41,7 @@ type client struct {
 	manage  map[string]*management
 	serial  int // of message ids
 	calm    bool
+	token   goamqp.UUID     // of the session that it holds, or held last, without exclusion
 	old     *fsm.Descriptor // what the last question about an entity was answered
 }
 

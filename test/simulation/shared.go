@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"sync"
 
 	goamqp "github.com/Azure/go-amqp"
@@ -18,14 +19,42 @@ type sharedHold struct {
 	holder int
 }
 
-// sharedHolds are the last holds of each queue: receivers tell each other their session tokens.
+// sharedHolds are the last holds of each queue, and what was delivered in each session: receivers tell each
+// other their session tokens, and the lock tokens of the messages that they have not settled.
 type sharedHolds struct {
-	mu   sync.Mutex
-	last map[string][]sharedHold
+	mu        sync.Mutex
+	last      map[string][]sharedHold
+	unsettled map[goamqp.UUID][]*check.Op // deliveries, by session token
 }
 
 // keptHolds is how many session tokens of a queue are remembered; the older ones are of no use any more.
 const keptHolds = 4
+
+// deliver remembers a delivery for whoever takes the session over with that session token.
+func (s *sharedHolds) deliver(token goamqp.UUID, got *check.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unsettled == nil {
+		s.unsettled = map[goamqp.UUID][]*check.Op{}
+	}
+	s.unsettled[token] = append(s.unsettled[token], got)
+}
+
+// forget drops a delivery that was settled.
+func (s *sharedHolds) forget(token goamqp.UUID, got *check.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if list := s.unsettled[token]; len(list) > 0 {
+		s.unsettled[token] = slices.DeleteFunc(list, func(o *check.Op) bool { return o == got })
+	}
+}
+
+// handed returns the deliveries under a session token that are not known to be settled.
+func (s *sharedHolds) handed(token goamqp.UUID) []*check.Op {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.unsettled[token])
+}
 
 func (s *sharedHolds) add(queue string, h sharedHold) {
 	s.mu.Lock()
@@ -74,6 +103,7 @@ func (c *client) wish(q *check.Queue, o *check.Op) goamqp.LinkFilter {
 
 // granted reads which session the link of an accept got, and tells others its session token.
 func (c *client) granted(rx *goamqp.Receiver, q *check.Queue, o *check.Op, holder int) (id string) {
+	c.token = goamqp.UUID{}
 	if !o.Shared {
 		id, _ = rx.LinkSourceFilterValue("com.microsoft:session-filter").(string)
 		return id
@@ -83,11 +113,64 @@ func (c *client) granted(rx *goamqp.Receiver, q *check.Queue, o *check.Op, holde
 		return ""
 	}
 	id, _ = list[0].(string)
-	token, _ := list[1].(goamqp.UUID)
-	c.w.shared.add(q.Name, sharedHold{id: id, token: token, holder: holder})
+	c.token, _ = list[1].(goamqp.UUID)
+	c.w.shared.add(q.Name, sharedHold{id: id, token: c.token, holder: holder})
 	c.w.c.add("sessions accepted without exclusion", 1)
 	if o.Over != 0 {
-		c.w.c.add("sessions taken over", 1)
+		c.w.c.add(takeOvers, 1)
 	}
 	return id
 }
+
+// settleHanded decides about messages that other receivers of the session were delivered and have not
+// settled. The former holder may try the same at the same time (S-330, S-332).
+func (c *client) settleHanded(q *check.Queue, held *check.Op) error {
+	for _, got := range c.w.shared.handed(c.token) {
+		if got.Holder == held.Holder || c.rng.IntN(4) == 0 {
+			continue
+		}
+		kind := []check.Kind{check.Complete, check.Complete, check.Abandon, check.Defer, check.Kill}[c.rng.IntN(5)]
+		o, err := c.settleInSession(q, got, kind, held.Holder)
+		if err != nil {
+			return err
+		}
+		if o.Ok() {
+			c.w.c.add(handedOver, 1)
+		} else if o.Outcome == check.Failed {
+			c.w.c.add("handed over and lost", 1)
+		}
+	}
+	return nil
+}
+
+// settleLate has a receiver whose link was detached settle what it had not settled yet: the broker must refuse
+// that if another receiver has taken the session over.
+func (c *client) settleLate(q *check.Queue, held *check.Op) error {
+	for _, got := range c.w.shared.handed(c.token) {
+		if got.Holder != held.Holder {
+			continue
+		}
+		o, err := c.settleInSession(q, got, check.Complete, held.Holder)
+		if err != nil {
+			return err
+		}
+		if o.Outcome == check.Failed {
+			c.w.c.add(formersRefused, 1)
+		}
+	}
+	return nil
+}
+
+// settleInSession decides by lock token as a holder of the session, with a request.
+func (c *client) settleInSession(q *check.Queue, got *check.Op, kind check.Kind, holder int) (*check.Op, error) {
+	o := c.begin(kind, q, check.InMain, got)
+	c.w.rec.Set(o, func(o *check.Op) { o.Holder = holder })
+	err := c.requestSettlement(q, check.InMain, o, map[string]any{"session-id": got.Session})
+	if o.Maybe() || o.Condition == messageLockLost {
+		c.w.shared.forget(c.token, got)
+	}
+	return o, err
+}
+
+// messageLockLost says that a lock token is of no use any more.
+const messageLockLost = "com.microsoft:message-lock-lost"

@@ -221,6 +221,9 @@ func (c *client) decide(rx *goamqp.Receiver, q *check.Queue, sub string, m *goam
 	if c.rng.IntN(8) == 0 && !q.Sessions && kind != check.Release {
 		return c.settleByToken(q, sub, got, kind)
 	}
+	if q.Sessions && sub == check.InMain {
+		defer c.w.shared.forget(c.token, got) // whatever comes of it
+	}
 	return c.settle(rx, q, sub, m, got, kind)
 }
 
@@ -264,21 +267,23 @@ func (c *client) settle(rx *goamqp.Receiver, q *check.Queue, sub string, m *goam
 
 // settleByToken decides with a request, as a client does whose link is gone.
 func (c *client) settleByToken(q *check.Queue, sub string, got *check.Op, kind check.Kind) error {
+	return c.requestSettlement(q, sub, c.begin(kind, q, sub, got), map[string]any{})
+}
+
+// requestSettlement asks for the settlement that o describes.
+func (c *client) requestSettlement(q *check.Queue, sub string, o *check.Op, body map[string]any) error {
 	ctx, cancel := c.opContext()
 	defer cancel()
-	status := map[check.Kind]string{check.Complete: "completed", check.Abandon: "abandoned",
-		check.Defer: "defered", check.Kill: "suspended"}[kind]
-	o := c.begin(kind, q, sub, got)
-	body := map[string]any{
-		"disposition-status": status, "lock-tokens": []goamqp.UUID{uuidOf(got.Message.Token)},
-	}
-	if kind == check.Kill {
+	body["disposition-status"] = map[check.Kind]string{check.Complete: "completed", check.Abandon: "abandoned",
+		check.Defer: "defered", check.Kill: "suspended"}[o.Kind]
+	body["lock-tokens"] = []goamqp.UUID{uuidOf(o.Message.Token)}
+	if o.Kind == check.Kill {
 		body["deadletter-reason"] = "asked"
 	}
 	_, err := c.ask(ctx, c.address(q, sub), "update-disposition", body)
 	err = c.judgeRequest(o, err, nil)
-	if o.Ok() && kind == check.Defer {
-		c.w.defer_(q.Name, got.Message.Seq, got.Message.Session)
+	if o.Ok() && o.Kind == check.Defer {
+		c.w.defer_(q.Name, o.Message.Seq, o.Message.Session)
 	}
 	return err
 }
@@ -345,6 +350,12 @@ func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
 	})
 	c.w.c.add("sessions accepted", 1)
 	err = c.workOn(ctx, rx, q, o)
+	var lost *goamqp.LinkError
+	if o.Shared && errors.As(err, &lost) && lost.RemoteErr != nil {
+		if err := c.settleLate(q, o); err != nil {
+			return err
+		}
+	}
 	closing := c.w.rec.Begin(c.id, c.number, check.CloseSession, q.Name, check.InMain)
 	c.w.rec.Set(closing, func(o *check.Op) { o.Session, o.Holder = id, holder })
 	if err == nil {
@@ -353,7 +364,6 @@ func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
 		cancel()
 	}
 	c.w.rec.End(closing, check.OK, nil)
-	var lost *goamqp.LinkError
 	if errors.As(err, &lost) && lost.RemoteErr != nil {
 		c.w.c.add("session links detached", 1)
 		return nil
@@ -363,6 +373,11 @@ func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
 
 // workOn receives and settles in a session, and keeps its state.
 func (c *client) workOn(ctx context.Context, rx *goamqp.Receiver, q *check.Queue, held *check.Op) error {
+	if held.Over != 0 {
+		if err := c.settleHanded(q, held); err != nil {
+			return err
+		}
+	}
 	if err := c.getState(q, held); err != nil {
 		return err
 	}
@@ -402,6 +417,9 @@ func (c *client) workOn(ctx context.Context, rx *goamqp.Receiver, q *check.Queue
 			return nil
 		}
 		c.w.rec.Set(got, func(o *check.Op) { o.Session, o.Holder = held.Session, held.Holder })
+		if held.Shared {
+			c.w.shared.deliver(c.token, got)
+		}
 		if err := c.decide(rx, q, check.InMain, m, got); err != nil {
 			return err
 		}
