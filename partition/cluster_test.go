@@ -214,11 +214,23 @@ func shortly(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// S-301, S-300: a leader that is cut off answers unknown or not at all, never success.
+// S-284, S-301, S-300: a leader that is cut off answers unknown or not at all, never success, and hands nothing
+// out: the next leader hands the message out once.
 func TestCutLeaderAcknowledgesNothing(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
+		if _, err := r.Propose(t.Context(), enqueue(reqID(2, 1), "one")); err != nil {
+			t.Fatal(err)
+		}
 		c.net.isolate(r.cfg.Node, true)
+		cut := make(chan error, 1)
+		go func() {
+			o, err := r.Propose(t.Context(), lock(reqID(3, 1), 1, 0))
+			if len(o.Locked) > 0 {
+				err = fmt.Errorf("handed out %+v", o.Locked)
+			}
+			cut <- err
+		}()
 		_, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x"))
 		if !errors.Is(err, fsm.ErrUnknown) {
 			t.Errorf("propose: %v", err)
@@ -228,6 +240,13 @@ func TestCutLeaderAcknowledgesNothing(t *testing.T) {
 		}
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 2), "x")); !errors.Is(err, fsm.ErrNotLeader) {
 			t.Errorf("propose later: %v", err)
+		}
+		if err := <-cut; !errors.Is(err, fsm.ErrUnknown) {
+			t.Errorf("a receive at the leader that is cut off: %v", err)
+		}
+		o, err := c.leader(1, r.cfg.Node).Propose(t.Context(), lock(reqID(4, 1), 10, 0))
+		if err != nil || len(o.Locked) != 1 || string(o.Locked[0].Body) != "one" {
+			t.Errorf("the next leader hands out %+v, %v", o.Locked, err)
 		}
 	})
 }
@@ -426,7 +445,7 @@ func TestBrokenMachineStopsItsReplicaOnly(t *testing.T) {
 	}
 }
 
-// A graceful stop hands leadership away first, so the others need no election time-out.
+// S-279: a graceful stop hands leadership away first, so the others need no election time-out.
 func TestCloseHandsLeadershipAway(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)

@@ -296,8 +296,9 @@ func TestGroupThatRanOutOfDiskServesAgain(t *testing.T) {
 		}
 		// Somebody else fills the disk at once: the look at it comes too late.
 		room(0, &fs.PathError{Op: "write", Path: "log", Err: syscall.ENOSPC})
-		if _, err := r.Propose(shortly(t, 5*time.Second), enqueue(reqID(2, 1), "lost")); err == nil {
-			t.Fatal("acknowledged without a disk")
+		if _, err := r.Propose(shortly(t, 5*time.Second), enqueue(reqID(2, 1), "lost")); !errors.Is(err, fsm.ErrUnknown) &&
+			!errors.Is(err, fsm.ErrUnavailable) && !errors.Is(err, fsm.ErrNotLeader) {
+			t.Fatalf("without a disk: %v, want an error after which a client asks again", err)
 		}
 		for range 3 { // whoever is elected next fails as well
 			time.Sleep(20 * time.Second)

@@ -22,6 +22,7 @@ func TestRemaining(t *testing.T) {
 	}
 }
 
+// S-135: what a sender may have under way is the credit of the limits, and fits into the bytes.
 func TestSenderCredit(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit   uint32

@@ -20,7 +20,7 @@ func withRules(sources ...rule.Source) func(*fsm.Descriptor) {
 	}
 }
 
-// S-214, S-216, S-220: every subscription gets its copy of what it selects, changed as its rule says;
+// S-101, S-214, S-216, S-220: every subscription gets its copy of what it selects, changed as its rule says;
 // each copy is settled by itself.
 func TestPublishOverTheWire(t *testing.T) {
 	ts := startServer(t, 1)
@@ -56,6 +56,9 @@ func TestPublishOverTheWire(t *testing.T) {
 		}
 		if n := m.Annotations["x-opt-enqueue-sequence-number"]; n != int64(7+i) {
 			t.Errorf("urgent copy %d was number %v of the topic", i, n)
+		}
+		if n := m.Annotations["x-opt-sequence-number"]; n != int64(1+i) { // S-101
+			t.Errorf("urgent copy %d has number %v of the subscription", i, n)
 		}
 		if err := urgent.RejectMessage(ctx, m, &goamqp.Error{Condition: "com.microsoft:dead-letter",
 			Info: map[string]any{"DeadLetterReason": "bad"}}); err != nil {

@@ -60,6 +60,15 @@ var cases = []struct {
 	{"a wrong key is unauthorized", wrongKey},
 	{"a shared access signature is enough", signature},
 	{"keys of a queue open it on every node", entityKeys},
+	{"labels pass, and numbers tell distances", sessionLabels},
+	{"schedules have numbers, and one of cancel and activation wins", schedules},
+	{"a handler schedules what comes next", reschedules},
+	{"a receiver that was too late waits on", losersWaitOn},
+	{"of two that wait for a session one gets it", waitersForSessions},
+	{"a redelivery has the id and number of the first", redelivered},
+	{"a disabled queue keeps its dead letters", disabledDeadLetters},
+	{"a receiver peeks on from where it was", peeksOn},
+	{"only a session orders what is done", onlySessionsOrderWork},
 }
 
 func TestOneNode(t *testing.T) {

@@ -180,7 +180,7 @@ func (b *burst) audit() {
 	e.check(p.TotalMessageCount == left, "%d messages are left, want %d", p.TotalMessageCount, left)
 }
 
-// S-340, S-341: 10,000 requests of one client, kinds mixed, are answered once each and truly; no link is ended; another
+// S-340, S-341, S-347: 10,000 requests of one client, kinds mixed, are answered once each and truly; no link is ended; another
 // connection is served meanwhile. With three nodes leaders are killed while they are under way.
 func TestTenThousandRequests(t *testing.T) {
 	for _, count := range []int{1, 3} {

@@ -36,7 +36,7 @@ func rawDrain(e *rawEnv) {
 	}
 }
 
-// S-344, S-345, S-346
+// S-345, S-346
 func rawReceiver(e *rawEnv) {
 	q := e.queue(nil)
 	tx := e.sender(q)

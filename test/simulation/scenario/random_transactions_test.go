@@ -406,7 +406,7 @@ func (g *gambler) audit() {
 	want(b, "deferred", int(n.Deferred), len(deferred))
 }
 
-// S-231 to S-243, RUL-30: random steps of a client with transactions — declare, send, settle every way, roll back,
+// S-231 to S-238, S-240 to S-243, RUL-30: random steps of a client with transactions — declare, send, settle every way, roll back,
 // commit, locks that run out, connections that are lost, leaders that are killed — and no difference between what was
 // answered and what is stored.
 func TestRandomTransactionsAgreeWithTheirAnswers(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// letter is what an application keeps of a message until it knows that the broker has it (S-278).
+// letter is what an application keeps of a message until it knows that the broker has it.
 type letter struct {
 	text      string // and the id
 	state     string // Ready, InFlight, Sent, Failed

@@ -255,8 +255,10 @@ func TestT58EveryMessageHasAnID(t *testing.T) {
 		s := c.sender("q")
 		s.send(goamqp.NewMessage([]byte("a")))
 		id, _ := c.receiver("q").one().Properties.MessageID.(string)
-		if id == "" {
-			b.Fatal("no id was assigned")
+		s.send(goamqp.NewMessage([]byte("another")))
+		other, _ := c.receiver("q").one().Properties.MessageID.(string)
+		if id == "" || other == "" || id == other {
+			b.Fatalf("the ids %q and %q were assigned", id, other)
 		}
 		s.send(message("b", withID(strings.Repeat("x", 128))))
 		b.refused("129 characters", s.try(message("c", withID(strings.Repeat("x", 129)))), invalidArgument)

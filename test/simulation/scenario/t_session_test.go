@@ -113,10 +113,17 @@ func TestT104LabelsPassAndNumbersAreNeighbours(t *testing.T) {
 	onOne(t, func(b *bench) {
 		b.queue("q", sessions)
 		c := b.client()
-		sendTo(c, "q", "S", "start", "content 1", "content 2", "content 3", "end")
+		labels := []string{"start", "content", "content", "content", "end"}
+		s := c.sender("q")
+		for i, l := range labels {
+			m := message(fmt.Sprint(i), inSession("S"))
+			m.Properties.Subject = &l
+			s.send(m)
+		}
 		list := c.accept("q", "S", 0).take(5)
-		wantAll(b, "texts", texts(list), "start", "content 1", "content 2", "content 3", "end")
+		wantAll(b, "texts", texts(list), "0", "1", "2", "3", "4")
 		for i, m := range list {
+			want(b, "label", *m.Properties.Subject, labels[i])
 			want(b, "distance to the start", m.seq()-list[0].seq(), int64(i))
 		}
 	})
