@@ -33,7 +33,7 @@ build:
 run: build
 	@exec bin/busbar serve --dev --data-dir .cluster/dev
 
-## test: vet, every test of the repository, and the failover of a real cluster
+## test: vet, every test of the repository, the failover of a real cluster, and attacks on one
 test: test-unit test-modules test-failover
 
 test-unit:
@@ -50,7 +50,7 @@ test-modules: build
 
 # So are the clients' libraries.
 test-failover: build
-	@cd test/conformance && go vet ./... && go test -count=1 -timeout 5m ./failover
+	@cd test/conformance && go vet ./... && go test -count=1 -timeout 6m -p 1 ./failover ./attack
 
 ## lint: staticcheck, errcheck, errorlint, ineffassign, goimports, pinned in scripts/lint
 lint: $(TOOLS)/staticcheck

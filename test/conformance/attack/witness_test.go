@@ -1,0 +1,162 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/busbar-mq/busbar/test/conformance/node"
+)
+
+const queue = "witness"
+
+// witness sends numbered messages through one node after the other.
+type witness struct {
+	t       *testing.T
+	cluster *node.Cluster
+	size    int
+	stop    chan struct{}
+	wg      sync.WaitGroup
+
+	mu     sync.Mutex
+	next   int
+	stored map[string]bool // acknowledged
+	doubt  map[string]bool // not acknowledged: they may be stored
+}
+
+// watch begins to send messages of size bytes.
+func watch(ctx context.Context, t *testing.T, c *node.Cluster, size int) *witness {
+	t.Helper()
+	a, err := c.Nodes[0].Admin(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.CreateQueue(ctx, queue, nil); err != nil {
+		t.Fatal(err)
+	}
+	w := &witness{t: t, cluster: c, size: size, stop: make(chan struct{}), stored: map[string]bool{}, doubt: map[string]bool{}}
+	for i := range c.Nodes {
+		w.wg.Go(func() { w.send(ctx, i) })
+	}
+	return w
+}
+
+// send sends over one node until it is stopped; a connection that is lost is opened again.
+func (w *witness) send(ctx context.Context, at int) {
+	for {
+		client, err := w.cluster.Nodes[at].Client(false, azservicebus.RetryOptions{MaxRetries: -1})
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		over := w.sendWith(ctx, client)
+		_ = client.Close(ctx)
+		if over {
+			return
+		}
+	}
+}
+
+// sendWith sends until the first failure, and reports whether the witness has been stopped.
+func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client) bool {
+	sender, err := client.NewSender(queue, nil)
+	if err != nil {
+		w.t.Error(err)
+		return true
+	}
+	for {
+		select {
+		case <-w.stop:
+			return true
+		case <-time.After(5 * time.Millisecond):
+		}
+		w.mu.Lock()
+		w.next++
+		id := fmt.Sprint("m", w.next)
+		w.mu.Unlock()
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		body := make([]byte, w.size)
+		err := sender.SendMessage(short, &azservicebus.Message{MessageID: &id, Body: body}, nil)
+		cancel()
+		w.mu.Lock()
+		if err == nil {
+			w.stored[id] = true
+		} else {
+			w.doubt[id] = true
+		}
+		w.mu.Unlock()
+		if err != nil {
+			return false
+		}
+	}
+}
+
+// count returns how many messages were acknowledged.
+func (w *witness) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.stored)
+}
+
+// judge ends the sending, receives everything, and reports what was lost, doubled or made up.
+func (w *witness) judge(ctx context.Context) {
+	w.t.Helper()
+	close(w.stop)
+	w.wg.Wait()
+	client, err := w.cluster.Nodes[0].Client(false, azservicebus.RetryOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer client.Close(ctx)
+	receiver, err := client.NewReceiverForQueue(queue, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	got := map[string]int{}
+	for missing := len(w.stored); missing > 0; {
+		short, cancel := context.WithTimeout(ctx, 20*time.Second)
+		all, err := receiver.ReceiveMessages(short, 500, nil)
+		cancel()
+		if err != nil {
+			w.t.Errorf("receive: %v", err)
+			break
+		}
+		for _, m := range all {
+			if got[m.MessageID]++; got[m.MessageID] == 1 && w.stored[m.MessageID] {
+				missing--
+			}
+		}
+	}
+	for id := range w.stored {
+		if got[id] == 0 {
+			w.t.Errorf("%s was acknowledged and is not there", id)
+		}
+	}
+	for id, n := range got {
+		if n > 1 || !w.stored[id] && !w.doubt[id] {
+			w.t.Errorf("%s was received %d times; acknowledged %t, in doubt %t", id, n, w.stored[id], w.doubt[id])
+		}
+	}
+	w.t.Logf("%d acknowledged, %d in doubt", len(w.stored), len(w.doubt))
+}
+
+// limited makes the brokers that this test starts processes with so many descriptors.
+func limited(t *testing.T, descriptors int) {
+	t.Helper()
+	bin, err := node.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapper := filepath.Join(t.TempDir(), "busbar")
+	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec '%s' \"$@\"\n", descriptors, bin)
+	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BUSBAR_BINARY", wrapper)
+}
