@@ -46,6 +46,10 @@ var rawCases = []struct {
 	{"a request's answer has the types that are cast", rawAnswerTypes},
 	{"sessions are listed by their messages or by their state", rawSessionList},
 	{"a failed link does not end its session", rawFailedLink},
+	{"a session without exclusion is accepted by id and as the next one", rawSharedAccept},
+	{"a session is taken over by its token, and what was delivered with it", rawTakeOver},
+	{"a session token ends with the lock of its session", rawSharedExpiry},
+	{"listings show how a session is held, and no token", rawSharedListing},
 }
 
 func TestRawFrames(t *testing.T) {
