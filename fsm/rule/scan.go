@@ -68,11 +68,9 @@ const maxScanWords = (MaxExpressionChars + wordBits - 1) / wordBits
 // words of the state.
 func (s *scanner) find(text string, fuel *int) (int, bool) {
 	var room [maxScanWords]uint64
-	state := room[:0]
+	state := room[:min(len(s.any), len(room))]
 	if len(s.any) > len(room) { // the pattern is longer than an expression: it comes from a property
 		state = make([]uint64, len(s.any))
-	} else {
-		state = room[:len(s.any)]
 	}
 	cost := 1 + len(s.any)/4
 	for i := 0; i < len(text); {
