@@ -117,6 +117,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	r.wire.gate = newInstallGate(s.Snapshots, r.holds)
 	r.wire.gate.unreadable = r.guard.unreadable
 	r.wire.term = func() uint64 { return r.raft.CurrentTerm() }
+	r.wire.behind = r.behind
 	r.wire.told = r.given
 	r.wire.defers = func() bool { return o.defers(r) }
 	if err := r.start(members); err != nil {

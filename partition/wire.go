@@ -34,6 +34,8 @@ type wire struct {
 	term    func() uint64         // raft's
 	defers  func() bool           // this replica leaves an election to others
 	gate    *installGate
+	// behind shortens an append of a leader that takes this replica for further back than it is.
+	behind func(*raft.AppendEntriesRequest)
 	// received counts the bytes of snapshots that raft has read.
 	received atomic.Uint64
 	heard    tidings // of leaders, and of peers that follow this one
@@ -61,7 +63,8 @@ func newWire(group fsm.PartitionID, cfg *Config, caller Caller, silent func() bo
 	ctx, cancel := context.WithCancel(context.Background())
 	return &wire{
 		group: group, self: cfg.Node, caller: caller, cfg: cfg, silent: silent, allowed: allowed,
-		told: func() {}, blank: func() bool { return false }, defers: func() bool { return false }, rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
+		behind: func(*raft.AppendEntriesRequest) {},
+		told:   func() {}, blank: func() bool { return false }, defers: func() bool { return false }, rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
 		requests: sync.Pool{New: func() any { return new([]byte) }},
 	}
 }
@@ -274,8 +277,11 @@ func (w *wire) serve(ctx context.Context, from fsm.NodeID, kind byte, body []byt
 	if kind != rpcAppend && w.blank() {
 		return nil, errBlank
 	}
-	if kind == rpcTimeoutNow {
+	switch c := command.(type) {
+	case *raft.TimeoutNowRequest:
 		w.told()
+	case *raft.AppendEntriesRequest:
+		w.behind(c)
 	}
 	return w.deliver(ctx, from, kind, command, header, nil)
 }
