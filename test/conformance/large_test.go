@@ -46,6 +46,7 @@ func largeBody() []byte {
 // forwarded and received through others, whole, once, and one at a time with small ones beside it, while
 // leaders are killed.
 func TestALargeMessageSurvivesItsLeaders(t *testing.T) {
+	t.Parallel()
 	c := startThree(t)
 	e := newEnv(t, c, false, 0)
 	var stop context.CancelFunc
