@@ -28,8 +28,11 @@ func newHostGuard(cfg Config) *hostGuard {
 	return g
 }
 
-// privateSuffixes end names that nobody can register (RFC 6761, RFC 8375, ICANN's .internal, Kubernetes).
-var privateSuffixes = []string{".localhost", ".local", ".internal", ".svc", ".home.arpa"}
+// privateSuffixes end names that nobody can point to an address of their choice: those of private networks (RFC 6761,
+// RFC 8375, ICANN's .internal, Kubernetes), and those of the original's namespaces. A client that accepts no other
+// names is given one of the latter in /etc/hosts.
+var privateSuffixes = []string{".localhost", ".local", ".internal", ".svc", ".home.arpa",
+	".servicebus.windows.net", ".servicebus.usgovcloudapi.net", ".servicebus.chinacloudapi.cn"}
 
 // own reports whether text, a host with or without its port, cannot be a name of a stranger.
 func (g *hostGuard) own(text string) bool {

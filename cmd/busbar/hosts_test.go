@@ -16,6 +16,7 @@ func TestNamesOfStrangers(t *testing.T) {
 		"127.0.0.1:5300": true, "[::1]:5300": true, "::1": true, "10.1.2.3": true, "localhost": true, "LOCALHOST:5300": true,
 		"busbar": true, "busbar:5672": true, "n1:5300": true, "a.example.net:5300": true, "A.Example.net.": true,
 		"console.example.net": true, "busbar-0.busbar.ns.svc": true, "busbar.localhost": true, "node.internal": true,
+		"mine.servicebus.windows.net:443": true, "servicebus.windows.net.evil.example": false,
 		"rebind.evil.example": false, "rebind.evil.example:5300": false, "example.net": false, "svc.evil.example": false,
 		"127.0.0.1.evil.example": false, "b.a.example.net": false, "localhost.evil.example:5300": false,
 	} {
