@@ -1,12 +1,14 @@
 package languages
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -38,9 +40,21 @@ func listenStandard(t *testing.T, ports []string) *standard {
 	return nil
 }
 
+// segment is the largest TCP segment of a connection, in bytes, as with the broker's own listeners on loopback.
+// The asyncio client of Python writes TCP_MAXSEG as it read it, and Linux refuses what is above 32,767.
+const segment = 1460
+
 func (s *standard) listen(ports []string) error {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if fault := c.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, segment)
+		}); fault != nil {
+			return fault
+		}
+		return err
+	}}
 	for _, p := range ports {
-		l, err := net.Listen("tcp", net.JoinHostPort(s.ip.String(), p))
+		l, err := config.Listen(context.Background(), "tcp", net.JoinHostPort(s.ip.String(), p))
 		if err != nil {
 			return err
 		}
