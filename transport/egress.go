@@ -226,6 +226,7 @@ func (e *egress) recall() {
 		e.cancel()
 	}
 	if e.session != nil {
+		e.pace.released()
 		e.void = true
 		e.shorten(0)
 	}
@@ -280,6 +281,11 @@ func (e *egress) busy() bool {
 	if e.fetching || e.holdsSession() && !e.c.keepsSessions() {
 		return true
 	}
+	return e.owes()
+}
+
+// owes reports whether a verdict of the client waits for its answer.
+func (e *egress) owes() bool {
 	for _, s := range e.settlers {
 		if s.busy() {
 			return true
@@ -295,10 +301,8 @@ func (e *egress) finish() {
 	if !e.closing {
 		return
 	}
-	for _, s := range e.settlers {
-		if s.busy() {
-			return
-		}
+	if e.owes() {
+		return
 	}
 	switch {
 	case e.fetching, e.holdsSession() && e.c.keepsSessions():

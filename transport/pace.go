@@ -23,7 +23,7 @@ type pace struct {
 	// that no call had begun for a while, called that one has begun since.
 	late         fsm.LockToken
 	lone, called bool
-	keeps        bool        // the client has kept such a message for decideWait: it settles later
+	kept         int         // how many such messages in a row the client has kept for decideWait
 	timer        *time.Timer // from paceHeld to paceLone, or to paceFresh if a call has begun
 }
 
@@ -41,9 +41,13 @@ const (
 const callWait = 200 * time.Millisecond
 
 // decideWait is how long a client may take to settle or release a message that was sent alone before the next
-// one is sent alone. A client without time to run takes longer than callWait. An application that settles
-// later is waited for once on each link.
+// one is sent alone. A client without time to run takes longer than callWait.
 const decideWait = 10 * callWait
+
+// keepsAfter is how many messages in a row a client must have kept for decideWait to be taken for one whose
+// application settles later. It is waited for callWait then, until it releases a message. One message proves
+// nothing: a call of the Python SDK may hold what came first until something else comes.
+const keepsAfter = 2
 
 // granted notes more credit, and reports whether a fetch that is parked is to be asked anew.
 func (p *pace) granted() bool {
@@ -102,11 +106,17 @@ func (p *pace) wait(e *egress, waited time.Duration) {
 			if p.timer != timer || e.closing {
 				return
 			}
-			if undecided := !p.late.IsZero(); undecided && !p.keeps && waited < decideWait {
-				p.wait(e, waited+callWait)
-				return
-			} else if undecided {
-				p.keeps = true
+			if !p.late.IsZero() {
+				switch {
+				case e.owes(): // the application may be waiting for us
+					p.wait(e, waited)
+					return
+				case p.kept < keepsAfter && waited < decideWait:
+					p.wait(e, waited+callWait)
+					return
+				case p.kept < keepsAfter:
+					p.kept++
+				}
 			}
 			p.state, p.late, p.timer = paceLone, fsm.LockToken{}, nil
 			if p.called { // its message was handed out, and the application has not settled it
@@ -124,7 +134,7 @@ func (p *pace) decided(token fsm.LockToken) bool {
 	if !p.on || p.late != token {
 		return false
 	}
-	p.late = fsm.LockToken{}
+	p.late, p.kept = fsm.LockToken{}, 0
 	if !p.called {
 		return false
 	}
@@ -132,6 +142,9 @@ func (p *pace) decided(token fsm.LockToken) bool {
 	p.state, p.called = paceFresh, false
 	return true
 }
+
+// released notes that the client has given back a message: it does not keep what it has.
+func (p *pace) released() { p.kept = 0 }
 
 func (p *pace) stop() {
 	if p.timer != nil {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -240,7 +241,7 @@ func TestAReleaseMayComeBehindTheFlowOfTheNextCall(t *testing.T) {
 }
 
 // A call that finds nothing gets the next message at once, and one that needs no more credit gets on. The client
-// that settles each message waits for callWait; one that keeps them is waited for once.
+// that settles each message waits for callWait; one that keeps them is waited for twice.
 func TestACallThatWaitsGetsTheNextMessage(t *testing.T) {
 	for name, settles := range map[string]bool{"settles each": true, "settles later": false} {
 		t.Run(name, func(t *testing.T) {
@@ -253,8 +254,8 @@ func TestACallThatWaitsGetsTheNextMessage(t *testing.T) {
 					got := c.transfers(1)
 					wantArrivals(t, got, 0, int64(i)+1)
 					limit := time.Duration(i) * callWait
-					if !settles && i > 0 {
-						limit += decideWait - callWait
+					if !settles {
+						limit += time.Duration(min(i, keepsAfter)) * (decideWait - callWait)
 					}
 					if waited := time.Since(began); waited > limit+time.Millisecond || waited < limit {
 						t.Errorf("message %d came after %v, want %v", i+1, waited, limit)
@@ -283,6 +284,61 @@ func TestASlowClientIsSentNothingBehindALoneMessage(t *testing.T) {
 				c.silentBut(callWait / 4)
 				c.send(0, grantOf(3, 1, 10)) // the next call
 				wantArrivals(t, c.transfers(4), 0, 1, 2, 3, 4)
+			})
+		})
+	}
+}
+
+// S-58: a client that kept messages for long and then releases one may release the next one too: nothing is sent
+// behind that.
+func TestAClientThatReleasesIsNotTakenForOneThatKeeps(t *testing.T) {
+	for _, product := range []string{goProduct, pythonProduct} {
+		t.Run(product, func(t *testing.T) {
+			inSession(t, product, func(b *bubble, c, other *rawClient) {
+				c.send(0, grantOf(3, 0, 20))
+				c.silent(time.Second) // the call ends here
+				other.grouped(1, 5)
+				for i := range keepsAfter { // a stalled client decides on nothing
+					wantArrivals(t, c.transfers(1), 0, int64(i)+1)
+					c.silent(decideWait - time.Millisecond)
+				}
+				kept := c.transfers(1)
+				wantArrivals(t, kept, 0, 3)
+				c.release(kept[0].id)
+				again := c.transfers(1)
+				wantArrivals(t, again, 0, 3)
+				c.silentBut(decideWait - callWait/2)
+				c.release(again[0].id)
+				c.send(0, grantOf(3, 4, 20)) // the next call
+				wantArrivals(t, c.transfers(3), 0, 3, 4, 5)
+			})
+		})
+	}
+}
+
+// S-58: a client whose settlement waits for its answer is not held to keep what it got.
+func TestAClientThatWaitsForUsKeepsNothing(t *testing.T) {
+	for _, product := range []string{goProduct, pythonProduct} {
+		t.Run(product, func(t *testing.T) {
+			inSession(t, product, func(b *bubble, c, other *rawClient) {
+				other.grouped(1, 1)
+				c.send(0, grantOf(3, 0, 10))
+				first := c.transfers(1)
+				c.silent(time.Second)
+				late := b.holdBackAny(numbered[*fsm.Settle](1))
+				c.send(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: first[0].id, State: amqp.Accepted{}})
+				answer := sync.OnceFunc(func() { close(late.answer) })
+				defer answer()
+				<-late.there
+				other.grouped(2, 3)
+				second := c.transfers(1)
+				wantArrivals(t, second, 0, 2)
+				c.silent(3 * decideWait) // the partition has no leader
+				answer()
+				c.silentBut(callWait)
+				c.release(second[0].id) // what came while the application waited for its settlement
+				c.send(0, grantOf(3, 2, 10))
+				wantArrivals(t, c.transfers(3), 0, 2, 3, 4)
 			})
 		})
 	}
