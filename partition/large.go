@@ -284,6 +284,10 @@ func lostUpload(o *fsm.Outcome) bool {
 	return o.Refusal == fsm.UploadLost
 }
 
+// OnLarge has f called with the length of every body that is about to be read into memory in parts. It is called before
+// the front end serves.
+func (r *Router) OnLarge(f func(bytes int)) { r.send.large.Store(&f) }
+
 // errGone says that a body was freed while it was read: somebody else has settled the message, or its
 // lock has run out.
 var errGone = errors.New("the body is not there any more")
@@ -364,6 +368,9 @@ func (s *sender) parts(ctx context.Context, p fsm.PartitionID, head []byte, rest
 	for _, ref := range rest {
 		size += int(ref.Length)
 	}
+	if f := s.large.Load(); f != nil {
+		(*f)(size)
+	}
 	body := append(make([]byte, 0, size), head...)
 	for len(rest) > 0 {
 		n, bytes := 0, 0
@@ -371,35 +378,47 @@ func (s *sender) parts(ctx context.Context, p fsm.PartitionID, head []byte, rest
 			bytes += int(rest[n].Length)
 			n++
 		}
-		b, err := s.read(ctx, p, rest[:n])
-		if err != nil {
+		had := len(body)
+		var err error
+		if body, err = s.read(ctx, p, body, rest[:n]); err != nil {
 			return nil, err
 		}
-		if len(b) != bytes {
-			return nil, fmt.Errorf("%w: %d bytes of a body of %d: %w", fsm.ErrUnavailable, len(b), bytes, fsm.ErrFormat)
+		if got := len(body) - had; got != bytes {
+			return nil, fmt.Errorf("%w: %d bytes of a body of %d: %w", fsm.ErrUnavailable, got, bytes, fsm.ErrFormat)
 		}
-		body = append(body, b...)
 		rest = rest[n:]
 	}
 	return body, nil
 }
 
-// read reads stored parts, here if there is a replica that has them, else at the leader.
-func (s *sender) read(ctx context.Context, p fsm.PartitionID, refs []fsm.BodyRef) ([]byte, error) {
-	q := fsm.QueryRequest{Query: &fsm.ReadBody{Refs: refs}}
+// read appends stored parts to body, from here if there is a replica that has them, else from the leader.
+func (s *sender) read(ctx context.Context, p fsm.PartitionID, body []byte, refs []fsm.BodyRef) ([]byte, error) {
 	if local := s.host.Replica(p); local != nil {
-		if a, err := local.readBody(q.Query.(*fsm.ReadBody)); err == nil && a.Refusal == fsm.None {
-			return a.Data, nil
+		if whole, ok := local.appendBodies(body, refs); ok {
+			return whole, nil
 		}
 	}
-	a, err := s.query(ctx, p, q)
+	a, err := s.query(ctx, p, fsm.QueryRequest{Query: &fsm.ReadBody{Refs: refs}})
 	switch {
 	case err != nil:
 		return nil, err
 	case a.Refusal != fsm.None:
 		return nil, errGone
 	}
-	return a.Data, nil
+	return append(body, a.Data...), nil
+}
+
+// appendBodies appends parts that this replica has. One at a time, each is copied once. It reports false if it does
+// not have all of them.
+func (r *Replica) appendBodies(body []byte, refs []fsm.BodyRef) ([]byte, bool) {
+	for i := range refs {
+		a, err := r.readBody(&fsm.ReadBody{Refs: refs[i : i+1]})
+		if err != nil || a.Refusal != fsm.None {
+			return nil, false
+		}
+		body = append(body, a.Data...)
+	}
+	return body, true
 }
 
 // newUploadID draws the id of an upload.

@@ -22,6 +22,8 @@ type sender struct {
 	members func(fsm.PartitionID) []fsm.NodeID
 	turn    atomic.Uint64
 	turns   turns // of uploads
+	// large is told how many bytes a body has that is about to be read into memory; nil for nobody.
+	large atomic.Pointer[func(bytes int)]
 }
 
 const (

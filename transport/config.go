@@ -85,6 +85,9 @@ type Config struct {
 	// MaxBatchBytes bounds the bytes of a batch of messages to an entity that takes larger messages; it is
 	// announced as com.microsoft:max-message-batch-size (RUL-32). The number of messages has no limit.
 	MaxBatchBytes uint32
+	// OnLarge is called with the bytes of memory that were taken for a message or request of more than 8 MiB that is
+	// still arriving; nil for nobody.
+	OnLarge func(bytes int)
 	// MaxEnqueue bounds the bytes of one Enqueue that packs several deliveries.
 	MaxEnqueueBytes int
 	// MaxLock bounds the messages of one Lock, MaxLockBytes their bytes (A21).

@@ -162,7 +162,7 @@ func (s *Server) httpMessage(d *inbound, payload []byte, desc *fsm.Descriptor) e
 	if len(payload) > int(desc.MaxMessageBytes) {
 		return s.httpRefusal(fsm.MessageSizeExceeded, "", desc.Name)
 	}
-	if refused := d.translate(payload, desc, s.messageID); refused != nil {
+	if refused := d.translate(payload, desc, s.messageID, false); refused != nil {
 		s.stats.reject(siteMessage)
 		return badHTTP("%s", refused.Description)
 	}

@@ -210,7 +210,7 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 		return
 	}
 	d.bytes += len(payload)
-	d.payload = grow(d.payload, payload, int(g.l.desc.MaxMessageBytes))
+	d.payload = grow(d.payload, payload, int(g.l.desc.MaxMessageBytes), g.c.cfg.OnLarge)
 	g.c.arrivedBytes += len(payload)
 }
 

@@ -372,7 +372,7 @@ func scheduleMessage(ctx context.Context, k *call) response {
 			len(list) > 1 && bytes > k.s.cfg.batchBytes(k.desc) {
 			return k.refuse(fsm.MessageSizeExceeded, "")
 		}
-		if err := d.translate(payload, k.desc, k.s.messageID); err != nil {
+		if err := d.translate(payload, k.desc, k.s.messageID, false); err != nil {
 			return k.fail(err)
 		}
 	}

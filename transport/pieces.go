@@ -28,11 +28,30 @@ func newParcel(scratch []byte, d *fsm.Delivery, peeked bool) (parcel, error) {
 	return parcel{payload: payload, tail: [][]byte{tail}}, err
 }
 
-// grow appends payload to what has arrived of a message, of at most limit bytes. A large one is doubled up
-// to the limit: append would copy it more often than it is long.
-func grow(to, payload []byte, limit int) []byte {
+const (
+	// trustedBytes is how much of a message must have arrived before memory is taken for the size that its beginning
+	// announces: a client that announces 100 MiB and sends none must not take them.
+	trustedBytes = 8 << 20
+	// storedSlack is what the stored form may take more than the message of a client that sent no message id.
+	storedSlack = storedOverhead + propertiesOverhead
+)
+
+// grow appends payload to what has arrived of a message, of at most limit bytes. The memory of a large one is doubled
+// up to the limit, because append would copy it more often than it is long. After trustedBytes it gets the size that
+// its beginning announces at once, so that it is in memory once.
+// taken is told how much that is.
+func grow(to, payload []byte, limit int, taken func(bytes int)) []byte {
 	if need := len(to) + len(payload); need > cap(to) && need > keptScratch {
-		grown := make([]byte, len(to), max(need, min(2*cap(to), limit)))
+		room := max(need, min(2*cap(to), limit))
+		if len(to) >= trustedBytes {
+			if size := amqp.AnnouncedBytes(to); size >= need && size <= limit {
+				room = size + storedSlack
+			}
+			if taken != nil {
+				taken(room)
+			}
+		}
+		grown := make([]byte, len(to), room)
 		copy(grown, to)
 		to = grown
 	}

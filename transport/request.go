@@ -137,7 +137,7 @@ func (r *requests) arrive(d *inbound, payload []byte) error {
 		}
 		return nil
 	}
-	d.payload = grow(d.payload, payload, r.limit)
+	d.payload = grow(d.payload, payload, r.limit, r.c.cfg.OnLarge)
 	r.c.arrivedBytes += len(payload)
 	return nil
 }

@@ -40,6 +40,42 @@ type stored struct {
 // client's properties; the rest stays byte for byte.
 func appendStored(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properties, fresh []byte,
 ) ([]byte, error) {
+	dst, err := appendStoredHead(dst, s, h, p, fresh)
+	if err != nil {
+		return nil, err
+	}
+	rest := s.Bare[len(s.Properties):]
+	if s.Footer == nil {
+		return append(dst, rest...), nil
+	}
+	dst = append(dst, rest[:len(rest)-len(s.Footer)]...)
+	return appendFooter(dst, s.Footer)
+}
+
+// storeIn writes what appendStored does into the memory of payload. If that is not empty, s was parsed from it and has
+// no footer: a large message is not in memory twice. All views of payload mean nothing afterwards.
+func storeIn(payload []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properties, fresh []byte) ([]byte, error) {
+	if len(payload) == 0 {
+		return appendStored(payload, s, h, p, fresh)
+	}
+	head, err := appendStoredHead(nil, s, h, p, fresh)
+	if err != nil {
+		return nil, err
+	}
+	rest := s.Bare[len(s.Properties):]
+	size := len(head) + len(rest)
+	if size > cap(payload) {
+		return append(append(make([]byte, 0, size), head...), rest...), nil
+	}
+	payload = payload[:size:size]
+	copy(payload[len(head):], rest) // they may overlap
+	copy(payload, head)
+	return payload, nil
+}
+
+// appendStoredHead writes the stored form up to the properties of the bare message.
+func appendStoredHead(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properties, fresh []byte,
+) ([]byte, error) {
 	var flags byte
 	set := func(on bool, flag byte) {
 		if on {
@@ -73,16 +109,10 @@ func appendStored(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properti
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(annotations)+len(delivery)))
 	dst = append(append(dst, annotations...), delivery...)
-	head, rest := s.Properties, s.Bare[len(s.Properties):]
 	if fresh != nil {
-		head = fresh
+		return append(dst, fresh...), nil
 	}
-	dst = append(dst, head...)
-	if s.Footer == nil {
-		return append(dst, rest...), nil
-	}
-	dst = append(dst, rest[:len(rest)-len(s.Footer)]...)
-	return appendFooter(dst, s.Footer)
+	return append(dst, s.Properties...), nil
 }
 
 // appendFooter writes the footer with symbols for keys, as AMQP 1.0 §3.2.10 has them; some clients

@@ -69,7 +69,7 @@ func translateInbound(d *inbound, desc *fsm.Descriptor, ids *messageIDs) *amqp.E
 		if d.format != amqp.FormatAMQP {
 			return amqpError(amqp.ConditionNotImplemented, "message format %#x", d.format)
 		}
-		return d.translate(d.payload, desc, ids.next)
+		return d.translate(d.payload, desc, ids.next, len(d.payload) > keptScratch)
 	}
 	n := 0
 	for _, err := range amqp.BatchMessages(d.payload) {
@@ -84,7 +84,7 @@ func translateInbound(d *inbound, desc *fsm.Descriptor, ids *messageIDs) *amqp.E
 		if err != nil {
 			return badBatch(err)
 		}
-		if err := d.translate(payload, desc, ids.next); err != nil {
+		if err := d.translate(payload, desc, ids.next, false); err != nil {
 			return err
 		}
 	}
@@ -95,17 +95,26 @@ func badBatch(err error) *amqp.Error {
 	return amqpError(amqp.ConditionArgumentError, "batch: %v", err)
 }
 
-func (d *inbound) translate(payload []byte, desc *fsm.Descriptor, newID func() string) *amqp.Error {
-	m, text, byText, err := translateMessage(payload, desc, newID)
+// translate adds the message in payload. With consume the message is stored in the memory of payload.
+func (d *inbound) translate(payload []byte, desc *fsm.Descriptor, newID func() string, consume bool) *amqp.Error {
+	var via struct {
+		text    string
+		byText  bool
+		refusal *amqp.Error
+	}
+	if d.via != nil { // read before payload is overwritten
+		via.text, via.byText, via.refusal = viaKey(payload)
+	}
+	m, text, byText, err := translateInto(payload, desc, newID, consume)
 	if err != nil {
 		return err
 	}
 	home := desc
 	if d.via != nil {
-		home = d.via
-		if text, byText, err = viaKey(payload); err != nil {
-			return err
+		if via.refusal != nil {
+			return via.refusal
 		}
+		home, text, byText = d.via, via.text, via.byText
 	}
 	if len(d.messages) > 0 && home.Partitioned && (text != d.text || byText != d.byText) { // S-138
 		return amqpError(amqp.ConditionNotAllowed, "All messages of a batch to a partitioned entity "+
@@ -138,6 +147,13 @@ func viaKey(payload []byte) (text string, byText bool, refusal *amqp.Error) {
 // share (S-313). A message without an id gets one from newID: S-140 wants one on every message, and
 // not every client sets it.
 func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
+) (m fsm.Message, text string, byText bool, refusal *amqp.Error) {
+	return translateInto(payload, desc, newID, false)
+}
+
+// translateInto is translateMessage. With consume the body of m may lie in the memory of payload, which then means
+// nothing else any more.
+func translateInto(payload []byte, desc *fsm.Descriptor, newID func() string, consume bool,
 ) (m fsm.Message, text string, byText bool, refusal *amqp.Error) {
 	bad := func(condition amqp.Symbol, format string, args ...any) (fsm.Message, string, bool, *amqp.Error) {
 		return fsm.Message{}, "", false, amqpError(condition, format, args...)
@@ -189,8 +205,11 @@ func translateMessage(payload []byte, desc *fsm.Descriptor, newID func() string,
 	if m.ScheduledAt, err = scheduledTime(&s); err != nil {
 		return bad(amqp.ConditionArgumentError, "%v", err)
 	}
-	room := len(payload) + len(fresh) + storedOverhead
-	if m.Body, err = appendStored(make([]byte, 0, room), &s, &h, &p, fresh); err != nil {
+	if !consume || s.Footer != nil {
+		room := len(payload) + len(fresh) + storedOverhead
+		payload = make([]byte, 0, room)
+	}
+	if m.Body, err = storeIn(payload, &s, &h, &p, fresh); err != nil {
 		return bad(amqp.ConditionArgumentError, "%v", err)
 	}
 	switch {

@@ -4,6 +4,9 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
 )
 
 const (
@@ -18,10 +21,99 @@ const (
 // keepHeapFloor makes collections rarer, until the returned function is called. Whoever has set
 // GOGC, or a small GOMEMLIMIT, knows better.
 func keepHeapFloor() (end func()) {
-	if _, set := os.LookupEnv("GOGC"); set || debug.SetMemoryLimit(-1) < smallLimit {
+	if operatorsHeap() {
 		return func() {}
 	}
 	floor := make([]byte, heapFloor) // without pointers: nothing reads it, the collector neither
 	giveBack(floor)                  // cleared, and so taken, if the heap has been there before
 	return func() { runtime.KeepAlive(floor) }
+}
+
+// operatorsHeap reports whether the operator has said how much memory the heap may take.
+func operatorsHeap() bool {
+	_, set := os.LookupEnv("GOGC")
+	return set || debug.SetMemoryLimit(-1) < smallLimit
+}
+
+const (
+	// largeBytes is from which size on a body makes collections more frequent.
+	largeBytes = 16 << 20
+	// usualPercent is Go's own: a collection begins when there is as much garbage as live data.
+	usualPercent = 100
+	// thriftyPercent is that while large bodies are in memory. A body counts as live data, and so would allow as much
+	// garbage as it is long, besides that of heapFloor.
+	thriftyPercent = 40
+	// thriftTime is for how long after the last large body collections stay frequent.
+	thriftTime = 5 * time.Second
+	// richHeap is the live heap beside which a large body makes no difference, but frequent collections do.
+	richHeap = 1 << 30
+)
+
+// thrift makes collections more frequent while large bodies are in memory, so that a body of 100 MB takes no more
+// than three times its size, garbage included.
+type thrift struct {
+	held   func() int // bytes that are held for clients
+	mu     sync.Mutex
+	timer  *time.Timer // nil while collections are as usual
+	closed bool
+}
+
+func newThrift(held func() int) *thrift { return &thrift{held: held} }
+
+// large tells of a body that is in memory, or about to be.
+func (t *thrift) large(bytes int) {
+	if bytes < largeBytes || operatorsHeap() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+	case t.timer != nil:
+		t.timer.Reset(thriftTime)
+	case liveHeap() < richHeap:
+		debug.SetGCPercent(thriftyPercent)
+		t.timer = time.AfterFunc(thriftTime, t.end)
+	}
+}
+
+// end has collections be as usual again, once no large body is held. The collection before takes the last one out of
+// what counts as live.
+func (t *thrift) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.timer == nil:
+	case t.held() >= largeBytes:
+		t.timer.Reset(thriftTime)
+	default:
+		runtime.GC()
+		t.usual()
+	}
+}
+
+// usual undoes what large did. The caller holds mu.
+func (t *thrift) usual() {
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+		debug.SetGCPercent(usualPercent)
+	}
+}
+
+func (t *thrift) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	t.usual()
+}
+
+// liveHeap is what the last collection found alive, in bytes.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return sample[0].Value.Uint64()
 }

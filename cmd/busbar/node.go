@@ -296,6 +296,13 @@ func (n *node) openFront(context.Context) error {
 		return err
 	}
 	front := n.cfg.frontConfig(n.incarnation)
+	thrift := newThrift(func() int {
+		held, _ := n.front.Held()
+		return held
+	})
+	front.OnLarge = thrift.large
+	n.router.OnLarge(thrift.large)
+	n.onClose(func(context.Context) error { thrift.close(); return nil })
 	if n.cfg.Dev { // whose key every page knows
 		front.Guard = newHostGuard(n.cfg).handler
 	}

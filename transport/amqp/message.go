@@ -1,6 +1,9 @@
 package amqp
 
-import "slices"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Sections is one encoded message, AMQP 1.0 §3.2, cut into its sections. Each field is a view of
 // the complete section, descriptor included, and nil if the message lacks it.
@@ -89,6 +92,37 @@ func ParseMessage(payload []byte) (Sections, error) {
 		s.Bare = payload[bareFrom:bareTo:bareTo]
 	}
 	return s, nil
+}
+
+// AnnouncedBytes tells how long the message is that begins with b, up to the end of its first body section, which says
+// its size at its start. It returns 0 if b ends before that, is no message, or its body says its size in one byte. The
+// size is what the peer says, so it may be anything.
+func AnnouncedBytes(b []byte) int {
+	const lengthBytes = 4
+	for at := 0; at < len(b); {
+		c, n, err := readCode(b[at:])
+		if err != nil {
+			return 0
+		}
+		at += n
+		if !isBody(c) {
+			size, err := valueSize(b[at:])
+			if err != nil {
+				return 0
+			}
+			at += size
+			continue
+		}
+		if at++; len(b)-at < lengthBytes {
+			return 0
+		}
+		switch b[at-1] {
+		case tBinary32, tString32, tList32, tMap32, tArray32:
+			return at + lengthBytes + int(binary.BigEndian.Uint32(b[at:]))
+		}
+		return 0
+	}
+	return 0
 }
 
 func isBody(c Code) bool { return c >= CodeData && c <= CodeAMQPValue }
