@@ -33,6 +33,19 @@ A transaction works on one connection. In the Java SDK 7.15.0 to 7.17.0, senders
 builder have a connection each, unless the application sets
 ` + "`com.azure.messaging.servicebus.nonSession.syncReceive.v2`" + ` and ` + "`…session.syncReceive.v2`" + ` to ` + "`true`" + `. The
 scenarios of Java 7.17.0 with transactions set them.
+
+Two defects of SDKs show with large messages, on whatever broker:
+
+- **Python, blocking clients, 7.14 and 7.15: a body may come with two of its frames exchanged, its length being right.**
+  The keep-alive thread, which runs every 30 s, reads frames of the connection that the caller reads too. The lock of the
+  socket is given up before a frame is used, so the later of two may be used first. Seen with 7.15.0: 64 KiB each, side
+  by side, while the frames had come in order. ` + "`" + `test/conformance/python/outoforder.py` + "`" + ` shows it. Set ` + "`" + `keep_alive=0` + "`" + ` on the
+  client, or use ` + "`" + `azure.servicebus.aio` + "`" + `, which has no thread. The scenario ` + "`" + `large-message` + "`" + ` sets it.
+- **Java, 7.17.20: ` + "`" + `sendMessage` + "`" + ` drops a message that is a little smaller than the link allows, and returns.** A
+  batch counts 1,024 bytes in use for each 65,536 that the link allows. A message that does not fit is put into no batch,
+  and the log says "Cannot send an EventBatch that is empty". With ` + "`" + `MaxMessageSizeInKilobytes` + "`" + ` 102,400 a
+  message, encoded, may have 103,219,200 bytes: a body of 98.43 MiB arrived, one of 98.4375 MiB was not sent. Compare
+  Azure/azure-sdk-for-java 33316. The scenario sends 98 MB at most.
 `
 
 // absentMark begins the reason of a cell that comes from absent.txt.
