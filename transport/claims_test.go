@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,11 +21,7 @@ import (
 func changePolicy(t *testing.T, ts *testServer, name string, edit func(*auth.Policy) bool) {
 	t.Helper()
 	var all []auth.Policy
-	for _, p := range []auth.Policy{
-		{Name: testPolicy, Primary: testKey, Rights: auth.All},
-		{Name: "listener", Primary: testKey, Rights: auth.Listen},
-		{Name: "sender", Primary: testKey, Rights: auth.Send},
-	} {
+	for _, p := range namespacePolicies() {
 		if p.Name != name || edit(&p) {
 			all = append(all, p)
 		}
@@ -140,21 +135,9 @@ func TestADestinationIsCheckedAgain(t *testing.T) {
 	})
 }
 
-// lines is a log in memory.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
 // F7: who puts bad tokens in a loop, with audiences of 60 KB, writes few and short lines to the log.
 func TestRefusedTokensDoNotFillTheLog(t *testing.T) {
-	text := &lines{}
+	text := &keptLog{}
 	ts := startLogged(t, hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: text}), 1)
 	conn, err := goamqp.Dial(testContext(t), "amqp://"+ts.addr, &goamqp.ConnOptions{SASLType: goamqp.SASLTypeAnonymous()})
 	if err != nil {

@@ -47,7 +47,7 @@ func (c *conn) footprint() int {
 
 // count tells the node of the footprint, once it has changed much.
 func (c *conn) count() {
-	if now := c.footprint(); now-c.counted >= footprintStep || c.counted-now >= footprintStep || now == 0 {
+	if now := c.footprint(); now-c.counted >= footprintStep || c.counted-now >= footprintStep {
 		c.s.memory.held.Add(int64(now - c.counted))
 		c.counted = now
 	}
@@ -60,6 +60,16 @@ func (c *conn) room() *amqp.Error {
 	}
 	return amqpError(amqp.ConditionServerBusy, "The node holds %d bytes for its clients, as many as it may, and this "+
 		"connection is one of those with most. Try again later.", c.s.memory.limit)
+}
+
+// arriving refuses more bytes of a delivery whose last frame has not come, beyond what the connection may hold besides one
+// delivery of the largest size. What never ends must not stop the reading that would end it, so it is refused
+// instead of waited for.
+func (c *conn) arriving(more, largest int, tooMany string) *amqp.Error {
+	if c.arrivedBytes+more > c.cfg.MaxConnBytes+largest {
+		return amqpError(amqp.ConditionServerBusy, "%s", tooMany)
+	}
+	return c.room()
 }
 
 // uncount takes the connection out of the node's count.

@@ -95,10 +95,7 @@ func (g *ingress) refill() {
 }
 
 func (g *ingress) sendFlow() {
-	f := g.l.ch.windowFlow()
-	f.Handle = amqp.Some(g.l.handle)
-	f.DeliveryCount = amqp.Some(g.count)
-	f.LinkCredit = amqp.Some(g.credit)
+	f := g.l.creditFlow(g.count, g.credit)
 	g.l.ch.send(&f)
 }
 
@@ -196,15 +193,8 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 				"currently allowed on the link.", d.id, limit, limit))
 		return
 	}
-	// Messages that are never finished must not stop the reading that would finish them, so they are
-	// refused instead of waited for.
-	if g.c.arrivedBytes+len(payload) > g.c.cfg.MaxConnBytes+int(g.l.desc.MaxMessageBytes) {
-		g.empty(d)
-		g.drop(d, siteMessageSize, amqpError(amqp.ConditionServerBusy,
-			"The connection has too many messages under way."))
-		return
-	}
-	if busy := g.c.room(); busy != nil {
+	busy := g.c.arriving(len(payload), int(g.l.desc.MaxMessageBytes), "The connection has too many messages under way.")
+	if busy != nil {
 		g.empty(d)
 		g.drop(d, siteMessageSize, busy)
 		return

@@ -38,10 +38,7 @@ func (i *intake) open() {
 }
 
 func (i *intake) sendFlow() {
-	f := i.l.ch.windowFlow()
-	f.Handle = amqp.Some(i.l.handle)
-	f.DeliveryCount = amqp.Some(i.count)
-	f.LinkCredit = amqp.Some(i.credit)
+	f := i.l.creditFlow(i.count, i.credit)
 	i.l.ch.send(&f)
 }
 

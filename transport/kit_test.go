@@ -353,13 +353,19 @@ func testPolicies(t testing.TB) *auth.Policies {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = p.Replace("", auth.Policy{Name: testPolicy, Primary: testKey, Rights: auth.All},
-		auth.Policy{Name: "listener", Primary: testKey, Rights: auth.Listen},
-		auth.Policy{Name: "sender", Primary: testKey, Rights: auth.Send})
-	if err != nil {
+	if err := p.Replace("", namespacePolicies()...); err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// namespacePolicies are the policies that every test server begins with.
+func namespacePolicies() []auth.Policy {
+	return []auth.Policy{
+		{Name: testPolicy, Primary: testKey, Rights: auth.All},
+		{Name: "listener", Primary: testKey, Rights: auth.Listen},
+		{Name: "sender", Primary: testKey, Rights: auth.Send},
+	}
 }
 
 func testConfig() Config {

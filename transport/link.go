@@ -378,3 +378,10 @@ func (l *link) remove() {
 	l.ch.c.handles--
 	l.ch.c.attachBytes -= l.bytes
 }
+
+// creditFlow is a flow of the link with its delivery count and credit (AMQP 1.0, 2.7.4).
+func (l *link) creditFlow(count, credit uint32) amqp.Flow {
+	f := l.ch.windowFlow()
+	f.Handle, f.DeliveryCount, f.LinkCredit = amqp.Some(l.handle), amqp.Some(count), amqp.Some(credit)
+	return f
+}

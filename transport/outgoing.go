@@ -86,10 +86,7 @@ func (o *outgoing) grant(p *amqp.Flow) (rose bool) {
 
 // sendFlow tells the client where we are (G6).
 func (o *outgoing) sendFlow() {
-	f := o.l.ch.windowFlow()
-	f.Handle = amqp.Some(o.l.handle)
-	f.DeliveryCount = amqp.Some(o.count)
-	f.LinkCredit = amqp.Some(o.credit)
+	f := o.l.creditFlow(o.count, o.credit)
 	f.Available = amqp.Some(uint32(0))
 	f.Drain = o.drain
 	o.l.ch.send(&f)

@@ -123,11 +123,7 @@ func (r *requests) arrive(d *inbound, payload []byte) error {
 	if len(d.payload)+len(payload) > r.limit {
 		return linkFault(siteMessageSize, amqp.ConditionMessageSizeExceeded, "a request of more than %d bytes", r.limit)
 	}
-	busy := r.c.room()
-	if r.c.arrivedBytes+len(payload) > r.c.cfg.MaxConnBytes+r.limit {
-		busy = amqpError(amqp.ConditionServerBusy,
-			"The connection has too many requests under way whose last frame has not come.")
-	}
+	busy := r.c.arriving(len(payload), r.limit, "The connection has too many requests under way whose last frame has not come.")
 	if busy != nil {
 		r.c.s.stats.reject(siteMessageSize)
 		r.c.arrivedBytes -= len(d.payload)

@@ -220,18 +220,7 @@ func TestWhatWasNotSentGoesBackFirst(t *testing.T) {
 	}
 	sendSession(t, a, "orders", "s", texts...)
 	first, _, token := mustShare(t, a, "orders", "s", nil)
-	taken := make(chan struct{})
-	ts.broker.mu.Lock() // the answer to the first receive waits until the session is another receiver's
-	ts.broker.after = func(c fsm.Command, out fsm.Outcome) chan struct{} {
-		if _, ok := c.(*fsm.Lock); ok && len(out.Locked) > 0 && taken != nil {
-			wait := taken
-			taken = nil
-			return wait
-		}
-		return nil
-	}
-	ts.broker.mu.Unlock()
-	held := taken
+	held := ts.broker.holdNextLock() // until the session is another receiver's
 	if err := first.IssueCredit(8); err != nil {
 		t.Fatal(err)
 	}
@@ -267,6 +256,22 @@ func TestWhatWasNotSentGoesBackFirst(t *testing.T) {
 	}
 }
 
+// holdNextLock keeps back the answer to the next Lock that locks messages, until the channel is closed.
+func (b *singleBroker) holdNextLock() chan struct{} {
+	held := make(chan struct{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	once := false
+	b.after = func(c fsm.Command, out fsm.Outcome) chan struct{} {
+		if _, ok := c.(*fsm.Lock); !ok || len(out.Locked) == 0 || once {
+			return nil
+		}
+		once = true
+		return held
+	}
+	return held
+}
+
 // asked is how many commands of that name were proposed.
 func (b *singleBroker) asked(name string) int {
 	b.mu.Lock()
@@ -282,18 +287,7 @@ func TestWhatIsGivenBackByTokenOvertakesAReceive(t *testing.T) {
 	sendSession(t, a, "orders", "s", "1", "2", "3")
 	rx, _, _ := mustShare(t, b, "orders", "s", nil)
 	had := receive(t, rx, 1)[0]
-	taken := make(chan struct{})
-	held := taken
-	ts.broker.mu.Lock() // the answer to the next receive is late
-	ts.broker.after = func(c fsm.Command, out fsm.Outcome) chan struct{} {
-		if _, ok := c.(*fsm.Lock); ok && len(out.Locked) > 0 && taken != nil {
-			wait := taken
-			taken = nil
-			return wait
-		}
-		return nil
-	}
-	ts.broker.mu.Unlock()
+	held := ts.broker.holdNextLock()
 	if err := rx.IssueCredit(3); err != nil {
 		t.Fatal(err)
 	}
