@@ -74,11 +74,10 @@ type run struct {
 	subs   []*share // of the topic being published to, for reading
 	plans  []planned
 	unborn []unborn // of the topic being published to, with plans
-	// steps is what the rules of topics may still cost in the entry; exhausted says that a message needs more.
-	steps     int
-	exhausted bool
-	view      view
-	by        RequestID // of the request being done
+	// steps is what the rules of topics may still cost in the entry.
+	steps int
+	view  view
+	by    RequestID // of the request being done
 	// undoable says that a transaction is being done, and tokens is what it did to tokens.
 	undoable bool
 	tokens   []tokenChange

@@ -100,15 +100,17 @@ func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outco
 		s.run.view.look(m.Body)
 		s.run.view.facts.size = m.Size()
 		if m.Carried != nil {
-			budget := dueSteps
-			size += s.plan(i, &a, &budget)
-			s.run.steps -= dueSteps - budget
+			due := allowance{left: dueSteps}
+			size += s.plan(i, &a, &due)
+			s.run.steps -= dueSteps - due.left
 			continue
 		}
-		before := s.run.steps
-		size += s.plan(i, &a, &s.run.steps)
-		if s.run.exhausted {
-			s.refuseCostly(i, before == entrySteps, o)
+		steps := allowance{left: s.run.steps, strict: true}
+		first := steps.left == entrySteps
+		size += s.plan(i, &a, &steps)
+		s.run.steps = steps.left
+		if steps.out {
+			s.refuseCostly(i, first, o)
 			s.published()
 			return
 		}
@@ -158,7 +160,6 @@ func (s *State) storeAll(sh *share, c *Enqueue, marks []bool, o *Outcome) {
 
 // published lets go of what a publication looked at.
 func (s *State) published() {
-	s.run.exhausted = false
 	const keep = 1 << 14 // plans, some hundred kilobytes
 	clear(s.run.subs)
 	clear(s.run.plans)
@@ -201,9 +202,20 @@ func (s *State) topicFits(sh *share, more uint64, o *Outcome) bool {
 	return true
 }
 
+// allowance is how many steps rules may take (S-350). One that is strict is the sender's: when it is used up, the sender is
+// refused. Otherwise a rule without steps left fails for its subscription alone.
+type allowance struct {
+	left   int
+	strict bool
+	out    bool // a strict one is used up
+}
+
+// failed notes why a rule failed.
+func (a *allowance) failed(err error) { a.out = a.strict && rule.Exhausted(err) }
+
 // plan asks the rules of all subscriptions in run.subs about the message that run.view looks at, and
-// returns the bytes of the copies. Where somebody waits for the answer, it gives up once the budget of steps is used up.
-func (s *State) plan(message int, a *arriving, budget *int) (size uint64) {
+// returns the bytes of the copies. It gives up when a strict allowance is used up.
+func (s *State) plan(message int, a *arriving, steps *allowance) (size uint64) {
 	a.message = message
 	v := &s.run.view
 	v.carried = a.carried
@@ -224,8 +236,8 @@ func (s *State) plan(message int, a *arriving, budget *int) (size uint64) {
 			if plain && (r.rule == nil || r.rule.Action == nil) {
 				continue // these are one copy together (S-216)
 			}
-			c, selected := s.ask(sub, r, a, budget)
-			if s.run.exhausted {
+			c, selected := s.ask(sub, r, a, steps)
+			if steps.out {
 				return size
 			}
 			if !selected {
@@ -285,22 +297,22 @@ func carriedExtra(c *Carried, scheduledAt Millis) extra {
 
 // ask asks one rule about the message. Selected without a change means the plain copy; a failure of
 // the rule makes a copy in the DLQ if the subscription wants that (S-221).
-func (s *State) ask(sub *share, r *compiled, a *arriving, budget *int) (c *change, selected bool) {
-	*budget -= ruleSteps
+func (s *State) ask(sub *share, r *compiled, a *arriving, steps *allowance) (c *change, selected bool) {
+	steps.left -= ruleSteps
 	if r.rule == nil {
 		return s.failed(sub, a, rule.FilterException, r.err)
 	}
-	ok, err := r.rule.Filter.MatchWithin(&s.run.view, budget)
-	s.run.exhausted = err != nil && budget == &s.run.steps && rule.Exhausted(err)
+	ok, err := r.rule.Filter.MatchWithin(&s.run.view, &steps.left)
 	switch {
 	case err != nil:
+		steps.failed(err)
 		return s.failed(sub, a, rule.FilterException, err.Error())
 	case !ok || r.rule.Action == nil:
 		return nil, ok
 	}
-	changes, err := r.rule.Action.ApplyWithin(&s.run.view, budget)
+	changes, err := r.rule.Action.ApplyWithin(&s.run.view, &steps.left)
 	if err != nil {
-		s.run.exhausted = budget == &s.run.steps && rule.Exhausted(err)
+		steps.failed(err)
 		return s.failed(sub, a, rule.RuleActionException, err.Error())
 	}
 	c = &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID}
@@ -471,12 +483,12 @@ func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
 	s.run.view.look([]byte(w.head))
 	s.run.view.facts.number = sh.number(next)
 	s.run.plans, s.run.unborn = s.run.plans[:0], s.run.unborn[:0]
-	budget := dueSteps
-	s.plan(0, &a, &budget)
+	due := allowance{left: dueSteps}
+	s.plan(0, &a, &due)
 	s.dropUnborn(sh, 0, &a, len(s.run.plans))
 	s.remove(sh, Main, arrival, m)
 	s.distribute(&a, s.run.plans)
-	work = max(len(s.run.subs)/fanOutPerTick, (dueSteps-budget)/stepsPerWork)
+	work = max(len(s.run.subs)/fanOutPerTick, (dueSteps-due.left)/stepsPerWork)
 	s.published()
 	return work
 }
