@@ -91,22 +91,26 @@ func (h *Host) again(r *Replica, pause time.Duration) bool {
 	}
 	members := h.members[r.id]
 	h.mu.Unlock()
-	go func() {
-		err := h.renew(r.id, r, members, func() error {
-			t := time.NewTimer(pause)
-			defer t.Stop()
-			select {
-			case <-h.stop:
-				return fsm.ErrClosed
-			case <-t.C:
-				return nil
-			}
-		})
-		if err != nil && !errors.Is(err, fsm.ErrClosed) {
-			r.log.Error("open replica anew", "error", err)
-		}
-	}()
+	go h.renewAfter(r.id, r, members, pause)
 	return true
+}
+
+// renewAfter renews a claimed partition, whose replica is nil if it could not be opened. The replica stays closed for a
+// pause.
+func (h *Host) renewAfter(p fsm.PartitionID, r *Replica, members []fsm.NodeID, pause time.Duration) {
+	err := h.renew(p, r, members, func() error {
+		t := time.NewTimer(pause)
+		defer t.Stop()
+		select {
+		case <-h.stop:
+			return fsm.ErrClosed
+		case <-t.C:
+			return nil
+		}
+	})
+	if err != nil && !errors.Is(err, fsm.ErrClosed) {
+		h.deps.Log.Error("open replica anew", "partition", p, "error", err)
+	}
 }
 
 const (
@@ -177,12 +181,7 @@ func (h *Host) feedUnopened() {
 		if !starvation(err) || !h.mayFeed(err) || h.fedLatelyLocked(p, err) || !h.claimLocked(p) {
 			continue
 		}
-		members := h.members[p]
-		go func() {
-			if err := h.renew(p, nil, members, func() error { return nil }); err != nil && !errors.Is(err, fsm.ErrClosed) {
-				h.deps.Log.Error("open replica anew", "partition", p, "error", err)
-			}
-		}()
+		go h.renewAfter(p, nil, h.members[p], 0)
 	}
 }
 
