@@ -8,27 +8,20 @@ import (
 
 // dataSync makes what was written last, without the times of the file: fdatasync(2).
 func dataSync(f *os.File) error {
-	c, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = c.Control(func(fd uintptr) {
-		for {
-			failed = syscall.Fdatasync(int(fd))
-			if !errors.Is(failed, syscall.EINTR) {
-				return
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return os.NewSyscallError("fdatasync", failed)
+	return call(f, "fdatasync", syscall.Fdatasync)
 }
 
 // preallocate gives a file its length and reserves the space, where the file system can do that.
 func preallocate(f *os.File, size int64) error {
+	err := call(f, "fallocate", func(fd int) error { return syscall.Fallocate(fd, 0, 0, size) })
+	if errors.Is(err, syscall.ENOTSUP) {
+		return f.Truncate(size)
+	}
+	return err
+}
+
+// call makes a system call on an open file, again as long as a signal interrupts it.
+func call(f *os.File, name string, do func(fd int) error) error {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -36,19 +29,16 @@ func preallocate(f *os.File, size int64) error {
 	var failed error
 	err = c.Control(func(fd uintptr) {
 		for {
-			failed = syscall.Fallocate(int(fd), 0, 0, size)
+			failed = do(int(fd))
 			if !errors.Is(failed, syscall.EINTR) {
 				return
 			}
 		}
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case errors.Is(failed, syscall.ENOTSUP):
-		return f.Truncate(size)
 	}
-	return os.NewSyscallError("fallocate", failed)
+	return os.NewSyscallError(name, failed)
 }
 
 // openDirect opens a file for writes that go past the page cache; with sync they are on the disk for
