@@ -479,9 +479,11 @@ func (c *Config) validateAddresses(bad func(string, ...any)) {
 // onLoopback reports whether an address to listen on is one of loopback.
 func onLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
+	return err == nil && loopbackHost(host)
+}
+
+// loopbackHost reports whether a host, which has no port, is one of loopback.
+func loopbackHost(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -76,9 +75,7 @@ func safeURL(text string) error {
 	if err != nil {
 		return fmt.Errorf("%q is no URL", text)
 	}
-	ip := net.ParseIP(u.Hostname())
-	loopback := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-	if u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && loopback {
+	if u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && loopbackHost(u.Hostname()) {
 		return nil
 	}
 	return fmt.Errorf("keys come from %q, which is neither a file, nor https, nor http on loopback", text)

@@ -2,10 +2,7 @@
 
 package main
 
-import (
-	"net/netip"
-	"syscall"
-)
+import "syscall"
 
 // maxSegment is the largest TCP segment that a listener on a loopback address agrees to, in bytes: what
 // fits an Ethernet frame of 1,500 bytes.
@@ -20,7 +17,7 @@ const maxSegment = 1460
 // A system that refuses the option costs speed alone, so its error is dropped. A listener on other
 // addresses has no limit: its clients come over Ethernet, and smaller segments on loopback cost others.
 func limitSegments(_, address string, c syscall.RawConn) error {
-	if at, err := netip.ParseAddrPort(address); err != nil || !at.Addr().IsLoopback() {
+	if !onLoopback(address) {
 		return nil
 	}
 	return c.Control(func(fd uintptr) {
