@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,9 @@ import (
 )
 
 const maxStatusBytes = 16 << 20
+
+// transferPath is where the operations port moves a leader.
+const transferPath = "/api/cluster/transfer-leader"
 
 // clusterStatus is what GET /api/cluster answers.
 type clusterStatus struct {
@@ -55,6 +59,7 @@ func newClusterCommand() *cobra.Command {
 	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
 		"default http://127.0.0.1:5300)")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "limit of one request")
+	flags.StringVar(&f.connection, "connection-string", "", managesUsage)
 	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f))
 	return c
 }
@@ -99,7 +104,7 @@ func transferLeaderCommand(f *opsFlags) *cobra.Command {
 				return err
 			}
 			query := url.Values{"partition": {args[0]}, "to": {node}}
-			if _, err := f.call(c.Context(), http.MethodPost, "/api/cluster/transfer-leader?"+query.Encode()); err != nil {
+			if _, err := f.call(c.Context(), http.MethodPost, transferPath+"?"+query.Encode()); err != nil {
 				return err
 			}
 			return printDone(c.OutOrStdout(), &f.clientFlags,
@@ -137,8 +142,27 @@ func (f *opsFlags) nodeID(ctx context.Context, text string) (string, error) {
 	return "", usageError("%s may be any of %s", text, strings.Join(found, ", "))
 }
 
+// managesUsage describes the connection string of a command for which a token is needed at times.
+const managesUsage = "connection string whose policy has the Manage right (environment: SERVICEBUS_CONNECTION_STRING); " +
+	"not needed on the host of a --dev node"
+
+// call sends a request with a token of the connection string, or without a token if there is none.
 func (f *opsFlags) call(ctx context.Context, method, path string) ([]byte, error) {
-	return f.ask(ctx, method, path, nil, "")
+	token := ""
+	given := f.connection != "" || os.Getenv("SERVICEBUS_CONNECTION_STRING") != ""
+	if given && method != http.MethodGet { // what is only looked at here is open
+		t, err := f.target()
+		if err != nil {
+			return nil, err
+		}
+		token = t.token("", time.Now())
+	}
+	body, err := f.ask(ctx, method, path, nil, token)
+	if known := (*exitError)(nil); !given && errors.As(err, &known) && known.code == exitUnauthorised {
+		return nil, &exitError{exitUnauthorised, fmt.Errorf("%w: give --connection-string or set "+
+			"SERVICEBUS_CONNECTION_STRING, with a policy that has the Manage right", err)}
+	}
+	return body, err
 }
 
 // ask sends one request, with a token if there is one.

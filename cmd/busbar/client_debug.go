@@ -43,7 +43,7 @@ func auditCommand() *cobra.Command {
 			"With --data-dir it does so with the directories of stopped nodes; given several, it\n" +
 			"compares them. It takes the memory of a second state per partition, and reads all\n" +
 			"messages. It changes nothing that is stored. The exit code is 1 if something is wrong.",
-		Example: "  busbar debug audit --ops http://a.example.net:5300\n" +
+		Example: "  busbar debug audit --ops http://a.example.net:5300 --connection-string \"$CS\"\n" +
 			"  busbar debug audit --data-dir /var/lib/busbar\n" +
 			"  busbar debug audit --data-dir n1 --data-dir n2 --data-dir n3 --partition 4",
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -65,6 +65,7 @@ func auditCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
 		"default http://127.0.0.1:5300)")
+	flags.StringVar(&f.connection, "connection-string", "", managesUsage)
 	flags.DurationVar(&f.timeout, "timeout", time.Hour, "limit of the audit of one partition")
 	flags.IntVar(&f.partition, "partition", -1, "audit this partition only; 0 is the catalog")
 	flags.StringArrayVar(&f.dirs, "data-dir", nil, "data directory of a stopped node; may be repeated")

@@ -324,7 +324,8 @@ func (n *node) openOps(context.Context) error {
 	if n.cfg.Pprof {
 		handler = withProfiles(handler)
 	}
-	n.ops = rest.NewServer(newHostGuard(n.cfg).handler(handler), n.log.Named("http"))
+	guard := &opsGuard{policies: n.policies, now: time.Now, dev: n.cfg.Dev}
+	n.ops = rest.NewServer(newHostGuard(n.cfg).handler(guard.handler(handler)), n.log.Named("http"))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// profilesPath is where the operations port has the profiles.
+const profilesPath = "/debug/pprof/"
+
 // What --pprof samples: one contended unlock of mutexSample, and one wait for every blockSample
 // nanoseconds of waiting. Both cost well below a hundredth of a busy broker.
 const (
@@ -20,7 +23,7 @@ func withProfiles(next http.Handler) http.Handler {
 	runtime.SetMutexProfileFraction(mutexSample)
 	runtime.SetBlockProfileRate(blockSample)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/")
+		name, ok := strings.CutPrefix(r.URL.Path, profilesPath)
 		switch {
 		case !ok:
 			next.ServeHTTP(w, r)

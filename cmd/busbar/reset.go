@@ -16,8 +16,8 @@ const resetPath = "/api/reset"
 // resetTimeout bounds one reset: each entity takes a few commits.
 const resetTimeout = 5 * time.Minute
 
-// withReset lets a test suite empty all entities by POST /api/reset. Only --dev has it: it asks for no
-// token, like everything below /api, and there is no way back.
+// withReset lets a test suite empty all entities by POST /api/reset. Only --dev has it: there
+// is no way back. opsGuard asks for a token, unless the request comes from the same host.
 func (n *node) withReset(next http.Handler) http.Handler {
 	if !n.cfg.Dev {
 		return next

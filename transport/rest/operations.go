@@ -64,9 +64,9 @@ type EntityStatus struct {
 }
 
 // Operations returns the handler of the operations port: health, metrics, the cluster, and the
-// management API on every other path. The operations paths need no token, because the port listens
-// on the loopback interface unless an operator opens it; they hide entities of the same names from
-// this port only.
+// management API on every other path. Health, metrics and the state of the cluster need no token,
+// because probes and collectors have none; cmd/busbar asks for one before a leader is moved. The
+// paths hide entities of the same names from this port only.
 func (a *API) Operations() http.Handler {
 	metrics := promhttp.HandlerFor(a.deps.Metrics, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: 4,
