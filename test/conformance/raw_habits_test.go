@@ -194,3 +194,34 @@ func rawFailedLink(e *rawEnv) {
 	e.must("commit beside links that failed", e.c.Discharge(k, txn, false))
 	e.check(e.take(e.receiver(q, nil)).Body == "x", "what was committed")
 }
+
+const messageSize = "amqp:link:message-size-exceeded"
+
+// S-347: a request that is larger than a message of its entity and 64 KiB ends its link with
+// amqp:link:message-size-exceeded, and a smaller one with too large a message is answered 403 with that condition. The
+// links that receive stay, and so does what they hold.
+func rawLargeRequest(e *rawEnv) {
+	const limit = 1<<20 + 64<<10
+	q := e.queue(&admin.QueueProperties{MaxMessageSizeInKilobytes: to(int64(1024))})
+	e.deliver(e.sender(q), encode("x"))
+	rx := e.receiver(q, nil)
+	held := e.take(rx)
+	schedule := func(n int) amqp.Map {
+		return fields("messages", amqp.List{fields("message", annotatedTime(amqp.AppendData(nil, make([]byte, n))))})
+	}
+	a := e.asker(q)
+	got := e.ask(a, 403, "schedule-message", schedule(1<<20))
+	e.check(got.Condition == messageSize, "a message of 1 MiB and its headers: %s", got.Condition)
+	got = e.ask(a, 200, "schedule-message", schedule(1<<20-4096))
+	v, _ := got.Body.Get("sequence-numbers")
+	numbers, _ := v.([]int64)
+	e.check(len(numbers) == 1, "a message within the limit is answered %v", v)
+	e.ask(a, 200, "cancel-scheduled-message", fields("sequence-numbers", numbers))
+	_, err := a.Ask("schedule-message", nil, schedule(limit))
+	e.refused("a request above the limit", err, messageSize)
+	e.settle(held, amqp.Accepted{})
+	p, err := e.admin(0).GetQueueRuntimeProperties(e.ctx, q, nil)
+	e.must("count", err)
+	e.check(p.TotalMessageCount == 0, "%d messages are left", p.TotalMessageCount)
+	e.ask(e.asker(q), 204, "peek-message", fields("from-sequence-number", int64(0), "message-count", int32(1)))
+}

@@ -50,6 +50,9 @@ var rawCases = []struct {
 	{"a session is taken over by its token, and what was delivered with it", rawTakeOver},
 	{"a session token ends with the lock of its session", rawSharedExpiry},
 	{"listings show how a session is held, and no token", rawSharedListing},
+	{"whoever may not listen takes no session over", rawTakeOverRights},
+	{"a request above the limit ends its link alone", rawLargeRequest},
+	{"a token is renewed over the open links of $cbs", rawRenewedToken},
 }
 
 func TestRawFrames(t *testing.T) {

@@ -23,7 +23,7 @@ func (c *Cluster) KillLeaders(part string, live time.Duration, over <-chan struc
 			return kills, nil
 		case <-time.After(wait):
 		}
-		leader, err := c.leaderOf(part)
+		leader, err := c.LeaderOf(part)
 		if err != nil {
 			continue // between two leaders, or the queue does not exist yet
 		}
@@ -42,8 +42,8 @@ func (c *Cluster) KillLeaders(part string, live time.Duration, over <-chan struc
 	}
 }
 
-// leaderOf returns the node that leads the first partition of the queue.
-func (c *Cluster) leaderOf(part string) (*Node, error) {
+// LeaderOf returns the node that leads the first partition of the first queue whose name contains part.
+func (c *Cluster) LeaderOf(part string) (*Node, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	s, err := c.Status(ctx)

@@ -76,8 +76,13 @@ func Condition(err error) string {
 // patience is how long a client waits for an answer.
 const patience = 60 * time.Second
 
-// Dial connects to a node, authenticates and begins a session.
+// Dial connects to a node, authenticates with the well-known key and begins a session.
 func Dial(ctx context.Context, n *node.Node, wire Wire) (*Client, error) {
+	return DialAs(ctx, n, wire, &amqp.SASLInit{Mechanism: "PLAIN", InitialResponse: []byte("\x00" + node.KeyName + "\x00" + node.Key)})
+}
+
+// DialAs is Dial with another SASL response. After ANONYMOUS each entity needs a token, which PutToken sends.
+func DialAs(ctx context.Context, n *node.Node, wire Wire, init *amqp.SASLInit) (*Client, error) {
 	conn, err := connect(ctx, n, wire)
 	if err != nil {
 		return nil, err
@@ -85,7 +90,7 @@ func Dial(ctx context.Context, n *node.Node, wire Wire) (*Client, error) {
 	c := &Client{conn: conn, in: make(chan Frame, 1<<16), counts: map[uint32]uint32{}, Settled: map[uint32]bool{}}
 	go c.read()
 	go c.beat()
-	return c, c.open()
+	return c, c.open(init)
 }
 
 func connect(ctx context.Context, n *node.Node, wire Wire) (net.Conn, error) {
@@ -217,9 +222,9 @@ func (c *Client) await(limit time.Duration, is func(Frame) bool) (Frame, error) 
 // Is tells frames of a kind.
 func Is[T amqp.Performative](f Frame) bool { _, ok := f.P.(T); return ok }
 
-func (c *Client) open() error {
+func (c *Client) open(init *amqp.SASLInit) error {
 	_ = c.put(amqp.AppendProtocolHeader(nil, amqp.ProtocolSASL))
-	c.Send(&amqp.SASLInit{Mechanism: "PLAIN", InitialResponse: []byte("\x00" + node.KeyName + "\x00" + node.Key)})
+	c.Send(init)
 	f, err := c.Await(Is[*amqp.SASLOutcome])
 	if err != nil {
 		return fmt.Errorf("authenticate: %w", err)

@@ -10,7 +10,8 @@ import (
 // Asker is a pair of links to a $management node, over which any number of requests may be under way.
 type Asker struct {
 	c       *Client
-	node    string
+	replyTo string
+	tracked bool // answers have the tracking id of their request
 	out, in uint32
 	count   uint32 // requests sent
 	credit  uint32
@@ -32,15 +33,24 @@ const repliesAtOnce = 50
 
 // Asker opens a pair.
 func (c *Client) Asker(entity string) (*Asker, error) {
-	a := &Asker{c: c, node: entity + "/$management"}
-	out, err := c.Attach(amqp.Attach{Role: amqp.RoleSender, Target: &amqp.Target{Address: amqp.Some(a.node)},
+	a, err := c.askerAt(entity+"/$management", entity+"-replies")
+	if a != nil {
+		a.tracked = true
+	}
+	return a, err
+}
+
+// askerAt opens a pair of links to a request node.
+func (c *Client) askerAt(node, replyTo string) (*Asker, error) {
+	a := &Asker{c: c, replyTo: replyTo}
+	out, err := c.Attach(amqp.Attach{Role: amqp.RoleSender, Target: &amqp.Target{Address: amqp.Some(node)},
 		InitialDeliveryCount: amqp.Some(uint32(0))})
 	if err != nil {
 		return nil, err
 	}
 	a.out = out.Handle
 	in, err := c.Attach(amqp.Attach{Role: amqp.RoleReceiver, SndSettleMode: amqp.Some(amqp.SenderSettled),
-		Source: &amqp.Source{Address: amqp.Some(a.node)}, Target: &amqp.Target{Address: amqp.Some(entity + "-replies")}})
+		Source: &amqp.Source{Address: amqp.Some(node)}, Target: &amqp.Target{Address: amqp.Some(replyTo)}})
 	if err != nil {
 		return nil, err
 	}
@@ -51,14 +61,22 @@ func (c *Client) Asker(entity string) (*Asker, error) {
 
 // Send sends a request, if there is link credit, and returns its id.
 func (a *Asker) Send(operation string, state amqp.DeliveryState, body any) (id uint64, sent bool, err error) {
+	return a.send("com.microsoft:"+operation, nil, state, body)
+}
+
+// send sends a request with further application properties, name and value in turns.
+func (a *Asker) send(operation string, more []string, state amqp.DeliveryState, body any) (id uint64, sent bool, err error) {
 	if a.credit == 0 {
 		return 0, false, nil
 	}
 	id = a.next
 	a.next++
-	payload := amqp.AppendProperties(nil, &amqp.Properties{MessageID: amqp.AppendUlong(nil, id), ReplyTo: []byte(a.replies())})
+	payload := amqp.AppendProperties(nil, &amqp.Properties{MessageID: amqp.AppendUlong(nil, id), ReplyTo: []byte(a.replyTo)})
 	w := amqp.BeginMapSection(payload, amqp.CodeApplicationProperties)
-	w.String("operation", "com.microsoft:"+operation)
+	w.String("operation", operation)
+	for i := 0; i < len(more); i += 2 {
+		w.String(more[i], more[i+1])
+	}
 	w.String("com.microsoft:tracking-id", fmt.Sprint("request-", id))
 	if payload, err = amqp.AppendValueBody(w.End(), body); err != nil {
 		return 0, false, err
@@ -68,8 +86,6 @@ func (a *Asker) Send(operation string, state amqp.DeliveryState, body any) (id u
 	a.credit--
 	return id, true, nil
 }
-
-func (a *Asker) replies() string { return a.node[:len(a.node)-len("/$management")] + "-replies" }
 
 // Take reads frames until one is an answer of the pair; nil says that credit came instead.
 func (a *Asker) Take() (*Answer, error) {
@@ -133,7 +149,7 @@ func (a *Asker) answer(p *amqp.Transfer, part []byte) (*Answer, error) {
 	id, _ := props.CorrelationID.Int64()
 	out.ID = uint64(id)
 	v, _ := m.ApplicationProperty("com.microsoft:tracking-id")
-	if text, _ := v.Text(); text != fmt.Sprint("request-", out.ID) { // S-347
+	if text, _ := v.Text(); a.tracked && text != fmt.Sprint("request-", out.ID) { // S-347
 		return nil, fmt.Errorf("the answer to request %d has the tracking id %q", out.ID, text)
 	}
 	v, _ = m.ApplicationProperty("statusCode")
@@ -154,8 +170,12 @@ func (a *Asker) answer(p *amqp.Transfer, part []byte) (*Answer, error) {
 
 // Ask sends one request and waits for its answer.
 func (a *Asker) Ask(operation string, state amqp.DeliveryState, body any) (*Answer, error) {
+	return a.ask("com.microsoft:"+operation, nil, state, body)
+}
+
+func (a *Asker) ask(operation string, more []string, state amqp.DeliveryState, body any) (*Answer, error) {
 	for {
-		_, sent, err := a.Send(operation, state, body)
+		_, sent, err := a.send(operation, more, state, body)
 		if err != nil {
 			return nil, err
 		}
