@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,6 +61,7 @@ func newClusterCommand() *cobra.Command {
 		"default http://127.0.0.1:5300)")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "limit of one request")
 	flags.StringVar(&f.connection, "connection-string", "", managesUsage)
+	flags.StringVar(&f.caFile, "ca-file", "", "further certificate authority to trust, PEM")
 	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f))
 	return c
 }
@@ -186,7 +188,12 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 	if token != "" {
 		req.Header.Set("Authorization", token)
 	}
-	res, err := http.DefaultClient.Do(req)
+	client, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	defer client.CloseIdleConnections()
+	res, err := client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("operations port: %w", err)
 	}
@@ -202,6 +209,19 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 		return nil, statusError(path, res.StatusCode, doc.Error+doc.Reason)
 	}
 	return body, nil
+}
+
+// client trusts the authorities of the system, and that of --ca-file.
+func (f *opsFlags) client() (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if f.caFile != "" {
+		roots, err := readRoots(f.caFile)
+		if err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	return &http.Client{Transport: transport}, nil
 }
 
 func printStatus(w io.Writer, s clusterStatus) error {

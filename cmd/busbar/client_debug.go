@@ -66,6 +66,7 @@ func auditCommand() *cobra.Command {
 	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
 		"default http://127.0.0.1:5300)")
 	flags.StringVar(&f.connection, "connection-string", "", managesUsage)
+	flags.StringVar(&f.caFile, "ca-file", "", "further certificate authority to trust, PEM")
 	flags.DurationVar(&f.timeout, "timeout", time.Hour, "limit of the audit of one partition")
 	flags.IntVar(&f.partition, "partition", -1, "audit this partition only; 0 is the catalog")
 	flags.StringArrayVar(&f.dirs, "data-dir", nil, "data directory of a stopped node; may be repeated")

@@ -55,7 +55,7 @@ func (f *clientFlags) inspect(ops *opsFlags, args []string, dead bool) (*inspect
 	if dead {
 		name += "/$DeadLetterQueue"
 	}
-	ops.timeout = f.timeout
+	ops.timeout, ops.caFile = f.timeout, f.caFile
 	return &inspector{ops: ops, t: t, path: name}, nil
 }
 

@@ -40,6 +40,7 @@ type Config struct {
 	AMQPListen   list   `yaml:"amqp-listen"`
 	TLSListen    list   `yaml:"tls-listen"`
 	OpsListen    string `yaml:"ops-listen"`
+	OpsTLS       bool   `yaml:"ops-tls"`
 	PeerListen   string `yaml:"peer-listen"`
 	GossipListen string `yaml:"gossip-listen"`
 	Advertise    string `yaml:"advertise"`
@@ -206,6 +207,7 @@ func settings() []setting {
 		texts("amqp-listen", "address for plain AMQP, HTTP and WebSocket; may be repeated; port 0 is any", func(c *Config) *list { return &c.AMQPListen }),
 		texts("tls-listen", "address for the same over TLS; may be repeated", func(c *Config) *list { return &c.TLSListen }),
 		text("ops-listen", "address for health, metrics and operations", func(c *Config) *string { return &c.OpsListen }),
+		truth("ops-tls", "TLS on ops-listen, with the certificate of tls-listen", func(c *Config) *bool { return &c.OpsTLS }),
 		text("peer-listen", "address for the other nodes", func(c *Config) *string { return &c.PeerListen }),
 		text("gossip-listen", "address for gossip, TCP and UDP", func(c *Config) *string { return &c.GossipListen }),
 		text("advertise", "host that other nodes reach this one at", func(c *Config) *string { return &c.Advertise }),
@@ -466,6 +468,9 @@ func (c *Config) validateAddresses(bad func(string, ...any)) {
 	}
 	if len(c.TLSListen) > 0 && c.TLSCert == "" && !c.Dev {
 		bad("tls-listen needs tls-cert and tls-key (only --dev makes its own)")
+	}
+	if c.OpsTLS && c.TLSCert == "" && !c.Dev {
+		bad("ops-tls needs tls-cert and tls-key (only --dev makes its own)")
 	}
 	if c.TLSCA != "" && c.TLSCert == "" {
 		bad("tls-ca needs tls-cert and tls-key")

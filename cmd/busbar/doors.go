@@ -62,6 +62,9 @@ func (n *node) openDoors(ctx context.Context) error {
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 		d.clients = append(d.clients, door{listener: l})
 	}
+	if n.cfg.OpsTLS {
+		ports = append(ports, d.ops.Addr().(*net.TCPAddr).Port)
+	}
 	if len(ports) == 0 {
 		return nil
 	}
@@ -71,6 +74,9 @@ func (n *node) openDoors(ctx context.Context) error {
 	}
 	for i := plain; i < len(d.clients); i++ {
 		d.clients[i].tls = identity
+	}
+	if n.cfg.OpsTLS {
+		d.ops = tls.NewListener(d.ops, identity)
 	}
 	return nil
 }
@@ -228,5 +234,9 @@ func (n *node) printConnectionStrings(out io.Writer) {
 		fmt.Fprintf(out, "TLS:        Endpoint=sb://localhost:%d;%s\n", secure, key)
 		fmt.Fprintf(out, "            trust %s\n", filepath.Join(n.cfg.DevCADir, "ca.pem"))
 	}
-	fmt.Fprintf(out, "operations: http://%s\n", n.doors.ops.Addr())
+	scheme := "http"
+	if n.cfg.OpsTLS {
+		scheme = "https"
+	}
+	fmt.Fprintf(out, "operations: %s://%s\n", scheme, n.doors.ops.Addr())
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -117,5 +118,31 @@ func TestADevelopmentNodeWantsNoTokenOnLoopback(t *testing.T) {
 				t.Errorf("%d, want %d: %s", w.Code, c.want, w.Body)
 			}
 		})
+	}
+}
+
+// F6: with ops-tls the operations port speaks TLS alone, with the certificate of the clients' ports; the command line
+// reaches it through https and --ca-file.
+func TestTheOperationsPortSpeaksTLS(t *testing.T) {
+	l := openLive(t, nodeConfig(t, func(c *Config) { c.OpsTLS = true }))
+	ca := filepath.Join(l.node.cfg.DevCADir, "ca.pem")
+	args := []string{"status", "--ops", "https://" + l.opsHost()}
+	if out, code := execute(t, newClusterCommand(), "", append(args, "--ca-file", ca)...); code != 0 ||
+		!strings.Contains(out, "PARTITION") {
+		t.Errorf("with the authority: exit code %d: %s", code, out)
+	}
+	if out, code := execute(t, newClusterCommand(), "", args...); code != exitFailed || !strings.Contains(out, "x509") {
+		t.Errorf("without the authority: exit code %d: %s", code, out)
+	}
+	if status, body := askOps(t, l, http.MethodGet, "/api/cluster", ""); status != http.StatusBadRequest {
+		t.Errorf("plain HTTP: %d: %s", status, body)
+	}
+}
+
+// A node that has no certificate to show on the operations port does not start.
+func TestTLSOfTheOperationsPortWantsACertificate(t *testing.T) {
+	_, err := load("", map[string][]string{"data-dir": {t.TempDir()}, "root-key": {"k"}, "ops-tls": {"true"}}, environment(nil))
+	if err == nil || !strings.Contains(err.Error(), "ops-tls needs tls-cert and tls-key") {
+		t.Errorf("a node without a certificate: %v", err)
 	}
 }
