@@ -29,3 +29,11 @@ go run ./scripts/links README.md docs
 
 echo '-- coverage of the specification'
 go run ./scripts/coverage -check
+
+echo '-- known vulnerabilities'
+database=${GOVULNDB:-https://vuln.go.dev}
+if curl --silent --show-error --fail --max-time 20 --output /dev/null "$database/index/db.json"; then
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db "$database" ./...
+else
+	echo "SKIPPED: $database cannot be reached; nobody has looked for known vulnerabilities" >&2
+fi
