@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 // wish is one request of the burst and what must be true of its answer.
 type wish struct {
+	at        int // the $management node: ofQueue, ofSessions or ofRules
 	operation string
 	body      amqp.Map
 	judge     func(e *rawEnv, a *raw.Answer)
@@ -32,11 +34,27 @@ type burst struct {
 	locked     []amqp.UUID
 	deferred   []int64
 	twice      map[string]int // successes of what may succeed once
+	grouped    string         // the queue with sessions
+	filtered   string         // the subscription with rules
+	killing    chan error     // of the kill that is under way, nil before the first
 	unexpected int
 	kills      int
 }
 
-const burstRequests = 10_000
+const (
+	burstRequests = 10_000
+	burstSessions = 100
+	burstRules    = 100
+	burstKills    = 5
+)
+
+// The $management nodes that the requests of a burst go to.
+const (
+	ofQueue = iota
+	ofSessions
+	ofRules
+	managementNodes
+)
 
 // add gives the burst a request whose answer must have one of the codes.
 func (b *burst) add(operation string, body amqp.Map, codes ...int64) *wish {
@@ -94,6 +112,44 @@ func (b *burst) prepare() {
 		}
 		b.locked = append(b.locked, m.Token)
 	}
+	b.grouped = e.queue(&admin.QueueProperties{RequiresSession: to(true), LockDuration: to("PT5M")})
+	for i := range burstSessions {
+		e.receiver(b.grouped, fmt.Sprint("session ", i))
+	}
+	_, filtered, rules := e.topicOf()
+	b.filtered = filtered
+	for i := range burstRules {
+		e.ask(rules, 200, "add-rule", ruleOf(fmt.Sprint("old ", i)))
+	}
+}
+
+// ruleOf is the body of a request that adds a rule.
+func ruleOf(name string) amqp.Map {
+	return fields("rule-name", name, "rule-description", fields("correlation-filter", fields("correlation-id", name)))
+}
+
+// composeOthers writes the requests that change session states and rules.
+func (b *burst) composeOthers() {
+	for i := range burstSessions {
+		id, first := fmt.Sprint("session ", i), len(b.wishes)
+		body := fields("session-id", id, "session-state", []byte("state of "+id))
+		for range 2 {
+			b.add("set-session-state", body, 200)
+			b.add("get-session-state", fields("session-id", id), 200)
+			b.add("renew-session-lock", fields("session-id", id), 200)
+		}
+		for k := range b.wishes[first:] {
+			b.wishes[first+k].at = ofSessions
+		}
+	}
+	first := len(b.wishes)
+	for i := range burstRules { // a fifth of them twice
+		b.once(1+i%5/4, 409, "add-rule", ruleOf(fmt.Sprint("new ", i)))
+		b.once(1+i%5/4, 404, "remove-rule", fields("rule-name", fmt.Sprint("old ", i)))
+	}
+	for k := range b.wishes[first:] {
+		b.wishes[first+k].at = ofRules
+	}
 }
 
 // compose writes the requests, kind by kind, and mixes them.
@@ -120,6 +176,7 @@ func (b *burst) compose() {
 		b.add("set-session-state", fields("session-id", "s", "session-state", []byte("x")), 400)
 		b.add("no-such-operation", fields(), 501)
 	}
+	b.composeOthers()
 	for i := range burstRequests - len(b.wishes) {
 		w := b.add("schedule-message", fields("messages", amqp.List{
 			fields("message", annotatedTime(encode(fmt.Sprint("scheduled ", i))))}), 200)
@@ -139,30 +196,57 @@ func (b *burst) compose() {
 	b.wishes = mixed
 }
 
-// run has all requests under way as soon as there is credit, and judges each answer once.
+// run has all requests under way as soon as there is credit, and judges each answer once. With three nodes it has five
+// leaders killed at even distances.
 func (b *burst) run() {
 	e := b.e
-	a := e.asker(b.q)
-	answered := make([]bool, len(b.wishes))
-	for sent, done := 0, 0; done < len(b.wishes); {
-		for sent < len(b.wishes) {
-			_, ok, err := a.Send(b.wishes[sent].operation, nil, b.wishes[sent].body)
-			e.must("send", err)
-			if !ok {
-				break
-			}
-			sent++
-		}
-		got, err := a.Take()
-		e.must(fmt.Sprintf("%d of %d answered, %d sent", done, len(b.wishes), sent), err)
-		if got == nil {
-			continue
-		}
-		e.check(got.ID < uint64(sent) && !answered[got.ID], "request %d was answered twice, or never sent", got.ID)
-		answered[got.ID] = true
-		done++
-		b.wishes[got.ID].judge(e, got)
+	askers := [managementNodes]*raw.Asker{e.asker(b.q), e.asker(b.grouped), e.asker(b.filtered)}
+	var waiting, sent [managementNodes][]int // numbers of wishes
+	for i, w := range b.wishes {
+		waiting[w.at] = append(waiting[w.at], i)
 	}
+	answered, done := make([]bool, len(b.wishes)), 0
+	for done < len(b.wishes) {
+		for at, a := range askers {
+			for len(waiting[at]) > 0 {
+				w := b.wishes[waiting[at][0]]
+				_, ok, err := a.Send(w.operation, nil, w.body)
+				e.must("send", err)
+				if !ok {
+					break
+				}
+				sent[at], waiting[at] = append(sent[at], waiting[at][0]), waiting[at][1:]
+			}
+			b.killAt(done)
+			got := b.next(a, len(waiting[at]) > 0 || b.open(sent[at], answered))
+			if got == nil {
+				continue
+			}
+			n := got.ID
+			e.check(n < uint64(len(sent[at])) && !answered[sent[at][n]], "request %d was answered twice, or never sent", n)
+			answered[sent[at][n]] = true
+			done++
+			b.wishes[sent[at][n]].judge(e, got)
+		}
+	}
+	if b.killing != nil {
+		e.must("kill leaders", <-b.killing)
+	}
+}
+
+// open reports whether one of the last requests has no answer yet.
+func (b *burst) open(sent []int, answered []bool) bool {
+	return slices.ContainsFunc(sent, func(i int) bool { return !answered[i] })
+}
+
+// next takes what comes next over a pair of links, if anything is awaited.
+func (b *burst) next(a *raw.Asker, awaited bool) *raw.Answer {
+	if !awaited {
+		return nil
+	}
+	got, err := a.Take()
+	b.e.must("wait for an answer", err)
+	return got
 }
 
 // audit compares what is there with what was answered.
@@ -178,10 +262,23 @@ func (b *burst) audit() {
 	e.check(int64(p.ScheduledMessageCount) == b.scheduled.Load(), "%d are scheduled, %d were answered", p.ScheduledMessageCount, b.scheduled.Load())
 	left := int64(len(b.locked)-completed) + b.scheduled.Load()
 	e.check(p.TotalMessageCount == left, "%d messages are left, want %d", p.TotalMessageCount, left)
+	states := e.asker(b.grouped)
+	for i := range burstSessions {
+		id := fmt.Sprint("session ", i)
+		v, _ := e.ask(states, 200, "get-session-state", fields("session-id", id)).Body.Get("session-state")
+		e.check(fmt.Sprintf("%s", v) == "state of "+id, "the state of %s is %q", id, v)
+	}
+	filters := e.asker(b.filtered)
+	v, _ := e.ask(filters, 200, "enumerate-rules", fields("top", int32(1_000), "skip", int32(0))).Body.Get("rules")
+	rules, _ := v.(amqp.List)
+	e.check(len(rules) == burstRules, "%d rules are left, want the %d new ones", len(rules), burstRules)
+	for i := range burstRules {
+		e.ask(filters, 409, "add-rule", ruleOf(fmt.Sprint("new ", i)))
+	}
 }
 
-// S-340, S-341, S-347: 10,000 requests of one client, kinds mixed, are answered once each and truly; no link is ended; another
-// connection is served meanwhile. With three nodes leaders are killed while they are under way.
+// S-340, S-341, S-347: 10,000 requests of one client, kinds mixed, session states and rules among them, are answered once each and truly; no link is ended; another
+// connection is served meanwhile. With three nodes five leaders are killed while they are under way.
 func TestTenThousandRequests(t *testing.T) {
 	for _, count := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d nodes", count), func(t *testing.T) {
@@ -200,7 +297,7 @@ func TestTenThousandRequests(t *testing.T) {
 			t.Cleanup(cancel)
 			e.ctx = ctx
 			b := &burst{e: e, q: e.queue(&admin.QueueProperties{LockDuration: to("PT5M")}), twice: map[string]int{}}
-			first, err := b.leader()
+			first, err := cluster.LeaderOf(b.q)
 			e.must("find the leader", err)
 			e.first = slices.Index(cluster.Nodes, first) + 1 // the client's node is another, if there is one
 			e.c = e.connect(0)
@@ -210,13 +307,10 @@ func TestTenThousandRequests(t *testing.T) {
 			stop := make(chan struct{})
 			beside := make(chan error, 1)
 			go func() { beside <- b.beside(stop) }()
-			killed := make(chan error, 1)
-			go func() { killed <- b.killLeaders(stop) }()
 			b.run()
 			close(stop)
 			e.must("another connection", <-beside)
-			e.must("kill leaders", <-killed)
-			e.check(count == 1 || b.kills > 0, "no leader was killed meanwhile")
+			e.check(count == 1 || b.kills == burstKills, "%d leaders were killed meanwhile, want %d", b.kills, burstKills)
 			t.Logf("%d leaders killed", b.kills)
 			b.audit()
 		})
@@ -253,44 +347,68 @@ func (b *burst) beside(stop <-chan struct{}) error {
 	}
 }
 
-// killLeaders kills the leader of the queue's partition, unless the client is connected to it, and starts it again.
-func (b *burst) killLeaders(stop <-chan struct{}) error {
-	c := b.e.cluster
-	if len(c.Nodes) == 1 {
-		return nil
+// killAt kills a leader whenever a sixth of the requests is answered, and starts it again. The node that was killed before is
+// ready again by then.
+func (b *burst) killAt(done int) {
+	if len(b.e.cluster.Nodes) == 1 || b.kills == burstKills || done < (b.kills+1)*len(b.wishes)/(burstKills+1) {
+		return
 	}
-	for {
-		select {
-		case <-stop:
-			return nil
-		case <-time.After(time.Second):
-		}
-		n, err := b.leader()
-		if err != nil || n == b.e.node(0) {
-			continue
-		}
+	if b.killing != nil {
+		b.e.must("kill leaders", <-b.killing)
+	}
+	n, err := b.victim()
+	b.e.must("find a leader", err)
+	b.kills++
+	b.killing = make(chan error, 1)
+	go func() {
 		n.Kill()
-		b.kills++
-		if err := n.Start(); err != nil {
-			return err
+		time.Sleep(time.Second)
+		err := n.Start()
+		if err == nil {
+			err = n.WaitReady(b.e.ctx)
 		}
-		if err := n.WaitReady(b.e.ctx); err != nil {
-			return err
+		b.killing <- err
+	}()
+}
+
+// victim waits until the queue's leader is a node to which the client is not connected, and returns it. It moves the
+// leadership, if need be.
+func (b *burst) victim() (*node.Node, error) {
+	c, own := b.e.cluster, b.e.node(0)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		n, err := c.LeaderOf(b.q)
+		if err == nil && n != own {
+			return n, nil
+		}
+		if err == nil {
+			err = b.lead(c.Nodes[(slices.Index(c.Nodes, own)+1+b.kills%2)%len(c.Nodes)])
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("no other node leads the queue: %w", err)
 		}
 	}
 }
 
-func (b *burst) leader() (*node.Node, error) {
+// lead moves the leadership of the queue's partition to a node.
+func (b *burst) lead(to *node.Node) error {
 	s, err := b.e.cluster.Status(b.e.ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, entity := range s.Entities {
-		for _, p := range s.Partitions {
-			if entity.Name == b.q && p.ID == entity.Shares[0] {
-				return b.e.cluster.NodeOf(b.e.ctx, p.Leader)
-			}
+		if entity.Name != b.q {
+			continue
 		}
+		url := fmt.Sprintf("http://%s/api/cluster/transfer-leader?partition=%d&to=%s", b.e.node(0).Ops, entity.Shares[0], to.ID)
+		answer, err := http.Post(url, "", nil)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("transfer the leadership to %s: %s", to.ID, answer.Status)
+		}
+		return nil
 	}
-	return nil, fmt.Errorf("no leader of %s", b.q)
+	return fmt.Errorf("%s is not in the list of entities", b.q)
 }
