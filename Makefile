@@ -23,7 +23,7 @@ SEQUENCES ?= 20000
 comma := ,
 
 .PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model failovers conformance conformance-full compatibility \
-        bench growth microbench cover cover-fsm coverage all clean
+        bench growth steady microbench cover cover-fsm coverage all clean help
 
 ## build: bin/busbar
 build:
@@ -36,19 +36,24 @@ run: build
 ## test: vet, every test of the repository, the failover of a real cluster, and attacks on one
 test: test-unit test-modules test-failover
 
+## test-unit: vet and every test of the packages, without the failover
 test-unit:
 	@if [[ -z "$(RACE)" ]]; then echo 'no C compiler: the tests run without the race detector' >&2; fi
 	@go vet ./...
 	@go test $(RACE) -short ./...
 	@go test ./test/model -args -sequences=$(SEQUENCES)
 
+## test-modules: the tests of the checkers, the simulation, the manifests and chaos
+#
 # Checkers, simulation and manifests are modules of their own, so that users of the broker do not
 # depend on what they need.
 test-modules: build
 	@for m in check kubernetes simulation; do (cd test/$$m && go vet ./... && go test -short ./...); done
 	@cd test/chaos && go vet ./... && go test -short -count=1 ./... # the binary is no input of the cache
 
-# So are the clients' libraries.
+## test-failover: failover and attacks on a cluster of real processes
+#
+# The clients' libraries are modules of their own too.
 test-failover: build
 	@cd test/conformance && go vet ./... && go test -count=1 -timeout 6m -p 1 ./failover ./attack
 
@@ -87,6 +92,8 @@ languages = mkdir -p $(dir $(TIMES)) && rm -f $(TIMES) && cd test/conformance &&
 	{ go test -count=1 -timeout $(1) $(if $(3),-parallel $(3)) ./languages -args -times=$(TIMES) $(2) || rc=$$?; } && \
 	{ cat $(TIMES) 2>/dev/null || true; } && exit $$rc
 
+## conformance-full: the scenarios with every version of every client library, three rounds
+#
 # Every version of versions.txt, three times over: what fails once in three is a defect too.
 conformance-full: build
 	@for i in 1 2 3; do echo "== conformance-full: round $$i" && \
@@ -193,5 +200,10 @@ coverage:
 ## all: what continuous integration runs
 all: verify test conformance
 
+## clean: remove what make built
 clean:
 	@rm -rf bin cover.out cover.html
+
+## help: list every target with what it does
+help:
+	@sed -n 's/^## \([a-z-]*\): \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | sort | awk -F'\t' '{ printf "%-18s %s\n", $$1, $$2 }'
