@@ -25,7 +25,7 @@ go vet ./...
 make lint
 
 echo '-- links of the documentation'
-go run ./scripts/links README.md docs
+go run ./scripts/links README.md docs .github
 
 echo '-- coverage of the specification'
 go run ./scripts/coverage -check
