@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,8 +23,8 @@ func TestLargeBodiesMakeCollectionsFrequent(t *testing.T) {
 		os.Unsetenv("GOGC")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		held := 0
-		h := newThrift(func() int { return held })
+		var held atomic.Int64
+		h := newThrift(func() int { return int(held.Load()) })
 		want := func(when string, p int) {
 			t.Helper()
 			synctest.Wait()
@@ -39,10 +40,10 @@ func TestLargeBodiesMakeCollectionsFrequent(t *testing.T) {
 		h.large(largeBytes)
 		time.Sleep(thriftTime - time.Second)
 		want("another one", thriftyPercent)
-		held = largeBytes
+		held.Store(largeBytes)
 		time.Sleep(3 * thriftTime)
 		want("it is still held", thriftyPercent)
-		held = 0
+		held.Store(0)
 		time.Sleep(2 * thriftTime)
 		want("it is gone", usualPercent)
 		h.large(largeBytes)
