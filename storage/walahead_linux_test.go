@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -67,11 +68,29 @@ func fill(t *testing.T, l *Log, from uint64, segments int, cfg Config) (next uin
 	return from, nil
 }
 
+// awaitAhead waits until the log has so many segments, and the file of the next one is open.
+func awaitAhead(t *testing.T, dir string, segments int) {
+	t.Helper()
+	for range 10_000 {
+		files, err := filepath.Glob(filepath.Join(dir, "log", "*.wal"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "log", aheadName)); err == nil && len(files) == segments {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	files, _ := os.ReadDir(filepath.Join(dir, "log"))
+	t.Fatalf("the log has %v, want %d segments and the next one", files, segments)
+}
+
 // F1: a process without a free descriptor appends on into the next segment, which is open already.
 func TestTheNextSegmentIsOpenBeforeItIsNeeded(t *testing.T) {
 	cfg := Defaults()
 	cfg.LogSegmentBytes = minLogSegmentBytes
-	l, err := openLog(t.TempDir(), cfg, hclog.NewNullLogger())
+	dir := t.TempDir()
+	l, err := openLog(dir, cfg, hclog.NewNullLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +99,7 @@ func TestTheNextSegmentIsOpenBeforeItIsNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitAhead(t, dir, 3)    // what is opened behind the append would take the descriptor that is left
 	restore := exhaust(t, 1) // the library opens the directory to sync the name of a new segment
 	if _, err = fill(t, l, next, 1, cfg); err != nil {
 		t.Errorf("append without descriptors: %v", err)
