@@ -82,7 +82,8 @@ func (e *egress) flow(p *amqp.Flow) error {
 	if p.Drain && !e.out.drain {
 		e.tried = false
 	}
-	anew := e.out.grant(p) && e.pace.granted() && e.parked
+	left := e.out.credit
+	anew := e.out.grant(p) && e.pace.granted(left) && e.parked
 	if !e.remove && len(e.queue) > int(e.out.credit) {
 		e.shorten(int(e.out.credit))
 	}

@@ -17,7 +17,10 @@ type pace struct {
 	on bool
 	// lags says that a release may come behind the flow of the call that begins meanwhile, as with the Python
 	// SDK. Then a message that was sent alone to a waiting call is awaited before the next call gets messages.
-	lags  bool
+	lags bool
+	// calls says that each call of the client grants credit: such a flow came while there was credit left. It is a
+	// client of lags whose link does not prefetch.
+	calls bool
 	state paceState
 	// late is a message that was sent alone and that the client has not decided on; zero if none. lone says
 	// that no call had begun for a while, called that one has begun since.
@@ -44,16 +47,22 @@ const callWait = 200 * time.Millisecond
 // one is sent alone. A client without time to run takes longer than callWait.
 const decideWait = 10 * callWait
 
+// nextCallWait is how long a message waits for the next call of a client whose calls all grant credit. Only an
+// application that iterates over the receiver, after it made calls, uses up the credit that is left.
+const nextCallWait = 25 * callWait
+
 // keepsAfter is how many messages in a row a client must have kept for decideWait to be taken for one whose
 // application settles later. It is waited for callWait then, until it releases a message. One message proves
 // nothing: a call of the Python SDK may hold what came first until something else comes.
 const keepsAfter = 2
 
-// granted notes more credit, and reports whether a fetch that is parked is to be asked anew.
-func (p *pace) granted() bool {
+// granted notes that the client has raised its credit from left, and reports whether a fetch that is parked is to be
+// asked anew.
+func (p *pace) granted(left uint32) bool {
 	if !p.on {
 		return false
 	}
+	p.calls = p.calls || p.lags && left > 0
 	if !p.late.IsZero() && (p.lone || p.lags) { // a call that gets that one may be over before others come
 		p.called = p.lags
 		return false
@@ -106,17 +115,16 @@ func (p *pace) wait(e *egress, waited time.Duration) {
 			if p.timer != timer || e.closing {
 				return
 			}
-			if !p.late.IsZero() {
-				switch {
-				case e.owes(): // the application may be waiting for us
-					p.wait(e, waited)
-					return
-				case p.kept < keepsAfter && waited < decideWait:
-					p.wait(e, waited+callWait)
-					return
-				case p.kept < keepsAfter:
-					p.kept++
-				}
+			undecided, decides := !p.late.IsZero(), p.kept < keepsAfter
+			switch {
+			case undecided && e.owes(): // the application may be waiting for us
+				p.wait(e, waited)
+				return
+			case undecided && decides && waited < decideWait, p.calls && !p.called && waited < nextCallWait:
+				p.wait(e, waited+callWait)
+				return
+			case undecided && decides:
+				p.kept++
 			}
 			p.state, p.late, p.timer = paceLone, fsm.LockToken{}, nil
 			if p.called { // its message was handed out, and the application has not settled it

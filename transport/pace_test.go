@@ -269,6 +269,59 @@ func TestACallThatWaitsGetsTheNextMessage(t *testing.T) {
 	}
 }
 
+// S-58: each call of the Python SDK grants credit, unless the receiver prefetches. A client that granted some while it had
+// some left is sent nothing until it grants more: a thread of the SDK would take the message and could be kept from
+// releasing it. What it has left is used up all the same by an application that iterates, one message every nextCallWait.
+func TestAClientThatGrantsCreditWithEachCallIsSentNothingBetween(t *testing.T) {
+	inSession(t, pythonProduct, func(b *bubble, c, other *rawClient) {
+		other.grouped(1, 1)
+		c.send(0, grantOf(3, 0, 10))
+		wantArrivals(t, c.transfers(1), 0, 1)
+		other.grouped(2, 1)
+		c.send(0, grantOf(3, 1, 10))
+		second := c.transfers(1)
+		wantArrivals(t, second, 0, 2)
+		sent := time.Now()
+		other.grouped(3, 3)
+		c.settle(amqp.Accepted{}, second[0].id)
+		c.silent(nextCallWait - time.Since(sent) - time.Millisecond)
+		c.send(0, grantOf(3, 2, 10))
+		wantArrivals(t, c.transfers(3), 0, 3, 4, 5)
+		sent = time.Now()
+		other.grouped(6, 2)
+		for i := range 2 { // the application iterates
+			got := c.transfers(1)
+			wantArrivals(t, got, 0, 6+int64(i))
+			if waited := time.Since(sent); waited != time.Duration(i+1)*nextCallWait {
+				t.Errorf("message %d came after %v", 6+i, waited)
+			}
+			c.settle(amqp.Accepted{}, got[0].id)
+		}
+	})
+}
+
+// S-58: a receiver of the Python SDK that prefetches grants credit when all is used up only; it gets its messages as they
+// come, one each callWait.
+func TestAClientThatPrefetchesGetsItsMessagesAsTheyCome(t *testing.T) {
+	inSession(t, pythonProduct, func(b *bubble, c, other *rawClient) {
+		other.grouped(1, 3)
+		c.send(0, grantOf(3, 0, 3))
+		wantArrivals(t, c.transfers(3), 0, 1, 2, 3)
+		other.grouped(4, 2)
+		c.send(0, grantOf(3, 3, 3))
+		all := c.transfers(2)
+		wantArrivals(t, all, 0, 4, 5)
+		sent := time.Now()
+		c.settle(amqp.Accepted{}, all[0].id)
+		c.settle(amqp.Accepted{}, all[1].id)
+		other.grouped(6, 1)
+		wantArrivals(t, c.transfers(1), 0, 6)
+		if waited := time.Since(sent); waited != callWait {
+			t.Errorf("the last one came after %v", waited)
+		}
+	})
+}
+
 // S-58: a client that has no time to run is sent no message behind one that it may be releasing.
 func TestASlowClientIsSentNothingBehindALoneMessage(t *testing.T) {
 	for _, product := range []string{goProduct, pythonProduct} {
