@@ -42,9 +42,10 @@ type channel struct {
 	behind      []frame // a begin behind the client's end, and what follows it: of the next session
 	behindBytes int
 
-	sent      sentList
-	committed committed   // deliveries that are not in sent any more
-	sender    []*outgoing // links with something to send, in turn
+	sent     sentList
+	answered answered                // deliveries that are not in sent any more
+	failed   map[uint32]sentDelivery // likewise; their settlement failed, and they may be locked still
+	sender   []*outgoing             // links with something to send, in turn
 	// senderStart is the memory in which sender began, see line.
 	senderStart []*outgoing
 	acks        []ack     // answers to the client's transfers

@@ -7,80 +7,12 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
-// maxCommitted bounds the deliveries of a channel that are remembered as settled by a commit, 16 KiB for
-// the ids and some 100 KiB for the map. Of older ones only the highest id is remembered.
-const maxCommitted = 4096
-
-// committed remembers which deliveries the commits of transactions have settled. A client that has not
-// heard of it may settle one once more and waits for an answer (RUL-30).
-type committed struct {
-	ids    map[uint32]struct{}
-	order  []uint32 // of ids, a ring once it is full
-	next   int      // of order: the oldest
-	before uint32   // highest id that was pushed out
-	pushed bool     // before means something
-}
-
-func (c *committed) add(id uint32) {
-	if c.ids == nil {
-		c.ids = map[uint32]struct{}{}
-	}
-	if _, ok := c.ids[id]; ok {
-		return
-	}
-	c.ids[id] = struct{}{}
-	if len(c.order) < maxCommitted {
-		c.order = append(c.order, id)
-		return
-	}
-	old := c.order[c.next]
-	delete(c.ids, old)
-	if !c.pushed || serialLess(c.before, old) {
-		c.before, c.pushed = old, true
-	}
-	c.order[c.next] = id
-	c.next = (c.next + 1) % maxCommitted
-}
-
-// each calls f with the remembered ids from first to last, and with a single id that may have been one.
-func (c *committed) each(first, last uint32, f func(id uint32)) {
-	if first == last {
-		if _, ok := c.ids[first]; ok || c.pushed && !serialLess(c.before, first) {
-			f(first)
-		}
-		return
-	}
-	for i := range c.order { // the oldest first
-		id := c.order[(c.next+i)%len(c.order)]
-		if !serialLess(id, first) && !serialLess(last, id) {
-			f(id)
-		}
-	}
-}
-
-// settledBefore answers a disposition for deliveries that the channel does not have any more: their lock
-// ended with a commit. found says that the disposition was about others, too. It reports whether it
-// answered.
-func (ch *channel) settledBefore(p *amqp.Disposition, found bool) (answered bool) {
-	last := p.Last.Or(p.First)
-	if p.Settled || found && last == p.First {
-		return false
-	}
-	ch.committed.each(p.First, last, func(id uint32) {
-		answered = true
-		ch.c.s.stats.reject(siteDisposition)
-		ch.dones = append(ch.dones, ack{id: id, state: ch.c.reject(ch.c.s.refusal(fsm.MessageLockLost, "", ""), "")})
-	})
-	return answered
-}
-
 // settleCommitted ends the deliveries of a committed transaction, and tells the client that they are
 // settled, before the answer to the discharge is written (amqp-protocol.md 8.3).
 func (t *txn) settleCommitted(all []txnDelivery) {
 	for _, d := range all {
 		if !d.forgotten {
-			d.ch.committed.add(d.id)
-			d.ch.dones = append(d.ch.dones, ack{id: d.id, state: d.state})
+			d.ch.dones = append(d.ch.dones, ack{id: d.id, state: d.state, by: settledBy{session: d.session}})
 		}
 		d.ch.forgetDelivery(d.id)
 	}
@@ -95,7 +27,7 @@ func (t *txn) settleCommitted(all []txnDelivery) {
 // renewed over another connection.
 func (d *sentDelivery) expired() bool {
 	if h := d.owner.session; h != nil {
-		return h.leaving || h.until < nowMillis()
+		return h.over()
 	}
 	return d.until != 0 && d.until < nowMillis()
 }
@@ -107,7 +39,7 @@ func (ch *channel) judge(d *sentDelivery, t *txn, yes amqp.DeliveryState) {
 	c, o := ch.c, d.owner
 	id, seq, token, path := d.id, d.seq, d.token, d.path()
 	key := shareKey(o.desc, o.sub, max(0, o.desc.ShareOf(token.Prefix())))
-	session, proof := o.session != nil, o.proof()
+	session, proof, by := o.session != nil, o.proof(), d.by()
 	c.spawn(func() func() {
 		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.ProposeTimeout)
 		defer cancel()
@@ -128,12 +60,11 @@ func (ch *channel) judge(d *sentDelivery, t *txn, yes amqp.DeliveryState) {
 			}
 			t.withdraw(ch, id)
 			c.s.stats.reject(siteTransaction)
-			ch.dones = append(ch.dones, ack{id: id, state: c.reject(c.s.refusal(lost, "", path), path)})
+			ch.dones = append(ch.dones, ack{id: id, state: c.reject(c.s.refusal(lost, "", path), path), by: by})
 			ch.sent.take(id, id, func(d *sentDelivery) bool {
 				ch.forget(d)
 				return true
 			})
-			ch.committed.add(id) // whatever the client says of it later is answered the same
 		}
 	})
 }

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -214,30 +213,4 @@ func TestACommitWithALostLockDoesNothing(t *testing.T) {
 			t.Errorf("settled again: %s", text)
 		}
 	})
-}
-
-// What commits have settled is remembered within bounds, and an id that was pushed out is still answered.
-func TestCommittedDeliveriesAreRememberedWithinBounds(t *testing.T) {
-	var c committed
-	first := ^uint32(0) - 10 // ids wrap
-	for i := range uint32(maxCommitted + 20) {
-		c.add(first + 2*i)
-		c.add(first + 2*i)
-	}
-	all := func(from, to uint32) (ids []uint32) {
-		c.each(from, to, func(id uint32) { ids = append(ids, id) })
-		return ids
-	}
-	if len(c.ids) != maxCommitted || len(c.order) != maxCommitted {
-		t.Fatalf("%d and %d are remembered, want %d", len(c.ids), len(c.order), maxCommitted)
-	}
-	oldest := first + 2*20
-	for id, want := range map[uint32][]uint32{first: {first}, oldest: {oldest}, oldest + 1: nil} {
-		if got := all(id, id); !slices.Equal(got, want) {
-			t.Errorf("%d: %v, want %v", id, got, want)
-		}
-	}
-	if got := all(oldest+1, oldest+5); !slices.Equal(got, []uint32{oldest + 2, oldest + 4}) {
-		t.Errorf("a range: %v", got)
-	}
 }

@@ -179,7 +179,7 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 			item := v.item
 			item.Seq, item.Token = d.seq, d.token
 			o := d.owner
-			part = &txnDelivery{ch: ch, id: d.id, forgotten: p.Settled, state: reply}
+			part = &txnDelivery{ch: ch, id: d.id, forgotten: p.Settled, state: reply, session: o.session}
 			w := txnWork{desc: o.desc, sub: o.sub, share: max(0, o.desc.ShareOf(d.token.Prefix())),
 				cmd: &fsm.Settle{Session: o.proof(), Items: []fsm.SettleItem{item}}, delivery: part}
 			if d.key != nil {
@@ -194,11 +194,11 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 				unheard = why
 			} else {
 				// The delivery is as it was, and can be settled outside of the transaction.
-				ch.dones = append(ch.dones, ack{id: d.id, state: c.reject(why, d.path()), open: d.owner != nil})
+				ch.dones = append(ch.dones, ack{id: d.id, state: c.reject(why, d.path()), open: d.owner != nil, by: d.by()})
 			}
 		case part == nil:
 			if !p.Settled {
-				ch.dones = append(ch.dones, ack{id: d.id, state: reply})
+				ch.dones = append(ch.dones, ack{id: d.id, state: reply, by: d.by()})
 			}
 		default:
 			t.settled = append(t.settled, *part)
@@ -219,7 +219,7 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 		}
 		ch.giveUp(p.First, last)
 	}
-	if !ch.settledBefore(p, found) && !found && !p.Settled && last == p.First {
+	if !ch.again(p, reply) && !found && !p.Settled && last == p.First {
 		ch.dones = append(ch.dones, ack{id: p.First, state: c.reject(amqpError(amqp.ConditionNotFound,
 			"The delivery is not known to the link any more."), "")})
 	}

@@ -37,7 +37,7 @@ func (e *egress) fetch() {
 	want := min(int(e.out.credit), int(e.c.cfg.MaxLock))
 	if !e.remove {
 		if e.unsettled >= e.c.cfg.MaxUnsettled {
-			e.unsettled -= e.l.ch.sent.prune(e, nowMillis())
+			e.unsettled -= e.l.ch.prune(e)
 		}
 		want = min(want, e.c.cfg.MaxUnsettled-e.unsettled)
 	}

@@ -205,7 +205,7 @@ func (o *outgoing) begin(p *parcel) {
 		if p.sent.owner == nil { // a reply: the client may forget to settle it
 			p.sent.until = nowMillis() + replyKept
 			if len(ch.sent.items) > 2*ch.c.cfg.MaxReplies {
-				ch.sent.prune(nil, nowMillis())
+				ch.prune(nil)
 			}
 		}
 		ch.sent.add(p.sent)

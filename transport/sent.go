@@ -21,10 +21,8 @@ type sentDelivery struct {
 // not a map, because every message passes through it: settled ones are marked and swept up when
 // they are the majority.
 type sentList struct {
-	items  []sentDelivery
-	dead   int
-	pruned uint32 // highest id that was forgotten unsettled
-	forgot bool   // pruned means something
+	items []sentDelivery
+	dead  int
 }
 
 // add appends a delivery; its id is greater than all before.
@@ -82,14 +80,13 @@ func (s *sentList) tidy() {
 	s.items, s.dead = live, 0
 }
 
-// prune forgets the deliveries of owner whose lock ended before now: the client never settled them.
-func (s *sentList) prune(owner *egress, now fsm.Millis) (count int) {
+// prune forgets the deliveries of owner whose lock ended before now: the client never settled them. It
+// calls forget with each id.
+func (s *sentList) prune(owner *egress, now fsm.Millis, forget func(id uint32)) (count int) {
 	for i := range s.items {
 		d := &s.items[i]
 		if d.live && d.owner == owner && d.until != 0 && d.until < now {
-			if !s.forgot || serialLess(s.pruned, d.id) {
-				s.pruned, s.forgot = d.id, true
-			}
+			forget(d.id)
 			s.kill(d)
 			count++
 		}
@@ -98,5 +95,11 @@ func (s *sentList) prune(owner *egress, now fsm.Millis) (count int) {
 	return count
 }
 
-// wasPruned reports whether id may have been forgotten by prune.
-func (s *sentList) wasPruned(id uint32) bool { return s.forgot && !serialLess(s.pruned, id) }
+// prune forgets what owner was sent under locks that have ended, and remembers that it did.
+func (ch *channel) prune(owner *egress) int {
+	by := settledBy{how: forgotten}
+	if owner == nil {
+		by.how = replyRead
+	}
+	return ch.sent.prune(owner, nowMillis(), func(id uint32) { ch.answered.add(id, by) })
+}

@@ -14,6 +14,7 @@ type ack struct {
 	state amqp.DeliveryState
 	// open says that the delivery is not settled by the answer: a transaction will, or will not (RUL-30).
 	open bool
+	by   settledBy // of a client's disposition
 }
 
 // settlement is a verdict on its way to the partition.
@@ -151,14 +152,17 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 		if batch[i].reply == nil {
 			continue
 		}
-		state := batch[i].reply
+		state, by := batch[i].reply, settledBy{session: e.session}
 		switch {
 		case err != nil:
 			state = e.c.reject(e.c.s.errorOf(err, path), path)
 		case why != fsm.None:
 			state = e.c.reject(e.c.s.refusal(why, out.Detail, path), path)
 		}
-		e.l.ch.dones = append(e.l.ch.dones, ack{id: batch[i].id, state: state})
+		if err != nil || why != fsm.None && why != fsm.MessageLockLost && why != fsm.SessionLockLost {
+			by = e.l.ch.fail(sentDelivery{id: batch[i].id, owner: e, seq: batch[i].item.Seq, token: batch[i].item.Token})
+		}
+		e.l.ch.dones = append(e.l.ch.dones, ack{id: batch[i].id, state: state, by: by})
 	}
 	if err != nil && back && e.session != nil && !e.closing {
 		// Nobody knows whether they are back. The session's end brings them back before those behind.
@@ -186,10 +190,11 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 		}
 		ch.c.s.stats.reject(siteDisposition)
 		ch.sent.take(p.First, last, func(d *sentDelivery) bool {
-			ch.dones = append(ch.dones, ack{id: d.id, state: ch.c.reject(err, d.path())})
+			ch.dones = append(ch.dones, ack{id: d.id, state: ch.c.reject(err, d.path()), by: d.by()})
 			ch.forget(d)
 			return true
 		})
+		ch.again(p, amqp.Released{})
 		return nil
 	}
 	if v.item.Verdict == 0 && !p.Settled {
@@ -199,10 +204,11 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 		ch.settle(d, v, p.Settled)
 		return true
 	})
-	if !ch.settledBefore(p, found) && !found && !p.Settled && last == p.First && ch.sent.wasPruned(p.First) {
-		ch.dones = append(ch.dones, ack{id: p.First, state: ch.c.reject(amqpError(amqp.ConditionNotFound,
-			"The delivery is not known to the link any more."), "")})
+	if found && last == p.First {
+		return nil
 	}
+	ch.retry(p, v)
+	ch.again(p, v.reply)
 	return nil
 }
 
@@ -220,11 +226,16 @@ func (ch *channel) forget(d *sentDelivery) {
 func (ch *channel) settle(d *sentDelivery, v verdict, settled bool) {
 	if d.owner == nil { // a reply of a request node: the client has it
 		if !settled {
-			ch.dones = append(ch.dones, ack{id: d.id, state: v.reply})
+			ch.dones = append(ch.dones, ack{id: d.id, state: v.reply, by: d.by()})
 		}
 		return
 	}
 	ch.forget(d)
+	ch.decide(d, v, settled)
+}
+
+// decide sends the verdict on one delivery on its way to the partition.
+func (ch *channel) decide(d *sentDelivery, v verdict, settled bool) {
 	if v.item.Verdict == 0 && d.owner.closing {
 		// The Java SDK settles so when it frees a link, whatever its application still holds. The lock
 		// outlives the link, and the token settles over another one (RUL-2).
@@ -265,7 +276,11 @@ func (ch *channel) writeAcks(role amqp.Role, acks []ack) {
 		ch.c.out = amqp.AppendDisposition(ch.c.out, ch.number, &amqp.Disposition{
 			Role: role, First: acks[i].id, Last: amqp.Some(acks[j-1].id), Settled: !acks[i].open, State: acks[i].state,
 		})
-		i = j
+		for ; i < j; i++ {
+			if role == amqp.RoleSender && !acks[i].open && acks[i].by.how != undecided {
+				ch.answered.add(acks[i].id, acks[i].by)
+			}
+		}
 	}
 }
 

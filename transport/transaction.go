@@ -65,6 +65,7 @@ type txnDelivery struct {
 	id        uint32
 	forgotten bool // by the client, which settled it: it can decide about it no more
 	state     amqp.DeliveryState
+	session   *heldSession // nil without
 }
 
 // group is what one transaction may touch beside its transfers: a queue, or a topic with its

@@ -26,6 +26,7 @@ var rawCases = []struct {
 	{"a delivery can be settled again after a roll-back", rawRollBack},
 	{"a commit settles its deliveries before it is answered", rawCommit},
 	{"a lost lock is told within the transaction", rawLostInTransaction},
+	{"a late disposition is answered", rawLate},
 	{"two keys in one transaction are refused", rawTwoKeys},
 	{"a burst of requests within the credit is answered", rawBurst},
 	{"a segment is one of Ethernet", rawSegments},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
+	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
@@ -86,6 +87,48 @@ func rawLostInTransaction(e *rawEnv) {
 	e.must("go on", err)
 	e.must("commit what remains", e.c.Discharge(k, txn, false))
 	e.check(e.take(rx).Body == "x", "the message is not back")
+}
+
+// RUL-30, S-53, N7: what the broker has settled is answered once more, alone, in a range and in a transaction, and
+// never by silence. The client settles none of the deliveries itself.
+func rawLate(e *rawEnv) {
+	outcomes := map[string]amqp.DeliveryState{"accepted": amqp.Accepted{}, "released": amqp.Released{},
+		"modified": amqp.Modified{DeliveryFailed: amqp.Some(true)}, "deferred": amqp.Modified{UndeliverableHere: amqp.Some(true)},
+		"rejected": amqp.Rejected{Error: &amqp.Error{Condition: "com.microsoft:dead-letter"}}}
+	for _, session := range []any{nil, "s"} {
+		q := e.queue(&admin.QueueProperties{RequiresSession: to(session != nil), LockDuration: to("PT5S")})
+		tx, k := e.sender(q), e.coordinator()
+		rx := e.receiver(q, session)
+		var last *raw.Message
+		for name, outcome := range outcomes {
+			e.deliver(tx, encode(name, group("s")))
+			last = e.take(rx)
+			e.settle(last, outcome)
+			for late, state := range outcomes {
+				d, err := e.c.Settle(last.ID, state)
+				e.refused(late+" behind "+name, err, lockLost)
+				e.check(d.Settled, "%s behind %s is answered unsettled", late, name)
+			}
+			if name == "released" || name == "modified" { // the message is back
+				e.settle(e.take(rx), amqp.Accepted{})
+			}
+		}
+		d, err := e.c.Settle(last.ID, &amqp.TransactionalState{TxnID: e.declare(k), Outcome: amqp.Accepted{}})
+		e.refused("in a transaction", err, lockLost)
+		e.check(d.Settled, "the answer within a transaction is unsettled")
+		e.deliver(tx, encode("open", group("s")))
+		open := e.take(rx)
+		e.c.Send(&amqp.Disposition{Role: amqp.RoleReceiver, First: last.ID, Last: amqp.Some(open.ID), State: amqp.Accepted{}})
+		_, err = e.c.Outcome(amqp.RoleSender, last.ID)
+		e.refused("in a range", err, lockLost)
+		_, err = e.c.Outcome(amqp.RoleSender, open.ID)
+		e.must("the open one of the range", err)
+		if session != nil {
+			e.refused("the session's link", e.detached(e.c, rx), sessionLost)
+			_, err = e.c.Settle(last.ID, amqp.Accepted{})
+			e.refused("after the session", err, sessionLost)
+		}
+	}
 }
 
 // RUL-34, S-234
