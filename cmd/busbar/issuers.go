@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -137,18 +138,24 @@ func newKeyClient() *http.Client {
 	}}
 }
 
-// run fetches all keys now, every hour, and when a token names a key that is not known.
+// run fetches the keys of all issuers until ctx ends. Each issuer has a goroutine, so that one that is slow or gone
+// delays no other.
 func (k *keyring) run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, i := range k.issuers {
+		all.Go(func() { k.follow(ctx, i) })
+	}
+	all.Wait()
+}
+
+// follow fetches the keys of one issuer now, every hour, and when a token names a key that is not known.
+func (k *keyring) follow(ctx context.Context, i issuer) {
 	retry := keysRetry
 	for {
-		failed := false
-		for _, i := range k.issuers {
-			if err := k.fetch(ctx, i); err != nil && ctx.Err() == nil {
-				failed = true
+		if err := k.fetch(ctx, i); err != nil {
+			if ctx.Err() == nil {
 				k.log.Warn("fetch keys", "issuer", i.Name, "error", err, "retry_in", retry)
 			}
-		}
-		if failed {
 			if !sleep(ctx, retry, nil) {
 				return
 			}
@@ -156,7 +163,7 @@ func (k *keyring) run(ctx context.Context) {
 			continue
 		}
 		retry = keysRetry
-		if !sleep(ctx, keysPause, nil) || !sleep(ctx, keysEvery-keysPause, k.policies.KeysWanted()) {
+		if !sleep(ctx, keysPause, nil) || !sleep(ctx, keysEvery-keysPause, k.policies.KeysWanted(i.Name)) {
 			return
 		}
 	}

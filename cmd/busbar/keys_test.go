@@ -339,7 +339,7 @@ func TestNewKeysAreFetchedWhenATokenNamesThem(t *testing.T) {
 	if _, err := policies.Verify(token, time.Now()); err == nil {
 		t.Fatal("an unknown key counts")
 	}
-	if !sleep(t.Context(), time.Hour, policies.KeysWanted()) {
+	if !sleep(t.Context(), time.Hour, policies.KeysWanted(i.Name)) {
 		t.Fatal("nobody asks")
 	}
 	if err := k.fetch(t.Context(), i); err != nil {
@@ -347,5 +347,41 @@ func TestNewKeysAreFetchedWhenATokenNamesThem(t *testing.T) {
 	}
 	if _, err := policies.Verify(token, time.Now()); err != nil {
 		t.Error(err)
+	}
+}
+
+// An issuer that accepts the request for its keys and never answers keeps no other issuer from being asked.
+func TestAnIssuerThatHangsDelaysNoOther(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer hangs.Close()
+	p := newProvider(t)
+	policies, err := auth.New(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []issuer{{Name: hangs.URL}, {Name: p.URL + "/tenant"}}
+	for _, i := range all {
+		resolved, err := i.resolve()
+		if err == nil {
+			err = policies.AddIssuer(resolved)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := &keyring{issuers: all, policies: policies, client: &http.Client{}, log: newLogger(Config{})} // without a time limit
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.run(ctx) }()
+	defer func() { cancel(); <-done }()
+	<-asked
+	select {
+	case <-p.asked:
+	case <-time.After(time.Minute):
+		t.Fatal("the second issuer is not asked while the first one hangs")
 	}
 }

@@ -82,8 +82,9 @@ func (i Issuer) Validate() error {
 // issuer is an Issuer with the keys that it has now.
 type issuer struct {
 	Issuer
-	mu   sync.Mutex
-	keys []key
+	wanted chan struct{} // holds one
+	mu     sync.Mutex
+	keys   []key
 }
 
 // AddIssuer makes tokens of an issuer acceptable as soon as it has keys. It is called before the
@@ -105,7 +106,7 @@ func (p *Policies) AddIssuer(i Issuer) error {
 	for n, audience := range i.Audiences {
 		i.Audiences[n] = strings.TrimRight(audience, "/")
 	}
-	p.issuers[i.Name] = &issuer{Issuer: i}
+	p.issuers[i.Name] = &issuer{Issuer: i, wanted: make(chan struct{}, 1)}
 	return nil
 }
 
@@ -154,7 +155,7 @@ func (p *Policies) verifyJWT(token string, now time.Time) (Claim, error) {
 	id, _ := h["kid"].(string)
 	if err := i.check(algorithm, id, signed, signature); err != nil {
 		if errors.Is(err, ErrUnknownKey) {
-			p.askForKeys()
+			i.askForKeys()
 		}
 		return Claim{}, err
 	}
@@ -361,13 +362,18 @@ func curveOf(algorithm string) int {
 }
 
 // askForKeys says that a token named a key that its issuer is not known to have.
-func (p *Policies) askForKeys() {
+func (i *issuer) askForKeys() {
 	select {
-	case p.wanted <- struct{}{}:
+	case i.wanted <- struct{}{}:
 	default:
 	}
 }
 
-// KeysWanted receives when a token named a key that its issuer did not have: keys may have been
-// changed. Whoever fetches them decides how often.
-func (p *Policies) KeysWanted() <-chan struct{} { return p.wanted }
+// KeysWanted receives when a token named a key that the issuer did not have: its keys may have been
+// changed. Whoever fetches them decides how often. The channel of an unknown issuer is nil.
+func (p *Policies) KeysWanted(issuer string) <-chan struct{} {
+	if i := p.issuers[issuer]; i != nil {
+		return i.wanted
+	}
+	return nil
+}

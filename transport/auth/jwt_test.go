@@ -311,7 +311,7 @@ func TestJWTKeysAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-p.KeysWanted():
+	case <-p.KeysWanted(testIssuer):
 	default:
 		t.Error("nobody asks for the new keys")
 	}

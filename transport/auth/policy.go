@@ -87,7 +87,6 @@ type Policies struct {
 	tolerance time.Duration
 	salt      [sha256.Size]byte  // of marks
 	issuers   map[string]*issuer // by name; fixed before the first Verify
-	wanted    chan struct{}      // holds one
 	hosts     map[string]bool    // names of the broker in lower case; fixed before the first Verify
 
 	version atomic.Uint64
@@ -104,7 +103,7 @@ func New(tolerance time.Duration) (*Policies, error) {
 	}
 	var salt [sha256.Size]byte
 	_, _ = rand.Read(salt[:]) // it never fails
-	return &Policies{salt: salt, tolerance: tolerance, wanted: make(chan struct{}, 1),
+	return &Policies{salt: salt, tolerance: tolerance,
 		hosts: map[string]bool{"localhost": true}, scopes: map[string]map[string]Policy{}}, nil
 }
 

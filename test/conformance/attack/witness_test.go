@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ const queue = "witness"
 type witness struct {
 	t       *testing.T
 	cluster *node.Cluster
+	queue   string
 	size    int
 	stop    chan struct{}
 	wg      sync.WaitGroup
@@ -33,6 +35,12 @@ type witness struct {
 // watch begins to send messages of size bytes.
 func watch(ctx context.Context, t *testing.T, c *node.Cluster, size int) *witness {
 	t.Helper()
+	return watchAt(ctx, t, c, queue, size)
+}
+
+// watchAt is watch with a queue of another name.
+func watchAt(ctx context.Context, t *testing.T, c *node.Cluster, queue string, size int) *witness {
+	t.Helper()
 	a, err := c.Nodes[0].Admin(false)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +48,7 @@ func watch(ctx context.Context, t *testing.T, c *node.Cluster, size int) *witnes
 	if _, err := a.CreateQueue(ctx, queue, nil); err != nil {
 		t.Fatal(err)
 	}
-	w := &witness{t: t, cluster: c, size: size, stop: make(chan struct{}), stored: map[string]bool{}, doubt: map[string]bool{}}
+	w := &witness{t: t, cluster: c, queue: queue, size: size, stop: make(chan struct{}), stored: map[string]bool{}, doubt: map[string]bool{}}
 	for i := range c.Nodes {
 		w.wg.Go(func() { w.send(ctx, i) })
 	}
@@ -65,7 +73,7 @@ func (w *witness) send(ctx context.Context, at int) {
 
 // sendWith sends until the first failure, and reports whether the witness has been stopped.
 func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client) bool {
-	sender, err := client.NewSender(queue, nil)
+	sender, err := client.NewSender(w.queue, nil)
 	if err != nil {
 		w.t.Error(err)
 		return true
@@ -81,8 +89,7 @@ func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client) boo
 		id := fmt.Sprint("m", w.next)
 		w.mu.Unlock()
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		body := make([]byte, w.size)
-		err := sender.SendMessage(short, &azservicebus.Message{MessageID: &id, Body: body}, nil)
+		err := sender.SendMessage(short, &azservicebus.Message{MessageID: &id, Body: w.body(id)}, nil)
 		cancel()
 		w.mu.Lock()
 		if err == nil {
@@ -95,6 +102,11 @@ func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client) boo
 			return false
 		}
 	}
+}
+
+// body is what the message of an id holds: the id over and over.
+func (w *witness) body(id string) []byte {
+	return bytes.Repeat([]byte(id+" "), w.size/(len(id)+1)+1)[:w.size]
 }
 
 // count returns how many messages were acknowledged.
@@ -114,7 +126,7 @@ func (w *witness) judge(ctx context.Context) {
 		w.t.Fatal(err)
 	}
 	defer client.Close(ctx)
-	receiver, err := client.NewReceiverForQueue(queue, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
+	receiver, err := client.NewReceiverForQueue(w.queue, &azservicebus.ReceiverOptions{ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -128,6 +140,9 @@ func (w *witness) judge(ctx context.Context) {
 			break
 		}
 		for _, m := range all {
+			if !bytes.Equal(m.Body, w.body(m.MessageID)) {
+				w.t.Errorf("%s has another body, of %d bytes", m.MessageID, len(m.Body))
+			}
 			if got[m.MessageID]++; got[m.MessageID] == 1 && w.stored[m.MessageID] {
 				missing--
 			}

@@ -31,11 +31,11 @@ func StartCluster(ctx context.Context, dir string, count int, extra ...string) (
 		id := fmt.Sprintf("n%d", i+1)
 		n := &Node{
 			ID: id, Dir: filepath.Join(dir, id), CA: filepath.Join(ca, "ca.pem"),
-			AMQP: at(i, 0), TLS: at(i, 1), Ops: at(i, 2),
+			AMQP: at(i, 0), TLS: at(i, 1), Ops: at(i, 2), Peer: at(i, 3), Gossip: at(i, 4),
 		}
 		n.args = []string{"serve", "--dev", "--dev-ca-dir", ca, "--data-dir", n.Dir, "--node-id", id,
 			"--amqp-listen", n.AMQP, "--tls-listen", n.TLS, "--ops-listen", n.Ops,
-			"--peer-listen", at(i, 3), "--gossip-listen", at(i, 4), "--advertise", "127.0.0.1",
+			"--peer-listen", n.Peer, "--gossip-listen", n.Gossip, "--advertise", "127.0.0.1",
 			"--bootstrap-expect", strconv.Itoa(count)}
 		for j := range count {
 			if j != i {

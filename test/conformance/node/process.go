@@ -36,6 +36,9 @@ type Node struct {
 	Ops  string // host:port
 	CA   string // file
 
+	// Peer and Gossip are the ports for other nodes, host:port; empty if StartSingle started the node.
+	Peer, Gossip string
+
 	args []string
 	mu   sync.Mutex
 	cmd  *exec.Cmd

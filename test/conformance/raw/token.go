@@ -10,5 +10,10 @@ func (c *Client) Tokens() (*Asker, error) { return c.askerAt("$cbs", "cbs-replie
 
 // PutToken sends a token for an audience over $cbs and returns the answer.
 func (a *Asker) PutToken(audience, token string) (*Answer, error) {
-	return a.ask("put-token", []string{"name", audience, "type", "servicebus.windows.net:sastoken"}, nil, token)
+	return a.PutTokenOf("servicebus.windows.net:sastoken", audience, token)
+}
+
+// PutTokenOf is PutToken for another type of token, such as "jwt".
+func (a *Asker) PutTokenOf(kind, audience, token string) (*Answer, error) {
+	return a.ask("put-token", []string{"name", audience, "type", kind}, nil, token)
 }
