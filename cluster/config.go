@@ -64,8 +64,8 @@ type Config struct {
 	MaxStreams int
 	// StreamIdle ends a bulk stream on which no byte moved for that long (R12).
 	StreamIdle time.Duration
-	// MaxPeers bounds the nodes known to the mesh, MaxHandshakes the sockets that have not yet said
-	// who they are.
+	// MaxPeers bounds the nodes known to the mesh, MaxHandshakes the accepted sockets that have not yet said
+	// who they are. Of more, the oldest of the host that has most is closed.
 	MaxPeers, MaxHandshakes int
 
 	// Network replaces TCP in tests; nil means TCP.

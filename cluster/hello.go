@@ -101,7 +101,8 @@ func parseIdentity(b []byte) (identity, error) {
 		if len(rest) == 0 || len(rest)-1 < int(rest[0]) {
 			return identity{}, short
 		}
-		fields[i], rest = string(rest[1:1+rest[0]]), rest[1+rest[0]:]
+		end := 1 + int(rest[0]) // as a byte it would overflow for a name of 255
+		fields[i], rest = string(rest[1:end]), rest[end:]
 	}
 	if len(rest) != 0 {
 		return identity{}, errors.New("read hello: bytes left over")

@@ -38,6 +38,8 @@ func TestGarbageOnThePeerPort(t *testing.T) {
 		"a name with a slash":  appendHello(nil, identity{"test", "../z", 9}),
 		"no name":              appendHello(nil, identity{"test", "", 9}),
 		"a name beyond itself": append(hello[:len(hello)-2], 200, 'z'),
+		"a name of 255 bytes":  appendHello(nil, identity{"test", fsm.NodeID(strings.Repeat("z", 255)), 9}),
+		"a cluster of 255":     appendHello(nil, identity{strings.Repeat("z", 255), "z", 9}),
 		"then no multiplexer":  append(bytes.Clone(hello), random...),
 		"then silence":         hello,
 	} {
@@ -66,24 +68,52 @@ func dialRaw(t *testing.T, n *node) net.Conn {
 	return c
 }
 
+// F7: the hello's time is never over here, so nothing but a place that is made lets the peers through, both ways.
 func TestSilentSocketsDoNotKeepPeersOut(t *testing.T) {
-	a, b := duo(t, func(c *Config) { c.HelloTimeout = 300 * time.Millisecond; c.MaxHandshakes = 4 })
+	a, b := duo(t, func(c *Config) { c.HelloTimeout = time.Hour; c.MaxHandshakes = 4 })
 	for range 20 {
+		dialRaw(t, a)
 		dialRaw(t, b)
 	}
-	// The sockets beyond four were closed at once, those four end with the hello's time; whoever is
-	// refused meanwhile tries again.
-	ctx := testContext(t)
-	for {
-		_, err := a.Call(ctx, "b", kindEcho, nil)
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-		runtime.Gosched()
+	mustCall(t, a, "b", "a socket between silent ones")
+	mustCall(t, b, "a", "and back")
+}
+
+// F7: who has most of the places gives way, so a host alone does not take them from others.
+func TestTheHostWithMostHandshakesGivesWay(t *testing.T) {
+	_, b := duo(t, func(c *Config) { c.HelloTimeout = time.Hour; c.MaxHandshakes = 4 })
+	other := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+	patient, err := other.Dial("tcp", b.Addr().String())
+	if err != nil {
+		t.Skipf("SKIPPED: no second address of loopback: %v", err)
 	}
+	defer patient.Close()
+	for range 20 {
+		c := dialRaw(t, b)
+		_, _ = c.Write(appendHello(nil, identity{"test", "z", 9})[:5])
+		if len(heldBy(b, "127.0.0.1")) > 4 {
+			t.Fatal("more sockets than places")
+		}
+	}
+	waitFor(t, func() bool { return len(heldBy(b, "127.0.0.1")) == 3 && len(heldBy(b, "127.0.0.9")) == 1 })
+	if _, err := patient.Write(appendHello(nil, identity{"test", "y", 9})); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readHello(patient); err != nil || got.node != b.cfg.Node {
+		t.Errorf("hello %+v, %v", got, err)
+	}
+}
+
+// heldBy returns the handshakes under way of a host.
+func heldBy(n *node, host string) (all []shake) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.handshakes {
+		if s.host == host {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // rawPeer is a peer that speaks the multiplexer but need not keep to the protocol above it.

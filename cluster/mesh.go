@@ -41,8 +41,9 @@ type Mesh struct {
 	closed     bool
 	listener   net.Listener
 	peers      map[fsm.NodeID]*peer
-	links      map[*link]struct{}        // all that live
-	handshakes map[*meteredConn]struct{} // sockets before their hello
+	links      map[*link]struct{}     // all that live
+	handshakes map[*meteredConn]shake // sockets before their hello
+	shakes     uint64                 // handshakes that began
 	watchers   map[int]func(fsm.NodeID, bool)
 	nextWatch  int
 
@@ -67,7 +68,7 @@ func NewMesh(cfg Config, resolve Resolve, log hclog.Logger) (*Mesh, error) {
 	m := &Mesh{
 		cfg: cfg, network: cfg.Network, resolve: resolve, log: log.Named("mesh"),
 		peers: map[fsm.NodeID]*peer{}, links: map[*link]struct{}{},
-		handshakes: map[*meteredConn]struct{}{},
+		handshakes: map[*meteredConn]shake{},
 		watchers:   map[int]func(fsm.NodeID, bool){}, newsReady: make(chan struct{}, 1),
 	}
 	if m.network == nil {
@@ -190,9 +191,13 @@ func (m *Mesh) accept(l net.Listener) {
 			continue
 		}
 		conn := &meteredConn{Conn: raw, writeTimeout: m.cfg.WriteTimeout}
-		if !m.shaking(conn) {
-			turnAway(raw)
+		crowded, ok := m.shaking(conn, hostOf(raw))
+		if !ok {
+			raw.Close()
 			continue
+		}
+		if crowded != nil {
+			turnAway(crowded.Conn)
 		}
 		if !m.start(func() { m.admit(conn) }) {
 			raw.Close()
@@ -230,15 +235,58 @@ func (m *Mesh) admit(raw *meteredConn) {
 	}
 }
 
-// shaking notes a socket that Close must close, unless there are too many or it is too late.
-func (m *Mesh) shaking(c *meteredConn) bool {
+// shake is a socket that has not said who it is.
+type shake struct {
+	host  string // that connected; "" if we dialled
+	order uint64
+}
+
+// shaking notes a socket that Close must close, unless it is too late. host is who connected, "" if we dialled. If
+// there are too many who connected, one has to give way: it is returned for the caller to close.
+func (m *Mesh) shaking(c *meteredConn, host string) (crowded *meteredConn, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || len(m.handshakes) >= m.cfg.MaxHandshakes {
-		return false
+	if m.closed {
+		return nil, false
 	}
-	m.handshakes[c] = struct{}{}
-	return true
+	m.shakes++
+	m.handshakes[c] = shake{host, m.shakes}
+	return m.crowdedLocked(), true
+}
+
+// crowdedLocked returns nil while there is room. Else it forgets and returns the oldest socket of the host that has
+// most of them, so that silent sockets keep nobody out: a node shows who it is within milliseconds.
+func (m *Mesh) crowdedLocked() (oldest *meteredConn) {
+	count, all := map[string]int{}, 0
+	for _, s := range m.handshakes {
+		if s.host != "" {
+			all++
+			count[s.host]++
+		}
+	}
+	if all <= m.cfg.MaxHandshakes {
+		return nil
+	}
+	most := 0
+	for _, n := range count {
+		most = max(most, n)
+	}
+	for c, s := range m.handshakes {
+		if s.host != "" && count[s.host] == most && (oldest == nil || s.order < m.handshakes[oldest].order) {
+			oldest = c
+		}
+	}
+	delete(m.handshakes, oldest)
+	return oldest
+}
+
+// hostOf is the address that a socket comes from, without its port.
+func hostOf(c net.Conn) string {
+	addr := c.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	return addr
 }
 
 func (m *Mesh) shaken(c *meteredConn) {

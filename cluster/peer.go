@@ -287,9 +287,9 @@ func (m *Mesh) connect(ctx context.Context, p *peer, addr string) error {
 		return fmt.Errorf("dial %s: %w", addr, err)
 	}
 	metered := &meteredConn{Conn: raw, writeTimeout: m.cfg.WriteTimeout}
-	if !m.shaking(metered) {
+	if _, ok := m.shaking(metered, ""); !ok {
 		raw.Close()
-		return fmt.Errorf("dial %s: too many handshakes under way", addr)
+		return fmt.Errorf("dial %s: %w", addr, errClosing)
 	}
 	defer m.shaken(metered)
 	conn, id, err := m.greet(ctx, metered, p.id)

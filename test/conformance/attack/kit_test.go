@@ -31,6 +31,9 @@ func size(short, full int) int {
 // patience bounds each wait for something that must happen.
 const patience = 60 * time.Second
 
+// maxLogged bounds the bytes of log lines that one attack makes a node write.
+const maxLogged = 2 << 20
+
 // ground is what the attacks of this package share: one cluster of one node and one of three, with certificates and
 // a key between the nodes and with issuers of tokens.
 var ground struct {
@@ -146,6 +149,13 @@ func against(t *testing.T, c *node.Cluster, f func(a *attack) string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(size(3, 60))*time.Minute)
 	defer cancel()
+	t.Cleanup(func() {
+		for _, n := range c.Nodes {
+			if t.Failed() && n.Pid() == 0 {
+				t.Errorf("%s ended: %s", n.ID, n.Log(6000))
+			}
+		}
+	})
 	a := &attack{T: t, ctx: ctx, c: c, queue: strings.ToLower(oddBytes.ReplaceAllString(t.Name(), "-"))}
 	admin, err := c.Nodes[0].Admin(false)
 	a.must("admin client", err)
@@ -228,10 +238,13 @@ func (a *attack) conclude(size string) {
 				a.Errorf("%s logged %q: %s", n.ID, bad, log[at:min(len(log), at+4000)])
 			}
 		}
+		if len(log) > maxLogged {
+			a.Errorf("%s logged %d bytes meanwhile, the last of them: %s", n.ID, len(log), log[len(log)-2000:])
+		}
 		rss, err := n.RSS()
 		a.must("resident memory", err)
-		a.Logf("figures | %s | %s | %s | %d to %d MB | %d of %d | %d |", a.Name(), n.ID, size,
-			a.before[i].rss>>20, rss>>20, len(a.w.doubt), a.w.count(), a.sockets.Load())
+		a.Logf("figures | %s | %s | %s | %d to %d MB | %d of %d | %d | %d KB |", a.Name(), n.ID, size,
+			a.before[i].rss>>20, rss>>20, len(a.w.doubt), a.w.count(), a.sockets.Load(), len(log)>>10)
 	}
 }
 
