@@ -27,7 +27,12 @@ type Request struct {
 // AcceptSession, WatchSession, RenewSession, ReleaseSession, SetSessionState, Cancel, Receive, DropLocks,
 // DropPumps, NodeLost, PutEntity, DropEntity, BecomeLeader, Tick, Barrier, Change, DeleteMessages,
 // Touch, Redrive, Commit, Transfer, Forward, Revoke, BodyPart, Reserve.
-type Command interface{ command() }
+type Command interface {
+	// Traits say what the command is.
+	Traits() Traits
+	// Weight estimates the bytes of the command in an entry. It need not be exact: it closes entries and bounds memory.
+	Weight() int
+}
 
 // Enqueue stores messages, all or none, with consecutive numbers in this order (S-99, S-138). Sent to
 // a topic it makes the copies of all subscriptions (S-214). With an Origin the messages are judged one
@@ -36,6 +41,18 @@ type Enqueue struct {
 	Messages []Message
 	Origin   *Origin // nil for what a client sends
 }
+
+// Traits implements Command. What is moved from another entity is judged message by message, and its destination decides
+// once about each number (S-311).
+func (c *Enqueue) Traits() Traits {
+	if c.Origin != nil {
+		return Stores | OnTopic | Idempotent
+	}
+	return Stores | OnTopic | Sends | Transacts
+}
+
+// Weight implements Command.
+func (c *Enqueue) Weight() int { return weighMessages(c.Messages) }
 
 // Message is a message on its way in.
 type Message struct {
@@ -70,6 +87,12 @@ type Message struct {
 // Commit stores scheduled messages under them. A number that no commit uses stays a gap (S-90).
 type Reserve struct{ Count uint32 }
 
+// Traits implements Command.
+func (*Reserve) Traits() Traits { return OnTopic | Sends }
+
+// Weight implements Command.
+func (*Reserve) Weight() int { return requestBytes }
+
 // SessionProof names a held session and proves that the caller holds it. On an entity or subqueue
 // without sessions it is zero.
 type SessionProof struct {
@@ -90,6 +113,28 @@ type Lock struct {
 	Wait Millis
 }
 
+// Traits implements Command.
+func (*Lock) Traits() Traits { return Waits | Takes | Receives }
+
+// Weight implements Command.
+func (c *Lock) Weight() int { return requestBytes + len(c.Session.ID) }
+
+// Waiting implements Waiter.
+func (c *Lock) Waiting(entity EntityID, sub SubQueue) (WaitKey, uint32, Millis) {
+	k := WaitKey{Entity: entity, Sub: sub, Kind: WaitMessage}
+	if !c.Session.Token.IsZero() {
+		k.HasSession, k.Session = true, c.Session.ID
+	}
+	return k, max(c.Max, 1), c.Wait
+}
+
+// Within implements Waiter.
+func (c *Lock) Within(wait Millis) Command {
+	d := *c
+	d.Wait = wait
+	return &d
+}
+
 // Verdict is what a receiver decides about a locked message.
 type Verdict uint8
 
@@ -107,6 +152,22 @@ const (
 type Settle struct {
 	Session SessionProof
 	Items   []SettleItem
+}
+
+// Traits implements Command.
+func (*Settle) Traits() Traits { return Reserved | Transacts | Receives }
+
+// Weight implements Command.
+func (c *Settle) Weight() int {
+	n := requestBytes + len(c.Session.ID)
+	for i := range c.Items {
+		it := &c.Items[i]
+		n += itemBytes + len(it.Reason) + len(it.Description)
+		for _, p := range it.Properties {
+			n += len(p.Key) + len(p.Value)
+		}
+	}
+	return n
 }
 
 // SettleItem is the verdict on one message.
@@ -131,6 +192,12 @@ type Property struct {
 // Renew extends message locks to now + LockDuration, all or none (S-156).
 type Renew struct{ Tokens []LockToken }
 
+// Traits implements Command.
+func (*Renew) Traits() Traits { return Reserved | Transacts | Receives }
+
+// Weight implements Command.
+func (c *Renew) Weight() int { return requestBytes + itemBytes*len(c.Tokens) }
+
 // AcceptSession takes the lock of a session: of ID, or with Next of the head of the ready list
 // (S-36, S-39). Only Next may be parked (RUL-18).
 type AcceptSession struct {
@@ -143,6 +210,29 @@ type AcceptSession struct {
 	Presented LockToken
 }
 
+// Traits implements Command. Only Next waits (RUL-18).
+func (c *AcceptSession) Traits() Traits {
+	if c.Next {
+		return Waits | Takes | Receives
+	}
+	return Takes | Receives
+}
+
+// Weight implements Command.
+func (c *AcceptSession) Weight() int { return requestBytes + len(c.ID) }
+
+// Waiting implements Waiter.
+func (c *AcceptSession) Waiting(entity EntityID, sub SubQueue) (WaitKey, uint32, Millis) {
+	return WaitKey{Entity: entity, Sub: sub, Kind: WaitSession}, 1, c.Wait
+}
+
+// Within implements Waiter.
+func (c *AcceptSession) Within(wait Millis) Command {
+	d := *c
+	d.Wait = wait
+	return &d
+}
+
 // WatchSession waits for the end of the lock of a shared session: it is parked while the lock holds, and
 // then refused with SessionLockLost (S-330).
 type WatchSession struct {
@@ -150,8 +240,32 @@ type WatchSession struct {
 	Wait    Millis
 }
 
+// Traits implements Command.
+func (*WatchSession) Traits() Traits { return Waits | Receives | Silent }
+
+// Weight implements Command.
+func (c *WatchSession) Weight() int { return requestBytes + len(c.Session.ID) }
+
+// Waiting implements Waiter.
+func (c *WatchSession) Waiting(entity EntityID, sub SubQueue) (WaitKey, uint32, Millis) {
+	return WaitKey{Entity: entity, Sub: sub, Kind: WaitLost, HasSession: true, Session: c.Session.ID}, 1, c.Wait
+}
+
+// Within implements Waiter.
+func (c *WatchSession) Within(wait Millis) Command {
+	d := *c
+	d.Wait = wait
+	return &d
+}
+
 // RenewSession extends a session lock (S-46).
 type RenewSession struct{ Session SessionProof }
+
+// Traits implements Command.
+func (*RenewSession) Traits() Traits { return Reserved | Receives }
+
+// Weight implements Command.
+func (*RenewSession) Weight() int { return requestBytes }
 
 // ReleaseSession closes a session. Orderly leaves delivery counts as they are; otherwise what was
 // handed out and not settled gets one more (S-49, S-52, RUL-2).
@@ -164,6 +278,14 @@ type ReleaseSession struct {
 	Unsure bool
 }
 
+// Traits implements Command.
+func (*ReleaseSession) Traits() Traits { return Reserved | Receives }
+
+// Weight implements Command.
+func (c *ReleaseSession) Weight() int {
+	return requestBytes + len(c.Session.ID) + itemBytes*len(c.Unsent)
+}
+
 // SetSessionState replaces the session's state; with Clear it is removed (S-65 to S-67).
 type SetSessionState struct {
 	Session SessionProof
@@ -172,6 +294,12 @@ type SetSessionState struct {
 	Rest    Upload // the state was uploaded; State is then empty
 }
 
+// Traits implements Command.
+func (*SetSessionState) Traits() Traits { return Stores | Transacts | Receives }
+
+// Weight implements Command.
+func (c *SetSessionState) Weight() int { return requestBytes + len(c.Session.ID) + len(c.State) }
+
 // Receive takes deferred messages by number, all or none (S-181).
 type Receive struct {
 	Session SessionProof
@@ -179,8 +307,20 @@ type Receive struct {
 	Delete  bool
 }
 
+// Traits implements Command.
+func (*Receive) Traits() Traits { return Takes | Receives }
+
+// Weight implements Command.
+func (c *Receive) Weight() int { return requestBytes + len(c.Session.ID) + 8*len(c.Numbers) }
+
 // Cancel deletes scheduled messages, all or none (S-115, S-117).
 type Cancel struct{ Numbers []SequenceNumber }
+
+// Traits implements Command.
+func (*Cancel) Traits() Traits { return Transacts | OnTopic | Sends }
+
+// Weight implements Command.
+func (c *Cancel) Weight() int { return requestBytes + 8*len(c.Numbers) }
 
 // DeleteMessages removes up to Max waiting messages that were enqueued before the wall time Before,
 // oldest first; Before 0 stands for all that are there (S-263, S-264). On a session entity it works in
@@ -190,6 +330,12 @@ type DeleteMessages struct {
 	Before  Millis
 	Max     uint32 // 1 to 4000
 }
+
+// Traits implements Command.
+func (*DeleteMessages) Traits() Traits { return Frees | Receives }
+
+// Weight implements Command.
+func (*DeleteMessages) Weight() int { return requestBytes }
 
 // Redrive sends messages of a dead-letter queue, which Request.Sub names, to the tail of their own
 // main queue again, as new messages (S-178), oldest first from behind the cursor After. Of those that
@@ -212,9 +358,26 @@ type Redrive struct {
 	Discard bool
 }
 
+// Traits implements Command. What is discarded goes nowhere, so only receiving must be allowed.
+func (c *Redrive) Traits() Traits {
+	if c.Discard {
+		return Receives
+	}
+	return Sends | Receives
+}
+
+// Weight implements Command.
+func (*Redrive) Weight() int { return requestBytes }
+
 // Touch counts as activity on the entity: a peek, or what else the log does not see. A front end sends
 // it at most once a minute per entity (A22).
 type Touch struct{}
+
+// Traits implements Command.
+func (*Touch) Traits() Traits { return OnTopic }
+
+// Weight implements Command.
+func (*Touch) Weight() int { return requestBytes }
 
 // DropLocks says that the connection on which these locks were taken is lost: each keeps at most
 // Grace more, then expires as usual (RUL-2, RUL-19).
@@ -222,6 +385,12 @@ type DropLocks struct {
 	Tokens []LockToken
 	Grace  Millis
 }
+
+// Traits implements Command.
+func (*DropLocks) Traits() Traits { return Reserved | Idempotent | OnTopic | Silent }
+
+// Weight implements Command.
+func (c *DropLocks) Weight() int { return requestBytes + itemBytes*len(c.Tokens) }
 
 // Revoke is an operator's: it ends locks at once, as if they had run out (S-54). It names one of three: a
 // session, the message of a number, or the life of a node and the pump that took locks, of which it ends at
@@ -236,6 +405,12 @@ type Revoke struct {
 	Operator string
 }
 
+// Traits implements Command.
+func (*Revoke) Traits() Traits { return 0 }
+
+// Weight implements Command.
+func (*Revoke) Weight() int { return requestBytes }
+
 // DropPumps forgets the remembered results of pumps that will ask no more (A6). Every attempt of theirs must
 // have been answered: the copy of one that was not would be done anew when it comes.
 type DropPumps struct {
@@ -243,54 +418,76 @@ type DropPumps struct {
 	Pumps []uint64
 }
 
+// Traits implements Command.
+func (*DropPumps) Traits() Traits { return Reserved | Idempotent }
+
+// Weight implements Command.
+func (c *DropPumps) Weight() int { return requestBytes + 8*len(c.Pumps) }
+
 // NodeLost releases every session held through that life of a node, counts unchanged, and refuses
 // its later commands (RUL-19).
 type NodeLost struct{ Node Incarnation }
 
+// Traits implements Command.
+func (*NodeLost) Traits() Traits { return Reserved | Idempotent | Frees }
+
+// Weight implements Command.
+func (*NodeLost) Weight() int { return requestBytes }
+
 // PutEntity makes the share know a version of its entity; older versions than the known are ignored.
 type PutEntity struct{ Descriptor Descriptor }
+
+// Traits implements Command.
+func (*PutEntity) Traits() Traits { return Reserved | Idempotent }
+
+// Weight implements Command.
+func (c *PutEntity) Weight() int {
+	d := &c.Descriptor
+	return requestBytes + 512 + len(d.Name) + len(d.UserMetadata) + 2*len(d.Partitions) + 512*len(d.AuthRules)
+}
 
 // DropEntity removes an entity with everything in it (S-259).
 type DropEntity struct{}
 
+// Traits implements Command.
+func (*DropEntity) Traits() Traits { return Reserved | Idempotent | Frees }
+
+// Weight implements Command.
+func (*DropEntity) Weight() int { return requestBytes }
+
 // BecomeLeader is the first command of a leadership; its log index is the epoch of the rest (A15).
 type BecomeLeader struct{ Node NodeID }
+
+// Traits implements Command.
+func (*BecomeLeader) Traits() Traits { return 0 }
+
+// Weight implements Command.
+func (*BecomeLeader) Weight() int { return requestBytes }
 
 // Tick moves the clocks and handles at most a bounded number of due deadlines (S-288). Listeners are
 // the entities that have a listener now (A22).
 type Tick struct{ Listeners []EntityID }
 
+// Traits implements Command.
+func (*Tick) Traits() Traits { return 0 }
+
+// Weight implements Command.
+func (*Tick) Weight() int { return requestBytes }
+
 // Barrier changes nothing; a read that rides behind it is linearizable (A16).
 type Barrier struct{}
+
+// Traits implements Command.
+func (*Barrier) Traits() Traits { return Idempotent }
+
+// Weight implements Command.
+func (*Barrier) Weight() int { return requestBytes }
 
 // Change is a command of the catalog group, in the catalog's own encoding; data partitions refuse it.
 type Change struct{ Data []byte }
 
-func (*Enqueue) command()         {}
-func (*Lock) command()            {}
-func (*Settle) command()          {}
-func (*Renew) command()           {}
-func (*AcceptSession) command()   {}
-func (*WatchSession) command()    {}
-func (*RenewSession) command()    {}
-func (*ReleaseSession) command()  {}
-func (*SetSessionState) command() {}
-func (*Receive) command()         {}
-func (*Cancel) command()          {}
-func (*Reserve) command()         {}
-func (*DropLocks) command()       {}
-func (*DropPumps) command()       {}
-func (*NodeLost) command()        {}
-func (*PutEntity) command()       {}
-func (*DropEntity) command()      {}
-func (*BecomeLeader) command()    {}
-func (*Tick) command()            {}
-func (*Barrier) command()         {}
-func (*Change) command()          {}
-func (*DeleteMessages) command()  {}
-func (*Touch) command()           {}
-func (*Redrive) command()         {}
-func (*Revoke) command()          {}
-func (*Commit) command()          {}
-func (*Transfer) command()        {}
-func (*Forward) command()         {}
+// Traits implements Command.
+func (*Change) Traits() Traits { return 0 }
+
+// Weight implements Command.
+func (c *Change) Weight() int { return requestBytes + len(c.Data) }

@@ -11,6 +11,18 @@ type Commit struct {
 	Ops []Op   // in the order in which the client asked
 }
 
+// Traits implements Command.
+func (*Commit) Traits() Traits { return Stores }
+
+// Weight implements Command.
+func (c *Commit) Weight() int {
+	n := requestBytes
+	for i := range c.Ops {
+		n += c.Ops[i].Command.Weight()
+	}
+	return n
+}
+
 // Op is one operation of a transaction.
 type Op struct {
 	Entity  EntityID
@@ -25,6 +37,12 @@ type Transfer struct {
 	To       EntityID
 	Messages []Message
 }
+
+// Traits implements Command.
+func (*Transfer) Traits() Traits { return Stores | Transacts | OnTopic | Sends }
+
+// Weight implements Command.
+func (c *Transfer) Weight() int { return weighMessages(c.Messages) }
 
 // Forward is the forwarder's one command to the source of messages that move: to the main queue of
 // an entity with ForwardTo, to its dead-letter queue with ForwardDeadLettersTo, or to a transfer
@@ -42,6 +60,12 @@ type Forward struct {
 	Max      uint32 // 0 to take nothing
 	MaxBytes uint32
 }
+
+// Traits implements Command.
+func (*Forward) Traits() Traits { return OnTopic }
+
+// Weight implements Command.
+func (c *Forward) Weight() int { return requestBytes + itemBytes*len(c.Done) }
 
 // Moved says how one move ended: with None it arrived and leaves its source, otherwise the
 // destination will not have it and it is dead-lettered where it is (S-209, S-237). What may still

@@ -37,43 +37,20 @@ func (st Status) receives() bool { return st == Active || st == SendDisabled }
 
 // allows refuses what the status forbids (S-252, S-254, S-128).
 func (sh *share) allows(req *Request, o *Outcome) bool {
-	c, ok := req.Command, true
-	if sh.d.Kind == Topic && !ofTopic(c) {
+	traits := traitsOf(req.Command)
+	if sh.d.Kind == Topic && !traits.Has(OnTopic) {
 		o.refuse(InvalidOperation, "a topic is sent to; messages are received from its subscriptions") // S-223
 		return false
 	}
-	switch cmd := c.(type) {
-	case *Redrive:
-		ok = sh.d.Status == Active || cmd.Discard && sh.d.Status.receives()
-	case *Enqueue:
-		ok = sh.d.Status.sends() || cmd.Origin != nil // moved messages are judged one by one
-	case *Cancel, *Transfer, *Reserve:
-		ok = sh.d.Status.sends()
-	case *Lock, *Settle, *Renew, *Receive, *AcceptSession, *WatchSession, *RenewSession, *ReleaseSession,
-		*SetSessionState, *DeleteMessages:
-		ok = sh.d.Status.receives()
-	}
-	if !ok {
+	if traits.Has(Sends) && !sh.d.Status.sends() || traits.Has(Receives) && !sh.d.Status.receives() {
 		o.refuse(EntityDisabled, "the status of the entity forbids it")
 		return false
 	}
-	switch c.(type) {
-	case *Lock, *Receive, *AcceptSession:
-		if sh.forwards(req.Sub) {
-			o.refuse(InvalidOperation, "the messages are forwarded; receive from their destination") // S-206, S-177
-			return false
-		}
+	if traits.Has(Takes) && sh.forwards(req.Sub) {
+		o.refuse(InvalidOperation, "the messages are forwarded; receive from their destination") // S-206, S-177
+		return false
 	}
 	return true
-}
-
-// ofTopic reports whether the command makes sense for a topic.
-func ofTopic(c Command) bool {
-	switch c.(type) {
-	case *Enqueue, *Cancel, *Transfer, *Forward, *Touch, *DropLocks, *BodyPart, *Reserve:
-		return true
-	}
-	return false
 }
 
 // putEntity takes over a version of a description; a version that is not newer changes nothing.

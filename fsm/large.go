@@ -48,7 +48,11 @@ type BodyPart struct {
 	BodyOffset uint32
 }
 
-func (*BodyPart) command() {}
+// Traits implements Command.
+func (*BodyPart) Traits() Traits { return Idempotent | OnTopic }
+
+// Weight implements Command.
+func (c *BodyPart) Weight() int { return requestBytes + len(c.Body) }
 
 // Size is the length of the stored form, with the parts that were uploaded.
 func (m *Message) Size() int { return len(m.Body) + int(m.Rest.Bytes) }

@@ -277,7 +277,7 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 	default:
 		s.dispatchSession(sh, req, o)
 	}
-	if !reports(req.Command) && o.Refusal == None {
+	if !traitsOf(req.Command).Has(Silent) && o.Refusal == None {
 		sh.active = s.lease
 	}
 	s.conclude(sh)
@@ -299,15 +299,6 @@ func (s *State) dispatchSession(sh *share, req *Request, o *Outcome) {
 	default:
 		s.prepare(sh, req, o)
 	}
-}
-
-// reports tells commands of front ends that are no activity of a client.
-func reports(c Command) bool {
-	switch c.(type) {
-	case *DropLocks, *WatchSession:
-		return true
-	}
-	return false
 }
 
 // write returns the share of an entity for writing, nil if it is unknown.

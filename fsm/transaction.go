@@ -107,18 +107,14 @@ func (c *Commit) check() (why string, refusal Refusal) {
 	}
 	messages := 0
 	for i := range c.Ops {
-		switch op := c.Ops[i].Command.(type) {
-		case *Enqueue:
-			if op.Origin != nil {
-				return "what is moved between entities is in no transaction", InvalidOperation
-			}
-			messages += len(op.Messages)
-		case *Transfer:
-			messages += len(op.Messages)
-		case *Cancel, *Settle, *Renew, *SetSessionState:
-		default:
+		op := c.Ops[i].Command
+		if e, ok := op.(*Enqueue); ok && e.Origin != nil {
+			return "what is moved between entities is in no transaction", InvalidOperation
+		}
+		if !op.Traits().Has(Transacts) {
 			return fmt.Sprintf("%T cannot be part of a transaction", op), InvalidOperation // S-231
 		}
+		EachMessage(op, func(*Message) { messages++ })
 	}
 	if messages > maxTransactionMessages {
 		return fmt.Sprintf("the transaction sends %d messages, maximum %d", messages,

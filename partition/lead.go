@@ -186,7 +186,7 @@ func (p *proposer) accepting() bool {
 func encode(e *fsm.Entry) []byte {
 	size := 128
 	for i := range e.Requests {
-		size += weigh(e.Requests[i].Command)
+		size += e.Requests[i].Command.Weight()
 	}
 	return fsm.AppendEntry(make([]byte, 0, size), e)
 }

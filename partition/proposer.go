@@ -228,7 +228,7 @@ func (p *proposer) abandon(ctx context.Context, c *call) (fsm.Outcome, error) {
 	p.encoding.Unlock()
 
 	var gone <-chan time.Time
-	if c.takes() {
+	if c.req.Command.Traits().Has(fsm.Takes) {
 		t := time.NewTimer(goneWait)
 		defer t.Stop()
 		gone = t.C

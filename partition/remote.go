@@ -25,8 +25,8 @@ func NewRemote(c Caller, node fsm.NodeID, id fsm.PartitionID) *Remote {
 // slot, and only if that is impossible the outcome is awaited (A18); nothing is awaited of a node that leads
 // no more.
 func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error) {
-	b := fsm.AppendRequest(verbHead(r.id, weigh(req.Command)), &req)
-	if !(&call{req: req}).takes() || req.ID.IsZero() {
+	b := fsm.AppendRequest(verbHead(r.id, req.Command.Weight()), &req)
+	if !req.Command.Traits().Has(fsm.Takes) || req.ID.IsZero() {
 		return decodeOutcome(r.call(ctx, KindPropose, b))
 	}
 	// The call must outlive ctx: only its answer tells whether something was taken.

@@ -146,7 +146,7 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 				return o, a.end(ctx, to.partition)
 			}
 			continue
-		case err != nil && a.unknown != nil && ctx.Err() != nil && (&call{req: req}).takes():
+		case err != nil && a.unknown != nil && ctx.Err() != nil && req.Command.Traits().Has(fsm.Takes):
 			return r.recover(ctx, to.partition, req, err)
 		case err != nil || o.Refusal != fsm.Stale || k.Entity == 0:
 			if o.Refusal == fsm.NodeExpired {
@@ -176,7 +176,7 @@ func (r *Router) recover(ctx context.Context, p fsm.PartitionID, req fsm.Request
 	fsm.Outcome, error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneWait)
 	defer cancel()
-	req.Command = withWait(req.Command, 0)
+	req.Command = fsm.WithWait(req.Command, 0)
 	o, err := r.send.propose(late, p, req, &attempts{}, nil)
 	if err != nil {
 		return fsm.Outcome{}, cause

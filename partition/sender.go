@@ -192,16 +192,16 @@ func (s *sender) known(p fsm.PartitionID) bool {
 func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request, a *attempts,
 	again func(error) bool) (fsm.Outcome, error) {
 	var o fsm.Outcome
-	waits := waitOf(req.Command)
+	waits := fsm.WaitOf(req.Command)
 	until := time.Now().Add(time.Duration(min(waits, maxWait)) * time.Millisecond)
 	var over bool
-	a.once = req.ID.IsZero() && !idempotent(req.Command)
+	a.once = req.ID.IsZero() && !req.Command.Traits().Has(fsm.Idempotent)
 	attempt := func(ctx context.Context, g Group) (err error) {
 		r := req
 		if waits > 0 {
 			left := fsm.Millis(time.Until(until).Milliseconds())
 			over = left <= 0
-			r.Command = withWait(req.Command, max(left, 0))
+			r.Command = fsm.WithWait(req.Command, max(left, 0))
 		}
 		o, err = g.Propose(ctx, r)
 		return err
@@ -220,51 +220,6 @@ func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request
 }
 
 func keyOf(req fsm.Request) fsm.WaitKey { return newCall(req, time.Time{}).key }
-
-// idempotent reports whether doing the command twice is the same as once.
-func idempotent(c fsm.Command) bool {
-	switch c := c.(type) {
-	case *fsm.Enqueue:
-		return c.Origin != nil // the destination decides once about each number (S-311)
-	case *fsm.PutEntity, *fsm.DropEntity, *fsm.NodeLost, *fsm.DropPumps, *fsm.DropLocks, *fsm.Barrier,
-		*fsm.BodyPart: // a part that is staged already changes nothing
-		return true
-	}
-	return false
-}
-
-func waitOf(c fsm.Command) fsm.Millis {
-	switch c := c.(type) {
-	case *fsm.Lock:
-		return c.Wait
-	case *fsm.WatchSession:
-		return c.Wait
-	case *fsm.AcceptSession:
-		if c.Next {
-			return c.Wait
-		}
-	}
-	return 0
-}
-
-// withWait returns a copy of the command with another wait.
-func withWait(c fsm.Command, wait fsm.Millis) fsm.Command {
-	switch c := c.(type) {
-	case *fsm.Lock:
-		d := *c
-		d.Wait = wait
-		return &d
-	case *fsm.WatchSession:
-		d := *c
-		d.Wait = wait
-		return &d
-	case *fsm.AcceptSession:
-		d := *c
-		d.Wait = wait
-		return &d
-	}
-	return c
-}
 
 // query asks the leader of p.
 func (s *sender) query(ctx context.Context, p fsm.PartitionID, q fsm.QueryRequest) (fsm.Answer,

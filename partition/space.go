@@ -222,24 +222,23 @@ func (r *Replica) fits(c fsm.Command) error {
 	if level == roomForAll && r.crowded.Load() {
 		level = roomForSettling
 	}
-	switch c := c.(type) {
-	case *fsm.DropEntity, *fsm.DeleteMessages, *fsm.NodeLost:
-		return nil
-	case *fsm.Change:
-		if level >= roomForDeletions && catalog.Grows(c) {
+	if change, ok := c.(*fsm.Change); ok {
+		if level >= roomForDeletions && catalog.Grows(change) {
 			return fmt.Errorf("disk is full, only deletions are taken: %w", errNoRoom)
 		}
-	case *fsm.Enqueue, *fsm.Transfer, *fsm.Commit, *fsm.SetSessionState:
+		return nil
+	}
+	switch traits := c.Traits(); {
+	case traits.Has(fsm.Frees):
+	case traits.Has(fsm.Stores):
 		if level >= roomForSettling {
 			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", errNoRoom)
 		}
 		if r.room.watched.Load() && r.room.left.Add(-storedTimes*int64(grows(c))) < 0 {
 			return fmt.Errorf("disk fills fast, it is measured again first: %w", fsm.ErrBusy)
 		}
-	default:
-		if level >= roomForDeletions {
-			return fmt.Errorf("disk is full, only deletions are taken: %w", fsm.ErrBusy)
-		}
+	case level >= roomForDeletions:
+		return fmt.Errorf("disk is full, only deletions are taken: %w", fsm.ErrBusy)
 	}
 	return nil
 }

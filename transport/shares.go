@@ -210,33 +210,9 @@ func (t *taker) propose(ctx context.Context, i int, cmd fsm.Command) (fsm.Outcom
 	return t.s.propose(ctx, &t.pumps[i], shareKey(t.desc, t.sub, t.shares[i]), cmd)
 }
 
-func waitOf(cmd fsm.Command) time.Duration {
-	switch c := cmd.(type) {
-	case *fsm.Lock:
-		return time.Duration(c.Wait) * time.Millisecond
-	case *fsm.AcceptSession:
-		return time.Duration(c.Wait) * time.Millisecond
-	case *fsm.WatchSession:
-		return time.Duration(c.Wait) * time.Millisecond
-	}
-	return 0
-}
+func waitOf(cmd fsm.Command) time.Duration { return time.Duration(fsm.WaitOf(cmd)) * time.Millisecond }
 
 // withWait returns a copy of cmd that waits that long; the router may still hold the old one.
 func withWait(cmd fsm.Command, wait time.Duration) fsm.Command {
-	switch c := cmd.(type) {
-	case *fsm.Lock:
-		l := *c
-		l.Wait = fsm.Millis(wait / time.Millisecond)
-		return &l
-	case *fsm.WatchSession:
-		w := *c
-		w.Wait = fsm.Millis(wait / time.Millisecond)
-		return &w
-	case *fsm.AcceptSession:
-		a := *c
-		a.Wait = fsm.Millis(wait / time.Millisecond)
-		return &a
-	}
-	return cmd
+	return fsm.WithWait(cmd, fsm.Millis(wait/time.Millisecond))
 }
