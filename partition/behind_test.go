@@ -12,8 +12,9 @@ import (
 // appended gives a replica an append of its leader and returns raft's answer.
 func appended(t *testing.T, r, leader *Replica, from, count uint64) *raft.AppendEntriesResponse {
 	t.Helper()
-	a := &raft.AppendEntriesRequest{RPCHeader: headerOf(string(leader.cfg.Node)), Term: leader.raft.CurrentTerm(), PrevLogEntry: from - 1,
-		LeaderCommitIndex: leader.raft.CommitIndex()}
+	self := []byte(leader.cfg.Node)
+	a := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
+		Term: leader.raft.CurrentTerm(), PrevLogEntry: from - 1, LeaderCommitIndex: leader.raft.CommitIndex()}
 	var l raft.Log
 	if err := leader.stores.Log.GetLog(from-1, &l); err != nil {
 		t.Fatalf("the leader has no entry %d: %v", from-1, err)
@@ -26,14 +27,8 @@ func appended(t *testing.T, r, leader *Replica, from, count uint64) *raft.Append
 		}
 		a.Entries = append(a.Entries, e)
 	}
-	b, err := r.wire.serve(t.Context(), leader.cfg.Node, rpcAppend, appendAppend(nil, a))
-	if err != nil {
-		t.Fatal(err)
-	}
 	resp := new(raft.AppendEntriesResponse)
-	answer := openAnswer(b, rpcAppend)
-	answer.appendResponse(resp)
-	if err := answer.done(); err != nil {
+	if err := peerOf(r, leader.cfg.Node).AppendEntries(raft.ServerID(r.cfg.Node), "", a, resp); err != nil {
 		t.Fatal(err)
 	}
 	return resp

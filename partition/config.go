@@ -7,6 +7,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // Config is everything that can be set about the replicas of a node. Start from Defaults.
@@ -152,8 +153,8 @@ func (c *Config) Validate() error {
 	need(c.RPCTimeout > 0, "rpc timeout %v is not positive", c.RPCTimeout)
 	need(c.MaxEntryBytes > 0, "max entry bytes %d is not positive", c.MaxEntryBytes)
 	need(c.MaxAppendBytes > 0, "max append bytes %d is not positive", c.MaxAppendBytes)
-	need(c.MaxAppendEntries > 0 && c.MaxAppendEntries <= maxAppendEntries,
-		"max append entries %d are not 1 to %d", c.MaxAppendEntries, maxAppendEntries)
+	need(c.MaxAppendEntries > 0 && c.MaxAppendEntries <= raftnet.MaxAppendEntries,
+		"max append entries %d are not 1 to %d", c.MaxAppendEntries, raftnet.MaxAppendEntries)
 	need(c.MaxCommandBytes >= c.MaxEntryBytes,
 		"max command bytes %d is below max entry bytes", c.MaxCommandBytes)
 	need(c.LogCacheBytes >= 0, "log cache bytes %d is negative", c.LogCacheBytes)

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // dateWatch compares the date of this node with those of the others (S-289). Locks do not depend on it,
@@ -182,7 +183,7 @@ func (h *Host) serveClock(_ context.Context, from fsm.NodeID, b []byte) ([]byte,
 		return nil, fmt.Errorf("question for the date of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	if !h.allowed(from) {
-		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+		return nil, fmt.Errorf("node %s: %w", from, raftnet.ErrSilent)
 	}
 	return binary.BigEndian.AppendUint64(nil, uint64(h.cfg.date())), nil
 }

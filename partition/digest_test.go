@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/wire"
 )
 
 // canary is a state that goes wrong once, at the first message after it was armed.
@@ -259,7 +260,7 @@ func TestQuarantineIsNotForTheAsking(t *testing.T) {
 			for s := 56; s >= 0; s -= 8 {
 				msg = append(msg, byte(index>>s))
 			}
-			_, err := b.nodes[from].port.Call(t.Context(), to, KindQuarantine, appendBytes(msg, []byte(sum)))
+			_, err := b.nodes[from].port.Call(t.Context(), to, KindQuarantine, wire.AppendBytes(msg, []byte(sum)))
 			return err
 		}
 		for name, err := range map[string]error{

@@ -223,7 +223,7 @@ func (r *Replica) stand(ctx context.Context, lost fsm.NodeID) {
 	r.stoodAt = time.Now()
 	r.mu.Unlock()
 	r.log.Info("standing for election", "lost", lost)
-	if err := r.wire.standNow(ctx); err != nil {
+	if err := r.net.StandNow(ctx); err != nil {
 		r.log.Debug("did not stand for election", "error", err)
 	}
 }

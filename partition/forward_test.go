@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // storedForm is a message in the form of docs/formats/body.md: a body of one data section.
@@ -203,8 +204,8 @@ func TestForwardWaitsForItsDestination(t *testing.T) {
 				if !yes || kind != KindRaft {
 					return false
 				}
-				_, group, _, err := openCall(msg)
-				return err == nil && group == p
+				call, err := raftnet.ParseCall(msg)
+				return err == nil && call.Group == p
 			})
 		}
 		silent(true)

@@ -115,9 +115,8 @@ func TestStrangersAreNotHeard(t *testing.T) {
 		c.nodes["n1"].host.deps.Member = func(n fsm.NodeID) bool { return n != "evil" }
 		evil := c.net.port("evil")
 		h := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("evil"), Addr: []byte("evil")}
-		b := append([]byte{wireVersion, rpcVote, 0, 1},
-			appendVote(nil, &raft.RequestVoteRequest{RPCHeader: h, Term: 99, LeadershipTransfer: true})...)
-		if _, err := evil.Call(t.Context(), "n1", KindRaft, b); err == nil {
+		vote := &raft.RequestVoteRequest{RPCHeader: h, Term: 99, LeadershipTransfer: true}
+		if err := newPeer("evil", 1, evil).RequestVote("n1", "n1", vote, new(raft.RequestVoteResponse)); err == nil {
 			t.Error("a stranger's vote was answered")
 		}
 		if _, err := NewRemote(evil, "n1", 1).Propose(t.Context(), enqueue(reqID(1, 1), "x")); !errors.Is(err, fsm.ErrNotLeader) {

@@ -345,7 +345,7 @@ func (r *Replica) Status() Status {
 	s := Status{Partition: r.id, Node: r.cfg.Node, Leading: r.Leading()}
 	s.Leader, s.Term = r.Leader()
 	s.Committed, s.Applied = r.raft.CommitIndex(), r.machine.index()
-	s.Received, s.Digests = r.wire.received.Load(), r.machine.digests.list()
+	s.Received, s.Digests = r.net.Received(), r.machine.digests.list()
 	s.Last, s.LastTerm = r.raft.LastIndex(), r.lastTerm()
 	for _, v := range r.raft.GetConfiguration().Configuration().Servers {
 		if v.Suffrage == raft.Voter {

@@ -37,7 +37,7 @@ func sendSnapshot(t *testing.T, from *Replica, to fsm.NodeID) (raft.InstallSnaps
 		ConfigurationIndex: meta.ConfigurationIndex,
 	}
 	var resp raft.InstallSnapshotResponse
-	err = from.wire.InstallSnapshot(raft.ServerID(to), raft.ServerAddress(to), args, &resp, bytes.NewReader(data))
+	err = from.net.InstallSnapshot(raft.ServerID(to), raft.ServerAddress(to), args, &resp, bytes.NewReader(data))
 	return resp, err
 }
 
@@ -83,35 +83,4 @@ func TestSnapshotDoesNotTakeALogBack(t *testing.T) {
 			t.Errorf("%d enqueues", s.Enqueues)
 		}
 	})
-}
-
-// An install is judged again when raft takes it up: entries may have come while it waited.
-func TestInstallGate(t *testing.T) {
-	for name, c := range map[string]struct {
-		expected bool
-		holds    bool
-		refused  bool
-	}{
-		"an install that is needed":          {expected: true},
-		"an install that is not":             {expected: true, holds: true, refused: true},
-		"a snapshot of the replica's own":    {holds: true},
-		"its own while nothing is held here": {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := newInstallGate(raft.NewInmemSnapshotStore(), func(index, term uint64) bool {
-				return c.holds && index == 7 && term == 2
-			})
-			if c.expected {
-				defer g.expect(7)()
-			}
-			g.expect(7)() // one that was answered
-			sink, err := g.Create(raft.SnapshotVersionMax, 7, 2, raft.Configuration{}, 1, nil)
-			if c.refused != (err != nil) {
-				t.Fatalf("created: %v", err)
-			}
-			if err == nil {
-				sink.Cancel()
-			}
-		})
-	}
 }

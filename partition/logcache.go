@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // logCache keeps the newest entries of a log in memory, bounded in bytes: raft reads back what it
@@ -19,7 +21,7 @@ type logCache struct {
 
 func newLogCache(limit int) *logCache { return &logCache{limit: limit} }
 
-func cost(l *raft.Log) int { return len(l.Data) + len(l.Extensions) + logOverhead }
+func cost(l *raft.Log) int { return len(l.Data) + len(l.Extensions) + raftnet.EntryOverhead }
 
 // get copies the entry into out if it is kept.
 func (c *logCache) get(index uint64, out *raft.Log) bool {

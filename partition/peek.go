@@ -46,7 +46,7 @@ func (r *Replica) read(least uint64, see func(Machine), then func() error) (fsm.
 			return reading, fmt.Errorf("partition %d has applied entry %d here, not yet %d: %w",
 				r.id, reading.Index, least, fsm.ErrBehind)
 		}
-		current := r.wire.heard.current(reading.Index)
+		current := r.net.CurrentAt(reading.Index)
 		if led := r.ledAt(reading.Index, before); led.After(current) {
 			current = led
 		}
@@ -73,7 +73,7 @@ func (r *Replica) ledAt(index uint64, now time.Time) time.Time {
 	if !r.Leading() {
 		now = time.Time{} // its own voice does not count any more
 	}
-	return r.wire.heard.led(term, r.cfg.Node, r.raft.GetConfiguration().Configuration().Servers, now)
+	return r.net.LedAt(term, r.raft.GetConfiguration().Configuration().Servers, now)
 }
 
 // replicaOf returns the replica of a partition here; the error wraps fsm.ErrNoReplica and says where there

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // Machine is a replicated state machine: fsm.State for data, catalog.State for group 0. All calls
@@ -92,8 +93,8 @@ type Caller interface {
 
 // Kinds of calls that this room serves; cluster uses kinds from 64 on.
 const (
-	KindRaft     uint8 = 1 // AppendEntries, RequestVote, RequestPreVote, TimeoutNow
-	KindSnapshot uint8 = 2 // InstallSnapshot, a stream
+	KindRaft           = raftnet.KindRaft
+	KindSnapshot       = raftnet.KindSnapshot
 	KindPropose  uint8 = 3
 	KindQuery    uint8 = 4
 	KindAwait    uint8 = 5

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // publishTimeout bounds how long a change of the catalog waits for nodes that lag behind: one that
@@ -57,7 +58,7 @@ func (h *Host) serveCatalog(ctx context.Context, from fsm.NodeID, b []byte) ([]b
 		return nil, fmt.Errorf("index of the catalog of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	if !h.allowed(from) {
-		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+		return nil, fmt.Errorf("node %s: %w", from, raftnet.ErrSilent)
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()

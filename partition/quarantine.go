@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/wire"
 )
 
 // diverged compares the newest digest of the leader with those of the same entry elsewhere, and returns
@@ -83,7 +85,7 @@ func (m *mender) quarantine(g *mendGroup, n fsm.NodeID, index uint64, agreed str
 		defer cancel()
 		b := binary.BigEndian.AppendUint16(nil, uint16(g.id))
 		b = binary.BigEndian.AppendUint64(b, index)
-		_, err := s.host.deps.Caller.Call(ctx, n, KindQuarantine, appendBytes(b, []byte(agreed)))
+		_, err := s.host.deps.Caller.Call(ctx, n, KindQuarantine, wire.AppendBytes(b, []byte(agreed)))
 		return err
 	}}
 }
@@ -95,14 +97,14 @@ func (h *Host) serveQuarantine(_ context.Context, from fsm.NodeID, b []byte) ([]
 	if len(b) < head {
 		return nil, fmt.Errorf("call to quarantine of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
-	in := &wireReader{b: b[head:]}
-	agreed := string(in.bytes(2 * sumBytes))
-	if err := in.done(); err != nil {
+	in := wire.NewReader(b[head:])
+	agreed := string(in.Bytes(2 * sumBytes))
+	if err := in.Done(); err != nil {
 		return nil, err
 	}
 	r := h.Replica(fsm.PartitionID(binary.BigEndian.Uint16(b)))
 	if !h.allowed(from) || r == nil {
-		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+		return nil, fmt.Errorf("node %s: %w", from, raftnet.ErrSilent)
 	}
 	if leader, _ := r.Leader(); leader != from {
 		return nil, fmt.Errorf("node %s does not lead here: %w", from, fsm.ErrNotLeader)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // OnReleased has f called for every session that an operator takes from its holder through any node (S-54).
@@ -41,7 +42,7 @@ func (h *Host) serveReleased(_ context.Context, from fsm.NodeID, b []byte) ([]by
 		return nil, err
 	}
 	if !h.allowed(from) {
-		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+		return nil, fmt.Errorf("node %s: %w", from, raftnet.ErrSilent)
 	}
 	if f := h.released.Load(); f != nil {
 		(*f)(k.Entity, k.Session)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/wire"
 )
 
 // Remote is a partition whose leader is on another node.
@@ -84,9 +85,9 @@ func (r *Remote) ReadIndex(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	answer := &wireReader{b: b}
-	index := answer.uint()
-	if err := answer.done(); err != nil {
+	answer := wire.NewReader(b)
+	index := answer.Uint()
+	if err := answer.Done(); err != nil {
 		return 0, fmt.Errorf("%w: %w", fsm.ErrUnknown, err)
 	}
 	return index, nil

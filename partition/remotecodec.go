@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/wire"
 )
 
 // The bytes of calls between a router and a leader on another node (docs/formats/raft.md). A
@@ -15,6 +16,7 @@ import (
 const (
 	verbVersion   = 1
 	maxErrorBytes = 1 << 10 // of an error's text from a peer
+	maxNodeBytes  = 256     // of the id of a node; those of Busbar are UUIDs
 )
 
 // The statuses of an answer.
@@ -79,8 +81,8 @@ func failure(err error) []byte {
 		status = statusEnded
 	}
 	text := err.Error()
-	b := appendBytes([]byte{verbVersion, status}, []byte(hint))
-	return appendBytes(b, []byte(text[:min(len(text), maxErrorBytes)]))
+	b := wire.AppendBytes([]byte{verbVersion, status}, []byte(hint))
+	return wire.AppendBytes(b, []byte(text[:min(len(text), maxErrorBytes)]))
 }
 
 // success begins an answer without an error.
@@ -94,10 +96,10 @@ func openResult(b []byte) ([]byte, error) {
 	if b[1] == statusOK {
 		return b[2:], nil
 	}
-	r := &wireReader{b: b[2:]}
-	hint := fsm.NodeID(r.bytes(maxHeaderBytes))
-	text := string(r.bytes(maxErrorBytes))
-	if err := r.done(); err != nil {
+	r := wire.NewReader(b[2:])
+	hint := fsm.NodeID(r.Bytes(maxNodeBytes))
+	text := string(r.Bytes(maxErrorBytes))
+	if err := r.Done(); err != nil {
 		return nil, fmt.Errorf("%w: %w", fsm.ErrUnknown, err)
 	}
 	switch b[1] {
@@ -125,20 +127,20 @@ func openResult(b []byte) ([]byte, error) {
 func appendWaitKey(b []byte, k fsm.WaitKey) []byte {
 	b = binary.AppendUvarint(b, uint64(k.Entity))
 	b = append(b, byte(k.Sub), byte(k.Kind))
-	b = appendBool(b, k.HasSession)
-	return appendBytes(b, []byte(k.Session))
+	b = wire.AppendBool(b, k.HasSession)
+	return wire.AppendBytes(b, []byte(k.Session))
 }
 
 // maxSessionBytes bounds a session id on the wire: 128 characters (RUL-17) of 4 bytes.
 const maxSessionBytes = 512
 
 func decodeWaitKey(b []byte) (fsm.WaitKey, error) {
-	r := &wireReader{b: b}
-	k := fsm.WaitKey{Entity: fsm.EntityID(r.uint())}
-	k.Sub, k.Kind = fsm.SubQueue(r.byte()), fsm.WaitKind(r.byte())
-	k.HasSession = r.bool()
-	k.Session = string(r.bytes(maxSessionBytes))
-	return k, r.done()
+	r := wire.NewReader(b)
+	k := fsm.WaitKey{Entity: fsm.EntityID(r.Uint())}
+	k.Sub, k.Kind = fsm.SubQueue(r.Byte()), fsm.WaitKind(r.Byte())
+	k.HasSession = r.Bool()
+	k.Session = string(r.Bytes(maxSessionBytes))
+	return k, r.Done()
 }
 
 func appendRequestID(b []byte, id fsm.RequestID) []byte {

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // Group is one partition as the router sees it: here, or on another node.
@@ -42,7 +43,7 @@ type Replica struct {
 	stores  Stores
 	guard   *guard
 	machine *machine
-	wire    *wire
+	net     *raftnet.Transport
 	raft    *raft.Raft
 	prop    *proposer
 	waits   *waiters
@@ -110,19 +111,14 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	r.machine = &machine{bodies: s.Bodies, m: m, fail: r.fail, ended: r.guard.ended, drops: &dropLog{log: r.log}}
 	r.machine.digests = &digests{stop: r.stopping, wg: &r.wg}
 	r.machine.notify = func() { o.applied(id) }
-	r.wire = newWire(id, o.cfg, o.caller, func() bool {
-		return r.stalled.Load() || r.unvouched.Load() || r.failure.Load() != nil
-	}, o.allowed)
-	r.wire.blank = r.blank
-	r.wire.gate = newInstallGate(s.Snapshots, r.holds)
-	r.wire.gate.unreadable = r.guard.unreadable
-	r.wire.term = func() uint64 { return r.raft.CurrentTerm() }
-	r.wire.behind = r.behind
-	r.wire.told = r.given
-	r.wire.defers = func() bool { return o.defers(r) }
+	r.net = raftnet.New(raftnet.Config{
+		Group: id, Self: o.cfg.Node, Caller: o.caller,
+		HeartbeatTimeout: o.cfg.HeartbeatTimeout, ElectionTimeout: o.cfg.ElectionTimeout,
+		RPCTimeout: o.cfg.RPCTimeout, MaxAppendBytes: o.cfg.MaxAppendBytes,
+	}, raftSide{r, o.allowed, o.defers}, s.Snapshots)
 	if err := r.start(members); err != nil {
 		r.guard.end()
-		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.wire.Close())
+		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.net.Close())
 	}
 	r.machine.drops.raft.Store(r.raft)
 	r.prop = newProposer(o.cfg, r.raft, r.machine, r.waits, r.log, r.wedged, r.ending)
@@ -148,17 +144,17 @@ func (r *Replica) start(members []fsm.NodeID) (err error) {
 				Suffrage: raft.Voter, ID: raft.ServerID(m), Address: raft.ServerAddress(m),
 			})
 		}
-		err := raft.BootstrapCluster(conf, r.guard, r.guard, r.stores.Snapshots, r.wire, c)
+		err := raft.BootstrapCluster(conf, r.guard, r.guard, r.stores.Snapshots, r.net, c)
 		if err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
 			return fmt.Errorf("bootstrap: %w", err)
 		}
 	}
-	r.raft, err = raft.NewRaft(conf, r.machine, r.guard, r.guard, r.wire.gate, r.wire)
+	r.raft, err = raft.NewRaft(conf, r.machine, r.guard, r.guard, r.net.Snapshots(), r.net)
 	// Its goroutines touch the stores at the first call of a peer, which cannot come yet, or at the
 	// first election, a heartbeat time-out away: none of them has met an error so far.
 	r.guard.start()
 	if err != nil {
-		err = errors.Join(err, r.wire.gate.trouble(), r.machine.trouble())
+		err = errors.Join(err, r.net.SnapshotTrouble(), r.machine.trouble())
 	}
 	return err
 }
@@ -182,7 +178,7 @@ func (r *Replica) raftConfig() *raft.Config {
 	c.SnapshotInterval = 1000 * time.Hour
 	c.SnapshotThreshold = math.MaxUint64
 	c.NoLegacyTelemetry = true
-	c.Logger = newRaftLog(r.log.Named("raft"))
+	c.Logger = raftnet.NewLogger(r.log.Named("raft"))
 	return c
 }
 
@@ -208,15 +204,13 @@ func (r *Replica) standAlone() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), r.cfg.ElectionTimeout)
 		defer cancel()
-		if err := r.wire.standNow(ctx); err != nil {
+		if err := r.net.StandNow(ctx); err != nil {
 			r.log.Debug("did not stand for election", "error", err)
 		}
 	}()
 }
 
-// blank reports whether this replica has no configuration: it was not taken in yet. Raft lets such a
-// one vote for anybody, whatever the candidate has; an acknowledged entry that a replica of the same
-// name held before it lost its disk would be voted away (R8).
+// blank reports whether this replica has no configuration: it was not taken in yet.
 func (r *Replica) blank() bool {
 	return len(r.raft.GetConfiguration().Configuration().Servers) == 0
 }
@@ -468,7 +462,7 @@ var errHangs = errors.New("goroutines still run")
 func (r *Replica) Close() error {
 	r.closeOnce.Do(func() {
 		r.shut()
-		errs := []error{r.wire.Close()}
+		errs := []error{r.net.Close()}
 		down := r.raft.Shutdown()
 		r.guard.end()
 		done := make(chan error, 1)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // resigner tells the followers of a leader that gives up: its disk stalls (R1), or its replica failed.
@@ -77,7 +78,7 @@ func (h *Host) serveResign(_ context.Context, from fsm.NodeID, b []byte) ([]byte
 		return nil, fmt.Errorf("leaderships given up in %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	if !h.allowed(from) {
-		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+		return nil, fmt.Errorf("node %s: %w", from, raftnet.ErrSilent)
 	}
 	terms := map[fsm.PartitionID]uint64{}
 	for ; len(b) > 0; b = b[resignedBytes:] {

@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/wire"
 )
 
 // handle registers what this node answers to others, before the mesh serves.
@@ -35,29 +37,29 @@ func (h *Host) handle() {
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
-	kind, group, body, err := openCall(b)
+	c, err := raftnet.ParseCall(b)
 	if err != nil {
 		return nil, err
 	}
 	h.lost.heard(from)
-	r := h.Replica(group)
+	r := h.Replica(c.Group)
 	if r == nil {
-		return nil, fmt.Errorf("partition %d: %w", group, errSilent)
+		return nil, fmt.Errorf("partition %d: %w", c.Group, raftnet.ErrSilent)
 	}
-	return r.wire.serve(ctx, from, kind, body)
+	return r.net.Serve(ctx, from, c)
 }
 
 func (h *Host) serveSnapshot(ctx context.Context, from fsm.NodeID, b []byte,
 	body io.Reader) ([]byte, error) {
-	kind, group, head, err := openCall(b)
+	c, err := raftnet.ParseCall(b)
 	if err != nil {
 		return nil, err
 	}
-	r := h.Replica(group)
-	if r == nil || kind != rpcInstall {
-		return nil, fmt.Errorf("partition %d: %w", group, errSilent)
+	r := h.Replica(c.Group)
+	if r == nil {
+		return nil, fmt.Errorf("partition %d: %w", c.Group, raftnet.ErrSilent)
 	}
-	return r.wire.serveInstall(ctx, from, head, body)
+	return r.net.ServeSnapshot(ctx, from, c, body)
 }
 
 // verb wraps the handler of a verb: it finds the replica and carries errors as statuses, because
@@ -130,7 +132,7 @@ func serveUnpark(_ context.Context, r *Replica, b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return appendBool(success(1), r.prop.unpark(id)), nil
+	return wire.AppendBool(success(1), r.prop.unpark(id)), nil
 }
 
 func serveReadIndex(ctx context.Context, r *Replica, _ []byte) ([]byte, error) {

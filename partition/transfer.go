@@ -43,7 +43,7 @@ func (h *Host) passTransfer(ctx context.Context, p fsm.PartitionID, to fsm.NodeI
 }
 
 func (h *Host) serveTransfer(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
-	if len(b) > maxHeaderBytes {
+	if len(b) > maxNodeBytes {
 		return nil, fmt.Errorf("node id of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	if !r.Leading() {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/busbar-mq/busbar/partition/raftnet"
+
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -113,8 +115,8 @@ func TestLeaderWithAnUnreadableSnapshotGivesUp(t *testing.T) {
 			}
 			failed := 0
 			g := newGuard(Stores{}, 1, func(error) { failed++ })
-			gate := newInstallGate(rottenSnapshots{store}, nil)
-			gate.unreadable = g.unreadable
+			side := raftSide{r: &Replica{guard: g}}
+			gate := raftnet.New(raftnet.Config{}, side, rottenSnapshots{store}).Snapshots()
 			if runs {
 				g.start()
 			}

@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/wire"
 )
 
 // A wedge is a group that does not advance although it is asked to and nothing that we know of keeps
@@ -42,14 +44,14 @@ func (w *wedges) look() error {
 		w.asked, w.last = time.Time{}, time.Now()
 	default:
 	}
-	index, bytes := w.r.machine.index(), w.r.wire.received.Load()
+	index, bytes := w.r.machine.index(), w.r.net.Received()
 	switch {
 	case w.asked.IsZero() && time.Since(w.last) >= pulseEvery && w.r.raft.CurrentTerm() > 0:
 		w.asked, w.index, w.bytes = time.Now(), index, bytes
 		w.r.wg.Add(1) // the caller is counted too, so Close waits already
 		go func() {
 			defer w.r.wg.Done()
-			w.r.wire.pulse()
+			w.r.net.Pulse()
 			w.pulses <- struct{}{}
 		}()
 	case w.asked.IsZero():
@@ -110,7 +112,7 @@ const reopenBytes = 2 + 1
 
 func askReopen(ctx context.Context, c Caller, n fsm.NodeID, p fsm.PartitionID, giveUp bool) error {
 	b := binary.BigEndian.AppendUint16(make([]byte, 0, reopenBytes), uint16(p))
-	_, err := c.Call(ctx, n, KindReopen, appendBool(b, giveUp))
+	_, err := c.Call(ctx, n, KindReopen, wire.AppendBool(b, giveUp))
 	return err
 }
 
@@ -127,7 +129,7 @@ func (h *Host) serveReopen(_ context.Context, from fsm.NodeID, b []byte) ([]byte
 	}
 	r := h.Replica(fsm.PartitionID(binary.BigEndian.Uint16(b)))
 	if !h.allowed(from) || r == nil {
-		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+		return nil, fmt.Errorf("node %s: %w", from, raftnet.ErrSilent)
 	}
 	if leader, _ := r.Leader(); leader != from {
 		return nil, fmt.Errorf("node %s does not lead here: %w", from, fsm.ErrNotLeader)

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // withEntries reports whether a call is an AppendEntries of a partition that carries entries.
@@ -17,14 +19,16 @@ func withEntries(kind uint8, b []byte, p fsm.PartitionID) bool {
 	if kind != KindRaft {
 		return false
 	}
-	k, group, body, err := openCall(b)
-	if err != nil || k != rpcAppend || group != p {
+	call, err := raftnet.ParseCall(b)
+	if err != nil || call.Kind != raftnet.Append || call.Group != p {
 		return false
 	}
-	var a raft.AppendEntriesRequest
-	r := &wireReader{b: body}
-	r.appendRequest(&a)
-	return r.done() == nil && len(a.Entries) > 0
+	command, _, err := call.Command()
+	if err != nil {
+		return false
+	}
+	a, ok := command.(*raft.AppendEntriesRequest)
+	return ok && len(a.Entries) > 0
 }
 
 func (n *network) swallows(f func(from, to fsm.NodeID, kind uint8, b []byte) bool) {
@@ -84,20 +88,16 @@ func held(t *testing.T, c *testCluster) (deaf *Replica, release func()) {
 		}
 	}
 	deaf = c.nodes[c.others(l.cfg.Node)[0]].host.Replica(1)
-	// Raft's main loop takes no call while it waits for an answer of its own.
-	hold := make(chan struct{})
-	rpc := deaf.wire.rpc
-	answers := make(chan raft.RPCResponse) // nobody receives from it
+	// Raft's main loop reads a snapshot itself, and this one does not come.
+	body, self := make(stuckBody), []byte(l.cfg.Node)
+	config := raft.EncodeConfiguration(l.raft.GetConfiguration().Configuration())
+	sends := peerOf(deaf, l.cfg.Node)
 	go func() {
-		select {
-		case rpc <- raft.RPC{Command: &raft.AppendEntriesRequest{}, RespChan: answers}:
-		case <-hold:
-		}
-		<-hold
-		select {
-		case <-answers:
-		default:
-		}
+		_ = sends.InstallSnapshot(raft.ServerID(deaf.cfg.Node), "", &raft.InstallSnapshotRequest{
+			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
+			SnapshotVersion: raft.SnapshotVersionMax, Term: l.raft.CurrentTerm(), LastLogIndex: l.raft.LastIndex() + 1000,
+			LastLogTerm: l.raft.CurrentTerm(), Configuration: config, ConfigurationIndex: 1, Size: 1,
+		}, new(raft.InstallSnapshotResponse), body)
 	}()
 	h := c.nodes[deaf.cfg.Node].host
 	for began := time.Now(); h.Status()[0].Wedges == 0; time.Sleep(100 * time.Millisecond) {
@@ -105,7 +105,15 @@ func held(t *testing.T, c *testCluster) (deaf *Replica, release func()) {
 			t.Fatalf("not noticed: %+v", h.Status())
 		}
 	}
-	return deaf, func() { close(hold) }
+	return deaf, func() { close(body) }
+}
+
+// stuckBody is read in vain until it is closed.
+type stuckBody chan struct{}
+
+func (b stuckBody) Read([]byte) (int, error) {
+	<-b
+	return 0, io.ErrUnexpectedEOF
 }
 
 // A replica whose raft does not answer itself is opened anew; one that is busy is not.

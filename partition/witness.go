@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // witness finds out whether this node's data is an old copy, before its replicas take part in
@@ -51,7 +52,7 @@ func (w *witness) serve(_ context.Context, from fsm.NodeID, b []byte) ([]byte, e
 		return nil, fmt.Errorf("call of a witness of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	if w.h.deps.Lives == nil || !w.h.allowed(from) {
-		return nil, fmt.Errorf("node %s: %w", from, errSilent)
+		return nil, fmt.Errorf("node %s: %w", from, raftnet.ErrSilent)
 	}
 	life, i, err := w.h.deps.Lives.Witness(from, binary.BigEndian.Uint64(b),
 		fsm.Incarnation(binary.BigEndian.Uint64(b[8:])))

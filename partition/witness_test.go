@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // copyOf returns a disk with what d holds now, snapshots aside.
@@ -236,18 +237,17 @@ func TestReplicaWithoutAConfigurationDoesNotVote(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := n.host.Replica(1)
-		for name, call := range map[string]struct {
-			kind byte
-			body []byte
-		}{
-			"vote": {rpcVote, appendVote(nil, &raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{
-				ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n1"), Addr: []byte("n1")}, Term: 99})},
-			"pre-vote": {rpcPreVote, appendPreVote(nil, &raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{
-				ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n1"), Addr: []byte("n1")}, Term: 99})},
-		} {
-			if _, err := r.wire.serve(t.Context(), "n1", call.kind, call.body); !errors.Is(err, errBlank) {
-				t.Errorf("%s: %v", name, err)
-			}
+		l := &line{from: "n1", to: r}
+		from := newPeer("n1", r.id, l)
+		h := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n1"), Addr: []byte("n1")}
+		_ = from.RequestVote("n3", "n3", &raft.RequestVoteRequest{RPCHeader: h, Term: 99}, new(raft.RequestVoteResponse))
+		if !errors.Is(l.err, raftnet.ErrBlank) {
+			t.Errorf("vote: %v", l.err)
+		}
+		l.err = nil
+		_ = from.RequestPreVote("n3", "n3", &raft.RequestPreVoteRequest{RPCHeader: h, Term: 99}, new(raft.RequestPreVoteResponse))
+		if !errors.Is(l.err, raftnet.ErrBlank) {
+			t.Errorf("pre-vote: %v", l.err)
 		}
 		if term := r.raft.CurrentTerm(); term != 0 {
 			t.Errorf("term went to %d", term)

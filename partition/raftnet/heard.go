@@ -1,4 +1,4 @@
-package partition
+package raftnet
 
 import (
 	"slices"
@@ -10,20 +10,20 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// tidings are what a replica knows of how far its group has come, for reads that may be stale (S-305).
-// They decide nothing.
+// heard notes what leaders and followers said of how far the group has come. Reads that may be stale use it (S-305);
+// no decision of raft does.
 //
-// A leader sends a peer one append at a time, so what an append says was true when the one before it
-// was answered, which is after that one arrived here: no network and no pause can make it seem younger.
-// Only where answers get lost the leader sends the same again, and the third of three says more than
-// it knows, until the next append. And a leader that was deposed while this replica could not hear of it
-// is believed for as long as it believes itself: for config's LeaderLease, by groups of five and by
-// replicas that do not vote.
-type tidings struct {
+// A leader sends a peer one append at a time. What an append says was therefore true when the append before it was
+// answered, and that is after the append before it arrived here. So a delay of the network or a pause of a process
+// never makes a state seem younger than it is, with two exceptions. If answers to the leader are lost, the leader sends
+// the same append again with a newer commit index; until the next append the state can seem younger then. And a leader
+// that was deposed while this replica could not hear of it still counts until it notices, which is LeaderLease of the
+// configuration; that concerns groups of five replicas, and replicas without a vote.
+type heard struct {
 	mu    sync.Mutex
 	term  uint64
 	last  time.Time            // when the last append of this term arrived
-	own   uint64               // an entry of this term, the first that is known; 0: none is
+	own   uint64               // index of the first known entry of this term; 0 if none is known
 	words [heardWords]word     // what leaders said, the oldest is overwritten
 	next  int                  // of words
 	acks  map[string]time.Time // of peers that took this replica for their leader: when it asked
@@ -44,7 +44,7 @@ const (
 )
 
 // append notes an append that raft has taken.
-func (h *tidings) append(a *raft.AppendEntriesRequest, arrived time.Time) {
+func (h *heard) append(a *raft.AppendEntriesRequest, arrived time.Time) {
 	if a.LeaderCommitIndex == 0 {
 		return // a heartbeat
 	}
@@ -85,7 +85,7 @@ func (h *tidings) append(a *raft.AppendEntriesRequest, arrived time.Time) {
 }
 
 // findOwn looks for an entry of the leader's own term.
-func (h *tidings) findOwn(a *raft.AppendEntriesRequest) {
+func (h *heard) findOwn(a *raft.AppendEntriesRequest) {
 	if h.own == 0 && a.PrevLogTerm == a.Term {
 		h.own = a.PrevLogEntry
 	}
@@ -100,7 +100,7 @@ func (h *tidings) findOwn(a *raft.AppendEntriesRequest) {
 }
 
 // answered notes that a peer answered an append of this replica's leadership that began at that time.
-func (h *tidings) answered(term uint64, peer string, began time.Time) {
+func (h *heard) answered(term uint64, peer string, began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if term < h.acked {
@@ -115,7 +115,7 @@ func (h *tidings) answered(term uint64, peer string, began time.Time) {
 }
 
 // current returns until when a state that has applied up to index held everything; zero if nobody said.
-func (h *tidings) current(index uint64) (at time.Time) {
+func (h *heard) current(index uint64) (at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.words {
@@ -128,7 +128,7 @@ func (h *tidings) current(index uint64) (at time.Time) {
 
 // led returns when a majority of the voters last took self for their leader in a term; zero if not all
 // that it takes have yet.
-func (h *tidings) led(term uint64, self fsm.NodeID, voters []raft.Server, now time.Time) time.Time {
+func (h *heard) led(term uint64, self fsm.NodeID, voters []raft.Server, now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var asked []time.Time

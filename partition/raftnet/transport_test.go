@@ -1,11 +1,10 @@
-package partition
+package raftnet
 
 import (
 	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -17,14 +16,22 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-func testConfig() *Config {
-	c := Defaults()
-	c.Node = "n1"
-	return &c
-}
+// testReplica is a member's replica with data; the cases set what is otherwise.
+type testReplica struct{ silent, stranger bool }
 
-func testWire(c Caller) *wire {
-	return newWire(3, testConfig(), c, func() bool { return false }, func(fsm.NodeID) bool { return true })
+func (r testReplica) Silent() bool                    { return r.silent }
+func (testReplica) Blank() bool                       { return false }
+func (r testReplica) Allowed(fsm.NodeID) bool         { return !r.stranger }
+func (testReplica) Term() uint64                      { return 1 }
+func (testReplica) Defers() bool                      { return false }
+func (testReplica) Given()                            {}
+func (testReplica) Behind(*raft.AppendEntriesRequest) {}
+func (testReplica) Holds(uint64, uint64) bool         { return false }
+func (testReplica) Unreadable(error)                  {}
+
+func testTransport(c Caller, r testReplica) *Transport {
+	return New(Config{Group: 3, Self: "n1", Caller: c, HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second,
+		RPCTimeout: 10 * time.Second, MaxAppendBytes: 1 << 20}, r, raft.NewInmemSnapshotStore())
 }
 
 func headerOf(id string) raft.RPCHeader {
@@ -40,25 +47,25 @@ var sampleAppend = raft.AppendEntriesRequest{
 	},
 }
 
-// TestWireGolden pins the bytes, so that nodes of different builds understand each other.
-func TestWireGolden(t *testing.T) {
-	w := testWire(nil)
+// TestTransportGolden pins the bytes, so that nodes of different builds understand each other.
+func TestTransportGolden(t *testing.T) {
+	tr := testTransport(nil, testReplica{})
 	for _, tc := range []struct {
 		name string
 		got  []byte
 		want string
 	}{
-		{"append entries", appendAppend(w.head(rpcAppend, 0), &sampleAppend),
+		{"append entries", appendAppend(tr.head(Append, 0), &sampleAppend),
 			"01 01 0003 03 02 6e32 02 6e32 05 09 04 08 02" + // head, header, terms, two entries
 				"0a 04 01 00 00 00" + // noop: index, term, type, no time, no extensions, no data
 				"0b 05 00 8ea8d6b907 01 ee 03 616263"},
-		{"request vote", appendVote(w.head(rpcVote, 0), &raft.RequestVoteRequest{
+		{"request vote", appendVote(tr.head(Vote, 0), &raft.RequestVoteRequest{
 			RPCHeader: headerOf("n2"), Term: 300, LastLogIndex: 7, LastLogTerm: 6, LeadershipTransfer: true}),
 			"01 02 0003 03 02 6e32 02 6e32 ac02 07 06 01"},
-		{"pre-vote", appendPreVote(w.head(rpcPreVote, 0), &raft.RequestPreVoteRequest{
+		{"pre-vote", appendPreVote(tr.head(PreVote, 0), &raft.RequestPreVoteRequest{
 			RPCHeader: headerOf("n2"), Term: 2, LastLogIndex: 7, LastLogTerm: 1}),
 			"01 03 0003 03 02 6e32 02 6e32 02 07 01"},
-		{"install", appendInstall(w.head(rpcInstall, 0), &raft.InstallSnapshotRequest{
+		{"install", appendInstall(tr.head(Install, 0), &raft.InstallSnapshotRequest{
 			RPCHeader: headerOf("n2"), SnapshotVersion: 1, Term: 4, LastLogIndex: 9, LastLogTerm: 3,
 			Configuration: []byte{0xaa, 0xbb}, ConfigurationIndex: 1, Size: 1000}),
 			"01 05 0003 03 02 6e32 02 6e32 01 04 09 03 02 aabb 01 e807"},
@@ -75,29 +82,25 @@ func TestWireGolden(t *testing.T) {
 	}
 }
 
-func TestWireDecodesWhatItEncodes(t *testing.T) {
+func TestTransportDecodesWhatItEncodes(t *testing.T) {
 	b := appendAppend(nil, &sampleAppend)
-	r := &wireReader{b: b}
-	var got raft.AppendEntriesRequest
-	r.appendRequest(&got)
-	if err := r.done(); err != nil {
+	got, _, err := Call{Kind: Append, body: b}.Command()
+	if err != nil {
 		t.Fatal(err)
 	}
 	want := sampleAppend
 	want.Entries[0].Data, want.Entries[0].Extensions = []byte{}, []byte{}
-	if !reflect.DeepEqual(got, want) {
+	if !reflect.DeepEqual(got, &want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	for n := range b { // every cut is an error, never a panic
-		r := &wireReader{b: b[:n]}
-		r.appendRequest(new(raft.AppendEntriesRequest))
-		if r.done() == nil {
+		if _, _, err := (Call{Kind: Append, body: b[:n]}).Command(); err == nil {
 			t.Errorf("%d of %d bytes decode", n, len(b))
 		}
 	}
 }
 
-func TestWireRefusesWhatRaftWouldPanicOn(t *testing.T) {
+func TestTransportRefusesWhatRaftWouldPanicOn(t *testing.T) {
 	for name, change := range map[string]func(*raft.AppendEntriesRequest){
 		"an unknown entry type":           func(a *raft.AppendEntriesRequest) { a.Entries[1].Type = 99 },
 		"a configuration that is none":    func(a *raft.AppendEntriesRequest) { a.Entries[1].Type = raft.LogConfiguration },
@@ -111,35 +114,29 @@ func TestWireRefusesWhatRaftWouldPanicOn(t *testing.T) {
 			one, two := *a.Entries[0], *a.Entries[1]
 			a.Entries = []*raft.Log{&one, &two}
 			change(&a)
-			r := &wireReader{b: appendAppend(nil, &a)}
-			r.appendRequest(new(raft.AppendEntriesRequest))
-			if err := r.done(); !errors.Is(err, fsm.ErrFormat) {
+			if _, _, err := (Call{Kind: Append, body: appendAppend(nil, &a)}).Command(); !errors.Is(err, fsm.ErrFormat) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 }
 
-func FuzzWire(f *testing.F) {
-	w := testWire(nil)
-	f.Add(byte(rpcAppend), appendAppend(nil, &sampleAppend))
-	f.Add(byte(rpcVote), appendVote(nil, &raft.RequestVoteRequest{RPCHeader: headerOf("n2")}))
-	f.Add(byte(rpcPreVote), appendPreVote(nil, &raft.RequestPreVoteRequest{RPCHeader: headerOf("n2")}))
-	f.Add(byte(rpcTimeoutNow), appendHeader(nil, &raft.RPCHeader{}))
+func FuzzCalls(f *testing.F) {
+	tr := testTransport(nil, testReplica{})
+	f.Add(byte(Append), appendAppend(nil, &sampleAppend))
+	f.Add(byte(Vote), appendVote(nil, &raft.RequestVoteRequest{RPCHeader: headerOf("n2")}))
+	f.Add(byte(PreVote), appendPreVote(nil, &raft.RequestPreVoteRequest{RPCHeader: headerOf("n2")}))
+	f.Add(byte(TimeoutNow), appendHeader(nil, &raft.RPCHeader{}))
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	f.Fuzz(func(t *testing.T, kind byte, b []byte) {
-		_, _ = w.serve(done, "n2", kind, b)
-		_, _ = w.serveInstall(done, "n2", b, bytes.NewReader(nil))
-		for k := byte(rpcAppend); k <= rpcInstall; k++ {
-			r := openAnswer(b, k)
-			r.appendResponse(new(raft.AppendEntriesResponse))
-			r = openAnswer(b, k)
-			r.installResponse(new(raft.InstallSnapshotResponse))
+		_, _ = tr.Serve(done, "n2", Call{Kind: Kind(kind), body: b})
+		_, _ = tr.ServeSnapshot(done, "n2", Call{Kind: Install, body: b}, bytes.NewReader(nil))
+		for k := Append; k <= Install; k++ {
+			readAppendAnswer(openAnswer(b, k), new(raft.AppendEntriesResponse))
+			readInstallAnswer(openAnswer(b, k), new(raft.InstallSnapshotResponse))
 		}
-		_, _ = openResult(b)
-		_, _ = decodeWaitKey(b)
-		_, _, _, _ = openCall(b)
+		_, _ = ParseCall(b)
 	})
 }
 
@@ -155,26 +152,25 @@ func (c fakeCaller) Call(_ context.Context, _ fsm.NodeID, kind uint8, b []byte) 
 
 func TestAppendIsBoundedInBytes(t *testing.T) {
 	var sent raft.AppendEntriesRequest
-	w := testWire(fakeCaller{f: func(_ uint8, b []byte) ([]byte, error) {
-		_, _, body, err := openCall(b)
+	tr := testTransport(fakeCaller{f: func(_ uint8, b []byte) ([]byte, error) {
+		c, err := ParseCall(b)
 		if err != nil {
 			return nil, err
 		}
-		r := &wireReader{b: body}
-		r.appendRequest(&sent)
-		if err := r.done(); err != nil {
+		command, _, err := c.Command()
+		if err != nil {
 			return nil, err
 		}
-		return encodeAnswer(rpcAppend, &raft.AppendEntriesResponse{Term: 1, LastLog: 3, Success: true})
-	}})
-	w.cfg.MaxAppendBytes = 1 << 20
+		sent = *command.(*raft.AppendEntriesRequest)
+		return encodeAnswer(Append, &raft.AppendEntriesResponse{Term: 1, LastLog: 3, Success: true})
+	}}, testReplica{})
 	args := raft.AppendEntriesRequest{RPCHeader: headerOf("n1"), Term: 1, LeaderCommitIndex: 5}
 	for i := range 5 {
 		args.Entries = append(args.Entries,
 			&raft.Log{Index: uint64(i + 1), Term: 1, Data: make([]byte, 400<<10)})
 	}
 	var resp raft.AppendEntriesResponse
-	if err := w.AppendEntries("n2", "n2", &args, &resp); err != nil || !resp.Success {
+	if err := tr.AppendEntries("n2", "n2", &args, &resp); err != nil || !resp.Success {
 		t.Fatal(err, resp)
 	}
 	if len(sent.Entries) != 2 || len(args.Entries) != 2 {
@@ -186,23 +182,23 @@ func TestAppendIsBoundedInBytes(t *testing.T) {
 	}
 	one := raft.AppendEntriesRequest{RPCHeader: headerOf("n1"), Term: 1,
 		Entries: []*raft.Log{{Index: 1, Term: 1, Data: make([]byte, 3<<20)}}}
-	if err := w.AppendEntries("n2", "n2", &one, &resp); err != nil || len(sent.Entries) != 1 {
+	if err := tr.AppendEntries("n2", "n2", &one, &resp); err != nil || len(sent.Entries) != 1 {
 		t.Errorf("a large entry does not travel alone: %v", err)
 	}
 }
 
 // TestPreVoteErrorIsNoVote: raft counts the text of an old version's error as a vote.
 func TestPreVoteErrorIsNoVote(t *testing.T) {
-	w := testWire(fakeCaller{f: func(uint8, []byte) ([]byte, error) {
+	tr := testTransport(fakeCaller{f: func(uint8, []byte) ([]byte, error) {
 		return nil, errors.New("unexpected command")
-	}})
-	err := w.RequestPreVote("n2", "n2", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+	}}, testReplica{})
+	err := tr.RequestPreVote("n2", "n2", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
 	if err == nil || strings.Contains(err.Error(), "unexpected command") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestWireServesMembersAsThemselves(t *testing.T) {
+func TestTransportServesMembersAsThemselves(t *testing.T) {
 	vote := appendVote(nil, &raft.RequestVoteRequest{RPCHeader: headerOf("n2"), Term: 1})
 	for _, tc := range []struct {
 		name    string
@@ -217,82 +213,55 @@ func TestWireServesMembersAsThemselves(t *testing.T) {
 		{"a member while the disk is stalled", "n2", true, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWire(3, testConfig(), nil, func() bool { return tc.silent },
-				func(fsm.NodeID) bool { return tc.allowed })
+			tr := testTransport(nil, testReplica{silent: tc.silent, stranger: !tc.allowed})
 			go func() {
 				select {
-				case c := <-w.rpc:
+				case c := <-tr.rpc:
 					c.Respond(&raft.RequestVoteResponse{Term: 1, Granted: true}, nil)
-				case <-w.ctx.Done():
+				case <-tr.ctx.Done():
 				}
 			}()
-			_, err := w.serve(t.Context(), tc.from, rpcVote, vote)
+			_, err := tr.Serve(t.Context(), tc.from, Call{Kind: Vote, body: vote})
 			if (err == nil) != tc.ok {
 				t.Errorf("got %v", err)
 			}
-			if err := w.Close(); err != nil {
+			if err := tr.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-func TestWireKnowsNoFastPath(t *testing.T) {
-	w := testWire(nil)
-	w.SetHeartbeatHandler(func(raft.RPC) { t.Error("heartbeat left the main loop") }) // R2
-	if _, err := w.AppendEntriesPipeline("n2", "n2"); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
+func TestTransportKnowsNoFastPath(t *testing.T) {
+	tr := testTransport(nil, testReplica{})
+	tr.SetHeartbeatHandler(func(raft.RPC) { t.Error("heartbeat left the main loop") }) // R2
+	if _, err := tr.AppendEntriesPipeline("n2", "n2"); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
 		t.Errorf("pipeline: %v", err) // R5
 	}
 	go func() {
-		c := <-w.rpc
+		c := <-tr.rpc
 		c.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 	}()
 	beat := appendAppend(nil, &raft.AppendEntriesRequest{RPCHeader: headerOf("n2"), Term: 1})
-	if _, err := w.serve(t.Context(), "n2", rpcAppend, beat); err != nil {
+	if _, err := tr.Serve(t.Context(), "n2", Call{Kind: Append, body: beat}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestErrorsKeepTheirMeaningOnTheWay(t *testing.T) {
-	for _, tc := range []struct {
-		err  error
-		want error
-	}{
-		{&notLeaderError{hint: "n7"}, fsm.ErrNotLeader},
-		{fmt.Errorf("full: %w", fsm.ErrBusy), fsm.ErrBusy},
-		{fmt.Errorf("lost: %w", fsm.ErrUnknown), fsm.ErrUnknown},
-		{fmt.Errorf("%w: %w", fsm.ErrUnknown, context.Canceled), fsm.ErrUnknown},
-		{errUnparked, errUnparked},
-		{fsm.ErrClosed, fsm.ErrNotLeader}, // that node closes, this one does not
-		{context.Canceled, fsm.ErrUnavailable},
-		{errors.New("anything else"), fsm.ErrUnknown},
-		{errors.New(strings.Repeat("long", 1000)), fsm.ErrUnknown},
-	} {
-		_, err := openResult(failure(tc.err))
-		if !errors.Is(err, tc.want) {
-			t.Errorf("%v arrives as %v", tc.err, err)
-		}
-		var nl *notLeaderError
-		if errors.As(tc.err, &nl) && (!errors.As(err, &nl) || nl.hint != "n7") {
-			t.Errorf("hint is lost: %v", err)
-		}
-	}
-}
-
 func TestInstallStreamIsCutAtItsSize(t *testing.T) {
-	w := testWire(nil)
+	tr := testTransport(nil, testReplica{})
 	conf := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "n1"}}})
 	head := appendInstall(nil, &raft.InstallSnapshotRequest{RPCHeader: headerOf("n2"),
 		SnapshotVersion: 1, Term: 1, Configuration: conf, Size: 4})
 	go func() {
-		c := <-w.rpc
+		c := <-tr.rpc
 		b, err := io.ReadAll(c.Reader)
 		if string(b) != "four" {
 			t.Errorf("raft reads %q, %v", b, err)
 		}
 		c.Respond(&raft.InstallSnapshotResponse{Success: true}, nil)
 	}()
-	if _, err := w.serveInstall(t.Context(), "n2", head, strings.NewReader("four and more")); err != nil {
+	if _, err := tr.ServeSnapshot(t.Context(), "n2", Call{Kind: Install, body: head}, strings.NewReader("four and more")); err != nil {
 		t.Error(err)
 	}
 }

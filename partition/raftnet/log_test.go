@@ -1,4 +1,4 @@
-package partition
+package raftnet
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 func TestRaftSaysLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		l := newRaftLog(hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, Output: &out}))
+		l := NewLogger(hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, Output: &out}))
 		for range 100 {
 			l.Info("entering follower state")
 			l.Error("failed to heartbeat to", "peer", "n2")

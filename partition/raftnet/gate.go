@@ -1,4 +1,4 @@
-package partition
+package raftnet
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// installGate keeps raft from taking a snapshot that its replica does not need. A leader sends one
+// gate keeps raft from taking a snapshot that its replica does not need. A leader sends one
 // when a goroutine of its own believes the follower to be further back than it is: one that outlived
 // a change of members, or that lost an answer. Raft's handler then restores the older state and empties
 // the log, with entries behind the snapshot in it that were acknowledged through this replica. The
@@ -18,12 +18,12 @@ import (
 //
 // It stands in front of the snapshot store because Create is the first thing that raft's main loop
 // does with an install: what is decided there is decided between two appends.
-type installGate struct {
+type gate struct {
 	raft.SnapshotStore
 	// holds reports whether the replica has all that a snapshot up to this entry has.
 	holds func(index, term uint64) bool
 
-	// unreadable is told of a snapshot that cannot be read; nil if nobody is.
+	// unreadable is told of a snapshot that cannot be read.
 	unreadable func(error)
 
 	mu       sync.Mutex
@@ -33,13 +33,13 @@ type installGate struct {
 
 var errHeld = errors.New("replica has all of the snapshot already")
 
-func newInstallGate(s raft.SnapshotStore, holds func(index, term uint64) bool) *installGate {
-	return &installGate{SnapshotStore: s, holds: holds, expected: map[uint64]int{}}
+func newGate(s raft.SnapshotStore, holds func(index, term uint64) bool, unreadable func(error)) *gate {
+	return &gate{SnapshotStore: s, holds: holds, unreadable: unreadable, expected: map[uint64]int{}}
 }
 
 // Open implements raft.SnapshotStore and remembers why it failed: raft only logs it, and whoever mends
 // the replica needs the file.
-func (g *installGate) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (g *gate) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, r, err := g.SnapshotStore.Open(id)
 	g.mu.Lock()
 	g.unopened = err
@@ -54,7 +54,7 @@ func (g *installGate) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error)
 // it to a follower again and again, and neither would ever be mended.
 type watchedSnapshot struct {
 	io.ReadCloser
-	g *installGate
+	g *gate
 }
 
 // WrappedReadCloser implements raft.ReadCloserWrapper: the store finds its own reader in it.
@@ -62,21 +62,21 @@ func (w *watchedSnapshot) WrappedReadCloser() io.ReadCloser { return w.ReadClose
 
 func (w *watchedSnapshot) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) && w.g.unreadable != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		w.g.unreadable(fmt.Errorf("read snapshot: %w", err))
 	}
 	return n, err
 }
 
 // trouble is why the last snapshot could not be opened, nil if it was.
-func (g *installGate) trouble() error {
+func (g *gate) trouble() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.unopened
 }
 
 // expect says that raft is about to be given an install; the function returned, that it has answered.
-func (g *installGate) expect(index uint64) (answered func()) {
+func (g *gate) expect(index uint64) (answered func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.expected[index]++
@@ -91,7 +91,7 @@ func (g *installGate) expect(index uint64) (answered func()) {
 
 // Create implements raft.SnapshotStore. A snapshot of the replica's own that happens to end where an
 // install does is refused too; it is taken later.
-func (g *installGate) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration,
+func (g *gate) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration,
 	configurationIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
 	g.mu.Lock()
 	coming := g.expected[index] > 0
@@ -100,14 +100,4 @@ func (g *installGate) Create(version raft.SnapshotVersion, index, term uint64, c
 		return nil, errHeld
 	}
 	return g.SnapshotStore.Create(version, index, term, c, configurationIndex, t)
-}
-
-// holds reports whether the log here goes on from an entry: it was applied, or it is stored with the
-// same term, and then so is all before it.
-func (r *Replica) holds(index, term uint64) bool {
-	if r.machine.index() >= index {
-		return true
-	}
-	var l raft.Log
-	return r.stores.Log.GetLog(index, &l) == nil && l.Term == term
 }

@@ -1,4 +1,4 @@
-package partition
+package raftnet
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 )
 
 // S-305: what an append says was so when the one before it was answered, never later.
-func TestTidingsAreAsOldAsTheAppendBefore(t *testing.T) {
+func TestHeardAreAsOldAsTheAppendBefore(t *testing.T) {
 	began := time.Unix(1_000, 0)
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	idle := func(term, commit uint64) *raft.AppendEntriesRequest {
@@ -43,7 +43,7 @@ func TestTidingsAreAsOldAsTheAppendBefore(t *testing.T) {
 		"a copy that comes late":                 {[]arrival{{0, idle(1, 5)}, {250, idle(1, 5)}, {500, idle(1, 6)}, {750, idle(1, 5)}}, 5, 0},
 		"a part of what is committed":            {[]arrival{{0, busy(5, 6)}, {3, busy(6, 7)}}, 7, -1},
 	} {
-		var h tidings
+		var h heard
 		for _, x := range c.heard {
 			h.append(x.a, at(x.ms))
 		}
@@ -55,9 +55,9 @@ func TestTidingsAreAsOldAsTheAppendBefore(t *testing.T) {
 }
 
 // S-305: a replica that lags by a second under load knows how old it is, within the pause between words.
-func TestTidingsOfALaggingReplica(t *testing.T) {
+func TestHeardOfALaggingReplica(t *testing.T) {
 	began := time.Unix(1_000, 0)
-	var h tidings
+	var h heard
 	for i := range 10_000 { // an entry a millisecond
 		h.append(&raft.AppendEntriesRequest{Term: 1, PrevLogEntry: uint64(i), Entries: []*raft.Log{{Index: uint64(i) + 1, Term: 1}},
 			LeaderCommitIndex: uint64(i)}, began.Add(time.Duration(i)*time.Millisecond))
@@ -75,7 +75,7 @@ func TestALeaderLedWhenAMajorityWasAsked(t *testing.T) {
 	now := time.Unix(1_000, 0)
 	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
 	voters := []raft.Server{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d", Suffrage: raft.Nonvoter}}
-	var h tidings
+	var h heard
 	if got := h.led(3, "a", voters, now); !got.IsZero() {
 		t.Errorf("nobody was asked: %v", got)
 	}

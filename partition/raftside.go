@@ -1,0 +1,55 @@
+package partition
+
+import (
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
+)
+
+// raftSide is a replica as its transport sees it.
+type raftSide struct {
+	r       *Replica
+	allowed func(fsm.NodeID) bool
+	defers  func(*Replica) bool
+}
+
+var _ raftnet.Replica = raftSide{}
+
+// Silent implements raftnet.Replica.
+func (s raftSide) Silent() bool {
+	return s.r.stalled.Load() || s.r.unvouched.Load() || s.r.failure.Load() != nil
+}
+
+// Blank implements raftnet.Replica: the replica was not taken in yet. Raft lets such a replica vote for anybody, whatever
+// the candidate has. An acknowledged entry that a replica of the same name held before it lost its disk would be voted
+// away (R8).
+func (s raftSide) Blank() bool { return s.r.blank() }
+
+// Allowed implements raftnet.Replica.
+func (s raftSide) Allowed(n fsm.NodeID) bool { return s.allowed(n) }
+
+// Term implements raftnet.Replica.
+func (s raftSide) Term() uint64 { return s.r.raft.CurrentTerm() }
+
+// Defers implements raftnet.Replica.
+func (s raftSide) Defers() bool { return s.defers(s.r) }
+
+// Given implements raftnet.Replica.
+func (s raftSide) Given() { s.r.given() }
+
+// Behind implements raftnet.Replica.
+func (s raftSide) Behind(a *raft.AppendEntriesRequest) { s.r.behind(a) }
+
+// Holds implements raftnet.Replica: the entry was applied, or it is stored with the same term, and then so is all
+// before it.
+func (s raftSide) Holds(index, term uint64) bool {
+	if s.r.machine.index() >= index {
+		return true
+	}
+	var l raft.Log
+	return s.r.stores.Log.GetLog(index, &l) == nil && l.Term == term
+}
+
+// Unreadable implements raftnet.Replica.
+func (s raftSide) Unreadable(err error) { s.r.guard.unreadable(err) }

@@ -1,0 +1,61 @@
+package partition
+
+import (
+	"context"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
+)
+
+// peer is the replica of a transport that only asks others.
+type peer struct{}
+
+func (peer) Silent() bool                      { return false }
+func (peer) Blank() bool                       { return false }
+func (peer) Allowed(fsm.NodeID) bool           { return true }
+func (peer) Term() uint64                      { return 0 }
+func (peer) Defers() bool                      { return false }
+func (peer) Given()                            {}
+func (peer) Behind(*raft.AppendEntriesRequest) {}
+func (peer) Holds(uint64, uint64) bool         { return false }
+func (peer) Unreadable(error)                  {}
+
+// newPeer returns the transport of a node that calls as it likes over c.
+func newPeer(self fsm.NodeID, group fsm.PartitionID, c raftnet.Caller) *raftnet.Transport {
+	d := Defaults()
+	return raftnet.New(raftnet.Config{Group: group, Self: self, Caller: c, HeartbeatTimeout: d.HeartbeatTimeout,
+		ElectionTimeout: d.ElectionTimeout, RPCTimeout: d.RPCTimeout, MaxAppendBytes: d.MaxAppendBytes},
+		peer{}, raft.NewInmemSnapshotStore())
+}
+
+// line carries the calls of one node straight to a replica, past the network, and keeps what it was answered last.
+type line struct {
+	from fsm.NodeID
+	to   *Replica
+	err  error
+}
+
+func (l *line) Call(ctx context.Context, _ fsm.NodeID, _ uint8, b []byte) ([]byte, error) {
+	c, err := raftnet.ParseCall(b)
+	if err != nil {
+		return nil, err
+	}
+	b, l.err = l.to.net.Serve(ctx, l.from, c)
+	return b, l.err
+}
+
+func (l *line) CallStream(ctx context.Context, _ fsm.NodeID, _ uint8, head []byte, body io.Reader) ([]byte, error) {
+	c, err := raftnet.ParseCall(head)
+	if err != nil {
+		return nil, err
+	}
+	return l.to.net.ServeSnapshot(ctx, l.from, c, body)
+}
+
+// peerOf returns the transport of a node that speaks to one replica.
+func peerOf(r *Replica, self fsm.NodeID) *raftnet.Transport {
+	return newPeer(self, r.id, &line{from: self, to: r})
+}
