@@ -166,6 +166,18 @@ func (s *Server) httpState(c net.Conn, state http.ConnState) {
 	}
 }
 
+// endsBehindChunks ends the connection behind a request whose body comes in chunks. Such a request may have had a length as
+// well, which net/http drops: a proxy that believed the length would take the next request for a part of the body, so
+// RFC 9112 section 6.1 demands that the connection ends.
+func endsBehindChunks(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // seatOf returns the seat of the socket that a request came over, nil if it came over none of ours.
 func seatOf(r *http.Request) *sockets.Seat {
 	if h, ok := r.Context().Value(httpConnKey{}).(*httpConn); ok {
@@ -266,7 +278,7 @@ func (s *Server) startHTTP(handler http.Handler) {
 	}
 	s.httpIn = &handoff{conns: make(chan net.Conn), done: make(chan struct{})}
 	s.http = &http.Server{
-		Handler:           handler,
+		Handler:           endsBehindChunks(handler),
 		ReadHeaderTimeout: httpHeaderTimeout,
 		ReadTimeout:       httpReadTimeout, // of a request and its body; who takes more says so
 		IdleTimeout:       httpIdleTimeout,

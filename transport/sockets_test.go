@@ -183,3 +183,36 @@ func TestAWebSocketIsOneSocket(t *testing.T) {
 		return struct{}{}, nil
 	})
 }
+
+// A connection ends behind a request with chunks, as net/http hides whether it had a length too (RFC 9112 section 6.1).
+// Behind one with a length it stays.
+func TestAConnectionEndsBehindChunks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 1)
+		defer b.close()
+		b.broker.queue("orders")
+		token := httpToken(testPolicy, "http://localhost/orders")
+		for name, tc := range map[string]struct {
+			framing string
+			ends    bool
+		}{
+			"a length":            {"Content-Length: 0\r\n\r\n", false},
+			"chunks":              {"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", true},
+			"a length and chunks": {"Content-Length: 400\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", true},
+		} {
+			w := b.web()
+			_, err := io.WriteString(w.conn, "POST /orders/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: "+token+"\r\n"+tc.framing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := http.ReadResponse(w.r, nil)
+			if err != nil || res.StatusCode != http.StatusCreated || res.Close != tc.ends {
+				t.Fatalf("%s: %+v, %v; want 201, close %t", name, res, err, tc.ends)
+			}
+			res.Body.Close()
+			if got := w.ask("DELETE", "/orders/messages/head", token); got != 0 && tc.ends || got != http.StatusOK && !tc.ends {
+				t.Errorf("%s: a request behind it is answered %d", name, got)
+			}
+		}
+	})
+}

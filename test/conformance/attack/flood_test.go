@@ -80,7 +80,7 @@ func TestAFloodOfSocketsFailsNoReplica(t *testing.T) {
 			}
 			t.Cleanup(c.Close)
 			w := watch(ctx, t, c, 64<<10) // a segment of the log is full after some 250
-			over, end := context.WithTimeout(ctx, 15*time.Second)
+			over, end := context.WithTimeout(ctx, time.Duration(size(6, 15))*time.Second)
 			defer end()
 			opened, ended := flood(over, c, 600)
 			<-over.Done()

@@ -139,6 +139,7 @@ var oddBytes = regexp.MustCompile(`[^A-Za-z0-9]+`)
 func onClusters(t *testing.T, f func(a *attack) string) {
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			t.Parallel() // with the attack on the other cluster
 			against(t, shared(t, nodes), f)
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
@@ -94,32 +95,46 @@ func fields() []field {
 func TestExtremesOfEveryNumber(t *testing.T) {
 	onClusters(t, func(a *attack) string {
 		a.entities()
-		requests := 0
-		for i, n := range a.c.Nodes {
-			if i > 0 && !*long {
-				break
-			}
-			c, err := raw.Dial(a.ctx, n, raw.Plain)
+		var requests atomic.Int64
+		nodes := a.c.Nodes[:size(1, len(a.c.Nodes))]
+		targets := a.targets()
+		a.each(len(nodes)*len(targets), func(i int) error {
+			target := targets[i%len(targets)]
+			c, err := raw.Dial(a.ctx, nodes[i/len(targets)], raw.Plain)
 			a.must("connect", err)
+			defer c.Close()
 			a.sockets.Add(1)
-			requests += a.extremes(c, a.queue, fields())
-			requests += a.extremes(c, a.queue+"-sessions", []field{
-				{"get-message-sessions", "skip", 0, 100_000, nil, []verdict{none}, false},
-				{"get-message-sessions", "top", 1, math.MaxInt64, nil, []verdict{none}, false},
-			})
-			requests += a.extremes(c, a.queue+"-topic/Subscriptions/s", []field{
-				{"enumerate-rules", "skip", 0, math.MaxInt64, nil, []verdict{{200, ""}, {204, "com.microsoft:rules-not-found"}}, false},
-				{"enumerate-rules", "top", 1, math.MaxInt64, nil, []verdict{{200, ""}}, false},
-			})
-			requests += a.shapes(c)
-			s, err := c.Sender(a.queue)
+			requests.Add(int64(a.extremes(c, target.entity, target.fields)))
+			if i%len(targets) == 0 {
+				requests.Add(int64(a.shapes(c)))
+			}
+			s, err := c.Sender(a.queue + "-topic")
 			a.must("the connection of the attacker works", err)
 			_, err = c.Deliver(s.Handle, nil, amqp.AppendData(nil, []byte("after all")))
-			a.must("it sends", err)
-			c.Close()
-		}
-		return fmt.Sprintf("%d requests", requests)
+			return err
+		})
+		return fmt.Sprintf("%d requests", requests.Load())
 	})
+}
+
+// target is an entity and the fields of its operations.
+type target struct {
+	entity string
+	fields []field
+}
+
+func (a *attack) targets() []target {
+	return []target{
+		{a.queue, fields()},
+		{a.queue + "-sessions", []field{
+			{"get-message-sessions", "skip", 0, 100_000, nil, []verdict{none}, false},
+			{"get-message-sessions", "top", 1, math.MaxInt64, nil, []verdict{none}, false},
+		}},
+		{a.queue + "-topic/Subscriptions/s", []field{
+			{"enumerate-rules", "skip", 0, math.MaxInt64, nil, []verdict{{200, ""}, {204, "com.microsoft:rules-not-found"}}, false},
+			{"enumerate-rules", "top", 1, math.MaxInt64, nil, []verdict{{200, ""}}, false},
+		}},
+	}
 }
 
 // entities creates a queue with sessions and a topic with a subscription beside the attack's queue.
