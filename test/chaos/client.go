@@ -40,6 +40,8 @@ type world struct {
 	gate   atomic.Int64    // highest client number
 	homes  sync.Map        // connection number -> node number
 	counts counters
+	shared sharedCounts
+	board  board
 
 	mu       sync.Mutex
 	deferred map[string][]int64 // by queue
@@ -58,6 +60,8 @@ type client struct {
 	at     int // index of the node
 	serial int
 
+	raw    bool // it speaks without the SDK
+	bare   *bare
 	sdk    *azservicebus.Client
 	sock   *socket
 	number int // of the connection in the history
@@ -134,6 +138,13 @@ func (c *client) connect(ctx context.Context) error {
 	s := &socket{Conn: raw, rec: c.w.rec, client: c.id, number: c.w.rec.NewConn()}
 	s.alive, s.end = context.WithCancel(context.Background())
 	s.lastRead.Store(time.Now().UnixNano())
+	if c.raw {
+		if c.bare, err = newBare(ctx, s); err != nil {
+			return err
+		}
+		c.connected(s, n)
+		return nil
+	}
 	var used atomic.Bool
 	dial := func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 		if used.Swap(true) {
@@ -146,20 +157,30 @@ func (c *client) connect(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	c.sdk, c.sock, c.number = sdk, s, s.number
+	c.sdk = sdk
+	c.connected(s, n)
+	return nil
+}
+
+func (c *client) connected(s *socket, n *node) {
+	c.sock, c.number = s, s.number
 	c.w.homes.Store(s.number, n.number)
 	c.w.counts.connections.Add(1)
-	return nil
 }
 
 // disconnect ends the connection: in good order, or as a process that dies.
 func (c *client) disconnect(orderly bool) {
-	if c.sdk == nil {
+	if c.sdk == nil && c.bare == nil {
 		return
 	}
 	c.sock.over()
 	if !orderly {
 		_ = c.sock.Close()
+	}
+	if c.bare != nil {
+		_, _ = c.bare.conn.Close(), c.sock.Close() // of no use any more
+		c.bare = nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()

@@ -57,19 +57,12 @@ func (p *peeker) open(ctx context.Context, address string) (*requests, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := address + "/$management"
-	rx, err := session.NewReceiver(ctx, at, &goamqp.ReceiverOptions{TargetAddress: "answers", Credit: 10,
-		RequestedSenderSettleMode: goamqp.SenderSettleModeSettled.Ptr(),
-		SettlementMode:            goamqp.ReceiverSettleModeFirst.Ptr()})
+	r, err := requestLinks(ctx, session, address)
 	if err != nil {
 		return nil, err
 	}
-	tx, err := session.NewSender(ctx, at, nil)
-	if err != nil {
-		return nil, err
-	}
-	p.links[address] = &requests{tx, rx}
-	return p.links[address], nil
+	p.links[address] = r
+	return r, nil
 }
 
 // page returns up to count messages from a number on.

@@ -46,7 +46,7 @@ func (o *outcome) counts() error {
 	case o.operations < int(o.took.Seconds()):
 		return fmt.Errorf("only %d operations in %s", o.operations, o.took)
 	}
-	return nil
+	return o.world.shared.enough(o.took)
 }
 
 // bad reports whether something broken was found.
@@ -59,6 +59,7 @@ func (o *outcome) write(w io.Writer) {
 	fmt.Fprintf(w, "messages sent %d, deliveries %d, again %d, sessions %d, connections %d, unknown outcomes %d\n",
 		c.sends.Load(), c.deliveries.Load(), c.redeliveries.Load(), c.sessions.Load(),
 		c.connections.Load(), c.unknown.Load())
+	fmt.Fprintln(w, &o.world.shared)
 	made, bit := o.schedule.biting()
 	fmt.Fprintf(w, "%-32s %6s %6s   longest wait of a client elsewhere: p50, p95, most\n", "fault", "made", "bit")
 	for _, name := range slices.Sorted(maps.Keys(made)) {

@@ -26,10 +26,10 @@ const epsilon = 500 * time.Millisecond
 
 func queues() []check.Queue {
 	q := check.Queue{LockMillis: lockTime.Milliseconds(), MaxDelivery: 10}
-	plain, sessions, spread := q, q, q
-	plain.Name, sessions.Name, spread.Name = "plain", "sessions", "spread"
-	sessions.Sessions, spread.Partitioned = true, true
-	return []check.Queue{plain, sessions, spread}
+	plain, sessions, spread, shared := q, q, q, q
+	plain.Name, sessions.Name, spread.Name, shared.Name = "plain", "sessions", "spread", sharedQueue
+	sessions.Sessions, spread.Partitioned, shared.Sessions = true, true, true
+	return []check.Queue{plain, sessions, spread, shared}
 }
 
 // runConfig is one run over one cluster.
@@ -117,6 +117,7 @@ func (o *outcome) conclude(dir string) error {
 		return err
 	}
 	o.violations = check.CheckAll(h)
+	o.world.shared.refused.Store(int64(len(formers(h))))
 	for _, n := range o.world.bed.nodes {
 		o.findings = append(o.findings, n.findings()...)
 	}
@@ -124,18 +125,28 @@ func (o *outcome) conclude(dir string) error {
 	return nil
 }
 
-// load starts the clients: on every node producers and consumers of every queue.
+// load starts the clients: on every node producers and consumers of every queue, and a sharer; the queue of
+// the sharers has one producer.
 func (w *world) load(seed uint64, producers, consumers *sync.WaitGroup) {
 	for i := range w.bed.nodes {
 		for j := range w.queues {
 			q := &w.queues[j]
+			if q.Name == sharedQueue && i > 0 {
+				continue
+			}
 			p, c := w.newClient(i, seed), w.newClient(i+1, seed)
 			producers.Go(func() { p.produce(q) })
-			if q.Sessions {
+			switch {
+			case q.Name == sharedQueue:
+				for at := range w.bed.nodes {
+					sharer := w.newClient(at, seed)
+					consumers.Go(func() { sharer.share(q) })
+				}
+			case q.Sessions:
 				second := w.newClient(i+2, seed)
 				consumers.Go(func() { c.hold(q) })
 				consumers.Go(func() { second.hold(q) })
-			} else {
+			default:
 				consumers.Go(func() { c.consume(q, check.InMain) })
 			}
 		}

@@ -50,9 +50,11 @@ func TestSmoke(t *testing.T) {
 			hold:    [2]time.Duration{2 * time.Second, 4 * time.Second},
 			rest:    [2]time.Duration{2 * time.Second, 3 * time.Second},
 			allowed: map[string]bool{"kill": true, "kill the busiest": true, "pause": true, "pause the busiest": true}}}
-	if err := judged(t, cfg).counts(); err != nil {
+	o := judged(t, cfg)
+	if err := o.counts(); err != nil {
 		t.Error(err)
 	}
+	findsPlants(t, o)
 }
 
 // TestOneKillAndOnePause is the short form of a run: what make test does every time.
@@ -67,9 +69,11 @@ func TestOneKillAndOnePause(t *testing.T) {
 			hold:    [2]time.Duration{3 * time.Second, 4 * time.Second},
 			rest:    [2]time.Duration{time.Second, 2 * time.Second},
 			exactly: []combination{{"kill the busiest"}, {"pause the busiest"}}}}
-	if err := judged(t, cfg).counts(); err != nil {
+	o := judged(t, cfg)
+	if err := o.counts(); err != nil {
 		t.Error(err)
 	}
+	findsPlants(t, o)
 }
 
 // TestNewAddresses gives nodes other addresses under the same names, as Kubernetes does with pods:

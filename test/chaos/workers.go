@@ -34,7 +34,11 @@ func (c *client) make(q *check.Queue) (*azservicebus.Message, check.Message) {
 	m := &azservicebus.Message{Body: body, MessageID: &id, Subject: &subject}
 	out := check.Message{ID: id}
 	if q.Sessions {
-		s := fmt.Sprintf("session-%d", c.rng.IntN(sessionCount))
+		count := sessionCount
+		if q.Name == sharedQueue {
+			count = sharedSessions
+		}
+		s := fmt.Sprintf("session-%d", c.rng.IntN(count))
 		m.SessionID, out.Session, out.HasSession = &s, s, true
 	}
 	out.Hash = hashOf(body, id, subject, m.SessionID)

@@ -93,7 +93,7 @@ func fencing(v *view) []Violation {
 	return r.list
 }
 
-// I7: at most one terminal settlement of a message in one place is acknowledged.
+// I7: at most one terminal settlement of a message in one place is acknowledged, and one settlement of a lock.
 func settledOnce(v *view) []Violation {
 	r := report{name: "I7"}
 	for at, list := range v.settles {
@@ -104,6 +104,18 @@ func settledOnce(v *view) []Violation {
 			}
 			if first != nil {
 				r.add([]*Op{first, o}, "number %d of %s was settled twice", at.seq, at.entity)
+			}
+			first = o
+		}
+	}
+	for token, list := range v.byToken {
+		var first *Op
+		for _, o := range list {
+			if !o.Ok() || !o.Kind.Settles() || token == "" {
+				continue
+			}
+			if first != nil && !(first.Kind.Terminal() && o.Kind.Terminal()) {
+				r.add([]*Op{first, o}, "a lock of %s was used by two settlements", o.Message.ID)
 			}
 			first = o
 		}

@@ -45,7 +45,7 @@ func grantedBefore(a, b *Op) bool {
 }
 
 // I11: while a session is surely held nobody else gets it; who was followed by another can do
-// nothing; and a session is not lost before its time.
+// nothing, and is told that the session is lost; and a session is not lost before its time.
 func sessionExclusive(v *view) []Violation {
 	r := report{name: "I11"}
 	taken := func(first, second *Op) bool { return second.Return < v.sessionHeldUntil(first, second.Return) }
@@ -76,9 +76,16 @@ func sessionExclusive(v *view) []Violation {
 					continue
 				}
 				for _, o := range v.byHolder[first.Holder] {
-					if o.Ok() && o.Kind != CloseSession && o.Kind != Receive && o.Invoke > second.Return {
+					if o.Kind == CloseSession || o.Kind == Receive || o.Invoke <= second.Return {
+						continue
+					}
+					switch {
+					case o.Ok():
 						r.add([]*Op{first, second, o}, "%s of session %q worked for a holder who was followed by another",
 							o.Kind, first.Session)
+					case o.Outcome == Failed && o.Condition == "com.microsoft:message-lock-lost": // S-53, S-330
+						r.add([]*Op{first, second, o}, "%s of session %q by a holder who was followed by another was "+
+							"refused, but not with session-lock-lost", o.Kind, first.Session)
 					}
 				}
 			}
