@@ -48,6 +48,7 @@ var rawCases = []struct {
 	{"sessions are listed by their messages or by their state", rawSessionList},
 	{"a failed link does not end its session", rawFailedLink},
 	{"administration speaks 2024-05", rawNewVersion},
+	{"order holds within a partition and not across", rawPartitionOrder},
 	{"a session without exclusion is accepted by id and as the next one", rawSharedAccept},
 	{"a session is taken over by its token, and what was delivered with it", rawTakeOver},
 	{"a session token ends with the lock of its session", rawSharedExpiry},
