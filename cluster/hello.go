@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -185,20 +187,29 @@ func (m *Mesh) checkCertificate(conn net.Conn, claimed fsm.NodeID) error {
 	if !ok {
 		return nil
 	}
-	named := false
-	for _, uri := range t.ConnectionState().PeerCertificates[0].URIs {
-		if uri.Scheme != "busbar" || uri.Host != "node" {
-			continue
-		}
-		named = true
-		if uri.String() == "busbar://node/"+string(claimed) {
-			return nil
-		}
+	cert := t.ConnectionState().PeerCertificates[0]
+	if NamesNode(cert, claimed) {
+		return nil
 	}
+	named := slices.ContainsFunc(cert.URIs, func(u *url.URL) bool { return u.Scheme == uriScheme && u.Host == uriHost })
 	if named || m.cfg.TLS.RequireNodeURI {
 		return fmt.Errorf("certificate does not speak for node %s", claimed)
 	}
 	return nil
+}
+
+// The parts of a URI that names a node.
+const (
+	uriScheme = "busbar"
+	uriHost   = "node"
+)
+
+// NodeURI is the name of a node in a certificate, a subject alternative name of type URI.
+func NodeURI(node fsm.NodeID) string { return uriScheme + "://" + uriHost + "/" + string(node) }
+
+// NamesNode reports whether a certificate has the URI of a node among its names.
+func NamesNode(cert *x509.Certificate, node fsm.NodeID) bool {
+	return slices.ContainsFunc(cert.URIs, func(u *url.URL) bool { return u.String() == NodeURI(node) })
 }
 
 // checkIdentity refuses nodes of other clusters and ourselves.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -206,6 +207,9 @@ func (m *Mesh) accept(l net.Listener) {
 	}
 }
 
+// errGaveWay says that a socket gave way to another one while its handshake ended.
+var errGaveWay = errors.New("another socket took the place")
+
 // turnAway refuses a connection that there is no place for: too many have not said who they are. It says
 // so, because a peer takes a node that hangs up for gone. A new socket has room for the few bytes.
 func turnAway(raw net.Conn) {
@@ -220,11 +224,14 @@ const turnAwayTime = 10 * time.Millisecond
 
 // admit shakes hands with whoever connected.
 func (m *Mesh) admit(raw *meteredConn) {
-	defer m.shaken(raw)
 	conn, id, err := m.welcome(m.ctx, raw, func(id identity) error {
 		_, err := m.peer(id.node)
 		return err
 	})
+	// The place is given up before the link is made: a link must not be closed for the sake of a handshake.
+	if gaveWay := !m.shaken(raw); err == nil && gaveWay {
+		err = errGaveWay
+	}
 	if err != nil {
 		m.log.Debug("connection refused", "from", raw.RemoteAddr(), "error", err)
 		raw.Close()
@@ -280,19 +287,32 @@ func (m *Mesh) crowdedLocked() (oldest *meteredConn) {
 	return oldest
 }
 
-// hostOf is the address that a socket comes from, without its port.
+// ipv6HostBits is how many bits of an IPv6 address are a host's: who has one address has all of its network.
+const ipv6HostBits = 64
+
+// hostOf is the address that a socket comes from, without its port; for IPv6 that of its network of 64 bits.
 func hostOf(c net.Conn) string {
-	addr := c.RemoteAddr().String()
-	if host, _, err := net.SplitHostPort(addr); err == nil {
-		return host
+	text := c.RemoteAddr().String()
+	at, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return text
 	}
-	return addr
+	ip := at.Addr().Unmap()
+	if ip.Is6() {
+		if network, err := ip.Prefix(ipv6HostBits); err == nil {
+			return network.String()
+		}
+	}
+	return ip.String()
 }
 
-func (m *Mesh) shaken(c *meteredConn) {
+// shaken notes that the handshake of a socket has ended, and reports whether it had not given way to another.
+func (m *Mesh) shaken(c *meteredConn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	_, held := m.handshakes[c]
 	delete(m.handshakes, c)
+	return held
 }
 
 // Watch calls f for every node that is lost or found from now on, in order, from one goroutine; f

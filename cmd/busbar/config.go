@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -56,6 +54,7 @@ type Config struct {
 	TLSCert            string `yaml:"tls-cert"`
 	TLSKey             string `yaml:"tls-key"`
 	TLSCA              string `yaml:"tls-ca"`
+	RequireNodeURI     bool   `yaml:"require-node-uri"`
 	AllowPlaintextPeer bool   `yaml:"allow-plaintext-peers"`
 	GossipKey          secret `yaml:"gossip-key"` // base64 of 32 bytes
 
@@ -219,6 +218,7 @@ func settings() []setting {
 		text("tls-cert", "certificate chain, PEM", func(c *Config) *string { return &c.TLSCert }),
 		text("tls-key", "private key, PEM", func(c *Config) *string { return &c.TLSKey }),
 		text("tls-ca", "CA that certificates of other nodes must come from, PEM; turns on TLS between nodes", func(c *Config) *string { return &c.TLSCA }),
+		truth("require-node-uri", "refuse certificates of other nodes that do not name their node as URI busbar://node/ID", func(c *Config) *bool { return &c.RequireNodeURI }),
 		truth("allow-plaintext-peers", "let nodes talk without TLS off loopback", func(c *Config) *bool { return &c.AllowPlaintextPeer }),
 		text("log-level", "trace, debug, info, warn or error", func(c *Config) *string { return &c.LogLevel }),
 		text("log-format", "text, json, or auto: text on a terminal", func(c *Config) *string { return &c.LogFormat }),
@@ -440,55 +440,4 @@ func (c *Config) validateAccess(bad func(string, ...any)) {
 			bad("issuers: %w", err)
 		}
 	}
-}
-
-func (c *Config) validateAddresses(bad func(string, ...any)) {
-	check := func(name, addr string) {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			bad("%s %q: want HOST:PORT", name, addr)
-		}
-	}
-	for _, a := range c.AMQPListen {
-		check("amqp-listen", a)
-	}
-	for _, a := range c.TLSListen {
-		check("tls-listen", a)
-	}
-	for _, a := range c.Join {
-		check("join", a)
-	}
-	check("ops-listen", c.OpsListen)
-	check("peer-listen", c.PeerListen)
-	check("gossip-listen", c.GossipListen)
-	if len(c.AMQPListen)+len(c.TLSListen) == 0 {
-		bad("neither amqp-listen nor tls-listen is set: nobody could connect")
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		bad("tls-cert and tls-key belong together")
-	}
-	if len(c.TLSListen) > 0 && c.TLSCert == "" && !c.Dev {
-		bad("tls-listen needs tls-cert and tls-key (only --dev makes its own)")
-	}
-	if c.OpsTLS && c.TLSCert == "" && !c.Dev {
-		bad("ops-tls needs tls-cert and tls-key (only --dev makes its own)")
-	}
-	if c.TLSCA != "" && c.TLSCert == "" {
-		bad("tls-ca needs tls-cert and tls-key")
-	}
-	if c.TLSCA != "" && c.GossipKey == "" && !onLoopback(c.GossipListen) {
-		bad("gossip-key is not set: nodes trust each other by certificates, and gossip on %s would be open to everybody. "+
-			"Set BUSBAR_GOSSIP_KEY to the same 32 bytes in base64 on every node (openssl rand -base64 32)", c.GossipListen)
-	}
-}
-
-// onLoopback reports whether an address to listen on is one of loopback.
-func onLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	return err == nil && loopbackHost(host)
-}
-
-// loopbackHost reports whether a host, which has no port, is one of loopback.
-func loopbackHost(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }

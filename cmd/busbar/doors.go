@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/cluster"
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -106,8 +107,8 @@ func serverTLS(cfg Config, ports []int) (*tls.Config, error) {
 }
 
 // peerTLS authenticates nodes to each other by the CA of tls-ca. The certificate is read anew at
-// every handshake, so a renewed one needs no restart.
-func peerTLS(cfg Config) (*cluster.TLS, error) {
+// every handshake, so a renewed one needs no restart. With require-node-uri the certificate of node must name it.
+func peerTLS(cfg Config, node fsm.NodeID) (*cluster.TLS, error) {
 	text, err := os.ReadFile(cfg.TLSCA)
 	if err != nil {
 		return nil, fmt.Errorf("tls-ca: %w", err)
@@ -116,10 +117,22 @@ func peerTLS(cfg Config) (*cluster.TLS, error) {
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("tls-ca %s holds no certificate", cfg.TLSCA)
 	}
-	return &cluster.TLS{CA: pool, Certificate: func() (*tls.Certificate, error) {
+	t := &cluster.TLS{CA: pool, RequireNodeURI: cfg.RequireNodeURI, Certificate: func() (*tls.Certificate, error) {
 		c, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
 		return &c, err
-	}}, nil
+	}}
+	if !cfg.RequireNodeURI {
+		return t, nil
+	}
+	own, err := t.Certificate()
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	if !cluster.NamesNode(own.Leaf, node) {
+		return nil, fmt.Errorf("require-node-uri: the certificate %s does not name this node, so the others would refuse it: "+
+			"make one with the subject alternative name URI:%s", cfg.TLSCert, cluster.NodeURI(node))
+	}
+	return t, nil
 }
 
 // newPolicies turns the configured policies into those that tokens are checked against.

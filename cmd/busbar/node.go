@@ -190,7 +190,7 @@ func (n *node) clusterConfig() (cluster.Config, error) {
 		}
 	}
 	if n.cfg.TLSCA != "" {
-		tls, err := peerTLS(n.cfg)
+		tls, err := peerTLS(n.cfg, n.id)
 		if err != nil {
 			return cfg, err
 		}
