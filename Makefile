@@ -164,7 +164,7 @@ nightly: verify
 	@$(MAKE) conformance conformance-full
 	@cd test/conformance && go test -count=1 -timeout 90m -run TestOrder . -args -long
 	@cd test/conformance && go test -count=1 -timeout 30m -run TestALargeMessage . -args -large 100
-	@cd test/conformance && go test -count=1 -timeout 180m ./attack -args -long
+	@cd test/conformance && go test -count=1 -timeout 300m ./attack -args -long
 	@cd test/conformance && go test -count=1 -timeout 300m -run TestOrder ./languages -args -messages=100000
 
 ## bench: one node, three and the baselines into docs/benchmarks.md; ROUNDS=5 for medians
