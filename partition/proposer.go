@@ -228,7 +228,7 @@ func (p *proposer) abandon(ctx context.Context, c *call) (fsm.Outcome, error) {
 	p.encoding.Unlock()
 
 	var gone <-chan time.Time
-	if c.req.Command.Traits().Has(fsm.Takes) {
+	if command := c.req.Command; command != nil && command.Traits().Has(fsm.Takes) { // a barrier has none
 		t := time.NewTimer(goneWait)
 		defer t.Stop()
 		gone = t.C

@@ -295,6 +295,29 @@ func TestCancelInFlightReturnsTheOutcome(t *testing.T) {
 	}
 }
 
+// S-304: a query whose caller is gone while its barrier is under way ends with the caller's error, and the replica
+// serves on.
+func TestACancelledQueryEnds(t *testing.T) {
+	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+		release := c.nodes["n1"].disks[1].log.hang()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := r.Query(ctx, fsm.QueryRequest{Entity: 1, Query: &fsm.Counts{}})
+			done <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		release()
+		if a, err := r.Query(t.Context(), fsm.QueryRequest{Entity: 1, Query: &fsm.Counts{}}); err != nil || a.Counts.Active != 0 {
+			t.Errorf("the next query: %+v, %v", a, err)
+		}
+	})
+}
+
 // The unpark and the enqueue race; whichever wins, the message is either in the outcome or ready.
 func TestUnparkRace(t *testing.T) {
 	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
