@@ -148,7 +148,7 @@ func onClusters(t *testing.T, f func(a *attack) string) {
 // against makes an attack on a cluster and judges what it left.
 func against(t *testing.T, c *node.Cluster, f func(a *attack) string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(size(3, 150))*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(size(3, 150))*time.Minute+time.Duration(*streams)*20*time.Millisecond)
 	defer cancel()
 	t.Cleanup(func() {
 		for _, n := range c.Nodes {

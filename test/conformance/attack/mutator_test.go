@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/busbar-mq/busbar/test/conformance/node"
 )
+
+var streams = flag.Int("streams", 0, "mutate at least so many sessions")
 
 // recording is what one client of the Go SDK wrote on one connection, cut into protocol headers and frames.
 type recording [][]byte
@@ -201,24 +204,21 @@ func (a *attack) replayStream(n *node.Node, b []byte, answered *atomic.Int64) er
 	}
 	defer c.Close()
 	a.sockets.Add(1)
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetWriteDeadline(time.Now().Add(patience))
 	go func() { _, _ = c.Write(b) }()
 	buf := make([]byte, 4096)
-	for silent := 0; silent < 2; {
-		_ = c.SetReadDeadline(time.Now().Add(15 * time.Millisecond))
+	wait, heard := 500*time.Millisecond, false // a node that has begun to answer goes on soon
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(wait))
 		got, err := c.Read(buf)
-		if got > 0 {
+		if got > 0 && !heard {
+			heard, wait = true, 30*time.Millisecond
 			answered.Add(1)
 		}
-		if isTimeout(err) {
-			silent++
-			continue
-		}
-		if err != nil { // the node has ended it
+		if err != nil { // the node has ended it, or is silent
 			return nil
 		}
 	}
-	return nil
 }
 
 // round replays count mutations from a seed, and waits until the node has no stranger any more.
@@ -245,7 +245,8 @@ func (a *attack) round(n *node.Node, all []recording, seed, count int) {
 // A structured mutator over recorded sessions of the Go SDK. Afterwards the node has as many connections, links and goroutines
 // as before, and a round of the same size as the one before it makes the resident memory grow by no more than half.
 //
-// BUSBAR_BINARY chooses another build, such as one with -race. BUSBAR_SEED is the first seed.
+// BUSBAR_BINARY chooses another build, such as one with -race. BUSBAR_SEED is the first seed. The flag -streams makes the short
+// form longer.
 func TestMutatedSessions(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -263,7 +264,7 @@ func TestMutatedSessions(t *testing.T) {
 		a.must("create a queue with sessions", err)
 		all := a.record(n)
 		seed, _ := strconv.Atoi(os.Getenv("BUSBAR_SEED"))
-		count := size(2000, 1_000_000) / 2
+		count := max(size(2000, 1_000_000), *streams) / 2
 		a.round(n, all, seed, count)
 		warm := a.level(n)
 		a.round(n, all, seed+count, count)
