@@ -32,6 +32,8 @@ type Config struct {
 	MaxHandshakes int
 	// MaxHandshakesPerHost is the same per remote address.
 	MaxHandshakesPerHost int
+	// MaxOperations bounds the sockets of the operations port, which have places of their own in [Server.Sockets].
+	MaxOperations int
 	// HandshakeTimeout is the time from accept to an answered open: TLS, sniffing, SASL and open.
 	HandshakeTimeout time.Duration
 	// AuthTimeout is the time from open to the first accepted token; over HTTP it counts from the first byte.
@@ -129,6 +131,7 @@ func Defaults() Config {
 		MaxConnectionsPerHost:  5_000,
 		MaxHandshakes:          1_024,
 		MaxHandshakesPerHost:   512,
+		MaxOperations:          128,
 		HandshakeTimeout:       10 * time.Second,
 		AuthTimeout:            15 * time.Second,
 		MaxChannels:            5_000, // what the original announces, 4999 as the highest number
@@ -196,7 +199,7 @@ func (c *Config) Validate() error {
 	for name, n := range map[string]int{
 		"MaxConnections": c.MaxConnections, "MaxConnectionsPerHost": c.MaxConnectionsPerHost,
 		"MaxHandshakes":        c.MaxHandshakes,
-		"MaxHandshakesPerHost": c.MaxHandshakesPerHost, "MaxLinks": c.MaxLinks,
+		"MaxHandshakesPerHost": c.MaxHandshakesPerHost, "MaxOperations": c.MaxOperations, "MaxLinks": c.MaxLinks,
 		"MaxTransactionMessages": c.MaxTransactionMessages, "MaxTransactionBytes": c.MaxTransactionBytes,
 		"MaxTokens": c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,
 		"MaxConnBytes": c.MaxConnBytes, "MaxClientBytes": c.MaxClientBytes, "MaxBatchBytes": int(c.MaxBatchBytes),

@@ -83,7 +83,8 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
 		sockets: sockets.New(sockets.Limits{Total: cfg.MaxConnections, PerHost: cfg.MaxConnectionsPerHost,
-			Strangers: cfg.MaxHandshakes, StrangersPerHost: cfg.MaxHandshakesPerHost}),
+			Strangers: cfg.MaxHandshakes, StrangersPerHost: cfg.MaxHandshakesPerHost,
+			Operations: cfg.MaxOperations}),
 		random: rand.Reader,
 
 		httpSlots:   make(chan struct{}, cfg.MaxHTTPRequests),

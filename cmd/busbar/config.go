@@ -403,7 +403,7 @@ func (c *Config) frontConfig(life fsm.Incarnation) transport.Config {
 	f.MaxTransactionMessages = c.Limits.TransactionMessages
 	f.MaxConnections, f.MaxConnectionsPerHost = c.Limits.Connections, c.Limits.ConnectionsPerHost
 	f.MaxHandshakes, f.MaxHandshakesPerHost = c.Limits.Unauthenticated, c.Limits.UnauthenticatedPerHost
-	f.MaxLinks = c.Limits.Links
+	f.MaxLinks, f.MaxOperations = c.Limits.Links, c.Limits.Operations
 	f.MaxClientBytes, f.MaxTransactionBytes = c.Limits.ClientBytes, c.Limits.TransactionBytes
 	return f
 }

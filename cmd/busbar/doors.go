@@ -23,6 +23,7 @@ import (
 type doors struct {
 	clients []door
 	ops     net.Listener
+	opsTLS  *tls.Config // nil: plain
 }
 
 type door struct {
@@ -77,7 +78,7 @@ func (n *node) openDoors(ctx context.Context) error {
 		d.clients[i].tls = identity
 	}
 	if n.cfg.OpsTLS {
-		d.ops = tls.NewListener(d.ops, identity)
+		d.opsTLS = identity
 	}
 	return nil
 }

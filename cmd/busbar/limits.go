@@ -24,7 +24,8 @@ type limits struct {
 	ConnectionsPerHost     int `yaml:"connections-per-host"`
 	Unauthenticated        int `yaml:"unauthenticated"`
 	UnauthenticatedPerHost int `yaml:"unauthenticated-per-host"`
-	Links                  int `yaml:"links"` // of one connection
+	Links                  int `yaml:"links"`      // of one connection
+	Operations             int `yaml:"operations"` // sockets of the operations port, which have places of their own
 
 	// What a node holds in memory for its clients, and of that for their open transactions, in bytes.
 	ClientBytes      int `yaml:"client-bytes"`
@@ -35,7 +36,7 @@ func defaultLimits() limits {
 	front := transport.Defaults()
 	return limits{
 		Connections: front.MaxConnections, ConnectionsPerHost: front.MaxConnectionsPerHost,
-		Unauthenticated: front.MaxHandshakes, UnauthenticatedPerHost: front.MaxHandshakesPerHost, Links: front.MaxLinks,
+		Unauthenticated: front.MaxHandshakes, UnauthenticatedPerHost: front.MaxHandshakesPerHost, Links: front.MaxLinks, Operations: front.MaxOperations,
 		ClientBytes: front.MaxClientBytes, TransactionBytes: front.MaxTransactionBytes,
 		Entities: catalog.MaxEntities, Subscriptions: catalog.MaxSubscriptions,
 		SQLFilters: catalog.MaxSQLFilters, CorrelationFilters: catalog.MaxCorrelationFilters,
@@ -60,6 +61,14 @@ func (l *limits) fit(partitions int, where func(name string) (string, bool), bad
 		return
 	}
 	sockets, reserve := room(descriptors, partitions)
+	if at, set := where("operations"); !set {
+		l.Operations = max(1, min(l.Operations, sockets/4))
+	} else if l.Operations > sockets/2 {
+		bad("%slimits: operations is %d, but of the %d files that the process may open %d are for its own, and at least half of "+
+			"the others for clients: raise the limit of open files (ulimit -n) or set at most %d", at, l.Operations,
+			descriptors, reserve, sockets/2)
+	}
+	sockets, reserve = sockets-l.Operations, reserve+l.Operations
 	if at, set := where("connections"); set && l.Connections > sockets {
 		bad("%slimits: connections is %d, but of the %d files that the process may open %d are for its own: "+
 			"raise the limit of open files (ulimit -n) or set at most %d", at, l.Connections, descriptors, reserve, sockets)
@@ -76,6 +85,7 @@ func (l *limits) validate(where func(name string) (string, bool), bad func(strin
 	most.ConcurrentReceives = partition.Defaults().MaxParked
 	most.Connections, most.ConnectionsPerHost = maxSockets, maxSockets
 	most.ClientBytes, most.TransactionBytes = maxBytes, maxBytes
+	most.Operations = maxSockets
 	most.Unauthenticated, most.UnauthenticatedPerHost = maxSockets, maxSockets
 	for _, f := range []struct {
 		name    string
@@ -92,6 +102,7 @@ func (l *limits) validate(where func(name string) (string, bool), bad func(strin
 		{"unauthenticated", l.Unauthenticated, most.Unauthenticated},
 		{"unauthenticated-per-host", l.UnauthenticatedPerHost, most.UnauthenticatedPerHost},
 		{"links", l.Links, most.Links},
+		{"operations", l.Operations, most.Operations},
 		{"client-bytes", l.ClientBytes, most.ClientBytes},
 		{"transaction-bytes", l.TransactionBytes, most.TransactionBytes},
 	} {

@@ -14,17 +14,18 @@ func TestLimitsComeFromTheFile(t *testing.T) {
 	c, err := load(writeConfig(t, base), nil, environment(nil))
 	want := limits{Entities: 10_000, Subscriptions: 2_000, SQLFilters: 2_000, CorrelationFilters: 100_000,
 		RuleText: 1_024, TransactionMessages: 100, ConcurrentReceives: 5_000, Connections: 10_000,
-		ConnectionsPerHost: 5_000, Unauthenticated: 1_024, UnauthenticatedPerHost: 512, Links: 10_000,
+		ConnectionsPerHost: 5_000, Unauthenticated: 1_024, UnauthenticatedPerHost: 512, Links: 10_000, Operations: 128,
 		ClientBytes: 1 << 30, TransactionBytes: 256 << 20}
 	if err != nil || c.Limits != want || c.Limits.namespace() != (catalog.Limits{}) {
 		t.Errorf("nothing set: %+v, %v", c.Limits, err)
 	}
 	c, err = load(writeConfig(t, base+"limits: {entities: 50000, subscriptions: 2, sql-filters: 3, "+
 		"correlation-filters: 4, rule-text: 5, transaction-messages: 6, connections: 70, connections-per-host: 60, "+
-		"unauthenticated: 50, unauthenticated-per-host: 40, links: 30, client-bytes: 20, transaction-bytes: 10}\n"), nil, environment(nil))
+		"unauthenticated: 50, unauthenticated-per-host: 40, links: 30, client-bytes: 20, transaction-bytes: 10, "+
+		"operations: 9}\n"), nil, environment(nil))
 	want = limits{Entities: 50_000, Subscriptions: 2, SQLFilters: 3, CorrelationFilters: 4, RuleText: 5,
 		TransactionMessages: 6, ConcurrentReceives: 5_000, Connections: 70, ConnectionsPerHost: 60, Unauthenticated: 50,
-		UnauthenticatedPerHost: 40, Links: 30, ClientBytes: 20, TransactionBytes: 10}
+		UnauthenticatedPerHost: 40, Links: 30, Operations: 9, ClientBytes: 20, TransactionBytes: 10}
 	inCatalog := catalog.Limits{Entities: 50_000, Subscriptions: 2, SQLFilters: 3, CorrelationFilters: 4,
 		RuleChars: 5}
 	if err != nil || c.Limits != want || c.Limits.namespace() != inCatalog {
@@ -78,12 +79,37 @@ func TestLimitsAreRefusedWhereTheyStand(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	sockets, reserve := room(descriptors, 6)
+	sockets, reserve = sockets-128, reserve+128 // those of the operations port
 	for _, want := range []string{file + ":4: limits: links is 0, want 1 to 10000",
 		fmt.Sprintf("%s:5: limits: connections is %d, but of the %d files that the process may open %d are for its own: "+
 			"raise the limit of open files (ulimit -n) or set at most %d", file, descriptors, descriptors, reserve, sockets)} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %q in: %v", want, err)
 		}
+	}
+}
+
+// F1: the operations port cannot be given the places of all clients.
+func TestPlacesOfTheOperationsPortFit(t *testing.T) {
+	descriptors, _ := maxDescriptors()
+	sockets, reserve := room(descriptors, 6)
+	for _, row := range [][2]string{
+		{"0", "operations is 0, want 1 to 1048576"}, {"-3", "operations is -3, want 1 to 1048576"},
+		{fmt.Sprint(sockets/2 + 1), fmt.Sprintf("operations is %d, but of the %d files that the process may open %d are for its "+
+			"own, and at least half of the others for clients: raise the limit of open files (ulimit -n) or set at most %d",
+			sockets/2+1, descriptors, reserve, sockets/2)},
+	} {
+		file := writeConfig(t, "data-dir: /d\nroot-key: k\nlimits:\n  operations: "+row[0]+"\n")
+		_, err := load(file, nil, environment(nil))
+		if want := file + ":4: limits: " + row[1]; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+	l := defaultLimits()
+	l.Connections = 1
+	l.fit(6, func(string) (string, bool) { return "", false }, t.Fatalf)
+	if l.Operations != 128 && l.Operations != sockets/4 {
+		t.Errorf("of %d places the operations port has %d", sockets, l.Operations)
 	}
 }
 
@@ -100,7 +126,7 @@ func TestConnectionsFollowFromTheOpenFiles(t *testing.T) {
 	}
 	l := defaultLimits()
 	l.fit(1<<30, func(string) (string, bool) { return "", false }, t.Fatalf) // half is for so many partitions
-	if n, _ := maxDescriptors(); l.Connections != min(n-n/2, 10_000) || l.ConnectionsPerHost > l.Connections || l.Unauthenticated > l.Connections {
+	if n, _ := maxDescriptors(); l.Connections != min(n-n/2-l.Operations, 10_000) || l.ConnectionsPerHost > l.Connections || l.Unauthenticated > l.Connections {
 		t.Errorf("of %d open files: %+v", n, l)
 	}
 }

@@ -125,6 +125,7 @@ func (c *nodeCollector) collectLimits(ch chan<- prometheus.Metric) {
 		used, max int
 	}{
 		{"connections", total, limits.Total}, {"unauthenticated", strangers, limits.Strangers},
+		{"operations", sockets.UsedOperations(), limits.Operations},
 		{"client-bytes", held, c.n.cfg.Limits.ClientBytes},
 		{"transaction-bytes", inTransactions, c.n.cfg.Limits.TransactionBytes},
 	} {

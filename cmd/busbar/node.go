@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -147,7 +148,8 @@ func (n *node) openStorage(context.Context) error {
 	n.log.Info("starting", "version", version, "node", n.id, "name", n.cfg.NodeName)
 	if descriptors, known := maxDescriptors(); known {
 		_, reserve := room(descriptors, n.cfg.Partitions)
-		n.log.Info("open files", "limit", descriptors, "reserved", reserve, "connections", n.cfg.Limits.Connections)
+		n.log.Info("open files", "limit", descriptors, "reserved", reserve, "connections", n.cfg.Limits.Connections,
+			"operations", n.cfg.Limits.Operations)
 	}
 	return nil
 }
@@ -190,11 +192,11 @@ func (n *node) clusterConfig() (cluster.Config, error) {
 		}
 	}
 	if n.cfg.TLSCA != "" {
-		tls, err := peerTLS(n.cfg, n.id)
+		identity, err := peerTLS(n.cfg, n.id)
 		if err != nil {
 			return cfg, err
 		}
-		cfg.TLS = tls
+		cfg.TLS = identity
 	}
 	return cfg, nil
 }
@@ -326,10 +328,15 @@ func (n *node) openOps(context.Context) error {
 	}
 	guard := &opsGuard{policies: n.policies, now: time.Now, dev: n.cfg.Dev}
 	n.ops = rest.NewServer(newHostGuard(n.cfg).handler(guard.handler(handler)), n.log.Named("http"))
+	seatRequests(n.ops)
+	var listener net.Listener = &opsListener{n.doors.ops, n.front.Sockets()}
+	if n.doors.opsTLS != nil {
+		listener = tls.NewListener(listener, n.doors.opsTLS)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := n.ops.Serve(n.doors.ops); !errors.Is(err, http.ErrServerClosed) {
+		if err := n.ops.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			n.fail(fmt.Errorf("operations port: %w", err))
 		}
 	}()

@@ -13,6 +13,7 @@ type Limits struct {
 	PerHost          int // of those, the sockets of one remote address
 	Strangers        int // sockets without a valid token
 	StrangersPerHost int // of those, the sockets of one remote address
+	Operations       int // sockets of the operations port; they do not count in Total
 }
 
 // Reason is why a socket finds no room.
@@ -36,6 +37,9 @@ type Register struct {
 	strange count
 	seats   map[*Seat]struct{}
 	idle    *list.List // of *Seat, the one that has been idle longest first
+
+	operations     count
+	operationsIdle *list.List // the same of the operations port
 }
 
 // count counts sockets, all and by host.
@@ -61,24 +65,27 @@ type Seat struct {
 	r      *Register
 	socket net.Conn
 	host   string
+	idle   *list.List // of the register, for sockets of this kind
+	counts *count     // of the register, for sockets of this kind
 
 	// The register's mutex guards these.
 	stranger bool
 	gone     bool
-	waiting  *list.Element // in r.idle, nil if the socket is not idle
+	waiting  *list.Element // in idle, nil if the socket is not idle
 }
 
 // New returns an empty register.
 func New(limits Limits) *Register {
 	return &Register{limits: limits, total: count{perHost: map[string]int{}}, strange: count{perHost: map[string]int{}},
-		seats: map[*Seat]struct{}{}, idle: list.New()}
+		seats: map[*Seat]struct{}{}, idle: list.New(),
+		operations: count{perHost: map[string]int{}}, operationsIdle: list.New()}
 }
 
 // Admit gives a new socket its seat, as a stranger. When there is no room it closes the socket that has been idle
 // longest, one of the same host if that host has too many. Without such a socket it returns the reason and no seat;
 // the new socket stays open and the caller's.
 func (r *Register) Admit(socket net.Conn) (*Seat, Reason) {
-	s := &Seat{r: r, socket: socket, host: Host(socket), stranger: true}
+	s := &Seat{r: r, socket: socket, host: Host(socket), idle: r.idle, counts: &r.total, stranger: true}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -136,7 +143,7 @@ func (s *Seat) Idle() {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	if s.waiting == nil && !s.gone {
-		s.waiting = s.r.idle.PushBack(s)
+		s.waiting = s.idle.PushBack(s)
 	}
 }
 
@@ -149,7 +156,7 @@ func (s *Seat) Busy() {
 
 func (s *Seat) busyLocked() {
 	if s.waiting != nil {
-		s.r.idle.Remove(s.waiting)
+		s.idle.Remove(s.waiting)
 		s.waiting = nil
 	}
 }
@@ -168,7 +175,7 @@ func (s *Seat) leaveLocked() {
 	s.busyLocked()
 	s.knownLocked()
 	s.gone = true
-	s.r.total.drop(s.host)
+	s.counts.drop(s.host)
 	delete(s.r.seats, s)
 }
 

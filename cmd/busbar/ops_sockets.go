@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+
+	"github.com/busbar-mq/busbar/transport/sockets"
+)
+
+// opsListener gives each socket of the operations port its seat in the node's register.
+type opsListener struct {
+	net.Listener
+	register *sockets.Register
+}
+
+// seatedConn is a socket of the operations port.
+type seatedConn struct {
+	net.Conn
+	seat *sockets.Seat
+}
+
+// Accept implements net.Listener. A socket without room is closed at once.
+func (l *opsListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if seat, _ := l.register.AdmitOperations(c); seat != nil {
+			return &seatedConn{c, seat}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+// seatOf returns the seat of a connection of the operations port.
+func seatOf(c net.Conn) *sockets.Seat {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	if s, ok := c.(*seatedConn); ok {
+		return s.seat
+	}
+	return nil
+}
+
+type opsSeatKey struct{}
+
+// seatRequests has the server keep the seats of its sockets. A socket is busy while a handler serves its request and
+// at no other time: whoever sends half a request, or half a body that nobody reads, may be closed for the sake of others.
+func seatRequests(s *http.Server) {
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, opsSeatKey{}, seatOf(c))
+	}
+	s.ConnState = func(c net.Conn, state http.ConnState) {
+		if seat := seatOf(c); seat != nil && (state == http.StateClosed || state == http.StateHijacked) {
+			seat.Leave()
+		}
+	}
+	next := s.Handler
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if seat, _ := r.Context().Value(opsSeatKey{}).(*sockets.Seat); seat != nil {
+			seat.Busy()
+			defer seat.Idle()
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,44 @@
+package sockets
+
+import "net"
+
+// AdmitOperations gives a new socket of the operations port its seat. The port has places of its own, so sockets of
+// clients never take them. When all are taken, the socket that has been idle longest is closed, of the host with the
+// most sockets among those that have an idle one: a host that floods the port closes its own first. A socket is idle
+// until [Seat.Busy], so one that sends no request, or half of one, keeps nobody out. Without an idle socket the reason
+// is Full; the new socket stays open and the caller's.
+func (r *Register) AdmitOperations(socket net.Conn) (*Seat, Reason) {
+	s := &Seat{r: r, socket: socket, host: Host(socket), idle: r.operationsIdle, counts: &r.operations}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.operations.all >= r.limits.Operations && !r.makeWayLocked() {
+		return nil, Full
+	}
+	r.seats[s] = struct{}{}
+	r.operations.add(s.host)
+	s.waiting = s.idle.PushBack(s)
+	return s, Admitted
+}
+
+// makeWayLocked closes an idle socket of the operations port, and reports whether there was one.
+func (r *Register) makeWayLocked() bool {
+	var victim *Seat
+	for e := r.operationsIdle.Front(); e != nil; e = e.Next() {
+		if s := e.Value.(*Seat); victim == nil || r.operations.perHost[s.host] > r.operations.perHost[victim.host] {
+			victim = s
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	victim.leaveLocked()
+	_ = victim.socket.Close() // whoever serves it sees that
+	return true
+}
+
+// UsedOperations returns how many sockets of the operations port are open.
+func (r *Register) UsedOperations() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.operations.all
+}

@@ -1,0 +1,60 @@
+package sockets
+
+import "testing"
+
+// F1: sockets of clients take no place of the operations port, nor its sockets one of theirs.
+func TestTheOperationsPortHasPlacesOfItsOwn(t *testing.T) {
+	r := New(Limits{Total: 2, PerHost: 2, Strangers: 2, StrangersPerHost: 2, Operations: 2})
+	mustAdmit(t, r, from("10.0.0.1"))
+	mustAdmit(t, r, from("10.0.0.1"))
+	first, _ := r.AdmitOperations(from("10.0.0.1"))
+	second, reason := r.AdmitOperations(from("10.0.0.1"))
+	if first == nil || second == nil || reason != Admitted {
+		t.Fatalf("no room on the operations port beside clients: %d", reason)
+	}
+	if total, strangers := r.Used(); total != 2 || strangers != 2 || r.UsedOperations() != 2 {
+		t.Errorf("%d sockets, %d strangers, %d of operations", total, strangers, r.UsedOperations())
+	}
+	first.Busy()
+	second.Busy()
+	if s, reason := r.AdmitOperations(from("10.0.0.2")); s != nil || reason != Full {
+		t.Errorf("with requests under way on all: %v, %d, want Full", s, reason)
+	}
+	first.Leave()
+	first.Leave()
+	second.Leave()
+	if r.UsedOperations() != 0 || len(r.operations.perHost) != 0 || r.operationsIdle.Len() != 0 || len(r.seats) != 2 {
+		t.Errorf("%v, %d idle, %d seats are left", r.operations, r.operationsIdle.Len(), len(r.seats))
+	}
+}
+
+// F1: who floods the operations port closes its own sockets, the idle one that is oldest first.
+func TestAFloodOfTheOperationsPortClosesItsOwn(t *testing.T) {
+	r := New(Limits{Total: 1, PerHost: 1, Strangers: 1, StrangersPerHost: 1, Operations: 3})
+	admit := func(c *fakeConn) *Seat {
+		t.Helper()
+		s, reason := r.AdmitOperations(c)
+		if s == nil || reason != Admitted {
+			t.Fatalf("no room: %d", reason)
+		}
+		return s
+	}
+	probe, a, b, c := from("10.0.0.1"), from("10.0.0.2"), from("10.0.0.2"), from("10.0.0.2")
+	served := admit(probe)
+	admit(a).Busy() // its request is under way
+	admit(b)
+	admit(c)
+	if !b.closed || a.closed || probe.closed {
+		t.Errorf("closed: %t %t %t, want the idle one of the host with most", probe.closed, a.closed, b.closed)
+	}
+	served.Busy()
+	admit(from("10.0.0.3"))
+	if !c.closed || probe.closed || a.closed {
+		t.Errorf("closed: %t %t %t, want the idle one alone", probe.closed, a.closed, c.closed)
+	}
+	served.Idle()
+	served.Leave()
+	if r.UsedOperations() != 2 {
+		t.Errorf("%d sockets are open, want 2", r.UsedOperations())
+	}
+}
