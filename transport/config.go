@@ -34,6 +34,8 @@ type Config struct {
 	MaxHandshakesPerHost int
 	// MaxOperations bounds the sockets of the operations port, which have places of their own in [Server.Sockets].
 	MaxOperations int
+	// KeyRate bounds what one key sends; without a rate there is no limit.
+	KeyRate KeyRate
 	// HandshakeTimeout is the time from accept to an answered open: TLS, sniffing, SASL and open.
 	HandshakeTimeout time.Duration
 	// AuthTimeout is the time from open to the first accepted token; over HTTP it counts from the first byte.
@@ -188,6 +190,8 @@ func (c *Config) Validate() error {
 	check(c.MaxTransactionMessages <= maxTxnMessages,
 		"transport: MaxTransactionMessages is %d, want at most %d", c.MaxTransactionMessages, maxTxnMessages)
 	check(c.IdleTimeout >= minIdle, "transport: IdleTimeout is %v, want at least %v", c.IdleTimeout, minIdle)
+	check(c.KeyRate.Messages >= 0 && (c.KeyRate.Messages == 0 || c.KeyRate.MessageBurst > 0) && c.KeyRate.Bytes >= 0 &&
+		(c.KeyRate.Bytes == 0 || c.KeyRate.ByteBurst > 0), "transport: KeyRate is %+v, want rates of at least 0 with bursts", c.KeyRate)
 	check(c.DisconnectGrace >= 0, "transport: DisconnectGrace is negative")
 	for name, d := range map[string]time.Duration{
 		"HandshakeTimeout": c.HandshakeTimeout, "AuthTimeout": c.AuthTimeout, "WriteTimeout": c.WriteTimeout,

@@ -139,6 +139,11 @@ func (g *ingress) transactional(d *inbound) {
 		}
 	}
 	if refusal == nil {
+		if refusal = s.rates.take(g.c.sender(g.l.addr.path()), len(d.messages), d.bytes); refusal != nil {
+			s.stats.reject(siteKeyRate)
+		}
+	}
+	if refusal == nil {
 		w := txnWork{desc: g.l.desc, messages: d.messages, text: d.text, byText: d.byText, via: g.via}
 		refusal = t.add(w)
 	}

@@ -100,6 +100,7 @@ type httpRequest struct {
 	r    *http.Request
 	desc *fsm.Descriptor
 	wait time.Duration
+	key  string // of the client, for its rate
 }
 
 func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to httpTarget,
@@ -145,6 +146,7 @@ func (s *Server) openHTTP(q *httpRequest, right auth.Right) error {
 		return &httpProblem{status: http.StatusUnauthorized, text: auth.TextOf(err), cause: err}
 	}
 	known(q.r)
+	q.key = keyOf(claim)
 	path := q.addr.path()
 	if !claim.Allows(path, right) {
 		return &httpProblem{status: http.StatusUnauthorized, subCode: 40100,

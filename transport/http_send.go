@@ -52,6 +52,10 @@ func (s *Server) httpSend(q *httpRequest) error {
 	if err != nil {
 		return err
 	}
+	if e := s.rates.take(q.key, len(d.messages), len(body)); e != nil {
+		s.stats.reject(siteKeyRate)
+		return &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004, text: e.Description, refused: e}
+	}
 	key := fsm.Key{Entity: q.desc.ID, By: fsm.ByAny}
 	if d.byText {
 		key.By, key.Text = fsm.ByText, d.text

@@ -334,10 +334,11 @@ type round struct {
 	desc *fsm.Descriptor
 	via  *fsm.Descriptor // through whose transfer queue the messages go, nil if straight
 	path string
+	key  string // of the client that sends, for its rate
 }
 
 func (g *ingress) round() *round {
-	return &round{s: g.c.s, desc: g.l.desc, via: g.via, path: g.l.addr.path()}
+	return &round{s: g.c.s, desc: g.l.desc, via: g.via, path: g.l.addr.path(), key: g.c.sender(g.l.addr.path())}
 }
 
 // home is the entity where the messages are stored.
@@ -357,6 +358,11 @@ func (r *round) translate(ds []*inbound) []*inbound {
 		if err := translateInbound(d, r.desc, &ids); err != nil {
 			r.s.stats.reject(siteMessage)
 			d.refusal = err
+			continue
+		}
+		if err := r.s.rates.take(r.key, len(d.messages), d.bytes); err != nil {
+			r.s.stats.reject(siteKeyRate)
+			d.refusal, d.messages, d.payload = err, nil, nil
 			continue
 		}
 		if d.format != amqp.FormatBatch {

@@ -15,6 +15,7 @@ type call struct {
 	addr    address
 	request *request
 	pump    *pumpID
+	sender  string // the key by which the client sends, for its rate
 
 	sessionID  string
 	hasSession bool

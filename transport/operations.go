@@ -376,6 +376,9 @@ func scheduleMessage(ctx context.Context, k *call) response {
 			return k.fail(err)
 		}
 	}
+	if bad := k.charge(len(d.messages), bytes); bad != nil {
+		return *bad
+	}
 	key := fsm.Key{Entity: k.desc.ID, By: fsm.ByAny}
 	if d.byText {
 		key.By, key.Text = fsm.ByText, d.text

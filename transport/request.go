@@ -7,6 +7,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
@@ -268,6 +269,9 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func(respons
 			unauthorizedText(path, op.right))))
 	}
 	k := &call{s: r.c.s, desc: r.l.desc, addr: r.l.addr, request: q, pump: pump, emptyIsNull: r.c.goClient}
+	if op.right == auth.Send {
+		k.sender = r.c.sender(path)
+	}
 	k.room = maxRulesBytes
 	if q.operation == opEnumerateRules {
 		if to := r.c.replyLink(r.l, q); to != nil && to.l.asked.MaxMessageSize.Or(0) > 0 {

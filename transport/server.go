@@ -59,6 +59,7 @@ type Server struct {
 	incarnation atomic.Uint64 // of our request ids; changes when the cluster declares us lost
 
 	sockets *sockets.Register
+	rates   *rates // nil: no key has a limit
 
 	mu        sync.Mutex
 	closing   bool
@@ -90,6 +91,7 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 		httpSlots:   make(chan struct{}, cfg.MaxHTTPRequests),
 		httpSending: make(chan struct{}, httpSends),
 	}
+	s.rates = newRates(cfg.KeyRate, time.Now)
 	s.memory.limit = int64(cfg.MaxClientBytes)
 	s.rules, _ = catalog.(Rules)
 	s.incarnation.Store(uint64(cfg.Incarnation))

@@ -56,6 +56,7 @@ const (
 	siteIdle                       // peer silent for too long
 	siteWrite                      // peer did not read for too long
 	siteHTTP                       // too many HTTP requests at a time
+	siteKeyRate                    // a key sent more than its rate
 	siteStranger                   // too much before the first valid token
 	sitePanic                      // a broken invariant ended a connection
 	sites
@@ -67,7 +68,7 @@ var siteNames = [sites]string{
 	"protocol-header", "sasl", "handshake-frame", "framing", "decode", "illegal-frame", "channel",
 	"handle", "links", "attach", "unauthorized", "token", "credit", "message-size", "message",
 	"settled-lost", "refused", "unavailable", "request", "reply", "disposition", "transaction", "idle", "write",
-	"http", "stranger", "panic",
+	"http", "key-rate", "stranger", "panic",
 }
 
 // Rejections calls f with the name and count of every rejection site.

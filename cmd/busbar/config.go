@@ -404,6 +404,7 @@ func (c *Config) frontConfig(life fsm.Incarnation) transport.Config {
 	f.MaxConnections, f.MaxConnectionsPerHost = c.Limits.Connections, c.Limits.ConnectionsPerHost
 	f.MaxHandshakes, f.MaxHandshakesPerHost = c.Limits.Unauthenticated, c.Limits.UnauthenticatedPerHost
 	f.MaxLinks, f.MaxOperations = c.Limits.Links, c.Limits.Operations
+	f.KeyRate = c.Limits.keyRate()
 	f.MaxClientBytes, f.MaxTransactionBytes = c.Limits.ClientBytes, c.Limits.TransactionBytes
 	return f
 }

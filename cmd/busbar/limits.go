@@ -30,6 +30,46 @@ type limits struct {
 	// What a node holds in memory for its clients, and of that for their open transactions, in bytes.
 	ClientBytes      int `yaml:"client-bytes"`
 	TransactionBytes int `yaml:"transaction-bytes"`
+
+	// What one key may send to the node, each second and at once. A rate that is not set is no limit, a burst that is not
+	// set is what its rate lets through in a second.
+	KeyMessages     int `yaml:"key-messages-per-second"`
+	KeyMessageBurst int `yaml:"key-messages-burst"`
+	KeyBytes        int `yaml:"key-bytes-per-second"`
+	KeyByteBurst    int `yaml:"key-bytes-burst"`
+}
+
+// keyRate returns what one key may send.
+func (l *limits) keyRate() transport.KeyRate {
+	burst := func(set, rate int) int {
+		if set == 0 {
+			return rate
+		}
+		return set
+	}
+	return transport.KeyRate{Messages: l.KeyMessages, MessageBurst: burst(l.KeyMessageBurst, l.KeyMessages),
+		Bytes: l.KeyBytes, ByteBurst: burst(l.KeyByteBurst, l.KeyBytes)}
+}
+
+// validateRates looks at the limits that are off until they are set.
+func (l *limits) validateRates(where func(name string) (string, bool), bad func(string, ...any)) {
+	for _, f := range []struct {
+		name     string
+		is, rate int
+		of       string // the rate that a burst belongs to
+	}{
+		{"key-messages-per-second", l.KeyMessages, 1, ""}, {"key-bytes-per-second", l.KeyBytes, 1, ""},
+		{"key-messages-burst", l.KeyMessageBurst, l.KeyMessages, "key-messages-per-second"},
+		{"key-bytes-burst", l.KeyByteBurst, l.KeyBytes, "key-bytes-per-second"},
+	} {
+		at, set := where(f.name)
+		switch {
+		case set && (f.is < 1 || f.is > maxBytes):
+			bad("%slimits: %s is %d, want 1 to %d; leave it out for no limit", at, f.name, f.is, maxBytes)
+		case set && f.rate == 0:
+			bad("%slimits: %s needs %s", at, f.name, f.of)
+		}
+	}
 }
 
 func defaultLimits() limits {
@@ -87,6 +127,7 @@ func (l *limits) validate(where func(name string) (string, bool), bad func(strin
 	most.ClientBytes, most.TransactionBytes = maxBytes, maxBytes
 	most.Operations = maxSockets
 	most.Unauthenticated, most.UnauthenticatedPerHost = maxSockets, maxSockets
+	l.validateRates(where, bad)
 	for _, f := range []struct {
 		name    string
 		is, max int

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/transport"
 )
 
 // S-229: every limit can be set, and what is not set has its default.
@@ -110,6 +111,58 @@ func TestPlacesOfTheOperationsPortFit(t *testing.T) {
 	l.fit(6, func(string) (string, bool) { return "", false }, t.Fatalf)
 	if l.Operations != 128 && l.Operations != sockets/4 {
 		t.Errorf("of %d places the operations port has %d", sockets, l.Operations)
+	}
+}
+
+// The rates of keys are off until they are set, and a rate that cannot be is refused with its file and line.
+func TestRatesOfKeysAreSettings(t *testing.T) {
+	base := "data-dir: /d\nroot-key: k\nlimits:\n"
+	for _, c := range []struct {
+		lines string
+		want  transport.KeyRate
+		bad   []string // what stands behind the name of the file
+	}{
+		{lines: "  links: 5\n"},
+		{lines: "  key-messages-per-second: 7\n  key-bytes-per-second: 80\n",
+			want: transport.KeyRate{Messages: 7, MessageBurst: 7, Bytes: 80, ByteBurst: 80}},
+		{lines: "  key-messages-per-second: 7\n  key-messages-burst: 70\n  key-bytes-per-second: 80\n  key-bytes-burst: 3\n",
+			want: transport.KeyRate{Messages: 7, MessageBurst: 70, Bytes: 80, ByteBurst: 3}},
+		{lines: "  key-messages-per-second: 0\n  key-bytes-per-second: -5\n", bad: []string{
+			":4: limits: key-messages-per-second is 0, want 1 to 1099511627776; leave it out for no limit",
+			":5: limits: key-bytes-per-second is -5, want 1 to 1099511627776; leave it out for no limit"}},
+		{lines: "  key-messages-per-second: 1\n  key-messages-burst: 0\n  key-bytes-burst: 9\n", bad: []string{
+			":5: limits: key-messages-burst is 0, want 1 to 1099511627776", ":6: limits: key-bytes-burst needs key-bytes-per-second"}},
+	} {
+		file := writeConfig(t, base+c.lines)
+		got, err := load(file, nil, environment(nil))
+		if f := got.frontConfig(1); len(c.bad) == 0 && (err != nil || f.KeyRate != c.want) {
+			t.Errorf("%s: %+v, %v, want %+v", c.lines, f.KeyRate, err, c.want)
+		}
+		for _, want := range c.bad {
+			if err == nil || !strings.Contains(err.Error(), file+want) {
+				t.Errorf("%s: error %v, want %s", c.lines, err, want)
+			}
+		}
+	}
+}
+
+// What a key has used of its rate is in the metrics, and nothing about rates that are not set.
+func TestRatesOfKeysAreInTheMetrics(t *testing.T) {
+	l := openLive(t, nodeConfig(t, func(c *Config) { c.Limits.KeyMessages, c.Limits.KeyMessageBurst = 1, 3 }))
+	l.put(t, "/q", "QueueDescription", "")
+	for range 3 {
+		if res, text := l.request(t, "POST", "/q/messages", "x", ""); res.StatusCode != 201 {
+			t.Fatalf("%d %s", res.StatusCode, text)
+		}
+	}
+	_, metrics := l.probe(t, "/metrics")
+	for _, want := range []string{"busbar_limit_max{limit=\"key-messages\"} 3\n", "busbar_limit_used{limit=\"key-messages\"} "} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics have no %s", want)
+		}
+	}
+	if strings.Contains(metrics, "key-bytes") {
+		t.Error("the metrics have a limit of bytes that is not set")
 	}
 }
 

@@ -120,15 +120,21 @@ func (c *nodeCollector) collectLimits(ch chan<- prometheus.Metric) {
 	total, strangers := sockets.Used()
 	limits := sockets.Limits()
 	held, inTransactions := c.n.front.Held()
+	messages, bytes := c.n.front.KeyUse()
+	rate := c.n.cfg.Limits.keyRate()
 	for _, l := range []struct {
 		name      string
 		used, max int
 	}{
+		{"key-messages", messages, rate.MessageBurst}, {"key-bytes", bytes, rate.ByteBurst},
 		{"connections", total, limits.Total}, {"unauthenticated", strangers, limits.Strangers},
 		{"operations", sockets.UsedOperations(), limits.Operations},
 		{"client-bytes", held, c.n.cfg.Limits.ClientBytes},
 		{"transaction-bytes", inTransactions, c.n.cfg.Limits.TransactionBytes},
 	} {
+		if l.max == 0 { // no such limit
+			continue
+		}
 		ch <- prometheus.MustNewConstMetric(c.used, prometheus.GaugeValue, float64(l.used), l.name)
 		ch <- prometheus.MustNewConstMetric(c.limit, prometheus.GaugeValue, float64(l.max), l.name)
 	}

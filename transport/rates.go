@@ -1,0 +1,165 @@
+package transport
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// KeyRate bounds what one key may send to this node: one access policy, or one subject of JSON web tokens. A rate of 0 is
+// no limit; its burst counts for nothing then.
+type KeyRate struct {
+	Messages     int // each second
+	MessageBurst int // that may be sent at once, above the rate
+	Bytes        int // each second, of encoded messages
+	ByteBurst    int
+}
+
+// Set reports whether there is a limit.
+func (k KeyRate) Set() bool { return k.Messages > 0 || k.Bytes > 0 }
+
+// rates counts what the keys send. A nil one limits nothing.
+type rates struct {
+	limit KeyRate
+	now   func() time.Time
+
+	mu      sync.Mutex
+	keys    map[string]*spending
+	sweepAt int // keys at which those that owe nothing are forgotten
+}
+
+// spending is what a key has sent above its rates. It falls by the rate each second.
+type spending struct {
+	messages, bytes float64
+	at              time.Time
+}
+
+// firstSweep is the number of keys that are remembered without looking whether they still owe something.
+const firstSweep = 1024
+
+func newRates(limit KeyRate, now func() time.Time) *rates {
+	if !limit.Set() {
+		return nil
+	}
+	return &rates{limit: limit, now: now, keys: map[string]*spending{}, sweepAt: firstSweep}
+}
+
+// age lets time pass for a key.
+func (r *rates) age(s *spending, now time.Time) {
+	seconds := max(0, now.Sub(s.at).Seconds())
+	s.messages = max(0, s.messages-seconds*float64(r.limit.Messages))
+	s.bytes = max(0, s.bytes-seconds*float64(r.limit.Bytes))
+	s.at = now
+}
+
+// take counts messages that a key sends, or refuses them without effect (S-230). What is larger than a burst passes when the key
+// owes nothing, so that every message can be sent.
+func (r *rates) take(key string, messages, bytes int) *amqp.Error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	s := r.keys[key]
+	if s == nil {
+		r.sweepLocked(now)
+		s = &spending{at: now}
+		r.keys[key] = s
+	}
+	r.age(s, now)
+	if e := exceeds(key, "messages", s.messages, messages, r.limit.Messages, r.limit.MessageBurst); e != nil {
+		return e
+	}
+	if e := exceeds(key, "bytes", s.bytes, bytes, r.limit.Bytes, r.limit.ByteBurst); e != nil {
+		return e
+	}
+	if r.limit.Messages > 0 {
+		s.messages += float64(messages)
+	}
+	if r.limit.Bytes > 0 {
+		s.bytes += float64(bytes)
+	}
+	return nil
+}
+
+// exceeds returns the refusal of more than a burst, in the words of the original and with what is used of the limit.
+func exceeds(key, unit string, owed float64, more, rate, burst int) *amqp.Error {
+	if rate == 0 || owed == 0 || owed+float64(more) <= float64(burst) {
+		return nil
+	}
+	wait := math.Ceil((owed + min(float64(more), float64(burst)) - float64(burst)) / float64(rate))
+	return amqpError(amqp.ConditionServerBusy, "The request was terminated because the key '%s' is being throttled: it has sent "+
+		"%.0f of the %d %s that it may send to this node above its rate of %d a second. Please wait %.0f seconds and try again.",
+		key, owed, burst, unit, rate, max(1, wait))
+}
+
+// sweepLocked forgets keys that owe nothing, when there are many.
+func (r *rates) sweepLocked(now time.Time) {
+	if len(r.keys) < r.sweepAt {
+		return
+	}
+	for key, s := range r.keys {
+		if r.age(s, now); s.messages == 0 && s.bytes == 0 {
+			delete(r.keys, key)
+		}
+	}
+	r.sweepAt = max(firstSweep, 2*len(r.keys))
+}
+
+// used returns what the keys that have sent most owe.
+func (r *rates) used() (messages, bytes int) {
+	if r == nil {
+		return 0, 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	for _, s := range r.keys {
+		r.age(s, now)
+		messages, bytes = max(messages, int(s.messages)), max(bytes, int(s.bytes))
+	}
+	return messages, bytes
+}
+
+// KeyUse returns how many messages and bytes the keys that have sent most have sent above their rate. Each falls by the
+// rate every second.
+func (s *Server) KeyUse() (messages, bytes int) { return s.rates.used() }
+
+// keyOf is the name of the key that made a claim: of a policy of the namespace, of an entity's behind the entity, or of the
+// subject of a JSON web token.
+func keyOf(claim auth.Claim) string {
+	if claim.Scope == "" {
+		return claim.Policy
+	}
+	return fmt.Sprintf("%s:%s", claim.Scope, claim.Policy)
+}
+
+// sender returns the key by which a client sends to path, "" if there are no rates. Of several it is the first by name.
+func (c *conn) sender(path string) (key string) {
+	if c.s.rates == nil {
+		return ""
+	}
+	now := time.Now()
+	for _, claim := range c.claims {
+		if name := keyOf(claim); !claim.ExpiredAt(now) && claim.AllowsAny(path, auth.Send) && (key == "" || name < key) {
+			key = name
+		}
+	}
+	return key
+}
+
+// charge counts messages that a request sends, and returns the answer if they are refused.
+func (k *call) charge(messages, bytes int) *response {
+	e := k.s.rates.take(k.sender, messages, bytes)
+	if e == nil {
+		return nil
+	}
+	k.s.stats.reject(siteKeyRate)
+	bad := k.fail(e)
+	return &bad
+}
