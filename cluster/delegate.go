@@ -106,7 +106,7 @@ func (d delegate) AckPayload() []byte {
 // NotifyPingComplete reads the clock of a node that answered a probe.
 func (d delegate) NotifyPingComplete(n *memberlist.Node, rtt time.Duration, payload []byte) {
 	if len(payload) == 8 {
-		d.g.measured(n.Name, fsm.Millis(binary.BigEndian.Uint64(payload)), rtt)
+		d.g.measured(n.Name, fsm.Wall(binary.BigEndian.Uint64(payload)), rtt)
 	}
 }
 

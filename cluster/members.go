@@ -240,7 +240,7 @@ func (g *Gossip) forgetStrangerLocked() bool {
 }
 
 // measured notes a node's clock: wall is what it read when it answered, half of rtt ago.
-func (g *Gossip) measured(name string, wall fsm.Millis, rtt time.Duration) {
+func (g *Gossip) measured(name string, wall fsm.Wall, rtt time.Duration) {
 	ours := time.Now().Add(-rtt / 2).UnixMilli()
 	g.mu.Lock()
 	defer g.mu.Unlock()

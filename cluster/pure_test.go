@@ -269,7 +269,7 @@ func TestClocksAreMeasured(t *testing.T) {
 		{1<<63 - 1, maxSkewMillis * time.Millisecond},
 		{-1, -maxSkewMillis * time.Millisecond},
 	} {
-		g.measured("b.1", fsm.Millis(c.wall), 0)
+		g.measured("b.1", fsm.Wall(c.wall), 0)
 		m := g.Members()[0]
 		if off := (m.ClockSkew - c.want).Abs(); !m.SkewKnown || off > 30*time.Second {
 			t.Errorf("clock at %d: %v ahead (known %v), want %v", c.wall, m.ClockSkew, m.SkewKnown, c.want)

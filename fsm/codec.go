@@ -73,8 +73,8 @@ const minRequestBytes = 13
 // AppendEntry appends the versioned binary form of e (docs/formats/entry.md).
 func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = append(dst, entryMagic, EntryVersion)
-	dst = appendMillis(dst, e.Wall)
-	dst = appendMillis(dst, e.Lease)
+	dst = appendTime(dst, e.Wall)
+	dst = appendTime(dst, e.Lease)
 	dst = appendUint(dst, e.Epoch)
 	dst = append(dst, e.Seed[:]...)
 	dst = appendUint(dst, uint64(len(e.Requests)))
@@ -93,7 +93,7 @@ func DecodeEntry(b []byte) (*Entry, error) {
 		r.fail("not a log entry")
 	}
 	r.version(EntryVersion)
-	e := &Entry{Wall: r.millis(), Lease: r.millis(), Epoch: r.uvarint()}
+	e := &Entry{Wall: r.wall(), Lease: r.lease(), Epoch: r.uvarint()}
 	r.fixed(e.Seed[:])
 	if n := r.count(minRequestBytes); n > 0 {
 		e.Requests = make([]Request, n)
@@ -171,7 +171,7 @@ func AppendQuery(dst []byte, q *QueryRequest) []byte {
 		dst = appendString(dst, q.After)
 		dst = appendBool(dst, q.HasAfter)
 		dst = appendUint(dst, uint64(q.Max))
-		return appendMillis(dst, q.UpdatedAfter)
+		return appendTime(dst, q.UpdatedAfter)
 	case *Ask:
 		return appendBytes(append(dst, 5), q.Data)
 	case *Idle:
@@ -209,7 +209,7 @@ func DecodeQuery(b []byte) (QueryRequest, error) {
 		q.Query = &Counts{}
 	case 4:
 		q.Query = &ListSessions{After: r.string(), HasAfter: r.boolean(), Max: r.u32(),
-			UpdatedAfter: r.millis()}
+			UpdatedAfter: r.wall()}
 	case 5:
 		q.Query = &Ask{Data: r.bytes()}
 	case 6:

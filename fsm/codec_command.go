@@ -14,7 +14,7 @@ func appendCommand(dst []byte, c Command) []byte {
 		dst = appendUint(dst, uint64(c.Max))
 		dst = appendUint(dst, uint64(c.MaxBytes))
 		dst = appendBool(dst, c.Delete)
-		return appendMillis(dst, c.Wait)
+		return appendTime(dst, c.Wait)
 	case *Settle:
 		return appendSettle(append(dst, kindSettle), c)
 	case *Renew:
@@ -22,7 +22,7 @@ func appendCommand(dst []byte, c Command) []byte {
 	case *AcceptSession:
 		return appendAccept(dst, c)
 	case *WatchSession:
-		return appendMillis(appendProof(append(dst, kindWatchSession), c.Session), c.Wait)
+		return appendTime(appendProof(append(dst, kindWatchSession), c.Session), c.Wait)
 	case *RenewSession:
 		return appendProof(append(dst, kindRenewSession), c.Session)
 	case *ReleaseSession:
@@ -39,7 +39,7 @@ func appendCommand(dst []byte, c Command) []byte {
 	case *Cancel:
 		return appendNumbers(append(dst, kindCancel), c.Numbers)
 	case *DeleteMessages:
-		dst = appendMillis(appendProof(append(dst, kindDeleteMessages), c.Session), c.Before)
+		dst = appendTime(appendProof(append(dst, kindDeleteMessages), c.Session), c.Before)
 		return appendUint(dst, uint64(c.Max))
 	case *Redrive:
 		kind := kindRedrive
@@ -51,14 +51,14 @@ func appendCommand(dst []byte, c Command) []byte {
 		}
 		dst = appendString(appendBool(append(dst, kind), c.HasReason), c.Reason)
 		dst = appendString(appendBool(dst, c.HasSession), c.Session)
-		dst = appendMillis(appendMillis(dst, c.From), c.Until)
+		dst = appendTime(appendTime(dst, c.From), c.Until)
 		dst = appendUint(appendUint(dst, c.After), uint64(c.Max))
 		if c.To != 0 {
 			dst = appendUint(dst, uint64(c.To))
 		}
 		return dst
 	case *DropLocks:
-		return appendMillis(appendTokens(append(dst, kindDropLocks), c.Tokens), c.Grace)
+		return appendTime(appendTokens(append(dst, kindDropLocks), c.Tokens), c.Grace)
 	}
 	return appendMoving(dst, c)
 }
@@ -123,10 +123,10 @@ func (r *reader) command() Command {
 	case kindCancel:
 		return &Cancel{Numbers: r.numbers()}
 	case kindDeleteMessages:
-		return &DeleteMessages{Session: r.proof(), Before: r.millis(), Max: r.u32()}
+		return &DeleteMessages{Session: r.proof(), Before: r.wall(), Max: r.u32()}
 	case kindRedrive, kindRedriveTo, kindDiscard:
 		c := &Redrive{HasReason: r.boolean(), Reason: r.string(), HasSession: r.boolean(),
-			Session: r.string(), From: r.millis(), Until: r.millis(), After: r.uvarint(), Max: r.u32(),
+			Session: r.string(), From: r.wall(), Until: r.wall(), After: r.uvarint(), Max: r.u32(),
 			Discard: kind == kindDiscard}
 		if kind == kindRedriveTo {
 			if c.To = EntityID(r.uvarint()); c.To == 0 {
@@ -223,14 +223,14 @@ func (r *reader) enqueue(keyed bool) *Enqueue {
 func appendMessage(dst []byte, m *Message) []byte {
 	dst = appendString(appendBool(dst, m.HasSession), m.SessionID)
 	dst = appendString(dst, m.MessageID)
-	dst = appendMillis(dst, m.TTL)
-	dst = appendMillis(dst, m.ScheduledAt)
+	dst = appendTime(dst, m.TTL)
+	dst = appendTime(dst, m.ScheduledAt)
 	return appendBytes(dst, m.Body)
 }
 
 func (r *reader) message() Message {
 	m := Message{HasSession: r.boolean(), SessionID: r.string(), MessageID: r.string(),
-		TTL: r.millis(), ScheduledAt: r.millis()}
+		TTL: r.millis(), ScheduledAt: r.wall()}
 	m.Body = r.bytes()
 	m.BodyOffset = uint32(r.pos - len(m.Body))
 	return m
@@ -247,7 +247,7 @@ func appendSettle(dst []byte, c *Settle) []byte {
 		dst = appendUint(dst, uint64(it.Seq))
 		dst = append(dst, it.Token[:]...)
 		dst = append(dst, byte(it.Verdict))
-		dst = appendMillis(dst, it.Delay)
+		dst = appendTime(dst, it.Delay)
 		dst = appendString(dst, it.Reason)
 		dst = appendString(dst, it.Description)
 		dst = appendProperties(dst, it.Properties)

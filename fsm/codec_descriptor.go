@@ -30,9 +30,10 @@ func AppendDescriptor(dst []byte, d *Descriptor) []byte {
 	for _, f := range d.flags() {
 		dst = appendBool(dst, *f)
 	}
-	for _, t := range d.times() {
-		dst = appendMillis(dst, *t)
+	for _, t := range d.durations() {
+		dst = appendTime(dst, *t)
 	}
+	dst = appendTime(appendTime(dst, d.CreatedAt), d.UpdatedAt)
 	for _, n := range [...]uint32{d.MaxDelivery, d.MaxMessageBytes, d.MaxSizeMegabytes,
 		d.MaxMessageKilobytes} {
 		dst = appendUint(dst, uint64(n))
@@ -49,14 +50,14 @@ func AppendDescriptor(dst []byte, d *Descriptor) []byte {
 		dst = appendBool(dst, on)
 	}
 	dst = appendUint(dst, uint64(d.HistoryCount))
-	dst = appendMillis(dst, d.HistoryAge)
+	dst = appendTime(dst, d.HistoryAge)
 	dst = appendUint(dst, d.HistoryMaxBytes)
 	b := &d.RetryBackoff
-	dst = appendMillis(appendMillis(dst, b.Min), b.Max)
+	dst = appendTime(appendTime(dst, b.Min), b.Max)
 	dst = appendUint(appendUint(dst, uint64(b.Multiplier)), uint64(b.Jitter))
 	dst = appendUint(dst, uint64(len(d.Rules)))
 	for i := range d.Rules {
-		dst = appendMillis(appendString(dst, d.Rules[i].Name), d.Rules[i].CreatedAt)
+		dst = appendTime(appendString(dst, d.Rules[i].Name), d.Rules[i].CreatedAt)
 		dst = appendBytes(dst, d.Rules[i].Source.Append(nil))
 	}
 	return dst
@@ -76,10 +77,9 @@ func (d *Descriptor) flags() [11]*bool {
 		&d.SupportOrdering, &d.FilterBeforePublish, &d.PartitionSubscriptions}
 }
 
-// times lists the time fields in their encoded order.
-func (d *Descriptor) times() [6]*Millis {
-	return [...]*Millis{&d.LockDuration, &d.DefaultTTL, &d.DuplicateWindow, &d.AutoDeleteOnIdle,
-		&d.CreatedAt, &d.UpdatedAt}
+// durations lists the fields of that type in their encoded order; CreatedAt and UpdatedAt follow them.
+func (d *Descriptor) durations() [4]*Millis {
+	return [...]*Millis{&d.LockDuration, &d.DefaultTTL, &d.DuplicateWindow, &d.AutoDeleteOnIdle}
 }
 
 func (r *reader) descriptor() Descriptor {
@@ -104,9 +104,10 @@ func (r *reader) descriptor() Descriptor {
 	for _, f := range d.flags() {
 		*f = r.boolean()
 	}
-	for _, t := range d.times() {
+	for _, t := range d.durations() {
 		*t = r.millis()
 	}
+	d.CreatedAt, d.UpdatedAt = r.wall(), r.wall()
 	for _, n := range [...]*uint32{&d.MaxDelivery, &d.MaxMessageBytes, &d.MaxSizeMegabytes,
 		&d.MaxMessageKilobytes} {
 		*n = r.u32()
@@ -142,7 +143,7 @@ func (r *reader) descriptor() Descriptor {
 }
 
 func (r *reader) rule() Rule {
-	u := Rule{Name: r.string(), CreatedAt: r.millis()}
+	u := Rule{Name: r.string(), CreatedAt: r.wall()}
 	source, err := rule.DecodeSource(r.bytes())
 	if err != nil {
 		r.fail("rule: " + err.Error())
@@ -161,8 +162,8 @@ func appendAuthRule(dst []byte, a *AuthRule) []byte {
 	dst = appendString(append(dst, rights), a.Name)
 	dst = appendString(dst, a.PrimaryKey)
 	dst = appendString(dst, a.SecondaryKey)
-	dst = appendMillis(dst, a.CreatedAt)
-	return appendMillis(dst, a.ModifiedAt)
+	dst = appendTime(dst, a.CreatedAt)
+	return appendTime(dst, a.ModifiedAt)
 }
 
 func (r *reader) authRule() AuthRule {
@@ -172,5 +173,5 @@ func (r *reader) authRule() AuthRule {
 	}
 	return AuthRule{Send: rights&1 != 0, Listen: rights&2 != 0, Manage: rights&4 != 0,
 		Name: r.string(), PrimaryKey: r.string(), SecondaryKey: r.string(),
-		CreatedAt: r.millis(), ModifiedAt: r.millis()}
+		CreatedAt: r.wall(), ModifiedAt: r.wall()}
 }

@@ -35,11 +35,11 @@ func appendHistory(dst []byte, h *HistoryRecord) []byte {
 	dst = appendUint(dst, uint64(h.Number))
 	dst = appendString(dst, h.MessageID)
 	dst = appendString(dst, h.SessionID)
-	dst = appendMillis(dst, h.EnqueuedAt)
-	dst = appendMillis(dst, h.At)
+	dst = appendTime(dst, h.EnqueuedAt)
+	dst = appendTime(dst, h.At)
 	dst = appendUint(dst, uint64(h.Deliveries))
 	dst = appendID(dst, h.By)
-	dst = appendMillis(append(dst, byte(h.End)), h.EndedAt)
+	dst = appendTime(append(dst, byte(h.End)), h.EndedAt)
 	dst = appendRef(dst, h.Ref)
 	if h.End == Released {
 		dst = appendString(dst, h.Operator)
@@ -50,12 +50,12 @@ func appendHistory(dst []byte, h *HistoryRecord) []byte {
 func (r *reader) history() HistoryRecord {
 	h := HistoryRecord{
 		Order: r.uvarint(), Number: SequenceNumber(r.uvarint()), MessageID: r.string(),
-		SessionID: r.string(), EnqueuedAt: r.millis(), At: r.millis(), Deliveries: r.u32(), By: r.id(),
+		SessionID: r.string(), EnqueuedAt: r.wall(), At: r.wall(), Deliveries: r.u32(), By: r.id(),
 	}
 	if h.End = HistoryEnd(r.u8()); h.End > Released {
 		r.fail("unknown end of a message")
 	}
-	h.EndedAt = r.millis()
+	h.EndedAt = r.wall()
 	h.Ref = r.ref()
 	if h.End == Released {
 		h.Operator = r.string()
@@ -66,8 +66,8 @@ func (r *reader) history() HistoryRecord {
 func appendLockInfo(dst []byte, l *LockInfo) []byte {
 	dst = appendUint(dst, uint64(l.Number))
 	dst = append(dst, l.Digits[:]...)
-	dst = appendMillis(dst, l.TakenAt)
-	dst = appendMillis(dst, l.LockedUntil)
+	dst = appendTime(dst, l.TakenAt)
+	dst = appendTime(dst, l.LockedUntil)
 	dst = appendBool(append(dst, byte(l.State)), l.HasSession)
 	return appendID(appendString(dst, l.SessionID), l.By)
 }
@@ -75,7 +75,7 @@ func appendLockInfo(dst []byte, l *LockInfo) []byte {
 func (r *reader) lockInfo() LockInfo {
 	l := LockInfo{Number: SequenceNumber(r.uvarint())}
 	r.fixed(l.Digits[:])
-	l.TakenAt, l.LockedUntil = r.millis(), r.millis()
+	l.TakenAt, l.LockedUntil = r.wall(), r.wall()
 	if l.State = MessageState(r.u8()); l.State > StateScheduled {
 		r.fail("unknown message state")
 	}
@@ -85,7 +85,7 @@ func (r *reader) lockInfo() LockInfo {
 
 // appendMore appends what an answer of version 2 has more than one of version 1.
 func appendMore(dst []byte, a *Answer) []byte {
-	dst = appendUint(appendMillis(dst, a.IdleFor), a.Next)
+	dst = appendUint(appendTime(dst, a.IdleFor), a.Next)
 	dst = appendUint(dst, uint64(len(a.History)))
 	for i := range a.History {
 		dst = appendHistory(dst, &a.History[i])

@@ -174,7 +174,7 @@ func appendMoves(dst []byte, moves []Move) []byte {
 	for i := range moves {
 		m := &moves[i]
 		dst = append(appendUint(appendUint(dst, m.Number), uint64(m.To)), m.Hops)
-		dst = appendMillis(dst, m.TTL)
+		dst = appendTime(dst, m.TTL)
 	}
 	return dst
 }

@@ -15,13 +15,13 @@ func AppendOutcome(dst []byte, o *Outcome, withBodies bool) []byte {
 		dst = appendBool(dst, d)
 	}
 	dst = appendNumbers(dst, o.Numbers)
-	dst = appendMillis(dst, o.EnqueuedAt)
+	dst = appendTime(dst, o.EnqueuedAt)
 	dst = appendDeliveries(dst, o.Locked, withBodies, version)
 	dst = appendUint(dst, uint64(len(o.Refusals)))
 	for _, f := range o.Refusals {
 		dst = append(dst, byte(f))
 	}
-	dst = appendMillis(dst, o.LockedUntil)
+	dst = appendTime(dst, o.LockedUntil)
 	dst = appendProof(dst, o.Session)
 	dst = appendBytes(dst, o.Data)
 	if version >= wireVersion2 {
@@ -79,7 +79,7 @@ func decodeOutcome(b []byte, nested bool) (Outcome, error) {
 		o.Duplicate[i] = r.boolean()
 	}
 	o.Numbers = r.numbers()
-	o.EnqueuedAt = r.millis()
+	o.EnqueuedAt = r.wall()
 	o.Locked = r.deliveries(version)
 	if n := r.count(1); n > 0 {
 		o.Refusals = make([]Refusal, n)
@@ -87,7 +87,7 @@ func decodeOutcome(b []byte, nested bool) (Outcome, error) {
 	for i := range o.Refusals {
 		o.Refusals[i] = r.refusal()
 	}
-	o.LockedUntil = r.millis()
+	o.LockedUntil = r.wall()
 	o.Session = r.proof()
 	o.Data = r.optional()
 	if version >= wireVersion2 {
@@ -165,10 +165,10 @@ func appendDelivery(dst []byte, d *Delivery) []byte {
 	dst = appendUint(dst, uint64(d.Seq))
 	dst = appendUint(dst, uint64(d.EnqueuedSeq))
 	dst = append(dst, d.Token[:]...)
-	dst = appendMillis(dst, d.LockedUntil)
-	dst = appendMillis(dst, d.EnqueuedAt)
-	dst = appendMillis(dst, d.ExpiresAt)
-	dst = appendMillis(dst, d.ScheduledAt)
+	dst = appendTime(dst, d.LockedUntil)
+	dst = appendTime(dst, d.EnqueuedAt)
+	dst = appendTime(dst, d.ExpiresAt)
+	dst = appendTime(dst, d.ScheduledAt)
 	dst = appendUint(dst, uint64(d.Attempts))
 	dst = append(dst, byte(d.State))
 	dst = appendString(dst, d.Reason)
@@ -183,10 +183,10 @@ func appendDelivery(dst []byte, d *Delivery) []byte {
 func (r *reader) delivery() Delivery {
 	d := Delivery{Seq: SequenceNumber(r.uvarint()), EnqueuedSeq: SequenceNumber(r.uvarint())}
 	r.fixed(d.Token[:])
-	d.LockedUntil = r.millis()
-	d.EnqueuedAt = r.millis()
-	d.ExpiresAt = r.millis()
-	d.ScheduledAt = r.millis()
+	d.LockedUntil = r.wall()
+	d.EnqueuedAt = r.wall()
+	d.ExpiresAt = r.wall()
+	d.ScheduledAt = r.wall()
 	d.Attempts = r.u32()
 	if d.State = MessageState(r.u8()); d.State > StateScheduled {
 		r.fail("unknown message state")
@@ -216,7 +216,7 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 		c.Locked, c.Deferred, c.Sessions, c.SizeBytes} {
 		dst = appendUint(dst, v)
 	}
-	dst = appendMillis(dst, c.AccessedAt)
+	dst = appendTime(dst, c.AccessedAt)
 	dst = appendBytes(dst, a.Data)
 	if version >= wireVersion2 {
 		dst = appendMore(dst, a)
@@ -258,7 +258,7 @@ func DecodeAnswer(b []byte) (Answer, error) {
 		&c.Transfer, &c.Locked, &c.Deferred, &c.Sessions, &c.SizeBytes} {
 		*v = r.uvarint()
 	}
-	c.AccessedAt = r.millis()
+	c.AccessedAt = r.wall()
 	a.Data = r.optional()
 	if version >= wireVersion2 {
 		r.more(&a)

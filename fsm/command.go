@@ -4,8 +4,8 @@ package fsm
 type Entry struct {
 	// Wall and Lease are the leader's stamps. State clamps both, so a slow or new leader never
 	// moves time backwards (S-285 to S-287).
-	Wall  Millis
-	Lease Millis
+	Wall  Wall
+	Lease Lease
 	// Epoch is the log index of the BecomeLeader entry of the proposing leadership; entries of an
 	// older epoch are refused whole, as if they had never been proposed (A15, fencing). A
 	// BecomeLeader entry itself carries 0.
@@ -67,7 +67,7 @@ type Message struct {
 	// TTL is the time to live asked by the sender, 0 if none (S-199).
 	TTL Millis
 	// ScheduledAt is the wall time to activate at, 0 for now (S-107).
-	ScheduledAt Millis
+	ScheduledAt Wall
 	// Body is everything the front end needs to deliver the message again, in a form only it reads
 	// (docs/formats/body.md). The state keeps a BodyRef to it, never the bytes.
 	Body []byte
@@ -327,7 +327,7 @@ func (c *Cancel) Weight() int { return requestBytes + 8*len(c.Numbers) }
 // the held session. Outcome.Count says how many; a purge repeats it until that is 0 (S-265).
 type DeleteMessages struct {
 	Session SessionProof
-	Before  Millis
+	Before  Wall
 	Max     uint32 // 1 to 4000
 }
 
@@ -347,8 +347,8 @@ type Redrive struct {
 	Reason     string
 	HasSession bool
 	Session    string
-	From       Millis // wall; 0 if open
-	Until      Millis // wall; 0 if open
+	From       Wall // 0 if open
+	Until      Wall // 0 if open
 	After      uint64
 	Max        uint32 // 1 to 1000
 	// To is the entity to send them to, by way of the transfer queue; 0 is their own main queue. With

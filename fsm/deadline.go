@@ -1,5 +1,7 @@
 package fsm
 
+import "github.com/tidwall/btree"
+
 const (
 	// maxDuePerTick bounds the work of one Tick, so an entry is applied in milliseconds (S-288), and
 	// what one receive or accept lets expire before it is served.
@@ -22,15 +24,15 @@ const (
 	dueFormer // a receiver from which a session was taken over has not left (S-333)
 )
 
-// due is one deadline of a share.
-type due struct {
-	at   Millis // by the lease clock; by the wall clock for dueActivate
+// due is one deadline of a share, by one of the clocks.
+type due[T instant] struct {
+	at   T
 	kind dueKind
 	sub  SubQueue
 	id   uint64 // arrival index or number of the session
 }
 
-func (a due) less(b due) bool {
+func (a due[T]) less(b due[T]) bool {
 	switch {
 	case a.at != b.at:
 		return a.at < b.at
@@ -42,13 +44,19 @@ func (a due) less(b due) bool {
 	return a.id < b.id
 }
 
-// nextDue is the earliest deadline of one share.
-type nextDue struct {
-	at     Millis
+// leaseDue is a deadline of everything but dueActivate, wallDue one of dueActivate.
+type (
+	leaseDue = due[Lease]
+	wallDue  = due[Wall]
+)
+
+// nextDue is the earliest deadline of one share by one of the clocks.
+type nextDue[T instant] struct {
+	at     T
 	entity EntityID
 }
 
-func (a nextDue) less(b nextDue) bool {
+func (a nextDue[T]) less(b nextDue[T]) bool {
 	if a.at != b.at {
 		return a.at < b.at
 	}
@@ -57,28 +65,24 @@ func (a nextDue) less(b nextDue) bool {
 
 // reschedule makes the partition's index of deadlines agree with the share's.
 func (s *State) reschedule(sh *share) {
-	next := Millis(0)
-	if d, ok := sh.leaseDue.Min(); ok {
-		next = d.at
+	lease, _ := sh.leaseDue.Min()
+	register(s.leaseNext, &sh.leaseReg, lease.at, sh.d.ID)
+	register(s.wallNext, &sh.wallReg, sh.nextWall(), sh.d.ID)
+}
+
+// register makes an index name a share at its next deadline; at is 0 if there is none. known is what the index has of
+// the share.
+func register[T instant](index *btree.BTreeG[nextDue[T]], known *T, at T, id EntityID) {
+	if at == *known {
+		return
 	}
-	if next != sh.leaseReg {
-		if sh.leaseReg != 0 {
-			s.leaseNext.Delete(nextDue{at: sh.leaseReg, entity: sh.d.ID})
-		}
-		if next != 0 {
-			s.leaseNext.Set(nextDue{at: next, entity: sh.d.ID})
-		}
-		sh.leaseReg = next
+	if *known != 0 {
+		index.Delete(nextDue[T]{at: *known, entity: id})
 	}
-	if next = sh.nextWall(); next != sh.wallReg {
-		if sh.wallReg != 0 {
-			s.wallNext.Delete(nextDue{at: sh.wallReg, entity: sh.d.ID})
-		}
-		if next != 0 {
-			s.wallNext.Set(nextDue{at: next, entity: sh.d.ID})
-		}
-		sh.wallReg = next
+	if at != 0 {
+		index.Set(nextDue[T]{at: at, entity: id})
 	}
+	*known = at
 }
 
 // conclude ends work on a share: the first part of what it doomed expires, and its deadlines become
@@ -105,12 +109,12 @@ func (s *State) rescheduleAll() {
 }
 
 // nextWall is the earliest wall time at which the share has something to do, 0 if none.
-func (sh *share) nextWall() Millis {
-	next := Millis(0)
+func (sh *share) nextWall() Wall {
+	next := Wall(0)
 	if d, ok := sh.wallDue.Min(); ok {
 		next = d.at
 	}
-	for _, at := range [...]Millis{sh.nextExpiry(), sh.nextForget(), sh.nextPurge()} {
+	for _, at := range [...]Wall{sh.nextExpiry(), sh.nextForget(), sh.nextPurge()} {
 		if at != 0 && (next == 0 || at < next) {
 			next = at
 		}
@@ -127,7 +131,7 @@ func (s *State) expire(sh *share) {
 			break
 		}
 		if d.kind == dueIdle { // not now that somebody comes; a Tick looks again
-			sh.watchIdle(after(s.lease, 1))
+			sh.watchIdle(s.lease.After(1))
 			continue
 		}
 		s.end(sh, d)
@@ -136,7 +140,7 @@ func (s *State) expire(sh *share) {
 }
 
 // end ends the lock with that deadline, counted (S-18, S-50).
-func (s *State) end(sh *share, d due) {
+func (s *State) end(sh *share, d leaseDue) {
 	switch d.kind {
 	case dueSession:
 		s.releaseSession(sh, uint32(d.id), true)
@@ -210,7 +214,7 @@ func (s *State) TickAtMost(n int) { s.maxDue = n }
 
 // activate appends a scheduled message as if it were sent now: new number, new times (S-111).
 // Work is what it takes beside that; a topic makes the copies now (S-121).
-func (s *State) activate(sh *share, d due) (work int) {
+func (s *State) activate(sh *share, d wallDue) (work int) {
 	sh.wallDue.Delete(d)
 	old, _ := sh.boxes[Main].messages.Get(d.id)
 	sh.active = s.lease
@@ -220,7 +224,7 @@ func (s *State) activate(sh *share, d due) (work int) {
 	m := old
 	m.bits &^= extraBit
 	m.setState(StateActive)
-	m.at, m.expires = s.wall, sh.endOfLife(s.wall, old.expires)
+	m.at, m.expires = s.wall, sh.endOfLife(s.wall, old.life())
 	arrival := sh.nextArrival()
 	s.insert(sh, Main, arrival, m) // before the old one goes: their session must not end between
 	x := *sh.boxes[Main].extra(d.id, &old)
@@ -259,7 +263,7 @@ func (s *State) cancel(sh *share, req *Request, c *Cancel, o *Outcome) {
 		if !ok {
 			continue // named twice
 		}
-		sh.wallDue.Delete(due{at: m.at, kind: dueActivate, id: a})
+		sh.wallDue.Delete(wallDue{at: m.at, kind: dueActivate, id: a})
 		s.dropStored(sh, DropCancelled, Main, a, &m)
 		s.gone(sh, a, Cancelled)
 		s.remove(sh, Main, a, &m)
@@ -269,7 +273,7 @@ func (s *State) cancel(sh *share, req *Request, c *Cancel, o *Outcome) {
 
 // NextDeadline returns when a Tick is due by each clock, 0 if nothing is waited for. A time that is
 // not after Clocks means that the last Tick left work over.
-func (s *State) NextDeadline() (wall, lease Millis) {
+func (s *State) NextDeadline() (wall Wall, lease Lease) {
 	if n, ok := s.wallNext.Min(); ok {
 		wall = n.at
 	}

@@ -35,7 +35,7 @@ func (s *State) deleteMessages(sh *share, req *Request, c *DeleteMessages, o *Ou
 		return true
 	})
 	if no == 0 {
-		b.paused.Scan(func(a uint64, _ Millis) bool { // they wait, too, though not for a receiver
+		b.paused.Scan(func(a uint64, _ Lease) bool { // they wait, too, though not for a receiver
 			m, _ := b.messages.Get(a)
 			if c.Before != 0 && m.at >= c.Before || len(arrivals) == 2*int(c.Max) {
 				return false

@@ -96,8 +96,8 @@ type Descriptor struct {
 	// nothing (S-217).
 	Rules []Rule `json:",omitempty"`
 
-	CreatedAt Millis // wall
-	UpdatedAt Millis // wall
+	CreatedAt Wall
+	UpdatedAt Wall
 }
 
 // DefaultRuleName is the name of the rule that a subscription has if none is given (S-215).
@@ -107,7 +107,7 @@ const DefaultRuleName = "$Default"
 type Rule struct {
 	Name      string
 	Source    rule.Source
-	CreatedAt Millis // wall
+	CreatedAt Wall
 	// Preprocessing is what a client said of RequiresPreprocessing in the filter and in the action, "" if
 	// nothing. It is shown again and means nothing; only the catalog knows it.
 	Preprocessing [2]string `json:",omitzero"`
@@ -152,8 +152,8 @@ type AuthRule struct {
 	Listen       bool
 	Manage       bool
 	Order        RightOrder `json:",omitempty"` // the catalog's own: shares do not need it
-	CreatedAt    Millis     // wall
-	ModifiedAt   Millis     // wall
+	CreatedAt    Wall
+	ModifiedAt   Wall
 }
 
 // AsSent is what a description shows again as a client sent it and what decides nothing.

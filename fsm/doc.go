@@ -6,8 +6,8 @@
 // (state, entry) alone, so every replica that applies the same log holds the same state (S-281).
 // The package also owns the words that travel between the rooms: ids, commands, outcomes, queries.
 //
-// Units: all times are [Millis]. Wall times count from the Unix epoch, lease times from the
-// beginning of the partition; the two never mix (S-285). Sizes are bytes.
+// Units: [Millis] is a duration, [Wall] a point of the wall clock, [Lease] a point of the partition's
+// lease clock. The compiler keeps the two clocks apart (S-285). Sizes are bytes.
 //
 // Start with [State.Apply]; its behaviour is told by the scripts in testdata.
 package fsm

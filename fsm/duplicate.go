@@ -25,7 +25,7 @@ type idHash [16]byte
 // seen is an id that was accepted.
 type seen struct {
 	hash    idHash
-	at      Millis // wall
+	at      Wall
 	arrival uint64 // of the message when it was stored
 	order   uint64 // its place in share.seenOrder
 }
@@ -57,18 +57,18 @@ func (sh *share) window() Millis {
 }
 
 // known returns what is remembered of an id within the window.
-func (sh *share) known(h idHash, wall Millis) (seen, bool) {
+func (sh *share) known(h idHash, wall Wall) (seen, bool) {
 	e, ok := sh.seen.Get(seen{hash: h})
 	return e, ok && !sh.outOfWindow(&e, wall)
 }
 
-func (sh *share) outOfWindow(e *seen, wall Millis) bool {
-	return e.at <= sh.forgotten || after(e.at, sh.window()) <= wall
+func (sh *share) outOfWindow(e *seen, wall Wall) bool {
+	return e.at <= sh.forgotten || e.at.After(sh.window()) <= wall
 }
 
 // duplicates marks the messages whose id was accepted before, or earlier in the same batch (S-188,
 // S-193), and counts the ids that are new. It returns nil without detection.
-func (sh *share) duplicates(c *Enqueue, wall Millis) (marks []bool, fresh int) {
+func (sh *share) duplicates(c *Enqueue, wall Wall) (marks []bool, fresh int) {
 	if !sh.d.DetectDuplicates {
 		return nil, 0
 	}
@@ -105,7 +105,7 @@ func (s *State) note(sh *share, m *Message, arrival uint64) {
 
 // living is the number of the stored message with the same id if it still is scheduled, else 0
 // (S-125).
-func (sh *share) living(m *Message, wall Millis) SequenceNumber {
+func (sh *share) living(m *Message, wall Wall) SequenceNumber {
 	e, _ := sh.known(sh.idHash(m), wall)
 	if old, ok := sh.boxes[Main].messages.Get(e.arrival); ok && old.state() == StateScheduled {
 		return sh.number(e.arrival)
@@ -123,12 +123,12 @@ func (sh *share) oldestSeen() (seen, bool) {
 }
 
 // nextForget is when ids are to be forgotten, 0 if there are none.
-func (sh *share) nextForget() Millis {
+func (sh *share) nextForget() Wall {
 	e, ok := sh.oldestSeen()
 	if !ok {
 		return 0
 	}
-	return max(1, after(after(e.at, sh.window()), forgetSlack))
+	return max(1, e.at.After(sh.window()).After(forgetSlack))
 }
 
 // forgetSeen forgets ids whose window is over, at most budget, and returns what is left of it.
@@ -146,14 +146,14 @@ func (s *State) forgetSeen(sh *share, budget int) int {
 
 func appendSeen(b []byte, e *seen) []byte {
 	b = append(append(b, recordSeen), e.hash[:]...)
-	return binary.AppendUvarint(appendMillis(b, e.at), e.arrival)
+	return binary.AppendUvarint(appendTime(b, e.at), e.arrival)
 }
 
 func (l *loader) seen(r *reader) {
 	sh := l.sh
 	var e seen
 	r.fixed(e.hash[:])
-	e.at, e.arrival = r.millis(), r.uvarint()
+	e.at, e.arrival = r.wall(), r.uvarint()
 	last, any := sh.seen.Get(seen{hash: l.lastSeen})
 	_, twice := sh.seen.Get(e)
 	if !sh.d.DetectDuplicates || twice || any && e.at < last.at || e.arrival > sh.arrival {

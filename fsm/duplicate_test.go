@@ -28,7 +28,7 @@ func TestRememberedIDsAreBoundedAndForgotten(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	d.ok(7, Main, message1("without an id"))
-	if wall, _ := d.s.NextDeadline(); wall != d.wall+20_000+forgetSlack {
+	if wall, _ := d.s.NextDeadline(); wall != d.wall.After(20_000+forgetSlack) {
 		t.Errorf("next deadline %d", wall-d.wall)
 	}
 	d.after(20_000)
@@ -61,7 +61,7 @@ func TestADroppedEntityForgetsItsIDs(t *testing.T) {
 	if o := d.ok(8, Main, identified("x")); o.Duplicate[0] || o.Numbers[0] != 1 {
 		t.Errorf("%+v", o)
 	}
-	if wall, _ := d.s.NextDeadline(); wall != d.wall+defaultDuplicateWindow+forgetSlack {
+	if wall, _ := d.s.NextDeadline(); wall != d.wall.After(defaultDuplicateWindow+forgetSlack) {
 		t.Errorf("next deadline %d", wall-d.wall)
 	}
 }

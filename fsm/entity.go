@@ -69,7 +69,7 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	if sh == nil {
 		sh = newShare(d.clone(), index, s.gen)
 		sh.active = s.lease
-		sh.watchIdle(after(s.lease, d.AutoDeleteOnIdle))
+		sh.watchIdle(s.lease.After(d.AutoDeleteOnIdle))
 		s.shares.Set(d.ID, sh)
 		s.adopt(sh.d)
 		s.reschedule(sh)
@@ -88,10 +88,10 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	stopped := sh.d.Status.receives() && !d.Status.receives()
 	started := !sh.d.Status.receives() && d.Status.receives()
 	rerouted := sh.d.ForwardTo != d.ForwardTo || sh.d.ForwardDeadLettersTo != d.ForwardDeadLettersTo
-	sh.forgotten = max(sh.forgotten, s.wall-sh.window())
+	sh.forgotten = max(sh.forgotten, s.wall.After(-sh.window()))
 	sh.describe(d.clone())
 	sh.active = s.lease
-	sh.watchIdle(after(s.lease, d.AutoDeleteOnIdle))
+	sh.watchIdle(s.lease.After(d.AutoDeleteOnIdle))
 	if stopped {
 		s.revoke(sh)
 	}
@@ -183,10 +183,10 @@ func (s *State) dropEntity(id EntityID) {
 		return
 	}
 	if sh.leaseReg != 0 {
-		s.leaseNext.Delete(nextDue{at: sh.leaseReg, entity: id})
+		s.leaseNext.Delete(nextDue[Lease]{at: sh.leaseReg, entity: id})
 	}
 	if sh.wallReg != 0 {
-		s.wallNext.Delete(nextDue{at: sh.wallReg, entity: id})
+		s.wallNext.Delete(nextDue[Wall]{at: sh.wallReg, entity: id})
 	}
 	s.dropParts(sh)
 	s.shares.Delete(id)

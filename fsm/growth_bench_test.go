@@ -140,7 +140,7 @@ func benchCrowd(b *testing.B, messages, sessions, scheduled int, do func(d *driv
 	d := crowd(b, messages, sessions)
 	for i := range scheduled {
 		m := inSession(sessionName(stride(i, sessions), sessions))
-		m.ScheduledAt = d.wall + farAway + Millis(stride(i, 1_000_000))
+		m.ScheduledAt = d.wall + farAway + Wall(stride(i, 1_000_000))
 		d.ok(7, Main, &Enqueue{Messages: []Message{m}})
 	}
 	quiet(b)
@@ -160,7 +160,7 @@ func BenchmarkBesideScheduled(b *testing.B) {
 			d.asked(settle(d.asked(&Lock{Max: 1}).Locked[0].Token, Complete))
 		}},
 		{"schedule,cancel", func(d *driver, i int) {
-			at := d.wall + farAway + Millis(stride(i, 1_000_000))
+			at := d.wall + farAway + Wall(stride(i, 1_000_000))
 			n := d.asked(&Enqueue{Messages: []Message{{ScheduledAt: at, Body: oneKiB}}}).Numbers
 			d.asked(&Cancel{Numbers: n})
 		}},
@@ -183,7 +183,7 @@ func BenchmarkBesideScheduled(b *testing.B) {
 					for i := 0; i < n; i += 1000 {
 						c := &Enqueue{Messages: make([]Message, 1000)}
 						for j := range c.Messages {
-							at := d.wall + farAway + Millis(stride(i+j, 1_000_000))
+							at := d.wall + farAway + Wall(stride(i+j, 1_000_000))
 							c.Messages[j] = Message{ScheduledAt: at, Body: oneKiB}
 						}
 						d.ok(7, Main, c)
@@ -199,4 +199,4 @@ func BenchmarkBesideScheduled(b *testing.B) {
 }
 
 // farAway is a time that no benchmark reaches.
-const farAway Millis = 1 << 40
+const farAway Wall = 1 << 40

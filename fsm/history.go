@@ -48,14 +48,14 @@ type HistoryRecord struct {
 	Number     SequenceNumber
 	MessageID  string
 	SessionID  string // "" if the message had none, or was in a DLQ
-	EnqueuedAt Millis // wall
-	At         Millis // wall: accepted, processed, or released
+	EnqueuedAt Wall
+	At         Wall   // accepted, processed, or released
 	Deliveries uint32 // processed and released: how often it was delivered
 	// By is the request that accepted or processed the message. Of a released lock it has the node and the
 	// pump that held the lock, of a released session the node alone.
 	By       RequestID
 	End      HistoryEnd
-	EndedAt  Millis  // wall; accepted only, 0 while the message is there
+	EndedAt  Wall    // accepted only, 0 while the message is there
 	Ref      BodyRef // processed, if bodies are kept; Length 0 if not
 	Operator string  // of Releases: who took it back, at most 256 bytes
 }
@@ -178,7 +178,7 @@ func (s *State) processed(sh *share, arrival uint64, m *message, mayKeep bool) (
 
 // purgeable reports whether the oldest record of a history may go: it must if the history is off or
 // has too many bytes, and need not stay if it is old and not among the newest (S-276).
-func (sh *share) purgeable(k HistoryKind, wall Millis) (order uint64, ok bool) {
+func (sh *share) purgeable(k HistoryKind, wall Wall) (order uint64, ok bool) {
 	c := &sh.history[k]
 	order, first, any := c.records.Min()
 	if !any {
@@ -188,7 +188,7 @@ func (sh *share) purgeable(k HistoryKind, wall Millis) (order uint64, ok bool) {
 }
 
 // purgeAt is when a history's oldest record may go.
-func (sh *share) purgeAt(k HistoryKind, first *past) Millis {
+func (sh *share) purgeAt(k HistoryKind, first *past) Wall {
 	count, age, size := uint32(defaultHistoryCount), defaultHistoryAge, uint64(defaultHistoryBytes)
 	if sh.d.HistoryCount > 0 {
 		count = sh.d.HistoryCount
@@ -203,13 +203,13 @@ func (sh *share) purgeAt(k HistoryKind, first *past) Millis {
 	case !sh.keeps(k) || c.size > size:
 		return 1
 	case c.records.Len() > int(count):
-		return max(1, after(first.At, age))
+		return max(1, first.At.After(age))
 	}
 	return 1<<63 - 1
 }
 
 // nextPurge is when a history is to be purged, 0 if never.
-func (sh *share) nextPurge() (next Millis) {
+func (sh *share) nextPurge() (next Wall) {
 	for k := range sh.history {
 		_, first, ok := sh.history[k].records.Min()
 		if !ok {
@@ -220,7 +220,7 @@ func (sh *share) nextPurge() (next Millis) {
 			continue
 		}
 		if at > 1 {
-			at = after(at, historySlack)
+			at = at.After(historySlack)
 		}
 		if next == 0 || at < next {
 			next = at
@@ -296,8 +296,8 @@ func after1(cursor uint64) uint64 {
 type LockInfo struct {
 	Number      SequenceNumber
 	Digits      [4]byte // of the token: the first 8 hexadecimal digits behind the partition id
-	TakenAt     Millis  // wall
-	LockedUntil Millis  // wall
+	TakenAt     Wall
+	LockedUntil Wall
 	State       MessageState
 	HasSession  bool
 	SessionID   string

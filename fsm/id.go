@@ -25,9 +25,37 @@ type Incarnation uint64
 // (S-259, I21).
 type EntityID uint64
 
-// Millis is a point in time or a duration in milliseconds; see the package comment for the two
-// clocks. Zero means "none" wherever a time is optional.
+// Millis is a duration in milliseconds.
 type Millis int64
+
+// Wall is a point of the wall clock, in milliseconds from the Unix epoch. Zero stands for none where a time is optional.
+type Wall int64
+
+// Lease is a point of a partition's lease clock, in milliseconds from the partition's beginning. The clock stands still
+// while nobody leads (S-285). Zero stands for none where a time is optional.
+type Lease int64
+
+// instant is a point of either clock. The two never mix: no expression has both (S-285).
+type instant interface{ Wall | Lease }
+
+// After returns t + d, or the largest time if that does not fit.
+func (t Wall) After(d Millis) Wall { return after(t, d) }
+
+// Since returns how long after u the time t is.
+func (t Wall) Since(u Wall) Millis { return Millis(t - u) }
+
+// After returns t + d, or the largest time if that does not fit.
+func (t Lease) After(d Millis) Lease { return after(t, d) }
+
+// Since returns how long after u the time t is.
+func (t Lease) Since(u Lease) Millis { return Millis(t - u) }
+
+func after[T instant](t T, d Millis) T {
+	if sum := t + T(d); d < 0 || sum >= t {
+		return sum
+	}
+	return 1<<63 - 1
+}
 
 // SequenceNumber is the broker's number of a message, unique in its entity (S-89). On a partitioned
 // entity the top 16 bits are the partition id and the low 48 bits the share's counter; otherwise the

@@ -12,7 +12,7 @@ func (sh *share) busy() bool {
 
 // lastActive is when the share was last in use by the lease clock; busy says that it still is. A topic
 // is in use while one of its subscriptions is (S-258).
-func (s *State) lastActive(sh *share) (at Millis, busy bool) {
+func (s *State) lastActive(sh *share) (at Lease, busy bool) {
 	at, busy = sh.active, sh.busy()
 	if sh.d.Kind != Topic {
 		return at, busy
@@ -29,18 +29,18 @@ func (s *State) idleFor(sh *share) Millis {
 	if busy {
 		return 0
 	}
-	return s.lease - at
+	return s.lease.Since(at)
 }
 
 // watchIdle makes the next look at whether the share is idle come at the right time.
-func (sh *share) watchIdle(at Millis) {
+func (sh *share) watchIdle(at Lease) {
 	if sh.idleReview != 0 {
-		sh.leaseDue.Delete(due{at: sh.idleReview, kind: dueIdle})
+		sh.leaseDue.Delete(leaseDue{at: sh.idleReview, kind: dueIdle})
 		sh.idleReview = 0
 	}
 	if limit := sh.d.AutoDeleteOnIdle; limit > 0 && limit < Unlimited {
 		sh.idleReview = max(1, at)
-		sh.leaseDue.Set(due{at: sh.idleReview, kind: dueIdle})
+		sh.leaseDue.Set(leaseDue{at: sh.idleReview, kind: dueIdle})
 	}
 }
 
@@ -49,14 +49,14 @@ func (sh *share) watchIdle(at Millis) {
 func (s *State) reviewIdle(sh *share) {
 	limit := sh.d.AutoDeleteOnIdle
 	at, busy := s.lastActive(sh)
-	switch end := after(at, limit); {
+	switch end := at.After(limit); {
 	case busy:
-		sh.watchIdle(after(s.lease, limit))
+		sh.watchIdle(s.lease.After(limit))
 	case end > s.lease:
 		sh.watchIdle(end)
 	default:
 		s.run.result.Idle = append(s.run.result.Idle, sh.d.ID)
-		sh.watchIdle(after(s.lease, idleRepeat))
+		sh.watchIdle(s.lease.After(idleRepeat))
 	}
 }
 

@@ -249,8 +249,8 @@ func (s *State) checkDeadlines(sh *share) error {
 			locks, sh.leaseDue.Len(), sh.boxes[Main].scheduled, sh.wallDue.Len())
 	}
 	var err error
-	sh.leaseDue.Scan(func(d due) bool {
-		at := Millis(0)
+	sh.leaseDue.Scan(func(d leaseDue) bool {
+		at := Lease(0)
 		switch d.kind {
 		case dueSession:
 			h, _ := sh.holders.Get(uint32(d.id))
@@ -275,7 +275,7 @@ func (s *State) checkDeadlines(sh *share) error {
 		}
 		return err == nil
 	})
-	sh.wallDue.Scan(func(d due) bool {
+	sh.wallDue.Scan(func(d wallDue) bool {
 		if m, _ := sh.boxes[Main].messages.Get(d.id); m.state() != StateScheduled || m.at != d.at {
 			err = fmt.Errorf("deadline %v of no scheduled message", d)
 		}
@@ -285,12 +285,12 @@ func (s *State) checkDeadlines(sh *share) error {
 		return err
 	}
 	first, _ := sh.leaseDue.Min()
-	_, ok := s.leaseNext.Get(nextDue{at: first.at, entity: sh.d.ID})
+	_, ok := s.leaseNext.Get(nextDue[Lease]{at: first.at, entity: sh.d.ID})
 	if sh.leaseReg != first.at || ok != (first.at != 0) {
 		return fmt.Errorf("first lease deadline %d, registered %d", first.at, sh.leaseReg)
 	}
 	next := sh.nextWall()
-	_, ok = s.wallNext.Get(nextDue{at: next, entity: sh.d.ID})
+	_, ok = s.wallNext.Get(nextDue[Wall]{at: next, entity: sh.d.ID})
 	if sh.wallReg != next || ok != (next != 0) {
 		return fmt.Errorf("first wall deadline %d, registered %d", next, sh.wallReg)
 	}
@@ -349,7 +349,7 @@ func (sh *share) stored(arrival uint64) bool {
 // checkSeen checks that the two orders of the remembered ids agree.
 func (sh *share) checkSeen() error {
 	var err error
-	last := Millis(math.MinInt64)
+	last := Wall(math.MinInt64)
 	sh.seenOrder.Scan(func(order uint64, h idHash) bool {
 		e, ok := sh.seen.Get(seen{hash: h})
 		if !ok || e.order != order || e.at < last || order > sh.lastSeen {

@@ -61,7 +61,7 @@ func (m *Message) Size() int { return len(m.Body) + int(m.Rest.Bytes) }
 type upload struct {
 	parts []BodyRef // of an earlier version a prefix: elements are never changed
 	bytes uint64
-	until Millis // lease
+	until Lease
 }
 
 // largeBody is a body of which only the first head bytes lie at its reference.
@@ -107,13 +107,13 @@ func (s *State) stage(sh *share, req *Request, c *BodyPart, o *Outcome) {
 		o.refuse(Busy, "too many large bodies are being uploaded")
 	default:
 		if up.until != 0 {
-			sh.leaseDue.Delete(due{at: up.until, kind: dueUpload, id: uint64(c.Upload)})
+			sh.leaseDue.Delete(leaseDue{at: up.until, kind: dueUpload, id: uint64(c.Upload)})
 		}
 		up.parts = append(up.parts, s.partRef(c))
 		up.bytes += n
-		up.until = after(s.lease, uploadTime)
+		up.until = s.lease.After(uploadTime)
 		sh.uploads.Set(c.Upload, up)
-		sh.leaseDue.Set(due{at: up.until, kind: dueUpload, id: uint64(c.Upload)})
+		sh.leaseDue.Set(leaseDue{at: up.until, kind: dueUpload, id: uint64(c.Upload)})
 		sh.size += n
 		s.staged += n
 	}
@@ -127,7 +127,7 @@ func (s *State) partRef(c *BodyPart) BodyRef {
 func (s *State) unstage(sh *share, id UploadID) upload {
 	up, ok := sh.uploads.Delete(id)
 	if ok {
-		sh.leaseDue.Delete(due{at: up.until, kind: dueUpload, id: uint64(id)})
+		sh.leaseDue.Delete(leaseDue{at: up.until, kind: dueUpload, id: uint64(id)})
 		sh.size -= up.bytes
 		s.staged -= up.bytes
 	}

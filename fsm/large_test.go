@@ -213,7 +213,7 @@ func TestAnUploadThatIsNotUsedExpires(t *testing.T) {
 	d := newDriver(t)
 	d.ok(0, Main, queue(7, large))
 	u := d.upload(7, 4, 10, 20)
-	if _, lease := d.s.NextDeadline(); lease != d.lease+uploadTime {
+	if _, lease := d.s.NextDeadline(); lease != d.lease.After(uploadTime) {
 		t.Fatalf("the next deadline is %d at %d", lease, d.lease)
 	}
 	d.after(uploadTime)

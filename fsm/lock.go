@@ -107,8 +107,8 @@ func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove
 	s.unplace(sh, req.Sub, arrival, m)
 	l := lock{token: s.token(sh), taken: s.wall, node: req.ID.Node, pump: req.ID.Pump}
 	if m.session == 0 {
-		l.deadline = after(s.lease, sh.d.LockDuration)
-		sh.leaseDue.Load(due{at: l.deadline, kind: dueLock, sub: req.Sub, id: arrival})
+		l.deadline = s.lease.After(sh.d.LockDuration)
+		sh.leaseDue.Load(leaseDue{at: l.deadline, kind: dueLock, sub: req.Sub, id: arrival})
 	} else {
 		sh.handed.Set(placeKey{session: m.session, arrival: arrival})
 		sh.change(m.session).locked++
@@ -135,7 +135,7 @@ func (s *State) lockedDelivery(
 }
 
 // shown is a lease deadline as users see it: by the wall clock, with the time that is left.
-func (s *State) shown(deadline Millis) Millis { return after(s.wall, deadline-s.lease) }
+func (s *State) shown(deadline Lease) Wall { return s.wall.After(deadline.Since(s.lease)) }
 
 // unlock ends the lock of a message; where the message goes then is the caller's business.
 func (s *State) unlock(sh *share, sub SubQueue, arrival uint64, m *message) {
@@ -143,7 +143,7 @@ func (s *State) unlock(sh *share, sub SubQueue, arrival uint64, m *message) {
 	l, _ := b.locks.Delete(arrival)
 	s.removeToken(sh, l.token)
 	if m.session == 0 {
-		sh.leaseDue.Delete(due{at: l.deadline, kind: dueLock, sub: sub, id: arrival})
+		sh.leaseDue.Delete(leaseDue{at: l.deadline, kind: dueLock, sub: sub, id: arrival})
 	} else {
 		sh.handed.Delete(placeKey{session: m.session, arrival: arrival})
 		sh.change(m.session).locked--
@@ -206,7 +206,7 @@ func (s *State) renew(sh *share, req *Request, c *Renew, o *Outcome) {
 			return
 		}
 	}
-	deadline := after(s.lease, sh.d.LockDuration)
+	deadline := s.lease.After(sh.d.LockDuration)
 	for _, t := range c.Tokens {
 		arrival, l, _ := sh.locked(req.Sub, t)
 		s.extend(sh, req.Sub, arrival, l, deadline)
@@ -217,8 +217,8 @@ func (s *State) renew(sh *share, req *Request, c *Renew, o *Outcome) {
 }
 
 // extend moves the deadline of a lock in the index of deadlines.
-func (s *State) extend(sh *share, sub SubQueue, arrival uint64, l lock, deadline Millis) {
-	d := due{at: l.deadline, kind: dueLock, sub: sub, id: arrival}
+func (s *State) extend(sh *share, sub SubQueue, arrival uint64, l lock, deadline Lease) {
+	d := leaseDue{at: l.deadline, kind: dueLock, sub: sub, id: arrival}
 	sh.leaseDue.Delete(d)
 	d.at = deadline
 	sh.leaseDue.Set(d)
@@ -294,7 +294,7 @@ func bytesOf(picks []pick) (n uint64) {
 // dropLocks leaves the locks of a lost connection Grace more, no longer (RUL-2, RUL-19). Locks of
 // a session end with the session.
 func (s *State) dropLocks(sh *share, c *DropLocks) {
-	deadline := after(s.lease, max(c.Grace, 0))
+	deadline := s.lease.After(max(c.Grace, 0))
 	for _, t := range c.Tokens {
 		ref, ok := sh.tokens.get(t)
 		if !ok {

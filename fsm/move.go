@@ -89,7 +89,7 @@ func (s *State) transfer(sh *share, req *Request, c *Transfer, o *Outcome) {
 			in := &c.Messages[i]
 			m := message{
 				index: s.index, offset: in.BodyOffset, length: uint32(in.Size()), at: s.wall,
-				expires: in.TTL, // counts at the destination
+				expires: Wall(in.TTL), // counts at the destination
 			}
 			s.sendAway(sh, m, &extra{scheduledAt: in.ScheduledAt, to: c.To, reserved: in.Reserved})
 		}
@@ -316,11 +316,11 @@ func (s *State) move(sh *share, sub SubQueue, number uint64) Move {
 	out := Move{Number: number, To: mv.to}
 	switch sub {
 	case TransferQueue:
-		out.TTL = m.expires
+		out.TTL = m.life()
 		return out
 	case Main:
 		if m.expires != 0 {
-			out.TTL = max(1, m.expires-s.wall)
+			out.TTL = max(1, m.expires.Since(s.wall))
 		}
 	}
 	origin, _ := sh.firsts.Get(mv.arrival)

@@ -46,13 +46,13 @@ type Outcome struct {
 	// Numbers are the numbers given by Enqueue, in order.
 	Numbers []SequenceNumber
 	// EnqueuedAt is the wall time of an Enqueue.
-	EnqueuedAt Millis
+	EnqueuedAt Wall
 	// Locked are the messages taken by Lock or Receive, in order.
 	Locked []Delivery
 	// Refusals is parallel to Settle.Items.
 	Refusals []Refusal
 	// LockedUntil answers Renew, AcceptSession and RenewSession: wall time.
-	LockedUntil Millis
+	LockedUntil Wall
 	// Session answers AcceptSession.
 	Session SessionProof
 	// Shared answers an AcceptSession without exclusion: the session token (S-326).
@@ -86,10 +86,10 @@ type Delivery struct {
 	Seq         SequenceNumber
 	EnqueuedSeq SequenceNumber // number in the entity it was first sent to, 0 if it is there still (S-102)
 	Token       LockToken      // zero when not locked (receive-and-delete, peek)
-	LockedUntil Millis         // wall; 0 when not locked
-	EnqueuedAt  Millis         // wall; 0 while scheduled
-	ExpiresAt   Millis         // wall; 0 if never
-	ScheduledAt Millis         // wall; 0 if it was not scheduled
+	LockedUntil Wall           // 0 when not locked
+	EnqueuedAt  Wall           // 0 while scheduled
+	ExpiresAt   Wall           // 0 if never
+	ScheduledAt Wall           // 0 if it was not scheduled
 	Attempts    uint32         // f: finished, unsuccessful deliveries (S-13)
 	State       MessageState
 	Reason      string // dead-letter reason, "" outside a DLQ or when none was given

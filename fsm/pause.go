@@ -28,10 +28,10 @@ func (s *State) rest(sh *share, sub SubQueue, arrival uint64, m *message, delay 
 	if delay <= 0 || m.state() != StateActive {
 		return
 	}
-	at := after(s.lease, delay)
+	at := s.lease.After(delay)
 	if m.session == 0 {
 		sh.boxes[sub].paused.Set(arrival, at)
-		sh.leaseDue.Set(due{at: at, kind: duePause, sub: sub, id: arrival})
+		sh.leaseDue.Set(leaseDue{at: at, kind: duePause, sub: sub, id: arrival})
 		return
 	}
 	if old, ok := sh.pauses.Get(m.session); ok {
@@ -41,7 +41,7 @@ func (s *State) rest(sh *share, sub SubQueue, arrival uint64, m *message, delay 
 		sh.wakeUp(m.session)
 	}
 	sh.pauses.Set(m.session, at)
-	sh.leaseDue.Set(due{at: at, kind: duePauseSession, id: uint64(m.session)})
+	sh.leaseDue.Set(leaseDue{at: at, kind: duePauseSession, id: uint64(m.session)})
 	if sh.session(m.session).ticket != 0 {
 		sh.leaveList(sh.change(m.session))
 	}
@@ -56,12 +56,12 @@ func (sh *share) paused(no uint32) bool {
 // wakeUp ends the pause of a session.
 func (sh *share) wakeUp(no uint32) {
 	if at, ok := sh.pauses.Delete(no); ok {
-		sh.leaseDue.Delete(due{at: at, kind: duePauseSession, id: uint64(no)})
+		sh.leaseDue.Delete(leaseDue{at: at, kind: duePauseSession, id: uint64(no)})
 	}
 }
 
 // resume makes a message or a session deliverable whose pause is over.
-func (s *State) resume(sh *share, d due) {
+func (s *State) resume(sh *share, d leaseDue) {
 	if d.kind == duePause {
 		m, _ := sh.boxes[d.sub].messages.Get(d.id)
 		s.unplace(sh, d.sub, d.id, &m)
@@ -77,14 +77,14 @@ func (s *State) resume(sh *share, d due) {
 	}
 }
 
-func appendPause(b []byte, kind uint8, sub SubQueue, id uint64, at Millis) []byte {
-	return appendMillis(appendUint(append(b, kind, byte(sub)), id), at)
+func appendPause(b []byte, kind uint8, sub SubQueue, id uint64, at Lease) []byte {
+	return appendTime(appendUint(append(b, kind, byte(sub)), id), at)
 }
 
 // pause reads the pause of a message or of a session; what pauses was read before.
 func (l *loader) pause(r *reader, kind uint8) {
 	sh := l.sh
-	sub, id, at := r.sub(), r.uvarint(), r.millis()
+	sub, id, at := r.sub(), r.uvarint(), r.lease()
 	if r.err != nil {
 		return
 	}
@@ -96,7 +96,7 @@ func (l *loader) pause(r *reader, kind uint8) {
 			return
 		}
 		sh.pauses.Set(no, at)
-		sh.leaseDue.Set(due{at: at, kind: duePauseSession, id: id})
+		sh.leaseDue.Set(leaseDue{at: at, kind: duePauseSession, id: id})
 		return
 	}
 	b := &sh.boxes[sub]
@@ -108,5 +108,5 @@ func (l *loader) pause(r *reader, kind uint8) {
 	}
 	b.ready.Delete(placeKey{arrival: id})
 	b.paused.Set(id, at)
-	sh.leaseDue.Set(due{at: at, kind: duePause, sub: sub, id: id})
+	sh.leaseDue.Set(leaseDue{at: at, kind: duePause, sub: sub, id: id})
 }

@@ -41,8 +41,8 @@ func TestJitterIsTheEntrysChance(t *testing.T) {
 	for _, m := range d.ok(7, Main, &Lock{Max: 20}).Locked {
 		d.ok(7, Main, settle(m.Token, Abandon))
 	}
-	pauses := map[Millis]bool{}
-	d.s.write(7).boxes[Main].paused.Scan(func(_ uint64, at Millis) bool {
+	pauses := map[Lease]bool{}
+	d.s.write(7).boxes[Main].paused.Scan(func(_ uint64, at Lease) bool {
 		if at -= d.lease; at < 700 || at > 1000 {
 			t.Errorf("a pause of %d", at)
 		} else {

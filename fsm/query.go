@@ -26,7 +26,7 @@ type ListSessions struct {
 	After        string
 	HasAfter     bool
 	Max          uint32
-	UpdatedAfter Millis
+	UpdatedAfter Wall
 }
 
 // Idle asks for how long the share has been idle: Answer.IdleFor (S-258). An entity is idle for the
@@ -129,8 +129,8 @@ type EntityCounts struct {
 	Deferred           uint64
 	Sessions           uint64
 	SizeBytes          uint64
-	AccessedAt         Millis // wall; 0 if never
-	Dropped            Drops  `json:"-"` // by reason; the operations API gives it by name
+	AccessedAt         Wall  // 0 if never
+	Dropped            Drops `json:"-"` // by reason; the operations API gives it by name
 }
 
 // Add adds o to c; AccessedAt becomes the later one.

@@ -141,8 +141,8 @@ func (s *State) store(sh *share, in *Message) uint64 {
 	arrival := sh.arriveAs(in)
 	if s.waits(in) {
 		m.setState(StateScheduled)
-		m.at, m.expires = s.dueAt(in), in.TTL
-		sh.wallDue.Set(due{at: m.at, kind: dueActivate, id: arrival})
+		m.at, m.expires = s.dueAt(in), Wall(in.TTL)
+		sh.wallDue.Set(wallDue{at: m.at, kind: dueActivate, id: arrival})
 	} else {
 		m.at, m.expires = s.wall, sh.endOfLife(s.wall, in.TTL)
 	}
@@ -170,14 +170,14 @@ func (sh *share) dress(arrival uint64, m *message, in *Message) {
 }
 
 // endOfLife is when a message enqueued at that wall time expires, 0 if never (S-198, S-199).
-func (sh *share) endOfLife(at, ttl Millis) Millis {
+func (sh *share) endOfLife(at Wall, ttl Millis) Wall {
 	if d := sh.d.DefaultTTL; d > 0 && (ttl == 0 || d < ttl) {
 		ttl = d
 	}
 	if ttl == 0 || ttl >= Unlimited {
 		return 0
 	}
-	return after(at, ttl)
+	return at.After(ttl)
 }
 
 // insert adds an unlocked message.
@@ -263,7 +263,7 @@ func (s *State) unplace(sh *share, sub SubQueue, arrival uint64, m *message) {
 		sh.expiring.Delete(expiry{at: m.expires, arrival: arrival})
 	}
 	if at, paused := sh.boxes[sub].paused.Delete(arrival); paused {
-		sh.leaseDue.Delete(due{at: at, kind: duePause, sub: sub, id: arrival})
+		sh.leaseDue.Delete(leaseDue{at: at, kind: duePause, sub: sub, id: arrival})
 		return
 	}
 	if number, moving := sh.boxes[sub].moving.Delete(arrival); moving {

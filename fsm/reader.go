@@ -80,6 +80,9 @@ func (r *reader) u16() uint16 {
 	return uint16(v)
 }
 
+func (r *reader) wall() Wall   { return Wall(r.millis()) }
+func (r *reader) lease() Lease { return Lease(r.millis()) }
+
 func (r *reader) millis() Millis {
 	if r.err != nil {
 		return 0
@@ -166,7 +169,10 @@ func appendBool(dst []byte, v bool) []byte {
 
 func appendUint(dst []byte, v uint64) []byte { return binary.AppendUvarint(dst, v) }
 
-func appendMillis(dst []byte, v Millis) []byte { return binary.AppendVarint(dst, int64(v)) }
+// appendTime appends a duration or a point of time.
+func appendTime[T instant | Millis](dst []byte, v T) []byte {
+	return binary.AppendVarint(dst, int64(v))
+}
 
 func appendBytes(dst, v []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(v))), v...)

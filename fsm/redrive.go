@@ -84,7 +84,7 @@ func (s *State) redirect(sh *share, sub SubQueue, arrival uint64, old *message, 
 	x := *sh.boxes[sub].extra(arrival, old)
 	m := message{index: old.index, offset: old.offset, length: old.length, at: s.wall}
 	if old.expires != 0 {
-		m.expires = old.expires - old.at
+		m.expires = Wall(old.expires.Since(old.at))
 	}
 	s.leave(sh, sub, arrival, old)
 	s.sendAway(sh, m, &extra{to: to, properties: x.properties, system: x.system})
@@ -95,7 +95,7 @@ func (s *State) sendAgain(sh *share, sub SubQueue, arrival uint64, old *message)
 	x := *sh.boxes[sub].extra(arrival, old)
 	ttl := Millis(0)
 	if old.expires != 0 {
-		ttl = old.expires - old.at
+		ttl = old.expires.Since(old.at)
 	}
 	s.remove(sh, sub, arrival, old)
 	m := message{

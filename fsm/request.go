@@ -14,8 +14,8 @@ type result struct {
 	node    Incarnation
 	pump    uint64
 	counter uint64
-	until   Millis // lease: forgotten then if the pump stays silent
-	review  Millis // lease: its entry in State.resultDue
+	until   Lease // forgotten then if the pump stays silent
+	review  Lease // its entry in State.resultDue
 	answer  *answer
 }
 
@@ -39,7 +39,7 @@ type answer struct {
 // resultDue is when to look whether a pump has been silent for resultTime. It is moved only then,
 // not with each request.
 type resultDue struct {
-	at   Millis
+	at   Lease
 	node Incarnation
 	pump uint64
 }
@@ -121,7 +121,7 @@ func (s *State) replay(a *answer, o *Outcome) bool {
 func (s *State) remember(req *Request, o *Outcome) {
 	r := result{
 		node: req.ID.Node, pump: req.ID.Pump, counter: req.ID.Counter,
-		until: after(s.lease, resultTime), answer: answerOf(req, o),
+		until: s.lease.After(resultTime), answer: answerOf(req, o),
 	}
 	if old, known := s.results.Get(r); known {
 		r.review = old.review

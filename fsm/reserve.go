@@ -80,7 +80,7 @@ func (sh *share) arriveAs(m *Message) uint64 {
 func (s *State) waits(m *Message) bool { return m.ScheduledAt > s.wall || m.Reserved != 0 }
 
 // dueAt is when a message that waits is activated, by the wall clock.
-func (s *State) dueAt(m *Message) Millis {
+func (s *State) dueAt(m *Message) Wall {
 	if m.ScheduledAt <= 0 {
 		return max(1, s.wall)
 	}

@@ -188,8 +188,8 @@ func (l *loader) state(r *reader) {
 	}
 	l.s.index = r.uvarint()
 	l.s.epoch = r.uvarint()
-	l.s.wall = r.millis()
-	l.s.lease = r.millis()
+	l.s.wall = r.wall()
+	l.s.lease = r.lease()
 	if l.s.lostOrder = r.uvarint(); l.s.lostOrder > maxRestored {
 		r.fail("counter too large")
 	}
@@ -215,17 +215,17 @@ func (l *loader) share(r *reader) {
 	}
 	sh := newShare(&d, index, l.s.gen)
 	sh.arrival = r.uvarint()
-	sh.touched = r.millis()
+	sh.touched = r.wall()
 	sh.lastNo = r.u32()
 	if sh.lastTicket = r.uvarint(); max(sh.arrival, sh.lastTicket) > maxRestored {
 		r.fail("counter too large")
 	}
-	review := after(l.s.lease, d.AutoDeleteOnIdle)
+	review := l.s.lease.After(d.AutoDeleteOnIdle)
 	sh.active = l.s.lease
 	if l.version >= 2 {
 		sh.listening, sh.starved = r.boolean(), r.boolean()
-		sh.forgotten, sh.active = r.millis(), r.millis()
-		review = r.millis()
+		sh.forgotten, sh.active = r.wall(), r.lease()
+		review = r.lease()
 		for k := range sh.history[:Releases] {
 			if sh.history[k].last = r.uvarint(); sh.history[k].last > maxRestored {
 				r.fail("counter too large")
@@ -276,17 +276,17 @@ func (l *loader) session(r *reader) {
 	if r.boolean() {
 		var h holder
 		r.fixed(h.token[:])
-		h.deadline = r.millis()
+		h.deadline = r.lease()
 		h.node = Incarnation(r.u64())
 		if h.token.IsZero() || h.deadline <= 0 {
 			r.fail("session lock without token or end")
 			return
 		}
 		sh.holders.Set(no, h)
-		sh.leaseDue.Set(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+		sh.leaseDue.Set(leaseDue{at: h.deadline, kind: dueSession, id: uint64(no)})
 	}
 	if r.boolean() {
-		st := sessionState{data: append([]byte{}, r.bytes()...), at: r.millis()}
+		st := sessionState{data: append([]byte{}, r.bytes()...), at: r.wall()}
 		sh.states.Set(no, st)
 		sh.size += uint64(len(st.data) + len(id))
 	}
@@ -314,7 +314,7 @@ func (l *loader) message(r *reader) {
 	arrival := r.uvarint()
 	m := message{
 		index: r.uvarint(), offset: r.u32(), length: r.u32(), session: r.u32(), bits: r.u32(),
-		at: r.millis(), expires: r.millis(),
+		at: r.wall(), expires: r.wall(),
 	}
 	if r.err != nil {
 		return
@@ -365,7 +365,7 @@ func (l *loader) message(r *reader) {
 		sh.aside.Load(placeKey{session: m.session, arrival: arrival})
 	}
 	if scheduled {
-		sh.wallDue.Load(due{at: m.at, kind: dueActivate, id: arrival})
+		sh.wallDue.Load(wallDue{at: m.at, kind: dueActivate, id: arrival})
 	}
 }
 
@@ -374,7 +374,7 @@ func (l *loader) extra(r *reader, m *message) *extra {
 		return nil
 	}
 	x := &extra{
-		reason: r.string(), description: r.string(), source: r.string(), scheduledAt: r.millis(),
+		reason: r.string(), description: r.string(), source: r.string(), scheduledAt: r.wall(),
 		properties: r.properties(),
 	}
 	if l.version >= 2 {
@@ -398,9 +398,9 @@ func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message) {
 	sh := l.sh
 	var k lock
 	r.fixed(k.token[:])
-	k.deadline = r.millis()
+	k.deadline = r.lease()
 	if l.version >= 2 {
-		k.taken, k.node, k.pump = r.millis(), Incarnation(r.u64()), r.uvarint()
+		k.taken, k.node, k.pump = r.wall(), Incarnation(r.u64()), r.uvarint()
 	}
 	_, twice := sh.tokens.get(k.token)
 	_, held := sh.holders.Get(m.session)
@@ -413,7 +413,7 @@ func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message) {
 	if held {
 		sh.handed.Load(placeKey{session: m.session, arrival: arrival})
 	} else {
-		sh.leaseDue.Load(due{at: k.deadline, kind: dueLock, sub: sub, id: arrival})
+		sh.leaseDue.Load(leaseDue{at: k.deadline, kind: dueLock, sub: sub, id: arrival})
 	}
 }
 
@@ -440,7 +440,7 @@ func (l *loader) result(r *reader) {
 	l.finish(r)
 	res := result{
 		node: Incarnation(r.u64()), pump: r.uvarint(), counter: r.uvarint(),
-		until: r.millis(), review: r.millis(),
+		until: r.lease(), review: r.lease(),
 	}
 	if r.boolean() {
 		a := &answer{entity: EntityID(r.uvarint()), sub: r.sub(), removed: r.boolean()}

@@ -37,14 +37,14 @@ func (l *loader) large(r *reader) {
 // upload reads what is staged of one body.
 func (l *loader) upload(r *reader) {
 	sh := l.sh
-	id, up := UploadID(r.uvarint()), upload{until: r.millis()}
+	id, up := UploadID(r.uvarint()), upload{until: r.lease()}
 	up.parts, up.bytes = l.parts(r)
 	if _, twice := sh.uploads.Get(id); twice || id == 0 || up.until <= 0 || sh.uploads.Len() >= maxUploads {
 		r.fail("upload contradicts others")
 		return
 	}
 	sh.uploads.Set(id, up)
-	sh.leaseDue.Set(due{at: up.until, kind: dueUpload, id: uint64(id)})
+	sh.leaseDue.Set(leaseDue{at: up.until, kind: dueUpload, id: uint64(id)})
 	sh.size += up.bytes
 	l.s.staged += up.bytes
 }
@@ -75,7 +75,7 @@ func (f *frameWriter) uploads(sh *share) bool {
 		return f.done(appendRefs(appendUint(append(f.buf, recordParted), uint64(no)), p.parts))
 	})
 	sh.uploads.Scan(func(id UploadID, up upload) bool {
-		b := appendMillis(appendUint(append(f.buf, recordUpload), uint64(id)), up.until)
+		b := appendTime(appendUint(append(f.buf, recordUpload), uint64(id)), up.until)
 		return f.done(appendRefs(b, up.parts))
 	})
 	return f.err == nil

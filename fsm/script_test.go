@@ -102,10 +102,10 @@ func (s *script) step(line string) string {
 		s.args["wall"], s.args["lease"] = v, v
 	}
 	if v, ok := s.args["wall"]; ok {
-		s.wall = startWall + Millis(s.number(v))
+		s.wall = startWall + Wall(s.number(v))
 	}
 	if v, ok := s.args["lease"]; ok {
-		s.lease = Millis(s.number(v))
+		s.lease = Lease(s.number(v))
 	}
 	if q := s.query(words[0]); q != nil {
 		return s.showAnswer(s.s.Query(QueryRequest{Entity: s.entity(), Sub: s.sub(), Query: q}))

@@ -41,16 +41,16 @@ func (s *script) command(word string) Command {
 	case "delete":
 		c := &DeleteMessages{Session: s.proof(), Max: uint32(s.arg("max", 4000))}
 		if v, ok := s.args["before"]; ok {
-			c.Before = startWall + Millis(s.number(v))
+			c.Before = startWall + Wall(s.number(v))
 		}
 		return c
 	case "redrive":
 		c := &Redrive{Max: uint32(s.arg("max", 100)), After: s.arg("after", 0)}
 		c.Reason, c.HasReason = s.args["reason"]
 		c.Session, c.HasSession = s.args["session"]
-		for key, at := range map[string]*Millis{"from": &c.From, "until": &c.Until} {
+		for key, at := range map[string]*Wall{"from": &c.From, "until": &c.Until} {
 			if v, ok := s.args[key]; ok {
-				*at = startWall + Millis(s.number(v))
+				*at = startWall + Wall(s.number(v))
 			}
 		}
 		return c
@@ -129,7 +129,7 @@ func (s *script) enqueue() *Enqueue {
 			m.MessageID = ids[i]
 		}
 		if v, ok := s.args["at"]; ok {
-			m.ScheduledAt = startWall + Millis(s.number(v))
+			m.ScheduledAt = startWall + Wall(s.number(v))
 		}
 		if n := s.arg("size", 0); n > 0 {
 			m.Body = append(m.Body, make([]byte, n-uint64(len(b)))...)
@@ -207,7 +207,7 @@ func (s *script) query(word string) Query {
 		after, hasAfter := s.args["after"]
 		c := &ListSessions{Max: uint32(s.arg("max", 100)), After: after, HasAfter: hasAfter}
 		if v, ok := s.args["updated"]; ok {
-			c.UpdatedAfter = startWall + Millis(s.number(v))
+			c.UpdatedAfter = startWall + Wall(s.number(v))
 		}
 		return c
 	}

@@ -23,7 +23,7 @@ type session struct {
 // holder is who has the session lock.
 type holder struct {
 	token    LockToken
-	deadline Millis // lease
+	deadline Lease
 	node     Incarnation
 	shared   *sharing // nil for one that holds the session exclusively
 }
@@ -31,7 +31,7 @@ type holder struct {
 // sessionState is what SetSessionState stored; data is not nil, but may be empty (S-67).
 type sessionState struct {
 	data []byte
-	at   Millis // wall
+	at   Wall
 }
 
 // intern returns the number of a session, which begins to exist with that.
@@ -198,10 +198,10 @@ func (s *State) acceptSession(sh *share, req *Request, c *AcceptSession, o *Outc
 // hold gives the lock of a session to who asks.
 func (s *State) hold(sh *share, req *Request, no uint32, with *sharing, o *Outcome) {
 	h := holder{
-		token: s.token(sh), deadline: after(s.lease, sh.d.LockDuration), node: req.ID.Node, shared: with,
+		token: s.token(sh), deadline: s.lease.After(sh.d.LockDuration), node: req.ID.Node, shared: with,
 	}
 	sh.holders.Set(no, h)
-	sh.leaseDue.Set(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	sh.leaseDue.Set(leaseDue{at: h.deadline, kind: dueSession, id: uint64(no)})
 	sh.touched = s.wall
 	o.Session = SessionProof{ID: sh.session(no).id, Token: h.token}
 	if with != nil {
@@ -232,9 +232,9 @@ func (s *State) renewSession(sh *share, req *Request, c *RenewSession, o *Outcom
 		return
 	}
 	h, _ := sh.holders.Get(no)
-	sh.leaseDue.Delete(due{at: h.deadline, kind: dueSession, id: uint64(no)})
-	h.deadline = after(s.lease, sh.d.LockDuration)
-	sh.leaseDue.Set(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	sh.leaseDue.Delete(leaseDue{at: h.deadline, kind: dueSession, id: uint64(no)})
+	h.deadline = s.lease.After(sh.d.LockDuration)
+	sh.leaseDue.Set(leaseDue{at: h.deadline, kind: dueSession, id: uint64(no)})
 	sh.holders.Set(no, h)
 	o.LockedUntil = s.shown(h.deadline)
 }
@@ -255,9 +255,9 @@ func (s *State) closeSession(sh *share, req *Request, c *ReleaseSession, o *Outc
 func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 	h, _ := sh.holders.Delete(no)
 	sh.active = s.lease
-	sh.leaseDue.Delete(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	sh.leaseDue.Delete(leaseDue{at: h.deadline, kind: dueSession, id: uint64(no)})
 	if h.pending() {
-		sh.leaseDue.Delete(due{at: h.shared.former.until, kind: dueFormer, id: uint64(no)})
+		sh.leaseDue.Delete(leaseDue{at: h.shared.former.until, kind: dueFormer, id: uint64(no)})
 	}
 	id := sh.session(no).id
 	s.releaseHanded(sh, no, counted)

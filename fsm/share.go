@@ -14,11 +14,11 @@ type share struct {
 	// activation and never wraps; a number is its low bits (S-96).
 	arrival uint64
 	size    uint64 // stored bytes (S-225)
-	touched Millis // wall: last send, receive or peek
-	active  Millis // lease: last activity (S-258)
+	touched Wall   // last send, receive or peek
+	active  Lease  // last activity (S-258)
 	drops   Drops  // messages that ended without being completed
 	// idleReview is when to look whether the share is idle, by the lease clock; 0 if never.
-	idleReview Millis
+	idleReview Lease
 
 	boxes  [TransferQueue + 1]box
 	tokens *tokenIndex
@@ -33,7 +33,7 @@ type share struct {
 	states       *btree.Map[uint32, sessionState]
 	parted       *btree.Map[uint32, parted] // states that lie in parts
 	tickets      *dense[uint32]             // the ready list (S-39)
-	pauses       *btree.Map[uint32, Millis] // sessions of which nothing is delivered, until then (lease)
+	pauses       *btree.Map[uint32, Lease]  // sessions of which nothing is delivered, until then (lease)
 	lastNo       uint32
 	lastTicket   uint64
 	// handed and aside are the messages of sessions that are not in ready: locked, and
@@ -57,7 +57,7 @@ type share struct {
 	lastSeen  uint64
 	// forgotten is the acceptance up to which ids are out of their window for good, although a later
 	// change of the description made the window longer.
-	forgotten Millis
+	forgotten Wall
 
 	// rules are those of a subscription; firsts are where copies and moved messages come from, by
 	// arrival; heads are what a topic keeps of scheduled messages.
@@ -81,8 +81,10 @@ type share struct {
 
 	uploads *btree.Map[UploadID, upload] // what is staged of large bodies
 
-	leaseDue, wallDue *btree.BTreeG[due]
-	leaseReg, wallReg Millis // what State.leaseNext and wallNext hold of this share
+	leaseDue *btree.BTreeG[leaseDue]
+	wallDue  *btree.BTreeG[wallDue]
+	leaseReg Lease // what State.leaseNext holds of this share
+	wallReg  Wall  // what State.wallNext holds of it
 
 	woken     [TransferQueue + 1]uint64 // stamp of the request that last woke the plain waiters of a subqueue
 	wokenNext uint64                    // the same for those who wait for a session
@@ -96,7 +98,7 @@ type box struct {
 	messages *dense[message] // by arrival index
 	ready    *btree.BTreeG[placeKey]
 	locks    *btree.Map[uint64, lock]
-	paused   *btree.Map[uint64, Millis] // active, not in ready until then (lease)
+	paused   *btree.Map[uint64, Lease]  // active, not in ready until then (lease)
 	moving   *btree.Map[uint64, uint64] // in transit: its number there
 	extras   *btree.Map[uint64, *extra]
 
@@ -106,13 +108,16 @@ type box struct {
 // message is one stored message: 40 bytes without a pointer, for there may be ten million.
 type message struct {
 	index   uint64 // of the raft entry with the body
-	at      Millis // wall: enqueued; while scheduled the time to activate
-	expires Millis // wall, 0 if never; while scheduled the TTL asked, 0 if none
+	at      Wall   // enqueued; while scheduled the time to activate
+	expires Wall   // 0 if never; while the message waits its time to live, see life
 	offset  uint32
 	length  uint32
 	session uint32 // 0 in a queue without sessions and in a DLQ
 	bits    uint32 // state, flags and above them the count of finished deliveries
 }
+
+// life returns the time to live of a message that is scheduled, or on its way to another entity.
+func (m *message) life() Millis { return Millis(m.expires) }
 
 const (
 	stateBits  uint32 = 3
@@ -141,7 +146,7 @@ func (m *message) raise() {
 // extra is what only few messages have. Values are never changed, only replaced.
 type extra struct {
 	reason, description, source string
-	scheduledAt                 Millis
+	scheduledAt                 Wall
 	properties                  []Property
 	session                     string // in which it died
 	inSession                   bool
@@ -170,8 +175,8 @@ func (x *extra) bytes() uint64 {
 // lock is the claim on a message. In a session the session's deadline counts instead (S-44).
 type lock struct {
 	token    LockToken
-	deadline Millis // lease; 0 in a session
-	taken    Millis // wall
+	deadline Lease // 0 in a session
+	taken    Wall
 	node     Incarnation
 	pump     uint64
 }
@@ -203,7 +208,7 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		parted:       new(btree.Map[uint32, parted]),
 		uploads:      newUploads(),
 		tickets:      newDense[uint32](gen),
-		pauses:       new(btree.Map[uint32, Millis]),
+		pauses:       new(btree.Map[uint32, Lease]),
 		handed:       newTable(placeKey.less),
 		aside:        newTable(placeKey.less),
 		expiring:     newTable(expiry.less),
@@ -217,8 +222,8 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		heads:        new(btree.Map[uint64, waiting]),
 		origins:      newTable(func(a, b origin) bool { return a.less(b.originKey) }),
 		decided:      newTable(decided.less),
-		leaseDue:     newTable(due.less),
-		wallDue:      newTable(due.less),
+		leaseDue:     newTable(leaseDue.less),
+		wallDue:      newTable(wallDue.less),
 	}
 	if d.Partitioned {
 		sh.mask = 1<<48 - 1
@@ -232,7 +237,7 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 			messages: newDense[message](gen),
 			ready:    newTable(placeKey.less),
 			locks:    new(btree.Map[uint64, lock]),
-			paused:   new(btree.Map[uint64, Millis]),
+			paused:   new(btree.Map[uint64, Lease]),
 			moving:   new(btree.Map[uint64, uint64]),
 			extras:   new(btree.Map[uint64, *extra]),
 		}

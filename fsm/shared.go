@@ -12,7 +12,7 @@ type sharing struct {
 type former struct {
 	token LockToken // of the session lock that it had
 	node  Incarnation
-	until Millis // lease; when its session lock would have ended
+	until Lease // when its session lock would have ended
 }
 
 // pending reports whether the former receiver of a session has not left yet.
@@ -51,9 +51,9 @@ func (s *State) takeOver(sh *share, req *Request, no uint32, o *Outcome) {
 	f := h.shared.former
 	if !h.pending() && sh.hands(no) {
 		f = former{token: h.token, node: h.node, until: h.deadline}
-		sh.leaseDue.Set(due{at: f.until, kind: dueFormer, id: uint64(no)})
+		sh.leaseDue.Set(leaseDue{at: f.until, kind: dueFormer, id: uint64(no)})
 	}
-	sh.leaseDue.Delete(due{at: h.deadline, kind: dueSession, id: uint64(no)})
+	sh.leaseDue.Delete(leaseDue{at: h.deadline, kind: dueSession, id: uint64(no)})
 	s.hold(sh, req, no, &sharing{token: h.shared.token, former: f}, o)
 	id := sh.session(no).id
 	s.wakeSession(sh, id)
@@ -108,7 +108,7 @@ func (s *State) endFormer(sh *share, no uint32, counted bool) {
 // forgetFormer lets the holder of a session receive.
 func (s *State) forgetFormer(sh *share, no uint32) {
 	h, _ := sh.holders.Get(no)
-	sh.leaseDue.Delete(due{at: h.shared.former.until, kind: dueFormer, id: uint64(no)})
+	sh.leaseDue.Delete(leaseDue{at: h.shared.former.until, kind: dueFormer, id: uint64(no)})
 	h.shared = &sharing{token: h.shared.token}
 	sh.holders.Set(no, h)
 	s.wakeSession(sh, sh.session(no).id)
@@ -131,7 +131,7 @@ func appendAccept(dst []byte, c *AcceptSession) []byte {
 	if c.Shared {
 		kind = kindAcceptShared
 	}
-	dst = appendMillis(appendBool(appendString(append(dst, kind), c.ID), c.Next), c.Wait)
+	dst = appendTime(appendBool(appendString(append(dst, kind), c.ID), c.Next), c.Wait)
 	if c.Shared {
 		dst = append(dst, c.Presented[:]...)
 	}
@@ -170,7 +170,7 @@ func (f *frameWriter) shared(no uint32, h holder) []byte {
 	b = appendBool(b, h.pending())
 	if h.pending() {
 		f := &h.shared.former
-		b = appendMillis(append(b, f.token[:]...), f.until)
+		b = appendTime(append(b, f.token[:]...), f.until)
 		b = appendUint(b, uint64(f.node))
 	}
 	return b
@@ -183,7 +183,7 @@ func (l *loader) shared(r *reader) {
 	pending := r.boolean()
 	if pending {
 		r.fixed(sg.former.token[:])
-		sg.former.until = r.millis()
+		sg.former.until = r.lease()
 		sg.former.node = Incarnation(r.uvarint())
 	}
 	h, held := sh.holders.Get(no)
@@ -195,7 +195,7 @@ func (l *loader) shared(r *reader) {
 		return
 	}
 	if pending {
-		sh.leaseDue.Set(due{at: sg.former.until, kind: dueFormer, id: uint64(no)})
+		sh.leaseDue.Set(leaseDue{at: sg.former.until, kind: dueFormer, id: uint64(no)})
 	}
 	h.shared = &sg
 	sh.holders.Set(no, h)
@@ -213,7 +213,7 @@ func (sh *share) formers() (n int) {
 	return n
 }
 
-func (sh *share) formerUntil(no uint32) Millis {
+func (sh *share) formerUntil(no uint32) Lease {
 	if h, _ := sh.holders.Get(no); h.pending() {
 		return h.shared.former.until
 	}

@@ -100,8 +100,8 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 	b = appendUint(b, uint64(h.id))
 	b = appendUint(b, h.index)
 	b = appendUint(b, h.epoch)
-	b = appendMillis(b, h.wall)
-	b = appendMillis(b, h.lease)
+	b = appendTime(b, h.wall)
+	b = appendTime(b, h.lease)
 	f.buf = appendUint(b, h.lostOrder)
 	img.lost.Scan(func(order uint64, node Incarnation) bool {
 		b := appendUint(append(f.buf, recordLost), order)
@@ -167,14 +167,14 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	b := appendBool(append(f.buf, recordShare), grave)
 	b = appendBytes(b, AppendDescriptor(nil, sh.d))
 	b = appendUint(b, sh.arrival)
-	b = appendMillis(b, sh.touched)
+	b = appendTime(b, sh.touched)
 	b = appendUint(b, uint64(sh.lastNo))
 	b = appendUint(b, sh.lastTicket)
 	b = appendBool(b, sh.listening)
 	b = appendBool(b, sh.starved)
-	b = appendMillis(b, sh.forgotten)
-	b = appendMillis(b, sh.active)
-	b = appendMillis(b, sh.idleReview)
+	b = appendTime(b, sh.forgotten)
+	b = appendTime(b, sh.active)
+	b = appendTime(b, sh.idleReview)
 	b = appendUint(b, sh.history[Processed].last)
 	b = appendUint(b, sh.history[Accepted].last)
 	b = appendUint(appendUint(b, sh.lastTransfer), sh.refusedTo)
@@ -194,7 +194,7 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	}
 	sh.holders.Scan(func(no uint32, h holder) bool { return h.shared == nil || f.done(f.shared(no, h)) })
 	sh.sweeps.Scan(func(no uint32, sw sweep) bool { return f.done(f.sweep(sh, no, sw)) })
-	sh.pauses.Scan(func(no uint32, at Millis) bool {
+	sh.pauses.Scan(func(no uint32, at Lease) bool {
 		return f.done(appendPause(f.buf, recordPauseSession, Main, uint64(no), at))
 	})
 	if !grave {
@@ -216,7 +216,7 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 		if grave {
 			break
 		}
-		sh.boxes[sub].paused.Scan(func(arrival uint64, at Millis) bool {
+		sh.boxes[sub].paused.Scan(func(arrival uint64, at Lease) bool {
 			return f.done(appendPause(f.buf, recordPause, SubQueue(sub), arrival, at))
 		})
 	}
@@ -280,14 +280,14 @@ func (f *frameWriter) session(sh *share, no uint32, se *session) []byte {
 	b = appendBool(b, held)
 	if held {
 		b = append(b, h.token[:]...)
-		b = appendMillis(b, h.deadline)
+		b = appendTime(b, h.deadline)
 		b = binary.LittleEndian.AppendUint64(b, uint64(h.node))
 	}
 	st, has := sh.states.Get(no)
 	b = appendBool(b, has)
 	if has {
 		b = appendBytes(b, st.data)
-		b = appendMillis(b, st.at)
+		b = appendTime(b, st.at)
 	}
 	return b
 }
@@ -313,14 +313,14 @@ func (f *frameWriter) message(box *box, sub SubQueue, arrival uint64, m *message
 	b = appendUint(b, uint64(m.length))
 	b = appendUint(b, uint64(m.session))
 	b = appendUint(b, uint64(m.bits))
-	b = appendMillis(b, m.at)
-	b = appendMillis(b, m.expires)
+	b = appendTime(b, m.at)
+	b = appendTime(b, m.expires)
 	if m.bits&extraBit != 0 {
 		x := box.extra(arrival, m)
 		b = appendString(b, x.reason)
 		b = appendString(b, x.description)
 		b = appendString(b, x.source)
-		b = appendMillis(b, x.scheduledAt)
+		b = appendTime(b, x.scheduledAt)
 		b = appendProperties(b, x.properties)
 		b = appendString(appendBool(b, x.inSession), x.session)
 		b = appendBool(appendUint(appendSystem(b, x.system), uint64(x.to)), x.stuck)
@@ -329,8 +329,8 @@ func (f *frameWriter) message(box *box, sub SubQueue, arrival uint64, m *message
 	if m.locked() {
 		l, _ := box.locks.Get(arrival)
 		b = append(b, l.token[:]...)
-		b = appendMillis(b, l.deadline)
-		b = appendMillis(b, l.taken)
+		b = appendTime(b, l.deadline)
+		b = appendTime(b, l.taken)
 		b = binary.LittleEndian.AppendUint64(b, uint64(l.node))
 		b = appendUint(b, l.pump)
 	}
@@ -341,8 +341,8 @@ func appendResult(b []byte, r *result) []byte {
 	b = binary.LittleEndian.AppendUint64(append(b, recordResult), uint64(r.node))
 	b = appendUint(b, r.pump)
 	b = appendUint(b, r.counter)
-	b = appendMillis(b, r.until)
-	b = appendMillis(b, r.review)
+	b = appendTime(b, r.until)
+	b = appendTime(b, r.review)
 	b = appendBool(b, r.answer != nil)
 	if a := r.answer; a != nil {
 		b = appendUint(b, uint64(a.entity))

@@ -19,7 +19,8 @@ type State struct {
 
 	// wall and lease are the two clocks (S-285). They never go back: what has expired once stays
 	// expired, whatever the clock of the next leader says.
-	wall, lease Millis
+	wall  Wall
+	lease Lease
 
 	// gen is the number of captures. A share of an older generation belongs to an image and is
 	// cloned before it is written.
@@ -29,7 +30,8 @@ type State struct {
 	graves *btree.Map[EntityID, *share]
 
 	// leaseNext and wallNext hold the earliest deadline of each share that has one.
-	leaseNext, wallNext *btree.BTreeG[nextDue]
+	leaseNext *btree.BTreeG[nextDue[Lease]]
+	wallNext  *btree.BTreeG[nextDue[Wall]]
 
 	// subscriptions are those with a share here, by topic. It is derived from their descriptions.
 	subscriptions *btree.BTreeG[child]
@@ -94,8 +96,8 @@ func New(p PartitionID) *State {
 		id:        p,
 		shares:    new(btree.Map[EntityID, *share]),
 		graves:    new(btree.Map[EntityID, *share]),
-		leaseNext: newTable(nextDue.less),
-		wallNext:  newTable(nextDue.less),
+		leaseNext: newTable(nextDue[Lease].less),
+		wallNext:  newTable(nextDue[Wall].less),
 		listening: new(btree.Map[EntityID, struct{}]),
 		dropping:  newDropping(),
 
@@ -315,7 +317,7 @@ func (s *State) write(id EntityID) *share {
 }
 
 // Clocks returns the stamped clocks.
-func (s *State) Clocks() (wall, lease Millis) { return s.wall, s.lease }
+func (s *State) Clocks() (wall Wall, lease Lease) { return s.wall, s.lease }
 
 // draw returns the next chance of the entry.
 func (s *State) draw() uint64 {
@@ -378,14 +380,6 @@ func (s *State) wake(k WaitKey) {
 func (o *Outcome) refuse(r Refusal, detail string) {
 	o.Refusal = r
 	o.Detail = detail
-}
-
-// after returns t + d, or the largest time if that does not fit.
-func after(t, d Millis) Millis {
-	if sum := t + d; d < 0 || sum >= t {
-		return sum
-	}
-	return 1<<63 - 1
 }
 
 func putUint64(b []byte, v uint64) {

@@ -13,14 +13,14 @@ type driver struct {
 	s     *State
 	index uint64
 	epoch uint64
-	wall  Millis
-	lease Millis
+	wall  Wall
+	lease Lease
 	last  Result
 	wire  []byte        // see asked
 	freed func(BodyRef) // is told of every body that is freed
 }
 
-const startWall Millis = 1_700_000_000_000
+const startWall Wall = 1_700_000_000_000
 
 func newDriver(tb testing.TB) *driver {
 	d := &driver{tb: tb, s: New(1), wall: startWall, lease: 1}
@@ -35,7 +35,7 @@ func (d *driver) lead() {
 }
 
 // after lets both clocks run.
-func (d *driver) after(t Millis) { d.wall += t; d.lease += t }
+func (d *driver) after(t Millis) { d.wall, d.lease = d.wall.After(t), d.lease.After(t) }
 
 func (d *driver) entry(reqs ...Request) *Entry {
 	e := &Entry{Wall: d.wall, Lease: d.lease, Epoch: d.epoch, Requests: reqs}

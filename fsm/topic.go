@@ -46,7 +46,7 @@ func (s *State) children(topic EntityID, into []*share) []*share {
 type arriving struct {
 	ref         BodyRef
 	ttl         Millis // asked, within the topic's default (S-199)
-	scheduledAt Millis
+	scheduledAt Wall
 	hasSession  bool
 	sessionID   string
 	messageID   string
@@ -227,7 +227,7 @@ func (s *State) plan(message int, a *arriving, steps *allowance) (size uint64) {
 	f.size = int(a.ref.Length)
 	f.expiresAt = 0
 	if a.ttl != 0 && a.ttl < Unlimited {
-		f.expiresAt = after(s.wall, a.ttl)
+		f.expiresAt = s.wall.After(a.ttl)
 	}
 	for _, sub := range s.run.subs {
 		plain := false
@@ -284,7 +284,7 @@ func (c *change) settle(sub *share) {
 }
 
 // carriedExtra is what a moved message brings along.
-func carriedExtra(c *Carried, scheduledAt Millis) extra {
+func carriedExtra(c *Carried, scheduledAt Wall) extra {
 	x := extra{scheduledAt: scheduledAt}
 	if c != nil {
 		x.reason, x.description = strings.Clone(c.Reason), strings.Clone(c.Description)
@@ -471,7 +471,7 @@ func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
 	origin, moved := sh.firsts.Get(arrival)
 	next := sh.nextArrival()
 	a := arriving{
-		ref: m.ref(), ttl: capTTL(m.expires, sh.d.DefaultTTL), scheduledAt: m.at,
+		ref: m.ref(), ttl: capTTL(m.life(), sh.d.DefaultTTL), scheduledAt: m.at,
 		hasSession: w.hasSession, sessionID: w.sessionID, messageID: w.messageID,
 		first: first{number: sh.number(next)},
 	}

@@ -18,13 +18,14 @@ const (
 // savepoint is all that an operation of a transaction can change. It costs a few pointers: tables are
 // copied when they are written to.
 type savepoint struct {
-	shares              *btree.Map[EntityID, *share]
-	leaseNext, wallNext *btree.BTreeG[nextDue]
-	bodies              *btree.BTreeG[sharedBody]
-	large               *btree.BTreeG[largeBody]
-	staged              uint64
-	freed, woken, idle  int
-	drops               []Drop
+	shares             *btree.Map[EntityID, *share]
+	leaseNext          *btree.BTreeG[nextDue[Lease]]
+	wallNext           *btree.BTreeG[nextDue[Wall]]
+	bodies             *btree.BTreeG[sharedBody]
+	large              *btree.BTreeG[largeBody]
+	staged             uint64
+	freed, woken, idle int
+	drops              []Drop
 }
 
 func (s *State) save() savepoint {

@@ -2,7 +2,7 @@ package fsm
 
 // expiry is when the life of a message ends. Only messages with a time to live have one.
 type expiry struct {
-	at      Millis // wall
+	at      Wall
 	arrival uint64
 }
 
@@ -60,13 +60,13 @@ func (s *State) serve(sh *share) bool {
 }
 
 // overdue reports whether there is something to expire.
-func (sh *share) overdue(wall Millis) bool {
+func (sh *share) overdue(wall Wall) bool {
 	first, ok := sh.expiring.Min()
 	return sh.sweeps.Len() > 0 || ok && first.at <= wall
 }
 
 // nextExpiry is when something expires if there is a listener, 0 if never or if there is none.
-func (sh *share) nextExpiry() Millis {
+func (sh *share) nextExpiry() Wall {
 	if !sh.listening && sh.holders.Len() == 0 && !sh.forwards(Main) {
 		return 0
 	}

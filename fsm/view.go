@@ -57,9 +57,9 @@ type namedValue struct {
 // facts are what the broker knows of a message.
 type facts struct {
 	number, first SequenceNumber
-	enqueuedAt    Millis
-	expiresAt     Millis
-	scheduledAt   Millis
+	enqueuedAt    Wall
+	expiresAt     Wall
+	scheduledAt   Wall
 	size          int
 }
 
@@ -313,11 +313,11 @@ func (v *view) System(p rule.SystemProperty) rule.Value {
 		}
 		return rule.OfMillis(int64(v.ttl))
 	case rule.ScheduledEnqueueTime:
-		return instant(v.facts.scheduledAt)
+		return shownAt(v.facts.scheduledAt)
 	case rule.EnqueuedTime:
-		return instant(v.facts.enqueuedAt)
+		return shownAt(v.facts.enqueuedAt)
 	case rule.ExpiresAt:
-		return instant(v.facts.expiresAt)
+		return shownAt(v.facts.expiresAt)
 	case rule.SequenceNumber:
 		return rule.OfInt(int64(v.facts.number))
 	case rule.EnqueuedSequenceNumber:
@@ -336,7 +336,7 @@ func (v *view) System(p rule.SystemProperty) rule.Value {
 	return rule.Value{}
 }
 
-func instant(at Millis) rule.Value {
+func shownAt(at Wall) rule.Value {
 	if at == 0 {
 		return rule.Value{}
 	}
@@ -421,7 +421,7 @@ func Carry(d *Delivery, m *Move) (Message, error) {
 	}
 	out := Message{TTL: m.TTL, ScheduledAt: d.ScheduledAt, Body: d.Body, Carried: v.carried}
 	if at, _ := v.change(rule.ScheduledEnqueueTime); at.Kind() == rule.DateTime {
-		out.ScheduledAt = Millis(at.Millis()) // by an action; until now it only showed (S-220)
+		out.ScheduledAt = Wall(at.Millis()) // by an action; until now it only showed (S-220)
 	}
 	if s := v.System(rule.SessionID); s.Kind() == rule.String {
 		out.SessionID, out.HasSession = s.Text(), true

@@ -65,7 +65,7 @@ func newPaused(t *testing.T, b *brokers) *paused {
 	p.deferred, p.locked, p.token = o.Locked[0].Seq, o.Locked[1].Seq, o.Locked[1].Token
 	p.must(p.dest, &fsm.Settle{Items: []fsm.SettleItem{
 		{Seq: p.deferred, Token: o.Locked[0].Token, Verdict: fsm.Defer}}})
-	later := fsm.Millis(time.Now().Add(time.Hour).UnixMilli())
+	later := fsm.Wall(time.Now().Add(time.Hour).UnixMilli())
 	p.scheduled = p.must(p.dest, &fsm.Enqueue{Messages: []fsm.Message{{ScheduledAt: later, Body: []byte("x")}}}).Numbers[0]
 	p.must(p.sess, &fsm.Enqueue{Messages: []fsm.Message{{HasSession: true, SessionID: "held", Body: []byte("x")}}})
 	p.held = p.must(p.sess, &fsm.AcceptSession{ID: "held"}).Session

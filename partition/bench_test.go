@@ -21,12 +21,12 @@ type nothing struct{}
 func (nothing) Apply(_ uint64, e *fsm.Entry) fsm.Result {
 	return fsm.Result{Outcomes: make([]fsm.Outcome, len(e.Requests))}
 }
-func (nothing) Query(fsm.QueryRequest) fsm.Answer      { return fsm.Answer{} }
-func (nothing) Capture() io.WriterTo                   { return newSmall().Capture() }
-func (nothing) Restore(io.Reader) error                { return nil }
-func (nothing) Clocks() (wall, lease fsm.Millis)       { return 0, 0 }
-func (nothing) NextDeadline() (wall, lease fsm.Millis) { return 0, 0 }
-func (nothing) Deliverable(fsm.WaitKey) bool           { return false }
+func (nothing) Query(fsm.QueryRequest) fsm.Answer              { return fsm.Answer{} }
+func (nothing) Capture() io.WriterTo                           { return newSmall().Capture() }
+func (nothing) Restore(io.Reader) error                        { return nil }
+func (nothing) Clocks() (wall fsm.Wall, lease fsm.Lease)       { return 0, 0 }
+func (nothing) NextDeadline() (wall fsm.Wall, lease fsm.Lease) { return 0, 0 }
+func (nothing) Deliverable(fsm.WaitKey) bool                   { return false }
 
 // noBodies keeps nothing.
 type noBodies struct{ *memBodies }

@@ -118,7 +118,7 @@ func (c *dateWatch) ask(ctx context.Context, n fsm.NodeID) error {
 	if len(b) != clockBytes {
 		return fmt.Errorf("clock of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
-	theirs := fsm.Millis(binary.BigEndian.Uint64(b))
+	theirs := fsm.Wall(binary.BigEndian.Uint64(b))
 	ours := c.h.cfg.date()
 	if theirs < 0 {
 		return fmt.Errorf("a date of %d: %w", theirs, fsm.ErrFormat)
@@ -128,7 +128,7 @@ func (c *dateWatch) ask(ctx context.Context, n fsm.NodeID) error {
 	if c.ahead == nil {
 		c.ahead = map[fsm.NodeID]clockSample{}
 	}
-	ahead := min(max(theirs-ours, -maxClockMillis), maxClockMillis)
+	ahead := min(max(theirs.Since(ours), -maxClockMillis), maxClockMillis)
 	c.ahead[n] = clockSample{time.Duration(ahead)*time.Millisecond + time.Since(began)/2, time.Now()}
 	return nil
 }

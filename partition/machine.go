@@ -208,7 +208,10 @@ func (m *machine) clocks() (c clocks) {
 	return c
 }
 
-type clocks struct{ wall, lease, dueWall, dueLease fsm.Millis }
+type clocks struct {
+	wall, dueWall   fsm.Wall
+	lease, dueLease fsm.Lease
+}
 
 // fill reads the bodies of deliveries. A body that is gone (fs.ErrNotExist) is an error to the caller,
 // who may ask again if messages can be freed meanwhile. One that cannot be read fails the replica: asked

@@ -21,9 +21,9 @@ type Machine interface {
 	// Restore replaces the state by an image. It reads exactly the image's bytes from r and no more.
 	Restore(r io.Reader) error
 	// Clocks returns the stamped clocks (S-285).
-	Clocks() (wall, lease fsm.Millis)
+	Clocks() (wall fsm.Wall, lease fsm.Lease)
 	// NextDeadline returns when a Tick is due next, by each clock; 0 means never.
-	NextDeadline() (wall, lease fsm.Millis)
+	NextDeadline() (wall fsm.Wall, lease fsm.Lease)
 }
 
 // Stores is everything one replica keeps on disk. Any error of theirs fails the replica (A15).

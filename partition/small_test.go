@@ -22,14 +22,15 @@ type small struct {
 
 type smallState struct {
 	Index, Epoch uint64
-	Wall, Lease  fsm.Millis
-	Due          fsm.Millis // lease deadline, 0 if none
+	Wall         fsm.Wall
+	Lease        fsm.Lease
+	Due          fsm.Lease // lease deadline, 0 if none
 	Seq          uint64
 	Entities     map[fsm.EntityID]uint64 // version; empty: every entity is known
 	Ready        map[fsm.EntityID][]smallMessage
 	Locked       map[fsm.SequenceNumber]smallMessage
 	Results      map[[2]uint64]smallResult
-	Leases       []fsm.Millis // lease stamp of every entry
+	Leases       []fsm.Lease // lease stamp of every entry
 	Ticks        int
 	Enqueues     int
 }
@@ -179,9 +180,9 @@ func (s *small) Query(q fsm.QueryRequest) fsm.Answer {
 
 func (s *small) Deliverable(k fsm.WaitKey) bool { return len(s.S.Ready[k.Entity]) > 0 }
 
-func (s *small) Clocks() (wall, lease fsm.Millis) { return s.S.Wall, s.S.Lease }
+func (s *small) Clocks() (wall fsm.Wall, lease fsm.Lease) { return s.S.Wall, s.S.Lease }
 
-func (s *small) NextDeadline() (wall, lease fsm.Millis) { return 0, s.S.Due }
+func (s *small) NextDeadline() (wall fsm.Wall, lease fsm.Lease) { return 0, s.S.Due }
 
 func (s *small) Known() []fsm.KnownEntity {
 	var out []fsm.KnownEntity

@@ -11,9 +11,9 @@ import (
 // stamper is where time and chance enter the project's state: this file alone reads the clock and
 // draws random numbers for entries (architecture 7).
 type stamper struct {
-	wall  fsm.Millis // the last stamp given
-	lease fsm.Millis // the partition's lease time when this leadership began
-	since time.Time  // when that was; carries the monotonic clock
+	wall  fsm.Wall  // the last stamp given
+	lease fsm.Lease // the partition's lease time when this leadership began
+	since time.Time // when that was; carries the monotonic clock
 	clock func() (wall, passing time.Time)
 }
 
@@ -27,14 +27,14 @@ func (s *stamper) read() (wall, passing time.Time) {
 }
 
 // date returns the date of this node's clock, whatever it is set to.
-func (c *Config) date() fsm.Millis {
+func (c *Config) date() fsm.Wall {
 	wall, _ := (&stamper{clock: c.Clock}).read()
-	return fsm.Millis(wall.UnixMilli())
+	return fsm.Wall(wall.UnixMilli())
 }
 
 // lead begins a leadership: lease time continues from what the state says, so time without a leader
 // costs nobody a lock (S-287).
-func (s *stamper) lead(wall, lease fsm.Millis) {
+func (s *stamper) lead(wall fsm.Wall, lease fsm.Lease) {
 	s.wall = max(s.wall, wall)
 	s.lease = lease
 	_, s.since = s.read()
@@ -42,10 +42,10 @@ func (s *stamper) lead(wall, lease fsm.Millis) {
 
 // now returns both clocks: wall never goes back although the host's may (S-286), lease follows the
 // monotonic clock.
-func (s *stamper) now() (wall, lease fsm.Millis) {
+func (s *stamper) now() (wall fsm.Wall, lease fsm.Lease) {
 	date, passing := s.read()
-	s.wall = max(s.wall, fsm.Millis(date.UnixMilli()))
-	return s.wall, s.lease + fsm.Millis(passing.Sub(s.since).Milliseconds())
+	s.wall = max(s.wall, fsm.Wall(date.UnixMilli()))
+	return s.wall, s.lease.After(fsm.Millis(passing.Sub(s.since).Milliseconds()))
 }
 
 // stamp puts time and chance into an entry.

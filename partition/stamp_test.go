@@ -13,7 +13,7 @@ import (
 func TestSlowWallClockStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s stamper
-		ahead := fsm.Millis(time.Now().Add(time.Hour).UnixMilli()) // what the last leader stamped
+		ahead := fsm.Wall(time.Now().Add(time.Hour).UnixMilli()) // what the last leader stamped
 		s.lead(ahead, 5000)
 		time.Sleep(30 * time.Minute)
 		if wall, lease := s.now(); wall != ahead || lease != 5000+30*60*1000 {

@@ -39,10 +39,10 @@ func (t *ticker) due(c clocks, s *stamper) bool {
 	wall, lease := s.now()
 	next := millis(fsm.Unlimited)
 	if c.dueWall != 0 {
-		next = min(next, millis(c.dueWall-wall))
+		next = min(next, millis(c.dueWall.Since(wall)))
 	}
 	if c.dueLease != 0 {
-		next = min(next, millis(c.dueLease-lease))
+		next = min(next, millis(c.dueLease.Since(lease)))
 	}
 	wait := min(next, tickEvery-time.Since(t.last))
 	if next > tickHorizon {

@@ -165,7 +165,7 @@ func (ch *channel) stateOf(by settledBy, yes amqp.DeliveryState) amqp.DeliverySt
 }
 
 // over reports whether the hold has ended as far as this node can tell.
-func (h *heldSession) over() bool { return h.leaving || h.released || h.until < nowMillis() }
+func (h *heldSession) over() bool { return h.leaving || h.released || h.until < nowWall() }
 
 // fail remembers a delivery that was answered with a failure, not with a decision. The Java SDK sends its
 // disposition again then, and the lock may be there still. It returns how a later disposition is answered.

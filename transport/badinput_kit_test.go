@@ -99,7 +99,7 @@ func (s *scene) enqueue(d *fsm.Descriptor, sub fsm.SubQueue, texts ...string) {
 			s.t.Fatal(bad)
 		}
 		if strings.HasPrefix(text, "scheduled") {
-			m.ScheduledAt = fsm.Millis(time.Now().Add(24 * time.Hour).UnixMilli())
+			m.ScheduledAt = fsm.Wall(time.Now().Add(24 * time.Hour).UnixMilli())
 		}
 		out := s.propose(d, sub, i%len(d.Partitions), &fsm.Enqueue{Messages: []fsm.Message{m}})
 		s.number[text] = out.Numbers[0]

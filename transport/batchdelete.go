@@ -25,7 +25,7 @@ func batchDelete(ctx context.Context, k *call) response {
 		}
 		// To the state machine 0 means "whatever is there"; nothing is older than the first
 		// millisecond either.
-		cmd.Before = max(fsm.Millis(before), 1)
+		cmd.Before = max(fsm.Wall(before), 1)
 	}
 	shares := allShares(k.desc)
 	if k.desc.RequiresSession && k.addr.sub == fsm.Main { // S-264

@@ -340,7 +340,7 @@ func TestADeliveryTimeSchedules(t *testing.T) {
 	at := func(key string, value any) amqp.Pair { return amqp.Pair{Key: amqp.Symbol(key), Value: value} }
 	for name, tc := range map[string]struct {
 		annotations amqp.Map
-		want        fsm.Millis
+		want        fsm.Wall
 		refused     bool
 	}{
 		"none":                     {nil, 0, false},

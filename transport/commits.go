@@ -29,7 +29,7 @@ func (d *sentDelivery) expired() bool {
 	if h := d.owner.session; h != nil {
 		return h.over()
 	}
-	return d.until != 0 && d.until < nowMillis()
+	return d.until != 0 && d.until < nowWall()
 }
 
 // judge asks the partition whether a delivery that joined a transaction is still locked, and answers the

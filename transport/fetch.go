@@ -185,7 +185,7 @@ func (e *egress) unspoiled(began time.Time, ds []fsm.Delivery) []fsm.Delivery {
 	if len(ds) == 0 || time.Since(began) < time.Duration(e.desc.LockDuration-lockMargin)*time.Millisecond {
 		return ds
 	}
-	limit := nowMillis() + lockMargin
+	limit := nowWall().After(lockMargin)
 	good := 0
 	for good < len(ds) && (ds[good].LockedUntil == 0 || ds[good].LockedUntil > limit) {
 		good++ // they were locked together, or in order

@@ -140,9 +140,9 @@ func (p *brokerProperties) sections(dst []byte, contentType string) ([]byte, err
 		header.TTL = amqp.Some(uint32(min(life, unlimitedTTL)))
 	}
 	if life > unlimitedTTL { // the rest is said by two times, see timeToLive
-		now := nowMillis()
+		now := nowWall()
 		properties.CreationTime = amqp.Some(amqp.Timestamp(now))
-		properties.AbsoluteExpiryTime = amqp.Some(amqp.Timestamp(now + life))
+		properties.AbsoluteExpiryTime = amqp.Some(amqp.Timestamp(now.After(life)))
 	}
 	dst = amqp.AppendHeader(dst, header)
 	w := amqp.BeginMapSection(dst, amqp.CodeMessageAnnotations)

@@ -178,7 +178,7 @@ func receivedProperties(d *fsm.Delivery, parts *amqp.Sections) (*brokerPropertie
 	}
 	if v, ok := parts.Annotation(annScheduledTime); ok {
 		if at, ok := v.Timestamp(); ok {
-			p.Scheduled = stampOf(fsm.Millis(at))
+			p.Scheduled = stampOf(fsm.Wall(at))
 		}
 	}
 	if !d.Token.IsZero() {
@@ -204,8 +204,8 @@ func textOf(b []byte) *string {
 }
 
 // stampOf is a time in the form of HTTP, nil if there is none.
-func stampOf(at fsm.Millis) *string {
-	if at <= 0 || at >= fsm.Unlimited {
+func stampOf(at fsm.Wall) *string {
+	if at <= 0 || at >= fsm.Wall(fsm.Unlimited) {
 		return nil
 	}
 	text := time.UnixMilli(int64(at)).UTC().Format(http.TimeFormat)

@@ -131,8 +131,8 @@ func (b *singleBroker) tick() {
 }
 
 func (b *singleBroker) applyLocked(i int, r fsm.Request) fsm.Outcome {
-	now := fsm.Millis(time.Now().UnixMilli())
-	e := &fsm.Entry{Wall: now, Lease: now, Epoch: b.epoch(i), Requests: []fsm.Request{r}}
+	now := fsm.Wall(time.Now().UnixMilli())
+	e := &fsm.Entry{Wall: now, Lease: fsm.Lease(now), Epoch: b.epoch(i), Requests: []fsm.Request{r}}
 	binary.BigEndian.PutUint64(e.Seed[:], b.index) // chance is the same in every run
 	raw := fsm.AppendEntry(nil, e)
 	e, err := fsm.DecodeEntry(raw)

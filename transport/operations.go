@@ -17,7 +17,7 @@ func renewLock(ctx context.Context, k *call) response {
 	if bad != nil {
 		return *bad
 	}
-	until := map[int]fsm.Millis{}
+	until := map[int]fsm.Wall{}
 	count := 0
 	for _, share := range sortedShares(groups) {
 		out, bad := k.propose(ctx, k.share(share), &fsm.Renew{Tokens: groups[share]})
@@ -480,7 +480,7 @@ func messageSessions(ctx context.Context, k *call) response {
 
 // updatedAfter reads the time after which the state of a session must have been set, 0 if every
 // session is asked for (S-84).
-func (k *call) updatedAfter() (fsm.Millis, *response) {
+func (k *call) updatedAfter() (fsm.Wall, *response) {
 	for _, key := range [...]string{"last-updated-time", "last-updated-time-utc"} {
 		raw, ok := k.request.body.Get(key)
 		if !ok || raw.IsNull() {
@@ -494,7 +494,7 @@ func (k *call) updatedAfter() (fsm.Millis, *response) {
 		if at >= allSessionsFrom {
 			return 0, nil
 		}
-		return fsm.Millis(max(at, 1)), nil
+		return fsm.Wall(max(at, 1)), nil
 	}
 	return 0, nil
 }

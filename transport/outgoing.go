@@ -203,7 +203,7 @@ func (o *outgoing) begin(p *parcel) {
 	o.credit--
 	if !p.settled {
 		if p.sent.owner == nil { // a reply: the client may forget to settle it
-			p.sent.until = nowMillis() + replyKept
+			p.sent.until = nowWall().After(replyKept)
 			if len(ch.sent.items) > 2*ch.c.cfg.MaxReplies {
 				ch.prune(nil)
 			}

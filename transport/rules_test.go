@@ -40,7 +40,7 @@ func (b *singleBroker) PutRule(_ context.Context, id fsm.EntityID, r fsm.Rule, r
 	if d.Rule(r.Name) != nil && !replace {
 		return nil, &fsm.RefusedError{Refusal: fsm.EntityExists, Detail: "The rule exists."}
 	}
-	r.CreatedAt = fsm.Millis(time.Now().UnixMilli())
+	r.CreatedAt = fsm.Wall(time.Now().UnixMilli())
 	d.Rules = append(slices.Clone(d.Rules), r)
 	b.putLocked(&d)
 	return &d, nil

@@ -13,7 +13,7 @@ type sentDelivery struct {
 	owner *egress // nil for a reply of a request node
 	seq   fsm.SequenceNumber
 	token fsm.LockToken
-	until fsm.Millis    // wall; when the lock ended unless renewed
+	until fsm.Wall      // when the lock ended unless renewed
 	key   *partitionKey // nil on an entity that is not partitioned
 }
 
@@ -82,7 +82,7 @@ func (s *sentList) tidy() {
 
 // prune forgets the deliveries of owner whose lock ended before now: the client never settled them. It
 // calls forget with each id.
-func (s *sentList) prune(owner *egress, now fsm.Millis, forget func(id uint32)) (count int) {
+func (s *sentList) prune(owner *egress, now fsm.Wall, forget func(id uint32)) (count int) {
 	for i := range s.items {
 		d := &s.items[i]
 		if d.live && d.owner == owner && d.until != 0 && d.until < now {
@@ -101,5 +101,5 @@ func (ch *channel) prune(owner *egress) int {
 	if owner == nil {
 		by.how = replyRead
 	}
-	return ch.sent.prune(owner, nowMillis(), func(id uint32) { ch.answered.add(id, by) })
+	return ch.sent.prune(owner, nowWall(), func(id uint32) { ch.answered.add(id, by) })
 }

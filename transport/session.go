@@ -23,7 +23,7 @@ type heldSession struct {
 	key      sessionKey
 	proof    fsm.SessionProof
 	share    int
-	until    fsm.Millis // wall
+	until    fsm.Wall
 	lane     *lane
 	alarm    *time.Timer
 	leaving  bool
@@ -172,7 +172,7 @@ func (h *heldSession) setAlarm(d time.Duration) {
 }
 
 // renewed notes a renewal made over this connection.
-func (h *heldSession) renewed(until fsm.Millis) {
+func (h *heldSession) renewed(until fsm.Wall) {
 	h.until = until
 	if h.shared == nil {
 		h.watch()

@@ -97,7 +97,7 @@ func stateName(s fsm.MessageState) string {
 
 // timeOf returns the wall time, nil for none and for what lies behind the year 9999, which JSON's
 // form of time cannot say.
-func timeOf(at fsm.Millis) *time.Time {
+func timeOf(at fsm.Wall) *time.Time {
 	if at <= 0 || at >= 253_402_300_800_000 {
 		return nil
 	}
@@ -152,7 +152,7 @@ func shownValue(raw amqp.Raw) any {
 		}
 		return v
 	case amqp.Timestamp:
-		if t := timeOf(fsm.Millis(v)); t != nil {
+		if t := timeOf(fsm.Wall(v)); t != nil {
 			return t
 		}
 		return int64(v)

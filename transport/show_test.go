@@ -39,7 +39,7 @@ func TestAMessageIsShown(t *testing.T) {
 			if bad != nil {
 				t.Fatal(bad)
 			}
-			s, err := Show(&fsm.Delivery{Seq: 5, Body: m.Body, State: fsm.StateDeferred, EnqueuedAt: 1000, ExpiresAt: fsm.Unlimited})
+			s, err := Show(&fsm.Delivery{Seq: 5, Body: m.Body, State: fsm.StateDeferred, EnqueuedAt: 1000, ExpiresAt: fsm.Wall(fsm.Unlimited)})
 			if err != nil || s.Body != c.text || s.BodyEncoding != c.encoding || s.BodyBytes != c.bytes {
 				t.Fatalf("%+v, %v", s, err)
 			}

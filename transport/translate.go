@@ -52,8 +52,8 @@ func brokerAnnotation(key string) bool {
 	return false
 }
 
-// nowMillis is the wall time of this node; it never decides about messages.
-func nowMillis() fsm.Millis { return fsm.Millis(time.Now().UnixMilli()) }
+// nowWall is the wall time of this node; it never decides about messages.
+func nowWall() fsm.Wall { return fsm.Wall(time.Now().UnixMilli()) }
 
 func (s *Server) randomToken() (t fsm.LockToken) {
 	s.draw(t[:])
@@ -292,13 +292,13 @@ func timeToLive(h *amqp.Header, p *amqp.Properties) (fsm.Millis, error) {
 
 // scheduledTime reads when a message is to be there, 0 for now: as the original's clients say it, else as
 // JMS does (docs/decisions/0034).
-func scheduledTime(s *amqp.Sections) (fsm.Millis, error) {
+func scheduledTime(s *amqp.Sections) (fsm.Wall, error) {
 	if v, ok := s.Annotation(annScheduledTime); ok && !v.IsNull() {
 		at, ok := v.Timestamp()
 		if !ok || at < 0 {
 			return 0, fmt.Errorf("%s is no time", annScheduledTime)
 		}
-		return fsm.Millis(at), nil
+		return fsm.Wall(at), nil
 	}
 	v, ok := s.Annotation(annDeliveryTime)
 	if !ok || v.IsNull() {
@@ -311,7 +311,7 @@ func scheduledTime(s *amqp.Sections) (fsm.Millis, error) {
 	if !ok || at < 0 {
 		return 0, fmt.Errorf("%s is no time", annDeliveryTime)
 	}
-	return fsm.Millis(at), nil
+	return fsm.Wall(at), nil
 }
 
 // verdict is what a disposition says about one delivery.

@@ -146,8 +146,8 @@ func (b *memoryBroker) apply(q fsm.Request) fsm.Outcome {
 	defer b.mu.Unlock()
 	b.index++
 	q.ID = fsm.RequestID{} // there is no unknown ending to ask about again
-	now := fsm.Millis(time.Now().UnixMilli())
-	e := fsm.Entry{Wall: now, Lease: fsm.Millis(time.Since(b.began).Milliseconds()) + 1, Epoch: 1,
+	now := fsm.Wall(time.Now().UnixMilli())
+	e := fsm.Entry{Wall: now, Lease: fsm.Lease(time.Since(b.began).Milliseconds()) + 1, Epoch: 1,
 		Requests: []fsm.Request{q}}
 	if b.index == 1 {
 		e.Epoch = 0

@@ -22,16 +22,17 @@ var imageMagic = [8]byte{'b', 'b', 'c', 'a', 't', 'a', 'l', 1}
 const maxImageBytes = 1 << 30
 
 type image struct {
-	Wall, Lease fsm.Millis
-	Epoch       uint64
-	Index       uint64
-	Version     uint64
-	NextID      fsm.EntityID
-	Entities    []*fsm.Descriptor
-	Groups      []Group
-	Nodes       []Node
-	Lost        []fsm.Incarnation
-	Results     []remembered
+	Wall     fsm.Wall
+	Lease    fsm.Lease
+	Epoch    uint64
+	Index    uint64
+	Version  uint64
+	NextID   fsm.EntityID
+	Entities []*fsm.Descriptor
+	Groups   []Group
+	Nodes    []Node
+	Lost     []fsm.Incarnation
+	Results  []remembered
 }
 
 type remembered struct {

@@ -21,11 +21,12 @@ const (
 
 // State is the catalog. It is not safe for concurrent use; readers take a View.
 type State struct {
-	wall, lease fsm.Millis
-	epoch       uint64
-	index       uint64
-	view        *View
-	results     map[pump]result // bounded by maxPumps; order never decides an outcome
+	wall    fsm.Wall
+	lease   fsm.Lease
+	epoch   uint64
+	index   uint64
+	view    *View
+	results map[pump]result // bounded by maxPumps; order never decides an outcome
 }
 
 type pump struct {
@@ -35,7 +36,7 @@ type pump struct {
 
 type result struct {
 	Counter uint64
-	At      fsm.Millis // lease
+	At      fsm.Lease
 	Outcome fsm.Outcome
 }
 
@@ -46,10 +47,10 @@ func New() *State { return &State{view: newView(), results: map[pump]result{}} }
 func (s *State) View() *View { return s.view }
 
 // Clocks returns the stamped clocks (S-285).
-func (s *State) Clocks() (wall, lease fsm.Millis) { return s.wall, s.lease }
+func (s *State) Clocks() (wall fsm.Wall, lease fsm.Lease) { return s.wall, s.lease }
 
 // NextDeadline returns nothing: nothing in the catalog ends by itself.
-func (s *State) NextDeadline() (wall, lease fsm.Millis) { return 0, 0 }
+func (s *State) NextDeadline() (wall fsm.Wall, lease fsm.Lease) { return 0, 0 }
 
 // Apply applies one entry. Index must be above the last one.
 func (s *State) Apply(index uint64, e *fsm.Entry) fsm.Result {

@@ -29,7 +29,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) request(id fsm.RequestID, c fsm.Command) fsm.Outcome {
 	w.n++
-	e := &fsm.Entry{Wall: fsm.Millis(1000 * w.n), Lease: fsm.Millis(w.n), Epoch: 1,
+	e := &fsm.Entry{Wall: fsm.Wall(1000 * w.n), Lease: fsm.Lease(w.n), Epoch: 1,
 		Requests: []fsm.Request{{ID: id, Command: c}}}
 	return w.s.Apply(w.n, e).Outcomes[0]
 }

@@ -26,7 +26,7 @@ func newReplayed() *replayed {
 // replayer is the state machine under test: fsm.State, or a broken one in the checkers' own tests.
 type replayer interface {
 	Apply(index uint64, e *fsm.Entry) fsm.Result
-	Clocks() (wall, lease fsm.Millis)
+	Clocks() (wall fsm.Wall, lease fsm.Lease)
 	Digest() uint64
 	CheckInvariants() error
 }
@@ -74,7 +74,8 @@ func (l *Log) replay(all *replayed, s replayer) []Violation {
 		}
 	}
 	m := model.New(l.Partition)
-	var wall, lease fsm.Millis
+	var wall fsm.Wall
+	var lease fsm.Lease
 	modelled, count := true, 0
 	err := l.Each(func(e *Entry, d *fsm.Entry) error {
 		res := s.Apply(e.Index, d)

@@ -36,8 +36,8 @@ func script(t *testing.T) []*fsm.Entry {
 	}
 	var out []*fsm.Entry
 	add := func(epoch uint64, q ...fsm.Request) {
-		n := fsm.Millis(1000 * (len(out) + 1))
-		e := &fsm.Entry{Wall: n, Lease: n, Epoch: epoch, Requests: q}
+		n := fsm.Wall(1000 * (len(out) + 1))
+		e := &fsm.Entry{Wall: n, Lease: fsm.Lease(n), Epoch: epoch, Requests: q}
 		e.Seed[0] = byte(len(out) + 1)
 		d, err := fsm.DecodeEntry(fsm.AppendEntry(nil, e))
 		if err != nil {
@@ -251,7 +251,7 @@ type broken struct {
 	*fsm.State
 	result func(*fsm.Result)
 	back   bool
-	count  fsm.Millis
+	count  int
 	audit  error
 }
 
@@ -263,7 +263,7 @@ func (b *broken) Apply(index uint64, e *fsm.Entry) fsm.Result {
 	return r
 }
 
-func (b *broken) Clocks() (wall, lease fsm.Millis) {
+func (b *broken) Clocks() (wall fsm.Wall, lease fsm.Lease) {
 	wall, lease = b.State.Clocks()
 	if b.count++; b.back && b.count == 4 {
 		return wall - 1500, lease

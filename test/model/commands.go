@@ -141,8 +141,8 @@ func (m *Model) consume(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome 
 		return m.accept(q, r, c, got)
 	case *fsm.RenewSession:
 		return m.withSession(q, r.Sub, c.Session, func(s *session) fsm.Outcome {
-			s.deadline = m.lease + q.d.LockDuration
-			return fsm.Outcome{LockedUntil: m.wall + q.d.LockDuration}
+			s.deadline = m.lease.After(q.d.LockDuration)
+			return fsm.Outcome{LockedUntil: m.wall.After(q.d.LockDuration)}
 		})
 	case *fsm.WatchSession:
 		return m.withSession(q, r.Sub, c.Session, func(*session) fsm.Outcome { return fsm.Outcome{} })
@@ -182,7 +182,7 @@ func (m *Model) put(d *fsm.Descriptor) fsm.Outcome {
 		return fsm.Outcome{}
 	}
 	m.expire(q)
-	q.known = slices.DeleteFunc(q.known, func(k identity) bool { return m.wall >= k.at+q.d.DuplicateWindow })
+	q.known = slices.DeleteFunc(q.known, func(k identity) bool { return m.wall >= k.at.After(q.d.DuplicateWindow) })
 	q.d = *d
 	q.active = m.lease
 	if d.Status == fsm.Disabled || d.Status == fsm.ReceiveDisabled {
@@ -251,7 +251,7 @@ func (m *Model) tick(listeners []fsm.EntityID) {
 		q.hears = slices.Contains(listeners, q.d.ID)
 	}
 	type moment struct {
-		at fsm.Millis
+		at fsm.Lease
 		q  *queue
 	}
 	for { // the earliest deadline of all, and of those the one of the lowest entity
@@ -319,7 +319,7 @@ func (m *Model) stamp(q *queue, x *message) {
 		ttl = q.d.DefaultTTL
 	}
 	if ttl < fsm.Unlimited {
-		x.expires = m.wall + ttl
+		x.expires = m.wall.After(ttl)
 	}
 }
 
@@ -395,9 +395,9 @@ func (m *Model) comeBack(q *queue, x *message, counted bool, delay fsm.Millis) (
 	switch {
 	case delay == 0 || x.state != fsm.StateActive:
 	case x.session != nil:
-		x.session.rest = max(x.session.rest, m.lease+delay)
+		x.session.rest = max(x.session.rest, m.lease.After(delay))
 	default:
-		x.rest, x.restMin = m.lease+delay, m.lease+least
+		x.rest, x.restMin = m.lease.After(delay), m.lease.After(least)
 	}
 	return false
 }

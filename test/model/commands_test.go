@@ -89,7 +89,7 @@ func (x *run) fresh() fsm.Request {
 		q.Command = &fsm.Cancel{Numbers: []fsm.SequenceNumber{x.number(q.Entity), x.number(q.Entity)}[x.r.IntN(2):]}
 	case n < 90 && x.r.IntN(2) == 0:
 		q.Command = &fsm.DeleteMessages{Session: proof, Max: uint32(x.r.IntN(4)),
-			Before: []fsm.Millis{0, x.wall - 3000}[x.r.IntN(2)]}
+			Before: []fsm.Wall{0, x.wall - 3000}[x.r.IntN(2)]}
 	case n < 90:
 		q.Command = &fsm.DropLocks{Tokens: []fsm.LockToken{pickOne(x, x.tokens), pickOne(x, x.tokens)},
 			Grace: fsm.Millis(x.r.IntN(3) * 1000)}
@@ -169,7 +169,7 @@ func (x *run) transfer() *fsm.Transfer {
 	for range x.r.IntN(4) {
 		m := fsm.Message{Body: make([]byte, 1+x.r.IntN(8)), TTL: fsm.Millis(max(-1, x.r.IntN(20)*700-700))}
 		if x.r.IntN(5) == 0 {
-			m.ScheduledAt = x.wall + fsm.Millis(x.r.IntN(6000))
+			m.ScheduledAt = x.wall + fsm.Wall(x.r.IntN(6000))
 			m.Reserved = fsm.SequenceNumber(x.r.IntN(3))
 		}
 		c.Messages = append(c.Messages, m)
@@ -299,7 +299,7 @@ func (x *run) enqueue() *fsm.Enqueue {
 			m.PartitionKey = x.sessionID()
 		}
 		if x.r.IntN(5) == 0 {
-			m.ScheduledAt = x.wall + fsm.Millis(x.r.IntN(6000)) - 1000
+			m.ScheduledAt = x.wall + fsm.Wall(x.r.IntN(6000)) - 1000
 		}
 		if x.r.IntN(4) == 0 {
 			m.TTL = fsm.Millis(1 + x.r.IntN(9_000)*(1+x.r.IntN(10)))

@@ -11,7 +11,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-const wallZero fsm.Millis = 1_700_000_000_000
+const wallZero fsm.Wall = 1_700_000_000_000
 
 // apply is how a replica applies an entry; canaries put something faulty in its place.
 type apply func(s *fsm.State, index uint64, e *fsm.Entry) fsm.Result
@@ -27,8 +27,8 @@ type run struct {
 	model   *Model
 	index   uint64
 	epoch   uint64
-	wall    fsm.Millis
-	lease   fsm.Millis
+	wall    fsm.Wall
+	lease   fsm.Lease
 	version uint64
 	life    fsm.Incarnation
 
@@ -224,7 +224,7 @@ func (x *run) ask() error {
 		&fsm.Peek{Max: 100},
 		&fsm.Peek{Max: uint32(1 + x.r.IntN(5)), HasSession: true, Session: x.sessionID()},
 		&fsm.ListSessions{Max: uint32(1 + x.r.IntN(4)), After: x.sessionID(), HasAfter: x.r.IntN(2) == 0,
-			UpdatedAfter: []fsm.Millis{0, x.wall - 9000}[x.r.IntN(2)]},
+			UpdatedAfter: []fsm.Wall{0, x.wall - 9000}[x.r.IntN(2)]},
 		&fsm.GetSessionState{Session: x.proof(id)},
 	} {
 		if l, ok := q.(*fsm.ListSessions); ok && !l.HasAfter {
@@ -267,13 +267,13 @@ func (x *run) ask() error {
 
 func (x *run) entry() *fsm.Entry {
 	step := fsm.Millis(x.r.IntN(1500))
-	x.wall += step
-	x.lease += step
+	x.wall = x.wall.After(step)
+	x.lease = x.lease.After(step)
 	e := &fsm.Entry{Epoch: x.epoch}
 	switch x.r.IntN(40) {
 	case 0: // a new leader, its clocks up to 30 s before or behind
-		x.wall += fsm.Millis(x.r.IntN(60_000) - 30_000)
-		x.lease = max(0, x.lease+fsm.Millis(x.r.IntN(33_000)-30_000))
+		x.wall += fsm.Wall(x.r.IntN(60_000) - 30_000)
+		x.lease = max(0, x.lease+fsm.Lease(x.r.IntN(33_000)-30_000))
 		e.Epoch = 0
 		e.Requests = append(e.Requests, fsm.Request{Command: &fsm.BecomeLeader{}})
 	case 1: // an entry of the deposed leader

@@ -7,8 +7,8 @@ import (
 )
 
 // nextEnd is when the next message or session lock ends.
-func (q *queue) nextEnd() (fsm.Millis, bool) {
-	var ends []fsm.Millis
+func (q *queue) nextEnd() (fsm.Lease, bool) {
+	var ends []fsm.Lease
 	for _, s := range q.sessions {
 		if !s.token.IsZero() {
 			ends = append(ends, s.deadline)

@@ -79,7 +79,7 @@ func (m *Model) sendAway(q *queue, x *message) {
 func (m *Model) redirect(q *queue, x *message, to fsm.EntityID) {
 	y := &message{body: x.body, parts: x.parts, props: x.props, to: to}
 	if x.expires != 0 {
-		y.ttl = x.expires - x.enqueued
+		y.ttl = x.expires.Since(x.enqueued)
 	}
 	m.left(q, x, fsm.Forwarded)
 	q.delete(x)
@@ -230,7 +230,7 @@ func (m *Model) move(sub fsm.SubQueue, t transit) fsm.Move {
 	case sub == fsm.TransferQueue:
 		v.TTL = t.x.ttl
 	case sub == fsm.Main && t.x.expires != 0:
-		v.TTL = max(1, t.x.expires-m.wall)
+		v.TTL = max(1, t.x.expires.Since(m.wall))
 	}
 	return v
 }

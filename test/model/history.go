@@ -71,7 +71,7 @@ func (m *Model) grow() {
 			off := k == 0 && !q.d.ProcessedHistory || k == 1 && !q.d.AcceptedHistory
 			for i, l := range lines {
 				newer := len(lines) - 1 - i
-				if off || newer >= int(q.d.HistoryCount) && m.wall >= l.At+q.d.HistoryAge {
+				if off || newer >= int(q.d.HistoryCount) && m.wall >= l.At.After(q.d.HistoryAge) {
 					l.mayGo = true
 				}
 			}

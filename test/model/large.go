@@ -23,7 +23,7 @@ const (
 type uploaded struct {
 	id    fsm.UploadID
 	parts []fsm.BodyRef
-	until fsm.Millis // lease
+	until fsm.Lease
 }
 
 func lengthOf(parts []fsm.BodyRef) (n uint32) {
@@ -75,7 +75,7 @@ func (m *Model) part(q *queue, sub fsm.SubQueue, c *fsm.BodyPart) fsm.Outcome {
 		q.uploads = append(q.uploads, u)
 	}
 	u.parts = append(slices.Clone(u.parts), ref)
-	u.until = m.lease + uploadTime
+	u.until = m.lease.After(uploadTime)
 	return fsm.Outcome{}
 }
 

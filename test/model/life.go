@@ -59,12 +59,12 @@ func (m *Model) lapse(q *queue, x *message) {
 }
 
 // mayWake reports whether the rest of a message may be over, by chance, or not.
-func (x *message) mayWake(lease fsm.Millis) bool {
+func (x *message) mayWake(lease fsm.Lease) bool {
 	return x.idle() && x.session == nil && x.rest != 0 && x.restMin <= lease
 }
 
 // woke learns from what was given out that the rest of a message was over.
-func (x *message) woke(lease fsm.Millis, got *fsm.Outcome) {
+func (x *message) woke(lease fsm.Lease, got *fsm.Outcome) {
 	if x.mayWake(lease) && slices.ContainsFunc(got.Locked, func(d fsm.Delivery) bool { return d.Seq == x.number }) {
 		x.rest = 0
 	}

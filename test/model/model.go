@@ -12,19 +12,20 @@ const tenMinutes fsm.Millis = 600_000
 
 // Model is the state of one partition.
 type Model struct {
-	id          fsm.PartitionID
-	index       uint64
-	epoch       uint64
-	wall, lease fsm.Millis
-	queues      []*queue // by id
-	buried      map[fsm.EntityID][]fsm.BodyRef
-	pumps       map[pump]*memory
-	lost        map[fsm.Incarnation]bool
-	issued      map[fsm.LockToken]bool
-	bodies      map[fsm.BodyRef]bool          // submitted and not yet reported as free
-	by          fsm.RequestID                 // of the request being done
-	parts       map[fsm.BodyRef][]fsm.BodyRef // of bodies of which only the beginning is in their place
-	deleted     uint64                        // messages of entities that were deleted
+	id      fsm.PartitionID
+	index   uint64
+	epoch   uint64
+	wall    fsm.Wall
+	lease   fsm.Lease
+	queues  []*queue // by id
+	buried  map[fsm.EntityID][]fsm.BodyRef
+	pumps   map[pump]*memory
+	lost    map[fsm.Incarnation]bool
+	issued  map[fsm.LockToken]bool
+	bodies  map[fsm.BodyRef]bool          // submitted and not yet reported as free
+	by      fsm.RequestID                 // of the request being done
+	parts   map[fsm.BodyRef][]fsm.BodyRef // of bodies of which only the beginning is in their place
+	deleted uint64                        // messages of entities that were deleted
 }
 
 type pump struct {
@@ -34,7 +35,7 @@ type pump struct {
 
 type memory struct {
 	counter  uint64
-	until    fsm.Millis
+	until    fsm.Lease
 	request  fsm.Request
 	outcome  fsm.Outcome
 	answered bool
@@ -45,9 +46,9 @@ type queue struct {
 	d        fsm.Descriptor
 	prefix   fsm.PartitionID
 	arrivals uint64
-	touched  fsm.Millis
+	touched  fsm.Wall
 	hears    bool // somebody receives
-	active   fsm.Millis
+	active   fsm.Lease
 	history  [3][]*line
 	known    []identity
 	messages []*message // in the order of arrival
@@ -68,10 +69,10 @@ type message struct {
 	state     fsm.MessageState
 	session   *session
 	finished  uint32
-	enqueued  fsm.Millis
-	expires   fsm.Millis
+	enqueued  fsm.Wall
+	expires   fsm.Wall
 	ttl       fsm.Millis
-	scheduled fsm.Millis
+	scheduled fsm.Wall
 	body      fsm.BodyRef
 	parts     []fsm.BodyRef // behind body
 	reason    string
@@ -80,12 +81,12 @@ type message struct {
 	token     fsm.LockToken // zero if not locked
 	id        string
 	known     bool // a history was on when it came
-	taken     fsm.Millis
+	taken     fsm.Wall
 	diedIn    *string       // session
-	rest      fsm.Millis    // lease: not delivered until then; 0 if not at rest
-	restMin   fsm.Millis    // lease: when that may be over, for chance shortens it
+	rest      fsm.Lease     // not delivered until then; 0 if not at rest
+	restMin   fsm.Lease     // when that may be over, for chance shortens it
 	by        fsm.RequestID // who has it
-	deadline  fsm.Millis
+	deadline  fsm.Lease
 	first     fsm.SequenceNumber // of a copy: number in the topic; of a moved message: where it was sent
 	hops      uint8              // moves so far
 	source    string             // where it was a dead letter
@@ -99,7 +100,7 @@ type message struct {
 // identity is a message id that was accepted.
 type identity struct {
 	key     string
-	at      fsm.Millis
+	at      fsm.Wall
 	message *message
 }
 
@@ -107,14 +108,14 @@ type session struct {
 	id       string
 	order    int
 	token    fsm.LockToken // zero if not held
-	deadline fsm.Millis
+	deadline fsm.Lease
 	node     fsm.Incarnation
 	shared   fsm.LockToken // zero if held exclusively
 	left     leaver
-	rest     fsm.Millis    // as of a message
+	rest     fsm.Lease     // as of a message
 	state    []byte        // nil if none
 	parts    []fsm.BodyRef // of a large state, which is empty then
-	stateAt  fsm.Millis
+	stateAt  fsm.Wall
 }
 
 // New returns an empty model.
@@ -333,7 +334,7 @@ func (m *Model) request(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		}
 	}
 	o := m.command(r, got)
-	mem = &memory{counter: r.ID.Counter, until: m.lease + tenMinutes, request: *r}
+	mem = &memory{counter: r.ID.Counter, until: m.lease.After(tenMinutes), request: *r}
 	mem.answered = o.Refusal != fsm.Stale && o.Refusal != fsm.NoSession && o.Refusal != fsm.UploadLost &&
 		!(o.Refusal == fsm.TransactionAborted && len(o.Ops) > 0 && o.Ops[len(o.Ops)-1].Refusal == fsm.UploadLost)
 	switch c := r.Command.(type) {
@@ -374,7 +375,7 @@ func (m *Model) again(mem *memory) (fsm.Outcome, bool) {
 	if accepted {
 		for _, s := range q.sessions {
 			if s.token == o.Session.Token {
-				o.LockedUntil = m.wall + s.deadline - m.lease
+				o.LockedUntil = m.wall.After(s.deadline.Since(m.lease))
 				return o, true
 			}
 		}
@@ -418,7 +419,7 @@ func (m *Model) delivery(x *message) fsm.Delivery {
 		if x.session != nil {
 			deadline = x.session.deadline
 		}
-		d.LockedUntil = m.wall + deadline - m.lease
+		d.LockedUntil = m.wall.After(deadline.Since(m.lease))
 	}
 	return d
 }

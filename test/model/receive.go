@@ -69,7 +69,7 @@ func (m *Model) take(q *queue, r *fsm.Request, taken []*message, remove bool, go
 			q.delete(x)
 		} else if i < len(got.Locked) {
 			x.token = m.fresh(got.Locked[i].Token, q)
-			x.deadline = m.lease + q.d.LockDuration
+			x.deadline = m.lease.After(q.d.LockDuration)
 			x.taken, x.by = m.wall, fsm.RequestID{Node: r.ID.Node, Pump: r.ID.Pump}
 		}
 		o.Locked = append(o.Locked, m.delivery(x))
@@ -196,16 +196,16 @@ func (m *Model) renew(q *queue, sub fsm.SubQueue, c *fsm.Renew) fsm.Outcome {
 		}
 	}
 	for _, t := range c.Tokens {
-		q.byToken(sub, t).deadline = m.lease + q.d.LockDuration
+		q.byToken(sub, t).deadline = m.lease.After(q.d.LockDuration)
 	}
-	return fsm.Outcome{LockedUntil: m.wall + q.d.LockDuration}
+	return fsm.Outcome{LockedUntil: m.wall.After(q.d.LockDuration)}
 }
 
 func (m *Model) dropLocks(q *queue, c *fsm.DropLocks) {
 	for _, t := range c.Tokens {
 		for _, x := range q.messages {
 			if !t.IsZero() && x.token == t && x.session == nil {
-				x.deadline = min(x.deadline, m.lease+c.Grace)
+				x.deadline = min(x.deadline, m.lease.After(c.Grace))
 			}
 		}
 	}
@@ -271,12 +271,12 @@ func (m *Model) accept(
 
 func (m *Model) hold(q *queue, r *fsm.Request, s *session, got *fsm.Outcome) fsm.Outcome {
 	s.token = m.fresh(got.Session.Token, q)
-	s.deadline = m.lease + q.d.LockDuration
+	s.deadline = m.lease.After(q.d.LockDuration)
 	s.node = r.ID.Node
 	q.touched = m.wall
 	return fsm.Outcome{
 		Session:     fsm.SessionProof{ID: s.id, Token: s.token},
-		LockedUntil: m.wall + q.d.LockDuration, Shared: s.shared,
+		LockedUntil: m.wall.After(q.d.LockDuration), Shared: s.shared,
 	}
 }
 
@@ -436,7 +436,7 @@ func (m *Model) idle(q *queue) fsm.Millis {
 			active = max(active, sub.active)
 		}
 	}
-	return m.lease - active
+	return m.lease.Since(active)
 }
 
 func (q *queue) counts() fsm.EntityCounts {

@@ -60,7 +60,7 @@ func (q *queue) believable(messages []fsm.Message) bool {
 }
 
 // waits reports whether a message is stored as scheduled, and until when.
-func (m *Model) waits(in *fsm.Message) (until fsm.Millis, ok bool) {
+func (m *Model) waits(in *fsm.Message) (until fsm.Wall, ok bool) {
 	until = in.ScheduledAt
 	if in.Reserved != 0 && until <= 0 {
 		until = max(1, m.wall)

@@ -112,7 +112,7 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 		}
 		y := &message{id: x.id, known: x.known, props: x.props, body: x.body, parts: x.parts}
 		if x.expires != 0 {
-			y.ttl = x.expires - x.enqueued
+			y.ttl = x.expires.Since(x.enqueued)
 		}
 		q.delete(x)
 		m.stamp(q, y)
@@ -162,16 +162,16 @@ func (q *queue) identity(in *fsm.Message) string {
 }
 
 // twin returns the message that was accepted with the same id within the window; it may be gone.
-func (q *queue) twin(in *fsm.Message, wall fsm.Millis) *message {
+func (q *queue) twin(in *fsm.Message, wall fsm.Wall) *message {
 	for _, k := range q.known {
-		if k.key == q.identity(in) && wall < k.at+q.d.DuplicateWindow {
+		if k.key == q.identity(in) && wall < k.at.After(q.d.DuplicateWindow) {
 			return k.message
 		}
 	}
 	return nil
 }
 
-func (q *queue) scheduledTwin(in *fsm.Message, wall fsm.Millis) fsm.SequenceNumber {
+func (q *queue) scheduledTwin(in *fsm.Message, wall fsm.Wall) fsm.SequenceNumber {
 	if x := q.twin(in, wall); x != nil && x.state == fsm.StateScheduled && slices.Contains(q.messages, x) {
 		return x.number
 	}

@@ -11,7 +11,7 @@ import (
 type leaver struct {
 	token fsm.LockToken
 	node  fsm.Incarnation
-	until fsm.Millis
+	until fsm.Lease
 }
 
 // awaits reports whether the session's holder is given nothing yet, because of a leaver (S-333).

@@ -90,12 +90,12 @@ func readRule(f *form, e *element) (rule fsm.AuthRule, ok bool) {
 // readTime returns 0 for what is no time, or one before the epoch: clients echo the zero of their
 // languages. The times of rules are the client's own; the service makes none up, and Go's tests
 // compare what they sent with what they read.
-func readTime(text string) fsm.Millis {
+func readTime(text string) fsm.Wall {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return 0
 	}
-	return fsm.Millis(max(0, at.UnixMilli()))
+	return fsm.Wall(max(0, at.UnixMilli()))
 }
 
 // completeRule fills in the keys that the client left out.

@@ -20,7 +20,7 @@ const (
 	epochTicks = 621_355_968_000_000_000 // 100 ns from year 1 to 1970, the clients' zero
 )
 
-func wallTime(at fsm.Millis, layout string) string {
+func wallTime(at fsm.Wall, layout string) string {
 	if at == 0 {
 		return neverTime
 	}
@@ -76,7 +76,7 @@ func (a *API) entry(q *request, status int, e *shown) *answer {
 }
 
 // ticks is an entity tag: when the entity was last changed.
-func ticks(at fsm.Millis) string {
+func ticks(at fsm.Wall) string {
 	return strconv.FormatInt(int64(at)*ticksPerMilli+epochTicks, 10)
 }
 
@@ -84,8 +84,8 @@ func ticks(at fsm.Millis) string {
 // the name as its path, for JavaScript.
 type head struct {
 	path, title string
-	published   fsm.Millis
-	updated     fsm.Millis
+	published   fsm.Wall
+	updated     fsm.Wall
 	author      bool
 }
 
@@ -261,7 +261,7 @@ func (e *shown) writeTimes(p *page) {
 	if e.fresh {
 		return
 	}
-	accessed := fsm.Millis(0)
+	accessed := fsm.Wall(0)
 	if e.counts != nil {
 		accessed = e.counts.AccessedAt
 		if accessed == 0 && e.d.Kind == fsm.Subscription {

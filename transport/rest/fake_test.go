@@ -117,7 +117,7 @@ func (w *world) change(id fsm.EntityID, f func(*fsm.Descriptor) error) (*fsm.Des
 		}
 		made := *d
 		made.Rules = slices.Clone(d.Rules)
-		made.UpdatedAt = fsm.Millis(now.Add(time.Hour).UnixMilli())
+		made.UpdatedAt = fsm.Wall(now.Add(time.Hour).UnixMilli())
 		if err := f(&made); err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (w *world) PutRule(
 	_ context.Context, id fsm.EntityID, r fsm.Rule, replace bool,
 ) (*fsm.Descriptor, error) {
 	return w.change(id, func(d *fsm.Descriptor) error {
-		r.CreatedAt = fsm.Millis(now.UnixMilli())
+		r.CreatedAt = fsm.Wall(now.UnixMilli())
 		old := d.Rule(r.Name)
 		switch {
 		case old != nil && replace:
@@ -171,7 +171,7 @@ func (w *world) Create(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, er
 	}
 	w.last++
 	d.ID, d.Version, d.Partitions = w.last, uint64(w.last), []fsm.PartitionID{1}
-	d.CreatedAt, d.UpdatedAt = fsm.Millis(now.UnixMilli()), fsm.Millis(now.UnixMilli())
+	d.CreatedAt, d.UpdatedAt = fsm.Wall(now.UnixMilli()), fsm.Wall(now.UnixMilli())
 	if topic, _, ok := catalog.SplitSubscription(d.Name); ok && d.Kind == fsm.Subscription {
 		d.Parent = w.entities[strings.ToLower(topic)].ID
 	}
@@ -192,7 +192,7 @@ func (w *world) Update(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, er
 		return nil, &fsm.RefusedError{Refusal: fsm.EntityNotFound, Detail: "it does not exist"}
 	}
 	d.Version++
-	d.UpdatedAt = fsm.Millis(now.Add(time.Hour).UnixMilli())
+	d.UpdatedAt = fsm.Wall(now.Add(time.Hour).UnixMilli())
 	w.entities[strings.ToLower(d.Name)] = &d
 	return &d, nil
 }

@@ -353,20 +353,20 @@ func (q *inspection) number(name string, absent, least, most uint64) (uint64, er
 }
 
 // time reads a moment: RFC 3339, or milliseconds since 1970.
-func (q *inspection) time(name string, absent fsm.Millis) (fsm.Millis, error) {
+func (q *inspection) time(name string, absent fsm.Wall) (fsm.Wall, error) {
 	text := q.values.Get(name)
 	if text == "" {
 		return absent, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
-		return fsm.Millis(n), nil
+		return fsm.Wall(n), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil || t.UnixMilli() <= 0 {
 		return 0, badRequest("%s must be a time like 2026-01-31T12:00:00Z or milliseconds since 1970, not '%s'.",
 			name, clip(text))
 	}
-	return fsm.Millis(t.UnixMilli()), nil
+	return fsm.Wall(t.UnixMilli()), nil
 }
 
 // only refuses parameters that the view does not know: a filter with a typing error in its name must

@@ -37,7 +37,7 @@ func (q *inspection) purge() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := q.time("before", fsm.Millis(q.o.deps.Now().UnixMilli()))
+	before, err := q.time("before", fsm.Wall(q.o.deps.Now().UnixMilli()))
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (q *inspection) purgeChosen() (any, error) {
 	if cmd.From, err = q.time("from", 0); err != nil {
 		return nil, err
 	}
-	if cmd.Until, err = q.time("before", fsm.Millis(q.o.deps.Now().UnixMilli())); err != nil {
+	if cmd.Until, err = q.time("before", fsm.Wall(q.o.deps.Now().UnixMilli())); err != nil {
 		return nil, err
 	}
 	most, err := q.number("max", maxRedrive, 1, maxPurge)

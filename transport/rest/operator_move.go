@@ -60,7 +60,7 @@ func (q *inspection) sendOn(what string) (any, error) {
 		return nil, err
 	}
 	// What dies again while this goes on is behind its beginning, so the loop ends.
-	if cmd.Until, err = q.time("until", fsm.Millis(q.o.deps.Now().UnixMilli())); err != nil {
+	if cmd.Until, err = q.time("until", fsm.Wall(q.o.deps.Now().UnixMilli())); err != nil {
 		return nil, err
 	}
 	most, err := q.number("max", operatorPage, 1, maxRedrive)

@@ -110,8 +110,8 @@ func (s *shelf) put(d *fsm.Descriptor) error {
 }
 
 func (s *shelf) apply(i int, r fsm.Request) fsm.Outcome {
-	wall := fsm.Millis(now.UnixMilli()) - 1
-	e := &fsm.Entry{Wall: wall, Lease: wall, Epoch: uint64(i + 1), Requests: []fsm.Request{r}}
+	wall := fsm.Wall(now.UnixMilli()) - 1
+	e := &fsm.Entry{Wall: wall, Lease: fsm.Lease(wall), Epoch: uint64(i + 1), Requests: []fsm.Request{r}}
 	binary.BigEndian.PutUint64(e.Seed[:], s.index)
 	raw := fsm.AppendEntry(nil, e)
 	e, err := fsm.DecodeEntry(raw)
@@ -177,7 +177,7 @@ func (s *shelf) send(d *fsm.Descriptor, session string, bodies ...string) {
 	for i, body := range bodies {
 		m := fsm.Message{Body: []byte(body), MessageID: body, SessionID: session, HasSession: d.RequiresSession}
 		if strings.HasPrefix(body, "later") {
-			m.ScheduledAt = fsm.Millis(now.Add(time.Hour).UnixMilli())
+			m.ScheduledAt = fsm.Wall(now.Add(time.Hour).UnixMilli())
 		}
 		s.must(d, fsm.Main, i%len(d.Partitions), &fsm.Enqueue{Messages: []fsm.Message{m}})
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // moment is a wall time in JSON, nil if there is none.
-func moment(at fsm.Millis) *time.Time {
-	if at <= 0 || at >= fsm.Unlimited {
+func moment(at fsm.Wall) *time.Time {
+	if at <= 0 || at >= fsm.Wall(fsm.Unlimited) {
 		return nil
 	}
 	t := time.UnixMilli(int64(at)).UTC()

@@ -110,7 +110,7 @@ func TestDefaultsOfANewQueue(t *testing.T) {
 		LockDuration: 60_000, MaxDelivery: 10, MaxMessageBytes: 1 << 20, MaxSizeBytes: 1 << 30,
 		MaxSizeMegabytes: 1024, DefaultTTL: fsm.Unlimited, DuplicateWindow: 600_000,
 		AutoDeleteOnIdle: fsm.Unlimited, EnableBatched: true, SupportOrdering: true,
-		CreatedAt: fsm.Millis(now.UnixMilli()), UpdatedAt: fsm.Millis(now.UnixMilli()),
+		CreatedAt: fsm.Wall(now.UnixMilli()), UpdatedAt: fsm.Wall(now.UnixMilli()),
 	}
 	if got, want := fmt.Sprintf("%+v", *d), fmt.Sprintf("%+v", want); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

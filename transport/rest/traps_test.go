@@ -33,7 +33,7 @@ func full(t *testing.T) *house {
 		"<AuthorizationRules><AuthorizationRule><CreatedTime>2020-01-02T03:04:05.6789Z</CreatedTime>"+
 		"<ModifiedTime>2020-01-02T03:04:05Z</ModifiedTime><KeyName>n</KeyName><Rights><AccessRights>Send"+
 		"</AccessRights></Rights></AuthorizationRule></AuthorizationRules>")
-	h.counts = fsm.EntityCounts{Active: 5, SizeBytes: 9, AccessedAt: fsm.Millis(now.UnixMilli())}
+	h.counts = fsm.EntityCounts{Active: 5, SizeBytes: 9, AccessedAt: fsm.Wall(now.UnixMilli())}
 	return h
 }
 
@@ -98,7 +98,7 @@ func TestTrapGoReadsCountersOf32Bits(t *testing.T) {
 
 func TestTrapTimesAreOfRFC3339(t *testing.T) {
 	h := full(t)
-	for _, accessed := range []fsm.Millis{0, 1767323045123, 1767323045000} {
+	for _, accessed := range []fsm.Wall{0, 1767323045123, 1767323045000} {
 		h.counts.AccessedAt = accessed
 		_, text := h.do(t, "GET", "/full", "")
 		for _, name := range []string{"CreatedAt", "UpdatedAt", "AccessedAt", "published", "updated",

@@ -28,7 +28,7 @@ func TestT242ARepeatedRequestTellsTheTruth(t *testing.T) {
 			case 2:
 				c = &fsm.Settle{Items: []fsm.SettleItem{{Token: held.Token, Verdict: fsm.Complete}}}
 			case 3:
-				body.ScheduledAt = fsm.Millis(time.Now().Add(1000 * time.Hour).UnixMilli())
+				body.ScheduledAt = fsm.Wall(time.Now().Add(1000 * time.Hour).UnixMilli())
 				c = &fsm.Enqueue{Messages: []fsm.Message{body}}
 			case 4:
 				c = &fsm.Cancel{Numbers: []fsm.SequenceNumber{due}}
