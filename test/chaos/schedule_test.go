@@ -41,16 +41,21 @@ func TestWhatDoesNotCount(t *testing.T) {
 		name       string
 		strikes    []*strike
 		operations int
+		takeOvers  int64
 		want       string
 	}{
-		{"a run whose faults bit counts", []*strike{bit, bit}, 1000, ""},
-		{"no fault", nil, 1000, "no fault"},
-		{"a fault that did not bite", []*strike{bit, missed}, 1000, "1 of 2"},
-		{"clients that did nothing", []*strike{bit}, 3, "only 3 operations"},
+		{"a run whose faults bit counts", []*strike{bit, bit}, 1000, 2, ""},
+		{"no fault", nil, 1000, 2, "no fault"},
+		{"a fault that did not bite", []*strike{bit, missed}, 1000, 2, "1 of 2"},
+		{"clients that did nothing", []*strike{bit}, 3, 2, "only 3 operations"},
+		{"sessions that were taken over once in a minute", []*strike{bit}, 1000, 1, "too few take-overs, want 2"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			o := &outcome{took: time.Minute, operations: c.operations, schedule: &schedule{strikes: c.strikes}}
+			o := &outcome{took: time.Minute, operations: c.operations, schedule: &schedule{strikes: c.strikes}, world: &world{}}
+			o.world.shared.takeOvers.Store(c.takeOvers)
+			o.world.shared.settled.Store(2)
+			o.world.shared.refused.Store(2)
 			got := ""
 			if err := o.counts(); err != nil {
 				got = err.Error()
