@@ -109,7 +109,7 @@ type box struct {
 type message struct {
 	index   uint64 // of the raft entry with the body
 	at      Wall   // enqueued; while scheduled the time to activate
-	expires Wall   // 0 if never; while the message waits its time to live, see life
+	expires Wall   // 0 if the message never expires; a message that waits has its time to live here, see life
 	offset  uint32
 	length  uint32
 	session uint32 // 0 in a queue without sessions and in a DLQ

@@ -80,10 +80,7 @@ type Bodies interface {
 // own node is allowed and short-circuited. An error wraps fsm.ErrUnavailable if the request was
 // surely not delivered, else fsm.ErrUnknown.
 type Caller interface {
-	// Call sends one request. Cancelling ctx cancels the handler's context.
-	Call(ctx context.Context, to fsm.NodeID, kind uint8, request []byte) ([]byte, error)
-	// CallStream sends a header and a body of any length.
-	CallStream(ctx context.Context, to fsm.NodeID, kind uint8, header []byte, body io.Reader) ([]byte, error)
+	raftnet.Caller
 	// Handle registers the handler of a kind, before the mesh serves. It owns request. The handler's context ends when
 	// the caller cancels or its connection is lost. An error travels as text.
 	Handle(kind uint8, h func(ctx context.Context, from fsm.NodeID, request []byte) ([]byte, error))

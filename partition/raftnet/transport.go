@@ -25,7 +25,9 @@ const (
 
 // Caller sends bytes to other nodes and gets bytes back.
 type Caller interface {
+	// Call sends one request. Cancelling ctx cancels the handler's context.
 	Call(ctx context.Context, to fsm.NodeID, kind uint8, request []byte) ([]byte, error)
+	// CallStream sends a header and a body of any length.
 	CallStream(ctx context.Context, to fsm.NodeID, kind uint8, header []byte, body io.Reader) ([]byte, error)
 }
 
@@ -57,7 +59,7 @@ type Replica interface {
 	Defers() bool
 	// Given is called when another node tells the replica to take over.
 	Given()
-	// Behind shortens an append of a leader that takes the replica for further back than it is.
+	// Behind shortens an append of a leader that believes the replica to have less of the log than it has.
 	Behind(*raft.AppendEntriesRequest)
 	// Holds reports whether the replica has everything that a snapshot up to an entry has.
 	Holds(index, term uint64) bool

@@ -9,7 +9,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
@@ -69,13 +68,7 @@ const sessionsSpread = 6
 // TestASessionStaysInItsPartition has one node after the other leave the cluster and come back while clients of
 // the others hold sessions of a partitioned queue. S-315
 func TestASessionStaysInItsPartition(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	cluster, err := node.StartCluster(ctx, t.TempDir(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { end(t, cluster) })
+	cluster := startThree(t)
 	e := newEnv(t, cluster, false, 0)
 	q := e.queue(&admin.QueueProperties{RequiresSession: to(true), EnablePartitioning: to(true), LockDuration: to("PT1M")})
 	home := map[string]int64{}

@@ -18,15 +18,9 @@ const takeOversUnderKills = 12
 // TestATakeOverOutlivesItsLeader kills the leader while a session is taken over. The client gets one answer or an error;
 // after it has asked again, it alone settles, renews and has the state that its predecessor set. S-330, S-331, S-334; T-283
 func TestATakeOverOutlivesItsLeader(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	cluster, err := node.StartCluster(ctx, t.TempDir(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { end(t, cluster) })
+	cluster := startThree(t)
 	e := &rawEnv{env: newEnv(t, cluster, false, 0), wire: raw.Plain}
-	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	e.ctx = ctx
 	q := e.queue(&admin.QueueProperties{RequiresSession: to(true), LockDuration: to("PT1M")})
