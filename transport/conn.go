@@ -70,6 +70,7 @@ type conn struct {
 	container    string
 	hostname     string // as the client calls us, a hint
 	goClient     bool   // the Go SDK, which writes a null session state as empty binary
+	jsClient     bool   // the JavaScript SDK, which in 7.0.5 drops a message that comes for the credit of its drain
 	pythonClient bool   // the Python SDK
 	peerFrame    uint32 // largest frame we may send
 	maxChan      uint16

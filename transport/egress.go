@@ -80,7 +80,7 @@ func (e *egress) proof() fsm.SessionProof {
 // RUL-28); a receive-and-delete link sends it when credit comes again.
 func (e *egress) flow(p *amqp.Flow) error {
 	if p.Drain && !e.out.drain {
-		e.tried = false
+		e.tried = e.c.jsClient // its drain is the end of a call, and asks for nothing
 	}
 	left := e.out.credit
 	anew := e.out.grant(p) && e.pace.granted(left) && e.parked

@@ -79,6 +79,32 @@ func TestCreditIsExact(t *testing.T) {
 	})
 }
 
+// G18: the JavaScript SDK ends a call by a drain. In version 7.0.5 its drain carries one credit more than the call
+// asked for, and the SDK drops the message that comes for it. A drain of this SDK gives nothing.
+func TestADrainOfTheJavaScriptSDKGivesNothing(t *testing.T) {
+	for _, mode := range []uint8{amqp.SenderUnsettled, amqp.SenderSettled} {
+		t.Run(fmt.Sprint("mode ", mode), func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				b.broker.queue("orders")
+				c, other := b.client(), b.client()
+				defer c.close()
+				defer other.close()
+				c.product = jsProduct
+				c.authenticate()
+				other.authenticate()
+				other.fill(2, "orders", 1, 3)
+				a := receiverOf(3, "orders")
+				a.SndSettleMode = amqp.Some(mode)
+				c.attach(0, a)
+				c.send(0, credit(3, 0, 2, true))
+				c.drained(2)
+				c.send(0, grantOf(3, 2, 1)) // the next call
+				wantArrivals(t, c.receive(1), 0, 1)
+			})
+		})
+	}
+}
+
 // AMQP 1.0 §2.6.7: a drain gives what there is, and uses up the credit that is left.
 func TestDrains(t *testing.T) {
 	for name, d := range map[string]struct {

@@ -26,6 +26,8 @@ const (
 
 	// goProduct is how the Go SDK introduces itself.
 	goProduct = "MSGolangClient"
+	// jsProduct is how the JavaScript SDK introduces itself.
+	jsProduct = "MSJSClient"
 	// pythonProduct is how the Python SDK introduces itself.
 	pythonProduct = "azsdk-python-servicebus"
 )
@@ -214,6 +216,7 @@ func (c *conn) open(r *amqp.Reader) (site, error) {
 	if v, ok := open.Properties.Get("product"); ok {
 		product, _ := v.Text()
 		c.goClient = product == goProduct
+		c.jsClient = product == jsProduct
 		c.pythonClient = product == pythonProduct
 	}
 	c.openedAt = time.Now()
