@@ -97,7 +97,7 @@ languages = mkdir -p $(dir $(TIMES)) && rm -f $(TIMES) && cd test/conformance &&
 # Every version of versions.txt, three times over: what fails once in three is a defect too.
 conformance-full: build
 	@for i in 1 2 3; do echo "== conformance-full: round $$i" && \
-		($(call languages,180m,-versions=all -wires=plain$(comma)tls$(comma)websocket -nodes=1$(comma)3,5)) && \
+		($(call languages,180m,-versions=all -wires=plain$(comma)tls$(comma)websocket -nodes=1$(comma)3,3)) && \
 		(cd test/conformance && go test -count=1 -timeout 15m . ./smoke) && \
 		(cd test/suites && go test -count=1 -timeout 20m .) || exit 1; done
 
