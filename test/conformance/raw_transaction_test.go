@@ -89,7 +89,7 @@ func rawLostInTransaction(e *rawEnv) {
 	e.check(e.take(rx).Body == "x", "the message is not back")
 }
 
-// RUL-30, S-53, N7: what the broker has settled is answered once more, alone, in a range and in a transaction, and
+// RUL-30, S-53, N1: what the broker has settled is answered once more, alone, in a range and in a transaction, and
 // never by silence. The client settles none of the deliveries itself.
 func rawLate(e *rawEnv) {
 	outcomes := map[string]amqp.DeliveryState{"accepted": amqp.Accepted{}, "released": amqp.Released{},

@@ -18,7 +18,11 @@ public sealed class Skip(string why) : Exception(why);
 public static class Runner
 {
     private const int AtOnce = 10;
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(120);
+
+    /// <summary>Bounds a scenario: the seconds of BUSBAR_LIMIT, or 120.</summary>
+    public static readonly TimeSpan Limit =
+        TimeSpan.FromSeconds(int.Parse(Environment.GetEnvironmentVariable("BUSBAR_LIMIT") ?? "120"));
+
     private static readonly TimeSpan CloseLimit = TimeSpan.FromSeconds(20);
     private static readonly Lock Saying = new();
 

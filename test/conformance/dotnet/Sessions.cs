@@ -233,6 +233,41 @@ public static class Sessions
         await FailsAsync<InvalidOperationException>(() => e.AcceptAsync(plain, "S"));
     }
 
+    [Scenario("session-share")]
+    public static async Task Share(Env e)
+    {
+#if SHARES_SESSIONS
+        var q = await FilledAsync(e, null, "1", "2");
+        await using var first = await ShareAsync(e, q, 1, null);
+        Check(!first.IsSessionExclusive, "the session is exclusive");
+        var token = Guid.Parse(first.SessionLockToken);
+        await FailsAsync(ServiceBusFailureReason.SessionCannotBeLocked, () => e.AcceptAsync(q, "S", 2));
+        await first.SetSessionStateAsync(BinaryData.FromString("of the first"));
+        var m = await OneAsync(first);
+        await using var next = await ShareAsync(e, q, 2, token);
+        Equal(next.SessionLockToken, first.SessionLockToken, "token");
+        Equal((await next.GetSessionStateAsync()).ToString(), "of the first", "state");
+        await FailsAsync(ServiceBusFailureReason.SessionLockLost, () => first.RenewSessionLockAsync());
+        await next.CompleteMessageAsync(m); // over the management link, as its token says
+        var rest = await OneAsync(next);
+        Equal(Text(rest), "2", "the next holder got");
+        await next.CompleteMessageAsync(rest);
+        EqualAll(await PeekedAsync(next), [], "left");
+#else
+        await Task.CompletedTask;
+        throw new NotSupportedException("the library shares sessions from 7.21.0");
+#endif
+    }
+
+#if SHARES_SESSIONS
+    private static Task<ServiceBusSessionReceiver> ShareAsync(Env e, string q, int i, Guid? token) =>
+        e.Client(i).AcceptSessionAsync(q, "S", new ServiceBusSessionReceiverOptions
+        {
+            EnableNonExclusiveSession = true,
+            SessionLockToken = token,
+        });
+#endif
+
     [Scenario("session-list")]
     public static async Task List(Env e)
     {

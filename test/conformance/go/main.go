@@ -59,6 +59,7 @@ func absent() map[string]scenario {
 		"the library has no deletion of messages":                "delete-batch delete-purge",
 		"the library changes rules over the management API only": "topic-rules-live",
 		"the library fetches only what is asked for":             "receive-prefetch",
+		"the library has no sessions without exclusion":          "session-share",
 		"the library has no iterator":                            "receive-iterate",
 	} {
 		for _, id := range strings.Fields(ids) {

@@ -214,4 +214,6 @@ module.exports = {
   },
 
   async 'session-list'(e) { e.skip('the library has no list of sessions'); },
+
+  async 'session-share'(e) { e.skip('the library has no sessions without exclusion'); },
 };

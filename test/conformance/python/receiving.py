@@ -272,4 +272,5 @@ SCENARIOS = {f.__name__.replace("_", "-"): f for f in (
 SCENARIOS |= {k: skip(NO_PROCESSOR) for k in (
     "process-complete", "process-abandon", "process-manual", "process-concurrent", "process-stop",
     "process-error", "process-session", "process-sessions")}
+SCENARIOS["session-share"] = skip("the library has no sessions without exclusion")
 SCENARIOS |= {k: skip("the library has no deletion of messages") for k in ("delete-batch", "delete-purge")}

@@ -231,5 +231,8 @@ final class Sessions {
         all.put("session-list", e -> {
             throw new Runner.Skip("the library has no list of sessions");
         });
+        all.put("session-share", e -> {
+            throw new Runner.Skip("the library has no sessions without exclusion");
+        });
     }
 }
