@@ -123,7 +123,7 @@ func hostileCases() []hostile {
 		{"an attach on a channel that has not begun", atOpen, sends(3, senderTo(0, "$cbs")), "close amqp:not-allowed"},
 		{"an end of a channel that has not begun", atOpen, sends(3, &amqp.End{}), "close amqp:not-allowed"},
 		{"a begin of a channel twice", atToken, sends(0, &amqp.Begin{}), "close amqp:not-allowed"},
-		{"a channel above the maximum", atOpen, sends(65000, &amqp.Begin{}), framing},
+		{"a channel above the maximum", atOpen, sends(65000, &amqp.Begin{}), framing}, // L2
 		{"a begin with a remote channel", atOpen, sends(0, &amqp.Begin{RemoteChannel: amqp.Some(uint16(1))}), "close amqp:invalid-field"},
 		{"frames behind an end, before and after its answer", atLinks, func(c *rawClient) {
 			c.send(0, credit(3, 0, 5, false)) // a link that has something to call off
@@ -140,7 +140,7 @@ func hostileCases() []hostile {
 		{"a flow on an unknown handle", atToken, sends(0, credit(99, 0, 1, false)), "end amqp:session:unattached-handle"},
 		{"a detach of an unknown handle", atToken, sends(0, &amqp.Detach{Handle: 99}), "end amqp:session:unattached-handle"},
 		{"a handle in use", atToken, sends(0, senderTo(0, "orders")), "end amqp:session:handle-in-use"},
-		{"a handle above the maximum", atToken, sends(0, senderTo(1<<31, "orders")), framing},
+		{"a handle above the maximum", atToken, sends(0, senderTo(1<<31, "orders")), framing}, // L2
 		{"a link without a name", atToken, sends(0, &amqp.Attach{Handle: 9, Role: amqp.RoleSender, Target: &amqp.Target{Address: amqp.Some("orders")}}), "end amqp:invalid-field"},
 		{"an entity without a token", atOpen, func(c *rawClient) { c.begin(0); c.send(0, senderTo(0, "orders")) }, "detach amqp:unauthorized-access"},
 		{"a dead-letter queue without a token", atOpen, func(c *rawClient) { c.begin(0); c.send(0, receiverOf(0, "orders/$DeadLetterQueue")) }, "detach amqp:unauthorized-access"},

@@ -222,7 +222,7 @@ func TestBadRulesAreRefused(t *testing.T) {
 		{"a correlation with a property that is a list", ruleNode, "add-rule", func(*scene) any {
 			return ruleMap("r", "correlation-filter", mapOf("properties", mapOf("p", amqp.List{})))
 		}, badArgument, "cannot be compared"},
-		{"a rule that exists", ruleNode, "add-rule", func(*scene) any { return ruleMap("$DEFAULT", sql("1=1")...) }, "409 com.microsoft:entity-already-exists", "The messaging entity 'localhost:Topic:news|all|$DEFAULT' already exists."},
+		{"a rule that exists", ruleNode, "add-rule", func(*scene) any { return ruleMap("$DEFAULT", sql("1=1")...) }, "409 com.microsoft:entity-already-exists", "The messaging entity 'localhost:Topic:news|all|$DEFAULT' already exists."}, // E8
 		{"removal of no name", ruleNode, "remove-rule", fields(), badArgument, "rule-name must be"},
 		{"removal of a missing rule", ruleNode, "remove-rule", fields("rule-name", "r"), "404 amqp:not-found", "/Rules/r' could not be found"},
 		{"a page of nothing", ruleNode, "enumerate-rules", fields("top", int32(0)), badArgument, "top positive"},

@@ -76,6 +76,9 @@ func TestPropertiesAreStoredAndReturned(t *testing.T) {
 		"forward by URL": {"ForwardTo", "sb://elsewhere/TARGET", "", func(d *fsm.Descriptor) bool {
 			return d.ForwardTo == "sb://elsewhere/TARGET"
 		}},
+		"forward by URL in capitals": {"ForwardTo", "SB://ELSEWHERE:1/TARGET", "sb://elsewhere:1/TARGET", func(d *fsm.Descriptor) bool {
+			return strings.HasSuffix(d.ForwardTo, "/TARGET")
+		}}, // E7: scheme and host come back in lower case, the name in the letters sent
 		"dead letters": {
 			"ForwardDeadLetteredMessagesTo", "target", "sb://host.test/target",
 			func(d *fsm.Descriptor) bool { return d.ForwardDeadLettersTo == "target" },

@@ -79,6 +79,7 @@ func ruleCases() map[string]ruleCase {
 		{"double", "2.5", "2.5"}, {"double", "3.000000", "3"}, {"boolean", "True", "true"},
 		{"dateTime", "2026-01-02T03:04:05.1234567Z", "2026-01-02T03:04:05.1234567Z"},
 		{"dateTime", "2026-01-02T03:04:05+01:00", "2026-01-02T02:04:05Z"},
+		{"dateTime", "2020-07-05T11:12:13", "2020-07-05T11:12:13"}, // B4: without a zone, as it was sent
 		{"duration", "P1DT2H", "P1DT2H"}, {"duration", "-PT0.0000001S", "-PT0.0000001S"},
 		{"duration", "PT1M0.5S", "PT1M0.5S"}, {"duration", "PT1M0.00001S", "PT1M0.00001S"},
 		{"duration", "P1DT0.00001S", "P1DT0.00001S"}, {"duration", "PT1.00001S", "PT1.00001S"},

@@ -24,7 +24,7 @@ func (t *transaction) schedule(entity string, at time.Time, m *goamqp.Message) i
 	return numbers[0]
 }
 
-// S-90, S-232: the number that a transaction answers cancels the message after the commit, and nothing
+// S-90, S-232, J2: the number that a transaction answers cancels the message after the commit, and nothing
 // before it or after a rollback.
 func TestANumberOfATransactionCancels(t *testing.T) {
 	onThree(t, func(b *bench) {
