@@ -24,7 +24,9 @@ jvm() {
 }
 
 # run_jvm CLASS: trusts the authority of the nodes and no other. The better compiler of the Java machine costs
-# a short run more than it saves.
+# a short run more than it saves. The library runs handlers on the threads of Reactor's bounded scheduler, ten for
+# each processor. Scenarios run side by side: with too few threads a handler waits for one of another scenario, and
+# the lock of its message ends meanwhile.
 run_jvm() {
 	trust=$dir/trust-$$.p12 # not local: the trap comes after this function
 	trap 'rm -f "$trust"' EXIT
@@ -33,5 +35,6 @@ run_jvm() {
 			-storetype PKCS12 -storepass changeit >&2
 	fi
 	java -Djavax.net.ssl.trustStore="$trust" -Djavax.net.ssl.trustStorePassword=changeit \
-		-Djavax.net.ssl.trustStoreType=PKCS12 -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$classes:$dir/lib/*" "$1" $only
+		-Djavax.net.ssl.trustStoreType=PKCS12 -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+		-Dreactor.schedulers.defaultBoundedElasticSize=500 -cp "$classes:$dir/lib/*" "$1" $only
 }

@@ -31,6 +31,12 @@ final class Api {
     static final boolean FETCHES_AHEAD = Version.parse(Runner.version("azure-messaging-servicebus-"))
         .compareTo(Version.parse("7.17.1")) < 0;
 
+    /**
+     * Versions before 7.17.1, whose blocking session receivers are closed before their link is (`doFinally` in
+     * `getSession` of `ServiceBusSessionManager`).
+     */
+    static final boolean CLOSES_LATE = FETCHES_AHEAD;
+
     private Api() {
     }
 

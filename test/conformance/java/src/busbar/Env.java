@@ -138,8 +138,7 @@ public final class Env extends Scene {
             try {
                 return keep(session == null ? c.acceptNextSession() : c.acceptSession(session));
             } catch (AmqpException x) {
-                // A receiver of version 7.4.2 is closed before its link is.
-                if (!Api.OLDEST || System.nanoTime() > end) {
+                if (!Api.CLOSES_LATE || System.nanoTime() > end) {
                     throw x;
                 }
             }
