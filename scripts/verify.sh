@@ -27,6 +27,9 @@ make lint
 echo '-- links of the documentation'
 go run ./scripts/links README.md docs .github
 
+echo '-- sentences that are too long, or name nobody'
+go run ./scripts/prose
+
 echo '-- coverage of the specification'
 go run ./scripts/coverage -check
 
