@@ -18,7 +18,7 @@ MINUTES ?= 2
 # KEEP is an absolute directory for the logs and histories of seeds that failed.
 KEEP ?=
 N    ?= 5
-SEQUENCES ?= 20000
+SEQUENCES ?= 8000
 
 comma := ,
 
