@@ -28,8 +28,15 @@ const (
 
 // memory counts what all connections of the node hold for their clients.
 type memory struct {
-	limit int64
-	held  atomic.Int64
+	limit  int64
+	held   atomic.Int64
+	bodies atomic.Int64 // of sends over HTTP that are in memory, or on their way there
+}
+
+// greedy reports whether the node holds as much as it may for its clients, and a client with so many bytes more than
+// half of an equal share: those that hold most are refused first.
+func (m *memory) greedy(bytes, connections int64) bool {
+	return m.held.Load() >= m.limit && bytes > m.limit/max(1, 2*(connections+m.bodies.Load()))
 }
 
 // Held returns how many bytes the node holds for its clients, to within 64 KiB of each connection, and how many of them
@@ -78,14 +85,9 @@ func (c *conn) uncount() {
 	c.counted = 0
 }
 
-// greedy reports whether the node holds as much as it may for its clients, and for this one more than half of an equal
-// share: those that hold most are refused first.
 func (c *conn) greedy() bool {
 	m := &c.s.memory
-	if m.held.Load() < m.limit {
-		return false
-	}
-	return int64(c.footprint()) > m.limit/max(1, 2*c.s.stats.Connections.Load())
+	return m.held.Load() >= m.limit && m.greedy(int64(c.footprint()), c.s.stats.Connections.Load())
 }
 
 // checkStranger ends a connection that takes much before it has shown a token.

@@ -28,8 +28,6 @@ const (
 	httpMargin = 30 * time.Second
 	// httpRefusedBody is how long the body of a refused request may take to arrive.
 	httpRefusedBody = 5 * time.Second
-	// httpSends bounds the sends whose bodies are in memory at a time; the next ones wait.
-	httpSends = 64
 
 	messagesNode = "messages"
 	headNode     = "head"

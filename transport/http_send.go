@@ -26,20 +26,17 @@ func (s *Server) httpSend(q *httpRequest) error {
 	if q.addr.sub != fsm.Main || q.desc.Kind == fsm.Subscription { // S-171
 		return badHTTP("Messages are sent to a queue or a topic.")
 	}
-	select {
-	case s.httpSending <- struct{}{}:
-		defer func() { <-s.httpSending }()
-	case <-q.ctx.Done():
-		return s.httpError(fsm.ErrBusy, q.addr.path())
-	}
 	batch := q.r.Header.Get("Content-Type") == batchType
 	limit := int64(q.desc.MaxMessageBytes)
 	if batch {
 		limit *= batchSlack
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, limit))
+	body, done, err := s.readBody(q, limit)
+	defer done()
 	if tooBig := (*http.MaxBytesError)(nil); errors.As(err, &tooBig) {
 		return s.httpRefusal(fsm.MessageSizeExceeded, "", q.addr.path())
+	} else if tooMuch := (bodyTooMuch{}); errors.As(err, &tooMuch) {
+		return &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004, text: tooMuch.Error(), cause: err}
 	} else if err != nil {
 		return &httpProblem{status: http.StatusRequestTimeout, text: "The body did not arrive.", cause: err}
 	}

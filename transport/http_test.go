@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -430,6 +432,72 @@ func (b *singleBroker) await(t testing.TB, command string, n int) {
 		case <-time.After(time.Millisecond):
 		}
 	}
+}
+
+// begin sends the headers of a send over HTTP and the first bytes of its body, and nothing more.
+func (ts *testServer) begin(t *testing.T, entity string, length, first int) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", ts.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = fmt.Fprintf(c, "POST /%s/messages HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n%s",
+		entity, ts.addr, httpToken(testPolicy, "http://"+ts.addr+"/"), length, strings.Repeat("x", first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// eventually waits for what the server does on its own.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 60_000 {
+		if is() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("never: " + what)
+}
+
+// F8: bodies that do not end keep no other send waiting, though their senders have a token.
+func TestSlowBodiesKeepNobodyWaiting(t *testing.T) {
+	ts := startServer(t, 1)
+	ts.broker.queue("q")
+	const slow = 200
+	for range slow {
+		ts.begin(t, "q", 1000, 1)
+	}
+	eventually(t, "all bodies are being read", func() bool { return len(ts.httpSlots) == slow })
+	want(t, ts.curl(t, "POST", "/q/messages", "x"), 201)
+	if n := len(ts.httpSlots); n < slow {
+		t.Errorf("the send waited until %d of the bodies were given up", slow-n)
+	}
+	if held, _ := ts.Held(); held != 0 {
+		t.Errorf("the node counts %d bytes for bodies of a byte", held)
+	}
+}
+
+// F2, F8: the bytes of bodies count for the node; when it holds as many as it may, the largest body is refused, and
+// small sends go on.
+func TestTheLargestBodyIsRefused(t *testing.T) {
+	const limit = 600_000
+	ts := startServer(t, 1, func(c *Config) { c.MaxClientBytes = limit })
+	ts.broker.queue("q")
+	held := func() int { n, _ := ts.Held(); return n }
+	first := ts.begin(t, "q", 900_000, 500_000)
+	eventually(t, "the first body is counted", func() bool { return held() > 400_000 })
+	large := strings.Repeat("x", 900_000)
+	res := want(t, ts.curl(t, "POST", "/q/messages", large), 503)
+	if text := textBody(t, res); !strings.Contains(text, "SubCode=50004") || !strings.Contains(text, "holds 600000 bytes") {
+		t.Errorf("got %s", text)
+	}
+	want(t, ts.curl(t, "POST", "/q/messages", strings.Repeat("x", 100_000)), 201)
+	_ = first.Close()
+	eventually(t, "the bytes of both are given back", func() bool { return held() == 0 })
+	want(t, ts.curl(t, "POST", "/q/messages", large[:500_000]), 201)
 }
 
 func TestHTTPIsBounded(t *testing.T) {

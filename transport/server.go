@@ -46,10 +46,9 @@ type Server struct {
 	txnBytes atomic.Int64 // of the open transactions of all connections
 	doubts   atomic.Int64 // commits that the node asks about after their clients
 
-	httpSlots   chan struct{}      // one token per request of the HTTP data plane under way
-	httpSending chan struct{}      // one per body in memory
-	waits       context.Context    // of HTTP receives, which Close ends
-	stopWaits   context.CancelFunc // ends them
+	httpSlots chan struct{}      // one token per request of the HTTP data plane under way
+	waits     context.Context    // of HTTP receives, which Close ends
+	stopWaits context.CancelFunc // ends them
 
 	random io.Reader       // chance for tags and incarnations; tests fix it
 	ctx    context.Context // ends when Close has drained everything
@@ -88,8 +87,7 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 			Operations: cfg.MaxOperations}),
 		random: rand.Reader,
 
-		httpSlots:   make(chan struct{}, cfg.MaxHTTPRequests),
-		httpSending: make(chan struct{}, httpSends),
+		httpSlots: make(chan struct{}, cfg.MaxHTTPRequests),
 	}
 	s.rates = newRates(cfg.KeyRate, time.Now)
 	s.memory.limit = int64(cfg.MaxClientBytes)
