@@ -12,16 +12,13 @@ import (
 	"github.com/busbar-mq/busbar/partition"
 )
 
-// auditPath is where the operations port audits. It is a command, not a look: it takes the memory of a
-// second state per replica, and reads every body.
-const auditPath = "/api/debug/audit"
-
 // auditor is what the operations port needs of the partitions.
 type auditor interface {
 	AuditGroup(ctx context.Context, p fsm.PartitionID) partition.GroupAudit
 }
 
-// withAudit adds the audit of one partition to the operations port. A large partition takes minutes, so
+// withAudit adds the audit of one partition to the operations port. It is a command, not a look: it takes the
+// memory of a second state per replica, and reads every body. A large partition takes minutes, so
 // it ends with the request, not with a time-out of the port.
 func withAudit(next http.Handler, a auditor) http.Handler {
 	serve := http.NewCrossOriginProtection().Handler(http.HandlerFunc(

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -22,7 +24,7 @@ type stoppedNode struct {
 // openStopped opens a data directory that must be there.
 func openStopped(path, store string) (stoppedNode, error) {
 	if _, err := os.Stat(filepath.Join(path, "identity.json")); err != nil {
-		return stoppedNode{}, &exitError{exitNotFound, fmt.Errorf("%s is no data directory: %w", path, err)}
+		return stoppedNode{}, With(NotFound, fmt.Errorf("%s is no data directory: %w", path, err))
 	}
 	cfg := storage.Defaults()
 	cfg.Dir, cfg.Log = path, store
@@ -88,4 +90,45 @@ func auditStopped(ctx context.Context, p fsm.PartitionID, nodes []stoppedNode) (
 		}
 	}
 	return g
+}
+
+// auditDirs audits data directories, and compares them when there are several. only is the partition to audit,
+// or -1 for all.
+func auditDirs(ctx context.Context, dirs []string, store string, only int) (_ []partition.GroupAudit, err error) {
+	var nodes []stoppedNode
+	defer func() {
+		for _, n := range nodes {
+			err = errors.Join(err, n.dir.Close())
+		}
+	}()
+	ids := map[uint16]bool{}
+	for _, path := range dirs {
+		n, err := openStopped(path, store)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, n)
+		groups, err := n.dir.Groups()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for _, id := range groups {
+			ids[id] = true
+		}
+	}
+	var order []uint16
+	for id := range ids { // sorted below
+		if only < 0 || int(id) == only {
+			order = append(order, id)
+		}
+	}
+	slices.Sort(order)
+	var out []partition.GroupAudit
+	for _, id := range order {
+		out = append(out, auditStopped(ctx, fsm.PartitionID(id), nodes))
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }

@@ -52,6 +52,8 @@ type benchConfig struct {
 	ReceiveBuffer int `json:"receiveBuffer,omitempty"` // bytes of each socket's receive buffer, 0: the system's
 
 	PIDs []int `json:"pids,omitempty"` // processes of the broker
+
+	version string // of this program, for the report
 }
 
 func newBenchCommand() *cobra.Command {
@@ -69,28 +71,29 @@ With a connection string tokens prove the right (CBS); --url speaks to other bro
 (amqp://user:password@host) or ANONYMOUS (amqp://host). Give --pid for every process of the broker to
 learn what a message costs it.`,
 	}
-	f := addClientFlags(c)
-	f.addRowOutput(c)
+	f := AddFlags(c)
+	f.AddRowOutput(c)
 	b := &benchCommand{client: f}
 	b.addFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := b.cfg.resolve(); err != nil {
 			return err
 		}
+		b.cfg.version = f.Version()
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
 		defer stop()
 		r, err := b.run(ctx, args, c.ErrOrStderr())
 		if err != nil {
 			return err
 		}
-		return r.print(c.OutOrStdout(), f.output)
+		return r.print(c.OutOrStdout(), f.Output)
 	}
 	return c
 }
 
 // benchCommand is the command line of bench.
 type benchCommand struct {
-	client      *clientFlags
+	client      *Flags
 	cfg         benchConfig
 	urls, hosts []string
 	create      bool
@@ -133,13 +136,13 @@ func (b *benchCommand) run(ctx context.Context, args []string, progress io.Write
 	case "":
 	case "raft":
 		if b.nodes != 1 && b.nodes != 3 {
-			return nil, usageError("--nodes must be 1 or 3")
+			return nil, Usagef("--nodes must be 1 or 3")
 		}
 		return benchRaft(ctx, cfg, b.nodes)
 	case "frontend":
 		return benchFrontend(ctx, cfg)
 	default:
-		return nil, usageError("--baseline is raft or frontend")
+		return nil, Usagef("--baseline is raft or frontend")
 	}
 	d, err := newBenchDialer(b.client, b.urls, b.hosts)
 	if err != nil {
@@ -155,12 +158,6 @@ func (b *benchCommand) run(ctx context.Context, args []string, progress io.Write
 		}
 	}
 	return runBench(ctx, cfg, d, progress)
-}
-
-// addRowOutput lets the output be a row of a Markdown table as well.
-func (f *clientFlags) addRowOutput(c *cobra.Command) {
-	c.PersistentFlags().Lookup("output").Usage = "table, json, or row: of a Markdown table"
-	f.rows = true
 }
 
 // resolve fills what follows from the rest and refuses what cannot be meant.
@@ -221,7 +218,7 @@ func (b *benchConfig) resolve() error {
 		faults = append(faults, "--rate must be 0 to 10000000")
 	}
 	if len(faults) > 0 {
-		return usageError("%s", strings.Join(faults, "; "))
+		return Usagef("%s", strings.Join(faults, "; "))
 	}
 	return nil
 }

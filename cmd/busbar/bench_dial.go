@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -16,49 +15,50 @@ import (
 
 // benchDialer makes the connections of a run, in turn to each address.
 type benchDialer struct {
-	targets []*target // by connection string: CBS
+	targets []*Target // by connection string: CBS
 	urls    []*url.URL
 	roots   *x509.CertPool
 	limit   time.Duration
 	count   int
 	// receiveBuffer is the size of the socket's receive buffer in bytes; 0 leaves it to the system.
 	receiveBuffer int
+	version       string // of this program; the broker is told
 }
 
-func newBenchDialer(f *clientFlags, urls, hosts []string) (*benchDialer, error) {
-	d := &benchDialer{limit: f.timeout}
+func newBenchDialer(f *Flags, urls, hosts []string) (*benchDialer, error) {
+	d := &benchDialer{limit: f.Timeout, version: f.Version()}
 	if len(urls) == 0 {
-		t, err := f.target()
+		t, err := f.Target()
 		if err != nil {
 			return nil, err
 		}
 		for _, h := range hosts {
 			other := *t
-			other.host = h
+			other.Host = h
 			d.targets = append(d.targets, &other)
 		}
 		if len(hosts) == 0 {
-			d.targets = []*target{t}
+			d.targets = []*Target{t}
 		}
 		return d, nil
 	}
-	if err := f.checkOutput(); err != nil {
+	if err := f.CheckOutput(); err != nil {
 		return nil, err
 	}
-	if f.connection != "" || len(hosts) > 0 {
-		return nil, usageError("--url goes without --connection-string and --host")
+	if f.Connection != "" || len(hosts) > 0 {
+		return nil, Usagef("--url goes without --connection-string and --host")
 	}
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "amqp" && u.Scheme != "amqps" {
-			return nil, usageError("--url must be amqp://[user:password@]host[:port] or amqps://") // it may hold a password
+			return nil, Usagef("--url must be amqp://[user:password@]host[:port] or amqps://") // it may hold a password
 		}
 		d.urls = append(d.urls, u)
 	}
-	if f.caFile != "" {
-		roots, err := readRoots(f.caFile)
+	if f.CAFile != "" {
+		roots, err := ReadRoots(f.CAFile)
 		if err != nil {
-			return nil, &exitError{exitUsage, err}
+			return nil, With(Usage, err)
 		}
 		d.roots = roots
 	}
@@ -67,14 +67,14 @@ func newBenchDialer(f *clientFlags, urls, hosts []string) (*benchDialer, error) 
 
 func (d *benchDialer) queue(args []string) (string, error) {
 	if len(args) > 1 {
-		return "", usageError("bench takes one queue")
+		return "", Usagef("bench takes one queue")
 	}
 	if len(d.targets) > 0 {
-		name, _, err := d.targets[0].queue(args)
+		name, _, err := d.targets[0].Queue(args)
 		return name, err
 	}
 	if len(args) == 0 {
-		return "", usageError("name a queue, as the broker addresses it")
+		return "", Usagef("name a queue, as the broker addresses it")
 	}
 	return args[0], nil
 }
@@ -82,24 +82,16 @@ func (d *benchDialer) queue(args []string) (string, error) {
 // create makes the queue unless it exists.
 func (d *benchDialer) create(ctx context.Context, cfg *benchConfig) error {
 	if len(d.targets) == 0 {
-		return usageError("--create needs a connection string")
+		return Usagef("--create needs a connection string")
 	}
-	m := newManagement(d.targets[0], d.limit)
+	m := NewManagement(d.targets[0], d.limit)
 	sessions := cfg.Sessions > 0
-	_, err := m.createQueue(ctx, cfg.Queue, queueDescription{
+	_, err := m.CreateQueue(ctx, cfg.Queue, Queue{
 		RequiresSession: &sessions, LockDuration: "PT1M", MaxSizeInMegabytes: 81920})
-	if exitCode(err) == exitConflict {
+	if Code(err) == Conflict {
 		return nil
 	}
 	return err
-}
-
-func exitCode(err error) int {
-	var e *exitError
-	if errors.As(err, &e) {
-		return e.code
-	}
-	return 0
 }
 
 // dial opens the next connection, with the right to use the queue.
@@ -107,15 +99,15 @@ func (d *benchDialer) dial(ctx context.Context, queue string) (*amqp.Conn, error
 	i := d.count
 	d.count++
 	if len(d.targets) > 0 {
-		w, err := dialWireBy(ctx, d.connect, d.targets[i%len(d.targets)], queue, d.limit)
+		w, err := ConnectBy(ctx, d.connect, d.targets[i%len(d.targets)], queue, d.limit)
 		if err != nil {
 			return nil, err
 		}
-		return w.conn, nil
+		return w.Conn, nil
 	}
 	u := *d.urls[i%len(d.urls)]
 	opt := &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous(),
-		Properties: map[string]any{"product": "busbar-bench", "version": version}}
+		Properties: map[string]any{"product": "busbar-bench", "version": d.version}}
 	if u.User != nil {
 		password, _ := u.User.Password()
 		opt.SASLType = amqp.SASLTypePlain(u.User.Username(), password)
@@ -127,7 +119,7 @@ func (d *benchDialer) dial(ctx context.Context, queue string) (*amqp.Conn, error
 	ctx, cancel := context.WithTimeout(ctx, d.limit)
 	defer cancel()
 	conn, err := d.connect(ctx, u.String(), opt)
-	return conn, wireError("connect to "+u.Host, err)
+	return conn, Failure("connect to "+u.Host, err)
 }
 
 // connect opens an AMQP connection whose socket has the receive buffer of d.

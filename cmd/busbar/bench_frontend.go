@@ -19,6 +19,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport"
+	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
@@ -26,6 +27,15 @@ import (
 // replication or disk. It runs in a process of its own, so that its CPU time is not the load's.
 
 const frontendQueue = "bench"
+
+// The only policy of the baseline. Its key guards nothing: the queue is empty and ends with the run.
+const (
+	frontendKeyName = "bench"
+	frontendKey     = "bench"
+)
+
+// frontendStop bounds the end of the baseline.
+const frontendStop = 20 * time.Second
 
 // frontendVerb is the hidden command that the load generator starts.
 const frontendVerb = "bench-frontend"
@@ -60,8 +70,9 @@ func benchFrontend(ctx context.Context, cfg *benchConfig) (*benchReport, error) 
 	}
 	one := *cfg
 	one.PIDs, one.Queue = []int{child.Process.Pid}, frontendQueue
-	t := &target{host: strings.TrimSpace(line), plain: true, keyName: devKeyName, key: devKey}
-	d := &benchDialer{targets: []*target{t}, limit: 10 * time.Second}
+	t := &Target{Host: strings.TrimSpace(line), Plain: true, KeyName: frontendKeyName, Key: frontendKey,
+		Version: cfg.version}
+	d := &benchDialer{targets: []*Target{t}, limit: 10 * time.Second}
 	return runBench(ctx, &one, d, os.Stderr)
 }
 
@@ -85,8 +96,11 @@ func newFrontendCommand() *cobra.Command {
 
 // startFrontend serves a queue in memory on a free port of loopback.
 func startFrontend(sessions bool) (addr string, stop func() error, err error) {
-	policies, err := newPolicies(Config{Policies: []policy{{Name: devKeyName, Primary: devKey,
-		Rights: list{"Send", "Listen", "Manage"}}}})
+	policies, err := auth.New(0)
+	if err != nil {
+		return "", nil, err
+	}
+	err = policies.Replace("", auth.Policy{Name: frontendKeyName, Primary: frontendKey, Rights: auth.All})
 	if err != nil {
 		return "", nil, err
 	}
@@ -105,7 +119,7 @@ func startFrontend(sessions bool) (addr string, stop func() error, err error) {
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(l, nil) }()
 	return l.Addr().String(), func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), frontendStop)
 		defer cancel()
 		return errors.Join(front.Close(ctx), <-served)
 	}, nil

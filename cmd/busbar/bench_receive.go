@@ -51,11 +51,11 @@ func (b *benchReceiver) options() *amqp.ReceiverOptions {
 func (b *benchReceiver) work(ctx context.Context, conn *amqp.Conn) error {
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
-		return wireError("begin", err)
+		return Failure("begin", err)
 	}
 	link, err := session.NewReceiver(ctx, b.run.cfg.Queue, b.options())
 	if err != nil {
-		return wireError("open "+b.run.cfg.Queue, err)
+		return Failure("open "+b.run.cfg.Queue, err)
 	}
 	return b.consume(ctx, link, -1, 0)
 }
@@ -91,7 +91,7 @@ func (b *benchReceiver) receive(ctx context.Context, link *amqp.Receiver, most i
 			if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 				return nil
 			}
-			return wireError("receive", err)
+			return Failure("receive", err)
 		}
 		b.run.received.Add(1)
 		b.time(m)
@@ -111,7 +111,7 @@ func receiveWithin(ctx context.Context, link *amqp.Receiver, idle time.Duration)
 	if idle == 0 {
 		return link.Receive(ctx, nil)
 	}
-	return receiveOne(ctx, link, idle)
+	return ReceiveOne(ctx, link, idle)
 }
 
 // time records how long a message of this run was under way, from when it was due.
@@ -138,7 +138,7 @@ func (b *benchReceiver) settle(ctx context.Context, link *amqp.Receiver, m *amqp
 		err := link.AcceptMessage(limited, m)
 		cancel()
 		if err != nil {
-			return wireError("complete", err)
+			return Failure("complete", err)
 		}
 		if r.cfg.Settle == "second" && r.measuring.Load() {
 			r.settle.record(time.Since(start))
@@ -162,12 +162,12 @@ func (b *benchReceiver) workSessions(ctx context.Context, conn *amqp.Conn) error
 	cfg := b.run.cfg
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
-		return wireError("begin", err)
+		return Failure("begin", err)
 	}
-	var r *requests
+	var r *Requests
 	if cfg.SessionState {
-		w := &wire{session: session}
-		if r, err = w.openRequests(ctx, cfg.Queue+"/$management"); err != nil {
+		w := &Wire{Session: session}
+		if r, err = w.OpenRequests(ctx, cfg.Queue+"/$management"); err != nil {
 			return err
 		}
 	}
@@ -182,31 +182,31 @@ func (b *benchReceiver) workSessions(ctx context.Context, conn *amqp.Conn) error
 	return nil
 }
 
-func (b *benchReceiver) holdSession(ctx context.Context, session *amqp.Session, r *requests, name string) error {
+func (b *benchReceiver) holdSession(ctx context.Context, session *amqp.Session, r *Requests, name string) error {
 	cfg := b.run.cfg
 	opt := b.options()
 	opt.Credit = -1 // exactly what is taken, so that nothing is handed out in vain
-	opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(sessionFilter, sessionFilterCode, name)}
+	opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(SessionFilter, SessionFilterCode, name)}
 	link, err := session.NewReceiver(ctx, cfg.Queue, opt)
-	if condition(err) == "com.microsoft:session-cannot-be-locked" { // it is not released yet
+	if Condition(err) == "com.microsoft:session-cannot-be-locked" { // it is not released yet
 		_ = sleepUntil(ctx, time.Now().Add(retryAfter))
 		return nil
 	}
 	if err != nil {
-		return wireError("accept "+name, err)
+		return Failure("accept "+name, err)
 	}
 	if err = link.IssueCredit(uint32(cfg.SessionMessages)); err == nil {
 		err = b.consume(ctx, link, cfg.SessionMessages, sessionIdle)
 	}
 	if err == nil && r != nil && ctx.Err() == nil {
-		_, err = r.call(ctx, &amqp.Message{
+		_, err = r.Call(ctx, &amqp.Message{
 			ApplicationProperties: map[string]any{"operation": "com.microsoft:set-session-state",
 				"associated-link-name": link.LinkName()},
 			Value: map[string]any{"session-id": name, "session-state": []byte(name)},
 		})
-		err = wireError("set the state of "+name, err)
+		err = Failure("set the state of "+name, err)
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
 	defer cancel()
-	return errors.Join(err, wireError("release "+name, link.Close(closing)))
+	return errors.Join(err, Failure("release "+name, link.Close(closing)))
 }

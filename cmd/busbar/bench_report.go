@@ -45,7 +45,7 @@ type cost struct {
 
 // newBenchReport tells what happened between two moments.
 func newBenchReport(cfg *benchConfig, from, to counts) *benchReport {
-	r := &benchReport{Config: cfg, Version: version, Go: runtime.Version(), CPUs: runtime.NumCPU()}
+	r := &benchReport{Config: cfg, Version: cfg.version, Go: runtime.Version(), CPUs: runtime.NumCPU()}
 	r.Seconds = to.at.Sub(from.at).Seconds()
 	r.Sent = float64(to.sent-from.sent) / r.Seconds
 	r.Received = float64(to.received-from.received) / r.Seconds
@@ -81,12 +81,12 @@ func (b *benchReport) fill(r *benchRun) {
 func (b *benchReport) print(w io.Writer, output string) error {
 	switch output {
 	case "json":
-		return printJSON(w, b)
+		return PrintJSON(w, b)
 	case "row":
 		_, err := fmt.Fprintln(w, b.row())
 		return err
 	}
-	return printTable(w, b.table())
+	return PrintTable(w, b.table())
 }
 
 // row is a line of the table in docs/benchmarks.md: name, messages/s, CPU, its user and system part,

@@ -238,12 +238,12 @@ type unconfirmed struct {
 func (s *benchSender) work(ctx context.Context, conn *amqp.Conn) error {
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
-		return wireError("begin", err)
+		return Failure("begin", err)
 	}
 	link, err := session.NewSender(ctx, s.run.cfg.Queue, &amqp.SenderOptions{
 		SettlementMode: amqp.SenderSettleModeUnsettled.Ptr()})
 	if err != nil {
-		return wireError("open "+s.run.cfg.Queue, err)
+		return Failure("open "+s.run.cfg.Queue, err)
 	}
 	// Receipts come in order or nearly so; waiting for them in order bounds what is under way.
 	waiting := make(chan unconfirmed, s.run.cfg.InFlight)
@@ -278,7 +278,7 @@ func (s *benchSender) send(ctx context.Context, link *amqp.Sender, waiting chan<
 			if ctx.Err() != nil {
 				return nil
 			}
-			return wireError("send", err)
+			return Failure("send", err)
 		}
 		waiting <- unconfirmed{receipt, due}
 	}
@@ -313,7 +313,7 @@ func (s *benchSender) await(waiting <-chan unconfirmed) error {
 		state, err := u.receipt.Wait(ctx)
 		cancel()
 		if err != nil {
-			failed = wireError("confirm", err)
+			failed = Failure("confirm", err)
 			s.run.fail(failed)
 			continue
 		}

@@ -96,8 +96,11 @@ func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 		{"--url", "http://h"}, {"--url", "amqp://h"}, {"q", "--url", "amqp://h", "--create"},
 		{"q", "--url", "amqp://h", "--host", "h:1"},
 	} {
-		if code := run(append([]string{"bench"}, args...)); code != exitUsage {
-			t.Errorf("%v: exit code %d, want %d", args, code, exitUsage)
+		c := newBenchCommand()
+		c.SetArgs(args)
+		c.SilenceErrors, c.SilenceUsage = true, true
+		if code := Code(c.ExecuteContext(t.Context())); code != Usage {
+			t.Errorf("%v: exit code %d, want %d", args, code, Usage)
 		}
 	}
 }
@@ -121,8 +124,8 @@ func benchFront(t *testing.T, sessions bool, change func(*benchConfig)) *benchRe
 	if err := cfg.resolve(); err != nil {
 		t.Fatal(err)
 	}
-	d := &benchDialer{limit: 10 * time.Second, targets: []*target{
-		{host: addr, plain: true, keyName: devKeyName, key: devKey}}}
+	d := &benchDialer{limit: 10 * time.Second, targets: []*Target{
+		{Host: addr, Plain: true, KeyName: frontendKeyName, Key: frontendKey}}}
 	r, err := runBench(t.Context(), cfg, d, io.Discard)
 	if err != nil {
 		t.Fatal(err)

@@ -16,13 +16,13 @@ import (
 const (
 	apiVersion    = "2021-05"
 	maxAtomBytes  = 16 << 20 // a full page of descriptions is far below
-	atomPageSize  = 100
-	atomEntryType = "application/atom+xml;type=entry;charset=utf-8"
+	AtomPageSize  = 100
+	AtomEntryType = "application/atom+xml;type=entry;charset=utf-8"
 )
 
-// queueDescription is what the management API says about a queue; empty elements are left out of
+// Queue is what the management API says about a queue; empty elements are left out of
 // requests, so that the broker's defaults hold. The order is the service's.
-type queueDescription struct {
+type Queue struct {
 	XMLName                 xml.Name      `xml:"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect QueueDescription" json:"-"`
 	LockDuration            string        `xml:",omitempty" json:"lockDuration,omitempty"`
 	MaxSizeInMegabytes      int64         `xml:",omitempty" json:"maxSizeInMegabytes,omitempty"`
@@ -45,11 +45,11 @@ type queueDescription struct {
 	ForwardDeadLettersTo    string        `xml:"ForwardDeadLetteredMessagesTo,omitempty" json:"forwardDeadLetteredMessagesTo,omitempty"`
 	MaxMessageSizeKilobytes int64         `xml:"MaxMessageSizeInKilobytes,omitempty" json:"maxMessageSizeInKilobytes,omitempty"`
 	// Options are what the original does not have; the element is absent if all are at their defaults.
-	Options *queueOptions `xml:"urn:busbar:entity Options" json:"options,omitempty"`
+	Options *QueueOptions `xml:"urn:busbar:entity Options" json:"options,omitempty"`
 }
 
-// queueOptions are the options that queue create can set and queue show tells.
-type queueOptions struct {
+// QueueOptions are the options that queue create can set and queue show tells.
+type QueueOptions struct {
 	NoDeadLetter *bool `xml:"NoDeadLetter" json:"noDeadLetter,omitempty"`
 }
 
@@ -62,7 +62,7 @@ type countDetails struct {
 type atomEntry struct {
 	Title   string `xml:"title"`
 	Content struct {
-		Queue *queueDescription `xml:"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect QueueDescription"`
+		Queue *Queue `xml:"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect QueueDescription"`
 	} `xml:"content"`
 }
 
@@ -71,44 +71,44 @@ type atomFeed struct {
 	Entries []atomEntry `xml:"entry"`
 }
 
-// queueInfo is one queue with its name, which the description does not hold.
-type queueInfo struct {
+// QueueInfo is one queue with its name, which the description does not hold.
+type QueueInfo struct {
 	Name string `json:"name"`
-	*queueDescription
+	*Queue
 	// Dropped counts messages that ended without being completed, by reason; nil if it is not known.
 	Dropped map[string]uint64 `json:"dropped,omitempty"`
 }
 
-// management speaks the ATOM API.
-type management struct {
-	t     *target
-	http  *http.Client
-	limit time.Duration
+// Management speaks the ATOM API.
+type Management struct {
+	Target *Target
+	HTTP   *http.Client
+	Limit  time.Duration
 }
 
-func newManagement(t *target, limit time.Duration) *management {
+func NewManagement(t *Target, limit time.Duration) *Management {
 	transport := &http.Transport{TLSClientConfig: t.tlsConfig(), Proxy: nil}
-	return &management{t: t, http: &http.Client{Transport: transport}, limit: limit}
+	return &Management{Target: t, HTTP: &http.Client{Transport: transport}, Limit: limit}
 }
 
 // do sends one request and returns the body of a success.
-func (m *management) do(ctx context.Context, what, method, path, query string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.limit)
+func (m *Management) Do(ctx context.Context, what, method, path, query string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.Limit)
 	defer cancel()
-	u := m.t.url("http") + (&url.URL{Path: "/" + path}).EscapedPath() + "?api-version=" + apiVersion + query
+	u := m.Target.URL("http") + (&url.URL{Path: "/" + path}).EscapedPath() + "?api-version=" + apiVersion + query
 	req, err := http.NewRequestWithContext(ctx, method, u, bytes.NewReader(body))
 	if err != nil {
-		return nil, &exitError{exitUsage, err}
+		return nil, With(Usage, err)
 	}
-	req.Header.Set("Authorization", m.t.token(path, time.Now()))
+	req.Header.Set("Authorization", m.Target.Token(path, time.Now()))
 	if body != nil {
-		req.Header.Set("Content-Type", atomEntryType)
+		req.Header.Set("Content-Type", AtomEntryType)
 		// What it may forward to is somewhere else in the namespace.
-		everywhere := m.t.token("", time.Now())
+		everywhere := m.Target.Token("", time.Now())
 		req.Header.Set("ServiceBusSupplementaryAuthorization", everywhere)
 		req.Header.Set("ServiceBusDlqSupplementaryAuthorization", everywhere)
 	}
-	res, err := m.http.Do(req)
+	res, err := m.HTTP.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -118,7 +118,7 @@ func (m *management) do(ctx context.Context, what, method, path, query string, b
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if res.StatusCode >= http.StatusMultipleChoices {
-		return nil, statusError(what, res.StatusCode, errorDetail(text))
+		return nil, FromHTTP(what, res.StatusCode, errorDetail(text))
 	}
 	return text, nil
 }
@@ -135,41 +135,41 @@ func errorDetail(text []byte) string {
 	return strings.TrimSpace(string(text[:min(len(text), most)]))
 }
 
-func (m *management) createQueue(ctx context.Context, name string, d queueDescription) (queueInfo, error) {
+func (m *Management) CreateQueue(ctx context.Context, name string, d Queue) (QueueInfo, error) {
 	inner, err := xml.Marshal(d)
 	if err != nil {
-		return queueInfo{}, err
+		return QueueInfo{}, err
 	}
 	var doc bytes.Buffer
 	doc.WriteString(`<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">`)
 	doc.Write(inner)
 	doc.WriteString(`</content></entry>`)
-	answer, err := m.do(ctx, "create "+name, http.MethodPut, name, "", doc.Bytes())
+	answer, err := m.Do(ctx, "create "+name, http.MethodPut, name, "", doc.Bytes())
 	if err != nil {
-		return queueInfo{}, err
+		return QueueInfo{}, err
 	}
 	return parseQueue(name, answer)
 }
 
-func (m *management) getQueue(ctx context.Context, name string) (queueInfo, error) {
-	answer, err := m.do(ctx, "show "+name, http.MethodGet, name, "", nil)
+func (m *Management) GetQueue(ctx context.Context, name string) (QueueInfo, error) {
+	answer, err := m.Do(ctx, "show "+name, http.MethodGet, name, "", nil)
 	if err != nil {
-		return queueInfo{}, err
+		return QueueInfo{}, err
 	}
 	return parseQueue(name, answer)
 }
 
-func (m *management) deleteQueue(ctx context.Context, name string) error {
-	_, err := m.do(ctx, "delete "+name, http.MethodDelete, name, "", nil)
+func (m *Management) DeleteQueue(ctx context.Context, name string) error {
+	_, err := m.Do(ctx, "delete "+name, http.MethodDelete, name, "", nil)
 	return err
 }
 
 // listQueues reads page after page until one is not full.
-func (m *management) listQueues(ctx context.Context) ([]queueInfo, error) {
-	var all []queueInfo
-	for skip := 0; ; skip += atomPageSize {
-		query := "&$skip=" + strconv.Itoa(skip) + "&$top=" + strconv.Itoa(atomPageSize)
-		answer, err := m.do(ctx, "list queues", http.MethodGet, "$Resources/Queues", query, nil)
+func (m *Management) ListQueues(ctx context.Context) ([]QueueInfo, error) {
+	var all []QueueInfo
+	for skip := 0; ; skip += AtomPageSize {
+		query := "&$skip=" + strconv.Itoa(skip) + "&$top=" + strconv.Itoa(AtomPageSize)
+		answer, err := m.Do(ctx, "list queues", http.MethodGet, "$Resources/Queues", query, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -179,29 +179,29 @@ func (m *management) listQueues(ctx context.Context) ([]queueInfo, error) {
 		}
 		for _, e := range feed.Entries {
 			if e.Content.Queue != nil {
-				all = append(all, queueInfo{Name: e.Title, queueDescription: e.Content.Queue})
+				all = append(all, QueueInfo{Name: e.Title, Queue: e.Content.Queue})
 			}
 		}
-		if len(feed.Entries) < atomPageSize {
+		if len(feed.Entries) < AtomPageSize {
 			return all, nil
 		}
 	}
 }
 
 // parseQueue reads an entry. What nobody created is answered by a feed (RUL-6).
-func parseQueue(name string, text []byte) (queueInfo, error) {
+func parseQueue(name string, text []byte) (QueueInfo, error) {
 	var root struct {
 		XMLName xml.Name
 		atomEntry
 	}
 	if err := xml.Unmarshal(text, &root); err != nil {
-		return queueInfo{}, fmt.Errorf("queue %s: %w", name, err)
+		return QueueInfo{}, fmt.Errorf("queue %s: %w", name, err)
 	}
 	if root.XMLName.Local == "feed" || root.Content.Queue == nil {
-		return queueInfo{}, &exitError{exitNotFound, fmt.Errorf("there is no queue %s", name)}
+		return QueueInfo{}, With(NotFound, fmt.Errorf("there is no queue %s", name))
 	}
 	if root.Title != "" {
 		name = root.Title
 	}
-	return queueInfo{Name: name, queueDescription: root.Content.Queue}, nil
+	return QueueInfo{Name: name, Queue: root.Content.Queue}, nil
 }

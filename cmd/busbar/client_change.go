@@ -38,7 +38,7 @@ type purgeFlags struct {
 	rate    uint64
 }
 
-func queuePurgeCommand(f *clientFlags) *cobra.Command {
+func queuePurgeCommand(f *Flags) *cobra.Command {
 	var p purgeFlags
 	c := &cobra.Command{
 		Use: "purge NAME", Short: "Delete the messages that wait in a queue",
@@ -62,8 +62,8 @@ func queuePurgeCommand(f *clientFlags) *cobra.Command {
 	return c
 }
 
-func (p *purgeFlags) run(c *cobra.Command, f *clientFlags, args []string) error {
-	i, err := f.inspect(&p.ops, args, p.dead)
+func (p *purgeFlags) run(c *cobra.Command, f *Flags, args []string) error {
+	i, err := inspect(f, &p.ops, args, p.dead)
 	if err != nil {
 		return err
 	}
@@ -77,14 +77,14 @@ func (p *purgeFlags) run(c *cobra.Command, f *clientFlags, args []string) error 
 		}
 	}
 	if !p.dead && (values.Has("reason") || values.Has("from")) {
-		return usageError("--reason and --from choose dead letters; add --dlq")
+		return Usagef("--reason and --from choose dead letters; add --dlq")
 	}
 	total, err := i.waiting(c.Context(), p.dead)
 	if err != nil {
 		return err
 	}
 	if !p.yes {
-		return usageError("%s holds %d messages; add --yes to delete those that the flags choose", i.path, total)
+		return Usagef("%s holds %d messages; add --yes to delete those that the flags choose", i.path, total)
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -94,14 +94,14 @@ func (p *purgeFlags) run(c *cobra.Command, f *clientFlags, args []string) error 
 	})
 	b.end()
 	if err != nil {
-		return &exitError{codeIn(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar queue purge %s%s",
-			deleted, err, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), p.resume(values))}
+		return With(Code(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar queue purge %s%s",
+			deleted, err, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), p.resume(values)))
 	}
 	text := fmt.Sprintf("deleted %d messages of %s", deleted, i.path)
 	if skipped > 0 {
 		text += fmt.Sprintf("; %d sessions are held by receivers and were left alone", skipped)
 	}
-	return printDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "deleted": deleted, "skippedSessions": skipped}, text)
+	return PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "deleted": deleted, "skippedSessions": skipped}, text)
 }
 
 // setTimes puts the times that were given among the parameters. The flags have the parameters' names.

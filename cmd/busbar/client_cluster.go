@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -47,7 +46,7 @@ type clusterStatus struct {
 
 // opsFlags reach the operations port of a node.
 type opsFlags struct {
-	clientFlags
+	Flags
 	base string
 }
 
@@ -55,13 +54,13 @@ func newClusterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "Look at the cluster and move leaders",
 		Args: cobra.NoArgs, RunE: showHelp}
 	f := &opsFlags{}
-	addOutputFlag(c, &f.clientFlags)
+	AddOutputFlag(c, &f.Flags)
 	flags := c.PersistentFlags()
 	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
 		"default http://127.0.0.1:5300)")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "limit of one request")
-	flags.StringVar(&f.connection, "connection-string", "", managesUsage)
-	flags.StringVar(&f.caFile, "ca-file", "", "further certificate authority to trust, PEM")
+	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "limit of one request")
+	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
+	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
 	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f))
 	return c
 }
@@ -70,14 +69,14 @@ func clusterStatusCommand(f *opsFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show nodes and partitions", Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := f.checkOutput(); err != nil {
+			if err := f.CheckOutput(); err != nil {
 				return err
 			}
 			body, err := f.call(c.Context(), http.MethodGet, "/api/cluster")
 			if err != nil {
 				return err
 			}
-			if f.output == "json" {
+			if f.Output == "json" {
 				_, err := fmt.Fprintln(c.OutOrStdout(), strings.TrimSpace(string(body)))
 				return err
 			}
@@ -95,11 +94,11 @@ func transferLeaderCommand(f *opsFlags) *cobra.Command {
 		Use: "transfer-leader PARTITION NODE", Short: "Make another replica lead a partition",
 		Args: exactly(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.checkOutput(); err != nil {
+			if err := f.CheckOutput(); err != nil {
 				return err
 			}
 			if _, err := strconv.ParseUint(args[0], 10, 15); err != nil {
-				return usageError("partition %q is not a number", args[0])
+				return Usagef("partition %q is not a number", args[0])
 			}
 			node, err := f.nodeID(c.Context(), args[1])
 			if err != nil {
@@ -109,7 +108,7 @@ func transferLeaderCommand(f *opsFlags) *cobra.Command {
 			if _, err := f.call(c.Context(), http.MethodPost, transferPath+"?"+query.Encode()); err != nil {
 				return err
 			}
-			return printDone(c.OutOrStdout(), &f.clientFlags,
+			return PrintDone(c.OutOrStdout(), &f.Flags,
 				map[string]any{"partition": args[0], "leader": node},
 				fmt.Sprintf("partition %s is led by %s", args[0], node))
 		},
@@ -139,9 +138,9 @@ func (f *opsFlags) nodeID(ctx context.Context, text string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", &exitError{exitNotFound, fmt.Errorf("no node is called %s", text)}
+		return "", With(NotFound, fmt.Errorf("no node is called %s", text))
 	}
-	return "", usageError("%s may be any of %s", text, strings.Join(found, ", "))
+	return "", Usagef("%s may be any of %s", text, strings.Join(found, ", "))
 }
 
 // managesUsage describes the connection string of a command for which a token is needed at times.
@@ -151,18 +150,18 @@ const managesUsage = "connection string whose policy has the Manage right (envir
 // call sends a request with a token of the connection string, or without a token if there is none.
 func (f *opsFlags) call(ctx context.Context, method, path string) ([]byte, error) {
 	token := ""
-	given := f.connection != "" || os.Getenv("SERVICEBUS_CONNECTION_STRING") != ""
+	given := f.Connection != "" || os.Getenv("SERVICEBUS_CONNECTION_STRING") != ""
 	if given && method != http.MethodGet { // what is only looked at here is open
-		t, err := f.target()
+		t, err := f.Target()
 		if err != nil {
 			return nil, err
 		}
-		token = t.token("", time.Now())
+		token = t.Token("", time.Now())
 	}
 	body, err := f.ask(ctx, method, path, nil, token)
-	if known := (*exitError)(nil); !given && errors.As(err, &known) && known.code == exitUnauthorised {
-		return nil, &exitError{exitUnauthorised, fmt.Errorf("%w: give --connection-string or set "+
-			"SERVICEBUS_CONNECTION_STRING, with a policy that has the Manage right", err)}
+	if !given && Code(err) == Unauthorised {
+		return nil, With(Unauthorised, fmt.Errorf("%w: give --connection-string or set "+
+			"SERVICEBUS_CONNECTION_STRING, with a policy that has the Manage right", err))
 	}
 	return body, err
 }
@@ -179,11 +178,11 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, content)
 	if err != nil {
-		return nil, &exitError{exitUsage, err}
+		return nil, With(Usage, err)
 	}
 	if token != "" {
 		req.Header.Set("Authorization", token)
@@ -206,7 +205,7 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 		var doc struct{ Error, Reason string }
 		_ = json.Unmarshal(body, &doc)
 		path, _, _ = strings.Cut(path, "?")
-		return nil, statusError(path, res.StatusCode, doc.Error+doc.Reason)
+		return nil, FromHTTP(path, res.StatusCode, doc.Error+doc.Reason)
 	}
 	return body, nil
 }
@@ -214,10 +213,10 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 // client trusts the authorities of the system, and that of --ca-file.
 func (f *opsFlags) client() (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if f.caFile != "" {
-		roots, err := readRoots(f.caFile)
+	if f.CAFile != "" {
+		roots, err := ReadRoots(f.CAFile)
 		if err != nil {
-			return nil, &exitError{exitUsage, err}
+			return nil, With(Usage, err)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
@@ -235,7 +234,7 @@ func printStatus(w io.Writer, s clusterStatus) error {
 		}
 		nodes = append(nodes, []string{n.ID, n.State, n.Address, strconv.Itoa(leads)})
 	}
-	if err := printTable(w, nodes); err != nil {
+	if err := PrintTable(w, nodes); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
@@ -261,7 +260,7 @@ func printStatus(w io.Writer, s clusterStatus) error {
 			notes = append(notes, fmt.Sprintf("partition %s: %s", name, d))
 		}
 	}
-	if err := printTable(w, rows); err != nil {
+	if err := PrintTable(w, rows); err != nil {
 		return err
 	}
 	if s.Clock != nil && s.Clock.Wrong {

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,10 +16,17 @@ import (
 	"github.com/busbar-mq/busbar/storage"
 )
 
-func newDebugCommand() *cobra.Command {
+// auditPath is where the operations port audits one partition.
+const auditPath = "/api/debug/audit"
+
+// stoppedAudit audits data directories of nodes that are stopped and have one log store, and compares them
+// when there are several. only is the partition to audit, or -1 for all.
+type stoppedAudit func(ctx context.Context, dirs []string, store string, only int) ([]partition.GroupAudit, error)
+
+func newDebugCommand(offline stoppedAudit) *cobra.Command {
 	c := &cobra.Command{Use: "debug", Short: "Look for what is wrong inside", Args: cobra.NoArgs,
 		RunE: showHelp}
-	c.AddCommand(auditCommand())
+	c.AddCommand(auditCommand(offline))
 	return c
 }
 
@@ -33,7 +38,7 @@ type auditFlags struct {
 	store     string
 }
 
-func auditCommand() *cobra.Command {
+func auditCommand(offline stoppedAudit) *cobra.Command {
 	f := &auditFlags{}
 	c := &cobra.Command{
 		Use: "audit", Args: exactly(0),
@@ -47,27 +52,29 @@ func auditCommand() *cobra.Command {
 			"  busbar debug audit --data-dir /var/lib/busbar\n" +
 			"  busbar debug audit --data-dir n1 --data-dir n2 --data-dir n3 --partition 4",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := f.checkOutput(); err != nil {
+			if err := f.CheckOutput(); err != nil {
 				return err
 			}
-			find := f.online
+			var groups []partition.GroupAudit
+			var err error
 			if len(f.dirs) > 0 {
-				find = f.offline
+				groups, err = offline(c.Context(), f.dirs, f.store, f.partition)
+			} else {
+				groups, err = f.online(c.Context())
 			}
-			groups, err := find(c.Context())
 			if err != nil {
 				return err
 			}
 			return f.print(c, groups)
 		},
 	}
-	addOutputFlag(c, &f.clientFlags)
+	AddOutputFlag(c, &f.Flags)
 	flags := c.Flags()
 	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
 		"default http://127.0.0.1:5300)")
-	flags.StringVar(&f.connection, "connection-string", "", managesUsage)
-	flags.StringVar(&f.caFile, "ca-file", "", "further certificate authority to trust, PEM")
-	flags.DurationVar(&f.timeout, "timeout", time.Hour, "limit of the audit of one partition")
+	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
+	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
+	flags.DurationVar(&f.Timeout, "timeout", time.Hour, "limit of the audit of one partition")
 	flags.IntVar(&f.partition, "partition", -1, "audit this partition only; 0 is the catalog")
 	flags.StringArrayVar(&f.dirs, "data-dir", nil, "data directory of a stopped node; may be repeated")
 	flags.StringVar(&f.store, "log-store", storage.LogWAL, "log store of these directories: wal or boltdb")
@@ -133,7 +140,7 @@ func (f *auditFlags) print(c *cobra.Command, groups []partition.GroupAudit) erro
 			problems = append(problems, fmt.Sprintf("partition %s: %s", name, p))
 		}
 	}
-	if f.output == "json" {
+	if f.Output == "json" {
 		text, err := json.Marshal(groups)
 		if err != nil {
 			return err
@@ -141,51 +148,11 @@ func (f *auditFlags) print(c *cobra.Command, groups []partition.GroupAudit) erro
 		if _, err := fmt.Fprintln(c.OutOrStdout(), string(text)); err != nil {
 			return err
 		}
-	} else if err := printTable(c.OutOrStdout(), rows); err != nil {
+	} else if err := PrintTable(c.OutOrStdout(), rows); err != nil {
 		return err
 	}
 	if !well {
 		return fmt.Errorf("the audit found problems:\n%s", strings.Join(problems, "\n"))
 	}
 	return nil
-}
-
-// offline audits data directories, and compares them when there are several.
-func (f *auditFlags) offline(ctx context.Context) (_ []partition.GroupAudit, err error) {
-	var nodes []stoppedNode
-	defer func() {
-		for _, n := range nodes {
-			err = errors.Join(err, n.dir.Close())
-		}
-	}()
-	ids := map[uint16]bool{}
-	for _, path := range f.dirs {
-		n, err := openStopped(path, f.store)
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, n)
-		groups, err := n.dir.Groups()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		for _, id := range groups {
-			ids[id] = true
-		}
-	}
-	var order []uint16
-	for id := range ids { // sorted below
-		if f.partition < 0 || int(id) == f.partition {
-			order = append(order, id)
-		}
-	}
-	slices.Sort(order)
-	var out []partition.GroupAudit
-	for _, id := range order {
-		out = append(out, auditStopped(ctx, fsm.PartitionID(id), nodes))
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }

@@ -1,20 +1,14 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"math"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 )
 
 func newEntitiesCommand() *cobra.Command {
 	c := &cobra.Command{Use: "entities", Short: "Write down and make queues, topics, subscriptions and rules"}
-	f := addClientFlags(c)
+	f := AddFlags(c)
 	apply := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "Create what the file has and the broker has not; tell what differs",
@@ -26,9 +20,9 @@ func newEntitiesCommand() *cobra.Command {
 	apply.RunE = func(cmd *cobra.Command, args []string) error {
 		all, notes, err := readEntities(args[0])
 		if err != nil {
-			return &exitError{exitUsage, err}
+			return With(Usage, err)
 		}
-		t, err := f.target()
+		t, err := f.Target()
 		if err != nil {
 			return err
 		}
@@ -37,13 +31,13 @@ func newEntitiesCommand() *cobra.Command {
 		for _, note := range notes {
 			say("%s", note)
 		}
-		a := &applier{m: newManagement(t, f.timeout), dryRun: *dry, say: say}
+		a := &applier{m: NewManagement(t, f.Timeout), dryRun: *dry, say: say}
 		if err := a.apply(cmd.Context(), all); err != nil {
 			return err
 		}
 		say("%d created, %d differ", a.created, a.drifted)
 		if a.drifted > 0 {
-			return &exitError{exitConflict, fmt.Errorf("%d differences", a.drifted)}
+			return With(Conflict, fmt.Errorf("%d differences", a.drifted))
 		}
 		return nil
 	}
@@ -53,11 +47,11 @@ func newEntitiesCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	export.RunE = func(cmd *cobra.Command, _ []string) error {
-		t, err := f.target()
+		t, err := f.Target()
 		if err != nil {
 			return err
 		}
-		a := &applier{m: newManagement(t, f.timeout)}
+		a := &applier{m: NewManagement(t, f.Timeout)}
 		exported, withheld, err := a.export(cmd.Context())
 		if err != nil {
 			return err
@@ -66,166 +60,8 @@ func newEntitiesCommand() *cobra.Command {
 			fmt.Fprintf(cmd.ErrOrStderr(), "not exported: the authorization rules of %s, because they hold keys\n",
 				path)
 		}
-		return writeExport(cmd.OutOrStdout(), exported, f.output == "json")
+		return writeExport(cmd.OutOrStdout(), exported, f.Output == "json")
 	}
 	c.AddCommand(apply, export)
 	return c
-}
-
-func writeExport(out io.Writer, exported *exportedNamespace, asJSON bool) error {
-	if asJSON {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(exported)
-	}
-	e := yaml.NewEncoder(out)
-	e.SetIndent(2)
-	return e.Encode(exported)
-}
-
-// exportedNamespace is the shape of a file of entities.
-type exportedNamespace struct {
-	Queues []exportedEntity `yaml:"Queues" json:"Queues"`
-	Topics []exportedEntity `yaml:"Topics" json:"Topics"`
-}
-
-type exportedEntity struct {
-	Name          string           `yaml:"Name" json:"Name"`
-	Properties    map[string]any   `yaml:"Properties" json:"Properties"`
-	Subscriptions []exportedEntity `yaml:"Subscriptions,omitempty" json:"Subscriptions,omitempty"`
-	Rules         []exportedRule   `yaml:"Rules,omitempty" json:"Rules,omitempty"`
-}
-
-type exportedRule struct {
-	Name       string         `yaml:"Name" json:"Name"`
-	Properties map[string]any `yaml:"Properties" json:"Properties"`
-}
-
-// export reads everything that apply could make. withheld are entities with keys, which no file has.
-func (a *applier) export(ctx context.Context) (out *exportedNamespace, withheld []string, err error) {
-	out = &exportedNamespace{}
-	queues, err := a.list(ctx, "$Resources/Queues")
-	if err != nil {
-		return nil, nil, err
-	}
-	topics, err := a.list(ctx, "$Resources/Topics")
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range queues {
-		out.Queues = append(out.Queues, exportEntity("Queue", &queues[i], &withheld))
-	}
-	for i := range topics {
-		t := exportEntity("Topic", &topics[i], &withheld)
-		below, err := a.list(ctx, t.Name+"/Subscriptions")
-		if err != nil {
-			return nil, nil, err
-		}
-		for i := range below {
-			s := exportEntity("Subscription", &below[i], &withheld)
-			rules, err := a.list(ctx, t.Name+"/Subscriptions/"+s.Name+"/Rules")
-			if err != nil {
-				return nil, nil, err
-			}
-			for i := range rules {
-				if content := rules[i].child("content"); content != nil && len(content.Nodes) == 1 {
-					r, err := exportRule(rules[i].text("title"), &content.Nodes[0])
-					if err != nil {
-						return nil, nil, fmt.Errorf("%s/Subscriptions/%s: %w", t.Name, s.Name, err)
-					}
-					s.Rules = append(s.Rules, r)
-				}
-			}
-			t.Subscriptions = append(t.Subscriptions, s)
-		}
-		out.Topics = append(out.Topics, t)
-	}
-	return out, withheld, nil
-}
-
-func exportEntity(kind string, entry *xmlNode, withheld *[]string) exportedEntity {
-	e := exportedEntity{Name: entry.text("title"), Properties: map[string]any{}}
-	d := entry.child("content").child(kind + "Description")
-	for _, name := range namesOf(kind) {
-		value := d.text(name)
-		switch {
-		case value == "" || value == "P10675199DT2H48M5.4775807S":
-			continue // not set, or without limit, which is what no value means
-		case strings.HasPrefix(name, "Forward"):
-			value = entityOf(value)
-		case name == "MaxSizeInMegabytes" && d.text("EnablePartitioning") == "true":
-			value = divided(value)
-		}
-		e.Properties[name] = typedValue(value)
-	}
-	if options := d.child("Options"); options != nil {
-		for _, o := range options.Nodes {
-			e.Properties[o.XMLName.Local] = typedValue(o.Text)
-		}
-	}
-	if rules := d.child("AuthorizationRules"); rules != nil && len(rules.Nodes) > 0 {
-		*withheld = append(*withheld, e.Name)
-	}
-	return e
-}
-
-// exportedValue writes a value that a rule compares: plain where YAML has its type, else with the name of the type.
-func exportedValue(kind, text string) any {
-	plain := typedValue(text)
-	switch v := plain.(type) {
-	case int64:
-		if kind == "int" {
-			return plain
-		}
-	case float64:
-		if kind == "double" && !math.IsInf(v, 0) {
-			return plain
-		}
-	case bool:
-		if kind == "boolean" {
-			return plain
-		}
-	}
-	if kind == "string" {
-		return text
-	}
-	return map[string]any{"Type": kind, "Value": text}
-}
-
-// exportRule writes a rule in the emulator's words. A parameter of an expression is an error: a file cannot say
-// it, and it must not get lost.
-func exportRule(name string, d *xmlNode) (exportedRule, error) {
-	r := exportedRule{Name: name, Properties: map[string]any{}}
-	f := d.child("Filter")
-	kind := strings.TrimSuffix(f.kind(), "Filter")
-	r.Properties["FilterType"] = kind
-	for _, n := range []*xmlNode{f, d.child("Action")} {
-		if p := n.child("Parameters"); p != nil && len(p.Nodes) > 0 {
-			return r, fmt.Errorf("rule %s has parameters, which a file cannot say", name)
-		}
-	}
-	switch kind {
-	case "Sql":
-		r.Properties["SqlFilter"] = map[string]any{"SqlExpression": f.text("SqlExpression")}
-	case "Correlation":
-		fields := map[string]any{}
-		for _, name := range correlationNames {
-			if c := f.child(name); c != nil {
-				fields[name] = c.Text
-			}
-		}
-		if p := f.child("Properties"); p != nil && len(p.Nodes) > 0 {
-			properties := map[string]any{}
-			for i := range p.Nodes {
-				v := p.Nodes[i].child("Value")
-				properties[p.Nodes[i].text("Key")] = exportedValue(v.kind(), v.Text)
-			}
-			fields["Properties"] = properties
-		}
-		r.Properties["CorrelationFilter"] = fields
-	}
-	if action := d.child("Action").text("SqlExpression"); action != "" {
-		r.Properties["Action"] = map[string]any{"SqlExpression": action}
-	}
-	return r, nil
 }

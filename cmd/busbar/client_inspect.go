@@ -24,7 +24,7 @@ const entityPrefix = "/api/entities/"
 // connection string gives.
 type inspector struct {
 	ops  *opsFlags
-	t    *target
+	t    *Target
 	path string // of the entity and its subqueue
 	// stale asks for what the answering node has. handle is what was read, here or by an earlier command;
 	// age is that of the oldest answer (S-305).
@@ -40,22 +40,22 @@ func addOpsFlag(c *cobra.Command, ops *opsFlags) {
 }
 
 // inspect makes an inspector for the entity that the command line names.
-func (f *clientFlags) inspect(ops *opsFlags, args []string, dead bool) (*inspector, error) {
-	t, err := f.target()
+func inspect(f *Flags, ops *opsFlags, args []string, dead bool) (*inspector, error) {
+	t, err := f.Target()
 	if err != nil {
 		return nil, err
 	}
-	name, rest, err := t.queue(args)
+	name, rest, err := t.Queue(args)
 	if err != nil {
 		return nil, err
 	}
 	if len(rest) > 0 {
-		return nil, usageError("one entity at a time, not %s as well", strings.Join(rest, " "))
+		return nil, Usagef("one entity at a time, not %s as well", strings.Join(rest, " "))
 	}
 	if dead {
 		name += "/$DeadLetterQueue"
 	}
-	ops.timeout, ops.caFile = f.timeout, f.caFile
+	ops.Timeout, ops.CAFile = f.Timeout, f.CAFile
 	return &inspector{ops: ops, t: t, path: name}, nil
 }
 
@@ -69,7 +69,7 @@ func (i *inspector) call(ctx context.Context, method, view string, values url.Va
 	if values.Has("to") { // two entities are concerned
 		audience = ""
 	}
-	answer, err := i.ops.ask(ctx, method, escaped, body, i.t.token(audience, time.Now()))
+	answer, err := i.ops.ask(ctx, method, escaped, body, i.t.Token(audience, time.Now()))
 	if err != nil {
 		return err
 	}
@@ -167,16 +167,16 @@ type column struct {
 
 // run prints a list: JSON lines, or a table of the columns. It is printed at its end, because the
 // widths of columns are known only then.
-func (l *listFlags) run(c *cobra.Command, f *clientFlags, args []string, view, key string, values url.Values, columns []column) error {
+func (l *listFlags) run(c *cobra.Command, f *Flags, args []string, view, key string, values url.Values, columns []column) error {
 	if l.max < 0 {
-		return usageError("--max must not be negative")
+		return Usagef("--max must not be negative")
 	}
-	i, err := f.inspect(&l.ops, args, l.dead)
+	i, err := inspect(f, &l.ops, args, l.dead)
 	if err != nil {
 		return err
 	}
 	if i.stale, i.handle = l.stale, l.atLeast; l.atLeast != "" && !l.stale {
-		return usageError("--at-least goes with --stale")
+		return Usagef("--at-least goes with --stale")
 	}
 	head := make([]string, len(columns))
 	for n, col := range columns {
@@ -184,7 +184,7 @@ func (l *listFlags) run(c *cobra.Command, f *clientFlags, args []string, view, k
 	}
 	rows := [][]string{head}
 	err = i.list(c.Context(), view, key, values, l.max, func(raw json.RawMessage) error {
-		if f.output == "json" {
+		if f.Output == "json" {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "%s\n", raw)
 			return err
 		}
@@ -195,10 +195,10 @@ func (l *listFlags) run(c *cobra.Command, f *clientFlags, args []string, view, k
 	if err == nil && i.stale {
 		_, err = fmt.Fprintf(c.ErrOrStderr(), "age %v, handle %s\n", i.age, printable(i.handle))
 	}
-	if err != nil || f.output == "json" {
+	if err != nil || f.Output == "json" {
 		return err
 	}
-	return printTable(c.OutOrStdout(), rows)
+	return PrintTable(c.OutOrStdout(), rows)
 }
 
 // rowOf takes the columns out of an entry, which is an object or, for a list of names, a text.

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func queueHistoryCommand(f *clientFlags) *cobra.Command {
+func queueHistoryCommand(f *Flags) *cobra.Command {
 	var l listFlags
 	var kind string
 	c := &cobra.Command{
@@ -27,7 +27,7 @@ func queueHistoryCommand(f *clientFlags) *cobra.Command {
 			case "releases":
 				columns = append(columns[:3:3], column{"RELEASED", "at"}, column{"OPERATOR", "operator"}, column{"HOLDER", "by"})
 			default:
-				return usageError("--kind must be processed, accepted or releases, not %q", kind)
+				return Usagef("--kind must be processed, accepted or releases, not %q", kind)
 			}
 			return l.run(c, f, args, "history", "records", url.Values{"kind": {kind}}, columns)
 		},
@@ -38,7 +38,7 @@ func queueHistoryCommand(f *clientFlags) *cobra.Command {
 	return c
 }
 
-func queueSessionsCommand(f *clientFlags) *cobra.Command {
+func queueSessionsCommand(f *Flags) *cobra.Command {
 	var l listFlags
 	var since string
 	c := &cobra.Command{
@@ -62,7 +62,7 @@ func queueSessionsCommand(f *clientFlags) *cobra.Command {
 	return c
 }
 
-func queuePeekCommand(f *clientFlags) *cobra.Command {
+func queuePeekCommand(f *Flags) *cobra.Command {
 	var l listFlags
 	var states, session string
 	var from uint64
@@ -94,7 +94,7 @@ func queuePeekCommand(f *clientFlags) *cobra.Command {
 // checkTime refuses what is no time before it is sent anywhere.
 func checkTime(flag, text string) error {
 	if _, err := time.Parse(time.RFC3339, text); err != nil {
-		return usageError("%s must be a time like 2026-01-31T12:00:00Z, not %q", flag, text)
+		return Usagef("%s must be a time like 2026-01-31T12:00:00Z, not %q", flag, text)
 	}
 	return nil
 }

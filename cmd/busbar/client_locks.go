@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func queueLocksCommand(f *clientFlags) *cobra.Command {
+func queueLocksCommand(f *Flags) *cobra.Command {
 	var l listFlags
 	c := &cobra.Command{
 		Use: "locks NAME", Short: "List the locked messages and who holds them",
@@ -19,9 +19,9 @@ func queueLocksCommand(f *clientFlags) *cobra.Command {
 		Example: "  busbar queue locks orders\n  busbar queue locks orders --dlq --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			if l.max < 0 {
-				return usageError("--max must not be negative")
+				return Usagef("--max must not be negative")
 			}
-			i, err := f.inspect(&l.ops, args, l.dead)
+			i, err := inspect(f, &l.ops, args, l.dead)
 			if err != nil {
 				return err
 			}

@@ -22,7 +22,7 @@ type optionFlags struct {
 	retryMultiply, retryJitter uint32
 }
 
-func queueOptionsCommand(f *clientFlags) *cobra.Command {
+func queueOptionsCommand(f *Flags) *cobra.Command {
 	var o optionFlags
 	c := &cobra.Command{
 		Use: "options NAME", Short: "Show or set the options that other brokers do not have",
@@ -48,8 +48,8 @@ func queueOptionsCommand(f *clientFlags) *cobra.Command {
 	return c
 }
 
-func (o *optionFlags) run(c *cobra.Command, f *clientFlags, args []string) error {
-	i, err := f.inspect(&o.ops, args, false)
+func (o *optionFlags) run(c *cobra.Command, f *Flags, args []string) error {
+	i, err := inspect(f, &o.ops, args, false)
 	if err != nil {
 		return err
 	}
@@ -104,9 +104,9 @@ func (o *optionFlags) change(c *cobra.Command, now map[string]any) map[string]an
 	return change
 }
 
-func printOptions(w io.Writer, f *clientFlags, options map[string]any) error {
-	if f.output == "json" {
-		return printJSON(w, options)
+func printOptions(w io.Writer, f *Flags, options map[string]any) error {
+	if f.Output == "json" {
+		return PrintJSON(w, options)
 	}
 	rows := [][]string{{"OPTION", "VALUE"}}
 	add := func(from map[string]any, names ...string) {
@@ -121,5 +121,5 @@ func printOptions(w io.Writer, f *clientFlags, options map[string]any) error {
 	if backoff, ok := options["retryBackoff"].(map[string]any); ok {
 		add(backoff, "minMillis", "maxMillis", "multiplierPercent", "jitterPercent")
 	}
-	return printTable(w, rows)
+	return PrintTable(w, rows)
 }

@@ -24,50 +24,50 @@ func newPeekCommand() *cobra.Command {
 		Use:   "peek QUEUE",
 		Short: "Print messages without locking or removing them",
 	}
-	f := addClientFlags(c)
+	f := AddFlags(c)
 	flags := c.Flags()
 	flags.Int64Var(&p.from, "from", 0, "sequence number to begin with")
 	flags.IntVar(&p.max, "max", 10, "messages to print at most")
 	flags.StringVar(&p.session, "session", "", "only messages of this session")
 	flags.BoolVar(&p.dead, "dlq", false, "look into the dead-letter queue")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		t, err := f.target()
+		t, err := f.Target()
 		if err != nil {
 			return err
 		}
-		queue, rest, err := t.queue(args)
+		queue, rest, err := t.Queue(args)
 		if err != nil {
 			return err
 		}
 		if len(rest) > 0 {
-			return usageError("peek takes one queue")
+			return Usagef("peek takes one queue")
 		}
 		if p.max < 1 || p.from < 0 {
-			return usageError("--max must be at least 1 and --from not negative")
+			return Usagef("--max must be at least 1 and --from not negative")
 		}
 		return p.run(c, t, f, queue)
 	}
 	return c
 }
 
-func (p *peekFlags) run(c *cobra.Command, t *target, f *clientFlags, queue string) error {
+func (p *peekFlags) run(c *cobra.Command, t *Target, f *Flags, queue string) error {
 	if p.dead {
 		queue += "/$DeadLetterQueue"
 	}
 	ctx := c.Context()
-	w, err := dialWire(ctx, t, queue, f.timeout)
+	w, err := Connect(ctx, t, queue, f.Timeout)
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	opening, cancel := context.WithTimeout(ctx, f.timeout)
+	defer w.Close()
+	opening, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
-	r, err := w.openRequests(opening, queue+"/$management")
+	r, err := w.OpenRequests(opening, queue+"/$management")
 	if err != nil {
 		return err
 	}
-	defer r.close()
-	out := &messagePrinter{w: c.OutOrStdout(), json: f.output == "json"}
+	defer r.Close()
+	out := &messagePrinter{w: c.OutOrStdout(), json: f.Output == "json"}
 	for from, left := p.from, p.max; left > 0; {
 		page, err := p.page(ctx, w, r, from, min(left, peekPage), c.Flags().Changed("session"))
 		if err != nil {
@@ -92,19 +92,19 @@ func (p *peekFlags) run(c *cobra.Command, t *target, f *clientFlags, queue strin
 }
 
 // page asks for up to count messages from a number on.
-func (p *peekFlags) page(ctx context.Context, w *wire, r *requests, from int64, count int, inSession bool) ([]*amqp.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.limit)
+func (p *peekFlags) page(ctx context.Context, w *Wire, r *Requests, from int64, count int, inSession bool) ([]*amqp.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
 	body := map[string]any{"from-sequence-number": from, "message-count": int32(count)}
 	if inSession {
 		body["session-id"] = p.session
 	}
-	answer, err := r.call(ctx, &amqp.Message{
+	answer, err := r.Call(ctx, &amqp.Message{
 		ApplicationProperties: map[string]any{"operation": "com.microsoft:peek-message"},
 		Value:                 body,
 	})
 	if err != nil {
-		return nil, wireError("peek", err)
+		return nil, Failure("peek", err)
 	}
 	top, _ := answer.Value.(map[string]any)
 	entries, _ := top["messages"].([]any)

@@ -2,42 +2,15 @@ package main
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/Azure/go-amqp"
 )
-
-func printJSON(w io.Writer, v any) error {
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)
-	return out.Encode(v)
-}
-
-func printTable(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, r := range rows {
-		if _, err := fmt.Fprintln(t, strings.Join(r, "\t")); err != nil {
-			return err
-		}
-	}
-	return t.Flush()
-}
-
-// printDone reports a command whose success is all there is to say.
-func printDone(w io.Writer, f *clientFlags, v map[string]any, text string) error {
-	if f.output == "json" {
-		return printJSON(w, v)
-	}
-	_, err := fmt.Fprintln(w, text)
-	return err
-}
 
 // shown is a message as receive and peek print it: one JSON object per line, or a row.
 type shown struct {
@@ -137,7 +110,7 @@ const rowFormat = "%-16v  %-20s  %-16s  %-5v  %s\n"
 
 func (p *messagePrinter) print(s shown) error {
 	if p.json {
-		return printJSON(p.w, s)
+		return PrintJSON(p.w, s)
 	}
 	if !p.headed {
 		p.headed = true

@@ -18,7 +18,7 @@ import (
 func newQueueCommand() *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Create, list, inspect, purge and delete queues",
 		Args: cobra.NoArgs, RunE: showHelp}
-	f := addClientFlags(c)
+	f := AddFlags(c)
 	c.AddCommand(queueCreateCommand(f), queueListCommand(f), queueShowCommand(f), queueDeleteCommand(f),
 		queueLocksCommand(f), queueHistoryCommand(f), queueSessionsCommand(f), queuePeekCommand(f),
 		queuePurgeCommand(f), queueMoveCommand(f), queueTransactionsCommand(f), queueOptionsCommand(f),
@@ -29,14 +29,14 @@ func newQueueCommand() *cobra.Command {
 // showHelp makes a command that only groups others say so and fail.
 func showHelp(c *cobra.Command, _ []string) error {
 	_ = c.Help()
-	return usageError("%s needs a subcommand", c.Name())
+	return Usagef("%s needs a subcommand", c.Name())
 }
 
 // exactly is cobra.ExactArgs with the exit code of a wrong command line.
 func exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError("%s takes %d arguments, got %d", c.CommandPath(), n, len(args))
+			return Usagef("%s takes %d arguments, got %d", c.CommandPath(), n, len(args))
 		}
 		return nil
 	}
@@ -52,24 +52,24 @@ type queueFlags struct {
 	forwardTo, forwardDead, metadata        string
 }
 
-func queueCreateCommand(f *clientFlags) *cobra.Command {
+func queueCreateCommand(f *Flags) *cobra.Command {
 	var q queueFlags
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Create a queue", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			t, err := f.target()
+			t, err := f.Target()
 			if err != nil {
 				return err
 			}
-			m := newManagement(t, f.timeout)
-			info, err := m.createQueue(c.Context(), args[0], q.description(c))
+			m := NewManagement(t, f.Timeout)
+			info, err := m.CreateQueue(c.Context(), args[0], q.description(c))
 			if err != nil {
 				return err
 			}
 			if q.forwardTo != "" || q.forwardDead != "" {
 				warnOfCircle(c.Context(), m, args[0], func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) })
 			}
-			return printQueues(c.OutOrStdout(), f, []queueInfo{info}, true)
+			return printQueues(c.OutOrStdout(), f, []QueueInfo{info}, true)
 		},
 	}
 	flags := c.Flags()
@@ -91,8 +91,8 @@ func queueCreateCommand(f *clientFlags) *cobra.Command {
 }
 
 // description holds what the command line says and leaves the rest to the broker.
-func (q queueFlags) description(c *cobra.Command) queueDescription {
-	d := queueDescription{
+func (q queueFlags) description(c *cobra.Command) Queue {
+	d := Queue{
 		MaxDeliveryCount: q.maxDelivery, MaxSizeInMegabytes: q.maxSizeMB,
 		MaxMessageSizeKilobytes: q.maxMessageKB, ForwardTo: q.forwardTo,
 		ForwardDeadLettersTo: q.forwardDead, UserMetadata: q.metadata,
@@ -109,7 +109,7 @@ func (q queueFlags) description(c *cobra.Command) queueDescription {
 	d.EnablePartitioning = given("partitioned", q.partitioned)
 	d.DeadLetterOnExpiration = given("dead-letter-on-expiration", q.deadLetterExpired)
 	if none := given("no-dead-letter", q.noDeadLetter); none != nil {
-		d.Options = &queueOptions{NoDeadLetter: none}
+		d.Options = &QueueOptions{NoDeadLetter: none}
 	}
 	d.DuplicateDetection = given("duplicate-window", q.duplicates > 0)
 	return d
@@ -124,15 +124,15 @@ func isoDuration(d time.Duration) string {
 	return "PT" + seconds + "S"
 }
 
-func queueListCommand(f *clientFlags) *cobra.Command {
+func queueListCommand(f *Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List all queues with their counts", Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			t, err := f.target()
+			t, err := f.Target()
 			if err != nil {
 				return err
 			}
-			all, err := newManagement(t, f.timeout).listQueues(c.Context())
+			all, err := NewManagement(t, f.Timeout).ListQueues(c.Context())
 			if err != nil {
 				return err
 			}
@@ -141,29 +141,29 @@ func queueListCommand(f *clientFlags) *cobra.Command {
 	}
 }
 
-func queueShowCommand(f *clientFlags) *cobra.Command {
+func queueShowCommand(f *Flags) *cobra.Command {
 	var ops opsFlags
 	c := &cobra.Command{
 		Use: "show NAME", Short: "Show one queue and what it dropped", Args: exactly(1),
 		Long: "What the queue dropped is asked of the operations port. If neither --ops nor BUSBAR_OPS names one and\n" +
 			"the default does not answer, the rest is shown without it.",
 		RunE: func(c *cobra.Command, args []string) error {
-			t, err := f.target()
+			t, err := f.Target()
 			if err != nil {
 				return err
 			}
-			info, err := newManagement(t, f.timeout).getQueue(c.Context(), args[0])
+			info, err := NewManagement(t, f.Timeout).GetQueue(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			i, err := f.inspect(&ops, args, false)
+			i, err := inspect(f, &ops, args, false)
 			if err != nil {
 				return err
 			}
 			if info.Dropped, err = i.dropped(c.Context()); err != nil && i.ops.named() {
 				return err
 			}
-			if err := printQueues(c.OutOrStdout(), f, []queueInfo{info}, true); err != nil || f.output == "json" {
+			if err := printQueues(c.OutOrStdout(), f, []QueueInfo{info}, true); err != nil || f.Output == "json" {
 				return err
 			}
 			return printDropped(c.OutOrStdout(), info.Dropped)
@@ -190,35 +190,35 @@ func printDropped(w io.Writer, dropped map[string]uint64) error {
 		rows = append(rows, []string{why, numberText(dropped[why])})
 	}
 	fmt.Fprintln(w)
-	return printTable(w, rows)
+	return PrintTable(w, rows)
 }
 
-func queueDeleteCommand(f *clientFlags) *cobra.Command {
+func queueDeleteCommand(f *Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a queue and all its messages", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			t, err := f.target()
+			t, err := f.Target()
 			if err != nil {
 				return err
 			}
-			if err := newManagement(t, f.timeout).deleteQueue(c.Context(), args[0]); err != nil {
+			if err := NewManagement(t, f.Timeout).DeleteQueue(c.Context(), args[0]); err != nil {
 				return err
 			}
-			return printDone(c.OutOrStdout(), f, map[string]any{"deleted": args[0]}, "deleted "+args[0])
+			return PrintDone(c.OutOrStdout(), f, map[string]any{"deleted": args[0]}, "deleted "+args[0])
 		},
 	}
 }
 
 // printQueues writes a table, or JSON: an array, or an object for a command about one queue.
-func printQueues(w io.Writer, f *clientFlags, all []queueInfo, single bool) error {
-	if f.output == "json" {
+func printQueues(w io.Writer, f *Flags, all []QueueInfo, single bool) error {
+	if f.Output == "json" {
 		if single {
-			return printJSON(w, all[0])
+			return PrintJSON(w, all[0])
 		}
 		if all == nil {
-			all = []queueInfo{}
+			all = []QueueInfo{}
 		}
-		return printJSON(w, all)
+		return PrintJSON(w, all)
 	}
 	rows := [][]string{{"NAME", "STATUS", "ACTIVE", "DEAD", "SCHEDULED", "SESSIONS", "LOCK", "DELIVERIES", "BYTES", "DLQ"}}
 	for _, q := range all {
@@ -230,7 +230,7 @@ func printQueues(w io.Writer, f *clientFlags, all []queueInfo, single bool) erro
 			yes(q.RequiresSession), strings.ToLower(strings.TrimPrefix(q.LockDuration, "PT")),
 			strconv.Itoa(q.MaxDeliveryCount), bytesOf(q.SizeInBytes), hasDeadLetters(q.Options)})
 	}
-	return printTable(w, rows)
+	return PrintTable(w, rows)
 }
 
 // count writes a number that may be absent.
@@ -248,7 +248,7 @@ func yes(b *bool) string {
 	return "no"
 }
 
-func hasDeadLetters(o *queueOptions) string {
+func hasDeadLetters(o *QueueOptions) string {
 	none := o != nil && o.NoDeadLetter != nil && *o.NoDeadLetter
 	has := !none
 	return yes(&has)

@@ -13,9 +13,6 @@ import (
 const (
 	maxCredit = 100                    // messages asked for at a time
 	idleWait  = 300 * time.Millisecond // after a message, for the next one
-
-	sessionFilter     = "com.microsoft:session-filter"
-	sessionFilterCode = 0x000000137000000C
 )
 
 type receiveFlags struct {
@@ -34,7 +31,7 @@ func newReceiveCommand() *cobra.Command {
 		Use:   "receive QUEUE",
 		Short: "Receive messages, print them and settle them",
 	}
-	f := addClientFlags(c)
+	f := AddFlags(c)
 	flags := c.Flags()
 	flags.IntVar(&r.max, "max", 1, "messages to receive at most")
 	flags.DurationVar(&r.wait, "wait", 5*time.Second, "how long to wait for the first message or session")
@@ -50,51 +47,51 @@ func newReceiveCommand() *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("session", "next-session")
 	c.MarkFlagsMutuallyExclusive("delete", "abandon", "deadletter", "complete")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		t, err := f.target()
+		t, err := f.Target()
 		if err != nil {
 			return err
 		}
-		queue, rest, err := t.queue(args)
+		queue, rest, err := t.Queue(args)
 		if err != nil {
 			return err
 		}
 		if len(rest) > 0 {
-			return usageError("receive takes one queue")
+			return Usagef("receive takes one queue")
 		}
 		if r.max < 1 {
-			return usageError("--max must be at least 1")
+			return Usagef("--max must be at least 1")
 		}
 		return r.run(c, t, f, queue)
 	}
 	return c
 }
 
-func (r *receiveFlags) run(c *cobra.Command, t *target, f *clientFlags, queue string) error {
+func (r *receiveFlags) run(c *cobra.Command, t *Target, f *Flags, queue string) error {
 	path := queue
 	if r.dead {
 		path += "/$DeadLetterQueue"
 	}
-	w, err := dialWire(c.Context(), t, path, f.timeout)
+	w, err := Connect(c.Context(), t, path, f.Timeout)
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer w.Close()
 	in, err := r.open(c, w, path)
 	if err != nil {
-		if r.nextSession && nothingCame(err) {
+		if r.nextSession && NothingCame(err) {
 			return nil
 		}
 		return err
 	}
 	err = (&receiving{receiveFlags: r, w: w, in: in,
-		out: &messagePrinter{w: c.OutOrStdout(), json: f.output == "json"}}).run(c.Context())
-	ctx, cancel := context.WithTimeout(context.Background(), w.limit)
+		out: &messagePrinter{w: c.OutOrStdout(), json: f.Output == "json"}}).run(c.Context())
+	ctx, cancel := context.WithTimeout(context.Background(), w.Limit)
 	defer cancel()
-	return errors.Join(err, wireError("close", in.Close(ctx)))
+	return errors.Join(err, Failure("close", in.Close(ctx)))
 }
 
 // open attaches the receiver. On a session queue the broker answers once the session is locked.
-func (r *receiveFlags) open(c *cobra.Command, w *wire, path string) (*amqp.Receiver, error) {
+func (r *receiveFlags) open(c *cobra.Command, w *Wire, path string) (*amqp.Receiver, error) {
 	// In the second mode the library waits for what the broker makes of a settlement (S-151).
 	opt := &amqp.ReceiverOptions{Credit: -1, SettlementMode: amqp.ReceiverSettleModeSecond.Ptr()}
 	opt.RequestedSenderSettleMode = amqp.SenderSettleModeUnsettled.Ptr()
@@ -102,25 +99,25 @@ func (r *receiveFlags) open(c *cobra.Command, w *wire, path string) (*amqp.Recei
 		opt.SettlementMode = amqp.ReceiverSettleModeFirst.Ptr()
 		opt.RequestedSenderSettleMode = amqp.SenderSettleModeSettled.Ptr()
 	}
-	limit := w.limit
+	limit := w.Limit
 	if c.Flags().Changed("session") {
-		opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(sessionFilter, sessionFilterCode, r.session)}
+		opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(SessionFilter, SessionFilterCode, r.session)}
 	}
 	if r.nextSession {
-		opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(sessionFilter, sessionFilterCode, nil)}
+		opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(SessionFilter, SessionFilterCode, nil)}
 		opt.Properties = map[string]any{"com.microsoft:timeout": uint32(r.wait.Milliseconds())}
 		limit += r.wait
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), limit)
 	defer cancel()
-	in, err := w.session.NewReceiver(ctx, path, opt)
-	return in, wireError("open "+path, err)
+	in, err := w.Session.NewReceiver(ctx, path, opt)
+	return in, Failure("open "+path, err)
 }
 
 // receiving is one run of the command on its link.
 type receiving struct {
 	*receiveFlags
-	w    *wire
+	w    *Wire
 	in   *amqp.Receiver
 	out  *messagePrinter
 	held []*amqp.Message // printed, and given back at the end
@@ -130,13 +127,13 @@ type receiving struct {
 // A refusal of the broker ends it: what is settled after it could be out of order.
 func (r *receiving) run(ctx context.Context) error {
 	err := r.take(ctx)
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.w.limit)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.w.Limit)
 	defer cancel()
 	if err != nil {
 		err = errors.Join(err, r.letGo(ending))
 	}
 	for _, m := range r.held {
-		one, done := context.WithTimeout(context.WithoutCancel(ctx), r.w.limit)
+		one, done := context.WithTimeout(context.WithoutCancel(ctx), r.w.Limit)
 		err = errors.Join(err, r.giveBack(one, m))
 		done()
 	}
@@ -150,15 +147,15 @@ func (r *receiving) take(ctx context.Context) error {
 	for got < r.max {
 		credit := min(r.max-got, maxCredit)
 		if err := r.in.IssueCredit(uint32(credit)); err != nil {
-			return wireError("receive", err)
+			return Failure("receive", err)
 		}
 		for n := range credit {
-			m, err := receiveOne(ctx, r.in, wait)
-			if nothingCame(err) {
+			m, err := ReceiveOne(ctx, r.in, wait)
+			if NothingCame(err) {
 				return r.drain(ctx, credit-n)
 			}
 			if err != nil {
-				return wireError("receive", err)
+				return Failure("receive", err)
 			}
 			if err := r.finish(ctx, m); err != nil {
 				return err
@@ -170,17 +167,11 @@ func (r *receiving) take(ctx context.Context) error {
 	return nil
 }
 
-func receiveOne(ctx context.Context, in *amqp.Receiver, wait time.Duration) (*amqp.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	return in.Receive(ctx, nil)
-}
-
 func (r *receiving) drain(ctx context.Context, most int) error {
-	limited, cancel := context.WithTimeout(ctx, r.w.limit)
+	limited, cancel := context.WithTimeout(ctx, r.w.Limit)
 	defer cancel()
 	if err := r.in.DrainCredit(limited, nil); err != nil {
-		return wireError("drain", err)
+		return Failure("drain", err)
 	}
 	for range most {
 		m := r.in.Prefetched()
@@ -213,7 +204,7 @@ func (r *receiving) finish(ctx context.Context, m *amqp.Message) error {
 	if err := r.out.print(describe(m, true)); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.w.limit)
+	ctx, cancel := context.WithTimeout(ctx, r.w.Limit)
 	defer cancel()
 	switch {
 	case r.remove:
@@ -253,9 +244,9 @@ func settled(verb string, m *amqp.Message, err error) error {
 	if s := describe(m, true); s.SequenceNumber != 0 {
 		what = fmt.Sprintf("%s message %d", verb, s.SequenceNumber)
 	}
-	switch condition(err) {
-	case condMessageLockLost, condSessionLockLost:
-		return fmt.Errorf("%w; the message was given back when its lock ended", wireError(what, err))
+	switch Condition(err) {
+	case MessageLockLost, SessionLockLost:
+		return fmt.Errorf("%w; the message was given back when its lock ended", Failure(what, err))
 	}
-	return fmt.Errorf("%w; the message comes back when its lock ends", wireError(what, err))
+	return fmt.Errorf("%w; the message comes back when its lock ends", Failure(what, err))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -31,11 +30,11 @@ type redriveFlags struct {
 
 func newDeadLetterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "dlq", Short: "Work on dead-letter queues", Args: cobra.NoArgs, RunE: showHelp}
-	c.AddCommand(redriveCommand(addClientFlags(c)))
+	c.AddCommand(redriveCommand(AddFlags(c)))
 	return c
 }
 
-func redriveCommand(f *clientFlags) *cobra.Command {
+func redriveCommand(f *Flags) *cobra.Command {
 	var r redriveFlags
 	c := &cobra.Command{
 		Use: "redrive QUEUE", Short: "Send dead letters to their queue again, or to another",
@@ -57,7 +56,7 @@ func redriveCommand(f *clientFlags) *cobra.Command {
 	return c
 }
 
-func queueMoveCommand(f *clientFlags) *cobra.Command {
+func queueMoveCommand(f *Flags) *cobra.Command {
 	var r redriveFlags
 	c := &cobra.Command{
 		Use: "move SOURCE DESTINATION", Short: "Move the messages that wait in a queue to another queue or topic",
@@ -117,8 +116,8 @@ func (r *redriveFlags) values(c *cobra.Command) (url.Values, error) {
 // redriveBatch is what one request sends; one is one entry of the log.
 const redriveBatch = 500
 
-func (r *redriveFlags) run(c *cobra.Command, f *clientFlags, args []string) error {
-	i, err := f.inspect(&r.ops, args, r.dead)
+func (r *redriveFlags) run(c *cobra.Command, f *Flags, args []string) error {
+	i, err := inspect(f, &r.ops, args, r.dead)
 	if err != nil {
 		return err
 	}
@@ -145,8 +144,8 @@ func (r *redriveFlags) run(c *cobra.Command, f *clientFlags, args []string) erro
 	})
 	b.end()
 	if err != nil {
-		return &exitError{codeIn(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar %s %s%s",
-			moved, err, r.line, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), r.resume(values, moved))}
+		return With(Code(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar %s %s%s",
+			moved, err, r.line, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), r.resume(values, moved)))
 	}
 	done := map[string]any{"entity": i.path, "moved": moved}
 	text := fmt.Sprintf("sent %d messages of %s again", moved, i.path)
@@ -164,7 +163,7 @@ func (r *redriveFlags) run(c *cobra.Command, f *clientFlags, args []string) erro
 			text += fmt.Sprintf("; %d are still on their way from there", left)
 		}
 	}
-	return printDone(c.OutOrStdout(), f, done, text)
+	return PrintDone(c.OutOrStdout(), f, done, text)
 }
 
 // arrivePause lies between two looks at what is on its way.
@@ -246,13 +245,4 @@ func shellText(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// codeIn keeps the code of an error that is wrapped.
-func codeIn(err error) int {
-	var known *exitError
-	if errors.As(err, &known) {
-		return known.code
-	}
-	return exitFailed
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func locksReleaseCommand(f *clientFlags) *cobra.Command {
+func locksReleaseCommand(f *Flags) *cobra.Command {
 	var ops opsFlags
 	var number uint64
 	var holder string
@@ -23,7 +23,7 @@ func locksReleaseCommand(f *clientFlags) *cobra.Command {
 			values := url.Values{}
 			switch byNumber := c.Flags().Changed("number"); {
 			case byNumber == c.Flags().Changed("all-of"):
-				return usageError("give --number or --all-of, as queue locks shows them")
+				return Usagef("give --number or --all-of, as queue locks shows them")
 			case byNumber:
 				values.Set("number", numberText(number))
 			default:
@@ -39,7 +39,7 @@ func locksReleaseCommand(f *clientFlags) *cobra.Command {
 	return c
 }
 
-func sessionsReleaseCommand(f *clientFlags) *cobra.Command {
+func sessionsReleaseCommand(f *Flags) *cobra.Command {
 	var ops opsFlags
 	c := &cobra.Command{
 		Use: "release NAME SESSION", Short: "Take a session from its holder, as if its lock had run out",
@@ -58,8 +58,8 @@ func sessionsReleaseCommand(f *clientFlags) *cobra.Command {
 }
 
 // release asks for a release and says how many locks ended.
-func release(c *cobra.Command, f *clientFlags, ops *opsFlags, args []string, dead bool, act string, values url.Values) error {
-	i, err := f.inspect(ops, args, dead)
+func release(c *cobra.Command, f *Flags, ops *opsFlags, args []string, dead bool, act string, values url.Values) error {
+	i, err := inspect(f, ops, args, dead)
 	if err != nil {
 		return err
 	}
@@ -67,6 +67,6 @@ func release(c *cobra.Command, f *clientFlags, ops *opsFlags, args []string, dea
 	if err := i.call(c.Context(), http.MethodPost, act, values, nil, &answer); err != nil {
 		return err
 	}
-	return printDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "released": answer.Released},
+	return PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "released": answer.Released},
 		fmt.Sprintf("released %d of %s", answer.Released, i.path))
 }

@@ -38,7 +38,7 @@ func newSendCommand() *cobra.Command {
 		Use:   "send QUEUE [BODY...]",
 		Short: "Send messages: one per argument, or one per line of the standard input",
 	}
-	f := addClientFlags(c)
+	f := AddFlags(c)
 	flags := c.Flags()
 	flags.StringVar(&s.file, "file", "", "send the content of this file as one message")
 	flags.StringVar(&s.session, "session", "", "session id")
@@ -54,11 +54,11 @@ func newSendCommand() *cobra.Command {
 	flags.IntVar(&s.count, "count", 1, "send everything this often")
 	flags.DurationVar(&s.ttl, "ttl", 0, "time to live")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		t, err := f.target()
+		t, err := f.Target()
 		if err != nil {
 			return err
 		}
-		queue, bodies, err := t.queue(args)
+		queue, bodies, err := t.Queue(args)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func newSendCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%w (%d messages were stored)", err, n)
 		}
-		return printDone(c.OutOrStdout(), f, map[string]any{"sent": n, "queue": queue},
+		return PrintDone(c.OutOrStdout(), f, map[string]any{"sent": n, "queue": queue},
 			fmt.Sprintf("sent %d to %s", n, queue))
 	}
 	return c
@@ -82,20 +82,20 @@ func newSendCommand() *cobra.Command {
 // source yields the bodies to send.
 func (s *sendFlags) source(bodies []string, in io.Reader) (iter.Seq2[[]byte, error], error) {
 	if s.count < 1 {
-		return nil, usageError("--count must be at least 1")
+		return nil, Usagef("--count must be at least 1")
 	}
 	switch {
 	case s.file != "" && len(bodies) > 0:
-		return nil, usageError("give a file or bodies, not both")
+		return nil, Usagef("give a file or bodies, not both")
 	case s.file != "":
 		b, err := os.ReadFile(s.file)
 		if err != nil {
-			return nil, &exitError{exitUsage, err}
+			return nil, With(Usage, err)
 		}
 		bodies = []string{string(b)}
 	case len(bodies) == 0:
 		if s.count > 1 {
-			return nil, usageError("--count needs bodies on the command line or a file")
+			return nil, Usagef("--count needs bodies on the command line or a file")
 		}
 		return lines(in), nil
 	}
@@ -151,7 +151,7 @@ func (s *sendFlags) message(c *cobra.Command, body []byte) (*amqp.Message, error
 	for _, kv := range s.properties {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || name == "" {
-			return nil, usageError("property %q is not NAME=TEXT", kv)
+			return nil, Usagef("property %q is not NAME=TEXT", kv)
 		}
 		if m.ApplicationProperties == nil {
 			m.ApplicationProperties = map[string]any{}
@@ -162,20 +162,20 @@ func (s *sendFlags) message(c *cobra.Command, body []byte) (*amqp.Message, error
 }
 
 // run sends with many messages in flight and returns how many the broker has taken.
-func (s *sendFlags) run(c *cobra.Command, t *target, f *clientFlags, queue string, source iter.Seq2[[]byte, error]) (sent int, err error) {
-	w, err := dialWire(c.Context(), t, queue, f.timeout)
+func (s *sendFlags) run(c *cobra.Command, t *Target, f *Flags, queue string, source iter.Seq2[[]byte, error]) (sent int, err error) {
+	w, err := Connect(c.Context(), t, queue, f.Timeout)
 	if err != nil {
 		return 0, err
 	}
-	defer w.close()
-	out, err := w.openSender(c.Context(), queue)
+	defer w.Close()
+	out, err := openSender(c.Context(), w, queue)
 	if err != nil {
 		return 0, err
 	}
 	var open []amqp.SendReceipt
 	settle := func(down int) (first error) {
 		for len(open) > down {
-			switch err := w.wait(c.Context(), &open[0]); {
+			switch err := awaitReceipt(c.Context(), w, &open[0]); {
 			case err == nil:
 				sent++
 			case first == nil:
@@ -194,7 +194,7 @@ func (s *sendFlags) run(c *cobra.Command, t *target, f *clientFlags, queue strin
 		}
 		var receipt amqp.SendReceipt
 		if err == nil {
-			receipt, err = w.submit(c.Context(), out, m)
+			receipt, err = submit(c.Context(), w, out, m)
 		}
 		if err != nil {
 			err = errors.Join(err, settle(0))
@@ -209,35 +209,35 @@ func (s *sendFlags) run(c *cobra.Command, t *target, f *clientFlags, queue strin
 	return sent, err
 }
 
-func (w *wire) openSender(ctx context.Context, queue string) (*amqp.Sender, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.limit)
+func openSender(ctx context.Context, w *Wire, queue string) (*amqp.Sender, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
-	s, err := w.session.NewSender(ctx, queue, &amqp.SenderOptions{
+	s, err := w.Session.NewSender(ctx, queue, &amqp.SenderOptions{
 		SettlementMode: amqp.SenderSettleModeUnsettled.Ptr()})
-	return s, wireError("open "+queue, err)
+	return s, Failure("open "+queue, err)
 }
 
-func (w *wire) submit(ctx context.Context, s *amqp.Sender, m *amqp.Message) (amqp.SendReceipt, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.limit)
+func submit(ctx context.Context, w *Wire, s *amqp.Sender, m *amqp.Message) (amqp.SendReceipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
 	r, err := s.SendWithReceipt(ctx, m, nil)
-	return r, wireError("send", err)
+	return r, Failure("send", err)
 }
 
-func (w *wire) wait(ctx context.Context, r *amqp.SendReceipt) error {
-	ctx, cancel := context.WithTimeout(ctx, w.limit)
+func awaitReceipt(ctx context.Context, w *Wire, r *amqp.SendReceipt) error {
+	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
 	state, err := r.Wait(ctx)
 	if err != nil {
-		return wireError("send", err)
+		return Failure("send", err)
 	}
 	switch s := state.(type) {
 	case *amqp.StateAccepted:
 		return nil
 	case *amqp.StateRejected:
 		if s.Error != nil {
-			return wireError("send", s.Error)
+			return Failure("send", s.Error)
 		}
 	}
-	return wireError("send", fmt.Errorf("the broker answered %v", state))
+	return Failure("send", fmt.Errorf("the broker answered %v", state))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func queueSuspendCommand(f *clientFlags) *cobra.Command {
+func queueSuspendCommand(f *Flags) *cobra.Command {
 	var ops opsFlags
 	var status string
 	c := &cobra.Command{
@@ -25,7 +25,7 @@ func queueSuspendCommand(f *clientFlags) *cobra.Command {
 	return c
 }
 
-func queueResumeCommand(f *clientFlags) *cobra.Command {
+func queueResumeCommand(f *Flags) *cobra.Command {
 	var ops opsFlags
 	c := &cobra.Command{
 		Use: "resume NAME", Short: "Lift a suspension",
@@ -39,8 +39,8 @@ func queueResumeCommand(f *clientFlags) *cobra.Command {
 	return c
 }
 
-func setStatus(c *cobra.Command, f *clientFlags, ops *opsFlags, args []string, act string, values url.Values) error {
-	i, err := f.inspect(ops, args, false)
+func setStatus(c *cobra.Command, f *Flags, ops *opsFlags, args []string, act string, values url.Values) error {
+	i, err := inspect(f, ops, args, false)
 	if err != nil {
 		return err
 	}
@@ -56,6 +56,6 @@ func setStatus(c *cobra.Command, f *clientFlags, ops *opsFlags, args []string, a
 	if now.Suspended {
 		text += fmt.Sprintf(" and suspended; its user has set %s", now.UserStatus)
 	}
-	return printDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "status": now.Status,
+	return PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "status": now.Status,
 		"suspended": now.Suspended, "userStatus": now.UserStatus}, text)
 }

@@ -22,7 +22,7 @@ func TestTheOperatorSuspendsAndResumes(t *testing.T) {
 	operator := func(want int, keyName, key string, args ...string) string {
 		t.Helper()
 		out, code := execute(t, newQueueCommand(), "", append(args, "--ops", "http://"+l.opsHost(), "--connection-string",
-			"Endpoint=sb://"+root.host+";SharedAccessKeyName="+keyName+";SharedAccessKey="+key+";UseDevelopmentEmulator=true")...)
+			"Endpoint=sb://"+root.Host+";SharedAccessKeyName="+keyName+";SharedAccessKey="+key+";UseDevelopmentEmulator=true")...)
 		if code != want {
 			t.Fatalf("%v: %d %s", args, code, out)
 		}
@@ -57,10 +57,10 @@ func TestTheOperatorSuspendsAndResumes(t *testing.T) {
 	if res.StatusCode != 401 || !strings.Contains(text, unauthorized) {
 		t.Errorf("with a key of the queue: %d %s", res.StatusCode, text)
 	}
-	operator(exitUnauthorised, "owner", key, "resume", "q")
-	operator(exitUnauthorised, devKeyName, devKey, "options", "q", "--processed-history")
-	operator(exitUsage, devKeyName, devKey, "suspend", "q", "--status", "Active")
-	operator(exitNotFound, devKeyName, devKey, "suspend", "none")
+	operator(Unauthorised, "owner", key, "resume", "q")
+	operator(Unauthorised, devKeyName, devKey, "options", "q", "--processed-history")
+	operator(Usage, devKeyName, devKey, "suspend", "q", "--status", "Active")
+	operator(NotFound, devKeyName, devKey, "suspend", "none")
 
 	ask(200, "<Status>Disabled</Status>", "GET", "/q", "")
 	ask(200, "<Status>SendDisabled</Status>", "GET", "/t", "")

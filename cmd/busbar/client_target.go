@@ -20,80 +20,77 @@ import (
 // not renew them.
 const tokenLife = time.Hour
 
-// target is the broker that a client command speaks to, as a connection string tells it.
-type target struct {
-	host      string // host:port; one port speaks AMQP and HTTP
-	plain     bool   // UseDevelopmentEmulator=true: no TLS
-	keyName   string
-	key       string
-	signature string // instead of a key
+// Target is the broker that a client command speaks to, as a connection string tells it.
+type Target struct {
+	Host      string // host:port; one port speaks AMQP and HTTP
+	Plain     bool   // UseDevelopmentEmulator=true: no TLS
+	KeyName   string
+	Key       string
+	Signature string // instead of a key
 	entity    string // EntityPath, "" if the string is for the whole namespace
 	roots     *x509.CertPool
+	Version   string // of this program; the broker is told
 }
 
-// clientFlags are the flags that every client command has.
-type clientFlags struct {
-	connection string
-	caFile     string
-	output     string
-	timeout    time.Duration
+// Flags are the flags that every client command has.
+type Flags struct {
+	Connection string
+	CAFile     string
+	Output     string
+	Timeout    time.Duration
 	json       bool // output is "json", whatever it says
 	rows       bool // output may be "row"
+
+	command *cobra.Command // whose flags these are; its root knows the version of this program
 }
 
-func addClientFlags(c *cobra.Command) *clientFlags {
-	f := &clientFlags{}
+func AddFlags(c *cobra.Command) *Flags {
+	f := &Flags{}
 	flags := c.PersistentFlags()
-	flags.StringVar(&f.connection, "connection-string", "",
+	flags.StringVar(&f.Connection, "connection-string", "",
 		"connection string (environment: SERVICEBUS_CONNECTION_STRING)")
-	flags.StringVar(&f.caFile, "ca-file", "", "further certificate authority to trust, PEM")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "limit of one request")
-	addOutputFlag(c, f)
+	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
+	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "limit of one request")
+	AddOutputFlag(c, f)
 	return f
 }
 
-func addOutputFlag(c *cobra.Command, f *clientFlags) {
-	c.PersistentFlags().StringVarP(&f.output, "output", "o", "table", "table or json")
-	c.PersistentFlags().BoolVar(&f.json, "json", false, "the same as -o json")
-}
-
-// target reads the connection string from the flag or the environment.
-func (f *clientFlags) target() (*target, error) {
-	if err := f.checkOutput(); err != nil {
+// Target reads the connection string from the flag or the environment.
+func (f *Flags) Target() (*Target, error) {
+	if err := f.CheckOutput(); err != nil {
 		return nil, err
 	}
-	text := f.connection
+	text := f.Connection
 	if text == "" {
 		text = os.Getenv("SERVICEBUS_CONNECTION_STRING")
 	}
 	if text == "" {
-		return nil, usageError("no connection string: give --connection-string or set " +
+		return nil, Usagef("no connection string: give --connection-string or set " +
 			"SERVICEBUS_CONNECTION_STRING")
 	}
 	t, err := parseConnectionString(text)
 	if err != nil {
-		return nil, &exitError{exitUsage, err}
+		return nil, With(Usage, err)
 	}
-	if f.caFile != "" {
-		if t.roots, err = readRoots(f.caFile); err != nil {
-			return nil, &exitError{exitUsage, err}
+	t.Version = f.Version()
+	if f.CAFile != "" {
+		if t.roots, err = ReadRoots(f.CAFile); err != nil {
+			return nil, With(Usage, err)
 		}
 	}
 	return t, nil
 }
 
-func (f *clientFlags) checkOutput() error {
-	if f.json {
-		f.output = "json"
+// version is that of the program whose command line f is a part of, "" without a command.
+func (f *Flags) Version() string {
+	if f.command == nil {
+		return ""
 	}
-	if f.output != "table" && f.output != "json" && !(f.rows && f.output == "row") {
-		return usageError("output %q is neither table nor json", f.output)
-	}
-	return nil
+	return f.command.Root().Version
 }
 
-// readRoots adds the certificates of a file to those of the system.
-func readRoots(file string) (*x509.CertPool, error) {
+// ReadRoots adds the certificates of a file to those of the system.
+func ReadRoots(file string) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
@@ -110,7 +107,7 @@ func readRoots(file string) (*x509.CertPool, error) {
 
 // parseConnectionString reads Endpoint=sb://host[:port];Name=Value;… with names in any case. Errors
 // name the part, never its value: that may be a key.
-func parseConnectionString(text string) (*target, error) {
+func parseConnectionString(text string) (*Target, error) {
 	parts := map[string]string{}
 	for part := range strings.SplitSeq(text, ";") {
 		if strings.TrimSpace(part) == "" {
@@ -122,30 +119,30 @@ func parseConnectionString(text string) (*target, error) {
 		}
 		parts[strings.ToLower(strings.TrimSpace(name))] = strings.TrimSpace(value)
 	}
-	t := &target{
-		keyName: parts["sharedaccesskeyname"], key: parts["sharedaccesskey"],
-		signature: parts["sharedaccesssignature"], entity: strings.Trim(parts["entitypath"], "/"),
+	t := &Target{
+		KeyName: parts["sharedaccesskeyname"], Key: parts["sharedaccesskey"],
+		Signature: parts["sharedaccesssignature"], entity: strings.Trim(parts["entitypath"], "/"),
 	}
 	if flag := parts["usedevelopmentemulator"]; flag != "" {
 		plain, err := strconv.ParseBool(flag)
 		if err != nil {
 			return nil, fmt.Errorf("connection string: UseDevelopmentEmulator is neither true nor false")
 		}
-		t.plain = plain
+		t.Plain = plain
 	}
 	u, err := url.Parse(parts["endpoint"])
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("connection string: Endpoint must be sb://host or sb://host:port")
 	}
-	t.host = u.Host
+	t.Host = u.Host
 	if u.Port() == "" {
 		port := "5671"
-		if t.plain {
+		if t.Plain {
 			port = "5672"
 		}
-		t.host = net.JoinHostPort(u.Hostname(), port)
+		t.Host = net.JoinHostPort(u.Hostname(), port)
 	}
-	if t.signature == "" && (t.keyName == "" || t.key == "") {
+	if t.Signature == "" && (t.KeyName == "" || t.Key == "") {
 		return nil, fmt.Errorf("connection string: it needs SharedAccessKeyName and SharedAccessKey, " +
 			"or SharedAccessSignature")
 	}
@@ -153,37 +150,37 @@ func parseConnectionString(text string) (*target, error) {
 }
 
 // queue returns the entity that the command line names, or the one of the connection string.
-func (t *target) queue(args []string) (name string, rest []string, err error) {
+func (t *Target) Queue(args []string) (name string, rest []string, err error) {
 	if len(args) > 0 && args[0] != "" {
 		return args[0], args[1:], nil
 	}
 	if t.entity != "" {
 		return t.entity, nil, nil
 	}
-	return "", nil, usageError("name a queue, or give a connection string with EntityPath")
+	return "", nil, Usagef("name a queue, or give a connection string with EntityPath")
 }
 
 // token makes the proof for an audience that is a path of this broker, "" for all of it.
-func (t *target) token(path string, now time.Time) string {
-	if t.signature != "" {
-		return t.signature
+func (t *Target) Token(path string, now time.Time) string {
+	if t.Signature != "" {
+		return t.Signature
 	}
-	return auth.NewToken(t.audience(path), t.keyName, t.key, now.Add(tokenLife))
+	return auth.NewToken(t.audience(path), t.KeyName, t.Key, now.Add(tokenLife))
 }
 
-func (t *target) audience(path string) string { return "sb://" + t.host + "/" + path }
+func (t *Target) audience(path string) string { return "sb://" + t.Host + "/" + path }
 
-func (t *target) tlsConfig() *tls.Config {
-	if t.plain {
+func (t *Target) tlsConfig() *tls.Config {
+	if t.Plain {
 		return nil
 	}
-	host, _, _ := net.SplitHostPort(t.host)
+	host, _, _ := net.SplitHostPort(t.Host)
 	return &tls.Config{RootCAs: t.roots, MinVersion: tls.VersionTLS12, ServerName: host}
 }
 
-func (t *target) url(scheme string) string {
-	if !t.plain {
+func (t *Target) URL(scheme string) string {
+	if !t.Plain {
 		scheme += "s"
 	}
-	return scheme + "://" + t.host
+	return scheme + "://" + t.Host
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -24,49 +23,6 @@ import (
 	"github.com/busbar-mq/busbar/transport/refusal"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
-
-func TestConnectionString(t *testing.T) {
-	const key = ";SharedAccessKeyName=n;SharedAccessKey=k=="
-	cases := []struct {
-		name, text string
-		want       target
-		fault      string
-	}{
-		{"the emulator's string is plain on 5672", "Endpoint=sb://localhost" + key + ";UseDevelopmentEmulator=true;",
-			target{host: "localhost:5672", plain: true, keyName: "n", key: "k=="}, ""},
-		{"an ordinary string is TLS on 5671", "Endpoint=sb://ns.example.net/" + key,
-			target{host: "ns.example.net:5671", keyName: "n", key: "k=="}, ""},
-		{"a port stays", "Endpoint=sb://localhost:5682" + key + ";usedevelopmentemulator=TRUE",
-			target{host: "localhost:5682", plain: true, keyName: "n", key: "k=="}, ""},
-		{"an address of IPv6", "Endpoint=sb://[::1]" + key,
-			target{host: "[::1]:5671", keyName: "n", key: "k=="}, ""},
-		{"an entity", "Endpoint=sb://h/" + key + ";EntityPath=a/b",
-			target{host: "h:5671", keyName: "n", key: "k==", entity: "a/b"}, ""},
-		{"a signature instead of a key", "Endpoint=sb://h/;SharedAccessSignature=SharedAccessSignature sr=x&sig=y",
-			target{host: "h:5671", signature: "SharedAccessSignature sr=x&sig=y"}, ""},
-		{"no endpoint", strings.TrimPrefix(key, ";"), target{}, "Endpoint"},
-		{"no key", "Endpoint=sb://h/;SharedAccessKeyName=n", target{}, "SharedAccessKey"},
-		{"a part without =", "Endpoint=sb://h/;rubbish" + key, target{}, "no ="},
-		{"a flag that is no flag", "Endpoint=sb://h/" + key + ";UseDevelopmentEmulator=perhaps", target{}, "UseDevelopmentEmulator"},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := parseConnectionString(c.text)
-			if c.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), c.fault) || strings.Contains(err.Error(), "k==") {
-					t.Fatalf("got %v, want an error about %s without the key", err, c.fault)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if *got != c.want {
-				t.Errorf("got %+v, want %+v", *got, c.want)
-			}
-		})
-	}
-}
 
 // shelf is a catalog in memory behind the real management API.
 type shelf struct{ queues map[string]*fsm.Descriptor }
@@ -174,16 +130,12 @@ func execute(t *testing.T, c *cobra.Command, stdin string, args ...string) (stri
 	c.SetIn(strings.NewReader(stdin))
 	c.SetArgs(args)
 	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return With(Usage, err) })
 	err := c.ExecuteContext(t.Context())
-	var known *exitError
-	switch {
-	case err == nil:
-		return out.String(), 0
-	case errors.As(err, &known):
-		return out.String() + err.Error(), known.code
+	if err != nil {
+		out.WriteString(err.Error())
 	}
-	return out.String() + err.Error(), exitFailed
+	return out.String(), Code(err)
 }
 
 func TestQueueCommands(t *testing.T) {
@@ -201,20 +153,20 @@ func TestQueueCommands(t *testing.T) {
 		{"nothing is listed at first", cs, []string{"list", "-o", "json"}, 0, "[]"},
 		{"create", cs, []string{"create", "Orders", "--session", "--lock-duration", "45s",
 			"--max-delivery-count", "3", "-o", "json"}, 0, `"lockDuration":"PT45S"`},
-		{"a second create is a conflict", cs, []string{"create", "orders"}, exitConflict, "409"},
+		{"a second create is a conflict", cs, []string{"create", "orders"}, Conflict, "409"},
 		{"show keeps the name as created", cs, []string{"show", "ORDERS", "-o", "json"}, 0, `"name":"Orders"`},
 		{"show tells of sessions", cs, []string{"show", "orders", "-o", "json"}, 0, `"requiresSession":true`},
-		{"show of nothing is not found", cs, []string{"show", "none"}, exitNotFound, "no queue none"},
+		{"show of nothing is not found", cs, []string{"show", "none"}, NotFound, "no queue none"},
 		{"the table has a heading", cs, []string{"list"}, 0, "NAME"},
 		{"the table has the queue", cs, []string{"list"}, 0, "Orders"},
-		{"a wrong key is unauthorised", wrong, []string{"list"}, exitUnauthorised, "401"},
-		{"a key without Manage is unauthorised", weak, []string{"create", "x"}, exitUnauthorised, "401"},
-		{"a bad value is a usage error", cs, []string{"create", "x", "--lock-duration", "1h"}, exitUsage, "400"},
-		{"a flag that nobody knows is a usage error", cs, []string{"list", "--nonsense"}, exitUsage, "nonsense"},
-		{"a missing name is a usage error", cs, []string{"create"}, exitUsage, "1 arguments"},
-		{"an unknown output is a usage error", cs, []string{"list", "-o", "xml"}, exitUsage, "xml"},
+		{"a wrong key is unauthorised", wrong, []string{"list"}, Unauthorised, "401"},
+		{"a key without Manage is unauthorised", weak, []string{"create", "x"}, Unauthorised, "401"},
+		{"a bad value is a usage error", cs, []string{"create", "x", "--lock-duration", "1h"}, Usage, "400"},
+		{"a flag that nobody knows is a usage error", cs, []string{"list", "--nonsense"}, Usage, "nonsense"},
+		{"a missing name is a usage error", cs, []string{"create"}, Usage, "1 arguments"},
+		{"an unknown output is a usage error", cs, []string{"list", "-o", "xml"}, Usage, "xml"},
 		{"delete", cs, []string{"delete", "orders"}, 0, "deleted orders"},
-		{"a second delete is not found", cs, []string{"delete", "orders"}, exitNotFound, "404"},
+		{"a second delete is not found", cs, []string{"delete", "orders"}, NotFound, "404"},
 	}
 	for _, s := range steps {
 		t.Run(s.name, func(t *testing.T) {
@@ -232,7 +184,7 @@ func TestQueueCommands(t *testing.T) {
 func TestQueueListReadsEveryPage(t *testing.T) {
 	host := serveShelf(t)
 	cs := "Endpoint=sb://" + host + ";SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
-	const n = 2*atomPageSize + 7
+	const n = 2*AtomPageSize + 7
 	for i := range n {
 		if out, code := execute(t, newQueueCommand(), "", "create", fmt.Sprint("q", i), "--connection-string", cs); code != 0 {
 			t.Fatal(out)
@@ -262,11 +214,11 @@ func TestClusterCommands(t *testing.T) {
 		{"status is JSON", []string{"status", "-o", "json"}, 0, `"term":7`},
 		{"transfer by a whole id", []string{"transfer-leader", "3", "aabb-2"}, 0, "led by aabb-2"},
 		{"transfer by the beginning of an id", []string{"transfer-leader", "3", "aabb"}, 0, "led by aabb-2"},
-		{"an ambiguous beginning", []string{"transfer-leader", "3", "aa"}, exitUsage, "any of"},
-		{"an unknown node", []string{"transfer-leader", "3", "zz"}, exitNotFound, "no node"},
-		{"an unknown partition", []string{"transfer-leader", "9", "aabb"}, exitNotFound, "404"},
-		{"a partition that is no number", []string{"transfer-leader", "x", "aabb"}, exitUsage, "not a number"},
-		{"no subcommand", nil, exitUsage, "needs a subcommand"},
+		{"an ambiguous beginning", []string{"transfer-leader", "3", "aa"}, Usage, "any of"},
+		{"an unknown node", []string{"transfer-leader", "3", "zz"}, NotFound, "no node"},
+		{"an unknown partition", []string{"transfer-leader", "9", "aabb"}, NotFound, "404"},
+		{"a partition that is no number", []string{"transfer-leader", "x", "aabb"}, Usage, "not a number"},
+		{"no subcommand", nil, Usage, "needs a subcommand"},
 	}
 	for _, s := range steps {
 		t.Run(s.name, func(t *testing.T) {
@@ -295,8 +247,8 @@ func TestUnreachableBrokerFailsAtRunTime(t *testing.T) {
 			if name == "send" {
 				args = append(args, "body")
 			}
-			if out, code := execute(t, c, "", args...); code != exitFailed {
-				t.Errorf("exit code %d, want %d: %s", code, exitFailed, out)
+			if out, code := execute(t, c, "", args...); code != Failed {
+				t.Errorf("exit code %d, want %d: %s", code, Failed, out)
 			}
 		})
 	}
@@ -323,8 +275,8 @@ func TestDataCommandsCheckTheirCommandLine(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			out, code := execute(t, c.c, "", c.args...)
-			if code != exitUsage || !strings.Contains(out, c.want) {
-				t.Errorf("exit code %d, want %d; printed %q, want %q in it", code, exitUsage, out, c.want)
+			if code != Usage || !strings.Contains(out, c.want) {
+				t.Errorf("exit code %d, want %d; printed %q, want %q in it", code, Usage, out, c.want)
 			}
 		})
 	}
@@ -351,46 +303,6 @@ func TestSendSource(t *testing.T) {
 	}
 	if got := read(sendFlags{count: 1}, nil, "one\ntwo\n\nfour"); !slices.Equal(got, []string{"one", "two", "", "four"}) {
 		t.Errorf("lines: %q", got)
-	}
-}
-
-func TestWireErrorsHaveExitCodes(t *testing.T) {
-	remote := func(c amqp.ErrCond) error { return &amqp.LinkError{RemoteErr: &amqp.Error{Condition: c}} }
-	for _, c := range []struct {
-		name string
-		err  error
-		want int
-	}{
-		{"unauthorized", remote(amqp.ErrCondUnauthorizedAccess), exitUnauthorised},
-		{"not found", remote(amqp.ErrCondNotFound), exitNotFound},
-		{"a held session", remote("com.microsoft:session-cannot-be-locked"), exitConflict},
-		{"a lost lock", &amqp.Error{Condition: condMessageLockLost}, exitConflict},
-		{"a lost session", &amqp.Error{Condition: condSessionLockLost}, exitConflict},
-		{"not allowed", remote(amqp.ErrCondNotAllowed), exitUsage},
-		{"a rejected message", &amqp.Error{Condition: amqp.ErrCondMessageSizeExceeded}, exitUsage},
-		{"anything else", remote(amqp.ErrCondInternalError), exitFailed},
-		{"a status inside", fmt.Errorf("x: %w", statusError("peek", 404, "gone")), exitNotFound},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var got *exitError
-			if err := wireError("send", c.err); !errors.As(err, &got) || got.code != c.want {
-				t.Errorf("got %v, want exit code %d", err, c.want)
-			}
-		})
-	}
-	said := &amqp.LinkError{RemoteErr: &amqp.Error{Condition: amqp.ErrCondNotAllowed, Description: "not so"}}
-	if got := wireError("open q", said); got.Error() != "open q: not so (amqp:not-allowed)" {
-		t.Errorf("got %q, want the broker's own words", got)
-	}
-	if !nothingCame(wireError("open q", &amqp.LinkError{RemoteErr: &amqp.Error{
-		Condition: "com.microsoft:timeout", Description: "none in time"}})) {
-		t.Error("a wait without result is a failure once the broker explains it")
-	}
-	if nothingCame(nil) || !nothingCame(context.DeadlineExceeded) || !nothingCame(remote("com.microsoft:timeout")) {
-		t.Error("only an end of the waiting time is nothing")
-	}
-	if wireError("send", nil) != nil {
-		t.Error("success became an error")
 	}
 }
 

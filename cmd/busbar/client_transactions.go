@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func queueTransactionsCommand(f *clientFlags) *cobra.Command {
+func queueTransactionsCommand(f *Flags) *cobra.Command {
 	var ops opsFlags
 	var ended bool
 	c := &cobra.Command{
@@ -20,7 +20,7 @@ func queueTransactionsCommand(f *clientFlags) *cobra.Command {
 			"--ended those are listed, too, that ended in the last ten minutes, with what became of them.",
 		Example: "  busbar queue transactions orders\n  busbar queue transactions orders --ended --json",
 		RunE: func(c *cobra.Command, args []string) error {
-			i, err := f.inspect(&ops, args, false)
+			i, err := inspect(f, &ops, args, false)
 			if err != nil {
 				return err
 			}
@@ -84,19 +84,19 @@ func (i *inspector) everyNode(ctx context.Context, ask func(*inspector) error) (
 	return silent, nil
 }
 
-func printTransactions(c *cobra.Command, f *clientFlags, all []json.RawMessage) error {
+func printTransactions(c *cobra.Command, f *Flags, all []json.RawMessage) error {
 	return printRows(c, f, all, []column{{"ID", "id"}, {"STATE", "state"}, {"SINCE", "since"}, {"SENDS", "sends"},
 		{"SETTLEMENTS", "settlements"}, {"CLIENT", "client"}, {"ENTITIES", "entities"}, {"CAUSE", "cause"}})
 }
 
 // printRows prints what has been listed: JSON lines, or a table of the columns.
-func printRows(c *cobra.Command, f *clientFlags, all []json.RawMessage, columns []column) error {
+func printRows(c *cobra.Command, f *Flags, all []json.RawMessage, columns []column) error {
 	rows := [][]string{nil}
 	for _, col := range columns {
 		rows[0] = append(rows[0], col.head)
 	}
 	for _, raw := range all {
-		if f.output == "json" {
+		if f.Output == "json" {
 			if _, err := fmt.Fprintf(c.OutOrStdout(), "%s\n", raw); err != nil {
 				return err
 			}
@@ -108,8 +108,8 @@ func printRows(c *cobra.Command, f *clientFlags, all []json.RawMessage, columns 
 		}
 		rows = append(rows, row)
 	}
-	if f.output == "json" {
+	if f.Output == "json" {
 		return nil
 	}
-	return printTable(c.OutOrStdout(), rows)
+	return PrintTable(c.OutOrStdout(), rows)
 }

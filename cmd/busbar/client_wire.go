@@ -9,88 +9,94 @@ import (
 	"github.com/google/uuid"
 )
 
-// wire is one AMQP connection of a client command.
-type wire struct {
-	t       *target
-	limit   time.Duration // of one request
-	conn    *amqp.Conn
-	session *amqp.Session
+// The filter of a link that asks for a session, by name and by descriptor.
+const (
+	SessionFilter     = "com.microsoft:session-filter"
+	SessionFilterCode = 0x000000137000000C
+)
+
+// Wire is one AMQP connection of a client command.
+type Wire struct {
+	t       *Target
+	Limit   time.Duration // of one request
+	Conn    *amqp.Conn
+	Session *amqp.Session
 }
 
-// dialFunc opens an AMQP connection to a URL; [amqp.Dial] is one.
-type dialFunc func(ctx context.Context, url string, options *amqp.ConnOptions) (*amqp.Conn, error)
+// Func opens an AMQP connection to a URL; [amqp.Dial] is one.
+type Func func(ctx context.Context, url string, options *amqp.ConnOptions) (*amqp.Conn, error)
 
-// dialWire connects and proves the right to use path.
-func dialWire(ctx context.Context, t *target, path string, limit time.Duration) (*wire, error) {
-	return dialWireBy(ctx, amqp.Dial, t, path, limit)
+// Connect connects and proves the right to use path.
+func Connect(ctx context.Context, t *Target, path string, limit time.Duration) (*Wire, error) {
+	return ConnectBy(ctx, amqp.Dial, t, path, limit)
 }
 
-// dialWireBy is [dialWire] over a connection of the caller's own making.
-func dialWireBy(ctx context.Context, dial dialFunc, t *target, path string, limit time.Duration) (*wire, error) {
+// ConnectBy is [Connect] over a connection of the caller's own making.
+func ConnectBy(ctx context.Context, dial Func, t *Target, path string, limit time.Duration) (*Wire, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	conn, err := dial(ctx, t.url("amqp"), &amqp.ConnOptions{
+	conn, err := dial(ctx, t.URL("amqp"), &amqp.ConnOptions{
 		SASLType: amqp.SASLTypeAnonymous(), TLSConfig: t.tlsConfig(),
-		Properties: map[string]any{"product": "busbar-cli", "version": version},
+		Properties: map[string]any{"product": "busbar-cli", "version": t.Version},
 	})
 	if err != nil {
-		return nil, wireError("connect to "+t.host, err)
+		return nil, Failure("connect to "+t.Host, err)
 	}
-	w := &wire{t: t, limit: limit, conn: conn}
-	if w.session, err = conn.NewSession(ctx, nil); err != nil {
-		w.close()
-		return nil, wireError("begin", err)
+	w := &Wire{t: t, Limit: limit, Conn: conn}
+	if w.Session, err = conn.NewSession(ctx, nil); err != nil {
+		w.Close()
+		return nil, Failure("begin", err)
 	}
 	if err := w.authorise(ctx, path); err != nil {
-		w.close()
+		w.Close()
 		return nil, err
 	}
 	return w, nil
 }
 
-func (w *wire) close() { _ = w.conn.Close() }
+func (w *Wire) Close() { _ = w.Conn.Close() }
 
 // authorise puts a token for path.
-func (w *wire) authorise(ctx context.Context, path string) error {
-	r, err := w.openRequests(ctx, "$cbs")
+func (w *Wire) authorise(ctx context.Context, path string) error {
+	r, err := w.OpenRequests(ctx, "$cbs")
 	if err != nil {
 		return err
 	}
-	defer r.close()
-	_, err = r.call(ctx, &amqp.Message{
+	defer r.Close()
+	_, err = r.Call(ctx, &amqp.Message{
 		ApplicationProperties: map[string]any{
 			"operation": "put-token", "type": "servicebus.windows.net:sastoken",
 			"name":       w.t.audience(path),
 			"expiration": fmt.Sprint(time.Now().Add(tokenLife).Unix()),
 		},
-		Value: w.t.token(path, time.Now()),
+		Value: w.t.Token(path, time.Now()),
 	})
-	return wireError("authorise for "+path, err)
+	return Failure("authorise for "+path, err)
 }
 
-// requests is a pair of links to a node that answers requests.
-type requests struct {
+// Requests is a pair of links to a node that answers requests.
+type Requests struct {
 	node    string
 	replyTo string
 	out     *amqp.Sender
 	in      *amqp.Receiver
 }
 
-func (w *wire) openRequests(ctx context.Context, node string) (*requests, error) {
-	r := &requests{node: node, replyTo: "reply-" + uuid.NewString()}
+func (w *Wire) OpenRequests(ctx context.Context, node string) (*Requests, error) {
+	r := &Requests{node: node, replyTo: "reply-" + uuid.NewString()}
 	var err error
-	if r.in, err = w.session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
+	if r.in, err = w.Session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
 		TargetAddress: r.replyTo, Credit: 10}); err != nil {
-		return nil, wireError("open "+node, err)
+		return nil, Failure("open "+node, err)
 	}
-	if r.out, err = w.session.NewSender(ctx, node, nil); err != nil {
-		return nil, wireError("open "+node, err)
+	if r.out, err = w.Session.NewSender(ctx, node, nil); err != nil {
+		return nil, Failure("open "+node, err)
 	}
 	return r, nil
 }
 
 // close detaches both links. Its failure is the connection's, which the next call reports.
-func (r *requests) close() {
+func (r *Requests) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = r.out.Close(ctx)
@@ -99,7 +105,7 @@ func (r *requests) close() {
 
 // call sends one request and returns its answer if that is a success. One request is outstanding at
 // a time, so the next answer is this one's unless an earlier call was given up.
-func (r *requests) call(ctx context.Context, m *amqp.Message) (*amqp.Message, error) {
+func (r *Requests) Call(ctx context.Context, m *amqp.Message) (*amqp.Message, error) {
 	id := uuid.NewString()
 	m.Properties = &amqp.MessageProperties{MessageID: id, ReplyTo: &r.replyTo}
 	if err := r.out.Send(ctx, m, nil); err != nil {
@@ -130,7 +136,7 @@ func answerError(m *amqp.Message) error {
 		return nil
 	}
 	text, _ := first(m.ApplicationProperties, "status-description", "statusDescription").(string)
-	return statusError("refused", int(code), text)
+	return FromHTTP("refused", int(code), text)
 }
 
 func first(m map[string]any, names ...string) any {
@@ -140,4 +146,11 @@ func first(m map[string]any, names ...string) any {
 		}
 	}
 	return nil
+}
+
+// ReceiveOne waits for the next message of a link, no longer than wait.
+func ReceiveOne(ctx context.Context, in *amqp.Receiver, wait time.Duration) (*amqp.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return in.Receive(ctx, nil)
 }

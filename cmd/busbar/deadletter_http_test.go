@@ -41,7 +41,7 @@ func TestADeadLetterQueueIsNotManagedByItself(t *testing.T) {
 			{http.MethodPut, atomOf("QueueDescription", "<MaxDeliveryCount>3</MaxDeliveryCount>"), "*"},
 			{http.MethodDelete, "", ""},
 		} {
-			headers := []string{"Content-Type", atomEntryType}
+			headers := []string{"Content-Type", AtomEntryType}
 			if r.match != "" {
 				headers = append(headers, "If-Match", r.match)
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -53,7 +52,7 @@ func (n *xmlNode) kind() string {
 
 // applier makes what a file asks for, by the management API.
 type applier struct {
-	m      *management
+	m      *Management
 	dryRun bool
 	say    func(format string, args ...any)
 
@@ -102,8 +101,8 @@ func entityOf(target string) string {
 
 // get returns what an Atom entry holds, nil if there is nothing at that path.
 func (a *applier) get(ctx context.Context, path string) (*xmlNode, error) {
-	answer, err := a.m.do(ctx, "show "+path, http.MethodGet, path, "", nil)
-	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.code == exitNotFound {
+	answer, err := a.m.Do(ctx, "show "+path, http.MethodGet, path, "", nil)
+	if Code(err) == NotFound {
 		return nil, nil
 	}
 	if err != nil {
@@ -173,7 +172,7 @@ func (a *applier) put(ctx context.Context, path, element, inner string) error {
 	body := `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><` + element +
 		` xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"` +
 		` xmlns:i="http://www.w3.org/2001/XMLSchema-instance">` + inner + `</` + element + `></content></entry>`
-	_, err := a.m.do(ctx, "create "+path, http.MethodPut, path, "", []byte(body))
+	_, err := a.m.Do(ctx, "create "+path, http.MethodPut, path, "", []byte(body))
 	return err
 }
 
@@ -231,8 +230,8 @@ func (a *applier) extraRules(ctx context.Context, e entitySpec) error {
 func (a *applier) list(ctx context.Context, path string) ([]xmlNode, error) {
 	var all []xmlNode
 	for {
-		query := fmt.Sprintf("&$skip=%d&$top=%d", len(all), atomPageSize)
-		answer, err := a.m.do(ctx, "list "+path, http.MethodGet, path, query, nil)
+		query := fmt.Sprintf("&$skip=%d&$top=%d", len(all), AtomPageSize)
+		answer, err := a.m.Do(ctx, "list "+path, http.MethodGet, path, query, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -246,7 +245,7 @@ func (a *applier) list(ctx context.Context, path string) ([]xmlNode, error) {
 				all = append(all, n)
 			}
 		}
-		if len(all)-before < atomPageSize {
+		if len(all)-before < AtomPageSize {
 			return all, nil
 		}
 	}

@@ -116,7 +116,7 @@ func circleError(waiting []entitySpec) error {
 
 // warnOfCircle tells on standard error if a queue that was just created forwards to itself or in a circle
 // (RUL-24). It follows at most 100 entities; what it cannot read it does not follow.
-func warnOfCircle(ctx context.Context, m *management, name string, tell func(string)) {
+func warnOfCircle(ctx context.Context, m *Management, name string, tell func(string)) {
 	a := &applier{m: m}
 	var all []entitySpec
 	todo := []string{name}

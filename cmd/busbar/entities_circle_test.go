@@ -61,7 +61,7 @@ func TestANewCircleIsRefusedAndAnOldOneApplied(t *testing.T) {
 		t.Fatal(out)
 	}
 	out, code = apply(circle)
-	if code != exitConflict || !strings.Contains(out, `ForwardTo of a is "", the file wants "b"`) || !strings.Contains(out, "3 created, 1 differ") {
+	if code != Conflict || !strings.Contains(out, `ForwardTo of a is "", the file wants "b"`) || !strings.Contains(out, "3 created, 1 differ") {
 		t.Errorf("with one that is there: %d %s", code, out)
 	}
 	l.put(t, "/a", "QueueDescription", "<ForwardTo>b</ForwardTo>", "If-Match", "*") // the circle is closed

@@ -24,7 +24,7 @@ func (n *node) startEntities(context.Context) error {
 	}
 	all, notes, err := readEntities(n.cfg.Entities)
 	if err != nil {
-		return &exitError{exitUsage, err}
+		return With(Usage, err)
 	}
 	log := n.log.Named("entities")
 	for _, note := range notes {
@@ -32,9 +32,9 @@ func (n *node) startEntities(context.Context) error {
 	}
 	t, err := n.insider()
 	if err != nil {
-		return &exitError{exitUsage, err}
+		return With(Usage, err)
 	}
-	m := &management{t: t, limit: time.Minute, http: &http.Client{Transport: inside{n.api.Management()}}}
+	m := &Management{Target: t, Limit: time.Minute, HTTP: &http.Client{Transport: inside{n.api.Management()}}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -65,15 +65,15 @@ func (n *node) startEntities(context.Context) error {
 // retryEntities reports whether the cluster may do later what it did not now: while it gets ready, or
 // when another node has just made the same.
 func (n *node) retryEntities(err error) bool {
-	exit := (*exitError)(nil)
-	return !errors.As(err, &exit) || exit.code == exitFailed || exit.code == exitConflict
+	code := Code(err)
+	return code == Failed || code == Conflict
 }
 
 // insider is a client with a key of the configuration that may manage.
-func (n *node) insider() (*target, error) {
+func (n *node) insider() (*Target, error) {
 	for _, p := range n.keys.namespace {
 		if p.Rights&auth.Manage != 0 {
-			return &target{host: "localhost", plain: true, keyName: p.Name, key: string(p.Primary)}, nil
+			return &Target{Host: "localhost", Plain: true, KeyName: p.Name, Key: string(p.Primary)}, nil
 		}
 	}
 	return nil, errors.New("entities: no policy has the right Manage")

@@ -119,7 +119,7 @@ func (n *node) openIssuers(context.Context) error {
 			err = k.fetch(context.Background(), i)
 		}
 		if err != nil {
-			return &exitError{exitUsage, err}
+			return With(Usage, err)
 		}
 	}
 	done := make(chan struct{})

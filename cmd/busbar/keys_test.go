@@ -32,23 +32,23 @@ func accessRule(name, primary, secondary string, rights ...string) string {
 }
 
 // tries says what a key of an entity can do over AMQP: "send", "receive", "manage".
-func tries(t *testing.T, target *target, entity string) string {
+func tries(t *testing.T, target *Target, entity string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	w, err := dialWire(ctx, target, entity, 20*time.Second)
+	w, err := Connect(ctx, target, entity, 20*time.Second)
 	if err != nil {
 		return "nothing"
 	}
-	defer w.close()
+	defer w.Close()
 	var can []string
-	if s, err := w.session.NewSender(ctx, entity, nil); err == nil {
+	if s, err := w.Session.NewSender(ctx, entity, nil); err == nil {
 		can = append(can, "send")
 		if err := s.Send(ctx, amqp.NewMessage([]byte("m")), nil); err != nil {
 			t.Errorf("an open link does not send: %v", err)
 		}
 	}
-	if _, err := w.session.NewReceiver(ctx, entity, nil); err == nil {
+	if _, err := w.Session.NewReceiver(ctx, entity, nil); err == nil {
 		can = append(can, "receive")
 	}
 	return strings.Join(can, ",")
@@ -222,8 +222,8 @@ func (p *provider) token(t *testing.T, issuer string, claims map[string]any) str
 	return text + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
-func (l *liveNode) bearer(token string) *target {
-	return &target{host: l.host, plain: true, signature: token}
+func (l *liveNode) bearer(token string) *Target {
+	return &Target{Host: l.host, Plain: true, Signature: token}
 }
 
 // Tokens of a provider open the management API and AMQP for what their claims grant.
@@ -240,7 +240,7 @@ func TestJWTOfAProvider(t *testing.T) {
 	owner := p.token(t, issuerName, map[string]any{"roles": []string{"owner"}})
 	for _, name := range []string{"/mine", "/yours"} {
 		res, text := l.request(t, "PUT", name, atomOf("QueueDescription", ""), "Bearer "+owner,
-			"Content-Type", atomEntryType)
+			"Content-Type", AtomEntryType)
 		if res.StatusCode != 201 {
 			t.Fatalf("%s: %d %s", name, res.StatusCode, text)
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -28,17 +27,12 @@ func run(args []string) int {
 	}
 	root.AddCommand(newServeCommand(), newConfigCommand(), newClusterCommand(), newQueueCommand(), newEntitiesCommand(),
 		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), newBenchCommand(), newFrontendCommand(),
-		newDebugCommand())
+		newDebugCommand(auditDirs))
 	root.SetArgs(args)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{2, err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return With(Usage, err) })
 	err := root.Execute()
-	if err == nil {
-		return 0
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "busbar:", err)
 	}
-	fmt.Fprintln(os.Stderr, "busbar:", err)
-	var exit *exitError
-	if errors.As(err, &exit) {
-		return exit.code
-	}
-	return 1
+	return Code(err)
 }

@@ -284,7 +284,7 @@ func (l lives) Distrust(reason string, life uint64) error {
 func (n *node) openFront(context.Context) error {
 	keys, err := newPolicyKeeper(n.cfg, n.log.Named("policies"))
 	if err != nil {
-		return &exitError{exitUsage, err}
+		return With(Usage, err)
 	}
 	n.keys, n.policies = keys, keys.policies
 	st := &status{n}

@@ -88,9 +88,9 @@ func openLive(t testing.TB, cfg Config) *liveNode {
 	return l
 }
 
-// target is a client of the node with a key of a policy.
-func (l *liveNode) target(name, key string) *target {
-	return &target{host: l.host, plain: true, keyName: name, key: key}
+// Target is a client of the node with a key of a policy.
+func (l *liveNode) target(name, key string) *Target {
+	return &Target{Host: l.host, Plain: true, KeyName: name, Key: key}
 }
 
 // request sends one HTTP request; token "" is that of the namespace's key.
@@ -130,7 +130,7 @@ func (l *liveNode) requestTo(t testing.TB, host, method, path, body, token strin
 func (l *liveNode) put(t testing.TB, path, element, elements string, headers ...string) string {
 	t.Helper()
 	res, text := l.request(t, http.MethodPut, path, atomOf(element, elements), "",
-		append(headers, "Content-Type", atomEntryType)...)
+		append(headers, "Content-Type", AtomEntryType)...)
 	if res.StatusCode >= 300 {
 		t.Fatalf("put %s: %d %s", path, res.StatusCode, text)
 	}

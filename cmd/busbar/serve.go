@@ -56,7 +56,7 @@ func newServeCommand() *cobra.Command {
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(*file, given, os.LookupEnv)
 		if err != nil {
-			return &exitError{2, err}
+			return With(Usage, err)
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -121,12 +121,12 @@ func newConfigCommand() *cobra.Command {
 	check.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(*file, given, os.LookupEnv)
 		if err != nil {
-			return &exitError{2, err}
+			return With(Usage, err)
 		}
 		if cfg.Entities != "" {
 			all, _, err := readEntities(cfg.Entities)
 			if err != nil {
-				return &exitError{2, err}
+				return With(Usage, err)
 			}
 			for _, warning := range circleWarnings(all) {
 				fmt.Fprintln(cmd.OutOrStdout(), "warning:", warning)
