@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/storage"
@@ -24,7 +25,7 @@ type stoppedNode struct {
 // openStopped opens a data directory that must be there.
 func openStopped(path, store string) (stoppedNode, error) {
 	if _, err := os.Stat(filepath.Join(path, "identity.json")); err != nil {
-		return stoppedNode{}, With(NotFound, fmt.Errorf("%s is no data directory: %w", path, err))
+		return stoppedNode{}, exit.With(exit.NotFound, fmt.Errorf("%s is no data directory: %w", path, err))
 	}
 	cfg := storage.Defaults()
 	cfg.Dir, cfg.Log = path, store

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // Bounds of the load generator. They keep a slip of the finger from filling a machine.
@@ -71,7 +74,7 @@ With a connection string tokens prove the right (CBS); --url speaks to other bro
 (amqp://user:password@host) or ANONYMOUS (amqp://host). Give --pid for every process of the broker to
 learn what a message costs it.`,
 	}
-	f := AddFlags(c)
+	f := dial.AddFlags(c)
 	f.AddRowOutput(c)
 	b := &benchCommand{client: f}
 	b.addFlags(c)
@@ -93,7 +96,7 @@ learn what a message costs it.`,
 
 // benchCommand is the command line of bench.
 type benchCommand struct {
-	client      *Flags
+	client      *dial.Flags
 	cfg         benchConfig
 	urls, hosts []string
 	create      bool
@@ -136,13 +139,13 @@ func (b *benchCommand) run(ctx context.Context, args []string, progress io.Write
 	case "":
 	case "raft":
 		if b.nodes != 1 && b.nodes != 3 {
-			return nil, Usagef("--nodes must be 1 or 3")
+			return nil, exit.Usagef("--nodes must be 1 or 3")
 		}
 		return benchRaft(ctx, cfg, b.nodes)
 	case "frontend":
 		return benchFrontend(ctx, cfg)
 	default:
-		return nil, Usagef("--baseline is raft or frontend")
+		return nil, exit.Usagef("--baseline is raft or frontend")
 	}
 	d, err := newBenchDialer(b.client, b.urls, b.hosts)
 	if err != nil {
@@ -218,7 +221,7 @@ func (b *benchConfig) resolve() error {
 		faults = append(faults, "--rate must be 0 to 10000000")
 	}
 	if len(faults) > 0 {
-		return Usagef("%s", strings.Join(faults, "; "))
+		return exit.Usagef("%s", strings.Join(faults, "; "))
 	}
 	return nil
 }

@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // benchDialer makes the connections of a run, in turn to each address.
 type benchDialer struct {
-	targets []*Target // by connection string: CBS
+	targets []*dial.Target // by connection string: CBS
 	urls    []*url.URL
 	roots   *x509.CertPool
 	limit   time.Duration
@@ -25,7 +28,7 @@ type benchDialer struct {
 	version       string // of this program; the broker is told
 }
 
-func newBenchDialer(f *Flags, urls, hosts []string) (*benchDialer, error) {
+func newBenchDialer(f *dial.Flags, urls, hosts []string) (*benchDialer, error) {
 	d := &benchDialer{limit: f.Timeout, version: f.Version()}
 	if len(urls) == 0 {
 		t, err := f.Target()
@@ -38,7 +41,7 @@ func newBenchDialer(f *Flags, urls, hosts []string) (*benchDialer, error) {
 			d.targets = append(d.targets, &other)
 		}
 		if len(hosts) == 0 {
-			d.targets = []*Target{t}
+			d.targets = []*dial.Target{t}
 		}
 		return d, nil
 	}
@@ -46,19 +49,19 @@ func newBenchDialer(f *Flags, urls, hosts []string) (*benchDialer, error) {
 		return nil, err
 	}
 	if f.Connection != "" || len(hosts) > 0 {
-		return nil, Usagef("--url goes without --connection-string and --host")
+		return nil, exit.Usagef("--url goes without --connection-string and --host")
 	}
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "amqp" && u.Scheme != "amqps" {
-			return nil, Usagef("--url must be amqp://[user:password@]host[:port] or amqps://") // it may hold a password
+			return nil, exit.Usagef("--url must be amqp://[user:password@]host[:port] or amqps://") // it may hold a password
 		}
 		d.urls = append(d.urls, u)
 	}
 	if f.CAFile != "" {
-		roots, err := ReadRoots(f.CAFile)
+		roots, err := dial.ReadRoots(f.CAFile)
 		if err != nil {
-			return nil, With(Usage, err)
+			return nil, exit.With(exit.Usage, err)
 		}
 		d.roots = roots
 	}
@@ -67,14 +70,14 @@ func newBenchDialer(f *Flags, urls, hosts []string) (*benchDialer, error) {
 
 func (d *benchDialer) queue(args []string) (string, error) {
 	if len(args) > 1 {
-		return "", Usagef("bench takes one queue")
+		return "", exit.Usagef("bench takes one queue")
 	}
 	if len(d.targets) > 0 {
 		name, _, err := d.targets[0].Queue(args)
 		return name, err
 	}
 	if len(args) == 0 {
-		return "", Usagef("name a queue, as the broker addresses it")
+		return "", exit.Usagef("name a queue, as the broker addresses it")
 	}
 	return args[0], nil
 }
@@ -82,13 +85,13 @@ func (d *benchDialer) queue(args []string) (string, error) {
 // create makes the queue unless it exists.
 func (d *benchDialer) create(ctx context.Context, cfg *benchConfig) error {
 	if len(d.targets) == 0 {
-		return Usagef("--create needs a connection string")
+		return exit.Usagef("--create needs a connection string")
 	}
-	m := NewManagement(d.targets[0], d.limit)
+	m := dial.NewManagement(d.targets[0], d.limit)
 	sessions := cfg.Sessions > 0
-	_, err := m.CreateQueue(ctx, cfg.Queue, Queue{
+	_, err := m.CreateQueue(ctx, cfg.Queue, dial.Queue{
 		RequiresSession: &sessions, LockDuration: "PT1M", MaxSizeInMegabytes: 81920})
-	if Code(err) == Conflict {
+	if exit.Code(err) == exit.Conflict {
 		return nil
 	}
 	return err
@@ -99,7 +102,7 @@ func (d *benchDialer) dial(ctx context.Context, queue string) (*amqp.Conn, error
 	i := d.count
 	d.count++
 	if len(d.targets) > 0 {
-		w, err := ConnectBy(ctx, d.connect, d.targets[i%len(d.targets)], queue, d.limit)
+		w, err := dial.ConnectBy(ctx, d.connect, d.targets[i%len(d.targets)], queue, d.limit)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +122,7 @@ func (d *benchDialer) dial(ctx context.Context, queue string) (*amqp.Conn, error
 	ctx, cancel := context.WithTimeout(ctx, d.limit)
 	defer cancel()
 	conn, err := d.connect(ctx, u.String(), opt)
-	return conn, Failure("connect to "+u.Host, err)
+	return conn, dial.Failure("connect to "+u.Host, err)
 }
 
 // connect opens an AMQP connection whose socket has the receive buffer of d.

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -70,9 +71,9 @@ func benchFrontend(ctx context.Context, cfg *benchConfig) (*benchReport, error) 
 	}
 	one := *cfg
 	one.PIDs, one.Queue = []int{child.Process.Pid}, frontendQueue
-	t := &Target{Host: strings.TrimSpace(line), Plain: true, KeyName: frontendKeyName, Key: frontendKey,
+	t := &dial.Target{Host: strings.TrimSpace(line), Plain: true, KeyName: frontendKeyName, Key: frontendKey,
 		Version: cfg.version}
-	d := &benchDialer{targets: []*Target{t}, limit: 10 * time.Second}
+	d := &benchDialer{targets: []*dial.Target{t}, limit: 10 * time.Second}
 	return runBench(ctx, &one, d, os.Stderr)
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
 // startReceivers starts the receiving links.
@@ -51,11 +53,11 @@ func (b *benchReceiver) options() *amqp.ReceiverOptions {
 func (b *benchReceiver) work(ctx context.Context, conn *amqp.Conn) error {
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
-		return Failure("begin", err)
+		return dial.Failure("begin", err)
 	}
 	link, err := session.NewReceiver(ctx, b.run.cfg.Queue, b.options())
 	if err != nil {
-		return Failure("open "+b.run.cfg.Queue, err)
+		return dial.Failure("open "+b.run.cfg.Queue, err)
 	}
 	return b.consume(ctx, link, -1, 0)
 }
@@ -91,7 +93,7 @@ func (b *benchReceiver) receive(ctx context.Context, link *amqp.Receiver, most i
 			if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 				return nil
 			}
-			return Failure("receive", err)
+			return dial.Failure("receive", err)
 		}
 		b.run.received.Add(1)
 		b.time(m)
@@ -111,7 +113,7 @@ func receiveWithin(ctx context.Context, link *amqp.Receiver, idle time.Duration)
 	if idle == 0 {
 		return link.Receive(ctx, nil)
 	}
-	return ReceiveOne(ctx, link, idle)
+	return dial.ReceiveOne(ctx, link, idle)
 }
 
 // time records how long a message of this run was under way, from when it was due.
@@ -138,7 +140,7 @@ func (b *benchReceiver) settle(ctx context.Context, link *amqp.Receiver, m *amqp
 		err := link.AcceptMessage(limited, m)
 		cancel()
 		if err != nil {
-			return Failure("complete", err)
+			return dial.Failure("complete", err)
 		}
 		if r.cfg.Settle == "second" && r.measuring.Load() {
 			r.settle.record(time.Since(start))
@@ -162,11 +164,11 @@ func (b *benchReceiver) workSessions(ctx context.Context, conn *amqp.Conn) error
 	cfg := b.run.cfg
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
-		return Failure("begin", err)
+		return dial.Failure("begin", err)
 	}
-	var r *Requests
+	var r *dial.Requests
 	if cfg.SessionState {
-		w := &Wire{Session: session}
+		w := &dial.Wire{Session: session}
 		if r, err = w.OpenRequests(ctx, cfg.Queue+"/$management"); err != nil {
 			return err
 		}
@@ -182,18 +184,18 @@ func (b *benchReceiver) workSessions(ctx context.Context, conn *amqp.Conn) error
 	return nil
 }
 
-func (b *benchReceiver) holdSession(ctx context.Context, session *amqp.Session, r *Requests, name string) error {
+func (b *benchReceiver) holdSession(ctx context.Context, session *amqp.Session, r *dial.Requests, name string) error {
 	cfg := b.run.cfg
 	opt := b.options()
 	opt.Credit = -1 // exactly what is taken, so that nothing is handed out in vain
-	opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(SessionFilter, SessionFilterCode, name)}
+	opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(dial.SessionFilter, dial.SessionFilterCode, name)}
 	link, err := session.NewReceiver(ctx, cfg.Queue, opt)
-	if Condition(err) == "com.microsoft:session-cannot-be-locked" { // it is not released yet
+	if dial.Condition(err) == "com.microsoft:session-cannot-be-locked" { // it is not released yet
 		_ = sleepUntil(ctx, time.Now().Add(retryAfter))
 		return nil
 	}
 	if err != nil {
-		return Failure("accept "+name, err)
+		return dial.Failure("accept "+name, err)
 	}
 	if err = link.IssueCredit(uint32(cfg.SessionMessages)); err == nil {
 		err = b.consume(ctx, link, cfg.SessionMessages, sessionIdle)
@@ -204,9 +206,9 @@ func (b *benchReceiver) holdSession(ctx context.Context, session *amqp.Session, 
 				"associated-link-name": link.LinkName()},
 			Value: map[string]any{"session-id": name, "session-state": []byte(name)},
 		})
-		err = Failure("set the state of "+name, err)
+		err = dial.Failure("set the state of "+name, err)
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
 	defer cancel()
-	return errors.Join(err, Failure("release "+name, link.Close(closing)))
+	return errors.Join(err, dial.Failure("release "+name, link.Close(closing)))
 }

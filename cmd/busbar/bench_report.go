@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
 // benchReport is what a run found.
@@ -81,12 +83,12 @@ func (b *benchReport) fill(r *benchRun) {
 func (b *benchReport) print(w io.Writer, output string) error {
 	switch output {
 	case "json":
-		return PrintJSON(w, b)
+		return dial.PrintJSON(w, b)
 	case "row":
 		_, err := fmt.Fprintln(w, b.row())
 		return err
 	}
-	return PrintTable(w, b.table())
+	return dial.PrintTable(w, b.table())
 }
 
 // row is a line of the table in docs/benchmarks.md: name, messages/s, CPU, its user and system part,

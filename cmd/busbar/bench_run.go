@@ -13,6 +13,8 @@ import (
 
 	"github.com/Azure/go-amqp"
 	"github.com/google/uuid"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
 // benchRun is one run of the load generator: its workers, and what they count.
@@ -238,12 +240,12 @@ type unconfirmed struct {
 func (s *benchSender) work(ctx context.Context, conn *amqp.Conn) error {
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
-		return Failure("begin", err)
+		return dial.Failure("begin", err)
 	}
 	link, err := session.NewSender(ctx, s.run.cfg.Queue, &amqp.SenderOptions{
 		SettlementMode: amqp.SenderSettleModeUnsettled.Ptr()})
 	if err != nil {
-		return Failure("open "+s.run.cfg.Queue, err)
+		return dial.Failure("open "+s.run.cfg.Queue, err)
 	}
 	// Receipts come in order or nearly so; waiting for them in order bounds what is under way.
 	waiting := make(chan unconfirmed, s.run.cfg.InFlight)
@@ -278,7 +280,7 @@ func (s *benchSender) send(ctx context.Context, link *amqp.Sender, waiting chan<
 			if ctx.Err() != nil {
 				return nil
 			}
-			return Failure("send", err)
+			return dial.Failure("send", err)
 		}
 		waiting <- unconfirmed{receipt, due}
 	}
@@ -313,7 +315,7 @@ func (s *benchSender) await(waiting <-chan unconfirmed) error {
 		state, err := u.receipt.Wait(ctx)
 		cancel()
 		if err != nil {
-			failed = Failure("confirm", err)
+			failed = dial.Failure("confirm", err)
 			s.run.fail(failed)
 			continue
 		}

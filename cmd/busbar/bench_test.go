@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 func TestHistogramPercentilesAreWithinABucketOfTheTruth(t *testing.T) {
@@ -99,8 +102,8 @@ func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 		c := newBenchCommand()
 		c.SetArgs(args)
 		c.SilenceErrors, c.SilenceUsage = true, true
-		if code := Code(c.ExecuteContext(t.Context())); code != Usage {
-			t.Errorf("%v: exit code %d, want %d", args, code, Usage)
+		if code := exit.Code(c.ExecuteContext(t.Context())); code != exit.Usage {
+			t.Errorf("%v: exit code %d, want %d", args, code, exit.Usage)
 		}
 	}
 }
@@ -124,7 +127,7 @@ func benchFront(t *testing.T, sessions bool, change func(*benchConfig)) *benchRe
 	if err := cfg.resolve(); err != nil {
 		t.Fatal(err)
 	}
-	d := &benchDialer{limit: 10 * time.Second, targets: []*Target{
+	d := &benchDialer{limit: 10 * time.Second, targets: []*dial.Target{
 		{Host: addr, Plain: true, KeyName: frontendKeyName, Key: frontendKey}}}
 	r, err := runBench(t.Context(), cfg, d, io.Discard)
 	if err != nil {

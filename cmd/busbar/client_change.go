@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 func numberText(n uint64) string { return strconv.FormatUint(n, 10) }
@@ -38,7 +41,7 @@ type purgeFlags struct {
 	rate    uint64
 }
 
-func queuePurgeCommand(f *Flags) *cobra.Command {
+func queuePurgeCommand(f *dial.Flags) *cobra.Command {
 	var p purgeFlags
 	c := &cobra.Command{
 		Use: "purge NAME", Short: "Delete the messages that wait in a queue",
@@ -62,7 +65,7 @@ func queuePurgeCommand(f *Flags) *cobra.Command {
 	return c
 }
 
-func (p *purgeFlags) run(c *cobra.Command, f *Flags, args []string) error {
+func (p *purgeFlags) run(c *cobra.Command, f *dial.Flags, args []string) error {
 	i, err := inspect(f, &p.ops, args, p.dead)
 	if err != nil {
 		return err
@@ -77,14 +80,14 @@ func (p *purgeFlags) run(c *cobra.Command, f *Flags, args []string) error {
 		}
 	}
 	if !p.dead && (values.Has("reason") || values.Has("from")) {
-		return Usagef("--reason and --from choose dead letters; add --dlq")
+		return exit.Usagef("--reason and --from choose dead letters; add --dlq")
 	}
 	total, err := i.waiting(c.Context(), p.dead)
 	if err != nil {
 		return err
 	}
 	if !p.yes {
-		return Usagef("%s holds %d messages; add --yes to delete those that the flags choose", i.path, total)
+		return exit.Usagef("%s holds %d messages; add --yes to delete those that the flags choose", i.path, total)
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -94,14 +97,14 @@ func (p *purgeFlags) run(c *cobra.Command, f *Flags, args []string) error {
 	})
 	b.end()
 	if err != nil {
-		return With(Code(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar queue purge %s%s",
+		return exit.With(exit.Code(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar queue purge %s%s",
 			deleted, err, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), p.resume(values)))
 	}
 	text := fmt.Sprintf("deleted %d messages of %s", deleted, i.path)
 	if skipped > 0 {
 		text += fmt.Sprintf("; %d sessions are held by receivers and were left alone", skipped)
 	}
-	return PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "deleted": deleted, "skippedSessions": skipped}, text)
+	return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "deleted": deleted, "skippedSessions": skipped}, text)
 }
 
 // setTimes puts the times that were given among the parameters. The flags have the parameters' names.

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 const maxStatusBytes = 16 << 20
@@ -46,7 +49,7 @@ type clusterStatus struct {
 
 // opsFlags reach the operations port of a node.
 type opsFlags struct {
-	Flags
+	dial.Flags
 	base string
 }
 
@@ -54,7 +57,7 @@ func newClusterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "Look at the cluster and move leaders",
 		Args: cobra.NoArgs, RunE: showHelp}
 	f := &opsFlags{}
-	AddOutputFlag(c, &f.Flags)
+	dial.AddOutputFlag(c, &f.Flags)
 	flags := c.PersistentFlags()
 	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
 		"default http://127.0.0.1:5300)")
@@ -98,7 +101,7 @@ func transferLeaderCommand(f *opsFlags) *cobra.Command {
 				return err
 			}
 			if _, err := strconv.ParseUint(args[0], 10, 15); err != nil {
-				return Usagef("partition %q is not a number", args[0])
+				return exit.Usagef("partition %q is not a number", args[0])
 			}
 			node, err := f.nodeID(c.Context(), args[1])
 			if err != nil {
@@ -108,7 +111,7 @@ func transferLeaderCommand(f *opsFlags) *cobra.Command {
 			if _, err := f.call(c.Context(), http.MethodPost, transferPath+"?"+query.Encode()); err != nil {
 				return err
 			}
-			return PrintDone(c.OutOrStdout(), &f.Flags,
+			return dial.PrintDone(c.OutOrStdout(), &f.Flags,
 				map[string]any{"partition": args[0], "leader": node},
 				fmt.Sprintf("partition %s is led by %s", args[0], node))
 		},
@@ -138,9 +141,9 @@ func (f *opsFlags) nodeID(ctx context.Context, text string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", With(NotFound, fmt.Errorf("no node is called %s", text))
+		return "", exit.With(exit.NotFound, fmt.Errorf("no node is called %s", text))
 	}
-	return "", Usagef("%s may be any of %s", text, strings.Join(found, ", "))
+	return "", exit.Usagef("%s may be any of %s", text, strings.Join(found, ", "))
 }
 
 // managesUsage describes the connection string of a command for which a token is needed at times.
@@ -159,8 +162,8 @@ func (f *opsFlags) call(ctx context.Context, method, path string) ([]byte, error
 		token = t.Token("", time.Now())
 	}
 	body, err := f.ask(ctx, method, path, nil, token)
-	if !given && Code(err) == Unauthorised {
-		return nil, With(Unauthorised, fmt.Errorf("%w: give --connection-string or set "+
+	if !given && exit.Code(err) == exit.Unauthorised {
+		return nil, exit.With(exit.Unauthorised, fmt.Errorf("%w: give --connection-string or set "+
 			"SERVICEBUS_CONNECTION_STRING, with a policy that has the Manage right", err))
 	}
 	return body, err
@@ -182,7 +185,7 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, content)
 	if err != nil {
-		return nil, With(Usage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	if token != "" {
 		req.Header.Set("Authorization", token)
@@ -205,7 +208,7 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 		var doc struct{ Error, Reason string }
 		_ = json.Unmarshal(body, &doc)
 		path, _, _ = strings.Cut(path, "?")
-		return nil, FromHTTP(path, res.StatusCode, doc.Error+doc.Reason)
+		return nil, exit.FromHTTP(path, res.StatusCode, doc.Error+doc.Reason)
 	}
 	return body, nil
 }
@@ -214,9 +217,9 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 func (f *opsFlags) client() (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if f.CAFile != "" {
-		roots, err := ReadRoots(f.CAFile)
+		roots, err := dial.ReadRoots(f.CAFile)
 		if err != nil {
-			return nil, With(Usage, err)
+			return nil, exit.With(exit.Usage, err)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
@@ -234,7 +237,7 @@ func printStatus(w io.Writer, s clusterStatus) error {
 		}
 		nodes = append(nodes, []string{n.ID, n.State, n.Address, strconv.Itoa(leads)})
 	}
-	if err := PrintTable(w, nodes); err != nil {
+	if err := dial.PrintTable(w, nodes); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
@@ -260,7 +263,7 @@ func printStatus(w io.Writer, s clusterStatus) error {
 			notes = append(notes, fmt.Sprintf("partition %s: %s", name, d))
 		}
 	}
-	if err := PrintTable(w, rows); err != nil {
+	if err := dial.PrintTable(w, rows); err != nil {
 		return err
 	}
 	if s.Clock != nil && s.Clock.Wrong {

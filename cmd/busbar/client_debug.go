@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/storage"
@@ -68,7 +69,7 @@ func auditCommand(offline stoppedAudit) *cobra.Command {
 			return f.print(c, groups)
 		},
 	}
-	AddOutputFlag(c, &f.Flags)
+	dial.AddOutputFlag(c, &f.Flags)
 	flags := c.Flags()
 	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
 		"default http://127.0.0.1:5300)")
@@ -148,7 +149,7 @@ func (f *auditFlags) print(c *cobra.Command, groups []partition.GroupAudit) erro
 		if _, err := fmt.Fprintln(c.OutOrStdout(), string(text)); err != nil {
 			return err
 		}
-	} else if err := PrintTable(c.OutOrStdout(), rows); err != nil {
+	} else if err := dial.PrintTable(c.OutOrStdout(), rows); err != nil {
 		return err
 	}
 	if !well {

@@ -4,11 +4,14 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 func newEntitiesCommand() *cobra.Command {
 	c := &cobra.Command{Use: "entities", Short: "Write down and make queues, topics, subscriptions and rules"}
-	f := AddFlags(c)
+	f := dial.AddFlags(c)
 	apply := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "Create what the file has and the broker has not; tell what differs",
@@ -20,7 +23,7 @@ func newEntitiesCommand() *cobra.Command {
 	apply.RunE = func(cmd *cobra.Command, args []string) error {
 		all, notes, err := readEntities(args[0])
 		if err != nil {
-			return With(Usage, err)
+			return exit.With(exit.Usage, err)
 		}
 		t, err := f.Target()
 		if err != nil {
@@ -31,13 +34,13 @@ func newEntitiesCommand() *cobra.Command {
 		for _, note := range notes {
 			say("%s", note)
 		}
-		a := &applier{m: NewManagement(t, f.Timeout), dryRun: *dry, say: say}
+		a := &applier{m: dial.NewManagement(t, f.Timeout), dryRun: *dry, say: say}
 		if err := a.apply(cmd.Context(), all); err != nil {
 			return err
 		}
 		say("%d created, %d differ", a.created, a.drifted)
 		if a.drifted > 0 {
-			return With(Conflict, fmt.Errorf("%d differences", a.drifted))
+			return exit.With(exit.Conflict, fmt.Errorf("%d differences", a.drifted))
 		}
 		return nil
 	}
@@ -51,7 +54,7 @@ func newEntitiesCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a := &applier{m: NewManagement(t, f.Timeout)}
+		a := &applier{m: dial.NewManagement(t, f.Timeout)}
 		exported, withheld, err := a.export(cmd.Context())
 		if err != nil {
 			return err

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
@@ -24,7 +26,7 @@ const entityPrefix = "/api/entities/"
 // connection string gives.
 type inspector struct {
 	ops  *opsFlags
-	t    *Target
+	t    *dial.Target
 	path string // of the entity and its subqueue
 	// stale asks for what the answering node has. handle is what was read, here or by an earlier command;
 	// age is that of the oldest answer (S-305).
@@ -40,7 +42,7 @@ func addOpsFlag(c *cobra.Command, ops *opsFlags) {
 }
 
 // inspect makes an inspector for the entity that the command line names.
-func inspect(f *Flags, ops *opsFlags, args []string, dead bool) (*inspector, error) {
+func inspect(f *dial.Flags, ops *opsFlags, args []string, dead bool) (*inspector, error) {
 	t, err := f.Target()
 	if err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func inspect(f *Flags, ops *opsFlags, args []string, dead bool) (*inspector, err
 		return nil, err
 	}
 	if len(rest) > 0 {
-		return nil, Usagef("one entity at a time, not %s as well", strings.Join(rest, " "))
+		return nil, exit.Usagef("one entity at a time, not %s as well", strings.Join(rest, " "))
 	}
 	if dead {
 		name += "/$DeadLetterQueue"
@@ -167,16 +169,16 @@ type column struct {
 
 // run prints a list: JSON lines, or a table of the columns. It is printed at its end, because the
 // widths of columns are known only then.
-func (l *listFlags) run(c *cobra.Command, f *Flags, args []string, view, key string, values url.Values, columns []column) error {
+func (l *listFlags) run(c *cobra.Command, f *dial.Flags, args []string, view, key string, values url.Values, columns []column) error {
 	if l.max < 0 {
-		return Usagef("--max must not be negative")
+		return exit.Usagef("--max must not be negative")
 	}
 	i, err := inspect(f, &l.ops, args, l.dead)
 	if err != nil {
 		return err
 	}
 	if i.stale, i.handle = l.stale, l.atLeast; l.atLeast != "" && !l.stale {
-		return Usagef("--at-least goes with --stale")
+		return exit.Usagef("--at-least goes with --stale")
 	}
 	head := make([]string, len(columns))
 	for n, col := range columns {
@@ -198,7 +200,7 @@ func (l *listFlags) run(c *cobra.Command, f *Flags, args []string, view, key str
 	if err != nil || f.Output == "json" {
 		return err
 	}
-	return PrintTable(c.OutOrStdout(), rows)
+	return dial.PrintTable(c.OutOrStdout(), rows)
 }
 
 // rowOf takes the columns out of an entry, which is an object or, for a list of names, a text.

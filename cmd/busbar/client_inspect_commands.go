@@ -5,9 +5,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
-func queueHistoryCommand(f *Flags) *cobra.Command {
+func queueHistoryCommand(f *dial.Flags) *cobra.Command {
 	var l listFlags
 	var kind string
 	c := &cobra.Command{
@@ -27,7 +30,7 @@ func queueHistoryCommand(f *Flags) *cobra.Command {
 			case "releases":
 				columns = append(columns[:3:3], column{"RELEASED", "at"}, column{"OPERATOR", "operator"}, column{"HOLDER", "by"})
 			default:
-				return Usagef("--kind must be processed, accepted or releases, not %q", kind)
+				return exit.Usagef("--kind must be processed, accepted or releases, not %q", kind)
 			}
 			return l.run(c, f, args, "history", "records", url.Values{"kind": {kind}}, columns)
 		},
@@ -38,7 +41,7 @@ func queueHistoryCommand(f *Flags) *cobra.Command {
 	return c
 }
 
-func queueSessionsCommand(f *Flags) *cobra.Command {
+func queueSessionsCommand(f *dial.Flags) *cobra.Command {
 	var l listFlags
 	var since string
 	c := &cobra.Command{
@@ -62,7 +65,7 @@ func queueSessionsCommand(f *Flags) *cobra.Command {
 	return c
 }
 
-func queuePeekCommand(f *Flags) *cobra.Command {
+func queuePeekCommand(f *dial.Flags) *cobra.Command {
 	var l listFlags
 	var states, session string
 	var from uint64
@@ -94,7 +97,7 @@ func queuePeekCommand(f *Flags) *cobra.Command {
 // checkTime refuses what is no time before it is sent anywhere.
 func checkTime(flag, text string) error {
 	if _, err := time.Parse(time.RFC3339, text); err != nil {
-		return Usagef("%s must be a time like 2026-01-31T12:00:00Z, not %q", flag, text)
+		return exit.Usagef("%s must be a time like 2026-01-31T12:00:00Z, not %q", flag, text)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // desk is an operator's terminal at a running node.
@@ -98,11 +100,11 @@ func TestOperatorsCommands(t *testing.T) {
 		t.Errorf("stale peek: %q", out)
 	}
 	d.must(newQueueCommand(), "", "history", "orders", "--stale", "--at-least", handle)
-	if out, code := d.run(newQueueCommand(), "", "sessions", "orders", "--stale", "--at-least", "0.1000000000"); code != Failed ||
+	if out, code := d.run(newQueueCommand(), "", "sessions", "orders", "--stale", "--at-least", "0.1000000000"); code != exit.Failed ||
 		!strings.Contains(out, "503") || !strings.Contains(out, "not yet 1000000000") {
 		t.Errorf("beyond everything: %d %s", code, out)
 	}
-	if _, code := d.run(newQueueCommand(), "", "peek", "orders", "--at-least", handle); code != Usage {
+	if _, code := d.run(newQueueCommand(), "", "peek", "orders", "--at-least", handle); code != exit.Usage {
 		t.Errorf("--at-least alone: %d", code)
 	}
 	if out := d.must(newQueueCommand(), "", "locks", "orders"); strings.TrimSpace(out) != "NUMBER  TOKEN  TAKEN  UNTIL  STATE  SESSION  MODE  CLIENT  LINK  REMOTE  BY" {
@@ -110,7 +112,7 @@ func TestOperatorsCommands(t *testing.T) {
 	}
 	d.must(newReceiveCommand(), "", "orders", "--max", "2", "--deadletter")
 	out, code := d.run(newQueueCommand(), "", "purge", "orders", "--dlq")
-	if code != Usage || !strings.Contains(out, "holds 2 messages; add --yes") {
+	if code != exit.Usage || !strings.Contains(out, "holds 2 messages; add --yes") {
 		t.Errorf("a purge without --yes: %d %s", code, out)
 	}
 	if out := d.must(newDeadLetterCommand(), "", "redrive", "orders", "--max", "1", "--json"); !strings.Contains(out, `"moved":1`) {
@@ -227,11 +229,11 @@ func TestOperatorsCommandsRefuse(t *testing.T) {
 		}
 	}
 	d.cs = strings.Replace(d.cs, "SharedAccessKey=", "SharedAccessKey=x", 1)
-	if out, code := d.run(newQueueCommand(), "", "locks", "orders"); code != Unauthorised {
+	if out, code := d.run(newQueueCommand(), "", "locks", "orders"); code != exit.Unauthorised {
 		t.Errorf("a wrong key: %d %s", code, out)
 	}
 	d.base = "http://127.0.0.1:1"
-	if out, code := d.run(newQueueCommand(), "", "locks", "orders"); code != Failed || !strings.Contains(out, "operations port") {
+	if out, code := d.run(newQueueCommand(), "", "locks", "orders"); code != exit.Failed || !strings.Contains(out, "operations port") {
 		t.Errorf("no node: %d %s", code, out)
 	}
 }

@@ -8,9 +8,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
-func queueLocksCommand(f *Flags) *cobra.Command {
+func queueLocksCommand(f *dial.Flags) *cobra.Command {
 	var l listFlags
 	c := &cobra.Command{
 		Use: "locks NAME", Short: "List the locked messages and who holds them",
@@ -19,7 +22,7 @@ func queueLocksCommand(f *Flags) *cobra.Command {
 		Example: "  busbar queue locks orders\n  busbar queue locks orders --dlq --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			if l.max < 0 {
-				return Usagef("--max must not be negative")
+				return exit.Usagef("--max must not be negative")
 			}
 			i, err := inspect(f, &l.ops, args, l.dead)
 			if err != nil {

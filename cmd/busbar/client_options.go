@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
 // optionFlags are the options that the original has no property for.
@@ -22,7 +24,7 @@ type optionFlags struct {
 	retryMultiply, retryJitter uint32
 }
 
-func queueOptionsCommand(f *Flags) *cobra.Command {
+func queueOptionsCommand(f *dial.Flags) *cobra.Command {
 	var o optionFlags
 	c := &cobra.Command{
 		Use: "options NAME", Short: "Show or set the options that other brokers do not have",
@@ -48,7 +50,7 @@ func queueOptionsCommand(f *Flags) *cobra.Command {
 	return c
 }
 
-func (o *optionFlags) run(c *cobra.Command, f *Flags, args []string) error {
+func (o *optionFlags) run(c *cobra.Command, f *dial.Flags, args []string) error {
 	i, err := inspect(f, &o.ops, args, false)
 	if err != nil {
 		return err
@@ -104,9 +106,9 @@ func (o *optionFlags) change(c *cobra.Command, now map[string]any) map[string]an
 	return change
 }
 
-func printOptions(w io.Writer, f *Flags, options map[string]any) error {
+func printOptions(w io.Writer, f *dial.Flags, options map[string]any) error {
 	if f.Output == "json" {
-		return PrintJSON(w, options)
+		return dial.PrintJSON(w, options)
 	}
 	rows := [][]string{{"OPTION", "VALUE"}}
 	add := func(from map[string]any, names ...string) {
@@ -121,5 +123,5 @@ func printOptions(w io.Writer, f *Flags, options map[string]any) error {
 	if backoff, ok := options["retryBackoff"].(map[string]any); ok {
 		add(backoff, "minMillis", "maxMillis", "multiplierPercent", "jitterPercent")
 	}
-	return PrintTable(w, rows)
+	return dial.PrintTable(w, rows)
 }

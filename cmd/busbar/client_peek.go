@@ -6,6 +6,9 @@ import (
 
 	"github.com/Azure/go-amqp"
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // peekPage is how many messages one request asks for.
@@ -24,7 +27,7 @@ func newPeekCommand() *cobra.Command {
 		Use:   "peek QUEUE",
 		Short: "Print messages without locking or removing them",
 	}
-	f := AddFlags(c)
+	f := dial.AddFlags(c)
 	flags := c.Flags()
 	flags.Int64Var(&p.from, "from", 0, "sequence number to begin with")
 	flags.IntVar(&p.max, "max", 10, "messages to print at most")
@@ -40,22 +43,22 @@ func newPeekCommand() *cobra.Command {
 			return err
 		}
 		if len(rest) > 0 {
-			return Usagef("peek takes one queue")
+			return exit.Usagef("peek takes one queue")
 		}
 		if p.max < 1 || p.from < 0 {
-			return Usagef("--max must be at least 1 and --from not negative")
+			return exit.Usagef("--max must be at least 1 and --from not negative")
 		}
 		return p.run(c, t, f, queue)
 	}
 	return c
 }
 
-func (p *peekFlags) run(c *cobra.Command, t *Target, f *Flags, queue string) error {
+func (p *peekFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue string) error {
 	if p.dead {
 		queue += "/$DeadLetterQueue"
 	}
 	ctx := c.Context()
-	w, err := Connect(ctx, t, queue, f.Timeout)
+	w, err := dial.Connect(ctx, t, queue, f.Timeout)
 	if err != nil {
 		return err
 	}
@@ -92,7 +95,7 @@ func (p *peekFlags) run(c *cobra.Command, t *Target, f *Flags, queue string) err
 }
 
 // page asks for up to count messages from a number on.
-func (p *peekFlags) page(ctx context.Context, w *Wire, r *Requests, from int64, count int, inSession bool) ([]*amqp.Message, error) {
+func (p *peekFlags) page(ctx context.Context, w *dial.Wire, r *dial.Requests, from int64, count int, inSession bool) ([]*amqp.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
 	body := map[string]any{"from-sequence-number": from, "message-count": int32(count)}
@@ -104,7 +107,7 @@ func (p *peekFlags) page(ctx context.Context, w *Wire, r *Requests, from int64, 
 		Value:                 body,
 	})
 	if err != nil {
-		return nil, Failure("peek", err)
+		return nil, dial.Failure("peek", err)
 	}
 	top, _ := answer.Value.(map[string]any)
 	entries, _ := top["messages"].([]any)

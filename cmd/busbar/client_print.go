@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
 // shown is a message as receive and peek print it: one JSON object per line, or a row.
@@ -110,7 +112,7 @@ const rowFormat = "%-16v  %-20s  %-16s  %-5v  %s\n"
 
 func (p *messagePrinter) print(s shown) error {
 	if p.json {
-		return PrintJSON(p.w, s)
+		return dial.PrintJSON(p.w, s)
 	}
 	if !p.headed {
 		p.headed = true

@@ -13,12 +13,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 func newQueueCommand() *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Create, list, inspect, purge and delete queues",
 		Args: cobra.NoArgs, RunE: showHelp}
-	f := AddFlags(c)
+	f := dial.AddFlags(c)
 	c.AddCommand(queueCreateCommand(f), queueListCommand(f), queueShowCommand(f), queueDeleteCommand(f),
 		queueLocksCommand(f), queueHistoryCommand(f), queueSessionsCommand(f), queuePeekCommand(f),
 		queuePurgeCommand(f), queueMoveCommand(f), queueTransactionsCommand(f), queueOptionsCommand(f),
@@ -29,14 +32,14 @@ func newQueueCommand() *cobra.Command {
 // showHelp makes a command that only groups others say so and fail.
 func showHelp(c *cobra.Command, _ []string) error {
 	_ = c.Help()
-	return Usagef("%s needs a subcommand", c.Name())
+	return exit.Usagef("%s needs a subcommand", c.Name())
 }
 
 // exactly is cobra.ExactArgs with the exit code of a wrong command line.
 func exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return Usagef("%s takes %d arguments, got %d", c.CommandPath(), n, len(args))
+			return exit.Usagef("%s takes %d arguments, got %d", c.CommandPath(), n, len(args))
 		}
 		return nil
 	}
@@ -52,7 +55,7 @@ type queueFlags struct {
 	forwardTo, forwardDead, metadata        string
 }
 
-func queueCreateCommand(f *Flags) *cobra.Command {
+func queueCreateCommand(f *dial.Flags) *cobra.Command {
 	var q queueFlags
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Create a queue", Args: exactly(1),
@@ -61,7 +64,7 @@ func queueCreateCommand(f *Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m := NewManagement(t, f.Timeout)
+			m := dial.NewManagement(t, f.Timeout)
 			info, err := m.CreateQueue(c.Context(), args[0], q.description(c))
 			if err != nil {
 				return err
@@ -69,7 +72,7 @@ func queueCreateCommand(f *Flags) *cobra.Command {
 			if q.forwardTo != "" || q.forwardDead != "" {
 				warnOfCircle(c.Context(), m, args[0], func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) })
 			}
-			return printQueues(c.OutOrStdout(), f, []QueueInfo{info}, true)
+			return printQueues(c.OutOrStdout(), f, []dial.QueueInfo{info}, true)
 		},
 	}
 	flags := c.Flags()
@@ -91,8 +94,8 @@ func queueCreateCommand(f *Flags) *cobra.Command {
 }
 
 // description holds what the command line says and leaves the rest to the broker.
-func (q queueFlags) description(c *cobra.Command) Queue {
-	d := Queue{
+func (q queueFlags) description(c *cobra.Command) dial.Queue {
+	d := dial.Queue{
 		MaxDeliveryCount: q.maxDelivery, MaxSizeInMegabytes: q.maxSizeMB,
 		MaxMessageSizeKilobytes: q.maxMessageKB, ForwardTo: q.forwardTo,
 		ForwardDeadLettersTo: q.forwardDead, UserMetadata: q.metadata,
@@ -109,7 +112,7 @@ func (q queueFlags) description(c *cobra.Command) Queue {
 	d.EnablePartitioning = given("partitioned", q.partitioned)
 	d.DeadLetterOnExpiration = given("dead-letter-on-expiration", q.deadLetterExpired)
 	if none := given("no-dead-letter", q.noDeadLetter); none != nil {
-		d.Options = &QueueOptions{NoDeadLetter: none}
+		d.Options = &dial.QueueOptions{NoDeadLetter: none}
 	}
 	d.DuplicateDetection = given("duplicate-window", q.duplicates > 0)
 	return d
@@ -124,7 +127,7 @@ func isoDuration(d time.Duration) string {
 	return "PT" + seconds + "S"
 }
 
-func queueListCommand(f *Flags) *cobra.Command {
+func queueListCommand(f *dial.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List all queues with their counts", Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -132,7 +135,7 @@ func queueListCommand(f *Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := NewManagement(t, f.Timeout).ListQueues(c.Context())
+			all, err := dial.NewManagement(t, f.Timeout).ListQueues(c.Context())
 			if err != nil {
 				return err
 			}
@@ -141,7 +144,7 @@ func queueListCommand(f *Flags) *cobra.Command {
 	}
 }
 
-func queueShowCommand(f *Flags) *cobra.Command {
+func queueShowCommand(f *dial.Flags) *cobra.Command {
 	var ops opsFlags
 	c := &cobra.Command{
 		Use: "show NAME", Short: "Show one queue and what it dropped", Args: exactly(1),
@@ -152,7 +155,7 @@ func queueShowCommand(f *Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info, err := NewManagement(t, f.Timeout).GetQueue(c.Context(), args[0])
+			info, err := dial.NewManagement(t, f.Timeout).GetQueue(c.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -163,7 +166,7 @@ func queueShowCommand(f *Flags) *cobra.Command {
 			if info.Dropped, err = i.dropped(c.Context()); err != nil && i.ops.named() {
 				return err
 			}
-			if err := printQueues(c.OutOrStdout(), f, []QueueInfo{info}, true); err != nil || f.Output == "json" {
+			if err := printQueues(c.OutOrStdout(), f, []dial.QueueInfo{info}, true); err != nil || f.Output == "json" {
 				return err
 			}
 			return printDropped(c.OutOrStdout(), info.Dropped)
@@ -190,10 +193,10 @@ func printDropped(w io.Writer, dropped map[string]uint64) error {
 		rows = append(rows, []string{why, numberText(dropped[why])})
 	}
 	fmt.Fprintln(w)
-	return PrintTable(w, rows)
+	return dial.PrintTable(w, rows)
 }
 
-func queueDeleteCommand(f *Flags) *cobra.Command {
+func queueDeleteCommand(f *dial.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a queue and all its messages", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -201,24 +204,24 @@ func queueDeleteCommand(f *Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := NewManagement(t, f.Timeout).DeleteQueue(c.Context(), args[0]); err != nil {
+			if err := dial.NewManagement(t, f.Timeout).DeleteQueue(c.Context(), args[0]); err != nil {
 				return err
 			}
-			return PrintDone(c.OutOrStdout(), f, map[string]any{"deleted": args[0]}, "deleted "+args[0])
+			return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"deleted": args[0]}, "deleted "+args[0])
 		},
 	}
 }
 
 // printQueues writes a table, or JSON: an array, or an object for a command about one queue.
-func printQueues(w io.Writer, f *Flags, all []QueueInfo, single bool) error {
+func printQueues(w io.Writer, f *dial.Flags, all []dial.QueueInfo, single bool) error {
 	if f.Output == "json" {
 		if single {
-			return PrintJSON(w, all[0])
+			return dial.PrintJSON(w, all[0])
 		}
 		if all == nil {
-			all = []QueueInfo{}
+			all = []dial.QueueInfo{}
 		}
-		return PrintJSON(w, all)
+		return dial.PrintJSON(w, all)
 	}
 	rows := [][]string{{"NAME", "STATUS", "ACTIVE", "DEAD", "SCHEDULED", "SESSIONS", "LOCK", "DELIVERIES", "BYTES", "DLQ"}}
 	for _, q := range all {
@@ -230,7 +233,7 @@ func printQueues(w io.Writer, f *Flags, all []QueueInfo, single bool) error {
 			yes(q.RequiresSession), strings.ToLower(strings.TrimPrefix(q.LockDuration, "PT")),
 			strconv.Itoa(q.MaxDeliveryCount), bytesOf(q.SizeInBytes), hasDeadLetters(q.Options)})
 	}
-	return PrintTable(w, rows)
+	return dial.PrintTable(w, rows)
 }
 
 // count writes a number that may be absent.
@@ -248,7 +251,7 @@ func yes(b *bool) string {
 	return "no"
 }
 
-func hasDeadLetters(o *QueueOptions) string {
+func hasDeadLetters(o *dial.QueueOptions) string {
 	none := o != nil && o.NoDeadLetter != nil && *o.NoDeadLetter
 	has := !none
 	return yes(&has)

@@ -8,6 +8,9 @@ import (
 
 	"github.com/Azure/go-amqp"
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 const (
@@ -31,7 +34,7 @@ func newReceiveCommand() *cobra.Command {
 		Use:   "receive QUEUE",
 		Short: "Receive messages, print them and settle them",
 	}
-	f := AddFlags(c)
+	f := dial.AddFlags(c)
 	flags := c.Flags()
 	flags.IntVar(&r.max, "max", 1, "messages to receive at most")
 	flags.DurationVar(&r.wait, "wait", 5*time.Second, "how long to wait for the first message or session")
@@ -56,29 +59,29 @@ func newReceiveCommand() *cobra.Command {
 			return err
 		}
 		if len(rest) > 0 {
-			return Usagef("receive takes one queue")
+			return exit.Usagef("receive takes one queue")
 		}
 		if r.max < 1 {
-			return Usagef("--max must be at least 1")
+			return exit.Usagef("--max must be at least 1")
 		}
 		return r.run(c, t, f, queue)
 	}
 	return c
 }
 
-func (r *receiveFlags) run(c *cobra.Command, t *Target, f *Flags, queue string) error {
+func (r *receiveFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue string) error {
 	path := queue
 	if r.dead {
 		path += "/$DeadLetterQueue"
 	}
-	w, err := Connect(c.Context(), t, path, f.Timeout)
+	w, err := dial.Connect(c.Context(), t, path, f.Timeout)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
 	in, err := r.open(c, w, path)
 	if err != nil {
-		if r.nextSession && NothingCame(err) {
+		if r.nextSession && dial.NothingCame(err) {
 			return nil
 		}
 		return err
@@ -87,11 +90,11 @@ func (r *receiveFlags) run(c *cobra.Command, t *Target, f *Flags, queue string) 
 		out: &messagePrinter{w: c.OutOrStdout(), json: f.Output == "json"}}).run(c.Context())
 	ctx, cancel := context.WithTimeout(context.Background(), w.Limit)
 	defer cancel()
-	return errors.Join(err, Failure("close", in.Close(ctx)))
+	return errors.Join(err, dial.Failure("close", in.Close(ctx)))
 }
 
 // open attaches the receiver. On a session queue the broker answers once the session is locked.
-func (r *receiveFlags) open(c *cobra.Command, w *Wire, path string) (*amqp.Receiver, error) {
+func (r *receiveFlags) open(c *cobra.Command, w *dial.Wire, path string) (*amqp.Receiver, error) {
 	// In the second mode the library waits for what the broker makes of a settlement (S-151).
 	opt := &amqp.ReceiverOptions{Credit: -1, SettlementMode: amqp.ReceiverSettleModeSecond.Ptr()}
 	opt.RequestedSenderSettleMode = amqp.SenderSettleModeUnsettled.Ptr()
@@ -101,23 +104,23 @@ func (r *receiveFlags) open(c *cobra.Command, w *Wire, path string) (*amqp.Recei
 	}
 	limit := w.Limit
 	if c.Flags().Changed("session") {
-		opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(SessionFilter, SessionFilterCode, r.session)}
+		opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(dial.SessionFilter, dial.SessionFilterCode, r.session)}
 	}
 	if r.nextSession {
-		opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(SessionFilter, SessionFilterCode, nil)}
+		opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(dial.SessionFilter, dial.SessionFilterCode, nil)}
 		opt.Properties = map[string]any{"com.microsoft:timeout": uint32(r.wait.Milliseconds())}
 		limit += r.wait
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), limit)
 	defer cancel()
 	in, err := w.Session.NewReceiver(ctx, path, opt)
-	return in, Failure("open "+path, err)
+	return in, dial.Failure("open "+path, err)
 }
 
 // receiving is one run of the command on its link.
 type receiving struct {
 	*receiveFlags
-	w    *Wire
+	w    *dial.Wire
 	in   *amqp.Receiver
 	out  *messagePrinter
 	held []*amqp.Message // printed, and given back at the end
@@ -147,15 +150,15 @@ func (r *receiving) take(ctx context.Context) error {
 	for got < r.max {
 		credit := min(r.max-got, maxCredit)
 		if err := r.in.IssueCredit(uint32(credit)); err != nil {
-			return Failure("receive", err)
+			return dial.Failure("receive", err)
 		}
 		for n := range credit {
-			m, err := ReceiveOne(ctx, r.in, wait)
-			if NothingCame(err) {
+			m, err := dial.ReceiveOne(ctx, r.in, wait)
+			if dial.NothingCame(err) {
 				return r.drain(ctx, credit-n)
 			}
 			if err != nil {
-				return Failure("receive", err)
+				return dial.Failure("receive", err)
 			}
 			if err := r.finish(ctx, m); err != nil {
 				return err
@@ -171,7 +174,7 @@ func (r *receiving) drain(ctx context.Context, most int) error {
 	limited, cancel := context.WithTimeout(ctx, r.w.Limit)
 	defer cancel()
 	if err := r.in.DrainCredit(limited, nil); err != nil {
-		return Failure("drain", err)
+		return dial.Failure("drain", err)
 	}
 	for range most {
 		m := r.in.Prefetched()
@@ -244,9 +247,9 @@ func settled(verb string, m *amqp.Message, err error) error {
 	if s := describe(m, true); s.SequenceNumber != 0 {
 		what = fmt.Sprintf("%s message %d", verb, s.SequenceNumber)
 	}
-	switch Condition(err) {
-	case MessageLockLost, SessionLockLost:
-		return fmt.Errorf("%w; the message was given back when its lock ended", Failure(what, err))
+	switch dial.Condition(err) {
+	case dial.MessageLockLost, dial.SessionLockLost:
+		return fmt.Errorf("%w; the message was given back when its lock ended", dial.Failure(what, err))
 	}
-	return fmt.Errorf("%w; the message comes back when its lock ends", Failure(what, err))
+	return fmt.Errorf("%w; the message comes back when its lock ends", dial.Failure(what, err))
 }

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // redriveFlags choose messages that go somewhere else: dead letters to their queue again, or any
@@ -30,11 +33,11 @@ type redriveFlags struct {
 
 func newDeadLetterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "dlq", Short: "Work on dead-letter queues", Args: cobra.NoArgs, RunE: showHelp}
-	c.AddCommand(redriveCommand(AddFlags(c)))
+	c.AddCommand(redriveCommand(dial.AddFlags(c)))
 	return c
 }
 
-func redriveCommand(f *Flags) *cobra.Command {
+func redriveCommand(f *dial.Flags) *cobra.Command {
 	var r redriveFlags
 	c := &cobra.Command{
 		Use: "redrive QUEUE", Short: "Send dead letters to their queue again, or to another",
@@ -56,7 +59,7 @@ func redriveCommand(f *Flags) *cobra.Command {
 	return c
 }
 
-func queueMoveCommand(f *Flags) *cobra.Command {
+func queueMoveCommand(f *dial.Flags) *cobra.Command {
 	var r redriveFlags
 	c := &cobra.Command{
 		Use: "move SOURCE DESTINATION", Short: "Move the messages that wait in a queue to another queue or topic",
@@ -116,7 +119,7 @@ func (r *redriveFlags) values(c *cobra.Command) (url.Values, error) {
 // redriveBatch is what one request sends; one is one entry of the log.
 const redriveBatch = 500
 
-func (r *redriveFlags) run(c *cobra.Command, f *Flags, args []string) error {
+func (r *redriveFlags) run(c *cobra.Command, f *dial.Flags, args []string) error {
 	i, err := inspect(f, &r.ops, args, r.dead)
 	if err != nil {
 		return err
@@ -144,7 +147,7 @@ func (r *redriveFlags) run(c *cobra.Command, f *Flags, args []string) error {
 	})
 	b.end()
 	if err != nil {
-		return With(Code(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar %s %s%s",
+		return exit.With(exit.Code(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar %s %s%s",
 			moved, err, r.line, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), r.resume(values, moved)))
 	}
 	done := map[string]any{"entity": i.path, "moved": moved}
@@ -163,7 +166,7 @@ func (r *redriveFlags) run(c *cobra.Command, f *Flags, args []string) error {
 			text += fmt.Sprintf("; %d are still on their way from there", left)
 		}
 	}
-	return PrintDone(c.OutOrStdout(), f, done, text)
+	return dial.PrintDone(c.OutOrStdout(), f, done, text)
 }
 
 // arrivePause lies between two looks at what is on its way.

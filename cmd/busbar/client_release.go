@@ -6,9 +6,12 @@ import (
 	"net/url"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
-func locksReleaseCommand(f *Flags) *cobra.Command {
+func locksReleaseCommand(f *dial.Flags) *cobra.Command {
 	var ops opsFlags
 	var number uint64
 	var holder string
@@ -23,7 +26,7 @@ func locksReleaseCommand(f *Flags) *cobra.Command {
 			values := url.Values{}
 			switch byNumber := c.Flags().Changed("number"); {
 			case byNumber == c.Flags().Changed("all-of"):
-				return Usagef("give --number or --all-of, as queue locks shows them")
+				return exit.Usagef("give --number or --all-of, as queue locks shows them")
 			case byNumber:
 				values.Set("number", numberText(number))
 			default:
@@ -39,7 +42,7 @@ func locksReleaseCommand(f *Flags) *cobra.Command {
 	return c
 }
 
-func sessionsReleaseCommand(f *Flags) *cobra.Command {
+func sessionsReleaseCommand(f *dial.Flags) *cobra.Command {
 	var ops opsFlags
 	c := &cobra.Command{
 		Use: "release NAME SESSION", Short: "Take a session from its holder, as if its lock had run out",
@@ -58,7 +61,7 @@ func sessionsReleaseCommand(f *Flags) *cobra.Command {
 }
 
 // release asks for a release and says how many locks ended.
-func release(c *cobra.Command, f *Flags, ops *opsFlags, args []string, dead bool, act string, values url.Values) error {
+func release(c *cobra.Command, f *dial.Flags, ops *opsFlags, args []string, dead bool, act string, values url.Values) error {
 	i, err := inspect(f, ops, args, dead)
 	if err != nil {
 		return err
@@ -67,6 +70,6 @@ func release(c *cobra.Command, f *Flags, ops *opsFlags, args []string, dead bool
 	if err := i.call(c.Context(), http.MethodPost, act, values, nil, &answer); err != nil {
 		return err
 	}
-	return PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "released": answer.Released},
+	return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "released": answer.Released},
 		fmt.Sprintf("released %d of %s", answer.Released, i.path))
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 const (
@@ -38,7 +41,7 @@ func newSendCommand() *cobra.Command {
 		Use:   "send QUEUE [BODY...]",
 		Short: "Send messages: one per argument, or one per line of the standard input",
 	}
-	f := AddFlags(c)
+	f := dial.AddFlags(c)
 	flags := c.Flags()
 	flags.StringVar(&s.file, "file", "", "send the content of this file as one message")
 	flags.StringVar(&s.session, "session", "", "session id")
@@ -73,7 +76,7 @@ func newSendCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%w (%d messages were stored)", err, n)
 		}
-		return PrintDone(c.OutOrStdout(), f, map[string]any{"sent": n, "queue": queue},
+		return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"sent": n, "queue": queue},
 			fmt.Sprintf("sent %d to %s", n, queue))
 	}
 	return c
@@ -82,20 +85,20 @@ func newSendCommand() *cobra.Command {
 // source yields the bodies to send.
 func (s *sendFlags) source(bodies []string, in io.Reader) (iter.Seq2[[]byte, error], error) {
 	if s.count < 1 {
-		return nil, Usagef("--count must be at least 1")
+		return nil, exit.Usagef("--count must be at least 1")
 	}
 	switch {
 	case s.file != "" && len(bodies) > 0:
-		return nil, Usagef("give a file or bodies, not both")
+		return nil, exit.Usagef("give a file or bodies, not both")
 	case s.file != "":
 		b, err := os.ReadFile(s.file)
 		if err != nil {
-			return nil, With(Usage, err)
+			return nil, exit.With(exit.Usage, err)
 		}
 		bodies = []string{string(b)}
 	case len(bodies) == 0:
 		if s.count > 1 {
-			return nil, Usagef("--count needs bodies on the command line or a file")
+			return nil, exit.Usagef("--count needs bodies on the command line or a file")
 		}
 		return lines(in), nil
 	}
@@ -151,7 +154,7 @@ func (s *sendFlags) message(c *cobra.Command, body []byte) (*amqp.Message, error
 	for _, kv := range s.properties {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || name == "" {
-			return nil, Usagef("property %q is not NAME=TEXT", kv)
+			return nil, exit.Usagef("property %q is not NAME=TEXT", kv)
 		}
 		if m.ApplicationProperties == nil {
 			m.ApplicationProperties = map[string]any{}
@@ -162,8 +165,8 @@ func (s *sendFlags) message(c *cobra.Command, body []byte) (*amqp.Message, error
 }
 
 // run sends with many messages in flight and returns how many the broker has taken.
-func (s *sendFlags) run(c *cobra.Command, t *Target, f *Flags, queue string, source iter.Seq2[[]byte, error]) (sent int, err error) {
-	w, err := Connect(c.Context(), t, queue, f.Timeout)
+func (s *sendFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue string, source iter.Seq2[[]byte, error]) (sent int, err error) {
+	w, err := dial.Connect(c.Context(), t, queue, f.Timeout)
 	if err != nil {
 		return 0, err
 	}
@@ -209,35 +212,35 @@ func (s *sendFlags) run(c *cobra.Command, t *Target, f *Flags, queue string, sou
 	return sent, err
 }
 
-func openSender(ctx context.Context, w *Wire, queue string) (*amqp.Sender, error) {
+func openSender(ctx context.Context, w *dial.Wire, queue string) (*amqp.Sender, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
 	s, err := w.Session.NewSender(ctx, queue, &amqp.SenderOptions{
 		SettlementMode: amqp.SenderSettleModeUnsettled.Ptr()})
-	return s, Failure("open "+queue, err)
+	return s, dial.Failure("open "+queue, err)
 }
 
-func submit(ctx context.Context, w *Wire, s *amqp.Sender, m *amqp.Message) (amqp.SendReceipt, error) {
+func submit(ctx context.Context, w *dial.Wire, s *amqp.Sender, m *amqp.Message) (amqp.SendReceipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
 	r, err := s.SendWithReceipt(ctx, m, nil)
-	return r, Failure("send", err)
+	return r, dial.Failure("send", err)
 }
 
-func awaitReceipt(ctx context.Context, w *Wire, r *amqp.SendReceipt) error {
+func awaitReceipt(ctx context.Context, w *dial.Wire, r *amqp.SendReceipt) error {
 	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
 	state, err := r.Wait(ctx)
 	if err != nil {
-		return Failure("send", err)
+		return dial.Failure("send", err)
 	}
 	switch s := state.(type) {
 	case *amqp.StateAccepted:
 		return nil
 	case *amqp.StateRejected:
 		if s.Error != nil {
-			return Failure("send", s.Error)
+			return dial.Failure("send", s.Error)
 		}
 	}
-	return Failure("send", fmt.Errorf("the broker answered %v", state))
+	return dial.Failure("send", fmt.Errorf("the broker answered %v", state))
 }

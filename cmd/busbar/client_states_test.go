@@ -15,6 +15,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -222,7 +223,7 @@ func TestOperatorsPurgeAtARate(t *testing.T) {
 		t.Errorf("purge: %s", out)
 	}
 	out, code := d.run(newQueueCommand(), "", "purge", "orders", "--yes", "--rate", "7", "--session", "s")
-	if code != Usage || !strings.Contains(out, "stopped after 0 messages") ||
+	if code != exit.Usage || !strings.Contains(out, "stopped after 0 messages") ||
 		!strings.Contains(out, "go on with: busbar queue purge orders --session s --rate 7 --yes") {
 		t.Errorf("%d %s", code, out)
 	}

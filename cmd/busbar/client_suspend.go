@@ -6,9 +6,11 @@ import (
 	"net/url"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
-func queueSuspendCommand(f *Flags) *cobra.Command {
+func queueSuspendCommand(f *dial.Flags) *cobra.Command {
 	var ops opsFlags
 	var status string
 	c := &cobra.Command{
@@ -25,7 +27,7 @@ func queueSuspendCommand(f *Flags) *cobra.Command {
 	return c
 }
 
-func queueResumeCommand(f *Flags) *cobra.Command {
+func queueResumeCommand(f *dial.Flags) *cobra.Command {
 	var ops opsFlags
 	c := &cobra.Command{
 		Use: "resume NAME", Short: "Lift a suspension",
@@ -39,7 +41,7 @@ func queueResumeCommand(f *Flags) *cobra.Command {
 	return c
 }
 
-func setStatus(c *cobra.Command, f *Flags, ops *opsFlags, args []string, act string, values url.Values) error {
+func setStatus(c *cobra.Command, f *dial.Flags, ops *opsFlags, args []string, act string, values url.Values) error {
 	i, err := inspect(f, ops, args, false)
 	if err != nil {
 		return err
@@ -56,6 +58,6 @@ func setStatus(c *cobra.Command, f *Flags, ops *opsFlags, args []string, act str
 	if now.Suspended {
 		text += fmt.Sprintf(" and suspended; its user has set %s", now.UserStatus)
 	}
-	return PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "status": now.Status,
+	return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, "status": now.Status,
 		"suspended": now.Suspended, "userStatus": now.UserStatus}, text)
 }

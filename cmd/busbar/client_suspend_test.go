@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -57,10 +58,10 @@ func TestTheOperatorSuspendsAndResumes(t *testing.T) {
 	if res.StatusCode != 401 || !strings.Contains(text, unauthorized) {
 		t.Errorf("with a key of the queue: %d %s", res.StatusCode, text)
 	}
-	operator(Unauthorised, "owner", key, "resume", "q")
-	operator(Unauthorised, devKeyName, devKey, "options", "q", "--processed-history")
-	operator(Usage, devKeyName, devKey, "suspend", "q", "--status", "Active")
-	operator(NotFound, devKeyName, devKey, "suspend", "none")
+	operator(exit.Unauthorised, "owner", key, "resume", "q")
+	operator(exit.Unauthorised, devKeyName, devKey, "options", "q", "--processed-history")
+	operator(exit.Usage, devKeyName, devKey, "suspend", "q", "--status", "Active")
+	operator(exit.NotFound, devKeyName, devKey, "suspend", "none")
 
 	ask(200, "<Status>Disabled</Status>", "GET", "/q", "")
 	ask(200, "<Status>SendDisabled</Status>", "GET", "/t", "")

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
@@ -130,12 +132,12 @@ func execute(t *testing.T, c *cobra.Command, stdin string, args ...string) (stri
 	c.SetIn(strings.NewReader(stdin))
 	c.SetArgs(args)
 	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return With(Usage, err) })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
 	err := c.ExecuteContext(t.Context())
 	if err != nil {
 		out.WriteString(err.Error())
 	}
-	return out.String(), Code(err)
+	return out.String(), exit.Code(err)
 }
 
 func TestQueueCommands(t *testing.T) {
@@ -153,20 +155,20 @@ func TestQueueCommands(t *testing.T) {
 		{"nothing is listed at first", cs, []string{"list", "-o", "json"}, 0, "[]"},
 		{"create", cs, []string{"create", "Orders", "--session", "--lock-duration", "45s",
 			"--max-delivery-count", "3", "-o", "json"}, 0, `"lockDuration":"PT45S"`},
-		{"a second create is a conflict", cs, []string{"create", "orders"}, Conflict, "409"},
+		{"a second create is a conflict", cs, []string{"create", "orders"}, exit.Conflict, "409"},
 		{"show keeps the name as created", cs, []string{"show", "ORDERS", "-o", "json"}, 0, `"name":"Orders"`},
 		{"show tells of sessions", cs, []string{"show", "orders", "-o", "json"}, 0, `"requiresSession":true`},
-		{"show of nothing is not found", cs, []string{"show", "none"}, NotFound, "no queue none"},
+		{"show of nothing is not found", cs, []string{"show", "none"}, exit.NotFound, "no queue none"},
 		{"the table has a heading", cs, []string{"list"}, 0, "NAME"},
 		{"the table has the queue", cs, []string{"list"}, 0, "Orders"},
-		{"a wrong key is unauthorised", wrong, []string{"list"}, Unauthorised, "401"},
-		{"a key without Manage is unauthorised", weak, []string{"create", "x"}, Unauthorised, "401"},
-		{"a bad value is a usage error", cs, []string{"create", "x", "--lock-duration", "1h"}, Usage, "400"},
-		{"a flag that nobody knows is a usage error", cs, []string{"list", "--nonsense"}, Usage, "nonsense"},
-		{"a missing name is a usage error", cs, []string{"create"}, Usage, "1 arguments"},
-		{"an unknown output is a usage error", cs, []string{"list", "-o", "xml"}, Usage, "xml"},
+		{"a wrong key is unauthorised", wrong, []string{"list"}, exit.Unauthorised, "401"},
+		{"a key without Manage is unauthorised", weak, []string{"create", "x"}, exit.Unauthorised, "401"},
+		{"a bad value is a usage error", cs, []string{"create", "x", "--lock-duration", "1h"}, exit.Usage, "400"},
+		{"a flag that nobody knows is a usage error", cs, []string{"list", "--nonsense"}, exit.Usage, "nonsense"},
+		{"a missing name is a usage error", cs, []string{"create"}, exit.Usage, "1 arguments"},
+		{"an unknown output is a usage error", cs, []string{"list", "-o", "xml"}, exit.Usage, "xml"},
 		{"delete", cs, []string{"delete", "orders"}, 0, "deleted orders"},
-		{"a second delete is not found", cs, []string{"delete", "orders"}, NotFound, "404"},
+		{"a second delete is not found", cs, []string{"delete", "orders"}, exit.NotFound, "404"},
 	}
 	for _, s := range steps {
 		t.Run(s.name, func(t *testing.T) {
@@ -184,7 +186,7 @@ func TestQueueCommands(t *testing.T) {
 func TestQueueListReadsEveryPage(t *testing.T) {
 	host := serveShelf(t)
 	cs := "Endpoint=sb://" + host + ";SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
-	const n = 2*AtomPageSize + 7
+	const n = 2*dial.AtomPageSize + 7
 	for i := range n {
 		if out, code := execute(t, newQueueCommand(), "", "create", fmt.Sprint("q", i), "--connection-string", cs); code != 0 {
 			t.Fatal(out)
@@ -214,11 +216,11 @@ func TestClusterCommands(t *testing.T) {
 		{"status is JSON", []string{"status", "-o", "json"}, 0, `"term":7`},
 		{"transfer by a whole id", []string{"transfer-leader", "3", "aabb-2"}, 0, "led by aabb-2"},
 		{"transfer by the beginning of an id", []string{"transfer-leader", "3", "aabb"}, 0, "led by aabb-2"},
-		{"an ambiguous beginning", []string{"transfer-leader", "3", "aa"}, Usage, "any of"},
-		{"an unknown node", []string{"transfer-leader", "3", "zz"}, NotFound, "no node"},
-		{"an unknown partition", []string{"transfer-leader", "9", "aabb"}, NotFound, "404"},
-		{"a partition that is no number", []string{"transfer-leader", "x", "aabb"}, Usage, "not a number"},
-		{"no subcommand", nil, Usage, "needs a subcommand"},
+		{"an ambiguous beginning", []string{"transfer-leader", "3", "aa"}, exit.Usage, "any of"},
+		{"an unknown node", []string{"transfer-leader", "3", "zz"}, exit.NotFound, "no node"},
+		{"an unknown partition", []string{"transfer-leader", "9", "aabb"}, exit.NotFound, "404"},
+		{"a partition that is no number", []string{"transfer-leader", "x", "aabb"}, exit.Usage, "not a number"},
+		{"no subcommand", nil, exit.Usage, "needs a subcommand"},
 	}
 	for _, s := range steps {
 		t.Run(s.name, func(t *testing.T) {
@@ -247,8 +249,8 @@ func TestUnreachableBrokerFailsAtRunTime(t *testing.T) {
 			if name == "send" {
 				args = append(args, "body")
 			}
-			if out, code := execute(t, c, "", args...); code != Failed {
-				t.Errorf("exit code %d, want %d: %s", code, Failed, out)
+			if out, code := execute(t, c, "", args...); code != exit.Failed {
+				t.Errorf("exit code %d, want %d: %s", code, exit.Failed, out)
 			}
 		})
 	}
@@ -275,8 +277,8 @@ func TestDataCommandsCheckTheirCommandLine(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			out, code := execute(t, c.c, "", c.args...)
-			if code != Usage || !strings.Contains(out, c.want) {
-				t.Errorf("exit code %d, want %d; printed %q, want %q in it", code, Usage, out, c.want)
+			if code != exit.Usage || !strings.Contains(out, c.want) {
+				t.Errorf("exit code %d, want %d; printed %q, want %q in it", code, exit.Usage, out, c.want)
 			}
 		})
 	}

@@ -9,9 +9,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
-func queueTransactionsCommand(f *Flags) *cobra.Command {
+func queueTransactionsCommand(f *dial.Flags) *cobra.Command {
 	var ops opsFlags
 	var ended bool
 	c := &cobra.Command{
@@ -84,13 +86,13 @@ func (i *inspector) everyNode(ctx context.Context, ask func(*inspector) error) (
 	return silent, nil
 }
 
-func printTransactions(c *cobra.Command, f *Flags, all []json.RawMessage) error {
+func printTransactions(c *cobra.Command, f *dial.Flags, all []json.RawMessage) error {
 	return printRows(c, f, all, []column{{"ID", "id"}, {"STATE", "state"}, {"SINCE", "since"}, {"SENDS", "sends"},
 		{"SETTLEMENTS", "settlements"}, {"CLIENT", "client"}, {"ENTITIES", "entities"}, {"CAUSE", "cause"}})
 }
 
 // printRows prints what has been listed: JSON lines, or a table of the columns.
-func printRows(c *cobra.Command, f *Flags, all []json.RawMessage, columns []column) error {
+func printRows(c *cobra.Command, f *dial.Flags, all []json.RawMessage, columns []column) error {
 	rows := [][]string{nil}
 	for _, col := range columns {
 		rows[0] = append(rows[0], col.head)
@@ -111,5 +113,5 @@ func printRows(c *cobra.Command, f *Flags, all []json.RawMessage, columns []colu
 	if f.Output == "json" {
 		return nil
 	}
-	return PrintTable(c.OutOrStdout(), rows)
+	return dial.PrintTable(c.OutOrStdout(), rows)
 }

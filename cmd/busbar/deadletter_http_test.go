@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
@@ -41,7 +42,7 @@ func TestADeadLetterQueueIsNotManagedByItself(t *testing.T) {
 			{http.MethodPut, atomOf("QueueDescription", "<MaxDeliveryCount>3</MaxDeliveryCount>"), "*"},
 			{http.MethodDelete, "", ""},
 		} {
-			headers := []string{"Content-Type", AtomEntryType}
+			headers := []string{"Content-Type", dial.AtomEntryType}
 			if r.match != "" {
 				headers = append(headers, "If-Match", r.match)
 			}

@@ -9,6 +9,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // xmlNode is an element of an answer, whatever it is.
@@ -52,7 +55,7 @@ func (n *xmlNode) kind() string {
 
 // applier makes what a file asks for, by the management API.
 type applier struct {
-	m      *Management
+	m      *dial.Management
 	dryRun bool
 	say    func(format string, args ...any)
 
@@ -102,7 +105,7 @@ func entityOf(target string) string {
 // get returns what an Atom entry holds, nil if there is nothing at that path.
 func (a *applier) get(ctx context.Context, path string) (*xmlNode, error) {
 	answer, err := a.m.Do(ctx, "show "+path, http.MethodGet, path, "", nil)
-	if Code(err) == NotFound {
+	if exit.Code(err) == exit.NotFound {
 		return nil, nil
 	}
 	if err != nil {
@@ -230,7 +233,7 @@ func (a *applier) extraRules(ctx context.Context, e entitySpec) error {
 func (a *applier) list(ctx context.Context, path string) ([]xmlNode, error) {
 	var all []xmlNode
 	for {
-		query := fmt.Sprintf("&$skip=%d&$top=%d", len(all), AtomPageSize)
+		query := fmt.Sprintf("&$skip=%d&$top=%d", len(all), dial.AtomPageSize)
 		answer, err := a.m.Do(ctx, "list "+path, http.MethodGet, path, query, nil)
 		if err != nil {
 			return nil, err
@@ -245,7 +248,7 @@ func (a *applier) list(ctx context.Context, path string) ([]xmlNode, error) {
 				all = append(all, n)
 			}
 		}
-		if len(all)-before < AtomPageSize {
+		if len(all)-before < dial.AtomPageSize {
 			return all, nil
 		}
 	}

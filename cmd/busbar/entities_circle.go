@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
 // circleWarnings names every entity of a file whose messages come back to it (RUL-24). That is no error: the
@@ -116,7 +118,7 @@ func circleError(waiting []entitySpec) error {
 
 // warnOfCircle tells on standard error if a queue that was just created forwards to itself or in a circle
 // (RUL-24). It follows at most 100 entities; what it cannot read it does not follow.
-func warnOfCircle(ctx context.Context, m *Management, name string, tell func(string)) {
+func warnOfCircle(ctx context.Context, m *dial.Management, name string, tell func(string)) {
 	a := &applier{m: m}
 	var all []entitySpec
 	todo := []string{name}

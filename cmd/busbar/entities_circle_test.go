@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // RUL-24: who forwards to itself or in a circle is warned of, and it is no error.
@@ -61,7 +63,7 @@ func TestANewCircleIsRefusedAndAnOldOneApplied(t *testing.T) {
 		t.Fatal(out)
 	}
 	out, code = apply(circle)
-	if code != Conflict || !strings.Contains(out, `ForwardTo of a is "", the file wants "b"`) || !strings.Contains(out, "3 created, 1 differ") {
+	if code != exit.Conflict || !strings.Contains(out, `ForwardTo of a is "", the file wants "b"`) || !strings.Contains(out, "3 created, 1 differ") {
 		t.Errorf("with one that is there: %d %s", code, out)
 	}
 	l.put(t, "/a", "QueueDescription", "<ForwardTo>b</ForwardTo>", "If-Match", "*") // the circle is closed

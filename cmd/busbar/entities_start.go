@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -24,7 +26,7 @@ func (n *node) startEntities(context.Context) error {
 	}
 	all, notes, err := readEntities(n.cfg.Entities)
 	if err != nil {
-		return With(Usage, err)
+		return exit.With(exit.Usage, err)
 	}
 	log := n.log.Named("entities")
 	for _, note := range notes {
@@ -32,9 +34,9 @@ func (n *node) startEntities(context.Context) error {
 	}
 	t, err := n.insider()
 	if err != nil {
-		return With(Usage, err)
+		return exit.With(exit.Usage, err)
 	}
-	m := &Management{Target: t, Limit: time.Minute, HTTP: &http.Client{Transport: inside{n.api.Management()}}}
+	m := &dial.Management{Target: t, Limit: time.Minute, HTTP: &http.Client{Transport: inside{n.api.Management()}}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -65,15 +67,15 @@ func (n *node) startEntities(context.Context) error {
 // retryEntities reports whether the cluster may do later what it did not now: while it gets ready, or
 // when another node has just made the same.
 func (n *node) retryEntities(err error) bool {
-	code := Code(err)
-	return code == Failed || code == Conflict
+	code := exit.Code(err)
+	return code == exit.Failed || code == exit.Conflict
 }
 
 // insider is a client with a key of the configuration that may manage.
-func (n *node) insider() (*Target, error) {
+func (n *node) insider() (*dial.Target, error) {
 	for _, p := range n.keys.namespace {
 		if p.Rights&auth.Manage != 0 {
-			return &Target{Host: "localhost", Plain: true, KeyName: p.Name, Key: string(p.Primary)}, nil
+			return &dial.Target{Host: "localhost", Plain: true, KeyName: p.Name, Key: string(p.Primary)}, nil
 		}
 	}
 	return nil, errors.New("entities: no policy has the right Manage")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 const emulatorFile = "testdata/Config.json"
@@ -73,7 +75,7 @@ func TestEntitiesOfTheEmulatorsFile(t *testing.T) {
 	l.put(t, "/queue.1", "QueueDescription", "<MaxDeliveryCount>4</MaxDeliveryCount>", "If-Match", "*")
 	l.request(t, "DELETE", "/topic.1/Subscriptions/subscription.4/Rules/none", "", "")
 	l.put(t, "/topic.1/Subscriptions/subscription.2/Rules/more", "RuleDescription", "")
-	out := apply("1 created, 5 differ", Conflict, emulatorFile)
+	out := apply("1 created, 5 differ", exit.Conflict, emulatorFile)
 	for _, want := range []string{
 		`line 16, /UserConfig/Namespaces/0/Queues/0/Properties/MaxDeliveryCount: MaxDeliveryCount of queue.1 is "4"`,
 		"created rule topic.1/Subscriptions/subscription.4/Rules/none", "has a rule more that the file does not have",

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -119,7 +120,7 @@ func (n *node) openIssuers(context.Context) error {
 			err = k.fetch(context.Background(), i)
 		}
 		if err != nil {
-			return With(Usage, err)
+			return exit.With(exit.Usage, err)
 		}
 	}
 	done := make(chan struct{})

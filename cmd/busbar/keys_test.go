@@ -20,6 +20,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -32,11 +33,11 @@ func accessRule(name, primary, secondary string, rights ...string) string {
 }
 
 // tries says what a key of an entity can do over AMQP: "send", "receive", "manage".
-func tries(t *testing.T, target *Target, entity string) string {
+func tries(t *testing.T, target *dial.Target, entity string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	w, err := Connect(ctx, target, entity, 20*time.Second)
+	w, err := dial.Connect(ctx, target, entity, 20*time.Second)
 	if err != nil {
 		return "nothing"
 	}
@@ -222,8 +223,8 @@ func (p *provider) token(t *testing.T, issuer string, claims map[string]any) str
 	return text + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
-func (l *liveNode) bearer(token string) *Target {
-	return &Target{Host: l.host, Plain: true, Signature: token}
+func (l *liveNode) bearer(token string) *dial.Target {
+	return &dial.Target{Host: l.host, Plain: true, Signature: token}
 }
 
 // Tokens of a provider open the management API and AMQP for what their claims grant.
@@ -240,7 +241,7 @@ func TestJWTOfAProvider(t *testing.T) {
 	owner := p.token(t, issuerName, map[string]any{"roles": []string{"owner"}})
 	for _, name := range []string{"/mine", "/yours"} {
 		res, text := l.request(t, "PUT", name, atomOf("QueueDescription", ""), "Bearer "+owner,
-			"Content-Type", AtomEntryType)
+			"Content-Type", dial.AtomEntryType)
 		if res.StatusCode != 201 {
 			t.Fatalf("%s: %d %s", name, res.StatusCode, text)
 		}

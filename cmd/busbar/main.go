@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // version is set by the linker.
@@ -29,10 +31,10 @@ func run(args []string) int {
 		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), newBenchCommand(), newFrontendCommand(),
 		newDebugCommand(auditDirs))
 	root.SetArgs(args)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return With(Usage, err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
 	err := root.Execute()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "busbar:", err)
 	}
-	return Code(err)
+	return exit.Code(err)
 }

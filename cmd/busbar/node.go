@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/cluster"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
@@ -284,7 +285,7 @@ func (l lives) Distrust(reason string, life uint64) error {
 func (n *node) openFront(context.Context) error {
 	keys, err := newPolicyKeeper(n.cfg, n.log.Named("policies"))
 	if err != nil {
-		return With(Usage, err)
+		return exit.With(exit.Usage, err)
 	}
 	n.keys, n.policies = keys, keys.policies
 	st := &status{n}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -88,9 +89,9 @@ func openLive(t testing.TB, cfg Config) *liveNode {
 	return l
 }
 
-// Target is a client of the node with a key of a policy.
-func (l *liveNode) target(name, key string) *Target {
-	return &Target{Host: l.host, Plain: true, KeyName: name, Key: key}
+// dial.Target is a client of the node with a key of a policy.
+func (l *liveNode) target(name, key string) *dial.Target {
+	return &dial.Target{Host: l.host, Plain: true, KeyName: name, Key: key}
 }
 
 // request sends one HTTP request; token "" is that of the namespace's key.
@@ -130,7 +131,7 @@ func (l *liveNode) requestTo(t testing.TB, host, method, path, body, token strin
 func (l *liveNode) put(t testing.TB, path, element, elements string, headers ...string) string {
 	t.Helper()
 	res, text := l.request(t, http.MethodPut, path, atomOf(element, elements), "",
-		append(headers, "Content-Type", AtomEntryType)...)
+		append(headers, "Content-Type", dial.AtomEntryType)...)
 	if res.StatusCode >= 300 {
 		t.Fatalf("put %s: %d %s", path, res.StatusCode, text)
 	}

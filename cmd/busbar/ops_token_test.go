@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -53,7 +54,7 @@ func TestCommandsOfTheOperationsPortWantAToken(t *testing.T) {
 	}
 	// The command line says what to do without a connection string, and works with one.
 	args := []string{"transfer-leader", "1", "n1", "--ops", l.opsHost()}
-	if out, code := execute(t, newClusterCommand(), "", args...); code != Unauthorised ||
+	if out, code := execute(t, newClusterCommand(), "", args...); code != exit.Unauthorised ||
 		!strings.Contains(out, "--connection-string") {
 		t.Errorf("without a connection string: exit code %d: %s", code, out)
 	}
@@ -131,7 +132,7 @@ func TestTheOperationsPortSpeaksTLS(t *testing.T) {
 		!strings.Contains(out, "PARTITION") {
 		t.Errorf("with the authority: exit code %d: %s", code, out)
 	}
-	if out, code := execute(t, newClusterCommand(), "", args...); code != Failed || !strings.Contains(out, "x509") {
+	if out, code := execute(t, newClusterCommand(), "", args...); code != exit.Failed || !strings.Contains(out, "x509") {
 		t.Errorf("without the authority: exit code %d: %s", code, out)
 	}
 	if status, body := askOps(t, l, http.MethodGet, "/api/cluster", ""); status != http.StatusBadRequest {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // stopTimeout bounds a graceful stop: hand leaderships over, answer or end what is waiting, flush.
@@ -56,11 +58,11 @@ func newServeCommand() *cobra.Command {
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(*file, given, os.LookupEnv)
 		if err != nil {
-			return With(Usage, err)
+			return exit.With(exit.Usage, err)
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		defer keepHeapFloor()() // first of all: memory used before would have to be cleared
+		defer keepHeapFloor()() // dial.first of all: memory used before would have to be cleared
 		return serve(ctx, cfg, cmd.OutOrStdout())
 	}
 	return c
@@ -121,12 +123,12 @@ func newConfigCommand() *cobra.Command {
 	check.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(*file, given, os.LookupEnv)
 		if err != nil {
-			return With(Usage, err)
+			return exit.With(exit.Usage, err)
 		}
 		if cfg.Entities != "" {
 			all, _, err := readEntities(cfg.Entities)
 			if err != nil {
-				return With(Usage, err)
+				return exit.With(exit.Usage, err)
 			}
 			for _, warning := range circleWarnings(all) {
 				fmt.Fprintln(cmd.OutOrStdout(), "warning:", warning)

@@ -109,6 +109,12 @@ func TestDoors(t *testing.T) {
 			map[string]string{"queue/x.go": "package queue\n"}, "has no door"},
 		{"the command holds all keys",
 			map[string]string{"cmd/busbar/x.go": imports("main", ours+"partition")}, ""},
+		{"a package of the command holds no keys",
+			map[string]string{"cmd/busbar/exit/x.go": imports("exit", ours+"fsm")}, "may not import"},
+		{"a package of the command needs a door",
+			map[string]string{"cmd/busbar/tools/x.go": "package tools\n"}, "has no door"},
+		{"commands use the client library of AMQP",
+			map[string]string{"cmd/busbar/dial/x.go": imports("dial", "github.com/Azure/go-amqp")}, ""},
 	}, func(root string) ([]string, error) { return Doors(load(t, root)), nil })
 }
 

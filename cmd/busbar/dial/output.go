@@ -1,4 +1,4 @@
-package main
+package dial
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // AddOutputFlag adds the choice between a table and JSON.
@@ -17,19 +19,19 @@ func AddOutputFlag(c *cobra.Command, f *Flags) {
 	c.PersistentFlags().BoolVar(&f.json, "json", false, "the same as -o json")
 }
 
-// addRowOutput lets the output be a row of a Markdown table as well.
+// AddRowOutput lets the output be a row of a Markdown table as well.
 func (f *Flags) AddRowOutput(c *cobra.Command) {
 	c.PersistentFlags().Lookup("output").Usage = "table, json, or row: of a Markdown table"
 	f.rows = true
 }
 
-// checkOutput reads --json as -o json and refuses another form.
+// CheckOutput reads --json as -o json and refuses another form.
 func (f *Flags) CheckOutput() error {
 	if f.json {
 		f.Output = "json"
 	}
 	if f.Output != "table" && f.Output != "json" && !(f.rows && f.Output == "row") {
-		return Usagef("output %q is neither table nor json", f.Output)
+		return exit.Usagef("output %q is neither table nor json", f.Output)
 	}
 	return nil
 }

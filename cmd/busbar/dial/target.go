@@ -1,4 +1,4 @@
-package main
+package dial
 
 import (
 	"crypto/tls"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -44,6 +45,7 @@ type Flags struct {
 	command *cobra.Command // whose flags these are; its root knows the version of this program
 }
 
+// AddFlags gives a command and its subcommands the flags that reach a broker.
 func AddFlags(c *cobra.Command) *Flags {
 	f := &Flags{}
 	flags := c.PersistentFlags()
@@ -65,23 +67,23 @@ func (f *Flags) Target() (*Target, error) {
 		text = os.Getenv("SERVICEBUS_CONNECTION_STRING")
 	}
 	if text == "" {
-		return nil, Usagef("no connection string: give --connection-string or set " +
+		return nil, exit.Usagef("no connection string: give --connection-string or set " +
 			"SERVICEBUS_CONNECTION_STRING")
 	}
 	t, err := parseConnectionString(text)
 	if err != nil {
-		return nil, With(Usage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	t.Version = f.Version()
 	if f.CAFile != "" {
 		if t.roots, err = ReadRoots(f.CAFile); err != nil {
-			return nil, With(Usage, err)
+			return nil, exit.With(exit.Usage, err)
 		}
 	}
 	return t, nil
 }
 
-// version is that of the program whose command line f is a part of, "" without a command.
+// Version is that of the program whose command line f is a part of, "" without a command.
 func (f *Flags) Version() string {
 	if f.command == nil {
 		return ""
@@ -149,7 +151,7 @@ func parseConnectionString(text string) (*Target, error) {
 	return t, nil
 }
 
-// queue returns the entity that the command line names, or the one of the connection string.
+// Queue returns the entity that the command line names, or the one of the connection string.
 func (t *Target) Queue(args []string) (name string, rest []string, err error) {
 	if len(args) > 0 && args[0] != "" {
 		return args[0], args[1:], nil
@@ -157,10 +159,10 @@ func (t *Target) Queue(args []string) (name string, rest []string, err error) {
 	if t.entity != "" {
 		return t.entity, nil, nil
 	}
-	return "", nil, Usagef("name a queue, or give a connection string with EntityPath")
+	return "", nil, exit.Usagef("name a queue, or give a connection string with EntityPath")
 }
 
-// token makes the proof for an audience that is a path of this broker, "" for all of it.
+// Token makes the proof for an audience that is a path of this broker, "" for all of it.
 func (t *Target) Token(path string, now time.Time) string {
 	if t.Signature != "" {
 		return t.Signature
@@ -178,6 +180,7 @@ func (t *Target) tlsConfig() *tls.Config {
 	return &tls.Config{RootCAs: t.roots, MinVersion: tls.VersionTLS12, ServerName: host}
 }
 
+// URL is the address of the broker for a scheme, "amqp" or "http", which gets its s where TLS is on.
 func (t *Target) URL(scheme string) string {
 	if !t.Plain {
 		scheme += "s"

@@ -1,4 +1,4 @@
-package main
+package dial
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/Azure/go-amqp"
 	"github.com/google/uuid"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // The filter of a link that asks for a session, by name and by descriptor.
@@ -54,6 +56,7 @@ func ConnectBy(ctx context.Context, dial Func, t *Target, path string, limit tim
 	return w, nil
 }
 
+// Close ends the connection. The command has its result by then, so an error changes nothing.
 func (w *Wire) Close() { _ = w.Conn.Close() }
 
 // authorise puts a token for path.
@@ -82,6 +85,7 @@ type Requests struct {
 	in      *amqp.Receiver
 }
 
+// OpenRequests attaches both links to a node such as "$cbs" or "queue/$management".
 func (w *Wire) OpenRequests(ctx context.Context, node string) (*Requests, error) {
 	r := &Requests{node: node, replyTo: "reply-" + uuid.NewString()}
 	var err error
@@ -95,7 +99,7 @@ func (w *Wire) OpenRequests(ctx context.Context, node string) (*Requests, error)
 	return r, nil
 }
 
-// close detaches both links. Its failure is the connection's, which the next call reports.
+// Close detaches both links. Its failure is the connection's, which the next call reports.
 func (r *Requests) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -103,7 +107,7 @@ func (r *Requests) Close() {
 	_ = r.in.Close(ctx)
 }
 
-// call sends one request and returns its answer if that is a success. One request is outstanding at
+// Call sends one request and returns its answer if that is a success. One request is outstanding at
 // a time, so the next answer is this one's unless an earlier call was given up.
 func (r *Requests) Call(ctx context.Context, m *amqp.Message) (*amqp.Message, error) {
 	id := uuid.NewString()
@@ -136,7 +140,7 @@ func answerError(m *amqp.Message) error {
 		return nil
 	}
 	text, _ := first(m.ApplicationProperties, "status-description", "statusDescription").(string)
-	return FromHTTP("refused", int(code), text)
+	return exit.FromHTTP("refused", int(code), text)
 }
 
 func first(m map[string]any, names ...string) any {

@@ -1,4 +1,4 @@
-package main
+package dial
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 // Conditions of the service that the commands know.
@@ -21,26 +23,26 @@ func Failure(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var known *Error
+	var known *exit.Error
 	if errors.As(err, &known) {
-		return With(known.Code, fmt.Errorf("%s: %w", what, err))
+		return exit.With(known.Code, fmt.Errorf("%s: %w", what, err))
 	}
-	code := Failed
+	code := exit.Failed
 	switch Condition(err) {
 	case amqp.ErrCondUnauthorizedAccess:
-		code = Unauthorised
+		code = exit.Unauthorised
 	case amqp.ErrCondNotFound:
-		code = NotFound
+		code = exit.NotFound
 	case amqp.ErrCondResourceLocked, SessionHeld, MessageLockLost, SessionLockLost:
-		code = Conflict
+		code = exit.Conflict
 	case amqp.ErrCondNotAllowed, amqp.ErrCondInvalidField, amqp.ErrCondMessageSizeExceeded:
-		code = Usage
+		code = exit.Usage
 	}
 	if remote := remoteError(err); remote != nil && remote.Description != "" {
 		told := fmt.Sprintf("%s: %s (%s)", what, remote.Description, remote.Condition)
-		return With(code, &toldError{told, err})
+		return exit.With(code, &toldError{told, err})
 	}
-	return With(code, fmt.Errorf("%s: %w", what, err))
+	return exit.With(code, fmt.Errorf("%s: %w", what, err))
 }
 
 // toldError says what the broker said and keeps the error that it came in.

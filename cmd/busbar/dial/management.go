@@ -1,4 +1,4 @@
-package main
+package dial
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 const (
@@ -86,19 +88,20 @@ type Management struct {
 	Limit  time.Duration
 }
 
+// NewManagement speaks to the broker of t; limit bounds each request.
 func NewManagement(t *Target, limit time.Duration) *Management {
 	transport := &http.Transport{TLSClientConfig: t.tlsConfig(), Proxy: nil}
 	return &Management{Target: t, HTTP: &http.Client{Transport: transport}, Limit: limit}
 }
 
-// do sends one request and returns the body of a success.
+// Do sends one request and returns the body of a success.
 func (m *Management) Do(ctx context.Context, what, method, path, query string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Limit)
 	defer cancel()
 	u := m.Target.URL("http") + (&url.URL{Path: "/" + path}).EscapedPath() + "?api-version=" + apiVersion + query
 	req, err := http.NewRequestWithContext(ctx, method, u, bytes.NewReader(body))
 	if err != nil {
-		return nil, With(Usage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	req.Header.Set("Authorization", m.Target.Token(path, time.Now()))
 	if body != nil {
@@ -118,7 +121,7 @@ func (m *Management) Do(ctx context.Context, what, method, path, query string, b
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if res.StatusCode >= http.StatusMultipleChoices {
-		return nil, FromHTTP(what, res.StatusCode, errorDetail(text))
+		return nil, exit.FromHTTP(what, res.StatusCode, errorDetail(text))
 	}
 	return text, nil
 }
@@ -135,6 +138,7 @@ func errorDetail(text []byte) string {
 	return strings.TrimSpace(string(text[:min(len(text), most)]))
 }
 
+// CreateQueue creates a queue and returns it with the defaults that the broker chose.
 func (m *Management) CreateQueue(ctx context.Context, name string, d Queue) (QueueInfo, error) {
 	inner, err := xml.Marshal(d)
 	if err != nil {
@@ -151,6 +155,7 @@ func (m *Management) CreateQueue(ctx context.Context, name string, d Queue) (Que
 	return parseQueue(name, answer)
 }
 
+// GetQueue returns a queue, or an error with the code [exit.NotFound].
 func (m *Management) GetQueue(ctx context.Context, name string) (QueueInfo, error) {
 	answer, err := m.Do(ctx, "show "+name, http.MethodGet, name, "", nil)
 	if err != nil {
@@ -159,12 +164,13 @@ func (m *Management) GetQueue(ctx context.Context, name string) (QueueInfo, erro
 	return parseQueue(name, answer)
 }
 
+// DeleteQueue deletes a queue with its messages.
 func (m *Management) DeleteQueue(ctx context.Context, name string) error {
 	_, err := m.Do(ctx, "delete "+name, http.MethodDelete, name, "", nil)
 	return err
 }
 
-// listQueues reads page after page until one is not full.
+// ListQueues reads page after page until one is not full.
 func (m *Management) ListQueues(ctx context.Context) ([]QueueInfo, error) {
 	var all []QueueInfo
 	for skip := 0; ; skip += AtomPageSize {
@@ -198,7 +204,7 @@ func parseQueue(name string, text []byte) (QueueInfo, error) {
 		return QueueInfo{}, fmt.Errorf("queue %s: %w", name, err)
 	}
 	if root.XMLName.Local == "feed" || root.Content.Queue == nil {
-		return QueueInfo{}, With(NotFound, fmt.Errorf("there is no queue %s", name))
+		return QueueInfo{}, exit.With(exit.NotFound, fmt.Errorf("there is no queue %s", name))
 	}
 	if root.Title != "" {
 		name = root.Title

@@ -1,4 +1,4 @@
-package main
+package dial
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
 func TestWireErrorsHaveExitCodes(t *testing.T) {
@@ -16,18 +18,18 @@ func TestWireErrorsHaveExitCodes(t *testing.T) {
 		err  error
 		want int
 	}{
-		{"unauthorized", remote(amqp.ErrCondUnauthorizedAccess), Unauthorised},
-		{"not found", remote(amqp.ErrCondNotFound), NotFound},
-		{"a held session", remote("com.microsoft:session-cannot-be-locked"), Conflict},
-		{"a lost lock", &amqp.Error{Condition: MessageLockLost}, Conflict},
-		{"a lost session", &amqp.Error{Condition: SessionLockLost}, Conflict},
-		{"not allowed", remote(amqp.ErrCondNotAllowed), Usage},
-		{"a rejected message", &amqp.Error{Condition: amqp.ErrCondMessageSizeExceeded}, Usage},
-		{"anything else", remote(amqp.ErrCondInternalError), Failed},
-		{"a status inside", fmt.Errorf("x: %w", FromHTTP("peek", 404, "gone")), NotFound},
+		{"unauthorized", remote(amqp.ErrCondUnauthorizedAccess), exit.Unauthorised},
+		{"not found", remote(amqp.ErrCondNotFound), exit.NotFound},
+		{"a held session", remote("com.microsoft:session-cannot-be-locked"), exit.Conflict},
+		{"a lost lock", &amqp.Error{Condition: MessageLockLost}, exit.Conflict},
+		{"a lost session", &amqp.Error{Condition: SessionLockLost}, exit.Conflict},
+		{"not allowed", remote(amqp.ErrCondNotAllowed), exit.Usage},
+		{"a rejected message", &amqp.Error{Condition: amqp.ErrCondMessageSizeExceeded}, exit.Usage},
+		{"anything else", remote(amqp.ErrCondInternalError), exit.Failed},
+		{"a status inside", fmt.Errorf("x: %w", exit.FromHTTP("peek", 404, "gone")), exit.NotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var got *Error
+			var got *exit.Error
 			if err := Failure("send", c.err); !errors.As(err, &got) || got.Code != c.want {
 				t.Errorf("got %v, want exit code %d", err, c.want)
 			}
