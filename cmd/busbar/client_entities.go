@@ -21,7 +21,7 @@ func newEntitiesCommand() *cobra.Command {
 	}
 	dry := apply.Flags().Bool("dry-run", false, "say what would be created, and create nothing")
 	apply.RunE = func(cmd *cobra.Command, args []string) error {
-		all, notes, err := readEntities(args[0])
+		all, notes, err := Read(args[0])
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
@@ -34,13 +34,13 @@ func newEntitiesCommand() *cobra.Command {
 		for _, note := range notes {
 			say("%s", note)
 		}
-		a := &applier{m: dial.NewManagement(t, f.Timeout), dryRun: *dry, say: say}
-		if err := a.apply(cmd.Context(), all); err != nil {
+		a := &Applier{API: dial.NewManagement(t, f.Timeout), DryRun: *dry, Say: say}
+		if err := a.Apply(cmd.Context(), all); err != nil {
 			return err
 		}
-		say("%d created, %d differ", a.created, a.drifted)
-		if a.drifted > 0 {
-			return exit.With(exit.Conflict, fmt.Errorf("%d differences", a.drifted))
+		say("%d created, %d differ", a.Created, a.Drifted)
+		if a.Drifted > 0 {
+			return exit.With(exit.Conflict, fmt.Errorf("%d differences", a.Drifted))
 		}
 		return nil
 	}
@@ -54,8 +54,8 @@ func newEntitiesCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a := &applier{m: dial.NewManagement(t, f.Timeout)}
-		exported, withheld, err := a.export(cmd.Context())
+		a := &Applier{API: dial.NewManagement(t, f.Timeout)}
+		exported, withheld, err := a.Export(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func newEntitiesCommand() *cobra.Command {
 			fmt.Fprintf(cmd.ErrOrStderr(), "not exported: the authorization rules of %s, because they hold keys\n",
 				path)
 		}
-		return writeExport(cmd.OutOrStdout(), exported, f.Output == "json")
+		return Write(cmd.OutOrStdout(), exported, f.Output == "json")
 	}
 	c.AddCommand(apply, export)
 	return c

@@ -70,7 +70,7 @@ func queueCreateCommand(f *dial.Flags) *cobra.Command {
 				return err
 			}
 			if q.forwardTo != "" || q.forwardDead != "" {
-				warnOfCircle(c.Context(), m, args[0], func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) })
+				WarnOfCircle(c.Context(), m, args[0], func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) })
 			}
 			return printQueues(c.OutOrStdout(), f, []dial.QueueInfo{info}, true)
 		},

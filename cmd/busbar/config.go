@@ -432,7 +432,7 @@ func (c *Config) validateAccess(bad func(string, ...any)) {
 		}
 	}
 	if c.Entities != "" {
-		if _, _, err := readEntities(c.Entities); err != nil {
+		if _, _, err := Read(c.Entities); err != nil {
 			bad("%w", err)
 		}
 	}

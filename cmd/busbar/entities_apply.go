@@ -53,17 +53,17 @@ func (n *xmlNode) kind() string {
 	return ""
 }
 
-// applier makes what a file asks for, by the management API.
-type applier struct {
-	m      *dial.Management
-	dryRun bool
-	say    func(format string, args ...any)
+// Applier makes what a file asks for, by the management API.
+type Applier struct {
+	API    *dial.Management
+	DryRun bool
+	Say    func(format string, args ...any)
 
-	created, drifted int
+	Created, Drifted int
 }
 
 // apply creates what is missing and tells what is there and differs; it changes nothing that is there.
-func (a *applier) apply(ctx context.Context, all []entitySpec) error {
+func (a *Applier) Apply(ctx context.Context, all []Spec) error {
 	list, err := a.ordered(ctx, all)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (a *applier) apply(ctx context.Context, all []entitySpec) error {
 }
 
 // awaits reports whether e forwards to one of those that are not made yet, or is below it.
-func awaits(e entitySpec, waiting []entitySpec) bool {
+func awaits(e Spec, waiting []Spec) bool {
 	for _, other := range waiting {
 		if other.path == e.path {
 			continue
@@ -103,8 +103,8 @@ func entityOf(target string) string {
 }
 
 // get returns what an Atom entry holds, nil if there is nothing at that path.
-func (a *applier) get(ctx context.Context, path string) (*xmlNode, error) {
-	answer, err := a.m.Do(ctx, "show "+path, http.MethodGet, path, "", nil)
+func (a *Applier) get(ctx context.Context, path string) (*xmlNode, error) {
+	answer, err := a.API.Do(ctx, "show "+path, http.MethodGet, path, "", nil)
 	if exit.Code(err) == exit.NotFound {
 		return nil, nil
 	}
@@ -121,7 +121,7 @@ func (a *applier) get(ctx context.Context, path string) (*xmlNode, error) {
 	return nil, nil
 }
 
-func (a *applier) entity(ctx context.Context, e entitySpec) error {
+func (a *Applier) entity(ctx context.Context, e Spec) error {
 	there, err := a.get(ctx, e.path)
 	if err != nil {
 		return err
@@ -145,21 +145,21 @@ func (a *applier) entity(ctx context.Context, e entitySpec) error {
 	return a.rulesOf(ctx, e)
 }
 
-func (a *applier) drift(format string, args ...any) {
-	a.drifted++
-	a.say(format, args...)
+func (a *Applier) drift(format string, args ...any) {
+	a.Drifted++
+	a.Say(format, args...)
 }
 
-func (a *applier) create(ctx context.Context, e entitySpec) error {
-	a.created++
-	if a.dryRun {
-		a.say("would create %s %s", strings.ToLower(e.kind), e.path)
+func (a *Applier) create(ctx context.Context, e Spec) error {
+	a.Created++
+	if a.DryRun {
+		a.Say("would create %s %s", strings.ToLower(e.kind), e.path)
 		return nil
 	}
 	if err := a.put(ctx, e.path, e.kind+"Description", elementsOf(e)); err != nil {
 		return err
 	}
-	a.say("created %s %s", strings.ToLower(e.kind), e.path)
+	a.Say("created %s %s", strings.ToLower(e.kind), e.path)
 	for i, r := range e.rules {
 		if i == 0 {
 			continue // it came with the subscription, so nothing slips past it
@@ -171,16 +171,16 @@ func (a *applier) create(ctx context.Context, e entitySpec) error {
 	return nil
 }
 
-func (a *applier) put(ctx context.Context, path, element, inner string) error {
+func (a *Applier) put(ctx context.Context, path, element, inner string) error {
 	body := `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><` + element +
 		` xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"` +
 		` xmlns:i="http://www.w3.org/2001/XMLSchema-instance">` + inner + `</` + element + `></content></entry>`
-	_, err := a.m.Do(ctx, "create "+path, http.MethodPut, path, "", []byte(body))
+	_, err := a.API.Do(ctx, "create "+path, http.MethodPut, path, "", []byte(body))
 	return err
 }
 
 // rulesOf compares the rules of a subscription that is there.
-func (a *applier) rulesOf(ctx context.Context, e entitySpec) error {
+func (a *Applier) rulesOf(ctx context.Context, e Spec) error {
 	if len(e.rules) == 0 {
 		return nil
 	}
@@ -191,15 +191,15 @@ func (a *applier) rulesOf(ctx context.Context, e entitySpec) error {
 			return err
 		}
 		if there == nil {
-			a.created++
-			if a.dryRun {
-				a.say("would create rule %s", path)
+			a.Created++
+			if a.DryRun {
+				a.Say("would create rule %s", path)
 				continue
 			}
 			if err := a.put(ctx, path, "RuleDescription", r.xml()); err != nil {
 				return r.errorf("%w", err)
 			}
-			a.say("created rule %s", path)
+			a.Say("created rule %s", path)
 			continue
 		}
 		var want xmlNode
@@ -215,7 +215,7 @@ func (a *applier) rulesOf(ctx context.Context, e entitySpec) error {
 }
 
 // extraRules tells of rules that the file does not have: with them a subscription gets more.
-func (a *applier) extraRules(ctx context.Context, e entitySpec) error {
+func (a *Applier) extraRules(ctx context.Context, e Spec) error {
 	rules, err := a.list(ctx, e.path+"/Rules")
 	if err != nil {
 		return err
@@ -230,11 +230,11 @@ func (a *applier) extraRules(ctx context.Context, e entitySpec) error {
 }
 
 // list reads all entries of a feed.
-func (a *applier) list(ctx context.Context, path string) ([]xmlNode, error) {
+func (a *Applier) list(ctx context.Context, path string) ([]xmlNode, error) {
 	var all []xmlNode
 	for {
 		query := fmt.Sprintf("&$skip=%d&$top=%d", len(all), dial.AtomPageSize)
-		answer, err := a.m.Do(ctx, "list "+path, http.MethodGet, path, query, nil)
+		answer, err := a.API.Do(ctx, "list "+path, http.MethodGet, path, query, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -263,7 +263,7 @@ func escaped(text string) string {
 func tagged(name, text string) string { return "<" + name + ">" + escaped(text) + "</" + name + ">" }
 
 // elementsOf writes the elements of a new entity.
-func elementsOf(e entitySpec) string {
+func elementsOf(e Spec) string {
 	var out, options strings.Builder
 	for _, p := range e.props {
 		if isOption(p.name) {

@@ -9,9 +9,9 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
-// circleWarnings names every entity of a file whose messages come back to it (RUL-24). That is no error: the
+// CircleWarnings names every entity of a file whose messages come back to it (RUL-24). That is no error: the
 // hop limit ends such a message (S-208).
-func circleWarnings(all []entitySpec) []string {
+func CircleWarnings(all []Spec) []string {
 	var warnings []string
 	for _, e := range circles(all) {
 		warnings = append(warnings, fmt.Sprintf("line %d, %s: %s", e.line, e.pointer, circleText(e.path)))
@@ -24,7 +24,7 @@ func circleText(path string) string {
 }
 
 // circles returns the queues and subscriptions whose messages come back to them.
-func circles(all []entitySpec) (in []entitySpec) {
+func circles(all []Spec) (in []Spec) {
 	next := map[string][]string{} // by path in lower case: where its messages go
 	for _, e := range all {
 		path := strings.ToLower(e.path)
@@ -58,7 +58,7 @@ func circles(all []entitySpec) (in []entitySpec) {
 // ordered sorts entities so that each comes behind those that it forwards to. What is there already waits for
 // nothing. New entities that forward in a circle are an error, before anything is made: none of them can be the
 // first, because the destination must exist (S-207).
-func (a *applier) ordered(ctx context.Context, all []entitySpec) (list []entitySpec, err error) {
+func (a *Applier) ordered(ctx context.Context, all []Spec) (list []Spec, err error) {
 	waiting := slices.Clone(all)
 	for len(waiting) > 0 {
 		before := waiting
@@ -93,16 +93,16 @@ func (a *applier) ordered(ctx context.Context, all []entitySpec) (list []entityS
 }
 
 // circleError names the entities of one circle among those that all wait for another one.
-func circleError(waiting []entitySpec) error {
-	var way []entitySpec
+func circleError(waiting []Spec) error {
+	var way []Spec
 	for e := waiting[0]; ; {
-		if first := slices.IndexFunc(way, func(o entitySpec) bool { return o.path == e.path }); first >= 0 {
+		if first := slices.IndexFunc(way, func(o Spec) bool { return o.path == e.path }); first >= 0 {
 			way = way[first:]
 			break
 		}
 		way = append(way, e)
 		for _, other := range waiting {
-			if other.path != e.path && awaits(e, []entitySpec{other}) {
+			if other.path != e.path && awaits(e, []Spec{other}) {
 				e = other
 				break
 			}
@@ -116,11 +116,11 @@ func circleError(waiting []entitySpec) error {
 		"forwarding first, and set its forwarding with a client afterwards", strings.Join(names, ", "))
 }
 
-// warnOfCircle tells on standard error if a queue that was just created forwards to itself or in a circle
+// WarnOfCircle tells on standard error if a queue that was just created forwards to itself or in a circle
 // (RUL-24). It follows at most 100 entities; what it cannot read it does not follow.
-func warnOfCircle(ctx context.Context, m *dial.Management, name string, tell func(string)) {
-	a := &applier{m: m}
-	var all []entitySpec
+func WarnOfCircle(ctx context.Context, m *dial.Management, name string, tell func(string)) {
+	a := &Applier{API: m}
+	var all []Spec
 	todo := []string{name}
 	seen := map[string]bool{}
 	for len(todo) > 0 && len(seen) < 100 {
@@ -133,7 +133,7 @@ func warnOfCircle(ctx context.Context, m *dial.Management, name string, tell fun
 		if err != nil || there == nil {
 			continue
 		}
-		e := entitySpec{path: path, kind: strings.TrimSuffix(there.XMLName.Local, "Description")}
+		e := Spec{path: path, kind: strings.TrimSuffix(there.XMLName.Local, "Description")}
 		for _, property := range []string{"ForwardTo", "ForwardDeadLetteredMessagesTo"} {
 			if to := entityOf(there.text(property)); to != "" {
 				e.props = append(e.props, propertySpec{name: property, value: to})

@@ -23,7 +23,7 @@ func TestCirclesAreWarnedOf(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, notes, err := readEntities(file)
+			_, notes, err := Read(file)
 			text := strings.Join(notes, "\n")
 			if err != nil || tc.want == "" && text != "" || !strings.Contains(text, tc.want) {
 				t.Errorf("notes %q, error %v", text, err)

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// exportedNamespace is the shape of a file of entities.
-type exportedNamespace struct {
+// Namespace is the shape of a file of entities.
+type Namespace struct {
 	Queues []exportedEntity `yaml:"Queues" json:"Queues"`
 	Topics []exportedEntity `yaml:"Topics" json:"Topics"`
 }
@@ -30,8 +30,8 @@ type exportedRule struct {
 }
 
 // export reads everything that apply could make. withheld are entities with keys, which no file has.
-func (a *applier) export(ctx context.Context) (out *exportedNamespace, withheld []string, err error) {
-	out = &exportedNamespace{}
+func (a *Applier) Export(ctx context.Context) (out *Namespace, withheld []string, err error) {
+	out = &Namespace{}
 	queues, err := a.list(ctx, "$Resources/Queues")
 	if err != nil {
 		return nil, nil, err
@@ -158,8 +158,8 @@ func exportRule(name string, d *xmlNode) (exportedRule, error) {
 	return r, nil
 }
 
-// writeExport writes a file that readEntities reads: YAML, or JSON.
-func writeExport(out io.Writer, exported *exportedNamespace, asJSON bool) error {
+// Write writes a file that Read reads: YAML, or JSON.
+func Write(out io.Writer, exported *Namespace, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")

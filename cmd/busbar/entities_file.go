@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxEntitiesBytes bounds a file of entities: ten thousand of them take a few MiB.
-const maxEntitiesBytes = 64 << 20
+// maxFileBytes bounds a file of entities: ten thousand of them take a few MiB.
+const maxFileBytes = 64 << 20
 
 // place is where something stands in a file of entities.
 type place struct {
@@ -26,8 +26,8 @@ func (p place) errorf(format string, args ...any) error {
 	return fmt.Errorf("line %d, %s: %w", p.line, p.pointer, fmt.Errorf(format, args...))
 }
 
-// entitySpec is one entity that a file asks for.
-type entitySpec struct {
+// Spec is one entity that a file asks for.
+type Spec struct {
 	place
 	kind  string // "Queue", "Topic" or "Subscription"
 	path  string // of a subscription: topic/Subscriptions/name
@@ -53,34 +53,34 @@ type ruleSpec struct {
 // typedSpec is a property that a correlation filter compares; kind is its XML Schema type.
 type typedSpec struct{ name, kind, value string }
 
-// readEntities reads a file of entities: the official emulator's Config.json, or what is under one of
+// Read reads a file of entities: the official emulator's Config.json, or what is under one of
 // its namespaces, as JSON with comments or as YAML. All problems are reported, with line and pointer.
 // notes say what was read and means nothing here.
-func readEntities(file string) (all []entitySpec, notes []string, err error) {
+func Read(file string) (all []Spec, notes []string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("entities: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxEntitiesBytes+1))
-	if err == nil && len(text) > maxEntitiesBytes {
-		err = fmt.Errorf("more than %d bytes", maxEntitiesBytes)
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err == nil && len(text) > maxFileBytes {
+		err = fmt.Errorf("more than %d bytes", maxFileBytes)
 	}
 	if err == nil {
-		all, notes, err = parseEntities(text)
+		all, notes, err = parse(text)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("entities %s: %w", file, err)
 	}
-	return all, append(notes, circleWarnings(all)...), nil
+	return all, append(notes, CircleWarnings(all)...), nil
 }
 
-func parseEntities(text []byte) ([]entitySpec, []string, error) {
+func parse(text []byte) ([]Spec, []string, error) {
 	root, err := parseTree(text)
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &entitiesReader{}
+	r := &reader{}
 	r.root(root)
 	return r.all, r.notes, errors.Join(r.errs...)
 }
@@ -188,14 +188,14 @@ func jsonNode(d *json.Decoder, line func() int, depth int) (*yaml.Node, error) {
 	return n, err
 }
 
-// entitiesReader walks the tree and collects entities and problems.
-type entitiesReader struct {
-	all   []entitySpec
+// reader walks the tree and collects entities and problems.
+type reader struct {
+	all   []Spec
 	notes []string
 	errs  []error
 }
 
-func (r *entitiesReader) fail(at place, format string, args ...any) {
+func (r *reader) fail(at place, format string, args ...any) {
 	r.errs = append(r.errs, at.errorf(format, args...))
 }
 
@@ -207,7 +207,7 @@ type member struct {
 }
 
 // members returns what a mapping holds. Keys have no case.
-func (r *entitiesReader) members(n *yaml.Node, at place) []member {
+func (r *reader) members(n *yaml.Node, at place) []member {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -238,7 +238,7 @@ func escapePointer(key string) string {
 }
 
 // items calls f with every item of a list.
-func (r *entitiesReader) items(m member, f func(n *yaml.Node, at place)) {
+func (r *reader) items(m member, f func(n *yaml.Node, at place)) {
 	n := m.node
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -256,7 +256,7 @@ func (r *entitiesReader) items(m member, f func(n *yaml.Node, at place)) {
 }
 
 // scalar returns a text, number or truth value; false if m is none.
-func (r *entitiesReader) scalar(m member) (string, bool) {
+func (r *reader) scalar(m member) (string, bool) {
 	n := m.node
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -271,7 +271,7 @@ func (r *entitiesReader) scalar(m member) (string, bool) {
 	return n.Value, true
 }
 
-func (r *entitiesReader) root(n *yaml.Node) {
+func (r *reader) root(n *yaml.Node) {
 	top := place{n.Line, ""}
 	all := r.members(n, top)
 	if len(all) == 1 && all[0].key == "userconfig" {
@@ -281,7 +281,7 @@ func (r *entitiesReader) root(n *yaml.Node) {
 	r.namespace(all)
 }
 
-func (r *entitiesReader) userConfig(m member) {
+func (r *reader) userConfig(m member) {
 	for _, m := range r.members(m.node, m.place) {
 		switch m.key {
 		case "namespaces":
@@ -302,7 +302,7 @@ func (r *entitiesReader) userConfig(m member) {
 	}
 }
 
-func (r *entitiesReader) namespace(all []member) {
+func (r *reader) namespace(all []member) {
 	for _, m := range all {
 		switch m.key {
 		case "name":
@@ -321,8 +321,8 @@ func (r *entitiesReader) namespace(all []member) {
 }
 
 // entity reads a queue, topic or subscription. What is below a topic comes after it.
-func (r *entitiesReader) entity(kind, topic string, n *yaml.Node, at place) {
-	e := entitySpec{place: at, kind: kind}
+func (r *reader) entity(kind, topic string, n *yaml.Node, at place) {
+	e := Spec{place: at, kind: kind}
 	var below []member
 	for _, m := range r.members(n, at) {
 		switch {
@@ -356,7 +356,7 @@ func (r *entitiesReader) entity(kind, topic string, n *yaml.Node, at place) {
 	}
 }
 
-func (r *entitiesReader) properties(e *entitySpec, m member) {
+func (r *reader) properties(e *Spec, m member) {
 	for _, m := range r.members(m.node, m.place) {
 		name := propertyName(e.kind, m.key)
 		if name == "" {

@@ -58,7 +58,7 @@ func foldIn(names []string, key string) string {
 }
 
 // rule reads a rule: a name, and properties that say which filter and action.
-func (r *entitiesReader) rule(e *entitySpec, n *yaml.Node, at place) {
+func (r *reader) rule(e *Spec, n *yaml.Node, at place) {
 	s := ruleSpec{place: at}
 	for _, m := range r.members(n, at) {
 		switch m.key {
@@ -90,7 +90,7 @@ func (r *entitiesReader) rule(e *entitySpec, n *yaml.Node, at place) {
 	e.rules = append(e.rules, s)
 }
 
-func (r *entitiesReader) ruleProperty(s *ruleSpec, m member) {
+func (r *reader) ruleProperty(s *ruleSpec, m member) {
 	expression := func(into *string) {
 		for _, m := range r.members(m.node, m.place) {
 			if m.key != "sqlexpression" {
@@ -119,7 +119,7 @@ func (r *entitiesReader) ruleProperty(s *ruleSpec, m member) {
 	}
 }
 
-func (r *entitiesReader) correlation(s *ruleSpec, m member) {
+func (r *reader) correlation(s *ruleSpec, m member) {
 	if name := foldIn(correlationNames, m.key); name != "" {
 		if value, ok := r.scalar(m); ok && value != "" {
 			s.fields = append(s.fields, propertySpec{m.place, name, value})
@@ -143,7 +143,7 @@ var valueTypes = []string{"string", "char", "boolean", "byte", "unsignedByte", "
 
 // typed reads a value that a rule compares: a plain one has the type that YAML gives it, and one of another type is
 // an object of Type and Value.
-func (r *entitiesReader) typed(p member) (kind, value string, ok bool) {
+func (r *reader) typed(p member) (kind, value string, ok bool) {
 	if p.node.Kind == yaml.MappingNode {
 		for _, m := range r.members(p.node, p.place) {
 			text, _ := r.scalar(m)

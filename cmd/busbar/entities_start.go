@@ -24,7 +24,7 @@ func (n *node) startEntities(context.Context) error {
 	if n.cfg.Entities == "" {
 		return nil
 	}
-	all, notes, err := readEntities(n.cfg.Entities)
+	all, notes, err := Read(n.cfg.Entities)
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -41,12 +41,12 @@ func (n *node) startEntities(context.Context) error {
 	go func() {
 		defer close(done)
 		for {
-			a := &applier{m: m, say: func(format string, args ...any) { log.Info(fmt.Sprintf(format, args...)) }}
-			err := a.apply(n.background, all)
+			a := &Applier{API: m, Say: func(format string, args ...any) { log.Info(fmt.Sprintf(format, args...)) }}
+			err := a.Apply(n.background, all)
 			switch {
 			case err == nil:
-				log.Info("entities are there", "file", n.cfg.Entities, "entities", len(all), "created", a.created,
-					"differ", a.drifted)
+				log.Info("entities are there", "file", n.cfg.Entities, "entities", len(all), "created", a.Created,
+					"differ", a.Drifted)
 				return
 			case n.background.Err() != nil:
 				return

@@ -30,7 +30,7 @@ import (
 var (
 	_ transport.Broker  = (*partition.Router)(nil)
 	_ transport.Catalog = (*partition.Directory)(nil)
-	_ rest.Entities     = entities{}
+	_ rest.Entities     = keyedEntities{}
 	_ rest.Topics       = (*partition.Directory)(nil)
 	_ partition.Caller  = (*cluster.Mesh)(nil)
 	_ partition.Locator = (*cluster.View)(nil)
@@ -293,7 +293,7 @@ func (n *node) openFront(context.Context) error {
 	n.onClose(func(context.Context) error { n.refusals.Close(); return nil }) // the last one, after the front end
 	metrics := newMetrics(n)
 	n.api, err = rest.New(n.cfg.restConfig(), rest.Deps{
-		Entities: entities{n.directory, keys}, Topics: n.directory, Cluster: st, Policies: n.policies,
+		Entities: keyedEntities{n.directory, keys}, Topics: n.directory, Cluster: st, Policies: n.policies,
 		Metrics: metrics, Refusals: n.refusals, Now: time.Now}, n.log.Named("http"))
 	if err != nil {
 		return err

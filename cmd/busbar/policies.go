@@ -101,28 +101,28 @@ func (k *policyKeeper) await(ctx context.Context, version uint64) {
 	}
 }
 
-// entities is the directory, for the management API: whoever sets keys through this node can use them
-// here when he is answered.
-type entities struct {
+// keyedEntities is the directory, for the management API. A client that sets keys through this node can use them
+// at this node as soon as it has its answer.
+type keyedEntities struct {
 	*partition.Directory
 	keys *policyKeeper
 }
 
 // Create adds an entity.
-func (e entities) Create(ctx context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
+func (e keyedEntities) Create(ctx context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
 	made, err := e.Directory.Create(ctx, d)
 	e.await(ctx, made, err)
 	return made, err
 }
 
 // Update changes an entity.
-func (e entities) Update(ctx context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
+func (e keyedEntities) Update(ctx context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
 	made, err := e.Directory.Update(ctx, d)
 	e.await(ctx, made, err)
 	return made, err
 }
 
-func (e entities) await(ctx context.Context, d *fsm.Descriptor, err error) {
+func (e keyedEntities) await(ctx context.Context, d *fsm.Descriptor, err error) {
 	if err == nil && d != nil && len(d.AuthRules) > 0 {
 		e.keys.await(ctx, d.Version)
 	}

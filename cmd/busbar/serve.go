@@ -126,11 +126,11 @@ func newConfigCommand() *cobra.Command {
 			return exit.With(exit.Usage, err)
 		}
 		if cfg.Entities != "" {
-			all, _, err := readEntities(cfg.Entities)
+			all, _, err := Read(cfg.Entities)
 			if err != nil {
 				return exit.With(exit.Usage, err)
 			}
-			for _, warning := range circleWarnings(all) {
+			for _, warning := range CircleWarnings(all) {
 				fmt.Fprintln(cmd.OutOrStdout(), "warning:", warning)
 			}
 		}
