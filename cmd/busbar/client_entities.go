@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
@@ -21,7 +22,7 @@ func newEntitiesCommand() *cobra.Command {
 	}
 	dry := apply.Flags().Bool("dry-run", false, "say what would be created, and create nothing")
 	apply.RunE = func(cmd *cobra.Command, args []string) error {
-		all, notes, err := Read(args[0])
+		all, notes, err := entities.Read(args[0])
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
@@ -34,7 +35,7 @@ func newEntitiesCommand() *cobra.Command {
 		for _, note := range notes {
 			say("%s", note)
 		}
-		a := &Applier{API: dial.NewManagement(t, f.Timeout), DryRun: *dry, Say: say}
+		a := &entities.Applier{API: dial.NewManagement(t, f.Timeout), DryRun: *dry, Say: say}
 		if err := a.Apply(cmd.Context(), all); err != nil {
 			return err
 		}
@@ -54,7 +55,7 @@ func newEntitiesCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a := &Applier{API: dial.NewManagement(t, f.Timeout)}
+		a := &entities.Applier{API: dial.NewManagement(t, f.Timeout)}
 		exported, withheld, err := a.Export(cmd.Context())
 		if err != nil {
 			return err
@@ -63,7 +64,7 @@ func newEntitiesCommand() *cobra.Command {
 			fmt.Fprintf(cmd.ErrOrStderr(), "not exported: the authorization rules of %s, because they hold keys\n",
 				path)
 		}
-		return Write(cmd.OutOrStdout(), exported, f.Output == "json")
+		return entities.Write(cmd.OutOrStdout(), exported, f.Output == "json")
 	}
 	c.AddCommand(apply, export)
 	return c

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
@@ -70,7 +71,7 @@ func queueCreateCommand(f *dial.Flags) *cobra.Command {
 				return err
 			}
 			if q.forwardTo != "" || q.forwardDead != "" {
-				WarnOfCircle(c.Context(), m, args[0], func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) })
+				entities.WarnOfCircle(c.Context(), m, args[0], func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) })
 			}
 			return printQueues(c.OutOrStdout(), f, []dial.QueueInfo{info}, true)
 		},

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -70,7 +71,7 @@ type Config struct {
 	RootKey  secret   `yaml:"root-key"`
 	Policies []policy `yaml:"policies"`
 
-	// Namespace is the name of the namespace, for the management API and for AMQP clients.
+	// entities.Namespace is the name of the namespace, for the management API and for AMQP clients.
 	Namespace string `yaml:"namespace"`
 	// Tier is whose sizes and values the namespace shows: premium or standard (RUL-25).
 	Tier string `yaml:"tier"`
@@ -432,7 +433,7 @@ func (c *Config) validateAccess(bad func(string, ...any)) {
 		}
 	}
 	if c.Entities != "" {
-		if _, _, err := Read(c.Entities); err != nil {
+		if _, _, err := entities.Read(c.Entities); err != nil {
 			bad("%w", err)
 		}
 	}

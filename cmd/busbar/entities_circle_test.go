@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
@@ -23,7 +24,7 @@ func TestCirclesAreWarnedOf(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, notes, err := Read(file)
+			_, notes, err := entities.Read(file)
 			text := strings.Join(notes, "\n")
 			if err != nil || tc.want == "" && text != "" || !strings.Contains(text, tc.want) {
 				t.Errorf("notes %q, error %v", text, err)

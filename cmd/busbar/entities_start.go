@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
@@ -24,7 +25,7 @@ func (n *node) startEntities(context.Context) error {
 	if n.cfg.Entities == "" {
 		return nil
 	}
-	all, notes, err := Read(n.cfg.Entities)
+	all, notes, err := entities.Read(n.cfg.Entities)
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -41,7 +42,7 @@ func (n *node) startEntities(context.Context) error {
 	go func() {
 		defer close(done)
 		for {
-			a := &Applier{API: m, Say: func(format string, args ...any) { log.Info(fmt.Sprintf(format, args...)) }}
+			a := &entities.Applier{API: m, Say: func(format string, args ...any) { log.Info(fmt.Sprintf(format, args...)) }}
 			err := a.Apply(n.background, all)
 			switch {
 			case err == nil:

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
@@ -146,7 +147,7 @@ func TestBadEntitiesNameLineAndPointer(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := Read(file); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, _, err := entities.Read(file); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v", err)
 			}
 			given := map[string][]string{"dev": {"true"}, "data-dir": {t.TempDir()}, "entities": {file}}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
@@ -126,11 +127,11 @@ func newConfigCommand() *cobra.Command {
 			return exit.With(exit.Usage, err)
 		}
 		if cfg.Entities != "" {
-			all, _, err := Read(cfg.Entities)
+			all, _, err := entities.Read(cfg.Entities)
 			if err != nil {
 				return exit.With(exit.Usage, err)
 			}
-			for _, warning := range CircleWarnings(all) {
+			for _, warning := range entities.CircleWarnings(all) {
 				fmt.Fprintln(cmd.OutOrStdout(), "warning:", warning)
 			}
 		}

@@ -28,8 +28,9 @@ var doors = map[string][]string{
 	"transport/refusal": {},
 	"transport/sockets": {},
 
-	"cmd/busbar/exit": {},
-	"cmd/busbar/dial": {"cmd/busbar/exit", "transport/auth"},
+	"cmd/busbar/exit":     {},
+	"cmd/busbar/dial":     {"cmd/busbar/exit", "transport/auth"},
+	"cmd/busbar/entities": {"cmd/busbar/dial", "cmd/busbar/exit"},
 }
 
 // testDoors are further doors of a room's own tests: the fault-injecting file system and network.

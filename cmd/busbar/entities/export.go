@@ -1,4 +1,4 @@
-package main
+package entities
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type exportedRule struct {
 	Properties map[string]any `yaml:"Properties" json:"Properties"`
 }
 
-// export reads everything that apply could make. withheld are entities with keys, which no file has.
+// Export reads everything that apply could make. withheld are entities with keys, which no file has.
 func (a *Applier) Export(ctx context.Context) (out *Namespace, withheld []string, err error) {
 	out = &Namespace{}
 	queues, err := a.list(ctx, "$Resources/Queues")

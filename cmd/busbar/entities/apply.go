@@ -1,4 +1,4 @@
-package main
+package entities
 
 import (
 	"bytes"
@@ -56,13 +56,14 @@ func (n *xmlNode) kind() string {
 // Applier makes what a file asks for, by the management API.
 type Applier struct {
 	API    *dial.Management
-	DryRun bool
-	Say    func(format string, args ...any)
+	DryRun bool                             // nothing is created, and Say tells what would be
+	Say    func(format string, args ...any) // tells a person; Export needs none
 
+	// Created counts what was missing, Drifted the properties and rules that differ from the file.
 	Created, Drifted int
 }
 
-// apply creates what is missing and tells what is there and differs; it changes nothing that is there.
+// Apply creates what is missing and tells what is there and differs; it changes nothing that is there.
 func (a *Applier) Apply(ctx context.Context, all []Spec) error {
 	list, err := a.ordered(ctx, all)
 	if err != nil {
