@@ -19,16 +19,16 @@ import (
 
 // Bounds of the load generator. They keep a slip of the finger from filling a machine.
 const (
-	maxBenchWorkers = 10_000
-	maxBenchBody    = 64 << 20
-	maxBenchWindow  = 1 << 16
-	maxBenchBacklog = 1 << 20
-	// minBenchBody holds what a message carries about itself: when it was due, and its run.
-	minBenchBody = 16
+	maxWorkers = 10_000
+	maxBody    = 64 << 20
+	maxWindow  = 1 << 16
+	maxBacklog = 1 << 20
+	// minBody holds what a message carries about itself: when it was due, and its run.
+	minBody = 16
 )
 
-// benchConfig says what load to make.
-type benchConfig struct {
+// loadConfig says what load to make.
+type loadConfig struct {
 	Mode  string `json:"mode"` // send, receive, cycle or latency
 	Queue string `json:"queue"`
 	Name  string `json:"name,omitempty"` // of the row in a table
@@ -59,7 +59,7 @@ type benchConfig struct {
 	version string // of this program, for the report
 }
 
-func newBenchCommand() *cobra.Command {
+func NewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench [QUEUE]",
 		Short: "Load a broker and measure it",
@@ -76,7 +76,7 @@ learn what a message costs it.`,
 	}
 	f := dial.AddFlags(c)
 	f.AddRowOutput(c)
-	b := &benchCommand{client: f}
+	b := &command{client: f}
 	b.addFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := b.cfg.resolve(); err != nil {
@@ -94,17 +94,17 @@ learn what a message costs it.`,
 	return c
 }
 
-// benchCommand is the command line of bench.
-type benchCommand struct {
+// command is the command line of bench.
+type command struct {
 	client      *dial.Flags
-	cfg         benchConfig
+	cfg         loadConfig
 	urls, hosts []string
 	create      bool
 	baseline    string
 	nodes       int
 }
 
-func (b *benchCommand) addFlags(c *cobra.Command) {
+func (b *command) addFlags(c *cobra.Command) {
 	flags, cfg := c.Flags(), &b.cfg
 	flags.StringVar(&cfg.Mode, "mode", "cycle", "send, receive, cycle or latency")
 	flags.StringVar(&cfg.Name, "name", "", "name of the row, with --output row")
@@ -133,7 +133,7 @@ func (b *benchCommand) addFlags(c *cobra.Command) {
 	flags.IntVar(&b.nodes, "nodes", 1, "voters of --baseline raft: 1 or 3")
 }
 
-func (b *benchCommand) run(ctx context.Context, args []string, progress io.Writer) (*benchReport, error) {
+func (b *command) run(ctx context.Context, args []string, progress io.Writer) (*report, error) {
 	cfg := &b.cfg
 	switch b.baseline {
 	case "":
@@ -141,13 +141,13 @@ func (b *benchCommand) run(ctx context.Context, args []string, progress io.Write
 		if b.nodes != 1 && b.nodes != 3 {
 			return nil, exit.Usagef("--nodes must be 1 or 3")
 		}
-		return benchRaft(ctx, cfg, b.nodes)
+		return measureRaft(ctx, cfg, b.nodes)
 	case "frontend":
-		return benchFrontend(ctx, cfg)
+		return measureFrontend(ctx, cfg)
 	default:
 		return nil, exit.Usagef("--baseline is raft or frontend")
 	}
-	d, err := newBenchDialer(b.client, b.urls, b.hosts)
+	d, err := newDialer(b.client, b.urls, b.hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -160,11 +160,11 @@ func (b *benchCommand) run(ctx context.Context, args []string, progress io.Write
 			return nil, err
 		}
 	}
-	return runBench(ctx, cfg, d, progress)
+	return measure(ctx, cfg, d, progress)
 }
 
 // resolve fills what follows from the rest and refuses what cannot be meant.
-func (b *benchConfig) resolve() error {
+func (b *loadConfig) resolve() error {
 	var faults []string
 	within := func(name string, v, low, high int) {
 		if v < low || v > high {
@@ -190,7 +190,7 @@ func (b *benchConfig) resolve() error {
 		b.Rate = 2000
 	}
 	if b.Mode == "cycle" {
-		within("backlog", b.Backlog, 1, maxBenchBacklog)
+		within("backlog", b.Backlog, 1, maxBacklog)
 	} else {
 		b.Backlog = 0
 	}
@@ -203,17 +203,17 @@ func (b *benchConfig) resolve() error {
 	if b.Sessions == 0 {
 		b.SessionMessages, b.SessionState = 0, false
 	} else {
-		within("session-messages", b.SessionMessages, 1, maxBenchWindow)
+		within("session-messages", b.SessionMessages, 1, maxWindow)
 	}
-	within("connections", b.Connections, 1, maxBenchWorkers)
-	within("senders", b.Senders, 1, maxBenchWorkers)
-	within("receivers", b.Receivers, 1, maxBenchWorkers)
+	within("connections", b.Connections, 1, maxWorkers)
+	within("senders", b.Senders, 1, maxWorkers)
+	within("receivers", b.Receivers, 1, maxWorkers)
 	within("sessions", b.Sessions, 0, math.MaxInt32)
-	within("size", b.Size, minBenchBody, maxBenchBody)
-	within("credit", b.Credit, 1, maxBenchWindow)
-	within("in-flight", b.InFlight, 1, maxBenchWindow)
-	within("receive-buffer", b.ReceiveBuffer, 0, maxBenchBody)
-	within("concurrency", b.Concurrency, 1, maxBenchWindow)
+	within("size", b.Size, minBody, maxBody)
+	within("credit", b.Credit, 1, maxWindow)
+	within("in-flight", b.InFlight, 1, maxWindow)
+	within("receive-buffer", b.ReceiveBuffer, 0, maxBody)
+	within("concurrency", b.Concurrency, 1, maxWindow)
 	if b.Duration < 100*time.Millisecond || b.Warmup < 0 {
 		faults = append(faults, "--duration must be at least 100ms, --warmup not negative")
 	}
@@ -226,8 +226,8 @@ func (b *benchConfig) resolve() error {
 	return nil
 }
 
-func (b *benchConfig) sends() bool    { return b.Mode != "receive" }
-func (b *benchConfig) receives() bool { return b.Mode != "send" }
+func (b *loadConfig) sends() bool    { return b.Mode != "receive" }
+func (b *loadConfig) receives() bool { return b.Mode != "send" }
 
 // sleepUntil waits for a moment; it reports false if ctx ends before.
 func sleepUntil(ctx context.Context, at time.Time) bool {

@@ -16,8 +16,8 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
-// benchDialer makes the connections of a run, in turn to each address.
-type benchDialer struct {
+// dialer makes the connections of a run, in turn to each address.
+type dialer struct {
 	targets []*dial.Target // by connection string: CBS
 	urls    []*url.URL
 	roots   *x509.CertPool
@@ -28,8 +28,8 @@ type benchDialer struct {
 	version       string // of this program; the broker is told
 }
 
-func newBenchDialer(f *dial.Flags, urls, hosts []string) (*benchDialer, error) {
-	d := &benchDialer{limit: f.Timeout, version: f.Version()}
+func newDialer(f *dial.Flags, urls, hosts []string) (*dialer, error) {
+	d := &dialer{limit: f.Timeout, version: f.Version()}
 	if len(urls) == 0 {
 		t, err := f.Target()
 		if err != nil {
@@ -68,7 +68,7 @@ func newBenchDialer(f *dial.Flags, urls, hosts []string) (*benchDialer, error) {
 	return d, nil
 }
 
-func (d *benchDialer) queue(args []string) (string, error) {
+func (d *dialer) queue(args []string) (string, error) {
 	if len(args) > 1 {
 		return "", exit.Usagef("bench takes one queue")
 	}
@@ -83,7 +83,7 @@ func (d *benchDialer) queue(args []string) (string, error) {
 }
 
 // create makes the queue unless it exists.
-func (d *benchDialer) create(ctx context.Context, cfg *benchConfig) error {
+func (d *dialer) create(ctx context.Context, cfg *loadConfig) error {
 	if len(d.targets) == 0 {
 		return exit.Usagef("--create needs a connection string")
 	}
@@ -98,7 +98,7 @@ func (d *benchDialer) create(ctx context.Context, cfg *benchConfig) error {
 }
 
 // dial opens the next connection, with the right to use the queue.
-func (d *benchDialer) dial(ctx context.Context, queue string) (*amqp.Conn, error) {
+func (d *dialer) dial(ctx context.Context, queue string) (*amqp.Conn, error) {
 	i := d.count
 	d.count++
 	if len(d.targets) > 0 {
@@ -126,7 +126,7 @@ func (d *benchDialer) dial(ctx context.Context, queue string) (*amqp.Conn, error
 }
 
 // connect opens an AMQP connection whose socket has the receive buffer of d.
-func (d *benchDialer) connect(ctx context.Context, to string, options *amqp.ConnOptions) (*amqp.Conn, error) {
+func (d *dialer) connect(ctx context.Context, to string, options *amqp.ConnOptions) (*amqp.Conn, error) {
 	if d.receiveBuffer == 0 {
 		return amqp.Dial(ctx, to, options)
 	}
@@ -157,7 +157,7 @@ func (d *benchDialer) connect(ctx context.Context, to string, options *amqp.Conn
 }
 
 // dialAll opens n connections; all or none.
-func (d *benchDialer) dialAll(ctx context.Context, n int, queue string) ([]*amqp.Conn, error) {
+func (d *dialer) dialAll(ctx context.Context, n int, queue string) ([]*amqp.Conn, error) {
 	var all []*amqp.Conn
 	for range n {
 		c, err := d.dial(ctx, queue)

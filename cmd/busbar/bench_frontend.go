@@ -41,8 +41,8 @@ const frontendStop = 20 * time.Second
 // frontendVerb is the hidden command that the load generator starts.
 const frontendVerb = "bench-frontend"
 
-// benchFrontend starts the baseline and loads it.
-func benchFrontend(ctx context.Context, cfg *benchConfig) (*benchReport, error) {
+// measureFrontend starts the baseline and loads it.
+func measureFrontend(ctx context.Context, cfg *loadConfig) (*report, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -73,12 +73,12 @@ func benchFrontend(ctx context.Context, cfg *benchConfig) (*benchReport, error) 
 	one.PIDs, one.Queue = []int{child.Process.Pid}, frontendQueue
 	t := &dial.Target{Host: strings.TrimSpace(line), Plain: true, KeyName: frontendKeyName, Key: frontendKey,
 		Version: cfg.version}
-	d := &benchDialer{targets: []*dial.Target{t}, limit: 10 * time.Second}
-	return runBench(ctx, &one, d, os.Stderr)
+	d := &dialer{targets: []*dial.Target{t}, limit: 10 * time.Second}
+	return measure(ctx, &one, d, os.Stderr)
 }
 
-// newFrontendCommand serves the baseline until its standard input ends.
-func newFrontendCommand() *cobra.Command {
+// NewFrontendCommand serves the baseline until its standard input ends.
+func NewFrontendCommand() *cobra.Command {
 	c := &cobra.Command{Use: frontendVerb, Hidden: true, Args: cobra.NoArgs}
 	sessions := c.Flags().Bool("sessions", false, "the queue has sessions")
 	c.RunE = func(c *cobra.Command, _ []string) error {

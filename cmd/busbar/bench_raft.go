@@ -25,8 +25,8 @@ import (
 // about what a proposer packs into 256 KiB.
 const baselineBatch = 200
 
-// benchRaft measures n voters in this process, over loopback, in a directory of their own.
-func benchRaft(ctx context.Context, cfg *benchConfig, n int) (*benchReport, error) {
+// measureRaft measures n voters in this process, over loopback, in a directory of their own.
+func measureRaft(ctx context.Context, cfg *loadConfig, n int) (*report, error) {
 	dir, err := os.MkdirTemp("", "busbar-bench-")
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func benchRaft(ctx context.Context, cfg *benchConfig, n int) (*benchReport, erro
 	batch := min(baselineBatch, max(1, cfg.InFlight), max(1, 256<<10/cfg.Size))
 	one := *cfg
 	one.PIDs = []int{os.Getpid()}
-	r := &benchRun{cfg: &one, start: time.Now()}
+	r := &measurement{cfg: &one, start: time.Now()}
 	entry := baselineEntry(batch, cfg.Size)
 	var entries uint64
 	round := func(until time.Time) error {
@@ -80,7 +80,7 @@ func benchRaft(ctx context.Context, cfg *benchConfig, n int) (*benchReport, erro
 	if err != nil {
 		return nil, err
 	}
-	report := newBenchReport(&one, from, to)
+	report := newReport(&one, from, to)
 	report.fill(r)
 	report.Entries = float64(entries) / report.Seconds
 	return report, nil

@@ -14,9 +14,9 @@ import (
 )
 
 // startReceivers starts the receiving links.
-func (r *benchRun) startReceivers(ctx context.Context, conns []*amqp.Conn) {
+func (r *measurement) startReceivers(ctx context.Context, conns []*amqp.Conn) {
 	for i := range r.cfg.Receivers {
-		b := &benchReceiver{run: r, number: i}
+		b := &receiver{run: r, number: i}
 		conn := conns[(r.cfg.Senders+i)%len(conns)]
 		r.receivers.Go(func() {
 			work := b.work
@@ -30,13 +30,13 @@ func (r *benchRun) startReceivers(ctx context.Context, conns []*amqp.Conn) {
 	}
 }
 
-// benchReceiver is one receiver; with sessions, of one after the other.
-type benchReceiver struct {
-	run    *benchRun
+// receiver is one receiver; with sessions, of one after the other.
+type receiver struct {
+	run    *measurement
 	number int
 }
 
-func (b *benchReceiver) options() *amqp.ReceiverOptions {
+func (b *receiver) options() *amqp.ReceiverOptions {
 	cfg := b.run.cfg
 	opt := &amqp.ReceiverOptions{Credit: int32(cfg.Credit),
 		RequestedSenderSettleMode: amqp.SenderSettleModeUnsettled.Ptr(),
@@ -50,7 +50,7 @@ func (b *benchReceiver) options() *amqp.ReceiverOptions {
 	return opt
 }
 
-func (b *benchReceiver) work(ctx context.Context, conn *amqp.Conn) error {
+func (b *receiver) work(ctx context.Context, conn *amqp.Conn) error {
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
 		return dial.Failure("begin", err)
@@ -64,7 +64,7 @@ func (b *benchReceiver) work(ctx context.Context, conn *amqp.Conn) error {
 
 // consume takes most messages from a link (-1: all until ctx ends), or until none comes for idle
 // (0: for ever), and settles each. With settlements that are confirmed, several are under way.
-func (b *benchReceiver) consume(ctx context.Context, link *amqp.Receiver, most int, idle time.Duration) error {
+func (b *receiver) consume(ctx context.Context, link *amqp.Receiver, most int, idle time.Duration) error {
 	cfg := b.run.cfg
 	got := make(chan *amqp.Message) // holds nothing: who takes a message settles it
 	var workers sync.WaitGroup
@@ -85,7 +85,7 @@ func (b *benchReceiver) consume(ctx context.Context, link *amqp.Receiver, most i
 	return errors.Join(err, failed)
 }
 
-func (b *benchReceiver) receive(ctx context.Context, link *amqp.Receiver, most int, idle time.Duration,
+func (b *receiver) receive(ctx context.Context, link *amqp.Receiver, most int, idle time.Duration,
 	got chan<- *amqp.Message) error {
 	for n := 0; n != most; n++ {
 		m, err := receiveWithin(ctx, link, idle)
@@ -117,9 +117,9 @@ func receiveWithin(ctx context.Context, link *amqp.Receiver, idle time.Duration)
 }
 
 // time records how long a message of this run was under way, from when it was due.
-func (b *benchReceiver) time(m *amqp.Message) {
+func (b *receiver) time(m *amqp.Message) {
 	r := b.run
-	if !r.measuring.Load() || !r.cfg.sends() || len(m.Data) == 0 || len(m.Data[0]) < minBenchBody {
+	if !r.measuring.Load() || !r.cfg.sends() || len(m.Data) == 0 || len(m.Data[0]) < minBody {
 		return
 	}
 	if body := m.Data[0]; binary.LittleEndian.Uint64(body[8:]) == r.id {
@@ -128,7 +128,7 @@ func (b *benchReceiver) time(m *amqp.Message) {
 	}
 }
 
-func (b *benchReceiver) settle(ctx context.Context, link *amqp.Receiver, m *amqp.Message) error {
+func (b *receiver) settle(ctx context.Context, link *amqp.Receiver, m *amqp.Message) error {
 	r := b.run
 	if r.cfg.Settle != "delete" {
 		start := time.Now()
@@ -160,7 +160,7 @@ const (
 
 // workSessions accepts the sessions that fall to this receiver, one after the other: take messages,
 // set the state, release.
-func (b *benchReceiver) workSessions(ctx context.Context, conn *amqp.Conn) error {
+func (b *receiver) workSessions(ctx context.Context, conn *amqp.Conn) error {
 	cfg := b.run.cfg
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
@@ -184,7 +184,7 @@ func (b *benchReceiver) workSessions(ctx context.Context, conn *amqp.Conn) error
 	return nil
 }
 
-func (b *benchReceiver) holdSession(ctx context.Context, session *amqp.Session, r *dial.Requests, name string) error {
+func (b *receiver) holdSession(ctx context.Context, session *amqp.Session, r *dial.Requests, name string) error {
 	cfg := b.run.cfg
 	opt := b.options()
 	opt.Credit = -1 // exactly what is taken, so that nothing is handed out in vain

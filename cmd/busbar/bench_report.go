@@ -13,16 +13,16 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
-// benchReport is what a run found.
-type benchReport struct {
-	Config   *benchConfig `json:"config"`
-	Version  string       `json:"version"`
-	Go       string       `json:"go"`
-	CPUs     int          `json:"cpus"`
-	Seconds  float64      `json:"seconds"`
-	Sent     float64      `json:"sentPerSecond"`
-	Received float64      `json:"receivedPerSecond"`
-	Settled  float64      `json:"settledPerSecond"`
+// report is what a run found.
+type report struct {
+	Config   *loadConfig `json:"config"`
+	Version  string      `json:"version"`
+	Go       string      `json:"go"`
+	CPUs     int         `json:"cpus"`
+	Seconds  float64     `json:"seconds"`
+	Sent     float64     `json:"sentPerSecond"`
+	Received float64     `json:"receivedPerSecond"`
+	Settled  float64     `json:"settledPerSecond"`
 
 	Confirm  *spread `json:"confirm,omitempty"`
 	EndToEnd *spread `json:"endToEnd,omitempty"`
@@ -45,9 +45,9 @@ type cost struct {
 	MachineFlushs float64 `json:"machineFlushesPerSecond"` // of its disks, by whomever
 }
 
-// newBenchReport tells what happened between two moments.
-func newBenchReport(cfg *benchConfig, from, to counts) *benchReport {
-	r := &benchReport{Config: cfg, Version: cfg.version, Go: runtime.Version(), CPUs: runtime.NumCPU()}
+// newReport tells what happened between two moments.
+func newReport(cfg *loadConfig, from, to counts) *report {
+	r := &report{Config: cfg, Version: cfg.version, Go: runtime.Version(), CPUs: runtime.NumCPU()}
 	r.Seconds = to.at.Sub(from.at).Seconds()
 	r.Sent = float64(to.sent-from.sent) / r.Seconds
 	r.Received = float64(to.received-from.received) / r.Seconds
@@ -76,11 +76,11 @@ func newCost(u usage, messages, seconds float64) *cost {
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
 // fill adds the latencies, when all workers have ended.
-func (b *benchReport) fill(r *benchRun) {
+func (b *report) fill(r *measurement) {
 	b.Confirm, b.EndToEnd, b.Settle = r.confirm.spread(), r.endToEnd.spread(), r.settle.spread()
 }
 
-func (b *benchReport) print(w io.Writer, output string) error {
+func (b *report) print(w io.Writer, output string) error {
 	switch output {
 	case "json":
 		return dial.PrintJSON(w, b)
@@ -93,7 +93,7 @@ func (b *benchReport) print(w io.Writer, output string) error {
 
 // row is a line of the table in docs/benchmarks.md: name, messages/s, CPU, its user and system part,
 // confirmation, end to end, settlement, write calls and bytes.
-func (b *benchReport) row() string {
+func (b *report) row() string {
 	two := func(s *spread) string {
 		if s == nil {
 			return "–"
@@ -114,14 +114,14 @@ func (b *benchReport) row() string {
 		two(b.Confirm), two(b.EndToEnd), two(b.Settle), writes)
 }
 
-func (b *benchReport) rate() float64 {
+func (b *report) rate() float64 {
 	if b.Config.receives() {
 		return b.Settled
 	}
 	return b.Sent
 }
 
-func (b *benchReport) table() [][]string {
+func (b *report) table() [][]string {
 	f := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	rows := [][]string{{"MEASURED", fmt.Sprintf("%.1f s, %s", b.Seconds, b.Config.Mode)}}
 	if b.Config.sends() {
@@ -156,13 +156,13 @@ func (b *benchReport) table() [][]string {
 // progress is the line that shows a run alive.
 type progress struct {
 	w    io.Writer
-	run  *benchRun
+	run  *measurement
 	quit chan struct{}
 	done sync.WaitGroup
 }
 
 // newProgress shows nothing unless w is a terminal.
-func newProgress(w io.Writer, r *benchRun) *progress {
+func newProgress(w io.Writer, r *measurement) *progress {
 	p := &progress{run: r, quit: make(chan struct{})}
 	if f, ok := w.(*os.File); ok {
 		if st, err := f.Stat(); err == nil && st.Mode()&os.ModeCharDevice != 0 {

@@ -17,9 +17,9 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
-// benchRun is one run of the load generator: its workers, and what they count.
-type benchRun struct {
-	cfg   *benchConfig
+// measurement is one run of the load generator: its workers, and what they count.
+type measurement struct {
+	cfg   *loadConfig
 	id    uint64 // in every body, so that what an earlier run left behind is not timed
 	start time.Time
 
@@ -47,19 +47,19 @@ type counts struct {
 	usage                   usage
 }
 
-func (r *benchRun) snapshot() (counts, error) {
+func (r *measurement) snapshot() (counts, error) {
 	u, err := readUsage(r.cfg.PIDs)
 	return counts{at: time.Now(), sent: r.sent.Load(), received: r.received.Load(),
 		settled: r.settled.Load(), usage: u}, err
 }
 
-func (r *benchRun) fail(err error) {
+func (r *measurement) fail(err error) {
 	if err != nil {
 		r.failOnce.Do(func() { r.failed <- err })
 	}
 }
 
-func (r *benchRun) takeSlot(ctx context.Context) bool {
+func (r *measurement) takeSlot(ctx context.Context) bool {
 	if r.slots == nil {
 		return true
 	}
@@ -72,7 +72,7 @@ func (r *benchRun) takeSlot(ctx context.Context) bool {
 }
 
 // giveSlot takes none back for a message that an earlier run left behind.
-func (r *benchRun) giveSlot() {
+func (r *measurement) giveSlot() {
 	select {
 	case <-r.slots:
 	default:
@@ -82,10 +82,10 @@ func (r *benchRun) giveSlot() {
 // endWait is how long a run waits for what is under way when it ends.
 const endWait = 10 * time.Second
 
-// runBench makes the load and measures it. Progress goes to the terminal, if there is one.
-func runBench(ctx context.Context, cfg *benchConfig, d *benchDialer, progress io.Writer) (*benchReport, error) {
+// measure makes the load and measures it. Progress goes to the terminal, if there is one.
+func measure(ctx context.Context, cfg *loadConfig, d *dialer, progress io.Writer) (*report, error) {
 	id := uuid.New()
-	r := &benchRun{cfg: cfg, id: binary.LittleEndian.Uint64(id[:8]), failed: make(chan error, 1)}
+	r := &measurement{cfg: cfg, id: binary.LittleEndian.Uint64(id[:8]), failed: make(chan error, 1)}
 	if cfg.Backlog > 0 {
 		r.slots = make(chan struct{}, cfg.Backlog)
 	}
@@ -126,7 +126,7 @@ func runBench(ctx context.Context, cfg *benchConfig, d *benchDialer, progress io
 }
 
 // measure waits for the warm-up and the measured time and returns what happened in it.
-func (r *benchRun) measure(ctx context.Context, from counts, p *progress) (*benchReport, error) {
+func (r *measurement) measure(ctx context.Context, from counts, p *progress) (*report, error) {
 	p.start()
 	defer p.stop()
 	wait := func(d time.Duration, done func() bool) error {
@@ -161,11 +161,11 @@ func (r *benchRun) measure(ctx context.Context, from counts, p *progress) (*benc
 	if err != nil {
 		return nil, err
 	}
-	return newBenchReport(r.cfg, from, to), nil
+	return newReport(r.cfg, from, to), nil
 }
 
 // stop ends the workers. After an orderly run the receivers first take what was sent.
-func (r *benchRun) stop(ctx context.Context, failed error) {
+func (r *measurement) stop(ctx context.Context, failed error) {
 	r.stopSenders()
 	r.senders.Wait()
 	if failed == nil && r.cfg.sends() && r.cfg.receives() {
@@ -183,7 +183,7 @@ func (r *benchRun) stop(ctx context.Context, failed error) {
 	r.receivers.Wait()
 }
 
-func (r *benchRun) preload(ctx context.Context, conns []*amqp.Conn) error {
+func (r *measurement) preload(ctx context.Context, conns []*amqp.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.start = time.Now()
@@ -202,9 +202,9 @@ func (r *benchRun) preload(ctx context.Context, conns []*amqp.Conn) error {
 }
 
 // startSenders starts the sending links. With total, they send that many together and end.
-func (r *benchRun) startSenders(ctx context.Context, conns []*amqp.Conn, total int) {
+func (r *measurement) startSenders(ctx context.Context, conns []*amqp.Conn, total int) {
 	for i := range r.cfg.Senders {
-		s := &benchSender{run: r, number: i, count: -1}
+		s := &sender{run: r, number: i, count: -1}
 		if total > 0 {
 			s.count = total / r.cfg.Senders
 			if i < total%r.cfg.Senders {
@@ -223,9 +223,9 @@ func (r *benchRun) startSenders(ctx context.Context, conns []*amqp.Conn, total i
 	}
 }
 
-// benchSender is one sending link.
-type benchSender struct {
-	run    *benchRun
+// sender is one sending link.
+type sender struct {
+	run    *measurement
 	number int
 	count  int           // to send, -1: until told to stop
 	every  time.Duration // between two messages, 0: as fast as the broker takes them
@@ -237,7 +237,7 @@ type unconfirmed struct {
 	due     time.Time
 }
 
-func (s *benchSender) work(ctx context.Context, conn *amqp.Conn) error {
+func (s *sender) work(ctx context.Context, conn *amqp.Conn) error {
 	session, err := conn.NewSession(ctx, nil)
 	if err != nil {
 		return dial.Failure("begin", err)
@@ -256,7 +256,7 @@ func (s *benchSender) work(ctx context.Context, conn *amqp.Conn) error {
 	return errors.Join(err, <-done)
 }
 
-func (s *benchSender) send(ctx context.Context, link *amqp.Sender, waiting chan<- unconfirmed) error {
+func (s *sender) send(ctx context.Context, link *amqp.Sender, waiting chan<- unconfirmed) error {
 	cfg := s.run.cfg
 	due := s.run.start
 	if s.every > 0 { // senders take turns
@@ -289,7 +289,7 @@ func (s *benchSender) send(ctx context.Context, link *amqp.Sender, waiting chan<
 
 // message makes the n-th message of this sender. It is due when it should have been sent: what a
 // stall delays counts from then.
-func (s *benchSender) message(n int, due time.Time) *amqp.Message {
+func (s *sender) message(n int, due time.Time) *amqp.Message {
 	body := make([]byte, s.run.cfg.Size) // the link keeps it
 	binary.LittleEndian.PutUint64(body, uint64(due.Sub(s.run.start)))
 	binary.LittleEndian.PutUint64(body[8:], s.run.id)
@@ -305,7 +305,7 @@ func (s *benchSender) message(n int, due time.Time) *amqp.Message {
 func sessionName(i int) string { return "bench-" + strconv.Itoa(i) }
 
 // await waits for the answers.
-func (s *benchSender) await(waiting <-chan unconfirmed) error {
+func (s *sender) await(waiting <-chan unconfirmed) error {
 	var failed error
 	for u := range waiting {
 		if failed != nil {

@@ -99,7 +99,7 @@ func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 		{"--url", "http://h"}, {"--url", "amqp://h"}, {"q", "--url", "amqp://h", "--create"},
 		{"q", "--url", "amqp://h", "--host", "h:1"},
 	} {
-		c := newBenchCommand()
+		c := NewCommand()
 		c.SetArgs(args)
 		c.SilenceErrors, c.SilenceUsage = true, true
 		if code := exit.Code(c.ExecuteContext(t.Context())); code != exit.Usage {
@@ -109,7 +109,7 @@ func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 }
 
 // benchFront runs the load generator against the front end in memory and returns its report.
-func benchFront(t *testing.T, sessions bool, change func(*benchConfig)) *benchReport {
+func benchFront(t *testing.T, sessions bool, change func(*loadConfig)) *report {
 	t.Helper()
 	addr, stop, err := startFrontend(sessions)
 	if err != nil {
@@ -120,16 +120,16 @@ func benchFront(t *testing.T, sessions bool, change func(*benchConfig)) *benchRe
 			t.Error(err)
 		}
 	}()
-	cfg := &benchConfig{Mode: "cycle", Queue: frontendQueue, Duration: 500 * time.Millisecond,
+	cfg := &loadConfig{Mode: "cycle", Queue: frontendQueue, Duration: 500 * time.Millisecond,
 		Connections: 2, Senders: 2, Size: 64, Credit: 50, InFlight: 50, Backlog: 100,
 		Settle: "first", Concurrency: 8, PIDs: []int{os.Getpid()}}
 	change(cfg)
 	if err := cfg.resolve(); err != nil {
 		t.Fatal(err)
 	}
-	d := &benchDialer{limit: 10 * time.Second, targets: []*dial.Target{
+	d := &dialer{limit: 10 * time.Second, targets: []*dial.Target{
 		{Host: addr, Plain: true, KeyName: frontendKeyName, Key: frontendKey}}}
-	r, err := runBench(t.Context(), cfg, d, io.Discard)
+	r, err := measure(t.Context(), cfg, d, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,33 +140,33 @@ func TestBenchMeasuresEveryKindOfLoad(t *testing.T) {
 	cases := []struct {
 		name     string
 		sessions bool
-		change   func(*benchConfig)
-		check    func(*benchReport) bool
+		change   func(*loadConfig)
+		check    func(*report) bool
 	}{
-		{"a send is confirmed and not received", false, func(c *benchConfig) { c.Mode = "send" },
-			func(r *benchReport) bool { return r.Sent > 0 && r.Received == 0 && r.Confirm.Count > 0 }},
-		{"a cycle sends, receives and settles", false, func(c *benchConfig) {},
-			func(r *benchReport) bool {
+		{"a send is confirmed and not received", false, func(c *loadConfig) { c.Mode = "send" },
+			func(r *report) bool { return r.Sent > 0 && r.Received == 0 && r.Confirm.Count > 0 }},
+		{"a cycle sends, receives and settles", false, func(c *loadConfig) {},
+			func(r *report) bool {
 				return r.Settled > 0 && r.Settle == nil && r.EndToEnd.Count > 0 && r.Cost != nil
 			}},
-		{"settle second waits for the broker's answer", false, func(c *benchConfig) { c.Settle = "second" },
-			func(r *benchReport) bool { return r.Settle.Count > 0 }},
-		{"receive-and-delete settles nothing", false, func(c *benchConfig) { c.Settle = "delete" },
-			func(r *benchReport) bool { return r.Settled > 0 && r.Settle == nil }},
-		{"receive drains what was preloaded, and ends", false, func(c *benchConfig) {
+		{"settle second waits for the broker's answer", false, func(c *loadConfig) { c.Settle = "second" },
+			func(r *report) bool { return r.Settle.Count > 0 }},
+		{"receive-and-delete settles nothing", false, func(c *loadConfig) { c.Settle = "delete" },
+			func(r *report) bool { return r.Settled > 0 && r.Settle == nil }},
+		{"receive drains what was preloaded, and ends", false, func(c *loadConfig) {
 			c.Mode, c.Preload, c.Duration = "receive", 500, time.Minute
-		}, func(r *benchReport) bool {
+		}, func(r *report) bool {
 			return r.Seconds < 60 && int(r.Settled*r.Seconds+0.5) >= 500 && r.Sent == 0
 		}},
-		{"more sessions are filled than there could be receivers", true, func(c *benchConfig) {
-			c.Mode, c.Sessions, c.SessionMessages = "send", maxBenchWorkers+1, 1
-		}, func(r *benchReport) bool { return r.Sent > 0 && r.Received == 0 }},
-		{"sessions are accepted in turn, with their state", true, func(c *benchConfig) {
+		{"more sessions are filled than there could be receivers", true, func(c *loadConfig) {
+			c.Mode, c.Sessions, c.SessionMessages = "send", maxWorkers+1, 1
+		}, func(r *report) bool { return r.Sent > 0 && r.Received == 0 }},
+		{"sessions are accepted in turn, with their state", true, func(c *loadConfig) {
 			c.Sessions, c.Receivers, c.SessionMessages, c.SessionState = 4, 2, 10, true
-		}, func(r *benchReport) bool { return r.Settled > 0 && r.EndToEnd.Count > 0 }},
-		{"a rate is kept, and latency counts from when a message was due", false, func(c *benchConfig) {
+		}, func(r *report) bool { return r.Settled > 0 && r.EndToEnd.Count > 0 }},
+		{"a rate is kept, and latency counts from when a message was due", false, func(c *loadConfig) {
 			c.Mode, c.Rate = "latency", 500
-		}, func(r *benchReport) bool {
+		}, func(r *report) bool {
 			const late = 50 // counted between reading the clock and the counter
 			return r.EndToEnd.Count > 0 && r.Sent*r.Seconds < 500*r.Seconds+late
 		}},
@@ -189,9 +189,9 @@ func TestBenchMeasuresEveryKindOfLoad(t *testing.T) {
 }
 
 func TestBaselineOfRaftCommits(t *testing.T) {
-	cfg := &benchConfig{Mode: "cycle", Duration: 100 * time.Millisecond, Size: 64, InFlight: 10}
+	cfg := &loadConfig{Mode: "cycle", Duration: 100 * time.Millisecond, Size: 64, InFlight: 10}
 	for _, n := range []int{1, 3} {
-		r, err := benchRaft(t.Context(), cfg, n)
+		r, err := measureRaft(t.Context(), cfg, n)
 		if err != nil {
 			t.Fatal(err)
 		}

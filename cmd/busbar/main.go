@@ -28,7 +28,7 @@ func run(args []string) int {
 		},
 	}
 	root.AddCommand(newServeCommand(), newConfigCommand(), newClusterCommand(), newQueueCommand(), newEntitiesCommand(),
-		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), newBenchCommand(), newFrontendCommand(),
+		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), NewCommand(), NewFrontendCommand(),
 		newDebugCommand(auditDirs))
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
