@@ -20,8 +20,8 @@ import (
 // auditPath is where the operations port audits one partition.
 const auditPath = "/api/debug/audit"
 
-// stoppedAudit audits data directories of nodes that are stopped and have one log store, and compares them
-// when there are several. only is the partition to audit, or -1 for all.
+// stoppedAudit audits the data directories of stopped nodes, which have one log store, and compares them.
+// The number "only" is the partition to audit, or -1 for all.
 type stoppedAudit func(ctx context.Context, dirs []string, store string, only int) ([]partition.GroupAudit, error)
 
 func newDebugCommand(offline stoppedAudit) *cobra.Command {

@@ -2,5 +2,15 @@
 // client of one. It is the only place that knows all rooms; it opens them in order, hands each what
 // it needs, and closes them in reverse.
 //
+// # Where things are
+//
+//   - main.go, serve.go, node.go, doors.go: the program, one node, its listeners
+//   - config.go, addresses.go, limits.go, policies.go, issuers.go, devca.go: the configuration, keys and certificates
+//   - status.go, metrics.go, operator.go, audit.go, reset.go, profiles.go, ops_*.go: the operations port
+//   - heap.go, quiet.go, segment_*.go, descriptors.go: what the process asks of the operating system
+//   - entities_start.go: what the file of entities asks for, made at the start
+//   - client_*.go: the commands of a client
+//   - bench, entities, dial, exit: packages of their own, with doors that test/arch holds
+//
 // Start with node.go.
 package main

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/bench"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
@@ -28,7 +29,7 @@ func run(args []string) int {
 		},
 	}
 	root.AddCommand(newServeCommand(), newConfigCommand(), newClusterCommand(), newQueueCommand(), newEntitiesCommand(),
-		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), NewCommand(), NewFrontendCommand(),
+		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), bench.NewCommand(), bench.NewFrontendCommand(),
 		newDebugCommand(auditDirs))
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })

@@ -31,6 +31,7 @@ var doors = map[string][]string{
 	"cmd/busbar/exit":     {},
 	"cmd/busbar/dial":     {"cmd/busbar/exit", "transport/auth"},
 	"cmd/busbar/entities": {"cmd/busbar/dial", "cmd/busbar/exit"},
+	"cmd/busbar/bench":    {"cmd/busbar/dial", "cmd/busbar/exit", "fsm", "transport", "transport/auth", "transport/refusal"},
 }
 
 // testDoors are further doors of a room's own tests: the fault-injecting file system and network.
@@ -49,8 +50,8 @@ const assembly = "cmd/busbar"
 // worldDoors says which rooms may use a library whose words must stop at a door (law 4). A library
 // that is not listed may be used where the purity rule allows it.
 var worldDoors = map[string][]string{
-	"github.com/hashicorp/raft":               {"partition", "storage"},
-	"github.com/hashicorp/raft-wal":           {"storage"},
+	"github.com/hashicorp/raft":               {"partition", "storage", "cmd/busbar/bench"},
+	"github.com/hashicorp/raft-wal":           {"storage", "cmd/busbar/bench"},
 	"github.com/hashicorp/raft-boltdb":        {"storage"},
 	"go.etcd.io/bbolt":                        {"storage"},
 	"github.com/hashicorp/memberlist":         {"cluster"},
@@ -61,7 +62,7 @@ var worldDoors = map[string][]string{
 	"github.com/Azure/go-amqp":                {"cmd/busbar"},
 	"github.com/Azure/azure-sdk-for-go":       {},
 	"github.com/tidwall/btree":                {"fsm", "storage"},
-	"github.com/hashicorp/go-hclog":           {"partition", "storage", "cluster", "transport"},
+	"github.com/hashicorp/go-hclog":           {"partition", "storage", "cluster", "transport", "cmd/busbar"},
 	"github.com/google/uuid":                  {"storage", "cluster", "transport", "cmd/busbar"},
 	"github.com/hashicorp/go-msgpack/v2":      {"partition"},
 	"github.com/hashicorp/go-metrics":         {},

@@ -1,5 +1,5 @@
-// Package dial is how a command reaches a broker: the connection string, AMQP with a token, the management
-// API, and the form of what is printed. It knows no command.
+// Package dial connects commands to a broker: by a connection string, over AMQP with a token, and over the
+// management API. It also prints tables and JSON. It knows no command.
 //
 // # Where things are
 //

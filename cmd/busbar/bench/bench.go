@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -59,6 +59,7 @@ type loadConfig struct {
 	version string // of this program, for the report
 }
 
+// NewCommand makes busbar bench.
 func NewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench [QUEUE]",
