@@ -77,7 +77,11 @@ func (s *Server) httpSingle(d *inbound, body []byte, q *httpRequest) error {
 	if values := q.r.Header.Values(brokerHeader); len(values) > 1 {
 		return badHTTP("The header BrokerProperties is given more than once.")
 	} else if len(values) == 1 {
-		if err := json.Unmarshal([]byte(values[0]), &p); err != nil {
+		err := exactText([]byte(values[0]))
+		if err == nil {
+			err = json.Unmarshal([]byte(values[0]), &p)
+		}
+		if err != nil {
 			return badHTTP("BrokerProperties cannot be read: %v.", err)
 		}
 	}
@@ -102,6 +106,9 @@ type batchItem struct {
 }
 
 func (s *Server) httpBatch(d *inbound, body []byte, desc *fsm.Descriptor) error {
+	if err := exactText(body); err != nil {
+		return badHTTP("The batch cannot be read: %v.", err)
+	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
 	var items []batchItem

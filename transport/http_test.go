@@ -434,6 +434,47 @@ func (b *singleBroker) await(t testing.TB, command string, n int) {
 	}
 }
 
+// AMQP 1.0 §1.6.20: texts are UTF-8. What JSON cannot carry exactly is refused, so that two session ids never become one.
+func TestHTTPTextIsStoredAsItWasSentOrRefused(t *testing.T) {
+	ts := startServer(t, 1)
+	ts.broker.queue("q")
+	for name, tc := range map[string]struct {
+		id   string // as it stands in JSON
+		want string // that is stored, "" if it is refused
+		text string // in the refusal
+	}{
+		"a letter":                       {"\u00e9", "\u00e9", ""},
+		"an escaped letter":              {`\u00e9`, "\u00e9", ""},
+		"a pair of escapes":              {`\ud83d\ude00`, "\U0001f600", ""},
+		"the replacement character":      {"\ufffd", "\ufffd", ""},
+		"its escape":                     {`\ufffd`, "\ufffd", ""},
+		"a backslash before a u":         {`\\ud800`, `\ud800`, ""},
+		"bytes that are no UTF-8":        {"a\xff", "", "no UTF-8"},
+		"half a pair":                    {`a\ud800`, "", "half a character"},
+		"half a pair and a letter":       {`\ud800\u0041`, "", "half a character"},
+		"the second half before a first": {`\ude00\ud83d`, "", "half a character"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			properties := `{"MessageId":"` + tc.id + `"}`
+			for _, res := range []*http.Response{
+				ts.curl(t, "POST", "/q/messages", "x", brokerHeader, properties),
+				ts.curl(t, "POST", "/q/messages", `[{"Body":"x","BrokerProperties":`+properties+`}]`, "Content-Type", batchType),
+			} {
+				if tc.want == "" {
+					if text := textBody(t, want(t, res, 400)); !strings.Contains(text, tc.text) {
+						t.Errorf("got %s, want %s", text, tc.text)
+					}
+					continue
+				}
+				want(t, res, 201)
+				if got := brokerOf(t, want(t, ts.curl(t, "DELETE", "/q/messages/head", ""), 200))["MessageId"]; got != tc.want {
+					t.Errorf("stored as %q, want %q", got, tc.want)
+				}
+			}
+		})
+	}
+}
+
 // begin sends the headers of a send over HTTP and the first bytes of its body, and nothing more.
 func (ts *testServer) begin(t *testing.T, entity string, length, first int) net.Conn {
 	t.Helper()

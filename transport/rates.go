@@ -131,12 +131,15 @@ func (r *rates) used() (messages, bytes int) {
 func (s *Server) KeyUse() (messages, bytes int) { return s.rates.used() }
 
 // keyOf is the name of the key that made a claim: of a policy of the namespace, of an entity's behind the entity, or of the
-// subject of a JSON web token.
+// subject of a JSON web token behind its issuer. Two issuers may have a subject of the same name.
 func keyOf(claim auth.Claim) string {
-	if claim.Scope == "" {
-		return claim.Policy
+	switch {
+	case claim.Issuer != "":
+		return fmt.Sprintf("%s of %s", claim.Policy, claim.Issuer)
+	case claim.Scope != "":
+		return fmt.Sprintf("%s:%s", claim.Scope, claim.Policy)
 	}
-	return fmt.Sprintf("%s:%s", claim.Scope, claim.Policy)
+	return claim.Policy
 }
 
 // sender returns the key by which a client sends to path, "" if there are no rates. Of several it is the first by name.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
 )
 
 // S-230: a key that sends more than its rate is refused as a busy service, with what it has used, and another key is not.
@@ -51,6 +52,19 @@ func TestAKeyHasARate(t *testing.T) {
 	}
 	if newRates(KeyRate{MessageBurst: 5, ByteBurst: 5}, time.Now).take("a", 1<<40, 1<<40) != nil {
 		t.Error("without a rate something is refused")
+	}
+}
+
+// A policy, a policy of an entity and the subjects of two issuers are four keys, though their names are equal.
+func TestKeysOfOneNameAreApart(t *testing.T) {
+	seen := map[string]bool{}
+	for _, claim := range []auth.Claim{{Policy: "a"}, {Policy: "a", Scope: "orders"}, {Policy: "a", Issuer: "https://one.test"},
+		{Policy: "a", Issuer: "https://two.test"}} {
+		if key := keyOf(claim); seen[key] {
+			t.Errorf("%+v has the key %q, as another one", claim, key)
+		} else {
+			seen[key] = true
+		}
 	}
 }
 

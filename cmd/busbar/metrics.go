@@ -149,6 +149,8 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	stats.Rejections(func(name string, count uint64) {
 		ch <- prometheus.MustNewConstMetric(c.reject, prometheus.CounterValue, float64(count), name)
 	})
+	ch <- prometheus.MustNewConstMetric(c.reject, prometheus.CounterValue, float64(c.n.front.Sockets().TurnedAwayOperations()),
+		"operations")
 	c.collectLimits(ch)
 	c.n.refusals.Counts(func(code refusal.Code, count uint64) {
 		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(count), code.String())

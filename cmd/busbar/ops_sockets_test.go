@@ -39,6 +39,9 @@ func TestFloodsKeepNobodyFromTheOperationsPort(t *testing.T) {
 		}
 	}
 	_, metrics := l.probe(t, "/metrics")
+	if strings.Contains(metrics, "busbar_rejections_total{site=\"operations\"} 0\n") || !strings.Contains(metrics, "busbar_rejections_total{site=\"operations\"} ") {
+		t.Error("the metrics count no socket of the operations port that was turned away")
+	}
 	for _, want := range []string{fmt.Sprintf(`busbar_limit_max{limit="operations"} %d`, places),
 		fmt.Sprintf(`busbar_limit_used{limit="operations"} %d`, places),
 		fmt.Sprintf(`busbar_limit_used{limit="connections"} %d`, clients)} {

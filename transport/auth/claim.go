@@ -4,7 +4,8 @@ import "time"
 
 // Claim is what a verified token proves. The zero Claim allows nothing.
 type Claim struct {
-	Policy   string    // name of the policy that signed
+	Policy   string    // name of the policy that signed, or the subject of a JSON web token
+	Issuer   string    // of a JSON web token; "" of a policy
 	Scope    string    // normalised path of the entity that the policy belongs to; "" is the namespace
 	Audience string    // normalised path that the token was made for; "" is the whole namespace
 	Expires  time.Time // as the token says (se); zero: never

@@ -198,7 +198,7 @@ func (i *issuer) claim(c map[string]any, now time.Time, skew time.Duration) (Cla
 			return Claim{}, &Error{Kind: Expired, Detail: "it begins later"}
 		}
 	}
-	out := Claim{Policy: bearer(c), Expires: expires, Until: expires.Add(skew)}
+	out := Claim{Policy: bearer(c), Issuer: i.Name, Expires: expires, Until: expires.Add(skew)}
 	var below []granted
 	for _, g := range i.Grants {
 		switch {

@@ -11,8 +11,11 @@ func (r *Register) AdmitOperations(socket net.Conn) (*Seat, Reason) {
 	s := &Seat{r: r, socket: socket, host: Host(socket), idle: r.operationsIdle, counts: &r.operations}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.operations.all >= r.limits.Operations && !r.makeWayLocked() {
-		return nil, Full
+	if r.operations.all >= r.limits.Operations {
+		r.turnedAway++
+		if !r.makeWayLocked() {
+			return nil, Full
+		}
 	}
 	r.seats[s] = struct{}{}
 	r.operations.add(s.host)
@@ -34,6 +37,14 @@ func (r *Register) makeWayLocked() bool {
 	victim.leaveLocked()
 	_ = victim.socket.Close() // whoever serves it sees that
 	return true
+}
+
+// TurnedAwayOperations returns how many sockets of the operations port found no room since the start, or were closed for
+// another one.
+func (r *Register) TurnedAwayOperations() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.turnedAway
 }
 
 // UsedOperations returns how many sockets of the operations port are open.

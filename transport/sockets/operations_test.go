@@ -20,6 +20,9 @@ func TestTheOperationsPortHasPlacesOfItsOwn(t *testing.T) {
 	if s, reason := r.AdmitOperations(from("10.0.0.2")); s != nil || reason != Full {
 		t.Errorf("with requests under way on all: %v, %d, want Full", s, reason)
 	}
+	if n := r.TurnedAwayOperations(); n != 1 {
+		t.Errorf("%d sockets are counted as turned away, want 1", n)
+	}
 	first.Leave()
 	first.Leave()
 	second.Leave()
@@ -54,6 +57,9 @@ func TestAFloodOfTheOperationsPortClosesItsOwn(t *testing.T) {
 	}
 	served.Idle()
 	served.Leave()
+	if n := r.TurnedAwayOperations(); n != 2 { // b and c
+		t.Errorf("%d sockets are counted as turned away, want 2", n)
+	}
 	if r.UsedOperations() != 2 {
 		t.Errorf("%d sockets are open, want 2", r.UsedOperations())
 	}

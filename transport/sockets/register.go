@@ -40,6 +40,7 @@ type Register struct {
 
 	operations     count
 	operationsIdle *list.List // the same of the operations port
+	turnedAway     uint64     // sockets of the operations port that found no room, or were closed for another one
 }
 
 // count counts sockets, all and by host.
