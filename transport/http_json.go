@@ -12,8 +12,8 @@ var (
 	errSurrogate = errors.New("the JSON has an escape of half a character, \\ud800 to \\udfff, without its other half")
 )
 
-// exactText refuses JSON whose texts would not be stored as they were sent: the decoder puts U+FFFD in place of bytes
-// that are no UTF-8 and of half a surrogate pair. Two session ids could become one. Other faults are the decoder's.
+// exactText refuses JSON whose texts would not be stored as they were sent. The decoder puts U+FFFD in place of bytes
+// that are no UTF-8, and of half a surrogate pair. Two session ids could become one. The decoder tells all other faults.
 func exactText(text []byte) error {
 	if !utf8.Valid(text) {
 		return errNoUTF8
