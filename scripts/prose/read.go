@@ -93,7 +93,7 @@ var (
 	item   = regexp.MustCompile(`^\s*(?:[-*+]|\d+[.)])\s+`)
 	link   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	quoted = regexp.MustCompile("`[^`]*`")
-	marked = regexp.MustCompile(`<!--.*?-->|\*\*`)
+	marked = regexp.MustCompile(`<!--.*?-->|\*+`)
 )
 
 // page reads the paragraphs and list items of a Markdown file. Code, headings and tables are left out.
