@@ -94,6 +94,7 @@ var (
 	link   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	quoted = regexp.MustCompile("`[^`]*`")
 	marked = regexp.MustCompile(`<!--.*?-->|\*+`)
+	named  = regexp.MustCompile(`\[([^\]]*)\]`)
 )
 
 // page reads the paragraphs and list items of a Markdown file. Code, headings and tables are left out.
@@ -191,6 +192,7 @@ func namesNobody(words []string) bool {
 func sentences(text string) []string {
 	text = marked.ReplaceAllString(text, "")
 	text = link.ReplaceAllString(text, "$1")
+	text = named.ReplaceAllString(text, "$1") // a name in a Go comment
 	text = quoted.ReplaceAllString(text, "X") // one word, whatever it holds
 	var all []string
 	runes := []rune(strings.TrimSpace(text))
