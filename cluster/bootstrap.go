@@ -33,8 +33,8 @@ const (
 const (
 	maxBootstrapNodes = 32 // first voters of the catalog: a list fits one small frame
 
-	// reservation is how long a node that was asked by one proposer refuses the others, and for how
-	// long a node that has just started refuses all, because it may have forgotten one. A proposer
+	// reservation is how long a node that agreed with one proposer refuses the others. A node that has just
+	// started refuses all proposers for as long, because it may have forgotten one. A proposer
 	// whose questions took longer than half of it begins again.
 	reservation = 2 * time.Second
 	// bootstrapPause is between two rounds, and bounds one question.
@@ -57,7 +57,7 @@ const (
 // list 2 at least T before it agreed to list 1, else it would have shown list 1 instead; likewise Y
 // agreed to list 1 at least T before list 2. Each proposer had both its answers within T/2 (see
 // propose). Those four cannot hold together. A node that finds a list accepted somewhere offers that
-// one and no other, and need not be agreed with, so a proposer may die at any point.
+// list and no other. Nobody has to agree to it again, so a proposer may die at any point.
 type Bootstrap struct {
 	self    fsm.NodeID
 	expect  int
@@ -104,9 +104,9 @@ func (g *Gossip) living() (alive []fsm.NodeID, changed <-chan struct{}) {
 	return alive, changed
 }
 
-// Run returns the first members of the catalog, sorted, and whether this node is one of them: then
+// Run returns the first members of the catalog, sorted, and whether this node is one of them. If it is,
 // the caller bootstraps the catalog with exactly this list, unless it has done so before. A node that
-// is not on it joins later, through the catalog. Run waits for as long as there is no confirmed list
+// is not on the list joins later, through the catalog. Run waits for as long as there is no confirmed list
 // to be had, until ctx ends; with Config.BootstrapExpect 0 it never proposes one.
 func (b *Bootstrap) Run(ctx context.Context) (list []fsm.NodeID, member bool, err error) {
 	for {
@@ -139,7 +139,7 @@ func (b *Bootstrap) round(ctx context.Context, alive []fsm.NodeID) ([]fsm.NodeID
 	if err != nil {
 		return nil, err
 	}
-	// What others know comes first: a confirmed list ends the search, an accepted one is to be helped.
+	// The lists of others come first: a confirmed one ends the search, and an accepted one gets help.
 	for _, id := range alive {
 		if id == b.self {
 			continue

@@ -7,7 +7,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// What Bootstrap asks; see docs/formats/mesh.md.
+// Requests of Bootstrap; see docs/formats/mesh.md.
 const (
 	opTell   uint8 = 1 // what have you written?
 	opAgree  uint8 = 2 // would you accept this list, and no other for a while?

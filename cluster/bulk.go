@@ -20,7 +20,7 @@ const (
 	pieceBytes = 64 << 10
 )
 
-// Who opened the stream of a bulk frame, in the frame's kind.
+// The side that opened the stream of a bulk frame, in the frame's kind.
 const (
 	openedBySender   = 0
 	openedByReceiver = 1
@@ -187,7 +187,7 @@ func (s *stream) awaitSocketLocked() error {
 }
 
 // Close ends the stream both ways: reads and writes under way fail, and what the peer still sends is
-// dropped. What was written before is sent.
+// dropped. Bytes that were written before are sent.
 func (s *stream) Close() {
 	l := s.l
 	l.mu.Lock()

@@ -37,7 +37,7 @@ func (e *RemoteError) Unwrap() error { return fsm.ErrUnknown }
 // when Call returns. Calls to one node are not ordered among each other. Call never retries.
 //
 // The error wraps fsm.ErrUnavailable if the request surely had no effect: no connection, the request
-// was not written, or the node refused it (then also fsm.ErrBusy if for its load). It wraps
+// was not written, or the node refused it. A refusal for the node's load wraps fsm.ErrBusy too. The error wraps
 // fsm.ErrUnknown if the handler may have run, and the context's error if that ended. A call to this
 // node runs its handler in the caller's goroutine.
 func (m *Mesh) Call(

@@ -59,8 +59,8 @@ type Config struct {
 	MaxCalls int
 	// MaxHandledBytes bounds the request bytes that handlers of one peer's calls hold at once.
 	MaxHandledBytes int
-	// MaxStreams bounds the bulk streams from one peer being served at once: one snapshot per group
-	// in the worst case, and they are disk bound anyway.
+	// MaxStreams bounds the bulk streams from one peer that are served at once. In the worst case there is one
+	// snapshot per group, and the disk bounds them anyway.
 	MaxStreams int
 	// StreamIdle ends a bulk stream on which no byte moved for that long (R12).
 	StreamIdle time.Duration

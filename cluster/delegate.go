@@ -94,8 +94,8 @@ func (d delegate) NotifyJoin(n *memberlist.Node) {
 // NotifyUpdate notes a life's new address.
 func (d delegate) NotifyUpdate(n *memberlist.Node) { d.NotifyJoin(n) }
 
-// NotifyLeave notes the end of a life. memberlist does not tell here whether it left or died, so a
-// node that leaves says so by a farewell of ours.
+// NotifyLeave notes the end of an incarnation. memberlist does not tell here whether the node left or died. So a
+// node that leaves sends a farewell of this package.
 func (d delegate) NotifyLeave(n *memberlist.Node) { d.g.departed(n.Name) }
 
 // AckPayload puts our wall clock into the answer to a probe.

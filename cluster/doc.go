@@ -1,9 +1,9 @@
-// Package cluster knows which nodes exist, which partitions they host and how to reach them. It is
-// never asked what is true: membership is the catalog's, leadership is raft's, and what this room
-// says about either is a hint that a wrong answer of a peer corrects (reliability.md 6.2).
+// Package cluster knows which nodes exist, which partitions they host and how to reach them. All of
+// that is a hint, and a wrong one is corrected by a peer's refusal (reliability.md 6.2). The catalog
+// decides about membership, and raft about leadership.
 //
-// Five things live here. [Mesh] carries bytes between nodes: one authenticated connection per pair,
-// small calls coalesced on one stream of it, snapshots on streams of their own (A11, A15). [Gossip]
+// Five things live here. [Mesh] carries bytes between nodes over one authenticated connection per
+// pair. Small calls are coalesced on one stream of it, and snapshots have streams of their own (A11, A15). [Gossip]
 // finds the nodes and their addresses (memberlist). [View] remembers who leads which partition, the
 // newest term wins. [Place] spreads replicas over nodes and is pure. [Bootstrap] fixes the first
 // member list of the catalog exactly once (A20).

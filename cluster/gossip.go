@@ -69,7 +69,7 @@ type Member struct {
 }
 
 // Gossip finds the nodes of a cluster and spreads the view. Order of use: NewGossip, Start, Close.
-// It is safe for concurrent use. What it says is a hint (reliability.md 6.2).
+// It is safe for concurrent use. Its answers are hints (reliability.md 6.2).
 type Gossip struct {
 	cfg    Config
 	view   *View
@@ -93,8 +93,8 @@ type Gossip struct {
 	changed chan struct{} // closed at the next change of Members
 }
 
-// life is one incarnation of a node. Its name in memberlist has the incarnation in it, so a node that
-// comes back at once under another address does not contend for its name with its own past.
+// life is one incarnation of a node. Its name in memberlist has the incarnation in it. So a node that
+// comes back at once under another address does not contend for a name with its own past.
 type life struct {
 	meta
 	gossipAddr string
@@ -106,7 +106,7 @@ type life struct {
 	skewKnown  bool
 }
 
-// NewGossip checks cfg and opens nothing. What replicas announce to view is spread from now on.
+// NewGossip checks cfg and opens nothing. From now on, Gossip spreads the announcements of replicas to view.
 func NewGossip(cfg Config, view *View, log hclog.Logger) (*Gossip, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("cluster config: %w", err)

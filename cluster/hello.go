@@ -146,7 +146,7 @@ func (m *Mesh) plaintextAllowed(conn net.Conn) error {
 	return fmt.Errorf("plaintext with %v is not allowed", addr)
 }
 
-// config verifies the chain by hand on both sides: a node's name is its id, never its address, so
+// config verifies the chain by hand on both sides. A node's name is its id, never its address, so
 // there is no host name to compare.
 func (t *TLS) config(client bool) *tls.Config {
 	usage := x509.ExtKeyUsageClientAuth

@@ -145,8 +145,8 @@ func (l *link) live() bool {
 	return l.err == nil && !l.draining
 }
 
-// drain gives the link up without losing a call: both sides call no more by it, finish what they wait
-// for (see frameFinished), and then it is closed.
+// drain gives the link up without losing a call. Both sides begin no call on it and finish those under
+// way (see frameFinished). Then the link is closed.
 func (l *link) drain() {
 	l.mu.Lock()
 	if !l.draining {

@@ -261,8 +261,8 @@ func (m *Mesh) shaking(c *meteredConn, host string) (crowded *meteredConn, ok bo
 	return m.crowdedLocked(), true
 }
 
-// crowdedLocked returns nil while there is room. Else it forgets and returns the oldest socket of the host that has
-// most of them, so that silent sockets keep nobody out: a node shows who it is within milliseconds.
+// crowdedLocked returns nil while there is room. Otherwise it forgets and returns the oldest socket of the host that has
+// most of them. So silent sockets keep nobody out, because a node shows its identity within milliseconds.
 func (m *Mesh) crowdedLocked() (oldest *meteredConn) {
 	count, all := map[string]int{}, 0
 	for _, s := range m.handshakes {
@@ -317,9 +317,9 @@ func (m *Mesh) shaken(c *meteredConn) bool {
 
 // Watch calls f for every node that is lost or found from now on, in order, from one goroutine; f
 // must be quick. A node is found with its first link. It is lost when it was silent for
-// PingInterval x SilentPings, or its connection broke and nobody listens at its address any more, or who
-// does hangs up on two attempts, as a proxy of a dead process; a
-// connection that could be made again at once is not told (A17). A node that restarted is lost and
+// PingInterval x SilentPings. It is also lost when its connection broke and its address takes no connection any more.
+// An address that hangs up on two attempts counts as that: the proxy of a dead process does so. A
+// connection that could be made again at once is not reported to f (A17). A node that restarted is lost and
 // found. stop ends the calls.
 func (m *Mesh) Watch(f func(node fsm.NodeID, up bool)) (stop func()) {
 	m.mu.Lock()

@@ -18,8 +18,8 @@ type Network interface {
 	Dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// tcp is the real network. Keepalives of the kernel are off: the mesh has its own, which are faster
-// and see a peer that is stopped but whose kernel still answers.
+// tcp is the real network. Keepalives of the kernel are off, because those of the mesh are faster. They also
+// see a stopped peer whose kernel still answers.
 type tcp struct{}
 
 func (tcp) Listen(ctx context.Context, addr string) (net.Listener, error) {
@@ -40,8 +40,8 @@ func isEnd(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// meteredConn bounds every write in time and counts what arrives, below TLS, so that any byte counts
-// as a sign of life, also in the middle of a large frame.
+// meteredConn bounds every write in time and counts the bytes that arrive. It stands below TLS, so any byte
+// counts as a sign of life, also in the middle of a large frame.
 type meteredConn struct {
 	net.Conn
 	writeTimeout time.Duration

@@ -9,8 +9,8 @@ import (
 const (
 	// maxSpareBytes is the largest write buffer that a link keeps for its next batch.
 	maxSpareBytes = 1 << 20
-	// writePieceBytes is what is written with the time of one write, so that a slow network is not
-	// taken for a peer that does not read.
+	// writePieceBytes is the largest piece that has the time limit of one write. A larger one would take a slow
+	// network for a peer that does not read.
 	writePieceBytes = 512 << 10
 	// directBytes is from where a payload is not worth copying into the queue.
 	directBytes = 8 << 10
@@ -35,8 +35,8 @@ func (l *link) wakeWriter() {
 	}
 }
 
-// sendLocked sends a frame and with it what waits, from the caller's goroutine if nobody writes: most
-// frames find the socket free, and a goroutine in between would cost as much as the write. It may
+// sendLocked sends a frame and all frames that wait, from the caller's goroutine if no other one writes. Most
+// frames find the socket free, and a goroutine in between would cost as much as the write. The call may
 // release mu meanwhile and wait for the socket, so neither the reader nor the monitor may call it.
 // payload is not kept.
 func (l *link) sendLocked(typ frameType, kind uint8, id uint64, payload []byte) {

@@ -54,7 +54,7 @@ func (m *Mesh) Connect(ctx context.Context, to fsm.NodeID) error {
 	return err
 }
 
-// maxLinkTries bounds how often a call dials anew because the link it got was given up at once, as
+// maxLinkTries bounds how often a call dials anew because its link was given up at once. That
 // happens when both sides dial at the same moment.
 const maxLinkTries = 5
 
@@ -238,8 +238,8 @@ func (p *peer) hangsUp(err error) bool {
 	return p.hungUp >= hangUps
 }
 
-// failed notes why an attempt failed. The loss of a link is told to the watchers when the node has
-// surely gone, or when it could not be reached again for as long as silence is borne.
+// failed notes why an attempt failed. The watchers hear of the loss of a link when the node has
+// surely gone. They also hear of it when the node could not be reached for as long as silence is borne.
 func (p *peer) failed(err error, surely bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -362,8 +362,8 @@ func (p *peer) prefer(l *link) {
 	case old == nil || !old.live():
 		p.link = l
 	case old.incarnation != l.incarnation, old.dialled == l.dialled:
-		// The process behind the old link is gone, or who dialled it has lost it and we have not heard:
-		// nobody dials while it has a link.
+		// A node does not dial while it has a link. So the process behind the old link is gone, or its dialler has
+		// lost the link and this node has not heard of it.
 		p.link, loser, reason = l, old, errReplaced
 	case time.Since(old.since) > p.mesh.cfg.DialTimeout+p.mesh.cfg.HelloTimeout:
 		// Too far apart to be a coincidence: the peer has lost the old link.
@@ -393,7 +393,7 @@ func (p *peer) prefer(l *link) {
 	}
 }
 
-// lose notes the end of a link before the calls under way hear of it: a call that is made again at once
+// lose notes the end of a link before the calls under way hear of it. A call that is made again at once
 // finds out here that the peer cannot be reached. Handlers of the peer's requests may still run.
 func (p *peer) lose(l *link, reason error) {
 	p.mu.Lock()
@@ -411,8 +411,8 @@ func (p *peer) lose(l *link, reason error) {
 	if !closing {
 		p.dialLocked()
 		if silent {
-			// A peer that fell silent is not expected to greet, and the kernel of a paused process even
-			// accepts connections: no call waits for the greeting while another node already leads.
+			// A peer that fell silent is not expected to greet. The kernel of a paused process even accepts
+			// connections. No call waits for the greeting while another node already leads.
 			p.failing = true
 			p.triedLocked()
 		}

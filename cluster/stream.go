@@ -24,7 +24,7 @@ var (
 )
 
 // CallStream sends a header and a body of any length on a stream of its own, so that small calls go
-// on meanwhile. body is read in the caller's goroutine until it ends or an answer arrives; a Read
+// on meanwhile. The caller's goroutine reads body until it ends or an answer arrives. A Read
 // that blocks also blocks the end of ctx. Errors are as for [Mesh.Call]; a link on which no byte
 // could be moved for Config.StreamIdle ends the call.
 func (m *Mesh) CallStream(

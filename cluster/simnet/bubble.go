@@ -8,7 +8,7 @@ import (
 )
 
 // Test runs f in a synctest bubble of its own. Use it instead of synctest.Test wherever the mesh
-// runs: the multiplexer below it keeps timers in a process-wide sync.Pool, and a timer of one bubble
+// runs. The multiplexer below it keeps timers in a process-wide sync.Pool. A timer of one bubble
 // that is used outside it, or the other way round, is fatal to the process. Two collections empty
 // the pool, before and after. Tests that use it must not run in parallel with others of their
 // process.

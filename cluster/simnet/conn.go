@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// windowBytes is what one direction of a stream holds unread before writes wait: more than the
-// multiplexer has under way, because it holds a lock while it reads what it was promised, and a
-// bubble in which somebody waits for a lock stands still.
+// windowBytes is the number of unread bytes of one direction of a stream at which writes wait. It is more than the
+// multiplexer has under way. The multiplexer holds a lock while it reads the bytes of a frame. A
+// bubble stands still while one of its goroutines waits for a lock.
 const windowBytes = 16 << 20
 
 // pipe is one direction of a stream.

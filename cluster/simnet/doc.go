@@ -1,6 +1,6 @@
-// Package simnet is a network in memory for tests of a whole cluster in a synctest bubble: hosts with
-// addresses, streams that can be cut, delayed and reset, and packets for gossip that go nowhere when
-// the other end is gone. It is never part of a running broker.
+// Package simnet is a network in memory for tests of a whole cluster in a synctest bubble. It has hosts with
+// addresses, and streams that can be cut, delayed and reset. Packets for gossip go nowhere when
+// the other end is gone. The package is never part of a running broker.
 //
 // A cut holds bytes back, as TCP does, until it is healed; only Kill closes connections. Start with
 // [Test] and [New].
