@@ -49,8 +49,8 @@ func (d *Dir) giveBallast(name string) error {
 	return nil
 }
 
-// takeBallast writes a file that is there whole or not at all: of one that a crash cut short nobody knows
-// which of its blocks the disk has.
+// takeBallast writes a file that is there whole or not at all. After a crash in the middle nobody would know which of
+// its blocks the disk has.
 func (d *Dir) takeBallast(name string, size int64) error {
 	if f, err := d.fsys.Open(name); err == nil {
 		has, err := f.Size()

@@ -17,10 +17,10 @@ const (
 	maxSpareRuns = 2
 )
 
-// behind keeps what was put last in memory, in runs, and writes a run when a snapshot names it or the
-// memory is wanted: most messages are settled before, and a run of which nothing lives is never written.
-// A run is written past the page cache, where what is written once and hardly ever read costs a copy,
-// pages that are new each time, and their way out again. Until then the raft log has it all, as before.
+// behind keeps the bodies that were put last in memory, in runs. It writes a run when a snapshot names it or the
+// memory is wanted. Most messages are settled before, and a run without live bodies is never written. A run is
+// written past the page cache. In the cache, bytes that are written once and hardly ever read cost a copy, new pages
+// each time, and their way out. Until then the raft log has it all, as before.
 //
 // Bodies.mu guards it, but for the bytes of the record that a Put is just writing.
 type behind struct {
@@ -162,8 +162,8 @@ func (b *Bodies) closeRunLocked(r *run) {
 	b.behind.changed.Broadcast()
 }
 
-// neededLocked reports whether a run must be written before it is dropped: an entry in it lives, or did
-// when a pin was taken that is still to write its manifest.
+// neededLocked reports whether a run must be written before it is dropped. It must if an entry in it lives, or lived
+// when a pin was taken that has not written its manifest yet.
 func (b *Bodies) neededLocked(r *run) bool {
 	for _, p := range b.pins {
 		for _, s := range p.segs {
@@ -178,8 +178,8 @@ func (b *Bodies) neededLocked(r *run) bool {
 	})
 }
 
-// trimLocked drops the oldest runs that nobody needs in memory: dead ones, and written ones where nobody
-// reads, as on a follower, or that are too many.
+// trimLocked drops the oldest runs that nobody needs in memory: dead runs, written runs where nobody reads (as on a
+// follower), and written runs beyond keep.
 func (b *Bodies) trimLocked() {
 	w := b.behind
 	for len(w.runs) > 0 {
@@ -294,8 +294,8 @@ func (b *Bodies) writerLocked(seg *segment) io.WriterAt {
 	return seg.direct
 }
 
-// closeDirect gives the second handle of a file back. What was written through it is checked when it is
-// synced, through the first.
+// closeDirect gives the second handle of a file back. Bytes that were written through it are checked at the sync,
+// through the first handle.
 func (s *segment) closeDirect() {
 	if s.direct != nil {
 		_ = s.direct.Close()

@@ -25,10 +25,10 @@ var (
 // written already costs half of the sync of a new one; more than two are never needed at once.
 const maxFreeSegments = 2
 
-// Bodies keeps the bytes of log entries that messages of the state refer to (A9), in segment files.
-// The raft log is their write-ahead log: Put does not sync, and writes nothing while there is memory
-// (behind). What a snapshot refers to is written and synced before its manifest is, and everything
-// later comes again through Put when the log is replayed.
+// Bodies keeps the bytes of log entries that messages of the state refer to (A9), in segment files. The raft log is
+// their write-ahead log: Put does not sync, and writes nothing while there is memory (behind). Bodies that a snapshot
+// refers to are written and synced before its manifest is. Everything later comes again through Put when the log is
+// replayed.
 //
 // Put, Free, Pin and Restore come from one goroutine, the state machine's; Read, and a pin's
 // WriteTo and Close, from any.
@@ -88,8 +88,8 @@ type BodyStats struct {
 	Pinned    uint64 // segments that a snapshot or a reader needs
 }
 
-// openBodies opens the directory of segments. What is in it stays until the snapshots have said
-// what they need (claimSegments) and the state was restored or there is none (dropUnknown).
+// openBodies opens the directory of segments. Its segments stay until the snapshots have said what they need
+// (claimSegments), and the state was restored or there is none (dropUnknown).
 func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, error) {
 	if err := makeDirs(fsys, dir); err != nil {
 		return nil, err
@@ -184,8 +184,8 @@ func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 	seg.reads++
 	b.mu.Unlock()
 
-	// The whole record is read, because its checksum covers the whole of it and because the
-	// neighbours of a message in its entry are usually wanted next.
+	// The whole record is read, because its checksum covers all of it. The neighbours of a message in its entry are
+	// usually wanted next, too.
 	rec, err := readRecord(seg.file, at, index)
 
 	b.mu.Lock()

@@ -21,12 +21,11 @@ const (
 	boltMaxPage    = 64 << 10
 )
 
-// checkBolt syncs a bolt file and its name, and verifies both its metas and the bounds of all that they
-// refer to; one that is not there yet is fine. What a process wrote that was killed before its sync is
-// read, so it must last. A commit overwrites the older of the two metas, and bolt opens a file of which
-// one is good: if it is the newer that was damaged, the file goes back by a commit without a word, and
-// with it a vote or acknowledged entries. A torn write of a meta would be an alarm for nothing, but the
-// 80 bytes lie in one sector.
+// checkBolt syncs a bolt file and its name, and verifies both its metas and the bounds of all that they refer to; one
+// that is not there yet is fine. A process may have been killed between a write and its sync. Its bytes are read now,
+// so they must last. A commit overwrites the older of the two metas, and bolt opens a file of which one is good. If
+// the newer meta is damaged, the file goes back by a commit without a word. A vote or acknowledged entries go with
+// it. A torn write of a meta would be an alarm for nothing, but the 80 bytes lie in one sector.
 func checkBolt(name string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// Layout of the pages of a bolt file behind the metas. A page begins with its number, its kind, how
-// many elements it has and how many pages it takes beyond one. An element of either tree page has 16
-// bytes and says how far behind its own beginning its key is, of a leaf with the value behind that.
+// Layout of the pages of a bolt file behind the metas. A page begins with its number, its kind, how many elements it
+// has and how many pages it takes beyond one. An element of either tree page has 16 bytes. It says how far behind its
+// own beginning its key is; in a leaf the value stands behind the key.
 const (
 	boltBranch   = 1
 	boltLeaf     = 2
@@ -24,9 +24,9 @@ const (
 	boltMaxDepth   = 32     // of branches and buckets; a log of 2^64 bytes needs fewer
 )
 
-// boltPages goes through the pages of a bolt file that can be reached. Bolt follows numbers on a page
-// wherever they point to, in mapped memory and beyond it: one flipped bit makes it read what is
-// another's, or take an entry for absent. So nothing is given to it of which the bounds are not known.
+// boltPages goes through the pages of a bolt file that can be reached. Bolt follows numbers on a page wherever they
+// point to, in mapped memory and beyond it. One flipped bit makes it read the bytes of another page, or take an entry
+// for absent. So nothing is given to it of which the bounds are not known.
 type boltPages struct {
 	f     io.ReaderAt
 	page  uint64 // bytes
@@ -34,9 +34,9 @@ type boltPages struct {
 	taken []uint64
 }
 
-// checkBoltPages verifies all that the newer meta refers to: that every page is where it says, in bounds,
-// and used once, by a tree or by the list of free ones; and that no element reaches out of its page. It
-// reads heads and elements, not values. The metas are good.
+// checkBoltPages verifies all pages that the newer meta refers to. Every page must be at its place, in bounds, and
+// used once, by a tree or by the list of free ones; and that no element reaches out of its page. It reads heads and
+// elements, not values. The metas are good.
 func checkBoltPages(f *os.File, page int64, first, second []byte) error {
 	m := first
 	if binary.LittleEndian.Uint64(second[48:]) > binary.LittleEndian.Uint64(first[48:]) {

@@ -52,9 +52,8 @@ func (c *readBack) drop(index uint64) {
 func (c *readBack) reset() { c.entries, c.bytes = nil, 0 }
 
 const (
-	// unreadPuts is after how many entries of which nobody read one what is written is no longer kept in
-	// memory: on a follower nobody reads, and to use all of the memory would only push others out of
-	// the processor's caches.
+	// unreadPuts is the number of entries without a reader after which written entries are no longer kept in memory.
+	// On a follower nobody reads. Using all of the memory there would only push others out of the processor's caches.
 	unreadPuts = 256
 	// maxPassing is the largest record for which memory is kept: an entry is 256 KiB and a little.
 	maxPassing = 512 << 10

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// A snapshot's data is stored in chunks that each carry a checksum, so that damaged bytes are found
-// before they are handed out, in the same pass that reads them (docs/formats/snapshot.md).
+// A snapshot's data is stored in chunks that each carry a checksum. So damaged bytes are found before they are handed
+// out, in the pass that reads them (docs/formats/snapshot.md).
 const (
 	chunkBytes       = 64 << 10 // large enough for the overhead not to show, small enough to buffer
 	chunkHeaderBytes = 8

@@ -7,17 +7,17 @@ import (
 	"io/fs"
 )
 
-// compactStepBytes bounds what compaction moves before it looks again whether it should stop, and
-// so how long it keeps Restore waiting: a few milliseconds of disk.
+// compactStepBytes bounds the bytes that compaction moves before it looks again whether it should stop. That bounds
+// how long Restore waits for it: a few milliseconds of disk.
 const compactStepBytes = 1 << 20
 
-// compactStepEntries bounds how many entries one step looks at under mu, and so how long Put and
-// Read may wait for it: about a tenth of a millisecond.
+// compactStepEntries bounds how many entries one step looks at under mu. That bounds how long Put and Read wait for
+// it: about a tenth of a millisecond.
 const compactStepEntries = 4096
 
-// slackSegments is how many segments of waste are left alone: a backlog that drains in order empties
-// one segment after the other by itself, and moving what is left of it would be work for nothing. It
-// covers the two segments being written too.
+// slackSegments is how many segments of waste are left alone. A backlog that drains in order empties one segment
+// after the other by itself. Moving the rest of a segment would be work for nothing. It covers the two segments being
+// written too.
 const slackSegments = 4
 
 // crowdedLocked reports whether the segments take more than twice what is needed of them, and the
@@ -189,7 +189,7 @@ func (b *Bodies) moveRecord(from *segment, index uint64, at recordAt) error {
 	if !ok || now.seg != at.seg || now.offset != at.offset {
 		return nil // what was written is dead space in the cold segment
 	}
-	// What was freed meanwhile is still in the record.
+	// Bodies that were freed meanwhile are still in the record.
 	moved := recordAt{seg: to.id, offset: offset, length: uint32(len(rec) - recordHeaderBytes)}
 	moved.waste = now.waste - (now.length - moved.length)
 	for _, s := range dead {

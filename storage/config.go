@@ -17,17 +17,17 @@ type Config struct {
 	Dir string
 	// Log is LogWAL or LogBolt. It is a hard setting: it cannot change once there is data.
 	Log string
-	// LogSegmentBytes is the size of a segment of the write-ahead log. raft-wal reserves a whole
-	// segment ahead, in every group: its own default of 64 MiB would take half a gigabyte for eight
-	// idle groups. Rotation costs about three syncs, so the segment must hold many full entries.
+	// LogSegmentBytes is the size of a segment of the write-ahead log. raft-wal reserves a whole segment ahead, in
+	// every group. Its own default of 64 MiB would take half a gigabyte for eight idle groups. Rotation costs about
+	// three syncs, so the segment must hold many full entries.
 	LogSegmentBytes int
 	// BodySegmentBytes is the size at which a segment of bodies is sealed. A larger entry gets a
 	// segment of its own.
 	BodySegmentBytes int
-	// BodyCacheBytes bounds the memory of recent entries per group: a message is usually delivered
-	// right after it was enqueued, and settled before anybody needs its bytes on the disk. A quarter
-	// of it may wait to be written. A quarter more is used for entries read back from the disk.
-	// Memory is touched only as far as messages wait. With 0 all is written at once.
+	// BodyCacheBytes bounds the memory of recent entries per group. A message is usually delivered right after it was
+	// enqueued, and settled before anybody needs its bytes on the disk. A quarter of it may wait to be written. A
+	// quarter more is used for entries read back from the disk. Memory is touched only as far as messages wait. With
+	// 0 all is written at once.
 	BodyCacheBytes int
 	// BallastBytes is the size of the file that is given up when the disk is full; 0 for none.
 	BallastBytes int

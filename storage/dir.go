@@ -87,9 +87,8 @@ func Open(cfg Config, logger hclog.Logger) (*Dir, error) {
 	return d, nil
 }
 
-// checkWhole refuses a directory that knows who the node is and not which groups it had: a group whose
-// directory and record are gone together looks like one that never was here, and would be founded and
-// vote again with nothing (R8).
+// checkWhole refuses a directory that knows the node and not its groups. A group whose directory and record are gone
+// together looks like a new one. It would be founded and vote again with nothing (R8).
 func checkWhole(fsys FS, dir string) error {
 	entries, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

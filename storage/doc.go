@@ -1,10 +1,10 @@
-// Package storage owns every byte that a node keeps on disk: who the node is, which formats its
-// data has, and for each raft group the log, the votes, the snapshots and the bodies of messages.
+// Package storage owns every byte that a node keeps on disk: the identity of the node, the formats of its data, and
+// the data of each raft group. A group has a log, votes, snapshots and the bodies of messages.
 //
 // It knows nothing of queues, sessions or partitions: a group is a number, an entry is bytes. It
 // starts no election and sends nothing to anybody.
 //
-// What must hold, whatever the disk does:
+// These must hold, whatever the disk does:
 //   - bytes from the disk are checked before use. A wrong checksum, a hole or a term that goes back
 //     is an error that names the file or the index, never a panic and never a guess (A15, R3);
 //   - a small file is the old one or the new one after a crash, never half of each;

@@ -35,8 +35,8 @@ func sum(parts ...[]byte) uint32 {
 	return c
 }
 
-// writeSmall writes a small file so that a crash leaves the old one, or none, or the new one: a
-// temporary file, synced, renamed, and the directory synced.
+// writeSmall writes a small file so that a crash leaves the old one, or none, or the new one. It writes a temporary
+// file, syncs and renames it, and syncs the directory.
 func writeSmall(fsys FS, name string, payload []byte) error {
 	if len(payload) > maxSmallFileBytes {
 		return fmt.Errorf("write %s: %d bytes, at most %d", name, len(payload), maxSmallFileBytes)

@@ -61,8 +61,8 @@ func (g *Group) open(fsys FS, dir string, cfg Config, logger hclog.Logger) (err 
 	return g.log.reconcile(g.snapshots.newest())
 }
 
-// Rejoins reports whether an earlier replica here was given up (Dir.Rebuild): this one must wait
-// until its group takes it in, and never found the group.
+// Rejoins reports whether an earlier replica here was given up (Dir.Rebuild). This one must wait until its group
+// takes it in, and must never found the group.
 func (g *Group) Rejoins() bool { return g.rejoins }
 
 // Log returns the raft log.

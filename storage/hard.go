@@ -58,8 +58,8 @@ func (e *HardError) Error() string {
 		e.File, strings.Join(e.Diffs, "; "))
 }
 
-// checkHard writes the hard settings at the first start and compares them at every other. fresh
-// says that the directory holds no data, so that missing settings are not a loss.
+// checkHard writes the hard settings at the first start and compares them at every other. fresh says that the
+// directory holds no data: missing settings are no loss then.
 func checkHard(fsys FS, dir string, want hardSettings, fresh bool) error {
 	name := filepath.Join(dir, hardFile)
 	text, err := readSmall(fsys, name)

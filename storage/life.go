@@ -65,8 +65,8 @@ func (d *Dir) Witness(node string, now Sighting) (before Sighting, err error) {
 	return before, nil
 }
 
-// Outlive sets the count of lives above that of a life that this directory does not know of, so that
-// the next start is not taken for an old copy again. Distrust must have been called before.
+// Outlive sets the count of starts above one that this directory does not know of. The next start is not taken for an
+// old copy then. Distrust must have been called before.
 func (d *Dir) Outlive(life uint64) error {
 	return writeJSON(d.fsys, filepath.Join(d.cfg.Dir, lifeFile), lifeText{max(life, d.life)})
 }

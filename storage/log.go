@@ -22,8 +22,8 @@ const (
 	// maxEntryBytes bounds one entry: raft-wal takes no larger record. A message is at most 16 MiB
 	// (RUL-9), so this is a limit against damage, not for users.
 	maxEntryBytes = 60 << 20
-	// verifyBytes is how much of the log's tail is read at open. raft itself reads everything above
-	// the snapshot then, through GetLog, so the check here is for order more than for bytes.
+	// verifyBytes is how much of the log's tail is read at open. Then raft itself reads everything above the
+	// snapshot, through GetLog. So the check here is for order more than for bytes.
 	verifyBytes = 64 << 20
 	// boltOpenTimeout bounds the wait for bolt's own file lock, which nobody else can hold while we
 	// hold the directory's; without it a leaked handle would hang the start for ever.
@@ -194,8 +194,8 @@ func guard(name string, f func() error) (err error) {
 	return f()
 }
 
-// verify reads the tail backwards: it must be contiguous, checksummed and of non-decreasing terms
-// (reliability rule 4). What fails here is for the whole replica to be thrown away.
+// verify reads the tail backwards: it must be contiguous, checksummed and of non-decreasing terms (reliability rule
+// 4). A failure here means that the whole replica is thrown away.
 func (l *Log) verify() error {
 	var first, last uint64
 	err := guard(l.name, func() (err error) {
@@ -266,8 +266,8 @@ func (l *Log) reconcile(snap position) error {
 	return l.DeleteRange(first, l.last.index)
 }
 
-// IsMonotonic tells raft that the log has no holes, with either library: after a snapshot from the
-// leader raft then empties it instead of leaving a gap. A wrapper must pass this method on.
+// IsMonotonic tells raft that the log has no holes, with either library. After a snapshot from the leader raft then
+// empties it instead of leaving a gap. A wrapper must pass this method on.
 func (l *Log) IsMonotonic() bool { return true }
 
 // FirstIndex returns the first index of the log, 0 if it is empty.

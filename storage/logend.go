@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// logEnd is the content of the file that says where the log ended when it was closed. raft-wal
-// takes the first damaged batch of its last segment for a write that a crash tore, and forgets it
-// and all that follow, acknowledged as they may be. After an orderly stop there is no such excuse.
+// logEnd is the content of the file that says where the log ended when it was closed. raft-wal takes the first
+// damaged batch of its last segment for a write that a crash tore. It forgets that batch and all that follow, even
+// acknowledged ones. After an orderly stop there is no such excuse.
 type logEnd struct {
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
@@ -18,8 +18,8 @@ type logEnd struct {
 
 const logEndSuffix = ".end"
 
-// takeEnd compares the end of the log of a name with what was noted when it was closed, and removes the
-// note, durably: after the first write it would speak of another log.
+// takeEnd compares the end of the log of a name with the note that was made when it was closed. It removes the note,
+// durably: after the first write it would speak of another log.
 func takeEnd(fsys FS, log string, last position) error {
 	name := log + logEndSuffix
 	text, err := readSmall(fsys, name)

@@ -11,8 +11,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// pin is what Pin froze: a copy of the index, taken in microseconds whatever its size (A8), and the
-// segments it points to, which stay until Close.
+// pin is the result of Pin: a copy of the index, and the segments that it points to. The copy takes microseconds
+// whatever its size (A8). The segments stay until Close.
 type pin struct {
 	b     *Bodies
 	nonce uint64

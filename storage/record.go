@@ -10,9 +10,8 @@ import (
 // Span is one body in an entry: Length bytes at Offset.
 type Span = struct{ Offset, Length uint32 }
 
-// The payload of a record (docs/formats/bodies.md): the number of bodies, where each of them was in
-// its entry, and the bodies one after the other. What lies between the bodies of an entry is not
-// kept.
+// The payload of a record (docs/formats/bodies.md): the number of bodies, where each of them was in its entry, and
+// the bodies one after the other. Bytes between the bodies of an entry are not kept.
 const (
 	tableHeadBytes = 4
 	spanBytes      = 8
@@ -107,8 +106,8 @@ func (t table) body(offset, length uint32) (b []byte, ok bool) {
 	return t[at : at+uint64(length)], true
 }
 
-// pruned returns a record, its header not filled in, with the bodies of rec but for the dead ones,
-// which ascend and must be bodies of rec. Without any it is rec itself.
+// pruned returns a record with the bodies of rec but for the dead ones; its header is not filled in. dead ascends,
+// and each is a body of rec. Without any it is rec itself.
 func pruned(rec []byte, dead []Span) ([]byte, error) {
 	if len(dead) == 0 {
 		return rec, nil

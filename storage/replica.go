@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// replicasDir holds one small file per group, beside the groups: what must be known of a group
-// when its directory is lost, or replaced by an old copy of itself.
+// replicasDir holds one small file per group, beside the groups. It tells what must be known of a group when its
+// directory is lost, or replaced by an old copy of itself.
 const (
 	replicasDir = "replicas"
 	openedFile  = "opened.json"
@@ -91,8 +91,8 @@ func writeJSON(fsys FS, name string, v any) error {
 	return writeSmall(fsys, name, text)
 }
 
-// admit decides whether a group may be opened, and notes that it is: first in its own directory,
-// then beside it, so that only the second can lag behind, and by one.
+// admit decides whether a group may be opened, and notes the open. It writes the note first in the group's directory,
+// then beside it. So only the second can lag behind, and by one.
 func (d *Dir) admit(id uint16) (replicaRecord, error) {
 	dir := d.groupDir(id)
 	rec, known, err := d.record(id)

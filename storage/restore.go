@@ -20,10 +20,10 @@ const readStepBytes = 1 << 20
 // maxWrappers bounds how many readers are peeled off to find the snapshot's own; raft adds one.
 const maxWrappers = 8
 
-// Restore makes the kept bytes those of a snapshot. r is the reader that raft gave to FSM.Restore,
-// with the image already read from it and not a byte more. For a snapshot made on this disk the
-// segments are attached without reading a body; any other stream carries the bodies, which go to
-// fresh segments. After an error the bodies are what they were; the replica must not go on.
+// Restore makes the kept bytes those of a snapshot. r is the reader that raft gave to FSM.Restore. The image has been
+// read from it already, and not a byte more. For a snapshot made on this disk the segments are attached without
+// reading a body; any other stream carries the bodies, which go to fresh segments. After an error the bodies are what
+// they were; the replica must not go on.
 func (b *Bodies) Restore(r io.Reader) error {
 	b.putMu.Lock()
 	defer b.putMu.Unlock()
@@ -132,8 +132,8 @@ func (b *Bodies) readInline(r io.Reader) (err error) {
 	return b.replaceLocked(index, newDead())
 }
 
-// scanInline reads an inline block from r, exactly to its end, and gives each entry to keep: rec has
-// the payload behind room for a record's header and is used again afterwards.
+// scanInline reads an inline block from r, exactly to its end, and gives each entry to keep. rec has the payload
+// behind room for a record's header, and is used again afterwards.
 func scanInline(r io.Reader, keep func(index uint64, rec []byte) error) error {
 	crc := crc32.New(castagnoli())
 	length := uint64(0)

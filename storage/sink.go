@@ -65,7 +65,7 @@ func (k *sink) Close() error {
 		return k.failed
 	}
 	if err := k.store.add(snap); err != nil {
-		// The snapshot itself is good. What could not be removed is tried again at the next start.
+		// The snapshot itself is good. Files that could not be removed are tried again at the next start.
 		k.store.logger.Warn("old snapshot not removed", "error", err)
 	}
 	return nil

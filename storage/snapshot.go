@@ -23,8 +23,8 @@ const (
 	dataSuffix   = ".data"
 )
 
-// Snapshots is a raft.SnapshotStore. A snapshot is taken whole or not at all whatever crashes, its
-// bytes are verified as they are read, and the segments it names live as long as it does.
+// Snapshots is a raft.SnapshotStore. A snapshot is taken whole or not at all, whatever crashes. Its bytes are
+// verified as they are read. The segments that it names live as long as it does.
 type Snapshots struct {
 	dir    string
 	fsys   FS
@@ -395,9 +395,8 @@ func (s *Snapshots) openReader(snap, newest *snapshot) (*snapshotReader, error) 
 	return &snapshotReader{store: s, snap: snap, file: f, name: name, image: image}, nil
 }
 
-// checkOlder refuses an older snapshot unless the log has everything from it to the newest. raft
-// falls back to it when the newest cannot be read, and would then panic for a missing entry, or
-// forget what it has acknowledged.
+// checkOlder refuses an older snapshot unless the log has everything from it to the newest. raft falls back to it
+// when the newest cannot be read. Without the entries between, raft would panic, or forget acknowledged ones.
 func (s *Snapshots) checkOlder(snap, newest *snapshot) error {
 	first, err := s.log.FirstIndex()
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
-// Keys of raft that together are a vote. raft writes them one after the other and, after a crash
-// between the two, would take the old candidate for the one of the new term and skip the check of
-// its log (R9).
+// Keys of raft that together are a vote. raft writes them one after the other. After a crash between the two it would
+// take the old candidate for that of the new term, and skip the check of its log (R9).
 const (
 	keyVoteTerm      = "LastVoteTerm"
 	keyVoteCandidate = "LastVoteCand"
@@ -30,12 +29,11 @@ const (
 	maxStableKeys  = 64
 )
 
-// Stable is a raft.StableStore in a bolt file of its own. All values are one, under one key that is
-// there from the beginning: bolt checks no page but the first two, and a key that a flipped bit made
-// unreadable would be a vote that was never given. A vote is one value of these: the term that raft
-// sets first is held back in memory until its candidate follows, so a crash in between leaves no vote
-// in that term, and raft takes its normal, log-checked path (RUL-14). Any error but "not found" must
-// stop the replica.
+// Stable is a raft.StableStore in a bolt file of its own. All values are one, under one key that is there from the
+// beginning. Bolt checks no page but the first two. A key that a flipped bit made unreadable would look like a vote
+// that was never given. A vote is one value of these. The term that raft sets first is held back in memory until its
+// candidate follows. So a crash in between leaves no vote in that term, and raft takes its normal, log-checked path
+// (RUL-14). Any error but "not found" must stop the replica.
 type Stable struct {
 	store *raftboltdb.BoltStore
 	name  string

@@ -10,12 +10,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// sweepPause lies between two removals: one keeps the disk, and on Linux a processor of the runtime, busy
-// for some milliseconds, and a snapshot may leave dozens of files. Segments of 16 MiB go at 800 MB/s so.
+// sweepPause lies between two removals. A removal keeps the disk, and on Linux a processor of the runtime, busy for
+// some milliseconds. A snapshot may leave dozens of files. Segments of 16 MiB go at 800 MB/s so.
 const sweepPause = 20 * time.Millisecond
 
-// sweeper removes files nobody refers to any more, one after the other, while its owner goes on. What it
-// had not come to when the process ends is found and removed at the next open, so nothing is synced.
+// sweeper removes files nobody refers to any more, one after the other, while its owner goes on. Files that it had
+// not come to when the process ended are found and removed at the next open. So nothing is synced.
 type sweeper struct {
 	logger hclog.Logger
 	delete func(name string) error // os.Remove

@@ -14,8 +14,8 @@ import (
 // library does not take it for one.
 const aheadName = "next-segment"
 
-// segmentAhead keeps the file of the next segment open before the log needs it. The library seals a full segment first
-// and then opens the next: a process that had no descriptor left in between could not append any more.
+// segmentAhead keeps the file of the next segment open before the log needs it. The library seals a full segment
+// first and then opens the next. A process without a descriptor in between could not append any more.
 //
 // The file is empty until it is taken, so it costs two descriptors and no space. One goroutine at a time uses it.
 type segmentAhead struct {
@@ -23,8 +23,8 @@ type segmentAhead struct {
 	file   *os.File // nil while there is none
 	direct *os.File // the same file for direct writes, nil where there are none
 
-	// failed is the error of the last attempt to open a segment, nil if that succeeded. What the library says of it
-	// afterwards is only that the segment before is sealed.
+	// failed is the error of the last attempt to open a segment, nil if that succeeded. Afterwards the library only
+	// reports that the segment before is sealed.
 	failed atomic.Pointer[error]
 }
 

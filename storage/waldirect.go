@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// blockBytes is what a disk writes as a whole: direct writes begin and end at a multiple of it, and
-	// so does the memory they come from. No disk in use asks for more.
+	// blockBytes is the unit of a disk's writes. Direct writes begin and end at a multiple of it, and so does their
+	// memory. No disk in use asks for more.
 	blockBytes = 4 << 10
 	// maxDirectBytes bounds one direct write, and so the memory that a log keeps for them: four entries
 	// of the usual limit.
 	maxDirectBytes = 1 << 20
 )
 
-// directWriter appends to a file past the page cache, each append with its own sync. The log is written
-// once and hardly ever read: in the cache it costs a copy, pages that are new each time, and their way
-// out again, and a sync that is asked for by itself costs one more call.
+// directWriter appends to a file past the page cache, each append with its own sync. The log is written once and
+// hardly ever read. In the cache it costs a copy, new pages each time, and their way out. A separate sync costs one
+// more call.
 //
-// What it leaves in the file is what a plain write would leave, and zeros up to the end of the block.
+// It leaves in the file the bytes of a plain write, and zeros up to the end of the block.
 type directWriter struct {
 	file  *os.File    // opened with O_DIRECT
 	plain io.ReaderAt // the same file

@@ -88,7 +88,7 @@ type walWriter struct {
 	filer *walFiler
 }
 
-// Append implements types.SegmentWriter. What the library has encoded says nothing but the index.
+// Append implements types.SegmentWriter. The encoded bytes of the library tell nothing but the index.
 func (w *walWriter) Append(entries []types.LogEntry) error {
 	if len(entries) != len(w.filer.ends) {
 		return types.ErrCorrupt // entries that do not come from StoreLogs above

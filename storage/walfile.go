@@ -23,8 +23,8 @@ const (
 	peakWeight = 8
 )
 
-// walFiles are raft-wal's files with cheaper writes and syncs. What is in them is the same: behind the
-// end of the log a segment holds zeros, as written by us or as preallocated.
+// walFiles are raft-wal's files with cheaper writes and syncs. Their bytes are the same: behind the end of the log a
+// segment holds zeros, written by this package or preallocated.
 type walFiles struct {
 	*walfs.FS
 	buf   *directBuf // of the writes to the last segment, whichever it is
@@ -36,9 +36,9 @@ func newWALFiles(logger hclog.Logger) walFiles {
 	return walFiles{walfs.New(), &directBuf{}, &sweeper{logger: logger, delete: os.Remove}, &segmentAhead{}}
 }
 
-// Delete implements types.VFS. The library calls it between two appends, once for every segment of what a
-// snapshot made superfluous, and its own way syncs the directory each time. A segment that is still there
-// after a crash is none that the library's index names, and it deletes those when it opens.
+// Delete implements types.VFS. The library calls it between two appends, once for every segment that a snapshot made
+// superfluous. The library's own way syncs the directory each time. A segment that is still there after a crash is
+// none that the library's index names, and it deletes those when it opens.
 func (w walFiles) Delete(dir, name string) error {
 	w.gone.remove(filepath.Join(dir, name))
 	return nil

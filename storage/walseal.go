@@ -16,9 +16,9 @@ import (
 )
 
 // The last append to a segment seals it: it also writes the index of its entries. The library notes the seal in its
-// meta file, and opens the next segment, afterwards. If the process ends in between, or in the middle of that append,
-// the library opens the log again, takes the segment for sealed and refuses every append to it from then on. This file
-// finishes the one and undoes the other.
+// meta file, and opens the next segment, afterwards. The process may end in between, or in the middle of that append.
+// Then the library takes the segment for sealed at the next open, and refuses every append to it from then on. This
+// file finishes the one and undoes the other.
 
 // A frame of raft-wal's segments begins with its type and, in the last four of eight bytes, its length.
 const (
@@ -118,8 +118,8 @@ func (f *walFiler) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, err
 	return &walWriter{w, f}, nil
 }
 
-// indexesAll reports whether the index at an offset of a segment has all entries from base to last, and no others: those
-// of an append that is not whole are not among the entries.
+// indexesAll reports whether the index at an offset of a segment has all entries from base to last, and no others.
+// Entries of an append that is not whole do not count.
 func indexesAll(name string, indexStart, last, base uint64) (bool, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -188,7 +188,14 @@ func namesNobody(words []string) bool {
 	return true
 }
 
-// sentences cuts a paragraph where a mark of an end is followed by a blank and a capital letter or a digit.
+// abbreviated reports whether a text ends with a word whose full stop ends no sentence.
+func abbreviated(text string) bool {
+	words := strings.Fields(text)
+	return slices.Contains([]string{"e.g.", "i.e.", "cf.", "etc.", "vs."}, words[len(words)-1])
+}
+
+// sentences cuts a paragraph where a sentence ends: behind a full stop or semicolon, and behind another mark if a capital
+// letter or a digit follows. A sentence may begin with a name in lower case.
 func sentences(text string) []string {
 	text = marked.ReplaceAllString(text, "")
 	text = link.ReplaceAllString(text, "$1")
@@ -201,7 +208,8 @@ func sentences(text string) []string {
 		if !strings.ContainsRune(".!?:;", runes[i]) || runes[i+1] != ' ' {
 			continue
 		}
-		if next := runes[i+2]; unicode.IsUpper(next) || unicode.IsDigit(next) || runes[i] == ';' {
+		next := runes[i+2]
+		if unicode.IsUpper(next) || unicode.IsDigit(next) || runes[i] == ';' || runes[i] == '.' && !abbreviated(string(runes[begin:i+1])) {
 			all = append(all, strings.TrimSpace(string(runes[begin:i+1])))
 			begin = i + 2
 		}

@@ -142,7 +142,7 @@ func (h *handle) WriteAt(p []byte, at int64) (n int, err error) {
 		}
 		if grown := at + int64(len(p)) - int64(len(h.node.data)); grown > 0 {
 			if room := h.fs.limit - h.fs.used; h.fs.limit > 0 && grown > room {
-				// What fits is written, as a real disk does it.
+				// The bytes that fit are written, as on a real disk.
 				n = max(0, len(p)-int(grown-max(room, 0)))
 				h.put(p[:n], at)
 				return syscall.ENOSPC

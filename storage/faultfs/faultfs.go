@@ -119,8 +119,8 @@ func (f *FS) Trace() []string {
 	return t
 }
 
-// Crash stops this file system and returns the one that the machine finds when it starts again.
-// rng decides what survives of what was not synced; nil lets nothing survive.
+// Crash stops this file system and returns that of the machine after its next start. rng decides what survives of
+// what was not synced; nil lets nothing survive.
 func (f *FS) Crash(rng *rand.Rand) *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,8 +131,8 @@ func (f *FS) Crash(rng *rand.Rand) *FS {
 	return next
 }
 
-// Kill stops this file system as the end of its process does, and returns the one that the next process
-// finds: all that was written is there, and what was not synced can still be lost.
+// Kill stops this file system as the end of its process does, and returns that of the next process. All written bytes
+// are there, and unsynced ones can still be lost.
 func (f *FS) Kill() *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
