@@ -42,12 +42,7 @@ func run(out io.Writer, list, write bool) error {
 	}
 	worse := Worse(now, allowed)
 	if write {
-		for room, n := range now {
-			if was, ok := allowed[room]; ok { // a new room begins with what it has
-				n = Counts{min(n.Long, was.Long), min(n.Nobody, was.Nobody)}
-			}
-			allowed[room] = n
-		}
+		lower(allowed, now)
 		if err := writeAllowed(allowedFile, allowed); err != nil {
 			return err
 		}
@@ -90,6 +85,19 @@ func Worse(now, allowed map[string]Counts) []string {
 	}
 	sort.Strings(worse)
 	return worse
+}
+
+// lower takes the counts of now where they are lower. A new room begins with what it has.
+func lower(allowed, now map[string]Counts) {
+	for room, was := range allowed {
+		n := now[room]
+		allowed[room] = Counts{min(n.Long, was.Long), min(n.Nobody, was.Nobody)}
+	}
+	for room, n := range now {
+		if _, ok := allowed[room]; !ok {
+			allowed[room] = n
+		}
+	}
 }
 
 func readAllowed(file string) (map[string]Counts, error) {

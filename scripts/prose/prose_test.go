@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,5 +71,14 @@ func TestCountsOnlyGoDown(t *testing.T) {
 		if got := Worse(tc.now, allowed); len(got) != tc.want {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+func TestWriteLowersOnly(t *testing.T) {
+	allowed := map[string]Counts{"fsm": {2, 1}, "cluster": {3, 3}, "cmd": {1, 5}}
+	lower(allowed, map[string]Counts{"fsm": {3, 0}, "cmd": {1, 4}, "console": {1, 1}})
+	want := map[string]Counts{"fsm": {2, 0}, "cluster": {}, "cmd": {1, 4}, "console": {1, 1}}
+	if !maps.Equal(allowed, want) {
+		t.Errorf("got %v, want %v", allowed, want)
 	}
 }
