@@ -11,8 +11,8 @@ import (
 	"github.com/busbar-mq/busbar/fsm/rule"
 )
 
-// What rules need to read of AMQP 1.0 §1.6: constructors of primitive types, and the sizes that the
-// upper half of a code stands for (§1.2).
+// Constructors of primitive types that rules read (AMQP 1.0 §1.6), and the sizes that the upper half of a code stands
+// for (§1.2).
 const (
 	codeDescribed  = 0x00
 	codeNull       = 0x40
@@ -161,8 +161,8 @@ func (v *amqpValue) elements() (string, bool) {
 	return "", false
 }
 
-// value is what the rule language makes of it. What is malformed within is opaque: a Decimal or Binary
-// of the rule language holds the encoded value with its constructor.
+// value is what the rule language makes of it. A malformed inner value is opaque: a Decimal or Binary of the rule
+// language holds the encoded value with its constructor.
 func (v *amqpValue) value() rule.Value {
 	n := uint64(0)
 	if c := v.code; c >= 0x50 && c < 0x90 {

@@ -58,8 +58,8 @@ type first struct {
 	hops   uint8          // moves since (S-208)
 }
 
-// since takes over where a message comes from that was moved here. One that was sent through another
-// entity has no number yet, and keeps the one it has now (S-102).
+// since takes over where a message comes from that was moved here. A message that was sent through another entity has
+// no number yet, and keeps the one that it has now (S-102).
 func (f *first) since(o first) {
 	f.hops = o.hops
 	if o.number != 0 {

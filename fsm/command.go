@@ -42,8 +42,8 @@ type Enqueue struct {
 	Origin   *Origin // nil for what a client sends
 }
 
-// Traits implements Command. What is moved from another entity is judged message by message, and its destination decides
-// once about each number (S-311).
+// Traits implements Command. A batch that is moved from another entity is judged message by message, and its
+// destination decides once about each number (S-311).
 func (c *Enqueue) Traits() Traits {
 	if c.Origin != nil {
 		return Stores | OnTopic | Idempotent
@@ -337,11 +337,11 @@ func (*DeleteMessages) Traits() Traits { return Frees | Receives }
 // Weight implements Command.
 func (*DeleteMessages) Weight() int { return requestBytes }
 
-// Redrive sends messages of a dead-letter queue, which Request.Sub names, to the tail of their own
-// main queue again, as new messages (S-178), oldest first from behind the cursor After. Of those that
-// are not locked, deferred or at rest it takes up to Max that died with Reason, in Session, and were
-// enqueued in [From, Until), each only if asked for. Outcome.Count says how many, Outcome.Next where
-// to go on; 0 is the end. With Until set to its beginning a loop never meets a message twice.
+// Redrive sends messages of a dead-letter queue, which Request.Sub names, to the tail of their own main queue again,
+// as new messages (S-178). It begins with the oldest one behind the cursor After. It takes up to Max messages that
+// are not locked, deferred or at rest. Each filter counts only if it is set: messages that died with Reason, in
+// Session, or enqueued in [From, Until). Outcome.Count says how many, Outcome.Next where to go on; 0 is the end. With
+// Until set to its beginning a loop never meets a message twice.
 type Redrive struct {
 	HasReason  bool
 	Reason     string
@@ -358,7 +358,7 @@ type Redrive struct {
 	Discard bool
 }
 
-// Traits implements Command. What is discarded goes nowhere, so only receiving must be allowed.
+// Traits implements Command. A discarded message goes nowhere, so only receiving must be allowed.
 func (c *Redrive) Traits() Traits {
 	if c.Discard {
 		return Receives
@@ -392,9 +392,9 @@ func (*DropLocks) Traits() Traits { return Reserved | Idempotent | OnTopic | Sil
 // Weight implements Command.
 func (c *DropLocks) Weight() int { return requestBytes + itemBytes*len(c.Tokens) }
 
-// Revoke is an operator's: it ends locks at once, as if they had run out (S-54). It names one of three: a
-// session, the message of a number, or the life of a node and the pump that took locks, of which it ends at
-// most 1000. Outcome.Count says how many locks ended; a lock that is not there is MessageNotFound.
+// Revoke is an operator's: it ends locks at once, as if they had run out (S-54). It names one of three: a session,
+// the message of a number, or a pump and the incarnation of its node. Of the locks of a pump it ends at most 1000.
+// Outcome.Count says how many locks ended; a lock that is not there is MessageNotFound.
 type Revoke struct {
 	Number     SequenceNumber
 	Node       Incarnation

@@ -30,9 +30,9 @@ type Op struct {
 	Command Command
 }
 
-// Transfer stores messages in the transfer queue of Request.Entity, from where the forwarder moves
-// them to the entity To, exactly once (S-236). Whoever proposes it has seen that To exists and that
-// the messages are good for it (S-237). It is answered like an Enqueue, without numbers.
+// Transfer stores messages in the transfer queue of Request.Entity, from where the forwarder moves them to the entity
+// To, exactly once (S-236). The proposer has seen that To exists and that the messages are good for it (S-237). It is
+// answered like an Enqueue, without numbers.
 type Transfer struct {
 	To       EntityID
 	Messages []Message
@@ -44,10 +44,10 @@ func (*Transfer) Traits() Traits { return Stores | Transacts | OnTopic | Sends }
 // Weight implements Command.
 func (c *Transfer) Weight() int { return weighMessages(c.Messages) }
 
-// Forward is the forwarder's one command to the source of messages that move: to the main queue of
-// an entity with ForwardTo, to its dead-letter queue with ForwardDeadLettersTo, or to a transfer
-// queue, as Request.Sub says. It ends the moves in Done and takes up to Max further messages, in
-// order, which are in transit from then on: Outcome.Locked and, parallel, Outcome.Moves.
+// Forward is the forwarder's one command to the source of messages that move. Request.Sub names the source: the main
+// queue of an entity with ForwardTo, the dead-letter queue of one with ForwardDeadLettersTo, or a transfer queue. It
+// ends the moves in Done and takes up to Max further messages, in order, which are in transit from then on:
+// Outcome.Locked and, parallel, Outcome.Moves.
 type Forward struct {
 	// Epoch is that of the leadership that the forwarder belongs to; another one is refused with
 	// NotLeader, so that what a forwarder of an earlier leadership believes is not believed.
@@ -67,9 +67,9 @@ func (*Forward) Traits() Traits { return OnTopic }
 // Weight implements Command.
 func (c *Forward) Weight() int { return requestBytes + itemBytes*len(c.Done) }
 
-// Moved says how one move ended: with None it arrived and leaves its source, otherwise the
-// destination will not have it and it is dead-lettered where it is (S-209, S-237). What may still
-// work is not reported: it stays in transit and is tried again.
+// Moved says how one move ended. With None the message arrived and leaves its source. Otherwise the destination
+// refused it, and it is dead-lettered where it is (S-209, S-237). A move that may still work is not reported: it
+// stays in transit and is tried again.
 type Moved struct {
 	Number  uint64
 	Refusal Refusal
@@ -92,8 +92,8 @@ type Origin struct {
 	Entity    EntityID
 	Partition PartitionID
 	Sub       SubQueue
-	// Below is the smallest number that was in transit when the messages were read: nothing below is
-	// asked for again, and the destination forgets about it.
+	// Below is the smallest number that was in transit when the messages were read. Smaller numbers are not asked for
+	// again, and the destination forgets them.
 	Below   uint64
 	Numbers []uint64 // parallel to Enqueue.Messages, ascending
 }

@@ -3,8 +3,8 @@ package fsm
 import "github.com/tidwall/btree"
 
 const (
-	// maxDuePerTick bounds the work of one Tick, so an entry is applied in milliseconds (S-288), and
-	// what one receive or accept lets expire before it is served.
+	// maxDuePerTick bounds the work of one Tick, so an entry is applied in milliseconds (S-288). It also bounds how
+	// much one receive or accept lets expire before it is served.
 	maxDuePerTick = 1024
 	// maxFreedPerTick bounds how many bodies of a dropped entity one Tick reports.
 	maxFreedPerTick = 10_000
@@ -12,7 +12,7 @@ const (
 
 type dueKind uint8
 
-// What may be due. The order decides among things due at the same time.
+// Kinds of deadlines. The order decides among things due at the same time.
 const (
 	dueSession dueKind = 1 + iota
 	dueLock
@@ -85,8 +85,8 @@ func register[T instant](index *btree.BTreeG[nextDue[T]], known *T, at T, id Ent
 	*known = at
 }
 
-// conclude ends work on a share: the first part of what it doomed expires, and its deadlines become
-// known, at the end of the entry, for most requests of an entry concern the same share.
+// conclude ends work on a share. The first part of the doomed messages expires, and the deadlines of the share become
+// known. That is done at the end of the entry, because most requests of an entry concern the same share.
 func (s *State) conclude(sh *share) {
 	s.sweepDoomed(sh, s.maxDue)
 	s.feed(sh)
@@ -208,8 +208,8 @@ func (s *State) tick(c *Tick) {
 	s.bury()
 }
 
-// TickAtMost makes a Tick, and what expires on the way of a command, stop after so many things, so that
-// a test sees the bound of S-288 without a thousand of them. It is no command: all replicas must do it.
+// TickAtMost bounds the things that a Tick, or one command, lets expire. A test sees the bound of S-288 with it,
+// without a thousand of them. It is no command: all replicas must do it.
 func (s *State) TickAtMost(n int) { s.maxDue = n }
 
 // activate appends a scheduled message as if it were sent now: new number, new times (S-111).

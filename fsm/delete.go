@@ -8,8 +8,8 @@ import (
 // maxDeleted is the limit of one DeleteMessages (S-263).
 const maxDeleted = 4000
 
-// deleteMessages removes the oldest messages that wait and were enqueued before a time (S-263). What
-// is locked, deferred or scheduled stays, and so do other sessions (S-264).
+// deleteMessages removes the oldest messages that wait and were enqueued before a time (S-263). Messages that are
+// locked, deferred or scheduled stay, and so do other sessions (S-264).
 func (s *State) deleteMessages(sh *share, req *Request, c *DeleteMessages, o *Outcome) {
 	if c.Max == 0 || c.Max > maxDeleted || c.Before < 0 {
 		o.refuse(InvalidArgument, fmt.Sprintf("delete 1 to %d messages at once", maxDeleted))

@@ -9,15 +9,15 @@ import (
 const (
 	// densePageLen is how many keys a page has.
 	densePageLen = 64
-	// denseFew is how many of them are left when a page is given up and what is on it is kept without
-	// one: no value ever takes the memory of more than seven.
+	// denseFew is the number of values at which a page is given up and its values are kept without one. No value ever
+	// takes the memory of more than seven.
 	denseFew = 8
 )
 
-// dense is an ordered table of keys that are given in order and taken back in any, mostly the oldest first,
-// as arrivals of messages and tickets of sessions are. Values stand on pages by their number: to find one
-// takes one look where an ordinary table, of which no cache has the most, takes ten, and none to find
-// the next. What is left over of old pages, and what comes out of order, is in such a table.
+// dense is an ordered table of keys that are given in order and taken back in any, mostly the oldest first. Arrivals
+// of messages and tickets of sessions are such keys. Values stand on pages by their number. A look-up takes one
+// memory access, where an ordinary table takes ten that no cache has. The next value takes none. Values of given-up
+// pages, and keys out of order, are in such a table.
 //
 // Like the tables of btree it is copied on write, by generations: see share.change. Reading changes
 // nothing, so an image may be read while a later generation is written.

@@ -81,7 +81,7 @@ type Descriptor struct {
 	MaxSizeMegabytes        uint32 // as given by the client
 	MaxMessageKilobytes     uint32 // as given by the client, 0 if absent
 
-	// What Azure has no property for; zero changes nothing.
+	// Options without a property of Azure; zero changes nothing.
 	ProcessedHistory     bool   // S-274
 	ProcessedHistoryBody bool   // the history keeps bodies, too
 	AcceptedHistory      bool   // S-275
@@ -159,8 +159,8 @@ type AuthRule struct {
 // AsSent is what a description shows again as a client sent it and what decides nothing.
 type AsSent struct {
 	AnonymousAccess bool `json:",omitempty"` // nobody comes in without a token all the same
-	// Lock, TTL, Window and Idle are parts of the four durations in units of 100 ns, below a
-	// millisecond: beyond the duration's whole ones, or short of the largest for Unlimited.
+	// Lock, TTL, Window and Idle are parts of the four durations in units of 100 ns, below a millisecond. Each is
+	// added to the whole milliseconds, or for Unlimited taken from the largest duration.
 	Lock   uint16 `json:",omitempty"`
 	TTL    uint16 `json:",omitempty"`
 	Window uint16 `json:",omitempty"`

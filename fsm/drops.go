@@ -65,7 +65,7 @@ type Drop struct {
 	Total     uint64  // messages that the share dropped for this reason since it was created
 }
 
-// maxDrops bounds the examples of one entry. What is beyond is counted all the same.
+// maxDrops bounds the examples of one entry. Messages beyond it are counted all the same.
 const maxDrops = 64
 
 // drop counts messages. The caller sets Number, MessageID, Ref and Count of an example.

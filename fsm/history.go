@@ -176,8 +176,8 @@ func (s *State) processed(sh *share, arrival uint64, m *message, mayKeep bool) (
 	return kept
 }
 
-// purgeable reports whether the oldest record of a history may go: it must if the history is off or
-// has too many bytes, and need not stay if it is old and not among the newest (S-276).
+// purgeable reports whether the oldest record of a history may go. It must if the history is off or has too many
+// bytes. It need not stay if it is old and not among the newest (S-276).
 func (sh *share) purgeable(k HistoryKind, wall Wall) (order uint64, ok bool) {
 	c := &sh.history[k]
 	order, first, any := c.records.Min()

@@ -20,9 +20,8 @@ type NodeID string
 // sessions and parked requests of one life of a node from those of the next (RUL-19).
 type Incarnation uint64
 
-// EntityID names one incarnation of a queue, topic or subscription: the catalog hands out each
-// number once, so a re-created name has a new id and commands for the old one find nothing
-// (S-259, I21).
+// EntityID names one incarnation of a queue, topic or subscription. The catalog hands out each number once. So a
+// re-created name has a new id, and commands for the old one find nothing (S-259, I21).
 type EntityID uint64
 
 // Millis is a duration in milliseconds.

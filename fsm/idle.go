@@ -3,8 +3,8 @@ package fsm
 // idleRepeat is how often an idle share is reported again while nobody deletes or uses it.
 const idleRepeat Millis = 60_000
 
-// busy reports whether the entity is in use now, whatever the last command was: a message is
-// scheduled, somebody listens, or messages go on from here (S-129, S-213, S-258).
+// busy reports whether the entity is in use now, whatever the last command was. It is if a message is scheduled, a
+// receiver listens, or messages go on from here (S-129, S-213, S-258).
 func (sh *share) busy() bool {
 	return sh.boxes[Main].scheduled > 0 || sh.listening || sh.holders.Len() > 0 ||
 		sh.forwards(Main) || sh.boxes[TransferQueue].messages.Len() > 0

@@ -37,8 +37,8 @@ func (m *moves) arrival(number uint64) uint64 {
 	return mv.arrival
 }
 
-// checkMoves checks that the two orders of what is in transit agree, and that what is remembered of
-// moves that came here is not older than it needs to be.
+// checkMoves checks that the two orders of messages in transit agree. It also checks that the memory of moves that
+// came here is not older than it needs to be.
 func (sh *share) checkMoves() error {
 	for sub := range sh.moves {
 		mv, b := &sh.moves[sub], &sh.boxes[sub]

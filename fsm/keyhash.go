@@ -1,11 +1,11 @@
 package fsm
 
-// HashVersion names the function below in the hard settings of a data directory: changing it would
-// move messages to other shares, so it never changes within a cluster (S-313, S-320).
+// HashVersion names the function below in the hard settings of a data directory. Another function would move messages
+// to other shares, so it never changes within a cluster (S-313, S-320).
 const HashVersion = 1
 
-// The constants of FNV-1a, 64 bits, and of the finalizer of MurmurHash3, which spreads FNV's weak
-// low bits for texts that differ only at the end.
+// The constants of FNV-1a, 64 bits, and of the finalizer of MurmurHash3. The finalizer spreads FNV's weak low bits
+// for texts that differ only at the end.
 const (
 	fnvOffset = 0xcbf29ce484222325
 	fnvPrime  = 0x100000001b3

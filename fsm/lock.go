@@ -151,11 +151,11 @@ func (s *State) unlock(sh *share, sub SubQueue, arrival uint64, m *message) {
 	m.bits &^= lockedBit
 }
 
-// release ends a lock without removal: the message returns to the state it had (S-7), at its old
-// place (S-9), with one more delivery if counted. In a DLQ nothing counts (S-15). At
-// MaxDeliveryCount it is dead-lettered in the same step (S-14); that goes before the end of its life
-// (S-16), which otherwise comes in the same step (S-202) and makes the result true. An active message
-// rests for delay, or if that is 0 and the delivery counts for as long as the description says.
+// release ends a lock without removal. The message returns to the state that it had (S-7), at its old place (S-9),
+// with one more delivery if counted. In a DLQ nothing counts (S-15). At MaxDeliveryCount it is dead-lettered in the
+// same step (S-14); that goes before the end of its life (S-16), which otherwise comes in the same step (S-202) and
+// makes the result true. An active message rests for delay, or if that is 0 and the delivery counts for as long as
+// the description says.
 func (s *State) release(
 	sh *share, sub SubQueue, arrival uint64, m *message, counted bool, delay Millis,
 ) (expired bool) {
@@ -224,8 +224,8 @@ func (s *State) extend(sh *share, sub SubQueue, arrival uint64, l lock, deadline
 	sh.leaseDue.Set(d)
 }
 
-// locked returns the lock that t proves, if it is the current one of a message of the subqueue.
-// What has expired is gone already: dispatchShare lets it expire first.
+// locked returns the lock that t proves, if it is the current one of a message of the subqueue. An expired message is
+// gone already: dispatchShare lets it expire first.
 func (sh *share) locked(sub SubQueue, t LockToken) (uint64, lock, bool) {
 	ref, ok := sh.tokens.get(t)
 	if !ok || ref.sub != sub {

@@ -166,9 +166,9 @@ func refusedReason(r Refusal) string {
 	return r.String()
 }
 
-// refused dead-letters what a destination will not have, or what may not be moved once more: from the
-// main queue to the DLQ (S-208, S-209), from the transfer queue to its own (S-237). A dead letter
-// stays where it is and is not tried again.
+// refused dead-letters a message that its destination refuses, or that may not be moved once more. It goes from the
+// main queue to the DLQ (S-208, S-209), and from the transfer queue to its own (S-237). A dead letter stays where it
+// is and is not tried again.
 func (s *State) refused(sh *share, sub SubQueue, arrival uint64, m *message, reason, text string) {
 	if sub == DeadLetter {
 		x := *sh.boxes[sub].extra(arrival, m)
@@ -232,7 +232,7 @@ func (s *State) circled(sh *share, sub SubQueue, arrival uint64, m *message, rea
 	sh.setExtra(TransferDeadLetter, arrival, &x)
 }
 
-// takeMoves takes messages in order. What has no move left is dead-lettered on the way (S-208).
+// takeMoves takes messages in order. A message without a move left is dead-lettered on the way (S-208).
 func (s *State) takeMoves(sh *share, sub SubQueue, c *Forward, o *Outcome) {
 	if sub == Main {
 		s.enforce(sh, s.maxDue)

@@ -113,14 +113,14 @@ type Result struct {
 	Outcomes []Outcome // parallel to Entry.Requests
 	// Freed are bodies that nothing in the state refers to any more.
 	Freed []BodyRef
-	// Wake names what may now have something to take; each at most once. WokenBy is parallel to it: the
-	// place of the last request that woke it. Whoever asked behind that place has seen what there is.
+	// Wake names what may now have something to take; each at most once. WokenBy is parallel to it: the place of the
+	// last request that woke it. A request behind that place has seen all there is.
 	Wake    []WaitKey
 	WokenBy []int
 	// Dropped are entities that this entry removed: whoever waits on them is told.
 	Dropped []EntityID
-	// Drops are examples of messages that ended without being completed, one for each entity and reason,
-	// at most 64. Whoever leads tells of them.
+	// Drops are examples of messages that ended without being completed, one for each entity and reason, at most 64.
+	// The leader logs and counts them.
 	Drops []Drop
 	// Idle are entities whose share here has been idle for their AutoDeleteOnIdle. The leader tells the
 	// catalog's, which asks all shares with an Idle query before it deletes (A22). Each is named again
@@ -138,8 +138,8 @@ const (
 	WaitLost                    // the end of a session lock: WatchSession
 )
 
-// WaitKey is what a parked request or an Await waits for. Session is the id of the held session and
-// HasSession is set when messages of a held session, or the end of its lock, are waited for.
+// WaitKey is what a parked request or an Await waits for. Session is the id of the held session. HasSession is set
+// for a wait for messages of a held session, or for the end of its lock.
 type WaitKey struct {
 	Entity     EntityID
 	Sub        SubQueue

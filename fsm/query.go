@@ -73,9 +73,9 @@ type Moving struct {
 	MaxBytes uint32
 }
 
-// ReadBody reads bodies, or parts of one, that the state has told of: Answer.Data, one behind the other.
-// Any replica that has them answers, without a barrier: bodies never change. One that was freed
-// meanwhile is refused with MessageNotFound.
+// ReadBody reads bodies, or parts of one, that the state has told of: Answer.Data, one behind the other. Any replica
+// that has them answers, without a barrier: bodies never change. A request for a message that was freed meanwhile is
+// refused with MessageNotFound.
 type ReadBody struct{ Refs []BodyRef }
 
 // Ask is a question to the catalog group, in the catalog's own encoding.

@@ -113,8 +113,8 @@ func (r *reader) bytes() []byte {
 
 func (r *reader) string() string { return string(r.bytes()) }
 
-// count reads the number of elements that follow, each at least minBytes long, so that no slice is
-// made that the bytes left could not fill.
+// count reads the number of elements that follow, each at least minBytes long. It makes no slice that the bytes left
+// could not fill.
 func (r *reader) count(minBytes int) int {
 	n := r.uvarint()
 	if r.err != nil {

@@ -8,10 +8,10 @@ const (
 	maxRedriveScan = 4096
 )
 
-// redrive sends messages of a dead-letter queue to the main queue again. Each is a new message, as a
-// copy sent by a client would be: number, times and count begin anew (S-178), what settlements set on
-// it stays, why it died is forgotten. Message ids are not looked at: within the window every one of
-// them would be a duplicate of itself.
+// redrive sends messages of a dead-letter queue to the main queue again. Each is a new message, as a copy sent by a
+// client would be: number, times and count begin anew (S-178). Changes by settlements stay, and the reason of its
+// death is forgotten. Message ids are not looked at: within the window every one of them would be a duplicate of
+// itself.
 func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	switch {
 	case req.Sub == Main && c.To == 0:
@@ -78,8 +78,8 @@ func (sh *share) redrivable(c *Redrive, sub SubQueue, m *message, x *extra) bool
 	return c.To != 0 || c.Discard || inSession || !sh.d.RequiresSession
 }
 
-// redirect moves one message to the transfer queue, from where it goes to another entity as a new
-// message, with what settlements and rules set on it.
+// redirect moves one message to the transfer queue. From there it goes to another entity as a new message, with the
+// changes by settlements and rules.
 func (s *State) redirect(sh *share, sub SubQueue, arrival uint64, old *message, to EntityID) {
 	x := *sh.boxes[sub].extra(arrival, old)
 	m := message{index: old.index, offset: old.offset, length: old.length, at: s.wall}

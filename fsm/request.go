@@ -5,8 +5,8 @@ import "slices"
 // resultTime is how long the answer to a silent pump is kept, by the lease clock (S-307, A6).
 const resultTime Millis = 10 * 60 * 1000
 
-// maxResults bounds how many pumps are remembered, some hundred bytes each: far more links than a
-// cluster serves, and an end for one that invents pumps.
+// maxResults bounds how many pumps are remembered, some hundred bytes each. That is far more than the links of a
+// cluster, and bounds a client that invents pumps.
 const maxResults = 1 << 20
 
 // result is the last answer of one pump.
@@ -116,8 +116,8 @@ func (s *State) replay(a *answer, o *Outcome) bool {
 	return len(o.Locked) > 0
 }
 
-// remember keeps the answer for a repetition. What asks to be tried again with the same id, or what
-// a parked request may still get, is not an answer.
+// remember keeps the answer for a repetition. A result that asks for another try with the same id is not an answer.
+// Nor is one that a parked request may still change.
 func (s *State) remember(req *Request, o *Outcome) {
 	r := result{
 		node: req.ID.Node, pump: req.ID.Pump, counter: req.ID.Counter,

@@ -2,9 +2,9 @@ package fsm
 
 import "fmt"
 
-// A message that is scheduled in a transaction has its number before the commit, so that its sender can
-// cancel it later (S-90, S-232). The state does not remember which numbers it reserved: a commit is
-// believed if no message has the number, as its request id keeps it from being applied twice.
+// A message that is scheduled in a transaction has its number before the commit, so that its sender can cancel it
+// later (S-90, S-232). The state does not remember which numbers it reserved. A commit is believed if no message has
+// the number; its request id keeps it from being applied twice.
 
 // prepare does the commands that come before those that store something.
 func (s *State) prepare(sh *share, req *Request, o *Outcome) {

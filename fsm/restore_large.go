@@ -2,7 +2,7 @@ package fsm
 
 import "fmt"
 
-// What version 5 of an image says about large bodies.
+// Version 5 of an image: large bodies.
 
 // parts reads references to stored parts.
 func (l *loader) parts(r *reader) (parts []BodyRef, bytes uint64) {

@@ -1,6 +1,6 @@
 package fsm
 
-// What version 3 of an image says about moves, copies and topics.
+// Version 3 of an image: moves, copies and topics.
 
 // counters reads the counters of a share's moves.
 func (l *loader) counters(r *reader, sh *share) {

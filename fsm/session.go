@@ -77,8 +77,7 @@ func (sh *share) forgetSession(no uint32) {
 	sh.wakeUp(no)
 }
 
-// holds returns the session whose current lock p proves, nil if there is none. What has expired is
-// gone already.
+// holds returns the session whose current lock p proves, nil if there is none. Expired messages are gone already.
 func (sh *share) holds(p SessionProof) *session {
 	se := sh.lookup(p.ID)
 	if se == nil {
@@ -250,8 +249,8 @@ func (s *State) closeSession(sh *share, req *Request, c *ReleaseSession, o *Outc
 	}
 }
 
-// releaseSession ends a session lock. What was handed out goes back, counted or not (S-49, S-50);
-// what was never handed out is unchanged.
+// releaseSession ends a session lock. Messages that were handed out go back, counted or not (S-49, S-50); what was
+// never handed out is unchanged.
 func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 	h, _ := sh.holders.Delete(no)
 	sh.active = s.lease
@@ -322,8 +321,8 @@ func (s *State) setSessionState(sh *share, req *Request, c *SetSessionState, o *
 	sh.states.Set(no, sessionState{data: append([]byte{}, c.State...), at: s.wall})
 }
 
-// nodeLost releases every session held through a life of a node, counts unchanged, forgets what its
-// pumps were answered, and refuses what it may still ask (RUL-19).
+// nodeLost releases every session that is held through an incarnation of a node, counts unchanged. It forgets the
+// answers to the pumps of that incarnation, and refuses their further requests (RUL-19).
 func (s *State) nodeLost(node Incarnation) {
 	if s.isLost(node) {
 		return

@@ -14,9 +14,9 @@ const (
 	idHead = 4 + 2
 )
 
-// sessionIDs are the ids of the sessions of a share in their order, with their numbers (S-83). The ids
-// stand one behind the other on pages, for a page of a listing reads a hundred of them: as values of
-// their own they would lie anywhere, and no cache has the ids of a million sessions.
+// sessionIDs are the ids of the sessions of a share in their order, with their numbers (S-83). The ids stand one
+// behind the other on pages, because a page of a listing reads a hundred of them. Ids on their own would lie anywhere
+// in memory, and no cache has the ids of a million sessions.
 type sessionIDs struct {
 	pages *btree.BTreeG[idPageRef]
 	count int

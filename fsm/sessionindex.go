@@ -2,10 +2,9 @@ package fsm
 
 import "hash/maphash"
 
-// sessionIndex finds a session faster than the ordered tables, whose comparisons miss the processor's
-// caches a dozen times with a million sessions. It is a hint: what it says counts only if the session is
-// the one of that id, and what it does not know the tables may. So it is no part of the state, and all
-// generations of a share have the same one.
+// sessionIndex finds a session faster than the ordered tables, whose comparisons miss the processor's caches a dozen
+// times with a million sessions. It is a hint: a hit counts only if the session has that id, and the tables may have
+// a session that it misses. So it is no part of the state, and all generations of a share have the same one.
 type sessionIndex struct {
 	seed maphash.Seed // drawn, so that nobody can choose ids that collide
 	at   map[uint64]*session
@@ -71,8 +70,8 @@ func (sh *share) sessionOf(no uint32, id []byte) *session {
 	return se
 }
 
-// change returns the session of that number, which is there, for writing: a record of an older
-// generation belongs to an image or to a savepoint and is copied.
+// change returns the session of that number, which is there, for writing. A record of an older generation belongs to
+// an image or to a savepoint, so it is copied.
 func (sh *share) change(no uint32) *session {
 	se := sh.session(no)
 	if se.gen != sh.gen {

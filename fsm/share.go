@@ -55,8 +55,8 @@ type share struct {
 	seen      *btree.BTreeG[seen]
 	seenOrder *btree.Map[uint64, idHash]
 	lastSeen  uint64
-	// forgotten is the acceptance up to which ids are out of their window for good, although a later
-	// change of the description made the window longer.
+	// forgotten is the acceptance up to which ids are out of their window for good. A later change of the description
+	// may make the window longer, which brings none of them back.
 	forgotten Wall
 
 	// rules are those of a subscription; firsts are where copies and moved messages come from, by
@@ -249,7 +249,7 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 // describe takes over a version of the description.
 func (sh *share) describe(d *Descriptor) {
 	if d.Kind == Topic {
-		// What is sent to a topic is gone from it in the same entry: there is nothing to record.
+		// A message to a topic is gone from it in the same entry, so there is nothing to record.
 		d.ProcessedHistory, d.AcceptedHistory = false, false
 	}
 	sh.d = d
@@ -344,8 +344,8 @@ func (sh *share) carried(a uint64) bool {
 	return false
 }
 
-// from returns the newest arrival index not above the last given one that has number n, and false
-// if n was never given by this share.
+// from returns the newest arrival index, not above the last given one, that has number n. It returns false if this
+// share never gave n.
 func (sh *share) from(n SequenceNumber) (uint64, bool) {
 	if uint64(n)&^sh.mask != uint64(sh.prefix)<<48 {
 		return 0, false

@@ -7,8 +7,8 @@ type sharing struct {
 	former former
 }
 
-// former is the receiver from which a session was taken, until its front end has said what it locked for
-// the receiver and did not send (S-333). Its token is zero if nobody is waited for.
+// former is the receiver from which a session was taken. It is kept until its front end has told which messages it
+// locked for the receiver and did not send (S-333). Its token is zero if nobody is waited for.
 type former struct {
 	token LockToken // of the session lock that it had
 	node  Incarnation
@@ -43,9 +43,8 @@ func (c *AcceptSession) malformed() string {
 	return ""
 }
 
-// takeOver gives a session to a receiver that presented its token (S-327). Messages that are locked stay
-// so: the new receiver settles those that were delivered (S-332), and is given no others before the former
-// one has left (S-333).
+// takeOver gives a session to a receiver that presented its token (S-327). Messages that are locked stay so. The new
+// receiver settles those that were delivered (S-332). It is given no others before the former one has left (S-333).
 func (s *State) takeOver(sh *share, req *Request, no uint32, o *Outcome) {
 	h, _ := sh.holders.Get(no)
 	f := h.shared.former

@@ -124,8 +124,8 @@ func newTable[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 // Apply changes the state by the entry with that raft index and says what each request did. It
 // panics if index is not above that of the last entry, for then the log is not a log.
 //
-// Every body in the entry is from then on either referred to by the state or reported in Freed, by
-// this or a later Result, exactly once.
+// From then on, each body of the entry is either referred to by the state or reported in Freed. This or a later
+// Result reports it, exactly once.
 func (s *State) Apply(index uint64, e *Entry) Result {
 	if index <= s.index {
 		panic(fmt.Sprintf("fsm: partition %d: entry %d after entry %d", s.id, index, s.index))

@@ -1,8 +1,8 @@
 package fsm
 
-// tokenIndex finds locked messages by their tokens. It is derived from the locks, is only looked up
-// and no image has it, so it can be a hash table: there it is no matter that tokens are in no order.
-// All generations of a share have the same one, so what a transaction does to it is undone by a list.
+// tokenIndex finds locked messages by their tokens. It is derived from the locks, it is only looked up, and no image
+// has it. So it can be a hash table, which has no order. All generations of a share have the same one, so what a
+// transaction does to it is undone by a list.
 type tokenIndex struct {
 	refs map[uint64]tokenRef
 	most int // entries that refs has held at once

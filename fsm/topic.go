@@ -72,8 +72,8 @@ type change struct {
 	why        DropReason // what it is counted as if there is none
 }
 
-// publish stores a batch sent to a topic, all or nothing: what is due gets its copies in the same
-// entry (S-214), what is not waits at the topic (S-121).
+// publish stores a batch sent to a topic, all or nothing. A message that is due gets its copies in the same entry
+// (S-214). One that is not due waits at the topic (S-121).
 func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outcome) {
 	s.run.subs = s.children(sh.d.ID, s.run.subs[:0])
 	if len(c.Messages) > 1 && len(c.Messages)*len(s.run.subs) > maxFanOut {
@@ -202,8 +202,8 @@ func (s *State) topicFits(sh *share, more uint64, o *Outcome) bool {
 	return true
 }
 
-// allowance is how many steps rules may take (S-350). One that is strict is the sender's: when it is used up, the sender is
-// refused. Otherwise a rule without steps left fails for its subscription alone.
+// allowance is how many steps rules may take (S-350). A strict budget is the sender's: when it is used up, the sender
+// is refused. Otherwise a rule without steps left fails for its subscription alone.
 type allowance struct {
 	left   int
 	strict bool
@@ -445,8 +445,8 @@ func (s *State) dress(sub *share, box SubQueue, arrival uint64, c *change) {
 	}
 }
 
-// waiting is what a topic keeps of a scheduled message, because rules look at it when its time has
-// come and the body is not in the state (S-121).
+// waiting holds the parts of a scheduled message that a topic keeps. Rules look at them when its time has come,
+// because the body is not in the state (S-121).
 type waiting struct {
 	head       string // the stored form up to the body
 	messageID  string

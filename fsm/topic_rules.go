@@ -7,7 +7,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm/rule"
 )
 
-// What rules may cost (S-350).
+// The budgets of rules (S-350).
 const (
 	// entrySteps bounds what the rules of topics may cost in one entry, in steps of package rule: some 50 ms. 2,000
 	// ordinary filters take about 80,000 of them for a message.

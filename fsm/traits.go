@@ -59,8 +59,8 @@ func traitsOf(c Command) Traits {
 // Waiter is a command that may wait.
 type Waiter interface {
 	Command
-	// Waiting returns what the command waits for in an entity, how many of it one request can use, and for how long it
-	// waits, in milliseconds; 0 for a command that does not wait.
+	// Waiting returns the kind of thing that the command waits for in an entity. It also returns how many one request
+	// can use, and how long it waits, in milliseconds; 0 for a command that does not wait.
 	Waiting(EntityID, SubQueue) (key WaitKey, most uint32, wait Millis)
 	// Within returns a copy of the command that waits for another time.
 	Within(wait Millis) Command

@@ -55,8 +55,8 @@ func (s *State) undo(p *savepoint) {
 	r.Wake, r.WokenBy = r.Wake[:p.woken], r.WokenBy[:p.woken]
 }
 
-// commit does all operations or none (S-232). The operations are done as they would be alone, one
-// after the other, and undone if one is refused: so nothing is judged in two places.
+// commit does all operations or none (S-232). The operations are done as they would be alone, one after the other,
+// and undone if one is refused. So no rule is written twice.
 func (s *State) commit(req *Request, c *Commit, o *Outcome) {
 	if why, refusal := c.check(); refusal != None {
 		o.refuse(refusal, why)

@@ -13,8 +13,8 @@ func (a expiry) less(b expiry) bool {
 	return a.arrival < b.arrival
 }
 
-// sweep is what is left to do of a session's expiry: the undelivered messages behind done, up to
-// limit, which was the last arrival when it began (S-82).
+// sweep is the rest of a session's expiry. It covers the undelivered messages behind done, up to limit, which was the
+// last arrival when it began (S-82).
 type sweep struct{ done, limit uint64 }
 
 // listen notes that somebody receives from the entity. The next Tick knows better.

@@ -7,8 +7,8 @@ import (
 	"github.com/busbar-mq/busbar/fsm/rule"
 )
 
-// Of the stored form (docs/formats/body.md) the state looks at what stands in front of the body: its
-// version, these flags, and the sections with annotations and properties.
+// The state looks only at the beginning of the stored form (docs/formats/body.md): its version, these flags, and the
+// sections with annotations and properties.
 const (
 	storedVersion  = 1
 	storedPriority = 1 << 1
@@ -31,12 +31,12 @@ const (
 	fieldReplyToGroupID = 12
 )
 
-// view is a message as rules and the forwarder see it: what its sender wrote, under what was changed
-// since. It is made once per message, takes one copy of what stands in front of the body, and finds
-// values in it when they are asked for.
+// view is a message as rules and the forwarder see it: what its sender wrote, under what was changed since. It is
+// made once per message, and takes one copy of the part in front of the body. It finds values in that part when they
+// are asked for.
 //
-// The bytes come from a front end, but an old or faulty one must not stop a replica: what is not
-// well formed is not there.
+// The bytes come from a front end, but an old or faulty one must not stop a replica. So a malformed value counts as
+// absent.
 type view struct {
 	head        string // the stored form up to the body
 	ttl         Millis // header.ttl, 0 if absent
@@ -431,8 +431,8 @@ func Carry(d *Delivery, m *Move) (Message, error) {
 	return out, nil
 }
 
-// HeadBytes is how much of the stored form must travel with the command when the rest is uploaded:
-// what the state looks at, and some bytes of the body at least.
+// HeadBytes is how much of the stored form must travel with the command when the rest is uploaded. It covers the part
+// that the state looks at, and some bytes of the body at least.
 func HeadBytes(body []byte) int {
 	const least = 4 << 10
 	var v view

@@ -9,8 +9,8 @@ import (
 
 // Change is one command of the catalog: exactly one field is set, Limits aside.
 type Change struct {
-	// Create adds an entity. ID, Version, Parent, Partitions and times are filled by the catalog, and a
-	// subscription whose Rules are nil gets the rule $Default, which selects everything (S-215).
+	// Create adds an entity. The catalog fills ID, Version, Parent, Partitions and times. A subscription whose Rules
+	// are nil gets the rule $Default, which selects everything (S-215).
 	Create *fsm.Descriptor `json:"create,omitempty"`
 	// Update replaces the mutable properties of the entity with that name (S-261, S-262). Rules stay.
 	Update *fsm.Descriptor `json:"update,omitempty"`
@@ -77,8 +77,8 @@ type Placement struct {
 type Group struct {
 	ID      fsm.PartitionID `json:"id"`
 	Members []fsm.NodeID    `json:"members"`
-	// Founders are the members of the first placement: only they may found the raft group, and only
-	// with each other (A20). Whoever comes later waits until the group takes it in.
+	// Founders are the members of the first placement: only they may found the raft group, and only with each other
+	// (A20). A node that comes later waits until the group takes it in.
 	Founders []fsm.NodeID `json:"founders,omitempty"`
 }
 
@@ -111,9 +111,9 @@ type Question struct {
 // Command returns c as a command for group 0.
 func (c *Change) Command() *fsm.Change { return &fsm.Change{Data: encode(c)} }
 
-// Grows reports whether a command of the catalog adds to what is kept, so that it may wait when a disk is
-// full: what deletes, or keeps the cluster's own affairs in order, may not. One that cannot be read is
-// refused by the catalog anyway.
+// Grows reports whether a command of the catalog adds to its state, so that the command may wait when a disk is full.
+// A deletion, or a command that keeps the cluster's own affairs in order, may not wait. The catalog refuses a command
+// that cannot be read anyway.
 func Grows(cmd *fsm.Change) bool {
 	var c Change
 	if json.Unmarshal(cmd.Data, &c) != nil {

@@ -5,11 +5,10 @@ import "unicode/utf8"
 // MaxStatements is the number of SET and REMOVE statements of one action (management quotas).
 const MaxStatements = 32
 
-// Change is one property of a copy that an action has changed. User properties are named as in the
-// action; the caller replaces the property with the same name (SameName) and keeps its spelling.
-// Changes to MessageID, PartitionKey and ScheduledEnqueueTime show on the copy but take no effect in
-// this subscription: no duplicate is looked for, nothing is scheduled (S-220). A subscription with
-// sessions puts the copy into the session that SessionID names.
+// Change is one property of a copy that an action has changed. User properties are named as in the action; the caller
+// replaces the property with the same name (SameName) and keeps its spelling. Changes to MessageID, PartitionKey and
+// ScheduledEnqueueTime show on the copy but take no effect in this subscription. No duplicate is looked for, and
+// nothing is scheduled (S-220). A subscription with sessions puts the copy into the session that SessionID names.
 type Change struct {
 	System SystemProperty // NoProperty: the user property Name
 	Name   string

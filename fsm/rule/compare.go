@@ -2,9 +2,9 @@ package rule
 
 import "cmp"
 
-// compareValues applies a comparison operator. Unknown with anything is unknown. Values of two
-// kinds that have no common type are not equal, and neither is less: that is unknown, so that no
-// filter selects by it. known is false if the kind has no order at all.
+// compareValues applies a comparison operator. Unknown with anything is unknown. Values of two kinds without a common
+// type are not equal, and neither is less. The result is unknown, so no filter selects by it. known is false if the
+// kind has no order at all.
 func compareValues(o op, a, b Value) (v Value, known bool) {
 	switch {
 	case a.kind == Null || b.kind == Null:
@@ -65,8 +65,8 @@ func ordered(o op, c int) Value {
 	return OfBool(c >= 0)
 }
 
-// Equal reports whether a correlation filter that wants a is satisfied by b: equal kinds and
-// values, numbers by value across their widths, strings exactly (S-218).
+// Equal reports whether a correlation filter that wants a is satisfied by b (S-218). Kinds and values must be equal:
+// numbers by value across their widths, strings exactly.
 func Equal(a, b Value) bool {
 	if a.number() && b.number() && (a.kind == Decimal || b.kind == Decimal) {
 		if v := compareDecimals(opEqual, a, b); v.kind == Bool {

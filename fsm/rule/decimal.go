@@ -99,8 +99,8 @@ func decimalOf(v Value) (d decimal, ok bool) {
 	return decimal{}, false
 }
 
-// decodeDecimal reads the encoding in binary integer decimal form (IEEE 754-2008 §3.5.2), which AMQP asks for, and
-// the form that the .NET clients write for a decimal128.
+// decodeDecimal reads two encodings. AMQP asks for the binary integer decimal form (IEEE 754-2008 §3.5.2); the .NET
+// clients write a form of their own for a decimal128.
 func decodeDecimal(raw string) (decimal, bool) {
 	if raw == "" {
 		return decimal{}, false
@@ -120,9 +120,9 @@ func decodeDecimal(raw string) (decimal, bool) {
 	return decimal{}, false
 }
 
-// dotnetDecimal reads a decimal128 of the .NET clients: a scale of 0 to 28 whose biased exponent lies in the first
-// byte from bit 9 on and in the second one from bit 0 on, and an integer of 96 bits. In the IEEE form these
-// two bytes mean an exponent near -4600, which no client writes.
+// dotnetDecimal reads a decimal128 of the .NET clients: an integer of 96 bits and a scale of 0 to 28. The biased
+// exponent of the scale lies in the first byte from bit 9 on, and in the second one from bit 0 on. In the IEEE form
+// these two bytes mean an exponent near -4600, which no client writes.
 func dotnetDecimal(b []byte) (decimal, bool) {
 	const first, maxScale = (exponentBias - 28) >> 9, 28
 	scale := exponentBias&0x7f - int(b[1]>>1)

@@ -10,13 +10,12 @@
 // zero, operands of the wrong type) is an error and never a panic; it concerns one subscription
 // (S-221).
 //
-// The package is pure: it knows no clock and no chance but Message.NewID, and what it answers
-// depends on nothing but its arguments, so that all replicas agree (S-224). Texts come from users
-// and properties from clients: the length of an expression, its nesting, the steps of an evaluation
-// and the size of what it computes are bounded.
+// The package is pure: it knows no clock and no chance but Message.NewID. Its answers depend on nothing but its
+// arguments, so all replicas agree (S-224). Texts come from users and properties from clients. So the length of an
+// expression, its nesting, the steps of an evaluation and the size of its result are bounded.
 //
-// Rules stand in the log as source, so a new version of the program must give old sources their old
-// meaning, limits included, or replicas of two versions differ.
+// Rules stand in the log as source. So a new version of the program must give old sources their old meaning, limits
+// included, or replicas of two versions differ.
 //
 // Start with grammar.go for the language and eval.go for its meaning.
 package rule

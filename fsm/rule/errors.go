@@ -19,8 +19,8 @@ type SyntaxError struct {
 	long bool
 }
 
-// TooLong reports whether err says that the text of a filter or action is too long. That is a quota,
-// and no mistake in what the user wrote (S-229).
+// TooLong reports whether err says that the text of a filter or action is too long. The refusal is a quota, and no
+// mistake in the text of the user (S-229).
 func TooLong(err error) bool {
 	var e *SyntaxError
 	return errors.As(err, &e) && e.long

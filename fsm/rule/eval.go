@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// What one evaluation may cost, in steps of some ten nanoseconds. A node of the expression costs nodeSteps; a step is
-// also stepBytes of a string that is searched, joined or compared, and stepProperties properties that are looked
-// through. An honest filter needs some hundred; the limit is about a millisecond.
+// The cost that one evaluation may have, in steps of some ten nanoseconds. A node of the expression costs nodeSteps;
+// a step is also stepBytes of a string that is searched, joined or compared, and stepProperties properties that are
+// looked through. An honest filter needs some hundred; the limit is about a millisecond.
 const (
 	MaxSteps       = 1 << 17
 	nodeSteps      = 8

@@ -19,8 +19,8 @@ func (v Value) integer() integer {
 	return integer{magnitude: v.bits}
 }
 
-// value reports false if i fits neither kind, or needs Uint where wide does not allow it: the sum
-// of two signed integers that leaves their range is an overflow, not an unsigned integer.
+// value reports false if i fits neither kind, or needs Uint where wide does not allow it. A sum of two signed
+// integers outside their range is an overflow, not an unsigned integer.
 func (i integer) value(wide bool) (Value, bool) {
 	switch {
 	case i.negative && i.magnitude <= 1<<63:
@@ -71,7 +71,7 @@ func (i integer) compare(j integer) int {
 	return 0
 }
 
-// What arithmetic may fail with.
+// Failures of arithmetic.
 const (
 	overflow     = "the result is out of range"
 	divideByZero = "division by zero"

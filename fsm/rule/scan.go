@@ -3,8 +3,8 @@ package rule
 import "unicode/utf8"
 
 // scanner finds a segment that has single characters (_) in it, in one pass over the text whatever the two look like.
-// It follows all places at once at which the segment may have begun: bit i of its state says that the last i+1
-// characters of the text are the first i+1 of the segment.
+// It follows all possible beginnings of the segment at once. Bit i of its state says that the last i+1 characters of
+// the text are the first i+1 of the segment.
 type scanner struct {
 	ascii  [utf8.RuneSelf][]uint64 // by character, the places in the segment where it may stand; nil: as any
 	others map[rune][]uint64

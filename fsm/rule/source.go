@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxSourceBytes bounds the texts and values of one rule together: as much as all properties of a
-// message may have, so that a correlation filter can ask for any of them.
+// MaxSourceBytes bounds the texts and values of one rule together. It is as much as all properties of a message may
+// have, so a correlation filter can ask for any of them.
 const MaxSourceBytes = 64 << 10
 
 // Property is a named value: a parameter of an expression or a property of a correlation filter.
