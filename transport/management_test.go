@@ -228,6 +228,7 @@ func TestSessionsAreListed(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		s := newScene(t, b)
 		defer s.c.close()
+		set := time.Now() // no virtual time has passed since the scene has set the state of s
 		grouped := b.broker.entities["grouped"]
 		for i := range 250 {
 			m, _, _, _ := translateMessage(encoded("m", func(p *amqp.Properties) { p.GroupID = fmt.Appendf(nil, "x%03d", i) }), grouped, noID)
@@ -271,6 +272,13 @@ func TestSessionsAreListed(t *testing.T) {
 			ids, _ := answer.Get("sessions-ids")
 			if list, _ := ids.([]string); code != want || len(list) != 1 || list[0] != "s" {
 				t.Errorf("with state set after the epoch by %s: %d %v", key, code, ids)
+			}
+			// S-349: the millisecond in which the state was set counts, and the one behind it does not.
+			for delta, want := range map[int64]int64{-1: codeOK, 0: codeOK, 1: codeNoContent} {
+				at := amqp.Timestamp(set.UnixMilli() + delta)
+				if code, _, _ = s.ask("grouped", "get-message-sessions", mapOf(key, at, "skip", int32(0), "top", int32(100))); code != want {
+					t.Errorf("%d ms from the moment in which a state was set, by %s: %d, want %d", delta, key, code, want)
+				}
 			}
 			future := amqp.Timestamp(time.Now().Add(time.Hour).UnixMilli())
 			if code, _, _ = s.ask("grouped", "get-message-sessions", mapOf(key, future, "skip", int32(0), "top", int32(100))); code != codeNoContent {

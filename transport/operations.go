@@ -478,8 +478,8 @@ func messageSessions(ctx context.Context, k *call) response {
 	return response{code: codeOK, body: w.End()}
 }
 
-// updatedAfter reads the time after which the state of a session must have been set, 0 if every
-// session is asked for (S-84).
+// updatedAfter reads the time since which the state of a session must have been set. It returns the last millisecond that
+// is too early, or 0 if every session is asked for. The client's own millisecond counts (S-84, S-349).
 func (k *call) updatedAfter() (fsm.Wall, *response) {
 	for _, key := range [...]string{"last-updated-time", "last-updated-time-utc"} {
 		raw, ok := k.request.body.Get(key)
@@ -494,7 +494,7 @@ func (k *call) updatedAfter() (fsm.Wall, *response) {
 		if at >= allSessionsFrom {
 			return 0, nil
 		}
-		return fsm.Wall(max(at, 1)), nil
+		return fsm.Wall(max(at-1, 1)), nil
 	}
 	return 0, nil
 }
