@@ -198,7 +198,7 @@ func (i *inspector) waiting(ctx context.Context, dead bool) (uint64, error) {
 	return counts.Active, err
 }
 
-// bench.counts are the counters of the entity, without those of shares that do not answer.
+// counts are the counters of the entity, without those of shares that do not answer.
 func (i *inspector) counts(ctx context.Context) (counts struct{ Active, DeadLetter, Transfer uint64 }, err error) {
 	d := struct{ Counts any }{&counts}
 	err = i.call(ctx, http.MethodGet, "description", nil, nil, &d)

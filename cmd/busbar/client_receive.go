@@ -98,7 +98,7 @@ func (r *receiveFlags) open(c *cobra.Command, w *dial.Wire, path string) (*amqp.
 	// In the second mode the library waits for what the broker makes of a settlement (S-151).
 	opt := &amqp.ReceiverOptions{Credit: -1, SettlementMode: amqp.ReceiverSettleModeSecond.Ptr()}
 	opt.RequestedSenderSettleMode = amqp.SenderSettleModeUnsettled.Ptr()
-	if r.remove { // bench.nothing is settled
+	if r.remove { // nothing is settled
 		opt.SettlementMode = amqp.ReceiverSettleModeFirst.Ptr()
 		opt.RequestedSenderSettleMode = amqp.SenderSettleModeSettled.Ptr()
 	}

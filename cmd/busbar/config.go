@@ -71,7 +71,7 @@ type Config struct {
 	RootKey  secret   `yaml:"root-key"`
 	Policies []policy `yaml:"policies"`
 
-	// entities.Namespace is the name of the namespace, for the management API and for AMQP clients.
+	// Namespace is the name of the namespace, for the management API and for AMQP clients.
 	Namespace string `yaml:"namespace"`
 	// Tier is whose sizes and values the namespace shows: premium or standard (RUL-25).
 	Tier string `yaml:"tier"`

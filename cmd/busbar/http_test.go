@@ -10,7 +10,7 @@ import (
 )
 
 // Messages go in and out over HTTP on the client port and on the operations port, beside the
-// dial.Management API.
+// management API.
 func TestMessagesOverHTTP(t *testing.T) {
 	l := openLive(t, nodeConfig(t, nil))
 	l.put(t, "/q", "QueueDescription", "")

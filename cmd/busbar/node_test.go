@@ -89,7 +89,7 @@ func openLive(t testing.TB, cfg Config) *liveNode {
 	return l
 }
 
-// dial.Target is a client of the node with a key of a policy.
+// target is a client of the node with a key of a policy.
 func (l *liveNode) target(name, key string) *dial.Target {
 	return &dial.Target{Host: l.host, Plain: true, KeyName: name, Key: key}
 }

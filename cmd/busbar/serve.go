@@ -63,7 +63,7 @@ func newServeCommand() *cobra.Command {
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		defer keepHeapFloor()() // dial.first of all: memory used before would have to be cleared
+		defer keepHeapFloor()() // first of all: memory used before would have to be cleared
 		return serve(ctx, cfg, cmd.OutOrStdout())
 	}
 	return c

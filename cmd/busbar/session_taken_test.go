@@ -8,7 +8,7 @@ import (
 )
 
 // T-131; S-54, S-254: a session is taken from its holder over HTTP, by a status of its queue over the
-// dial.Management API and by the operators' release. The holder's get-session-state, complete and renew are refused.
+// management API and by the operators' release. The holder's get-session-state, complete and renew are refused.
 // The next holder gets the message, whose delivery counts after a release and not after a status.
 func TestT131ASessionIsTakenOverHTTP(t *testing.T) {
 	l := openLive(t, nodeConfig(t, nil))
