@@ -114,8 +114,19 @@ func (l *limits) fit(partitions int, where func(name string) (string, bool), bad
 			"raise the limit of open files (ulimit -n) or set at most %d", at, l.Connections, descriptors, reserve, sockets)
 	}
 	l.Connections = max(1, min(l.Connections, sockets))
-	for _, f := range []*int{&l.ConnectionsPerHost, &l.Unauthenticated, &l.UnauthenticatedPerHost} {
-		*f = min(*f, l.Connections)
+	// Of few places the sockets without a token have half, and one host a quarter, unless other numbers are set. A host
+	// that floods the node keeps out neither clients nor those who are about to show their token.
+	for _, f := range []struct {
+		name string
+		is   *int
+		part int
+	}{{"connections-per-host", &l.ConnectionsPerHost, 1}, {"unauthenticated", &l.Unauthenticated, 2},
+		{"unauthenticated-per-host", &l.UnauthenticatedPerHost, 4}} {
+		most := l.Connections
+		if _, set := where(f.name); !set {
+			most = max(1, l.Connections/f.part)
+		}
+		*f.is = min(*f.is, most)
 	}
 }
 

@@ -114,6 +114,35 @@ func TestPlacesOfTheOperationsPortFit(t *testing.T) {
 	}
 }
 
+// F1: of few places, neither strangers nor one host of them get all, unless the limits are set so.
+func TestFewPlacesAreShared(t *testing.T) {
+	unset := func(string) (string, bool) { return "", false }
+	few := func() *limits {
+		l := defaultLimits()
+		l.Connections = 100
+		return &l
+	}
+	l := few()
+	l.fit(6, unset, t.Fatalf)
+	if l.ConnectionsPerHost != 100 || l.Unauthenticated != 50 || l.UnauthenticatedPerHost != 25 {
+		t.Errorf("of 100 places one host has %d, strangers have %d, strangers of one host %d: want 100, 50, 25",
+			l.ConnectionsPerHost, l.Unauthenticated, l.UnauthenticatedPerHost)
+	}
+	l = few()
+	l.Unauthenticated, l.UnauthenticatedPerHost = 80, 4000
+	l.fit(6, func(name string) (string, bool) { return "f:1: ", strings.HasPrefix(name, "unauthenticated") }, t.Fatalf)
+	if l.Unauthenticated != 80 || l.UnauthenticatedPerHost != 100 {
+		t.Errorf("strangers have %d places, those of one host %d: want the 80 and 100 that were set", l.Unauthenticated,
+			l.UnauthenticatedPerHost)
+	}
+	l = few()
+	l.Connections = 1
+	l.fit(6, unset, t.Fatalf)
+	if l.Unauthenticated != 1 || l.UnauthenticatedPerHost != 1 {
+		t.Errorf("of one place strangers have %d and %d, want it", l.Unauthenticated, l.UnauthenticatedPerHost)
+	}
+}
+
 // The rates of keys are off until they are set, and a rate that cannot be is refused with its file and line.
 func TestRatesOfKeysAreSettings(t *testing.T) {
 	base := "data-dir: /d\nroot-key: k\nlimits:\n"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
@@ -74,7 +73,7 @@ func (e *rawEnv) takeOverUnderKill(q, session string, stopped bool) (over, again
 	e.ask(old, 200, "set-session-state", fields("session-id", session, "session-state", []byte("of the first")))
 
 	if stopped {
-		e.must("stop the leader", syscall.Kill(leader.Pid(), syscall.SIGSTOP))
+		e.must("stop the leader", leader.Freeze())
 	}
 	struck, killed := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"syscall"
 	"testing"
 
 	"github.com/Azure/go-amqp"
@@ -30,9 +29,9 @@ func alone(t *testing.T) *env {
 // stall freezes the only node; the function that it returns lets it go on, and may be called twice.
 func (e *env) stall() (goOn func()) {
 	e.Helper()
-	pid := e.node(0).Pid()
-	e.must("stop the broker", syscall.Kill(pid, syscall.SIGSTOP))
-	goOn = func() { e.must("let the broker go on", syscall.Kill(pid, syscall.SIGCONT)) }
+	n := e.node(0)
+	e.must("stop the broker", n.Freeze())
+	goOn = func() { e.must("let the broker go on", n.Thaw()) }
 	e.Cleanup(goOn) // a frozen process does not end in good order
 	return goOn
 }

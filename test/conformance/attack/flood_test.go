@@ -15,16 +15,16 @@ import (
 	"github.com/busbar-mq/busbar/test/conformance/node"
 )
 
-// flood keeps so many sockets open to each node as it lets, and opens another one for each that ends, until ctx ends.
-// Half of an HTTP request, the header of AMQP and silence take turns.
-func flood(ctx context.Context, c *node.Cluster, sockets int) (opened *atomic.Int64, ended func()) {
+// flood keeps so many sockets of one host open to each node as it lets, and opens another one for each that ends, until
+// ctx ends. Half of an HTTP request, the header of AMQP and silence take turns.
+func flood(ctx context.Context, c *node.Cluster, host string, sockets int) (opened *atomic.Int64, ended func()) {
 	opened = &atomic.Int64{}
 	var wg sync.WaitGroup
 	for _, n := range c.Nodes {
 		for i := range sockets {
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					hold(ctx, n.AMQP, i%3, opened)
+					hold(ctx, host, n.AMQP, i%3, opened)
 				}
 			})
 		}
@@ -32,8 +32,8 @@ func flood(ctx context.Context, c *node.Cluster, sockets int) (opened *atomic.In
 	return opened, wg.Wait
 }
 
-func hold(ctx context.Context, addr string, kind int, opened *atomic.Int64) {
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+func hold(ctx context.Context, host, addr string, kind int, opened *atomic.Int64) {
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		time.Sleep(50 * time.Millisecond)
 		return
@@ -68,54 +68,102 @@ func failures(ctx context.Context, n *node.Node) (count int, err error) {
 
 // F1: nodes that may open few files are flooded with sockets of strangers while a client sends. No replica fails, the
 // nodes are ready when the flood ends, and all that was acknowledged is there.
+//
+// A client that is connected when its own host begins the flood meets no failure. Neither does one that connects amid
+// the flood of another host.
 func TestAFloodOfSocketsFailsNoReplica(t *testing.T) {
-	for _, nodes := range []int{1, 3} {
-		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-			defer cancel()
-			limited(t, 350)
-			c, err := node.StartCluster(ctx, t.TempDir(), nodes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
-			w := watch(ctx, t, c, 64<<10) // a segment of the log is full after some 250
-			over, end := context.WithTimeout(ctx, 15*time.Second)
-			defer end()
-			opened, ended := flood(over, c, 600)
-			if !*long { // shorter, if the witness has got through meanwhile
-				time.AfterFunc(6*time.Second, func() {
-					for over.Err() == nil && w.count() < 20 {
-						time.Sleep(50 * time.Millisecond)
-					}
-					end()
-				})
-			}
-			<-over.Done()
-			ended()
-			for _, n := range c.Nodes {
-				began := time.Now()
-				if err := n.WaitReady(ctx); err != nil {
-					t.Errorf("%s: %v", n.ID, err)
-				}
-				t.Logf("%s was ready %s after the flood", n.ID, time.Since(began).Round(time.Millisecond))
-				if count, err := failures(ctx, n); err != nil || count > 0 {
-					t.Errorf("%s: %d replicas have failed, %v", n.ID, count, err)
-				}
-				if log := n.Log(64 << 10); strings.Contains(log, "replica failed") || strings.Contains(log, "rotate error") {
-					t.Errorf("%s: a replica failed meanwhile:\n%s", n.ID, n.Log(4000))
-				}
-				rejected(ctx, t, n)
-			}
-			if n := opened.Load(); n < 600 {
-				t.Errorf("%d sockets were opened: that was no flood", n)
-			}
-			if w.count() < 20 {
-				t.Errorf("%d messages were acknowledged", w.count())
-			}
-			w.judge(ctx)
-		})
+	for _, c := range []struct {
+		nodes int
+		host  string
+		long  bool // not in the short mode
+	}{{1, ofTheClient, false}, {3, ofAnother, false}, {1, ofAnother, true}, {3, ofTheClient, true}} {
+		if c.long && !*long {
+			continue
+		}
+		t.Run(fmt.Sprint(c.nodes, " nodes, ", c.host), func(t *testing.T) { flooded(t, c.nodes, c.host) })
 	}
+}
+
+// Where a flood comes from: the host of the client, or another one.
+const (
+	ofTheClient = "127.0.0.1"
+	ofAnother   = "127.0.0.2"
+)
+
+func flooded(t *testing.T, nodes int, host string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	limited(t, 350)
+	c, err := node.StartCluster(ctx, t.TempDir(), nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	const bytes = 64 << 10 // a segment of the log is full after some 250
+	over, end := context.WithTimeout(ctx, time.Duration(size(6, 15))*time.Second)
+	defer end()
+	var w *witness
+	if host == ofTheClient {
+		w = watch(ctx, t, c, bytes)
+		w.connected(ctx)
+	}
+	opened, ended := flood(over, c, host, 600)
+	if host != ofTheClient {
+		for _, n := range c.Nodes {
+			crowded(over, t, n)
+		}
+		w = watch(ctx, t, c, bytes)
+		w.connected(over)
+	}
+	<-over.Done()
+	if w.count() < 20 || w.doubts() > 0 {
+		t.Errorf("%d messages were acknowledged amid the flood, %d were not", w.count(), w.doubts())
+	}
+	ended()
+	for _, n := range c.Nodes {
+		began := time.Now()
+		if err := n.WaitReady(ctx); err != nil {
+			t.Errorf("%s: %v", n.ID, err)
+		}
+		t.Logf("%s was ready %s after the flood", n.ID, time.Since(began).Round(time.Millisecond))
+		if count, err := failures(ctx, n); err != nil || count > 0 {
+			t.Errorf("%s: %d replicas have failed, %v", n.ID, count, err)
+		}
+		if log := n.Log(64 << 10); strings.Contains(log, "replica failed") || strings.Contains(log, "rotate error") {
+			t.Errorf("%s: a replica failed meanwhile:\n%s", n.ID, n.Log(4000))
+		}
+		rejected(ctx, t, n)
+	}
+	if n := opened.Load(); n < 600 {
+		t.Errorf("%d sockets were opened: that was no flood", n)
+	}
+	w.judge(ctx)
+}
+
+// crowded waits until a node turns sockets away.
+func crowded(ctx context.Context, t *testing.T, n *node.Node) {
+	t.Helper()
+	for turnedAway(ctx, t, n) == 0 {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s turned no socket away: that was no flood", n.ID)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// turnedAway counts the sockets of clients that found no room.
+func turnedAway(ctx context.Context, t *testing.T, n *node.Node) float64 {
+	t.Helper()
+	turned := 0.0
+	for _, site := range []string{"connections", "handshakes"} {
+		count, err := n.Metric(ctx, fmt.Sprintf("busbar_rejections_total{site=%q}", site))
+		if err != nil {
+			t.Error(err)
+		}
+		turned += count
+	}
+	return turned
 }
 
 // rejected demands that a node turned sockets away and shows how many it may have.
@@ -125,15 +173,7 @@ func rejected(ctx context.Context, t *testing.T, n *node.Node) {
 	if err != nil || limit < 1 || limit > 200 {
 		t.Errorf("%s may have %v sockets, %v", n.ID, limit, err)
 	}
-	turned := 0.0
-	for _, site := range []string{"connections", "handshakes"} {
-		count, err := n.Metric(ctx, fmt.Sprintf("busbar_rejections_total{site=%q}", site))
-		if err != nil {
-			t.Error(err)
-		}
-		turned += count
-	}
-	if turned == 0 {
+	if turnedAway(ctx, t, n) == 0 {
 		t.Errorf("%s turned no socket away", n.ID)
 	}
 	b, err := n.Get(ctx, "/api/cluster")

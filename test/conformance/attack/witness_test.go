@@ -28,6 +28,7 @@ type witness struct {
 
 	mu     sync.Mutex
 	next   int
+	served map[int]bool    // the nodes that have acknowledged one of its messages
 	stored map[string]bool // acknowledged
 	doubt  map[string]bool // not acknowledged: they may be stored
 }
@@ -48,7 +49,8 @@ func watchAt(ctx context.Context, t *testing.T, c *node.Cluster, queue string, s
 	if _, err := a.CreateQueue(ctx, queue, nil); err != nil {
 		t.Fatal(err)
 	}
-	w := &witness{t: t, cluster: c, queue: queue, size: size, stop: make(chan struct{}), stored: map[string]bool{}, doubt: map[string]bool{}}
+	w := &witness{t: t, cluster: c, queue: queue, size: size, stop: make(chan struct{}),
+		served: map[int]bool{}, stored: map[string]bool{}, doubt: map[string]bool{}}
 	for i := range c.Nodes {
 		w.wg.Go(func() { w.send(ctx, i) })
 	}
@@ -63,7 +65,7 @@ func (w *witness) send(ctx context.Context, at int) {
 			w.t.Error(err)
 			return
 		}
-		over := w.sendWith(ctx, client)
+		over := w.sendWith(ctx, client, at)
 		_ = client.Close(ctx)
 		if over {
 			return
@@ -72,7 +74,7 @@ func (w *witness) send(ctx context.Context, at int) {
 }
 
 // sendWith sends until the first failure, and reports whether the witness has been stopped.
-func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client) bool {
+func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client, at int) bool {
 	sender, err := client.NewSender(w.queue, nil)
 	if err != nil {
 		w.t.Error(err)
@@ -93,7 +95,7 @@ func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client) boo
 		cancel()
 		w.mu.Lock()
 		if err == nil {
-			w.stored[id] = true
+			w.stored[id], w.served[at] = true, true
 		} else {
 			w.doubt[id] = true
 		}
@@ -114,6 +116,31 @@ func (w *witness) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.stored)
+}
+
+// connected waits until every node has acknowledged one message.
+func (w *witness) connected(ctx context.Context) {
+	w.t.Helper()
+	for {
+		w.mu.Lock()
+		served := len(w.served)
+		w.mu.Unlock()
+		if served == len(w.cluster.Nodes) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			w.t.Fatalf("%d nodes have acknowledged a message: %v", served, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// doubts counts the messages that were not acknowledged.
+func (w *witness) doubts() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.doubt)
 }
 
 // judge ends the sending, receives everything, and reports what was lost, doubled or made up.
