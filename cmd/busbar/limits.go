@@ -116,14 +116,17 @@ func (l *limits) fit(partitions int, where func(name string) (string, bool), bad
 	l.Connections = max(1, min(l.Connections, sockets))
 	// Of few places the sockets without a token have half, and one host a quarter, unless other numbers are set. A host
 	// that floods the node keeps out neither clients nor those who are about to show their token.
+	front := transport.Defaults()
 	for _, f := range []struct {
-		name string
-		is   *int
-		part int
-	}{{"connections-per-host", &l.ConnectionsPerHost, 1}, {"unauthenticated", &l.Unauthenticated, 2},
-		{"unauthenticated-per-host", &l.UnauthenticatedPerHost, 4}} {
+		name  string
+		is    *int
+		usual int // the default
+		part  int
+	}{{"connections-per-host", &l.ConnectionsPerHost, front.MaxConnectionsPerHost, 1},
+		{"unauthenticated", &l.Unauthenticated, front.MaxHandshakes, 2},
+		{"unauthenticated-per-host", &l.UnauthenticatedPerHost, front.MaxHandshakesPerHost, 4}} {
 		most := l.Connections
-		if _, set := where(f.name); !set {
+		if _, set := where(f.name); !set && *f.is == f.usual {
 			most = max(1, l.Connections/f.part)
 		}
 		*f.is = min(*f.is, most)
