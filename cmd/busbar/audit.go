@@ -32,7 +32,7 @@ func withAudit(next http.Handler, a auditor) http.Handler {
 		}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path != auditPath:
+		case r.URL.Path != AuditPath:
 			next.ServeHTTP(w, r)
 		case r.Method != http.MethodPost:
 			w.Header().Set("Allow", http.MethodPost)

@@ -37,7 +37,7 @@ func auditNode(t *testing.T, dir string) *node {
 
 func debugCommand(args ...string) (string, error) {
 	var out bytes.Buffer
-	c := newDebugCommand(auditDirs)
+	c := NewDebugCommand(auditDirs)
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetOut(&out)
 	c.SetArgs(args)

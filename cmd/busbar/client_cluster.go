@@ -22,8 +22,8 @@ import (
 
 const maxStatusBytes = 16 << 20
 
-// transferPath is where the operations port moves a leader.
-const transferPath = "/api/cluster/transfer-leader"
+// TransferPath is where the operations port moves a leader.
+const TransferPath = "/api/cluster/transfer-leader"
 
 // clusterStatus is what GET /api/cluster answers.
 type clusterStatus struct {
@@ -53,7 +53,7 @@ type opsFlags struct {
 	base string
 }
 
-func newClusterCommand() *cobra.Command {
+func NewClusterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "Look at the cluster and move leaders",
 		Args: cobra.NoArgs, RunE: showHelp}
 	f := &opsFlags{}
@@ -108,7 +108,7 @@ func transferLeaderCommand(f *opsFlags) *cobra.Command {
 				return err
 			}
 			query := url.Values{"partition": {args[0]}, "to": {node}}
-			if _, err := f.call(c.Context(), http.MethodPost, transferPath+"?"+query.Encode()); err != nil {
+			if _, err := f.call(c.Context(), http.MethodPost, TransferPath+"?"+query.Encode()); err != nil {
 				return err
 			}
 			return dial.PrintDone(c.OutOrStdout(), &f.Flags,

@@ -17,14 +17,14 @@ import (
 	"github.com/busbar-mq/busbar/storage"
 )
 
-// auditPath is where the operations port audits one partition.
-const auditPath = "/api/debug/audit"
+// AuditPath is where the operations port audits one partition.
+const AuditPath = "/api/debug/audit"
 
-// stoppedAudit audits the data directories of stopped nodes, which have one log store, and compares them.
+// StoppedAudit audits the data directories of stopped nodes, which have one log store, and compares them.
 // The number "only" is the partition to audit, or -1 for all.
-type stoppedAudit func(ctx context.Context, dirs []string, store string, only int) ([]partition.GroupAudit, error)
+type StoppedAudit func(ctx context.Context, dirs []string, store string, only int) ([]partition.GroupAudit, error)
 
-func newDebugCommand(offline stoppedAudit) *cobra.Command {
+func NewDebugCommand(offline StoppedAudit) *cobra.Command {
 	c := &cobra.Command{Use: "debug", Short: "Look for what is wrong inside", Args: cobra.NoArgs,
 		RunE: showHelp}
 	c.AddCommand(auditCommand(offline))
@@ -39,7 +39,7 @@ type auditFlags struct {
 	store     string
 }
 
-func auditCommand(offline stoppedAudit) *cobra.Command {
+func auditCommand(offline StoppedAudit) *cobra.Command {
 	f := &auditFlags{}
 	c := &cobra.Command{
 		Use: "audit", Args: exactly(0),
@@ -101,7 +101,7 @@ func (f *auditFlags) online(ctx context.Context) ([]partition.GroupAudit, error)
 	}
 	var out []partition.GroupAudit
 	for _, id := range ids {
-		body, err := f.call(ctx, http.MethodPost, auditPath+"?partition="+strconv.Itoa(id))
+		body, err := f.call(ctx, http.MethodPost, AuditPath+"?partition="+strconv.Itoa(id))
 		if err != nil {
 			return nil, err
 		}

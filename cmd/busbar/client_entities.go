@@ -10,7 +10,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
-func newEntitiesCommand() *cobra.Command {
+func NewEntitiesCommand() *cobra.Command {
 	c := &cobra.Command{Use: "entities", Short: "Write down and make queues, topics, subscriptions and rules"}
 	f := dial.AddFlags(c)
 	apply := &cobra.Command{

@@ -39,7 +39,7 @@ func TestLocksAreNamedByTheNodesOfTheirClients(t *testing.T) {
 	serve(1)
 	nodes = append(nodes, fmt.Sprintf(`{"id":"gone","operations":%q}`, strings.TrimPrefix(silent.URL, "http://")))
 	silent.Close()
-	out, code := execute(t, newQueueCommand(), "", "locks", "orders", "--connection-string", cs, "--ops", first.URL, "--json")
+	out, code := execute(t, NewQueueCommand(), "", "locks", "orders", "--connection-string", cs, "--ops", first.URL, "--json")
 	for _, want := range []string{`0,"token":"aa","client":"client 0"`, `1,"token":"aa","client":"client 1"`,
 		`{"sequenceNumber":2,"token":"aa"}`, "gone ("} {
 		if code != 0 || strings.Count(out, want) != 1 {

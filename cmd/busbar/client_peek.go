@@ -21,7 +21,7 @@ type peekFlags struct {
 	dead    bool
 }
 
-func newPeekCommand() *cobra.Command {
+func NewPeekCommand() *cobra.Command {
 	var p peekFlags
 	c := &cobra.Command{
 		Use:   "peek QUEUE",

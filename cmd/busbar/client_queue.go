@@ -19,7 +19,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
-func newQueueCommand() *cobra.Command {
+func NewQueueCommand() *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Create, list, inspect, purge and delete queues",
 		Args: cobra.NoArgs, RunE: showHelp}
 	f := dial.AddFlags(c)

@@ -28,7 +28,7 @@ type receiveFlags struct {
 	reason, description      string
 }
 
-func newReceiveCommand() *cobra.Command {
+func NewReceiveCommand() *cobra.Command {
 	var r receiveFlags
 	c := &cobra.Command{
 		Use:   "receive QUEUE",

@@ -31,7 +31,7 @@ type redriveFlags struct {
 	line                string // the command, as it is repeated
 }
 
-func newDeadLetterCommand() *cobra.Command {
+func NewDeadLetterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "dlq", Short: "Work on dead-letter queues", Args: cobra.NoArgs, RunE: showHelp}
 	c.AddCommand(redriveCommand(dial.AddFlags(c)))
 	return c

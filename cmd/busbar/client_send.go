@@ -35,7 +35,7 @@ type sendFlags struct {
 	ttl                                  time.Duration
 }
 
-func newSendCommand() *cobra.Command {
+func NewSendCommand() *cobra.Command {
 	var s sendFlags
 	c := &cobra.Command{
 		Use:   "send QUEUE [BODY...]",

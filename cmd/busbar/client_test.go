@@ -123,23 +123,6 @@ func serveShelf(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// execute runs a command line and returns what it printed and its exit code.
-func execute(t *testing.T, c *cobra.Command, stdin string, args ...string) (string, int) {
-	t.Helper()
-	var out bytes.Buffer
-	c.SetOut(&out)
-	c.SetErr(&out)
-	c.SetIn(strings.NewReader(stdin))
-	c.SetArgs(args)
-	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
-	err := c.ExecuteContext(t.Context())
-	if err != nil {
-		out.WriteString(err.Error())
-	}
-	return out.String(), exit.Code(err)
-}
-
 func TestQueueCommands(t *testing.T) {
 	host := serveShelf(t)
 	cs := "Endpoint=sb://" + host + ";SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
@@ -172,7 +155,7 @@ func TestQueueCommands(t *testing.T) {
 	}
 	for _, s := range steps {
 		t.Run(s.name, func(t *testing.T) {
-			out, code := execute(t, newQueueCommand(), "", append(s.args, "--connection-string", s.cs)...)
+			out, code := execute(t, NewQueueCommand(), "", append(s.args, "--connection-string", s.cs)...)
 			if code != s.code || !strings.Contains(out, s.want) {
 				t.Errorf("exit code %d, want %d; printed %q, want %q in it", code, s.code, out, s.want)
 			}
@@ -188,11 +171,11 @@ func TestQueueListReadsEveryPage(t *testing.T) {
 	cs := "Endpoint=sb://" + host + ";SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
 	const n = 2*dial.AtomPageSize + 7
 	for i := range n {
-		if out, code := execute(t, newQueueCommand(), "", "create", fmt.Sprint("q", i), "--connection-string", cs); code != 0 {
+		if out, code := execute(t, NewQueueCommand(), "", "create", fmt.Sprint("q", i), "--connection-string", cs); code != 0 {
 			t.Fatal(out)
 		}
 	}
-	out, code := execute(t, newQueueCommand(), "", "list", "-o", "json", "--connection-string", cs)
+	out, code := execute(t, NewQueueCommand(), "", "list", "-o", "json", "--connection-string", cs)
 	var all []struct{ Name string }
 	if err := json.Unmarshal([]byte(out), &all); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v: %.200s", code, err, out)
@@ -224,7 +207,7 @@ func TestClusterCommands(t *testing.T) {
 	}
 	for _, s := range steps {
 		t.Run(s.name, func(t *testing.T) {
-			out, code := execute(t, newClusterCommand(), "", append(s.args, "--ops", ops)...)
+			out, code := execute(t, NewClusterCommand(), "", append(s.args, "--ops", ops)...)
 			if code != s.code || !strings.Contains(out, s.want) {
 				t.Errorf("exit code %d, want %d; printed %q, want %q in it", code, s.code, out, s.want)
 			}
@@ -238,7 +221,7 @@ func TestUnreachableBrokerFailsAtRunTime(t *testing.T) {
 	host := strings.TrimPrefix(gone.URL, "http://")
 	cs := "Endpoint=sb://" + host + ";SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
 	for name, c := range map[string]*cobra.Command{
-		"list": newQueueCommand(), "send": newSendCommand(), "receive": newReceiveCommand(), "peek": newPeekCommand(),
+		"list": NewQueueCommand(), "send": NewSendCommand(), "receive": NewReceiveCommand(), "peek": NewPeekCommand(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			arg := "q"
@@ -265,14 +248,14 @@ func TestDataCommandsCheckTheirCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no connection string", newSendCommand(), []string{"q", "x"}, "no connection string"},
-		{"no queue", newPeekCommand(), []string{"--connection-string", cs}, "name a queue"},
-		{"a property without =", newSendCommand(), []string{"q", "x", "--property", "a", "--connection-string", cs}, "NAME=TEXT"},
-		{"a count of none", newSendCommand(), []string{"q", "x", "--count", "0", "--connection-string", cs}, "--count"},
-		{"a count of standard input", newSendCommand(), []string{"q", "--count", "2", "--connection-string", cs}, "--count"},
-		{"a file and a body", newSendCommand(), []string{"q", "x", "--file", "f", "--connection-string", cs}, "not both"},
-		{"two queues", newReceiveCommand(), []string{"q", "p", "--connection-string", cs}, "one queue"},
-		{"nothing to receive", newReceiveCommand(), []string{"q", "--max", "0", "--connection-string", cs}, "--max"},
+		{"no connection string", NewSendCommand(), []string{"q", "x"}, "no connection string"},
+		{"no queue", NewPeekCommand(), []string{"--connection-string", cs}, "name a queue"},
+		{"a property without =", NewSendCommand(), []string{"q", "x", "--property", "a", "--connection-string", cs}, "NAME=TEXT"},
+		{"a count of none", NewSendCommand(), []string{"q", "x", "--count", "0", "--connection-string", cs}, "--count"},
+		{"a count of standard input", NewSendCommand(), []string{"q", "--count", "2", "--connection-string", cs}, "--count"},
+		{"a file and a body", NewSendCommand(), []string{"q", "x", "--file", "f", "--connection-string", cs}, "not both"},
+		{"two queues", NewReceiveCommand(), []string{"q", "p", "--connection-string", cs}, "one queue"},
+		{"nothing to receive", NewReceiveCommand(), []string{"q", "--max", "0", "--connection-string", cs}, "--max"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,9 +28,9 @@ func run(args []string) int {
 			return c.Help()
 		},
 	}
-	root.AddCommand(newServeCommand(), newConfigCommand(), newClusterCommand(), newQueueCommand(), newEntitiesCommand(),
-		newDeadLetterCommand(), newSendCommand(), newReceiveCommand(), newPeekCommand(), bench.NewCommand(), bench.NewFrontendCommand(),
-		newDebugCommand(auditDirs))
+	root.AddCommand(newServeCommand(), newConfigCommand(), NewClusterCommand(), NewQueueCommand(), NewEntitiesCommand(),
+		NewDeadLetterCommand(), NewSendCommand(), NewReceiveCommand(), NewPeekCommand(), bench.NewCommand(), bench.NewFrontendCommand(),
+		NewDebugCommand(auditDirs))
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
 	err := root.Execute()

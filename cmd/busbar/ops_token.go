@@ -24,7 +24,7 @@ type opsGuard struct {
 // guarded reports whether a path needs Manage on the namespace.
 func guarded(path string) bool {
 	switch path {
-	case transferPath, auditPath, resetPath:
+	case TransferPath, AuditPath, resetPath:
 		return true
 	}
 	return strings.HasPrefix(path, profilesPath)

@@ -22,7 +22,7 @@ func TestTheOperatorSuspendsAndResumes(t *testing.T) {
 	root := l.target(devKeyName, devKey)
 	operator := func(want int, keyName, key string, args ...string) string {
 		t.Helper()
-		out, code := execute(t, newQueueCommand(), "", append(args, "--ops", "http://"+l.opsHost(), "--connection-string",
+		out, code := execute(t, NewQueueCommand(), "", append(args, "--ops", "http://"+l.opsHost(), "--connection-string",
 			"Endpoint=sb://"+root.Host+";SharedAccessKeyName="+keyName+";SharedAccessKey="+key+";UseDevelopmentEmulator=true")...)
 		if code != want {
 			t.Fatalf("%v: %d %s", args, code, out)

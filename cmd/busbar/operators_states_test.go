@@ -1,16 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -63,7 +57,7 @@ func (d *desk) schedule(queue, body, session string) {
 func (d *desk) bodies(args ...string) []string {
 	d.t.Helper()
 	var all []string
-	for _, m := range d.lines(d.must(newQueueCommand(), "", append(args, "--json")...)) {
+	for _, m := range d.lines(d.must(NewQueueCommand(), "", append(args, "--json")...)) {
 		all = append(all, fmt.Sprint(m["body"]))
 	}
 	return all
@@ -72,9 +66,9 @@ func (d *desk) bodies(args ...string) []string {
 // S-83, S-84, S-272: an operator asks for messages by state and by session, and for sessions.
 func TestOperatorsAskByStateAndSession(t *testing.T) {
 	d := newDesk(t)
-	d.must(newQueueCommand(), "", "create", "orders", "--session")
+	d.must(NewQueueCommand(), "", "create", "orders", "--session")
 	for _, m := range []string{"a1", "a2", "a3", "b1", "b2"} {
-		d.must(newSendCommand(), m, "orders", "--session", m[:1])
+		d.must(NewSendCommand(), m, "orders", "--session", m[:1])
 	}
 	p := d.propose("orders", &fsm.AcceptSession{ID: "a"}).Session
 	first := d.propose("orders", &fsm.Lock{Session: p, Max: 2}).Locked
@@ -99,14 +93,14 @@ func TestOperatorsAskByStateAndSession(t *testing.T) {
 		}
 	}
 	// What is scheduled makes no session, yet.
-	if got := d.must(newQueueCommand(), "", "sessions", "orders"); got != "SESSION\na\nb\n" {
+	if got := d.must(NewQueueCommand(), "", "sessions", "orders"); got != "SESSION\na\nb\n" {
 		t.Errorf("sessions: %q", got)
 	}
 	hour := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	if got := d.must(newQueueCommand(), "", "sessions", "orders", "--updated-after", hour); got != "SESSION\na\n" {
+	if got := d.must(NewQueueCommand(), "", "sessions", "orders", "--updated-after", hour); got != "SESSION\na\n" {
 		t.Errorf("sessions with a state of late: %q", got)
 	}
-	locks := d.lines(d.must(newQueueCommand(), "", "locks", "orders", "--json"))
+	locks := d.lines(d.must(NewQueueCommand(), "", "locks", "orders", "--json"))
 	if len(locks) != 1 || locks[0]["sequenceNumber"] != 2. || locks[0]["sessionId"] != "a" {
 		t.Errorf("locks: %v", locks)
 	}
@@ -115,14 +109,14 @@ func TestOperatorsAskByStateAndSession(t *testing.T) {
 // S-178: what dead letters are sent again an operator chooses by reason, session and time.
 func TestOperatorsChooseWhatIsSentAgain(t *testing.T) {
 	d := newDesk(t)
-	d.must(newQueueCommand(), "", "create", "orders", "--session")
+	d.must(NewQueueCommand(), "", "create", "orders", "--session")
 	for _, m := range []string{"a1", "a2", "b1", "b2"} {
-		d.must(newSendCommand(), m, "orders", "--session", m[:1])
-		d.must(newReceiveCommand(), "", "orders", "--session", m[:1], "--deadletter", "--reason", "r"+m[1:])
+		d.must(NewSendCommand(), m, "orders", "--session", m[:1])
+		d.must(NewReceiveCommand(), "", "orders", "--session", m[:1], "--deadletter", "--reason", "r"+m[1:])
 	}
 	again := func(want string, args ...string) {
 		t.Helper()
-		out := d.must(newDeadLetterCommand(), "", append([]string{"redrive", "orders", "--json"}, args...)...)
+		out := d.must(NewDeadLetterCommand(), "", append([]string{"redrive", "orders", "--json"}, args...)...)
 		if got := fmt.Sprint(d.lines(out)[0]["moved"]); got != want {
 			t.Errorf("redrive %v moved %s, want %s", args, got, want)
 		}
@@ -139,90 +133,17 @@ func TestOperatorsChooseWhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// A rate is kept over the whole of a command, and one that is interrupted knows how far it came.
-func TestARateIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		r := redriveFlags{dead: true, rate: 100}
-		values := url.Values{}
-		began, left := time.Now(), uint64(1_000)
-		stopAt := uint64(0)
-		next := func(context.Context) (step, error) {
-			most, err := strconv.ParseUint(values.Get("max"), 10, 64)
-			if err != nil || most > 50 {
-				t.Errorf("a request for %q at a time", values.Get("max"))
-			}
-			if done := 1_000 - left; time.Since(began) < time.Duration(done)*10*time.Millisecond {
-				t.Errorf("%d messages after %s", done, time.Since(began))
-			}
-			s := step{Moved: min(most, left), Until: "then"}
-			if left -= s.Moved; left > 0 {
-				s.Next = strconv.FormatUint(left, 10)
-			}
-			if left == stopAt {
-				cancel()
-			}
-			return s, nil
-		}
-		moved, err := r.loop(ctx, values, newBar(io.Discard, left), next)
-		if took := time.Since(began); err != nil || moved != 1_000 || took > 10*time.Second {
-			t.Errorf("%d moved in %s, %v", moved, took, err)
-		}
-		began, left, stopAt = time.Now(), 1_000, 800
-		moved, err = r.loop(ctx, values, newBar(io.Discard, left), next)
-		if !errors.Is(err, context.Canceled) || moved == 0 || moved > 200 || values.Get("cursor") == "" || values.Get("until") != "then" {
-			t.Errorf("interrupted: %d moved, %v, the cursor is %q", moved, err, values.Get("cursor"))
-		}
-	})
-}
-
-// A purge keeps its rate, and one that is interrupted goes on without what has come meanwhile (S-265).
-func TestAPurgeKeepsItsRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		p := purgeFlags{dead: true, session: "it's", rate: 1_000}
-		values := url.Values{"session": {p.session}}
-		began, left := time.Now(), uint64(10_000)
-		next := func(context.Context) (step, error) {
-			if values.Get("max") != "500" {
-				t.Errorf("a request for %q at a time", values.Get("max"))
-			}
-			s := step{Deleted: min(500, left), Before: "2026-01-31T00:00:00Z", Skipped: 1}
-			if left -= s.Deleted; left > 0 {
-				s.Next = "0."
-			}
-			if left == 4_000 {
-				cancel()
-			}
-			return s, nil
-		}
-		deleted, skipped, err := p.loop(ctx, values, newBar(io.Discard, left), next)
-		if !errors.Is(err, context.Canceled) || deleted != 6_000 || skipped != 12 || time.Since(began) < 5*time.Second {
-			t.Errorf("interrupted after %s: %d deleted, %d skipped, %v", time.Since(began), deleted, skipped, err)
-		}
-		if got, want := p.resume(values), ` --dlq --session 'it'\''s' --before 2026-01-31T00:00:00Z --rate 1000 --yes`; got != want {
-			t.Errorf("goes on with %s, want %s", got, want)
-		}
-		deleted, _, err = p.loop(t.Context(), values, newBar(io.Discard, left), next)
-		if err != nil || deleted != 4_000 || time.Since(began) > 10*time.Second {
-			t.Errorf("%d deleted in %s, %v", deleted, time.Since(began), err)
-		}
-	})
-}
-
 // S-263, S-265: a purge at a rate deletes what waited, and says how to go on when a node does not answer.
 func TestOperatorsPurgeAtARate(t *testing.T) {
 	d := newDesk(t)
-	d.must(newQueueCommand(), "", "create", "orders")
+	d.must(NewQueueCommand(), "", "create", "orders")
 	for range 5 {
-		d.must(newSendCommand(), "x", "orders")
+		d.must(NewSendCommand(), "x", "orders")
 	}
-	if out := d.must(newQueueCommand(), "", "purge", "orders", "--yes", "--rate", "1000", "--json"); !strings.Contains(out, `"deleted":5`) {
+	if out := d.must(NewQueueCommand(), "", "purge", "orders", "--yes", "--rate", "1000", "--json"); !strings.Contains(out, `"deleted":5`) {
 		t.Errorf("purge: %s", out)
 	}
-	out, code := d.run(newQueueCommand(), "", "purge", "orders", "--yes", "--rate", "7", "--session", "s")
+	out, code := d.run(NewQueueCommand(), "", "purge", "orders", "--yes", "--rate", "7", "--session", "s")
 	if code != exit.Usage || !strings.Contains(out, "stopped after 0 messages") ||
 		!strings.Contains(out, "go on with: busbar queue purge orders --session s --rate 7 --yes") {
 		t.Errorf("%d %s", code, out)
