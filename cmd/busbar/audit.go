@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
 )
@@ -32,7 +33,7 @@ func withAudit(next http.Handler, a auditor) http.Handler {
 		}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path != AuditPath:
+		case r.URL.Path != client.AuditPath:
 			next.ServeHTTP(w, r)
 		case r.Method != http.MethodPost:
 			w.Header().Set("Allow", http.MethodPost)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -37,7 +38,7 @@ func auditNode(t *testing.T, dir string) *node {
 
 func debugCommand(args ...string) (string, error) {
 	var out bytes.Buffer
-	c := NewDebugCommand(auditDirs)
+	c := client.NewDebugCommand(auditDirs)
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetOut(&out)
 	c.SetArgs(args)

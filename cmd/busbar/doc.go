@@ -9,8 +9,7 @@
 //   - status.go, metrics.go, operator.go, audit.go, reset.go, profiles.go, ops_*.go: the operations port
 //   - heap.go, quiet.go, segment_*.go, descriptors.go: what the process asks of the operating system
 //   - entities_start.go: what the file of entities asks for, made at the start
-//   - client_*.go: the commands of a client
-//   - bench, entities, dial, exit: packages of their own, with doors that test/arch holds
+//   - client, bench, entities, dial, exit: packages of their own, with doors that test/arch holds
 //
 // Start with node.go.
 package main

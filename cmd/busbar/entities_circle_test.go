@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
@@ -49,7 +50,7 @@ func TestANewCircleIsRefusedAndAnOldOneApplied(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return execute(t, NewEntitiesCommand(), "", "apply", file, "--connection-string", l.connection())
+		return execute(t, client.NewEntitiesCommand(), "", "apply", file, "--connection-string", l.connection())
 	}
 	circle := "Queues:\n- {Name: first}\n- {Name: z, Properties: {ForwardTo: a}}\n" +
 		"- {Name: a, Properties: {ForwardTo: b}}\n- {Name: b, Properties: {ForwardTo: c}}\n- {Name: c, Properties: {ForwardTo: a}}\n"
@@ -78,7 +79,7 @@ func TestAQueueThatIsCreatedInACircleIsWarnedOf(t *testing.T) {
 	l := openLive(t, nodeConfig(t, nil))
 	create := func(want bool, args ...string) {
 		t.Helper()
-		out, code := execute(t, NewQueueCommand(), "", append(args, "--connection-string", l.connection())...)
+		out, code := execute(t, client.NewQueueCommand(), "", append(args, "--connection-string", l.connection())...)
 		if text := "warning: " + args[1] + " forwards to itself or in a circle"; code != 0 || strings.Contains(out, text) != want {
 			t.Errorf("%q: %d %s", args, code, out)
 		}
@@ -91,7 +92,7 @@ func TestAQueueThatIsCreatedInACircleIsWarnedOf(t *testing.T) {
 	l.put(t, "/t", "TopicDescription", "")
 	create(false, "create", "back")
 	l.put(t, "/t/Subscriptions/s", "SubscriptionDescription", "<ForwardTo>back</ForwardTo>")
-	if out, code := execute(t, NewQueueCommand(), "", "delete", "back", "--connection-string", l.connection()); code != 0 {
+	if out, code := execute(t, client.NewQueueCommand(), "", "delete", "back", "--connection-string", l.connection()); code != 0 {
 		t.Fatal(out)
 	}
 	create(true, "create", "back", "--forward-to", "t") // the subscription still names it (S-209)

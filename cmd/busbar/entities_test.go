@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
@@ -26,7 +27,7 @@ func TestEntitiesOfTheEmulatorsFile(t *testing.T) {
 	l := openLive(t, nodeConfig(t, nil))
 	apply := func(want string, code int, args ...string) string {
 		t.Helper()
-		out, got := execute(t, NewEntitiesCommand(), "", append([]string{"apply", "--connection-string",
+		out, got := execute(t, client.NewEntitiesCommand(), "", append([]string{"apply", "--connection-string",
 			l.connection()}, args...)...)
 		if got != code || !strings.Contains(out, want) {
 			t.Fatalf("apply %v: exit code %d, %s", args, got, out)
@@ -58,7 +59,7 @@ func TestEntitiesOfTheEmulatorsFile(t *testing.T) {
 		t.Error("a subscription with rules of its own has the default rule")
 	}
 
-	exported, code := execute(t, NewEntitiesCommand(), "", "export", "--connection-string", l.connection())
+	exported, code := execute(t, client.NewEntitiesCommand(), "", "export", "--connection-string", l.connection())
 	if code != 0 || !strings.Contains(exported, "FilterType: Correlation") {
 		t.Fatalf("export: %d %s", code, exported)
 	}
@@ -191,7 +192,7 @@ func TestEntitiesThatTheBrokerRefuses(t *testing.T) {
 		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, code := execute(t, NewEntitiesCommand(), "", "apply", file, "--connection-string", l.connection())
+		out, code := execute(t, client.NewEntitiesCommand(), "", "apply", file, "--connection-string", l.connection())
 		if code == 0 || !strings.Contains(out, tc.want) {
 			t.Errorf("%s: %d %s", name, code, out)
 		}
@@ -220,7 +221,7 @@ func TestTypesOfRuleValuesInAFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return execute(t, NewEntitiesCommand(), "", "apply", "--connection-string", l.connection(), file)
+		return execute(t, client.NewEntitiesCommand(), "", "apply", "--connection-string", l.connection(), file)
 	}
 	if out, code := apply(l, text(properties)); code != 0 {
 		t.Fatalf("apply: %d %s", code, out)
@@ -235,7 +236,7 @@ func TestTypesOfRuleValuesInAFile(t *testing.T) {
 		from, to := strings.Index(text, "<Filter"), strings.Index(text, "</Filter>")
 		return text[max(from, 0):max(to, 0)]
 	}
-	exported, code := execute(t, NewEntitiesCommand(), "", "export", "--connection-string", l.connection())
+	exported, code := execute(t, client.NewEntitiesCommand(), "", "export", "--connection-string", l.connection())
 	if code != 0 {
 		t.Fatalf("export: %d %s", code, exported)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 )
 
 // F6: whose name a host or origin can be.
@@ -50,7 +52,7 @@ func TestPagesOfStrangersGetNothing(t *testing.T) {
 		return res.StatusCode, string(b)
 	}
 	for _, c := range []struct{ method, path string }{
-		{"GET", "/api/cluster"}, {"POST", "/api/reset"}, {"POST", AuditPath}, {"GET", "/metrics"}, {"GET", "/readyz"},
+		{"GET", "/api/cluster"}, {"POST", "/api/reset"}, {"POST", client.AuditPath}, {"GET", "/metrics"}, {"GET", "/readyz"},
 	} {
 		if status, text := ask(l.opsHost(), c.method, c.path, http.Header{}, stranger); status != 403 || !strings.Contains(text, "allowed-hosts") {
 			t.Errorf("%s %s as %s: %d %s", c.method, c.path, stranger, status, text)

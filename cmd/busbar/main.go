@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/bench"
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
@@ -28,9 +29,10 @@ func run(args []string) int {
 			return c.Help()
 		},
 	}
-	root.AddCommand(newServeCommand(), newConfigCommand(), NewClusterCommand(), NewQueueCommand(), NewEntitiesCommand(),
-		NewDeadLetterCommand(), NewSendCommand(), NewReceiveCommand(), NewPeekCommand(), bench.NewCommand(), bench.NewFrontendCommand(),
-		NewDebugCommand(auditDirs))
+	root.AddCommand(newServeCommand(), newConfigCommand(),
+		client.NewClusterCommand(), client.NewQueueCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
+		client.NewSendCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewDebugCommand(auditDirs),
+		bench.NewCommand(), bench.NewFrontendCommand())
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
 	err := root.Execute()

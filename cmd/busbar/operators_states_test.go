@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -57,7 +58,7 @@ func (d *desk) schedule(queue, body, session string) {
 func (d *desk) bodies(args ...string) []string {
 	d.t.Helper()
 	var all []string
-	for _, m := range d.lines(d.must(NewQueueCommand(), "", append(args, "--json")...)) {
+	for _, m := range d.lines(d.must(client.NewQueueCommand(), "", append(args, "--json")...)) {
 		all = append(all, fmt.Sprint(m["body"]))
 	}
 	return all
@@ -66,9 +67,9 @@ func (d *desk) bodies(args ...string) []string {
 // S-83, S-84, S-272: an operator asks for messages by state and by session, and for sessions.
 func TestOperatorsAskByStateAndSession(t *testing.T) {
 	d := newDesk(t)
-	d.must(NewQueueCommand(), "", "create", "orders", "--session")
+	d.must(client.NewQueueCommand(), "", "create", "orders", "--session")
 	for _, m := range []string{"a1", "a2", "a3", "b1", "b2"} {
-		d.must(NewSendCommand(), m, "orders", "--session", m[:1])
+		d.must(client.NewSendCommand(), m, "orders", "--session", m[:1])
 	}
 	p := d.propose("orders", &fsm.AcceptSession{ID: "a"}).Session
 	first := d.propose("orders", &fsm.Lock{Session: p, Max: 2}).Locked
@@ -93,14 +94,14 @@ func TestOperatorsAskByStateAndSession(t *testing.T) {
 		}
 	}
 	// What is scheduled makes no session, yet.
-	if got := d.must(NewQueueCommand(), "", "sessions", "orders"); got != "SESSION\na\nb\n" {
+	if got := d.must(client.NewQueueCommand(), "", "sessions", "orders"); got != "SESSION\na\nb\n" {
 		t.Errorf("sessions: %q", got)
 	}
 	hour := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	if got := d.must(NewQueueCommand(), "", "sessions", "orders", "--updated-after", hour); got != "SESSION\na\n" {
+	if got := d.must(client.NewQueueCommand(), "", "sessions", "orders", "--updated-after", hour); got != "SESSION\na\n" {
 		t.Errorf("sessions with a state of late: %q", got)
 	}
-	locks := d.lines(d.must(NewQueueCommand(), "", "locks", "orders", "--json"))
+	locks := d.lines(d.must(client.NewQueueCommand(), "", "locks", "orders", "--json"))
 	if len(locks) != 1 || locks[0]["sequenceNumber"] != 2. || locks[0]["sessionId"] != "a" {
 		t.Errorf("locks: %v", locks)
 	}
@@ -109,14 +110,14 @@ func TestOperatorsAskByStateAndSession(t *testing.T) {
 // S-178: what dead letters are sent again an operator chooses by reason, session and time.
 func TestOperatorsChooseWhatIsSentAgain(t *testing.T) {
 	d := newDesk(t)
-	d.must(NewQueueCommand(), "", "create", "orders", "--session")
+	d.must(client.NewQueueCommand(), "", "create", "orders", "--session")
 	for _, m := range []string{"a1", "a2", "b1", "b2"} {
-		d.must(NewSendCommand(), m, "orders", "--session", m[:1])
-		d.must(NewReceiveCommand(), "", "orders", "--session", m[:1], "--deadletter", "--reason", "r"+m[1:])
+		d.must(client.NewSendCommand(), m, "orders", "--session", m[:1])
+		d.must(client.NewReceiveCommand(), "", "orders", "--session", m[:1], "--deadletter", "--reason", "r"+m[1:])
 	}
 	again := func(want string, args ...string) {
 		t.Helper()
-		out := d.must(NewDeadLetterCommand(), "", append([]string{"redrive", "orders", "--json"}, args...)...)
+		out := d.must(client.NewDeadLetterCommand(), "", append([]string{"redrive", "orders", "--json"}, args...)...)
 		if got := fmt.Sprint(d.lines(out)[0]["moved"]); got != want {
 			t.Errorf("redrive %v moved %s, want %s", args, got, want)
 		}
@@ -136,14 +137,14 @@ func TestOperatorsChooseWhatIsSentAgain(t *testing.T) {
 // S-263, S-265: a purge at a rate deletes what waited, and says how to go on when a node does not answer.
 func TestOperatorsPurgeAtARate(t *testing.T) {
 	d := newDesk(t)
-	d.must(NewQueueCommand(), "", "create", "orders")
+	d.must(client.NewQueueCommand(), "", "create", "orders")
 	for range 5 {
-		d.must(NewSendCommand(), "x", "orders")
+		d.must(client.NewSendCommand(), "x", "orders")
 	}
-	if out := d.must(NewQueueCommand(), "", "purge", "orders", "--yes", "--rate", "1000", "--json"); !strings.Contains(out, `"deleted":5`) {
+	if out := d.must(client.NewQueueCommand(), "", "purge", "orders", "--yes", "--rate", "1000", "--json"); !strings.Contains(out, `"deleted":5`) {
 		t.Errorf("purge: %s", out)
 	}
-	out, code := d.run(NewQueueCommand(), "", "purge", "orders", "--yes", "--rate", "7", "--session", "s")
+	out, code := d.run(client.NewQueueCommand(), "", "purge", "orders", "--yes", "--rate", "7", "--session", "s")
 	if code != exit.Usage || !strings.Contains(out, "stopped after 0 messages") ||
 		!strings.Contains(out, "go on with: busbar queue purge orders --session s --rate 7 --yes") {
 		t.Errorf("%d %s", code, out)

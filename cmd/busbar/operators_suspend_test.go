@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
@@ -22,7 +23,7 @@ func TestTheOperatorSuspendsAndResumes(t *testing.T) {
 	root := l.target(devKeyName, devKey)
 	operator := func(want int, keyName, key string, args ...string) string {
 		t.Helper()
-		out, code := execute(t, NewQueueCommand(), "", append(args, "--ops", "http://"+l.opsHost(), "--connection-string",
+		out, code := execute(t, client.NewQueueCommand(), "", append(args, "--ops", "http://"+l.opsHost(), "--connection-string",
 			"Endpoint=sb://"+root.Host+";SharedAccessKeyName="+keyName+";SharedAccessKey="+key+";UseDevelopmentEmulator=true")...)
 		if code != want {
 			t.Fatalf("%v: %d %s", args, code, out)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
@@ -70,63 +71,63 @@ func (d *desk) lines(out string) (all []map[string]any) {
 // S-265, S-272, S-274, S-275: what operators do with a queue, on a running node.
 func TestOperatorsCommands(t *testing.T) {
 	d := newDesk(t)
-	d.must(NewQueueCommand(), "", "create", "orders", "--max-delivery-count", "1")
-	d.must(NewQueueCommand(), "", "options", "orders", "--processed-history", "--accepted-history", "--retry-min", "1s", "--retry-jitter", "5")
-	if out := d.must(NewQueueCommand(), "", "options", "orders", "--retry-max", "1m"); !strings.Contains(out, "processedHistory      true") ||
+	d.must(client.NewQueueCommand(), "", "create", "orders", "--max-delivery-count", "1")
+	d.must(client.NewQueueCommand(), "", "options", "orders", "--processed-history", "--accepted-history", "--retry-min", "1s", "--retry-jitter", "5")
+	if out := d.must(client.NewQueueCommand(), "", "options", "orders", "--retry-max", "1m"); !strings.Contains(out, "processedHistory      true") ||
 		!strings.Contains(out, "minMillis             1000") || !strings.Contains(out, "maxMillis             60000") {
 		t.Errorf("options:\n%s", out)
 	}
 	for _, text := range []string{"one", "two", "three", "four"} {
-		d.must(NewSendCommand(), text, "orders")
+		d.must(client.NewSendCommand(), text, "orders")
 	}
-	d.must(NewReceiveCommand(), "", "orders", "--max", "1")
-	if got := d.lines(d.must(NewQueueCommand(), "", "history", "orders", "--json")); len(got) != 1 {
+	d.must(client.NewReceiveCommand(), "", "orders", "--max", "1")
+	if got := d.lines(d.must(client.NewQueueCommand(), "", "history", "orders", "--json")); len(got) != 1 {
 		t.Errorf("processed: %v", got)
 	}
-	if got := d.lines(d.must(NewQueueCommand(), "", "history", "orders", "--kind", "accepted", "--json", "--max", "3")); len(got) != 3 ||
+	if got := d.lines(d.must(client.NewQueueCommand(), "", "history", "orders", "--kind", "accepted", "--json", "--max", "3")); len(got) != 3 ||
 		got[0]["end"] != "completed" {
 		t.Errorf("accepted: %v", got)
 	}
-	if got := d.lines(d.must(NewQueueCommand(), "", "peek", "orders", "--state", "active", "--json", "--max", "2")); len(got) != 2 ||
+	if got := d.lines(d.must(client.NewQueueCommand(), "", "peek", "orders", "--state", "active", "--json", "--max", "2")); len(got) != 2 ||
 		got[0]["body"] != "two" {
 		t.Errorf("peek: %v", got)
 	}
 	// S-305: the same from the replica of the node that is asked, and nothing older than was seen.
-	out := d.must(NewQueueCommand(), "", "peek", "orders", "--stale", "--max", "2")
+	out := d.must(client.NewQueueCommand(), "", "peek", "orders", "--stale", "--max", "2")
 	_, handle, _ := strings.Cut(out, ", handle ")
 	handle, _, _ = strings.Cut(handle, "\n")
 	if !strings.Contains(out, "two") || !strings.Contains(out, "age ") || !strings.HasPrefix(handle, "0.") {
 		t.Errorf("stale peek: %q", out)
 	}
-	d.must(NewQueueCommand(), "", "history", "orders", "--stale", "--at-least", handle)
-	if out, code := d.run(NewQueueCommand(), "", "sessions", "orders", "--stale", "--at-least", "0.1000000000"); code != exit.Failed ||
+	d.must(client.NewQueueCommand(), "", "history", "orders", "--stale", "--at-least", handle)
+	if out, code := d.run(client.NewQueueCommand(), "", "sessions", "orders", "--stale", "--at-least", "0.1000000000"); code != exit.Failed ||
 		!strings.Contains(out, "503") || !strings.Contains(out, "not yet 1000000000") {
 		t.Errorf("beyond everything: %d %s", code, out)
 	}
-	if _, code := d.run(NewQueueCommand(), "", "peek", "orders", "--at-least", handle); code != exit.Usage {
+	if _, code := d.run(client.NewQueueCommand(), "", "peek", "orders", "--at-least", handle); code != exit.Usage {
 		t.Errorf("--at-least alone: %d", code)
 	}
-	if out := d.must(NewQueueCommand(), "", "locks", "orders"); strings.TrimSpace(out) != "NUMBER  TOKEN  TAKEN  UNTIL  STATE  SESSION  MODE  CLIENT  LINK  REMOTE  BY" {
+	if out := d.must(client.NewQueueCommand(), "", "locks", "orders"); strings.TrimSpace(out) != "NUMBER  TOKEN  TAKEN  UNTIL  STATE  SESSION  MODE  CLIENT  LINK  REMOTE  BY" {
 		t.Errorf("locks: %q", out)
 	}
-	d.must(NewReceiveCommand(), "", "orders", "--max", "2", "--deadletter")
-	out, code := d.run(NewQueueCommand(), "", "purge", "orders", "--dlq")
+	d.must(client.NewReceiveCommand(), "", "orders", "--max", "2", "--deadletter")
+	out, code := d.run(client.NewQueueCommand(), "", "purge", "orders", "--dlq")
 	if code != exit.Usage || !strings.Contains(out, "holds 2 messages; add --yes") {
 		t.Errorf("a purge without --yes: %d %s", code, out)
 	}
-	if out := d.must(NewDeadLetterCommand(), "", "redrive", "orders", "--max", "1", "--json"); !strings.Contains(out, `"moved":1`) {
+	if out := d.must(client.NewDeadLetterCommand(), "", "redrive", "orders", "--max", "1", "--json"); !strings.Contains(out, `"moved":1`) {
 		t.Errorf("redrive: %s", out)
 	}
-	if out := d.must(NewDeadLetterCommand(), "", "redrive", "orders", "--reason", "none"); !strings.Contains(out, "sent 0 messages") {
+	if out := d.must(client.NewDeadLetterCommand(), "", "redrive", "orders", "--reason", "none"); !strings.Contains(out, "sent 0 messages") {
 		t.Errorf("redrive: %s", out)
 	}
-	if out := d.must(NewQueueCommand(), "", "purge", "orders", "--dlq", "--yes", "--reason", "none"); !strings.Contains(out, "deleted 0 messages") {
+	if out := d.must(client.NewQueueCommand(), "", "purge", "orders", "--dlq", "--yes", "--reason", "none"); !strings.Contains(out, "deleted 0 messages") {
 		t.Errorf("purge: %s", out)
 	}
-	if out := d.must(NewQueueCommand(), "", "purge", "orders", "--dlq", "--yes"); !strings.Contains(out, "deleted 1 messages of orders/$DeadLetterQueue") {
+	if out := d.must(client.NewQueueCommand(), "", "purge", "orders", "--dlq", "--yes"); !strings.Contains(out, "deleted 1 messages of orders/$DeadLetterQueue") {
 		t.Errorf("purge: %s", out)
 	}
-	if out := d.must(NewQueueCommand(), "", "purge", "orders", "--yes", "--json"); !strings.Contains(out, `"deleted":2`) {
+	if out := d.must(client.NewQueueCommand(), "", "purge", "orders", "--yes", "--json"); !strings.Contains(out, `"deleted":2`) {
 		t.Errorf("purge: %s", out)
 	}
 }
@@ -135,33 +136,33 @@ func TestOperatorsCommands(t *testing.T) {
 func TestOperatorsMoveMessages(t *testing.T) {
 	d := newDesk(t)
 	for _, name := range []string{"orders", "archive", "quarantine"} {
-		d.must(NewQueueCommand(), "", "create", name, "--max-delivery-count", "1")
+		d.must(client.NewQueueCommand(), "", "create", name, "--max-delivery-count", "1")
 	}
 	for n := range 12 {
-		d.must(NewSendCommand(), fmt.Sprint(n), "orders")
+		d.must(client.NewSendCommand(), fmt.Sprint(n), "orders")
 	}
-	d.must(NewReceiveCommand(), "", "orders", "--max", "3", "--deadletter")
-	if out := d.must(NewQueueCommand(), "", "move", "orders", "archive", "--max", "4", "--json"); !strings.Contains(out, `"moved":4`) ||
+	d.must(client.NewReceiveCommand(), "", "orders", "--max", "3", "--deadletter")
+	if out := d.must(client.NewQueueCommand(), "", "move", "orders", "archive", "--max", "4", "--json"); !strings.Contains(out, `"moved":4`) ||
 		!strings.Contains(out, `"onTheirWay":0`) {
 		t.Errorf("move: %s", out)
 	}
-	if out := d.must(NewQueueCommand(), "", "move", "orders", "archive", "--rate", "1000"); !strings.Contains(out, "moved 5 messages of orders to archive") {
+	if out := d.must(client.NewQueueCommand(), "", "move", "orders", "archive", "--rate", "1000"); !strings.Contains(out, "moved 5 messages of orders to archive") {
 		t.Errorf("move: %s", out)
 	}
-	if out := d.must(NewDeadLetterCommand(), "", "redrive", "orders", "--to", "quarantine"); !strings.Contains(out,
+	if out := d.must(client.NewDeadLetterCommand(), "", "redrive", "orders", "--to", "quarantine"); !strings.Contains(out,
 		"moved 3 messages of orders/$DeadLetterQueue to quarantine") {
 		t.Errorf("redrive: %s", out)
 	}
 	for name, want := range map[string]string{"orders": "", "archive": "3 4 5 6 7 8 9 10 11", "quarantine": "0 1 2"} {
 		var bodies []string
-		for _, m := range d.lines(d.must(NewQueueCommand(), "", "peek", name, "--json")) {
+		for _, m := range d.lines(d.must(client.NewQueueCommand(), "", "peek", name, "--json")) {
 			bodies = append(bodies, fmt.Sprint(m["body"]))
 		}
 		if got := strings.Join(bodies, " "); got != want {
 			t.Errorf("%s has %q, want %q", name, got, want)
 		}
 	}
-	if out := d.must(NewQueueCommand(), "", "transactions", "orders", "--ended"); !strings.HasPrefix(out, "ID") {
+	if out := d.must(client.NewQueueCommand(), "", "transactions", "orders", "--ended"); !strings.HasPrefix(out, "ID") {
 		t.Errorf("transactions: %s", out)
 	}
 }
@@ -169,8 +170,8 @@ func TestOperatorsMoveMessages(t *testing.T) {
 // Every refusal has the exit code that scripts look at, and says what to do.
 func TestOperatorsCommandsRefuse(t *testing.T) {
 	d := newDesk(t)
-	d.must(NewQueueCommand(), "", "create", "orders")
-	d.must(NewQueueCommand(), "", "create", "archive")
+	d.must(client.NewQueueCommand(), "", "create", "orders")
+	d.must(client.NewQueueCommand(), "", "create", "archive")
 	for line, want := range map[string]string{
 		"queue locks":                                        "2 name a queue",
 		"queue locks a b":                                    "2 one entity at a time",
@@ -202,9 +203,9 @@ func TestOperatorsCommandsRefuse(t *testing.T) {
 		"dlq redrive orders --cursor 9.9 --reason it's": `2 --reason 'it'\''s' --cursor 9.9`,
 	} {
 		words := strings.Fields(line)
-		c := NewQueueCommand()
+		c := client.NewQueueCommand()
 		if words[0] == "dlq" {
-			c = NewDeadLetterCommand()
+			c = client.NewDeadLetterCommand()
 		}
 		var out string
 		var code int
@@ -219,11 +220,11 @@ func TestOperatorsCommandsRefuse(t *testing.T) {
 		}
 	}
 	d.cs = strings.Replace(d.cs, "SharedAccessKey=", "SharedAccessKey=x", 1)
-	if out, code := d.run(NewQueueCommand(), "", "locks", "orders"); code != exit.Unauthorised {
+	if out, code := d.run(client.NewQueueCommand(), "", "locks", "orders"); code != exit.Unauthorised {
 		t.Errorf("a wrong key: %d %s", code, out)
 	}
 	d.base = "http://127.0.0.1:1"
-	if out, code := d.run(NewQueueCommand(), "", "locks", "orders"); code != exit.Failed || !strings.Contains(out, "operations port") {
+	if out, code := d.run(client.NewQueueCommand(), "", "locks", "orders"); code != exit.Failed || !strings.Contains(out, "operations port") {
 		t.Errorf("no node: %d %s", code, out)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -24,7 +25,7 @@ type opsGuard struct {
 // guarded reports whether a path needs Manage on the namespace.
 func guarded(path string) bool {
 	switch path {
-	case TransferPath, AuditPath, resetPath:
+	case client.TransferPath, client.AuditPath, resetPath:
 		return true
 	}
 	return strings.HasPrefix(path, profilesPath)

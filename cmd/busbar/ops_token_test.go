@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
@@ -34,7 +35,7 @@ func TestCommandsOfTheOperationsPortWantAToken(t *testing.T) {
 		open         bool
 		want         int // of who may
 	}{
-		{"POST", TransferPath, false, 400}, {"POST", AuditPath, false, 400}, {"GET", profilesPath + "cmdline", false, 200},
+		{"POST", client.TransferPath, false, 400}, {"POST", client.AuditPath, false, 400}, {"GET", profilesPath + "cmdline", false, 200},
 		{"GET", "/metrics", true, 200}, {"GET", "/livez", true, 200}, {"GET", "/readyz", true, 200},
 		{"GET", "/health", true, 200}, {"GET", "/api/cluster", true, 200},
 	} {
@@ -54,7 +55,7 @@ func TestCommandsOfTheOperationsPortWantAToken(t *testing.T) {
 	}
 	// The command line says what to do without a connection string, and works with one.
 	args := []string{"transfer-leader", "1", "n1", "--ops", l.opsHost()}
-	if out, code := execute(t, NewClusterCommand(), "", args...); code != exit.Unauthorised ||
+	if out, code := execute(t, client.NewClusterCommand(), "", args...); code != exit.Unauthorised ||
 		!strings.Contains(out, "--connection-string") {
 		t.Errorf("without a connection string: exit code %d: %s", code, out)
 	}
@@ -128,11 +129,11 @@ func TestTheOperationsPortSpeaksTLS(t *testing.T) {
 	l := openLive(t, nodeConfig(t, func(c *Config) { c.OpsTLS = true }))
 	ca := filepath.Join(l.node.cfg.DevCADir, "ca.pem")
 	args := []string{"status", "--ops", "https://" + l.opsHost()}
-	if out, code := execute(t, NewClusterCommand(), "", append(args, "--ca-file", ca)...); code != 0 ||
+	if out, code := execute(t, client.NewClusterCommand(), "", append(args, "--ca-file", ca)...); code != 0 ||
 		!strings.Contains(out, "PARTITION") {
 		t.Errorf("with the authority: exit code %d: %s", code, out)
 	}
-	if out, code := execute(t, NewClusterCommand(), "", args...); code != exit.Failed || !strings.Contains(out, "x509") {
+	if out, code := execute(t, client.NewClusterCommand(), "", args...); code != exit.Failed || !strings.Contains(out, "x509") {
 		t.Errorf("without the authority: exit code %d: %s", code, out)
 	}
 	if status, body := askOps(t, l, http.MethodGet, "/api/cluster", ""); status != http.StatusBadRequest {

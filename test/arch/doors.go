@@ -31,14 +31,16 @@ var doors = map[string][]string{
 	"cmd/busbar/exit":     {},
 	"cmd/busbar/dial":     {"cmd/busbar/exit", "transport/auth"},
 	"cmd/busbar/entities": {"cmd/busbar/dial", "cmd/busbar/exit"},
+	"cmd/busbar/client":   {"cmd/busbar/dial", "cmd/busbar/entities", "cmd/busbar/exit", "fsm", "partition", "storage", "transport/rest"},
 	"cmd/busbar/bench":    {"cmd/busbar/dial", "cmd/busbar/exit", "fsm", "transport", "transport/auth", "transport/refusal"},
 }
 
 // testDoors are further doors of a room's own tests: the fault-injecting file system and network.
 var testDoors = map[string][]string{
-	"cluster":   {"cluster/simnet"},
-	"storage":   {"storage/faultfs"},
-	"partition": {"storage/faultfs"},
+	"cmd/busbar/client": {"transport/auth", "transport/refusal"},
+	"cluster":           {"cluster/simnet"},
+	"storage":           {"storage/faultfs"},
+	"partition":         {"storage/faultfs"},
 }
 
 // keyholders may import everything, with all that is below them.
@@ -72,12 +74,13 @@ var worldDoors = map[string][]string{
 
 // testWorld are libraries that a room's own tests may use besides: real clients and parts.
 var testWorld = map[string][]string{
-	"github.com/Azure/go-amqp":         {"transport"},
-	"github.com/coder/websocket":       {"transport"},
-	"github.com/hashicorp/raft":        {"storage", "partition", "cluster"},
-	"github.com/hashicorp/raft-wal":    {"partition"},
-	"github.com/hashicorp/raft-boltdb": {"partition"},
-	"github.com/hashicorp/go-hclog":    {"fsm"},
+	"github.com/Azure/go-amqp":            {"transport"},
+	"github.com/coder/websocket":          {"transport"},
+	"github.com/hashicorp/raft":           {"storage", "partition", "cluster"},
+	"github.com/hashicorp/raft-wal":       {"partition"},
+	"github.com/hashicorp/raft-boltdb":    {"partition"},
+	"github.com/hashicorp/go-hclog":       {"fsm"},
+	"github.com/prometheus/client_golang": {"cmd/busbar/client"},
 }
 
 // Doors reports imports that no door allows.

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"context"
@@ -31,6 +31,7 @@ type redriveFlags struct {
 	line                string // the command, as it is repeated
 }
 
+// NewDeadLetterCommand makes busbar dlq: what an operator does with dead letters.
 func NewDeadLetterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "dlq", Short: "Work on dead-letter queues", Args: cobra.NoArgs, RunE: showHelp}
 	c.AddCommand(redriveCommand(dial.AddFlags(c)))

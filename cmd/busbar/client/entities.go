@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
+// NewEntitiesCommand makes busbar entities: apply and export files of entities.
 func NewEntitiesCommand() *cobra.Command {
 	c := &cobra.Command{Use: "entities", Short: "Write down and make queues, topics, subscriptions and rules"}
 	f := dial.AddFlags(c)

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"context"
@@ -28,6 +28,7 @@ type receiveFlags struct {
 	reason, description      string
 }
 
+// NewReceiveCommand makes busbar receive.
 func NewReceiveCommand() *cobra.Command {
 	var r receiveFlags
 	c := &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"bufio"
@@ -35,6 +35,7 @@ type sendFlags struct {
 	ttl                                  time.Duration
 }
 
+// NewSendCommand makes busbar send.
 func NewSendCommand() *cobra.Command {
 	var s sendFlags
 	c := &cobra.Command{

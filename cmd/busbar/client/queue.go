@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
+// NewQueueCommand makes busbar queue: what a user or an operator does with one queue.
 func NewQueueCommand() *cobra.Command {
 	c := &cobra.Command{Use: "queue", Short: "Create, list, inspect, purge and delete queues",
 		Args: cobra.NoArgs, RunE: showHelp}

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"bytes"
@@ -121,6 +121,23 @@ func serveShelf(t *testing.T) string {
 	server := httptest.NewServer(api.Operations())
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// execute runs a command line and returns what it printed and its exit code.
+func execute(t *testing.T, c *cobra.Command, stdin string, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SetIn(strings.NewReader(stdin))
+	c.SetArgs(args)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
+	err := c.ExecuteContext(t.Context())
+	if err != nil {
+		out.WriteString(err.Error())
+	}
+	return out.String(), exit.Code(err)
 }
 
 func TestQueueCommands(t *testing.T) {

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"context"
@@ -53,6 +53,7 @@ type opsFlags struct {
 	base string
 }
 
+// NewClusterCommand makes busbar cluster: nodes, partitions and leaders.
 func NewClusterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "Look at the cluster and move leaders",
 		Args: cobra.NoArgs, RunE: showHelp}

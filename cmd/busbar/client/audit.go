@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"context"
@@ -24,6 +24,7 @@ const AuditPath = "/api/debug/audit"
 // The number "only" is the partition to audit, or -1 for all.
 type StoppedAudit func(ctx context.Context, dirs []string, store string, only int) ([]partition.GroupAudit, error)
 
+// NewDebugCommand makes busbar debug. offline audits the directories of stopped nodes.
 func NewDebugCommand(offline StoppedAudit) *cobra.Command {
 	c := &cobra.Command{Use: "debug", Short: "Look for what is wrong inside", Args: cobra.NoArgs,
 		RunE: showHelp}

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"context"
@@ -21,6 +21,7 @@ type peekFlags struct {
 	dead    bool
 }
 
+// NewPeekCommand makes busbar peek.
 func NewPeekCommand() *cobra.Command {
 	var p peekFlags
 	c := &cobra.Command{

@@ -1,0 +1,14 @@
+// Package client is the command line of users and operators. Its commands ask or change a running broker over AMQP,
+// the management API and the operations port. None of them starts a node.
+//
+// # Where things are
+//
+//   - send.go, receive.go, peek.go: messages, as any client of AMQP sees them
+//   - queue.go, entities.go: queues and files of entities, by the management API
+//   - inspect.go, inspect_commands.go, locks.go, transactions.go: what the operations port shows of an entity
+//   - purge.go, redrive.go, release.go, options.go, suspend.go: what an operator changes there
+//   - cluster.go, audit.go: nodes, leaders, and the audit of replicas
+//   - print.go, bar.go: messages and progress on a terminal
+//
+// Start with NewQueueCommand, or with NewReceiveCommand for AMQP.
+package client
