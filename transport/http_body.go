@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 )
 
 // httpBody reads the body of a send over HTTP. It tells the node's count of client memory of each footprintStep
@@ -28,7 +29,10 @@ func (e bodyTooMuch) Error() string {
 func (s *Server) readBody(q *httpRequest, limit int64) (body []byte, done func(), err error) {
 	b := &httpBody{s: s, from: http.MaxBytesReader(q.w, q.r.Body, limit)}
 	s.memory.bodies.Add(1)
+	control := http.NewResponseController(q.w) // a handler in a test has no connection
+	_ = control.SetReadDeadline(time.Now().Add(httpMargin))
 	body, err = io.ReadAll(b)
+	_ = control.SetReadDeadline(q.until)
 	return body, func() {
 		s.memory.bodies.Add(-1)
 		s.memory.held.Add(-b.counted)

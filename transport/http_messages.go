@@ -93,12 +93,13 @@ func (s *Server) Messages(next http.Handler) http.Handler {
 // httpRequest is one request of the data plane on its way.
 type httpRequest struct {
 	httpTarget
-	ctx  context.Context // ends with the client, the time of the request, or the server
-	w    http.ResponseWriter
-	r    *http.Request
-	desc *fsm.Descriptor
-	wait time.Duration
-	key  string // of the client, for its rate
+	ctx   context.Context // ends with the client, the time of the request, or the server
+	w     http.ResponseWriter
+	r     *http.Request
+	desc  *fsm.Descriptor
+	wait  time.Duration
+	until time.Time // when the socket is given up at the latest
+	key   string    // of the client, for its rate
 }
 
 func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to httpTarget,
@@ -124,8 +125,11 @@ func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to ht
 		stop := context.AfterFunc(s.waits, cancel) // a server that closes lets nobody wait
 		defer stop()
 		q.ctx = ctx
-		_ = control.SetReadDeadline(time.Now().Add(httpMargin))
-		_ = control.SetWriteDeadline(time.Now().Add(q.wait + 2*httpMargin))
+		// While a handler works net/http reads on, to notice that the client leaves: a deadline that ends this read
+		// ends the request too.
+		q.until = time.Now().Add(q.wait + 2*httpMargin)
+		_ = control.SetReadDeadline(q.until)
+		_ = control.SetWriteDeadline(q.until)
 		err = serve(q)
 	}
 	if err != nil {

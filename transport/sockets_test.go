@@ -32,6 +32,13 @@ func (b *bubble) web() *webClient {
 // ask sends a request without a body and returns the status, 0 if the server has closed the socket.
 func (w *webClient) ask(method, path, token string) int {
 	w.t.Helper()
+	status := w.answer(method, path, token)
+	synctest.Wait() // the server takes the socket for idle now
+	return status
+}
+
+// answer is ask for a goroutine beside the test's.
+func (w *webClient) answer(method, path, token string) int {
 	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n", method, path)
 	if token != "" {
 		head += "Authorization: " + token + "\r\n"
@@ -45,9 +52,8 @@ func (w *webClient) ask(method, path, token string) int {
 	}
 	defer res.Body.Close()
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		w.t.Fatal(err)
+		w.t.Error(err)
 	}
-	synctest.Wait() // the server takes the socket for idle now
 	return res.StatusCode
 }
 
@@ -106,6 +112,45 @@ func TestHTTPSocketsCountAndEnd(t *testing.T) {
 			t.Errorf("an idle client stayed %v", took)
 		}
 		used(0, 0)
+	})
+}
+
+// management-api.md section 6: a receive over HTTP waits as long as it asked for, and gives what arrives meanwhile. A send
+// may take as long, behind a body that has arrived.
+func TestAReceiveOverHTTPWaitsAsLongAsItAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 1)
+		defer b.close()
+		b.broker.queue("orders")
+		token := httpToken(testPolicy, "http://localhost/")
+		for _, c := range []struct {
+			query  string
+			wait   time.Duration // that the request may take
+			send   time.Duration // when a message comes, 0 for none
+			status int
+		}{
+			{"", httpWait, 0, 204}, {"?timeout=100", 100 * time.Second, 0, 204}, {"?timeout=599.5", 599500 * time.Millisecond, 0, 204},
+			{"?timeout=9999", httpMaxWait, 0, 204}, {"?timeout=300", 4 * time.Minute, 4 * time.Minute, 200},
+		} {
+			for _, method := range []string{"DELETE", "POST"} {
+				w := b.web()
+				began := time.Now()
+				if c.send > 0 {
+					time.AfterFunc(c.send, func() {
+						if got := b.web().answer("POST", "/orders/messages", token); got != 201 {
+							t.Errorf("a send meanwhile: %d", got)
+						}
+					})
+				}
+				want := c.status
+				if want == 200 && method == "POST" {
+					want = 201
+				}
+				if got := w.ask(method, "/orders/messages/head"+c.query, token); got != want || time.Since(began) != c.wait {
+					t.Errorf("%s%s: %d after %v, want %d after %v", method, c.query, got, time.Since(began), want, c.wait)
+				}
+			}
+		}
 	})
 }
 
