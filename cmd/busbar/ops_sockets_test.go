@@ -6,8 +6,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/busbar-mq/busbar/transport/sockets"
 )
 
 // F1: who floods the operations port with sockets that send nothing, half a request or half a body keeps no probe and
@@ -48,6 +52,68 @@ func TestFloodsKeepNobodyFromTheOperationsPort(t *testing.T) {
 		if !strings.Contains(metrics, want+"\n") {
 			t.Errorf("the metrics do not say %s", want)
 		}
+	}
+}
+
+// F1: a socket whose request is under way does not give way, with TLS as without, and one that is closed gives its place
+// back.
+func TestARequestUnderWayKeepsItsPlaceOnTheOperationsPort(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
+			register := sockets.New(sockets.Limits{Total: 1, PerHost: 1, Strangers: 1, StrangersPerHost: 1, Operations: 2})
+			begun, end := make(chan struct{}), make(chan struct{})
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/slow" {
+					close(begun)
+					<-end
+				}
+			}))
+			s.Listener = &opsListener{s.Listener, register}
+			seatRequests(s.Config)
+			if secure {
+				s.StartTLS()
+			} else {
+				s.Start()
+			}
+			defer s.Close()
+			get := func(path string) error {
+				r, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, s.URL+path, nil)
+				if err != nil {
+					return err
+				}
+				r.Close = true
+				res, err := s.Client().Do(r)
+				if err != nil {
+					return err
+				}
+				return res.Body.Close()
+			}
+			slow := make(chan error, 1)
+			go func() { slow <- get("/slow") }()
+			<-begun
+			for range 10 {
+				c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+			}
+			if err := get("/quick"); err != nil {
+				t.Errorf("a request beside a flood: %v", err)
+			}
+			close(end)
+			if err := <-slow; err != nil {
+				t.Errorf("the request that was under way: %v", err)
+			}
+			s.CloseClientConnections()
+			for range 60_000 {
+				if register.UsedOperations() == 0 {
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+			t.Errorf("%d places are taken by sockets that are closed", register.UsedOperations())
+		})
 	}
 }
 

@@ -64,3 +64,26 @@ func TestAFloodOfTheOperationsPortClosesItsOwn(t *testing.T) {
 		t.Errorf("%d sockets are open, want 2", r.UsedOperations())
 	}
 }
+
+// F1: of the idle sockets of one host the oldest gives way, and a socket is as old as its last request.
+func TestTheSocketThatIsIdleLongestGivesWay(t *testing.T) {
+	r := New(Limits{Total: 1, PerHost: 1, Strangers: 1, StrangersPerHost: 1, Operations: 3})
+	a, b, c := from("10.0.0.1"), from("10.0.0.1"), from("10.0.0.1")
+	var seats []*Seat
+	for _, socket := range []*fakeConn{a, b, c} {
+		s, _ := r.AdmitOperations(socket)
+		seats = append(seats, s)
+	}
+	seats[0].Busy()
+	seats[0].Idle()
+	for i, want := range []*fakeConn{b, c, a} {
+		if s, reason := r.AdmitOperations(from("10.0.0.2")); s == nil {
+			t.Fatalf("no room: %d", reason)
+		} else {
+			s.Busy() // it does not give way
+		}
+		if !want.closed {
+			t.Errorf("closed for the socket %d: %t %t %t", i, a.closed, b.closed, c.closed)
+		}
+	}
+}
