@@ -113,7 +113,8 @@ type Config struct {
 	// MaxReplies bounds the unsettled replies of a channel that are remembered for a client that never settles them.
 	MaxReplies int
 	// MaxHTTPRequests bounds the requests that send and receive over HTTP; each receive holds one
-	// while it waits. More are answered 503.
+	// while it waits. One key has as many as are free besides, so half of them if it is alone. More are
+	// answered 503.
 	MaxHTTPRequests int
 }
 
@@ -165,7 +166,7 @@ func Defaults() Config {
 		MaxRequests:            16,
 		MaxConnRequests:        256,
 		MaxReplies:             1_000,
-		MaxHTTPRequests:        1_000,
+		MaxHTTPRequests:        2_000,
 	}
 }
 

@@ -105,20 +105,15 @@ type httpRequest struct {
 func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to httpTarget,
 	right auth.Right, serve func(*httpRequest) error,
 ) {
-	select {
-	case s.httpSlots <- struct{}{}:
-		defer func() { <-s.httpSlots }()
-	default:
-		s.stats.reject(siteHTTP)
-		s.failHTTP(w, r, to, &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004,
-			text: "The server is busy, retry the operation: too many requests at a time."})
-		return
-	}
 	q := &httpRequest{httpTarget: to, w: w, r: r}
 	control := http.NewResponseController(w) // a handler in a test has no connection
 	// A refused request is answered at once, but net/http reads its body first.
 	_ = control.SetReadDeadline(time.Now().Add(httpRefusedBody))
-	err := s.openHTTP(q, right)
+	err := s.admitHTTP(q, right)
+	if err == nil {
+		defer s.places.give(q.key)
+		err = s.openHTTP(q)
+	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(r.Context(), q.wait+httpMargin)
 		defer cancel()
@@ -128,7 +123,11 @@ func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to ht
 		// While a handler works net/http reads on, to notice that the client leaves: a deadline that ends this read
 		// ends the request too.
 		q.until = time.Now().Add(q.wait + 2*httpMargin)
-		_ = control.SetReadDeadline(q.until)
+		arrives := q.until
+		if r.Body != http.NoBody { // net/http reads what the handler leaves of it before it answers
+			arrives = time.Now().Add(httpMargin)
+		}
+		_ = control.SetReadDeadline(arrives)
 		_ = control.SetWriteDeadline(q.until)
 		err = serve(q)
 	}
@@ -137,8 +136,8 @@ func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to ht
 	}
 }
 
-// openHTTP checks token, entity and timeout, in the order that tells a stranger least.
-func (s *Server) openHTTP(q *httpRequest, right auth.Right) error {
+// admitHTTP checks the token and takes a place, which is the caller's to give back unless there is an error.
+func (s *Server) admitHTTP(q *httpRequest, right auth.Right) error {
 	tokens := q.r.Header.Values("Authorization")
 	if len(tokens) > 1 {
 		return badHTTP("The header Authorization is given more than once.")
@@ -154,6 +153,17 @@ func (s *Server) openHTTP(q *httpRequest, right auth.Right) error {
 		return &httpProblem{status: http.StatusUnauthorized, subCode: 40100,
 			text: unauthorizedText(path, right)}
 	}
+	if held, taken, ok := s.places.take(q.key); !ok {
+		s.stats.reject(siteHTTP)
+		return &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004, text: fmt.Sprintf("The server is busy, retry "+
+			"the operation: %d requests that send or receive over HTTP are under way of the %d that this node serves at a time, "+
+			"and the key '%s' has %d of them. A key may have as many as are free.", taken, s.places.all, q.key, held)}
+	}
+	return nil
+}
+
+// openHTTP looks at the timeout and finds the entity, in the order that tells a client least.
+func (s *Server) openHTTP(q *httpRequest) error {
 	q.wait = httpWait
 	if text := q.r.URL.Query().Get("timeout"); text != "" {
 		seconds, err := strconv.ParseFloat(text, 64)
@@ -164,8 +174,9 @@ func (s *Server) openHTTP(q *httpRequest, right auth.Right) error {
 	}
 	ctx, cancel := context.WithTimeout(q.r.Context(), httpMargin)
 	defer cancel()
+	var err error
 	if q.desc, err = s.catalog.Entity(ctx, q.addr.entity); err != nil {
-		return s.httpError(err, path)
+		return s.httpError(err, q.addr.path())
 	}
 	return nil
 }

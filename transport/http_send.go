@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -38,7 +39,8 @@ func (s *Server) httpSend(q *httpRequest) error {
 	} else if tooMuch := (bodyTooMuch{}); errors.As(err, &tooMuch) {
 		return &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004, text: tooMuch.Error(), cause: err}
 	} else if err != nil {
-		return &httpProblem{status: http.StatusRequestTimeout, text: "The body did not arrive.", cause: err}
+		return &httpProblem{status: http.StatusRequestTimeout, text: fmt.Sprintf("The body did not arrive: it has %v, "+
+			"a second more for each %d bytes of it that have arrived, and %v in all.", httpBodyGrace, httpBodyRate, httpMargin), cause: err}
 	}
 	var d inbound
 	if batch {

@@ -46,7 +46,7 @@ type Server struct {
 	txnBytes atomic.Int64 // of the open transactions of all connections
 	doubts   atomic.Int64 // commits that the node asks about after their clients
 
-	httpSlots chan struct{}      // one token per request of the HTTP data plane under way
+	places    *httpPlaces        // of requests that send and receive over HTTP
 	waits     context.Context    // of HTTP receives, which Close ends
 	stopWaits context.CancelFunc // ends them
 
@@ -87,7 +87,7 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 			Operations: cfg.MaxOperations}),
 		random: rand.Reader,
 
-		httpSlots: make(chan struct{}, cfg.MaxHTTPRequests),
+		places: newHTTPPlaces(cfg.MaxHTTPRequests),
 	}
 	s.rates = newRates(cfg.KeyRate, time.Now)
 	s.memory.limit = int64(cfg.MaxClientBytes)

@@ -254,4 +254,32 @@ func TestSlowBodiesOfStrangers(t *testing.T) {
 	})
 }
 
+// Bodies that arrive byte by byte, of a client with a key of one queue, as many as the node lets: a client with another key sends
+// over HTTP all the same (F8).
+func TestSlowBodiesOfAKey(t *testing.T) {
+	onClusters(t, func(a *attack) string {
+		n, count := a.c.Nodes[0], size(1_200, 2_500)
+		key := newKey()
+		a.keys(a.queue, key, newKey())
+		head := "POST /" + a.queue + "/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: " +
+			auth.NewToken("sb://localhost/"+a.queue, "app", key, time.Now().Add(time.Hour)) + "\r\nContent-Length: 1000000\r\n\r\nx"
+		a.await("the node has no place for the key", func() bool { // again on a machine on which bodies end before so many are there
+			for range count {
+				if _, err := io.WriteString(a.dial(n.AMQP), head); err != nil {
+					a.Fatal(err)
+				}
+			}
+			refused, err := n.Metric(a.ctx, `busbar_rejections_total{site="http"}`)
+			return err == nil && refused > 0
+		})
+		sends := size(5, 500)
+		for i := range sends {
+			if code, text, err := a.post(n, token()); code != 201 {
+				a.Fatalf("send %d beside slow bodies: %d %s, %v", i, code, text, err)
+			}
+		}
+		return fmt.Sprintf("%d bodies, %d sends beside them", count, sends)
+	})
+}
+
 var errNoFrame = errors.New("no frame of a WebSocket")
