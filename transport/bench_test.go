@@ -3,11 +3,13 @@ package transport
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/auth"
 )
 
 // BenchmarkSend is one client with many sends under way, over a real socket to states without a log.
@@ -89,4 +91,42 @@ func BenchmarkTranslate(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkKeyRate is what the rate of a key costs for each delivery of a link: finding the key that pays, and charging it.
+func BenchmarkKeyRate(b *testing.B) {
+	const most = 1 << 40 // never refused
+	for _, c := range []struct {
+		name  string
+		limit KeyRate
+		scope string // of the key
+	}{
+		{"no rate", KeyRate{}, ""},
+		{"messages", KeyRate{Messages: most, MessageBurst: most}, ""},
+		{"messages and bytes", KeyRate{Messages: most, MessageBurst: most, Bytes: most, ByteBurst: most}, ""},
+		{"messages and bytes, key of an entity", KeyRate{Messages: most, MessageBurst: most, Bytes: most, ByteBurst: most}, "orders"},
+	} {
+		client := &conn{s: &Server{rates: newRates(c.limit, time.Now)}, claims: map[string]auth.Claim{
+			"sb://localhost/orders": {Policy: testPolicy, Scope: c.scope, Rights: auth.All},
+		}}
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if e := client.s.rates.take(client.sender("orders"), 1, 1024); e != nil {
+					b.Fatal(e)
+				}
+			}
+		})
+		b.Run(c.name+", all processors", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(p *testing.PB) {
+				for p.Next() {
+					if e := client.s.rates.take(client.sender("orders"), 1, 1024); e != nil {
+						b.Error(e)
+						return
+					}
+				}
+			})
+		})
+	}
 }

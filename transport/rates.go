@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -135,9 +134,9 @@ func (s *Server) KeyUse() (messages, bytes int) { return s.rates.used() }
 func keyOf(claim auth.Claim) string {
 	switch {
 	case claim.Issuer != "":
-		return fmt.Sprintf("%s of %s", claim.Policy, claim.Issuer)
+		return claim.Policy + " of " + claim.Issuer
 	case claim.Scope != "":
-		return fmt.Sprintf("%s:%s", claim.Scope, claim.Policy)
+		return claim.Scope + ":" + claim.Policy
 	}
 	return claim.Policy
 }

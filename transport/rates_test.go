@@ -144,6 +144,85 @@ func TestAKeyThatSendsTooMuchIsBusy(t *testing.T) {
 	}, limited)
 }
 
+// S-230: every way of sending costs the key each message and each byte, and a batch of three costs three.
+func TestEveryWayOfSendingIsCharged(t *testing.T) {
+	const bytesEach = 1000
+	limited := func(c *Config) {
+		c.KeyRate = KeyRate{Messages: 1, MessageBurst: 1000, Bytes: 1, ByteBurst: 1 << 20}
+	}
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("a")
+		d := newDeal(t, b)
+		d.sender(3, "a")
+		id := d.declare()
+		a := d.c.asker("a", 30, 10)
+		body := strings.Repeat("x", bytesEach)
+		large := amqp.AppendData(nil, []byte(body))
+		overHTTP := func(body, contentType string) string {
+			w := b.web()
+			defer w.conn.Close()
+			if _, err := fmt.Fprintf(w.conn, "POST /a/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\nContent-Type: %s\r\n"+
+				"Content-Length: %d\r\n\r\n%s", httpToken(testPolicy, "http://localhost/"), contentType, len(body), body); err != nil {
+				t.Fatal(err)
+			}
+			status, _ := w.answered()
+			return fmt.Sprint(status)
+		}
+		for _, way := range []struct {
+			name     string
+			send     func() string
+			want     string
+			messages int
+		}{
+			{"a link", func() string { return stateText(d.transfer(3, nil, large)) }, "Accepted", 1},
+			{"a transaction", func() string { return d.send(3, id, large) }, "(Accepted)", 1},
+			{"a schedule", func() string {
+				a.ask(requestOf(t, "a", "schedule-message", mapOf("messages", amqp.List{oneMessage(large), oneMessage(encoded("z"))})))
+				synctest.Wait()
+				a.takeAll()
+				return fmt.Sprint(a.codes)
+			}, "map[200:1]", 2},
+			{"HTTP", func() string { return overHTTP(body, "text/plain") }, "201", 1},
+			{"a batch over HTTP", func() string { return overHTTP(`[{"Body":"`+body+`"},{"Body":"y"},{"Body":"z"}]`, batchType) }, "201", 3},
+		} {
+			messages, bytes := b.server.KeyUse()
+			if got := way.send(); got != way.want {
+				t.Fatalf("%s: %s, want %s", way.name, got, way.want)
+			}
+			nowMessages, nowBytes := b.server.KeyUse()
+			if n := nowMessages - messages; n != way.messages {
+				t.Errorf("%s costs %d messages, want %d", way.name, n, way.messages)
+			}
+			if n := nowBytes - bytes; n < bytesEach || n > 3*bytesEach {
+				t.Errorf("%s costs %d bytes, want about %d", way.name, n, bytesEach)
+			}
+		}
+		d.c.close()
+	}, limited)
+}
+
+// A client with several tokens pays by the key that is first by name of those that let it send now.
+func TestTheFirstKeyThatMaySendPays(t *testing.T) {
+	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	c := &conn{s: &Server{rates: newRates(KeyRate{Messages: 1, MessageBurst: 1}, time.Now)}, claims: map[string]auth.Claim{
+		"1": {Policy: "a", Rights: auth.Send, Until: before}, "2": {Policy: "b", Rights: auth.Listen, Until: later},
+		"3": {Policy: "c", Rights: auth.Send, Scope: "other", Until: later},
+		"4": {Policy: "d", Rights: auth.Send, Until: later}, "5": {Policy: "e", Rights: auth.Send},
+	}}
+	for range 10 { // the claims are in a map
+		if got := c.sender("orders"); got != "d" {
+			t.Fatalf("%q pays, want d", got)
+		}
+	}
+	if got := c.sender("other"); got != "d" {
+		t.Errorf("%q pays for the other queue, want d", got)
+	}
+	c.s.rates = nil
+	if got := c.sender("orders"); got != "" {
+		t.Errorf("%q pays, and there are no rates", got)
+	}
+}
+
 // S-230: over HTTP the answer is 503, and another policy is served meanwhile.
 func TestAKeyThatSendsTooMuchOverHTTPIsBusy(t *testing.T) {
 	ts := startServer(t, 1, func(c *Config) { c.KeyRate = KeyRate{Bytes: 1, ByteBurst: 1000} })
@@ -155,6 +234,9 @@ func TestAKeyThatSendsTooMuchOverHTTPIsBusy(t *testing.T) {
 		"&#39;RootManageSharedAccessKey&#39; is being throttled") || !strings.Contains(text, "of the 1000 bytes") ||
 		res.Header.Get("Retry-After") == "" {
 		t.Errorf("got %s, %v", text, res.Header)
+	}
+	if got := ts.Stats().Rejected[siteKeyRate].Load(); got != 1 {
+		t.Errorf("%d refusals are counted, want 1", got)
 	}
 	want(t, ts.curl(t, "POST", "/q/messages", body, "Authorization", httpToken("sender", "http://x/")), 201)
 	if got := ts.broker.counts(t, "q").Active; got != 2 {

@@ -176,13 +176,43 @@ func TestJWTAlgorithms(t *testing.T) {
 	} {
 		for _, prefix := range []string{"", "Bearer ", "bearer  "} {
 			claim, err := p.Verify(prefix+s.sign(t, h, claims()), jwtNow)
-			if err != nil || claim.Policy != "oid:someone" || claim.Rights != All || claim.Scope != "" {
+			if err != nil || claim.Policy != "oid:someone" || claim.Issuer != testIssuer || claim.Rights != All || claim.Scope != "" {
 				t.Errorf("%v: %+v, %v", h, claim, err)
 			}
 			if !claim.ExpiredAt(jwtNow.Add(661*time.Second)) || claim.ExpiredAt(jwtNow.Add(659*time.Second)) {
 				t.Errorf("until %v", claim.Until)
 			}
 		}
+	}
+}
+
+// Who pays for a rate is told apart by the whole subject, though names are shortened for the log and lose what a log cannot
+// show.
+func TestJWTSubjectsThatLookAlikeAreApart(t *testing.T) {
+	p, s := jwtPolicies(t)
+	long := strings.Repeat("a", 100)
+	seen := map[string]string{}
+	for _, subject := range []string{"someone", "some\x01one", "some\x02one", long, long + "b", long + "c", "someone #3a1f"} {
+		claim, err := p.Verify(s.sign(t, header("RS256", "r"), claims("oid", subject)), jwtNow)
+		if err != nil || len(claim.Policy) > 130 {
+			t.Fatalf("%q: %+v, %v", subject, claim, err)
+		}
+		if other, there := seen[claim.Policy]; there {
+			t.Errorf("%q and %q are both %q", subject, other, claim.Policy)
+		}
+		seen[claim.Policy] = subject
+	}
+	odd, err := p.Verify(s.sign(t, header("RS256", "r"), claims("oid", "some\x01one")), jwtNow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := strings.TrimPrefix(odd.Policy, "oid:") // a subject of its own, which is shown with a digest, too
+	claim, err := p.Verify(s.sign(t, header("RS256", "r"), claims("oid", shown)), jwtNow)
+	if err != nil || claim.Policy == odd.Policy {
+		t.Errorf("%q passes for another one: %+v, %v", shown, claim, err)
+	}
+	if seen["oid:someone"] != "someone" || seen["oid:"+long] != long {
+		t.Errorf("short names have changed: %v", seen)
 	}
 }
 
