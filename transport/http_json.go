@@ -3,11 +3,13 @@ package transport
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
 var (
+	errBytes     = errors.New("it is no UTF-8")
 	errNoUTF8    = errors.New("the JSON is no UTF-8")
 	errSurrogate = errors.New("the JSON has an escape of half a character, \\ud800 to \\udfff, without its other half")
 )
@@ -31,6 +33,17 @@ func exactText(text []byte) error {
 			i += 6
 		}
 		i++ // what is escaped may be a backslash
+	}
+	return nil
+}
+
+// exactProperty refuses the value of a header that would not be stored as it was sent: a text in quotes is JSON.
+func exactProperty(value string) error {
+	switch {
+	case !utf8.ValidString(value):
+		return errBytes
+	case strings.HasPrefix(value, `"`):
+		return exactText([]byte(value))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -87,15 +88,24 @@ func (s *Server) httpSingle(d *inbound, body []byte, q *httpRequest) error {
 			return badHTTP("BrokerProperties cannot be read: %v.", err)
 		}
 	}
-	payload, err := p.sections(nil, q.r.Header.Get("Content-Type"))
+	contentType := q.r.Header.Get("Content-Type")
+	if strings.ContainsFunc(contentType, func(r rune) bool { return r >= utf8.RuneSelf }) { // AMQP 1.0 §1.6.21
+		return badHTTP("The header Content-Type holds characters that are no ASCII.")
+	}
+	payload, err := p.sections(nil, contentType)
 	if err != nil {
 		return badHTTP("BrokerProperties: %v.", err)
 	}
 	w := amqp.BeginMapSection(payload, amqp.CodeApplicationProperties)
 	for _, name := range slices.Sorted(maps.Keys(q.r.Header)) {
-		if isProperty(name) {
-			w.Raw(name, propertyValue(strings.Join(q.r.Header[name], ", ")))
+		if !isProperty(name) {
+			continue
 		}
+		value := strings.TrimSpace(strings.Join(q.r.Header[name], ", "))
+		if err := exactProperty(value); err != nil {
+			return badHTTP("The header %s cannot be read: %v.", name, err)
+		}
+		w.Raw(name, propertyValue(value))
 	}
 	return s.httpMessage(d, amqp.AppendData(w.End(), body), q.desc)
 }

@@ -475,6 +475,41 @@ func TestHTTPTextIsStoredAsItWasSentOrRefused(t *testing.T) {
 	}
 }
 
+// AMQP 1.0 §1.6.20, §1.6.21: what stands in a header is stored as it was sent or refused, too.
+func TestHTTPHeadersAreStoredAsTheyWereSentOrRefused(t *testing.T) {
+	ts := startServer(t, 1)
+	ts.broker.queue("q")
+	for name, tc := range map[string]struct {
+		header, value string
+		want          string // that comes back, "" if it is refused
+		text          string // in the refusal
+	}{
+		"a property of letters":                 {"Prop", "\u00e9", `"\u00e9"`, ""},
+		"a property in quotes":                  {"Prop", "\"\u00e9\"", `"\u00e9"`, ""},
+		"a property with a pair of escapes":     {"Prop", `"\ud83d\ude00"`, `"\ud83d\ude00"`, ""},
+		"a property that is no UTF-8":           {"Prop", "a\xff", "", "The header Prop cannot be read: it is no UTF-8."},
+		"a property in quotes that is no UTF-8": {"Prop", "\"a\xff\"", "", "The header Prop cannot be read: it is no UTF-8."},
+		"a property with half a pair":           {"Prop", `"a\ud800"`, "", "half a character"},
+		"a property in quotes that is no JSON":  {"Prop", `"\x"`, `"\\x"`, ""},
+		"a content type":                        {"Content-Type", "text/plain; a=b", "text/plain; a=b", ""},
+		"a content type that is no ASCII":       {"Content-Type", "text/\u00e9", "", "Content-Type holds characters that are no ASCII"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := ts.curl(t, "POST", "/q/messages", "x", tc.header, tc.value)
+			if tc.want == "" {
+				if text := textBody(t, want(t, res, 400)); !strings.Contains(text, tc.text) {
+					t.Errorf("got %s, want %s", text, tc.text)
+				}
+				return
+			}
+			want(t, res, 201)
+			if got := want(t, ts.curl(t, "DELETE", "/q/messages/head", ""), 200).Header.Get(tc.header); got != tc.want {
+				t.Errorf("came back as %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // begin sends the headers of a send over HTTP and the first bytes of its body, and nothing more.
 func (ts *testServer) begin(t *testing.T, entity string, length, first int) net.Conn {
 	t.Helper()

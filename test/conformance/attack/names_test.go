@@ -1,13 +1,42 @@
 package attack
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
+
+// wire returns a text in the place of a name that is no UTF-8, which the client's encoder would not write, and the edit that puts
+// its bytes onto the wire. Other names stand for themselves.
+func wire(name string) (text string, edit func([]byte) []byte) {
+	if utf8.ValidString(name) {
+		return name, nil
+	}
+	text = strings.Repeat("~", len(name))
+	return text, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(text), []byte(name)) }
+}
+
+// undecodable demands that the node has ended the connection for what err says the client tried (AMQP 1.0 §1.6.20).
+func (a *attack) undecodable(c *raw.Client, what string, err error) {
+	a.Helper()
+	if !errors.Is(err, raw.ErrEnded) {
+		a.Errorf("%s: %v, want the connection to end", what, err)
+		return
+	}
+	f, err := c.Await(raw.Is[*amqp.Close])
+	if err != nil {
+		a.Errorf("%s: the connection ended without a close: %v", what, err)
+		return
+	}
+	if e := f.P.(*amqp.Close).Error; e == nil || e.Condition != amqp.ConditionDecodeError {
+		a.Errorf("%s: closed with %+v", what, e)
+	}
+}
 
 // addresses attaches to each name, beside each other, on a connection of its own.
 func (a *attack) addresses(names []string) {
@@ -19,6 +48,12 @@ func (a *attack) addresses(names []string) {
 		}
 		defer c.Close()
 		a.sockets.Add(1)
+		if text, edit := wire(names[i]); edit != nil {
+			c.Edit = edit
+			_, err := c.Sender(a.queue + "/" + text)
+			a.undecodable(c, fmt.Sprintf("attach to %q", names[i]), err)
+			return nil
+		}
 		for _, address := range []string{names[i], a.queue + "/" + names[i], a.queue + "-topic/Subscriptions/" + names[i]} {
 			_, err := c.Sender(address)
 			var refused *raw.Refused
@@ -54,8 +89,18 @@ func (a *attack) sessionIDs(body string, ids []string) {
 		if err != nil {
 			return err
 		}
-		payload := amqp.AppendProperties(nil, &amqp.Properties{GroupID: []byte(ids[i])})
+		var id string
+		id, c.Edit = wire(ids[i])
+		payload := amqp.AppendProperties(nil, &amqp.Properties{GroupID: []byte(id)})
 		_, err = c.Deliver(s.Handle, nil, amqp.AppendData(payload, []byte(body)))
+		if c.Edit != nil {
+			if condition := raw.Condition(err); condition != badArgument {
+				a.Errorf("a message of session %q: %v", ids[i], err)
+			}
+			_, err = c.Receiver(a.queue+"-sessions", id)
+			a.undecodable(c, fmt.Sprintf("accept session %q", ids[i]), err)
+			return nil
+		}
 		if utf8.RuneCountInString(ids[i]) > 128 {
 			if condition := raw.Condition(err); condition != badArgument {
 				a.Errorf("a message of session %.20q: %v", ids[i], err)
@@ -76,8 +121,7 @@ func (a *attack) sessionIDs(body string, ids []string) {
 			return err
 		}
 		properties, err := m.Parts.ParseProperties()
-		want := string([]rune(ids[i])) // what is no UTF-8 is replaced, byte by byte
-		if err != nil || string(properties.GroupID) != want || m.Body != body {
+		if err != nil || string(properties.GroupID) != ids[i] || m.Body != body {
 			a.Errorf("session %.20q: received %q of %q, %v", ids[i], m.Body, properties.GroupID, err)
 		}
 		_, err = c.Settle(m.ID, amqp.Accepted{})

@@ -256,7 +256,7 @@ var oddNames = []string{"a\x00b", "\x00", "\xff\xfe", "a\xc0\x80", "\xed\xa0\x80
 	"%00", "%2e%2e", "a b", " ", "a\r\nb", "a\tb", "\u202e", "\ufeff", "é", "\U0010ffff", "a#b", "a?b", "a|b", "a'b", `a"b`, "<a>", "&amp;", "${jndi:x}", "\\"}
 
 // Names of entities and ids of sessions with odd bytes. A name is refused, a session id of at most 128 characters is kept to
-// the byte, and what is no UTF-8 in it is replaced. The connection stays.
+// the byte. What is no UTF-8 is refused, and ends the connection where it stands in a frame and not in a message.
 func TestOddNamesAndSessionIDs(t *testing.T) {
 	onClusters(t, func(a *attack) string {
 		a.entities()

@@ -45,6 +45,9 @@ type Client struct {
 	arrived uint32     // transfers that came
 	counts  map[uint32]uint32
 	Settled map[uint32]bool // deliveries of the broker that it has settled
+
+	// Edit changes the bytes of what the client writes, if it is set: the encoder writes no text that is not UTF-8.
+	Edit func([]byte) []byte
 }
 
 var (
@@ -159,6 +162,9 @@ func (c *Client) beat() {
 func (c *Client) put(b []byte) error {
 	c.write.Lock()
 	defer c.write.Unlock()
+	if c.Edit != nil {
+		b = c.Edit(b)
+	}
 	_, err := c.conn.Write(b)
 	return err
 }
