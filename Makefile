@@ -22,7 +22,7 @@ SEQUENCES ?= 8000
 
 comma := ,
 
-.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model failovers conformance conformance-full compatibility \
+.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model mutations failovers conformance conformance-full compatibility \
         bench growth steady microbench cover cover-fsm coverage all clean help
 
 ## build: bin/busbar
@@ -140,6 +140,16 @@ MODEL = $(BIN)/tools/model -test.run TestStateAgreesWithTheModel -test.timeout 0
 $(BIN)/tools/model:
 	@mkdir -p $(BIN)/tools && go test -c -o $@ ./test/model
 
+## mutations: recorded sessions of the Go SDK, changed by a seed, against a build with the race detector (STREAMS=4000)
+#
+# Half of the streams come first, the other half shows what memory they leave. 1,000 streams took RATE here.
+STREAMS ?= 4000
+mutations:
+	@if [[ -z "$(RACE)" ]]; then echo 'SKIPPED: no C compiler, so no build with the race detector; the mutations were not run' >&2; exit 0; fi; \
+		mkdir -p $(BIN)/tools && go build -race -trimpath -buildvcs=false -o $(BIN)/tools/busbar-race ./cmd/busbar && \
+		cd test/conformance && BUSBAR_BINARY=$(BIN)/tools/busbar-race go test -count=1 -v -timeout 24h -run TestMutatedSessions \
+			./attack -args -streams $(STREAMS)
+
 ## failovers: the failover test N times (N=5)
 failovers: build
 	@cd test/conformance && go test -count=$(N) -timeout 60m ./failover
@@ -165,6 +175,7 @@ nightly: verify
 	@cd test/conformance && go test -count=1 -timeout 90m -run TestOrder . -args -long
 	@cd test/conformance && go test -count=1 -timeout 30m -run TestALargeMessage . -args -large 100
 	@cd test/conformance && go test -count=1 -timeout 300m ./attack -args -long
+	@$(MAKE) mutations STREAMS=1000000
 	@cd test/conformance && go test -count=1 -timeout 300m -run TestOrder ./languages -args -messages=100000
 
 ## bench: one node, three and the baselines into docs/benchmarks.md; ROUNDS=5 for medians

@@ -22,7 +22,7 @@ import (
 	"github.com/busbar-mq/busbar/test/conformance/node"
 )
 
-var streams = flag.Int("streams", 0, "mutate at least so many sessions")
+var streams = flag.Int("streams", 0, "mutate so many sessions instead of 2,000, or of 1,000,000 with -long")
 
 // recording is what one client of the Go SDK wrote on one connection, cut into protocol headers and frames.
 type recording [][]byte
@@ -245,8 +245,8 @@ func (a *attack) round(n *node.Node, all []recording, seed, count int) {
 // A structured mutator over recorded sessions of the Go SDK. Afterwards the node has as many connections, links and goroutines
 // as before, and a round of the same size as the one before it makes the resident memory grow by no more than half.
 //
-// BUSBAR_BINARY chooses another build, such as one with -race. BUSBAR_SEED is the first seed. The flag -streams makes the short
-// form longer.
+// BUSBAR_BINARY chooses another build, such as one with -race. BUSBAR_SEED is the first seed. The flag -streams sets the number
+// of streams.
 func TestMutatedSessions(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -264,7 +264,10 @@ func TestMutatedSessions(t *testing.T) {
 		a.must("create a queue with sessions", err)
 		all := a.record(n)
 		seed, _ := strconv.Atoi(os.Getenv("BUSBAR_SEED"))
-		count := max(size(2000, 1_000_000), *streams) / 2
+		count := size(2000, 1_000_000) / 2
+		if *streams > 0 {
+			count = max(1, *streams/2)
+		}
 		a.round(n, all, seed, count)
 		warm := a.level(n)
 		a.round(n, all, seed+count, count)
