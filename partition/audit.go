@@ -66,10 +66,10 @@ func (m *machine) freeze() recount {
 	return c
 }
 
-// audit counts everything anew: the image is restored into an empty machine, which derives every counter
-// and index from the messages themselves. Then that machine checks its invariants, its counters are
-// compared with those of the living state, its image with the one it came from, and every body that a
-// message refers to is read. It takes memory for a second state.
+// audit counts everything anew: the image is restored into an empty machine, which derives every counter and index
+// from the messages themselves. Then that machine checks its invariants. Its counters are compared with those of the
+// living state, and its image with the one it came from. Every body that a message refers to is read. It takes memory
+// for a second state.
 func audit(ctx context.Context, c recount, fresh Machine, bodies Bodies) (a Audit) {
 	a.Index = c.index
 	if err := copyState(c.image, fresh); err != nil {
@@ -168,8 +168,8 @@ func (r *Replica) Audit(ctx context.Context) (Audit, error) {
 	return a, err
 }
 
-// auditTries is how often a replica that is in use is recounted when something was found: a body that
-// was freed under the reader's hands is not found a second time.
+// auditTries is how often a replica in use is recounted when something was found. A body that was freed under the
+// reader's hands is not found a second time.
 const auditTries = 3
 
 func (r *Replica) auditOnce(ctx context.Context) (Audit, error) {
@@ -270,8 +270,8 @@ func (g *GroupAudit) Well() bool {
 	return len(g.Problems) == 0
 }
 
-// AuditGroup has the leader of a partition mark an entry, has every member recount itself, one after the
-// other so that a cluster in use keeps most of itself, and compares their digests behind that entry.
+// AuditGroup has the leader of a partition mark an entry, has every member recount itself, and compares their digests
+// behind that entry. The members recount one after the other, so that a cluster in use keeps most of itself.
 func (d *Directory) AuditGroup(ctx context.Context, p fsm.PartitionID) GroupAudit {
 	g := GroupAudit{Partition: p, Replicas: []Audit{}}
 	problem := func(format string, args ...any) { g.Problems = append(g.Problems, fmt.Sprintf(format, args...)) }

@@ -18,10 +18,10 @@ type Stored struct {
 	Digests  []Digest `json:"digests,omitempty"`
 }
 
-// AuditStores opens the newest snapshot of stores that no replica uses, replays the log behind it up to
-// an index, 0 for all of it, and recounts the result as Replica.Audit does. Audit.Digest is that of the
-// state at the end, Digests are those of the marked entries on the way. The end of a log may hold entries
-// that were never committed: two replicas are compared up to an entry that both have with one term.
+// AuditStores opens the newest snapshot of stores that no replica uses. It replays the log behind it up to an index,
+// 0 for all of it. It recounts the result as Replica.Audit does. Audit.Digest is that of the state at the end,
+// Digests are those of the marked entries on the way. The end of a log may hold entries that were never committed.
+// Two replicas are compared up to an entry that both have with one term.
 func AuditStores(ctx context.Context, p fsm.PartitionID, s Stores, empty func() Machine, upTo uint64) (
 	out Stored, err error) {
 	out.Partition = p
@@ -117,9 +117,8 @@ func (s *Stored) step(ctx context.Context, m *machine, l *raft.Log) error {
 	return err
 }
 
-// LastCommon returns the last entry that all logs have with one term, and that no snapshot has passed: up
-// to it the replicas of stopped nodes can be compared. It is 0 if there is none, as with a replica that
-// was far behind.
+// LastCommon returns the last entry that all logs have with one term, and that no snapshot has passed. The replicas
+// of stopped nodes can be compared up to it. It is 0 if there is none, as with a replica that was far behind.
 func LastCommon(all []Stores) (uint64, error) {
 	if len(all) < 2 {
 		return 0, nil

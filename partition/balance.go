@@ -118,8 +118,8 @@ func (b *balancer) give(ctx context.Context, r *Replica, to fsm.NodeID) error {
 // firstElectionEvery is how often a replica just opened looks whether the others are there.
 const firstElectionEvery = 50 * time.Millisecond
 
-// hasten gives a group that a majority has just opened a leader at once, instead of after a
-// time-out: a new group the preferred one, any other the one with the most log (A17).
+// hasten gives a group that a majority has just opened a leader at once, instead of after a time-out (A17). A new
+// group gets the preferred one, any other the one with the most log.
 func (s *Supervisor) hasten(g catalog.Group) {
 	r := s.host.Replica(g.ID)
 	if r == nil || len(g.Members) < 2 {
@@ -185,9 +185,9 @@ func (s *Supervisor) shouldStand(ctx context.Context, r *Replica, g catalog.Grou
 	return best(&own, others)
 }
 
-// Ready returns why this node cannot serve now, nil if it can: what the catalog places here is open,
-// every replica works and knows a leader, and a barrier at most a second old passed through those
-// that lead (RUL-20).
+// Ready returns why this node cannot serve now, nil if it can (RUL-20). A node can serve if what the catalog places
+// here is open, and every replica works and knows a leader. A barrier at most a second old must have passed through
+// those that lead.
 func (h *Host) Ready(ctx context.Context) error {
 	rs := h.list()
 	if len(rs) == 0 {

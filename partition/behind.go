@@ -6,13 +6,13 @@ import (
 
 // behind takes away from an append what this replica has applied and no longer has in its log.
 //
-// Raft checks that the entry before the new ones is in the log, and refuses the append if it is not there. A leader that
-// takes a follower for further back than it is then goes back entry by entry until its own log ends, sends a snapshot,
-// hears that the follower has it, sends the entry behind the snapshot, and is refused again: for ever, if the follower's
-// log begins right behind a snapshot. It never becomes a voter.
+// Raft checks that the entry before the new ones is in the log, and refuses the append if it is not there. A leader
+// that takes a follower for further back than it is then goes back entry by entry until its own log ends. It sends a
+// snapshot, hears that the follower has it, sends the entry behind the snapshot, and is refused again. That goes on
+// for ever if the follower's log begins right behind a snapshot. It never becomes a voter.
 //
-// What was applied is committed, so every leader of this term has it, the same (Raft, §5.4.3): of such an append only
-// what lies behind is new.
+// An applied entry is committed, so every leader of this term has the same one (Raft, §5.4.3). Of such an append only
+// the entries behind it are new.
 func (r *Replica) behind(c *raft.AppendEntriesRequest) {
 	applied := r.machine.index()
 	if c.PrevLogEntry == 0 || c.PrevLogEntry >= applied {
@@ -30,8 +30,8 @@ func (r *Replica) behind(c *raft.AppendEntriesRequest) {
 		c.LeaderCommitIndex = min(c.LeaderCommitIndex, applied)
 		return
 	}
-	// The entry before the new ones is the last that was applied, if raft finds it: in the log, or as the end of a
-	// snapshot with an empty log behind it. Otherwise it is the first of the log.
+	// The entry before the new ones is the last that was applied, if raft finds it. Raft finds it in the log, or as
+	// the end of a snapshot with an empty log behind it. Otherwise it is the first of the log.
 	anchor := applied
 	if first > applied {
 		anchor = first

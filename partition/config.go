@@ -16,9 +16,8 @@ type Config struct {
 	Node fsm.NodeID
 	// Incarnation is this life of the node; Busbar's own proposals are numbered under it.
 	Incarnation fsm.Incarnation
-	// Clock tells the time: the date of the host's clock, which may be set to anything, and the
-	// passing of time, of which only differences count. Nil is the process's own clock; simulations
-	// give every node one that steps and drifts.
+	// Clock tells the date of the host's clock, which may be set to anything, and the passing of time, of which only
+	// differences count. Nil is the process's own clock; simulations give every node one that steps and drifts.
 	Clock func() (wall, passing time.Time)
 
 	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election.
@@ -29,8 +28,8 @@ type Config struct {
 	ElectionTimeout time.Duration
 	// LeaderLease is how long a leader serves without hearing from a majority. Nothing reads by it.
 	LeaderLease time.Duration
-	// CommitTimeout is how often an idle leader tells followers its commit index: the dominant
-	// idle cost of a group, and the lag of followers when traffic stops.
+	// CommitTimeout is how often an idle leader tells followers its commit index. It is the dominant idle cost of a
+	// group, and the lag of followers when traffic stops.
 	CommitTimeout time.Duration
 	// RPCTimeout bounds one raft call to a peer.
 	RPCTimeout time.Duration
@@ -40,9 +39,9 @@ type Config struct {
 	MaxEntryBytes int
 	// MaxAppendBytes bounds the entries of one AppendEntries call; one entry always fits.
 	MaxAppendBytes int
-	// MaxAppendEntries bounds their number. Raft reads that many from the log before the bytes are
-	// counted, and reads again what did not fit, so it is not far above MaxAppendBytes/MaxEntryBytes.
-	// It matters to a follower that catches up only: in between, one entry is in flight.
+	// MaxAppendEntries bounds their number. Raft reads that many from the log before the bytes are counted, and reads
+	// again what did not fit. So it is not far above MaxAppendBytes/MaxEntryBytes. It matters to a follower that
+	// catches up only: in between, one entry is in flight.
 	MaxAppendEntries int
 	// MaxCommandBytes bounds one command; RUL-9's 16 MiB and room for its frame.
 	MaxCommandBytes int
@@ -66,18 +65,18 @@ type Config struct {
 	// SnapshotBytes is how many bytes of log cause a snapshot; SnapshotEntries how many entries.
 	SnapshotBytes   int64
 	SnapshotEntries uint64
-	// TrailingLogs are the entries kept behind a snapshot so that a follower briefly away needs no
-	// snapshot. With entries of MaxEntryBytes it bounds the log's bytes too. It must be well above
-	// the few entries that a deposed leader can have to itself, one in flight per leadership: then a
-	// follower that needs a snapshot has no conflicting entries beyond it (R7).
+	// TrailingLogs are the entries kept behind a snapshot so that a follower briefly away needs no snapshot. With
+	// entries of MaxEntryBytes it bounds the log's bytes too. It must be well above the few entries that a deposed
+	// leader can have to itself, one in flight per leadership. Then a follower that needs a snapshot has no
+	// conflicting entries beyond it (R7).
 	TrailingLogs uint64
 
 	// StallAfter is the age of a store write at which the node stops serving; FatalAfter the age
 	// at which OnFatal is called (R1).
 	StallAfter time.Duration
 	FatalAfter time.Duration
-	// WedgeAfter is how long a group that is asked to advance, and could, may stand still before the
-	// replica that is in the way is opened anew (R5, R7, R10).
+	// WedgeAfter is how long a group that is asked to advance, and could, may stand still. Then the replica that is
+	// in the way is opened anew (R5, R7, R10).
 	WedgeAfter time.Duration
 	// CheckpointEvery is how often the replicas of a group that changes compare digests of their
 	// states; 0 means never.
@@ -87,9 +86,9 @@ type Config struct {
 	// MendAfter is how long a replica must have failed before its group goes on without it and it is
 	// rebuilt. A wedged replica that is opened anew must not be removed for that.
 	MendAfter time.Duration
-	// ReplaceAfter is how long a node must be unreachable before another one takes its replicas. It
-	// must be well above the time that a machine takes to start again: moving data costs the most when
-	// a cluster has the least to spare.
+	// ReplaceAfter is how long a node must be unreachable before another one takes its replicas. It must be well
+	// above the time that a machine takes to start again. Moving data costs the most when a cluster has the least to
+	// spare.
 	ReplaceAfter time.Duration
 	// VouchPatience is how long a replica waits for peers that do not answer before it takes part
 	// with what the others said of it. It delays an election only while a node is away.

@@ -14,9 +14,9 @@ import (
 	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
-// dateWatch compares the date of this node with those of the others (S-289). Locks do not depend on it,
-// but what users see and what is scheduled does: a node whose date is wrong leaves leading to others
-// while they can, and says so. Who is wrong only a majority of at least three can tell.
+// dateWatch compares the date of this node with those of the others (S-289). Locks do not depend on the date, but
+// what users see and what is scheduled does. A node whose date is wrong leaves leading to others while they can, and
+// says so. Only a majority of at least three can tell which node is wrong.
 type dateWatch struct {
 	h *Host
 
@@ -108,7 +108,7 @@ func (c *dateWatch) compare() {
 	c.judge()
 }
 
-// ask compares with one node. What its answer took is divided between both ways.
+// ask compares with one node. The time that its answer took is divided between both ways.
 func (c *dateWatch) ask(ctx context.Context, n fsm.NodeID) error {
 	began := time.Now()
 	b, err := c.h.deps.Caller.Call(ctx, n, KindClock, nil)
@@ -188,8 +188,8 @@ func (h *Host) serveClock(_ context.Context, from fsm.NodeID, b []byte) ([]byte,
 	return binary.BigEndian.AppendUint64(nil, uint64(h.cfg.date())), nil
 }
 
-// deferFor is for how long a node with a wrong clock leaves an election to others: two of them have
-// run out of patience by then, so something keeps them from it.
+// deferFor is for how long a node with a wrong clock leaves an election to others. Two of them have run out of
+// patience by then, so something keeps them from it.
 const deferFor = 5
 
 // defers reports whether this replica leaves an election to others, because the date here is wrong

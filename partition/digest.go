@@ -93,9 +93,9 @@ type checkpoint struct {
 	image io.WriterTo
 }
 
-// compute computes the digest of an image behind the entry with that index, on a goroutine of its own,
-// one at a time: of those that come meanwhile, as when a log is replayed, the last one is next. The
-// caller is a goroutine that ends before wg is waited for.
+// compute computes the digest of an image behind the entry with that index, on a goroutine of its own, one at a time.
+// Of the images that come meanwhile, as when a log is replayed, the last one is next. The caller is a goroutine that
+// ends before wg is waited for.
 func (d *digests) compute(index uint64, image io.WriterTo) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

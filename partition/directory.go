@@ -11,9 +11,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
-// Directory finds and changes entities. It reads the catalog's replica here, asks group 0 before it
-// says that something does not exist, and answers a change only after every share has applied it and
-// every node that answers knows of it (A2). It implements transport.Catalog.
+// Directory finds and changes entities. It reads the catalog's replica here, and asks group 0 before it says that
+// something does not exist. It answers a change only after every share has applied it, and every node that answers
+// knows of it (A2). It implements transport.Catalog.
 type Directory struct {
 	host *Host
 	send *sender
@@ -59,8 +59,8 @@ func (h *Host) catalog() *catalog.View {
 	return v
 }
 
-// Changed implements transport.Changes: the version of the catalog here, 0 if there is none, and a
-// channel that is closed when the catalog here has applied more.
+// Changed implements transport.Changes. It returns the version of the catalog here, 0 if there is none. Its channel
+// is closed when the catalog here has applied more.
 func (d *Directory) Changed() (version uint64, changed <-chan struct{}) {
 	changed = d.host.CatalogChanged()
 	if v := d.View(); v != nil {
@@ -90,8 +90,8 @@ func (d *Directory) membersOf(p fsm.PartitionID) []fsm.NodeID {
 	return nil
 }
 
-// Entity implements transport.Catalog. What the catalog here knows is answered at once and may be a
-// moment old: commands carry the entity's id, so an old description does no harm.
+// Entity implements transport.Catalog. An entity that the catalog here knows is answered at once and may be a moment
+// old. Commands carry the entity's id, so an old description does no harm.
 func (d *Directory) Entity(ctx context.Context, name string) (*fsm.Descriptor, error) {
 	if v := d.View(); v != nil {
 		if e := v.Entity(name); e != nil {
@@ -135,8 +135,8 @@ func (d *Directory) ask(ctx context.Context, q *catalog.Question) (*fsm.Descript
 	return catalog.DecodeDescriptor(a.Data)
 }
 
-// List returns up to top entities of a kind after the first skip of them, by name
-// without case: linearizable, because the replica here first catches up with group 0.
+// List returns up to top entities of a kind after the first skip of them, by name without case. It is linearizable,
+// because the replica here first catches up with group 0.
 func (d *Directory) List(ctx context.Context, kind fsm.EntityKind, skip, top int) (
 	[]*fsm.Descriptor, error) {
 	if err := d.catchUp(ctx); err != nil {

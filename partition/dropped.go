@@ -14,8 +14,8 @@ import (
 const (
 	// dropLineEvery is how often one entity has a line about messages dropped for one reason.
 	dropLineEvery = time.Minute
-	// maxDropLines bounds the pairs of entity and reason that are remembered, some 200 bytes each. What is
-	// beyond is in the counters only.
+	// maxDropLines bounds the pairs of entity and reason that are remembered, some 200 bytes each. Messages beyond
+	// that are in the counters only.
 	maxDropLines = 4096
 	// maxDropRead is the largest body, in bytes, that is read for the message id of an example.
 	maxDropRead = 1 << 20

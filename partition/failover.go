@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// candidateTimeout bounds the question that the survivors ask each other. Who does not answer
-	// in time does not count; if two then stand for election, the votes decide.
+	// candidateTimeout bounds the question that the survivors ask each other. A survivor that does not answer in time
+	// does not count. If two then stand for election, the votes decide.
 	candidateTimeout = 20 * time.Millisecond
-	// quorumTimeout bounds it as long as the answers so far would not elect anybody: on a busy
-	// machine they may take longer, and standing without them is in vain.
+	// quorumTimeout bounds it as long as the answers so far would not elect anybody. On a busy machine they may take
+	// longer, and standing without them is in vain.
 	quorumTimeout = 250 * time.Millisecond
 	// standEvery is the least time between two elections that a replica calls by itself.
 	standEvery = 2 * time.Second
 	// The survivors are compared again after againFirst, and after pauses that double up to againMost.
 	againFirst, againMost = 50 * time.Millisecond, 500 * time.Millisecond
-	// aliveAfter is when who hears of the leader takes it to live after all; before, that may have been
+	// aliveAfter is when a survivor that hears of the leader takes it to live after all. Before, that may have been
 	// its last entry.
 	aliveAfter = 250 * time.Millisecond
 )
 
-// PeerLost says that the process of a node is surely gone (A17): every group that it led gets a new
-// leader at once, not after the heartbeat time-out. Each survivor is told by its own mesh and
-// decides for itself; the best of them stands. A false alarm costs an election and nothing else.
+// PeerLost says that the process of a node is surely gone (A17). Every group that it led gets a new leader at once,
+// not after the heartbeat time-out. Each survivor is told by its own mesh and decides for itself; the best of them
+// stands. A false alarm costs an election and nothing else.
 //
-// Whoever stands so raises the term without asking first, so only who hears a majority does: a node
-// that lost the network and not its peers would otherwise come back with a term of its own, and
-// depose every leader that served meanwhile.
+// A survivor that stands so raises the term without asking first, so only one that hears a majority does. Otherwise a
+// node that lost the network and not its peers would come back with a term of its own. It would depose every leader
+// that served meanwhile.
 func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
 	h.lost.add(lost)
 	h.succeed(ctx, lost, func(s *Status) bool { return s.Leader == lost || s.Leader == "" })
@@ -44,10 +44,10 @@ func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
 // succeed gives groups a new leader that a node led, and those that are without one since: the best of the
 // survivors stands.
 //
-// The last entries of the lost leader may be under way to the disks while the survivors ask each other.
-// Each may then have seen the other one ahead, so that nobody stands, or who stands is behind by the time
-// that it asks for votes. So they are compared again while the group has no other leader. Who did not hear
-// a majority does not ask again: see PeerLost.
+// The last entries of the lost leader may be under way to the disks while the survivors ask each other. Each may then
+// have seen the other one ahead, so that nobody stands. Or the one that stands is behind by the time that it asks for
+// votes. So they are compared again while the group has no other leader. A survivor that did not hear a majority does
+// not ask again: see PeerLost.
 func (h *Host) succeed(ctx context.Context, lost fsm.NodeID, meant func(*Status) bool) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 2*h.cfg.HeartbeatTimeout) // then raft's own time-outs are over

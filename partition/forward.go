@@ -12,10 +12,10 @@ import (
 	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
-// A message in transit has a number at its source, and the destination decides once about each number of
-// a source, however often and however late it is asked (S-311). So whoever leads the source may send what
-// is in transit again at any time, and nothing has to be remembered but what the two states hold: a crash
-// between any two steps leaves a message that is in transit, and the next leader goes on with it (S-212).
+// A message in transit has a number at its source. The destination decides once about each number of a source,
+// however often and however late it is asked (S-311). So the leader of the source may send what is in transit again
+// at any time, and only the two states have to be remembered. A crash between any two steps leaves a message in
+// transit, and the next leader goes on with it (S-212).
 
 // source is a subqueue whose messages go elsewhere.
 type source struct {
@@ -27,8 +27,8 @@ const (
 	// moveMessages and moveBytes bound what is taken in one step; an answer must fit a frame.
 	moveMessages = 256
 	moveBytes    = 1 << 20
-	// maxHeld bounds what one source has in memory while destinations cannot be reached. What is not
-	// taken stays where it is.
+	// maxHeld bounds what one source has in memory while destinations cannot be reached. Messages that are not taken
+	// stay where they are.
 	maxHeld = 1024
 	// moveTimeout bounds one attempt to reach a destination.
 	moveTimeout = 10 * time.Second
@@ -334,8 +334,8 @@ func (f *forwarder) judge(t *target, decided []fsm.Refusal, detail string) bool 
 	return n > 0
 }
 
-// refusalText is what a dead letter tells its reader beside the reason (S-174): a destination that decides
-// about several messages answers with no words of its own.
+// refusalText is what a dead letter tells its reader beside the reason (S-174). A destination that decides about
+// several messages answers with no words of its own.
 func refusalText(r fsm.Refusal) string {
 	switch r {
 	case fsm.SessionRequired:

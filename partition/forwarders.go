@@ -222,7 +222,7 @@ func (m *mover) finished(src source, wake chan struct{}) bool {
 	return true
 }
 
-// maxIdling bounds the idle entities that are looked at at a time. Who is left out is named again.
+// maxIdling bounds the idle entities that are looked at at a time. A source that is left out is named again.
 const maxIdling = 16
 
 // idle takes the entities whose share here has been idle for long enough.

@@ -10,10 +10,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// guard stands between raft and a replica's stores. Raft forgets entries when a write of them
-// reports an error while the disk may have kept them, and loses acknowledged writes after the next
-// restart (R3); it panics when a read fails. So an error of the disk never returns to raft: the
-// replica is failed, the calling goroutine is parked, and it ends when the replica closes.
+// guard stands between raft and a replica's stores. Raft forgets entries when a write of them reports an error while
+// the disk may have kept them. It loses acknowledged writes after the next restart (R3); it panics when a read fails.
+// So an error of the disk never returns to raft. The replica is failed, and the calling goroutine is parked and ends
+// when the replica closes.
 type guard struct {
 	log    raft.LogStore
 	stable raft.StableStore

@@ -236,8 +236,8 @@ func (h *Host) leader(p fsm.PartitionID) (fsm.NodeID, bool) {
 // watchdogEvery is how often the watchdog looks.
 const watchdogEvery = time.Second
 
-// watchdog looks for store calls that do not return (R1): while one hangs raft's main loop answers
-// nothing, but its heartbeats go on and keep the others from electing a leader.
+// watchdog looks for store calls that do not return (R1). While one hangs, raft's main loop answers nothing, but its
+// heartbeats go on and keep the others from electing a leader.
 func (h *Host) watchdog() {
 	h.lookAtDisk()
 	t := time.NewTicker(watchdogEvery)
@@ -316,8 +316,8 @@ type Status struct {
 	WrongClock bool `json:"wrong_clock,omitempty"`
 	// Wedges counts how often the replica was found wedged since the process started.
 	Wedges uint64 `json:"wedges,omitempty"`
-	// ApplyPeak is how long the state machine took for one batch of entries at most since it was opened,
-	// SnapshotPause how long the beginning of a snapshot kept it from applying.
+	// ApplyPeak is how long the state machine took for one batch of entries at most since it was opened.
+	// SnapshotPause is how long the beginning of a snapshot kept it from applying.
 	ApplyPeak     time.Duration `json:"apply_peak_ns,omitempty"`
 	SnapshotPause time.Duration `json:"snapshot_pause_ns,omitempty"`
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// A body that is too large for one log entry goes to the partition in parts, one after the other, and
-// the command that stores it refers to them (docs/decisions/0043). This file cuts bodies up in front of
-// the log and puts them together behind it, so that front ends see whole bodies only.
+// A body that is too large for one log entry goes to the partition in parts, one after the other. The command that
+// stores it refers to them (docs/decisions/0043). This file cuts bodies up in front of the log and puts them together
+// behind it, so that front ends see whole bodies only.
 
 const (
 	// cutBytes is the shortest body that is uploaded when a command as a whole is too large.
@@ -292,7 +292,7 @@ func (r *Router) OnLarge(f func(bytes int)) { r.send.large.Store(&f) }
 // lock has run out.
 var errGone = errors.New("the body is not there any more")
 
-// assemble reads the parts of deliveries. Those whose bodies are gone are left out.
+// assemble reads the parts of deliveries. Messages whose bodies are gone are left out.
 func (r *Router) assemble(ctx context.Context, p fsm.PartitionID, ds []fsm.Delivery) ([]fsm.Delivery, error) {
 	kept := ds[:0]
 	for i := range ds {

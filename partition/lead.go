@@ -147,8 +147,8 @@ var errFenced = errors.New("entry of a deposed leadership")
 // round proposes one entry with whatever waits, and answers. It reports false if there was nothing
 // to do, or if the leadership is over.
 func (p *proposer) round() bool {
-	// Whom the last entry has answered goes first: most have more to ask, and would do so just after
-	// this entry is closed, so that each would ride in every other entry only.
+	// Callers that the last entry has answered go first. Most have more to ask, and would do so just after this entry
+	// is closed, so that each would ride in every other entry only.
 	runtime.Gosched()
 	tick := p.ticks.due(p.machine.clocks(), &p.stamps)
 	p.encoding.Lock()
@@ -181,8 +181,8 @@ func (p *proposer) accepting() bool {
 	return p.leading
 }
 
-// encode returns the bytes of e in a buffer of its own: raft, its cache and the state machine keep
-// it, so it is never used again.
+// encode returns the bytes of e in a buffer that is never used again, because raft, its cache and the state machine
+// keep it.
 func encode(e *fsm.Entry) []byte {
 	size := 128
 	for i := range e.Requests {

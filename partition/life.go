@@ -7,10 +7,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// lifeOf is this life of the node as the front end numbers its requests. The cluster may declare it over
-// although the process lives on, cut off for a while say (RUL-19); the front end then draws another
-// one, and the catalog must learn of it: when the process ends in earnest, it is the last one whose
-// sessions are to be released at once.
+// lifeOf is this life of the node as the front end numbers its requests. The cluster may declare it over although the
+// process lives on, cut off for a while say (RUL-19); the front end then draws another one, and the catalog must
+// learn of it. When the process ends in earnest, the sessions of the last life are to be released at once.
 type lifeOf struct {
 	// expired says that the present life was refused and the next one is not known yet.
 	expired atomic.Bool

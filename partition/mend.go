@@ -13,14 +13,14 @@ import (
 	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
-// mender brings the groups led here to the members that the catalog wants, all of them working: a
-// failed replica is removed, rebuilt empty on its node, taken in without a vote, and given one when
-// it has caught up; a node that the catalog replaced goes when its successor votes.
+// mender brings the groups led here to the members that the catalog wants, all of them working. A failed replica is
+// removed, rebuilt empty on its node, and taken in without a vote. It is given one when it has caught up; a node that
+// the catalog replaced goes when its successor votes.
 //
-// It keeps no plan. Each step is decided from the committed configuration and from what the members
-// say of themselves, so whoever leads after a crash goes on where the last one stopped, and each step
-// by itself leaves a group that a majority of voters with the data can serve. One step is under way
-// per group (reliability 2.6, rule 9); raft itself refuses a change before the last one committed.
+// It keeps no plan. Each step is decided from the committed configuration and from what the members say of
+// themselves. So the leader after a crash goes on where the last one stopped. Each step by itself leaves a group that
+// a majority of voters with the data can serve. One step is under way per group (reliability 2.6, rule 9); raft
+// itself refuses a change before the last one committed.
 type mender struct {
 	s     *Supervisor
 	since map[memberOf]time.Time // when a member was first seen failed, without a break
@@ -317,8 +317,8 @@ func (g *mendGroup) complete() bool {
 	return true
 }
 
-// survives reports whether the voters that are ready are a majority, of now and of the configuration
-// without one of them ("" for nobody) and with some more that are ready.
+// survives reports whether the voters that are ready are a majority, of now and of another configuration. That one is
+// without one voter ("" for nobody) and has some more that are ready.
 func (g *mendGroup) survives(without fsm.NodeID, more int) bool {
 	voters, ready := 0, 0
 	for n, s := range g.servers {

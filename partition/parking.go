@@ -17,8 +17,8 @@ type parking struct {
 	// receives counts the parkable calls between arrival and answer by entity; none has 0. A dead-letter
 	// queue counts with its entity, a subscription by itself.
 	receives map[fsm.EntityID]int
-	// burst is how many requests of a key the next wake pulls: it doubles while they find
-	// something, because a wake does not say how much there is.
+	// burst is how many requests of a key the next wake pulls. It doubles while they find something, because a wake
+	// does not say how much there is.
 	burst map[fsm.WaitKey]int
 }
 
@@ -103,8 +103,8 @@ func (p *parking) pullEntity(id fsm.EntityID, ride func(*call)) {
 	}
 }
 
-// satisfied pulls what the command of an entry may satisfy, so that a message is delivered by the
-// very entry that stores it (A5). What cannot be told from the command comes through Result.Wake.
+// satisfied pulls what the command of an entry may satisfy, so that a message is delivered by the very entry that
+// stores it (A5). A key that cannot be told from the command comes through Result.Wake.
 func (p *parking) satisfied(r *fsm.Request, ride func(*call)) {
 	if p.count == 0 {
 		return

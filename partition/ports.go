@@ -33,21 +33,21 @@ type Stores struct {
 	Snapshots raft.SnapshotStore
 	Bodies    Bodies
 	Close     func() error
-	// Rejoins says that an earlier replica here was given up: this one waits until its group takes it
-	// in, whatever Open is told, and never founds the group (R8).
+	// Rejoins says that an earlier replica here was given up. This one waits until its group takes it in, whatever
+	// Open is told, and never founds the group (R8).
 	Rejoins bool
 }
 
-// Lives remembers which lives of which nodes were heard of, durably, so that an old copy of a data
-// directory is not taken for the node (docs/decisions/0026-old-copies.md).
+// Lives remembers durably which lives of which nodes were heard of. So an old copy of a data directory is not taken
+// for the node (docs/decisions/0026-old-copies.md).
 type Lives interface {
 	// Life counts the starts of this node.
 	Life() uint64
 	// Witness remembers that a life of another node was heard of and returns what was remembered
 	// before; of two lives with one number the first stays.
 	Witness(node fsm.NodeID, life uint64, i fsm.Incarnation) (uint64, fsm.Incarnation, error)
-	// Distrust marks everything here as an old copy that must be rebuilt, and continues the count of
-	// lives above one that this directory does not know of.
+	// Distrust marks everything here as an old copy that must be rebuilt. It continues the count of lives above one
+	// that this directory does not know of.
 	Distrust(reason string, life uint64) error
 }
 

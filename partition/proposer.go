@@ -15,9 +15,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// proposer packs the requests of all callers into entries while this replica leads (A4). Whatever
-// arrives while an entry is in flight rides in the next one: load makes batches, not queues. One
-// entry is in flight at a time, and one goroutine, run, owns everything but the fields under mu.
+// proposer packs the requests of all callers into entries while this replica leads (A4). Calls that arrive while an
+// entry is in flight ride in the next one: load makes batches, not queues. One entry is in flight at a time, and one
+// goroutine, run, owns everything but the fields under mu.
 type proposer struct {
 	cfg     *Config
 	raft    *raft.Raft
@@ -61,7 +61,7 @@ type proposer struct {
 	given     time.Time // when the entry that is under way was given to raft; zero without one
 }
 
-// maxGone bounds the remembered ids. What comes back beyond is dropped by the next reconciliation.
+// maxGone bounds the remembered ids. The next reconciliation drops what comes back beyond that.
 const maxGone = 1 << 16
 
 // maxPlain bounds the remembered keys; forgetting them costs an entry each.

@@ -12,8 +12,8 @@ import (
 	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
-// publishTimeout bounds how long a change of the catalog waits for nodes that lag behind: one that
-// hangs must not hold up who administers through another.
+// publishTimeout bounds how long a change of the catalog waits for nodes that lag behind. A node that hangs must not
+// hold up an administrator at another.
 const publishTimeout = time.Second
 
 // announce makes every share of the entities apply a command (A2), while all nodes take in the change
@@ -29,9 +29,9 @@ func (d *Directory) announce(ctx context.Context, c fsm.Command, es ...*fsm.Desc
 	return errors.Join(errs...)
 }
 
-// publish waits until the catalog of every node that answers is as new as group 0 is now. Who has
-// changed an entity through one node uses it at once through any other, where the copy of the catalog
-// decides what may attach. A node that does not answer in time follows by itself.
+// publish waits until the catalog of every node that answers is as new as group 0 is now. A client that has changed
+// an entity through one node uses it at once through any other. There the copy of the catalog decides what may
+// attach. A node that does not answer in time follows by itself.
 func (d *Directory) publish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()

@@ -49,10 +49,10 @@ func (h *Host) serveRebuild(_ context.Context, from fsm.NodeID, b []byte) ([]byt
 	return nil, h.rebuild(fsm.PartitionID(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint64(b[2:]))
 }
 
-// rebuild throws the data of a failed replica away and opens it empty, to be taken in anew. removed
-// is the index of a committed configuration of the group without it: from there on nothing that this
-// replica has acknowledged or voted counts. A replica that works is never touched, whoever asks, and
-// one index rebuilds once: a call that was late may find the replica a voter again.
+// rebuild throws the data of a failed replica away and opens it empty, to be taken in anew. removed is the index of a
+// committed configuration of the group without it: from there on nothing that this replica has acknowledged or voted
+// counts. A replica that works is never touched, whoever asks, and one index rebuilds once. A call that was late may
+// find the replica a voter again.
 func (h *Host) rebuild(p fsm.PartitionID, removed uint64) error {
 	if h.deps.Rebuild == nil {
 		return errors.New("stores of this node cannot be rebuilt")

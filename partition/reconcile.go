@@ -14,8 +14,8 @@ import (
 // knower is a Machine that lists what it knows of the catalog; fsm.State is one.
 type knower interface{ Known() []fsm.KnownEntity }
 
-// reconciler makes the partitions led here agree with the catalog (A2): the leader proposes what its
-// partition has missed, so that Apply depends on the partition's own log alone.
+// reconciler makes the partitions led here agree with the catalog (A2). The leader proposes what its partition has
+// missed, so Apply depends on the partition's own log alone.
 type reconciler struct {
 	host *Host
 	done map[fsm.PartitionID]reconciled
@@ -30,8 +30,8 @@ type reconciled struct {
 }
 
 const (
-	// reconcileEvery is how often a partition is compared although nothing seems to have changed: a
-	// PutEntity that was under way when its entity was deleted leaves a share without an entity.
+	// reconcileEvery is how often a partition is compared although nothing seems to have changed. A PutEntity that
+	// was under way when its entity was deleted leaves a share without an entity.
 	reconcileEvery = 30 * time.Second
 	// reconcileWidth bounds the proposals under way per partition.
 	reconcileWidth = 64
@@ -112,8 +112,8 @@ func missingOf(rep *Replica, v *catalog.View) []fsm.Request {
 		return true
 	})
 	for _, k := range known {
-		// The catalog here may lag behind: only a view that is as new as the share's description has
-		// seen the entity created, so only then its absence means that it was deleted.
+		// The catalog here may lag behind. A view that is as new as the share's description has seen the entity
+		// created, so only then its absence means that it was deleted.
 		if v.ByID(k.ID) == nil && k.Version <= v.Version() {
 			out = append(out, fsm.Request{Entity: k.ID, Command: &fsm.DropEntity{}})
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
-// OnReleased has f called for every session that an operator takes from its holder through any node (S-54).
-// It is called before the front end serves. A call of f can be lost with a node or a
-// connection, and can come for a session that somebody else holds by then: f has to ask the partition.
+// OnReleased has f called for every session that an operator takes from its holder through any node (S-54). It is
+// called before the front end serves. A call of f can be lost with a node or a connection, and can come for a session
+// that somebody else holds by then. So f has to ask the partition.
 func (r *Router) OnReleased(f func(entity fsm.EntityID, session string)) {
 	r.send.host.released.Store(&f)
 }

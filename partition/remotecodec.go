@@ -32,7 +32,7 @@ const (
 	statusFormat
 )
 
-// What is in the place of a node in the answer of one that is busy.
+// A busy partition answers with this in the place of a node.
 const (
 	roomHint  fsm.NodeID = "room"  // its disk is full
 	crowdHint fsm.NodeID = "crowd" // as many receives wait at the entity as may

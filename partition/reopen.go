@@ -54,8 +54,8 @@ func (h *Host) openClaimed(p fsm.PartitionID, members []fsm.NodeID) error {
 	return err
 }
 
-// renew closes the replica of a claimed partition, nil if it could not be opened, does what is to be
-// done while it is closed, and opens it. It gives the claim back.
+// renew closes the replica of a claimed partition, nil if it could not be opened. It does what is to be done while
+// the replica is closed, and opens it. It gives the claim back.
 func (h *Host) renew(p fsm.PartitionID, r *Replica, members []fsm.NodeID, between func() error) error {
 	if r != nil {
 		err := r.Close()
@@ -80,9 +80,8 @@ func (h *Host) renew(p fsm.PartitionID, r *Replica, members []fsm.NodeID, betwee
 	return h.openClaimed(p, members)
 }
 
-// again closes a replica and opens it from what its stores hold, on a goroutine of its own: closing
-// waits for a disk, and the watchdog must not. It stays closed for a pause. It reports false if
-// somebody else is at it.
+// again closes a replica and opens it from what its stores hold, on a goroutine of its own. Closing waits for a disk,
+// and the watchdog must not. It stays closed for a pause. It reports false if somebody else is at it.
 func (h *Host) again(r *Replica, pause time.Duration) bool {
 	h.mu.Lock()
 	if h.replicas[r.id] != r || !h.claimLocked(r.id) {
@@ -136,7 +135,7 @@ func (h *Host) reopen(r *Replica) {
 		return
 	}
 	r.log.Error("wedged replica is opened anew", "time", n)
-	// Whatever kept it from leading may be there still: somebody else is given the time to be elected.
+	// The cause that kept it from leading may be there still, so another replica is given the time to be elected.
 	h.again(r, h.cfg.HeartbeatTimeout+h.cfg.ElectionTimeout)
 }
 

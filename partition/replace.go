@@ -28,8 +28,8 @@ func (m *mender) gone(v *catalog.View, states map[fsm.NodeID]nodeState) map[fsm.
 	return out
 }
 
-// sameNameFactor is how much longer than a failed replica a node must be away before a node of the
-// same name takes its place: that one has a new identity, so the old one's data is gone.
+// sameNameFactor is how much longer than a failed replica a node must be away before a node of the same name takes
+// its place. That one has a new identity, so the old one's data is gone.
 const sameNameFactor = 3
 
 // overdue reports whether a node was away for so long that others should take its place.
@@ -52,7 +52,7 @@ func successor(v *catalog.View, gone fsm.NodeID, states map[fsm.NodeID]nodeState
 	return ""
 }
 
-// exchanges decides, on the catalog's leader, which partitions get other members: those of which a
+// exchanges decides, on the catalog's leader, which partitions get other members. It picks the partitions of which a
 // member is overdue, if there is a node to take its place.
 func (m *mender) exchanges(v *catalog.View, states map[fsm.NodeID]nodeState) []catalog.Exchange {
 	away := m.gone(v, states)
@@ -122,9 +122,9 @@ func (m *mender) exchange(all []catalog.Exchange) {
 // enoughVoters is how many voters must be ready for a lost one to be no loss.
 const enoughVoters = 3
 
-// retire decides whether a voter of the catalog that is overdue goes: when a node without a vote can
-// take its place, or enough others vote, of whom it would only raise the majority. It comes back
-// without a vote when it answers again (Supervisor.admit).
+// retire decides whether a voter of the catalog that is overdue goes. It goes when a node without a vote can take its
+// place. It also goes when enough others vote, of whom it would only raise the majority. It comes back without a vote
+// when it answers again (Supervisor.admit).
 func (m *mender) retire(g *mendGroup, v *catalog.View, states map[fsm.NodeID]nodeState) *mendStep {
 	away := m.gone(v, states)
 	spare, voters := false, 0

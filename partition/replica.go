@@ -150,8 +150,8 @@ func (r *Replica) start(members []fsm.NodeID) (err error) {
 		}
 	}
 	r.raft, err = raft.NewRaft(conf, r.machine, r.guard, r.guard, r.net.Snapshots(), r.net)
-	// Its goroutines touch the stores at the first call of a peer, which cannot come yet, or at the
-	// first election, a heartbeat time-out away: none of them has met an error so far.
+	// Its goroutines touch the stores at the first call of a peer, which cannot come yet. Or they touch them at the
+	// first election, a heartbeat time-out away. So none of them has met an error so far.
 	r.guard.start()
 	if err != nil {
 		err = errors.Join(err, r.net.SnapshotTrouble(), r.machine.trouble())
@@ -405,8 +405,8 @@ func (r *Replica) Leader() (fsm.NodeID, uint64) {
 	}
 }
 
-// Leading reports whether this replica leads and takes proposals. Raft is asked, too: the proposer sees
-// the end of a leadership a moment later, and until then a group would seem to have two leaders.
+// Leading reports whether this replica leads and takes proposals. Raft is asked, too. The proposer sees the end of a
+// leadership a moment later, and until then a group would seem to have two leaders.
 func (r *Replica) Leading() bool {
 	return r.err() == nil && r.prop.accepting() && r.raft.State() == raft.Leader
 }
@@ -457,8 +457,8 @@ func (r *Replica) watch() {
 // errHangs says that a replica could not be closed: its stores are open and in use.
 var errHangs = errors.New("goroutines still run")
 
-// Close stops the replica. Order matters: callers are answered, then peers hear nothing more, then
-// raft ends, and only then the stores close, because raft panics on a store that is closed (R11).
+// Close stops the replica. Order matters: callers are answered, then peers hear nothing more, then raft ends. Only
+// then the stores close, because raft panics on a store that is closed (R11).
 func (r *Replica) Close() error {
 	r.closeOnce.Do(func() {
 		r.shut()

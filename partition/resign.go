@@ -14,9 +14,9 @@ import (
 // Either answers nobody any more, and raft's heartbeats end with it; without a word the survivors would
 // wait out time-outs of 2 to 4 s, one after the other's refusal.
 //
-// It is a hint as the loss of a process is (A17). Who is told believes it of the leader and the term
-// that it follows and of nothing else, and the best of the survivors stands; the votes keep it safe. The
-// leader itself needs no word: it has stopped answering before it says so.
+// It is a hint as the loss of a process is (A17). A survivor believes it of the leader and the term that it follows
+// and of nothing else. The best of the survivors stands; the votes keep it safe. The leader itself needs no word: it
+// has stopped answering before it says so.
 type resigner struct {
 	h    *Host
 	told map[fsm.PartitionID]uint64 // term of the last leadership that was given up

@@ -43,7 +43,7 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 			p.parking.add(c)
 			continue
 		}
-		// Who was parked for the same came before c.
+		// Requests that were parked for the same key came before c.
 		p.pullWokenLocked(woken, c.key, ride)
 		ride(c)
 		if !c.query {
@@ -88,7 +88,7 @@ func (p *proposer) buriedLocked(c *call) bool {
 // maxBurst bounds how many requests of one key ride because of one wake.
 const maxBurst = 256
 
-// takeWokenLocked returns the keys that the next entry pulls. Who waits for them rides behind what the
+// takeWokenLocked returns the keys that the next entry pulls. A request that waits for them rides behind what the
 // entry brings, which is there to be found as well.
 func (p *proposer) takeWokenLocked() map[fsm.WaitKey]struct{} {
 	if len(p.woken) == 0 {
@@ -118,9 +118,9 @@ func (p *proposer) pullWokenLocked(woken map[fsm.WaitKey]struct{}, k fsm.WaitKey
 	}
 }
 
-// parkableNowLocked reports whether c can be parked without asking the log: the log has answered
-// for this key before, so the request is one that the entity allows, and there is nothing now.
-// Whoever is parked for the key came first and found nothing either.
+// parkableNowLocked reports whether c can be parked without asking the log. The log has answered for this key before,
+// so the entity allows the request, and there is nothing now. Requests that are parked for the key came first and
+// found nothing either.
 func (p *proposer) parkableNowLocked(c *call) bool {
 	if !c.parkable || c.over {
 		return false

@@ -152,8 +152,8 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 			if o.Refusal == fsm.NodeExpired {
 				r.life.refused(id.Node)
 				if a.unknown != nil {
-					// What the life was answered is forgotten with it: an earlier attempt may have been
-					// applied, and the refusal would have the request done once more by the next life.
+					// The answers to the life are forgotten with it. An earlier attempt may have been applied, and
+					// the refusal would have the request done once more by the next life.
 					return fsm.Outcome{}, fmt.Errorf("the life of the front end was declared over: %w", a.unknown)
 				}
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// sender brings requests to the leader of a partition, wherever it is, and asks again as long as
-// the caller's context lasts: what never happened, and with the same id what may have.
+// sender brings requests to the leader of a partition, wherever it is, and asks again as long as the caller's context
+// lasts. It repeats requests that never happened, and with the same id those that may have.
 type sender struct {
 	host   *Host
 	caller Caller

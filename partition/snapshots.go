@@ -30,7 +30,7 @@ func (s *snapshots) look() {
 	if s.busy.Load() || time.Now().Before(s.resume) {
 		return
 	}
-	// What was settled comes back only when the snapshots that still name it are replaced: without one
+	// The space of settled messages comes back only when the snapshots that still name them are replaced. Without one
 	// now and then a full disk would stay full, because nothing is published that would cause one.
 	needy := s.r.room.now() == roomForSettling && m.sinceEntries.Load() > 0 &&
 		time.Since(s.last) >= needyPause

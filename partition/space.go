@@ -17,8 +17,8 @@ import (
 type Disk interface {
 	// Space returns the bytes that this process may still write, and all bytes of the disk.
 	Space() (free, total uint64, err error)
-	// Ballast takes some of the space, or gives it back: room for raft to elect, to take snapshots and
-	// to cut logs when nothing else is left.
+	// Ballast takes some of the space, or gives it back. Raft needs it to elect, to take snapshots and to cut logs
+	// when nothing else is left.
 	Ballast(hold bool) error
 }
 
@@ -34,9 +34,8 @@ const (
 // Room sets when a node stops taking what its disk may not hold. A disk that is really full fails
 // replicas, and the space that a log needs to settle a message is the same that publishing takes.
 type Room struct {
-	// A level is entered when the free share of the disk is below Share and the free bytes are below
-	// Floor: a share alone would give a large disk up with a terabyte free, a floor alone would be all
-	// of a small one.
+	// A level is entered when the free share of the disk is below Share and the free bytes are below Floor. A share
+	// alone would give a large disk up with a terabyte free. A floor alone would be all of a small one.
 	PublishShare, SettleShare float64
 	PublishFloor, SettleFloor uint64
 }
@@ -88,8 +87,8 @@ type room struct {
 
 func (r *room) now() roomLevel { return roomLevel(r.level.Load()) }
 
-// storedTimes is how often the bytes of a message get to the disk before the next look: in the log, in
-// the bodies, and in a segment of either that is taken ahead.
+// storedTimes is how often the bytes of a message get to the disk before the next look. They are in the log, in the
+// bodies, and in a segment of either that is taken ahead.
 const storedTimes = 3
 
 // allowance is what may be stored until the next look: it may eat half of the reserve.
@@ -119,9 +118,8 @@ func grows(c fsm.Command) (bytes int) {
 	return bytes
 }
 
-// feedBytes is how much must be free for a replica that failed for want of room to start anew on a disk
-// that is still full: with the ballast given back there may be that much. It then takes deletions, which
-// may be all that can help.
+// feedBytes is the free space at which a replica that failed for want of room starts anew on a disk that is still
+// full. With the ballast given back there may be that much. It then takes deletions, which may be all that can help.
 const feedBytes = 8 << 20
 
 // mayFeed reports whether a replica that failed for want of room has what a new start needs.
@@ -158,9 +156,8 @@ func outOfFiles(err error) bool {
 // descriptors.
 func starvation(err error) bool { return outOfRoom(err) || outOfFiles(err) }
 
-// spreadReadOnly fails every replica of the node when one met a disk that takes no more writes: they
-// share it. One that leads and has nothing to write would keep its leadership until the first client
-// that needs it.
+// spreadReadOnly fails every replica of the node when one met a disk that takes no more writes: they share it. A
+// replica that leads and has nothing to write would keep its leadership until the first client that needs it.
 func spreadReadOnly(rs []*Replica) {
 	for _, r := range rs {
 		e := r.failure.Load()

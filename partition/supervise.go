@@ -92,7 +92,7 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 		if h.deps.Rebuild == nil || errors.Is(err, fsm.ErrClosed) {
 			return nil, err
 		}
-		// The catalog's leader has it rebuilt. What is placed here opens when it is.
+		// The catalog's leader has it rebuilt. Replicas that the catalog places here later open then.
 		s.log.Error("open the catalog", "error", err, "mend", mendText)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -193,7 +193,7 @@ func (s *Supervisor) openPlaced() {
 				time.Now().Before(s.retry[g.ID]) {
 				continue
 			}
-			// Whoever was placed later finds a group that exists, or will: it must not found another one.
+			// A replica that was placed later finds a group that exists, or will: it must not found another one.
 			var founders []fsm.NodeID
 			if slices.Contains(g.Founders, s.host.cfg.Node) {
 				founders = g.Founders
@@ -275,8 +275,8 @@ const admitTimeout = 10 * time.Second
 // caughtUp is how many entries a node may be behind to be given a vote.
 const caughtUp = 64
 
-// admit adds registered nodes to group 0, one change at a time: without a vote first, because a
-// voter counts before it has anything (reliability 2.6, rule 9).
+// admit adds registered nodes to group 0, one change at a time. Each comes without a vote first, because a voter
+// counts before it has anything (reliability 2.6, rule 9).
 func (s *Supervisor) admit(r *Replica, v *catalog.View) error {
 	f := r.raft.GetConfiguration()
 	in := map[fsm.NodeID]raft.ServerSuffrage{}

@@ -10,13 +10,13 @@ import (
 // (S-288).
 const tickEvery = time.Second
 
-// tickHorizon is how near a deadline must be for the clocks to be moved every tickEvery. Locks end
-// within five minutes (S-157); what is farther off, like the memory of answers, is not hurt when a
-// failover stretches it, and a partition that only remembers answers stays silent meanwhile.
+// tickHorizon is how near a deadline must be for the clocks to be moved every tickEvery. Locks end within five
+// minutes (S-157); what is farther off, like the memory of answers, is not hurt when a failover stretches it. A
+// partition that only remembers answers stays silent meanwhile.
 const tickHorizon = 5 * time.Minute
 
-// tickPause is the least time between two ticks that found the same deadline due: the state handles
-// a bounded number per Tick, but one that handles none must not spin the log.
+// tickPause is the least time between two ticks that found the same deadline due. The state handles a bounded number
+// per Tick, but a tick that handles none must not spin the log.
 const tickPause = 10 * time.Millisecond
 
 // ticker decides when the leader proposes a Tick. A partition without deadlines is silent.

@@ -12,9 +12,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// TransferLeadership hands the leadership of a partition to another node's replica, which is asked
-// first whether it answers: a transfer to a hung node can wedge raft (R10). An empty to stands for
-// any that answers. A node that does not lead the partition passes the wish on to the one that does.
+// TransferLeadership hands the leadership of a partition to another node's replica. That one is asked first whether
+// it answers: a transfer to a hung node can wedge raft (R10). An empty to stands for any that answers. A node that
+// does not lead the partition passes the wish on to the one that does.
 func (h *Host) TransferLeadership(ctx context.Context, p fsm.PartitionID, to fsm.NodeID) error {
 	r := h.Replica(p)
 	if r == nil || !r.Leading() {
@@ -52,8 +52,8 @@ func (h *Host) serveTransfer(ctx context.Context, r *Replica, b []byte) ([]byte,
 	return success(0), h.giveAway(ctx, r, fsm.NodeID(b))
 }
 
-// giveAway hands over to a node that follows closely: raft takes no entries while the next leader
-// catches up, and one that has just come back is asked for more only from time to time.
+// giveAway hands over to a node that follows closely, because raft takes no entries while the next leader catches up.
+// A node that has just come back is asked for more only from time to time.
 func (h *Host) giveAway(ctx context.Context, r *Replica, to fsm.NodeID) error {
 	if to == h.cfg.Node {
 		return nil

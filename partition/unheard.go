@@ -7,15 +7,15 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// unheard are the pumps of this node's front end of which some attempt was not answered: a copy of it may
-// still be under way, in the socket of a process that is paused or behind a cut, and reach a leader long
-// after the client has gone. As long as the partitions remember what the pump was answered, the copy is
-// told the same. Once they were told to forget (fsm.DropPumps), it would be applied again.
+// unheard are the pumps of this node's front end of which some attempt was not answered. A copy of it may still be
+// under way, in the socket of a process that is paused or behind a cut. It may reach a leader long after the client
+// has gone. As long as the partitions remember what the pump was answered, the copy is told the same. Once they were
+// told to forget (fsm.DropPumps), it would be applied again.
 //
-// So such a pump is not dropped: it is left to be forgotten by itself after ten minutes (A6), far beyond
-// what the mesh lets a link be silent and the kernel a packet be repeated. Of any other pump every attempt
-// was answered, whoever answered had taken it off the wire, and the entry that it rode in, if any, has its
-// place in the log before the drop: there is no copy that could come later.
+// So such a pump is not dropped. It is forgotten by itself after ten minutes (A6). The mesh lets no link be silent
+// for nearly as long, and the kernel repeats no packet for as long. Of any other pump every attempt was answered, so
+// the replica that answered had taken it off the wire. The entry that it rode in, if any, has its place in the log
+// before the drop. There is no copy that could come later.
 type unheard struct {
 	mu    sync.Mutex
 	pumps map[pumpOf]time.Time // when the last attempt went unanswered

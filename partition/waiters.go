@@ -12,9 +12,8 @@ import (
 // awaitLimit is the longest wait of an Await; the caller looks again then (A19).
 const awaitLimit = 30 * time.Second
 
-// waiters are the Awaits at this replica. A wake wakes all of a key: the state does not say how
-// much there is, and one who is woken may no longer want it, so waking one could strand a message
-// beside an idle receiver (S-316).
+// waiters are the Awaits at this replica. A wake wakes all of a key. The state does not say how much there is, and a
+// waiter that is woken may no longer want it. So waking one could strand a message beside an idle receiver (S-316).
 type waiters struct {
 	limit int
 

@@ -14,11 +14,11 @@ import (
 	"github.com/busbar-mq/busbar/partition/wire"
 )
 
-// A wedge is a group that does not advance although it is asked to and nothing that we know of keeps
-// it: raft has several (R5, R7, R10), and surely some that nobody has met. Three things are looked at:
-// the entry that a leader has under way, raft's main loop, and each follower as its leader sees it.
-// Only what is seen for WedgeAfter without a break counts, because a slow disk, a long snapshot and
-// an election look the same at first. The cure is the one of a restart, for one replica.
+// A wedge is a group that does not advance although it is asked to and nothing that we know of keeps it. Raft has
+// several (R5, R7, R10), and surely some that nobody has met. Three things are looked at: the entry that a leader has
+// under way, raft's main loop, and each follower as its leader sees it. Only what is seen for WedgeAfter without a
+// break counts, because a slow disk, a long snapshot and an election look the same at first. The cure is the one of a
+// restart, for one replica.
 
 // wedges looks at one replica from within.
 type wedges struct {
@@ -90,8 +90,8 @@ func (m *mender) stuck(g *mendGroup, n fsm.NodeID, st *Status, applied uint64) (
 	return f.tries, time.Since(f.at) > m.s.host.cfg.WedgeAfter
 }
 
-// unwedge is the step against a follower that stands still: it is opened anew, and if that was tried
-// before, given up and rebuilt, which gives its leader a new start with it as well.
+// unwedge is the step against a follower that stands still. It is opened anew. If that was tried before, it is given
+// up and rebuilt, which gives its leader a new start with it as well.
 func (m *mender) unwedge(g *mendGroup, n fsm.NodeID) *mendStep {
 	f := m.follows[memberOf{g.id, n}]
 	tries := g.stuck[n]
@@ -121,8 +121,8 @@ var (
 	errGivenUp      = errors.New("its leader sees that it does not advance, and a new start did not help")
 )
 
-// serveReopen gives a follower that its leader sees standing still a new start, or gives it up: the
-// leader then removes it and has it rebuilt. Who leads is not asked to.
+// serveReopen gives a follower that its leader sees standing still a new start, or gives it up. The leader then
+// removes it and has it rebuilt. A leader is not asked to.
 func (h *Host) serveReopen(_ context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
 	if len(b) != reopenBytes || b[2] > 1 {
 		return nil, fmt.Errorf("call to reopen of %d bytes: %w", len(b), fsm.ErrFormat)

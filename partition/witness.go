@@ -11,10 +11,10 @@ import (
 	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
-// witness finds out whether this node's data is an old copy, before its replicas take part in
-// anything: peers remember the highest life of this node that they heard of, and a directory that was
-// put back counts fewer (docs/decisions/0026-old-copies.md). Until a replica is vouched for, it
-// neither votes, nor acknowledges, nor stands.
+// witness finds out whether this node's data is an old copy, before its replicas take part in anything. Peers
+// remember the highest life of this node that they heard of, and a directory that was put back counts fewer
+// (docs/decisions/0026-old-copies.md). Until a replica is vouched for, it neither votes, nor acknowledges, nor
+// stands.
 type witness struct {
 	h    *Host
 	wake chan struct{} // a replica was opened; capacity 1
@@ -166,8 +166,8 @@ func (w *witness) old(n fsm.NodeID, life, before uint64) error {
 	return nil
 }
 
-// judge vouches for a replica when all other voters have answered, or, after a while, one of them: who
-// does not answer then is most likely down. A group of one has nobody to ask.
+// judge vouches for a replica when all other voters have answered, or, after a while, one of them. A voter that does
+// not answer then is most likely down. A group of one has nobody to ask.
 func (w *witness) judge(r *Replica) bool {
 	w.mu.Lock()
 	found := w.found

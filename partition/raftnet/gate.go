@@ -9,15 +9,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// gate keeps raft from taking a snapshot that its replica does not need. A leader sends one
-// when a goroutine of its own believes the follower to be further back than it is: one that outlived
-// a change of members, or that lost an answer. Raft's handler then restores the older state and empties
-// the log, with entries behind the snapshot in it that were acknowledged through this replica. The
-// next commit panics on one of them, and after a restart the replica votes as if it had never had
-// them. The paper keeps such entries (Raft, figure 13, rule 6); so does this.
+// gate keeps raft from taking a snapshot that its replica does not need. A leader sends one when a goroutine of its
+// own believes the follower to be further back than it is. Such a goroutine has outlived a change of members, or lost
+// an answer. Raft's handler then restores the older state and empties the log, with entries behind the snapshot in it
+// that were acknowledged through this replica. The next commit panics on one of them, and after a restart the replica
+// votes as if it had never had them. The paper keeps such entries (Raft, figure 13, rule 6); so does this.
 //
-// It stands in front of the snapshot store because Create is the first thing that raft's main loop
-// does with an install: what is decided there is decided between two appends.
+// It stands in front of the snapshot store because Create is the first thing that raft's main loop does with an
+// install. A decision there falls between two appends.
 type gate struct {
 	raft.SnapshotStore
 	// holds reports whether the replica has all that a snapshot up to this entry has.

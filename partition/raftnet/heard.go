@@ -13,12 +13,12 @@ import (
 // heard notes what leaders and followers said of how far the group has come. Reads that may be stale use it (S-305);
 // no decision of raft does.
 //
-// A leader sends a peer one append at a time. What an append says was therefore true when the append before it was
+// A leader sends a peer one append at a time. So the content of an append was true when the append before it was
 // answered, and that is after the append before it arrived here. So a delay of the network or a pause of a process
-// never makes a state seem younger than it is, with two exceptions. If answers to the leader are lost, the leader sends
-// the same append again with a newer commit index; until the next append the state can seem younger then. And a leader
-// that was deposed while this replica could not hear of it still counts until it notices, which is LeaderLease of the
-// configuration; that concerns groups of five replicas, and replicas without a vote.
+// never makes a state seem younger than it is, with two exceptions. If answers to the leader are lost, the leader
+// sends the same append again with a newer commit index; until the next append the state can seem younger then. And a
+// leader that was deposed while this replica could not hear of it still counts until it notices, which is LeaderLease
+// of the configuration; that concerns groups of five replicas, and replicas without a vote.
 type heard struct {
 	mu    sync.Mutex
 	term  uint64
@@ -63,8 +63,8 @@ func (h *heard) append(a *raft.AppendEntriesRequest, arrived time.Time) {
 	if h.own == 0 || a.LeaderCommitIndex < h.own {
 		return
 	}
-	// What is committed is told up to the last entry sent at most (see wire.AppendEntries): if it is that
-	// very entry, there may be more.
+	// An append tells the commit index up to its last entry at most (see wire.AppendEntries). If it is that very
+	// entry, there may be more.
 	if n := uint64(len(a.Entries)); n > 0 && a.LeaderCommitIndex >= a.PrevLogEntry+n {
 		return
 	}

@@ -14,8 +14,8 @@ const repeatEvery = 10 * time.Second
 // maxLines bounds the remembered lines; raft has far fewer different ones.
 const maxLines = 256
 
-// logger passes on what raft has to say at WARN and above, each line now and then. What is worth an
-// INFO this room says itself.
+// logger passes on what raft has to say at WARN and above, each line now and then. This room says itself what is
+// worth an INFO.
 type logger struct {
 	hclog.Logger
 	seen *lines // shared with loggers derived from this one

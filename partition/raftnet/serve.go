@@ -113,8 +113,8 @@ func (t *Transport) deliver(ctx context.Context, from fsm.NodeID, kind Kind, com
 	case <-t.ctx.Done():
 		return nil, ErrSilent
 	case <-ctx.Done():
-		// Raft still reads the stream if it is an install: the stream ends with the call, so
-		// waiting here keeps the reader alive no longer than the mesh does.
+		// Raft still reads the stream if it is an install. The stream ends with the call, so waiting here keeps the
+		// reader alive no longer than the mesh does.
 		go func() {
 			select {
 			case <-answers:
@@ -136,8 +136,8 @@ func (t *Transport) StandNow(ctx context.Context) error {
 	return err
 }
 
-// Pulse returns when raft's main loop has answered a call: one of a leader of term 0, which every
-// replica that has a term refuses without a look at it.
+// Pulse returns when raft's main loop has answered a call of a leader of term 0. Every replica that has a term
+// refuses that without a look at it.
 func (t *Transport) Pulse() {
 	h := raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(t.cfg.Self), Addr: []byte(t.cfg.Self),

@@ -69,9 +69,9 @@ type Replica interface {
 
 // Transport is the raft.Transport of one group over the node's Caller.
 //
-// It has no heartbeat fast path, because raft's handler changes term and state off its main loop
-// (R2), and no pipeline, because raft's deadlocks after a rejected append (R5). Addresses are node
-// ids: an IP never enters a configuration or a vote.
+// It has no heartbeat fast path, because raft's handler changes term and state off its main loop (R2). It has no
+// pipeline, because raft's deadlocks after a rejected append (R5). Addresses are node ids: an IP never enters a
+// configuration or a vote.
 type Transport struct {
 	cfg     Config
 	replica Replica
@@ -196,10 +196,10 @@ const (
 	insistFirst = 10 * time.Millisecond
 )
 
-// insist repeats an append until it is answered, for as long as the leadership lasts that it is of.
-// Raft itself would pause twice as long after each failure, up to ten seconds, and sleep them out: a
-// follower that was away for a while and came back would be missing for as long, and with it the
-// majority, if another one goes meanwhile. Doing an append twice is the same as once.
+// insist repeats an append until it is answered, for as long as the leadership lasts that it is of. Raft itself would
+// pause twice as long after each failure, up to ten seconds, and sleep them out. A follower that was away for a while
+// and came back would be missing for as long. If another one goes meanwhile, the majority would be missing with it.
+// Doing an append twice is the same as once.
 func (t *Transport) insist(term uint64, call func() error) error {
 	until := time.Now().Add(insistFor)
 	for pause := insistFirst; ; pause = min(2*pause, t.cfg.HeartbeatTimeout/4) {

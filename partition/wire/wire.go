@@ -28,7 +28,7 @@ type Reader struct {
 	err error
 }
 
-// NewReader returns a reader of b. What it reads are views into b.
+// NewReader returns a reader of b. The results of its reads are views into b.
 func NewReader(b []byte) *Reader { return &Reader{b: b} }
 
 // Fail notes a violation, unless there is one already, and drops the bytes that are left. The error wraps
