@@ -86,7 +86,7 @@ func register[T instant](index *btree.BTreeG[nextDue[T]], known *T, at T, id Ent
 }
 
 // conclude ends work on a share. The first part of the doomed messages expires, and the deadlines of the share become
-// known. That is done at the end of the entry, because most requests of an entry concern the same share.
+// known. Both are done at the end of the entry, because most requests of an entry concern the same share.
 func (s *State) conclude(sh *share) {
 	s.sweepDoomed(sh, s.maxDue)
 	s.feed(sh)

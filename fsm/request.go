@@ -5,8 +5,8 @@ import "slices"
 // resultTime is how long the answer to a silent pump is kept, by the lease clock (S-307, A6).
 const resultTime Millis = 10 * 60 * 1000
 
-// maxResults bounds how many pumps are remembered, some hundred bytes each. That is far more than the links of a
-// cluster, and bounds a client that invents pumps.
+// maxResults bounds how many pumps are remembered, some hundred bytes each. The number is far more than the links of
+// a cluster, and bounds a client that invents pumps.
 const maxResults = 1 << 20
 
 // result is the last answer of one pump.

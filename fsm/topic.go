@@ -73,7 +73,7 @@ type change struct {
 }
 
 // publish stores a batch sent to a topic, all or nothing. A message that is due gets its copies in the same entry
-// (S-214). One that is not due waits at the topic (S-121).
+// (S-214). A message that is not due waits at the topic (S-121).
 func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outcome) {
 	s.run.subs = s.children(sh.d.ID, s.run.subs[:0])
 	if len(c.Messages) > 1 && len(c.Messages)*len(s.run.subs) > maxFanOut {

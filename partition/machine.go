@@ -214,7 +214,7 @@ type clocks struct {
 }
 
 // fill reads the bodies of deliveries. A body that is gone (fs.ErrNotExist) is an error to the caller, who may ask
-// again if messages can be freed meanwhile. A command that cannot be read fails the replica: asked again, it would
+// again if messages can be freed meanwhile. A body that cannot be read fails the replica: asked again, it would
 // answer the same, and another replica has what this one has lost.
 func (m *machine) fill(ds []fsm.Delivery) error {
 	for i := range ds {

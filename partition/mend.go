@@ -14,7 +14,7 @@ import (
 )
 
 // mender brings the groups led here to the members that the catalog wants, all of them working. A failed replica is
-// removed, rebuilt empty on its node, and taken in without a vote. It is given one when it has caught up; a node that
+// removed, rebuilt empty on its node, and taken in without a vote. It is given a vote when it has caught up; a node that
 // the catalog replaced goes when its successor votes.
 //
 // It keeps no plan. Each step is decided from the committed configuration and from what the members say of

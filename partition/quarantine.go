@@ -66,7 +66,7 @@ func (r *Replica) unclear(index uint64, sums map[fsm.NodeID]string) {
 
 // diverge fails a replica because its state is not that of its group. The rebuild is noted on its disk first. A
 // process that ended before the rebuild would open the replica again. Until the next checkpoint it would serve, and
-// vote for, what is wrong. Other failures are not: they are met again, or have passed, and a replica without peers
+// vote for, what is wrong. Other failures are not noted: they are met again, or have passed, and a replica without peers
 // would be shut out by them for ever.
 func (h *Host) diverge(r *Replica, own Digest, agreed string) {
 	err := fmt.Errorf("digest %s behind entry %d, a majority has %s: %w", own.Sum, own.Index, agreed,

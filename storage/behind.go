@@ -178,8 +178,8 @@ func (b *Bodies) neededLocked(r *run) bool {
 	})
 }
 
-// trimLocked drops the oldest runs that nobody needs in memory: dead runs, written runs where nobody reads (as on a
-// follower), and written runs beyond keep.
+// trimLocked drops the oldest runs that nobody needs in memory: dead runs, and written runs beyond keep. Where nobody
+// reads, as on a follower, it drops all written runs.
 func (b *Bodies) trimLocked() {
 	w := b.behind
 	for len(w.runs) > 0 {

@@ -1,15 +1,15 @@
-// Package storage owns every byte that a node keeps on disk: the identity of the node, the formats of its data, and
-// the data of each raft group. A group has a log, votes, snapshots and the bodies of messages.
+// Package storage owns every byte that a node keeps on disk. It owns the identity of the node, the formats of its
+// data, and the data of each raft group. A group has a log, votes, snapshots and the bodies of messages.
 //
 // It knows nothing of queues, sessions or partitions: a group is a number, an entry is bytes. It
 // starts no election and sends nothing to anybody.
 //
 // These must hold, whatever the disk does:
-//   - bytes from the disk are checked before use. A wrong checksum, a hole or a term that goes back
-//     is an error that names the file or the index, never a panic and never a guess (A15, R3);
+//   - bytes from the disk are checked before use. A wrong checksum, a hole or a term that goes back is an error that
+//     names the file or the index. It is never a panic and never a guess (A15, R3);
 //   - a small file is the old one or the new one after a crash, never half of each;
-//   - after one failed write or sync of a log or of the bodies the store takes no other write, so
-//     what reached the disk despite the error can never be followed by something else (R3);
+//   - after one failed write or sync of a log or of the bodies the store takes no other write. So nothing can follow
+//     data that reached the disk despite the error (R3);
 //   - a vote is one value under one key (R9, RUL-14);
 //   - a segment of bodies lives as long as a message, a snapshot or a reader needs it (A9).
 //

@@ -36,10 +36,10 @@ const (
 	logTrailerVersion = formatLogRecord
 )
 
-// Log is a raft.LogStore that trusts neither the disk nor the library below: every entry carries a
-// checksum of ours over index, term, type, data and extensions, in the last five bytes of the
-// stored Extensions; the log has no holes and terms do not go back; and after one failed write
-// nothing more is written (R3). Any error but raft.ErrLogNotFound means that the replica must stop.
+// Log is a raft.LogStore that trusts neither the disk nor the library below. Every entry carries a checksum of ours
+// over index, term, type, data and extensions, in the last five bytes of the stored Extensions; the log has no holes
+// and terms do not go back; and after one failed write nothing more is written (R3). Any error but
+// raft.ErrLogNotFound means that the replica must stop.
 type Log struct {
 	store  raft.LogStore
 	closer io.Closer
@@ -180,10 +180,10 @@ func openBolt(name string, init func(*raftboltdb.BoltStore) error) (*raftboltdb.
 	return open(name)
 }
 
-// guard turns a panic of a library that reads damaged bytes into an error. Both bbolt (assertions
-// on pages) and raft-wal's decoder (a malformed varint) panic on what a broken disk may give, and a
-// page of a mapped file that the disk does not have any more, because the file was cut or the read
-// failed, would end the process with every other group in it.
+// guard turns a panic of a library that reads damaged bytes into an error. Both bbolt (assertions on pages) and
+// raft-wal's decoder (a malformed varint) panic on what a broken disk may give. So does a page of a mapped file that
+// the disk does not have any more, because the file was cut or the read failed. That would end the process with every
+// other group in it.
 func guard(name string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -235,11 +235,10 @@ func (l *Log) verify() error {
 	return nil
 }
 
-// reconcile makes the log fit the newest snapshot. A crash between an installed snapshot and the end
-// of the old log leaves a log that ends below the snapshot, on which the next entry would make a
-// hole, or one that conflicts with it, on which raft would never come to rest (R7): all of it is
-// covered by the snapshot, or was never committed. A log that begins above the snapshot has lost
-// entries.
+// reconcile makes the log fit the newest snapshot. A crash between an installed snapshot and the end of the old log
+// leaves a log of one of two kinds. One ends below the snapshot, and the next entry would make a hole in it. The
+// other conflicts with the snapshot, and raft would never come to rest on it (R7). All of it is covered by the
+// snapshot, or was never committed. A log that begins above the snapshot has lost entries.
 func (l *Log) reconcile(snap position) error {
 	first, err := l.FirstIndex()
 	if err != nil || first == 0 {

@@ -137,11 +137,10 @@ func (d *Dir) admit(id uint16) (replicaRecord, error) {
 	return rec, writeJSON(d.fsys, d.recordFile(id), &rec)
 }
 
-// Rebuild deletes a closed group whose data is not to be trusted; the next open makes an empty one
-// that must never found its group anew (Group.Rejoins). removed is the index of a committed
-// configuration of its peers without this replica: a later call with the same or a lower one answers
-// ErrRebuilt, because the replica may have joined again since. A crash in between leaves the group
-// as it is, or a rebuild that the next open finishes.
+// Rebuild deletes a closed group whose data is not to be trusted; the next open makes an empty one that must never
+// found its group anew (Group.Rejoins). removed is the index of a committed configuration of its peers without this
+// replica. A later call with the same or a lower one answers ErrRebuilt, because the replica may have joined again
+// since. A crash in between leaves the group as it is, or a rebuild that the next open finishes.
 func (d *Dir) Rebuild(id uint16, removed uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

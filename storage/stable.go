@@ -11,8 +11,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
-// Keys of raft that together are a vote. raft writes them one after the other. After a crash between the two it would
-// take the old candidate for that of the new term, and skip the check of its log (R9).
+// Keys of raft that together are a vote. raft writes them one after the other. A crash between the two would leave
+// the old candidate in the place of that of the new term. The check of its log would be skipped (R9).
 const (
 	keyVoteTerm      = "LastVoteTerm"
 	keyVoteCandidate = "LastVoteCand"

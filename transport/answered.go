@@ -130,9 +130,9 @@ func (a *answered) within(first, last uint32) (parts []run) {
 	return parts
 }
 
-// again answers what a disposition says about deliveries that the broker has settled before; yes is the
-// outcome that it asks for. What is on its way to the partition is left out: its answer comes. It reports
-// whether anything was answered.
+// again answers what a disposition says about deliveries that the broker has settled before; yes is the outcome that
+// it asks for. A request on its way to the partition is left out: its answer comes. It reports whether anything was
+// answered.
 func (ch *channel) again(p *amqp.Disposition, yes amqp.DeliveryState) bool {
 	if p.Settled {
 		return false

@@ -12,9 +12,9 @@ type Broker interface {
 	// Propose makes one command durable on a majority and returns what it did. It retries by itself
 	// what never entered the log or ended unknown, with the same id, until ctx ends.
 	//
-	// A Lock or AcceptSession with a Wait may be parked (A18). Cancelling ctx unparks it: Propose
-	// then returns the context's error if the command never entered the log, and otherwise its
-	// Outcome with a nil error, so the caller can give back what it no longer wants.
+	// A Lock or AcceptSession with a Wait may be parked (A18). Cancelling ctx unparks it. If the command never
+	// entered the log, Propose then returns the context's error. Otherwise it returns its Outcome with a nil error,
+	// so the caller can give back what it no longer wants.
 	Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (fsm.Outcome, error)
 	// Await returns nil when the share that k names may have something to take, when its leader
 	// changed, and after 30 s at the latest; it is a hint (A19). It waits for a message, or on the
@@ -35,7 +35,7 @@ type Catalog interface {
 // Changes is what a [Catalog] may implement to tell at once that entities have changed; without it the
 // front end looks every Config.WatchInterval.
 type Changes interface {
-	// Changed returns the version of the catalog here, which grows with each change of an entity, and a
-	// channel that is closed when it may have grown.
+	// Changed returns the version of the catalog here, which grows with each change of an entity. The channel is
+	// closed when it may have grown.
 	Changed() (version uint64, changed <-chan struct{})
 }

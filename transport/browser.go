@@ -57,8 +57,8 @@ func newBrowser(l *link, session amqp.Opt[string]) *browser {
 
 func (b *browser) start() {}
 
-// flow takes credit. What came behind the last message since it was looked for is looked for anew: a
-// client that drains must see all that was stored before.
+// flow takes credit. The browser looks anew for messages behind the last one that it found. A client that drains must
+// see all that was stored before.
 func (b *browser) flow(p *amqp.Flow) error {
 	b.stale = true
 	b.out.grant(p)

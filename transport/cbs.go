@@ -38,7 +38,7 @@ func (r *requests) token(q *request) func() (response, func(response) response) 
 	}
 	switch kind := q.prop("type"); kind {
 	case "servicebus.windows.net:sastoken", "jwt", "amqp:jwt", "":
-		// What counts is the token itself: some clients call a signature a jwt.
+		// The token itself counts: some clients call a signature a jwt.
 	default:
 		r.c.s.stats.reject(siteToken)
 		return always(failed(codeBadRequest, amqpError(amqp.ConditionArgumentError, "token type %q is not supported", kind)))
@@ -81,8 +81,8 @@ func (q *request) prop(key string) string {
 	return text
 }
 
-// isHost reports whether an audience without a scheme is the name by which the client calls us,
-// with or without its port, and not an entity's.
+// isHost reports whether an audience without a scheme is the name by which the client calls us, with or without its
+// port. It must not be the name of an entity.
 func (c *conn) isHost(name string, a address) bool {
 	if strings.Contains(name, "://") || strings.Contains(a.entity, "/") {
 		return false

@@ -228,10 +228,9 @@ func (ch *channel) advance() {
 	}
 }
 
-// remove frees the channel's number. What still comes on it is ignored until it begins again: the
-// Python SDK detaches its links behind its end, and ending the connection over that would take the
-// other channels with it. A begin that came sooner has waited, see
-// waitsForEnd.
+// remove frees the channel's number. Frames on it are ignored until it begins again. The Python SDK detaches its
+// links behind its end, and ending the connection over that would take the other channels with it. A begin that came
+// sooner has waited, see waitsForEnd.
 func (ch *channel) remove() {
 	delete(ch.c.channels, ch.number)
 	ch.c.ended[ch.number] = true

@@ -7,8 +7,8 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
-// settleCommitted ends the deliveries of a committed transaction, and tells the client that they are
-// settled, before the answer to the discharge is written (amqp-protocol.md 8.3).
+// settleCommitted ends the deliveries of a committed transaction, and tells the client that they are settled. It does
+// so before the answer to the discharge is written (amqp-protocol.md 8.3).
 func (t *txn) settleCommitted(all []txnDelivery) {
 	for _, d := range all {
 		if !d.forgotten {

@@ -14,8 +14,8 @@ import (
 type Config struct {
 	// Incarnation names this life of the process in request ids; it must differ at every start.
 	Incarnation fsm.Incarnation
-	// Namespace is the name of the broker in its container id and in trackers, in the text of an entity that is
-	// not there if the client gave no host name, and the host that audiences without a scheme may name.
+	// Namespace is the name of the broker in its container id and in trackers, and the host that audiences without a
+	// scheme may name. It stands in the text about a missing entity if the client gave no host name.
 	Namespace string
 
 	// Guard wraps what serves HTTP and WebSocket; it may refuse requests. It may be nil.

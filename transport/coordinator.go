@@ -230,10 +230,9 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 	}
 }
 
-// enlist makes a management request part of its transaction: what it would do is kept until then
-// (amqp-protocol.md 8.3). A renewal is done at once and stays done: the transaction settles by that lock,
-// which must not run out while the client believes it renewed (S-231). Other operations have an answer
-// that only the deed gives.
+// enlist makes a management request part of its transaction: what it would do is kept until then (amqp-protocol.md
+// 8.3). A renewal is done at once and stays done. The transaction settles by that lock, which must not run out while
+// the client believes it renewed (S-231). Other operations have an answer that only the deed gives.
 func (k *call) enlist(q *request) *response {
 	const prefix = "com.microsoft:"
 	renewal := false

@@ -6,8 +6,8 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
-// A subscription's copy of a message shares the stored bytes with all others. What the action of its
-// rule changed lies beside them in the delivery (S-220) and is put in its place here.
+// A subscription's copy of a message shares the stored bytes with all others. The changes of the action of its rule
+// lie beside them in the delivery (S-220) and are put in their place here.
 
 // annotationOf names the message annotation that a system property is on the wire; "" if it is none.
 func annotationOf(p rule.SystemProperty) string {

@@ -10,8 +10,8 @@ func serialLess(a, b uint32) bool { return int32(a-b) < 0 }
 // 2^32-1; above half the number space serial arithmetic has no meaning.
 const maxWindow = 1<<31 - 1
 
-// remaining returns what is left of a peer's grant of credit or window: the peer said "amount from
-// count on" and we are at ours already. It is never negative (AMQP 1.0 §2.5.6, §2.6.7).
+// remaining returns what is left of a peer's grant of credit or window. The peer said "amount from count on" and we
+// are at ours already. It is never negative (AMQP 1.0 §2.5.6, §2.6.7).
 func remaining(count, amount, ours uint32) uint32 {
 	amount = min(amount, maxWindow)
 	used := ours - count // serial
@@ -26,8 +26,8 @@ func remaining(count, amount, ours uint32) uint32 {
 	return amount - used
 }
 
-// senderCredit returns the credit that a sending link gets: as many of its largest messages as fit
-// into its share of memory, at most limit, at least 1 (A21).
+// senderCredit returns the credit that a sending link gets, at most limit and at least 1 (A21). It is the number of
+// its largest messages that fit into its share of memory.
 func senderCredit(limit uint32, linkBytes int, maxMessage uint64) uint32 {
 	if maxMessage == 0 {
 		return 1

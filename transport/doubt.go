@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// doubtTime is how long a node goes on asking what became of a commit after its client was told
-	// that nobody knows, and doubtPause what lies between two questions.
+	// doubtTime is how long a node goes on asking what became of a commit after its client was told that nobody
+	// knows. doubtPause lies between two questions.
 	doubtTime  = 2 * time.Minute
 	doubtPause = time.Second
 	// maxDoubts bounds such commits; those beyond stay unknown.
@@ -54,10 +54,10 @@ func (s *Server) resolved(id []byte, out fsm.Outcome, err error) {
 	}
 }
 
-// resolve asks until somebody knows, and reports whether somebody did. It asks under the id of the
-// commit, whose outcome the partition remembers, for a transaction in which nothing is done: if that is
-// done the other one was not, and never will be, however late a copy of it arrives. So nothing happens
-// behind the back of a client that was told to help itself.
+// resolve asks until somebody knows, and reports whether somebody did. It asks under the id of the commit, whose
+// outcome the partition remembers, for a transaction in which nothing is done. If that is done, the other one was
+// not. It never will be, however late a copy of it arrives. So nothing happens behind the back of a client that was
+// told to help itself.
 func (s *Server) resolve(id []byte, request fsm.RequestID, k fsm.Key) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, doubtTime)
 	defer cancel()

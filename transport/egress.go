@@ -76,8 +76,8 @@ func (e *egress) proof() fsm.SessionProof {
 	return e.session.proof
 }
 
-// flow takes credit. What was taken for credit that the client takes back goes back at once (S-147,
-// RUL-28); a receive-and-delete link sends it when credit comes again.
+// flow takes credit. Messages that were taken for credit that the client takes back go back at once (S-147, RUL-28);
+// a receive-and-delete link sends it when credit comes again.
 func (e *egress) flow(p *amqp.Flow) error {
 	if p.Drain && !e.out.drain {
 		e.tried = e.c.jsClient // its drain is the end of a call, and asks for nothing
@@ -169,8 +169,8 @@ func (e *egress) idle() {
 // the shortest lock, so that no delivery is sent under a lock that is over (RUL-28).
 const maxHold = time.Second
 
-// stopped implements parcels: what a shut window keeps from the client goes back at once, what a full
-// socket keeps from it soon. What receive-and-delete has removed waits.
+// stopped implements parcels: what a shut window keeps from the client goes back at once, what a full socket keeps
+// from it soon. Messages that receive-and-delete has removed wait.
 func (e *egress) stopped(window bool) {
 	switch {
 	case e.remove || len(e.queue) == 0:
@@ -219,9 +219,9 @@ func (e *egress) giveBack(ds []fsm.Delivery) {
 	}
 }
 
-// recall is called when the client gives back a message. A fetch that is parked is taken back, so that
-// others who wait get the message first. In a session, what was taken behind it, or is being taken, goes
-// back as well: the message is the next one that the client gets (RUL-28).
+// recall is called when the client gives back a message. A fetch that is parked is taken back, so that others who
+// wait get the message first. In a session, messages that were taken behind it, or are being taken, go back as well.
+// The message is the next one that the client gets (RUL-28).
 func (e *egress) recall() {
 	if e.fetching && (e.parked || e.session != nil) {
 		e.cancel()
@@ -259,8 +259,8 @@ func (e *egress) close(orderly bool) {
 	e.finish()
 }
 
-// sendRest writes what receive-and-delete has removed for a link that the client detaches, before we
-// answer: what is removed goes onto the wire, as far as the client's window takes it (RUL-28).
+// sendRest writes what receive-and-delete has removed for a link that the client detaches, before we answer. A
+// removed message goes onto the wire, as far as the client's window takes it (RUL-28).
 func (e *egress) sendRest() {
 	ch := e.l.ch
 	if e.l.state == linkLeaving || e.l.state == linkAttached || ch.ending && !ch.ended {

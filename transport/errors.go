@@ -7,8 +7,8 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
-// What goes wrong is typed by how much of the conversation it ends: a connError the connection, a
-// channelError the channel, a linkError the link. Everything else is an outcome of one delivery.
+// An error is typed by how much of the conversation it ends: a connError the connection, a channelError the channel,
+// a linkError the link. Everything else is an outcome of one delivery.
 
 type connError struct {
 	at    site

@@ -71,8 +71,8 @@ func (e *egress) fetch() {
 // framePayload is how many bytes of a message one transfer to the client carries.
 func (c *conn) framePayload() uint32 { return c.peerFrame - transferOverhead }
 
-// fit shortens a fetch to what the client's window and the socket take. What turns out to be too much
-// goes back.
+// fit shortens a fetch to what the client's window and the socket take. Deliveries that turn out to be too many go
+// back.
 func (e *egress) fit(lock *fsm.Lock) {
 	room := e.l.ch.room(&e.out)
 	lock.Max = min(lock.Max, room)
@@ -178,9 +178,9 @@ func (e *egress) tookLate(ds []fsm.Delivery) {
 	e.sendRest()
 }
 
-// unspoiled gives back deliveries whose locks were over, or nearly, before the answer came, and returns
-// the others (S-148). The partition's leader has set the times by a clock of its own, so they are
-// looked at only if the fetch has taken as long as a lock.
+// unspoiled gives back deliveries whose locks were over, or nearly, before the answer came, and returns the others
+// (S-148). The partition's leader has set the times by a clock of its own. So they are looked at only if the fetch
+// has taken as long as a lock.
 func (e *egress) unspoiled(began time.Time, ds []fsm.Delivery) []fsm.Delivery {
 	if len(ds) == 0 || time.Since(began) < time.Duration(e.desc.LockDuration-lockMargin)*time.Millisecond {
 		return ds
@@ -194,9 +194,9 @@ func (e *egress) unspoiled(began time.Time, ds []fsm.Delivery) []fsm.Delivery {
 	return ds[:good:good]
 }
 
-// ended returns why the link must end, nil if it goes on. What only means "not now" has been waited
-// for by the taker. In a session an unknown outcome ends the link: messages may be locked that nobody
-// will send, and those behind them must not overtake them.
+// ended returns why the link must end, nil if it goes on. The taker has waited for an answer that only means "not
+// now". In a session an unknown outcome ends the link: messages may be locked that nobody will send, and those behind
+// them must not overtake them.
 func (e *egress) ended(out fsm.Outcome, err error) error {
 	switch {
 	case err != nil && e.c.ctx.Err() == nil && (isFinal(err) || e.taker.sure && errors.Is(err, fsm.ErrUnknown)):

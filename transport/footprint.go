@@ -33,20 +33,20 @@ type memory struct {
 	bodies atomic.Int64 // of sends over HTTP that are in memory, or on their way there
 }
 
-// greedy reports whether the node holds as much as it may for its clients, and a client with so many bytes more than
-// half of an equal share: those that hold most are refused first.
+// greedy reports whether the node holds as much as it may for its clients, and a client with so many bytes too much.
+// Too much is more than half of an equal share. Clients that hold most are refused first.
 func (m *memory) greedy(bytes, connections int64) bool {
 	return m.held.Load() >= m.limit && bytes > m.limit/max(1, 2*(connections+m.bodies.Load()))
 }
 
-// Held returns how many bytes the node holds for its clients, to within 64 KiB of each connection, and how many of them
-// in open transactions.
+// Held returns how many bytes the node holds for its clients, and how many of them in open transactions. It is exact
+// to within 64 KiB of each connection.
 func (s *Server) Held() (bytes, inTransactions int) {
 	return int(s.memory.held.Load()), int(s.txnBytes.Load())
 }
 
-// footprint is how many bytes the node holds for the client: what arrives, what waits for a partition, answers that wait
-// for the client, and its links and sessions.
+// footprint is how many bytes the node holds for the client. It counts bytes that arrive, that wait for a partition,
+// answers that wait for the client, and its links and sessions.
 func (c *conn) footprint() int {
 	return c.arrivedBytes + c.heldBytes + c.replyBytes + c.queuedBytes + c.txnBytes + c.attachBytes +
 		channelBytes*len(c.channels)
@@ -69,9 +69,9 @@ func (c *conn) room() *amqp.Error {
 		"connection is one of those with most. Try again later.", c.s.memory.limit)
 }
 
-// arriving refuses more bytes of a delivery whose last frame has not come, beyond what the connection may hold besides one
-// delivery of the largest size. What never ends must not stop the reading that would end it, so it is refused
-// instead of waited for.
+// arriving refuses more bytes of a delivery whose last frame has not come. The connection may hold one delivery of
+// the largest size, and what is allowed besides. A delivery that never ends must not stop the reading that would end
+// it, so it is refused instead of waited for.
 func (c *conn) arriving(more, largest int, tooMany string) *amqp.Error {
 	if c.arrivedBytes+more > c.cfg.MaxConnBytes+largest {
 		return amqpError(amqp.ConditionServerBusy, "%s", tooMany)

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// holderTime is how long the name of a link that has ended is remembered: its locks go on without it
-	// (RUL-2), and the longest of the original is five minutes.
+	// holderTime is how long the name of a link that has ended is remembered. Its locks go on without it (RUL-2), and
+	// the longest of the original is five minutes.
 	holderTime = 10 * time.Minute
 	// maxHolders bounds the names of ended links, some 10 MiB; the oldest go first.
 	maxHolders = 65_536

@@ -188,8 +188,8 @@ func isProperty(name string) bool {
 		!strings.HasPrefix(name, "Sec-") && !strings.HasPrefix(name, "Access-Control-")
 }
 
-// propertyValue reads the value of a header or a member of a batch: a text in quotes, a time in
-// quotes, a number, a truth value, and what is none of them as text.
+// propertyValue reads the value of a header or a member of a batch. It is a text in quotes, a time in quotes, a
+// number or a truth value. Any other value is text.
 func propertyValue(text string) amqp.Raw {
 	text = strings.TrimSpace(text)
 	if len(text) >= 2 && text[0] == '"' && text[len(text)-1] == '"' {

@@ -212,8 +212,8 @@ func stampOf(at fsm.Wall) *string {
 	return &text
 }
 
-// rawBody is the body as bytes, in pieces: data sections one behind the other, a value that is text or binary
-// as it is, and anything else as AMQP encodes it.
+// rawBody is the body as bytes, in pieces. Data sections follow each other, a value that is text or binary stays as
+// it is, and anything else is as AMQP encodes it.
 func rawBody(parts *amqp.Sections) [][]byte {
 	switch parts.BodyCode {
 	case amqp.CodeData:
@@ -271,8 +271,8 @@ func asciiJSON(encoded []byte) string {
 	return out.String()
 }
 
-// httpSettle completes (DELETE), unlocks (PUT) or renews (POST) a locked message. What stands for its
-// number in the path is not looked at: the token says it all.
+// httpSettle completes (DELETE), unlocks (PUT) or renews (POST) a locked message. The number in the path is not
+// looked at: the token says it all.
 func (s *Server) httpSettle(q *httpRequest) error {
 	key := s.shareOf(q, q.token)
 	if q.r.Method == http.MethodPost {

@@ -26,9 +26,8 @@ type inbound struct {
 	gone     bool // the entity does not exist any more
 }
 
-// ingress stores the messages of a sending client. One round is under way at a time, or one for each
-// strand of a partitioned entity: whatever arrives meanwhile rides in the next one, so load makes
-// batches.
+// ingress stores the messages of a sending client. One round is under way at a time, or one for each strand of a
+// partitioned entity. Messages that arrive meanwhile ride in the next one, so load makes batches.
 type ingress struct {
 	l       *link
 	c       *conn

@@ -111,8 +111,8 @@ func (c *conn) heldLimit() int {
 	return c.cfg.MaxConnBytes
 }
 
-// checkReplies ends a connection whose client sends on and on and takes no answers: neither can be held, and
-// nothing but its own flow frame could end the wait.
+// checkReplies ends a connection whose client sends on and on and takes no answers. Neither can be held, and nothing
+// but its own flow frame could end the wait.
 func (c *conn) checkReplies() {
 	if c.phase != phaseOpen || !c.repliesFull() || c.heldBytes < c.heldLimit() {
 		return

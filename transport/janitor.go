@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// janitorInterval is how long retired pumps are collected, and how long they then wait before they
-	// are dropped together. A request that the node gave up may still be under way to a leader that
-	// was paused or cut off; when it arrives after its pump was forgotten it is applied once more.
-	// The broker does not drop pumps of which it gave up a request, so the wait is a second guard:
-	// half a minute is longer than any of the mesh's time-outs, and what is remembered is small.
+	// janitorInterval is how long retired pumps are collected, and how long they then wait before they are dropped
+	// together. A request that the node gave up may still be under way to a leader that was paused or cut off; when
+	// it arrives after its pump was forgotten it is applied once more. The broker does not drop pumps of which it
+	// gave up a request, so the wait is a second guard. Half a minute is longer than any of the mesh's time-outs, and
+	// what is remembered is small.
 	janitorInterval = 15 * time.Second
 	// janitorBatch is how many pumps one DropPumps names.
 	janitorBatch = 1_024

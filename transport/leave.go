@@ -35,9 +35,9 @@ func (c *conn) peerClosed(p *amqp.Close) {
 	c.rearm()
 }
 
-// leave ends the connection because the node stops: what is in flight is answered, then the client is
-// told, and only when it has answered, or does not within CloseTimeout, are its sessions given back.
-// Before that it would take itself for the holder of a session that another one has already.
+// leave ends the connection because the node stops. Requests in flight are answered, then the client is told. When it
+// has answered, or does not within CloseTimeout, its sessions are given back. Before that it would take itself for
+// the holder of a session that another one has already.
 func (c *conn) leave() {
 	if c.phase != phaseOpen {
 		return
@@ -119,8 +119,8 @@ func (c *conn) lose(at site, err error) {
 	c.phase = phaseOver
 }
 
-// sweep cleans up after the connection: everything in flight comes back, what was held is given
-// back, and a lost connection's locks and sessions are dropped (RUL-2).
+// sweep cleans up after the connection. Everything in flight comes back, held messages are given back, and a lost
+// connection's locks and sessions are dropped (RUL-2).
 func (c *conn) sweep() {
 	lost := !c.orderly && !c.forced
 	if lost {

@@ -89,7 +89,7 @@ func (l *ledger) committing(id []byte) {
 	}
 }
 
-// end notes how a transaction ended. What is known is not changed; what was in doubt may be resolved.
+// end notes how a transaction ended. A known outcome is not changed; what was in doubt may be resolved.
 func (l *ledger) end(id []byte, state, cause string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,9 +115,9 @@ func (l *ledger) end(id []byte, state, cause string) {
 	l.ended = slices.Delete(l.ended, 0, forget)
 }
 
-// Outcome tells what became of a transaction of a client of this node: committed, aborted, or unknown
-// if it is not remembered or nobody can tell; open and committing, too. It is remembered for ten
-// minutes, unless very many ended meanwhile (S-243).
+// Outcome tells what became of a transaction of a client of this node: committed, aborted, or unknown. It is unknown
+// if it is not remembered or nobody can tell; open and committing, too. It is remembered for ten minutes, unless very
+// many ended meanwhile (S-243).
 func (s *Server) Outcome(id []byte) string {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
@@ -128,8 +128,8 @@ func (s *Server) Outcome(id []byte) string {
 	return v.State
 }
 
-// Transactions lists those of this node's clients that use an entity and are not over, the oldest
-// first, and with ended those too that ended in the last ten minutes (S-273).
+// Transactions lists those of this node's clients that use an entity and are not over, the oldest first. With ended
+// it lists those too that ended in the last ten minutes (S-273).
 func (s *Server) Transactions(entity string, ended bool) []TransactionView {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()

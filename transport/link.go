@@ -293,9 +293,9 @@ func (l *link) finish() {
 	l.remove()
 }
 
-// refusal is the attach that refuses a link: source and target are both null (G9). AMQP 1.0 §2.6.3
-// asks for our own only, but go-amqp before 1.5.1, so every Go SDK before 1.11, takes a reply with
-// either of them for a link that is up.
+// refusal is the attach that refuses a link: source and target are both null (G9). AMQP 1.0 §2.6.3 asks for our own
+// only. But go-amqp before 1.5.1, so every Go SDK before 1.11, takes a reply with either of them for a link that is
+// up.
 func (l *link) refusal() *amqp.Attach {
 	a := l.reply()
 	a.Source, a.Target, a.Coordinator = nil, nil, nil

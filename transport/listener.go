@@ -166,9 +166,9 @@ func (s *Server) httpState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// endsBehindChunks ends the connection behind a request whose body comes in chunks. Such a request may have had a length as
-// well, which net/http drops: a proxy that believed the length would take the next request for a part of the body, so
-// RFC 9112 section 6.1 demands that the connection ends.
+// endsBehindChunks ends the connection behind a request whose body comes in chunks. Such a request may have had a
+// length as well, which net/http drops. A proxy that believed the length would take the next request for a part of
+// the body. So RFC 9112 section 6.1 demands that the connection ends.
 func endsBehindChunks(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {

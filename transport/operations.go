@@ -331,7 +331,7 @@ func (k *call) verdict(status string) (fsm.SettleItem, bool) {
 	return fsm.SettleItem{}, false
 }
 
-// reasons gives a dead letter its reason and description. One that is not text becomes an application property
+// reasons gives a dead letter its reason and description. A value that is not text becomes an application property
 // (RUL-35).
 func (k *call) reasons(item *fsm.SettleItem) {
 	for _, part := range [...]struct {

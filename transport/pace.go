@@ -6,13 +6,12 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// pace decides when a client gets messages of a session that releases what comes between two of its
-// receive calls, as the Go and Python SDKs do. Such a client takes a message from its socket buffer, releases
-// it, and hands the one behind it to the application if a call begins in that moment: then the order is lost,
-// and no broker can restore it. So a call gets what is there when it begins, which a flow with more
-// credit tells, and what comes later waits for the next call. A client that does not call again soon,
-// or needs no more credit for its call, gets one message at a time: there is none behind it.
-// docs/decisions/0042
+// pace decides when a client gets messages of a session. It is about clients that release what comes between two of
+// their receive calls, as the Go and Python SDKs do. Such a client takes a message from its socket buffer and
+// releases it. It hands the one behind it to the application if a call begins in that moment. Then the order is lost,
+// and no broker can restore it. So a call gets what is there when it begins, which a flow with more credit tells.
+// Later messages wait for the next call. A client that does not call again soon, or needs no more credit for its
+// call, gets one message at a time. Nothing is behind that one. docs/decisions/0042
 type pace struct {
 	on bool
 	// lags says that a release may come behind the flow of the call that begins meanwhile, as with the Python

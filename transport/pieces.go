@@ -7,8 +7,8 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
-// A large body is in memory once while it is sent to a client: what stands before it is encoded apart, and
-// the frames are written from both (docs/decisions/0043).
+// A large body is in memory once while it is sent to a client. The sections before it are encoded apart, and the
+// frames are written from both (docs/decisions/0043).
 
 // totalBytes is the length of all pieces.
 func totalBytes(pieces [][]byte) (n int) {
@@ -30,7 +30,7 @@ func newParcel(scratch []byte, d *fsm.Delivery, peeked bool) (parcel, error) {
 
 const (
 	// trustedBytes is how much of a message must have arrived before memory is taken for the size that its beginning
-	// announces: a client that announces 100 MiB and sends none must not take them.
+	// announces. A client that announces 100 MiB and sends none must not take them.
 	trustedBytes = 8 << 20
 	// storedSlack is what the stored form may take more than the message of a client that sent no message id.
 	storedSlack = storedOverhead + propertiesOverhead

@@ -55,8 +55,8 @@ func (r *rates) age(s *spending, now time.Time) {
 	s.at = now
 }
 
-// take counts messages that a key sends, or refuses them without effect (S-230). What is larger than a burst passes when the key
-// owes nothing, so that every message can be sent.
+// take counts messages that a key sends, or refuses them without effect (S-230). A message larger than a burst passes
+// when the key owes nothing, so that every message can be sent.
 func (r *rates) take(key string, messages, bytes int) *amqp.Error {
 	if r == nil {
 		return nil
@@ -129,8 +129,8 @@ func (r *rates) used() (messages, bytes int) {
 // rate every second.
 func (s *Server) KeyUse() (messages, bytes int) { return s.rates.used() }
 
-// keyOf is the name of the key that made a claim: of a policy of the namespace, of an entity's behind the entity, or of the
-// subject of a JSON web token behind its issuer. Two issuers may have a subject of the same name.
+// keyOf is the name of the key that made a claim. It is a policy of the namespace, or of an entity behind the entity,
+// or the subject of a JSON web token behind its issuer. Two issuers may have a subject of the same name.
 func keyOf(claim auth.Claim) string {
 	switch {
 	case claim.Issuer != "":

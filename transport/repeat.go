@@ -77,8 +77,8 @@ func (r *repeats) pruneLocked(now time.Time) {
 	}
 }
 
-// heldBack reports whether the refusal of an attach waits, because the same was refused often; then it is sent
-// later. What may change at any moment, such as the holder of a session, is refused at once.
+// heldBack reports whether the refusal of an attach waits, because the same was refused often; then it is sent later.
+// A refusal that may change at any moment, such as by the holder of a session, is told at once.
 func (l *link) heldBack(cause *amqp.Error) bool {
 	code := codeOfError(cause)
 	switch code {

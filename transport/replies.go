@@ -33,8 +33,8 @@ func newReplies(l *link) *replies {
 
 func (r *replies) start() { r.c.replies = append(r.c.replies, r) }
 
-// add queues a response; without credit it waits (amqp-protocol.md 7.1). What waits is bounded by the link
-// credit of the link that the requests come over, and by runRequests.
+// add queues a response; without credit it waits (amqp-protocol.md 7.1). Waiting requests are bounded by the link
+// credit of the link that they come over, and by runRequests.
 func (r *replies) add(p reply) {
 	r.queue = append(r.queue, p)
 	r.c.replyBytes += p.size()

@@ -35,7 +35,7 @@ func (l *link) requestEndpoint() endpoint {
 	return newReplies(l)
 }
 
-// request is one request, taken apart. What it holds are views of a copy of its own.
+// request is one request, taken apart. Its contents are views of a copy of its own.
 type request struct {
 	operation string
 	id        amqp.Raw // message-id
@@ -309,8 +309,8 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func(respons
 	}
 }
 
-// associated returns the session that a receiving link of this connection holds, if the request names
-// that link and it is one of the same entity (RUL-29); nil otherwise.
+// associated returns the session that a receiving link of this connection holds, if the request names that link. The
+// link must be one of the same entity (RUL-29); nil otherwise.
 func (r *requests) associated(q *request) *heldSession {
 	name := q.prop(keyLinkName)
 	if name == "" || r.l.addr.sub != fsm.Main {
@@ -405,8 +405,8 @@ func (r *requests) answer(q *request, a response) {
 	to.add(reply{payload: payload, tail: a.tail, of: r})
 }
 
-// replyLink finds the link for a reply: by its target address, by its name, else the one attached
-// last to the same node, in the same channel if there is one (§2.1 and amqp-protocol.md 7.1).
+// replyLink finds the link for a reply by its target address, by its name, or else the one attached last to the same
+// node. It takes one of the same channel if there is one (§2.1 and amqp-protocol.md 7.1).
 func (c *conn) replyLink(from *link, q *request) *replies {
 	var best *replies
 	score := 0
@@ -431,8 +431,8 @@ func (c *conn) replyLink(from *link, q *request) *replies {
 	return best
 }
 
-// encodeResponse writes a response up to its tail, with both spellings of its keys (G14) and the request's
-// id in the type it came in (G15). mark is nil unless something was refused.
+// encodeResponse writes a response up to its tail. It has both spellings of its keys (G14) and the request's id in
+// the type it came in (G15). mark is nil unless something was refused.
 func encodeResponse(q *request, a response, cbs bool, mark *refusal.Mark) ([]byte, error) {
 	out := amqp.AppendHeader(nil, amqp.Header{})
 	out = amqp.AppendProperties(out, &amqp.Properties{CorrelationID: q.id})

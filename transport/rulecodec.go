@@ -95,9 +95,9 @@ func valueOf(v any) (rule.Value, bool) {
 	return rule.OfInt(n), ok
 }
 
-// The types that a rule keeps for values whose kind alone would come back as another AMQP type (RUL-38). They are
-// the words of XML Schema, which the management API shows, but for typeUint: the JavaScript client writes every
-// positive integer as uint over AMQP and can read no unsignedInt over HTTP, so it gets an integer there.
+// The types that a rule keeps for values whose kind alone would come back as another AMQP type (RUL-38). They are the
+// words of XML Schema, which the management API shows, but for typeUint. The JavaScript client writes every positive
+// integer as uint over AMQP and can read no unsignedInt over HTTP. So it gets an integer there.
 const (
 	typeUint = "uint"
 	typeLong = "long"

@@ -207,9 +207,9 @@ func (s *Server) unregister(c *conn) {
 // newPump returns the number of a pump that this process has not used yet.
 func (s *Server) newPump() uint64 { return s.pumps.Add(1) }
 
-// Close stops accepting, answers what is in flight, tells the clients to go elsewhere
-// (amqp:connection:forced), gives their sessions back, and returns when every goroutine of the
-// server has ended. When ctx ends first, the rest is cut off; its error is returned.
+// Close stops accepting, answers what is in flight, tells the clients to go elsewhere (amqp:connection:forced), and
+// gives their sessions back. It returns when every goroutine of the server has ended. When ctx ends first, the rest
+// is cut off; its error is returned.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	already := s.closing

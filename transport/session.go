@@ -151,8 +151,8 @@ func (h *heldSession) echo() *amqp.Source {
 	return h.l.asked.Source.Echo(amqp.Some(h.key.id))
 }
 
-// watch has us look when the lock should have ended: a client that waits for messages without
-// credit under way would not hear of it otherwise (S-47).
+// watch has us look when the lock should have ended. A client that waits for messages without credit under way would
+// not hear of it otherwise (S-47).
 func (h *heldSession) watch() {
 	if h.shared != nil {
 		h.watchLoss()

@@ -27,9 +27,8 @@ type settlement struct {
 	unsent bool
 }
 
-// settler brings verdicts to one share. They are about different messages, so those of one Settle need
-// not wait for the one before: what a client says while an entry is on its way to the disks is to ride
-// in the very next one.
+// settler brings verdicts to one share. They are about different messages, so those of one Settle need not wait for
+// the one before. A request that arrives while an entry is on its way to the disks is to ride in the very next one.
 type settler struct {
 	e       *egress
 	key     fsm.Key

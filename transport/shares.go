@@ -51,9 +51,9 @@ func newTaker(s *Server, d *fsm.Descriptor, sub fsm.SubQueue, shares []int) *tak
 	return t
 }
 
-// turns count the takers of entities, so that each begins at the share after that of the one before.
-// Entities whose ids are equal modulo the length count together: that wants no memory that
-// grows with the entities and is forgotten with them, and costs only a share passed over.
+// turns count the takers of entities, so that each begins at the share after that of the one before. Entities whose
+// ids are equal modulo the length count together. That wants no memory that grows with the entities and is forgotten
+// with them, and costs only a share passed over.
 type turns [256]atomic.Uint32
 
 // next returns the turn of an entity's next taker, of n.

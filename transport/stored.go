@@ -216,9 +216,9 @@ func appendDelivery(dst []byte, d *fsm.Delivery, peeked bool) ([]byte, error) {
 	return appendBare(dst, d, &s)
 }
 
-// appendDeliveryAnnotations writes the lock token, which a delivery without a lock lacks, and what the
-// sender wrote (RUL-27). A peeked message has the section even if it is empty: a client looks into it for
-// the size of a body that was left out.
+// appendDeliveryAnnotations writes the lock token, which a delivery without a lock lacks, and what the sender wrote
+// (RUL-27). A peeked message has the section even if it is empty. A client looks into it for the size of a body that
+// was left out.
 func appendDeliveryAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw, peeked bool) []byte {
 	if d.Token.IsZero() && client == nil && !peeked {
 		return dst
@@ -240,13 +240,13 @@ func appendDeliveryAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw, pee
 	}
 }
 
-// lockTokenSection is a section of delivery annotations with a lock token alone, up to the 16 bytes of that:
-// a map8 of 36 bytes and 2 elements, a symbol of 16 bytes and a uuid.
+// lockTokenSection is a section of delivery annotations with a lock token alone, up to the 16 bytes of that. It is a
+// map8 of 36 bytes and 2 elements, a symbol of 16 bytes and a uuid.
 const lockTokenSection = "\x00\x53\x71\xc1\x24\x02\xa3\x10" + annLockToken + "\x98"
 
-// shownState is the state that a client is told, if it is told one: with a peek always, with a delivery
-// when it is not the usual one (RUL-27). A message that was scheduled says so for as long as it lives, as
-// at the service; a peek tells whether its time has come.
+// shownState is the state that a client is told, if it is told one. A peek always tells it, a delivery when it is not
+// the usual one (RUL-27). A message that was scheduled says so for as long as it lives, as at the service; a peek
+// tells whether its time has come.
 func shownState(d *fsm.Delivery, peeked bool) (state fsm.MessageState, shown bool) {
 	if !peeked && d.State == fsm.StateActive && d.ScheduledAt != 0 {
 		return fsm.StateScheduled, true
@@ -353,8 +353,8 @@ type partitionKey struct {
 	given bool // false: any share would have done
 }
 
-// keyOfStored returns the partition key of a message on a partitioned entity, nil on another: its session
-// id, the sender's key, or where duplicates are detected its message id, as translateMessage chose.
+// keyOfStored returns the partition key of a message on a partitioned entity, nil on another. It is its session id,
+// the sender's key, or where duplicates are detected its message id, as translateMessage chose.
 func keyOfStored(desc *fsm.Descriptor, d *fsm.Delivery) *partitionKey {
 	if !desc.Partitioned {
 		return nil

@@ -8,12 +8,11 @@ import (
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
-// Every error that leaves for a client passes this file, where it gets what S-1 asks for: a code, an
-// id that the log has, whether and when to try again, the entity and the time. Clients of the original
-// read the condition and the text; the rest is in the error's info map, or in the application
-// properties of a reply, under the names of S-1.
+// Every error that leaves for a client passes this file, where it gets what S-1 asks for. It gets a code, an id that
+// the log has, whether and when to try again, the entity and the time. Clients of the original read the condition and
+// the text; the rest is in the error's info map, or in the application properties of a reply, under the names of S-1.
 
-// What the text of a failed transaction begins with: other failures have these conditions too.
+// The beginning of the text of a failed transaction: other failures have these conditions too.
 const (
 	txnAborted  = "TransactionAborted: "
 	txnInDoubt  = "TransactionInDoubt: "
@@ -63,8 +62,8 @@ func (c *conn) tell(e *amqp.Error, path string) *amqp.Error {
 	return told
 }
 
-// errorOverhead is more than what stands around the condition, the text and the info of an error takes in a
-// frame: its header, the performative or outcome, and the sizes of all of them.
+// errorOverhead is more than what stands around the condition, the text and the info of an error takes in a frame. It
+// covers the header, the performative or outcome, and the sizes of all of them.
 const errorOverhead = 160
 
 // fit keeps an error within a frame that the peer takes (AMQP 1.0 §2.7.1): the map goes first, then the end
@@ -175,8 +174,8 @@ func (p *httpProblem) codeOf() refusal.Code {
 	return refusal.InvalidArgument
 }
 
-// commitError is errorOf for a commit: if nobody can tell whether it was done, the client is not to do
-// it again but to ask (S-243).
+// commitError is errorOf for a commit. If nobody can tell whether it was done, the client is not to do it again but
+// to ask (S-243).
 func (s *Server) commitError(err error, path string) *amqp.Error {
 	e := s.errorOf(err, path)
 	if inDoubt(err) {

@@ -11,8 +11,8 @@ import (
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
-// This file has the conditions and texts of refusals. Where clients or their tests look at the text
-// it is the original's (RUL-13). What S-1 wants beside them is added where they leave, see tell.go.
+// This file has the conditions and texts of refusals. Where clients or their tests look at the text it is the
+// original's (RUL-13). The other parts of S-1 are added where the texts leave, see tell.go.
 
 // clipText shortens what a client wrote, so that an error does not repeat all of it.
 func clipText(text string) string {

@@ -11,9 +11,9 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
-// An open transaction lives here, in the node that holds the client's connection: what the client
-// does in it is kept and answered at once, and becomes one Commit entry when it is discharged
-// (A23). It ends with its connection or coordinator link (S-240).
+// An open transaction lives here, in the node that holds the client's connection. Its operations are kept and
+// answered at once, and become one Commit entry when it is discharged (A23). It ends with its connection or
+// coordinator link (S-240).
 
 const (
 	// txnTimeout ends a transaction after its first operation (S-238).
@@ -188,9 +188,9 @@ func (w *txnWork) place() {
 	}
 }
 
-// otherKey reports whether two operations on one partitioned entity have different partition keys, which may
-// fall into one share by chance. What goes through the entity without a key of its own has none, and a
-// settlement by token has one that is not known here.
+// otherKey reports whether two operations on one partitioned entity have different partition keys, which may fall
+// into one share by chance. A message that goes through the entity without a key of its own has none. A settlement by
+// token has one that is not known here.
 func (w *txnWork) otherKey(o *txnWork) bool {
 	known := func(w *txnWork) bool { return w.byText || w.keyed }
 	return w.home().Partitioned && known(w) && known(o) && (w.byText != o.byText || w.text != o.text)

@@ -320,7 +320,7 @@ type verdict struct {
 	reply amqp.DeliveryState // the answer when it is done: the same outcome, without its details (G13)
 }
 
-// verdictOf reads a delivery state of a receiver. What it returns holds no views.
+// verdictOf reads a delivery state of a receiver. Its result holds no views.
 func verdictOf(state amqp.DeliveryState) (verdict, *amqp.Error) {
 	switch s := state.(type) {
 	case nil:

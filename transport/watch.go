@@ -12,9 +12,8 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
-// watcher looks up the entities that have open links in the local catalog, when that has changed and
-// now and then, so that links of a deleted or disabled entity end even if nothing is asked of it
-// (S-254, S-259).
+// watcher looks up the entities that have open links in the local catalog, when that has changed and now and then. So
+// links of a deleted or disabled entity end even if nothing is asked of it (S-254, S-259).
 type watcher struct {
 	s *Server
 

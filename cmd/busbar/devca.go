@@ -79,13 +79,13 @@ func devCA(dir string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w; delete it to make a new CA: rm %s", both, err, both)
 	}
-	// What clients trust holds no key.
+	// The file that clients trust holds no key.
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})
 	return ca, key, replaceFile(filepath.Join(dir, "ca.pem"), public, 0o644)
 }
 
-// parseDevCA takes only what was written: a certificate that has changed since its key signed it would
-// be served, and every client would wonder why it cannot trust the node.
+// parseDevCA takes only what was written. A certificate that has changed since its key signed it would be served, and
+// every client would wonder why it cannot trust the node.
 func parseDevCA(text []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	keyBlock, rest := pem.Decode(text)
 	certBlock, _ := pem.Decode(rest)

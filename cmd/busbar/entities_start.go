@@ -65,8 +65,8 @@ func (n *node) startEntities(context.Context) error {
 	return nil
 }
 
-// retryEntities reports whether the cluster may do later what it did not now: while it gets ready, or
-// when another node has just made the same.
+// retryEntities reports whether the cluster may do later what it did not now. It may while it gets ready, or when
+// another node has just made the same.
 func (n *node) retryEntities(err error) bool {
 	code := exit.Code(err)
 	return code == exit.Failed || code == exit.Conflict

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// heapFloor is memory that is counted as live and never touched, so it takes none: a collection
-	// begins when there is as much garbage as live data, and a node with short queues holds so little
-	// that it would collect many times a second. Beside millions of messages it makes no difference.
+	// heapFloor is memory that is counted as live and never touched, so it takes none. A collection begins when there
+	// is as much garbage as live data. A node with short queues holds so little that it would collect many times a
+	// second. Beside millions of messages it makes no difference.
 	heapFloor = 128 << 20
 	// smallLimit is the memory limit below which a node keeps to its live data.
 	smallLimit = 8 * heapFloor
 )
 
-// keepHeapFloor makes collections rarer, until the returned function is called. Whoever has set
-// GOGC, or a small GOMEMLIMIT, knows better.
+// keepHeapFloor makes collections rarer, until the returned function is called. An operator who has set GOGC, or a
+// small GOMEMLIMIT, knows better.
 func keepHeapFloor() (end func()) {
 	if operatorsHeap() {
 		return func() {}
@@ -49,8 +49,8 @@ const (
 	richHeap = 1 << 30
 )
 
-// thrift makes collections more frequent while large bodies are in memory, so that a body of 100 MB takes no more
-// than three times its size, garbage included.
+// thrift makes collections more frequent while large bodies are in memory. So a body of 100 MB takes no more than
+// three times its size, garbage included.
 type thrift struct {
 	held   func() int // bytes that are held for clients
 	mu     sync.Mutex

@@ -10,8 +10,8 @@ import (
 )
 
 // hostGuard keeps web pages away from a node. A page can have its own name resolve to the address of a node that the
-// browser reaches (DNS rebinding), and may then read the answers; and it can open a WebSocket to any address. It needs a
-// name that its author owns: an address, a name without a dot and the names of private networks are none.
+// browser reaches (DNS rebinding). It may then read the answers; and it can open a WebSocket to any address. It needs
+// a name that its author owns: an address, a name without a dot and the names of private networks are none.
 type hostGuard struct {
 	names map[string]bool // of the node, in lower case
 	// strict refuses every unknown name, otherwise those alone that come from a browser.
@@ -28,9 +28,9 @@ func newHostGuard(cfg Config) *hostGuard {
 	return g
 }
 
-// privateSuffixes end names that nobody can point to an address of their choice: those of private networks (RFC 6761,
-// RFC 8375, ICANN's .internal, Kubernetes), and those of the original's namespaces. A client that accepts no other
-// names is given one of the latter in /etc/hosts.
+// privateSuffixes end names that nobody can point to an address of their choice. These are the names of private
+// networks (RFC 6761, RFC 8375, ICANN's .internal, Kubernetes), and of the original's namespaces. A client that
+// accepts no other names is given one of the latter in /etc/hosts.
 var privateSuffixes = []string{".localhost", ".local", ".internal", ".svc", ".home.arpa",
 	".servicebus.windows.net", ".servicebus.usgovcloudapi.net", ".servicebus.chinacloudapi.cn"}
 

@@ -103,8 +103,8 @@ const (
 	keysTimeout  = 10 * time.Second
 )
 
-// openIssuers makes the configured issuers known. A key file that cannot be read keeps the node from
-// starting, an issuer that does not answer does not: its tokens are refused until it does.
+// openIssuers makes the configured issuers known. A key file that cannot be read keeps the node from starting. An
+// issuer that does not answer does not: its tokens are refused until it does.
 func (n *node) openIssuers(context.Context) error {
 	if len(n.cfg.Issuers) == 0 {
 		return nil

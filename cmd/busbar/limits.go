@@ -7,8 +7,8 @@ import (
 	"github.com/busbar-mq/busbar/transport"
 )
 
-// limits are what clients meet as a quota (S-229). Each is checked by the node that a request comes to, or
-// by the leader of the entity: a namespace has one set of limits only if all its nodes have the same.
+// limits are what clients meet as a quota (S-229). Each is checked by the node that a request comes to, or by the
+// leader of the entity. So a namespace has one set of limits only if all its nodes have the same.
 type limits struct {
 	Entities            int `yaml:"entities"`
 	Subscriptions       int `yaml:"subscriptions"`
@@ -27,12 +27,12 @@ type limits struct {
 	Links                  int `yaml:"links"`      // of one connection
 	Operations             int `yaml:"operations"` // sockets of the operations port, which have places of their own
 
-	// What a node holds in memory for its clients, and of that for their open transactions, in bytes.
+	// Bytes that a node holds in memory for its clients, and of these the bytes in their open transactions.
 	ClientBytes      int `yaml:"client-bytes"`
 	TransactionBytes int `yaml:"transaction-bytes"`
 
-	// What one key may send to the node, each second and at once. A rate that is not set is no limit, a burst that is not
-	// set is what its rate lets through in a second.
+	// Messages and bytes that one key may send to the node, each second and at once. A rate that is not set is no
+	// limit, a burst that is not set is what its rate lets through in a second.
 	KeyMessages     int `yaml:"key-messages-per-second"`
 	KeyMessageBurst int `yaml:"key-messages-burst"`
 	KeyBytes        int `yaml:"key-bytes-per-second"`
@@ -173,7 +173,7 @@ const (
 	maxBytes   = 1 << 40 // more than the memory of any node
 )
 
-// namespace returns those that the catalog judges by. What is as it is by default stays out of the log.
+// namespace returns those that the catalog judges by. Limits with their default value stay out of the log.
 func (l *limits) namespace() catalog.Limits {
 	set := func(is, other int) int {
 		if is == other {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// withMessages serves the data plane on the operations port too. What operators ask below /api/ may
-// look like it.
+// withMessages serves the data plane on the operations port too. Requests of operators below /api/ may look like it.
 func (n *node) withMessages(operations http.Handler) http.Handler {
 	operations = n.withReset(operations)
 	messages := n.front.Messages(operations)

@@ -189,8 +189,8 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// maxDropEntities bounds the entities of a node that have series of their own, so that a namespace with
-// very many does not make its metrics unreadable.
+// maxDropEntities bounds the entities of a node that have series of their own. So a namespace with very many does not
+// make its metrics unreadable.
 const maxDropEntities = 1000
 
 // collectDrops tells what ended without being completed (S-169). The counters are part of the replicated

@@ -26,7 +26,7 @@ import (
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
-// Who implements whose interface.
+// The types that implement interfaces of other packages.
 var (
 	_ transport.Broker  = (*partition.Router)(nil)
 	_ transport.Catalog = (*partition.Directory)(nil)

@@ -49,7 +49,8 @@ func seatOf(c net.Conn) *sockets.Seat {
 type opsSeatKey struct{}
 
 // seatRequests has the server keep the seats of its sockets. A socket is busy while a handler serves its request and
-// at no other time: whoever sends half a request, or half a body that nobody reads, may be closed for the sake of others.
+// at no other time. A client that sends half a request, or half a body that nobody reads, may be closed for the sake
+// of others.
 func seatRequests(s *http.Server) {
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, opsSeatKey{}, seatOf(c))

@@ -12,9 +12,10 @@ import (
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
-// opsGuard asks for a token where the operations port itself does not: for commands to the cluster, for the audit, for
-// the reset of a development node and for profiles. Health, metrics and the state of the cluster stay open, because
-// probes and collectors have no token. Messages and entities have checks of their own, in transport and transport/rest.
+// opsGuard asks for a token where the operations port itself does not. It guards commands to the cluster, the audit,
+// the reset of a development node and profiles. Health, metrics and the state of the cluster stay open, because
+// probes and collectors have no token. Messages and entities have checks of their own, in transport and
+// transport/rest.
 type opsGuard struct {
 	policies *auth.Policies
 	now      func() time.Time

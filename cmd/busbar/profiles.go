@@ -10,8 +10,8 @@ import (
 // profilesPath is where the operations port has the profiles.
 const profilesPath = "/debug/pprof/"
 
-// What --pprof samples: one contended unlock of mutexSample, and one wait for every blockSample
-// nanoseconds of waiting. Both cost well below a hundredth of a busy broker.
+// The samples of --pprof: one contended unlock of mutexSample, and one wait for every blockSample nanoseconds of
+// waiting. Both cost well below a hundredth of a busy broker.
 const (
 	mutexSample = 100
 	blockSample = 100_000

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Go's runtime has a monitor thread that looks after the others every 20 µs as long as anything runs.
-// A node wakes and sleeps thousands of times a second, so that thread alone took a fifth of its CPU
-// time. Linux lets the sleeps of a thread end later than asked: with monitorSlack the monitor looks 250
-// times a second. What that delays is that a thread that waits for the disk gives up its processor to
-// goroutines that have none: most syncs are over long before, and a goroutine is interrupted after 10 ms.
+// Go's runtime has a monitor thread that looks after the others every 20 µs as long as anything runs. A node wakes
+// and sleeps thousands of times a second, so that thread alone took a fifth of its CPU time. Linux lets the sleeps of
+// a thread end later than asked: with monitorSlack the monitor looks 250 times a second. A thread that waits for the
+// disk gives up its processor later to goroutines that have none. Most syncs are over long before, and a goroutine is
+// interrupted after 10 ms.
 const monitorSlack = 4 * time.Millisecond
 
 // spareThreads are started before: threads inherit the slack of the one that starts them, and the

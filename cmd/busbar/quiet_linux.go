@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// monitorSamples is how often every thread is looked at, monitorSeen in how many of them the
-	// monitor sleeps at least, and monitorOnly how many times as often as any other.
+	// monitorSamples is how often every thread is looked at, and monitorSeen in how many of them the monitor sleeps
+	// at least. monitorOnly is how many times as often as any other thread it must sleep.
 	monitorSamples = 80
 	monitorSeen    = 10
 	monitorOnly    = 5

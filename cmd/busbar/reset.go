@@ -49,9 +49,9 @@ func (n *node) serveReset(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // the client may be gone
 }
 
-// reset replaces every queue and topic by a new one of the same description: messages, dead letters,
-// sessions, states and duplicate ids are gone, numbers begin at 1, and open links end, as after any
-// deletion (S-259). An entity that forwards finds its target, because only one is away at a time.
+// reset replaces every queue and topic by a new one of the same description. Messages, dead letters, sessions, states
+// and duplicate ids are gone, and numbers begin at 1. Open links end, as after any deletion (S-259). An entity that
+// forwards finds its target, because only one is away at a time.
 func (n *node) reset(ctx context.Context) (count int, err error) {
 	for _, kind := range []fsm.EntityKind{fsm.Queue, fsm.Topic} {
 		all, err := n.directory.List(ctx, kind, 0, -1)

@@ -33,8 +33,8 @@ func (s *status) catalogMembers() (ids []fsm.NodeID) {
 	return ids
 }
 
-// compare returns the members of a group as its replica here knows them, and where they are not what
-// the catalog wants, both as people know the nodes.
+// compare returns the members of a group as its replica here knows them, and where they are not what the catalog
+// wants. Both name the nodes as people know them.
 func (s *status) compare(g catalog.Group, st *partition.Status, show func(fsm.NodeID) fsm.NodeID) (
 	voters, nonvoters []fsm.NodeID, differs []string) {
 	voters, nonvoters = named(st.Voters, show), named(st.Nonvoters, show)

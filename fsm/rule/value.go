@@ -9,10 +9,9 @@ import (
 // Kind is the type of a [Value].
 type Kind uint8
 
-// The kinds. AMQP's types map to them as follows: byte to long and their unsigned forms to Int
-// (Uint beyond its range), float and double to Float, string, symbol and char to String, uuid to
-// Guid, timestamp to DateTime, boolean to Bool, decimals to Decimal, binary and everything else to
-// Binary.
+// The kinds. AMQP's types map to them as follows. Integers from byte to long and their unsigned forms become Int
+// (Uint beyond its range), float and double Float. A string, symbol or char becomes String, uuid Guid, timestamp
+// DateTime, boolean Bool, decimals Decimal. Binary and everything else become Binary.
 const (
 	Null Kind = iota // null, missing or unknown
 	Bool

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// caseList is the list of scenarios that the client libraries of other languages run. A line is
-// "id | title | S-1 T-2": what stands behind the second bar is proved wherever the scenario passes,
-// and docs/compatibility.md tells where that is.
+// caseList is the list of scenarios that the client libraries of other languages run. A line is "id | title | S-1
+// T-2". The statements behind the second bar are proved wherever the scenario passes, and docs/compatibility.md tells
+// where that is.
 const caseList = "test/conformance/scenarios.txt"
 
 var proved = regexp.MustCompile(`^([ST])-(\d+)$`)

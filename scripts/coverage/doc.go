@@ -1,8 +1,8 @@
-// Command coverage writes docs/coverage.md: which tests speak of which statement of
-// docs/spec/semantics.md. A test speaks of S-58 by naming it in a comment; a scenario of the
-// client libraries by naming it in its line of test/conformance/scenarios.txt.
-// It also writes docs/mission.md, which leads from each row of docs/spec/mission-rows.md to the tests
-// of its statements, and into docs/testing.md the sizes that scenarios have in full and with -short.
+// Command coverage writes docs/coverage.md: which tests speak of which statement of docs/spec/semantics.md. A test
+// speaks of S-58 by naming it in a comment; a scenario of the client libraries by naming it in its line of
+// test/conformance/scenarios.txt. It also writes docs/mission.md, which leads from each row of
+// docs/spec/mission-rows.md to the tests of its statements. Into docs/testing.md it writes the sizes that scenarios
+// have in full and with -short.
 //
 //	go run ./scripts/coverage         write the page
 //	go run ./scripts/coverage -check  fail if a page is stale, if docs/coverage-claimed.txt names a

@@ -194,8 +194,8 @@ func abbreviated(text string) bool {
 	return slices.Contains([]string{"e.g.", "i.e.", "cf.", "etc.", "vs."}, words[len(words)-1])
 }
 
-// sentences cuts a paragraph where a sentence ends: behind a full stop or semicolon, and behind another mark if a capital
-// letter or a digit follows. A sentence may begin with a name in lower case.
+// sentences cuts a paragraph where a sentence ends. It ends behind a full stop or semicolon, and behind another mark
+// if a capital letter or a digit follows. A sentence may begin with a name in lower case.
 func sentences(text string) []string {
 	text = marked.ReplaceAllString(text, "")
 	text = link.ReplaceAllString(text, "$1")

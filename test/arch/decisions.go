@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// dated is the third line of a page in docs/decisions: the day of the decision, the day of its last change
-// if that is another one, and whether the decision still holds. The names of its statements may follow.
+// dated is the third line of a page in docs/decisions. It has the day of the decision, the day of its last change if
+// that is another one, and whether the decision still holds. The names of its statements may follow.
 var dated = regexp.MustCompile(`^Date: \d{4}-\d\d-\d\d(, changed \d{4}-\d\d-\d\d)?\. ` +
 	`Status: (accepted|superseded by \[\d{4}\]\(\d{4}-[a-z0-9-]+\.md\))\.( Names: .*)?$`)
 

@@ -68,8 +68,8 @@ func anyError(body *ast.BlockStmt, report func(token.Pos)) {
 	})
 }
 
-// anyErrorIn reports the conditions of a list of statements that do nothing but fail if there is no
-// error, and that no statement behind them makes up for.
+// anyErrorIn reports the conditions of a list of statements that do nothing but fail if there is no error. A
+// statement behind such a condition may make up for it.
 func anyErrorIn(list []ast.Stmt, report func(token.Pos)) {
 	for i, s := range list {
 		cond, ok := s.(*ast.IfStmt)
@@ -84,9 +84,9 @@ func anyErrorIn(list []ast.Stmt, report func(token.Pos)) {
 	}
 }
 
-// errorIsNil finds a comparison of an error with nil, also as a part of a condition, and returns the
-// error. By their names, err and what begins with it or ends with it are errors, and so is the value of
-// a function whose name begins with try.
+// errorIsNil finds a comparison of an error with nil, also as a part of a condition, and returns the error. By their
+// names, err and names that begin or end with it are errors. So is the value of a function whose name begins with
+// try.
 func errorIsNil(cond ast.Expr, ops ...token.Token) (e ast.Expr, ok bool) {
 	b, isBinary := cond.(*ast.BinaryExpr)
 	if !isBinary {

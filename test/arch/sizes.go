@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What a tired person can hold in the head. A test may be longer by a table.
+// The sizes that a tired person can hold in the head. A test may be longer by a table.
 const (
 	MaxFileLines     = 500
 	MaxTestFileLines = 600

@@ -217,8 +217,8 @@ func (c *client) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// opContext bounds one operation. It does not end with the run, so that what has begun is finished,
-// but with the connection: the SDK would wait for the answer of a broker that is gone.
+// opContext bounds one operation. It does not end with the run, so that what has begun is finished. It ends with the
+// connection: the SDK would wait for the answer of a broker that is gone.
 func (c *client) opContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.sock.alive, opLimit)
 }

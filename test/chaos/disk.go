@@ -158,8 +158,8 @@ func (d *disk) hangs() bool {
 	}
 }
 
-// goneReadOnly makes the kernel find an error in the file system of a disk, upon which it takes no more
-// writes, as it does when the device below answers nonsense. Only a new mount ends that.
+// goneReadOnly makes the kernel find an error in the file system of a disk. The file system takes no more writes
+// then, as when the device below answers nonsense. Only a new mount ends that.
 func (d *disk) goneReadOnly() error {
 	if err := command("mount", "-o", "remount,errors=remount-ro", d.mount); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/busbar-mq/busbar/test/check"
 )
 
-// What has to be after the last fault (I26).
+// The demands after the last fault (I26).
 const (
 	serveLimit = 60 * time.Second // until every node that can answers /readyz
 	drainLimit = 3 * time.Minute  // until nothing active or scheduled is left

@@ -36,8 +36,8 @@ type options struct {
 	keep           bool
 }
 
-// chaos runs one command line. The exit code is 0 when nothing broken was found, 1 when something
-// was, 2 for a usage error, 3 when the run does not count because its faults did not bite.
+// chaos runs one command line. The exit code is 0 when nothing broken was found, 1 when something was, and 2 for a
+// usage error. It is 3 when the run does not count because its faults did not bite.
 func chaos(args []string) int {
 	var o options
 	f := flag.NewFlagSet("chaos", flag.ContinueOnError)

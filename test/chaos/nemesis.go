@@ -17,8 +17,8 @@ type nemesis struct {
 	name string
 	// missing returns why the fault cannot be made here, "" if it can.
 	missing func(b *bed) string
-	// strike makes the fault, on node n where the kind is about a node. What it breaks is taken back
-	// within limit even if nobody calls heal.
+	// strike makes the fault, on node n where the kind is about a node. A fault is taken back within limit even if
+	// nobody calls heal.
 	strike func(s *strike) error
 	// whole says that the fault is about all nodes, so nothing else happens to a node meanwhile.
 	whole bool
@@ -144,7 +144,7 @@ func find(name string) *nemesis {
 	return nil
 }
 
-// restart starts a node that has ended. One that has not may no longer end by itself.
+// restart starts a node that has ended. A node that has not may no longer end by itself.
 func restart(n *node) error {
 	if n.pid() == 0 {
 		return n.start()
@@ -347,7 +347,7 @@ func failSync(s *strike) error {
 		return nil
 	}
 	s.onHeal(func() error {
-		// Whatever the process made of it, its memory is in doubt: it is started anew.
+		// The memory of the process is in doubt, whatever it made of the fault: it is started anew.
 		if start, err := startOf(pid); err == nil && start == began {
 			if err := n.end(syscall.SIGKILL, 10*time.Second); err != nil {
 				return err

@@ -19,9 +19,9 @@ import (
 // outageKind is a fault whose outage is measured.
 type outageKind struct {
 	nemesis string
-	// hold is how long it lasts: longer than the longest outage that is allowed, so that service comes
-	// back because the cluster got over the fault and not because it was taken back. Not much longer
-	// either: with a node less, whatever delays one of the others delays everybody.
+	// hold is how long it lasts: longer than the longest outage that is allowed. So service comes back because the
+	// cluster got over the fault and not because it was taken back. Not much longer either: with a node less,
+	// whatever delays one of the others delays everybody.
 	hold time.Duration
 }
 

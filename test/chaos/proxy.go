@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// proxy stands before one node's ports for other nodes. What goes through it is told apart by who
-// called, so every direction between two nodes can be disturbed by itself.
+// proxy stands before one node's ports for other nodes. Connections through it are told apart by who called, so every
+// direction between two nodes can be disturbed by itself.
 type proxy struct {
 	target  string // the node's own address
 	who     func(remote net.Addr) int

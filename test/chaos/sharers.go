@@ -43,8 +43,8 @@ type handedDelivery struct {
 	lock goamqp.UUID
 }
 
-// board is where sharers tell each other their session tokens, and what they were delivered and have not
-// settled, so that another one takes the session over and settles it (S-327, S-332).
+// board is where sharers tell each other their session tokens, and what they were delivered and have not settled.
+// Another sharer takes the session over with that and settles it (S-327, S-332).
 type board struct {
 	mu    sync.Mutex
 	holds []hold // the last one of each session

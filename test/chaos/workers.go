@@ -149,7 +149,7 @@ func (c *client) consume(q *check.Queue, sub string) {
 		if err != nil {
 			return err
 		}
-		// What was asked for and has not come may be locked for this client at any time since.
+		// A message that was asked for and has not come may be locked for this client at any time since.
 		since := time.Now().UnixNano()
 		for range 40 + c.rng.IntN(200) {
 			if ctx.Err() != nil {
@@ -361,9 +361,8 @@ func (c *client) holdOne(ctx context.Context, q *check.Queue) error {
 	return err
 }
 
-// workOn receives and settles in a session, and keeps its state. One message at a time: with more
-// asked for, the SDK gives back what comes after it has returned, and takes it again behind its
-// successors.
+// workOn receives and settles in a session, and keeps its state. One message at a time is asked for. With more, the
+// SDK gives back what comes after it has returned, and takes it again behind its successors.
 func (c *client) workOn(ctx context.Context, rx *azservicebus.SessionReceiver, q *check.Queue,
 	held *check.Op) error {
 	op := func(kind check.Kind, f func(context.Context, *check.Op) error) error {

@@ -83,8 +83,8 @@ type seen struct {
 	return_ int64
 }
 
-// view is a history with its indexes. Everything in it is in the order of the operations, which is
-// that of their beginnings but for deliveries, which begin when they were asked for.
+// view is a history with its indexes. Everything in it is in the order of the beginnings of the operations. A
+// delivery begins when it was asked for.
 type view struct {
 	*History
 	sends    map[string]*Op     // by message id

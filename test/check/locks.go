@@ -4,8 +4,8 @@ package check
 // LockMillis minus this part of it.
 const clockShare = 0.1
 
-// least returns until when a lock lasts at the least that was certainly held at a time: a broker's
-// clocks may run fast, and nobody's stands for more than the history's.
+// least returns until when a lock lasts at the least that was certainly held at a time. A broker's clocks may run
+// fast, and nobody's stands for more than the history's.
 func (v *view) least(from int64, q *Queue) int64 {
 	return from + int64(float64(q.LockMillis*milli)*(1-clockShare)) - v.Epsilon
 }
@@ -17,7 +17,7 @@ func (v *view) heldUntil(g *Op, moment int64) int64 {
 	if q == nil {
 		return 0
 	}
-	// Who waited for a message that was not there got it after it was sent, at the earliest.
+	// A client that waited for a message that was not there got it after it was sent, at the earliest.
 	until := v.least(max(g.Invoke, v.born[g.Message.ID]), q)
 	for _, o := range v.byToken[g.Message.Token] {
 		switch {
@@ -35,10 +35,10 @@ func (v *view) heldUntil(g *Op, moment int64) int64 {
 	return min(until, v.lost(g.Conn))
 }
 
-// grantedLater reports whether a lock was surely given after another of the same message. What a
-// client gets late may have been locked long ago; the count of deliveries, which never falls, may tell.
-// Until when the broker says that a lock lasts tells nothing: an answer given again has the time that
-// is left by the wall clock of another node, or of one whose clock stood still or was set since.
+// grantedLater reports whether a lock was surely given after another of the same message. A message that a client
+// gets late may have been locked long ago; the count of deliveries, which never falls, may tell. The end of a lock as
+// the broker tells it proves nothing. An answer given again has the time that is left by the wall clock of another
+// node, or by a clock that was set since.
 func grantedLater(a, b *Op) bool {
 	if a.Invoke > b.Return {
 		return true
@@ -46,8 +46,8 @@ func grantedLater(a, b *Op) bool {
 	return a.Return >= b.Invoke && a.Message.Attempts > b.Message.Attempts
 }
 
-// surelyTwo reports whether two locks of one message were held at once, in whatever order they were
-// given: where nothing tells the order, both orders must say so.
+// surelyTwo reports whether two locks of one message were held at once, in whatever order they were given. Where
+// nothing tells the order, both orders must say so.
 func (v *view) surelyTwo(a, b *Op) bool {
 	meet := func(first, second *Op) bool { return second.Return < v.heldUntil(first, second.Return) }
 	return (grantedLater(a, b) || meet(a, b)) && (grantedLater(b, a) || meet(b, a))
@@ -166,8 +166,8 @@ func lockLifetime(v *view) []Violation {
 	return r.list
 }
 
-// I10: along deliveries that surely follow each other the count does not fall, it rises after an
-// abandoned one, and it never reaches the maximum in the main queue.
+// I10: along deliveries that surely follow each other the count does not fall, and it rises after an abandoned one.
+// It never reaches the maximum in the main queue.
 func deliveryCount(v *view) []Violation {
 	r := report{name: "I10"}
 	for at, list := range v.grants {

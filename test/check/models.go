@@ -42,9 +42,9 @@ var lockModel = porcupine.Model{
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// I5, by a model: there is an order of all that was done with a message that its lock allows. It
-// judges messages of several deliveries that the other checkers of locks have nothing against: they
-// look at two or three operations at a time and tell more.
+// I5, by a model: there is an order of all that was done with a message that its lock allows. It judges messages of
+// several deliveries that the other checkers of locks have nothing against. Those look at two or three operations at
+// a time and tell more.
 func lockOrder(v *view) []Violation {
 	r := report{name: "I5"}
 	accused := sync.OnceValue(func() map[string]bool { return accusedOfLocks(v) })

@@ -8,8 +8,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// porcupineLimit bounds the search for one order of operations; it is exponential in the operations
-// whose outcome is unknown. What is not decided in time counts as no violation.
+// porcupineLimit bounds the search for one order of operations; it is exponential in the operations whose outcome is
+// unknown. A history that is not decided in time counts as no violation.
 const porcupineLimit = 20 * time.Second
 
 // linear asks porcupine whether operations can be put in an order that the model allows. Operations

@@ -39,8 +39,8 @@ type event struct {
 	verdict fsm.Verdict
 }
 
-// Check replays every committed log through the state machine and through the independent model, and
-// holds what came of it against what the clients were told.
+// Check replays every committed log through the state machine and through the independent model. It holds the results
+// against what the clients were told.
 func (w *Witness) Check(h *History) []Violation {
 	r := report{name: "I24"}
 	all := newReplayed()

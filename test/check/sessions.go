@@ -30,10 +30,10 @@ func (v *view) sessionHeldUntil(a *Op, moment int64) int64 {
 	return min(until, v.lost(a.Conn))
 }
 
-// grantedBefore orders two accepts of a session: by when they happened if they did not overlap, else
-// by the ends of the locks. The end alone says nothing: a repeated accept is answered with what is left
-// of its lock, which may end before one that was given back early. If they end alike neither was before
-// the other: ends are told by the wall clock, which stands still after a step back.
+// grantedBefore orders two accepts of a session: by when they happened if they did not overlap, else by the ends of
+// the locks. The end alone says nothing. A repeated accept is answered with what is left of its lock, which may end
+// before one that was given back early. If they end alike neither was before the other: ends are told by the wall
+// clock, which stands still after a step back.
 func grantedBefore(a, b *Op) bool {
 	switch {
 	case a.Return < b.Invoke:
@@ -115,8 +115,8 @@ func (v *view) handedOver(o *Op) bool {
 	return o.Kind.Settles()
 }
 
-// settledByOthers returns how often other holders of the session may have done what o was refused: the lock goes
-// over with the session (S-332), so they may do it after the refusal.
+// settledByOthers returns how often other holders of the session may have done what o was refused. The lock goes over
+// with the session (S-332), so they may do it after the refusal.
 func (v *view) settledByOthers(o *Op) (n int) {
 	for _, p := range v.byToken[o.Message.Token] {
 		if p.Holder != o.Holder && p.Kind == o.Kind && p.Maybe() {
@@ -159,11 +159,11 @@ func sessionOrder(v *view) []Violation {
 	}
 	for _, list := range bySession {
 		slices.SortFunc(list, func(a, b *Op) int { return cmp.Compare(a.Message.Seq, b.Message.Seq) })
-		// For each message: was any with a higher number seen before this one was even asked for?
-		// What was sent to a receiver that did not read it before it was taken over belongs to the new one
-		// and is not given to it (S-332): others may get it behind what the new one got. So it is where a
-		// connection is cut while a delivery is under way (seed 9005). What was sent to the queue after the
-		// take-over was with nobody before, and the rule holds for it.
+		// For each message: was any with a higher number seen before this one was even asked for? A message sent to a
+		// receiver that did not read it before it was taken over belongs to the new one. It is not given to that one
+		// (S-332). Others may get it behind what the new one got. So it is where a connection is cut while a delivery
+		// is under way (seed 9005). A message sent to the queue after the take-over was with nobody before, and the
+		// rule holds for it.
 		var early *Op        // of those behind, the one that returned first, unless its holder took over
 		own := map[int]*Op{} // likewise, by holder
 		for i := len(list) - 1; i >= 0; i-- {

@@ -54,7 +54,7 @@ func Sins() []Sin {
 // the run goes on.
 const every = 7
 
-// liar is a broker with a sin. What the sin does not concern passes through.
+// liar is a broker with a sin. Calls that the sin does not concern pass through.
 type liar struct {
 	transport.Broker
 	propose func(l *liar, ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (fsm.Outcome, error)

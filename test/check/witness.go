@@ -10,9 +10,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// Witness is what the replicas of the data partitions applied, every one of them in every life. What
-// was applied once was committed, so a replica that applies anything else at the same index, even
-// after every machine lost its power, has lost or invented something.
+// Witness is what the replicas of the data partitions applied, every one of them in every life. An entry that was
+// applied once was committed, even if every machine has lost its power since. A replica that applies anything else at
+// the same index has lost or invented something.
 type Witness struct {
 	mu    sync.Mutex
 	parts map[fsm.PartitionID]*Log

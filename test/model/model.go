@@ -134,8 +134,8 @@ type Step struct {
 	Result fsm.Result
 }
 
-// Apply does the entries, too, and says where the results differ from what they should be. What is
-// woken and what is freed may be told by any of them.
+// Apply does the entries, too, and says where the results differ from what they should be. The keys that are woken
+// and the bodies that are freed may be told by any of them.
 func (m *Model) Apply(steps ...Step) error {
 	could, held := m.takeable(true), m.holders()
 	var woken []fsm.WaitKey
@@ -475,8 +475,8 @@ func (q *queue) full(more uint64) bool {
 	return q.d.MaxSizeBytes > 0 && q.size()+more > limit
 }
 
-// tidy brings the list of ready sessions up to date: who has something and is held by nobody is in
-// it, at its end if it was not before; and ends sessions without anything.
+// tidy brings the list of ready sessions up to date. A session that has something and is held by nobody is in it, at
+// its end if it was not before. Sessions without anything end.
 func (q *queue) tidy() {
 	has := func(s *session) bool {
 		return s.token.IsZero() && slices.ContainsFunc(q.messages, func(x *message) bool {

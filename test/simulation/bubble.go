@@ -9,8 +9,8 @@ import (
 	"github.com/busbar-mq/busbar/cluster/simnet"
 )
 
-// leaks are goroutines that may be left when everything is closed: raft can forget a future when it
-// shuts down, and whoever waits for it does so for ever. In a process that ends it does not matter.
+// leaks are goroutines that may be left when everything is closed. Raft can forget a future when it shuts down, and
+// whoever waits for it does so for ever. In a process that ends it does not matter.
 var leaks = []string{"raft.(*deferError).Error"}
 
 // bubble runs f in a bubble of its own and says what was left of it, which synctest takes for a

@@ -20,9 +20,9 @@ var errGone = errors.New("the machine is off")
 // errDisk is a planned failure.
 var errDisk = errors.New("input/output error")
 
-// disk is the part of a node's disk that package storage keeps in files of other libraries: the log
-// and the votes, per group. What a write has not returned for may be lost with the power, or half of
-// it; what it has returned for stays.
+// disk is the part of a node's disk that package storage keeps in files of other libraries: the log and the votes,
+// per group. The data of a write that has not returned may be lost with the power, or half of it; what it has
+// returned for stays.
 type disk struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -110,9 +110,9 @@ func (d *disk) groupLocked(p fsm.PartitionID) *group {
 	return g
 }
 
-// sync performs a write as a disk does: it takes its time, may fail before or after its effect, and
-// may be overtaken by the end of power, which leaves part of it. apply is called with the part of the
-// write that reaches the disk, of n.
+// sync performs a write as a disk does. It takes its time, may fail before or after its effect, and may be overtaken
+// by the end of power, which leaves part of it. apply is called with the part of the write that reaches the disk, of
+// n.
 func (d *disk) sync(p fsm.PartitionID, n int, apply func(g *group, part int)) error {
 	d.mu.Lock()
 	wait := time.Duration(0)
@@ -147,8 +147,8 @@ func (d *disk) sync(p fsm.PartitionID, n int, apply func(g *group, part int)) er
 	return nil
 }
 
-// reconcile empties a log that the newest snapshot has overtaken, as package storage does when it
-// opens one: the power went between the snapshot and the deletion that raft does after it.
+// reconcile empties a log that the newest snapshot has overtaken, as package storage does when it opens one. The
+// power went between the snapshot and the deletion that raft does after it.
 func (d *disk) reconcile(p fsm.PartitionID, index, term uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

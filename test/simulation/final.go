@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// leaderLimit, catchUpLimit, wholeLimit and drainLimit are how long after the last fault everything
-	// has to serve, the followers to have caught up, every replica to have its vote again, and the queues
-	// to be emptied (I26).
+	// leaderLimit, catchUpLimit, wholeLimit and drainLimit are how long after the last fault something has to hold
+	// (I26). Everything has to serve, the followers to have caught up, every replica to have its vote again, and the
+	// queues to be emptied.
 	leaderLimit  = 30 * time.Second
 	catchUpLimit = 60 * time.Second
 	wholeLimit   = 60 * time.Second
@@ -86,8 +86,8 @@ func (w *world) serving(except *machine) error {
 	})
 }
 
-// whole waits until every node that the catalog gives a replica has a vote in its group again, the catalog
-// has as many votes as it wants, and all have caught up: only then a group can do without one of them.
+// whole waits until every node that the catalog gives a replica has a vote in its group again. The catalog must have
+// as many votes as it wants, and all must have caught up. Only then a group can do without one of them.
 func (w *world) whole() error {
 	err := within(wholeLimit, func(context.Context) error {
 		w.heal()
@@ -334,8 +334,8 @@ func (c *client) takeDeferred(ctx context.Context, q *check.Queue, sub, session 
 	return nil
 }
 
-// empty completes what comes until nothing does for a while, many at a time: with a disk that is slow for
-// ever, a thousand one after the other take longer than drainLimit.
+// empty completes what comes until nothing does for a while, many at a time. With a disk that is slow for ever, a
+// thousand one after the other take longer than drainLimit.
 func (c *client) empty(ctx context.Context, rx *goamqp.Receiver) error {
 	const atOnce = 32
 	if err := rx.IssueCredit(atOnce); err != nil {

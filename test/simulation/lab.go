@@ -35,8 +35,8 @@ type LabConfig struct {
 	Log io.Writer
 }
 
-// Lab is a whole cluster in a bubble of virtual time, in which nothing happens by chance: a scenario
-// says what its clients do, what fails and when.
+// Lab is a whole cluster in a bubble of virtual time, in which nothing happens by chance. A scenario says what its
+// clients do, what fails and when.
 type Lab struct {
 	w *world
 	n *nemesis

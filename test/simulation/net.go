@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// silence is how long nothing may arrive from a peer until its link is given up, and pingEvery
-	// how often that is looked at, as the mesh does (A17).
+	// silence is how long nothing may arrive from a peer until its link is given up. pingEvery is how often that is
+	// looked at, as the mesh does (A17).
 	silence   = 1500 * time.Millisecond
 	pingEvery = 250 * time.Millisecond
 	// redialPause is how long a link stays down at least.
 	redialPause = 100 * time.Millisecond
 )
 
-// peers is the network between the nodes: calls over one link per pair. What is cut off waits, as TCP
-// does, until the cut heals or the link is given up; then the calls under way end unknown, and what
-// was waiting may still arrive later, as from the socket of a process that was paused.
+// peers is the network between the nodes: calls over one link per pair. Data that is cut off waits, as TCP does,
+// until the cut heals or the link is given up; then the calls under way end unknown, and what was waiting may still
+// arrive later, as from the socket of a process that was paused.
 type peers struct {
 	mu    sync.Mutex
 	rng   *rand.Rand

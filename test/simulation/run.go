@@ -165,8 +165,8 @@ func (w *world) finish(sick *machine, before error) (*Result, error) {
 	return &Result{Violations: wrong, History: h, Coverage: cover, Virtual: time.Since(w.began)}, nil
 }
 
-// stored shows the witness what the replicas have in their stores, up to what they know to be
-// committed, and the states that they are in.
+// stored shows the witness what the replicas have in their stores, up to what they know to be committed. It shows
+// their states, too.
 func (w *world) stored(except *machine) {
 	for _, m := range w.machines {
 		if m.node == nil || m == except {

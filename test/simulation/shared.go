@@ -19,8 +19,8 @@ type sharedHold struct {
 	holder int
 }
 
-// sharedHolds are the last holds of each queue, and what was delivered in each session: receivers tell each
-// other their session tokens, and the lock tokens of the messages that they have not settled.
+// sharedHolds are the last holds of each queue, and what was delivered in each session. Receivers tell each other
+// their session tokens there, and the lock tokens of the messages that they have not settled.
 type sharedHolds struct {
 	mu        sync.Mutex
 	last      map[string][]sharedHold
@@ -76,7 +76,7 @@ func (s *sharedHolds) some(queue string, pick func(int) int) (h sharedHold, ok b
 	return list[pick(len(list))], true
 }
 
-// wish chooses what an accept asks for, and notes it: the next session or a named one, exclusively or
+// wish chooses what an accept asks for, and notes it. It asks for the next session or a named one, exclusively or
 // not, or one that another receiver holds without exclusion.
 func (c *client) wish(q *check.Queue, o *check.Op) goamqp.LinkFilter {
 	over, known := c.w.shared.some(q.Name, c.rng.IntN)
@@ -143,8 +143,8 @@ func (c *client) settleHanded(q *check.Queue, held *check.Op) error {
 	return nil
 }
 
-// settleLate has a receiver whose link was detached settle what it had not settled yet: the broker must refuse
-// that if another receiver has taken the session over.
+// settleLate has a receiver whose link was detached settle what it had not settled yet. The broker must refuse that
+// if another receiver has taken the session over.
 func (c *client) settleLate(q *check.Queue, held *check.Op) error {
 	for _, got := range c.w.shared.handed(c.token) {
 		if got.Holder != held.Holder {

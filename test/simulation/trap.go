@@ -26,9 +26,9 @@ type trap struct {
 	down  chan struct{}
 }
 
-// CrashAt takes the power from the leader of a partition when it comes to that point of the entry with
-// that index, or of the next one after it. From that very moment the node is heard no more; the channel
-// is closed when its process has ended.
+// CrashAt takes the power from the leader of a partition at that point of the entry with that index. If it is past
+// that entry, the next one counts. From that very moment the node is heard no more; the channel is closed when its
+// process has ended.
 func (l *Lab) CrashAt(p fsm.PartitionID, at Point, index uint64) (down <-chan struct{}) {
 	t := &trap{w: l.w, p: p, at: at, index: index, down: make(chan struct{})}
 	if m := l.w.leaderOf(p); m != nil {

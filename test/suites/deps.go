@@ -2,8 +2,7 @@
 
 package suites
 
-// What the tests of the modules import and the modules' packages do not, so that `go mod tidy`
-// keeps it.
+// The tests of the modules import these and the modules' packages do not. So `go mod tidy` keeps them.
 import (
 	_ "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	_ "github.com/Azure/azure-sdk-for-go/sdk/internal/recording"

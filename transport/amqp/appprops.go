@@ -8,9 +8,9 @@ type Property struct {
 	Remove bool
 }
 
-// ReadProperties returns the pairs of a map with symbol or string keys, in order, as views: what a
-// rejected, a modified or an update-disposition wants to set on a message. Null gives none. The
-// error wraps ErrDecode for any other key.
+// ReadProperties returns the pairs of a map with symbol or string keys, in order, as views. Such a map holds what a
+// rejected, a modified or an update-disposition wants to set on a message. Null gives none. The error wraps ErrDecode
+// for any other key.
 func ReadProperties(r Raw) ([]Property, error) {
 	m := ReadMap(r)
 	var out []Property
@@ -27,11 +27,10 @@ func ReadProperties(r Raw) ([]Property, error) {
 	}
 }
 
-// MergeApplicationProperties writes an application-properties section: the pairs of an existing one
-// (nil for none), with the values of overlay in the place of those with the same key and the rest
-// of overlay behind them. Of two entries of overlay with one key the later counts. Keys become
-// strings. Without any pair nothing is written. The error wraps ErrDecode for a section that is
-// malformed; dst is then returned as it was.
+// MergeApplicationProperties writes an application-properties section from the pairs of an existing one (nil for
+// none). The values of overlay stand in the place of those with the same key, and the rest of overlay behind them. Of
+// two entries of overlay with one key the later counts. Keys become strings. Without any pair nothing is written. The
+// error wraps ErrDecode for a section that is malformed; dst is then returned as it was.
 func MergeApplicationProperties(dst, section []byte, overlay []Property) ([]byte, error) {
 	if len(overlay) == 0 {
 		return append(dst, section...), nil

@@ -16,10 +16,10 @@ const (
 	maxFreeElements = 256
 )
 
-// budget counts down the elements that a call may still meet. Compounds are charged by the count
-// they claim, before anything is made for it, so lies about counts cannot add up: neither one array
-// of 2³²−1 elements of no width nor many small ones in one frame. What a whole value may have, each
-// part of it may have, so what was checked within a frame can be decoded by itself.
+// budget counts down the elements that a call may still meet. Compounds are charged by the count they claim, before
+// anything is made for it, so lies about counts cannot add up. Such lies are one array of 2³²−1 elements of no width,
+// or many small ones in one frame. A part of a value has the limits of the whole, so a value that was checked within
+// a frame can be decoded by itself.
 type budget struct {
 	elements int // items, keys, values and array elements of at least one byte each
 	free     int // array elements of no width

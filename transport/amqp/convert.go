@@ -131,9 +131,9 @@ func (u UUID) String() string {
 	return string(b[:])
 }
 
-// IDText returns one text per message-id or correlation-id, for duplicate detection and logs: a
-// string as it is, a ulong in decimal, a uuid in its canonical form, a binary in hex. ok is false
-// for null and for every other type, AMQP 1.0 §3.2.11.
+// IDText returns one text per message-id or correlation-id, for duplicate detection and logs. A string stays as it
+// is, a ulong is in decimal, a uuid in its canonical form, a binary in hex. ok is false for null and for every other
+// type, AMQP 1.0 §3.2.11.
 func IDText(id Raw) (text string, ok bool) {
 	code, content, found := id.content()
 	if !found {
@@ -153,8 +153,8 @@ func IDText(id Raw) (text string, ok bool) {
 	return "", false
 }
 
-// GuidTag returns the delivery tag of a lock token: the byte order of a .NET Guid, with the first
-// four bytes, the next two and the next two reversed (G12).
+// GuidTag returns the delivery tag of a lock token in the byte order of a .NET Guid (G12). The first four bytes, the
+// next two and the next two are reversed.
 func GuidTag(token UUID) [16]byte {
 	tag := [16]byte(token)
 	binary.LittleEndian.PutUint32(tag[0:], binary.BigEndian.Uint32(token[0:]))

@@ -5,9 +5,8 @@ import (
 	"math"
 )
 
-// DecodeValue decodes the value at the start of b into the Go types that the type list of this
-// package names, and returns what follows it. The value is a copy except for binaries, which are
-// views. Errors wrap ErrDecode.
+// DecodeValue decodes the value at the start of b, and returns what follows it. The Go types are those that the type
+// list of this package names. The value is a copy except for binaries, which are views. Errors wrap ErrDecode.
 func DecodeValue(b []byte) (v any, rest []byte, err error) {
 	left := newBudget(b)
 	v, n, err := left.decodeValue(b, 0)

@@ -7,8 +7,8 @@ func appendDescriptor(dst []byte, c Code) []byte {
 	return append(dst, tDescribed, tSmallUlong, byte(c))
 }
 
-// descriptor is the descriptor of a described value: a number, or a name if symbol is not nil, or
-// any other primitive if other is not nil.
+// descriptor is the descriptor of a described value. It is a name if symbol is not nil, any other primitive if other
+// is not nil, and otherwise a number.
 type descriptor struct {
 	number uint64
 	symbol []byte

@@ -3,8 +3,8 @@
 //
 // Three rules hold everywhere in it:
 //
-//   - Bytes are hostile. Whatever arrives gives a result or an error that wraps ErrFraming or
-//     ErrDecode, never a panic, and never more memory than a small constant times the input.
+//   - Bytes are hostile. All input gives a result or an error that wraps ErrFraming or ErrDecode, never a panic. It
+//     never takes more memory than a small constant times its size.
 //   - Decoded byte fields ([]byte and Raw) are views into the bytes that were given. Those of a
 //     frame are good until the next Reader.ReadFrame; whoever keeps one longer clones it.
 //   - Every performative is written with all its fields, absent ones as null, because clients

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// AppendValue writes a value of one of the Go types that the type list of this package names. The
-// error wraps ErrDecode for a Go type that is none of them (a plain int among others: its AMQP type
-// would be a guess), an Array whose items do not fit its code, and too deep a nesting; dst is then
-// returned as it was.
+// AppendValue writes a value of one of the Go types that the type list of this package names. The error wraps
+// ErrDecode for a Go type that is none of them, such as a plain int, whose AMQP type would be a guess. It wraps
+// ErrDecode too for an Array whose items do not fit its code, and for too deep a nesting; dst is then returned as it
+// was.
 func AppendValue(dst []byte, v any) ([]byte, error) {
 	out, err := appendValue(dst, v, 0)
 	if err != nil {
@@ -227,8 +227,8 @@ func appendArray(dst []byte, a Array, depth int) ([]byte, error) {
 	return endCompound(dst, start, tArray8, len(a.Items)), nil
 }
 
-// appendElement writes an encoded value as an element of an array whose constructor is code: the
-// same value in the form that code gives it, without a constructor of its own.
+// appendElement writes an encoded value as an element of an array whose constructor is code. The value gets the form
+// of that code, without a constructor of its own.
 func appendElement(dst []byte, code byte, value []byte) ([]byte, error) {
 	own := value[0]
 	if own == tDescribed {

@@ -94,9 +94,9 @@ func ParseMessage(payload []byte) (Sections, error) {
 	return s, nil
 }
 
-// AnnouncedBytes tells how long the message is that begins with b, up to the end of its first body section, which says
-// its size at its start. It returns 0 if b ends before that, is no message, or its body says its size in one byte. The
-// size is what the peer says, so it may be anything.
+// AnnouncedBytes tells how long the message is that begins with b, up to the end of its first body section. That
+// section says its size at its start. It returns 0 if b ends before that, is no message, or its body says its size in
+// one byte. The size is what the peer says, so it may be anything.
 func AnnouncedBytes(b []byte) int {
 	const lengthBytes = 4
 	for at := 0; at < len(b); {
@@ -127,8 +127,8 @@ func AnnouncedBytes(b []byte) int {
 
 func isBody(c Code) bool { return c >= CodeData && c <= CodeAMQPValue }
 
-// mayFollow reports whether a section may stand behind another one: in the order of their codes,
-// with one kind of body, of which data and amqp-sequence repeat.
+// mayFollow reports whether a section may stand behind another one. Sections come in the order of their codes, with
+// one kind of body. Of these, data and amqp-sequence repeat.
 func mayFollow(c, last Code) bool {
 	if isBody(c) && isBody(last) {
 		return c == last && c != CodeAMQPValue

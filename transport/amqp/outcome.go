@@ -221,8 +221,8 @@ func CloneState(s DeliveryState) DeliveryState {
 	return s
 }
 
-// DecodeTransaction reads the body of a message to a coordinator, an amqp-value section as
-// Sections.Body has it: *Declare or *Discharge. What they hold are views.
+// DecodeTransaction reads the body of a message to a coordinator, an amqp-value section as Sections.Body has it:
+// *Declare or *Discharge. Their contents are views.
 func DecodeTransaction(section []byte) (any, error) {
 	value, err := sectionValue(section, CodeAMQPValue)
 	if err != nil {

@@ -71,7 +71,7 @@ func openPerformative(body []byte, c Code) (fields, error) {
 	return f, err
 }
 
-// Decode reads an open. What it returns in p are copies, except Properties.
+// Decode reads an open. Its results in p are copies, except Properties.
 func (p *Open) Decode(body []byte) error {
 	f, err := openPerformative(body, CodeOpen)
 	if err != nil {
@@ -295,8 +295,8 @@ func (p *Transfer) appendTo(dst []byte) []byte {
 	return endCompound(dst, start, tList8, 11)
 }
 
-// Decode reads a disposition, without allocating unless its state has more than an accepted or
-// released. What State holds are views.
+// Decode reads a disposition, without allocating unless its state has more than an accepted or released. The contents
+// of State are views.
 func (p *Disposition) Decode(body []byte) error {
 	f, err := openPerformative(body, CodeDisposition)
 	if err != nil {

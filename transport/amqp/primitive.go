@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Constructors, AMQP 1.0 §1.6. The high nibble tells the width: 4x no bytes, 5x one, 6x two, 7x
-// four, 8x eight, 9x sixteen, Ax and Bx a length of one or four bytes, Cx and Dx a compound with
-// size and count of one or four bytes each, Ex and Fx an array with the same.
+// Constructors, AMQP 1.0 §1.6. The high nibble tells the width: 4x no bytes, 5x one, 6x two, 7x four, 8x eight, 9x
+// sixteen, Ax and Bx a length of one or four bytes. Cx and Dx stand for a compound with size and count of one or four
+// bytes each. Ex and Fx stand for an array with the same.
 const (
 	tDescribed  = 0x00
 	tNull       = 0x40
@@ -262,8 +262,8 @@ func AppendUUID(dst []byte, v UUID) []byte { return append(append(dst, tUUID), v
 // AppendBinary writes a binary; nil is written as an empty one.
 func AppendBinary(dst, v []byte) []byte { return append(appendSize(dst, tBinary8, len(v)), v...) }
 
-// AppendString writes a string. What is not UTF-8 in it is written as U+FFFD, so that no bytes of
-// ours are ever refused as malformed.
+// AppendString writes a string. Bytes that are not UTF-8 are written as U+FFFD, so that no bytes of ours are ever
+// refused as malformed.
 func AppendString(dst []byte, v string) []byte {
 	if !utf8.ValidString(v) {
 		v = string([]rune(v))
@@ -271,7 +271,7 @@ func AppendString(dst []byte, v string) []byte {
 	return append(appendSize(dst, tString8, len(v)), v...)
 }
 
-// AppendSymbol writes a symbol. What is not ASCII in it is written as a question mark.
+// AppendSymbol writes a symbol. A character that is not ASCII is written as a question mark.
 func AppendSymbol(dst []byte, v Symbol) []byte {
 	dst = append(appendSize(dst, tSymbol8, len(v)), v...)
 	if !ascii(string(v)) {

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// ErrTLS is wrapped by the error about a protocol header that is the begin of a TLS handshake: the
-// client wants TLS on a port without. It wraps ErrFraming.
+// ErrTLS is wrapped by the error about a protocol header that is the begin of a TLS handshake. The client wants TLS
+// on a port without. It wraps ErrFraming.
 var ErrTLS = fmt.Errorf("%w: a TLS handshake on a port without TLS", ErrFraming)
 
 // ParseProtocolHeader reads a protocol header and refuses what is none: the error wraps ErrFraming,

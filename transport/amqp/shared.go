@@ -52,8 +52,8 @@ func (s *Source) SharedFilter() (filter SharedFilter, ok bool, err error) {
 	return filter, true, f.end()
 }
 
-// EchoShared returns the source to answer an attach with FilterShared with: as Source.Echo, with the
-// session that was accepted and its session token in the filter, under the client's descriptor.
+// EchoShared returns the source to answer an attach with FilterShared with. It is Source.Echo with the accepted
+// session and its session token in the filter, under the client's descriptor.
 func (s *Source) EchoShared(sessionID string, token UUID) *Source {
 	filter := concreteFilter(s.Filter, FilterShared, func(b Raw) Raw {
 		b, start := beginCompound(b)

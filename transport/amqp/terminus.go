@@ -202,10 +202,9 @@ func appendOptSymbol(dst []byte, v Symbol) []byte {
 	return AppendSymbol(dst, v)
 }
 
-// Echo returns the source to answer an attach with: every field that the client sent, byte for byte
-// (G8), and null for every field that it left out (G1). For a nil source all fields are null. If
-// sessionID is set, it takes the place of what the session filter asks for, in the form that the
-// client used (G16). The result holds copies.
+// Echo returns the source to answer an attach with. It has every field that the client sent, byte for byte (G8), and
+// null for every field that it left out (G1). For a nil source all fields are null. If sessionID is set, it takes the
+// place of what the session filter asks for, in the form that the client used (G16). The result holds copies.
 func (s *Source) Echo(sessionID Opt[string]) *Source {
 	var in Raw
 	switch {

@@ -44,10 +44,10 @@ func AppendTransfer(dst []byte, channel uint16, t *Transfer, payload ...[]byte) 
 	return endFrame(dst, start)
 }
 
-// AppendTransferPart writes one transfer frame of at most maxFrameSize bytes with as much of head
-// and then body as fits, and returns what is left of them. It sets t.More accordingly: the delivery
-// is complete when that is false. maxFrameSize is at least MinMaxFrameSize; a transfer whose own
-// fields fill that much is a programming error, and its frames grow by one byte of payload each.
+// AppendTransferPart writes one transfer frame of at most maxFrameSize bytes, and returns what is left of head and
+// body. The frame holds as much of head and then body as fits. It sets t.More accordingly: the delivery is complete
+// when that is false. maxFrameSize is at least MinMaxFrameSize; a transfer whose own fields fill that much is a
+// programming error, and its frames grow by one byte of payload each.
 func AppendTransferPart(
 	dst []byte, channel uint16, t *Transfer, maxFrameSize uint32, head, body []byte,
 ) (out, headLeft, bodyLeft []byte) {

@@ -22,10 +22,9 @@ type granted struct {
 	rights Right
 }
 
-// Allows reports whether the claim holds all of r on path, an entity's name, a node below it or a
-// full address: audience and policy must both cover it. A token for an entity opens its
-// $management, its subqueues and, for a topic, its subscriptions. Expiry is not looked at: see
-// [Claim.ExpiredAt].
+// Allows reports whether the claim holds all of r on path: an entity's name, a node below it or a full address.
+// Audience and policy must both cover it. A token for an entity opens its $management, its subqueues and, for a
+// topic, its subscriptions. Expiry is not looked at: see [Claim.ExpiredAt].
 func (c Claim) Allows(path string, r Right) bool {
 	return r != 0 && c.rightsOn(path)&r == r
 }

@@ -375,8 +375,8 @@ func (i *issuer) askForKeys() {
 	}
 }
 
-// KeysWanted receives when a token named a key that the issuer did not have: its keys may have been
-// changed. Whoever fetches them decides how often. The channel of an unknown issuer is nil.
+// KeysWanted receives when a token named a key that the issuer did not have: its keys may have been changed. The
+// caller decides how often they are fetched. The channel of an unknown issuer is nil.
 func (p *Policies) KeysWanted(issuer string) <-chan struct{} {
 	if i := p.issuers[issuer]; i != nil {
 		return i.wanted

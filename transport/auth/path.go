@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// EntityPath normalises the address of an entity or a node below it: scheme, host, port, query and
-// fragment are dropped, empty segments too, ASCII letters become lower case. Text without a scheme
-// is a path as a whole. The namespace itself is "".
+// EntityPath normalises the address of an entity or a node below it. Scheme, host, port, query, fragment and empty
+// segments are dropped, and ASCII letters become lower case. Text without a scheme is a path as a whole. The
+// namespace itself is "".
 func EntityPath(address string) string {
 	text := cutQuery(address)
 	if i := strings.Index(text, "://"); i >= 0 {
@@ -19,10 +19,10 @@ func EntityPath(address string) string {
 	return normalise(text)
 }
 
-// audiencePath normalises a decoded sr as [EntityPath] does. Text without a scheme begins with a host only if that is
-// a name of the broker, an IP address, or has a port or a dot; any other text is the path of an entity. So a token
-// that shall open the whole namespace names a host that is known as one. A percent sign that is left after decoding is
-// an error: Java and Go sign the request's URL, which is encoded once more inside, but nobody encodes it twice.
+// audiencePath normalises a decoded sr as [EntityPath] does. Text without a scheme begins with a host if that is a
+// name of the broker, an IP address, or has a port or a dot; any other text is the path of an entity. So a token that
+// shall open the whole namespace names a host that is known as one. A percent sign that is left after decoding is an
+// error: Java and Go sign the request's URL, which is encoded once more inside, but nobody encodes it twice.
 func (p *Policies) audiencePath(sr string) (string, error) {
 	text := cutQuery(sr)
 	scheme := strings.Index(text, "://")
@@ -88,9 +88,9 @@ func covers(prefix, path string) bool {
 	return strings.HasPrefix(path, prefix) && path[len(prefix)] == '/'
 }
 
-// scopeCovers reports whether a policy of the entity scope reaches path: the entity, its nodes and
-// subqueues ($management, $DeadLetterQueue, ...) and its subscriptions, but no other entity whose
-// name merely begins with the same segments.
+// scopeCovers reports whether a policy of the entity scope reaches path. It reaches the entity, its nodes and
+// subqueues ($management, $DeadLetterQueue, ...) and its subscriptions. It reaches no other entity whose name merely
+// begins with the same segments.
 func scopeCovers(scope, path string) bool {
 	if scope == "" || scope == path {
 		return true

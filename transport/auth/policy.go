@@ -44,8 +44,8 @@ func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 // MarshalText returns a placeholder; it serves JSON, YAML and XML.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Policy is a shared access policy: a name, two keys that are valid at once, so that one can be
-// changed while the other is in use, and rights.
+// Policy is a shared access policy: a name, two keys and rights. Both keys are valid at once, so that one can be
+// changed while the other is in use.
 type Policy struct {
 	Name      string
 	Primary   Secret
@@ -157,8 +157,8 @@ func (p *Policies) ReplaceAll(byScope map[string][]Policy) error {
 	return nil
 }
 
-// mark tells a key from others without holding it: it is the key's HMAC under a secret of the process, so that a claim
-// that is printed shows nothing.
+// mark tells a key from others without holding it. It is the key's HMAC under a secret of the process, so that a
+// claim that is printed shows nothing.
 type mark [sha256.Size]byte
 
 func (p *Policies) markOf(key Secret) (m mark) {

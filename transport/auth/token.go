@@ -34,9 +34,9 @@ func NewToken(audience, policy, key string, expiry time.Time) string {
 		"&skn=" + url.QueryEscape(policy)
 }
 
-// Verify checks a token as it stands in an Authorization header or in a put-token body. Every error
-// is an [*Error]. What the caller says about the token's type is not asked for: clients announce
-// "jwt" and send a shared access signature, so the content decides.
+// Verify checks a token as it stands in an Authorization header or in a put-token body. Every error is an [*Error].
+// The announced type of the token is not asked for: clients announce "jwt" and send a shared access signature, so the
+// content decides.
 func (p *Policies) Verify(token string, now time.Time) (Claim, error) {
 	token = strings.TrimSpace(token)
 	if token == "" {
@@ -63,8 +63,8 @@ func (p *Policies) Verify(token string, now time.Time) (Claim, error) {
 	return p.verify(t, now)
 }
 
-// verify tries every policy of the token's name on the way from the entity to the namespace: an
-// entity's policy does not hide the namespace's policy of the same name.
+// verify tries every policy of the token's name on the way from the entity to the namespace. An entity's policy does
+// not hide the namespace's policy of the same name.
 func (p *Policies) verify(t signature, now time.Time) (Claim, error) {
 	candidates := p.reaching(t.path, t.policy)
 	if len(candidates) == 0 {

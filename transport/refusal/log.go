@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// burst is how many refusals of one code have lines of their own at once, linePause what lies
-	// between two lines after that. All codes together write at most 19 lines a second for long, some
-	// 6 KB: a client that is refused in a loop costs about 25 MB of log in a day.
+	// burst is how many refusals of one code have lines of their own at once, linePause what lies between two lines
+	// after that. All codes together write at most 19 lines a second for long, some 6 KB. A client that is refused in
+	// a loop costs about 25 MB of log in a day.
 	burst     = 50
 	linePause = time.Second
 	// summaryPause is how soon those without a line are told of together.
@@ -143,8 +143,8 @@ func (l *Log) repeatedLocked(key uint64, now time.Time) bool {
 	return false
 }
 
-// count issues a number and says whether it may have a line of its own: the same has not been told for a while,
-// and there were few of that code.
+// count issues a number and says whether it may have a line of its own. It may if the same has not been told for a
+// while, and there were few of that code.
 func (l *Log) count(code Code, key uint64, now time.Time) (n uint64, own bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

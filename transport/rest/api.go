@@ -111,7 +111,7 @@ func (a *API) manage(ctx context.Context, r *http.Request) (*answer, error) {
 		ctx: ctx, http: r, host: host, query: parseQuery(r), where: parseRoute(r.URL.Path),
 	}
 	if q.where.kind == routeRoot && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		// What the public may see of a namespace: nothing, under the title that says so.
+		// The public may see nothing of a namespace, under the title that says so.
 		return a.emptyFeed(), nil
 	}
 	if q.claim, err = a.authenticate(r); err != nil {
@@ -187,8 +187,8 @@ func one(r *http.Request, name string) (string, error) {
 	return "", badRequest("The header %s is given more than once.", name)
 }
 
-// hasIfMatch tells an update from a creation. Clients send an asterisk only: there is no other
-// version of an entity than the present one, so a real entity tag is refused and not ignored.
+// hasIfMatch tells an update from a creation. Clients send an asterisk only. There is no other version of an entity
+// than the present one, so a real entity tag is refused and not ignored.
 func hasIfMatch(r *http.Request) (bool, error) {
 	value, err := one(r, "If-Match")
 	if err != nil {

@@ -40,14 +40,14 @@ const (
 	Standard Tier = "standard"
 )
 
-// What a Standard namespace has.
+// The limits of a Standard namespace.
 const (
 	standardMessageBytes  = 256 << 10
 	standardSizeMegabytes = 5 << 10
 )
 
-// OfTier sets what follows from a tier: the default of a message's size, and the largest quota of one
-// entity, which LiftLimits leaves at that of Premium.
+// OfTier sets what follows from a tier. It sets the default of a message's size, and the largest quota of one entity,
+// which LiftLimits leaves at that of Premium.
 func (c *Config) OfTier(t Tier) {
 	c.Tier = t
 	if t == Standard {
@@ -81,8 +81,8 @@ type Config struct {
 	// MaxSizeMegabytes is the largest quota of one queue; without LiftLimits quotas are multiples of
 	// 1024 (RUL-8).
 	MaxSizeMegabytes uint32
-	// LiftLimits drops limits that exist only because the original is a metered service: quotas of
-	// any size from 1 MB, windows of duplicate detection from a second (RUL-8).
+	// LiftLimits drops limits that exist only because the original is a metered service (RUL-8). It allows quotas of
+	// any size from 1 MB, and windows of duplicate detection from a second.
 	LiftLimits bool
 	// RequestTimeout bounds one request, waiting for the cluster included.
 	RequestTimeout time.Duration

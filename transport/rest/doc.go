@@ -5,8 +5,8 @@
 // only, tells health, metrics and the state of the cluster. The package parses, authorises,
 // validates and renders; entities are kept by the catalog behind [Entities].
 //
-// It never answers a management request before the token is verified and the right is there, never
-// reads a body that has no limit, and never tells a client the text of an internal error.
+// It never answers a management request before the token is verified and the right is there. It never reads a body
+// that has no limit, and never tells a client the text of an internal error.
 //
 // Start with api.go, then queue.go.
 package rest

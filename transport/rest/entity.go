@@ -10,8 +10,8 @@ import (
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
-// getEntity answers with the description, or with an empty feed when there is none (RUL-6), to a
-// caller without rights as well, as the service does.
+// getEntity answers with the description, or with an empty feed when there is none (RUL-6). It does so to a caller
+// without rights as well, as the service does.
 func (a *API) getEntity(q *request) (*answer, error) {
 	if !validName(q.where.name) {
 		return a.emptyFeed(), nil
@@ -151,7 +151,7 @@ func (a *API) updateEntity(q *request, kind fsm.EntityKind, p properties) (*answ
 	old, err := a.deps.Entities.Get(q.ctx, q.where.name)
 	if err != nil {
 		if asProblem(err).status == http.StatusNotFound {
-			// What is wrong with the description is said first, as by the service.
+			// A fault of the description is said first, as by the service.
 			if _, wrong := a.describe(kind, q.where.name, p, nil); wrong != nil {
 				return nil, wrong
 			}
@@ -233,9 +233,8 @@ func checkContentType(r *http.Request) error {
 	return nil
 }
 
-// checkForwards looks at both forward targets: they exist, if only by this request, and the caller
-// proves Send on them, by the supplementary token or, without one, by its own (3.3). An entity may
-// forward to itself (RUL-24).
+// checkForwards looks at both forward targets. They exist, if only by this request, and the caller proves Send on
+// them, by the supplementary token or, without one, by its own (3.3). An entity may forward to itself (RUL-24).
 func (a *API) checkForwards(q *request, d *fsm.Descriptor) error {
 	for _, f := range [...]struct{ name, value, header string }{
 		{"ForwardTo", d.ForwardTo, "ServiceBusSupplementaryAuthorization"},

@@ -8,8 +8,8 @@ import (
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
-// listEntities answers one page, by name. Clients differ in how they find the next one: by a link,
-// by a page that is full, or by asking until a page is empty; so past the end is an empty feed.
+// listEntities answers one page, by name. Clients differ in how they find the next one. They go by a link, by a page
+// that is full, or ask until a page is empty; so past the end is an empty feed.
 func (a *API) listEntities(q *request) (*answer, error) {
 	if !q.claim.Allows(q.where.path, auth.Manage) {
 		return nil, &problem{status: http.StatusUnauthorized, text: claimsForRead}

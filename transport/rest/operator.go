@@ -61,7 +61,7 @@ type OperatorDeps struct {
 	Log            hclog.Logger
 }
 
-// Operator serves what is behind [OperatorPrefix]: locks, histories, sessions and messages of an
+// Operator serves the paths behind [OperatorPrefix]. They are locks, histories, sessions and messages of an
 // entity, purge and redrive, and the options that stock clients do not know. Every request needs a
 // token with the Manage right on the entity, since it shows bodies and removes messages (S-272).
 type Operator struct {

@@ -34,9 +34,9 @@ func (q *inspection) redrive() (any, error) {
 	return q.sendOn("sent again")
 }
 
-// move sends waiting messages to another entity. Each leaves its place and enters the transfer queue
-// in one entry of the log, and the forwarder takes it from there: so it is moved exactly once whatever
-// crashes, and a request that is repeated finds only what is left (S-212).
+// move sends waiting messages to another entity. Each leaves its place and enters the transfer queue in one entry of
+// the log, and the forwarder takes it from there. So it is moved exactly once whatever crashes, and a request that is
+// repeated finds only what is left (S-212).
 func (q *inspection) move() (any, error) {
 	if !q.values.Has("to") {
 		return nil, badRequest("The parameter to must name the queue or topic to move to.")
@@ -59,7 +59,7 @@ func (q *inspection) sendOn(what string) (any, error) {
 	if cmd.From, err = q.time("from", 0); err != nil {
 		return nil, err
 	}
-	// What dies again while this goes on is behind its beginning, so the loop ends.
+	// A message that dies again while this goes on is behind its beginning, so the loop ends.
 	if cmd.Until, err = q.time("until", fsm.Wall(q.o.deps.Now().UnixMilli())); err != nil {
 		return nil, err
 	}
@@ -81,8 +81,8 @@ func (q *inspection) choice(after uint64) fsm.Redrive {
 		Session: q.values.Get("session"), HasSession: q.values.Has("session")}
 }
 
-// scan does the command to at most so many messages that it chooses, in as many steps as that takes, and
-// returns to how many it did and where to go on.
+// scan does the command to at most so many messages that it chooses, in as many steps as that takes. It returns to
+// how many it did and where to go on.
 func (q *inspection) scan(at cursor, cmd fsm.Redrive, most uint64) (done uint64, next string, err error) {
 	for range redriveScans {
 		step := cmd
@@ -103,8 +103,8 @@ func (q *inspection) scan(at cursor, cmd fsm.Redrive, most uint64) (done uint64,
 	return done, next, nil
 }
 
-// destination is the entity that messages go to, 0 for the main queue of their own. What it would
-// refuse all of is refused here (S-237).
+// destination is the entity that messages go to, 0 for the main queue of their own. A request of which it would
+// refuse every message is refused here (S-237).
 func (q *inspection) destination() (fsm.EntityID, error) {
 	if !q.values.Has("to") {
 		return 0, nil

@@ -86,8 +86,8 @@ func (q *inspection) staleness() (*staleRead, error) {
 
 func (s *staleRead) least(p fsm.PartitionID) uint64 { return s.seen[p] }
 
-// note remembers what was read. Of several readings of one partition the oldest counts for the answer, and
-// the newest for the handle: later reads must not be older than any part of this one.
+// note remembers what was read. Of several readings of one partition the oldest counts for the answer, and the newest
+// for the handle. Later reads must not be older than any part of this one.
 func (s *staleRead) note(r fsm.Reading) {
 	if old, again := s.read[r.Partition]; !again || r.Index < old.Index {
 		s.read[r.Partition] = r

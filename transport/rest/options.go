@@ -9,9 +9,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// What the broker can and the original cannot is set in an element of a namespace of its own, at the
-// end of a description. It is written only if something in it is set, so a stock client never meets
-// it; .NET sends back what it did not understand.
+// Options that the original has not are set in an element of a namespace of its own, at the end of a description. It
+// is written only if something in it is set, so a stock client never meets it; .NET sends back what it did not
+// understand.
 const (
 	optionSpace    = "urn:busbar:entity"
 	optionsElement = "Options"

@@ -33,8 +33,8 @@ type route struct {
 	words [2]string // how the client spells "Subscriptions" and "Rules"
 }
 
-// idPath is the path in the id of an entity: its name as it was created, which JavaScript reads from the
-// id, with the words between as the request has them, as from the service.
+// idPath is the path in the id of an entity: its name as it was created, which JavaScript reads from the id. The
+// words between are as the request has them, as from the service.
 func (at *route) idPath(name string) string {
 	topic, subscription, ok := catalog.SplitSubscription(name)
 	if !ok {

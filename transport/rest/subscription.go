@@ -190,7 +190,7 @@ func (a *API) firstRules(p properties) ([]fsm.Rule, error) {
 func (a *API) updateSubscription(q *request, p properties) (*answer, error) {
 	old, err := a.subscription(q)
 	if err != nil {
-		// What is wrong with the description is said first, as by the service.
+		// A fault of the description is said first, as by the service.
 		if _, wrong := a.describe(fsm.Subscription, "", p, nil); wrong != nil &&
 			asProblem(err).status == http.StatusNotFound {
 			return nil, wrong

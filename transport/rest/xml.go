@@ -125,9 +125,9 @@ func isNil(attributes []xml.Attr) bool {
 	return false
 }
 
-// escape writes text as character data or attribute value, with the named entities only: clients
-// exist that do not decode numbered ones. The carriage return has no name, and the service writes
-// it so. What XML cannot hold becomes U+FFFD.
+// escape writes text as character data or attribute value, with the named entities only: clients exist that do not
+// decode numbered ones. The carriage return has no name, and the service writes it so. A character that XML cannot
+// hold becomes U+FFFD.
 func escape(out *bytes.Buffer, text string) {
 	for _, r := range text {
 		switch {

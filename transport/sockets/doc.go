@@ -1,4 +1,4 @@
-// Package sockets counts the sockets that clients hold open, whatever they speak, and decides which of them has to go
+// Package sockets counts the sockets that clients hold open, whatever they speak. It decides which of them has to go
 // when there is room for no more.
 //
 // A socket is a stranger until it has shown a valid token. Strangers have limits of their own, so that they cannot

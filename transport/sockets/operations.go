@@ -3,10 +3,10 @@ package sockets
 import "net"
 
 // AdmitOperations gives a new socket of the operations port its seat. The port has places of its own, so sockets of
-// clients never take them. When all are taken, the socket that has been idle longest is closed, of the host with the
-// most sockets among those that have an idle one: a host that floods the port closes its own first. A socket is idle
-// until [Seat.Busy], so one that sends no request, or half of one, keeps nobody out. Without an idle socket the reason
-// is Full; the new socket stays open and the caller's.
+// clients never take them. When all are taken, the socket that has been idle longest is closed. It is one of the host
+// with the most sockets among those that have an idle one. So a host that floods the port closes its own first. A
+// socket is idle until [Seat.Busy], so one that sends no request, or half of one, keeps nobody out. Without an idle
+// socket the reason is Full; the new socket stays open and the caller's.
 func (r *Register) AdmitOperations(socket net.Conn) (*Seat, Reason) {
 	s := &Seat{r: r, socket: socket, host: Host(socket), idle: r.operationsIdle, counts: &r.operations}
 	r.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// histogram counts durations in buckets that grow with the value: each power of two of nanoseconds
-// is cut into 64, so a percentile is at most 1.6 % above the truth. It holds any duration.
+// histogram counts durations in buckets that grow with the value. Each power of two of nanoseconds is cut into 64, so
+// a percentile is at most 1.6 % above the truth. It holds any duration.
 type histogram struct {
 	mu     sync.Mutex
 	counts [histogramBuckets]uint64

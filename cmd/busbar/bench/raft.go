@@ -17,9 +17,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// The baseline of replication: the entries of a cycle through hashicorp/raft and raft-wal, fsynced on
-// a majority, with a state machine that does nothing and one entry in flight. What a message costs
-// here no broker over this library can undercut; the rest is ours.
+// The baseline of replication sends the entries of a cycle through hashicorp/raft and raft-wal, fsynced on a
+// majority. Its state machine does nothing, and one entry is in flight. No broker over this library can undercut the
+// cost of a message here; the rest is ours.
 
 // baselineBatch is how many messages one entry of the baseline stores, locks and settles, at most:
 // about what a proposer packs into 256 KiB.

@@ -151,8 +151,8 @@ func (b *receiver) settle(ctx context.Context, link *amqp.Receiver, m *amqp.Mess
 	return nil
 }
 
-// sessionIdle is how long a receiver waits for the next message of a session before it releases it,
-// and retryAfter how long before it asks for a session again that it did not get.
+// sessionIdle is how long a receiver waits for the next message of a session before it releases it. retryAfter is how
+// long it waits before it asks again for a session that it did not get.
 const (
 	sessionIdle = 200 * time.Millisecond
 	retryAfter  = 50 * time.Millisecond

@@ -91,7 +91,7 @@ func (b *report) print(w io.Writer, output string) error {
 	return dial.PrintTable(w, b.table())
 }
 
-// row is a line of the table in docs/benchmarks.md: name, messages/s, CPU, its user and system part,
+// row is a line of the table in docs/benchmarks.md. It has name, messages/s, CPU, its user and system part,
 // confirmation, end to end, settlement, write calls and bytes.
 func (b *report) row() string {
 	two := func(s *spread) string {

@@ -144,8 +144,8 @@ func (r *receiving) run(ctx context.Context) error {
 	return err
 }
 
-// take receives until it has enough or nothing more comes. What arrives while credit is taken back
-// is settled like the rest, so that nothing stays locked for nobody.
+// take receives until it has enough or nothing more comes. A message that arrives while credit is taken back is
+// settled like the rest, so that nothing stays locked for nobody.
 func (r *receiving) take(ctx context.Context) error {
 	got, wait := 0, r.wait
 	for got < r.max {

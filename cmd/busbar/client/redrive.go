@@ -173,8 +173,8 @@ func (r *redriveFlags) run(c *cobra.Command, f *dial.Flags, args []string) error
 // arrivePause lies between two looks at what is on its way.
 const arrivePause = 100 * time.Millisecond
 
-// arrived waits until nothing is on its way from the entity to others, and returns how many messages
-// were at the last look, if there was one. Messages of clients count, too.
+// arrived waits until nothing is on its way from the entity to others. It returns how many messages were at the last
+// look, if there was one. Messages of clients count, too.
 func (i *inspector) arrived(ctx context.Context, limit time.Duration) (left uint64, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -106,7 +106,7 @@ func (m *Management) Do(ctx context.Context, what, method, path, query string, b
 	req.Header.Set("Authorization", m.Target.Token(path, time.Now()))
 	if body != nil {
 		req.Header.Set("Content-Type", AtomEntryType)
-		// What it may forward to is somewhere else in the namespace.
+		// Its destination may be anywhere else in the namespace.
 		everywhere := m.Target.Token("", time.Now())
 		req.Header.Set("ServiceBusSupplementaryAuthorization", everywhere)
 		req.Header.Set("ServiceBusDlqSupplementaryAuthorization", everywhere)
@@ -194,7 +194,7 @@ func (m *Management) ListQueues(ctx context.Context) ([]QueueInfo, error) {
 	}
 }
 
-// parseQueue reads an entry. What nobody created is answered by a feed (RUL-6).
+// parseQueue reads an entry. A read of an entity that nobody created is answered by a feed (RUL-6).
 func parseQueue(name string, text []byte) (QueueInfo, error) {
 	var root struct {
 		XMLName xml.Name

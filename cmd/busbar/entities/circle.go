@@ -9,8 +9,8 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
-// CircleWarnings names every entity of a file whose messages come back to it (RUL-24). That is no error: the
-// hop limit ends such a message (S-208).
+// CircleWarnings names every entity of a file whose messages come back to it (RUL-24). A circle of existing entities
+// is no error: the hop limit ends such a message (S-208).
 func CircleWarnings(all []Spec) []string {
 	var warnings []string
 	for _, e := range circles(all) {
@@ -55,8 +55,8 @@ func circles(all []Spec) (in []Spec) {
 	return in
 }
 
-// ordered sorts entities so that each comes behind those that it forwards to. What is there already waits for
-// nothing. New entities that forward in a circle are an error, before anything is made: none of them can be the
+// ordered sorts entities so that each comes behind those that it forwards to. An entity that is there already waits
+// for nothing. New entities that forward in a circle are an error, before anything is made. None of them can be the
 // first, because the destination must exist (S-207).
 func (a *Applier) ordered(ctx context.Context, all []Spec) (list []Spec, err error) {
 	waiting := slices.Clone(all)

@@ -320,7 +320,7 @@ func (r *reader) namespace(all []member) {
 	}
 }
 
-// entity reads a queue, topic or subscription. What is below a topic comes after it.
+// entity reads a queue, topic or subscription. Entities below a topic come after it.
 func (r *reader) entity(kind, topic string, n *yaml.Node, at place) {
 	e := Spec{place: at, kind: kind}
 	var below []member

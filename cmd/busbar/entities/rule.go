@@ -141,7 +141,7 @@ func (r *reader) correlation(s *ruleSpec, m member) {
 var valueTypes = []string{"string", "char", "boolean", "byte", "unsignedByte", "short", "unsignedShort", "int",
 	"unsignedInt", "long", "unsignedLong", "float", "double", "decimal", "dateTime", "duration", "guid", "base64Binary"}
 
-// typed reads a value that a rule compares: a plain one has the type that YAML gives it, and one of another type is
+// typed reads a value that a rule compares. A plain one has the type that YAML gives it, and one of another type is
 // an object of Type and Value.
 func (r *reader) typed(p member) (kind, value string, ok bool) {
 	if p.node.Kind == yaml.MappingNode {

@@ -1,7 +1,6 @@
-// Package failover kills the leader of the busiest partition of a real cluster, again and again,
-// under the load of real clients, and then counts: nothing acknowledged may be missing, nothing
-// completed may come again, no session may be out of order, no number may be left out, and no client
-// of a surviving node may have seen an error.
+// Package failover kills the leader of the busiest partition of a real cluster, again and again, under the load of
+// real clients, and then counts. Nothing acknowledged may be missing, nothing completed may come again, no session
+// may be out of order, and no number may be left out. No client of a surviving node may have seen an error.
 //
 // Start with failover_test.go; ledger_test.go is what is counted.
 package failover

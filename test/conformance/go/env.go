@@ -257,8 +257,8 @@ func (e *env) take(r receiver, n int) []*azservicebus.ReceivedMessage {
 	return all
 }
 
-// holdsBack tells whether the library may keep a message that comes between two receives: up to 1.7 the next
-// receive breaks its release off, and the message is locked until its lock ends (newReleaserFunc of receiver.go).
+// holdsBack tells whether the library may keep a message that comes between two receives. Up to 1.7 the next receive
+// breaks its release off, and the message is locked until its lock ends (newReleaserFunc of receiver.go).
 func holdsBack() bool {
 	return strings.HasPrefix(version(), "1.4.") || strings.HasPrefix(version(), "1.7.")
 }

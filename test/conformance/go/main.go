@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// What waits for a lock or a lifetime is cheap, so several scenarios run at once.
+// A scenario that waits for a lock or a lifetime is cheap, so several run at once.
 const atOnce = 10
 
 // limit bounds one scenario.

@@ -23,10 +23,10 @@ func ordering() map[string]scenario {
 	return map[string]scenario{"session-order": sessionOrder}
 }
 
-// sessionOrder sends to sessions that are received from meanwhile with the library's default loop. A receive call
-// of the library ends 20 ms after its first message. What of a batch it has not read from its connection by then
-// it releases, while it hands out the rest: the order is lost in the client. So a run in which this process did
-// not run for that long proves nothing and is repeated.
+// sessionOrder sends to sessions that are received from meanwhile with the library's default loop. A receive call of
+// the library ends 20 ms after its first message. It releases what of a batch it has not read from its connection by
+// then, while it hands out the rest. The order is lost in the client. So a run in which this process did not run for
+// that long proves nothing and is repeated.
 func sessionOrder(e *env) {
 	const runs = 8
 	for n := 1; ; n++ {

@@ -14,8 +14,8 @@ type Scenario struct {
 	Group string // the heading that it stands below
 }
 
-// ReadScenarios reads the list of scenarios: headings begin with "## ", comments with "# ", the rest
-// is "id | title", and behind another bar the statements that it proves, for scripts/coverage.
+// ReadScenarios reads the list of scenarios. Headings begin with "## ", comments with "# ", and the rest is "id |
+// title". Behind another bar stand the statements that it proves, for scripts/coverage.
 func ReadScenarios(file string) ([]Scenario, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// The ports that tests choose lie below those that a kernel gives to outgoing connections (32768 and up on
-// Linux): of these one that was free a moment ago may be somebody's by the time a node listens.
+// The ports that tests choose lie below those that a kernel gives to outgoing connections (32768 and up on Linux). Of
+// these, one that was free a moment ago may be somebody's by the time a node listens.
 const firstPort, lastPort = 16000, 32000
 
 var given struct {
