@@ -18,7 +18,13 @@ import (
 	"github.com/busbar-mq/busbar/test/conformance/node"
 )
 
-var long = flag.Bool("long", false, "run the long form of every attack")
+var (
+	long    = flag.Bool("long", false, "run the long form of every attack")
+	figures = flag.Bool("figures", false, "measure the witness without the attack first")
+)
+
+// quietSends is how many messages the witness sends before an attack whose figures are wanted.
+const quietSends = 300
 
 // size chooses a number for the form that runs.
 func size(short, full int) int {
@@ -125,6 +131,7 @@ type attack struct {
 	queue   string
 	sockets atomic.Int64 // that the attacker opened
 	before  []state
+	quiet   time.Duration // how long 99 of 100 sends of the witness took before the attack, with -figures
 }
 
 // state is what is known of one node before an attack.
@@ -163,6 +170,10 @@ func against(t *testing.T, c *node.Cluster, f func(a *attack) string) {
 	_, err = admin.CreateQueue(ctx, a.queue, nil)
 	a.must("create a queue", err)
 	a.w = watchAt(ctx, t, c, a.queue+"-witness", 200)
+	if *figures { // how long its sends take without the attack
+		a.await("the witness sends", func() bool { return a.w.count() >= quietSends })
+		a.quiet = a.w.p99(0)
+	}
 	for _, n := range c.Nodes {
 		rss, err := n.RSS()
 		a.must("resident memory", err)
@@ -244,8 +255,12 @@ func (a *attack) conclude(size string) {
 		}
 		rss, err := n.RSS()
 		a.must("resident memory", err)
-		a.Logf("figures | %s | %s | %s | %d to %d MB | %d of %d | %d | %d KB |", a.Name(), n.ID, size,
-			a.before[i].rss>>20, rss>>20, len(a.w.doubt), a.w.count(), a.sockets.Load(), len(log)>>10)
+		first := 0
+		if *figures {
+			first = quietSends
+		}
+		a.Logf("figures | %s | %s | %s | %d to %d MB | %d of %d | %v, %v | %d | %d KB |", a.Name(), n.ID, size, a.before[i].rss>>20,
+			rss>>20, len(a.w.doubt), a.w.count(), a.quiet, a.w.p99(first), a.sockets.Load(), len(log)>>10)
 	}
 }
 

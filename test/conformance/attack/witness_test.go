@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ type witness struct {
 	mu     sync.Mutex
 	next   int
 	served map[int]bool    // the nodes that have acknowledged one of its messages
+	took   []time.Duration // of the acknowledged sends, in order
 	stored map[string]bool // acknowledged
 	doubt  map[string]bool // not acknowledged: they may be stored
 }
@@ -91,11 +93,13 @@ func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client, at 
 		id := fmt.Sprint("m", w.next)
 		w.mu.Unlock()
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		began := time.Now()
 		err := sender.SendMessage(short, &azservicebus.Message{MessageID: &id, Body: w.body(id)}, nil)
 		cancel()
 		w.mu.Lock()
 		if err == nil {
 			w.stored[id], w.served[at] = true, true
+			w.took = append(w.took, time.Since(began))
 		} else {
 			w.doubt[id] = true
 		}
@@ -141,6 +145,18 @@ func (w *witness) doubts() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.doubt)
+}
+
+// p99 is how long 99 of 100 acknowledged sends took at most, of those from the first on.
+func (w *witness) p99(first int) time.Duration {
+	w.mu.Lock()
+	took := slices.Clone(w.took[min(first, len(w.took)):])
+	w.mu.Unlock()
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[(len(took)*99-1)/100].Round(100 * time.Microsecond)
 }
 
 // judge ends the sending, receives everything, and reports what was lost, doubled or made up.
