@@ -149,17 +149,17 @@ func (c *client) consume(q *check.Queue, sub string) {
 		if err != nil {
 			return err
 		}
-		// A message that was asked for and has not come may be locked for this client at any time since.
-		since := time.Now().UnixNano()
+		var open credit
 		for range 40 + c.rng.IntN(200) {
 			if ctx.Err() != nil {
 				return nil
 			}
-			want := 1 + c.rng.IntN(5)
-			got, err := c.receive(ctx, rx, q, sub, want, since, nil)
+			want := open.ask(1 + c.rng.IntN(5))
+			got, err := c.receive(ctx, rx, q, sub, want, open.since, nil)
 			if err != nil {
 				return err
 			}
+			open.got(len(got))
 			for _, d := range got {
 				if err := c.decide(ctx, rx, q, sub, d); err != nil {
 					return err
@@ -170,9 +170,6 @@ func (c *client) consume(q *check.Queue, sub string) {
 					return err
 				}
 			}
-			if len(got) == want {
-				since = time.Now().UnixNano()
-			}
 		}
 		if c.rng.IntN(3) == 0 {
 			return errGiveUp
@@ -180,6 +177,26 @@ func (c *client) consume(q *check.Queue, sub string) {
 		return nil
 	})
 }
+
+// credit is what a receiver of the SDK has asked for and not been given. A message may be locked for its client at any
+// time since it was asked for. The SDK gives back such a message. But after a call whose time was up when its first
+// message came, it keeps the others for the next call.
+type credit struct {
+	left  int
+	since int64 // when the first of them was asked for
+}
+
+// ask returns for how many messages to ask: the SDK adds credit up to that number, so at least for those left.
+func (c *credit) ask(want int) int {
+	if c.left == 0 {
+		c.since = time.Now().UnixNano()
+	}
+	c.left = max(c.left, want)
+	return c.left
+}
+
+// got takes the messages of one call into account.
+func (c *credit) got(n int) { c.left -= n }
 
 // delivery is a message and its operation in the history.
 type delivery struct {
