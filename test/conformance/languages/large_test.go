@@ -48,9 +48,7 @@ func (l library) largeWhileLeadersDie(t *testing.T) {
 // killed meanwhile, with that life of all nodes between.
 func (l library) whileLeadersDie(t *testing.T, id, queue string, life, limit time.Duration, variables ...string) {
 	t.Helper()
-	wires := l.chosen()
-	b := l.start(t, 3, wires)
-	env := append(b.environment(wires[0]), "BUSBAR_ONLY="+id, fmt.Sprintf("BUSBAR_LIMIT=%d", int(limit.Seconds())))
+	b := l.start(t, 3, l.chosen())
 	type said struct {
 		kills int
 		err   error
@@ -61,20 +59,27 @@ func (l library) whileLeadersDie(t *testing.T, id, queue string, life, limit tim
 		killed <- said{n, err}
 	}()
 	began := time.Now()
-	rep, beside, failed := l.say(t, limit+time.Minute, append(env, variables...), l.version.Version, l.client)
+	l.alone(t, b, id, limit, variables...)
 	close(over)
 	k := <-killed
 	if k.err != nil {
 		t.Fatal(k.err)
 	}
+	if k.kills == 0 {
+		t.Error("no leader was killed")
+	}
+	t.Logf("%s: %s, %d leaders killed", id, time.Since(began).Round(time.Second), k.kills)
+}
+
+// alone runs one scenario, which has to pass within the limit.
+func (l library) alone(t *testing.T, b *bed, id string, limit time.Duration, variables ...string) {
+	t.Helper()
+	env := append(b.environment(l.chosen()[0]), "BUSBAR_ONLY="+id, fmt.Sprintf("BUSBAR_LIMIT=%d", int(limit.Seconds())))
+	rep, beside, failed := l.say(t, limit+time.Minute, append(env, variables...), l.version.Version, l.client)
 	if failed != nil || !rep.Ended {
 		t.Errorf("the runner did not come to its end: %v\n%s", failed, tail(beside, 4000))
 	}
 	if o, ok := rep.Outcomes[id]; !ok || o.State != "pass" {
 		t.Errorf("%s: %s, after %s: %s\n%s", id, o.State, o.Took, o.Text, strings.Join(rep.Notes, "\n"))
 	}
-	if k.kills == 0 {
-		t.Error("no leader was killed")
-	}
-	t.Logf("%s: %s, %d leaders killed", id, time.Since(began).Round(time.Second), k.kills)
 }

@@ -17,9 +17,28 @@ var (
 // to connect again, so that messages come meanwhile.
 const orderLife = 12 * time.Second
 
+// TestOrderOnOneNode runs the scenarios of order in sessions on one node. S-56, S-58; RUL-28.
+func TestOrderOnOneNode(t *testing.T) {
+	inOrder(t, func(t *testing.T, l library, id string) {
+		b := l.start(t, 1, l.chosen())
+		l.alone(t, b, id, *orderLimit, ofOrder())
+	})
+}
+
 // TestOrderWhileLeadersDie runs the scenarios of order in sessions on three nodes whose leaders are
 // killed meanwhile. S-56, S-58, S-295; RUL-28.
 func TestOrderWhileLeadersDie(t *testing.T) {
+	inOrder(t, func(t *testing.T, l library, id string) {
+		l.whileLeadersDie(t, id, "-"+id+"-", orderLife, *orderLimit, ofOrder())
+	})
+}
+
+// ofOrder tells a runner how many messages to send.
+func ofOrder() string { return "BUSBAR_MESSAGES=" + strconv.Itoa(*messages) }
+
+// inOrder runs f for each scenario of order in sessions that a library has.
+func inOrder(t *testing.T, f func(t *testing.T, l library, id string)) {
+	t.Helper()
 	if *messages == 0 {
 		t.Skip("runs in make nightly: -args -messages=100000")
 	}
@@ -30,11 +49,7 @@ func TestOrderWhileLeadersDie(t *testing.T) {
 			if l.version.Runner == "go" || !slices.Contains(l.ids(t), id) || l.absent[id] != "" {
 				continue
 			}
-			t.Run(l.name()+"/"+id, func(t *testing.T) { l.orderWhileLeadersDie(t, id) })
+			t.Run(l.name()+"/"+id, func(t *testing.T) { f(t, l, id) })
 		}
 	}
-}
-
-func (l library) orderWhileLeadersDie(t *testing.T, id string) {
-	l.whileLeadersDie(t, id, "-"+id+"-", orderLife, *orderLimit, "BUSBAR_MESSAGES="+strconv.Itoa(*messages))
 }
