@@ -92,7 +92,7 @@ func (r *Replica) givenWithin(d time.Duration) bool {
 }
 
 func (b *balancer) give(ctx context.Context, r *Replica, to fsm.NodeID) error {
-	ask, cancel := context.WithTimeout(ctx, heirTimeout)
+	ask, cancel := context.WithTimeout(ctx, targetTimeout)
 	defer cancel()
 	all, err := askStatus(ask, b.host.deps.Caller, to)
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *Supervisor) hasten(g catalog.Group) {
 			if leader, _ := r.Leader(); leader != "" {
 				return
 			}
-			if s.shouldStand(ctx, r, g) {
-				r.stand(ctx, "")
+			if s.shouldCampaign(ctx, r, g) {
+				r.campaign(ctx, "")
 				return
 			}
 			select {
@@ -148,9 +148,9 @@ func (s *Supervisor) hasten(g catalog.Group) {
 	}()
 }
 
-// shouldStand reports whether a majority has the group open, none of them knows a leader, and this
+// shouldCampaign reports whether a majority has the group open, none of them knows a leader, and this
 // replica is the one to stand.
-func (s *Supervisor) shouldStand(ctx context.Context, r *Replica, g catalog.Group) bool {
+func (s *Supervisor) shouldCampaign(ctx context.Context, r *Replica, g catalog.Group) bool {
 	own := r.Status()
 	if own.Failure != "" {
 		return false
@@ -160,7 +160,7 @@ func (s *Supervisor) shouldStand(ctx context.Context, r *Replica, g catalog.Grou
 		if m == s.host.cfg.Node {
 			continue
 		}
-		ask, cancel := context.WithTimeout(ctx, heirTimeout)
+		ask, cancel := context.WithTimeout(ctx, targetTimeout)
 		all, err := askStatus(ask, s.host.deps.Caller, m)
 		cancel()
 		if err != nil {
@@ -194,7 +194,7 @@ func (h *Host) Ready(ctx context.Context) error {
 		return fmt.Errorf("no partition is open: %w", fsm.ErrUnavailable)
 	}
 	errs := h.missing()
-	if h.room.now() >= roomForSettling {
+	if h.space.now() >= roomForSettling {
 		errs = append(errs, fmt.Errorf("disk is nearly full, nothing more is stored: %w", fsm.ErrBusy))
 	}
 	for _, r := range rs {

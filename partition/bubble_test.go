@@ -14,9 +14,9 @@ import (
 // raft: when it shuts down it can forget one, and whoever waits for it does so for ever. In a process
 // that ends it does not matter; any other goroutine that is left is a defect, unless one of its frames
 // is among those that the test says wedge.
-func bubble(t *testing.T, f func(t *testing.T), wedged ...string) {
+func bubble(t *testing.T, f func(t *testing.T), stuck ...string) {
 	t.Helper()
-	wedged = append(wedged, "raft.(*deferError).Error")
+	stuck = append(stuck, "raft.(*deferError).Error")
 	number := ""
 	defer func() {
 		p := recover()
@@ -28,7 +28,7 @@ func bubble(t *testing.T, f func(t *testing.T), wedged ...string) {
 		}
 		for _, g := range strings.Split(stacks(true), "\n\n") {
 			head, _, _ := strings.Cut(g, "\n")
-			known := slices.ContainsFunc(wedged, func(w string) bool { return strings.Contains(g, w) })
+			known := slices.ContainsFunc(stuck, func(w string) bool { return strings.Contains(g, w) })
 			if bubbleNumber.FindString(head) == number && !known {
 				t.Errorf("a goroutine never ends:\n%s", g)
 			}

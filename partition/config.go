@@ -75,24 +75,24 @@ type Config struct {
 	// at which OnFatal is called (R1).
 	StallAfter time.Duration
 	FatalAfter time.Duration
-	// WedgeAfter is how long a group that is asked to advance, and could, may stand still. Then the replica that is
+	// StuckAfter is how long a group that is asked to advance, and could, may stand still. Then the replica that is
 	// in the way is opened anew (R5, R7, R10).
-	WedgeAfter time.Duration
+	StuckAfter time.Duration
 	// CheckpointEvery is how often the replicas of a group that changes compare digests of their
 	// states; 0 means never.
 	CheckpointEvery time.Duration
-	// Room sets when this node stops taking what its disk may not hold.
-	Room Room
-	// MendAfter is how long a replica must have failed before its group goes on without it and it is
-	// rebuilt. A wedged replica that is opened anew must not be removed for that.
-	MendAfter time.Duration
+	// Disk sets when this node stops taking what its disk may not hold.
+	Disk DiskLimits
+	// RepairAfter is how long a replica must have failed before its group goes on without it and it is
+	// rebuilt. A stuck replica that is opened anew must not be removed for that.
+	RepairAfter time.Duration
 	// ReplaceAfter is how long a node must be unreachable before another one takes its replicas. It must be well
 	// above the time that a machine takes to start again. Moving data costs the most when a cluster has the least to
 	// spare.
 	ReplaceAfter time.Duration
-	// VouchPatience is how long a replica waits for peers that do not answer before it takes part
+	// VerifyPatience is how long a replica waits for peers that do not answer before it takes part
 	// with what the others said of it. It delays an election only while a node is away.
-	VouchPatience time.Duration
+	VerifyPatience time.Duration
 	// CloseTimeout bounds the wait for a replica's goroutines; a disk that hangs for ever would
 	// hang Close otherwise.
 	CloseTimeout time.Duration
@@ -122,14 +122,14 @@ func Defaults() Config {
 		TrailingLogs:       1024,
 		StallAfter:         5 * time.Second,
 		FatalAfter:         15 * time.Second,
-		WedgeAfter:         30 * time.Second,
+		StuckAfter:         30 * time.Second,
 		CheckpointEvery:    5 * time.Minute,
-		Room: Room{PublishShare: 0.15, PublishFloor: 2 << 30, SettleShare: 0.03,
+		Disk: DiskLimits{PublishFraction: 0.15, PublishFloor: 2 << 30, SettleFraction: 0.03,
 			SettleFloor: 512 << 20},
-		MendAfter:     5 * time.Second,
-		ReplaceAfter:  10 * time.Minute,
-		VouchPatience: 2 * time.Second,
-		CloseTimeout:  10 * time.Second,
+		RepairAfter:    5 * time.Second,
+		ReplaceAfter:   10 * time.Minute,
+		VerifyPatience: 2 * time.Second,
+		CloseTimeout:   10 * time.Second,
 	}
 }
 
@@ -171,13 +171,13 @@ func (c *Config) Validate() error {
 	need(c.TrailingLogs >= 64, "trailing logs %d is below 64", c.TrailingLogs)
 	need(c.StallAfter > 0 && c.FatalAfter > c.StallAfter,
 		"stall bounds %v, %v are not in order", c.StallAfter, c.FatalAfter)
-	need(c.WedgeAfter > c.FatalAfter && c.WedgeAfter > 2*c.RPCTimeout,
-		"wedge after %v is within what a slow disk or two calls of raft take", c.WedgeAfter)
-	need(c.Room.problem() == "", "%s", c.Room.problem())
-	need(c.MendAfter > watchdogEvery, "mend after %v is within %v of a wedge", c.MendAfter,
+	need(c.StuckAfter > c.FatalAfter && c.StuckAfter > 2*c.RPCTimeout,
+		"wedge after %v is within what a slow disk or two calls of raft take", c.StuckAfter)
+	need(c.Disk.problem() == "", "%s", c.Disk.problem())
+	need(c.RepairAfter > watchdogEvery, "mend after %v is within %v of a wedge", c.RepairAfter,
 		watchdogEvery)
-	need(c.ReplaceAfter > c.MendAfter, "replace after %v is not above mend after", c.ReplaceAfter)
-	need(c.VouchPatience > 0, "vouch patience %v is not positive", c.VouchPatience)
+	need(c.ReplaceAfter > c.RepairAfter, "replace after %v is not above mend after", c.ReplaceAfter)
+	need(c.VerifyPatience > 0, "vouch patience %v is not positive", c.VerifyPatience)
 	need(c.CloseTimeout > 0, "close timeout %v is not positive", c.CloseTimeout)
 	return errors.Join(errs...)
 }

@@ -193,7 +193,7 @@ func (d *Directory) Delete(ctx context.Context, name string) error {
 	if _, err := d.change(ctx, &catalog.Change{Delete: &catalog.Deletion{ID: e.ID}}); err != nil {
 		return fmt.Errorf("delete %q: %w", name, err)
 	}
-	return d.bury(ctx, e, children)
+	return d.dropShares(ctx, e, children)
 }
 
 // children returns the subscriptions of a topic, which go with it.
@@ -210,8 +210,8 @@ func (d *Directory) children(ctx context.Context, e *fsm.Descriptor) (out []*fsm
 	return out, err
 }
 
-// bury makes every share forget an entity that the catalog has deleted.
-func (d *Directory) bury(ctx context.Context, e *fsm.Descriptor, children []*fsm.Descriptor) error {
+// dropShares makes every share forget an entity that the catalog has deleted.
+func (d *Directory) dropShares(ctx context.Context, e *fsm.Descriptor, children []*fsm.Descriptor) error {
 	return d.announce(ctx, &fsm.DropEntity{}, append([]*fsm.Descriptor{e}, children...)...)
 }
 
@@ -249,7 +249,7 @@ func (d *Directory) deleteIdle(ctx context.Context, id fsm.EntityID) error {
 	if err != nil {
 		return fmt.Errorf("delete %q: %w", e.Name, err)
 	}
-	return d.bury(ctx, e, children)
+	return d.dropShares(ctx, e, children)
 }
 
 // limits are what a change of this node is judged by, nil if they are the defaults (S-229).

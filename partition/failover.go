@@ -15,13 +15,13 @@ import (
 
 const (
 	// candidateTimeout bounds the question that the survivors ask each other. A survivor that does not answer in time
-	// does not count. If two then stand for election, the votes decide.
+	// does not count. If two then campaign, the votes decide.
 	candidateTimeout = 20 * time.Millisecond
 	// quorumTimeout bounds it as long as the answers so far would not elect anybody. On a busy machine they may take
 	// longer, and standing without them is in vain.
 	quorumTimeout = 250 * time.Millisecond
-	// standEvery is the least time between two elections that a replica calls by itself.
-	standEvery = 2 * time.Second
+	// campaignEvery is the least time between two elections that a replica calls by itself.
+	campaignEvery = 2 * time.Second
 	// The survivors are compared again after againFirst, and after pauses that double up to againMost.
 	againFirst, againMost = 50 * time.Millisecond, 500 * time.Millisecond
 	// aliveAfter is when a survivor that hears of the leader takes it to live after all. Before, that may have been
@@ -91,7 +91,7 @@ func (h *Host) takeOver(ctx context.Context, own *Status, others []Status, repor
 		return // raft's heartbeats are a fifth of the time-out apart at most
 	}
 	if fit(own, others) {
-		r.stand(ctx, own.Leader)
+		r.campaign(ctx, own.Leader)
 	}
 }
 
@@ -210,11 +210,11 @@ func compareLogs(a, b *Status) int {
 	return cmp.Or(cmp.Compare(a.LastTerm, b.LastTerm), cmp.Compare(a.Last, b.Last))
 }
 
-// stand calls an election now, if this replica still follows lost ("" for nobody) and has not
+// campaign calls an election now, if this replica still follows lost ("" for nobody) and has not
 // called one lately.
-func (r *Replica) stand(ctx context.Context, lost fsm.NodeID) {
+func (r *Replica) campaign(ctx context.Context, lost fsm.NodeID) {
 	r.mu.Lock()
-	recent := !r.stoodAt.IsZero() && time.Since(r.stoodAt) < standEvery
+	recent := !r.stoodAt.IsZero() && time.Since(r.stoodAt) < campaignEvery
 	leader, _ := r.Leader()
 	if recent || leader != lost || r.raft.State() != raft.Follower || r.err() != nil || r.blank() {
 		r.mu.Unlock()
@@ -223,7 +223,7 @@ func (r *Replica) stand(ctx context.Context, lost fsm.NodeID) {
 	r.stoodAt = time.Now()
 	r.mu.Unlock()
 	r.log.Info("standing for election", "lost", lost)
-	if err := r.net.StandNow(ctx); err != nil {
+	if err := r.net.CampaignNow(ctx); err != nil {
 		r.log.Debug("did not stand for election", "error", err)
 	}
 }

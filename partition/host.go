@@ -47,22 +47,22 @@ type Host struct {
 	cfg  Config
 	deps Deps
 
-	mu       sync.Mutex
-	closed   bool
-	replicas map[fsm.PartitionID]*Replica
-	members  map[fsm.PartitionID][]fsm.NodeID // as given to Open, for opening anew
-	restarts map[fsm.PartitionID]int          // new starts of wedged replicas, one after the other
-	wedges   map[fsm.PartitionID]uint64       // all that were found
-	fed      map[fsm.PartitionID]time.Time    // last new start of a replica that ran out of disk
-	opening  map[fsm.PartitionID]bool
-	broken   map[fsm.PartitionID]error // could not be opened
+	mu         sync.Mutex
+	closed     bool
+	replicas   map[fsm.PartitionID]*Replica
+	members    map[fsm.PartitionID][]fsm.NodeID // as given to Open, for opening anew
+	restarts   map[fsm.PartitionID]int          // new starts of stuck replicas, one after the other
+	stuckFound map[fsm.PartitionID]uint64       // all that were found
+	restarted  map[fsm.PartitionID]time.Time    // last new start of a replica that ran out of disk
+	opening    map[fsm.PartitionID]bool
+	broken     map[fsm.PartitionID]error // could not be opened
 
-	witness        witness
+	staleness      stalenessCheck
 	life           lifeOf
 	dates          dateWatch
 	lost           lostPeers
 	away           away
-	room           room
+	space          diskSpace
 	leaders        broadcast // a leader became known or lost
 	catalogChanged broadcast // the catalog's replica here applied something
 	released       atomic.Pointer[func(fsm.EntityID, string)]
@@ -80,11 +80,11 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	h := &Host{
 		cfg: cfg, deps: deps, replicas: map[fsm.PartitionID]*Replica{},
 		members:  map[fsm.PartitionID][]fsm.NodeID{},
-		restarts: map[fsm.PartitionID]int{}, wedges: map[fsm.PartitionID]uint64{},
-		fed: map[fsm.PartitionID]time.Time{}, opening: map[fsm.PartitionID]bool{},
+		restarts: map[fsm.PartitionID]int{}, stuckFound: map[fsm.PartitionID]uint64{},
+		restarted: map[fsm.PartitionID]time.Time{}, opening: map[fsm.PartitionID]bool{},
 		broken: map[fsm.PartitionID]error{}, stop: make(chan struct{}),
 	}
-	h.witness.init(h)
+	h.staleness.init(h)
 	h.life.current = cfg.Incarnation
 	if h.deps.Member == nil {
 		h.deps.Member = func(fsm.NodeID) bool { return true }
@@ -96,7 +96,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	h.wg.Add(1)
 	go func() { defer h.wg.Done(); h.watchdog() }()
 	h.wg.Add(1)
-	go func() { defer h.wg.Done(); h.witness.run() }()
+	go func() { defer h.wg.Done(); h.staleness.run() }()
 	h.away.h = h
 	h.wg.Go(h.away.run)
 	h.dates.h = h
@@ -105,7 +105,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	h.wg.Add(1)
 	go func() {
 		defer h.wg.Done()
-		(&resigner{h: h, told: map[fsm.PartitionID]uint64{}}).run()
+		(&stepDownNotifier{h: h, told: map[fsm.PartitionID]uint64{}}).run()
 	}()
 	return h, nil
 }
@@ -144,7 +144,7 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 		fresh:      func() Machine { return h.deps.Machine(p) },
 		defers:     func(r *Replica) bool { return h.defers(context.Background(), r) },
 		wrongClock: func() bool { return h.Clock().Wrong },
-		vouched:    h.witness.vouched(), room: &h.room, cfg: &h.cfg, caller: h.deps.Caller,
+		vouched:    h.staleness.alwaysVerified(), room: &h.space, cfg: &h.cfg, caller: h.deps.Caller,
 		allowed: h.allowed, changed: h.note, applied: h.applied, log: h.deps.Log,
 	})
 	if err != nil {
@@ -269,13 +269,13 @@ func (h *Host) check(rs []*Replica) {
 			}
 			h.note(r)
 		}
-		if r.wedge.Swap(false) {
+		if r.stuck.Swap(false) {
 			h.reopen(r)
-		} else if err := r.starved(); err != nil && h.mayFeed(err) {
-			h.feed(r)
+		} else if err := r.starved(); err != nil && h.mayRestart(err) {
+			h.restartStarved(r)
 		}
 	}
-	h.feedUnopened()
+	h.restartUnopened()
 	if age > h.cfg.FatalAfter {
 		h.fatal(fmt.Errorf("a store call hangs for %v", age))
 	}
@@ -314,8 +314,8 @@ type Status struct {
 	Full bool `json:"full,omitempty"`
 	// WrongClock says that the node's date differs from the median of all by more than five seconds.
 	WrongClock bool `json:"wrong_clock,omitempty"`
-	// Wedges counts how often the replica was found wedged since the process started.
-	Wedges uint64 `json:"wedges,omitempty"`
+	// Stuck counts how often the replica was found stuck since the process started.
+	Stuck uint64 `json:"wedges,omitempty"`
 	// ApplyPeak is how long the state machine took for one batch of entries at most since it was opened.
 	// SnapshotPause is how long the beginning of a snapshot kept it from applying.
 	ApplyPeak     time.Duration `json:"apply_peak_ns,omitempty"`
@@ -331,7 +331,7 @@ func (h *Host) Status() []Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range out {
-		out[i].Wedges = h.wedges[out[i].Partition]
+		out[i].Stuck = h.stuckFound[out[i].Partition]
 	}
 	for p, err := range h.broken {
 		out = append(out, Status{Partition: p, Node: h.cfg.Node, Failure: err.Error(), Broken: true})

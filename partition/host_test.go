@@ -40,9 +40,9 @@ func TestWedgedReplicaIsOpenedAnew(t *testing.T) {
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
 		}
-		r.wedged(errors.New("on purpose"))
+		r.restartStuck(errors.New("on purpose"))
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 2), "x")); !errors.Is(err, fsm.ErrNotLeader) {
-			t.Errorf("wedged: %v", err)
+			t.Errorf("stuck: %v", err)
 		}
 		time.Sleep(2 * watchdogEvery)
 		next := c.leader(1)
@@ -53,13 +53,13 @@ func TestWedgedReplicaIsOpenedAnew(t *testing.T) {
 			t.Errorf("%d enqueues", s.Enqueues)
 		}
 		for range maxRestarts {
-			c.leader(1).wedged(errors.New("again"))
+			c.leader(1).restartStuck(errors.New("again"))
 			time.Sleep(2 * watchdogEvery)
 		}
 		select {
 		case <-c.fatal:
 		default:
-			t.Error("a replica that is wedged again and again does not end the process")
+			t.Error("a replica that is stuck again and again does not end the process")
 		}
 	})
 }
@@ -67,10 +67,10 @@ func TestWedgedReplicaIsOpenedAnew(t *testing.T) {
 // R10: refusals because of a transfer mean that nothing happened, until they last too long.
 func TestTransferThatNeverEnds(t *testing.T) {
 	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
-		var wedged error
-		p := newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, func(err error) { wedged = err }, r.ending)
+		var stuck error
+		p := newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, func(err error) { stuck = err }, r.ending)
 		began := time.Now()
-		for wedged == nil && time.Since(began) < time.Minute {
+		for stuck == nil && time.Since(began) < time.Minute {
 			one := newCall(enqueue(reqID(1, 1), "x"), time.Now())
 			one.state = callRiding
 			p.riding = []*call{one}
@@ -79,8 +79,8 @@ func TestTransferThatNeverEnds(t *testing.T) {
 				t.Fatal(a.err)
 			}
 		}
-		if d := time.Since(began); wedged == nil || d < 2*r.cfg.ElectionTimeout {
-			t.Errorf("wedged after %v: %v", d, wedged)
+		if d := time.Since(began); stuck == nil || d < 2*r.cfg.ElectionTimeout {
+			t.Errorf("stuck after %v: %v", d, stuck)
 		}
 	})
 }

@@ -128,9 +128,9 @@ func (p *proposer) dismiss(err error) {
 			e.Value.(*call).finish(fsm.Outcome{}, never)
 		}
 	}
-	p.riding, p.pending, p.bytes, p.woken = nil, nil, 0, nil
+	p.riding, p.pending, p.bytes, p.pendingWakes = nil, nil, 0, nil
 	p.parking = newParking()
-	p.plain = map[fsm.WaitKey]struct{}{}
+	p.knownEmpty = map[fsm.WaitKey]struct{}{}
 	p.gone = map[fsm.EntityID]struct{}{}
 }
 
@@ -283,7 +283,7 @@ const failurePause = 20 * time.Millisecond
 // raft (R10): the replica is opened anew.
 func (p *proposer) transferring() {
 	if p.ticks.transferring(time.Now()) > 2*p.cfg.ElectionTimeout {
-		p.wedged(errors.New("raft is transferring its leadership for too long"))
+		p.stuck(errors.New("raft is transferring its leadership for too long"))
 	}
 	p.pause(failurePause)
 }

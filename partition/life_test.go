@@ -64,7 +64,7 @@ func TestCatalogLearnsTheNextLifeOfAFrontEnd(t *testing.T) {
 	})
 }
 
-// A request whose first attempt was applied unheard is not refused as one that changed nothing when its
+// A request whose first attempt was applied unanswered is not refused as one that changed nothing when its
 // life is over meanwhile: the front end would send it again as of its next life. RUL-19, S-298.
 func TestRequestOfALostLifeIsUnknownIfItWasAskedBefore(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {

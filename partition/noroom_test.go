@@ -42,7 +42,7 @@ func TestFullShareIsPassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.leader(d.Partitions[2], full)
-		b.nodes[full].host.room.level.Store(int32(roomForSettling))
+		b.nodes[full].host.space.level.Store(int32(roomForSettling))
 		send := func(i int) (fsm.Outcome, error) {
 			return b.all["n1"].r.Propose(shortly(t, time.Minute), reqOf(0, 1, i), fsm.Key{Entity: d.ID},
 				&fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("x")}}})
@@ -54,7 +54,7 @@ func TestFullShareIsPassedOver(t *testing.T) {
 			}
 		}
 		for _, id := range b.ids {
-			b.nodes[id].host.room.level.Store(int32(roomForSettling))
+			b.nodes[id].host.space.level.Store(int32(roomForSettling))
 		}
 		began := time.Now()
 		if _, err := send(13); !errors.Is(err, fsm.ErrBusy) || time.Since(began) > time.Second {
@@ -65,17 +65,17 @@ func TestFullShareIsPassedOver(t *testing.T) {
 
 func TestNoRoomIsNotTheEndOfWhatMayHaveHappened(t *testing.T) {
 	var a attempts
-	if a.note(errNoRoom) {
+	if a.note(errDiskFull) {
 		t.Error("a full disk is asked again")
 	}
 	a.note(fmt.Errorf("gone: %w", fsm.ErrUnknown))
-	if !a.note(errNoRoom) {
+	if !a.note(errDiskFull) {
 		t.Error("a request that may be in the log is given up")
 	}
-	if _, err := openResult(failure(fmt.Errorf("full: %w", errNoRoom))); !errors.Is(err, errNoRoom) {
+	if _, err := openResult(failure(fmt.Errorf("full: %w", errDiskFull))); !errors.Is(err, errDiskFull) {
 		t.Errorf("from another node: %v", err)
 	}
-	if _, err := openResult(failure(fsm.ErrBusy)); errors.Is(err, errNoRoom) || !errors.Is(err, fsm.ErrBusy) {
+	if _, err := openResult(failure(fsm.ErrBusy)); errors.Is(err, errDiskFull) || !errors.Is(err, fsm.ErrBusy) {
 		t.Errorf("busy from another node: %v", err)
 	}
 }

@@ -101,8 +101,8 @@ const (
 	KindReadIndex uint8 = 8
 	// KindRebuild tells a failed replica that its group goes on without it: it may start empty.
 	KindRebuild uint8 = 9
-	// KindWitness tells which life of a node has begun.
-	KindWitness uint8 = 10
+	// KindStaleness tells which life of a node has begun.
+	KindStaleness uint8 = 10
 	// KindReopen tells a follower that its leader sees it standing still.
 	KindReopen uint8 = 11
 	// KindTransfer asks a leader to hand its leadership over.
@@ -113,8 +113,8 @@ const (
 	// has a replica recount itself.
 	KindCheckpoint uint8 = 14
 	KindAudit      uint8 = 15
-	// KindResign tells followers that a leader gave up.
-	KindResign uint8 = 16
+	// KindStepDown tells followers that a leader gave up.
+	KindStepDown uint8 = 16
 	// KindClock asks a node for its date (S-289).
 	KindClock uint8 = 17
 	// KindCatalog asks a node to answer when its catalog is as new as told.

@@ -24,7 +24,7 @@ type proposer struct {
 	machine *machine
 	waits   *waiters
 	log     hclog.Logger
-	wedged  func(error)  // raft no longer takes entries although it leads
+	stuck   func(error)  // raft no longer takes entries although it leads
 	end     func() error // why nothing is accepted once closed is closed
 
 	stamps stamper
@@ -52,8 +52,8 @@ type proposer struct {
 	bytes             int
 	riding            []*call
 	parking           parking
-	woken             []fsm.WaitKey
-	plain             map[fsm.WaitKey]struct{} // keys whose empty answers need no entry
+	pendingWakes      []fsm.WaitKey
+	knownEmpty        map[fsm.WaitKey]struct{} // keys whose empty answers need no entry
 	// gone are entities dropped under this leadership. A description that was on its way when its
 	// entity was deleted must not bring it back: ids are never used again (S-259).
 	gone      map[fsm.EntityID]struct{}
@@ -73,12 +73,12 @@ type deliverer interface {
 }
 
 func newProposer(cfg *Config, r *raft.Raft, m *machine, w *waiters, log hclog.Logger,
-	wedged func(error), end func() error) *proposer {
+	stuck func(error), end func() error) *proposer {
 	return &proposer{
-		cfg: cfg, raft: r, machine: m, waits: w, log: log, wedged: wedged, end: end,
+		cfg: cfg, raft: r, machine: m, waits: w, log: log, stuck: stuck, end: end,
 		stamps: stamper{clock: cfg.Clock},
 		signal: make(chan struct{}, 1), closed: make(chan struct{}),
-		parking: newParking(), plain: map[fsm.WaitKey]struct{}{},
+		parking: newParking(), knownEmpty: map[fsm.WaitKey]struct{}{},
 		gone: map[fsm.EntityID]struct{}{},
 	}
 }

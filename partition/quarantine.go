@@ -15,7 +15,7 @@ import (
 // diverged compares the newest digest of the leader with those of the same entry elsewhere, and returns
 // the step against a replica that differs. It is what the majority says that counts: a leader that is
 // alone with its state fails by itself.
-func (m *mender) diverged(r *Replica, g *mendGroup, states map[fsm.NodeID]nodeState) *mendStep {
+func (m *repairer) diverged(r *Replica, g *repairGroup, states map[fsm.NodeID]nodeState) *repairStep {
 	own := r.machine.digests.list()
 	for i := len(own) - 1; i >= 0; i-- {
 		sums := map[fsm.NodeID]string{}
@@ -79,8 +79,8 @@ func (h *Host) diverge(r *Replica, own Digest, agreed string) {
 	r.fail(err)
 }
 
-func (m *mender) quarantine(g *mendGroup, n fsm.NodeID, index uint64, agreed string) *mendStep {
-	return &mendStep{"quarantine what differs", n, func(ctx context.Context, s *Supervisor, r *Replica) error {
+func (m *repairer) quarantine(g *repairGroup, n fsm.NodeID, index uint64, agreed string) *repairStep {
+	return &repairStep{"quarantine what differs", n, func(ctx context.Context, s *Supervisor, r *Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 		defer cancel()
 		b := binary.BigEndian.AppendUint16(nil, uint16(g.id))

@@ -18,7 +18,7 @@ var _ raftnet.Replica = raftSide{}
 
 // Silent implements raftnet.Replica.
 func (s raftSide) Silent() bool {
-	return s.r.stalled.Load() || s.r.unvouched.Load() || s.r.failure.Load() != nil
+	return s.r.stalled.Load() || s.r.unverified.Load() || s.r.failure.Load() != nil
 }
 
 // Blank implements raftnet.Replica: the replica was not taken in yet. Raft lets such a replica vote for anybody, whatever

@@ -20,14 +20,14 @@ func askRebuild(ctx context.Context, c Caller, n fsm.NodeID, p fsm.PartitionID, 
 }
 
 // tellRebuild notes at which configuration a replica is told to rebuild: it heeds each only once.
-func (m *mender) tellRebuild(who memberOf, index uint64) {
+func (m *repairer) tellRebuild(who memberOf, index uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rebuilt[who] = index
 }
 
 // toldToRebuild returns what tellRebuild has noted of a partition.
-func (m *mender) toldToRebuild(p fsm.PartitionID) map[fsm.NodeID]uint64 {
+func (m *repairer) toldToRebuild(p fsm.PartitionID) map[fsm.NodeID]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	told := map[fsm.NodeID]uint64{}

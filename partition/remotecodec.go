@@ -34,8 +34,8 @@ const (
 
 // A busy partition answers with this in the place of a node.
 const (
-	roomHint  fsm.NodeID = "room"  // its disk is full
-	crowdHint fsm.NodeID = "crowd" // as many receives wait at the entity as may
+	roomHint fsm.NodeID = "room"  // its disk is full
+	fullHint fsm.NodeID = "crowd" // as many receives wait at the entity as may
 )
 
 func verbHead(p fsm.PartitionID, size int) []byte {
@@ -65,10 +65,10 @@ func failure(err error) []byte {
 		status, hint = statusNotLeader, nl.hint
 	case errors.Is(err, fsm.ErrNotLeader):
 		status = statusNotLeader
-	case errors.Is(err, errNoRoom):
+	case errors.Is(err, errDiskFull):
 		status, hint = statusBusy, roomHint
 	case errors.Is(err, fsm.ErrCrowded):
-		status, hint = statusBusy, crowdHint
+		status, hint = statusBusy, fullHint
 	case errors.Is(err, fsm.ErrBusy):
 		status = statusBusy
 	case errors.Is(err, fsm.ErrUnavailable):
@@ -110,8 +110,8 @@ func openResult(b []byte) ([]byte, error) {
 	case statusBusy:
 		switch hint {
 		case roomHint:
-			return nil, fmt.Errorf("%s: %w", text, errNoRoom)
-		case crowdHint:
+			return nil, fmt.Errorf("%s: %w", text, errDiskFull)
+		case fullHint:
 			return nil, fmt.Errorf("%s: %w", text, fsm.ErrCrowded)
 		}
 		return nil, fmt.Errorf("%s: %w", text, fsm.ErrBusy)

@@ -49,7 +49,7 @@ func (h *Host) openClaimed(p fsm.PartitionID, members []fsm.NodeID) error {
 	h.mu.Unlock()
 	if err == nil {
 		h.note(r) // what it saw before it was listed
-		h.witness.opened()
+		h.staleness.opened()
 	}
 	return err
 }
@@ -113,21 +113,21 @@ func (h *Host) renewAfter(p fsm.PartitionID, r *Replica, members []fsm.NodeID, p
 }
 
 const (
-	// maxRestarts is how often a replica that is wedged again and again is opened anew before the
+	// maxRestarts is how often a replica that is stuck again and again is opened anew before the
 	// process must be.
 	maxRestarts = 3
-	// restartsForget is how long a replica must have worked for its wedges to count no more.
+	// restartsForget is how long a replica must have worked for its stops to count no more.
 	restartsForget = 10 * time.Minute
 )
 
-// reopen gives a wedged replica a new start.
+// reopen gives a stuck replica a new start.
 func (h *Host) reopen(r *Replica) {
 	h.mu.Lock()
 	if time.Since(r.openedAt) > restartsForget {
 		h.restarts[r.id] = 0
 	}
 	h.restarts[r.id]++
-	h.wedges[r.id]++
+	h.stuckFound[r.id]++
 	n := h.restarts[r.id]
 	h.mu.Unlock()
 	if n > maxRestarts {
@@ -139,22 +139,22 @@ func (h *Host) reopen(r *Replica) {
 	h.again(r, h.cfg.HeartbeatTimeout+h.cfg.ElectionTimeout)
 }
 
-// feedEvery is the least time between two new starts of a replica that ran out of room or descriptors.
-const feedEvery = 10 * time.Second
+// restartEvery is the least time between two new starts of a replica that ran out of room or descriptors.
+const restartEvery = 10 * time.Second
 
-// feedFiles is the same of one that ran out of descriptors: whoever took them gives them back at once.
-const feedFiles = 2 * time.Second
+// restartFilesEvery is the same of one that ran out of descriptors: whoever took them gives them back at once.
+const restartFilesEvery = 2 * time.Second
 
-// fedLatelyLocked reports whether a replica had a new start a short while ago. If not, it has one now.
-func (h *Host) fedLatelyLocked(p fsm.PartitionID, err error) bool {
-	pause := feedEvery
+// restartedLatelyLocked reports whether a replica had a new start a short while ago. If not, it has one now.
+func (h *Host) restartedLatelyLocked(p fsm.PartitionID, err error) bool {
+	pause := restartEvery
 	if outOfFiles(err) {
-		pause = feedFiles
+		pause = restartFilesEvery
 	}
-	if time.Since(h.fed[p]) < pause {
+	if time.Since(h.restarted[p]) < pause {
 		return true
 	}
-	h.fed[p] = time.Now()
+	h.restarted[p] = time.Now()
 	return false
 }
 
@@ -166,30 +166,30 @@ func (r *Replica) starved() error {
 	return nil
 }
 
-// mayFeed reports whether what was missing is there again.
-func (h *Host) mayFeed(err error) bool {
+// mayRestart reports whether what was missing is there again.
+func (h *Host) mayRestart(err error) bool {
 	// Nobody can ask for free descriptors without taking them: a new start tries.
-	return outOfFiles(err) || h.room.mayFeed()
+	return outOfFiles(err) || h.space.mayRestart()
 }
 
-// feedUnopened opens the replicas anew that could not be opened for want of room or descriptors.
-func (h *Host) feedUnopened() {
+// restartUnopened opens the replicas anew that could not be opened for want of room or descriptors.
+func (h *Host) restartUnopened() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for p, err := range h.broken {
-		if !starvation(err) || !h.mayFeed(err) || h.fedLatelyLocked(p, err) || !h.claimLocked(p) {
+		if !starvation(err) || !h.mayRestart(err) || h.restartedLatelyLocked(p, err) || !h.claimLocked(p) {
 			continue
 		}
 		go h.renewAfter(p, nil, h.members[p], 0)
 	}
 }
 
-// feed gives a replica that failed for want of room a new start, now that there is room. Its group
+// restartStarved gives a replica that failed for want of room a new start, now that there is room. Its group
 // may be without a majority until then, and nobody left to rebuild it; opening it is what a restart
 // of the process would do, and as safe.
-func (h *Host) feed(r *Replica) {
+func (h *Host) restartStarved(r *Replica) {
 	h.mu.Lock()
-	early := h.fedLatelyLocked(r.id, *r.failure.Load())
+	early := h.restartedLatelyLocked(r.id, *r.failure.Load())
 	h.mu.Unlock()
 	if !early && h.again(r, 0) {
 		r.log.Warn("what was missing may be there again: the replica starts anew", "failed", *r.failure.Load())

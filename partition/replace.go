@@ -13,7 +13,7 @@ import (
 
 // gone notes which nodes do not answer and returns since when each of them does not. Only the
 // catalog's leader asks all of them.
-func (m *mender) gone(v *catalog.View, states map[fsm.NodeID]nodeState) map[fsm.NodeID]time.Duration {
+func (m *repairer) gone(v *catalog.View, states map[fsm.NodeID]nodeState) map[fsm.NodeID]time.Duration {
 	out := map[fsm.NodeID]time.Duration{}
 	for _, n := range nodeIDs(v) {
 		if states[n] != nil {
@@ -33,12 +33,12 @@ func (m *mender) gone(v *catalog.View, states map[fsm.NodeID]nodeState) map[fsm.
 const sameNameFactor = 3
 
 // overdue reports whether a node was away for so long that others should take its place.
-func (m *mender) overdue(v *catalog.View, n fsm.NodeID, away time.Duration,
+func (m *repairer) overdue(v *catalog.View, n fsm.NodeID, away time.Duration,
 	states map[fsm.NodeID]nodeState) bool {
 	if away >= m.s.host.cfg.ReplaceAfter {
 		return true
 	}
-	return away >= sameNameFactor*m.s.host.cfg.MendAfter && successor(v, n, states) != ""
+	return away >= sameNameFactor*m.s.host.cfg.RepairAfter && successor(v, n, states) != ""
 }
 
 // successor returns the node that answers under the name of one that is gone.
@@ -54,7 +54,7 @@ func successor(v *catalog.View, gone fsm.NodeID, states map[fsm.NodeID]nodeState
 
 // exchanges decides, on the catalog's leader, which partitions get other members. It picks the partitions of which a
 // member is overdue, if there is a node to take its place.
-func (m *mender) exchanges(v *catalog.View, states map[fsm.NodeID]nodeState) []catalog.Exchange {
+func (m *repairer) exchanges(v *catalog.View, states map[fsm.NodeID]nodeState) []catalog.Exchange {
 	away := m.gone(v, states)
 	load := map[fsm.NodeID]int{}
 	for _, g := range v.Groups() {
@@ -92,7 +92,7 @@ func (m *mender) exchanges(v *catalog.View, states map[fsm.NodeID]nodeState) []c
 }
 
 // exchange proposes the exchanges on a goroutine of its own.
-func (m *mender) exchange(all []catalog.Exchange) {
+func (m *repairer) exchange(all []catalog.Exchange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.exchanging || len(all) == 0 {
@@ -125,7 +125,7 @@ const enoughVoters = 3
 // retire decides whether a voter of the catalog that is overdue goes. It goes when a node without a vote can take its
 // place. It also goes when enough others vote, of whom it would only raise the majority. It comes back without a vote
 // when it answers again (Supervisor.admit).
-func (m *mender) retire(g *mendGroup, v *catalog.View, states map[fsm.NodeID]nodeState) *mendStep {
+func (m *repairer) retire(g *repairGroup, v *catalog.View, states map[fsm.NodeID]nodeState) *repairStep {
 	away := m.gone(v, states)
 	spare, voters := false, 0
 	for _, n := range g.existing {

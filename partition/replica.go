@@ -49,23 +49,23 @@ type Replica struct {
 	waits   *waiters
 	changed func(*Replica) // the leader known here, its term or the replica's health changed
 
-	stopping  chan struct{}
-	stopOnce  sync.Once
-	closeOnce sync.Once
-	closeErr  error
-	wg        sync.WaitGroup
-	stalled   atomic.Bool // a store call hangs on this disk: neither ask, answer nor serve
-	wedge     atomic.Bool
-	failure   atomic.Pointer[error]
-	unvouched atomic.Bool   // whether the data is an old copy is not known yet: neither ask nor answer
-	vouched   chan struct{} // closed when that ends
-	openedAt  time.Time
-	room      *room
-	fresh     func() Machine // an empty state machine, to recount with
-	auditing  sync.Mutex     // one audit at a time: each needs the memory of a state
-	disputed  atomic.Uint64  // index of the last digests that differ without a majority
-	crowded   atomic.Bool    // too many voters have no room on their disks
-	spread    bool           // spreadReadOnly's alone: what failed this replica has failed the others
+	stopping   chan struct{}
+	stopOnce   sync.Once
+	closeOnce  sync.Once
+	closeErr   error
+	wg         sync.WaitGroup
+	stalled    atomic.Bool // a store call hangs on this disk: neither ask, answer nor serve
+	stuck      atomic.Bool
+	failure    atomic.Pointer[error]
+	unverified atomic.Bool   // whether the data is an old copy is not known yet: neither ask nor answer
+	verified   chan struct{} // closed when that ends
+	openedAt   time.Time
+	room       *diskSpace
+	fresh      func() Machine // an empty state machine, to recount with
+	auditing   sync.Mutex     // one audit at a time: each needs the memory of a state
+	disputed   atomic.Uint64  // index of the last digests that differ without a majority
+	votersFull atomic.Bool    // too many voters have no room on their disks
+	spread     bool           // spreadReadOnly's alone: what failed this replica has failed the others
 	// wrongClock says that the date of this node is wrong.
 	wrongClock func() bool
 
@@ -78,7 +78,7 @@ type Replica struct {
 
 // replicaOptions are what a host gives its replicas.
 type replicaOptions struct {
-	room    *room
+	room    *diskSpace
 	vouched bool // the data is known to be the newest there is
 	fresh   func() Machine
 	// wrongClock says that the date of this node is wrong, defers that it therefore leaves an election
@@ -102,10 +102,10 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 		log: o.log.With("partition", uint16(id)), waits: newWaiters(o.cfg.MaxParked),
 		openedAt: time.Now(), room: o.room, fresh: o.fresh, wrongClock: o.wrongClock,
 	}
-	r.vouched = make(chan struct{})
-	r.unvouched.Store(true)
+	r.verified = make(chan struct{})
+	r.unverified.Store(true)
 	if o.vouched {
-		r.vouch()
+		r.verify()
 	}
 	r.guard = newGuard(s, o.cfg.LogCacheBytes, r.fail)
 	r.machine = &machine{bodies: s.Bodies, m: m, fail: r.fail, ended: r.guard.ended, drops: &dropLog{log: r.log}}
@@ -121,11 +121,11 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.net.Close())
 	}
 	r.machine.drops.raft.Store(r.raft)
-	r.prop = newProposer(o.cfg, r.raft, r.machine, r.waits, r.log, r.wedged, r.ending)
+	r.prop = newProposer(o.cfg, r.raft, r.machine, r.waits, r.log, r.restartStuck, r.ending)
 	r.wg.Add(2)
 	go func() { defer r.wg.Done(); r.prop.run() }()
 	go func() { defer r.wg.Done(); r.watch() }()
-	r.standAlone()
+	r.campaignAlone()
 	return r, nil
 }
 
@@ -182,15 +182,15 @@ func (r *Replica) raftConfig() *raft.Config {
 	return c
 }
 
-// vouch says that the data here is the newest there is. It is called once.
-func (r *Replica) vouch() {
-	r.unvouched.Store(false)
-	close(r.vouched)
+// verify says that the data here is the newest there is. It is called once.
+func (r *Replica) verify() {
+	r.unverified.Store(false)
+	close(r.verified)
 }
 
-// standAlone lets the only voter of a group lead as soon as it is vouched for, instead of after an
+// campaignAlone lets the only voter of a group lead as soon as it is verified, instead of after an
 // election time-out (A17).
-func (r *Replica) standAlone() {
+func (r *Replica) campaignAlone() {
 	if !r.onlyVoter() {
 		return
 	}
@@ -198,13 +198,13 @@ func (r *Replica) standAlone() {
 	go func() {
 		defer r.wg.Done()
 		select {
-		case <-r.vouched:
+		case <-r.verified:
 		case <-r.stopping:
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), r.cfg.ElectionTimeout)
 		defer cancel()
-		if err := r.net.StandNow(ctx); err != nil {
+		if err := r.net.CampaignNow(ctx); err != nil {
 			r.log.Debug("did not stand for election", "error", err)
 		}
 	}()
@@ -264,17 +264,17 @@ func (r *Replica) fail(err error) {
 	if !r.failure.CompareAndSwap(nil, &err) {
 		return
 	}
-	r.log.Error("replica failed and stops", "error", err, "mend", mendingOf(err))
+	r.log.Error("replica failed and stops", "error", err, "mend", repairHint(err))
 	r.shut()
 	r.changed(r)
 }
 
-// wedged asks the host for a new start of this replica (R5, R10).
-func (r *Replica) wedged(err error) {
+// restartStuck asks the host for a new start of this replica (R5, R10).
+func (r *Replica) restartStuck(err error) {
 	if r.failure.Load() != nil {
 		return // what failed otherwise is not opened anew for this
 	}
-	r.wedge.Store(true)
+	r.stuck.Store(true)
 	r.fail(err)
 }
 
@@ -295,7 +295,7 @@ func (r *Replica) err() error {
 	if r.stalled.Load() {
 		return fmt.Errorf("disk is stalled: %w", fsm.ErrNotLeader)
 	}
-	if r.unvouched.Load() {
+	if r.unverified.Load() {
 		return fmt.Errorf("no peer has said yet that the data is not an old copy: %w", fsm.ErrNotLeader)
 	}
 	return nil
@@ -428,7 +428,7 @@ func (r *Replica) watch() {
 	defer r.raft.DeregisterObserver(o)
 	t := time.NewTicker(leaderPoll)
 	defer t.Stop()
-	shots, wedges := &snapshots{r: r}, &wedges{r: r, pulses: make(chan struct{}, 1)}
+	shots, wedges := &snapshots{r: r}, &stuckWatch{r: r, pulses: make(chan struct{}, 1)}
 	var leader fsm.NodeID
 	var term uint64
 	for {
@@ -448,7 +448,7 @@ func (r *Replica) watch() {
 			shots.look()
 			r.machine.drops.flush(time.Now())
 			if err := wedges.look(); err != nil {
-				r.wedged(err)
+				r.restartStuck(err)
 			}
 		}
 	}

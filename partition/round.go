@@ -27,7 +27,7 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 			size += c.size
 		}
 	}
-	woken := p.takeWokenLocked()
+	pending := p.takePendingWakesLocked()
 	took := 0
 	for _, c := range p.pending {
 		if size > 0 && size+c.size > p.cfg.MaxEntryBytes {
@@ -35,7 +35,7 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 		}
 		took++
 		p.bytes -= c.size
-		if p.buriedLocked(c) {
+		if p.droppedEarlierLocked(c) {
 			c.finish(fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil)
 			continue
 		}
@@ -44,14 +44,14 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 			continue
 		}
 		// Requests that were parked for the same key came before c.
-		p.pullWokenLocked(woken, c.key, ride)
+		p.pullPendingWakesLocked(pending, c.key, ride)
 		ride(c)
 		if !c.query {
 			p.parking.satisfied(&c.req, ride)
 		}
 	}
-	for k := range woken { // order-free: each key is pulled for itself
-		p.pullWokenLocked(woken, k, ride)
+	for k := range pending { // order-free: each key is pulled for itself
+		p.pullPendingWakesLocked(pending, k, ride)
 	}
 	clear(p.pending[:took])
 	p.pending = p.pending[took:]
@@ -70,8 +70,8 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 	return e
 }
 
-// buriedLocked reports whether c describes an entity that was dropped before, and remembers drops.
-func (p *proposer) buriedLocked(c *call) bool {
+// droppedEarlierLocked reports whether c describes an entity that was dropped before, and remembers drops.
+func (p *proposer) droppedEarlierLocked(c *call) bool {
 	switch c.req.Command.(type) {
 	case *fsm.PutEntity:
 		_, gone := p.gone[c.req.Entity]
@@ -88,26 +88,26 @@ func (p *proposer) buriedLocked(c *call) bool {
 // maxBurst bounds how many requests of one key ride because of one wake.
 const maxBurst = 256
 
-// takeWokenLocked returns the keys that the next entry pulls. A request that waits for them rides behind what the
-// entry brings, which is there to be found as well.
-func (p *proposer) takeWokenLocked() map[fsm.WaitKey]struct{} {
-	if len(p.woken) == 0 {
+// takePendingWakesLocked returns the keys that the next entry pulls. A request that waits for them rides behind what
+// the entry brings, which is there to be found as well.
+func (p *proposer) takePendingWakesLocked() map[fsm.WaitKey]struct{} {
+	if len(p.pendingWakes) == 0 {
 		return nil
 	}
-	woken := make(map[fsm.WaitKey]struct{}, len(p.woken))
-	for _, k := range p.woken {
-		woken[k] = struct{}{}
+	pending := make(map[fsm.WaitKey]struct{}, len(p.pendingWakes))
+	for _, k := range p.pendingWakes {
+		pending[k] = struct{}{}
 	}
-	p.woken = p.woken[:0]
-	return woken
+	p.pendingWakes = p.pendingWakes[:0]
+	return pending
 }
 
-// pullWokenLocked pulls a key that was woken, once.
-func (p *proposer) pullWokenLocked(woken map[fsm.WaitKey]struct{}, k fsm.WaitKey, ride func(*call)) {
-	if _, ok := woken[k]; !ok {
+// pullPendingWakesLocked pulls a key that was woken, once.
+func (p *proposer) pullPendingWakesLocked(pending map[fsm.WaitKey]struct{}, k fsm.WaitKey, ride func(*call)) {
+	if _, ok := pending[k]; !ok {
 		return
 	}
-	delete(woken, k)
+	delete(pending, k)
 	n := min(max(2*p.parking.burst[k], 1), maxBurst)
 	p.parking.burst[k] = n
 	for range n {
@@ -125,16 +125,16 @@ func (p *proposer) parkableNowLocked(c *call) bool {
 	if !c.parkable || c.over {
 		return false
 	}
-	if _, ok := p.plain[c.key]; !ok || c.key.HasSession {
+	if _, ok := p.knownEmpty[c.key]; !ok || c.key.HasSession {
 		return false
 	}
-	something := true
+	notEmpty := true
 	p.machine.view(func(m Machine, _ uint64) {
 		if d, ok := m.(deliverer); ok {
-			something = d.Deliverable(c.key)
+			notEmpty = d.Deliverable(c.key)
 		}
 	})
-	return !something
+	return !notEmpty
 }
 
 // complete answers the calls of an applied entry and wakes whom it concerns.
@@ -163,19 +163,19 @@ func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 	defer p.mu.Unlock()
 	p.riding = nil
 	p.barrierAt = started
-	dry := map[fsm.WaitKey]int{}
+	lastEmptyAt := map[fsm.WaitKey]int{}
 	i = 0
 	for n, c := range calls {
 		if c.query {
 			c.finish(fsm.Outcome{}, nil)
 			continue
 		}
-		p.answerLocked(c, i, a.result.Outcomes[i], errs[n], dry)
+		p.answerLocked(c, i, a.result.Outcomes[i], errs[n], lastEmptyAt)
 		i++
 	}
 	p.hooks.Load().tell(&a.result)
 	p.forgetPlainLocked(e)
-	p.wakeLocked(&a.result, dry)
+	p.wakeLocked(&a.result, lastEmptyAt)
 	for _, id := range a.result.Dropped {
 		p.waits.dropped(id)
 		p.parking.pullEntity(id, func(c *call) {
@@ -184,23 +184,23 @@ func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 	}
 }
 
-// something stands for the place of a request that did not find nothing.
-const something = -1
+// notEmpty stands for the place of a request that did not find nothing.
+const notEmpty = -1
 
-// answerLocked answers one call, or parks it if it may go on waiting. at is its place in the entry; dry
-// is the place of each key's last request if that found nothing, or something.
-func (p *proposer) answerLocked(c *call, at int, o fsm.Outcome, err error, dry map[fsm.WaitKey]int) {
+// answerLocked answers one call, or parks it if it may go on waiting. at is its place in the entry; lastEmptyAt
+// is the place of each key's last request if that found nothing, or notEmpty.
+func (p *proposer) answerLocked(c *call, at int, o fsm.Outcome, err error, lastEmptyAt map[fsm.WaitKey]int) {
 	if c.key.Entity != 0 {
 		empty := c.empty(&o)
-		dry[c.key] = something
+		lastEmptyAt[c.key] = notEmpty
 		if empty {
-			dry[c.key] = at
+			lastEmptyAt[c.key] = at
 		}
 		if empty && c.parkable {
-			if len(p.plain) >= maxPlain {
-				clear(p.plain)
+			if len(p.knownEmpty) >= maxPlain {
+				clear(p.knownEmpty)
 			}
-			p.plain[c.key] = struct{}{}
+			p.knownEmpty[c.key] = struct{}{}
 			if !c.over && c.state == callRiding {
 				c.pulled = false
 				p.parking.add(c)
@@ -213,20 +213,20 @@ func (p *proposer) answerLocked(c *call, at int, o fsm.Outcome, err error, dry m
 
 // wakeLocked notes what the next entry pulls. A key on which requests of this very entry found
 // something may hold more, so its waiters go on being pulled until one finds nothing.
-func (p *proposer) wakeLocked(r *fsm.Result, dry map[fsm.WaitKey]int) {
+func (p *proposer) wakeLocked(r *fsm.Result, lastEmptyAt map[fsm.WaitKey]int) {
 	for i, k := range r.Wake {
-		if at, asked := dry[k]; asked && at > r.WokenBy[i] {
+		if at, asked := lastEmptyAt[k]; asked && at > r.WokenBy[i] {
 			continue // asked behind what woke it, and found nothing left
 		}
-		dry[k] = something
+		lastEmptyAt[k] = notEmpty
 	}
-	for k, at := range dry { // order-free: each key is woken for itself
-		if at != something {
+	for k, at := range lastEmptyAt { // order-free: each key is woken for itself
+		if at != notEmpty {
 			delete(p.parking.burst, k)
 			continue
 		}
 		if p.parking.waiting(k) > 0 {
-			p.woken = append(p.woken, k)
+			p.pendingWakes = append(p.pendingWakes, k)
 		} else {
 			delete(p.parking.burst, k)
 			p.waits.wake(k)
@@ -239,9 +239,9 @@ func (p *proposer) forgetPlainLocked(e *fsm.Entry) {
 	for i := range e.Requests {
 		switch e.Requests[i].Command.(type) {
 		case *fsm.PutEntity, *fsm.DropEntity:
-			for k := range p.plain {
+			for k := range p.knownEmpty {
 				if k.Entity == e.Requests[i].Entity {
-					delete(p.plain, k)
+					delete(p.knownEmpty, k)
 				}
 			}
 		}

@@ -18,8 +18,8 @@ type Router struct {
 	dir   *Directory
 	life  *lifeOf
 	round atomic.Uint64 // round robin over shares
-	// unheard are the pumps that may not be dropped yet.
-	unheard unheard
+	// unanswered are the pumps that may not be dropped yet.
+	unanswered unansweredPumps
 }
 
 // NewRouter returns the router of a node.
@@ -93,7 +93,7 @@ const (
 func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (
 	fsm.Outcome, error) {
 	if d, ok := c.(*fsm.DropPumps); ok {
-		if d = r.unheard.droppable(d); d == nil {
+		if d = r.unanswered.droppable(d); d == nil {
 			return fsm.Outcome{}, nil
 		}
 		c = d
@@ -105,7 +105,7 @@ func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 	}
 	o, err := put(ctx, id, k, c, &a)
 	if a.unknown != nil || errors.Is(err, fsm.ErrUnknown) {
-		r.unheard.note(id)
+		r.unanswered.note(id)
 	}
 	if c, ok := c.(*fsm.Revoke); ok && err == nil && c.HasSession && o.Refusal == fsm.None {
 		r.tellReleased(ctx, k.Entity, c.Session)
@@ -133,7 +133,7 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 			return !to.movable || a.unknown != nil || a.definite%moveAfter != 0
 		})
 		switch {
-		case errors.Is(err, errNoRoom) && to.movable && full < len(to.d.Partitions)-1:
+		case errors.Is(err, errDiskFull) && to.movable && full < len(to.d.Partitions)-1:
 			full++ // each of the others may have room
 			at := slices.Index(to.d.Partitions, to.partition)
 			to.partition = to.d.Partitions[(at+1)%len(to.d.Partitions)]

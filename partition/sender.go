@@ -60,7 +60,7 @@ func (a *attempts) note(err error) bool {
 		return true
 	case errors.Is(err, fsm.ErrCrowded) && a.unknown == nil:
 		return false // places come free when their holders get something, not after a pause
-	case errors.Is(err, errNoRoom) && a.unknown == nil:
+	case errors.Is(err, errDiskFull) && a.unknown == nil:
 		// A disk stays full until messages are taken out of it. The client hears that it is busy and
 		// comes again; here its request would hold up those behind it until its time is over.
 		return false

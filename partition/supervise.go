@@ -60,13 +60,13 @@ func (c *SupervisorConfig) Validate() error {
 // Supervisor opens the partitions that the catalog places on this node, and on the catalog's leader
 // places the first ones and adds nodes that join.
 type Supervisor struct {
-	cfg  SupervisorConfig
-	host *Host
-	dir  *Directory
-	rec  reconciler
-	mend mender
-	move forwarders
-	log  hclog.Logger
+	cfg    SupervisorConfig
+	host   *Host
+	dir    *Directory
+	rec    reconciler
+	repair repairer
+	move   forwarders
+	log    hclog.Logger
 
 	ctx    context.Context // of its goroutines, which Close ends
 	cancel context.CancelFunc
@@ -84,7 +84,7 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 		rec:   reconciler{host: h, done: map[fsm.PartitionID]reconciled{}},
 		retry: map[fsm.PartitionID]time.Time{},
 	}
-	s.mend = mender{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
+	s.repair = repairer{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
 		follows: map[memberOf]*follow{}, busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{},
 		rebuilt: map[memberOf]uint64{}}
 	s.move = forwarders{s: s, movers: map[fsm.PartitionID]*mover{}, scanned: map[fsm.PartitionID]scanned{}}
@@ -93,7 +93,7 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 			return nil, err
 		}
 		// The catalog's leader has it rebuilt. Replicas that the catalog places here later open then.
-		s.log.Error("open the catalog", "error", err, "mend", mendText)
+		s.log.Error("open the catalog", "error", err, "mend", repairText)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.hasten(catalog.Group{ID: fsm.CatalogPartition, Members: cfg.Bootstrap})
@@ -115,8 +115,8 @@ const (
 	lookEvery = time.Second
 	// registerTimeout bounds one attempt to register.
 	registerTimeout = 10 * time.Second
-	// mendText says to people what to do about a replica that failed.
-	mendText = "its group has it rebuilt when the others are a majority and well; if it does not, see " +
+	// repairText says to people what to do about a replica that failed.
+	repairText = "its group has it rebuilt when the others are a majority and well; if it does not, see " +
 		"'When a disk fails' in docs/operating.md"
 	// openPause is the pause after a partition could not be opened.
 	openPause = 5 * time.Second
@@ -202,7 +202,7 @@ func (s *Supervisor) openPlaced() {
 				s.retry[g.ID] = time.Now().Add(openPause)
 				if s.ctx.Err() == nil {
 					s.log.Error("open a placed partition", "partition", uint16(g.ID), "error", err,
-						"mend", mendText)
+						"mend", repairText)
 				}
 				continue
 			}
@@ -222,7 +222,7 @@ func (s *Supervisor) forward() {
 	}
 }
 
-func (s *Supervisor) heal() { s.each(s.mend.look) }
+func (s *Supervisor) heal() { s.each(s.repair.look) }
 
 func (s *Supervisor) balance() {
 	b := balancer{host: s.host, seen: map[fsm.PartitionID]leading{}}
@@ -308,9 +308,9 @@ func (s *Supervisor) admit(r *Replica, v *catalog.View) error {
 }
 
 // mayJoin reports whether a node has a replica of the catalog that can be taken in: one that has
-// failed is rebuilt first (mender).
+// failed is rebuilt first (repairer).
 func (s *Supervisor) mayJoin(n fsm.NodeID) bool {
-	ctx, cancel := context.WithTimeout(s.ctx, heirTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, targetTimeout)
 	defer cancel()
 	all, err := askStatus(ctx, s.host.deps.Caller, n)
 	if err != nil {
@@ -322,7 +322,7 @@ func (s *Supervisor) mayJoin(n fsm.NodeID) bool {
 }
 
 func (s *Supervisor) isCaughtUp(r *Replica, n fsm.NodeID) bool {
-	ctx, cancel := context.WithTimeout(s.ctx, heirTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, targetTimeout)
 	defer cancel()
 	all, err := askStatus(ctx, s.host.deps.Caller, n)
 	if err != nil {

@@ -59,7 +59,7 @@ func (h *Host) giveAway(ctx context.Context, r *Replica, to fsm.NodeID) error {
 		return nil
 	}
 	if to == "" {
-		if to = h.heir(ctx, r); to == "" {
+		if to = h.transferTarget(ctx, r); to == "" {
 			return fmt.Errorf("partition %d has no other voter that answers: %w", r.id, fsm.ErrUnavailable)
 		}
 		return r.transfer(ctx, to)
@@ -71,8 +71,8 @@ func (h *Host) giveAway(ctx context.Context, r *Replica, to fsm.NodeID) error {
 }
 
 const (
-	// heirTimeout bounds the question to a possible next leader.
-	heirTimeout = 500 * time.Millisecond
+	// targetTimeout bounds the question to a possible next leader.
+	targetTimeout = 500 * time.Millisecond
 	// closeBy is how many entries a follower that is closely behind may lack: one is under way, some
 	// more come while it is asked.
 	closeBy = 8
@@ -110,9 +110,9 @@ func (h *Host) awaitClose(ctx context.Context, r *Replica, to fsm.NodeID) error 
 	}
 }
 
-// heir returns the first voter that answers and follows closely, without one the one that lacks
+// transferTarget returns the first voter that answers and follows closely, without one the one that lacks
 // least, "" if none answers.
-func (h *Host) heir(ctx context.Context, r *Replica) fsm.NodeID {
+func (h *Host) transferTarget(ctx context.Context, r *Replica) fsm.NodeID {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -143,7 +143,7 @@ func (h *Host) heir(ctx context.Context, r *Replica) fsm.NodeID {
 
 // follower asks a node for its replica; nil if it does not answer or has none that works.
 func (h *Host) follower(ctx context.Context, r *Replica, n fsm.NodeID) *Status {
-	ask, cancel := context.WithTimeout(ctx, heirTimeout)
+	ask, cancel := context.WithTimeout(ctx, targetTimeout)
 	defer cancel()
 	all, err := askStatus(ask, h.deps.Caller, n)
 	if err != nil {

@@ -31,11 +31,11 @@ func TestHeirIsTheOneThatFollowsClosely(t *testing.T) {
 		for i, behind := range others {
 			c.lag(t, r, behind)
 			began := time.Now()
-			if got := c.nodes[r.cfg.Node].host.heir(t.Context(), r); got != others[1-i] {
-				t.Errorf("the heir is %s, %s was away", got, behind)
+			if got := c.nodes[r.cfg.Node].host.transferTarget(t.Context(), r); got != others[1-i] {
+				t.Errorf("the target is %s, %s was away", got, behind)
 			}
 			if took := time.Since(began); took > closeEvery {
-				t.Errorf("an heir was found after %v", took)
+				t.Errorf("a target was found after %v", took)
 			}
 			time.Sleep(10 * time.Second)
 		}

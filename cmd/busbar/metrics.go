@@ -168,7 +168,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.longest, prometheus.GaugeValue, s.ApplyPeak.Seconds(), p)
 		ch <- prometheus.MustNewConstMetric(c.paused, prometheus.GaugeValue, s.SnapshotPause.Seconds(), p)
 		ch <- prometheus.MustNewConstMetric(c.broken, prometheus.GaugeValue, broken, p)
-		ch <- prometheus.MustNewConstMetric(c.wedges, prometheus.CounterValue, float64(s.Wedges), p)
+		ch <- prometheus.MustNewConstMetric(c.wedges, prometheus.CounterValue, float64(s.Stuck), p)
 		ch <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, leading, p)
 		ch <- prometheus.MustNewConstMetric(c.terms, prometheus.GaugeValue, float64(s.Term), p)
 		ch <- prometheus.MustNewConstMetric(c.apply, prometheus.CounterValue, float64(s.Applied), p)

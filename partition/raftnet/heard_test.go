@@ -18,7 +18,7 @@ func TestHeardAreAsOldAsTheAppendBefore(t *testing.T) {
 		return &raft.AppendEntriesRequest{Term: 1, PrevLogEntry: prev,
 			Entries: []*raft.Log{{Index: prev + 1, Term: 1}}, LeaderCommitIndex: commit}
 	}
-	heir := func(commit uint64) *raft.AppendEntriesRequest { // of which the predecessor's last word is not known
+	target := func(commit uint64) *raft.AppendEntriesRequest { // of which the predecessor's last word is not known
 		return &raft.AppendEntriesRequest{Term: 2, PrevLogTerm: 1, PrevLogEntry: 6,
 			Entries: []*raft.Log{{Index: 7, Term: 2}}, LeaderCommitIndex: commit}
 	}
@@ -35,8 +35,8 @@ func TestHeardAreAsOldAsTheAppendBefore(t *testing.T) {
 		"the second is as old as the first":      {[]arrival{{0, idle(1, 5)}, {250, idle(1, 5)}}, 5, 0},
 		"the same word again is younger":         {[]arrival{{0, idle(1, 5)}, {250, idle(1, 5)}, {500, idle(1, 5)}}, 5, 250},
 		"what is not applied yet does not count": {[]arrival{{0, idle(1, 5)}, {250, idle(1, 5)}, {500, idle(1, 6)}}, 5, 0},
-		"an heir that has committed nothing":     {[]arrival{{0, heir(5)}, {250, heir(5)}, {500, heir(5)}}, 6, -1},
-		"an heir that has":                       {[]arrival{{0, heir(5)}, {250, idle(2, 7)}}, 7, 0},
+		"a target that has committed nothing":    {[]arrival{{0, target(5)}, {250, target(5)}, {500, target(5)}}, 6, -1},
+		"a target that has":                      {[]arrival{{0, target(5)}, {250, idle(2, 7)}}, 7, 0},
 		"a heartbeat says nothing":               {[]arrival{{0, idle(1, 5)}, {250, &raft.AppendEntriesRequest{Term: 1}}}, 5, -1},
 		"a new leader is heard twice":            {[]arrival{{0, idle(1, 5)}, {250, idle(2, 5)}}, 5, -1},
 		"entries that are not committed yet":     {[]arrival{{0, busy(5, 5)}, {3, busy(6, 6)}}, 6, 0},

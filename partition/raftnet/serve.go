@@ -126,9 +126,9 @@ func (t *Transport) deliver(ctx context.Context, from fsm.NodeID, kind Kind, com
 	}
 }
 
-// StandNow makes this replica stand for election at once, without pre-vote (A17). The votes keep
+// CampaignNow makes this replica campaign at once, without pre-vote (A17). The votes keep
 // it safe.
-func (t *Transport) StandNow(ctx context.Context) error {
+func (t *Transport) CampaignNow(ctx context.Context) error {
 	h := raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(t.cfg.Self), Addr: []byte(t.cfg.Self),
 	}

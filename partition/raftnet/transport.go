@@ -47,7 +47,7 @@ type Config struct {
 // raft's goroutines and from those that serve peers.
 type Replica interface {
 	// Silent reports whether the replica neither asks nor answers now: its disk stalls, it has failed, or nobody has
-	// vouched for its data yet.
+	// verified its data yet.
 	Silent() bool
 	// Blank reports whether the replica has no configuration. It does not vote then (R8).
 	Blank() bool

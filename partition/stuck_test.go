@@ -55,7 +55,7 @@ func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
 		if !errors.Is(err, fsm.ErrUnknown) {
 			t.Errorf("the entry that is under way ended with %v", err)
 		}
-		if d := time.Since(began); d < l.cfg.WedgeAfter || d > l.cfg.WedgeAfter+5*time.Second {
+		if d := time.Since(began); d < l.cfg.StuckAfter || d > l.cfg.StuckAfter+5*time.Second {
 			t.Errorf("noticed after %v", d)
 		}
 		if got := l.raft.CurrentTerm(); got != term {
@@ -70,7 +70,7 @@ func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
 			t.Errorf("%d enqueues", s.Enqueues)
 		}
 		again := c.nodes[bad].host.Replica(1)
-		if s := c.nodes[bad].host.Status(); again == l || len(s) != 1 || s[0].Wedges != 1 {
+		if s := c.nodes[bad].host.Status(); again == l || len(s) != 1 || s[0].Stuck != 1 {
 			t.Errorf("status: %+v", s)
 		}
 	})
@@ -83,7 +83,7 @@ func held(t *testing.T, c *testCluster) (deaf *Replica, release func()) {
 	l := c.leader(1)
 	time.Sleep(time.Minute)
 	for _, id := range c.ids {
-		if s := c.nodes[id].host.Status(); s[0].Wedges != 0 {
+		if s := c.nodes[id].host.Status(); s[0].Stuck != 0 {
 			t.Fatalf("%s is healthy: %+v", id, s)
 		}
 	}
@@ -100,8 +100,8 @@ func held(t *testing.T, c *testCluster) (deaf *Replica, release func()) {
 		}, new(raft.InstallSnapshotResponse), body)
 	}()
 	h := c.nodes[deaf.cfg.Node].host
-	for began := time.Now(); h.Status()[0].Wedges == 0; time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > deaf.cfg.WedgeAfter+15*time.Second {
+	for began := time.Now(); h.Status()[0].Stuck == 0; time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > deaf.cfg.StuckAfter+15*time.Second {
 			t.Fatalf("not noticed: %+v", h.Status())
 		}
 	}
@@ -193,7 +193,7 @@ func TestFollowerThatDoesNotAdvance(t *testing.T) {
 				b.wantActive(l.cfg.Node, d, sent+10)
 				for _, id := range b.others(slow) {
 					for _, s := range b.nodes[id].host.Status() {
-						if s.Wedges != 0 {
+						if s.Stuck != 0 {
 							t.Errorf("%s: %+v", id, s)
 						}
 					}

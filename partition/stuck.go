@@ -14,14 +14,14 @@ import (
 	"github.com/busbar-mq/busbar/partition/wire"
 )
 
-// A wedge is a group that does not advance although it is asked to and nothing that we know of keeps it. Raft has
+// A stuck group is one that does not advance although it is asked to and nothing that we know of keeps it. Raft has
 // several (R5, R7, R10), and surely some that nobody has met. Three things are looked at: the entry that a leader has
-// under way, raft's main loop, and each follower as its leader sees it. Only what is seen for WedgeAfter without a
+// under way, raft's main loop, and each follower as its leader sees it. Only what is seen for StuckAfter without a
 // break counts, because a slow disk, a long snapshot and an election look the same at first. The cure is the one of a
 // restart, for one replica.
 
-// wedges looks at one replica from within.
-type wedges struct {
+// stuckWatch looks at one replica from within.
+type stuckWatch struct {
 	r      *Replica
 	pulses chan struct{} // an answer of raft's main loop; capacity 1
 	asked  time.Time     // when it was asked; zero if no answer is due
@@ -33,9 +33,9 @@ type wedges struct {
 // pulseEvery is how often raft's main loop is asked: one message through a channel.
 const pulseEvery = 5 * time.Second
 
-// look returns why the replica is wedged, nil if it is not.
-func (w *wedges) look() error {
-	limit := w.r.cfg.WedgeAfter
+// look returns why the replica is stuck, nil if it is not.
+func (w *stuckWatch) look() error {
+	limit := w.r.cfg.StuckAfter
 	if age := w.r.prop.oldest(); age > limit && w.r.raft.State() == raft.Leader && w.r.err() == nil {
 		return fmt.Errorf("an entry is under way for %v, and a majority answers", age)
 	}
@@ -76,7 +76,7 @@ type follow struct {
 
 // stuck notes what a follower says of itself, and reports whether it stands still although it works
 // and there is something to follow.
-func (m *mender) stuck(g *mendGroup, n fsm.NodeID, st *Status, applied uint64) (tries int, stuck bool) {
+func (m *repairer) stuck(g *repairGroup, n fsm.NodeID, st *Status, applied uint64) (tries int, stuck bool) {
 	key := memberOf{g.id, n}
 	f := m.follows[key]
 	switch {
@@ -87,12 +87,12 @@ func (m *mender) stuck(g *mendGroup, n fsm.NodeID, st *Status, applied uint64) (
 		f.applied, f.received, f.at = st.Applied, st.Received, time.Now()
 		return f.tries, false
 	}
-	return f.tries, time.Since(f.at) > m.s.host.cfg.WedgeAfter
+	return f.tries, time.Since(f.at) > m.s.host.cfg.StuckAfter
 }
 
-// unwedge is the step against a follower that stands still. It is opened anew. If that was tried before, it is given
-// up and rebuilt, which gives its leader a new start with it as well.
-func (m *mender) unwedge(g *mendGroup, n fsm.NodeID) *mendStep {
+// restartFollower is the step against a follower that stands still. It is opened anew. If that was tried before, it
+// is given up and rebuilt, which gives its leader a new start with it as well.
+func (m *repairer) restartFollower(g *repairGroup, n fsm.NodeID) *repairStep {
 	f := m.follows[memberOf{g.id, n}]
 	tries := g.stuck[n]
 	what := "open anew what does not follow"
@@ -100,7 +100,7 @@ func (m *mender) unwedge(g *mendGroup, n fsm.NodeID) *mendStep {
 		what = "give up what does not follow"
 	}
 	f.tries, f.at = tries+1, time.Now()
-	return &mendStep{what, n, func(ctx context.Context, s *Supervisor, r *Replica) error {
+	return &repairStep{what, n, func(ctx context.Context, s *Supervisor, r *Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 		defer cancel()
 		return askReopen(ctx, s.host.deps.Caller, n, g.id, tries > 0)
@@ -135,11 +135,11 @@ func (h *Host) serveReopen(_ context.Context, from fsm.NodeID, b []byte) ([]byte
 		return nil, fmt.Errorf("node %s does not lead here: %w", from, fsm.ErrNotLeader)
 	}
 	if b[2] == 0 {
-		r.wedged(errNotFollowing)
+		r.restartStuck(errNotFollowing)
 		return nil, nil
 	}
 	h.mu.Lock()
-	h.wedges[r.id]++
+	h.stuckFound[r.id]++
 	h.mu.Unlock()
 	r.fail(errGivenUp)
 	return nil, nil

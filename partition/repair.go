@@ -13,15 +13,15 @@ import (
 	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
-// mender brings the groups led here to the members that the catalog wants, all of them working. A failed replica is
-// removed, rebuilt empty on its node, and taken in without a vote. It is given a vote when it has caught up; a node that
-// the catalog replaced goes when its successor votes.
+// repairer brings the groups led here to the members that the catalog wants, all of them working. A failed replica is
+// removed, rebuilt empty on its node, and taken in without a vote. It is given a vote when it has caught up; a node
+// that the catalog replaced goes when its successor votes.
 //
 // It keeps no plan. Each step is decided from the committed configuration and from what the members say of
 // themselves. So the leader after a crash goes on where the last one stopped. Each step by itself leaves a group that
 // a majority of voters with the data can serve. One step is under way per group (reliability 2.6, rule 9); raft
 // itself refuses a change before the last one committed.
-type mender struct {
+type repairer struct {
 	s     *Supervisor
 	since map[memberOf]time.Time // when a member was first seen failed, without a break
 	// silent are the nodes that do not answer the catalog's leader, and since when.
@@ -44,16 +44,16 @@ type memberOf struct {
 	n fsm.NodeID
 }
 
-// mendEvery is how often the members are asked: one small call per other node.
-const mendEvery = time.Second
+// repairEvery is how often the members are asked: one small call per other node.
+const repairEvery = time.Second
 
-// mendPause is the pause after a step that did not succeed: what it met, a full disk say, lasts.
-const mendPause = 10 * time.Second
+// repairPause is the pause after a step that did not succeed: what it met, a full disk say, lasts.
+const repairPause = 10 * time.Second
 
 // look takes the next step of every group led here.
-func (m *mender) look(v *catalog.View) {
+func (m *repairer) look(v *catalog.View) {
 	led := m.led()
-	if len(led) == 0 || time.Since(m.asked) < mendEvery {
+	if len(led) == 0 || time.Since(m.asked) < repairEvery {
 		return
 	}
 	m.asked = time.Now()
@@ -70,13 +70,13 @@ func (m *mender) look(v *catalog.View) {
 		if g == nil {
 			continue
 		}
-		r.crowd(g.servers, states)
+		r.noteFullVoters(g.servers, states)
 		step := g.next()
 		if step == nil {
 			step = m.diverged(r, g, states)
 		}
 		if step == nil {
-			step = m.wedged(g)
+			step = m.stuckFollower(g)
 		}
 		if r.id == fsm.CatalogPartition {
 			if step == nil {
@@ -100,7 +100,7 @@ func nodeIDs(v *catalog.View) []fsm.NodeID {
 }
 
 // led returns the replicas that lead and have no step under way.
-func (m *mender) led() []*Replica {
+func (m *repairer) led() []*Replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(m.s.host.list(), func(r *Replica) bool {
@@ -109,7 +109,7 @@ func (m *mender) led() []*Replica {
 }
 
 // take runs a step on a goroutine of its own: a change waits for a majority.
-func (m *mender) take(r *Replica, step *mendStep) {
+func (m *repairer) take(r *Replica, step *repairStep) {
 	m.mu.Lock()
 	m.busy[r.id] = true
 	m.mu.Unlock()
@@ -123,7 +123,7 @@ func (m *mender) take(r *Replica, step *mendStep) {
 		}
 		m.mu.Lock()
 		if err != nil {
-			m.pause[r.id] = time.Now().Add(mendPause)
+			m.pause[r.id] = time.Now().Add(repairPause)
 		}
 		delete(m.busy, r.id)
 		m.mu.Unlock()
@@ -134,7 +134,7 @@ func (m *mender) take(r *Replica, step *mendStep) {
 type nodeState map[fsm.PartitionID]Status
 
 // ask asks every node that has to do with the groups; who does not answer is missing.
-func (m *mender) ask(led []*Replica, want map[fsm.PartitionID][]fsm.NodeID) map[fsm.NodeID]nodeState {
+func (m *repairer) ask(led []*Replica, want map[fsm.PartitionID][]fsm.NodeID) map[fsm.NodeID]nodeState {
 	nodes := map[fsm.NodeID]bool{}
 	for _, r := range led {
 		for _, s := range r.raft.GetConfiguration().Configuration().Servers {
@@ -151,7 +151,7 @@ func (m *mender) ask(led []*Replica, want map[fsm.PartitionID][]fsm.NodeID) map[
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			ctx, cancel := context.WithTimeout(m.s.ctx, heirTimeout)
+			ctx, cancel := context.WithTimeout(m.s.ctx, targetTimeout)
 			defer cancel()
 			all, err := askStatus(ctx, m.s.host.deps.Caller, n)
 			if err != nil {
@@ -170,8 +170,8 @@ func (m *mender) ask(led []*Replica, want map[fsm.PartitionID][]fsm.NodeID) map[
 	return states
 }
 
-// mendGroup is one group as its leader sees it.
-type mendGroup struct {
+// repairGroup is one group as its leader sees it.
+type repairGroup struct {
 	id       fsm.PartitionID
 	self     fsm.NodeID
 	want     []fsm.NodeID
@@ -189,9 +189,9 @@ type mendGroup struct {
 }
 
 // group gathers what is known of a group; nil if nothing is committed yet.
-func (m *mender) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]nodeState) *mendGroup {
+func (m *repairer) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]nodeState) *repairGroup {
 	c, index := r.configuration()
-	g := &mendGroup{id: r.id, self: m.s.host.cfg.Node, want: want, index: index,
+	g := &repairGroup{id: r.id, self: m.s.host.cfg.Node, want: want, index: index,
 		servers: map[fsm.NodeID]raft.ServerSuffrage{}, failed: map[fsm.NodeID]bool{},
 		ready: map[fsm.NodeID]bool{}, listed: map[fsm.NodeID]bool{}, stuck: map[fsm.NodeID]int{}}
 	if len(c.Servers) == 0 {
@@ -226,7 +226,7 @@ func (m *mender) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]node
 			if m.since[key].IsZero() {
 				m.since[key] = time.Now()
 			}
-			g.failed[n] = time.Since(m.since[key]) >= m.s.host.cfg.MendAfter
+			g.failed[n] = time.Since(m.since[key]) >= m.s.host.cfg.RepairAfter
 		default:
 			g.listed[n] = true
 			g.ready[n] = st.Failure == "" && st.Applied+caughtUp >= applied
@@ -239,26 +239,26 @@ func (m *mender) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]node
 	return g
 }
 
-// wedged returns the step against a follower that stands still, nil if none does or the group could
+// stuckFollower returns the step against a follower that stands still, nil if none does or the group could
 // not spare it.
-func (m *mender) wedged(g *mendGroup) *mendStep {
+func (m *repairer) stuckFollower(g *repairGroup) *repairStep {
 	for _, n := range g.existing {
 		if _, stuck := g.stuck[n]; stuck && (g.servers[n] != raft.Voter || g.survives(n, 0)) {
-			return m.unwedge(g, n)
+			return m.restartFollower(g, n)
 		}
 	}
 	return nil
 }
 
-// mendStep is one change.
-type mendStep struct {
+// repairStep is one change.
+type repairStep struct {
 	what string
 	node fsm.NodeID
 	do   func(context.Context, *Supervisor, *Replica) error
 }
 
 // next decides the next step, nil if there is none. It is pure.
-func (g *mendGroup) next() *mendStep {
+func (g *repairGroup) next() *repairStep {
 	for _, n := range g.existing {
 		voter := g.servers[n] == raft.Voter
 		if g.failed[n] && (!voter || g.survives(n, 0)) {
@@ -293,7 +293,7 @@ func (g *mendGroup) next() *mendStep {
 			continue
 		}
 		if n == g.self {
-			return &mendStep{"hand over, being replaced", n, func(ctx context.Context, s *Supervisor,
+			return &repairStep{"hand over, being replaced", n, func(ctx context.Context, s *Supervisor,
 				r *Replica) error {
 				ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 				defer cancel()
@@ -308,7 +308,7 @@ func (g *mendGroup) next() *mendStep {
 }
 
 // complete reports whether all who should vote do.
-func (g *mendGroup) complete() bool {
+func (g *repairGroup) complete() bool {
 	for _, n := range g.want {
 		if g.servers[n] != raft.Voter {
 			return false
@@ -319,7 +319,7 @@ func (g *mendGroup) complete() bool {
 
 // survives reports whether the voters that are ready are a majority, of now and of another configuration. That one is
 // without one voter ("" for nobody) and has some more that are ready.
-func (g *mendGroup) survives(without fsm.NodeID, more int) bool {
+func (g *repairGroup) survives(without fsm.NodeID, more int) bool {
 	voters, ready := 0, 0
 	for n, s := range g.servers {
 		if s != raft.Voter {
@@ -337,31 +337,31 @@ func (g *mendGroup) survives(without fsm.NodeID, more int) bool {
 	return ready > voters/2 && ready+more > after/2
 }
 
-func (g *mendGroup) remove(what string, n fsm.NodeID) *mendStep {
+func (g *repairGroup) remove(what string, n fsm.NodeID) *repairStep {
 	return g.change(what, n, func(r *raft.Raft) raft.Future {
 		return r.RemoveServer(raft.ServerID(n), g.index, admitTimeout)
 	})
 }
 
 // change is a change of the configuration with that index, refused by raft if it is another by now.
-func (g *mendGroup) change(what string, n fsm.NodeID, f func(*raft.Raft) raft.Future) *mendStep {
-	return &mendStep{what, n, func(_ context.Context, s *Supervisor, r *Replica) error {
+func (g *repairGroup) change(what string, n fsm.NodeID, f func(*raft.Raft) raft.Future) *repairStep {
+	return &repairStep{what, n, func(_ context.Context, s *Supervisor, r *Replica) error {
 		return s.wait(f(r.raft))
 	}}
 }
 
 // told reports whether a replica was told to rebuild at this very configuration.
-func (g *mendGroup) told(n fsm.NodeID) bool {
+func (g *repairGroup) told(n fsm.NodeID) bool {
 	index, told := g.rebuilt[n]
 	return told && index == g.index
 }
 
-func (g *mendGroup) rebuild(n fsm.NodeID) *mendStep {
-	return &mendStep{"rebuild failed replica", n, func(ctx context.Context, s *Supervisor,
+func (g *repairGroup) rebuild(n fsm.NodeID) *repairStep {
+	return &repairStep{"rebuild failed replica", n, func(ctx context.Context, s *Supervisor,
 		r *Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*s.host.cfg.CloseTimeout)
 		defer cancel()
-		s.mend.tellRebuild(memberOf{g.id, n}, g.index)
+		s.repair.tellRebuild(memberOf{g.id, n}, g.index)
 		if err := askRebuild(ctx, s.host.deps.Caller, n, g.id, g.index); err != nil {
 			return fmt.Errorf("node %s: %w", n, err)
 		}

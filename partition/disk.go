@@ -22,29 +22,29 @@ type Disk interface {
 	Ballast(hold bool) error
 }
 
-// roomLevel is what the disk has room for.
-type roomLevel int32
+// diskLevel is what the disk has room for.
+type diskLevel int32
 
 const (
-	roomForAll       roomLevel = iota
+	roomForAll       diskLevel = iota
 	roomForSettling            // nothing that adds: what is settled and deleted makes room
 	roomForDeletions           // raft's own, and the deletion of entities
 )
 
-// Room sets when a node stops taking what its disk may not hold. A disk that is really full fails
+// DiskLimits set when a node stops taking what its disk may not hold. A disk that is really full fails
 // replicas, and the space that a log needs to settle a message is the same that publishing takes.
-type Room struct {
+type DiskLimits struct {
 	// A level is entered when the free share of the disk is below Share and the free bytes are below Floor. A share
 	// alone would give a large disk up with a terabyte free. A floor alone would be all of a small one.
-	PublishShare, SettleShare float64
-	PublishFloor, SettleFloor uint64
+	PublishFraction, SettleFraction float64
+	PublishFloor, SettleFloor       uint64
 }
 
-func (r *Room) problem() string {
+func (r *DiskLimits) problem() string {
 	switch {
-	case r.PublishShare <= 0 || r.PublishShare >= 1 || r.SettleShare <= 0:
+	case r.PublishFraction <= 0 || r.PublishFraction >= 1 || r.SettleFraction <= 0:
 		return "room: shares are not between 0 and 1"
-	case r.SettleShare >= r.PublishShare || r.SettleFloor >= r.PublishFloor:
+	case r.SettleFraction >= r.PublishFraction || r.SettleFloor >= r.PublishFloor:
 		return "room: publishing must end before settling"
 	}
 	return ""
@@ -54,7 +54,7 @@ func (r *Room) problem() string {
 const roomSlack = 8
 
 // level decides the level from the one before.
-func (r *Room) level(was roomLevel, free, total uint64) roomLevel {
+func (r *DiskLimits) level(was diskLevel, free, total uint64) diskLevel {
 	below := func(share float64, floor uint64, inside bool) bool {
 		limit := min(uint64(share*float64(total)), floor)
 		if inside {
@@ -63,16 +63,16 @@ func (r *Room) level(was roomLevel, free, total uint64) roomLevel {
 		return free < limit
 	}
 	switch {
-	case below(r.SettleShare, r.SettleFloor, was >= roomForDeletions):
+	case below(r.SettleFraction, r.SettleFloor, was >= roomForDeletions):
 		return roomForDeletions
-	case below(r.PublishShare, r.PublishFloor, was >= roomForSettling):
+	case below(r.PublishFraction, r.PublishFloor, was >= roomForSettling):
 		return roomForSettling
 	}
 	return roomForAll
 }
 
-// room watches the disk of a node.
-type room struct {
+// diskSpace watches the disk of a node.
+type diskSpace struct {
 	level atomic.Int32
 	// left is what may be stored until the next look, in bytes: a fast disk fills a small reserve in
 	// less time than that takes.
@@ -85,15 +85,15 @@ type room struct {
 	tried time.Time
 }
 
-func (r *room) now() roomLevel { return roomLevel(r.level.Load()) }
+func (r *diskSpace) now() diskLevel { return diskLevel(r.level.Load()) }
 
 // storedTimes is how often the bytes of a message get to the disk before the next look. They are in the log, in the
 // bodies, and in a segment of either that is taken ahead.
 const storedTimes = 3
 
 // allowance is what may be stored until the next look: it may eat half of the reserve.
-func (r *Room) allowance(free, total uint64) int64 {
-	reserve := min(uint64(r.PublishShare*float64(total)), r.PublishFloor)
+func (r *DiskLimits) allowance(free, total uint64) int64 {
+	reserve := min(uint64(r.PublishFraction*float64(total)), r.PublishFloor)
 	if free < reserve/2 {
 		return 0
 	}
@@ -118,17 +118,17 @@ func grows(c fsm.Command) (bytes int) {
 	return bytes
 }
 
-// feedBytes is the free space at which a replica that failed for want of room starts anew on a disk that is still
+// restartBytes is the free space at which a replica that failed for want of room starts anew on a disk that is still
 // full. With the ballast given back there may be that much. It then takes deletions, which may be all that can help.
-const feedBytes = 8 << 20
+const restartBytes = 8 << 20
 
-// mayFeed reports whether a replica that failed for want of room has what a new start needs.
-func (r *room) mayFeed() bool {
-	return r.now() < roomForDeletions || !r.held && r.free.Load() >= feedBytes
+// mayRestart reports whether a replica that failed for want of room has what a new start needs.
+func (r *diskSpace) mayRestart() bool {
+	return r.now() < roomForDeletions || !r.held && r.free.Load() >= restartBytes
 }
 
-// mendingOf says to people what to do about a replica that failed with an error.
-func mendingOf(err error) string {
+// repairHint says to people what to do about a replica that failed with an error.
+func repairHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EROFS):
 		return "the file system of the data directory is read-only: see to the disk, mount it for writing, " +
@@ -139,7 +139,7 @@ func mendingOf(err error) string {
 	case outOfRoom(err):
 		return "make room on the disk: the replica starts anew by itself"
 	}
-	return mendText
+	return repairText
 }
 
 // outOfRoom reports whether an error says that a disk is full.
@@ -187,41 +187,41 @@ func (h *Host) lookAtDisk() {
 		h.deps.Log.Warn("space of the disk is not known", "error", err)
 		return
 	}
-	h.room.watched.Store(true)
-	h.room.free.Store(free)
-	h.room.left.Store(h.cfg.Room.allowance(free, total))
-	was := h.room.now()
-	now := h.cfg.Room.level(was, free, total)
+	h.space.watched.Store(true)
+	h.space.free.Store(free)
+	h.space.left.Store(h.cfg.Disk.allowance(free, total))
+	was := h.space.now()
+	now := h.cfg.Disk.level(was, free, total)
 	if now != was {
-		h.room.level.Store(int32(now))
+		h.space.level.Store(int32(now))
 		h.deps.Log.Warn("room on the disk", "free bytes", free, "total bytes", total,
 			"publishing", now < roomForSettling, "settling", now < roomForDeletions)
 	}
-	hold := now == roomForAll || now == roomForSettling && (h.room.held || !h.room.known)
-	if h.room.known && hold == h.room.held || hold && time.Since(h.room.tried) < ballastEvery {
+	hold := now == roomForAll || now == roomForSettling && (h.space.held || !h.space.known)
+	if h.space.known && hold == h.space.held || hold && time.Since(h.space.tried) < ballastEvery {
 		return
 	}
-	h.room.tried = time.Now()
+	h.space.tried = time.Now()
 	if err := h.deps.Disk.Ballast(hold); err != nil {
 		h.deps.Log.Warn("ballast", "hold", hold, "error", err)
 		return
 	}
-	h.room.held, h.room.known = hold, true
+	h.space.held, h.space.known = hold, true
 }
 
-// errNoRoom refuses what would be kept on a full disk.
-var errNoRoom = fmt.Errorf("no room: %w", fsm.ErrBusy)
+// errDiskFull refuses what would be kept on a full disk.
+var errDiskFull = fmt.Errorf("no room: %w", fsm.ErrBusy)
 
 // fits reports whether there is room for a command, before it gets into the log. The leader's own
 // disk decides, and those of its voters: an entry needs a majority that can hold it.
 func (r *Replica) fits(c fsm.Command) error {
 	level := r.room.now()
-	if level == roomForAll && r.crowded.Load() {
+	if level == roomForAll && r.votersFull.Load() {
 		level = roomForSettling
 	}
 	if change, ok := c.(*fsm.Change); ok {
 		if level >= roomForDeletions && catalog.Grows(change) {
-			return fmt.Errorf("disk is full, only deletions are taken: %w", errNoRoom)
+			return fmt.Errorf("disk is full, only deletions are taken: %w", errDiskFull)
 		}
 		return nil
 	}
@@ -229,7 +229,7 @@ func (r *Replica) fits(c fsm.Command) error {
 	case traits.Has(fsm.Frees):
 	case traits.Has(fsm.Stores):
 		if level >= roomForSettling {
-			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", errNoRoom)
+			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", errDiskFull)
 		}
 		if r.room.watched.Load() && r.room.left.Add(-storedTimes*int64(grows(c))) < 0 {
 			return fmt.Errorf("disk fills fast, it is measured again first: %w", fsm.ErrBusy)
@@ -240,8 +240,8 @@ func (r *Replica) fits(c fsm.Command) error {
 	return nil
 }
 
-// crowd tells a leader whether so many voters have no room that a majority would not hold an entry.
-func (r *Replica) crowd(servers map[fsm.NodeID]raft.ServerSuffrage, states map[fsm.NodeID]nodeState) {
+// noteFullVoters tells a leader whether so many voters have no room that a majority would not hold an entry.
+func (r *Replica) noteFullVoters(servers map[fsm.NodeID]raft.ServerSuffrage, states map[fsm.NodeID]nodeState) {
 	voters, full := 0, 0
 	for n, s := range servers { // order-free: only counts
 		if s != raft.Voter {
@@ -252,5 +252,5 @@ func (r *Replica) crowd(servers map[fsm.NodeID]raft.ServerSuffrage, states map[f
 			full++
 		}
 	}
-	r.crowded.Store(voters > 0 && voters-full <= voters/2)
+	r.votersFull.Store(voters > 0 && voters-full <= voters/2)
 }

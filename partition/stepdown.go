@@ -10,23 +10,23 @@ import (
 	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
-// resigner tells the followers of a leader that gives up: its disk stalls (R1), or its replica failed.
+// stepDownNotifier tells the followers of a leader that gives up: its disk stalls (R1), or its replica failed.
 // Either answers nobody any more, and raft's heartbeats end with it; without a word the survivors would
 // wait out time-outs of 2 to 4 s, one after the other's refusal.
 //
 // It is a hint as the loss of a process is (A17). A survivor believes it of the leader and the term that it follows
 // and of nothing else. The best of the survivors stands; the votes keep it safe. The leader itself needs no word: it
 // has stopped answering before it says so.
-type resigner struct {
+type stepDownNotifier struct {
 	h    *Host
 	told map[fsm.PartitionID]uint64 // term of the last leadership that was given up
 }
 
-// resignedBytes is the length of one leadership in a call: partition and term.
-const resignedBytes = 2 + 8
+// stepDownBytes is the length of one leadership in a call: partition and term.
+const stepDownBytes = 2 + 8
 
 // run looks at every change until the host closes.
-func (g *resigner) run() {
+func (g *stepDownNotifier) run() {
 	for {
 		changed := g.h.Changed()
 		g.look()
@@ -39,7 +39,7 @@ func (g *resigner) run() {
 }
 
 // look tells each peer once of the leaderships that ended here without a word.
-func (g *resigner) look() {
+func (g *stepDownNotifier) look() {
 	tell := map[fsm.NodeID][]byte{}
 	for _, r := range g.h.list() {
 		if r.failure.Load() == nil && !r.stalled.Load() {
@@ -52,15 +52,15 @@ func (g *resigner) look() {
 		}
 		g.told[r.id] = term
 		for _, n := range r.peers() {
-			tell[n] = appendResigned(tell[n], r.id, term)
+			tell[n] = appendStepDown(tell[n], r.id, term)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), heirTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), targetTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	for n, b := range tell { // order-free: each is told by itself
 		wg.Go(func() {
-			if _, err := g.h.deps.Caller.Call(ctx, n, KindResign, b); err != nil {
+			if _, err := g.h.deps.Caller.Call(ctx, n, KindStepDown, b); err != nil {
 				g.h.deps.Log.Debug("peer was not told that a leader gives up", "peer", n, "error", err)
 			}
 		})
@@ -68,20 +68,20 @@ func (g *resigner) look() {
 	wg.Wait()
 }
 
-func appendResigned(b []byte, p fsm.PartitionID, term uint64) []byte {
+func appendStepDown(b []byte, p fsm.PartitionID, term uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(b, uint16(p)), term)
 }
 
-// serveResign hears of leaderships that a node gave up.
-func (h *Host) serveResign(_ context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
-	if len(b) == 0 || len(b)%resignedBytes != 0 || len(b)/resignedBytes > maxStatusReplicas {
+// serveStepDown hears of leaderships that a node gave up.
+func (h *Host) serveStepDown(_ context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
+	if len(b) == 0 || len(b)%stepDownBytes != 0 || len(b)/stepDownBytes > maxStatusReplicas {
 		return nil, fmt.Errorf("leaderships given up in %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	if !h.allowed(from) {
 		return nil, fmt.Errorf("node %s: %w", from, raftnet.ErrSilent)
 	}
 	terms := map[fsm.PartitionID]uint64{}
-	for ; len(b) > 0; b = b[resignedBytes:] {
+	for ; len(b) > 0; b = b[stepDownBytes:] {
 		terms[fsm.PartitionID(binary.BigEndian.Uint16(b))] = binary.BigEndian.Uint64(b[2:])
 	}
 	h.mu.Lock()

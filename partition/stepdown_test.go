@@ -61,12 +61,12 @@ func TestResignationsAreBelievedOfThePresentLeader(t *testing.T) {
 		h := c.nodes[others[0]].host
 		say := func(from fsm.NodeID, b []byte) error {
 			t.Helper()
-			_, err := h.serveResign(t.Context(), from, b)
+			_, err := h.serveStepDown(t.Context(), from, b)
 			time.Sleep(3 * time.Second)
 			return err
 		}
 		for name, b := range map[string][]byte{"nothing": {}, "half": {0, 1, 0}, "too many": make([]byte,
-			resignedBytes*(maxStatusReplicas+1))} {
+			stepDownBytes*(maxStatusReplicas+1))} {
 			if err := say(l.cfg.Node, b); !errors.Is(err, fsm.ErrFormat) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -75,9 +75,9 @@ func TestResignationsAreBelievedOfThePresentLeader(t *testing.T) {
 			from fsm.NodeID
 			b    []byte
 		}{
-			"another term":      {l.cfg.Node, appendResigned(nil, 1, term-1)},
-			"another partition": {l.cfg.Node, appendResigned(nil, 2, term)},
-			"not the leader":    {others[1], appendResigned(nil, 1, term)},
+			"another term":      {l.cfg.Node, appendStepDown(nil, 1, term-1)},
+			"another partition": {l.cfg.Node, appendStepDown(nil, 2, term)},
+			"not the leader":    {others[1], appendStepDown(nil, 1, term)},
 		} {
 			if err := say(tc.from, tc.b); err != nil || !l.Leading() || l.raft.CurrentTerm() != term {
 				t.Errorf("%s: %v; leading %v in term %d", name, err, l.Leading(), l.raft.CurrentTerm())
@@ -85,7 +85,7 @@ func TestResignationsAreBelievedOfThePresentLeader(t *testing.T) {
 		}
 		// And the canary: told by the leader of its term, both survivors hear it, and one stands.
 		for _, o := range others {
-			if _, err := c.nodes[o].host.serveResign(t.Context(), l.cfg.Node, appendResigned(nil, 1, term)); err != nil {
+			if _, err := c.nodes[o].host.serveStepDown(t.Context(), l.cfg.Node, appendStepDown(nil, 1, term)); err != nil {
 				t.Fatal(err)
 			}
 		}

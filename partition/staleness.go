@@ -11,11 +11,11 @@ import (
 	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
-// witness finds out whether this node's data is an old copy, before its replicas take part in anything. Peers
+// stalenessCheck finds out whether this node's data is an old copy, before its replicas take part in anything. Peers
 // remember the highest life of this node that they heard of, and a directory that was put back counts fewer
-// (docs/decisions/0026-old-copies.md). Until a replica is vouched for, it neither votes, nor acknowledges, nor
+// (docs/decisions/0026-old-copies.md). Until a replica is verified, it neither votes, nor acknowledges, nor
 // stands.
-type witness struct {
+type stalenessCheck struct {
 	h    *Host
 	wake chan struct{} // a replica was opened; capacity 1
 
@@ -25,30 +25,30 @@ type witness struct {
 }
 
 const (
-	witnessBytes   = 8 + 8
-	witnessEvery   = 100 * time.Millisecond // while a replica waits
-	witnessIdle    = time.Second            // while only a peer that is away was not told
-	witnessTimeout = 500 * time.Millisecond
+	stalenessBytes   = 8 + 8
+	stalenessEvery   = 100 * time.Millisecond // while a replica waits
+	stalenessIdle    = time.Second            // while only a peer that is away was not told
+	stalenessTimeout = 500 * time.Millisecond
 )
 
-func (w *witness) init(h *Host) {
+func (w *stalenessCheck) init(h *Host) {
 	w.h, w.wake, w.told = h, make(chan struct{}, 1), map[fsm.NodeID]bool{}
 }
 
 // opened has a new replica judged at once.
-func (w *witness) opened() {
+func (w *stalenessCheck) opened() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// vouched says whether a replica that is opened now needs no questions.
-func (w *witness) vouched() bool { return w.h.deps.Lives == nil }
+// alwaysVerified says whether a replica that is opened now needs no questions.
+func (w *stalenessCheck) alwaysVerified() bool { return w.h.deps.Lives == nil }
 
 // serve answers a peer that tells of its life with what was known of it before.
-func (w *witness) serve(_ context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
-	if len(b) != witnessBytes {
+func (w *stalenessCheck) serve(_ context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
+	if len(b) != stalenessBytes {
 		return nil, fmt.Errorf("call of a witness of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	if w.h.deps.Lives == nil || !w.h.allowed(from) {
@@ -62,15 +62,15 @@ func (w *witness) serve(_ context.Context, from fsm.NodeID, b []byte) ([]byte, e
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, life), uint64(i)), nil
 }
 
-// run asks until every replica is vouched for and every peer told.
-func (w *witness) run() {
+// run asks until every replica is verified and every peer told.
+func (w *stalenessCheck) run() {
 	if w.h.deps.Lives == nil {
 		return
 	}
 	for {
-		pause := witnessIdle
+		pause := stalenessIdle
 		if w.look() {
-			pause = witnessEvery
+			pause = stalenessEvery
 		}
 		t := time.NewTimer(pause)
 		select {
@@ -85,7 +85,7 @@ func (w *witness) run() {
 }
 
 // look asks the peers that were not asked yet and reports whether a replica still waits.
-func (w *witness) look() (waits bool) {
+func (w *stalenessCheck) look() (waits bool) {
 	rs := w.h.list()
 	ask := map[fsm.NodeID]bool{}
 	w.mu.Lock()
@@ -99,14 +99,14 @@ func (w *witness) look() (waits bool) {
 	w.mu.Unlock()
 	w.ask(ask)
 	for _, r := range rs {
-		if r.unvouched.Load() && !w.judge(r) {
+		if r.unverified.Load() && !w.judge(r) {
 			waits = true
 		}
 	}
 	return waits
 }
 
-func (w *witness) ask(nodes map[fsm.NodeID]bool) {
+func (w *stalenessCheck) ask(nodes map[fsm.NodeID]bool) {
 	var wg sync.WaitGroup
 	for n := range nodes { // order-free: every answer is judged by itself
 		wg.Add(1)
@@ -121,17 +121,17 @@ func (w *witness) ask(nodes map[fsm.NodeID]bool) {
 }
 
 // tell tells one peer of this life and compares what it knew.
-func (w *witness) tell(n fsm.NodeID) error {
+func (w *stalenessCheck) tell(n fsm.NodeID) error {
 	life, inc := w.h.deps.Lives.Life(), w.h.cfg.Incarnation
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, witnessBytes), life)
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, stalenessBytes), life)
 	b = binary.BigEndian.AppendUint64(b, uint64(inc))
-	ctx, cancel := context.WithTimeout(context.Background(), witnessTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), stalenessTimeout)
 	defer cancel()
-	answer, err := w.h.deps.Caller.Call(ctx, n, KindWitness, b)
+	answer, err := w.h.deps.Caller.Call(ctx, n, KindStaleness, b)
 	if err != nil {
 		return err
 	}
-	if len(answer) != witnessBytes {
+	if len(answer) != stalenessBytes {
 		return fmt.Errorf("answer of %d bytes: %w", len(answer), fsm.ErrFormat)
 	}
 	before := binary.BigEndian.Uint64(answer)
@@ -146,7 +146,7 @@ func (w *witness) tell(n fsm.NodeID) error {
 }
 
 // old fails every replica: a peer knows of a life that this directory does not.
-func (w *witness) old(n fsm.NodeID, life, before uint64) error {
+func (w *stalenessCheck) old(n fsm.NodeID, life, before uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.found {
@@ -155,20 +155,20 @@ func (w *witness) old(n fsm.NodeID, life, before uint64) error {
 	reason := fmt.Sprintf("the data directory is an old copy: it counts %d starts of this node, and "+
 		"node %s knows of %d", life-1, n, before)
 	if err := w.h.deps.Lives.Distrust(reason, before); err != nil {
-		return err // nothing is vouched for, so this is tried again
+		return err // nothing is verified, so this is tried again
 	}
 	w.found = true
 	for _, r := range w.h.list() {
-		if r.unvouched.Load() {
+		if r.unverified.Load() {
 			r.fail(fmt.Errorf("%s", reason))
 		}
 	}
 	return nil
 }
 
-// judge vouches for a replica when all other voters have answered, or, after a while, one of them. A voter that does
+// judge verifies a replica when all other voters have answered, or, after a while, one of them. A voter that does
 // not answer then is most likely down. A group of one has nobody to ask.
-func (w *witness) judge(r *Replica) bool {
+func (w *stalenessCheck) judge(r *Replica) bool {
 	w.mu.Lock()
 	found := w.found
 	answered := 0
@@ -182,11 +182,11 @@ func (w *witness) judge(r *Replica) bool {
 	if found && r.failure.Load() == nil && !r.blank() {
 		return false // it was opened meanwhile, and Distrust has marked it
 	}
-	patient := time.Since(r.openedAt) < w.h.cfg.VouchPatience
+	patient := time.Since(r.openedAt) < w.h.cfg.VerifyPatience
 	if answered < len(peers) && (answered == 0 || patient) {
 		return false
 	}
-	r.vouch()
+	r.verify()
 	w.h.note(r)
 	return true
 }

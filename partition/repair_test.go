@@ -412,7 +412,7 @@ func TestMendingNeverGoesBelowAMajorityWithTheData(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			g := &mendGroup{id: 1, self: "a", want: tt.want, servers: tt.servers, failed: tt.failed,
+			g := &repairGroup{id: 1, self: "a", want: tt.want, servers: tt.servers, failed: tt.failed,
 				ready: tt.ready, listed: tt.listed, index: 7, rebuilt: tt.rebuilt}
 			for _, id := range []fsm.NodeID{"a", "b", "c", "d"} {
 				if _, in := tt.servers[id]; in {

@@ -19,12 +19,12 @@ import (
 
 func TestRoomIsEnteredAndLeftWithSlack(t *testing.T) {
 	const gib = 1 << 30
-	room := Defaults().Room
+	room := Defaults().Disk
 	tests := []struct {
 		name        string
-		was         roomLevel
+		was         diskLevel
 		free, total uint64
-		want        roomLevel
+		want        diskLevel
 	}{
 		{"a large disk with a tenth free", roomForAll, 100 * gib, 1000 * gib, roomForAll},
 		{"a large disk below the floor", roomForAll, 2*gib - 1, 1000 * gib, roomForSettling},
@@ -163,7 +163,7 @@ func TestFastPublisherDoesNotOvertakeTheLookAtTheDisk(t *testing.T) {
 			stored += len(body)
 		}
 		cfg := Defaults()
-		room := cfg.Room.allowance(1<<30/5, 1<<30)
+		room := cfg.Disk.allowance(1<<30/5, 1<<30)
 		if stored == 0 || int64(stored*storedTimes) > room {
 			t.Errorf("%d bytes stored with room for %d", stored, room)
 		}
@@ -229,8 +229,8 @@ func TestLeaderMindsTheDisksOfItsVoters(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &Replica{id: 1, room: &room{}}
-			r.crowd(servers, tt.states)
+			r := &Replica{id: 1, room: &diskSpace{}}
+			r.noteFullVoters(servers, tt.states)
 			err := r.fits(&fsm.Enqueue{})
 			if (err != nil) != tt.want || r.fits(&fsm.Settle{}) != nil {
 				t.Errorf("publish: %v", err)
@@ -258,7 +258,7 @@ func TestReadOnlyDiskIsThatOfAllReplicas(t *testing.T) {
 			t.Fatal("the idle partition is led on a read-only disk")
 		}
 		for _, r := range []*Replica{busy, idle} {
-			if e := r.failure.Load(); e == nil || !errors.Is(*e, syscall.EROFS) || !strings.Contains(mendingOf(*e), "read-only") {
+			if e := r.failure.Load(); e == nil || !errors.Is(*e, syscall.EROFS) || !strings.Contains(repairHint(*e), "read-only") {
 				t.Errorf("partition %d: %v", r.id, e)
 			}
 		}

@@ -79,7 +79,7 @@ func TestUnheardPumpsAreNotDropped(t *testing.T) {
 	id := func(pump uint64) fsm.RequestID { return fsm.RequestID{Node: 7, Pump: pump, Counter: 3} }
 	all := &fsm.DropPumps{Node: 7, Pumps: []uint64{1, 2, 3}}
 	synctest.Test(t, func(t *testing.T) {
-		var u unheard
+		var u unansweredPumps
 		u.note(id(2))
 		u.note(fsm.RequestID{Node: 8, Pump: 3, Counter: 1}) // another life
 		u.note(fsm.RequestID{})
@@ -89,9 +89,9 @@ func TestUnheardPumpsAreNotDropped(t *testing.T) {
 		if got := u.droppable(&fsm.DropPumps{Node: 7, Pumps: []uint64{2}}); got != nil {
 			t.Errorf("droppable: %+v", got)
 		}
-		time.Sleep(unheardTime)
+		time.Sleep(unansweredTime)
 		if got := u.droppable(all); len(got.Pumps) != 3 {
-			t.Errorf("after %v: %+v", unheardTime, got)
+			t.Errorf("after %v: %+v", unansweredTime, got)
 		}
 		for i := range uint64(maxUnheard) {
 			u.note(id(100 + i))
@@ -103,7 +103,7 @@ func TestUnheardPumpsAreNotDropped(t *testing.T) {
 		if got := u.droppable(all); len(u.pumps) != maxUnheard || got != nil {
 			t.Errorf("%d are noted; droppable: %+v", len(u.pumps), got)
 		}
-		time.Sleep(unheardTime)
+		time.Sleep(unansweredTime)
 		if got := u.droppable(all); got == nil || len(got.Pumps) != 3 {
 			t.Errorf("when it is over: %+v", got)
 		}

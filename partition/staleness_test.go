@@ -167,7 +167,7 @@ func TestNodeAloneLeadsAtOnce(t *testing.T) {
 	})
 }
 
-// A peer that is down delays a restarted replica for VouchPatience and no longer.
+// A peer that is down delays a restarted replica for VerifyPatience and no longer.
 func TestReplicaWaitsForThePeersThatAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
@@ -187,21 +187,21 @@ func TestReplicaWaitsForThePeersThatAnswer(t *testing.T) {
 		defer c.close()
 		began := time.Now()
 		open("n1", "n2")
-		vouched := func(id fsm.NodeID) bool { return !c.nodes[id].host.Replica(1).unvouched.Load() }
-		for !vouched("n1") || !vouched("n2") {
+		verified := func(id fsm.NodeID) bool { return !c.nodes[id].host.Replica(1).unverified.Load() }
+		for !verified("n1") || !verified("n2") {
 			time.Sleep(10 * time.Millisecond)
 		}
-		if d := time.Since(began); d < Defaults().VouchPatience || d > Defaults().VouchPatience+time.Second {
-			t.Errorf("vouched for after %v with one peer down", d)
+		if d := time.Since(began); d < Defaults().VerifyPatience || d > Defaults().VerifyPatience+time.Second {
+			t.Errorf("verified after %v with one peer down", d)
 		}
 		c.leader(1)
 		began = time.Now()
 		open("n3")
-		for !vouched("n3") {
+		for !verified("n3") {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if d := time.Since(began); d > 50*time.Millisecond {
-			t.Errorf("vouched for after %v with all peers up", d)
+			t.Errorf("verified after %v with all peers up", d)
 		}
 	})
 }
@@ -218,7 +218,7 @@ func TestNobodyVouchesForAReplicaThatIsAlone(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		r := c.nodes["n1"].host.Replica(1)
-		if !r.unvouched.Load() || r.err() == nil || r.Status().Broken {
+		if !r.unverified.Load() || r.err() == nil || r.Status().Broken {
 			t.Errorf("status %+v", r.Status())
 		}
 	})
