@@ -14,8 +14,8 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// Once keeps small files that are written once and never changed; storage has one.
-type Once interface {
+// BootstrapStore keeps small files that are written once and never changed; storage has one.
+type BootstrapStore interface {
 	// Read returns what was written under name; the error wraps fs.ErrNotExist if nothing was.
 	Read(name string) ([]byte, error)
 	// WriteOnce makes data durable under name before it returns; the error wraps fs.ErrExist if name
@@ -23,7 +23,7 @@ type Once interface {
 	WriteOnce(name string, data []byte) error
 }
 
-// The names that Bootstrap uses in Once. The first is what this node has accepted, the second what
+// The names that Bootstrap uses in its store. The first is what this node has accepted, the second what
 // every node of the list has accepted.
 const (
 	acceptedName  = "bootstrap-accepted"
@@ -63,7 +63,7 @@ type Bootstrap struct {
 	expect  int
 	call    func(ctx context.Context, to fsm.NodeID, kind uint8, request []byte) ([]byte, error)
 	members func() (alive []fsm.NodeID, changed <-chan struct{})
-	store   Once
+	store   BootstrapStore
 	log     hclog.Logger
 
 	mu sync.Mutex
@@ -81,7 +81,7 @@ type agreement struct {
 const KindBootstrap uint8 = 64
 
 // NewBootstrap registers its call with mesh, so it must come before Mesh.Start.
-func NewBootstrap(cfg Config, mesh *Mesh, gossip *Gossip, store Once, log hclog.Logger) *Bootstrap {
+func NewBootstrap(cfg Config, mesh *Mesh, gossip *Gossip, store BootstrapStore, log hclog.Logger) *Bootstrap {
 	b := &Bootstrap{
 		self: cfg.Node, expect: cfg.BootstrapExpect, call: mesh.Call, members: gossip.living,
 		store: store, log: log.Named("bootstrap"),

@@ -89,7 +89,7 @@ func register[T instant](index *btree.BTreeG[nextDue[T]], known *T, at T, id Ent
 // known. Both are done at the end of the entry, because most requests of an entry concern the same share.
 func (s *State) conclude(sh *share) {
 	s.sweepDoomed(sh, s.maxDue)
-	s.feed(sh)
+	s.wakeAfterExpiry(sh)
 	if sh.concluded != s.index {
 		sh.concluded = s.index
 		s.run.concluded = append(s.run.concluded, sh.d.ID)
@@ -177,7 +177,7 @@ func (s *State) tick(c *Tick) {
 		d, _ := sh.leaseDue.Min()
 		s.end(sh, d)
 		budget = s.sweepDoomed(sh, budget-1)
-		s.feed(sh)
+		s.wakeAfterExpiry(sh)
 		s.reschedule(sh)
 	}
 	for budget > 0 {
@@ -195,7 +195,7 @@ func (s *State) tick(c *Tick) {
 		} else {
 			budget = s.enforce(sh, budget)
 		}
-		s.feed(sh)
+		s.wakeAfterExpiry(sh)
 		s.reschedule(sh)
 	}
 	for ; budget > 0; budget-- {
@@ -205,7 +205,7 @@ func (s *State) tick(c *Tick) {
 		}
 		s.reviewResult(d)
 	}
-	s.bury()
+	s.reclaim()
 }
 
 // TickAtMost bounds the things that a Tick, or one command, lets expire. A test sees the bound of S-288 with it,
@@ -283,7 +283,7 @@ func (s *State) NextDeadline() (wall Wall, lease Lease) {
 	if d, ok := s.resultDue.Min(); ok && (lease == 0 || d.at < lease) {
 		lease = d.at
 	}
-	if s.graves.Len() > 0 {
+	if s.dropped.Len() > 0 {
 		lease = max(1, min(lease, s.lease))
 	}
 	return wall, lease

@@ -142,9 +142,9 @@ type unborn struct {
 	why     DropReason
 }
 
-// dropUnborn counts the copies of one message that were not made, and the message itself if no rule
+// dropUnstored counts the copies of one message that were not made, and the message itself if no rule
 // selected it.
-func (s *State) dropUnborn(topic *share, message int, a *arriving, copies int) {
+func (s *State) dropUnstored(topic *share, message int, a *incoming, copies int) {
 	selected := copies > 0
 	for _, u := range s.run.unborn {
 		if u.message != message {
@@ -238,10 +238,10 @@ func (r *reader) drops() (d Drops) {
 func (l *loader) drops(r *reader) {
 	d := r.drops()
 	switch {
-	case l.sh != nil && !l.grave && l.sh.drops == (Drops{}):
+	case l.sh != nil && !l.dropped && l.sh.drops == (Drops{}):
 		l.sh.drops = d
 		l.s.dropping.Set(l.sh.d.ID, struct{}{})
-	case l.sh == nil && l.s.shares.Len() == 0 && l.s.graves.Len() == 0 && l.s.deleted == 0:
+	case l.sh == nil && l.s.shares.Len() == 0 && l.s.dropped.Len() == 0 && l.s.deleted == 0:
 		l.s.deleted = d[DropWithEntity]
 	default:
 		r.fail("counters out of order")

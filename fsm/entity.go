@@ -61,7 +61,7 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 		o.refuse(InvalidArgument, "description of entity: "+bad)
 		return
 	}
-	if _, dropped := s.graves.Get(d.ID); dropped {
+	if _, dropped := s.dropped.Get(d.ID); dropped {
 		o.Refusal = EntityNotFound
 		return
 	}
@@ -200,13 +200,13 @@ func (s *State) dropEntity(id EntityID) {
 		grave.boxes[i].messages = sh.boxes[i].messages
 	}
 	grave.history[Processed] = sh.history[Processed]
-	if grave.buried() {
+	if grave.reclaimed() {
 		return
 	}
-	s.graves.Set(id, grave)
+	s.dropped.Set(id, grave)
 }
 
-func (sh *share) buried() bool {
+func (sh *share) reclaimed() bool {
 	for i := range sh.boxes {
 		if sh.boxes[i].messages.Len() > 0 {
 			return false
@@ -215,17 +215,17 @@ func (sh *share) buried() bool {
 	return sh.history[Processed].bodies == 0
 }
 
-// bury reports bodies of dropped entities as free.
-func (s *State) bury() {
+// reclaim reports bodies of dropped entities as free.
+func (s *State) reclaim() {
 	budget := maxFreedPerTick
 	for budget > 0 {
-		id, sh, ok := s.graves.Min()
+		id, sh, ok := s.dropped.Min()
 		if !ok {
 			return
 		}
 		if sh.gen != s.gen {
 			sh = sh.clone(s.gen)
-			s.graves.Set(id, sh)
+			s.dropped.Set(id, sh)
 		}
 		for i := range sh.boxes {
 			budget = s.freeSome(sh.boxes[i].messages, budget)
@@ -241,8 +241,8 @@ func (s *State) bury() {
 				s.free(p.Ref)
 			}
 		}
-		if sh.buried() {
-			s.graves.Delete(id)
+		if sh.reclaimed() {
+			s.dropped.Delete(id)
 		}
 	}
 }

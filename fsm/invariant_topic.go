@@ -79,7 +79,7 @@ func (s *State) checkBodies() error {
 	subscriptions := 0
 	for _, shares := range [...]interface {
 		Scan(func(EntityID, *share) bool)
-	}{s.shares, s.graves} {
+	}{s.shares, s.dropped} {
 		shares.Scan(func(id EntityID, sh *share) bool {
 			for i := range sh.boxes {
 				sh.boxes[i].messages.Scan(func(_ uint64, m message) bool { count(m.ref()); return true })

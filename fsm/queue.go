@@ -150,7 +150,7 @@ func (s *State) store(sh *share, in *Message) uint64 {
 	s.name(sh, in, arrival)
 	s.enter(sh, arrival, &m)
 	if in.Carried != nil || in.ScheduledAt != 0 {
-		sh.dress(arrival, &m, in)
+		sh.setExtras(arrival, &m, in)
 	}
 	if c := in.Carried; c != nil {
 		sh.firsts.Set(arrival, first{number: c.EnqueuedSeq, hops: c.Hops})
@@ -158,8 +158,8 @@ func (s *State) store(sh *share, in *Message) uint64 {
 	return arrival
 }
 
-// dress keeps what a new message has beyond what most have.
-func (sh *share) dress(arrival uint64, m *message, in *Message) {
+// setExtras keeps what a new message has beyond what most have.
+func (sh *share) setExtras(arrival uint64, m *message, in *Message) {
 	x := carriedExtra(in.Carried, 0)
 	if m.state() == StateActive {
 		x.scheduledAt = in.ScheduledAt

@@ -36,7 +36,7 @@ type loader struct {
 	version  uint8  // of the image
 	begun    bool   // the state record was read
 	sh       *share // what sessions and messages belong to
-	grave    bool
+	dropped  bool
 	box      SubQueue // of the last message of the share
 	arrival  uint64   // of the last message of box, 0 if there is none
 	lastSeen idHash
@@ -147,29 +147,29 @@ func (l *loader) record(r *reader) {
 			r.fail("record outside a share")
 		case kind == recordMessage:
 			l.message(r)
-		case (kind == recordFirst || kind == recordHead) && !l.grave:
+		case (kind == recordFirst || kind == recordHead) && !l.dropped:
 			l.origin(r, kind)
-		case kind == recordMoving && !l.grave:
+		case kind == recordMoving && !l.dropped:
 			l.moving(r)
-		case kind == recordOrigin && !l.grave:
+		case kind == recordOrigin && !l.dropped:
 			l.source(r)
-		case kind == recordUpload && !l.grave:
+		case kind == recordUpload && !l.dropped:
 			l.upload(r)
-		case kind == recordParted && !l.grave:
+		case kind == recordParted && !l.dropped:
 			l.parted(r)
-		case kind == recordShared && !l.grave:
+		case kind == recordShared && !l.dropped:
 			l.shared(r)
-		case (kind == recordPause || kind == recordPauseSession) && !l.grave:
+		case (kind == recordPause || kind == recordPauseSession) && !l.dropped:
 			l.pause(r, kind)
 		case kind == recordHistory:
 			l.past(r)
-		case kind == recordName && !l.grave:
+		case kind == recordName && !l.dropped:
 			l.name(r)
-		case kind == recordSeen && !l.grave:
+		case kind == recordSeen && !l.dropped:
 			l.seen(r)
-		case kind == recordSweep && !l.grave:
+		case kind == recordSweep && !l.dropped:
 			l.sweep(r)
-		case l.grave:
+		case l.dropped:
 			r.fail("session of a dropped entity")
 		default:
 			l.session(r)
@@ -208,7 +208,7 @@ func (l *loader) share(r *reader) {
 		return
 	}
 	_, alive := l.s.shares.Get(d.ID)
-	_, buried := l.s.graves.Get(d.ID)
+	_, buried := l.s.dropped.Get(d.ID)
 	if alive || buried {
 		r.fail("entity occurs twice")
 		return
@@ -246,9 +246,9 @@ func (l *loader) share(r *reader) {
 	if sh.listening && !grave {
 		l.s.listening.Set(d.ID, struct{}{})
 	}
-	l.sh, l.grave, l.box, l.arrival = sh, grave, Main, 0
+	l.sh, l.dropped, l.box, l.arrival = sh, grave, Main, 0
 	if grave {
-		l.s.graves.Set(d.ID, sh)
+		l.s.dropped.Set(d.ID, sh)
 	} else {
 		l.s.shares.Set(d.ID, sh)
 		l.s.adopt(sh.d)
@@ -327,12 +327,12 @@ func (l *loader) message(r *reader) {
 	}
 	l.box, l.arrival = sub, arrival
 	scheduled := m.state() == StateScheduled
-	if m.expires < 0 || l.grave && m.bits != 0 || m.state() > StateScheduled || scheduled && (sub != Main || m.locked() || m.at <= 0) {
+	if m.expires < 0 || l.dropped && m.bits != 0 || m.state() > StateScheduled || scheduled && (sub != Main || m.locked() || m.at <= 0) {
 		r.fail("impossible message state")
 		return
 	}
 	se, known := sh.sessions.Get(m.session)
-	if !l.grave && known != sh.sessionful(sub) || !known && m.session != 0 && !l.grave {
+	if !l.dropped && known != sh.sessionful(sub) || !known && m.session != 0 && !l.dropped {
 		r.fail("message of an unknown session")
 		return
 	}
@@ -344,7 +344,7 @@ func (l *loader) message(r *reader) {
 		sh.size += x.bytes()
 	}
 	b.messages.Set(arrival, m)
-	if l.grave {
+	if l.dropped {
 		return
 	}
 	if !known {
@@ -425,7 +425,7 @@ func (l *loader) finish(r *reader) {
 	if err := l.sh.checkSessions(); err != nil {
 		r.fail(err.Error())
 	}
-	if !l.grave {
+	if !l.dropped {
 		for _, check := range [...]func() error{l.sh.checkOrigins, l.sh.checkMoves} {
 			if err := check(); err != nil {
 				r.fail(err.Error())

@@ -54,7 +54,7 @@ const (
 type image struct {
 	head    State
 	shares  *btree.Map[EntityID, *share]
-	graves  *btree.Map[EntityID, *share]
+	dropped *btree.Map[EntityID, *share]
 	lost    *btree.Map[uint64, Incarnation]
 	results *btree.BTreeG[result]
 	bodies  *btree.BTreeG[sharedBody]
@@ -71,7 +71,7 @@ func (s *State) Capture() io.WriterTo {
 			lostOrder: s.lostOrder, deleted: s.deleted,
 		},
 		shares:  s.shares.Copy(),
-		graves:  s.graves.Copy(),
+		dropped: s.dropped.Copy(),
 		lost:    s.lost.Copy(),
 		results: s.results.Copy(),
 		bodies:  s.bodies.Copy(),
@@ -114,7 +114,7 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 	f.done(appendDrops(f.buf, &Drops{DropWithEntity: h.deleted}))
 	img.large.Scan(func(b largeBody) bool { return f.done(f.large(&b)) })
 	img.shares.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, false) })
-	img.graves.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, true) })
+	img.dropped.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, true) })
 	img.results.Scan(func(r result) bool { return f.done(appendResult(f.buf, &r)) })
 	if len(f.buf) > 4 { // else the last record has filled its frame
 		f.flush()

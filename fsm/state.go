@@ -26,8 +26,8 @@ type State struct {
 	// cloned before it is written.
 	gen    uint64
 	shares *btree.Map[EntityID, *share]
-	// graves are dropped entities whose bodies are not all reported as freed yet; Tick empties them.
-	graves *btree.Map[EntityID, *share]
+	// dropped are deleted entities whose bodies are not all reported as freed yet; Tick empties them.
+	dropped *btree.Map[EntityID, *share]
 
 	// leaseNext and wallNext hold the earliest deadline of each share that has one.
 	leaseNext *btree.BTreeG[nextDue[Lease]]
@@ -95,7 +95,7 @@ func New(p PartitionID) *State {
 	return &State{
 		id:        p,
 		shares:    new(btree.Map[EntityID, *share]),
-		graves:    new(btree.Map[EntityID, *share]),
+		dropped:   new(btree.Map[EntityID, *share]),
 		leaseNext: newTable(nextDue[Lease].less),
 		wallNext:  newTable(nextDue[Wall].less),
 		listening: new(btree.Map[EntityID, struct{}]),

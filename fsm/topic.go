@@ -42,8 +42,8 @@ func (s *State) children(topic EntityID, into []*share) []*share {
 	return into
 }
 
-// arriving is a message on its way to the subscriptions.
-type arriving struct {
+// incoming is a message on its way to the subscriptions.
+type incoming struct {
 	ref         BodyRef
 	ttl         Millis // asked, within the topic's default (S-199)
 	scheduledAt Wall
@@ -96,7 +96,7 @@ func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outco
 			size += uint64(m.Size())
 			continue
 		}
-		a := s.arriving(sh, m, sh.number(next))
+		a := s.incoming(sh, m, sh.number(next))
 		s.run.view.look(m.Body)
 		s.run.view.facts.size = m.Size()
 		if m.Carried != nil {
@@ -149,8 +149,8 @@ func (s *State) storeAll(sh *share, c *Enqueue, marks []bool, o *Outcome) {
 		for n < len(plans) && plans[n].message == i {
 			n++
 		}
-		a := s.arriving(sh, m, o.Numbers[i])
-		s.dropUnborn(sh, i, &a, n)
+		a := s.incoming(sh, m, o.Numbers[i])
+		s.dropUnstored(sh, i, &a, n)
 		s.distribute(&a, plans[:n])
 		plans = plans[n:]
 	}
@@ -168,9 +168,9 @@ func (s *State) published() {
 	}
 }
 
-// arriving describes a message of a batch that goes to the subscriptions at once.
-func (s *State) arriving(sh *share, m *Message, number SequenceNumber) arriving {
-	a := arriving{
+// incoming describes a message of a batch that goes to the subscriptions at once.
+func (s *State) incoming(sh *share, m *Message, number SequenceNumber) incoming {
+	a := incoming{
 		ref: s.bodyRef(m), ttl: capTTL(m.TTL, sh.d.DefaultTTL), scheduledAt: m.ScheduledAt,
 		hasSession: m.HasSession, sessionID: m.SessionID, messageID: m.MessageID, carried: m.Carried,
 		first: first{number: number},
@@ -215,7 +215,7 @@ func (a *allowance) failed(err error) { a.out = a.strict && rule.Exhausted(err) 
 
 // plan asks the rules of all subscriptions in run.subs about the message that run.view looks at, and
 // returns the bytes of the copies. It gives up when a strict allowance is used up.
-func (s *State) plan(message int, a *arriving, steps *allowance) (size uint64) {
+func (s *State) plan(message int, a *incoming, steps *allowance) (size uint64) {
 	a.message = message
 	v := &s.run.view
 	v.carried = a.carried
@@ -245,7 +245,7 @@ func (s *State) plan(message int, a *arriving, steps *allowance) (size uint64) {
 			}
 			if c == nil {
 				plain = true
-				c = s.birth(sub, a)
+				c = s.unchangedCopy(sub, a)
 			}
 			if c != nil && c.dead && sub.d.NoDeadLetter {
 				s.run.unborn = append(s.run.unborn, unborn{message, sub.d.ID, c.why})
@@ -261,11 +261,11 @@ func (s *State) plan(message int, a *arriving, steps *allowance) (size uint64) {
 	return size
 }
 
-// birth is the change of a copy that no action changes: nil, unless the message carries something or
+// unchangedCopy is the change of a copy that no action changes: nil, unless the message carries something or
 // cannot live in the subscription.
-func (s *State) birth(sub *share, a *arriving) *change {
-	homeless := sub.d.RequiresSession && !(a.hasSession && validSessionID(a.sessionID))
-	if !homeless && a.carried == nil && a.scheduledAt == 0 {
+func (s *State) unchangedCopy(sub *share, a *incoming) *change {
+	lacksSession := sub.d.RequiresSession && !(a.hasSession && validSessionID(a.sessionID))
+	if !lacksSession && a.carried == nil && a.scheduledAt == 0 {
 		return nil
 	}
 	c := &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID}
@@ -297,7 +297,7 @@ func carriedExtra(c *Carried, scheduledAt Wall) extra {
 
 // ask asks one rule about the message. Selected without a change means the plain copy; a failure of
 // the rule makes a copy in the DLQ if the subscription wants that (S-221).
-func (s *State) ask(sub *share, r *compiled, a *arriving, steps *allowance) (c *change, selected bool) {
+func (s *State) ask(sub *share, r *compiled, a *incoming, steps *allowance) (c *change, selected bool) {
 	steps.left -= ruleSteps
 	if r.rule == nil {
 		return s.failed(sub, a, rule.FilterException, r.err)
@@ -329,7 +329,7 @@ func (s *State) ask(sub *share, r *compiled, a *arriving, steps *allowance) (c *
 	return c, true
 }
 
-func (s *State) failed(sub *share, a *arriving, reason, text string) (*change, bool) {
+func (s *State) failed(sub *share, a *incoming, reason, text string) (*change, bool) {
 	if !sub.d.DeadLetterOnFilterError {
 		s.run.unborn = append(s.run.unborn, unborn{a.message, sub.d.ID, DropFilter})
 		return nil, false
@@ -397,7 +397,7 @@ next:
 }
 
 // distribute stores the planned copies of one message; they share its body.
-func (s *State) distribute(a *arriving, plans []planned) {
+func (s *State) distribute(a *incoming, plans []planned) {
 	s.reuse(a.ref, len(plans))
 	for i := range plans {
 		s.storeCopy(s.write(plans[i].sub), a, plans[i].change)
@@ -406,7 +406,7 @@ func (s *State) distribute(a *arriving, plans []planned) {
 
 // storeCopy puts a copy at the tail of a subscription. Its time to live is that of the message within
 // the topic's default and the subscription's (S-199).
-func (s *State) storeCopy(sub *share, a *arriving, c *change) {
+func (s *State) storeCopy(sub *share, a *incoming, c *change) {
 	m := message{
 		index: a.ref.Index, offset: a.ref.Offset, length: a.ref.Length, at: s.wall,
 		expires: sub.endOfLife(s.wall, a.ttl),
@@ -429,13 +429,13 @@ func (s *State) storeCopy(sub *share, a *arriving, c *change) {
 		s.enter(sub, arrival, &m)
 	}
 	if c != nil {
-		s.dress(sub, box, arrival, c)
+		s.setExtras(sub, box, arrival, c)
 	}
 	s.reschedule(sub)
 }
 
-// dress gives a copy what it has beside the message.
-func (s *State) dress(sub *share, box SubQueue, arrival uint64, c *change) {
+// setExtras gives a copy what it has beside the message.
+func (s *State) setExtras(sub *share, box SubQueue, arrival uint64, c *change) {
 	x := c.extra
 	if c.dead && c.hasSession && validSessionID(c.sessionID) {
 		x.session, x.inSession = c.sessionID, sub.d.RequiresSession
@@ -470,7 +470,7 @@ func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
 	x := *sh.boxes[Main].extra(arrival, m)
 	origin, moved := sh.firsts.Get(arrival)
 	next := sh.nextArrival()
-	a := arriving{
+	a := incoming{
 		ref: m.ref(), ttl: capTTL(m.life(), sh.d.DefaultTTL), scheduledAt: m.at,
 		hasSession: w.hasSession, sessionID: w.sessionID, messageID: w.messageID,
 		first: first{number: sh.number(next)},
@@ -485,7 +485,7 @@ func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
 	s.run.plans, s.run.unborn = s.run.plans[:0], s.run.unborn[:0]
 	due := allowance{left: dueSteps}
 	s.plan(0, &a, &due)
-	s.dropUnborn(sh, 0, &a, len(s.run.plans))
+	s.dropUnstored(sh, 0, &a, len(s.run.plans))
 	s.remove(sh, Main, arrival, m)
 	s.distribute(&a, s.run.plans)
 	work = max(len(s.run.subs)/fanOutPerTick, (dueSteps-due.left)/stepsPerWork)

@@ -99,8 +99,8 @@ func (s *State) enforce(sh *share, budget int) int {
 	return budget
 }
 
-// feed wakes everybody who was given nothing because of what had expired, when all that is gone.
-func (s *State) feed(sh *share) {
+// wakeAfterExpiry wakes everybody who was given nothing because of what had expired, when all that is gone.
+func (s *State) wakeAfterExpiry(sh *share) {
 	if !sh.starved || sh.overdue(s.wall) {
 		return
 	}

@@ -40,7 +40,7 @@ type Bodies struct {
 
 	// putMu orders the writers of the hot segment: Put and Restore.
 	putMu   sync.Mutex
-	scratch []byte // of Put, for what no run has room for
+	scratch []byte // of Put, for what no extent has room for
 	// compactMu orders the steps of compaction and Restore, which replaces what they work on.
 	compactMu sync.Mutex
 
@@ -56,7 +56,7 @@ type Bodies struct {
 	cold     *segment   // takes what compaction moves; old messages are apart from young ones
 	nextID   uint32
 	dirDirty bool // a name in the directory is newer than the last SyncDir
-	behind   *behind
+	buffer   *writeBuffer
 	unread   int // entries put since somebody read, up to unreadPuts
 	back     readBack
 	pins     map[uint64]*pin // by nonce
@@ -104,7 +104,7 @@ func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, 
 		work:     make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 	}
-	b.behind = newBehind(cfg.BodyCacheBytes, &b.mu)
+	b.buffer = newWriteBuffer(cfg.BodyCacheBytes, &b.mu)
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open bodies: %w", err)
@@ -115,7 +115,7 @@ func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, 
 		}
 	}
 	b.done.Go(b.sweep)
-	b.done.Go(b.writeBehind)
+	b.done.Go(b.writeExtents)
 	return b, nil
 }
 
@@ -170,7 +170,7 @@ func (b *Bodies) Read(index uint64, offset, length uint32) ([]byte, error) {
 		return nil, fmt.Errorf("read body of entry %d: %w", index, ErrNoBody)
 	}
 	payload, ok := b.back.get(index)
-	if rec := b.behind.record(at); rec != nil {
+	if rec := b.buffer.record(at); rec != nil {
 		payload, ok = rec[recordHeaderBytes:], true
 	}
 	if ok {
@@ -301,7 +301,7 @@ func (b *Bodies) Close() error {
 	}
 	b.failed = ErrClosed
 	close(b.stop)
-	b.behind.changed.Broadcast()
+	b.buffer.changed.Broadcast()
 	b.mu.Unlock()
 	b.done.Wait()
 
@@ -310,7 +310,7 @@ func (b *Bodies) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var errs []error
-	for _, r := range b.behind.runs {
+	for _, r := range b.buffer.extents {
 		r.seg.closeDirect()
 	}
 	for _, seg := range b.segments {
@@ -333,7 +333,7 @@ func (b *Bodies) fail(err error) error {
 func (b *Bodies) failLocked(err error) error {
 	if b.failed == nil {
 		b.failed = fmt.Errorf("bodies take no more writes: %w", err)
-		b.behind.changed.Broadcast()
+		b.buffer.changed.Broadcast()
 	}
 	return err
 }

@@ -151,7 +151,7 @@ func (b *Bodies) moveRecord(from *segment, index uint64, at recordAt) error {
 	}
 	from.reads++
 	dead := b.deadOfLocked(index)
-	rec := bytes.Clone(b.behind.record(at))
+	rec := bytes.Clone(b.buffer.record(at))
 	b.mu.Unlock()
 	var err error
 	if rec == nil {

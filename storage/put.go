@@ -19,7 +19,7 @@ func (b *Bodies) Put(index uint64, entry []byte, spans []Span) error {
 	defer b.putMu.Unlock()
 
 	n := recordHeaderBytes + payload
-	if n+segmentHeaderBytes > min(b.behind.size, b.limit) {
+	if n+segmentHeaderBytes > min(b.buffer.size, b.limit) {
 		return b.putThrough(index, entry, spans, n)
 	}
 	b.mu.Lock()
@@ -48,17 +48,17 @@ func (b *Bodies) Put(index uint64, entry []byte, spans []Span) error {
 	r.records = append(r.records, place{index, offset})
 	r.filling = false
 	if r.closed { // meanwhile, by who waits for it
-		b.behind.changed.Broadcast()
+		b.buffer.changed.Broadcast()
 	}
 	b.enterLocked(r.seg, index, offset, payload)
 	return b.failed
 }
 
-// putThrough writes a record that no run has room for.
+// putThrough writes a record that no extent has room for.
 func (b *Bodies) putThrough(index uint64, entry []byte, spans []Span, n int) error {
 	b.mu.Lock()
-	if r := b.behind.open(); r != nil {
-		b.closeRunLocked(r)
+	if r := b.buffer.open(); r != nil {
+		b.closeExtentLocked(r)
 	}
 	seg, err := b.writableLocked(&b.hot, uint64(n))
 	if err != nil {

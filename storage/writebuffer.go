@@ -8,35 +8,35 @@ import (
 )
 
 const (
-	// maxRunBytes is the size of a run: two entries of the usual limit, and few enough writes that none
+	// maxExtentBytes is the size of an extent: two entries of the usual limit, and few enough writes that none
 	// of them matters.
-	maxRunBytes = 512 << 10
-	// runsOfCache is into how many runs the memory of bodies is divided at least.
-	runsOfCache = 16
+	maxExtentBytes = 512 << 10
+	// extentsOfCache is into how many extents the memory of bodies is divided at least.
+	extentsOfCache = 16
 	// maxSpareRuns is how many buffers wait to be used again.
 	maxSpareRuns = 2
 )
 
-// behind keeps the bodies that were put last in memory, in runs. It writes a run when a snapshot names it or the
-// memory is wanted. Most messages are settled before, and a run without live bodies is never written. A run is
+// writeBuffer keeps the bodies that were put last in memory, in extents. It writes an extent when a snapshot names it or the
+// memory is wanted. Most messages are settled before, and an extent without live bodies is never written. An extent is
 // written past the page cache. In the cache, bytes that are written once and hardly ever read cost a copy, new pages
 // each time, and their way out. Until then the raft log has it all, as before.
 //
 // Bodies.mu guards it, but for the bytes of the record that a Put is just writing.
-type behind struct {
-	size  int    // bytes of a run; 0: everything is written at once
-	align uint32 // where a run begins in its file, a multiple of this
-	dirty int    // closed runs that may wait to be written before the writer begins
-	keep  int    // runs that are kept
-	// runs are in the order of their places, the oldest first; only the last may be open.
-	runs    []*run
-	spare   []*run
-	changed sync.Cond // a run was closed, written or dropped, or there will be no more
+type writeBuffer struct {
+	size  int    // bytes of an extent; 0: everything is written at once
+	align uint32 // where an extent begins in its file, a multiple of this
+	dirty int    // closed extents that may wait to be written before the writer begins
+	keep  int    // extents that are kept
+	// extents are in the order of their places, the oldest first; only the last may be open.
+	extents []*extent
+	spare   []*extent
+	changed sync.Cond // an extent was closed, written or dropped, or there will be no more
 	plain   bool      // the file system has no direct writes
 }
 
-// run is a piece of a segment: records one after the other.
-type run struct {
+// extent is a piece of a segment: records one after the other.
+type extent struct {
 	seg     *segment
 	at      uint32 // where it begins in the file
 	buf     []byte // up to the end of its last record
@@ -48,7 +48,7 @@ type run struct {
 }
 
 // still reports whether nobody reads or writes buf without mu.
-func (r *run) still() bool { return r.closed && !r.filling && !r.writing }
+func (r *extent) still() bool { return r.closed && !r.filling && !r.writing }
 
 // place is where a record of an entry begins.
 type place struct {
@@ -57,8 +57,8 @@ type place struct {
 }
 
 // newBehind divides limit bytes of memory. Little memory, as tests have, is not worth a block's alignment.
-func newBehind(limit int, mu sync.Locker) *behind {
-	w := &behind{size: min(limit/runsOfCache, maxRunBytes), align: 1, keep: runsOfCache}
+func newWriteBuffer(limit int, mu sync.Locker) *writeBuffer {
+	w := &writeBuffer{size: min(limit/extentsOfCache, maxExtentBytes), align: 1, keep: extentsOfCache}
 	if w.size >= blockBytes*4 {
 		w.size -= w.size % blockBytes
 		w.align = blockBytes
@@ -69,20 +69,20 @@ func newBehind(limit int, mu sync.Locker) *behind {
 	return w
 }
 
-// up rounds a place in a file up to where a run may begin.
-func (w *behind) up(at uint32) uint32 { return (at + w.align - 1) / w.align * w.align }
+// up rounds a place in a file up to where an extent may begin.
+func (w *writeBuffer) up(at uint32) uint32 { return (at + w.align - 1) / w.align * w.align }
 
-// open returns the run that Put appends to, nil if there is none.
-func (w *behind) open() *run {
-	if n := len(w.runs); n > 0 && !w.runs[n-1].closed {
-		return w.runs[n-1]
+// open returns the extent that Put appends to, nil if there is none.
+func (w *writeBuffer) open() *extent {
+	if n := len(w.extents); n > 0 && !w.extents[n-1].closed {
+		return w.extents[n-1]
 	}
 	return nil
 }
 
-// waiting is how many runs are to be written.
-func (w *behind) waiting() (n int) {
-	for _, r := range w.runs {
+// waiting is how many extents are to be written.
+func (w *writeBuffer) waiting() (n int) {
+	for _, r := range w.extents {
 		if r.closed && !r.written {
 			n++
 		}
@@ -91,17 +91,17 @@ func (w *behind) waiting() (n int) {
 }
 
 // record returns a record with its header if it is in memory, nil if it is not.
-func (w *behind) record(at recordAt) []byte {
-	i, found := slices.BinarySearchFunc(w.runs, at, func(r *run, at recordAt) int {
+func (w *writeBuffer) record(at recordAt) []byte {
+	i, found := slices.BinarySearchFunc(w.extents, at, func(r *extent, at recordAt) int {
 		return cmp.Or(cmp.Compare(r.seg.id, at.seg), cmp.Compare(r.at, at.offset))
 	})
 	if !found {
 		i--
 	}
-	if i < 0 || w.runs[i].seg.id != at.seg {
+	if i < 0 || w.extents[i].seg.id != at.seg {
 		return nil
 	}
-	r := w.runs[i]
+	r := w.extents[i]
 	from, to := uint64(at.offset-r.at), uint64(at.offset-r.at)+at.bytes()
 	if to > uint64(len(r.buf)) {
 		return nil
@@ -109,27 +109,27 @@ func (w *behind) record(at recordAt) []byte {
 	return r.buf[from:to]
 }
 
-// fresh returns an empty run; its memory begins at a multiple of blockBytes.
-func (w *behind) fresh(seg *segment, at uint32) *run {
+// fresh returns an empty extent; its memory begins at a multiple of blockBytes.
+func (w *writeBuffer) fresh(seg *segment, at uint32) *extent {
 	n := len(w.spare)
 	if n == 0 {
-		return &run{seg: seg, at: at, buf: alignedBytes(w.size)[:0]}
+		return &extent{seg: seg, at: at, buf: alignedBytes(w.size)[:0]}
 	}
 	r := w.spare[n-1]
 	w.spare = w.spare[:n-1]
-	*r = run{seg: seg, at: at, buf: r.buf[:0], records: r.records[:0]}
+	*r = extent{seg: seg, at: at, buf: r.buf[:0], records: r.records[:0]}
 	return r
 }
 
-// roomLocked returns the run that takes the next record of n bytes, and waits for the disk if too much
+// roomLocked returns the extent that takes the next record of n bytes, and waits for the disk if too much
 // is not written yet. The caller holds putMu.
-func (b *Bodies) roomLocked(n int) (*run, error) {
-	w := b.behind
+func (b *Bodies) roomLocked(n int) (*extent, error) {
+	w := b.buffer
 	if r := w.open(); r != nil {
 		if len(r.buf)+n <= cap(r.buf) && r.seg.fits(uint64(n), b.limit) {
 			return r, nil
 		}
-		b.closeRunLocked(r)
+		b.closeExtentLocked(r)
 	}
 	for b.failed == nil && w.waiting() > 2*w.dirty+1 {
 		w.changed.Wait()
@@ -144,27 +144,27 @@ func (b *Bodies) roomLocked(n int) (*run, error) {
 		return nil, err
 	}
 	r := w.fresh(seg, at)
-	if seg.size == segmentHeaderBytes { // the block that the header lies in is written with the run
+	if seg.size == segmentHeaderBytes { // the block that the header lies in is written with the extent
 		r.at, r.buf = 0, append(r.buf, segmentHeader(seg.id)...)
 	} else {
 		seg.size = at
 	}
-	w.runs = append(w.runs, r)
+	w.extents = append(w.extents, r)
 	return r, nil
 }
 
-// closeRunLocked lets nothing more into a run. The next begins in a block of its own, so that no block
+// closeExtentLocked lets nothing more into an extent. The next begins in a block of its own, so that no block
 // is written twice.
-func (b *Bodies) closeRunLocked(r *run) {
+func (b *Bodies) closeExtentLocked(r *extent) {
 	r.closed = true
-	r.seg.size = max(r.seg.size, b.behind.up(r.at+uint32(len(r.buf))))
+	r.seg.size = max(r.seg.size, b.buffer.up(r.at+uint32(len(r.buf))))
 	b.trimLocked()
-	b.behind.changed.Broadcast()
+	b.buffer.changed.Broadcast()
 }
 
-// neededLocked reports whether a run must be written before it is dropped. It must if an entry in it lives, or lived
+// neededLocked reports whether an extent must be written before it is dropped. It must if an entry in it lives, or lived
 // when a pin was taken that has not written its manifest yet.
-func (b *Bodies) neededLocked(r *run) bool {
+func (b *Bodies) neededLocked(r *extent) bool {
 	for _, p := range b.pins {
 		for _, s := range p.segs {
 			if s.seg == r.seg && r.at < s.extent {
@@ -178,13 +178,13 @@ func (b *Bodies) neededLocked(r *run) bool {
 	})
 }
 
-// trimLocked drops the oldest runs that nobody needs in memory: dead runs, and written runs beyond keep. Where nobody
-// reads, as on a follower, it drops all written runs.
+// trimLocked drops the oldest extents that nobody needs in memory: dead extents, and written extents beyond keep. Where nobody
+// reads, as on a follower, it drops all written extents.
 func (b *Bodies) trimLocked() {
-	w := b.behind
-	for len(w.runs) > 0 {
-		r := w.runs[0]
-		spent := r.written && (len(w.runs) > w.keep || b.unread >= unreadPuts)
+	w := b.buffer
+	for len(w.extents) > 0 {
+		r := w.extents[0]
+		spent := r.written && (len(w.extents) > w.keep || b.unread >= unreadPuts)
 		if !r.still() || !spent && b.neededLocked(r) {
 			return
 		}
@@ -193,56 +193,56 @@ func (b *Bodies) trimLocked() {
 }
 
 func (b *Bodies) dropRunLocked(i int) {
-	w := b.behind
-	r := w.runs[i]
-	w.runs = slices.Delete(w.runs, i, i+1)
+	w := b.buffer
+	r := w.extents[i]
+	w.extents = slices.Delete(w.extents, i, i+1)
 	if len(w.spare) < maxSpareRuns {
 		w.spare = append(w.spare, r)
 	}
-	if !slices.ContainsFunc(w.runs, func(o *run) bool { return o.seg == r.seg }) {
+	if !slices.ContainsFunc(w.extents, func(o *extent) bool { return o.seg == r.seg }) {
 		r.seg.closeDirect()
 	}
 }
 
 // resetRunsLocked forgets what the index has forgotten at once, but for what a pin is still to write.
 func (b *Bodies) resetRunsLocked() {
-	if r := b.behind.open(); r != nil {
+	if r := b.buffer.open(); r != nil {
 		r.closed = true
 	}
-	for i := len(b.behind.runs) - 1; i >= 0; i-- {
-		if r := b.behind.runs[i]; r.still() && (r.written || !b.neededLocked(r)) {
+	for i := len(b.buffer.extents) - 1; i >= 0; i-- {
+		if r := b.buffer.extents[i]; r.still() && (r.written || !b.neededLocked(r)) {
 			b.dropRunLocked(i)
 		}
 	}
-	b.behind.changed.Broadcast()
+	b.buffer.changed.Broadcast()
 }
 
-// writeBehind is the goroutine that writes the oldest runs when more wait than should.
-func (b *Bodies) writeBehind() {
+// writeExtents is the goroutine that writes the oldest extents when more wait than should.
+func (b *Bodies) writeExtents() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w := b.behind
+	w := b.buffer
 	for b.failed == nil {
-		i := slices.IndexFunc(w.runs, func(r *run) bool { return !r.written && r.still() })
+		i := slices.IndexFunc(w.extents, func(r *extent) bool { return !r.written && r.still() })
 		if i < 0 || w.waiting() <= w.dirty {
 			w.changed.Wait()
 			continue
 		}
-		b.writeRunLocked(w.runs[i])
+		b.writeExtentLocked(w.extents[i])
 		b.trimLocked()
 	}
 }
 
-// writeRunLocked writes a closed run that nobody else writes, without mu meanwhile. A failure is for
+// writeExtentLocked writes a closed extent that nobody else writes, without mu meanwhile. A failure is for
 // ever, as of every write here (R3).
-func (b *Bodies) writeRunLocked(r *run) {
-	defer b.behind.changed.Broadcast()
+func (b *Bodies) writeExtentLocked(r *extent) {
+	defer b.buffer.changed.Broadcast()
 	if !b.neededLocked(r) {
 		r.written = true
 		return
 	}
 	n := len(r.buf)
-	padded := r.buf[:b.behind.up(uint32(n))]
+	padded := r.buf[:b.buffer.up(uint32(n))]
 	clear(padded[n:])
 	out := b.writerLocked(r.seg)
 	r.writing = true
@@ -276,14 +276,14 @@ type directFile interface {
 	io.Closer
 }
 
-// writerLocked returns what writes the runs of a segment.
+// writerLocked returns what writes the extents of a segment.
 func (b *Bodies) writerLocked(seg *segment) io.WriterAt {
 	fsys, ok := b.fsys.(directFS)
-	if seg.direct == nil && ok && b.behind.align > 1 && !b.behind.plain {
+	if seg.direct == nil && ok && b.buffer.align > 1 && !b.buffer.plain {
 		f, err := fsys.OpenDirect(segmentName(b.dir, seg.id))
 		if err != nil {
 			b.logger.Info("bodies are written through the page cache", "reason", err)
-			b.behind.plain = true
+			b.buffer.plain = true
 		} else {
 			seg.direct = f
 		}
@@ -307,26 +307,26 @@ func (s *segment) closeDirect() {
 func (b *Bodies) flush(s pinnedSegment) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r := b.behind.open(); r != nil && r.seg == s.seg && r.at < s.extent {
-		b.closeRunLocked(r)
+	if r := b.buffer.open(); r != nil && r.seg == s.seg && r.at < s.extent {
+		b.closeExtentLocked(r)
 	}
 	for b.failed == nil {
-		i := slices.IndexFunc(b.behind.runs, func(r *run) bool {
+		i := slices.IndexFunc(b.buffer.extents, func(r *extent) bool {
 			return r.seg == s.seg && r.at < s.extent && !r.written
 		})
 		switch {
 		case i < 0:
 			return b.fillLocked(s)
-		case !b.behind.runs[i].still():
-			b.behind.changed.Wait()
+		case !b.buffer.extents[i].still():
+			b.buffer.changed.Wait()
 		default:
-			b.writeRunLocked(b.behind.runs[i])
+			b.writeExtentLocked(b.buffer.extents[i])
 		}
 	}
 	return b.failed
 }
 
-// fillLocked makes the file as long as the pin says. Its end may have been a run that was never written,
+// fillLocked makes the file as long as the pin says. Its end may have been an extent that was never written,
 // because nothing in it lived.
 func (b *Bodies) fillLocked(s pinnedSegment) error {
 	if s.seg.written >= s.extent {
