@@ -135,8 +135,8 @@ func (s *State) dropDuplicates(sh *share, marks []bool) {
 	s.drop(sh, DropDuplicate, Drop{Count: n})
 }
 
-// unborn is a copy that a subscription does not get.
-type unborn struct {
+// unstored is a copy that a subscription does not get.
+type unstored struct {
 	message int // of the batch
 	sub     EntityID
 	why     DropReason
@@ -146,7 +146,7 @@ type unborn struct {
 // selected it.
 func (s *State) dropUnstored(topic *share, message int, a *incoming, copies int) {
 	selected := copies > 0
-	for _, u := range s.run.unborn {
+	for _, u := range s.run.unstored {
 		if u.message != message {
 			continue
 		}

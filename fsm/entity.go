@@ -194,16 +194,16 @@ func (s *State) dropEntity(id EntityID) {
 	s.listening.Delete(id)
 	s.run.result.Dropped = append(s.run.result.Dropped, id)
 	s.dropShare(sh)
-	grave := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
-	grave.arrival, grave.lastTransfer = sh.arrival, sh.lastTransfer
-	for i := range grave.boxes {
-		grave.boxes[i].messages = sh.boxes[i].messages
+	old := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
+	old.arrival, old.lastTransfer = sh.arrival, sh.lastTransfer
+	for i := range old.boxes {
+		old.boxes[i].messages = sh.boxes[i].messages
 	}
-	grave.history[Processed] = sh.history[Processed]
-	if grave.reclaimed() {
+	old.history[Processed] = sh.history[Processed]
+	if old.reclaimed() {
 		return
 	}
-	s.dropped.Set(id, grave)
+	s.dropped.Set(id, old)
 }
 
 func (sh *share) reclaimed() bool {

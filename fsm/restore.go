@@ -197,7 +197,7 @@ func (l *loader) state(r *reader) {
 
 func (l *loader) share(r *reader) {
 	l.finish(r)
-	grave := r.boolean()
+	dropped := r.boolean()
 	d, err := DecodeDescriptor(r.bytes())
 	if r.err != nil {
 		return
@@ -208,8 +208,8 @@ func (l *loader) share(r *reader) {
 		return
 	}
 	_, alive := l.s.shares.Get(d.ID)
-	_, buried := l.s.dropped.Get(d.ID)
-	if alive || buried {
+	_, old := l.s.dropped.Get(d.ID)
+	if alive || old {
 		r.fail("entity occurs twice")
 		return
 	}
@@ -240,14 +240,14 @@ func (l *loader) share(r *reader) {
 			r.fail("counter too large")
 		}
 	}
-	if !grave {
+	if !dropped {
 		sh.watchIdle(review)
 	}
-	if sh.listening && !grave {
+	if sh.listening && !dropped {
 		l.s.listening.Set(d.ID, struct{}{})
 	}
-	l.sh, l.dropped, l.box, l.arrival = sh, grave, Main, 0
-	if grave {
+	l.sh, l.dropped, l.box, l.arrival = sh, dropped, Main, 0
+	if dropped {
 		l.s.dropped.Set(d.ID, sh)
 	} else {
 		l.s.shares.Set(d.ID, sh)

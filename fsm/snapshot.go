@@ -163,8 +163,8 @@ func (f *frameWriter) flush() {
 	f.buf = f.buf[:4]
 }
 
-func (f *frameWriter) share(sh *share, grave bool) bool {
-	b := appendBool(append(f.buf, recordShare), grave)
+func (f *frameWriter) share(sh *share, dropped bool) bool {
+	b := appendBool(append(f.buf, recordShare), dropped)
 	b = appendBytes(b, AppendDescriptor(nil, sh.d))
 	b = appendUint(b, sh.arrival)
 	b = appendTime(b, sh.touched)
@@ -182,14 +182,14 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 		b = appendUint(b, sh.moves[sub].last)
 	}
 	b = appendUint(b, sh.history[Releases].last)
-	if !grave {
+	if !dropped {
 		b = appendDrops(b, &sh.drops)
 	}
 	if !f.done(b) {
 		return false
 	}
 	sh.sessions.Scan(func(no uint32, se *session) bool { return f.done(f.session(sh, no, se)) })
-	if !grave && !f.uploads(sh) {
+	if !dropped && !f.uploads(sh) {
 		return false
 	}
 	sh.holders.Scan(func(no uint32, h holder) bool { return h.shared == nil || f.done(f.shared(no, h)) })
@@ -197,7 +197,7 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	sh.pauses.Scan(func(no uint32, at Lease) bool {
 		return f.done(appendPause(f.buf, recordPauseSession, Main, uint64(no), at))
 	})
-	if !grave {
+	if !dropped {
 		sh.seenOrder.Scan(func(_ uint64, h idHash) bool {
 			e, _ := sh.seen.Get(seen{hash: h})
 			return f.done(appendSeen(f.buf, &e))
@@ -206,14 +206,14 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 	for sub := range sh.boxes {
 		box := &sh.boxes[sub]
 		box.messages.Scan(func(arrival uint64, m message) bool {
-			if grave { // only the body counts still
+			if dropped { // only the body counts still
 				m.bits, m.session = 0, 0
 			}
 			return f.done(f.message(box, SubQueue(sub), arrival, &m))
 		})
 	}
 	for sub := range sh.boxes {
-		if grave {
+		if dropped {
 			break
 		}
 		sh.boxes[sub].paused.Scan(func(arrival uint64, at Lease) bool {
@@ -225,7 +225,7 @@ func (f *frameWriter) share(sh *share, grave bool) bool {
 			return f.done(appendPast(f.buf, HistoryKind(k), p))
 		})
 	}
-	if !grave && !f.origins(sh) {
+	if !dropped && !f.origins(sh) {
 		return false
 	}
 	sh.names.Scan(func(arrival uint64, id string) bool {

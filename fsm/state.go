@@ -64,18 +64,18 @@ type State struct {
 
 // run is what belongs to the entry being applied and to nothing else.
 type run struct {
-	result *Result
-	seed   [32]byte
-	seeded bool
-	chance rand.ChaCha8
-	woken  map[WaitKey]int // places in Wake; looked up, never ranged over
-	place  int             // in the entry, of the request being done
-	stamp  uint64          // of the request being done, another one for each of all entries
-	picks  []pick
-	keys   []placeKey
-	subs   []*share // of the topic being published to, for reading
-	plans  []planned
-	unborn []unborn // of the topic being published to, with plans
+	result   *Result
+	seed     [32]byte
+	seeded   bool
+	chance   rand.ChaCha8
+	woken    map[WaitKey]int // places in Wake; looked up, never ranged over
+	place    int             // in the entry, of the request being done
+	stamp    uint64          // of the request being done, another one for each of all entries
+	picks    []pick
+	keys     []placeKey
+	subs     []*share // of the topic being published to, for reading
+	plans    []planned
+	unstored []unstored // of the topic being published to, with plans
 	// steps is what the rules of topics may still cost in the entry.
 	steps int
 	view  view

@@ -82,7 +82,7 @@ func (s *State) publish(sh *share, c *Enqueue, marks []bool, fresh int, o *Outco
 			len(s.run.subs), maxFanOut))
 		return
 	}
-	s.run.plans, s.run.unborn = s.run.plans[:0], s.run.unborn[:0]
+	s.run.plans, s.run.unstored = s.run.plans[:0], s.run.unstored[:0]
 	next, size := sh.arrival, uint64(0)
 	for i := range c.Messages {
 		m := &c.Messages[i]
@@ -248,7 +248,7 @@ func (s *State) plan(message int, a *incoming, steps *allowance) (size uint64) {
 				c = s.unchangedCopy(sub, a)
 			}
 			if c != nil && c.dead && sub.d.NoDeadLetter {
-				s.run.unborn = append(s.run.unborn, unborn{message, sub.d.ID, c.why})
+				s.run.unstored = append(s.run.unstored, unstored{message, sub.d.ID, c.why})
 				continue
 			}
 			s.run.plans = append(s.run.plans, planned{message: message, sub: sub.d.ID, change: c})
@@ -331,7 +331,7 @@ func (s *State) ask(sub *share, r *compiled, a *incoming, steps *allowance) (c *
 
 func (s *State) failed(sub *share, a *incoming, reason, text string) (*change, bool) {
 	if !sub.d.DeadLetterOnFilterError {
-		s.run.unborn = append(s.run.unborn, unborn{a.message, sub.d.ID, DropFilter})
+		s.run.unstored = append(s.run.unstored, unstored{a.message, sub.d.ID, DropFilter})
 		return nil, false
 	}
 	c := &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID, dead: true, why: DropFilter}
@@ -482,7 +482,7 @@ func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
 	}
 	s.run.view.look([]byte(w.head))
 	s.run.view.facts.number = sh.number(next)
-	s.run.plans, s.run.unborn = s.run.plans[:0], s.run.unborn[:0]
+	s.run.plans, s.run.unstored = s.run.plans[:0], s.run.unstored[:0]
 	due := allowance{left: dueSteps}
 	s.plan(0, &a, &due)
 	s.dropUnstored(sh, 0, &a, len(s.run.plans))

@@ -75,7 +75,7 @@ func (b *balancer) leave(ctx context.Context) {
 		s.tried = time.Now()
 		b.seen[r.id] = s
 		limit, cancel := context.WithTimeout(ctx, 2*b.host.cfg.ElectionTimeout)
-		to := b.host.rightHeir(limit, r)
+		to := b.host.rightTarget(limit, r)
 		if to == "" {
 			r.log.Warn("the clock here is wrong, and nobody else can lead")
 		} else if err := r.transfer(limit, to); err != nil && ctx.Err() == nil {

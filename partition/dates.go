@@ -224,8 +224,8 @@ func (r *Replica) leaderKnown() {
 	r.mu.Unlock()
 }
 
-// rightHeir returns a voter that answers, follows closely and has no wrong clock, "" if there is none.
-func (h *Host) rightHeir(ctx context.Context, r *Replica) fsm.NodeID {
+// rightTarget returns a voter that answers, follows closely and has no wrong clock, "" if there is none.
+func (h *Host) rightTarget(ctx context.Context, r *Replica) fsm.NodeID {
 	for _, s := range r.raft.GetConfiguration().Configuration().Servers {
 		n := fsm.NodeID(s.ID)
 		if s.Suffrage != raft.Voter || n == h.cfg.Node {

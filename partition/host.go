@@ -144,7 +144,7 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 		fresh:      func() Machine { return h.deps.Machine(p) },
 		defers:     func(r *Replica) bool { return h.defers(context.Background(), r) },
 		wrongClock: func() bool { return h.Clock().Wrong },
-		vouched:    h.staleness.alwaysVerified(), room: &h.space, cfg: &h.cfg, caller: h.deps.Caller,
+		verified:   h.staleness.alwaysVerified(), room: &h.space, cfg: &h.cfg, caller: h.deps.Caller,
 		allowed: h.allowed, changed: h.note, applied: h.applied, log: h.deps.Log,
 	})
 	if err != nil {

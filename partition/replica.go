@@ -78,9 +78,9 @@ type Replica struct {
 
 // replicaOptions are what a host gives its replicas.
 type replicaOptions struct {
-	room    *diskSpace
-	vouched bool // the data is known to be the newest there is
-	fresh   func() Machine
+	room     *diskSpace
+	verified bool // the data is known to be the newest there is
+	fresh    func() Machine
 	// wrongClock says that the date of this node is wrong, defers that it therefore leaves an election
 	// to others.
 	wrongClock func() bool
@@ -104,7 +104,7 @@ func openReplica(id fsm.PartitionID, s Stores, m Machine, members []fsm.NodeID,
 	}
 	r.verified = make(chan struct{})
 	r.unverified.Store(true)
-	if o.vouched {
+	if o.verified {
 		r.verify()
 	}
 	r.guard = newGuard(s, o.cfg.LogCacheBytes, r.fail)
@@ -428,7 +428,7 @@ func (r *Replica) watch() {
 	defer r.raft.DeregisterObserver(o)
 	t := time.NewTicker(leaderPoll)
 	defer t.Stop()
-	shots, wedges := &snapshots{r: r}, &stuckWatch{r: r, pulses: make(chan struct{}, 1)}
+	shots, watch := &snapshots{r: r}, &stuckWatch{r: r, pulses: make(chan struct{}, 1)}
 	var leader fsm.NodeID
 	var term uint64
 	for {
@@ -447,7 +447,7 @@ func (r *Replica) watch() {
 		case <-t.C:
 			shots.look()
 			r.machine.drops.flush(time.Now())
-			if err := wedges.look(); err != nil {
+			if err := watch.look(); err != nil {
 				r.restartStuck(err)
 			}
 		}

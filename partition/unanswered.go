@@ -32,9 +32,9 @@ const (
 	// unansweredTime is how long a pump is not dropped. Afterwards the partitions have forgotten by
 	// themselves whatever it was answered until then.
 	unansweredTime = 10 * time.Minute
-	// maxUnheard bounds the pumps noted, some hundred bytes each. With more nothing is dropped for
+	// maxUnanswered bounds the pumps noted, some hundred bytes each. With more nothing is dropped for
 	// unheardTime, which costs the partitions memory and nothing else.
-	maxUnheard = 1 << 16
+	maxUnanswered = 1 << 16
 	// unansweredSweep is how often those are forgotten whose time is over.
 	unansweredSweep = time.Minute
 )
@@ -49,7 +49,7 @@ func (u *unansweredPumps) note(id fsm.RequestID) {
 	defer u.mu.Unlock()
 	u.sweepLocked(now)
 	key := pumpOf{id.Node, id.Pump}
-	if _, known := u.pumps[key]; !known && len(u.pumps) >= maxUnheard {
+	if _, known := u.pumps[key]; !known && len(u.pumps) >= maxUnanswered {
 		u.since = now
 		return
 	}

@@ -93,14 +93,14 @@ func TestUnheardPumpsAreNotDropped(t *testing.T) {
 		if got := u.droppable(all); len(got.Pumps) != 3 {
 			t.Errorf("after %v: %+v", unansweredTime, got)
 		}
-		for i := range uint64(maxUnheard) {
+		for i := range uint64(maxUnanswered) {
 			u.note(id(100 + i))
 		}
-		if len(u.pumps) != maxUnheard {
+		if len(u.pumps) != maxUnanswered {
 			t.Errorf("%d are noted", len(u.pumps))
 		}
 		u.note(id(1))
-		if got := u.droppable(all); len(u.pumps) != maxUnheard || got != nil {
+		if got := u.droppable(all); len(u.pumps) != maxUnanswered || got != nil {
 			t.Errorf("%d are noted; droppable: %+v", len(u.pumps), got)
 		}
 		time.Sleep(unansweredTime)

@@ -176,7 +176,7 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 	}
 	reply := &amqp.TransactionalState{TxnID: id, Outcome: v.reply}
 	last := p.Last.Or(p.First)
-	var unheard *amqp.Error // a refusal that the client does not hear of
+	var unsaid *amqp.Error // a refusal that the client does not hear of
 	found := ch.sent.take(p.First, last, func(d *sentDelivery) bool {
 		why := refusal
 		var part *txnDelivery
@@ -196,7 +196,7 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 		case why != nil:
 			c.s.stats.reject(siteTransaction)
 			if p.Settled {
-				unheard = why
+				unsaid = why
 			} else {
 				// The delivery is as it was, and can be settled outside of the transaction.
 				ch.dones = append(ch.dones, ack{id: d.id, state: c.reject(why, d.path()), open: d.owner != nil, by: d.by()})
@@ -217,10 +217,10 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 		}
 		return false
 	})
-	if unheard != nil {
+	if unsaid != nil {
 		// The transaction must not commit without it.
 		if t != nil {
-			t.abort(amqp.ConditionTransactionRollback, "a settlement was refused: %s", unheard.Description)
+			t.abort(amqp.ConditionTransactionRollback, "a settlement was refused: %s", unsaid.Description)
 		}
 		ch.giveUp(p.First, last)
 	}

@@ -59,8 +59,8 @@ func (n *Net) Cut(a, b string) {
 	n.change(func() { n.cuts[[2]string{a, b}], n.cuts[[2]string{b, a}] = true, true })
 }
 
-// Mend ends every cut between two hosts; bytes of streams that were held back arrive.
-func (n *Net) Mend(a, b string) {
+// Reconnect ends every cut between two hosts; bytes of streams that were held back arrive.
+func (n *Net) Reconnect(a, b string) {
 	n.change(func() {
 		delete(n.cuts, [2]string{a, b})
 		delete(n.cuts, [2]string{b, a})

@@ -45,7 +45,7 @@ type nodeCollector struct {
 	broken  *prometheus.Desc
 	longest *prometheus.Desc
 	paused  *prometheus.Desc
-	wedges  *prometheus.Desc
+	stuck   *prometheus.Desc
 	dropped *prometheus.Desc
 }
 
@@ -93,7 +93,7 @@ func newNodeCollector(n *node) *nodeCollector {
 		free:    desc("disk_free_bytes", "Bytes that may still be written to the disk of the data directory."),
 		clock:   desc("clock_ahead_seconds", "By how much the date of this node is ahead of the median of all nodes."),
 		broken:  desc("partition_failed", "1 if the replica here has failed and must be rebuilt.", "partition"),
-		wedges:  desc("partition_wedges_total", "How often the replica here was found standing still and opened anew or given up.", "partition"),
+		stuck:   desc("partition_wedges_total", "How often the replica here was found standing still and opened anew or given up.", "partition"),
 		longest: desc("partition_apply_peak_seconds", "Longest time the replica took to apply a batch of entries since it was opened.", "partition"),
 		paused:  desc("partition_snapshot_pause_seconds", "Longest time a snapshot kept the replica from applying since it was opened.", "partition"),
 		dropped: desc("messages_dropped_total", "Messages that ended without being completed, by reason; of the partitions that this node leads. "+
@@ -108,7 +108,7 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.front {
 		ch <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{c.reject, c.used, c.limit, c.refused, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.wedges,
+	for _, d := range []*prometheus.Desc{c.reject, c.used, c.limit, c.refused, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.stuck,
 		c.longest, c.paused, c.clock, c.dropped} {
 		ch <- d
 	}
@@ -168,7 +168,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.longest, prometheus.GaugeValue, s.ApplyPeak.Seconds(), p)
 		ch <- prometheus.MustNewConstMetric(c.paused, prometheus.GaugeValue, s.SnapshotPause.Seconds(), p)
 		ch <- prometheus.MustNewConstMetric(c.broken, prometheus.GaugeValue, broken, p)
-		ch <- prometheus.MustNewConstMetric(c.wedges, prometheus.CounterValue, float64(s.Stuck), p)
+		ch <- prometheus.MustNewConstMetric(c.stuck, prometheus.CounterValue, float64(s.Stuck), p)
 		ch <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, leading, p)
 		ch <- prometheus.MustNewConstMetric(c.terms, prometheus.GaugeValue, float64(s.Term), p)
 		ch <- prometheus.MustNewConstMetric(c.apply, prometheus.CounterValue, float64(s.Applied), p)

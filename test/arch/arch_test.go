@@ -34,6 +34,8 @@ func TestHouse(t *testing.T) {
 		{"the top level is the design's", func() ([]string, error) { return Layout(root) }},
 		{"scenarios look at the codes of failures", func() ([]string, error) { return Scenarios(root) }},
 		{"no word of a machine", func() ([]string, error) { return Words(root) }},
+		{"no retired word in a name", func() ([]string, error) { return RetiredWords(tree), nil }},
+		{"the glossary names what is there", func() ([]string, error) { return Glossary(tree, root) }},
 	}
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {

@@ -163,7 +163,7 @@ func (m *Model) consume(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome 
 }
 
 func (m *Model) put(d *fsm.Descriptor) fsm.Outcome {
-	if len(m.buried[d.ID]) > 0 {
+	if len(m.reclaimed[d.ID]) > 0 {
 		return refused(fsm.EntityNotFound)
 	}
 	if d.Kind == fsm.Topic {
@@ -207,11 +207,11 @@ func (m *Model) drop(id fsm.EntityID) {
 	}
 	m.deleted += uint64(len(q.messages) + len(q.away))
 	for _, x := range slices.Concat(q.messages, q.away) {
-		m.buried[id] = append(m.buried[id], x.body)
+		m.reclaimed[id] = append(m.reclaimed[id], x.body)
 	}
 	for _, l := range q.history[fsm.Processed] {
 		if l.Ref.Length > 0 && !l.freed {
-			m.buried[id] = append(m.buried[id], l.body)
+			m.reclaimed[id] = append(m.reclaimed[id], l.body)
 		}
 	}
 	m.queues = slices.DeleteFunc(m.queues, func(o *queue) bool { return o == q })
@@ -277,7 +277,7 @@ func (m *Model) tick(listeners []fsm.EntityID) {
 			delete(m.pumps, p)
 		}
 	}
-	clear(m.buried)
+	clear(m.reclaimed)
 }
 
 func (m *Model) activate(q *queue) {
@@ -375,7 +375,7 @@ func (m *Model) comeBack(q *queue, x *message, counted bool, delay fsm.Millis) (
 				q.delete(x)
 			} else {
 				m.left(q, x, fsm.DeadLettered)
-				bury(x, "MaxDeliveryCountExceeded", exhausted(x.finished))
+				deadLetter(x, "MaxDeliveryCountExceeded", exhausted(x.finished))
 			}
 			return false
 		}
@@ -402,7 +402,7 @@ func (m *Model) comeBack(q *queue, x *message, counted bool, delay fsm.Millis) (
 	return false
 }
 
-func bury(x *message, reason, text string) {
+func deadLetter(x *message, reason, text string) {
 	if x.session != nil {
 		x.diedIn = &x.session.id
 	}

@@ -146,7 +146,7 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 			if sub == fsm.Main {
 				m.left(q, x, fsm.DeadLettered)
 			}
-			bury(x, reason, text)
+			deadLetter(x, reason, text)
 			x.sub = fsm.TransferDeadLetter
 		}
 	}
@@ -203,7 +203,7 @@ func (m *Model) unwanted(q *queue, sub fsm.SubQueue, x *message, reason, text st
 		q.delete(x)
 	default:
 		m.left(q, x, fsm.DeadLettered)
-		bury(x, reason, text)
+		deadLetter(x, reason, text)
 	}
 }
 

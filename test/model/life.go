@@ -55,7 +55,7 @@ func (m *Model) lapse(q *queue, x *message) {
 		q.delete(x)
 		return
 	}
-	bury(x, "TTLExpiredException", "The message expired and was dead lettered.")
+	deadLetter(x, "TTLExpiredException", "The message expired and was dead lettered.")
 }
 
 // mayWake reports whether the rest of a message may be over, by chance, or not.

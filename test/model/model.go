@@ -18,7 +18,7 @@ type Model struct {
 	wall    fsm.Wall
 	lease   fsm.Lease
 	queues  []*queue // by id
-	buried  map[fsm.EntityID][]fsm.BodyRef
+	reclaimed  map[fsm.EntityID][]fsm.BodyRef
 	pumps   map[pump]*memory
 	lost    map[fsm.Incarnation]bool
 	issued  map[fsm.LockToken]bool
@@ -121,7 +121,7 @@ type session struct {
 // New returns an empty model.
 func New(p fsm.PartitionID) *Model {
 	return &Model{
-		id: p, buried: map[fsm.EntityID][]fsm.BodyRef{}, pumps: map[pump]*memory{},
+		id: p, reclaimed: map[fsm.EntityID][]fsm.BodyRef{}, pumps: map[pump]*memory{},
 		lost: map[fsm.Incarnation]bool{}, issued: map[fsm.LockToken]bool{},
 		bodies: map[fsm.BodyRef]bool{}, parts: map[fsm.BodyRef][]fsm.BodyRef{},
 	}
@@ -290,7 +290,7 @@ func (m *Model) audit(freed []fsm.BodyRef) error {
 			}
 		}
 	}
-	for _, refs := range m.buried {
+	for _, refs := range m.reclaimed {
 		for _, r := range refs {
 			if err := need(r); err != nil {
 				return err

@@ -180,7 +180,7 @@ func (m *Model) verdict(q *queue, x *message, it *fsm.SettleItem) fsm.Refusal {
 		m.giveBack(q, x, true, 0)
 	case fsm.Kill:
 		m.left(q, x, fsm.DeadLettered)
-		bury(x, it.Reason, it.Description)
+		deadLetter(x, it.Reason, it.Description)
 	}
 	q.tidy()
 	return fsm.None

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	homeless     = "Session ID is null."
-	homelessText = "A subscription with sessions takes no message without a valid session id."
+	noSession     = "Session ID is null."
+	noSessionText = "A subscription with sessions takes no message without a valid session id."
 )
 
 // subscriptions are those of a topic that want a message. The rules of this model are true or false.
@@ -32,7 +32,7 @@ func (q *queue) stores(x *message) int {
 		return 0
 	}
 	dead := *x
-	dead.reason, dead.text = homeless, homelessText
+	dead.reason, dead.text = noSession, noSessionText
 	return int(x.size()) + dead.luggage()
 }
 
@@ -60,7 +60,7 @@ func (m *Model) publish(topic *queue, x *message) {
 		}
 		q.append(y)
 		if dead {
-			bury(y, homeless, homelessText)
+			deadLetter(y, noSession, noSessionText)
 		} else {
 			m.accepted(q, y)
 		}

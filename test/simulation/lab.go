@@ -183,7 +183,7 @@ func (l *Lab) Isolate(node int) (heal func()) { return l.n.isolate(l.w.machines[
 func (l *Lab) CutClient(client, node int) (heal func()) {
 	a, b := l.w.clientHost(client).IP(), l.w.machines[node].ip
 	l.w.clients.Cut(a, b)
-	return func() { l.w.clients.Mend(a, b) }
+	return func() { l.w.clients.Reconnect(a, b) }
 }
 
 // Clock sets a node's date wrong; time goes on passing as everywhere.

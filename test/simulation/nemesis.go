@@ -198,7 +198,7 @@ func (n *nemesis) cutClients(m *machine, cut bool) {
 		if cut {
 			n.w.clients.Cut(m.ip, ip)
 		} else {
-			n.w.clients.Mend(m.ip, ip)
+			n.w.clients.Reconnect(m.ip, ip)
 		}
 	}
 }

@@ -258,7 +258,7 @@ func (g *gambler) lose() {
 }
 
 // unheard breaks the connection off 20 ms after a commit of one settlement, whose lock has run out or has not.
-func (g *gambler) unheard(late bool) {
+func (g *gambler) unanswered(late bool) {
 	x := g.settling()
 	if late {
 		g.b.pass(gamblersLock + 3*time.Second)
@@ -421,8 +421,8 @@ func TestRandomTransactionsAgreeWithTheirAnswers(t *testing.T) {
 				for range each {
 					g.step()
 				}
-				g.unheard(false)
-				g.unheard(true)
+				g.unanswered(false)
+				g.unanswered(true)
 				g.killOver(g.settling())
 				g.audit()
 			})
