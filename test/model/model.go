@@ -12,20 +12,20 @@ const tenMinutes fsm.Millis = 600_000
 
 // Model is the state of one partition.
 type Model struct {
-	id      fsm.PartitionID
-	index   uint64
-	epoch   uint64
-	wall    fsm.Wall
-	lease   fsm.Lease
-	queues  []*queue // by id
-	reclaimed  map[fsm.EntityID][]fsm.BodyRef
-	pumps   map[pump]*memory
-	lost    map[fsm.Incarnation]bool
-	issued  map[fsm.LockToken]bool
-	bodies  map[fsm.BodyRef]bool          // submitted and not yet reported as free
-	by      fsm.RequestID                 // of the request being done
-	parts   map[fsm.BodyRef][]fsm.BodyRef // of bodies of which only the beginning is in their place
-	deleted uint64                        // messages of entities that were deleted
+	id        fsm.PartitionID
+	index     uint64
+	epoch     uint64
+	wall      fsm.Wall
+	lease     fsm.Lease
+	queues    []*queue // by id
+	reclaimed map[fsm.EntityID][]fsm.BodyRef
+	pumps     map[pump]*memory
+	lost      map[fsm.Incarnation]bool
+	issued    map[fsm.LockToken]bool
+	bodies    map[fsm.BodyRef]bool          // submitted and not yet reported as free
+	by        fsm.RequestID                 // of the request being done
+	parts     map[fsm.BodyRef][]fsm.BodyRef // of bodies of which only the beginning is in their place
+	deleted   uint64                        // messages of entities that were deleted
 }
 
 type pump struct {
