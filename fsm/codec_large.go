@@ -87,7 +87,8 @@ func (r *reader) uploads() Command {
 		func(m *Message, u Upload) { m.Rest = u })
 }
 
-// placedValues reads the values in front of a command, each of at least min bytes with the place of its message.
+// placedValues reads the list in front of a command. Each element has the place of a message in the command's batch, and a
+// value of at least min bytes.
 func placedValues[T any](r *reader, min int, read func() T) []placed[T] {
 	list := make([]placed[T], 0, r.count(min))
 	for range cap(list) {

@@ -197,7 +197,7 @@ func (p *idPage) find(id string) (at int, ok bool) {
 	return at, false
 }
 
-// scan calls f with the ids from that place on, until it says no.
+// scan calls f with the ids from that place on, until f returns false.
 func (p *idPage) scan(at int, f func(id []byte, no uint32) bool) bool {
 	for at < int(p.used) {
 		t := p.text(at)

@@ -462,9 +462,8 @@ func gone(err error) error {
 	return err
 }
 
-// upload brings the parts of a large message to its destination, which is the only one of c then. The
-// parts are read here one by one. A refusal of a part is no answer yet: an earlier attempt may have been
-// taken.
+// upload brings the parts of a large message to its destination. A large message is alone in its command c. The parts are
+// read here one by one. A refusal of a part decides nothing yet, because an earlier attempt may have been accepted.
 func (f *forwarder) upload(ctx context.Context, t *target, c *fsm.Enqueue) (*refusedPart, error) {
 	rest := t.items[0].rest
 	if len(rest) == 0 {

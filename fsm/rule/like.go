@@ -81,8 +81,8 @@ func compilePattern(text string, escape rune) (like *pattern, failure string) {
 	return like, ""
 }
 
-// matches reports whether s is like the pattern. Every step is taken from fuel; false is returned
-// when it is used up, which the caller sees by fuel being negative.
+// matches reports whether s is like the pattern. Each step takes one from fuel. When fuel is used up, matches returns
+// false and leaves fuel negative.
 func (l *pattern) matches(s string, fuel *int) bool {
 	first, last := l.segments[0], l.segments[len(l.segments)-1]
 	n, ok := first.prefix(s, fuel)

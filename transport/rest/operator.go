@@ -193,7 +193,7 @@ func (o *Operator) serve(ctx context.Context, r *http.Request, h http.Header) (a
 	return value, err
 }
 
-// entity finds the entity as of now, or as this node knows it.
+// entity finds the entity by a linearizable read, or with stale=true as this node knows it.
 func (q *inspection) entity(name string) (*fsm.Descriptor, error) {
 	if q.stale != nil {
 		return q.stale.entity(q.o.deps.Replicas, name)
