@@ -194,11 +194,11 @@ kept=$(notes)
 	cat <<TEXT
 # Benchmarks
 
-\`make bench\` writes this page: bodies of 1 KiB unless a row says otherwise, every write fsynced on a
-majority before it is confirmed, $duration per row$(((rounds > 1)) && echo ", medians of $rounds"). There is one partition, and the client is at
-the node that leads it unless the row says otherwise. All nodes and the load generator share the machine,
-so compare the CPU time per message, which is of all broker processes together, and read messages/s as
-what was left over for it. Latency counts from when a message was due (\`busbar bench --help\`).
+\`make bench\` writes this page. Bodies have 1 KiB unless a row says otherwise. Every write is fsynced on a
+majority before it is confirmed. A row takes $duration$(((rounds > 1)) && echo ", and is the median of $rounds"). There is one partition, and the client is at the node
+that leads it unless the row says otherwise. All nodes and the load generator share the machine. So compare
+the CPU time per message, which is of all broker processes together. The messages/s are what was left over for
+them. Latency counts from when a message was due (\`busbar bench --help\`).
 
 - machine: $(nproc) × $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr)
 - date: $(date -u +%F), $(go version | cut -d' ' -f3)
