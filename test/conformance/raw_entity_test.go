@@ -14,7 +14,7 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
-// S-340, RUL-36
+// S-340, RUL-36, N2
 func rawBurst(e *rawEnv) {
 	q := e.queue(nil)
 	a := e.asker(q)
@@ -42,7 +42,7 @@ func rawBurst(e *rawEnv) {
 	e.check(p.TotalMessageCount == all, "%d messages, want %d", p.TotalMessageCount, all)
 }
 
-// Decision 0040
+// Decision 0040, N3
 func rawSegments(e *rawEnv) {
 	conn, ok := e.c.Conn().(*net.TCPConn)
 	if !ok {
@@ -69,7 +69,7 @@ func tiny(n int) []byte {
 	return out
 }
 
-// S-342, RUL-32
+// S-342, RUL-32, N4
 func rawBatch(e *rawEnv) {
 	q := e.queue(&admin.QueueProperties{MaxMessageSizeInKilobytes: to(int64(1024))})
 	tx := e.sender(q)
@@ -80,7 +80,7 @@ func rawBatch(e *rawEnv) {
 	e.check(p.ActiveMessageCount == 9_000, "%d messages, want 9,000", p.ActiveMessageCount)
 }
 
-// S-342, RUL-32
+// S-342, RUL-32, N4
 func rawBatchLimit(e *rawEnv) {
 	for size, want := range map[int64]int64{1024: 0, 4096: 1 << 20} {
 		q := e.queue(&admin.QueueProperties{MaxMessageSizeInKilobytes: to(size)})
@@ -98,7 +98,7 @@ func rawBatchLimit(e *rawEnv) {
 	}
 }
 
-// S-53, RUL-31
+// S-53, RUL-31, N6
 func rawTokenGone(e *rawEnv) {
 	q := e.queue(&admin.QueueProperties{RequiresSession: to(true)})
 	tx := e.sender(q)
@@ -114,7 +114,7 @@ func rawTokenGone(e *rawEnv) {
 	e.ask(a, 200, "get-session-state", fields("session-id", "s"))
 }
 
-// S-313, RUL-33
+// S-313, RUL-33, N8
 func rawSessionAndKey(e *rawEnv) {
 	for _, partitioned := range []bool{false, true} {
 		q := e.queue(&admin.QueueProperties{RequiresSession: to(true), EnablePartitioning: to(partitioned)})
@@ -133,7 +133,7 @@ func rawSessionAndKey(e *rawEnv) {
 	}
 }
 
-// RUL-35
+// RUL-35, N9
 func rawReason(e *rawEnv) {
 	q := e.queue(nil)
 	e.deliver(e.sender(q), encode("x"))
@@ -167,7 +167,7 @@ func (e *rawEnv) topicOf() (topic, subscription string, rules *raw.Asker) {
 // netDecimal is 1.25 as .NET writes a decimal.
 var netDecimal = amqp.Decimal128{0x0c, 0x3c, 15: 0x7d}
 
-// RUL-38, S-218
+// RUL-38, S-218, N10
 func rawDecimal(e *rawEnv) {
 	topic, subscription, rules := e.topicOf()
 	e.ask(rules, 200, "add-rule", fields("rule-name", "larger", "rule-description",
@@ -188,7 +188,7 @@ func rawDecimal(e *rawEnv) {
 	e.check(m.Body == fmt.Sprint(netDecimal), "%q was selected", m.Body)
 }
 
-// RUL-38, S-219
+// RUL-38, S-219, N11
 func rawRuleTypes(e *rawEnv) {
 	_, _, rules := e.topicOf()
 	sent := fields("int", int32(5), "long", int64(5), "double", 1.5, "float", float32(1.5), "byte", uint8(5), "text", "x",

@@ -22,7 +22,7 @@ func (e *rawEnv) inTransaction(id uint32, txn []byte, outcome amqp.DeliveryState
 	e.check(!d.Settled, "a disposition within a transaction is answered settled")
 }
 
-// RUL-30, S-241
+// RUL-30, S-241, N1
 func rawRollBack(e *rawEnv) {
 	for _, session := range []any{nil, "s"} {
 		q := e.queue(&admin.QueueProperties{RequiresSession: to(session != nil)})
@@ -46,7 +46,7 @@ func rawRollBack(e *rawEnv) {
 	}
 }
 
-// RUL-30, S-233
+// RUL-30, S-233, N1
 func rawCommit(e *rawEnv) {
 	q := e.queue(nil)
 	tx, k := e.sender(q), e.coordinator()
@@ -70,7 +70,7 @@ func rawCommit(e *rawEnv) {
 	e.settle(next, amqp.Accepted{})
 }
 
-// RUL-30, S-241
+// RUL-30, S-241, N5
 func rawLostInTransaction(e *rawEnv) {
 	lock := "PT5S"
 	q := e.queue(&admin.QueueProperties{LockDuration: &lock})
@@ -131,7 +131,7 @@ func rawLate(e *rawEnv) {
 	}
 }
 
-// RUL-34, S-234
+// RUL-34, S-234, N7
 func rawTwoKeys(e *rawEnv) {
 	q := e.queue(&admin.QueueProperties{EnablePartitioning: to(true)})
 	tx, k := e.sender(q), e.coordinator()
