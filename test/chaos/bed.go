@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/busbar-mq/busbar/transport/auth"
 )
 
 // The ways that nodes reach one another.
@@ -276,6 +278,8 @@ func (b *bed) transfer(ctx context.Context, partition int, leader string, to *no
 		return err
 	}
 	req.Close = true
+	// Beyond the loopback interface the operations port wants a token for commands to the cluster.
+	req.Header.Set("Authorization", auth.NewToken("http://"+ops+"/", keyName, key, time.Now().Add(time.Minute)))
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err

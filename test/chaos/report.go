@@ -30,12 +30,18 @@ type outcome struct {
 // tellWait is the longest wait that is only counted: a lost host may cost as much.
 const tellWait = 3 * time.Second
 
+// neverBites is how often one kind of fault must be made without any effect to be taken for broken itself.
+const neverBites = 3
+
 // counts reports whether the run says anything: most faults must have bitten, and there must have
 // been work.
 func (o *outcome) counts() error {
 	made, bit := o.schedule.biting()
 	m, b := 0, 0
-	for name := range made {
+	for _, name := range slices.Sorted(maps.Keys(made)) {
+		if made[name] >= neverBites && bit[name] == 0 {
+			return fmt.Errorf("%q never bit, of %d times", name, made[name])
+		}
 		m, b = m+made[name], b+bit[name]
 	}
 	switch {

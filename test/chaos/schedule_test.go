@@ -37,6 +37,7 @@ func TestFaultsAreChosenByTheirNames(t *testing.T) {
 func TestWhatDoesNotCount(t *testing.T) {
 	bit := &strike{nemesis: &nemesis{name: "kill"}}
 	missed := &strike{nemesis: &nemesis{name: "kill"}, bit: errors.New("it still runs")}
+	never := &strike{nemesis: &nemesis{name: "move leaders"}, bit: errors.New("401 Unauthorized")}
 	cases := []struct {
 		name       string
 		strikes    []*strike
@@ -47,6 +48,8 @@ func TestWhatDoesNotCount(t *testing.T) {
 		{"a run whose faults bit counts", []*strike{bit, bit}, 1000, 2, ""},
 		{"no fault", nil, 1000, 2, "no fault"},
 		{"a fault that did not bite", []*strike{bit, missed}, 1000, 2, "1 of 2"},
+		{"a kind that never bit, among others that did", []*strike{bit, bit, bit, bit, bit, bit, bit, bit, bit, bit, bit, bit, never,
+			never, never}, 1000, 2, `"move leaders" never bit, of 3 times`},
 		{"clients that did nothing", []*strike{bit}, 3, 2, "only 3 operations"},
 		{"sessions that were taken over once in a minute", []*strike{bit}, 1000, 1, "too few take-overs, want 2"},
 	}

@@ -19,8 +19,8 @@ func EntityPath(address string) string {
 	return normalise(text)
 }
 
-// audiencePath normalises a decoded sr as [EntityPath] does. Text without a scheme begins with a host if that is a
-// name of the broker, an IP address, or has a port or a dot; any other text is the path of an entity. So a token that
+// audiencePath normalises a decoded sr as [EntityPath] does. Text without a scheme begins with a host if that
+// names the broker, is an IP address, or has a port or a dot; any other text is the path of an entity. So a token that
 // shall open the whole namespace names a host that is known as one. A percent sign that is left after decoding is an
 // error: Java and Go sign the request's URL, which is encoded once more inside, but nobody encodes it twice.
 func (p *Policies) audiencePath(sr string) (string, error) {
