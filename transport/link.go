@@ -100,12 +100,12 @@ func (ch *channel) attach(p *amqp.Attach) (*link, error) {
 	}
 	ch.links[l.handle] = l
 	ch.c.links[l.key()] = l
+	ch.c.attachBytes += l.bytes
 	l.indexed = true
+	ch.c.s.stats.Links.Add(1)
 	if ch.c.handles++; ch.c.handles > 2*ch.c.cfg.MaxLinks {
 		return nil, connFault(siteLinks, amqp.ConditionResourceLimitExceeded, "too many links that are not detached")
 	}
-	ch.c.attachBytes += l.bytes
-	ch.c.s.stats.Links.Add(1)
 	if len(ch.c.links) > ch.c.cfg.MaxLinks {
 		return l, linkFault(siteLinks, amqp.ConditionResourceLimitExceeded,
 			"the connection has %d links already", ch.c.cfg.MaxLinks)
@@ -345,6 +345,8 @@ func (l *link) close(orderly bool) {
 	case linkAttached:
 		l.state = linkDetaching
 		l.end.close(orderly)
+		l.leaveIndex()
+	case linkLeaving: // the answer to its detach may never be written
 		l.leaveIndex()
 	}
 }
