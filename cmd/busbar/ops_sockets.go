@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/busbar-mq/busbar/transport/sockets"
 )
@@ -21,14 +22,18 @@ type seatedConn struct {
 	seat *sockets.Seat
 }
 
-// Accept implements net.Listener. A socket without room is closed at once.
+// opsPatience is how long a new socket waits while requests are under way on all others. Further ones wait in the queue
+// of the kernel meanwhile.
+const opsPatience = time.Second
+
+// Accept implements net.Listener. A socket that finds no room is closed.
 func (l *opsListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if seat, _ := l.register.AdmitOperations(c); seat != nil {
+		if seat, _ := l.register.AdmitOperations(c, opsPatience); seat != nil {
 			return &seatedConn{c, seat}, nil
 		}
 		_ = c.Close()

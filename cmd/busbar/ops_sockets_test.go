@@ -42,6 +42,7 @@ func TestFloodsKeepNobodyFromTheOperationsPort(t *testing.T) {
 			t.Errorf("%s: a probe is answered %d", name, status)
 		}
 	}
+	flood(l.opsHost(), "", 10*places) // a socket with half a body may be closed when its request is answered
 	_, metrics := l.probe(t, "/metrics")
 	if strings.Contains(metrics, "busbar_rejections_total{site=\"operations\"} 0\n") || !strings.Contains(metrics, "busbar_rejections_total{site=\"operations\"} ") {
 		t.Error("the metrics count no socket of the operations port that was turned away")

@@ -1,14 +1,18 @@
 package sockets
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 // F1: sockets of clients take no place of the operations port, nor its sockets one of theirs.
 func TestTheOperationsPortHasPlacesOfItsOwn(t *testing.T) {
 	r := New(Limits{Total: 2, PerHost: 2, Strangers: 2, StrangersPerHost: 2, Operations: 2})
 	mustAdmit(t, r, from("10.0.0.1"))
 	mustAdmit(t, r, from("10.0.0.1"))
-	first, _ := r.AdmitOperations(from("10.0.0.1"))
-	second, reason := r.AdmitOperations(from("10.0.0.1"))
+	first, _ := r.AdmitOperations(from("10.0.0.1"), 0)
+	second, reason := r.AdmitOperations(from("10.0.0.1"), 0)
 	if first == nil || second == nil || reason != Admitted {
 		t.Fatalf("no room on the operations port beside clients: %d", reason)
 	}
@@ -17,7 +21,7 @@ func TestTheOperationsPortHasPlacesOfItsOwn(t *testing.T) {
 	}
 	first.Busy()
 	second.Busy()
-	if s, reason := r.AdmitOperations(from("10.0.0.2")); s != nil || reason != Full {
+	if s, reason := r.AdmitOperations(from("10.0.0.2"), 0); s != nil || reason != Full {
 		t.Errorf("with requests under way on all: %v, %d, want Full", s, reason)
 	}
 	if n := r.TurnedAwayOperations(); n != 1 {
@@ -36,7 +40,7 @@ func TestAFloodOfTheOperationsPortClosesItsOwn(t *testing.T) {
 	r := New(Limits{Total: 1, PerHost: 1, Strangers: 1, StrangersPerHost: 1, Operations: 3})
 	admit := func(c *fakeConn) *Seat {
 		t.Helper()
-		s, reason := r.AdmitOperations(c)
+		s, reason := r.AdmitOperations(c, 0)
 		if s == nil || reason != Admitted {
 			t.Fatalf("no room: %d", reason)
 		}
@@ -71,13 +75,13 @@ func TestTheSocketThatIsIdleLongestGivesWay(t *testing.T) {
 	a, b, c := from("10.0.0.1"), from("10.0.0.1"), from("10.0.0.1")
 	var seats []*Seat
 	for _, socket := range []*fakeConn{a, b, c} {
-		s, _ := r.AdmitOperations(socket)
+		s, _ := r.AdmitOperations(socket, 0)
 		seats = append(seats, s)
 	}
 	seats[0].Busy()
 	seats[0].Idle()
 	for i, want := range []*fakeConn{b, c, a} {
-		if s, reason := r.AdmitOperations(from("10.0.0.2")); s == nil {
+		if s, reason := r.AdmitOperations(from("10.0.0.2"), 0); s == nil {
 			t.Fatalf("no room: %d", reason)
 		} else {
 			s.Busy() // it does not give way
@@ -86,4 +90,38 @@ func TestTheSocketThatIsIdleLongestGivesWay(t *testing.T) {
 			t.Errorf("closed for the socket %d: %t %t %t", i, a.closed, b.closed, c.closed)
 		}
 	}
+}
+
+// F1: when requests are under way on all sockets of the operations port, a new one waits for the first that is idle.
+func TestAFullOperationsPortIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patience = time.Second
+		r := New(Limits{Total: 1, PerHost: 1, Strangers: 1, StrangersPerHost: 1, Operations: 2})
+		a, b := from("10.0.0.1"), from("10.0.0.1")
+		var seats []*Seat
+		for _, socket := range []*fakeConn{a, b} {
+			s, _ := r.AdmitOperations(socket, patience)
+			s.Busy()
+			seats = append(seats, s)
+		}
+		began := time.Now()
+		if s, reason := r.AdmitOperations(from("10.0.0.2"), patience); s != nil || reason != Full || time.Since(began) != patience {
+			t.Errorf("with requests under way on all: %v, %d after %v, want Full after %v", s, reason, time.Since(began), patience)
+		}
+		began = time.Now()
+		time.AfterFunc(patience/3, seats[1].Idle)
+		third, reason := r.AdmitOperations(from("10.0.0.2"), patience)
+		if third == nil || reason != Admitted || time.Since(began) != patience/3 || !b.closed || a.closed {
+			t.Errorf("when a request ends: %v, %d after %v, closed %t %t", third, reason, time.Since(began), a.closed, b.closed)
+		}
+		third.Busy()
+		began = time.Now()
+		time.AfterFunc(patience/2, seats[0].Leave)
+		if s, reason := r.AdmitOperations(from("10.0.0.2"), patience); s == nil || reason != Admitted || time.Since(began) != patience/2 {
+			t.Errorf("when a socket leaves: %v, %d after %v", s, reason, time.Since(began))
+		}
+		if r.UsedOperations() != 2 {
+			t.Errorf("%d sockets are open, want 2", r.UsedOperations())
+		}
+	})
 }

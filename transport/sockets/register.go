@@ -41,6 +41,8 @@ type Register struct {
 	operations     count
 	operationsIdle *list.List // the same of the operations port
 	turnedAway     uint64     // sockets of the operations port that found no room, or were closed for another one
+
+	operationsEased chan struct{} // a socket of the operations port became idle or left; capacity 1
 }
 
 // count counts sockets, all and by host.
@@ -79,7 +81,7 @@ type Seat struct {
 func New(limits Limits) *Register {
 	return &Register{limits: limits, total: count{perHost: map[string]int{}}, strange: count{perHost: map[string]int{}},
 		seats: map[*Seat]struct{}{}, idle: list.New(),
-		operations: count{perHost: map[string]int{}}, operationsIdle: list.New()}
+		operations: count{perHost: map[string]int{}}, operationsIdle: list.New(), operationsEased: make(chan struct{}, 1)}
 }
 
 // Admit gives a new socket its seat, as a stranger. When there is no room it closes the socket that has been idle
@@ -145,6 +147,7 @@ func (s *Seat) Idle() {
 	defer s.r.mu.Unlock()
 	if s.waiting == nil && !s.gone {
 		s.waiting = s.idle.PushBack(s)
+		s.easedLocked()
 	}
 }
 
@@ -178,6 +181,7 @@ func (s *Seat) leaveLocked() {
 	s.gone = true
 	s.counts.drop(s.host)
 	delete(s.r.seats, s)
+	s.easedLocked()
 }
 
 // Close takes no more sockets, and closes those of strangers.
