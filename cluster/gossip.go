@@ -69,7 +69,7 @@ type Member struct {
 }
 
 // Gossip finds the nodes of a cluster and spreads the view. Order of use: NewGossip, Start, Close.
-// It is safe for concurrent use. Its answers are hints (reliability.md 6.2).
+// It is safe for concurrent use. Its answers are hints: a wrong one costs a call that is refused.
 type Gossip struct {
 	cfg    Config
 	view   *View

@@ -57,7 +57,7 @@ func (d *driver) replicated(r Request) Outcome {
 var oneKiB = make([]byte, 1<<10)
 
 // quiet begins the measurement, without the collector: what it costs depends on how far it is with what
-// was there before, and on little else. BenchmarkSnapshot and scripts/growth.sh have it running.
+// was there before, and on little else. BenchmarkCapture and scripts/growth.sh have it running.
 func quiet(b *testing.B) {
 	runtime.GC()
 	old := debug.SetGCPercent(-1)

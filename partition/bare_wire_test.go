@@ -18,7 +18,7 @@ import (
 // R2: a leader whose clock runs slow does not notice that it was deposed. A heartbeat of its successor
 // that is handled beside the main loop gives it the new term, and what a client asks of it just then is
 // appended under that term: the two logs hold different entries of one index and one term, which raft
-// takes for the same ever after. Ours are TestWireKnowsNoFastPath and TestDeposedLeaderReadsNothing.
+// takes for the same ever after. Ours are TestTransportKnowsNoFastPath in partition/raftnet and TestDeposedLeaderReadsNothing.
 func TestBareRaftDivergesByHeartbeatsBesideItsMainLoop(t *testing.T) {
 	for name, fast := range map[string]bool{"beside": true, "through the main loop": false} {
 		t.Run(name, func(t *testing.T) {

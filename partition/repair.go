@@ -19,7 +19,7 @@ import (
 //
 // It keeps no plan. Each step is decided from the committed configuration and from what the members say of
 // themselves. So the leader after a crash goes on where the last one stopped. Each step by itself leaves a group that
-// a majority of voters with the data can serve. One step is under way per group (reliability 2.6, rule 9); raft
+// a majority of voters with the data can serve. One step is under way per group, because raft
 // itself refuses a change before the last one committed.
 type repairer struct {
 	s     *Supervisor

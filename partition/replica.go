@@ -159,7 +159,7 @@ func (r *Replica) start(members []fsm.NodeID) (err error) {
 	return err
 }
 
-// raftConfig is reliability.md 2.2 as settings. RestoreCommittedLogs (R6) and NotifyCh (it blocks
+// raftConfig is Config as raft's settings. RestoreCommittedLogs (R6) and NotifyCh (it blocks
 // raft) stay off.
 func (r *Replica) raftConfig() *raft.Config {
 	c := raft.DefaultConfig()

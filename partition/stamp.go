@@ -9,7 +9,7 @@ import (
 )
 
 // stamper is where time and chance enter the project's state: this file alone reads the clock and
-// draws random numbers for entries (architecture 7).
+// draws random numbers for entries (docs/ARCHITECTURE.md, Time).
 type stamper struct {
 	wall  fsm.Wall  // the last stamp given
 	lease fsm.Lease // the partition's lease time when this leadership began

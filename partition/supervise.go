@@ -276,7 +276,7 @@ const admitTimeout = 10 * time.Second
 const caughtUp = 64
 
 // admit adds registered nodes to group 0, one change at a time. Each comes without a vote first, because a voter
-// counts before it has anything (reliability 2.6, rule 9).
+// counts before it has anything.
 func (s *Supervisor) admit(r *Replica, v *catalog.View) error {
 	f := r.raft.GetConfiguration()
 	in := map[fsm.NodeID]raft.ServerSuffrage{}

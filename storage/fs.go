@@ -17,7 +17,7 @@ type File interface {
 	Size() (int64, error)
 }
 
-// FS is the seam to the file system (architecture, room card): the operating system's in
+// FS is the seam to the file system: the operating system's in
 // production, faultfs in tests. Errors wrap fs.ErrNotExist and fs.ErrExist as package os does.
 type FS interface {
 	// Mkdir creates one directory with mode 0700.

@@ -194,8 +194,8 @@ func guard(name string, f func() error) (err error) {
 	return f()
 }
 
-// verify reads the tail backwards: it must be contiguous, checksummed and of non-decreasing terms (reliability rule
-// 4). A failure here means that the whole replica is thrown away.
+// verify reads the tail backwards: it must be contiguous, checksummed and of non-decreasing
+// terms. A failure here means that the whole replica is thrown away.
 func (l *Log) verify() error {
 	var first, last uint64
 	err := guard(l.name, func() (err error) {

@@ -13,7 +13,7 @@ import (
 // combination is a set of faults that overlap.
 type combination []string
 
-// mandatory are the combinations that have broken others' systems (reliability.md 5.3), in the order
+// mandatory are the combinations that have broken others' systems, in the order
 // in which they are tried; those that this bed cannot make are told and left out.
 func mandatory() []combination {
 	return []combination{

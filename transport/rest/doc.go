@@ -8,5 +8,5 @@
 // It never answers a management request before the token is verified and the right is there. It never reads a body
 // that has no limit, and never tells a client the text of an internal error.
 //
-// Start with api.go, then queue.go.
+// Start with api.go, then entity.go.
 package rest

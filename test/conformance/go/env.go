@@ -258,7 +258,7 @@ func (e *env) take(r receiver, n int) []*azservicebus.ReceivedMessage {
 }
 
 // holdsBack tells whether the library may keep a message that comes between two receives. Up to 1.7 the next receive
-// breaks its release off, and the message is locked until its lock ends (newReleaserFunc of receiver.go).
+// breaks its release off, and the message is locked until its lock ends (the SDK's newReleaserFunc).
 func holdsBack() bool {
 	return strings.HasPrefix(version(), "1.4.") || strings.HasPrefix(version(), "1.7.")
 }
