@@ -18,8 +18,8 @@ import (
 type BootstrapStore interface {
 	// Read returns what was written under name; the error wraps fs.ErrNotExist if nothing was.
 	Read(name string) ([]byte, error)
-	// WriteOnce makes data durable under name before it returns; the error wraps fs.ErrExist if name
-	// was written before, whatever with.
+	// WriteOnce makes data durable under name before it returns. A name that was written with other data keeps that:
+	// the call is an error. The error of a store that can tell wraps fs.ErrExist; that of storage does not.
 	WriteOnce(name string, data []byte) error
 }
 

@@ -199,7 +199,7 @@ func (s *State) perform(req *Request, o *Outcome) {
 	}
 }
 
-// dispatch is the one switch over commands.
+// dispatch does the commands that concern the whole partition. The others concern a share: see dispatchShare.
 func (s *State) dispatch(req *Request, o *Outcome) {
 	switch c := req.Command.(type) {
 	case *Tick:

@@ -13,7 +13,7 @@ import (
 )
 
 // newMetrics returns the registry of a node: the Go runtime, the process, and what the rooms count.
-// Rooms keep plain counters; this file alone knows Prometheus.
+// Packages keep plain counters, and this file makes metrics of them. Package rest serves the registry.
 func newMetrics(n *node) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
