@@ -33,10 +33,10 @@ build:
 run: build
 	@exec bin/busbar serve --dev --data-dir .cluster/dev
 
-## test: vet, every test of the repository, the failover of a real cluster, and attacks on one
+## test: vet, the tests of the packages and modules in their short form, the failover of a real cluster, and attacks on one
 test: test-unit test-modules test-failover
 
-## test-unit: vet and every test of the packages, without the failover
+## test-unit: vet and the tests of the packages in their short form
 test-unit:
 	@if [[ -z "$(RACE)" ]]; then echo 'no C compiler: the tests run without the race detector' >&2; fi
 	@go vet ./...
@@ -66,7 +66,7 @@ $(TOOLS)/staticcheck: scripts/lint/go.mod scripts/lint/main.go
 	@cd scripts/lint && go build -o $(TOOLS)/ honnef.co/go/tools/cmd/staticcheck \
 		golang.org/x/tools/cmd/goimports && go build -o $(TOOLS)/check . && touch $@
 
-## verify: format, modules, lint, links of the documentation, coverage of the specification
+## verify: format, modules, lint, links and diagrams of the documentation, references of comments, coverage of the specification
 verify:
 	@scripts/verify.sh
 

@@ -24,8 +24,11 @@ echo '-- vet and lint'
 go vet ./...
 make lint
 
-echo '-- links of the documentation'
+echo '-- links of the documentation, references of comments'
 go run ./scripts/links README.md docs .github
+
+echo '-- diagrams'
+go run ./scripts/mermaid README.md docs
 
 echo '-- sentences that are too long, or name nobody'
 go run ./scripts/prose

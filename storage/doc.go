@@ -17,6 +17,21 @@
 // with crashes and errors. The log (raft-wal or raft-boltdb) and the votes (raft-boltdb) are the
 // exception: these libraries use the operating system's files directly.
 //
+// # Where things are
+//
+//   - dir.go, hard.go, life.go, replica.go: the data directory, its identity, what it knows of groups and of nodes
+//   - file.go, fs.go, fs_unix.go: small files, and the seam to the file system
+//   - ballast.go: disk space that is kept for bad days
+//   - group.go: one group, opened and closed
+//   - log.go, logend.go: the log as raft sees it
+//   - walentry.go, walfile.go, waldirect.go, walahead.go, walseal.go, sweep.go: raft-wal with cheaper writes
+//   - stable.go, bolt.go, boltpages.go: votes, and checks of bolt files
+//   - bodies.go, put.go, writebuffer.go, cache.go: the bodies of messages, as they come
+//   - segment.go, record.go, compact.go: segments, and how they are emptied
+//   - pin.go, block.go, restore.go: bodies in snapshots
+//   - snapshot.go, sink.go, chunk.go, snapread.go: snapshots
+//
 // Start with [Open], then [Dir.Group]. The bytes are described in docs/formats/directory.md,
-// snapshot.md and bodies.md.
+// snapshot.md and bodies.md. docs/formats/crashes.md tells what a crash
+// leaves, write by write.
 package storage

@@ -6,7 +6,10 @@
 //
 //   - main.go, serve.go, node.go, doors.go: the program, one node, its listeners
 //   - config.go, addresses.go, limits.go, policies.go, issuers.go, devca.go: the configuration, keys and certificates
-//   - status.go, metrics.go, operator.go, audit.go, reset.go, profiles.go, ops_*.go: the operations port
+//   - status.go, status_members.go, metrics.go, operator.go, audit.go, audit_stopped.go, messages.go, reset.go,
+//     profiles.go, ops_*.go: the operations port
+//   - hosts.go: what keeps web pages away from a node
+//   - mend.go: advice to people beside an error
 //   - heap.go, quiet.go, segment_*.go, descriptors.go: what the process asks of the operating system
 //   - entities_start.go: what the file of entities asks for, made at the start
 //   - client, bench, entities, dial, exit: packages of their own, with doors that test/arch holds
