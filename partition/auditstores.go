@@ -25,7 +25,7 @@ type Stored struct {
 func AuditStores(ctx context.Context, p fsm.PartitionID, s Stores, empty func() Machine, upTo uint64) (
 	out Stored, err error) {
 	out.Partition = p
-	m := &machine{bodies: s.Bodies, m: empty(), notify: func() {}, digests: &digests{}}
+	m := &machine{bodies: s.Bodies, m: empty(), notify: func() {}, digests: newDigests(nil, nil)}
 	metas, err := s.Snapshots.List()
 	if err != nil {
 		return out, fmt.Errorf("list snapshots: %w", err)

@@ -53,7 +53,7 @@ func newPaused(t *testing.T, b *brokers) *paused {
 		if part == apart {
 			to = "n1"
 		}
-		for b.leader(part).cfg.Node != to {
+		for b.leader(part).Node() != to {
 			_ = b.all["n1"].host.TransferLeadership(ctx, part, to) // asked again until it has happened
 			time.Sleep(time.Second)
 		}

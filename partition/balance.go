@@ -46,7 +46,7 @@ func (b *balancer) look(ctx context.Context, v *catalog.View) {
 		if r == nil || len(g.Members) == 0 || !r.Leading() {
 			continue
 		}
-		epoch, ok := r.prop.led()
+		epoch, ok := r.Led()
 		s := b.seen[g.ID]
 		if !ok || s.epoch != epoch {
 			b.seen[g.ID] = leading{epoch: epoch, since: time.Now()}
@@ -54,13 +54,13 @@ func (b *balancer) look(ctx context.Context, v *catalog.View) {
 		}
 		to := g.Members[0]
 		if to == b.host.cfg.Node || time.Since(s.since) < balanceAfter ||
-			time.Since(s.tried) < balanceEvery || r.givenWithin(balanceRespects) {
+			time.Since(s.tried) < balanceEvery || r.GivenWithin(balanceRespects) {
 			continue
 		}
 		s.tried = time.Now()
 		b.seen[g.ID] = s
 		if err := b.give(ctx, r, to); err != nil && ctx.Err() == nil {
-			r.log.Debug("leadership stays", "preferred", to, "error", err)
+			r.Log().Debug("leadership stays", "preferred", to, "error", err)
 		}
 	}
 }
@@ -68,27 +68,21 @@ func (b *balancer) look(ctx context.Context, v *catalog.View) {
 // leave gives every leadership away, because the date here is wrong and others have a right one.
 func (b *balancer) leave(ctx context.Context) {
 	for _, r := range b.host.list() {
-		s := b.seen[r.id]
+		s := b.seen[r.ID()]
 		if !r.Leading() || time.Since(s.tried) < balanceEvery {
 			continue
 		}
 		s.tried = time.Now()
-		b.seen[r.id] = s
+		b.seen[r.ID()] = s
 		limit, cancel := context.WithTimeout(ctx, 2*b.host.cfg.ElectionTimeout)
 		to := b.host.rightTarget(limit, r)
 		if to == "" {
-			r.log.Warn("the clock here is wrong, and nobody else can lead")
-		} else if err := r.transfer(limit, to); err != nil && ctx.Err() == nil {
-			r.log.Warn("the clock here is wrong, and the leadership stays", "to", to, "error", err)
+			r.Log().Warn("the clock here is wrong, and nobody else can lead")
+		} else if err := r.Transfer(limit, to); err != nil && ctx.Err() == nil {
+			r.Log().Warn("the clock here is wrong, and the leadership stays", "to", to, "error", err)
 		}
 		cancel()
 	}
-}
-
-func (r *Replica) givenWithin(d time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.givenAt.IsZero() && time.Since(r.givenAt) < d
 }
 
 func (b *balancer) give(ctx context.Context, r *Replica, to fsm.NodeID) error {
@@ -99,10 +93,10 @@ func (b *balancer) give(ctx context.Context, r *Replica, to fsm.NodeID) error {
 		return err
 	}
 	for _, s := range all {
-		if s.Partition != r.id {
+		if s.Partition != r.ID() {
 			continue
 		}
-		if s.Failure != "" || s.Applied+caughtUp < r.machine.index() {
+		if s.Failure != "" || s.Applied+caughtUp < r.Applied() {
 			return fmt.Errorf("node %s is behind: %w", to, fsm.ErrUnavailable)
 		}
 		if s.WrongClock {
@@ -110,7 +104,7 @@ func (b *balancer) give(ctx context.Context, r *Replica, to fsm.NodeID) error {
 		}
 		limit, stop := context.WithTimeout(ctx, 2*b.host.cfg.ElectionTimeout)
 		defer stop()
-		return r.transfer(limit, to)
+		return r.Transfer(limit, to)
 	}
 	return fmt.Errorf("node %s has no replica: %w", to, fsm.ErrUnavailable)
 }
@@ -137,7 +131,7 @@ func (s *Supervisor) hasten(g catalog.Group) {
 				return
 			}
 			if s.shouldCampaign(ctx, r, g) {
-				r.campaign(ctx, "")
+				r.Campaign(ctx, "")
 				return
 			}
 			select {
@@ -194,23 +188,23 @@ func (h *Host) Ready(ctx context.Context) error {
 		return fmt.Errorf("no partition is open: %w", fsm.ErrUnavailable)
 	}
 	errs := h.missing()
-	if h.space.now() >= roomForSettling {
+	if h.space.Level() >= RoomForSettling {
 		errs = append(errs, fmt.Errorf("disk is nearly full, nothing more is stored: %w", fsm.ErrBusy))
 	}
 	for _, r := range rs {
 		leader, _ := r.Leader()
 		switch {
-		case r.err() != nil:
-			errs = append(errs, fmt.Errorf("partition %d: %w", r.id, r.err()))
+		case r.Err() != nil:
+			errs = append(errs, fmt.Errorf("partition %d: %w", r.ID(), r.Err()))
 		case leader == "":
-			errs = append(errs, fmt.Errorf("partition %d: %w", r.id, fsm.ErrUnavailable))
+			errs = append(errs, fmt.Errorf("partition %d: %w", r.ID(), fsm.ErrUnavailable))
 		case h.lost.has(leader):
 			// A follower believes in its leader until a time-out that is longer than the loss is new.
-			errs = append(errs, fmt.Errorf("partition %d: its leader %s is lost: %w", r.id, leader,
+			errs = append(errs, fmt.Errorf("partition %d: its leader %s is lost: %w", r.ID(), leader,
 				fsm.ErrUnavailable))
 		case r.Leading():
 			if err := r.Barrier(ctx, time.Second); err != nil {
-				errs = append(errs, fmt.Errorf("partition %d: %w", r.id, err))
+				errs = append(errs, fmt.Errorf("partition %d: %w", r.ID(), err))
 			}
 		}
 	}

@@ -298,7 +298,7 @@ func TestNothingIsLostAfterAFailedWrite(t *testing.T) {
 			}
 			acked++
 		}
-		bad := l.cfg.Node
+		bad := l.Node()
 		c.nodes[bad].disks[1].log.set(func(f *faultyLog) { f.err, f.keep = errDisk, true })
 		for i := range uint64(20) {
 			_, _ = l.Propose(shortly(t, time.Second), enqueue(reqID(2, i+1), "unsure"))
@@ -307,7 +307,7 @@ func TestNothingIsLostAfterAFailedWrite(t *testing.T) {
 		next := c.leader(1, bad)
 		third := ""
 		for _, id := range c.others(bad) {
-			if id != next.cfg.Node {
+			if id != next.Node() {
 				third = string(id)
 			}
 		}
@@ -317,7 +317,7 @@ func TestNothingIsLostAfterAFailedWrite(t *testing.T) {
 				acked++
 			}
 		}
-		c.crash(next.cfg.Node)
+		c.crash(next.Node())
 		c.crash(bad)
 		c.net.isolate(fsm.NodeID(third), false)
 		c.start(bad)
@@ -325,10 +325,10 @@ func TestNothingIsLostAfterAFailedWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.leader(1)
-		if s := c.settled(next.cfg.Node); s.Enqueues < acked {
+		if s := c.settled(next.Node()); s.Enqueues < acked {
 			t.Errorf("%d effects, %d were acknowledged", s.Enqueues, acked)
 		}
-		c.start(next.cfg.Node)
+		c.start(next.Node())
 	})
 }
 

@@ -10,25 +10,25 @@ import (
 )
 
 // appended gives a replica an append of its leader and returns raft's answer.
-func appended(t *testing.T, r, leader *Replica, from, count uint64) *raft.AppendEntriesResponse {
+func appended(t *testing.T, c *testCluster, r, leader *Replica, from, count uint64) *raft.AppendEntriesResponse {
 	t.Helper()
-	self := []byte(leader.cfg.Node)
+	self := []byte(leader.Node())
 	a := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
-		Term: leader.raft.CurrentTerm(), PrevLogEntry: from - 1, LeaderCommitIndex: leader.raft.CommitIndex()}
+		Term: termOf(leader), PrevLogEntry: from - 1, LeaderCommitIndex: leader.Status().Committed}
 	var l raft.Log
-	if err := leader.stores.Log.GetLog(from-1, &l); err != nil {
+	if err := c.nodes[leader.Node()].disks[1].log.GetLog(from-1, &l); err != nil {
 		t.Fatalf("the leader has no entry %d: %v", from-1, err)
 	}
 	a.PrevLogTerm = l.Term
 	for i := from; i < from+count; i++ {
 		e := new(raft.Log)
-		if err := leader.stores.Log.GetLog(i, e); err != nil {
+		if err := c.nodes[leader.Node()].disks[1].log.GetLog(i, e); err != nil {
 			t.Fatalf("the leader has no entry %d: %v", i, err)
 		}
 		a.Entries = append(a.Entries, e)
 	}
 	resp := new(raft.AppendEntriesResponse)
-	if err := peerOf(r, leader.cfg.Node).AppendEntries(raft.ServerID(r.cfg.Node), "", a, resp); err != nil {
+	if err := peerOf(r, leader.Node()).AppendEntries(raft.ServerID(r.Node()), "", a, resp); err != nil {
 		t.Fatal(err)
 	}
 	return resp
@@ -43,7 +43,7 @@ func TestAppendsFromBeforeASnapshotAreTaken(t *testing.T) {
 		c.open(1)
 		defer c.close()
 		leader := c.leader(1)
-		far := c.others(leader.cfg.Node)[0]
+		far := c.others(leader.Node())[0]
 		c.net.isolate(far, true)
 		sent := 0
 		fill := func(n int) {
@@ -63,65 +63,41 @@ func TestAppendsFromBeforeASnapshotAreTaken(t *testing.T) {
 		fill(20)
 		c.settled()
 		follower := c.nodes[far].host.Replica(1)
-		snapshot := leader.machine.index() - 20
+		snapshot := leader.Applied() - 20
 		if installs(c) == 0 {
 			t.Fatal("no snapshot was installed")
 		}
 		// The log of a disk is emptied when a snapshot is installed; that of this test keeps what it had.
-		if err := follower.stores.Log.DeleteRange(1, snapshot); err != nil {
+		if err := c.nodes[far].disks[1].log.DeleteRange(1, snapshot); err != nil {
 			t.Fatal(err)
 		}
-		first, err := follower.stores.Log.FirstIndex()
+		first, err := c.nodes[far].disks[1].log.FirstIndex()
 		if err != nil || first != snapshot+1 {
 			t.Fatalf("the follower's log begins at %d, %v", first, err)
 		}
-		last := follower.raft.LastIndex()
+		last := follower.LastIndex()
 		for _, call := range []struct{ from, count uint64 }{
 			{first - 1, 0}, {first, 0}, {first - 20, 5}, {first - 20, 19}, {first - 20, 20}, {first - 20, 30}, {first, 5},
 			{first, last - first + 1}, {first - 1, last - first + 2}, {first - 30, last - first + 31},
 		} {
-			if a := appended(t, follower, leader, call.from, call.count); !a.Success {
+			if a := appended(t, c, follower, leader, call.from, call.count); !a.Success {
 				t.Errorf("%d entries from %d, where the log begins at %d: refused, last %d", call.count, call.from, first, a.LastLog)
 			}
 		}
-		if now := follower.raft.LastIndex(); now != last {
+		if now := follower.LastIndex(); now != last {
 			t.Errorf("the log ends at %d, it was %d", now, last)
 		}
 		// Entries that are new come along.
 		c.net.isolate(far, true)
 		fill(10)
-		a := appended(t, follower, leader, first-10, leader.raft.LastIndex()-(first-10)+1)
-		if !a.Success || follower.raft.LastIndex() != leader.raft.LastIndex() {
-			t.Errorf("success %t, the log ends at %d, the leader's at %d", a.Success, follower.raft.LastIndex(), leader.raft.LastIndex())
+		a := appended(t, c, follower, leader, first-10, leader.LastIndex()-(first-10)+1)
+		if !a.Success || follower.LastIndex() != leader.LastIndex() {
+			t.Errorf("success %t, the log ends at %d, the leader's at %d", a.Success, follower.LastIndex(), leader.LastIndex())
 		}
 		time.Sleep(time.Second)
 		c.net.isolate(far, false)
 		if s := c.settled(); s.Enqueues != sent {
 			t.Errorf("%d messages, want %d", s.Enqueues, sent)
-		}
-	})
-}
-
-// What was not applied is raft's alone to judge.
-func TestAppendsBehindWhatWasAppliedStayAsTheyAre(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newTestCluster(t, 3)
-		c.open(1)
-		defer c.close()
-		r := c.leader(1)
-		applied := r.machine.index()
-		for _, a := range []*raft.AppendEntriesRequest{
-			{PrevLogEntry: 0, Entries: []*raft.Log{{Index: 1, Term: 9}}},
-			{PrevLogEntry: applied, PrevLogTerm: 9, LeaderCommitIndex: 99},
-			{PrevLogEntry: applied + 5, PrevLogTerm: 9, Entries: []*raft.Log{{Index: applied + 6}}},
-			{PrevLogEntry: 1, PrevLogTerm: 9, Entries: []*raft.Log{{Index: 2}}}, // it is in the log
-		} {
-			was := *a
-			r.behind(a)
-			if a.PrevLogEntry != was.PrevLogEntry || a.PrevLogTerm != was.PrevLogTerm || len(a.Entries) != len(was.Entries) ||
-				a.LeaderCommitIndex != was.LeaderCommitIndex {
-				t.Errorf("%+v became %+v", was, *a)
-			}
 		}
 	})
 }

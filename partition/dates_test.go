@@ -79,7 +79,7 @@ func wrongClocks(t *testing.T, n int, f func(t *testing.T, c *testCluster, d *da
 func TestNodeWithAWrongClockLeavesLeadingToOthers(t *testing.T) {
 	wrongClocks(t, 3, func(t *testing.T, c *testCluster, d *dates) {
 		old := c.leader(1)
-		wrong := old.cfg.Node
+		wrong := old.Node()
 		h := c.nodes[wrong].host
 		time.Sleep(2 * clockEvery)
 		if s := h.Clock(); !s.Judged || s.Wrong || s.Ahead != 0 {
@@ -101,14 +101,14 @@ func TestNodeWithAWrongClockLeavesLeadingToOthers(t *testing.T) {
 		b := balancer{host: h, seen: map[fsm.PartitionID]leading{}}
 		b.look(t.Context(), nil)
 		next := c.leader(1)
-		if next.cfg.Node == wrong {
+		if next.Node() == wrong {
 			t.Fatal("it leads on")
 		}
 		// The leader goes, and raft's time-outs decide: ten times, so that chance would have it lead.
 		for i := range 10 {
-			gone := c.leader(1).cfg.Node
+			gone := c.leader(1).Node()
 			c.net.isolate(gone, true)
-			if got := c.leader(1, gone).cfg.Node; got == wrong {
+			if got := c.leader(1, gone).Node(); got == wrong {
 				t.Fatalf("time %d: the one with the wrong date leads", i)
 			}
 			c.net.isolate(gone, false)
@@ -137,7 +137,7 @@ func TestNodeWithAWrongClockLeavesLeadingToOthers(t *testing.T) {
 func TestWrongClockLeadsWhenNobodyElseCan(t *testing.T) {
 	wrongClocks(t, 3, func(t *testing.T, c *testCluster, d *dates) {
 		old := c.leader(1)
-		wrong, behind := c.others(old.cfg.Node)[0], c.others(old.cfg.Node)[1]
+		wrong, behind := c.others(old.Node())[0], c.others(old.Node())[1]
 		d.set(wrong, -time.Hour)
 		time.Sleep(2 * clockEvery)
 		if s := c.nodes[wrong].host.Clock(); !s.Wrong || s.Ahead != -time.Hour {
@@ -147,9 +147,9 @@ func TestWrongClockLeadsWhenNobodyElseCan(t *testing.T) {
 		if _, err := old.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
 		}
-		c.crash(old.cfg.Node)
+		c.crash(old.Node())
 		c.net.isolate(behind, false)
-		if got := c.leader(1, old.cfg.Node).cfg.Node; got != wrong {
+		if got := c.leader(1, old.Node()).Node(); got != wrong {
 			t.Errorf("%s leads without the last message", got)
 		}
 		// The verdict stays although there are too few clocks now to come to one.
@@ -159,8 +159,7 @@ func TestWrongClockLeadsWhenNobodyElseCan(t *testing.T) {
 			t.Error("the date is called right because others went away")
 		}
 		r := h.Replica(1)
-		r.leaderKnown()
-		c.settled(old.cfg.Node)
+		c.settled(old.Node())
 		if !h.defers(t.Context(), r) {
 			t.Error("an election is not left to a node that could win it")
 		}

@@ -5,10 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,8 +36,9 @@ type Digest struct {
 }
 
 const (
-	formBytes = 8  // of an image tell its kind and version
-	sumBytes  = 16 // of SHA-256 are kept: enough not to meet by chance
+	formBytes = 8 // of an image tell its kind and version
+	// SumBytes of SHA-256 are kept: enough not to meet by chance.
+	SumBytes = 16
 	// keptDigests is how many a replica remembers: a follower that is a little behind is compared, too.
 	keptDigests = 4
 )
@@ -52,7 +51,7 @@ func digest(image io.WriterTo, stop <-chan struct{}) (Digest, error) {
 	if _, err := image.WriteTo(h); err != nil {
 		return Digest{}, err
 	}
-	return Digest{Form: hex.EncodeToString(h.form), Sum: hex.EncodeToString(sum.Sum(nil)[:sumBytes])}, nil
+	return Digest{Form: hex.EncodeToString(h.form), Sum: hex.EncodeToString(sum.Sum(nil)[:SumBytes])}, nil
 }
 
 // digester passes bytes on, keeps the first, and fails when the replica closes.
@@ -84,7 +83,11 @@ type digests struct {
 	next  *checkpoint   // the newest that waits for the one under way
 	took  time.Duration // the last one
 	kept  []Digest
-	fresh broadcast
+	fresh chan struct{} // closed and replaced when there is another one
+}
+
+func newDigests(stop <-chan struct{}, wg *sync.WaitGroup) *digests {
+	return &digests{stop: stop, wg: wg, fresh: make(chan struct{})}
 }
 
 // checkpoint is the state behind a marked entry.
@@ -129,16 +132,23 @@ func (d *digests) run() {
 		if err == nil {
 			d.kept = append(d.kept[max(0, len(d.kept)+1-keptDigests):len(d.kept):len(d.kept)], sum)
 		}
+		close(d.fresh)
+		d.fresh = make(chan struct{})
 		d.mu.Unlock()
-		d.fresh.fire()
 	}
 }
 
 // list returns what is kept, oldest first; it is not changed any more.
 func (d *digests) list() []Digest {
+	kept, _ := d.news()
+	return kept
+}
+
+// news returns what is kept, and a channel that is closed when there is more.
+func (d *digests) news() ([]Digest, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.kept
+	return d.kept, d.fresh
 }
 
 // at returns the digest behind an entry.
@@ -155,11 +165,13 @@ func (d *digests) at(index uint64) (Digest, bool) {
 // may have been left out because another one was under way.
 func (d *digests) await(ctx context.Context, index uint64) (Digest, error) {
 	for {
-		changed := d.fresh.wait()
-		if x, ok := d.at(index); ok {
-			return x, nil
+		l, changed := d.news()
+		for _, x := range l {
+			if x.Index == index {
+				return x, nil
+			}
 		}
-		if l := d.list(); len(l) > 0 && l[len(l)-1].Index > index {
+		if len(l) > 0 && l[len(l)-1].Index > index {
 			return Digest{}, fmt.Errorf("digest behind entry %d was not computed: %w", index, fsm.ErrUnavailable)
 		}
 		select {
@@ -182,26 +194,21 @@ func (d *digests) due(last time.Time, every time.Duration) bool {
 	return every > 0 && !d.busy && time.Since(last) >= max(every, digestShare*d.took)
 }
 
-// compare judges a group's digests. sums maps voters to their digests of one index and form; voters is
-// how many there are. diverged are those who differ from what a majority of all voters agrees upon;
-// unclear says that some differ and no majority agrees, so that nobody knows who is right.
-func compare(sums map[fsm.NodeID]string, voters int) (diverged []fsm.NodeID, agreed string, unclear bool) {
-	count := map[string]int{}
-	for _, s := range sums { // order-free: only counts
-		count[s]++
-	}
-	for s, n := range count { // order-free: at most one has a majority
-		if n > voters/2 {
-			agreed = s
-		}
-	}
-	for n, s := range sums { // sorted below
-		if agreed != "" && s != agreed {
-			diverged = append(diverged, n)
-		}
-	}
-	slices.Sort(diverged)
-	return diverged, agreed, agreed == "" && len(count) > 1
+// Digests returns the newest digests of the state, oldest first; they are not changed any more.
+func (r *Replica) Digests() []Digest { return r.machine.digests.list() }
+
+// DigestAt returns the digest behind an entry, if it is kept.
+func (r *Replica) DigestAt(index uint64) (Digest, bool) { return r.machine.digests.at(index) }
+
+// AwaitDigest waits for the digest behind an entry, which may be about to be applied here.
+func (r *Replica) AwaitDigest(ctx context.Context, index uint64) (Digest, error) {
+	return r.machine.digests.await(ctx, index)
 }
 
-var errDiverged = errors.New("state differs from that of a majority of the group")
+// Dispute reports, once per entry, that replicas differ and nobody knows which of them is right. Nothing
+// is done by itself: what is thrown away could be what is right.
+func (r *Replica) Dispute(index uint64, sums map[fsm.NodeID]string) {
+	if r.disputed.Swap(index) != index {
+		r.log.Error("replicas differ and no majority agrees", "index", index, "digests", sums)
+	}
+}

@@ -56,7 +56,7 @@ func (b *brokers) agree(p fsm.PartitionID) {
 		time.Sleep(100 * time.Millisecond)
 		sums := map[uint64][]Digest{}
 		for _, id := range b.ids {
-			for _, d := range b.nodes[id].host.Replica(p).machine.digests.list() {
+			for _, d := range b.nodes[id].host.Replica(p).Digests() {
 				sums[d.Index] = append(sums[d.Index], d)
 			}
 		}
@@ -84,7 +84,7 @@ func TestReplicaThatDiffersIsRebuilt(t *testing.T) {
 			armed := map[fsm.NodeID]*atomic.Bool{"n1": {}, "n2": {}, "n3": {}}
 			b, d := checkpointed(t, armed)
 			defer b.close()
-			bad := b.leader(1).cfg.Node
+			bad := b.leader(1).Node()
 			if !leads {
 				bad = b.others(bad)[0]
 			}
@@ -100,8 +100,7 @@ func TestReplicaThatDiffersIsRebuilt(t *testing.T) {
 			if armed[bad].Load() {
 				t.Fatal("the canary did not sing")
 			}
-			f := sick.failure.Load()
-			if f == nil || !errors.Is(*f, errDiverged) {
+			if f := sick.Failure(); !errors.Is(f, errDiverged) {
 				t.Fatalf("%s (leads is %v) goes on: %v", bad, leads, f)
 			}
 			b.whole("n1 n2 n3")
@@ -131,12 +130,12 @@ func TestQuarantineOutlastsTheProcess(t *testing.T) {
 		armed := map[fsm.NodeID]*atomic.Bool{"n1": {}, "n2": {}, "n3": {}}
 		b, d := checkpointed(t, armed)
 		defer b.close()
-		bad := b.others(b.leader(1).cfg.Node)[0]
+		bad := b.others(b.leader(1).Node())[0]
 		armed[bad].Store(true)
 		sick := b.nodes[bad].host.Replica(1)
 		k := fsm.Key{Entity: d.ID, By: fsm.ByShare, Share: uint16(slices.Index(d.Partitions, 1))}
 		sent := 0
-		for sick.failure.Load() == nil {
+		for sick.Failure() == nil {
 			sent++
 			if sent > 1000 {
 				t.Fatal("the canary did not sing")
@@ -190,11 +189,11 @@ func TestHealthyReplicasAgree(t *testing.T) {
 				t.Fatal(err)
 			}
 			if round%2 == 0 {
-				dead := b.others(l.cfg.Node)
+				dead := b.others(l.Node())
 				dead = slices.DeleteFunc(dead, func(n fsm.NodeID) bool { return n == "n1" })
 				b.kill(dead[0])
 				b.revive(dead[0])
-			} else if err := l.transfer(shortly(t, 10*time.Second), b.others(l.cfg.Node)[0]); err != nil {
+			} else if err := l.Transfer(shortly(t, 10*time.Second), b.others(l.Node())[0]); err != nil {
 				t.Fatal(err)
 			}
 			b.whole("n1 n2 n3")
@@ -206,9 +205,9 @@ func TestHealthyReplicasAgree(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		before := b.leader(2).machine.index()
+		before := b.leader(2).Applied()
 		time.Sleep(10 * time.Minute)
-		if after := b.leader(2).machine.index(); after != before {
+		if after := b.leader(2).Applied(); after != before {
 			t.Errorf("a silent group wrote %d entries", after-before)
 		}
 	})
@@ -251,9 +250,9 @@ func TestQuarantineIsNotForTheAsking(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		b.agree(1)
-		l := b.leader(1).cfg.Node
+		l := b.leader(1).Node()
 		to := b.others(l)[0]
-		own := b.nodes[to].host.Replica(1).machine.digests.list()
+		own := b.nodes[to].host.Replica(1).Digests()
 		last := own[len(own)-1]
 		call := func(from fsm.NodeID, index uint64, sum string) error {
 			msg := []byte{0, 1}
@@ -267,7 +266,7 @@ func TestQuarantineIsNotForTheAsking(t *testing.T) {
 			"by a follower":          call(b.others(l)[1], last.Index, "00"),
 			"that agrees":            call(l, last.Index, last.Sum),
 			"of an unknown entry":    call(l, last.Index+1, "00"),
-			"with a digest too long": call(l, last.Index, string(make([]byte, 2*sumBytes+1))),
+			"with a digest too long": call(l, last.Index, string(make([]byte, 2*SumBytes+1))),
 		} {
 			if err == nil {
 				t.Errorf("quarantined %s", name)
@@ -278,8 +277,8 @@ func TestQuarantineIsNotForTheAsking(t *testing.T) {
 				t.Errorf("quarantined by %x", msg)
 			}
 		}
-		if f := b.nodes[to].host.Replica(1).failure.Load(); f != nil {
-			t.Errorf("failed: %v", *f)
+		if f := b.nodes[to].host.Replica(1).Failure(); f != nil {
+			t.Errorf("failed: %v", f)
 		}
 	})
 }

@@ -51,7 +51,7 @@ func (h *Host) catalog() *catalog.View {
 		return nil
 	}
 	var v *catalog.View
-	r.machine.view(func(m Machine, _ uint64) {
+	r.View(func(m Machine, _ uint64) {
 		if c, ok := m.(viewer); ok {
 			v = c.View()
 		}

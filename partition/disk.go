@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 // Disk is the disk that the stores of this node are on.
@@ -21,15 +20,6 @@ type Disk interface {
 	// when nothing else is left.
 	Ballast(hold bool) error
 }
-
-// diskLevel is what the disk has room for.
-type diskLevel int32
-
-const (
-	roomForAll       diskLevel = iota
-	roomForSettling            // nothing that adds: what is settled and deleted makes room
-	roomForDeletions           // raft's own, and the deletion of entities
-)
 
 // DiskLimits set when a node stops taking what its disk may not hold. A disk that is really full fails
 // replicas, and the space that a log needs to settle a message is the same that publishing takes.
@@ -54,7 +44,7 @@ func (r *DiskLimits) problem() string {
 const roomSlack = 8
 
 // level decides the level from the one before.
-func (r *DiskLimits) level(was diskLevel, free, total uint64) diskLevel {
+func (r *DiskLimits) level(was DiskLevel, free, total uint64) DiskLevel {
 	below := func(share float64, floor uint64, inside bool) bool {
 		limit := min(uint64(share*float64(total)), floor)
 		if inside {
@@ -63,33 +53,23 @@ func (r *DiskLimits) level(was diskLevel, free, total uint64) diskLevel {
 		return free < limit
 	}
 	switch {
-	case below(r.SettleFraction, r.SettleFloor, was >= roomForDeletions):
-		return roomForDeletions
-	case below(r.PublishFraction, r.PublishFloor, was >= roomForSettling):
-		return roomForSettling
+	case below(r.SettleFraction, r.SettleFloor, was >= RoomForDeletions):
+		return RoomForDeletions
+	case below(r.PublishFraction, r.PublishFloor, was >= RoomForSettling):
+		return RoomForSettling
 	}
-	return roomForAll
+	return RoomForAll
 }
 
 // diskSpace watches the disk of a node.
 type diskSpace struct {
-	level atomic.Int32
-	// left is what may be stored until the next look, in bytes: a fast disk fills a small reserve in
-	// less time than that takes.
-	left    atomic.Int64
-	watched atomic.Bool // somebody looks
-	free    atomic.Uint64
+	Room
+	free atomic.Uint64
 	// The rest is the watchdog's alone.
 	held  bool // the ballast
 	known bool // whether it is held: it may be there from the life before
 	tried time.Time
 }
-
-func (r *diskSpace) now() diskLevel { return diskLevel(r.level.Load()) }
-
-// storedTimes is how often the bytes of a message get to the disk before the next look. They are in the log, in the
-// bodies, and in a segment of either that is taken ahead.
-const storedTimes = 3
 
 // allowance is what may be stored until the next look: it may eat half of the reserve.
 func (r *DiskLimits) allowance(free, total uint64) int64 {
@@ -100,75 +80,28 @@ func (r *DiskLimits) allowance(free, total uint64) int64 {
 	return int64(min(free-reserve/2, 1<<62))
 }
 
-// grows returns how many bytes a command adds to what is kept, 0 for one that adds nothing.
-func grows(c fsm.Command) (bytes int) {
-	const around = 128 // what is kept of a message besides its body
-	switch c := c.(type) {
-	case *fsm.Enqueue, *fsm.Transfer:
-		fsm.EachMessage(c, func(m *fsm.Message) { bytes += around + len(m.Body) })
-	case *fsm.Commit:
-		for i := range c.Ops {
-			bytes += grows(c.Ops[i].Command)
-		}
-	case *fsm.BodyPart:
-		bytes = around + len(c.Body)
-	case *fsm.SetSessionState:
-		bytes = around + len(c.State)
-	}
-	return bytes
-}
-
 // restartBytes is the free space at which a replica that failed for want of room starts anew on a disk that is still
 // full. With the ballast given back there may be that much. It then takes deletions, which may be all that can help.
 const restartBytes = 8 << 20
 
 // mayRestart reports whether a replica that failed for want of room has what a new start needs.
 func (r *diskSpace) mayRestart() bool {
-	return r.now() < roomForDeletions || !r.held && r.free.Load() >= restartBytes
+	return r.Level() < RoomForDeletions || !r.held && r.free.Load() >= restartBytes
 }
-
-// repairHint says to people what to do about a replica that failed with an error.
-func repairHint(err error) string {
-	switch {
-	case errors.Is(err, syscall.EROFS):
-		return "the file system of the data directory is read-only: see to the disk, mount it for writing, " +
-			"and start the node again; the others go on without it ('When a disk fails' in docs/operating.md)"
-	case outOfFiles(err):
-		return "the process has no descriptor left: raise its limit of open files, or lower limits.connections; " +
-			"the replica starts anew by itself"
-	case outOfRoom(err):
-		return "make room on the disk: the replica starts anew by itself"
-	}
-	return repairText
-}
-
-// outOfRoom reports whether an error says that a disk is full.
-func outOfRoom(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
-
-// outOfFiles reports whether an error says that the process, or the machine, has no descriptor left.
-func outOfFiles(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
-}
-
-// starvation reports whether an error is about something that comes back without a person: room on the disk, or
-// descriptors.
-func starvation(err error) bool { return outOfRoom(err) || outOfFiles(err) }
 
 // spreadReadOnly fails every replica of the node when one met a disk that takes no more writes: they share it. A
 // replica that leads and has nothing to write would keep its leadership until the first client that needs it.
-func spreadReadOnly(rs []*Replica) {
+func (h *Host) spreadReadOnly(rs []*Replica) {
 	for _, r := range rs {
-		e := r.failure.Load()
-		if e == nil || r.spread || !errors.Is(*e, syscall.EROFS) {
+		err := r.Failure()
+		if err == nil || h.spread[r.ID()] == r || !errors.Is(err, syscall.EROFS) {
 			continue
 		}
-		r.spread = true
+		h.spread[r.ID()] = r
 		for _, o := range rs {
-			if o.failure.Load() == nil {
-				o.spread = true
-				o.fail(fmt.Errorf("the disk of partition %d and this one: %w", r.id, *e))
+			if o.Failure() == nil {
+				h.spread[o.ID()] = o
+				o.Fail(fmt.Errorf("the disk of partition %d and this one: %w", r.ID(), err))
 			}
 		}
 	}
@@ -187,17 +120,16 @@ func (h *Host) lookAtDisk() {
 		h.deps.Log.Warn("space of the disk is not known", "error", err)
 		return
 	}
-	h.space.watched.Store(true)
 	h.space.free.Store(free)
-	h.space.left.Store(h.cfg.Disk.allowance(free, total))
-	was := h.space.now()
+	h.space.Allow(h.cfg.Disk.allowance(free, total))
+	was := h.space.Level()
 	now := h.cfg.Disk.level(was, free, total)
 	if now != was {
-		h.space.level.Store(int32(now))
+		h.space.SetLevel(now)
 		h.deps.Log.Warn("room on the disk", "free bytes", free, "total bytes", total,
-			"publishing", now < roomForSettling, "settling", now < roomForDeletions)
+			"publishing", now < RoomForSettling, "settling", now < RoomForDeletions)
 	}
-	hold := now == roomForAll || now == roomForSettling && (h.space.held || !h.space.known)
+	hold := now == RoomForAll || now == RoomForSettling && (h.space.held || !h.space.known)
 	if h.space.known && hold == h.space.held || hold && time.Since(h.space.tried) < ballastEvery {
 		return
 	}
@@ -209,48 +141,17 @@ func (h *Host) lookAtDisk() {
 	h.space.held, h.space.known = hold, true
 }
 
-// errDiskFull refuses what would be kept on a full disk.
-var errDiskFull = fmt.Errorf("no room: %w", fsm.ErrBusy)
-
-// fits reports whether there is room for a command, before it gets into the log. The leader's own
-// disk decides, and those of its voters: an entry needs a majority that can hold it.
-func (r *Replica) fits(c fsm.Command) error {
-	level := r.room.now()
-	if level == roomForAll && r.votersFull.Load() {
-		level = roomForSettling
-	}
-	if change, ok := c.(*fsm.Change); ok {
-		if level >= roomForDeletions && catalog.Grows(change) {
-			return fmt.Errorf("disk is full, only deletions are taken: %w", errDiskFull)
-		}
-		return nil
-	}
-	switch traits := c.Traits(); {
-	case traits.Has(fsm.Frees):
-	case traits.Has(fsm.Stores):
-		if level >= roomForSettling {
-			return fmt.Errorf("disk is nearly full, nothing more is stored: %w", errDiskFull)
-		}
-		if r.room.watched.Load() && r.room.left.Add(-storedTimes*int64(grows(c))) < 0 {
-			return fmt.Errorf("disk fills fast, it is measured again first: %w", fsm.ErrBusy)
-		}
-	case level >= roomForDeletions:
-		return fmt.Errorf("disk is full, only deletions are taken: %w", fsm.ErrBusy)
-	}
-	return nil
-}
-
-// noteFullVoters tells a leader whether so many voters have no room that a majority would not hold an entry.
-func (r *Replica) noteFullVoters(servers map[fsm.NodeID]raft.ServerSuffrage, states map[fsm.NodeID]nodeState) {
+// votersFull reports whether so many voters of a partition have no room that a majority would not hold an entry.
+func votersFull(p fsm.PartitionID, servers map[fsm.NodeID]raft.ServerSuffrage, states map[fsm.NodeID]nodeState) bool {
 	voters, full := 0, 0
 	for n, s := range servers { // order-free: only counts
 		if s != raft.Voter {
 			continue
 		}
 		voters++
-		if states[n][r.id].Full {
+		if states[n][p].Full {
 			full++
 		}
 	}
-	r.votersFull.Store(voters > 0 && voters-full <= voters/2)
+	return voters > 0 && voters-full <= voters/2
 }

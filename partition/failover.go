@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -20,8 +17,6 @@ const (
 	// quorumTimeout bounds it as long as the answers so far would not elect anybody. On a busy machine they may take
 	// longer, and standing without them is in vain.
 	quorumTimeout = 250 * time.Millisecond
-	// campaignEvery is the least time between two elections that a replica calls by itself.
-	campaignEvery = 2 * time.Second
 	// The survivors are compared again after againFirst, and after pauses that double up to againMost.
 	againFirst, againMost = 50 * time.Millisecond, 500 * time.Millisecond
 	// aliveAfter is when a survivor that hears of the leader takes it to live after all. Before, that may have been
@@ -87,11 +82,11 @@ func (h *Host) takeOver(ctx context.Context, own *Status, others []Status, repor
 	switch {
 	case own.Leader == "": // somebody stands already, and may get all the votes it needs
 		fit = ahead
-	case time.Since(reported) > aliveAfter && time.Since(r.raft.LastContact()) < h.cfg.HeartbeatTimeout/4:
+	case time.Since(reported) > aliveAfter && time.Since(r.LastContact()) < h.cfg.HeartbeatTimeout/4:
 		return // raft's heartbeats are a fifth of the time-out apart at most
 	}
 	if fit(own, others) {
-		r.campaign(ctx, own.Leader)
+		r.Campaign(ctx, own.Leader)
 	}
 }
 
@@ -208,31 +203,4 @@ func rivals(own, o *Status) bool {
 // compareLogs is positive if a's log is the newer one, as votes see it.
 func compareLogs(a, b *Status) int {
 	return cmp.Or(cmp.Compare(a.LastTerm, b.LastTerm), cmp.Compare(a.Last, b.Last))
-}
-
-// campaign calls an election now, if this replica still follows lost ("" for nobody) and has not
-// called one lately.
-func (r *Replica) campaign(ctx context.Context, lost fsm.NodeID) {
-	r.mu.Lock()
-	recent := !r.stoodAt.IsZero() && time.Since(r.stoodAt) < campaignEvery
-	leader, _ := r.Leader()
-	if recent || leader != lost || r.raft.State() != raft.Follower || r.err() != nil || r.blank() {
-		r.mu.Unlock()
-		return
-	}
-	r.stoodAt = time.Now()
-	r.mu.Unlock()
-	r.log.Info("standing for election", "lost", lost)
-	if err := r.net.CampaignNow(ctx); err != nil {
-		r.log.Debug("did not stand for election", "error", err)
-	}
-}
-
-// lastTerm returns the term of the last log entry. Raft offers it only as text.
-func (r *Replica) lastTerm() uint64 {
-	n, err := strconv.ParseUint(r.raft.Stats()["last_log_term"], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

@@ -11,7 +11,7 @@ import (
 // A17: when the mesh knows that the leader's process is gone, nobody waits for a time-out.
 func TestPeerLost(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
-		old := c.leader(1).cfg.Node
+		old := c.leader(1).Node()
 		time.Sleep(time.Second)
 		c.crash(old)
 		began := time.Now()
@@ -41,30 +41,30 @@ func TestSurvivorsDoNotWaitForEachOther(t *testing.T) {
 			three(t, func(t *testing.T, c *testCluster) {
 				old := c.leader(1)
 				time.Sleep(3 * time.Second) // two elections that a replica calls itself are 2 s apart
-				survivors := c.others(old.cfg.Node)
+				survivors := c.others(old.Node())
 				late, other := survivors[tc.late], survivors[1-tc.late]
 				release := c.nodes[late].disks[1].log.hang()
-				c.net.setCut(old.cfg.Node, other, tc.alone)
+				c.net.setCut(old.Node(), other, tc.alone)
 				start(t.Context(), old, enqueue(reqID(1, 1), "x"))
 				time.Sleep(100 * time.Millisecond)
-				c.crash(old.cfg.Node)
+				c.crash(old.Node())
 				began := time.Now()
 				if tc.first {
-					go c.nodes[late].host.PeerLost(t.Context(), old.cfg.Node)
+					go c.nodes[late].host.PeerLost(t.Context(), old.Node())
 				}
 				if tc.alone {
-					go c.nodes[other].host.PeerLost(t.Context(), old.cfg.Node)
+					go c.nodes[other].host.PeerLost(t.Context(), old.Node())
 				}
 				time.Sleep(20 * time.Millisecond) // each has its answers
 				release()
 				time.Sleep(time.Millisecond)
 				if !tc.first {
-					go c.nodes[late].host.PeerLost(t.Context(), old.cfg.Node)
+					go c.nodes[late].host.PeerLost(t.Context(), old.Node())
 				}
 				if !tc.alone {
-					go c.nodes[other].host.PeerLost(t.Context(), old.cfg.Node)
+					go c.nodes[other].host.PeerLost(t.Context(), old.Node())
 				}
-				c.leader(1, old.cfg.Node)
+				c.leader(1, old.Node())
 				if d := time.Since(began); d > 250*time.Millisecond {
 					t.Errorf("leaderless for %v", d)
 				}
@@ -78,17 +78,17 @@ func TestFalseAlarmIsForgotten(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		leader := c.leader(1)
 		time.Sleep(3 * time.Second)
-		term := leader.raft.CurrentTerm()
-		told := c.others(leader.cfg.Node)[0] // of equals the better one
+		term := termOf(leader)
+		told := c.others(leader.Node())[0] // of equals the better one
 		release := c.nodes[told].disks[1].log.hang()
-		if _, err := c.sendVia(t.Context(), leader.cfg.Node, enqueue(fsm.RequestID{}, "x")); err != nil {
+		if _, err := c.sendVia(t.Context(), leader.Node(), enqueue(fsm.RequestID{}, "x")); err != nil {
 			t.Fatal(err)
 		}
-		go c.nodes[told].host.PeerLost(t.Context(), leader.cfg.Node)
+		go c.nodes[told].host.PeerLost(t.Context(), leader.Node())
 		time.Sleep(aliveAfter)
 		release()
 		time.Sleep(10 * time.Second)
-		if got := leader.raft.CurrentTerm(); got != term || !leader.Leading() {
+		if got := termOf(leader); got != term || !leader.Leading() {
 			t.Errorf("term %d, leading %v; want %d and true", got, leader.Leading(), term)
 		}
 	})
@@ -99,7 +99,7 @@ func TestFalseAlarmIsHarmless(t *testing.T) {
 		r := c.leader(1)
 		for range 3 {
 			for _, id := range c.ids {
-				c.nodes[id].host.PeerLost(t.Context(), r.cfg.Node)
+				c.nodes[id].host.PeerLost(t.Context(), r.Node())
 			}
 			if _, err := c.sendVia(t.Context(), c.ids[0], enqueue(fsm.RequestID{}, "x")); err != nil &&
 				!errors.Is(err, fsm.ErrUnknown) {
@@ -115,8 +115,8 @@ func TestFalseAlarmIsHarmless(t *testing.T) {
 func TestNodeThatHearsNobodyDoesNotStand(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		leader := c.leader(1)
-		term := leader.raft.CurrentTerm()
-		alone := c.others(leader.cfg.Node)[0]
+		term := termOf(leader)
+		alone := c.others(leader.Node())[0]
 		c.net.isolate(alone, true)
 		for _, lost := range c.others(alone) {
 			c.nodes[alone].host.PeerLost(t.Context(), lost)
@@ -124,7 +124,7 @@ func TestNodeThatHearsNobodyDoesNotStand(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		c.net.isolate(alone, false)
 		time.Sleep(5 * time.Second)
-		if got := leader.raft.CurrentTerm(); got != term || !leader.Leading() {
+		if got := termOf(leader); got != term || !leader.Leading() {
 			t.Errorf("term %d after the node came back, leading %v; want %d and true", got,
 				leader.Leading(), term)
 		}
@@ -220,16 +220,16 @@ func TestBestCandidateHasTheRightDate(t *testing.T) {
 func TestFollowerThatComesBackIsAskedAtOnce(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
-		others := c.others(r.cfg.Node)
+		others := c.others(r.Node())
 		c.net.isolate(others[0], true)
 		time.Sleep(time.Minute)
-		if _, err := c.sendVia(t.Context(), r.cfg.Node, enqueue(fsm.RequestID{}, "x")); err != nil {
+		if _, err := c.sendVia(t.Context(), r.Node(), enqueue(fsm.RequestID{}, "x")); err != nil {
 			t.Fatal(err)
 		}
 		c.net.isolate(others[0], false)
 		c.crash(others[1])
 		began := time.Now()
-		if _, err := c.sendVia(t.Context(), r.cfg.Node, enqueue(fsm.RequestID{}, "y")); err != nil {
+		if _, err := c.sendVia(t.Context(), r.Node(), enqueue(fsm.RequestID{}, "y")); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > time.Second || !r.Leading() {

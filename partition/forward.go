@@ -276,7 +276,7 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 	if t.partition == 0 {
 		return f.resolve(ctx, k, t)
 	}
-	c := &fsm.Enqueue{Origin: &fsm.Origin{Entity: f.src.entity, Partition: f.rep.id, Sub: f.src.sub,
+	c := &fsm.Enqueue{Origin: &fsm.Origin{Entity: f.src.entity, Partition: f.rep.ID(), Sub: f.src.sub,
 		Below: f.below}}
 	bytes := 0
 	for i := range t.items {
@@ -290,7 +290,7 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 	}
 	refused, err := f.upload(ctx, t, c)
 	if err != nil {
-		f.rep.log.Debug("a large message was not uploaded", "entity", uint64(t.entity), "error", err)
+		f.rep.Log().Debug("a large message was not uploaded", "entity", uint64(t.entity), "error", err)
 		return false
 	}
 	limit, cancel := context.WithTimeout(ctx, moveTimeout)
@@ -302,7 +302,7 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 	}
 	switch {
 	case err != nil:
-		f.rep.log.Debug("a destination was not reached", "entity", uint64(t.entity), "error", err)
+		f.rep.Log().Debug("a destination was not reached", "entity", uint64(t.entity), "error", err)
 		return false
 	case o.Refusal == fsm.Stale:
 		return f.gone(ctx, t) // the share has not heard of the entity yet, or not any more

@@ -198,7 +198,7 @@ func TestForwardWaitsForItsDestination(t *testing.T) {
 		}
 		silent := func(yes bool) {
 			for _, r := range sick {
-				r.stalled.Store(yes)
+				r.SetStalled(yes)
 			}
 			b.net.swallows(func(_, _ fsm.NodeID, kind uint8, msg []byte) bool {
 				if !yes || kind != KindRaft {
@@ -212,8 +212,8 @@ func TestForwardWaitsForItsDestination(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		b.put(t.Context(), from, reqOf(0, 1, 1), "a", "b", "c")
 		time.Sleep(40 * time.Second)
-		if err := b.leader(from.Partitions[0]).transfer(shortly(t, 10*time.Second),
-			b.others(b.leader(from.Partitions[0]).cfg.Node)[0]); err != nil {
+		if err := b.leader(from.Partitions[0]).Transfer(shortly(t, 10*time.Second),
+			b.others(b.leader(from.Partitions[0]).Node())[0]); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(20 * time.Second)
@@ -303,29 +303,24 @@ func TestForwardSurvivesACrashAtEveryEntry(t *testing.T) {
 				r := b.leader(d.Partitions[0])
 				b.leader(from.Partitions[0])
 				time.Sleep(2 * time.Second)
-				base := r.machine.index()
+				base := r.Applied()
 				all := numbered(12)
 				done := make(chan struct{})
 				crash := make(chan struct{})
 				go func() { // watches the log as closely as a scheduler can
 					defer close(done)
 					for range 200_000 {
-						if r.machine.index() >= base+uint64(at) {
+						if r.Applied() >= base+uint64(at) {
 							close(crash)
 							return
 						}
-						select {
-						case <-r.stopping:
-							return
-						default:
-							time.Sleep(20 * time.Microsecond)
-						}
+						time.Sleep(20 * time.Microsecond)
 					}
 				}()
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				sent := make(chan struct{})
-				via := b.all[b.others(r.cfg.Node)[0]].r
+				via := b.all[b.others(r.Node())[0]].r
 				go func() {
 					defer close(sent)
 					for i, s := range all {
@@ -340,14 +335,14 @@ func TestForwardSurvivesACrashAtEveryEntry(t *testing.T) {
 				select {
 				case <-crash:
 					hit++
-					b.kill(r.cfg.Node)
+					b.kill(r.Node())
 				case <-done:
 				}
 				<-done
 				<-sent
-				if b.all[r.cfg.Node] == nil {
+				if b.all[r.Node()] == nil {
 					time.Sleep(time.Duration(at%3) * time.Second)
-					b.revive(r.cfg.Node)
+					b.revive(r.Node())
 				}
 				b.arrives(to, fsm.Main, 3*time.Minute, all...)
 				b.arrives(from, fsm.Main, time.Minute)

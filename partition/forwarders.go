@@ -36,24 +36,24 @@ const (
 func (f *forwarders) look(v *catalog.View) {
 	led := map[fsm.PartitionID]bool{}
 	for _, r := range f.s.host.list() {
-		epoch, ok := r.prop.led()
-		if r.id == fsm.CatalogPartition || !ok || !r.Leading() {
+		epoch, ok := r.Led()
+		if r.ID() == fsm.CatalogPartition || !ok || !r.Leading() {
 			continue
 		}
-		led[r.id] = true
-		m := f.movers[r.id]
+		led[r.ID()] = true
+		m := f.movers[r.ID()]
 		if m == nil || m.epoch != epoch || m.rep != r {
 			if m != nil {
 				m.end()
 			}
 			m = newMover(f.s, r, epoch)
-			f.movers[r.id] = m
-			f.scanned[r.id] = scanned{}
+			f.movers[r.ID()] = m
+			f.scanned[r.ID()] = scanned{}
 		}
-		last := f.scanned[r.id]
+		last := f.scanned[r.ID()]
 		if last.version != v.Version() || time.Since(last.at) >= scanEvery {
 			m.scan(v)
-			f.scanned[r.id] = scanned{v.Version(), time.Now()}
+			f.scanned[r.ID()] = scanned{v.Version(), time.Now()}
 		}
 	}
 	for p, m := range f.movers { // order-free: each ends for itself
@@ -85,7 +85,7 @@ func newMover(s *Supervisor, r *Replica, epoch uint64) *mover {
 		tasks: map[source]chan struct{}{}, pending: map[source]struct{}{},
 		idling: map[fsm.EntityID]struct{}{}}
 	m.ctx, m.cancel = context.WithCancel(s.ctx)
-	r.prop.hooks.Store(&hooks{wake: m.woken, idle: m.idle})
+	r.SetHooks(&Hooks{Wake: m.woken, Idle: m.idle})
 	return m
 }
 
@@ -101,7 +101,7 @@ func (m *mover) end() {
 func (m *mover) scan(v *catalog.View) {
 	sources := map[source]struct{}{}
 	var busy []source
-	v.SharesOf(m.rep.id, func(d *fsm.Descriptor) bool {
+	v.SharesOf(m.rep.ID(), func(d *fsm.Descriptor) bool {
 		if d.ForwardTo != "" {
 			sources[source{d.ID, fsm.Main}] = struct{}{}
 		}
@@ -126,11 +126,11 @@ func (m *mover) scan(v *catalog.View) {
 
 // moves reports whether a source has messages in transit or, if it forwards, some to take.
 func (m *mover) moves(src source, forwards bool) (there bool) {
-	m.rep.machine.view(func(s Machine, _ uint64) {
+	m.rep.View(func(s Machine, _ uint64) {
 		q := fsm.QueryRequest{Entity: src.entity, Sub: src.sub, Query: &fsm.Moving{Max: 1}}
 		a := s.Query(q)
 		there = len(a.Moves) > 0
-		if d, ok := s.(deliverer); ok && !there && forwards && a.Refusal == fsm.None {
+		if d, ok := s.(Deliverer); ok && !there && forwards && a.Refusal == fsm.None {
 			there = d.Deliverable(fsm.WaitKey{Entity: src.entity, Sub: src.sub, Kind: fsm.WaitMessage})
 		}
 	})
@@ -186,14 +186,14 @@ func (m *mover) forward(src source, wake chan struct{}) {
 			}
 			continue
 		}
-		if epoch, ok := m.rep.prop.led(); m.ctx.Err() != nil || !ok || epoch != m.epoch {
+		if epoch, ok := m.rep.Led(); m.ctx.Err() != nil || !ok || epoch != m.epoch {
 			m.mu.Lock()
 			delete(m.tasks, src)
 			m.mu.Unlock()
 			return
 		}
 		failures++
-		m.rep.log.Warn("forwarding pauses", "entity", uint64(src.entity), "subqueue", src.sub, "error", err)
+		m.rep.Log().Warn("forwarding pauses", "entity", uint64(src.entity), "subqueue", src.sub, "error", err)
 		t := time.NewTimer(movePause(failures))
 		select {
 		case <-t.C:
@@ -240,30 +240,11 @@ func (m *mover) idle(ids []fsm.EntityID) {
 			ctx, cancel := context.WithTimeout(m.ctx, reconcileTimeout)
 			defer cancel()
 			if err := m.s.dir.deleteIdle(ctx, id); err != nil && m.ctx.Err() == nil {
-				m.rep.log.Info("an idle entity was not deleted", "entity", uint64(id), "error", err)
+				m.rep.Log().Info("an idle entity was not deleted", "entity", uint64(id), "error", err)
 			}
 			m.mu.Lock()
 			delete(m.idling, id)
 			m.mu.Unlock()
 		}()
-	}
-}
-
-// hooks tell a mover what entries did. They must not block.
-type hooks struct {
-	wake func([]fsm.WaitKey)
-	idle func([]fsm.EntityID)
-}
-
-// tell passes on what an applied entry did.
-func (h *hooks) tell(r *fsm.Result) {
-	if h == nil {
-		return
-	}
-	if len(r.Wake) > 0 {
-		h.wake(r.Wake)
-	}
-	if len(r.Idle) > 0 {
-		h.idle(r.Idle)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-var errDisk = errors.New("input/output error")
+var errStore = errors.New("input/output error")
 
 // badStore fails every call that fails is set for.
 type badStore struct {
@@ -102,10 +102,10 @@ func TestGuardParksOnErrors(t *testing.T) {
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &badStore{InmemStore: raft.NewInmemStore(), err: errDisk}
+				s := &badStore{InmemStore: raft.NewInmemStore(), err: errStore}
 				var failed error
 				g := newGuard(Stores{Log: s, Stable: s}, 1<<20, func(err error) { failed = err })
-				if err := call(g); !errors.Is(err, errDisk) {
+				if err := call(g); !errors.Is(err, errStore) {
 					t.Errorf("while opening the error does not return: %v", err)
 				}
 				g.start()
@@ -116,7 +116,7 @@ func TestGuardParksOnErrors(t *testing.T) {
 					returned = true
 				}()
 				synctest.Wait()
-				if !errors.Is(failed, errDisk) {
+				if !errors.Is(failed, errStore) {
 					t.Errorf("replica is not failed: %v", failed)
 				}
 				select {
@@ -169,18 +169,28 @@ func TestGuardTellsMissingFromLost(t *testing.T) {
 	})
 }
 
+// hungStore is a log whose writes wait.
+type hungStore struct {
+	*raft.InmemStore
+	gate chan struct{}
+}
+
+func (s hungStore) StoreLogs(l []*raft.Log) error {
+	<-s.gate
+	return s.InmemStore.StoreLogs(l)
+}
+
 func TestGuardKnowsItsOldestCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newDisk()
-		release := s.log.hang()
-		g := newGuard(Stores{Log: s.log, Stable: s.stable}, 0, func(error) {})
+		s := hungStore{raft.NewInmemStore(), make(chan struct{})}
+		g := newGuard(Stores{Log: s, Stable: s}, 0, func(error) {})
 		done := make(chan error)
 		go func() { done <- g.StoreLog(&raft.Log{Index: 1}) }()
 		time.Sleep(7 * time.Second)
 		if age := g.oldest(); age != 7*time.Second {
 			t.Errorf("oldest call is %v old", age)
 		}
-		release()
+		close(s.gate)
 		if err := <-done; err != nil || g.oldest() != 0 {
 			t.Errorf("after it: %v, %v", g.oldest(), err)
 		}

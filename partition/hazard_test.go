@@ -24,25 +24,25 @@ func TestDeposedLeaderNeedsOneSnapshot(t *testing.T) {
 		if _, err := old.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
 		}
-		c.net.isolate(old.cfg.Node, true)
+		c.net.isolate(old.Node(), true)
 		for i := range uint64(5) { // what it has to itself, in terms that nobody else knows
 			if _, err := old.Propose(shortly(t, time.Second), enqueue(reqID(2, i+1), "lost")); err == nil {
 				t.Fatal("a cut leader acknowledges")
 			}
 		}
-		r := c.leader(1, old.cfg.Node)
+		r := c.leader(1, old.Node())
 		for i := range uint64(300) {
 			if _, err := r.Propose(t.Context(), enqueue(reqID(3, i+1), "y")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, id := range c.others(old.cfg.Node) {
+		for _, id := range c.others(old.Node()) {
 			if err := c.nodes[id].host.Replica(1).Snapshot(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		before := installs(c)
-		c.net.isolate(old.cfg.Node, false)
+		c.net.isolate(old.Node(), false)
 		if s := c.settled(); s.Enqueues != 301 { // S-303: what was not committed leaves no trace
 			t.Errorf("%d enqueues", s.Enqueues)
 		}
@@ -63,14 +63,14 @@ func installs(c *testCluster) int {
 func TestReplicationSurvivesRejections(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
-		slow := c.others(r.cfg.Node)[0]
+		slow := c.others(r.Node())[0]
 		for i := range uint64(100) {
-			c.net.setCut(r.cfg.Node, slow, i%2 == 0)
+			c.net.setCut(r.Node(), slow, i%2 == 0)
 			if _, err := r.Propose(t.Context(), enqueue(reqID(1, i+1), "x")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.net.setCut(r.cfg.Node, slow, false)
+		c.net.setCut(r.Node(), slow, false)
 		if s := c.settled(); s.Enqueues != 100 {
 			t.Errorf("%d enqueues", s.Enqueues)
 		}
@@ -81,26 +81,14 @@ func TestReplicationSurvivesRejections(t *testing.T) {
 func TestDeposedLeaderReadsNothing(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		old := c.leader(1)
-		c.net.isolate(old.cfg.Node, true)
-		next := c.leader(1, old.cfg.Node)
+		c.net.isolate(old.Node(), true)
+		next := c.leader(1, old.Node())
 		if _, err := next.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
 		}
 		a, err := old.Query(shortly(t, 10*time.Second), fsm.QueryRequest{Entity: 1, Query: &fsm.Counts{}})
 		if err == nil {
 			t.Errorf("stale answer: %+v", a) // S-304
-		}
-	})
-}
-
-// R6, and settings of raft that must not come back.
-func TestRaftSettings(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
-		c := r.raftConfig()
-		if c.RestoreCommittedLogs || c.NotifyCh != nil || !c.ShutdownOnRemove || c.PreVoteDisabled ||
-			!c.NoLegacyTelemetry || c.ProtocolVersion != raft.ProtocolVersionMax ||
-			c.LeaderLeaseTimeout > c.HeartbeatTimeout/2 {
-			t.Errorf("settings: %+v", c)
 		}
 	})
 }
@@ -126,4 +114,17 @@ func TestStrangersAreNotHeard(t *testing.T) {
 			t.Errorf("term %d", term)
 		}
 	})
+}
+
+// holeyStore is a log that does not find one of its entries.
+type holeyStore struct {
+	*raft.InmemStore
+	hide uint64
+}
+
+func (s *holeyStore) GetLog(i uint64, l *raft.Log) error {
+	if i == s.hide {
+		return raft.ErrLogNotFound
+	}
+	return s.InmemStore.GetLog(i, l)
 }

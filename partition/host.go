@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -63,8 +62,9 @@ type Host struct {
 	lost           lostPeers
 	away           away
 	space          diskSpace
-	leaders        broadcast // a leader became known or lost
-	catalogChanged broadcast // the catalog's replica here applied something
+	spread         map[fsm.PartitionID]*Replica // spreadReadOnly's alone: what failed these has failed the others
+	leaders        broadcast                    // a leader became known or lost
+	catalogChanged broadcast                    // the catalog's replica here applied something
 	released       atomic.Pointer[func(fsm.EntityID, string)]
 
 	stop      chan struct{}
@@ -82,7 +82,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 		members:  map[fsm.PartitionID][]fsm.NodeID{},
 		restarts: map[fsm.PartitionID]int{}, stuckFound: map[fsm.PartitionID]uint64{},
 		restarted: map[fsm.PartitionID]time.Time{}, opening: map[fsm.PartitionID]bool{},
-		broken: map[fsm.PartitionID]error{}, stop: make(chan struct{}),
+		broken: map[fsm.PartitionID]error{}, spread: map[fsm.PartitionID]*Replica{}, stop: make(chan struct{}),
 	}
 	h.staleness.init(h)
 	h.life.current = cfg.Incarnation
@@ -140,12 +140,9 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 	if s.Rejoins {
 		members = nil
 	}
-	r, err := openReplica(p, s, h.deps.Machine(p), members, replicaOptions{
-		fresh:      func() Machine { return h.deps.Machine(p) },
-		defers:     func(r *Replica) bool { return h.defers(context.Background(), r) },
-		wrongClock: func() bool { return h.Clock().Wrong },
-		verified:   h.staleness.alwaysVerified(), room: &h.space, cfg: &h.cfg, caller: h.deps.Caller,
-		allowed: h.allowed, changed: h.note, applied: h.applied, log: h.deps.Log,
+	r, err := openReplica(p, s, members, Options{
+		Config: &h.cfg.replicaConfig, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room,
+		Empty: func() Machine { return h.deps.Machine(p) }, Verified: h.staleness.alwaysVerified(), Log: h.deps.Log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -155,16 +152,10 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 
 // note tells the cluster and this node's waiting routers what a replica has seen.
 func (h *Host) note(r *Replica) {
-	if leader, term := r.Leader(); leader != "" && r.failure.Load() == nil {
-		h.deps.Locator.Announce(r.id, leader, term)
+	if leader, term := r.Leader(); leader != "" && r.Failure() == nil {
+		h.deps.Locator.Announce(r.ID(), leader, term)
 	}
 	h.leaders.fire()
-}
-
-func (h *Host) applied(p fsm.PartitionID) {
-	if p == fsm.CatalogPartition {
-		h.catalogChanged.fire()
-	}
 }
 
 // Changed returns a channel that is closed at the next change of what is known about leaders here.
@@ -219,14 +210,14 @@ func (h *Host) list() []*Replica {
 	for _, r := range h.replicas {
 		rs = append(rs, r)
 	}
-	slices.SortFunc(rs, func(a, b *Replica) int { return int(a.id) - int(b.id) })
+	slices.SortFunc(rs, func(a, b *Replica) int { return int(a.ID()) - int(b.ID()) })
 	return rs
 }
 
 // leader returns who leads a partition according to the replica here.
 func (h *Host) leader(p fsm.PartitionID) (fsm.NodeID, bool) {
 	r := h.Replica(p)
-	if r == nil || r.err() != nil {
+	if r == nil || r.Err() != nil {
 		return "", false
 	}
 	id, _ := r.Leader()
@@ -257,21 +248,18 @@ func (h *Host) watchdog() {
 func (h *Host) check(rs []*Replica) {
 	var age time.Duration
 	for _, r := range rs {
-		age = max(age, r.guard.oldest())
+		age = max(age, r.OldestCall())
 	}
 	stalled := age > h.cfg.StallAfter
-	spreadReadOnly(rs)
+	h.spreadReadOnly(rs)
 	for _, r := range rs {
-		if was := r.stalled.Swap(stalled); was != stalled {
-			r.log.Warn("disk", "stalled", stalled, "oldest call", age)
-			if stalled {
-				r.prop.stall()
-			}
+		if r.SetStalled(stalled) {
+			r.Log().Warn("disk", "stalled", stalled, "oldest call", age)
 			h.note(r)
 		}
-		if r.stuck.Swap(false) {
+		if r.TakeStuck() {
 			h.reopen(r)
-		} else if err := r.starved(); err != nil && h.mayRestart(err) {
+		} else if err := r.Starved(); err != nil && h.mayRestart(err) {
 			h.restartStarved(r)
 		}
 	}
@@ -286,40 +274,6 @@ func (h *Host) fatal(err error) {
 		h.deps.Log.Error("process must end", "error", err)
 		h.deps.OnFatal(err)
 	})
-}
-
-// Status is a replica's state as operators see it.
-type Status struct {
-	Partition fsm.PartitionID `json:"partition"`
-	Node      fsm.NodeID      `json:"node"`
-	Leader    fsm.NodeID      `json:"leader,omitempty"`
-	Leading   bool            `json:"leading"`
-	Term      uint64          `json:"term"`
-	Last      uint64          `json:"last"`      // last log index
-	LastTerm  uint64          `json:"last_term"` // its term
-	Committed uint64          `json:"committed"`
-	Applied   uint64          `json:"applied"`
-	// Received is how many bytes of snapshots came since the replica was opened: a replica whose
-	// Applied stands still advances while this grows.
-	Received  uint64       `json:"received,omitempty"`
-	Voters    []fsm.NodeID `json:"voters"`
-	Nonvoters []fsm.NodeID `json:"nonvoters,omitempty"`
-	// Digests are the newest of the state, behind entries that the leader marked.
-	Digests []Digest `json:"digests,omitempty"`
-	// Failure is why the replica does not serve; Broken says that it will not do so by itself any
-	// more: it must be rebuilt.
-	Failure string `json:"failure,omitempty"`
-	Broken  bool   `json:"broken,omitempty"`
-	// Full says that the node's disk has no room for more messages.
-	Full bool `json:"full,omitempty"`
-	// WrongClock says that the node's date differs from the median of all by more than five seconds.
-	WrongClock bool `json:"wrong_clock,omitempty"`
-	// Stuck counts how often the replica was found stuck since the process started.
-	Stuck uint64 `json:"wedges,omitempty"`
-	// ApplyPeak is how long the state machine took for one batch of entries at most since it was opened.
-	// SnapshotPause is how long the beginning of a snapshot kept it from applying.
-	ApplyPeak     time.Duration `json:"apply_peak_ns,omitempty"`
-	SnapshotPause time.Duration `json:"snapshot_pause_ns,omitempty"`
 }
 
 // Status returns the state of every replica here, by partition.
@@ -340,30 +294,6 @@ func (h *Host) Status() []Status {
 	return out
 }
 
-// Status returns the replica's state.
-func (r *Replica) Status() Status {
-	s := Status{Partition: r.id, Node: r.cfg.Node, Leading: r.Leading()}
-	s.Leader, s.Term = r.Leader()
-	s.Committed, s.Applied = r.raft.CommitIndex(), r.machine.index()
-	s.Received, s.Digests = r.net.Received(), r.machine.digests.list()
-	s.Last, s.LastTerm = r.raft.LastIndex(), r.lastTerm()
-	for _, v := range r.raft.GetConfiguration().Configuration().Servers {
-		if v.Suffrage == raft.Voter {
-			s.Voters = append(s.Voters, fsm.NodeID(v.ID))
-		} else {
-			s.Nonvoters = append(s.Nonvoters, fsm.NodeID(v.ID))
-		}
-	}
-	if err := r.err(); err != nil {
-		s.Failure = err.Error()
-	}
-	s.Broken = r.failure.Load() != nil
-	s.Full = r.room.now() >= roomForSettling
-	s.WrongClock = r.wrongClock()
-	s.ApplyPeak, s.SnapshotPause = r.machine.longest.longest(), r.machine.paused.longest()
-	return s
-}
-
 // Close hands the leaderships away, as long as ctx lasts, and closes every replica.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
@@ -377,9 +307,9 @@ func (h *Host) Close(ctx context.Context) error {
 	h.wg.Wait()
 	rs := h.list()
 	_ = h.each(rs, func(r *Replica) error { // what is not handed over is elected
-		if ctx.Err() == nil && r.Leading() && !r.onlyVoter() {
-			if err := h.TransferLeadership(ctx, r.id, ""); err != nil {
-				r.log.Info("leadership was not handed over", "error", err)
+		if ctx.Err() == nil && r.Leading() && !r.OnlyVoter() {
+			if err := h.TransferLeadership(ctx, r.ID(), ""); err != nil {
+				r.Log().Info("leadership was not handed over", "error", err)
 			}
 		}
 		return nil

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -40,7 +38,7 @@ func TestWedgedReplicaIsOpenedAnew(t *testing.T) {
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
 		}
-		r.restartStuck(errors.New("on purpose"))
+		r.RestartStuck(errors.New("on purpose"))
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 2), "x")); !errors.Is(err, fsm.ErrNotLeader) {
 			t.Errorf("stuck: %v", err)
 		}
@@ -53,34 +51,13 @@ func TestWedgedReplicaIsOpenedAnew(t *testing.T) {
 			t.Errorf("%d enqueues", s.Enqueues)
 		}
 		for range maxRestarts {
-			c.leader(1).restartStuck(errors.New("again"))
+			c.leader(1).RestartStuck(errors.New("again"))
 			time.Sleep(2 * watchdogEvery)
 		}
 		select {
 		case <-c.fatal:
 		default:
 			t.Error("a replica that is stuck again and again does not end the process")
-		}
-	})
-}
-
-// R10: refusals because of a transfer mean that nothing happened, until they last too long.
-func TestTransferThatNeverEnds(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
-		var stuck error
-		p := newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, func(err error) { stuck = err }, r.ending)
-		began := time.Now()
-		for stuck == nil && time.Since(began) < time.Minute {
-			one := newCall(enqueue(reqID(1, 1), "x"), time.Now())
-			one.state = callRiding
-			p.riding = []*call{one}
-			p.failed(raft.ErrLeadershipTransferInProgress)
-			if a := <-one.answer; !errors.Is(a.err, fsm.ErrNotLeader) {
-				t.Fatal(a.err)
-			}
-		}
-		if d := time.Since(began); stuck == nil || d < 2*r.cfg.ElectionTimeout {
-			t.Errorf("stuck after %v: %v", d, stuck)
 		}
 	})
 }
@@ -145,7 +122,7 @@ func TestCloseGivesUpOnAHungDisk(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		began := time.Now()
-		if err := c.nodes["n1"].host.Close(ctx); err == nil || time.Since(began) < r.cfg.CloseTimeout {
+		if err := c.nodes["n1"].host.Close(ctx); err == nil || time.Since(began) < c.nodes["n1"].host.cfg.CloseTimeout {
 			t.Errorf("closed after %v: %v", time.Since(began), err)
 		}
 		<-p.done

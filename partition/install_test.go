@@ -13,13 +13,13 @@ import (
 
 // sendSnapshot makes a leader send its newest snapshot, as a goroutine of raft does that believes the
 // follower to be far behind.
-func sendSnapshot(t *testing.T, from *Replica, to fsm.NodeID) (raft.InstallSnapshotResponse, error) {
+func sendSnapshot(t *testing.T, c *testCluster, from *Replica, to fsm.NodeID) (raft.InstallSnapshotResponse, error) {
 	t.Helper()
-	list, err := from.stores.Snapshots.List()
+	list, err := c.nodes[from.Node()].disks[1].snaps.List()
 	if err != nil || len(list) == 0 {
 		t.Fatalf("%d snapshots, %v", len(list), err)
 	}
-	meta, body, err := from.stores.Snapshots.Open(list[0].ID)
+	meta, body, err := c.nodes[from.Node()].disks[1].snaps.Open(list[0].ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,16 +28,16 @@ func sendSnapshot(t *testing.T, from *Replica, to fsm.NodeID) (raft.InstallSnaps
 	if err != nil {
 		t.Fatal(err)
 	}
-	self := []byte(from.cfg.Node)
+	self := []byte(from.Node())
 	args := &raft.InstallSnapshotRequest{
 		RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
-		SnapshotVersion: meta.Version, Term: from.raft.CurrentTerm(), Leader: self,
+		SnapshotVersion: meta.Version, Term: termOf(from), Leader: self,
 		LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: int64(len(data)),
 		Configuration:      raft.EncodeConfiguration(meta.Configuration),
 		ConfigurationIndex: meta.ConfigurationIndex,
 	}
 	var resp raft.InstallSnapshotResponse
-	err = from.net.InstallSnapshot(raft.ServerID(to), raft.ServerAddress(to), args, &resp, bytes.NewReader(data))
+	err = newPeer(from.Node(), 1, c.nodes[from.Node()].port).InstallSnapshot(raft.ServerID(to), raft.ServerAddress(to), args, &resp, bytes.NewReader(data))
 	return resp, err
 }
 
@@ -67,15 +67,15 @@ func TestSnapshotDoesNotTakeALogBack(t *testing.T) {
 		}
 		fill(100, 150)
 		c.settled()
-		to := c.others(r.cfg.Node)[0]
+		to := c.others(r.Node())[0]
 		f := c.nodes[to].host.Replica(1)
-		last := f.raft.LastIndex()
-		resp, err := sendSnapshot(t, r, to)
+		last := f.LastIndex()
+		resp, err := sendSnapshot(t, c, r, to)
 		if err != nil || !resp.Success {
 			t.Errorf("the leader is answered %+v, %v", resp, err)
 		}
 		var l raft.Log
-		if err := f.stores.Log.GetLog(last, &l); err != nil {
+		if err := c.nodes[to].disks[1].log.GetLog(last, &l); err != nil {
 			t.Errorf("entry %d is gone: %v", last, err)
 		}
 		fill(150, 200)

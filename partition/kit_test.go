@@ -20,6 +20,8 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
+var errDisk = errors.New("input/output error")
+
 // network carries calls between the hosts of a test, in memory. Links are cut per direction.
 type network struct {
 	mu    sync.Mutex
@@ -320,6 +322,7 @@ type disk struct {
 	log    *faultyLog
 	stable *raft.InmemStore
 	snaps  *raft.InmemSnapshotStore
+	bodies *memBodies // of the replica that was opened last
 
 	rejoins bool
 	removed uint64 // index of the last rebuild
@@ -332,7 +335,8 @@ func newDisk() *disk {
 }
 
 func (d *disk) stores() Stores {
-	return Stores{Log: d.log, Stable: d.stable, Snapshots: d.snaps, Bodies: newMemBodies(),
+	d.bodies = newMemBodies()
+	return Stores{Log: d.log, Stable: d.stable, Snapshots: d.snaps, Bodies: d.bodies,
 		Close: func() error { return nil }, Rejoins: d.rejoins}
 }
 
@@ -560,7 +564,7 @@ func (c *testCluster) leader(p fsm.PartitionID, except ...fsm.NodeID) *Replica {
 			if n.host == nil || slices.Contains(except, id) {
 				continue
 			}
-			if r := n.host.Replica(p); r != nil && r.Leading() && r.prop.begun() {
+			if r := n.host.Replica(p); r != nil && r.Leading() && begun(r) {
 				return r
 			}
 		}
@@ -571,10 +575,15 @@ func (c *testCluster) leader(p fsm.PartitionID, except ...fsm.NodeID) *Replica {
 }
 
 // begun reports whether BecomeLeader is applied.
-func (p *proposer) begun() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.epoch != 0
+func begun(r *Replica) bool {
+	_, ok := r.Led()
+	return ok
+}
+
+// termOf returns raft's term.
+func termOf(r *Replica) uint64 {
+	_, term := r.Leader()
+	return term
 }
 
 func testLog(t testing.TB) hclog.Logger {

@@ -355,7 +355,7 @@ func (r *Router) take(ctx context.Context, p fsm.PartitionID, k fsm.Key, c fsm.C
 		back.Items = append(back.Items, fsm.SettleItem{Seq: locked[i].Seq, Token: locked[i].Token,
 			Verdict: fsm.Return})
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneWait)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), GoneWait)
 	defer cancel()
 	// If this fails, too, the locks run out.
 	_, _ = r.send.propose(late, p, fsm.Request{Entity: k.Entity, Sub: k.Sub, Command: back}, &attempts{}, nil)
@@ -394,7 +394,7 @@ func (s *sender) parts(ctx context.Context, p fsm.PartitionID, head []byte, rest
 // read appends stored parts to body, from here if there is a replica that has them, else from the leader.
 func (s *sender) read(ctx context.Context, p fsm.PartitionID, body []byte, refs []fsm.BodyRef) ([]byte, error) {
 	if local := s.host.Replica(p); local != nil {
-		if whole, ok := local.appendBodies(body, refs); ok {
+		if whole, ok := local.AppendBodies(body, refs); ok {
 			return whole, nil
 		}
 	}
@@ -408,22 +408,9 @@ func (s *sender) read(ctx context.Context, p fsm.PartitionID, body []byte, refs 
 	return append(body, a.Data...), nil
 }
 
-// appendBodies appends parts that this replica has. One at a time, each is copied once. It reports false if it does
-// not have all of them.
-func (r *Replica) appendBodies(body []byte, refs []fsm.BodyRef) ([]byte, bool) {
-	for i := range refs {
-		a, err := r.readBody(&fsm.ReadBody{Refs: refs[i : i+1]})
-		if err != nil || a.Refusal != fsm.None {
-			return nil, false
-		}
-		body = append(body, a.Data...)
-	}
-	return body, true
-}
-
 // newUploadID draws the id of an upload.
 func newUploadID() fsm.UploadID {
-	b := chance()
+	b := Chance()
 	if id := fsm.UploadID(binary.LittleEndian.Uint64(b[:8])); id != 0 {
 		return id
 	}
@@ -478,7 +465,7 @@ func (f *forwarder) upload(ctx context.Context, t *target, c *fsm.Enqueue) (*ref
 	up, err := u.body(ctx, size, func(int) ([]byte, error) {
 		part := []fsm.Delivery{{Ref: rest[0]}}
 		rest = rest[1:]
-		err := f.rep.machine.fill(part)
+		err := f.rep.Fill(part)
 		return part[0].Body, err
 	})
 	c.Messages[0].Rest = fsm.Upload{ID: up.ID, Parts: max(up.Parts, 1), Bytes: uint32(size)}

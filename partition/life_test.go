@@ -70,7 +70,7 @@ func TestRequestOfALostLifeIsUnknownIfItWasAskedBefore(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
 		const life = 77
 		l := b.leader(d.Partitions[0])
-		via := b.others(l.cfg.Node)[0]
+		via := b.others(l.Node())[0]
 		enqueues := func() (n uint64) {
 			l.View(func(m Machine, _ uint64) {
 				n = m.Query(fsm.QueryRequest{Entity: d.ID, Query: &fsm.Counts{}}).Counts.Active
@@ -116,12 +116,12 @@ func TestTransferThroughAnyNode(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, _ *fsm.Descriptor) {
 		for range 6 {
 			for _, via := range b.ids {
-				l := b.leader(1).cfg.Node
+				l := b.leader(1).Node()
 				to := b.others(l)[0]
 				if err := b.nodes[via].host.TransferLeadership(shortly(t, 10*time.Second), 1, to); err != nil {
 					t.Fatalf("from %s to %s through %s: %v", l, to, via, err)
 				}
-				if got := b.leader(1, l).cfg.Node; got != to {
+				if got := b.leader(1, l).Node(); got != to {
 					t.Errorf("%s leads, not %s", got, to)
 				}
 				time.Sleep(3 * time.Second)
@@ -134,8 +134,8 @@ func TestTransferThroughAnyNode(t *testing.T) {
 		}
 		// To a node that does not answer it is refused, through any node, and the leader stays.
 		l := b.leader(1)
-		dead := b.others(l.cfg.Node)[0]
-		via := b.others(l.cfg.Node)[1]
+		dead := b.others(l.Node())[0]
+		via := b.others(l.Node())[1]
 		b.kill(dead)
 		ctx := shortly(t, 10*time.Second)
 		if err := b.nodes[via].host.TransferLeadership(ctx, 1, dead); err == nil {
@@ -151,7 +151,7 @@ func TestTransferThroughAnyNode(t *testing.T) {
 // believing in the lost one until its time-out.
 func TestNotReadyWhileTheLeaderIsLost(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
-		l := c.leader(1).cfg.Node
+		l := c.leader(1).Node()
 		follower := c.others(l)[0]
 		h := c.nodes[follower].host
 		time.Sleep(time.Second)
@@ -174,7 +174,7 @@ func TestNotReadyWhileTheLeaderIsLost(t *testing.T) {
 		// It comes back, leads again, and is as good as any.
 		c.net.isolate(l, false)
 		time.Sleep(5 * time.Second)
-		if err := c.leader(1).transfer(shortly(t, 10*time.Second), l); err != nil {
+		if err := c.leader(1).Transfer(shortly(t, 10*time.Second), l); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)

@@ -14,7 +14,7 @@ import (
 func TestPublisherHearsAtOnceThatTheDiskIsFull(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		l := c.leader(1)
-		l.room.level.Store(int32(roomForSettling))
+		c.nodes[l.Node()].host.space.SetLevel(RoomForSettling)
 		for _, via := range c.ids {
 			began := time.Now()
 			_, err := c.sendVia(shortly(t, time.Minute), via, enqueue(fsm.RequestID{}, "x"))
@@ -26,8 +26,8 @@ func TestPublisherHearsAtOnceThatTheDiskIsFull(t *testing.T) {
 				t.Errorf("settlement through %s: %v", via, err)
 			}
 		}
-		l.room.level.Store(int32(roomForAll))
-		if _, err := c.sendVia(shortly(t, time.Minute), l.cfg.Node, enqueue(fsm.RequestID{}, "x")); err != nil {
+		c.nodes[l.Node()].host.space.SetLevel(RoomForAll)
+		if _, err := c.sendVia(shortly(t, time.Minute), l.Node(), enqueue(fsm.RequestID{}, "x")); err != nil {
 			t.Errorf("with room again: %v", err)
 		}
 	})
@@ -36,13 +36,13 @@ func TestPublisherHearsAtOnceThatTheDiskIsFull(t *testing.T) {
 // What fits any share goes to one with room. S-314.
 func TestFullShareIsPassedOver(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
-		full := b.leader(d.Partitions[0]).cfg.Node
+		full := b.leader(d.Partitions[0]).Node()
 		if err := b.nodes[full].host.TransferLeadership(t.Context(), d.Partitions[2], b.others(full)[0]); err != nil &&
 			!errors.Is(err, fsm.ErrNotLeader) {
 			t.Fatal(err)
 		}
 		b.leader(d.Partitions[2], full)
-		b.nodes[full].host.space.level.Store(int32(roomForSettling))
+		b.nodes[full].host.space.SetLevel(RoomForSettling)
 		send := func(i int) (fsm.Outcome, error) {
 			return b.all["n1"].r.Propose(shortly(t, time.Minute), reqOf(0, 1, i), fsm.Key{Entity: d.ID},
 				&fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("x")}}})
@@ -54,7 +54,7 @@ func TestFullShareIsPassedOver(t *testing.T) {
 			}
 		}
 		for _, id := range b.ids {
-			b.nodes[id].host.space.level.Store(int32(roomForSettling))
+			b.nodes[id].host.space.SetLevel(RoomForSettling)
 		}
 		began := time.Now()
 		if _, err := send(13); !errors.Is(err, fsm.ErrBusy) || time.Since(began) > time.Second {
@@ -65,17 +65,17 @@ func TestFullShareIsPassedOver(t *testing.T) {
 
 func TestNoRoomIsNotTheEndOfWhatMayHaveHappened(t *testing.T) {
 	var a attempts
-	if a.note(errDiskFull) {
+	if a.note(ErrDiskFull) {
 		t.Error("a full disk is asked again")
 	}
 	a.note(fmt.Errorf("gone: %w", fsm.ErrUnknown))
-	if !a.note(errDiskFull) {
+	if !a.note(ErrDiskFull) {
 		t.Error("a request that may be in the log is given up")
 	}
-	if _, err := openResult(failure(fmt.Errorf("full: %w", errDiskFull))); !errors.Is(err, errDiskFull) {
+	if _, err := openResult(failure(fmt.Errorf("full: %w", ErrDiskFull))); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("from another node: %v", err)
 	}
-	if _, err := openResult(failure(fsm.ErrBusy)); errors.Is(err, errDiskFull) || !errors.Is(err, fsm.ErrBusy) {
+	if _, err := openResult(failure(fsm.ErrBusy)); errors.Is(err, ErrDiskFull) || !errors.Is(err, fsm.ErrBusy) {
 		t.Errorf("busy from another node: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // entry is in flight ride in the next one: load makes batches, not queues. One entry is in flight at a time, and one
 // goroutine, run, owns everything but the fields under mu.
 type proposer struct {
-	cfg     *Config
+	cfg     *replicaConfig
 	raft    *raft.Raft
 	machine *machine
 	waits   *waiters
@@ -33,7 +33,7 @@ type proposer struct {
 	marked time.Time
 	// checkpoint asks for a digest behind the next entry.
 	checkpoint atomic.Bool
-	hooks      atomic.Pointer[hooks]
+	hooks      atomic.Pointer[Hooks]
 
 	signal chan struct{} // something to do; capacity 1
 	closed chan struct{}
@@ -67,12 +67,7 @@ const maxGone = 1 << 16
 // maxPlain bounds the remembered keys; forgetting them costs an entry each.
 const maxPlain = 4096
 
-// deliverer is a Machine that can tell what a lock would find; fsm.State is one.
-type deliverer interface {
-	Deliverable(k fsm.WaitKey) bool
-}
-
-func newProposer(cfg *Config, r *raft.Raft, m *machine, w *waiters, log hclog.Logger,
+func newProposer(cfg *replicaConfig, r *raft.Raft, m *machine, w *waiters, log hclog.Logger,
 	stuck func(error), end func() error) *proposer {
 	return &proposer{
 		cfg: cfg, raft: r, machine: m, waits: w, log: log, stuck: stuck, end: end,
@@ -165,20 +160,20 @@ func (p *proposer) takeOverLocked(c *call) {
 
 func (p *proposer) notLeader() error {
 	_, id := p.raft.LeaderWithID()
-	return &notLeaderError{hint: fsm.NodeID(id)}
+	return &NotLeaderError{Hint: fsm.NodeID(id)}
 }
 
-// notLeaderError wraps fsm.ErrNotLeader and says who may lead; the hint may be empty.
-type notLeaderError struct{ hint fsm.NodeID }
+// NotLeaderError wraps fsm.ErrNotLeader and says who may lead; the hint may be empty.
+type NotLeaderError struct{ Hint fsm.NodeID }
 
-func (e *notLeaderError) Error() string {
-	return fmt.Sprintf("%v (leader may be %q)", fsm.ErrNotLeader, string(e.hint))
+func (e *NotLeaderError) Error() string {
+	return fmt.Sprintf("%v (leader may be %q)", fsm.ErrNotLeader, string(e.Hint))
 }
 
-func (e *notLeaderError) Unwrap() error { return fsm.ErrNotLeader }
+func (e *NotLeaderError) Unwrap() error { return fsm.ErrNotLeader }
 
-// goneWait bounds how long a caller that has given up waits to hear what it was given.
-const goneWait = 5 * time.Second
+// GoneWait bounds how long a caller that has given up waits to hear what it was given.
+const GoneWait = 5 * time.Second
 
 // wait waits for the answer, the end of a parked request's wait, or the caller's end.
 func (p *proposer) wait(ctx context.Context, c *call) (fsm.Outcome, error) {
@@ -229,7 +224,7 @@ func (p *proposer) abandon(ctx context.Context, c *call) (fsm.Outcome, error) {
 
 	var gone <-chan time.Time
 	if command := c.req.Command; command != nil && command.Traits().Has(fsm.Takes) { // a barrier has none
-		t := time.NewTimer(goneWait)
+		t := time.NewTimer(GoneWait)
 		defer t.Stop()
 		gone = t.C
 	} else {
@@ -262,7 +257,7 @@ func (p *proposer) forget(c *call) {
 	p.mu.Unlock()
 }
 
-// unpark ends the parked request with that id: its propose returns errUnparked. It reports false if
+// unpark ends the parked request with that id: its propose returns ErrUnparked. It reports false if
 // no such request is parked, because it is in the log, answered, or unknown.
 func (p *proposer) unpark(id fsm.RequestID) bool {
 	p.mu.Lock()
@@ -281,12 +276,12 @@ func (p *proposer) unpark(id fsm.RequestID) bool {
 	default:
 		return false
 	}
-	c.finish(fsm.Outcome{}, errUnparked)
+	c.finish(fsm.Outcome{}, ErrUnparked)
 	return true
 }
 
-// errUnparked ends a proposal that never entered the log because its caller took it back.
-var errUnparked = errors.New("request was unparked")
+// ErrUnparked ends a proposal that never entered the log because its caller took it back.
+var ErrUnparked = errors.New("request was unparked")
 
 // listeners returns entities that somebody waits on, for Tick (A22).
 func (p *proposer) listeners() []fsm.EntityID {
@@ -311,4 +306,11 @@ func (p *proposer) freshWithin(age time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.leading && !p.barrierAt.IsZero() && time.Since(p.barrierAt) <= age
+}
+
+// led returns the epoch of the present leadership.
+func (p *proposer) led() (epoch uint64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch, p.leading && p.epoch != 0
 }

@@ -441,7 +441,7 @@ func TestAwait(t *testing.T) {
 		k := fsm.WaitKey{Entity: 1}
 		for name, g := range map[string]Group{"here": r, "elsewhere": NewRemote(c.net.port("n2"), "n1", 1)} {
 			began := time.Now()
-			if err := g.Await(t.Context(), k); err != nil || time.Since(began) < awaitLimit {
+			if err := g.Await(t.Context(), k); err != nil || time.Since(began) < AwaitLimit {
 				t.Errorf("%s: nothing happened, yet %v after %v", name, err, time.Since(began))
 			}
 			woken := make(chan error, 2)
@@ -534,8 +534,8 @@ func TestDropTellsWhoeverWaits(t *testing.T) {
 
 // A9: an entry's bytes are kept as long as a body in it is wanted, and no longer.
 func TestBodiesAreFreed(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
-		kept := r.machine.bodies.(*memBodies)
+	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+		kept := c.nodes["n1"].disks[1].bodies
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "one", "", "three")); err != nil {
 			t.Fatal(err)
 		}

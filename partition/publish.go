@@ -95,7 +95,7 @@ func (h *Host) catalogAt(ctx context.Context, index uint64) error {
 		if r == nil {
 			return fmt.Errorf("no catalog on this node: %w", fsm.ErrUnavailable)
 		}
-		if r.machine.index() >= index {
+		if r.Applied() >= index {
 			return nil
 		}
 		select {

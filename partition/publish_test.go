@@ -59,7 +59,7 @@ func TestANodeThatHangsDelaysNoChangeForLong(t *testing.T) {
 		defer b.close()
 		b.createQueue(shortly(t, time.Minute), "n1", queue("first", false))
 		time.Sleep(time.Second) // and every node is registered
-		leader := b.leader(fsm.CatalogPartition).cfg.Node
+		leader := b.leader(fsm.CatalogPartition).Node()
 		var other fsm.NodeID
 		for _, id := range b.ids {
 			if id != leader {

@@ -3,7 +3,9 @@ package partition
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -16,7 +18,7 @@ import (
 // the step against a replica that differs. It is what the majority says that counts: a leader that is
 // alone with its state fails by itself.
 func (m *repairer) diverged(r *Replica, g *repairGroup, states map[fsm.NodeID]nodeState) *repairStep {
-	own := r.machine.digests.list()
+	own := r.Digests()
 	for i := len(own) - 1; i >= 0; i-- {
 		sums := map[fsm.NodeID]string{}
 		voters := 0
@@ -25,14 +27,14 @@ func (m *repairer) diverged(r *Replica, g *repairGroup, states map[fsm.NodeID]no
 				continue
 			}
 			voters++
-			if sum := sumAt(states[n][r.id].Digests, own[i]); n != g.self && sum != "" {
+			if sum := sumAt(states[n][r.ID()].Digests, own[i]); n != g.self && sum != "" {
 				sums[n] = sum
 			}
 		}
 		sums[g.self] = own[i].Sum
 		bad, agreed, unclear := compare(sums, voters)
 		if unclear {
-			r.unclear(own[i].Index, sums)
+			r.Dispute(own[i].Index, sums)
 			continue
 		}
 		for _, n := range bad {
@@ -56,14 +58,6 @@ func sumAt(all []Digest, with Digest) string {
 	return ""
 }
 
-// unclear reports, once per entry, that replicas differ and nobody knows which of them is right. Nothing
-// is done by itself: what is thrown away could be what is right.
-func (r *Replica) unclear(index uint64, sums map[fsm.NodeID]string) {
-	if r.disputed.Swap(index) != index {
-		r.log.Error("replicas differ and no majority agrees", "index", index, "digests", sums)
-	}
-}
-
 // diverge fails a replica because its state is not that of its group. The rebuild is noted on its disk first. A
 // process that ended before the rebuild would open the replica again. Until the next checkpoint it would serve, and
 // vote for, what is wrong. Other failures are not noted: they are met again, or have passed, and a replica without peers
@@ -72,11 +66,11 @@ func (h *Host) diverge(r *Replica, own Digest, agreed string) {
 	err := fmt.Errorf("digest %s behind entry %d, a majority has %s: %w", own.Sum, own.Index, agreed,
 		errDiverged)
 	if h.deps.Quarantine != nil {
-		if noted := h.deps.Quarantine(r.id, err.Error()); noted != nil {
-			r.log.Error("quarantine lasts only as long as the process", "error", noted)
+		if noted := h.deps.Quarantine(r.ID(), err.Error()); noted != nil {
+			r.Log().Error("quarantine lasts only as long as the process", "error", noted)
 		}
 	}
-	r.fail(err)
+	r.Fail(err)
 }
 
 func (m *repairer) quarantine(g *repairGroup, n fsm.NodeID, index uint64, agreed string) *repairStep {
@@ -98,7 +92,7 @@ func (h *Host) serveQuarantine(_ context.Context, from fsm.NodeID, b []byte) ([]
 		return nil, fmt.Errorf("call to quarantine of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	in := wire.NewReader(b[head:])
-	agreed := string(in.Bytes(2 * sumBytes))
+	agreed := string(in.Bytes(2 * SumBytes))
 	if err := in.Done(); err != nil {
 		return nil, err
 	}
@@ -109,10 +103,34 @@ func (h *Host) serveQuarantine(_ context.Context, from fsm.NodeID, b []byte) ([]
 	if leader, _ := r.Leader(); leader != from {
 		return nil, fmt.Errorf("node %s does not lead here: %w", from, fsm.ErrNotLeader)
 	}
-	own, ok := r.machine.digests.at(binary.BigEndian.Uint64(b[2:]))
+	own, ok := r.DigestAt(binary.BigEndian.Uint64(b[2:]))
 	if !ok || own.Sum == agreed {
-		return nil, fmt.Errorf("replica of partition %d does not differ", r.id)
+		return nil, fmt.Errorf("replica of partition %d does not differ", r.ID())
 	}
 	h.diverge(r, own, agreed)
 	return nil, nil
 }
+
+// compare judges a group's digests. sums maps voters to their digests of one index and form; voters is
+// how many there are. diverged are those who differ from what a majority of all voters agrees upon;
+// unclear says that some differ and no majority agrees, so that nobody knows who is right.
+func compare(sums map[fsm.NodeID]string, voters int) (diverged []fsm.NodeID, agreed string, unclear bool) {
+	count := map[string]int{}
+	for _, s := range sums { // order-free: only counts
+		count[s]++
+	}
+	for s, n := range count { // order-free: at most one has a majority
+		if n > voters/2 {
+			agreed = s
+		}
+	}
+	for n, s := range sums { // sorted below
+		if agreed != "" && s != agreed {
+			diverged = append(diverged, n)
+		}
+	}
+	slices.Sort(diverged)
+	return diverged, agreed, agreed == "" && len(count) > 1
+}
+
+var errDiverged = errors.New("state differs from that of a majority of the group")

@@ -1,6 +1,9 @@
 package partition
 
 import (
+	"context"
+	"io"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -8,11 +11,7 @@ import (
 )
 
 // raftSide is a replica as its transport sees it.
-type raftSide struct {
-	r       *Replica
-	allowed func(fsm.NodeID) bool
-	defers  func(*Replica) bool
-}
+type raftSide struct{ r *Replica }
 
 var _ raftnet.Replica = raftSide{}
 
@@ -24,16 +23,16 @@ func (s raftSide) Silent() bool {
 // Blank implements raftnet.Replica: the replica was not taken in yet. Raft lets such a replica vote for anybody, whatever
 // the candidate has. An acknowledged entry that a replica of the same name held before it lost its disk would be voted
 // away (R8).
-func (s raftSide) Blank() bool { return s.r.blank() }
+func (s raftSide) Blank() bool { return s.r.Blank() }
 
 // Allowed implements raftnet.Replica.
-func (s raftSide) Allowed(n fsm.NodeID) bool { return s.allowed(n) }
+func (s raftSide) Allowed(n fsm.NodeID) bool { return s.r.node.Allowed(n) }
 
 // Term implements raftnet.Replica.
 func (s raftSide) Term() uint64 { return s.r.raft.CurrentTerm() }
 
 // Defers implements raftnet.Replica.
-func (s raftSide) Defers() bool { return s.defers(s.r) }
+func (s raftSide) Defers() bool { return s.r.node.Defers(s.r) }
 
 // Given implements raftnet.Replica.
 func (s raftSide) Given() { s.r.given() }
@@ -53,3 +52,13 @@ func (s raftSide) Holds(index, term uint64) bool {
 
 // Unreadable implements raftnet.Replica.
 func (s raftSide) Unreadable(err error) { s.r.guard.unreadable(err) }
+
+// Serve answers a call of raft from another node.
+func (r *Replica) Serve(ctx context.Context, from fsm.NodeID, c raftnet.Call) ([]byte, error) {
+	return r.net.Serve(ctx, from, c)
+}
+
+// ServeSnapshot takes a snapshot from another node.
+func (r *Replica) ServeSnapshot(ctx context.Context, from fsm.NodeID, c raftnet.Call, body io.Reader) ([]byte, error) {
+	return r.net.ServeSnapshot(ctx, from, c, body)
+}

@@ -43,7 +43,7 @@ func (l *line) Call(ctx context.Context, _ fsm.NodeID, _ uint8, b []byte) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	b, l.err = l.to.net.Serve(ctx, l.from, c)
+	b, l.err = l.to.Serve(ctx, l.from, c)
 	return b, l.err
 }
 
@@ -52,10 +52,10 @@ func (l *line) CallStream(ctx context.Context, _ fsm.NodeID, _ uint8, head []byt
 	if err != nil {
 		return nil, err
 	}
-	return l.to.net.ServeSnapshot(ctx, l.from, c, body)
+	return l.to.ServeSnapshot(ctx, l.from, c, body)
 }
 
 // peerOf returns the transport of a node that speaks to one replica.
 func peerOf(r *Replica, self fsm.NodeID) *raftnet.Transport {
-	return newPeer(self, r.id, &line{from: self, to: r})
+	return newPeer(self, r.ID(), &line{from: self, to: r})
 }

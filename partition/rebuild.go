@@ -59,7 +59,7 @@ func (h *Host) rebuild(p fsm.PartitionID, removed uint64) error {
 	}
 	h.mu.Lock()
 	r, broken := h.replicas[p], h.broken[p]
-	failed := broken != nil || r != nil && r.failure.Load() != nil
+	failed := broken != nil || r != nil && r.Failure() != nil
 	if !failed || !h.claimLocked(p) {
 		h.mu.Unlock()
 		return fmt.Errorf("replica of partition %d has not failed: it is not rebuilt", p)

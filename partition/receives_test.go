@@ -26,13 +26,9 @@ func withFew(t *testing.T, f func(t *testing.T, c *testCluster)) {
 }
 
 // underWay returns how many receives a leader counts.
-func underWay(r *Replica) (n int) {
-	r.prop.mu.Lock()
-	defer r.prop.mu.Unlock()
-	for _, of := range r.prop.parking.receives {
-		n += of
-	}
-	return n
+func underWay(r *Replica) int {
+	receives, _ := r.Waiting()
+	return receives
 }
 
 // S-229: one more than may be under way at an entity is refused at once, through any node; other entities
@@ -92,11 +88,11 @@ func TestAPlaceIsFreeWhenItsReceiveEnds(t *testing.T) {
 		"its time is over":    func(*testing.T, *testCluster, *Replica, func()) { time.Sleep(time.Minute) },
 		"its caller has gone": func(_ *testing.T, _ *testCluster, _ *Replica, cancel func()) { cancel() },
 		"its leader hands over": func(t *testing.T, c *testCluster, l *Replica, cancel func()) {
-			next := c.others(l.cfg.Node)[0]
-			if err := c.nodes[l.cfg.Node].host.TransferLeadership(t.Context(), 1, next); err != nil {
+			next := c.others(l.Node())[0]
+			if err := c.nodes[l.Node()].host.TransferLeadership(t.Context(), 1, next); err != nil {
 				t.Error(err)
 			}
-			now := c.leader(1, l.cfg.Node)
+			now := c.leader(1, l.Node())
 			time.Sleep(time.Second)
 			if n := underWay(now); n != fewReceives {
 				t.Errorf("the next leader counts %d", n)
@@ -111,7 +107,7 @@ func TestAPlaceIsFreeWhenItsReceiveEnds(t *testing.T) {
 				defer cancel()
 				waiting := make(chan struct{}, fewReceives)
 				for i := range fewReceives {
-					via := c.others(l.cfg.Node)[i%2]
+					via := c.others(l.Node())[i%2]
 					go func() {
 						_, _ = c.sendVia(ctx, via, lock(reqID(uint64(i+1), 1), 1, 50_000))
 						waiting <- struct{}{}
@@ -188,10 +184,8 @@ func TestAwaitsCountAsReceives(t *testing.T) {
 		if _, err := l.Propose(t.Context(), lock(reqID(1, 1), 1, 1000)); err != nil {
 			t.Errorf("when they have gone: %v", err)
 		}
-		l.waits.mu.Lock()
-		defer l.waits.mu.Unlock()
-		if len(l.waits.by) != 0 {
-			t.Errorf("left behind: %v", l.waits.by)
+		if _, awaits := l.Waiting(); awaits != 0 {
+			t.Errorf("left behind: %d", awaits)
 		}
 	})
 }

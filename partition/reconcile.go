@@ -11,9 +11,6 @@ import (
 	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
-// knower is a Machine that lists what it knows of the catalog; fsm.State is one.
-type knower interface{ Known() []fsm.KnownEntity }
-
 // reconciler makes the partitions led here agree with the catalog (A2). The leader proposes what its partition has
 // missed, so Apply depends on the partition's own log alone.
 type reconciler struct {
@@ -42,11 +39,11 @@ const (
 // look compares every partition that is led here and may differ.
 func (r *reconciler) look(ctx context.Context, v *catalog.View) {
 	for _, rep := range r.host.list() {
-		if rep.id == fsm.CatalogPartition || !rep.Leading() || ctx.Err() != nil {
+		if rep.ID() == fsm.CatalogPartition || !rep.Leading() || ctx.Err() != nil {
 			continue
 		}
-		epoch, ok := rep.prop.led()
-		last := r.done[rep.id]
+		epoch, ok := rep.Led()
+		last := r.done[rep.ID()]
 		if !ok || last.epoch == epoch && last.version == v.Version() &&
 			time.Since(last.at) < reconcileEvery {
 			continue
@@ -56,18 +53,11 @@ func (r *reconciler) look(ctx context.Context, v *catalog.View) {
 			next.lost = map[fsm.Incarnation]bool{}
 		}
 		if err := r.reconcile(ctx, rep, v, next.lost); err != nil {
-			rep.log.Debug("reconciliation is not complete", "error", err)
+			rep.Log().Debug("reconciliation is not complete", "error", err)
 			continue
 		}
-		r.done[rep.id] = next
+		r.done[rep.ID()] = next
 	}
-}
-
-// led returns the epoch of the present leadership.
-func (p *proposer) led() (epoch uint64, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.epoch, p.leading && p.epoch != 0
 }
 
 // reconcile proposes what rep lacks or has too much.
@@ -92,8 +82,8 @@ func (r *reconciler) reconcile(ctx context.Context, rep *Replica, v *catalog.Vie
 func missingOf(rep *Replica, v *catalog.View) []fsm.Request {
 	var known []fsm.KnownEntity
 	tells := false
-	rep.machine.view(func(m Machine, _ uint64) {
-		if k, ok := m.(knower); ok {
+	rep.View(func(m Machine, _ uint64) {
+		if k, ok := m.(Knower); ok {
 			known, tells = k.Known(), true
 		}
 	})
@@ -105,7 +95,7 @@ func missingOf(rep *Replica, v *catalog.View) []fsm.Request {
 		versions[k.ID] = k.Version
 	}
 	var out []fsm.Request
-	v.SharesOf(rep.id, func(d *fsm.Descriptor) bool {
+	v.SharesOf(rep.ID(), func(d *fsm.Descriptor) bool {
 		if versions[d.ID] < d.Version {
 			out = append(out, fsm.Request{Entity: d.ID, Command: &fsm.PutEntity{Descriptor: *d}})
 		}

@@ -38,7 +38,7 @@ func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, err
 			cancel() // the next leader tells what the request has taken, if it was applied
 			return
 		}
-		giveUp := time.AfterFunc(goneWait, cancel)
+		giveUp := time.AfterFunc(GoneWait, cancel)
 		defer giveUp.Stop()
 		r.unpark(inner, req.ID)
 		<-inner.Done()
@@ -46,7 +46,7 @@ func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, err
 	defer stop()
 	o, err := decodeOutcome(r.call(inner, KindPropose, b))
 	switch {
-	case errors.Is(err, errUnparked):
+	case errors.Is(err, ErrUnparked):
 		return o, ctx.Err()
 	case err != nil && inner.Err() != nil:
 		return o, fmt.Errorf("%w: %w", fsm.ErrUnknown, context.Cause(ctx))

@@ -55,17 +55,17 @@ func openVerb(b []byte) (fsm.PartitionID, []byte, error) {
 func failure(err error) []byte {
 	status := statusUnknown
 	var hint fsm.NodeID
-	var nl *notLeaderError
+	var nl *NotLeaderError
 	switch {
-	case errors.Is(err, errUnparked):
+	case errors.Is(err, ErrUnparked):
 		status = statusUnparked
 	case errors.Is(err, fsm.ErrUnknown):
 		status = statusUnknown // first of all: whatever else is wrapped, something may have happened
 	case errors.As(err, &nl):
-		status, hint = statusNotLeader, nl.hint
+		status, hint = statusNotLeader, nl.Hint
 	case errors.Is(err, fsm.ErrNotLeader):
 		status = statusNotLeader
-	case errors.Is(err, errDiskFull):
+	case errors.Is(err, ErrDiskFull):
 		status, hint = statusBusy, roomHint
 	case errors.Is(err, fsm.ErrCrowded):
 		status, hint = statusBusy, fullHint
@@ -104,13 +104,13 @@ func openResult(b []byte) ([]byte, error) {
 	}
 	switch b[1] {
 	case statusNotLeader:
-		return nil, &notLeaderError{hint: hint}
+		return nil, &NotLeaderError{Hint: hint}
 	case statusUnparked:
-		return nil, errUnparked
+		return nil, ErrUnparked
 	case statusBusy:
 		switch hint {
 		case roomHint:
-			return nil, fmt.Errorf("%s: %w", text, errDiskFull)
+			return nil, fmt.Errorf("%s: %w", text, ErrDiskFull)
 		case fullHint:
 			return nil, fmt.Errorf("%s: %w", text, fsm.ErrCrowded)
 		}

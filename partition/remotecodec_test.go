@@ -15,11 +15,11 @@ func TestErrorsKeepTheirMeaningOnTheWay(t *testing.T) {
 		err  error
 		want error
 	}{
-		{&notLeaderError{hint: "n7"}, fsm.ErrNotLeader},
+		{&NotLeaderError{Hint: "n7"}, fsm.ErrNotLeader},
 		{fmt.Errorf("full: %w", fsm.ErrBusy), fsm.ErrBusy},
 		{fmt.Errorf("lost: %w", fsm.ErrUnknown), fsm.ErrUnknown},
 		{fmt.Errorf("%w: %w", fsm.ErrUnknown, context.Canceled), fsm.ErrUnknown},
-		{errUnparked, errUnparked},
+		{ErrUnparked, ErrUnparked},
 		{fsm.ErrClosed, fsm.ErrNotLeader}, // that node closes, this one does not
 		{context.Canceled, fsm.ErrUnavailable},
 		{errors.New("anything else"), fsm.ErrUnknown},
@@ -29,8 +29,8 @@ func TestErrorsKeepTheirMeaningOnTheWay(t *testing.T) {
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%v arrives as %v", tc.err, err)
 		}
-		var nl *notLeaderError
-		if errors.As(tc.err, &nl) && (!errors.As(err, &nl) || nl.hint != "n7") {
+		var nl *NotLeaderError
+		if errors.As(tc.err, &nl) && (!errors.As(err, &nl) || nl.Hint != "n7") {
 			t.Errorf("hint is lost: %v", err)
 		}
 	}
@@ -38,7 +38,7 @@ func TestErrorsKeepTheirMeaningOnTheWay(t *testing.T) {
 
 // FuzzAnswers feeds answers and keys of hostile peers to their decoders.
 func FuzzAnswers(f *testing.F) {
-	f.Add(failure(&notLeaderError{hint: "n7"}))
+	f.Add(failure(&NotLeaderError{Hint: "n7"}))
 	f.Add(appendWaitKey(nil, fsm.WaitKey{Entity: 1, HasSession: true, Session: "s"}))
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_, _ = openResult(b)

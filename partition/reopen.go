@@ -59,14 +59,14 @@ func (h *Host) openClaimed(p fsm.PartitionID, members []fsm.NodeID) error {
 func (h *Host) renew(p fsm.PartitionID, r *Replica, members []fsm.NodeID, between func() error) error {
 	if r != nil {
 		err := r.Close()
-		if errors.Is(err, errHangs) {
+		if errors.Is(err, ErrHangs) {
 			// A goroutine inside the stores keeps them open; only a new process helps.
 			h.unclaim(p)
 			h.fatal(fmt.Errorf("a replica can be opened by a new process only: %w", err))
 			return err
 		}
 		if err != nil {
-			r.log.Warn("close replica for a new start", "error", err)
+			r.Log().Warn("close replica for a new start", "error", err)
 		}
 	}
 	if err := between(); err != nil {
@@ -84,13 +84,13 @@ func (h *Host) renew(p fsm.PartitionID, r *Replica, members []fsm.NodeID, betwee
 // and the watchdog must not. It stays closed for a pause. It reports false if somebody else is at it.
 func (h *Host) again(r *Replica, pause time.Duration) bool {
 	h.mu.Lock()
-	if h.replicas[r.id] != r || !h.claimLocked(r.id) {
+	if h.replicas[r.ID()] != r || !h.claimLocked(r.ID()) {
 		h.mu.Unlock()
 		return false
 	}
-	members := h.members[r.id]
+	members := h.members[r.ID()]
 	h.mu.Unlock()
-	go h.renewAfter(r.id, r, members, pause)
+	go h.renewAfter(r.ID(), r, members, pause)
 	return true
 }
 
@@ -123,18 +123,18 @@ const (
 // reopen gives a stuck replica a new start.
 func (h *Host) reopen(r *Replica) {
 	h.mu.Lock()
-	if time.Since(r.openedAt) > restartsForget {
-		h.restarts[r.id] = 0
+	if time.Since(r.OpenedAt()) > restartsForget {
+		h.restarts[r.ID()] = 0
 	}
-	h.restarts[r.id]++
-	h.stuckFound[r.id]++
-	n := h.restarts[r.id]
+	h.restarts[r.ID()]++
+	h.stuckFound[r.ID()]++
+	n := h.restarts[r.ID()]
 	h.mu.Unlock()
 	if n > maxRestarts {
-		h.fatal(fmt.Errorf("partition %d is wedged again after %d restarts", r.id, maxRestarts))
+		h.fatal(fmt.Errorf("partition %d is wedged again after %d restarts", r.ID(), maxRestarts))
 		return
 	}
-	r.log.Error("wedged replica is opened anew", "time", n)
+	r.Log().Error("wedged replica is opened anew", "time", n)
 	// The cause that kept it from leading may be there still, so another replica is given the time to be elected.
 	h.again(r, h.cfg.HeartbeatTimeout+h.cfg.ElectionTimeout)
 }
@@ -148,7 +148,7 @@ const restartFilesEvery = 2 * time.Second
 // restartedLatelyLocked reports whether a replica had a new start a short while ago. If not, it has one now.
 func (h *Host) restartedLatelyLocked(p fsm.PartitionID, err error) bool {
 	pause := restartEvery
-	if outOfFiles(err) {
+	if OutOfFiles(err) {
 		pause = restartFilesEvery
 	}
 	if time.Since(h.restarted[p]) < pause {
@@ -158,18 +158,10 @@ func (h *Host) restartedLatelyLocked(p fsm.PartitionID, err error) bool {
 	return false
 }
 
-// starved returns the error if the replica failed for want of something that comes back by itself, else nil.
-func (r *Replica) starved() error {
-	if e := r.failure.Load(); e != nil && starvation(*e) {
-		return *e
-	}
-	return nil
-}
-
 // mayRestart reports whether what was missing is there again.
 func (h *Host) mayRestart(err error) bool {
 	// Nobody can ask for free descriptors without taking them: a new start tries.
-	return outOfFiles(err) || h.space.mayRestart()
+	return OutOfFiles(err) || h.space.mayRestart()
 }
 
 // restartUnopened opens the replicas anew that could not be opened for want of room or descriptors.
@@ -177,7 +169,7 @@ func (h *Host) restartUnopened() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for p, err := range h.broken {
-		if !starvation(err) || !h.mayRestart(err) || h.restartedLatelyLocked(p, err) || !h.claimLocked(p) {
+		if !Starvation(err) || !h.mayRestart(err) || h.restartedLatelyLocked(p, err) || !h.claimLocked(p) {
 			continue
 		}
 		go h.renewAfter(p, nil, h.members[p], 0)
@@ -189,9 +181,9 @@ func (h *Host) restartUnopened() {
 // of the process would do, and as safe.
 func (h *Host) restartStarved(r *Replica) {
 	h.mu.Lock()
-	early := h.restartedLatelyLocked(r.id, *r.failure.Load())
+	early := h.restartedLatelyLocked(r.ID(), r.Failure())
 	h.mu.Unlock()
 	if !early && h.again(r, 0) {
-		r.log.Warn("what was missing may be there again: the replica starts anew", "failed", *r.failure.Load())
+		r.Log().Warn("what was missing may be there again: the replica starts anew", "failed", r.Failure())
 	}
 }

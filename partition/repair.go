@@ -63,14 +63,14 @@ func (m *repairer) look(v *catalog.View) {
 	}
 	states := m.ask(led, want)
 	for _, r := range led {
-		if want[r.id] == nil {
+		if want[r.ID()] == nil {
 			continue
 		}
-		g := m.group(r, want[r.id], states)
+		g := m.group(r, want[r.ID()], states)
 		if g == nil {
 			continue
 		}
-		r.noteFullVoters(g.servers, states)
+		r.SetVotersFull(votersFull(g.id, g.servers, states))
 		step := g.next()
 		if step == nil {
 			step = m.diverged(r, g, states)
@@ -78,7 +78,7 @@ func (m *repairer) look(v *catalog.View) {
 		if step == nil {
 			step = m.stuckFollower(g)
 		}
-		if r.id == fsm.CatalogPartition {
+		if r.ID() == fsm.CatalogPartition {
 			if step == nil {
 				step = m.retire(g, v, states)
 			}
@@ -104,28 +104,28 @@ func (m *repairer) led() []*Replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(m.s.host.list(), func(r *Replica) bool {
-		return m.busy[r.id] || !r.Leading() || time.Now().Before(m.pause[r.id])
+		return m.busy[r.ID()] || !r.Leading() || time.Now().Before(m.pause[r.ID()])
 	})
 }
 
 // take runs a step on a goroutine of its own: a change waits for a majority.
 func (m *repairer) take(r *Replica, step *repairStep) {
 	m.mu.Lock()
-	m.busy[r.id] = true
+	m.busy[r.ID()] = true
 	m.mu.Unlock()
-	r.log.Warn("mending", "step", step.what, "node", step.node)
+	r.Log().Warn("mending", "step", step.what, "node", step.node)
 	m.s.wg.Add(1)
 	go func() {
 		defer m.s.wg.Done()
 		err := step.do(m.s.ctx, m.s, r)
 		if err != nil && m.s.ctx.Err() == nil {
-			r.log.Warn("mending did not succeed", "step", step.what, "node", step.node, "error", err)
+			r.Log().Warn("mending did not succeed", "step", step.what, "node", step.node, "error", err)
 		}
 		m.mu.Lock()
 		if err != nil {
-			m.pause[r.id] = time.Now().Add(repairPause)
+			m.pause[r.ID()] = time.Now().Add(repairPause)
 		}
-		delete(m.busy, r.id)
+		delete(m.busy, r.ID())
 		m.mu.Unlock()
 	}()
 }
@@ -137,10 +137,10 @@ type nodeState map[fsm.PartitionID]Status
 func (m *repairer) ask(led []*Replica, want map[fsm.PartitionID][]fsm.NodeID) map[fsm.NodeID]nodeState {
 	nodes := map[fsm.NodeID]bool{}
 	for _, r := range led {
-		for _, s := range r.raft.GetConfiguration().Configuration().Servers {
+		for _, s := range r.Servers() {
 			nodes[fsm.NodeID(s.ID)] = true
 		}
-		for _, n := range want[r.id] {
+		for _, n := range want[r.ID()] {
 			nodes[n] = true
 		}
 	}
@@ -190,15 +190,15 @@ type repairGroup struct {
 
 // group gathers what is known of a group; nil if nothing is committed yet.
 func (m *repairer) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]nodeState) *repairGroup {
-	c, index := r.configuration()
-	g := &repairGroup{id: r.id, self: m.s.host.cfg.Node, want: want, index: index,
+	c, index := r.Configuration()
+	g := &repairGroup{id: r.ID(), self: m.s.host.cfg.Node, want: want, index: index,
 		servers: map[fsm.NodeID]raft.ServerSuffrage{}, failed: map[fsm.NodeID]bool{},
 		ready: map[fsm.NodeID]bool{}, listed: map[fsm.NodeID]bool{}, stuck: map[fsm.NodeID]int{}}
 	if len(c.Servers) == 0 {
 		return nil
 	}
-	g.epoch, _ = r.prop.led()
-	g.rebuilt = m.toldToRebuild(r.id)
+	g.epoch, _ = r.Led()
+	g.rebuilt = m.toldToRebuild(r.ID())
 	members := slices.Clone(want)
 	for _, s := range c.Servers {
 		n := fsm.NodeID(s.ID)
@@ -208,10 +208,10 @@ func (m *repairer) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]no
 			members = append(members, n)
 		}
 	}
-	applied := r.machine.index()
+	applied := r.Applied()
 	for _, n := range members {
-		key := memberOf{r.id, n}
-		st, open := states[n][r.id]
+		key := memberOf{r.ID(), n}
+		st, open := states[n][r.ID()]
 		if !open || !st.Broken {
 			delete(m.since, key)
 		}
@@ -276,13 +276,9 @@ func (g *repairGroup) next() *repairStep {
 		case g.id == fsm.CatalogPartition:
 			// Supervisor.admit takes nodes into the catalog, and gives votes.
 		case !in && g.listed[n]:
-			return g.change("take in without a vote", n, func(r *raft.Raft) raft.Future {
-				return r.AddNonvoter(raft.ServerID(n), raft.ServerAddress(n), g.index, admitTimeout)
-			})
+			return g.change("take in without a vote", n, (*Replica).AddNonvoter)
 		case in && suffrage != raft.Voter && g.ready[n] && g.survives("", 1):
-			return g.change("give a vote", n, func(r *raft.Raft) raft.Future {
-				return r.AddVoter(raft.ServerID(n), raft.ServerAddress(n), g.index, admitTimeout)
-			})
+			return g.change("give a vote", n, (*Replica).AddVoter)
 		}
 	}
 	if g.id == fsm.CatalogPartition || !g.complete() {
@@ -297,7 +293,7 @@ func (g *repairGroup) next() *repairStep {
 				r *Replica) error {
 				ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 				defer cancel()
-				return s.host.TransferLeadership(ctx, r.id, "")
+				return s.host.TransferLeadership(ctx, r.ID(), "")
 			}}
 		}
 		if g.servers[n] != raft.Voter || g.survives(n, 0) {
@@ -338,15 +334,13 @@ func (g *repairGroup) survives(without fsm.NodeID, more int) bool {
 }
 
 func (g *repairGroup) remove(what string, n fsm.NodeID) *repairStep {
-	return g.change(what, n, func(r *raft.Raft) raft.Future {
-		return r.RemoveServer(raft.ServerID(n), g.index, admitTimeout)
-	})
+	return g.change(what, n, (*Replica).Remove)
 }
 
 // change is a change of the configuration with that index, refused by raft if it is another by now.
-func (g *repairGroup) change(what string, n fsm.NodeID, f func(*raft.Raft) raft.Future) *repairStep {
+func (g *repairGroup) change(what string, n fsm.NodeID, f func(*Replica, fsm.NodeID, uint64) raft.Future) *repairStep {
 	return &repairStep{what, n, func(_ context.Context, s *Supervisor, r *Replica) error {
-		return s.wait(f(r.raft))
+		return s.wait(f(r, n, g.index))
 	}}
 }
 

@@ -48,7 +48,7 @@ func (b *brokers) voters(p fsm.PartitionID) string {
 		if r == nil || !r.Leading() {
 			continue
 		}
-		c, _ := r.configuration()
+		c, _ := r.Configuration()
 		var out []string
 		for _, s := range c.Servers {
 			name := string(s.ID)
@@ -174,9 +174,9 @@ func TestReplicaThatFailsAgainIsRebuiltAgain(t *testing.T) {
 				b, d, sent := loaded(t)
 				defer b.close()
 				bad := b.notLeading(p)
-				b.all[bad].host.Replica(p).fail(errDisk)
+				b.all[bad].host.Replica(p).Fail(errDisk)
 				b.stages(p, bad, 2)
-				b.all[bad].host.Replica(p).fail(errDisk)
+				b.all[bad].host.Replica(p).Fail(errDisk)
 				if voters := b.voters(p); strings.Contains(voters, string(bad)) {
 					t.Fatalf("it was taken in already: %s", voters)
 				}
@@ -433,18 +433,18 @@ func TestMendingNeverGoesBelowAMajorityWithTheData(t *testing.T) {
 func TestRebuildTouchesNoReplicaThatWorks(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
-		n := c.nodes[c.others(r.cfg.Node)[0]]
-		err := askRebuild(t.Context(), c.nodes[r.cfg.Node].port, n.id, 1, 100)
+		n := c.nodes[c.others(r.Node())[0]]
+		err := askRebuild(t.Context(), c.nodes[r.Node()].port, n.id, 1, 100)
 		if err == nil || n.rebuilds.Load() != 0 {
 			t.Fatalf("a working replica was rebuilt: %v", err)
 		}
-		n.host.Replica(1).fail(errDisk)
-		if err := askRebuild(t.Context(), c.nodes[r.cfg.Node].port, n.id, 1, 100); err != nil {
+		n.host.Replica(1).Fail(errDisk)
+		if err := askRebuild(t.Context(), c.nodes[r.Node()].port, n.id, 1, 100); err != nil {
 			t.Fatal(err)
 		}
 		// The same call once more, late, when the replica has failed again.
-		n.host.Replica(1).fail(errDisk)
-		if err := askRebuild(t.Context(), c.nodes[r.cfg.Node].port, n.id, 1, 100); err == nil {
+		n.host.Replica(1).Fail(errDisk)
+		if err := askRebuild(t.Context(), c.nodes[r.Node()].port, n.id, 1, 100); err == nil {
 			t.Error("a late call was heeded")
 		}
 		if n.rebuilds.Load() != 1 {

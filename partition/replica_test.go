@@ -51,7 +51,7 @@ func TestProposalsFromEveryNode(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.open(1)
 		defer c.close()
-		leader := c.leader(1).cfg.Node
+		leader := c.leader(1).Node()
 		for i, id := range c.ids {
 			var g Group = NewRemote(c.nodes[id].port, leader, 1)
 			if id == leader {

@@ -130,7 +130,7 @@ func (p *proposer) parkableNowLocked(c *call) bool {
 	}
 	notEmpty := true
 	p.machine.view(func(m Machine, _ uint64) {
-		if d, ok := m.(deliverer); ok {
+		if d, ok := m.(Deliverer); ok {
 			notEmpty = d.Deliverable(c.key)
 		}
 	})

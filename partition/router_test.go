@@ -62,7 +62,7 @@ func TestRoundRobinSkipsWhatHasNoLeader(t *testing.T) {
 		// One partition loses two of its replicas: their disks fail.
 		dead := d.Partitions[2]
 		for _, id := range b.ids[1:] {
-			b.nodes[id].host.Replica(dead).fail(errDisk)
+			b.nodes[id].host.Replica(dead).Fail(errDisk)
 		}
 		time.Sleep(10 * time.Second)
 		for i := range 30 {
@@ -169,10 +169,10 @@ func TestLeadersReconcile(t *testing.T) {
 		// drops: the share knows what the catalog does not.
 		p := made.Partitions[0]
 		l := b.leader(p)
-		if err := b.nodes[l.cfg.Node].host.TransferLeadership(ctx, p, ""); err != nil {
+		if err := b.nodes[l.Node()].host.TransferLeadership(ctx, p, ""); err != nil {
 			t.Fatal(err)
 		}
-		b.leader(p, l.cfg.Node)
+		b.leader(p, l.Node())
 		if _, err := b.all["n1"].dir.send.propose(ctx, p, fsm.Request{Entity: made.ID,
 			Command: &fsm.PutEntity{Descriptor: *made}}, &attempts{}, nil); err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestLeadersReconcile(t *testing.T) {
 		time.Sleep(2 * reconcileEvery)
 		for _, id := range b.ids {
 			var known []fsm.KnownEntity
-			b.nodes[id].host.Replica(p).View(func(m Machine, _ uint64) { known = m.(knower).Known() })
+			b.nodes[id].host.Replica(p).View(func(m Machine, _ uint64) { known = m.(Knower).Known() })
 			if slices.ContainsFunc(known, func(k fsm.KnownEntity) bool { return k.ID == made.ID }) {
 				t.Errorf("%s still knows the entity", id)
 			}
@@ -271,8 +271,8 @@ func TestLeadersSpread(t *testing.T) {
 		b.restart("n1", 300)
 		time.Sleep(2 * time.Minute)
 		for _, g := range b.all["n2"].dir.View().Groups() {
-			if r := b.leader(g.ID); r.cfg.Node != g.Members[0] {
-				t.Errorf("partition %d is led by %s, not %s", g.ID, r.cfg.Node, g.Members[0])
+			if r := b.leader(g.ID); r.Node() != g.Members[0] {
+				t.Errorf("partition %d is led by %s, not %s", g.ID, r.Node(), g.Members[0])
 			}
 		}
 		_ = d
@@ -284,13 +284,13 @@ func TestBalanceRespectsOperators(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
 		time.Sleep(time.Minute)
 		p := d.Partitions[0]
-		old := b.leader(p).cfg.Node
+		old := b.leader(p).Node()
 		to := b.others(old)[0]
 		if err := b.nodes[old].host.TransferLeadership(t.Context(), p, to); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Minute)
-		if l := b.leader(p).cfg.Node; l != to {
+		if l := b.leader(p).Node(); l != to {
 			t.Errorf("led by %s, not by %s", l, to)
 		}
 	})
@@ -328,9 +328,9 @@ func TestCallerGoneAndLeaderLost(t *testing.T) {
 		sendOne(t, b.all["n1"].r, reqOf(0, 1, 1), k)
 		p := d.Partitions[0]
 		l := b.leader(p)
-		via := b.others(l.cfg.Node)[0]
+		via := b.others(l.Node())[0]
 		// The leader's entries reach the followers, but its answer does not reach the caller.
-		release := b.nodes[l.cfg.Node].disks[p].log.hang()
+		release := b.nodes[l.Node()].disks[p].log.hang()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		var o fsm.Outcome
@@ -340,13 +340,13 @@ func TestCallerGoneAndLeaderLost(t *testing.T) {
 			o, err = b.all[via].r.Propose(ctx, reqOf(1, 1, 1), k, &fsm.Lock{Max: 1, Wait: 60_000})
 		}()
 		synctest.Wait()
-		b.net.setCut(via, l.cfg.Node, true)
+		b.net.setCut(via, l.Node(), true)
 		release()
 		time.Sleep(100 * time.Millisecond)
-		b.net.setCut(l.cfg.Node, via, true)
+		b.net.setCut(l.Node(), via, true)
 		cancel()
-		b.net.setCut(via, l.cfg.Node, false)
-		b.net.setCut(l.cfg.Node, via, false)
+		b.net.setCut(via, l.Node(), false)
+		b.net.setCut(l.Node(), via, false)
 		<-done
 		if err != nil || len(o.Locked) != 1 {
 			t.Errorf("what was taken is not told: %+v, %v", o, err)

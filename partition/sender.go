@@ -12,6 +12,25 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
+// Group is one partition as the router sees it: here, or on another node.
+type Group interface {
+	// Propose brings one request into the partition's log. See transport.Broker for the meaning of
+	// a cancelled context.
+	Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error)
+	// Query answers a question as of now (A16).
+	Query(ctx context.Context, q fsm.QueryRequest) (fsm.Answer, error)
+	// Await returns when the key may have something to take (A19).
+	Await(ctx context.Context, k fsm.WaitKey) error
+	// ReadIndex returns an index: a replica that has applied it has seen everything that was
+	// answered before the call. It may be followed by entries that nobody has heard of.
+	ReadIndex(ctx context.Context) (uint64, error)
+}
+
+var (
+	_ Group = (*Replica)(nil)
+	_ Group = (*Remote)(nil)
+)
+
 // sender brings requests to the leader of a partition, wherever it is, and asks again as long as the caller's context
 // lasts. It repeats requests that never happened, and with the same id those that may have.
 type sender struct {
@@ -50,9 +69,9 @@ func (a *attempts) note(err error) bool {
 	a.last = err
 	a.hint = ""
 	a.tries++
-	var nl *notLeaderError
+	var nl *NotLeaderError
 	if errors.As(err, &nl) {
-		a.hint = nl.hint
+		a.hint = nl.Hint
 	}
 	switch {
 	case errors.Is(err, fsm.ErrUnknown):
@@ -60,7 +79,7 @@ func (a *attempts) note(err error) bool {
 		return true
 	case errors.Is(err, fsm.ErrCrowded) && a.unknown == nil:
 		return false // places come free when their holders get something, not after a pause
-	case errors.Is(err, errDiskFull) && a.unknown == nil:
+	case errors.Is(err, ErrDiskFull) && a.unknown == nil:
 		// A disk stays full until messages are taken out of it. The client hears that it is busy and
 		// comes again; here its request would hold up those behind it until its time is over.
 		return false
@@ -179,7 +198,7 @@ func (s *sender) find(p fsm.PartitionID, hint fsm.NodeID) Group {
 
 // known reports whether anybody is believed to lead p (S-314).
 func (s *sender) known(p fsm.PartitionID) bool {
-	if r := s.host.Replica(p); r != nil && r.err() == nil {
+	if r := s.host.Replica(p); r != nil && r.Err() == nil {
 		id, _ := r.Leader()
 		return id != ""
 	}
@@ -193,7 +212,7 @@ func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request
 	again func(error) bool) (fsm.Outcome, error) {
 	var o fsm.Outcome
 	waits := fsm.WaitOf(req.Command)
-	until := time.Now().Add(time.Duration(min(waits, maxWait)) * time.Millisecond)
+	until := time.Now().Add(time.Duration(min(waits, MaxWait)) * time.Millisecond)
 	var over bool
 	a.once = req.ID.IsZero() && !req.Command.Traits().Has(fsm.Idempotent)
 	attempt := func(ctx context.Context, g Group) (err error) {
@@ -214,12 +233,10 @@ func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request
 	}
 	err := s.do(ctx, p, a, attempt, may)
 	if err != nil && over && a.unknown == nil && ctx.Err() == nil {
-		return (&call{key: keyOf(req)}).nothing(), nil
+		return Nothing(req), nil
 	}
 	return o, err
 }
-
-func keyOf(req fsm.Request) fsm.WaitKey { return newCall(req, time.Time{}).key }
 
 // query asks the leader of p.
 func (s *sender) query(ctx context.Context, p fsm.PartitionID, q fsm.QueryRequest) (fsm.Answer,

@@ -46,7 +46,7 @@ func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte
 	if r == nil {
 		return nil, fmt.Errorf("partition %d: %w", c.Group, raftnet.ErrSilent)
 	}
-	return r.net.Serve(ctx, from, c)
+	return r.Serve(ctx, from, c)
 }
 
 func (h *Host) serveSnapshot(ctx context.Context, from fsm.NodeID, b []byte,
@@ -59,7 +59,7 @@ func (h *Host) serveSnapshot(ctx context.Context, from fsm.NodeID, b []byte,
 	if r == nil {
 		return nil, fmt.Errorf("partition %d: %w", c.Group, raftnet.ErrSilent)
 	}
-	return r.net.ServeSnapshot(ctx, from, c, body)
+	return r.ServeSnapshot(ctx, from, c, body)
 }
 
 // verb wraps the handler of a verb: it finds the replica and carries errors as statuses, because
@@ -76,7 +76,7 @@ func (h *Host) verb(serve func(context.Context, *Replica, []byte) ([]byte, error
 		}
 		r := h.Replica(p)
 		if r == nil {
-			return failure(&notLeaderError{}), nil
+			return failure(&NotLeaderError{}), nil
 		}
 		answer, err := serve(ctx, r, body)
 		if err != nil {
@@ -132,7 +132,7 @@ func serveUnpark(_ context.Context, r *Replica, b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.AppendBool(success(1), r.prop.unpark(id)), nil
+	return wire.AppendBool(success(1), r.Unpark(id)), nil
 }
 
 func serveReadIndex(ctx context.Context, r *Replica, _ []byte) ([]byte, error) {

@@ -32,7 +32,7 @@ func (s *snapshots) look() {
 	}
 	// The space of settled messages comes back only when the snapshots that still name them are replaced. Without one
 	// now and then a full disk would stay full, because nothing is published that would cause one.
-	needy := s.r.room.now() == roomForSettling && m.sinceEntries.Load() > 0 &&
+	needy := s.r.room.Level() == RoomForSettling && m.sinceEntries.Load() > 0 &&
 		time.Since(s.last) >= needyPause
 	if !needy && m.sinceBytes.Load() < s.r.cfg.SnapshotBytes &&
 		m.sinceEntries.Load() < s.r.cfg.SnapshotEntries {

@@ -90,7 +90,7 @@ func (w *stalenessCheck) look() (waits bool) {
 	ask := map[fsm.NodeID]bool{}
 	w.mu.Lock()
 	for _, r := range rs {
-		for _, n := range r.peers() {
+		for _, n := range r.Peers() {
 			if !w.told[n] {
 				ask[n] = true
 			}
@@ -99,7 +99,7 @@ func (w *stalenessCheck) look() (waits bool) {
 	w.mu.Unlock()
 	w.ask(ask)
 	for _, r := range rs {
-		if r.unverified.Load() && !w.judge(r) {
+		if r.Unverified() && !w.judge(r) {
 			waits = true
 		}
 	}
@@ -159,8 +159,8 @@ func (w *stalenessCheck) old(n fsm.NodeID, life, before uint64) error {
 	}
 	w.found = true
 	for _, r := range w.h.list() {
-		if r.unverified.Load() {
-			r.fail(fmt.Errorf("%s", reason))
+		if r.Unverified() {
+			r.Fail(fmt.Errorf("%s", reason))
 		}
 	}
 	return nil
@@ -172,21 +172,21 @@ func (w *stalenessCheck) judge(r *Replica) bool {
 	w.mu.Lock()
 	found := w.found
 	answered := 0
-	peers := r.peers()
+	peers := r.Peers()
 	for _, n := range peers {
 		if w.told[n] {
 			answered++
 		}
 	}
 	w.mu.Unlock()
-	if found && r.failure.Load() == nil && !r.blank() {
+	if found && r.Failure() == nil && !r.Blank() {
 		return false // it was opened meanwhile, and Distrust has marked it
 	}
-	patient := time.Since(r.openedAt) < w.h.cfg.VerifyPatience
+	patient := time.Since(r.OpenedAt()) < w.h.cfg.VerifyPatience
 	if answered < len(peers) && (answered == 0 || patient) {
 		return false
 	}
-	r.verify()
+	r.Verify()
 	w.h.note(r)
 	return true
 }

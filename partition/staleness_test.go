@@ -187,7 +187,7 @@ func TestReplicaWaitsForThePeersThatAnswer(t *testing.T) {
 		defer c.close()
 		began := time.Now()
 		open("n1", "n2")
-		verified := func(id fsm.NodeID) bool { return !c.nodes[id].host.Replica(1).unverified.Load() }
+		verified := func(id fsm.NodeID) bool { return !c.nodes[id].host.Replica(1).Unverified() }
 		for !verified("n1") || !verified("n2") {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -218,7 +218,7 @@ func TestNobodyVouchesForAReplicaThatIsAlone(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		r := c.nodes["n1"].host.Replica(1)
-		if !r.unverified.Load() || r.err() == nil || r.Status().Broken {
+		if !r.Unverified() || r.Err() == nil || r.Status().Broken {
 			t.Errorf("status %+v", r.Status())
 		}
 	})
@@ -238,7 +238,7 @@ func TestReplicaWithoutAConfigurationDoesNotVote(t *testing.T) {
 		}
 		r := n.host.Replica(1)
 		l := &line{from: "n1", to: r}
-		from := newPeer("n1", r.id, l)
+		from := newPeer("n1", r.ID(), l)
 		h := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n1"), Addr: []byte("n1")}
 		_ = from.RequestVote("n3", "n3", &raft.RequestVoteRequest{RPCHeader: h, Term: 99}, new(raft.RequestVoteResponse))
 		if !errors.Is(l.err, raftnet.ErrBlank) {
@@ -249,7 +249,7 @@ func TestReplicaWithoutAConfigurationDoesNotVote(t *testing.T) {
 		if !errors.Is(l.err, raftnet.ErrBlank) {
 			t.Errorf("pre-vote: %v", l.err)
 		}
-		if term := r.raft.CurrentTerm(); term != 0 {
+		if term := termOf(r); term != 0 {
 			t.Errorf("term went to %d", term)
 		}
 		c.net.isolate("n3", false)

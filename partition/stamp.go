@@ -26,8 +26,8 @@ func (s *stamper) read() (wall, passing time.Time) {
 	return t, t
 }
 
-// date returns the date of this node's clock, whatever it is set to.
-func (c *Config) date() fsm.Wall {
+// Date returns the date of this node's clock, whatever it is set to.
+func (c *replicaConfig) Date() fsm.Wall {
 	wall, _ := (&stamper{clock: c.Clock}).read()
 	return fsm.Wall(wall.UnixMilli())
 }
@@ -51,11 +51,11 @@ func (s *stamper) now() (wall fsm.Wall, lease fsm.Lease) {
 // stamp puts time and chance into an entry.
 func (s *stamper) stamp(e *fsm.Entry) {
 	e.Wall, e.Lease = s.now()
-	e.Seed = chance()
+	e.Seed = Chance()
 }
 
-// chance draws the randomness of one entry, or of one name that others must not guess.
-func chance() (b [32]byte) {
+// Chance draws the randomness of one entry, or of one name that others must not guess.
+func Chance() (b [32]byte) {
 	if _, err := rand.Read(b[:]); err != nil {
 		// crypto/rand never returns an error; if it did, tokens would be guessable.
 		panic(fmt.Sprintf("draw a seed: %v", err))

@@ -42,17 +42,17 @@ func (g *stepDownNotifier) run() {
 func (g *stepDownNotifier) look() {
 	tell := map[fsm.NodeID][]byte{}
 	for _, r := range g.h.list() {
-		if r.failure.Load() == nil && !r.stalled.Load() {
-			delete(g.told, r.id) // a disk may stall again in the same term
+		if r.Failure() == nil && !r.Stalled() {
+			delete(g.told, r.ID()) // a disk may stall again in the same term
 			continue
 		}
 		leader, term := r.Leader()
-		if leader != g.h.cfg.Node || g.told[r.id] == term {
+		if leader != g.h.cfg.Node || g.told[r.ID()] == term {
 			continue
 		}
-		g.told[r.id] = term
-		for _, n := range r.peers() {
-			tell[n] = appendStepDown(tell[n], r.id, term)
+		g.told[r.ID()] = term
+		for _, n := range r.Peers() {
+			tell[n] = appendStepDown(tell[n], r.ID(), term)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), targetTimeout)

@@ -13,11 +13,11 @@ import (
 func TestStalledLeaderIsFollowedAtOnce(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		old := c.leader(1)
-		defer c.nodes[old.cfg.Node].disks[1].log.hang()()
+		defer c.nodes[old.Node()].disks[1].log.hang()()
 		p := start(t.Context(), old, enqueue(reqID(1, 1), "x"))
 		began := time.Now()
-		next := c.leader(1, old.cfg.Node)
-		if took := time.Since(began); took > old.cfg.StallAfter+2*watchdogEvery {
+		next := c.leader(1, old.Node())
+		if took := time.Since(began); took > Defaults().StallAfter+2*watchdogEvery {
 			t.Errorf("taken over after %v", took)
 		}
 		<-p.done
@@ -31,11 +31,11 @@ func TestStalledLeaderIsFollowedAtOnce(t *testing.T) {
 func TestFailedLeaderIsFollowedAtOnce(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		old := c.leader(1)
-		follower := c.nodes[c.others(old.cfg.Node)[0]].host.Replica(1)
-		term := old.raft.CurrentTerm()
-		follower.fail(errDisk)
+		follower := c.nodes[c.others(old.Node())[0]].host.Replica(1)
+		term := termOf(old)
+		follower.Fail(errDisk)
 		time.Sleep(10 * time.Second)
-		if !old.Leading() || old.raft.CurrentTerm() != term {
+		if !old.Leading() || termOf(old) != term {
 			t.Errorf("the end of a follower deposed the leader of term %d", term)
 		}
 	})
@@ -43,8 +43,8 @@ func TestFailedLeaderIsFollowedAtOnce(t *testing.T) {
 		old := c.leader(1)
 		time.Sleep(time.Second)
 		began := time.Now()
-		old.fail(errDisk)
-		c.leader(1, old.cfg.Node)
+		old.Fail(errDisk)
+		c.leader(1, old.Node())
 		if took := time.Since(began); took > 250*time.Millisecond {
 			t.Errorf("leaderless for %v", took)
 		}
@@ -56,8 +56,8 @@ func TestResignationsAreBelievedOfThePresentLeader(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		l := c.leader(1)
 		time.Sleep(3 * time.Second) // two elections that a replica calls itself are 2 s apart
-		term := l.raft.CurrentTerm()
-		others := c.others(l.cfg.Node)
+		term := termOf(l)
+		others := c.others(l.Node())
 		h := c.nodes[others[0]].host
 		say := func(from fsm.NodeID, b []byte) error {
 			t.Helper()
@@ -67,7 +67,7 @@ func TestResignationsAreBelievedOfThePresentLeader(t *testing.T) {
 		}
 		for name, b := range map[string][]byte{"nothing": {}, "half": {0, 1, 0}, "too many": make([]byte,
 			stepDownBytes*(maxStatusReplicas+1))} {
-			if err := say(l.cfg.Node, b); !errors.Is(err, fsm.ErrFormat) {
+			if err := say(l.Node(), b); !errors.Is(err, fsm.ErrFormat) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -75,22 +75,22 @@ func TestResignationsAreBelievedOfThePresentLeader(t *testing.T) {
 			from fsm.NodeID
 			b    []byte
 		}{
-			"another term":      {l.cfg.Node, appendStepDown(nil, 1, term-1)},
-			"another partition": {l.cfg.Node, appendStepDown(nil, 2, term)},
+			"another term":      {l.Node(), appendStepDown(nil, 1, term-1)},
+			"another partition": {l.Node(), appendStepDown(nil, 2, term)},
 			"not the leader":    {others[1], appendStepDown(nil, 1, term)},
 		} {
-			if err := say(tc.from, tc.b); err != nil || !l.Leading() || l.raft.CurrentTerm() != term {
-				t.Errorf("%s: %v; leading %v in term %d", name, err, l.Leading(), l.raft.CurrentTerm())
+			if err := say(tc.from, tc.b); err != nil || !l.Leading() || termOf(l) != term {
+				t.Errorf("%s: %v; leading %v in term %d", name, err, l.Leading(), termOf(l))
 			}
 		}
 		// And the canary: told by the leader of its term, both survivors hear it, and one stands.
 		for _, o := range others {
-			if _, err := c.nodes[o].host.serveStepDown(t.Context(), l.cfg.Node, appendStepDown(nil, 1, term)); err != nil {
+			if _, err := c.nodes[o].host.serveStepDown(t.Context(), l.Node(), appendStepDown(nil, 1, term)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(time.Second)
-		if next := c.leader(1); next.raft.CurrentTerm() == term {
+		if next := c.leader(1); termOf(next) == term {
 			t.Error("nobody stood for election")
 		}
 	})

@@ -42,11 +42,11 @@ func (n *network) swallows(f func(from, to fsm.NodeID, kind uint8, b []byte) boo
 func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		l := c.leader(1)
-		bad := l.cfg.Node
+		bad := l.Node()
 		if _, err := l.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
 		}
-		term := l.raft.CurrentTerm()
+		term := termOf(l)
 		c.net.swallows(func(from, _ fsm.NodeID, kind uint8, b []byte) bool {
 			return from == bad && withEntries(kind, b, 1)
 		})
@@ -55,10 +55,10 @@ func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
 		if !errors.Is(err, fsm.ErrUnknown) {
 			t.Errorf("the entry that is under way ended with %v", err)
 		}
-		if d := time.Since(began); d < l.cfg.StuckAfter || d > l.cfg.StuckAfter+5*time.Second {
+		if d := time.Since(began); d < Defaults().StuckAfter || d > Defaults().StuckAfter+5*time.Second {
 			t.Errorf("noticed after %v", d)
 		}
-		if got := l.raft.CurrentTerm(); got != term {
+		if got := termOf(l); got != term {
 			t.Errorf("term %d became %d: the leader was not wedged, it was deposed", term, got)
 		}
 		next := c.leader(1, bad)
@@ -87,21 +87,21 @@ func held(t *testing.T, c *testCluster) (deaf *Replica, release func()) {
 			t.Fatalf("%s is healthy: %+v", id, s)
 		}
 	}
-	deaf = c.nodes[c.others(l.cfg.Node)[0]].host.Replica(1)
+	deaf = c.nodes[c.others(l.Node())[0]].host.Replica(1)
 	// Raft's main loop reads a snapshot itself, and this one does not come.
-	body, self := make(stuckBody), []byte(l.cfg.Node)
-	config := raft.EncodeConfiguration(l.raft.GetConfiguration().Configuration())
-	sends := peerOf(deaf, l.cfg.Node)
+	body, self := make(stuckBody), []byte(l.Node())
+	config := raft.EncodeConfiguration(raft.Configuration{Servers: l.Servers()})
+	sends := peerOf(deaf, l.Node())
 	go func() {
-		_ = sends.InstallSnapshot(raft.ServerID(deaf.cfg.Node), "", &raft.InstallSnapshotRequest{
+		_ = sends.InstallSnapshot(raft.ServerID(deaf.Node()), "", &raft.InstallSnapshotRequest{
 			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},
-			SnapshotVersion: raft.SnapshotVersionMax, Term: l.raft.CurrentTerm(), LastLogIndex: l.raft.LastIndex() + 1000,
-			LastLogTerm: l.raft.CurrentTerm(), Configuration: config, ConfigurationIndex: 1, Size: 1,
+			SnapshotVersion: raft.SnapshotVersionMax, Term: termOf(l), LastLogIndex: l.LastIndex() + 1000,
+			LastLogTerm: termOf(l), Configuration: config, ConfigurationIndex: 1, Size: 1,
 		}, new(raft.InstallSnapshotResponse), body)
 	}()
-	h := c.nodes[deaf.cfg.Node].host
+	h := c.nodes[deaf.Node()].host
 	for began := time.Now(); h.Status()[0].Stuck == 0; time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > deaf.cfg.StuckAfter+15*time.Second {
+		if time.Since(began) > h.cfg.StuckAfter+15*time.Second {
 			t.Fatalf("not noticed: %+v", h.Status())
 		}
 	}
@@ -122,7 +122,7 @@ func TestRaftThatDoesNotAnswerIsOpenedAnew(t *testing.T) {
 		deaf, release := held(t, c)
 		release()
 		time.Sleep(15 * time.Second)
-		if next := c.nodes[deaf.cfg.Node].host.Replica(1); next == deaf && next.err() == nil {
+		if next := c.nodes[deaf.Node()].host.Replica(1); next == deaf && next.Err() == nil {
 			t.Error("it goes on")
 		}
 	})
@@ -133,17 +133,17 @@ func TestRaftThatDoesNotAnswerIsOpenedAnew(t *testing.T) {
 func TestRaftThatDoesNotEndEndsTheProcess(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		deaf, release := held(t, c)
-		time.Sleep(deaf.cfg.CloseTimeout + time.Second)
+		time.Sleep(Defaults().CloseTimeout + time.Second)
 		select {
 		case err := <-c.fatal:
-			if !errors.Is(err, errHangs) {
+			if !errors.Is(err, ErrHangs) {
 				t.Errorf("it ends with %v", err)
 			}
 		default:
 			t.Error("the node goes on without the partition")
 		}
-		n := c.nodes[deaf.cfg.Node]
-		if err := n.host.Close(t.Context()); !errors.Is(err, errHangs) {
+		n := c.nodes[deaf.Node()]
+		if err := n.host.Close(t.Context()); !errors.Is(err, ErrHangs) {
 			t.Errorf("closed: %v", err)
 		}
 		n.port.close()
@@ -162,20 +162,20 @@ func TestFollowerThatDoesNotAdvance(t *testing.T) {
 				b, d, sent := loaded(t)
 				defer b.close()
 				l := b.leader(1)
-				slow := b.others(l.cfg.Node)[0]
+				slow := b.others(l.Node())[0]
 				stuck := b.nodes[slow].host.Replica(1)
 				b.net.swallows(func(from, to fsm.NodeID, kind uint8, msg []byte) bool {
 					if !withEntries(kind, msg, 1) || to != slow {
 						return false
 					}
 					if helps {
-						return b.nodes[slow].host.Replica(1) == stuck && stuck.failure.Load() == nil
+						return b.nodes[slow].host.Replica(1) == stuck && stuck.Failure() == nil
 					}
 					return b.nodes[slow].rebuilds.Load() == 0
 				})
 				for i := range 10 {
 					k := fsm.Key{Entity: d.ID, By: fsm.ByShare, Share: uint16(slices.Index(d.Partitions, 1))}
-					sendOne(t, b.all[l.cfg.Node].r, reqOf(0, 99, i+1), k)
+					sendOne(t, b.all[l.Node()].r, reqOf(0, 99, i+1), k)
 				}
 				for range 300 {
 					if r := b.nodes[slow].host.Replica(1); r != stuck && (helps || b.nodes[slow].rebuilds.Load() > 0) {
@@ -190,7 +190,7 @@ func TestFollowerThatDoesNotAdvance(t *testing.T) {
 				if b.nodes[slow].host.Replica(1) == stuck {
 					t.Error("it was not opened anew")
 				}
-				b.wantActive(l.cfg.Node, d, sent+10)
+				b.wantActive(l.Node(), d, sent+10)
 				for _, id := range b.others(slow) {
 					for _, s := range b.nodes[id].host.Status() {
 						if s.Stuck != 0 {

@@ -93,7 +93,7 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 			return nil, err
 		}
 		// The catalog's leader has it rebuilt. Replicas that the catalog places here later open then.
-		s.log.Error("open the catalog", "error", err, "mend", repairText)
+		s.log.Error("open the catalog", "error", err, "mend", RepairText)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.hasten(catalog.Group{ID: fsm.CatalogPartition, Members: cfg.Bootstrap})
@@ -115,9 +115,6 @@ const (
 	lookEvery = time.Second
 	// registerTimeout bounds one attempt to register.
 	registerTimeout = 10 * time.Second
-	// repairText says to people what to do about a replica that failed.
-	repairText = "its group has it rebuilt when the others are a majority and well; if it does not, see " +
-		"'When a disk fails' in docs/operating.md"
 	// openPause is the pause after a partition could not be opened.
 	openPause = 5 * time.Second
 )
@@ -202,7 +199,7 @@ func (s *Supervisor) openPlaced() {
 				s.retry[g.ID] = time.Now().Add(openPause)
 				if s.ctx.Err() == nil {
 					s.log.Error("open a placed partition", "partition", uint16(g.ID), "error", err,
-						"mend", repairText)
+						"mend", RepairText)
 				}
 				continue
 			}
@@ -278,10 +275,9 @@ const caughtUp = 64
 // admit adds registered nodes to group 0, one change at a time. Each comes without a vote first, because a voter
 // counts before it has anything.
 func (s *Supervisor) admit(r *Replica, v *catalog.View) error {
-	f := r.raft.GetConfiguration()
 	in := map[fsm.NodeID]raft.ServerSuffrage{}
 	voters := 0
-	for _, m := range f.Configuration().Servers {
+	for _, m := range r.Servers() {
 		in[fsm.NodeID(m.ID)] = m.Suffrage
 		if m.Suffrage == raft.Voter {
 			voters++
@@ -290,8 +286,7 @@ func (s *Supervisor) admit(r *Replica, v *catalog.View) error {
 	for _, n := range v.Nodes() {
 		if _, ok := in[n.ID]; !ok && s.mayJoin(n.ID) {
 			s.log.Info("node joins the catalog", "node", n.ID, "name", n.Name)
-			return s.wait(r.raft.AddNonvoter(raft.ServerID(n.ID), raft.ServerAddress(n.ID), 0,
-				admitTimeout))
+			return s.wait(r.AddNonvoter(n.ID, 0))
 		}
 	}
 	if voters >= s.cfg.CatalogVoters {
@@ -300,8 +295,7 @@ func (s *Supervisor) admit(r *Replica, v *catalog.View) error {
 	for _, n := range v.Nodes() {
 		if in[n.ID] != raft.Voter && s.isCaughtUp(r, n.ID) {
 			s.log.Info("node votes in the catalog", "node", n.ID, "name", n.Name)
-			return s.wait(r.raft.AddVoter(raft.ServerID(n.ID), raft.ServerAddress(n.ID), 0,
-				admitTimeout))
+			return s.wait(r.AddVoter(n.ID, 0))
 		}
 	}
 	return nil
@@ -329,8 +323,8 @@ func (s *Supervisor) isCaughtUp(r *Replica, n fsm.NodeID) bool {
 		return false
 	}
 	for _, st := range all {
-		if st.Partition == r.id {
-			return st.Failure == "" && st.Applied+caughtUp >= r.machine.index()
+		if st.Partition == r.ID() {
+			return st.Failure == "" && st.Applied+caughtUp >= r.Applied()
 		}
 	}
 	return false

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -47,7 +45,7 @@ func (h *Host) serveTransfer(ctx context.Context, r *Replica, b []byte) ([]byte,
 		return nil, fmt.Errorf("node id of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	if !r.Leading() {
-		return nil, r.prop.notLeader()
+		return nil, r.NotLeader()
 	}
 	return success(0), h.giveAway(ctx, r, fsm.NodeID(b))
 }
@@ -60,29 +58,24 @@ func (h *Host) giveAway(ctx context.Context, r *Replica, to fsm.NodeID) error {
 	}
 	if to == "" {
 		if to = h.transferTarget(ctx, r); to == "" {
-			return fmt.Errorf("partition %d has no other voter that answers: %w", r.id, fsm.ErrUnavailable)
+			return fmt.Errorf("partition %d has no other voter that answers: %w", r.ID(), fsm.ErrUnavailable)
 		}
-		return r.transfer(ctx, to)
+		return r.Transfer(ctx, to)
 	}
 	if err := h.awaitClose(ctx, r, to); err != nil {
 		return err
 	}
-	return r.transfer(ctx, to)
+	return r.Transfer(ctx, to)
 }
 
 const (
 	// targetTimeout bounds the question to a possible next leader.
 	targetTimeout = 500 * time.Millisecond
-	// closeBy is how many entries a follower that is closely behind may lack: one is under way, some
-	// more come while it is asked.
-	closeBy = 8
 	// closeTimeout bounds the wait for a follower that somebody has chosen, closeEvery is between two
 	// looks. Raft's pauses after failures grow to seconds.
 	closeTimeout = 5 * time.Second
 	closeEvery   = 50 * time.Millisecond
 )
-
-func (r *Replica) closelyFollowedBy(s *Status) bool { return s.Last+closeBy >= r.raft.LastIndex() }
 
 // awaitClose returns when a node follows closely. A node that does not answer is not waited for.
 func (h *Host) awaitClose(ctx context.Context, r *Replica, to fsm.NodeID) error {
@@ -95,16 +88,16 @@ func (h *Host) awaitClose(ctx context.Context, r *Replica, to fsm.NodeID) error 
 		switch s := h.follower(ctx, r, to); {
 		case s == nil && ctx.Err() == nil:
 			return fmt.Errorf("partition %d: node %s does not answer, or not with a replica that works: %w",
-				r.id, to, fsm.ErrUnavailable)
-		case s != nil && r.closelyFollowedBy(s):
+				r.ID(), to, fsm.ErrUnavailable)
+		case s != nil && r.CloselyFollowedBy(s):
 			return nil
 		case s != nil:
-			behind = r.raft.LastIndex() - s.Last
+			behind = r.LastIndex() - s.Last
 		}
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return fmt.Errorf("partition %d: node %s is %d entries behind: %w", r.id, to, behind,
+			return fmt.Errorf("partition %d: node %s is %d entries behind: %w", r.ID(), to, behind,
 				fsm.ErrUnavailable)
 		}
 	}
@@ -128,7 +121,7 @@ func (h *Host) transferTarget(ctx context.Context, r *Replica) fsm.NodeID {
 		if s == nil {
 			continue
 		}
-		if r.closelyFollowedBy(s) {
+		if r.CloselyFollowedBy(s) {
 			return s.Node
 		}
 		if best == nil || s.Last > best.Last {
@@ -150,28 +143,9 @@ func (h *Host) follower(ctx context.Context, r *Replica, n fsm.NodeID) *Status {
 		return nil
 	}
 	for i := range all {
-		if all[i].Partition == r.id && all[i].Failure == "" {
+		if all[i].Partition == r.ID() && all[i].Failure == "" {
 			return &all[i]
 		}
 	}
 	return nil
-}
-
-// transfer returns without an error only when this replica is not Leading: raft ends the future behind
-// its leadership.
-func (r *Replica) transfer(ctx context.Context, to fsm.NodeID) error {
-	f := r.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(to))
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("transfer leadership of partition %d to %s: %w", r.id, to, err)
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.stopping:
-		return fsm.ErrClosed
-	}
 }

@@ -15,8 +15,8 @@ func (c *testCluster) lag(t *testing.T, leader *Replica, follower fsm.NodeID) {
 	t.Helper()
 	c.net.isolate(follower, true)
 	time.Sleep(10 * time.Second)
-	for range 4 * closeBy {
-		if _, err := c.sendVia(t.Context(), leader.cfg.Node, enqueue(fsm.RequestID{}, "x")); err != nil {
+	for range 32 { // four times what a follower that is closely behind may lack
+		if _, err := c.sendVia(t.Context(), leader.Node(), enqueue(fsm.RequestID{}, "x")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -27,11 +27,11 @@ func (c *testCluster) lag(t *testing.T, leader *Replica, follower fsm.NodeID) {
 func TestHeirIsTheOneThatFollowsClosely(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
-		others := c.others(r.cfg.Node)
+		others := c.others(r.Node())
 		for i, behind := range others {
 			c.lag(t, r, behind)
 			began := time.Now()
-			if got := c.nodes[r.cfg.Node].host.transferTarget(t.Context(), r); got != others[1-i] {
+			if got := c.nodes[r.Node()].host.transferTarget(t.Context(), r); got != others[1-i] {
 				t.Errorf("the target is %s, %s was away", got, behind)
 			}
 			if took := time.Since(began); took > closeEvery {
@@ -46,9 +46,9 @@ func TestHeirIsTheOneThatFollowsClosely(t *testing.T) {
 func TestTransferWaitsForAFollowerThatIsBehind(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
-		to := c.others(r.cfg.Node)[0]
+		to := c.others(r.Node())[0]
 		c.lag(t, r, to)
-		h := c.nodes[r.cfg.Node].host
+		h := c.nodes[r.Node()].host
 		handed := make(chan error, 1)
 		go func() { handed <- h.TransferLeadership(t.Context(), 1, to) }()
 		var longest time.Duration
@@ -70,8 +70,8 @@ func TestTransferWaitsForAFollowerThatIsBehind(t *testing.T) {
 		if r.Leading() {
 			t.Error("the transfer is over, and the old leader leads")
 		}
-		if c.leader(1).cfg.Node != to {
-			t.Errorf("%s leads, not %s", c.leader(1).cfg.Node, to)
+		if c.leader(1).Node() != to {
+			t.Errorf("%s leads, not %s", c.leader(1).Node(), to)
 		}
 		if longest > 200*time.Millisecond {
 			t.Errorf("a sender waited for %v", longest)
@@ -82,9 +82,9 @@ func TestTransferWaitsForAFollowerThatIsBehind(t *testing.T) {
 func TestTransferToANodeThatStaysBehindIsRefused(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
-		to := c.others(r.cfg.Node)[0]
+		to := c.others(r.Node())[0]
 		c.lag(t, r, to)
-		err := c.nodes[r.cfg.Node].host.TransferLeadership(shortly(t, time.Millisecond), 1, to)
+		err := c.nodes[r.Node()].host.TransferLeadership(shortly(t, time.Millisecond), 1, to)
 		if !errors.Is(err, fsm.ErrUnavailable) || !strings.Contains(err.Error(), "entries behind") {
 			t.Errorf("handed to a node that is behind: %v", err)
 		}

@@ -16,7 +16,7 @@ func TestLateCopyOfARetiredPumpIsNotAppliedAgain(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
 		p := d.Partitions[0]
 		l := b.leader(p)
-		via := b.others(l.cfg.Node)[0]
+		via := b.others(l.Node())[0]
 		k := fsm.Key{Entity: d.ID, By: fsm.ByShare}
 		send := func(id fsm.RequestID) fsm.Outcome {
 			t.Helper()
@@ -41,7 +41,7 @@ func TestLateCopyOfARetiredPumpIsNotAppliedAgain(t *testing.T) {
 		var late []byte
 		var tries atomic.Int32
 		b.net.swallows(func(from, to fsm.NodeID, kind uint8, msg []byte) bool {
-			if from == via && to == l.cfg.Node && kind == KindPropose && tries.Add(1) == 1 {
+			if from == via && to == l.Node() && kind == KindPropose && tries.Add(1) == 1 {
 				late = bytes.Clone(msg)
 				go func() { // the connection breaks with the request in it
 					time.Sleep(time.Millisecond)
@@ -57,7 +57,7 @@ func TestLateCopyOfARetiredPumpIsNotAppliedAgain(t *testing.T) {
 			t.Fatal("the first attempt was answered: nothing is shown")
 		}
 		drop(1)
-		answer, err := b.nodes[l.cfg.Node].port.h[KindPropose](t.Context(), via, late)
+		answer, err := b.nodes[l.Node()].port.h[KindPropose](t.Context(), via, late)
 		if err == nil {
 			answer, err = openResult(answer)
 		}

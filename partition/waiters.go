@@ -9,8 +9,8 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// awaitLimit is the longest wait of an Await; the caller looks again then (A19).
-const awaitLimit = 30 * time.Second
+// AwaitLimit is the longest wait of an Await; the caller looks again then (A19).
+const AwaitLimit = 30 * time.Second
 
 // waiters are the Awaits at this replica. A wake wakes all of a key. The state does not say how much there is, and a
 // waiter that is woken may no longer want it. So waking one could strand a message beside an idle receiver (S-316).
@@ -34,7 +34,7 @@ func newWaiters(limit int) *waiters {
 	return &waiters{limit: limit, keys: map[fsm.WaitKey]*wakeup{}, by: map[fsm.EntityID]int{}}
 }
 
-// await waits for a wake of the key, a change of leadership, or awaitLimit. now is asked after the
+// await waits for a wake of the key, a change of leadership, or AwaitLimit. now is asked after the
 // wait is registered, so that nothing is missed between the caller's last look and this one.
 func (w *waiters) await(ctx context.Context, k fsm.WaitKey, now func() bool) error {
 	w.mu.Lock()
@@ -55,7 +55,7 @@ func (w *waiters) await(ctx context.Context, k fsm.WaitKey, now func() bool) err
 	if now() {
 		return nil
 	}
-	t := time.NewTimer(awaitLimit)
+	t := time.NewTimer(AwaitLimit)
 	defer t.Stop()
 	select {
 	case <-u.ch:
@@ -116,6 +116,13 @@ func (w *waiters) of(id fsm.EntityID) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.by[id]
+}
+
+// total returns how many await.
+func (w *waiters) total() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
 }
 
 // entities returns the entities that somebody awaits, in no order and with repetitions.

@@ -1,0 +1,31 @@
+package partition
+
+import (
+	"context"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// nodeSide is a host as its replicas see it.
+type nodeSide struct{ h *Host }
+
+var _ Node = nodeSide{}
+
+// Allowed implements Node.
+func (n nodeSide) Allowed(id fsm.NodeID) bool { return n.h.allowed(id) }
+
+// WrongClock implements Node.
+func (n nodeSide) WrongClock() bool { return n.h.Clock().Wrong }
+
+// Defers implements Node.
+func (n nodeSide) Defers(r *Replica) bool { return n.h.defers(context.Background(), r) }
+
+// Changed implements Node.
+func (n nodeSide) Changed(r *Replica) { n.h.note(r) }
+
+// Applied implements Node.
+func (n nodeSide) Applied(p fsm.PartitionID) {
+	if p == fsm.CatalogPartition {
+		n.h.catalogChanged.fire()
+	}
+}
