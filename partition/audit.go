@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // auditCallBytes is the length of the content of a call to audit: the index of the checkpoint.
 const auditCallBytes = 8
 
-func serveCheckpoint(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
+func serveCheckpoint(ctx context.Context, r *replica.Replica, b []byte) ([]byte, error) {
 	if len(b) != 0 {
 		return nil, fmt.Errorf("call to checkpoint of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
@@ -24,7 +25,7 @@ func serveCheckpoint(ctx context.Context, r *Replica, b []byte) ([]byte, error) 
 	return appendJSON(success(256), d)
 }
 
-func serveAudit(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
+func serveAudit(ctx context.Context, r *replica.Replica, b []byte) ([]byte, error) {
 	if len(b) != auditCallBytes {
 		return nil, fmt.Errorf("call to audit of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
@@ -54,7 +55,7 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 // GroupAudit is what the audit of a whole partition found.
 type GroupAudit struct {
 	Partition fsm.PartitionID `json:"partition"`
-	Replicas  []Audit         `json:"replicas"`
+	Replicas  []replica.Audit `json:"replicas"`
 	// Problems are those that no single replica has: a replica that does not answer, or digests of one
 	// entry that differ.
 	Problems []string `json:"problems,omitempty"`
@@ -73,9 +74,9 @@ func (g *GroupAudit) Well() bool {
 // AuditGroup has the leader of a partition mark an entry, has every member recount itself, and compares their digests
 // behind that entry. The members recount one after the other, so that a cluster in use keeps most of itself.
 func (d *Directory) AuditGroup(ctx context.Context, p fsm.PartitionID) GroupAudit {
-	g := GroupAudit{Partition: p, Replicas: []Audit{}}
+	g := GroupAudit{Partition: p, Replicas: []replica.Audit{}}
 	problem := func(format string, args ...any) { g.Problems = append(g.Problems, fmt.Sprintf(format, args...)) }
-	var mark Digest
+	var mark replica.Digest
 	var at attempts
 	err := d.send.do(ctx, p, &at, func(ctx context.Context, to Group) error {
 		x, err := checkpointOf(ctx, to)
@@ -88,7 +89,7 @@ func (d *Directory) AuditGroup(ctx context.Context, p fsm.PartitionID) GroupAudi
 	}
 	content := binary.BigEndian.AppendUint64(verbHead(p, auditCallBytes), mark.Index)
 	for _, n := range d.membersOf(p) {
-		var a Audit
+		var a replica.Audit
 		b, err := d.host.deps.Caller.Call(ctx, n, KindAudit, content)
 		if err == nil {
 			b, err = openResult(b)
@@ -109,9 +110,9 @@ func (d *Directory) AuditGroup(ctx context.Context, p fsm.PartitionID) GroupAudi
 	return g
 }
 
-func checkpointOf(ctx context.Context, g Group) (d Digest, err error) {
+func checkpointOf(ctx context.Context, g Group) (d replica.Digest, err error) {
 	switch to := g.(type) {
-	case *Replica:
+	case *replica.Replica:
 		return to.Checkpoint(ctx)
 	case *Remote:
 		b, err := to.call(ctx, KindCheckpoint, verbHead(to.id, 0))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 const (
@@ -85,7 +86,7 @@ func (b *balancer) leave(ctx context.Context) {
 	}
 }
 
-func (b *balancer) give(ctx context.Context, r *Replica, to fsm.NodeID) error {
+func (b *balancer) give(ctx context.Context, r *replica.Replica, to fsm.NodeID) error {
 	ask, cancel := context.WithTimeout(ctx, targetTimeout)
 	defer cancel()
 	all, err := askStatus(ask, b.host.deps.Caller, to)
@@ -144,12 +145,12 @@ func (s *Supervisor) hasten(g catalog.Group) {
 
 // shouldCampaign reports whether a majority has the group open, none of them knows a leader, and this
 // replica is the one to stand.
-func (s *Supervisor) shouldCampaign(ctx context.Context, r *Replica, g catalog.Group) bool {
+func (s *Supervisor) shouldCampaign(ctx context.Context, r *replica.Replica, g catalog.Group) bool {
 	own := r.Status()
 	if own.Failure != "" {
 		return false
 	}
-	var others []Status
+	var others []replica.Status
 	for _, m := range g.Members {
 		if m == s.host.cfg.Node {
 			continue
@@ -188,7 +189,7 @@ func (h *Host) Ready(ctx context.Context) error {
 		return fmt.Errorf("no partition is open: %w", fsm.ErrUnavailable)
 	}
 	errs := h.missing()
-	if h.space.Level() >= RoomForSettling {
+	if h.space.Level() >= replica.RoomForSettling {
 		errs = append(errs, fmt.Errorf("disk is nearly full, nothing more is stored: %w", fsm.ErrBusy))
 	}
 	for _, r := range rs {

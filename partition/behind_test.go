@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // appended gives a replica an append of its leader and returns raft's answer.
-func appended(t *testing.T, c *testCluster, r, leader *Replica, from, count uint64) *raft.AppendEntriesResponse {
+func appended(t *testing.T, c *testCluster, r, leader *replica.Replica, from, count uint64) *raft.AppendEntriesResponse {
 	t.Helper()
 	self := []byte(leader.Node())
 	a := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: self, Addr: self},

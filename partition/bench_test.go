@@ -13,6 +13,7 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // nothing is a machine that does nothing: what a benchmark with it costs is this room's.
@@ -31,7 +32,7 @@ func (nothing) Deliverable(fsm.WaitKey) bool                   { return false }
 // noBodies keeps nothing.
 type noBodies struct{ *memBodies }
 
-func (noBodies) Put(uint64, []byte, []Span) error { return nil }
+func (noBodies) Put(uint64, []byte, []replica.Span) error { return nil }
 
 // BenchmarkPropose measures proposals of one 1 KiB message by many pumps to one partition.
 func BenchmarkPropose(b *testing.B) {
@@ -82,7 +83,7 @@ func BenchmarkProposeElsewhere(b *testing.B) {
 }
 
 // runPumps proposes b.N messages by some pumps at a time; r leads.
-func runPumps(b *testing.B, r *Replica, pumps int, propose func(fsm.Request) error) {
+func runPumps(b *testing.B, r *replica.Replica, pumps int, propose func(fsm.Request) error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	body := make([]byte, 1024)
@@ -107,18 +108,18 @@ func runPumps(b *testing.B, r *Replica, pumps int, propose func(fsm.Request) err
 }
 
 // benchReplica opens a group and returns its leader.
-func benchReplica(b *testing.B, nodes int, disk bool) (*Replica, func()) {
+func benchReplica(b *testing.B, nodes int, disk bool) (*replica.Replica, func()) {
 	_, r, done := benchCluster(b, nodes, disk)
 	return r, done
 }
 
-func benchCluster(b *testing.B, nodes int, disk bool) (*testCluster, *Replica, func()) {
+func benchCluster(b *testing.B, nodes int, disk bool) (*testCluster, *replica.Replica, func()) {
 	c := newTestCluster(b, nodes)
-	c.machine = func(fsm.PartitionID) Machine { return nothing{} }
+	c.machine = func(fsm.PartitionID) replica.Machine { return nothing{} }
 	for _, id := range c.ids {
 		n := c.start(id)
 		dir := b.TempDir()
-		n.host.deps.Open = func(fsm.PartitionID) (Stores, error) {
+		n.host.deps.Open = func(fsm.PartitionID) (replica.Stores, error) {
 			s := newDisk().stores()
 			s.Bodies = noBodies{newMemBodies()}
 			if !disk {
@@ -126,11 +127,11 @@ func benchCluster(b *testing.B, nodes int, disk bool) (*testCluster, *Replica, f
 			}
 			log, err := wal.Open(dir)
 			if err != nil {
-				return Stores{}, err
+				return replica.Stores{}, err
 			}
 			stable, err := raftboltdb.NewBoltStore(dir + "/votes")
 			if err != nil {
-				return Stores{}, err
+				return replica.Stores{}, err
 			}
 			s.Log, s.Stable = log, stable
 			s.Close = func() error { _ = stable.Close(); return log.Close() }

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // three runs f with a group of three in a bubble.
@@ -391,13 +392,13 @@ func TestStalledDiskHandsOver(t *testing.T) {
 }
 
 func TestBrokenMachineStopsItsReplicaOnly(t *testing.T) {
-	for name, break_ := range map[string]func(*testCluster, *Replica) error{
-		"an invariant is broken": func(_ *testCluster, r *Replica) error {
+	for name, break_ := range map[string]func(*testCluster, *replica.Replica) error{
+		"an invariant is broken": func(_ *testCluster, r *replica.Replica) error {
 			_, err := r.Propose(context.Background(),
 				fsm.Request{ID: reqID(1, 1), Entity: 1, Command: &fsm.Cancel{Numbers: []fsm.SequenceNumber{1}}})
 			return err
 		},
-		"a body is not kept": func(c *testCluster, r *Replica) error {
+		"a body is not kept": func(c *testCluster, r *replica.Replica) error {
 			c.nodes["n1"].disks[1].bodies.fail = errDisk
 			_, err := r.Propose(context.Background(), enqueue(reqID(1, 1), "x"))
 			return err
@@ -483,7 +484,7 @@ func TestTransferAsksFirst(t *testing.T) {
 }
 
 func TestOpenIsIdempotent(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		h := c.nodes["n1"].host
 		if err := h.Open(1, c.ids); err != nil || h.Replica(1) != r {
 			t.Errorf("opened twice: %v", err)

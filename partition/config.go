@@ -7,11 +7,12 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // Config is everything that can be set about the replicas of a node. Start from Defaults.
 type Config struct {
-	replicaConfig
+	replica.Config
 
 	// Incarnation is this life of the node; Busbar's own proposals are numbered under it.
 	Incarnation fsm.Incarnation
@@ -39,9 +40,9 @@ type Config struct {
 // Defaults returns the configuration that the project is tested with.
 func Defaults() Config {
 	return Config{
-		replicaConfig: replicaDefaults(),
-		StallAfter:    5 * time.Second,
-		FatalAfter:    15 * time.Second,
+		Config:     replica.Defaults(),
+		StallAfter: 5 * time.Second,
+		FatalAfter: 15 * time.Second,
 		Disk: DiskLimits{PublishFraction: 0.15, PublishFloor: 2 << 30, SettleFraction: 0.03,
 			SettleFloor: 512 << 20},
 		RepairAfter:    5 * time.Second,
@@ -58,7 +59,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	if err := c.replicaConfig.Validate(); err != nil {
+	if err := c.Config.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if err := c.Limits.Validate(); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // dateWatch compares the date of this node with those of the others (S-289). Locks do not depend on the date, but
@@ -194,7 +195,7 @@ const deferFor = 5
 
 // defers reports whether this replica leaves an election to others, because the date here is wrong
 // and one of them could be elected.
-func (h *Host) defers(ctx context.Context, r *Replica) bool {
+func (h *Host) defers(ctx context.Context, r *replica.Replica) bool {
 	if !h.Clock().Wrong {
 		return false
 	}
@@ -202,7 +203,7 @@ func (h *Host) defers(ctx context.Context, r *Replica) bool {
 		return false
 	}
 	own := r.Status()
-	for _, o := range h.survivors(ctx, []Status{own}, "") {
+	for _, o := range h.survivors(ctx, []replica.Status{own}, "") {
 		if o.Partition == r.ID() && o.Failure == "" && !o.WrongClock && votes(&own, o.Node) &&
 			(o.LastTerm > own.LastTerm || o.LastTerm == own.LastTerm && o.Last >= own.Last) {
 			return true
@@ -212,7 +213,7 @@ func (h *Host) defers(ctx context.Context, r *Replica) bool {
 }
 
 // rightTarget returns a voter that answers, follows closely and has no wrong clock, "" if there is none.
-func (h *Host) rightTarget(ctx context.Context, r *Replica) fsm.NodeID {
+func (h *Host) rightTarget(ctx context.Context, r *replica.Replica) fsm.NodeID {
 	for _, s := range r.Servers() {
 		n := fsm.NodeID(s.ID)
 		if s.Suffrage != raft.Voter || n == h.cfg.Node {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/partition/wire"
 )
 
@@ -38,7 +39,7 @@ func checkpointed(t *testing.T, armed map[fsm.NodeID]*atomic.Bool) (*brokers, *f
 		b.cfg = func(c *Config) {
 			c.Incarnation, c.CheckpointEvery = fsm.Incarnation(100+i), 10*time.Second
 		}
-		b.machine = func(p fsm.PartitionID) Machine {
+		b.machine = func(p fsm.PartitionID) replica.Machine {
 			if p == 1 && armed[id] != nil {
 				return &canary{State: fsm.New(p), armed: armed[id]}
 			}
@@ -54,7 +55,7 @@ func (b *brokers) agree(p fsm.PartitionID) {
 	b.t.Helper()
 	for range 600 {
 		time.Sleep(100 * time.Millisecond)
-		sums := map[uint64][]Digest{}
+		sums := map[uint64][]replica.Digest{}
 		for _, id := range b.ids {
 			for _, d := range b.nodes[id].host.Replica(p).Digests() {
 				sums[d.Index] = append(sums[d.Index], d)
@@ -266,7 +267,7 @@ func TestQuarantineIsNotForTheAsking(t *testing.T) {
 			"by a follower":          call(b.others(l)[1], last.Index, "00"),
 			"that agrees":            call(l, last.Index, last.Sum),
 			"of an unknown entry":    call(l, last.Index+1, "00"),
-			"with a digest too long": call(l, last.Index, string(make([]byte, 2*SumBytes+1))),
+			"with a digest too long": call(l, last.Index, string(make([]byte, 2*replica.SumBytes+1))),
 		} {
 			if err == nil {
 				t.Errorf("quarantined %s", name)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // Directory finds and changes entities. It reads the catalog's replica here, and asks group 0 before it says that
@@ -51,7 +52,7 @@ func (h *Host) catalog() *catalog.View {
 		return nil
 	}
 	var v *catalog.View
-	r.View(func(m Machine, _ uint64) {
+	r.View(func(m replica.Machine, _ uint64) {
 		if c, ok := m.(viewer); ok {
 			v = c.View()
 		}

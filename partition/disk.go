@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // Disk is the disk that the stores of this node are on.
@@ -44,7 +45,7 @@ func (r *DiskLimits) problem() string {
 const roomSlack = 8
 
 // level decides the level from the one before.
-func (r *DiskLimits) level(was DiskLevel, free, total uint64) DiskLevel {
+func (r *DiskLimits) level(was replica.DiskLevel, free, total uint64) replica.DiskLevel {
 	below := func(share float64, floor uint64, inside bool) bool {
 		limit := min(uint64(share*float64(total)), floor)
 		if inside {
@@ -53,17 +54,17 @@ func (r *DiskLimits) level(was DiskLevel, free, total uint64) DiskLevel {
 		return free < limit
 	}
 	switch {
-	case below(r.SettleFraction, r.SettleFloor, was >= RoomForDeletions):
-		return RoomForDeletions
-	case below(r.PublishFraction, r.PublishFloor, was >= RoomForSettling):
-		return RoomForSettling
+	case below(r.SettleFraction, r.SettleFloor, was >= replica.RoomForDeletions):
+		return replica.RoomForDeletions
+	case below(r.PublishFraction, r.PublishFloor, was >= replica.RoomForSettling):
+		return replica.RoomForSettling
 	}
-	return RoomForAll
+	return replica.RoomForAll
 }
 
 // diskSpace watches the disk of a node.
 type diskSpace struct {
-	Room
+	replica.Room
 	free atomic.Uint64
 	// The rest is the watchdog's alone.
 	held  bool // the ballast
@@ -86,12 +87,12 @@ const restartBytes = 8 << 20
 
 // mayRestart reports whether a replica that failed for want of room has what a new start needs.
 func (r *diskSpace) mayRestart() bool {
-	return r.Level() < RoomForDeletions || !r.held && r.free.Load() >= restartBytes
+	return r.Level() < replica.RoomForDeletions || !r.held && r.free.Load() >= restartBytes
 }
 
 // spreadReadOnly fails every replica of the node when one met a disk that takes no more writes: they share it. A
 // replica that leads and has nothing to write would keep its leadership until the first client that needs it.
-func (h *Host) spreadReadOnly(rs []*Replica) {
+func (h *Host) spreadReadOnly(rs []*replica.Replica) {
 	for _, r := range rs {
 		err := r.Failure()
 		if err == nil || h.spread[r.ID()] == r || !errors.Is(err, syscall.EROFS) {
@@ -127,9 +128,9 @@ func (h *Host) lookAtDisk() {
 	if now != was {
 		h.space.SetLevel(now)
 		h.deps.Log.Warn("room on the disk", "free bytes", free, "total bytes", total,
-			"publishing", now < RoomForSettling, "settling", now < RoomForDeletions)
+			"publishing", now < replica.RoomForSettling, "settling", now < replica.RoomForDeletions)
 	}
-	hold := now == RoomForAll || now == RoomForSettling && (h.space.held || !h.space.known)
+	hold := now == replica.RoomForAll || now == replica.RoomForSettling && (h.space.held || !h.space.known)
 	if h.space.known && hold == h.space.held || hold && time.Since(h.space.tried) < ballastEvery {
 		return
 	}

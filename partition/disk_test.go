@@ -14,6 +14,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 func TestRoomIsEnteredAndLeftWithSlack(t *testing.T) {
@@ -21,20 +22,20 @@ func TestRoomIsEnteredAndLeftWithSlack(t *testing.T) {
 	room := Defaults().Disk
 	tests := []struct {
 		name        string
-		was         DiskLevel
+		was         replica.DiskLevel
 		free, total uint64
-		want        DiskLevel
+		want        replica.DiskLevel
 	}{
-		{"a large disk with a tenth free", RoomForAll, 100 * gib, 1000 * gib, RoomForAll},
-		{"a large disk below the floor", RoomForAll, 2*gib - 1, 1000 * gib, RoomForSettling},
-		{"a small disk with a fifth free", RoomForAll, gib / 5, gib, RoomForAll},
-		{"a small disk below its share", RoomForAll, gib / 7, gib, RoomForSettling},
-		{"just above again", RoomForSettling, gib / 6, gib, RoomForSettling},
-		{"well above again", RoomForSettling, gib / 5, gib, RoomForAll},
-		{"nearly nothing", RoomForAll, gib / 40, gib, RoomForDeletions},
-		{"a little more", RoomForDeletions, gib / 31, gib, RoomForDeletions},
-		{"enough to settle", RoomForDeletions, gib / 20, gib, RoomForSettling},
-		{"nothing at all", RoomForSettling, 0, gib, RoomForDeletions},
+		{"a large disk with a tenth free", replica.RoomForAll, 100 * gib, 1000 * gib, replica.RoomForAll},
+		{"a large disk below the floor", replica.RoomForAll, 2*gib - 1, 1000 * gib, replica.RoomForSettling},
+		{"a small disk with a fifth free", replica.RoomForAll, gib / 5, gib, replica.RoomForAll},
+		{"a small disk below its share", replica.RoomForAll, gib / 7, gib, replica.RoomForSettling},
+		{"just above again", replica.RoomForSettling, gib / 6, gib, replica.RoomForSettling},
+		{"well above again", replica.RoomForSettling, gib / 5, gib, replica.RoomForAll},
+		{"nearly nothing", replica.RoomForAll, gib / 40, gib, replica.RoomForDeletions},
+		{"a little more", replica.RoomForDeletions, gib / 31, gib, replica.RoomForDeletions},
+		{"enough to settle", replica.RoomForDeletions, gib / 20, gib, replica.RoomForSettling},
+		{"nothing at all", replica.RoomForSettling, 0, gib, replica.RoomForDeletions},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -248,7 +249,7 @@ func TestReadOnlyDiskIsThatOfAllReplicas(t *testing.T) {
 		if next := c.leader(2, n.id); next == nil || idle.Leading() {
 			t.Fatal("the idle partition is led on a read-only disk")
 		}
-		for _, r := range []*Replica{busy, idle} {
+		for _, r := range []*replica.Replica{busy, idle} {
 			if err := r.Failure(); !errors.Is(err, syscall.EROFS) {
 				t.Errorf("partition %d: %v", r.ID(), err)
 			}
@@ -349,7 +350,7 @@ func TestGroupThatRanOutOfDescriptorsServesAgain(t *testing.T) {
 		time.Sleep(time.Minute) // whoever is elected next fails as well, and nobody can be opened
 		unopened := 0
 		for _, n := range c.nodes {
-			if i := slices.IndexFunc(n.host.Status(), func(s Status) bool { return s.Partition == 1 && s.Broken }); i >= 0 {
+			if i := slices.IndexFunc(n.host.Status(), func(s replica.Status) bool { return s.Partition == 1 && s.Broken }); i >= 0 {
 				unopened++
 			}
 		}

@@ -1,9 +1,20 @@
 // Package partition hosts Raft groups, one per partition, and routes commands to them.
 //
-// A [Host] opens a [Replica] per group that the catalog places on this node. A [Router] turns a key
+// A [Host] opens a [replica.Replica] per group that the catalog places on this node. A [Router] turns a key
 // into a share, a share into a partition and a partition into a leader, here or on another node. It
 // retries until the caller's time is up. Raft words (term, index) do not leave this room. It decides
 // nothing about messages: that is package fsm.
 //
-// Start with replica.go and the path of one proposal in proposer.go.
+// Start with router.go and sender.go, or with one proposal in replica/proposer.go.
+//
+// Where things are:
+//
+//	one replica           replica/, and raftnet/ for its calls to its peers
+//	the replicas here     host.go, nodeside.go, ports.go, config.go, reopen.go, disk.go, dropped.go
+//	routing               router.go, sender.go, away.go, large.go, peek.go, unanswered.go, life.go
+//	other nodes           remote.go, remotecodec.go, serve.go, wire/
+//	entities              directory.go, directory_rules.go, publish.go, released.go, audit.go
+//	forwarding            forwarders.go, forward.go
+//	who leads             failover.go, stepdown.go, lost.go, transfer.go, balance.go, dates.go
+//	whole groups          supervise.go, reconcile.go, repair.go, replace.go, rebuild.go, quarantine.go, stuck.go, staleness.go
 package partition

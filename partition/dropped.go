@@ -1,6 +1,9 @@
 package partition
 
-import "github.com/busbar-mq/busbar/fsm"
+import (
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
+)
 
 // Dropped are the counters of messages that ended without being completed, of one partition.
 type Dropped struct {
@@ -21,7 +24,7 @@ func (h *Host) Dropped(max int) []Dropped {
 		if !r.Leading() {
 			continue
 		}
-		r.View(func(m Machine, _ uint64) {
+		r.View(func(m replica.Machine, _ uint64) {
 			if d, ok := m.(dropper); ok {
 				entities, others := d.Dropped(max)
 				max -= len(entities)

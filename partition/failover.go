@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 // that served meanwhile.
 func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
 	h.lost.add(lost)
-	h.succeed(ctx, lost, func(s *Status) bool { return s.Leader == lost || s.Leader == "" })
+	h.succeed(ctx, lost, func(s *replica.Status) bool { return s.Leader == lost || s.Leader == "" })
 }
 
 // succeed gives groups a new leader that a node led, and those that are without one since: the best of the
@@ -43,14 +44,14 @@ func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
 // have seen the other one ahead, so that nobody stands. Or the one that stands is behind by the time that it asks for
 // votes. So they are compared again while the group has no other leader. A survivor that did not hear a majority does
 // not ask again: see PeerLost.
-func (h *Host) succeed(ctx context.Context, lost fsm.NodeID, meant func(*Status) bool) {
+func (h *Host) succeed(ctx context.Context, lost fsm.NodeID, meant func(*replica.Status) bool) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 2*h.cfg.HeartbeatTimeout) // then raft's own time-outs are over
 	defer cancel()
 	led := h.voting(meant)
 	for pause := againFirst; len(led) > 0; pause = min(2*pause, againMost) {
 		others := h.survivors(ctx, led, lost)
-		led = slices.DeleteFunc(led, func(s Status) bool { return !heard(&s, others) })
+		led = slices.DeleteFunc(led, func(s replica.Status) bool { return !heard(&s, others) })
 		for i := range led {
 			h.takeOver(ctx, &led[i], others, began)
 		}
@@ -64,8 +65,8 @@ func (h *Host) succeed(ctx context.Context, lost fsm.NodeID, meant func(*Status)
 			return
 		}
 		before := led
-		led = h.voting(func(s *Status) bool {
-			return slices.ContainsFunc(before, func(b Status) bool {
+		led = h.voting(func(s *replica.Status) bool {
+			return slices.ContainsFunc(before, func(b replica.Status) bool {
 				return b.Partition == s.Partition && (s.Leader == "" || s.Leader == lost && s.Term == b.Term)
 			})
 		})
@@ -73,7 +74,7 @@ func (h *Host) succeed(ctx context.Context, lost fsm.NodeID, meant func(*Status)
 }
 
 // takeOver stands for election in a group whose leader was reported lost at a time, if nobody fits better.
-func (h *Host) takeOver(ctx context.Context, own *Status, others []Status, reported time.Time) {
+func (h *Host) takeOver(ctx context.Context, own *replica.Status, others []replica.Status, reported time.Time) {
 	r := h.Replica(own.Partition)
 	if r == nil {
 		return
@@ -91,8 +92,8 @@ func (h *Host) takeOver(ctx context.Context, own *Status, others []Status, repor
 }
 
 // voting returns the groups in which this node has a vote, those that are meant.
-func (h *Host) voting(meant func(*Status) bool) []Status {
-	var all []Status
+func (h *Host) voting(meant func(*replica.Status) bool) []replica.Status {
+	var all []replica.Status
 	for _, r := range h.list() {
 		if s := r.Status(); s.Failure == "" && votes(&s, h.cfg.Node) && meant(&s) {
 			all = append(all, s)
@@ -101,7 +102,7 @@ func (h *Host) voting(meant func(*Status) bool) []Status {
 	return all
 }
 
-func votes(s *Status, n fsm.NodeID) bool {
+func votes(s *replica.Status, n fsm.NodeID) bool {
 	for _, v := range s.Voters {
 		if v == n {
 			return true
@@ -111,7 +112,7 @@ func votes(s *Status, n fsm.NodeID) bool {
 }
 
 // survivors asks the other voters of the groups for their state, each once.
-func (h *Host) survivors(ctx context.Context, led []Status, lost fsm.NodeID) []Status {
+func (h *Host) survivors(ctx context.Context, led []replica.Status, lost fsm.NodeID) []replica.Status {
 	nodes := map[fsm.NodeID]bool{}
 	for i := range led {
 		for _, v := range led[i].Voters {
@@ -124,7 +125,7 @@ func (h *Host) survivors(ctx context.Context, led []Status, lost fsm.NodeID) []S
 	defer wg.Wait()
 	ctx, cancel := context.WithTimeout(ctx, quorumTimeout)
 	defer cancel() // who has not answered by then is no longer asked
-	answers := make(chan []Status, len(nodes))
+	answers := make(chan []replica.Status, len(nodes))
 	for n := range nodes { // order-free: the answers are compared, not ordered
 		wg.Go(func() {
 			s, err := askStatus(ctx, h.deps.Caller, n)
@@ -136,7 +137,7 @@ func (h *Host) survivors(ctx context.Context, led []Status, lost fsm.NodeID) []S
 	}
 	enough := time.NewTimer(candidateTimeout)
 	defer enough.Stop()
-	var all []Status
+	var all []replica.Status
 	late := false
 	for pending := len(nodes); pending > 0 && !(late && allHeard(led, all)); {
 		select {
@@ -150,7 +151,7 @@ func (h *Host) survivors(ctx context.Context, led []Status, lost fsm.NodeID) []S
 }
 
 // heard reports whether a majority of the voters answered, this one included.
-func heard(own *Status, others []Status) bool {
+func heard(own *replica.Status, others []replica.Status) bool {
 	n := 1
 	for i := range others {
 		if rivals(own, &others[i]) {
@@ -160,7 +161,7 @@ func heard(own *Status, others []Status) bool {
 	return n > len(own.Voters)/2
 }
 
-func allHeard(led, others []Status) bool {
+func allHeard(led, others []replica.Status) bool {
 	for i := range led {
 		if !heard(&led[i], others) {
 			return false
@@ -171,8 +172,8 @@ func allHeard(led, others []Status) bool {
 
 // best reports whether no other voter that answered has more log; equals go to one whose clock is right,
 // and then to the lowest id.
-func best(own *Status, others []Status) bool {
-	return !slices.ContainsFunc(others, func(o Status) bool {
+func best(own *replica.Status, others []replica.Status) bool {
+	return !slices.ContainsFunc(others, func(o replica.Status) bool {
 		if !rivals(own, &o) {
 			return false
 		}
@@ -189,18 +190,18 @@ func best(own *Status, others []Status) bool {
 
 // ahead reports whether this replica has more log than every other voter that answered, so that none of
 // them gets its vote.
-func ahead(own *Status, others []Status) bool {
-	return !slices.ContainsFunc(others, func(o Status) bool {
+func ahead(own *replica.Status, others []replica.Status) bool {
+	return !slices.ContainsFunc(others, func(o replica.Status) bool {
 		return rivals(own, &o) && (o.Leading || compareLogs(own, &o) <= 0)
 	})
 }
 
 // rivals reports whether o is of a replica that could lead the group of own in its place.
-func rivals(own, o *Status) bool {
+func rivals(own, o *replica.Status) bool {
 	return o.Partition == own.Partition && o.Failure == "" && votes(own, o.Node)
 }
 
 // compareLogs is positive if a's log is the newer one, as votes see it.
-func compareLogs(a, b *Status) int {
+func compareLogs(a, b *replica.Status) int {
 	return cmp.Or(cmp.Compare(a.LastTerm, b.LastTerm), cmp.Compare(a.Last, b.Last))
 }

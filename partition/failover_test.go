@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // A17: when the mesh knows that the leader's process is gone, nobody waits for a time-out.
@@ -133,17 +134,17 @@ func TestNodeThatHearsNobodyDoesNotStand(t *testing.T) {
 
 // A majority has to be heard: the one who asks, and whoever answers and votes.
 func TestHeard(t *testing.T) {
-	own := Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}}
+	own := replica.Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}}
 	for _, tc := range []struct {
 		name   string
-		others []Status
+		others []replica.Status
 		want   bool
 	}{
 		{"nobody", nil, false},
-		{"another voter", []Status{{Partition: 1, Node: "n3"}}, true},
-		{"a voter whose replica failed", []Status{{Partition: 1, Node: "n3", Failure: "disk"}}, false},
-		{"somebody without a vote", []Status{{Partition: 1, Node: "n9"}}, false},
-		{"a voter of another partition", []Status{{Partition: 2, Node: "n3"}}, false},
+		{"another voter", []replica.Status{{Partition: 1, Node: "n3"}}, true},
+		{"a voter whose replica failed", []replica.Status{{Partition: 1, Node: "n3", Failure: "disk"}}, false},
+		{"somebody without a vote", []replica.Status{{Partition: 1, Node: "n9"}}, false},
+		{"a voter of another partition", []replica.Status{{Partition: 2, Node: "n3"}}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := heard(&own, tc.others); got != tc.want {
@@ -151,7 +152,7 @@ func TestHeard(t *testing.T) {
 			}
 		})
 	}
-	alone := Status{Partition: 1, Node: "n1", Voters: []fsm.NodeID{"n1"}}
+	alone := replica.Status{Partition: 1, Node: "n1", Voters: []fsm.NodeID{"n1"}}
 	if !heard(&alone, nil) {
 		t.Error("the only voter is no majority of one")
 	}
@@ -159,30 +160,30 @@ func TestHeard(t *testing.T) {
 
 // A17: the best of the survivors stands.
 func TestBestCandidate(t *testing.T) {
-	own := Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}, LastTerm: 5, Last: 100}
+	own := replica.Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}, LastTerm: 5, Last: 100}
 	for _, tc := range []struct {
 		name  string
-		other Status
+		other replica.Status
 		want  bool
 	}{
-		{"longer log of the same term", Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 101}, false},
-		{"shorter log", Status{Partition: 1, Node: "n1", LastTerm: 5, Last: 99}, true},
-		{"shorter log of a later term", Status{Partition: 1, Node: "n3", LastTerm: 6, Last: 9}, false},
-		{"longer log of an older term", Status{Partition: 1, Node: "n3", LastTerm: 4, Last: 900}, true},
-		{"equal, lower id", Status{Partition: 1, Node: "n1", LastTerm: 5, Last: 100}, false},
-		{"equal, higher id", Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 100}, true},
-		{"leads already", Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 9, Leading: true}, false},
-		{"no vote", Status{Partition: 1, Node: "n9", LastTerm: 9, Last: 900}, true},
-		{"failed", Status{Partition: 1, Node: "n3", LastTerm: 9, Last: 900, Failure: "disk"}, true},
-		{"another partition", Status{Partition: 2, Node: "n3", LastTerm: 9, Last: 900}, true},
+		{"longer log of the same term", replica.Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 101}, false},
+		{"shorter log", replica.Status{Partition: 1, Node: "n1", LastTerm: 5, Last: 99}, true},
+		{"shorter log of a later term", replica.Status{Partition: 1, Node: "n3", LastTerm: 6, Last: 9}, false},
+		{"longer log of an older term", replica.Status{Partition: 1, Node: "n3", LastTerm: 4, Last: 900}, true},
+		{"equal, lower id", replica.Status{Partition: 1, Node: "n1", LastTerm: 5, Last: 100}, false},
+		{"equal, higher id", replica.Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 100}, true},
+		{"leads already", replica.Status{Partition: 1, Node: "n3", LastTerm: 5, Last: 9, Leading: true}, false},
+		{"no vote", replica.Status{Partition: 1, Node: "n9", LastTerm: 9, Last: 900}, true},
+		{"failed", replica.Status{Partition: 1, Node: "n3", LastTerm: 9, Last: 900, Failure: "disk"}, true},
+		{"another partition", replica.Status{Partition: 2, Node: "n3", LastTerm: 9, Last: 900}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := best(&own, []Status{tc.other}); got != tc.want {
+			if got := best(&own, []replica.Status{tc.other}); got != tc.want {
 				t.Errorf("stands: %v", got)
 			}
 			// Where somebody stands already, equals do not.
 			want := tc.want && (tc.other.LastTerm != own.LastTerm || tc.other.Last != own.Last)
-			if got := ahead(&own, []Status{tc.other}); got != want {
+			if got := ahead(&own, []replica.Status{tc.other}); got != want {
 				t.Errorf("refuses it the vote: %v", got)
 			}
 		})
@@ -205,10 +206,10 @@ func TestBestCandidateHasTheRightDate(t *testing.T) {
 		{"right, and has less", false, true, "n3", 101, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			own := Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}, LastTerm: 5, Last: 100,
+			own := replica.Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}, LastTerm: 5, Last: 100,
 				WrongClock: tc.wrong}
-			other := Status{Partition: 1, Node: tc.other, LastTerm: 5, Last: tc.otherLast, WrongClock: tc.otherWrong}
-			if got := best(&own, []Status{other}); got != tc.want {
+			other := replica.Status{Partition: 1, Node: tc.other, LastTerm: 5, Last: tc.otherLast, WrongClock: tc.otherWrong}
+			if got := best(&own, []replica.Status{other}); got != tc.want {
 				t.Errorf("stands: %v", got)
 			}
 		})

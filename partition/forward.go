@@ -10,6 +10,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // A message in transit has a number at its source. The destination decides once about each number of a source,
@@ -58,7 +59,7 @@ type target struct {
 type forwarder struct {
 	src   source
 	epoch uint64
-	rep   *Replica
+	rep   *replica.Replica
 	dir   *Directory
 	// wake tells that there is something to move; capacity 1.
 	wake <-chan struct{}

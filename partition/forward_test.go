@@ -13,6 +13,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // storedForm is a message in the form of docs/formats/body.md: a body of one data section.
@@ -192,7 +193,7 @@ func TestForwardWaitsForItsDestination(t *testing.T) {
 		b, from, to := forwarding(t, nil)
 		defer b.close()
 		p := to.Partitions[0]
-		var sick []*Replica
+		var sick []*replica.Replica
 		for _, id := range b.ids[:2] {
 			sick = append(sick, b.nodes[id].host.Replica(p))
 		}

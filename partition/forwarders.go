@@ -8,6 +8,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // forwarders run where partitions are led: one mover per leadership, and in it one forwarder per source
@@ -67,7 +68,7 @@ func (f *forwarders) look(v *catalog.View) {
 // mover moves what one leadership has to move.
 type mover struct {
 	s      *Supervisor
-	rep    *Replica
+	rep    *replica.Replica
 	epoch  uint64
 	ctx    context.Context // of the leadership
 	cancel context.CancelFunc
@@ -80,12 +81,12 @@ type mover struct {
 	idling  map[fsm.EntityID]struct{}
 }
 
-func newMover(s *Supervisor, r *Replica, epoch uint64) *mover {
+func newMover(s *Supervisor, r *replica.Replica, epoch uint64) *mover {
 	m := &mover{s: s, rep: r, epoch: epoch, sources: map[source]struct{}{},
 		tasks: map[source]chan struct{}{}, pending: map[source]struct{}{},
 		idling: map[fsm.EntityID]struct{}{}}
 	m.ctx, m.cancel = context.WithCancel(s.ctx)
-	r.SetHooks(&Hooks{Wake: m.woken, Idle: m.idle})
+	r.SetHooks(&replica.Hooks{Wake: m.woken, Idle: m.idle})
 	return m
 }
 
@@ -126,11 +127,11 @@ func (m *mover) scan(v *catalog.View) {
 
 // moves reports whether a source has messages in transit or, if it forwards, some to take.
 func (m *mover) moves(src source, forwards bool) (there bool) {
-	m.rep.View(func(s Machine, _ uint64) {
+	m.rep.View(func(s replica.Machine, _ uint64) {
 		q := fsm.QueryRequest{Entity: src.entity, Sub: src.sub, Query: &fsm.Moving{Max: 1}}
 		a := s.Query(q)
 		there = len(a.Moves) > 0
-		if d, ok := s.(Deliverer); ok && !there && forwards && a.Refusal == fsm.None {
+		if d, ok := s.(replica.Deliverer); ok && !there && forwards && a.Refusal == fsm.None {
 			there = d.Deliverable(fsm.WaitKey{Entity: src.entity, Sub: src.sub, Kind: fsm.WaitMessage})
 		}
 	})

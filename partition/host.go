@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // Deps are the rooms below, as the host needs them.
@@ -19,7 +20,7 @@ type Deps struct {
 	Caller  Caller
 	Locator Locator
 	// Open opens the stores of a partition's replica here, creating them if need be.
-	Open func(fsm.PartitionID) (Stores, error)
+	Open func(fsm.PartitionID) (replica.Stores, error)
 	// Rebuild deletes the stores of a partition, which are closed or cannot be opened; the next Open
 	// makes empty ones that rejoin. removed is the index of a committed configuration of the group
 	// without this replica; one that was used before is an error. nil: nothing is ever rebuilt.
@@ -32,7 +33,7 @@ type Deps struct {
 	// Disk tells how full the disk is; nil if nobody looks.
 	Disk Disk
 	// Machine returns an empty state machine for a partition.
-	Machine func(fsm.PartitionID) Machine
+	Machine func(fsm.PartitionID) replica.Machine
 	// Member reports whether a node belongs to the cluster; nil means that the mesh's
 	// authentication decides alone.
 	Member func(fsm.NodeID) bool
@@ -48,7 +49,7 @@ type Host struct {
 
 	mu         sync.Mutex
 	closed     bool
-	replicas   map[fsm.PartitionID]*Replica
+	replicas   map[fsm.PartitionID]*replica.Replica
 	members    map[fsm.PartitionID][]fsm.NodeID // as given to Open, for opening anew
 	restarts   map[fsm.PartitionID]int          // new starts of stuck replicas, one after the other
 	stuckFound map[fsm.PartitionID]uint64       // all that were found
@@ -62,9 +63,9 @@ type Host struct {
 	lost           lostPeers
 	away           away
 	space          diskSpace
-	spread         map[fsm.PartitionID]*Replica // spreadReadOnly's alone: what failed these has failed the others
-	leaders        broadcast                    // a leader became known or lost
-	catalogChanged broadcast                    // the catalog's replica here applied something
+	spread         map[fsm.PartitionID]*replica.Replica // spreadReadOnly's alone: what failed these has failed the others
+	leaders        broadcast                            // a leader became known or lost
+	catalogChanged broadcast                            // the catalog's replica here applied something
 	released       atomic.Pointer[func(fsm.EntityID, string)]
 
 	stop      chan struct{}
@@ -78,11 +79,11 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 		return nil, fmt.Errorf("partition config: %w", err)
 	}
 	h := &Host{
-		cfg: cfg, deps: deps, replicas: map[fsm.PartitionID]*Replica{},
+		cfg: cfg, deps: deps, replicas: map[fsm.PartitionID]*replica.Replica{},
 		members:  map[fsm.PartitionID][]fsm.NodeID{},
 		restarts: map[fsm.PartitionID]int{}, stuckFound: map[fsm.PartitionID]uint64{},
 		restarted: map[fsm.PartitionID]time.Time{}, opening: map[fsm.PartitionID]bool{},
-		broken: map[fsm.PartitionID]error{}, spread: map[fsm.PartitionID]*Replica{}, stop: make(chan struct{}),
+		broken: map[fsm.PartitionID]error{}, spread: map[fsm.PartitionID]*replica.Replica{}, stop: make(chan struct{}),
 	}
 	h.staleness.init(h)
 	h.life.current = cfg.Incarnation
@@ -132,7 +133,7 @@ func (h *Host) Open(p fsm.PartitionID, members []fsm.NodeID) error {
 	return h.openClaimed(p, members)
 }
 
-func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
+func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*replica.Replica, error) {
 	s, err := h.deps.Open(p)
 	if err != nil {
 		return nil, fmt.Errorf("open stores of partition %d: %w", p, err)
@@ -140,9 +141,9 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 	if s.Rejoins {
 		members = nil
 	}
-	r, err := openReplica(p, s, members, Options{
-		Config: &h.cfg.replicaConfig, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room,
-		Empty: func() Machine { return h.deps.Machine(p) }, Verified: h.staleness.alwaysVerified(), Log: h.deps.Log,
+	r, err := replica.Open(p, s, members, replica.Options{
+		Config: &h.cfg.Config, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room,
+		Empty: func() replica.Machine { return h.deps.Machine(p) }, Verified: h.staleness.alwaysVerified(), Log: h.deps.Log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -151,7 +152,7 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*Replica, error) {
 }
 
 // note tells the cluster and this node's waiting routers what a replica has seen.
-func (h *Host) note(r *Replica) {
+func (h *Host) note(r *replica.Replica) {
 	if leader, term := r.Leader(); leader != "" && r.Failure() == nil {
 		h.deps.Locator.Announce(r.ID(), leader, term)
 	}
@@ -196,21 +197,21 @@ func (b *broadcast) fire() {
 }
 
 // Replica returns the replica of a partition, nil if this node holds none.
-func (h *Host) Replica(p fsm.PartitionID) *Replica {
+func (h *Host) Replica(p fsm.PartitionID) *replica.Replica {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.replicas[p]
 }
 
 // list returns the open replicas in the order of their partitions.
-func (h *Host) list() []*Replica {
+func (h *Host) list() []*replica.Replica {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	rs := make([]*Replica, 0, len(h.replicas))
+	rs := make([]*replica.Replica, 0, len(h.replicas))
 	for _, r := range h.replicas {
 		rs = append(rs, r)
 	}
-	slices.SortFunc(rs, func(a, b *Replica) int { return int(a.ID()) - int(b.ID()) })
+	slices.SortFunc(rs, func(a, b *replica.Replica) int { return int(a.ID()) - int(b.ID()) })
 	return rs
 }
 
@@ -245,7 +246,7 @@ func (h *Host) watchdog() {
 }
 
 // check judges the disk by its oldest call: all groups of the node share it.
-func (h *Host) check(rs []*Replica) {
+func (h *Host) check(rs []*replica.Replica) {
 	var age time.Duration
 	for _, r := range rs {
 		age = max(age, r.OldestCall())
@@ -277,8 +278,8 @@ func (h *Host) fatal(err error) {
 }
 
 // Status returns the state of every replica here, by partition.
-func (h *Host) Status() []Status {
-	out := []Status{}
+func (h *Host) Status() []replica.Status {
+	out := []replica.Status{}
 	for _, r := range h.list() {
 		out = append(out, r.Status())
 	}
@@ -288,9 +289,9 @@ func (h *Host) Status() []Status {
 		out[i].Stuck = h.stuckFound[out[i].Partition]
 	}
 	for p, err := range h.broken {
-		out = append(out, Status{Partition: p, Node: h.cfg.Node, Failure: err.Error(), Broken: true})
+		out = append(out, replica.Status{Partition: p, Node: h.cfg.Node, Failure: err.Error(), Broken: true})
 	}
-	slices.SortFunc(out, func(a, b Status) int { return int(a.Partition) - int(b.Partition) })
+	slices.SortFunc(out, func(a, b replica.Status) int { return int(a.Partition) - int(b.Partition) })
 	return out
 }
 
@@ -306,7 +307,7 @@ func (h *Host) Close(ctx context.Context) error {
 	close(h.stop)
 	h.wg.Wait()
 	rs := h.list()
-	_ = h.each(rs, func(r *Replica) error { // what is not handed over is elected
+	_ = h.each(rs, func(r *replica.Replica) error { // what is not handed over is elected
 		if ctx.Err() == nil && r.Leading() && !r.OnlyVoter() {
 			if err := h.TransferLeadership(ctx, r.ID(), ""); err != nil {
 				r.Log().Info("leadership was not handed over", "error", err)
@@ -314,11 +315,11 @@ func (h *Host) Close(ctx context.Context) error {
 		}
 		return nil
 	})
-	return h.each(rs, (*Replica).Close)
+	return h.each(rs, (*replica.Replica).Close)
 }
 
 // each calls f for all replicas at once and joins their errors.
-func (h *Host) each(rs []*Replica, f func(*Replica) error) error {
+func (h *Host) each(rs []*replica.Replica, f func(*replica.Replica) error) error {
 	errs := make([]error, len(rs))
 	var wg sync.WaitGroup
 	for i, r := range rs {

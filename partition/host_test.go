@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 func TestConfigReportsEveryProblem(t *testing.T) {
@@ -34,7 +35,7 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 
 // R10: a leader that raft wedges in a transfer is opened anew, and serves.
 func TestWedgedReplicaIsOpenedAnew(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +133,7 @@ func TestCloseGivesUpOnAHungDisk(t *testing.T) {
 }
 
 func TestHostAnswersHostileCalls(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		other := c.net.port("n2")
 		head := verbHead(1, 0)
 		for _, kind := range []uint8{KindRaft, KindPropose, KindQuery, KindAwait, KindUnpark, KindReadIndex} {

@@ -9,11 +9,12 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // sendSnapshot makes a leader send its newest snapshot, as a goroutine of raft does that believes the
 // follower to be far behind.
-func sendSnapshot(t *testing.T, c *testCluster, from *Replica, to fsm.NodeID) (raft.InstallSnapshotResponse, error) {
+func sendSnapshot(t *testing.T, c *testCluster, from *replica.Replica, to fsm.NodeID) (raft.InstallSnapshotResponse, error) {
 	t.Helper()
 	list, err := c.nodes[from.Node()].disks[1].snaps.List()
 	if err != nil || len(list) == 0 {

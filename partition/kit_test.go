@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 var errDisk = errors.New("input/output error")
@@ -246,7 +247,7 @@ func newMemBodies() *memBodies {
 	return &memBodies{entries: map[uint64][]byte{}, live: map[uint64]int{}}
 }
 
-func (b *memBodies) Put(index uint64, e []byte, bodies []Span) error {
+func (b *memBodies) Put(index uint64, e []byte, bodies []replica.Span) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fail != nil {
@@ -334,9 +335,9 @@ func newDisk() *disk {
 	return &disk{log: &faultyLog{LogStore: s}, stable: s, snaps: raft.NewInmemSnapshotStore()}
 }
 
-func (d *disk) stores() Stores {
+func (d *disk) stores() replica.Stores {
 	d.bodies = newMemBodies()
-	return Stores{Log: d.log, Stable: d.stable, Snapshots: d.snaps, Bodies: d.bodies,
+	return replica.Stores{Log: d.log, Stable: d.stable, Snapshots: d.snaps, Bodies: d.bodies,
 		Close: func() error { return nil }, Rejoins: d.rejoins}
 }
 
@@ -456,7 +457,7 @@ type testCluster struct {
 	ids   []fsm.NodeID
 	cfg   func(*Config)
 	// machine makes the state machines; the small queue of this package if nil.
-	machine func(fsm.PartitionID) Machine
+	machine func(fsm.PartitionID) replica.Machine
 	fatal   chan error
 	disk    *memDisk // nil unless a test is about it
 }
@@ -464,7 +465,7 @@ type testCluster struct {
 func newTestCluster(t testing.TB, n int) *testCluster {
 	c := &testCluster{t: t, net: newNetwork(), hints: &hints{m: map[fsm.PartitionID]hint{}},
 		nodes: map[fsm.NodeID]*testNode{}, fatal: make(chan error, 16),
-		machine: func(fsm.PartitionID) Machine { return newSmall() }}
+		machine: func(fsm.PartitionID) replica.Machine { return newSmall() }}
 	for i := range n {
 		c.ids = append(c.ids, fsm.NodeID(fmt.Sprintf("n%d", i+1)))
 	}
@@ -492,14 +493,14 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 	h, err := NewHost(cfg, Deps{
 		Disk:   d,
 		Caller: n.port, Locator: c.hints, Machine: c.machine, Log: testLog(c.t),
-		Open: func(p fsm.PartitionID) (Stores, error) {
+		Open: func(p fsm.PartitionID) (replica.Stores, error) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			if n.disks[p] == nil {
 				n.disks[p] = newDisk()
 			}
 			if err := n.disks[p].damaged; err != nil {
-				return Stores{}, err
+				return replica.Stores{}, err
 			}
 			return n.disks[p].stores(), nil
 		},
@@ -555,7 +556,7 @@ func (c *testCluster) crash(id fsm.NodeID) {
 }
 
 // leader waits for a leader of p that serves, other than those excepted.
-func (c *testCluster) leader(p fsm.PartitionID, except ...fsm.NodeID) *Replica {
+func (c *testCluster) leader(p fsm.PartitionID, except ...fsm.NodeID) *replica.Replica {
 	c.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
@@ -575,13 +576,13 @@ func (c *testCluster) leader(p fsm.PartitionID, except ...fsm.NodeID) *Replica {
 }
 
 // begun reports whether BecomeLeader is applied.
-func begun(r *Replica) bool {
+func begun(r *replica.Replica) bool {
 	_, ok := r.Led()
 	return ok
 }
 
 // termOf returns raft's term.
-func termOf(r *Replica) uint64 {
+func termOf(r *replica.Replica) uint64 {
 	_, term := r.Leader()
 	return term
 }

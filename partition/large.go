@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // A body that is too large for one log entry goes to the partition in parts, one after the other. The command that
@@ -355,7 +356,7 @@ func (r *Router) take(ctx context.Context, p fsm.PartitionID, k fsm.Key, c fsm.C
 		back.Items = append(back.Items, fsm.SettleItem{Seq: locked[i].Seq, Token: locked[i].Token,
 			Verdict: fsm.Return})
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), GoneWait)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), replica.GoneWait)
 	defer cancel()
 	// If this fails, too, the locks run out.
 	_, _ = r.send.propose(late, p, fsm.Request{Entity: k.Entity, Sub: k.Sub, Command: back}, &attempts{}, nil)
@@ -410,7 +411,7 @@ func (s *sender) read(ctx context.Context, p fsm.PartitionID, body []byte, refs 
 
 // newUploadID draws the id of an upload.
 func newUploadID() fsm.UploadID {
-	b := Chance()
+	b := replica.Chance()
 	if id := fsm.UploadID(binary.LittleEndian.Uint64(b[:8])); id != 0 {
 		return id
 	}

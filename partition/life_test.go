@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // RUL-19: when the cluster declares a life over whose process goes on, the life that the front end
@@ -72,7 +73,7 @@ func TestRequestOfALostLifeIsUnknownIfItWasAskedBefore(t *testing.T) {
 		l := b.leader(d.Partitions[0])
 		via := b.others(l.Node())[0]
 		enqueues := func() (n uint64) {
-			l.View(func(m Machine, _ uint64) {
+			l.View(func(m replica.Machine, _ uint64) {
 				n = m.Query(fsm.QueryRequest{Entity: d.ID, Query: &fsm.Counts{}}).Counts.Active
 			})
 			return n

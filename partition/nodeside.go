@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // nodeSide is a host as its replicas see it.
 type nodeSide struct{ h *Host }
 
-var _ Node = nodeSide{}
+var _ replica.Node = nodeSide{}
 
 // Allowed implements Node.
 func (n nodeSide) Allowed(id fsm.NodeID) bool { return n.h.allowed(id) }
@@ -18,10 +19,10 @@ func (n nodeSide) Allowed(id fsm.NodeID) bool { return n.h.allowed(id) }
 func (n nodeSide) WrongClock() bool { return n.h.Clock().Wrong }
 
 // Defers implements Node.
-func (n nodeSide) Defers(r *Replica) bool { return n.h.defers(context.Background(), r) }
+func (n nodeSide) Defers(r *replica.Replica) bool { return n.h.defers(context.Background(), r) }
 
 // Changed implements Node.
-func (n nodeSide) Changed(r *Replica) { n.h.note(r) }
+func (n nodeSide) Changed(r *replica.Replica) { n.h.note(r) }
 
 // Applied implements Node.
 func (n nodeSide) Applied(p fsm.PartitionID) {

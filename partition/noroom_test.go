@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // A publisher whose message the disk has no room for hears so at once, through any node: its own
@@ -14,7 +15,7 @@ import (
 func TestPublisherHearsAtOnceThatTheDiskIsFull(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		l := c.leader(1)
-		c.nodes[l.Node()].host.space.SetLevel(RoomForSettling)
+		c.nodes[l.Node()].host.space.SetLevel(replica.RoomForSettling)
 		for _, via := range c.ids {
 			began := time.Now()
 			_, err := c.sendVia(shortly(t, time.Minute), via, enqueue(fsm.RequestID{}, "x"))
@@ -26,7 +27,7 @@ func TestPublisherHearsAtOnceThatTheDiskIsFull(t *testing.T) {
 				t.Errorf("settlement through %s: %v", via, err)
 			}
 		}
-		c.nodes[l.Node()].host.space.SetLevel(RoomForAll)
+		c.nodes[l.Node()].host.space.SetLevel(replica.RoomForAll)
 		if _, err := c.sendVia(shortly(t, time.Minute), l.Node(), enqueue(fsm.RequestID{}, "x")); err != nil {
 			t.Errorf("with room again: %v", err)
 		}
@@ -42,7 +43,7 @@ func TestFullShareIsPassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.leader(d.Partitions[2], full)
-		b.nodes[full].host.space.SetLevel(RoomForSettling)
+		b.nodes[full].host.space.SetLevel(replica.RoomForSettling)
 		send := func(i int) (fsm.Outcome, error) {
 			return b.all["n1"].r.Propose(shortly(t, time.Minute), reqOf(0, 1, i), fsm.Key{Entity: d.ID},
 				&fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("x")}}})
@@ -54,7 +55,7 @@ func TestFullShareIsPassedOver(t *testing.T) {
 			}
 		}
 		for _, id := range b.ids {
-			b.nodes[id].host.space.SetLevel(RoomForSettling)
+			b.nodes[id].host.space.SetLevel(replica.RoomForSettling)
 		}
 		began := time.Now()
 		if _, err := send(13); !errors.Is(err, fsm.ErrBusy) || time.Since(began) > time.Second {
@@ -65,17 +66,17 @@ func TestFullShareIsPassedOver(t *testing.T) {
 
 func TestNoRoomIsNotTheEndOfWhatMayHaveHappened(t *testing.T) {
 	var a attempts
-	if a.note(ErrDiskFull) {
+	if a.note(replica.ErrDiskFull) {
 		t.Error("a full disk is asked again")
 	}
 	a.note(fmt.Errorf("gone: %w", fsm.ErrUnknown))
-	if !a.note(ErrDiskFull) {
+	if !a.note(replica.ErrDiskFull) {
 		t.Error("a request that may be in the log is given up")
 	}
-	if _, err := openResult(failure(fmt.Errorf("full: %w", ErrDiskFull))); !errors.Is(err, ErrDiskFull) {
+	if _, err := openResult(failure(fmt.Errorf("full: %w", replica.ErrDiskFull))); !errors.Is(err, replica.ErrDiskFull) {
 		t.Errorf("from another node: %v", err)
 	}
-	if _, err := openResult(failure(fsm.ErrBusy)); errors.Is(err, ErrDiskFull) || !errors.Is(err, fsm.ErrBusy) {
+	if _, err := openResult(failure(fsm.ErrBusy)); errors.Is(err, replica.ErrDiskFull) || !errors.Is(err, fsm.ErrBusy) {
 		t.Errorf("busy from another node: %v", err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // S-316: a Lock that rides in the same entry as a message, but ahead of it, found nothing there and
@@ -11,7 +13,7 @@ import (
 func TestALockAheadOfTheMessageInTheSameEntryIsServed(t *testing.T) {
 	for name, parked := range map[string]bool{"asking only now": false, "parked, and pulled by a wake": true} {
 		t.Run(name, func(t *testing.T) {
-			lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+			lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 				var first, second *proposed
 				if parked {
 					first = start(t.Context(), r, lock(reqID(1, 1), 1, 60_000))

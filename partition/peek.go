@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // This file answers reads that may be stale (S-305): from the replica here, whoever leads, without a word
@@ -11,7 +12,7 @@ import (
 
 // replicaOf returns the replica of a partition here; the error wraps fsm.ErrNoReplica and says where there
 // are some.
-func (d *Directory) replicaOf(p fsm.PartitionID) (*Replica, error) {
+func (d *Directory) replicaOf(p fsm.PartitionID) (*replica.Replica, error) {
 	if r := d.host.Replica(p); r != nil {
 		return r, nil
 	}
@@ -26,7 +27,7 @@ func (r *Router) PeekEntity(name string, least uint64) (*fsm.Descriptor, fsm.Rea
 		return nil, fsm.Reading{}, err
 	}
 	var d *fsm.Descriptor
-	reading, err := rep.Read(least, func(m Machine) {
+	reading, err := rep.Read(least, func(m replica.Machine) {
 		if c, ok := m.(viewer); ok {
 			d = c.View().Entity(name)
 		}

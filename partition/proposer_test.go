@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // lone runs f with the leader of a group of one, in a bubble.
-func lone(t *testing.T, f func(t *testing.T, c *testCluster, r *Replica)) {
+func lone(t *testing.T, f func(t *testing.T, c *testCluster, r *replica.Replica)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
@@ -24,9 +25,9 @@ func lone(t *testing.T, f func(t *testing.T, c *testCluster, r *Replica)) {
 }
 
 // state returns a copy of what the small machine of a replica holds.
-func state(r *Replica) smallState {
+func state(r *replica.Replica) smallState {
 	var s smallState
-	r.View(func(m Machine, _ uint64) { s = m.(*small).S })
+	r.View(func(m replica.Machine, _ uint64) { s = m.(*small).S })
 	return s
 }
 
@@ -63,7 +64,7 @@ func bodies(o fsm.Outcome) (out []string) {
 }
 
 func TestLoadMakesBatches(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		before := state(r).Index
 		release := c.nodes["n1"].disks[1].log.hang()
 		first := start(t.Context(), r, enqueue(reqID(1, 1), "first"))
@@ -87,7 +88,7 @@ func TestLoadMakesBatches(t *testing.T) {
 }
 
 func TestEntriesCloseAtTheirSize(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		release := c.nodes["n1"].disks[1].log.hang()
 		big := string(make([]byte, 100<<10))
 		huge := string(make([]byte, 2<<20))
@@ -118,7 +119,7 @@ func TestEntriesCloseAtTheirSize(t *testing.T) {
 
 // A5: send to delivery costs one commit.
 func TestParkedLockRidesBehindTheEnqueue(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, _ *testCluster, r *replica.Replica) {
 		parked := start(t.Context(), r, lock(reqID(1, 1), 10, 60_000))
 		synctest.Wait()
 		if parked.over() {
@@ -139,7 +140,7 @@ func TestParkedLockRidesBehindTheEnqueue(t *testing.T) {
 }
 
 func TestParkedLocksAreServedInOrder(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, _ *testCluster, r *replica.Replica) {
 		var waiting []*proposed
 		for i := range 5 {
 			waiting = append(waiting, start(t.Context(), r, lock(reqID(uint64(i+1), 1), 1, 60_000)))
@@ -165,7 +166,7 @@ func TestParkedLocksAreServedInOrder(t *testing.T) {
 
 // A wake does not say how much there is: every waiter must be served as long as something is there.
 func TestWakeServesAllWaiters(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, _ *testCluster, r *replica.Replica) {
 		const n = 40
 		if _, err := r.Propose(t.Context(), enqueue(reqID(900, 1), make([]string, n)...)); err != nil {
 			t.Fatal(err)
@@ -195,7 +196,7 @@ func TestWakeServesAllWaiters(t *testing.T) {
 }
 
 func TestWaitsEnd(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, _ *testCluster, r *replica.Replica) {
 		began := time.Now()
 		o, err := r.Propose(t.Context(), lock(reqID(1, 1), 1, 3000))
 		if err != nil || o.Refusal != fsm.None || len(o.Locked) != 0 {
@@ -221,7 +222,7 @@ func TestWaitsEnd(t *testing.T) {
 }
 
 func TestSecondParkNeedsNoEntry(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, _ *testCluster, r *replica.Replica) {
 		if _, err := r.Propose(t.Context(), lock(reqID(1, 1), 1, 100)); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +242,7 @@ func TestSecondParkNeedsNoEntry(t *testing.T) {
 func TestCancelUnparks(t *testing.T) {
 	for _, where := range []string{"here", "on another node"} {
 		t.Run(where, func(t *testing.T) {
-			lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+			lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 				var g Group = r
 				if where != "here" {
 					other := c.net.port("n2")
@@ -271,7 +272,7 @@ func TestCancelUnparks(t *testing.T) {
 func TestCancelInFlightReturnsTheOutcome(t *testing.T) {
 	for _, where := range []string{"here", "on another node"} {
 		t.Run(where, func(t *testing.T) {
-			lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+			lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 				var g Group = r
 				if where != "here" {
 					g = NewRemote(c.net.port("n2"), "n1", 1)
@@ -298,7 +299,7 @@ func TestCancelInFlightReturnsTheOutcome(t *testing.T) {
 // S-304: a query whose caller is gone while its barrier is under way ends with the caller's error, and the replica
 // serves on.
 func TestACancelledQueryEnds(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		release := c.nodes["n1"].disks[1].log.hang()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -320,7 +321,7 @@ func TestACancelledQueryEnds(t *testing.T) {
 
 // The unpark and the enqueue race; whichever wins, the message is either in the outcome or ready.
 func TestUnparkRace(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		g := NewRemote(c.net.port("n2"), "n1", 1)
 		got, ready := 0, 0
 		for i := range uint64(200) {
@@ -360,7 +361,7 @@ func TestUnparkRace(t *testing.T) {
 
 // A6: a retry parks in the place of the first attempt, whose connection is gone.
 func TestRetryTakesOverTheParkingSlot(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, _ *testCluster, r *replica.Replica) {
 		first := start(t.Context(), r, lock(reqID(1, 1), 1, 60_000))
 		synctest.Wait()
 		second := start(t.Context(), r, lock(reqID(1, 1), 1, 60_000))
@@ -414,7 +415,7 @@ func TestSettlementsHaveAReserve(t *testing.T) {
 
 // S-288: a deadline is met on time without traffic; T-248: without one the log is silent.
 func TestTicks(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, _ *testCluster, r *replica.Replica) {
 		if _, err := r.Propose(t.Context(), fsm.Request{ID: reqID(1, 1), Entity: 1,
 			Command: &fsm.Renew{}}); err != nil {
 			t.Fatal(err)
@@ -437,11 +438,11 @@ func TestTicks(t *testing.T) {
 }
 
 func TestAwait(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		k := fsm.WaitKey{Entity: 1}
 		for name, g := range map[string]Group{"here": r, "elsewhere": NewRemote(c.net.port("n2"), "n1", 1)} {
 			began := time.Now()
-			if err := g.Await(t.Context(), k); err != nil || time.Since(began) < AwaitLimit {
+			if err := g.Await(t.Context(), k); err != nil || time.Since(began) < replica.AwaitLimit {
 				t.Errorf("%s: nothing happened, yet %v after %v", name, err, time.Since(began))
 			}
 			woken := make(chan error, 2)
@@ -470,7 +471,7 @@ func TestAwait(t *testing.T) {
 
 // A16: a query sees everything that was answered before it; queries alone share one barrier.
 func TestQueriesRideTheLog(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x", "y")); err != nil {
 			t.Fatal(err)
 		}
@@ -511,7 +512,7 @@ func TestQueriesRideTheLog(t *testing.T) {
 }
 
 func TestDropTellsWhoeverWaits(t *testing.T) {
-	lone(t, func(t *testing.T, _ *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, _ *testCluster, r *replica.Replica) {
 		p := start(t.Context(), r, lock(reqID(1, 1), 1, 60_000))
 		woken := make(chan error, 1)
 		go func() { woken <- r.Await(t.Context(), fsm.WaitKey{Entity: 1}) }()
@@ -534,7 +535,7 @@ func TestDropTellsWhoeverWaits(t *testing.T) {
 
 // A9: an entry's bytes are kept as long as a body in it is wanted, and no longer.
 func TestBodiesAreFreed(t *testing.T) {
-	lone(t, func(t *testing.T, c *testCluster, r *Replica) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		kept := c.nodes["n1"].disks[1].bodies
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "one", "", "three")); err != nil {
 			t.Fatal(err)

@@ -11,13 +11,14 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/partition/wire"
 )
 
 // diverged compares the newest digest of the leader with those of the same entry elsewhere, and returns
 // the step against a replica that differs. It is what the majority says that counts: a leader that is
 // alone with its state fails by itself.
-func (m *repairer) diverged(r *Replica, g *repairGroup, states map[fsm.NodeID]nodeState) *repairStep {
+func (m *repairer) diverged(r *replica.Replica, g *repairGroup, states map[fsm.NodeID]nodeState) *repairStep {
 	own := r.Digests()
 	for i := len(own) - 1; i >= 0; i-- {
 		sums := map[fsm.NodeID]string{}
@@ -49,7 +50,7 @@ func (m *repairer) diverged(r *Replica, g *repairGroup, states map[fsm.NodeID]no
 }
 
 // sumAt returns the digest that can be compared with another one, "" if there is none.
-func sumAt(all []Digest, with Digest) string {
+func sumAt(all []replica.Digest, with replica.Digest) string {
 	for _, d := range all {
 		if d.Index == with.Index && d.Form == with.Form {
 			return d.Sum
@@ -62,7 +63,7 @@ func sumAt(all []Digest, with Digest) string {
 // process that ended before the rebuild would open the replica again. Until the next checkpoint it would serve, and
 // vote for, what is wrong. Other failures are not noted: they are met again, or have passed, and a replica without peers
 // would be shut out by them for ever.
-func (h *Host) diverge(r *Replica, own Digest, agreed string) {
+func (h *Host) diverge(r *replica.Replica, own replica.Digest, agreed string) {
 	err := fmt.Errorf("digest %s behind entry %d, a majority has %s: %w", own.Sum, own.Index, agreed,
 		errDiverged)
 	if h.deps.Quarantine != nil {
@@ -74,7 +75,7 @@ func (h *Host) diverge(r *Replica, own Digest, agreed string) {
 }
 
 func (m *repairer) quarantine(g *repairGroup, n fsm.NodeID, index uint64, agreed string) *repairStep {
-	return &repairStep{"quarantine what differs", n, func(ctx context.Context, s *Supervisor, r *Replica) error {
+	return &repairStep{"quarantine what differs", n, func(ctx context.Context, s *Supervisor, r *replica.Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 		defer cancel()
 		b := binary.BigEndian.AppendUint16(nil, uint16(g.id))
@@ -92,7 +93,7 @@ func (h *Host) serveQuarantine(_ context.Context, from fsm.NodeID, b []byte) ([]
 		return nil, fmt.Errorf("call to quarantine of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
 	in := wire.NewReader(b[head:])
-	agreed := string(in.Bytes(2 * SumBytes))
+	agreed := string(in.Bytes(2 * replica.SumBytes))
 	if err := in.Done(); err != nil {
 		return nil, err
 	}

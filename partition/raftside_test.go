@@ -8,6 +8,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // peer is the replica of a transport that only asks others.
@@ -34,7 +35,7 @@ func newPeer(self fsm.NodeID, group fsm.PartitionID, c raftnet.Caller) *raftnet.
 // line carries the calls of one node straight to a replica, past the network, and keeps what it was answered last.
 type line struct {
 	from fsm.NodeID
-	to   *Replica
+	to   *replica.Replica
 	err  error
 }
 
@@ -56,6 +57,6 @@ func (l *line) CallStream(ctx context.Context, _ fsm.NodeID, _ uint8, head []byt
 }
 
 // peerOf returns the transport of a node that speaks to one replica.
-func peerOf(r *Replica, self fsm.NodeID) *raftnet.Transport {
+func peerOf(r *replica.Replica, self fsm.NodeID) *raftnet.Transport {
 	return newPeer(self, r.ID(), &line{from: self, to: r})
 }

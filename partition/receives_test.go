@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 const fewReceives = 3
@@ -26,7 +27,7 @@ func withFew(t *testing.T, f func(t *testing.T, c *testCluster)) {
 }
 
 // underWay returns how many receives a leader counts.
-func underWay(r *Replica) int {
+func underWay(r *replica.Replica) int {
 	receives, _ := r.Waiting()
 	return receives
 }
@@ -77,17 +78,17 @@ func TestAnEntityHasSoManyReceives(t *testing.T) {
 
 // S-229: a place is free again however a receive ends.
 func TestAPlaceIsFreeWhenItsReceiveEnds(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, c *testCluster, l *Replica, cancel func()){
-		"it gets a message": func(t *testing.T, c *testCluster, l *Replica, _ func()) {
+	for name, end := range map[string]func(t *testing.T, c *testCluster, l *replica.Replica, cancel func()){
+		"it gets a message": func(t *testing.T, c *testCluster, l *replica.Replica, _ func()) {
 			for i := range fewReceives {
 				if _, err := l.Propose(t.Context(), enqueue(reqID(90, uint64(i+1)), "x")); err != nil {
 					t.Error(err)
 				}
 			}
 		},
-		"its time is over":    func(*testing.T, *testCluster, *Replica, func()) { time.Sleep(time.Minute) },
-		"its caller has gone": func(_ *testing.T, _ *testCluster, _ *Replica, cancel func()) { cancel() },
-		"its leader hands over": func(t *testing.T, c *testCluster, l *Replica, cancel func()) {
+		"its time is over":    func(*testing.T, *testCluster, *replica.Replica, func()) { time.Sleep(time.Minute) },
+		"its caller has gone": func(_ *testing.T, _ *testCluster, _ *replica.Replica, cancel func()) { cancel() },
+		"its leader hands over": func(t *testing.T, c *testCluster, l *replica.Replica, cancel func()) {
 			next := c.others(l.Node())[0]
 			if err := c.nodes[l.Node()].host.TransferLeadership(t.Context(), 1, next); err != nil {
 				t.Error(err)

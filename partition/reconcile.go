@@ -9,6 +9,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // reconciler makes the partitions led here agree with the catalog (A2). The leader proposes what its partition has
@@ -61,7 +62,7 @@ func (r *reconciler) look(ctx context.Context, v *catalog.View) {
 }
 
 // reconcile proposes what rep lacks or has too much.
-func (r *reconciler) reconcile(ctx context.Context, rep *Replica, v *catalog.View,
+func (r *reconciler) reconcile(ctx context.Context, rep *replica.Replica, v *catalog.View,
 	told map[fsm.Incarnation]bool) error {
 	missing := missingOf(rep, v)
 	for _, i := range v.Lost() {
@@ -79,11 +80,11 @@ func (r *reconciler) reconcile(ctx context.Context, rep *Replica, v *catalog.Vie
 }
 
 // missingOf compares what the partition knows with the catalog.
-func missingOf(rep *Replica, v *catalog.View) []fsm.Request {
+func missingOf(rep *replica.Replica, v *catalog.View) []fsm.Request {
 	var known []fsm.KnownEntity
 	tells := false
-	rep.View(func(m Machine, _ uint64) {
-		if k, ok := m.(Knower); ok {
+	rep.View(func(m replica.Machine, _ uint64) {
+		if k, ok := m.(replica.Knower); ok {
 			known, tells = k.Known(), true
 		}
 	})
@@ -112,7 +113,7 @@ func missingOf(rep *Replica, v *catalog.View) []fsm.Request {
 }
 
 // proposeAll proposes requests that change nothing when done twice.
-func proposeAll(ctx context.Context, rep *Replica, requests []fsm.Request) error {
+func proposeAll(ctx context.Context, rep *replica.Replica, requests []fsm.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	width := make(chan struct{}, reconcileWidth)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/partition/wire"
 )
 
@@ -38,7 +39,7 @@ func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, err
 			cancel() // the next leader tells what the request has taken, if it was applied
 			return
 		}
-		giveUp := time.AfterFunc(GoneWait, cancel)
+		giveUp := time.AfterFunc(replica.GoneWait, cancel)
 		defer giveUp.Stop()
 		r.unpark(inner, req.ID)
 		<-inner.Done()
@@ -46,7 +47,7 @@ func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, err
 	defer stop()
 	o, err := decodeOutcome(r.call(inner, KindPropose, b))
 	switch {
-	case errors.Is(err, ErrUnparked):
+	case errors.Is(err, replica.ErrUnparked):
 		return o, ctx.Err()
 	case err != nil && inner.Err() != nil:
 		return o, fmt.Errorf("%w: %w", fsm.ErrUnknown, context.Cause(ctx))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/partition/wire"
 )
 
@@ -55,9 +56,9 @@ func openVerb(b []byte) (fsm.PartitionID, []byte, error) {
 func failure(err error) []byte {
 	status := statusUnknown
 	var hint fsm.NodeID
-	var nl *NotLeaderError
+	var nl *replica.NotLeaderError
 	switch {
-	case errors.Is(err, ErrUnparked):
+	case errors.Is(err, replica.ErrUnparked):
 		status = statusUnparked
 	case errors.Is(err, fsm.ErrUnknown):
 		status = statusUnknown // first of all: whatever else is wrapped, something may have happened
@@ -65,7 +66,7 @@ func failure(err error) []byte {
 		status, hint = statusNotLeader, nl.Hint
 	case errors.Is(err, fsm.ErrNotLeader):
 		status = statusNotLeader
-	case errors.Is(err, ErrDiskFull):
+	case errors.Is(err, replica.ErrDiskFull):
 		status, hint = statusBusy, roomHint
 	case errors.Is(err, fsm.ErrCrowded):
 		status, hint = statusBusy, fullHint
@@ -104,13 +105,13 @@ func openResult(b []byte) ([]byte, error) {
 	}
 	switch b[1] {
 	case statusNotLeader:
-		return nil, &NotLeaderError{Hint: hint}
+		return nil, &replica.NotLeaderError{Hint: hint}
 	case statusUnparked:
-		return nil, ErrUnparked
+		return nil, replica.ErrUnparked
 	case statusBusy:
 		switch hint {
 		case roomHint:
-			return nil, fmt.Errorf("%s: %w", text, ErrDiskFull)
+			return nil, fmt.Errorf("%s: %w", text, replica.ErrDiskFull)
 		case fullHint:
 			return nil, fmt.Errorf("%s: %w", text, fsm.ErrCrowded)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 func TestErrorsKeepTheirMeaningOnTheWay(t *testing.T) {
@@ -15,11 +16,11 @@ func TestErrorsKeepTheirMeaningOnTheWay(t *testing.T) {
 		err  error
 		want error
 	}{
-		{&NotLeaderError{Hint: "n7"}, fsm.ErrNotLeader},
+		{&replica.NotLeaderError{Hint: "n7"}, fsm.ErrNotLeader},
 		{fmt.Errorf("full: %w", fsm.ErrBusy), fsm.ErrBusy},
 		{fmt.Errorf("lost: %w", fsm.ErrUnknown), fsm.ErrUnknown},
 		{fmt.Errorf("%w: %w", fsm.ErrUnknown, context.Canceled), fsm.ErrUnknown},
-		{ErrUnparked, ErrUnparked},
+		{replica.ErrUnparked, replica.ErrUnparked},
 		{fsm.ErrClosed, fsm.ErrNotLeader}, // that node closes, this one does not
 		{context.Canceled, fsm.ErrUnavailable},
 		{errors.New("anything else"), fsm.ErrUnknown},
@@ -29,7 +30,7 @@ func TestErrorsKeepTheirMeaningOnTheWay(t *testing.T) {
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%v arrives as %v", tc.err, err)
 		}
-		var nl *NotLeaderError
+		var nl *replica.NotLeaderError
 		if errors.As(tc.err, &nl) && (!errors.As(err, &nl) || nl.Hint != "n7") {
 			t.Errorf("hint is lost: %v", err)
 		}
@@ -38,7 +39,7 @@ func TestErrorsKeepTheirMeaningOnTheWay(t *testing.T) {
 
 // FuzzAnswers feeds answers and keys of hostile peers to their decoders.
 func FuzzAnswers(f *testing.F) {
-	f.Add(failure(&NotLeaderError{Hint: "n7"}))
+	f.Add(failure(&replica.NotLeaderError{Hint: "n7"}))
 	f.Add(appendWaitKey(nil, fsm.WaitKey{Entity: 1, HasSession: true, Session: "s"}))
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_, _ = openResult(b)

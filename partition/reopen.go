@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // Opening, closing for a new start and rebuilding a replica exclude each other: who does one of them
@@ -56,10 +57,10 @@ func (h *Host) openClaimed(p fsm.PartitionID, members []fsm.NodeID) error {
 
 // renew closes the replica of a claimed partition, nil if it could not be opened. It does what is to be done while
 // the replica is closed, and opens it. It gives the claim back.
-func (h *Host) renew(p fsm.PartitionID, r *Replica, members []fsm.NodeID, between func() error) error {
+func (h *Host) renew(p fsm.PartitionID, r *replica.Replica, members []fsm.NodeID, between func() error) error {
 	if r != nil {
 		err := r.Close()
-		if errors.Is(err, ErrHangs) {
+		if errors.Is(err, replica.ErrHangs) {
 			// A goroutine inside the stores keeps them open; only a new process helps.
 			h.unclaim(p)
 			h.fatal(fmt.Errorf("a replica can be opened by a new process only: %w", err))
@@ -82,7 +83,7 @@ func (h *Host) renew(p fsm.PartitionID, r *Replica, members []fsm.NodeID, betwee
 
 // again closes a replica and opens it from what its stores hold, on a goroutine of its own. Closing waits for a disk,
 // and the watchdog must not. It stays closed for a pause. It reports false if somebody else is at it.
-func (h *Host) again(r *Replica, pause time.Duration) bool {
+func (h *Host) again(r *replica.Replica, pause time.Duration) bool {
 	h.mu.Lock()
 	if h.replicas[r.ID()] != r || !h.claimLocked(r.ID()) {
 		h.mu.Unlock()
@@ -96,7 +97,7 @@ func (h *Host) again(r *Replica, pause time.Duration) bool {
 
 // renewAfter renews a claimed partition, whose replica is nil if it could not be opened. The replica stays closed for a
 // pause.
-func (h *Host) renewAfter(p fsm.PartitionID, r *Replica, members []fsm.NodeID, pause time.Duration) {
+func (h *Host) renewAfter(p fsm.PartitionID, r *replica.Replica, members []fsm.NodeID, pause time.Duration) {
 	err := h.renew(p, r, members, func() error {
 		t := time.NewTimer(pause)
 		defer t.Stop()
@@ -121,7 +122,7 @@ const (
 )
 
 // reopen gives a stuck replica a new start.
-func (h *Host) reopen(r *Replica) {
+func (h *Host) reopen(r *replica.Replica) {
 	h.mu.Lock()
 	if time.Since(r.OpenedAt()) > restartsForget {
 		h.restarts[r.ID()] = 0
@@ -148,7 +149,7 @@ const restartFilesEvery = 2 * time.Second
 // restartedLatelyLocked reports whether a replica had a new start a short while ago. If not, it has one now.
 func (h *Host) restartedLatelyLocked(p fsm.PartitionID, err error) bool {
 	pause := restartEvery
-	if OutOfFiles(err) {
+	if replica.OutOfFiles(err) {
 		pause = restartFilesEvery
 	}
 	if time.Since(h.restarted[p]) < pause {
@@ -161,7 +162,7 @@ func (h *Host) restartedLatelyLocked(p fsm.PartitionID, err error) bool {
 // mayRestart reports whether what was missing is there again.
 func (h *Host) mayRestart(err error) bool {
 	// Nobody can ask for free descriptors without taking them: a new start tries.
-	return OutOfFiles(err) || h.space.mayRestart()
+	return replica.OutOfFiles(err) || h.space.mayRestart()
 }
 
 // restartUnopened opens the replicas anew that could not be opened for want of room or descriptors.
@@ -169,7 +170,7 @@ func (h *Host) restartUnopened() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for p, err := range h.broken {
-		if !Starvation(err) || !h.mayRestart(err) || h.restartedLatelyLocked(p, err) || !h.claimLocked(p) {
+		if !replica.Starvation(err) || !h.mayRestart(err) || h.restartedLatelyLocked(p, err) || !h.claimLocked(p) {
 			continue
 		}
 		go h.renewAfter(p, nil, h.members[p], 0)
@@ -179,7 +180,7 @@ func (h *Host) restartUnopened() {
 // restartStarved gives a replica that failed for want of room a new start, now that there is room. Its group
 // may be without a majority until then, and nobody left to rebuild it; opening it is what a restart
 // of the process would do, and as safe.
-func (h *Host) restartStarved(r *Replica) {
+func (h *Host) restartStarved(r *replica.Replica) {
 	h.mu.Lock()
 	early := h.restartedLatelyLocked(r.ID(), r.Failure())
 	h.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // repairer brings the groups led here to the members that the catalog wants, all of them working. A failed replica is
@@ -100,16 +101,16 @@ func nodeIDs(v *catalog.View) []fsm.NodeID {
 }
 
 // led returns the replicas that lead and have no step under way.
-func (m *repairer) led() []*Replica {
+func (m *repairer) led() []*replica.Replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.DeleteFunc(m.s.host.list(), func(r *Replica) bool {
+	return slices.DeleteFunc(m.s.host.list(), func(r *replica.Replica) bool {
 		return m.busy[r.ID()] || !r.Leading() || time.Now().Before(m.pause[r.ID()])
 	})
 }
 
 // take runs a step on a goroutine of its own: a change waits for a majority.
-func (m *repairer) take(r *Replica, step *repairStep) {
+func (m *repairer) take(r *replica.Replica, step *repairStep) {
 	m.mu.Lock()
 	m.busy[r.ID()] = true
 	m.mu.Unlock()
@@ -131,10 +132,10 @@ func (m *repairer) take(r *Replica, step *repairStep) {
 }
 
 // nodeState is what a node said of its replicas.
-type nodeState map[fsm.PartitionID]Status
+type nodeState map[fsm.PartitionID]replica.Status
 
 // ask asks every node that has to do with the groups; who does not answer is missing.
-func (m *repairer) ask(led []*Replica, want map[fsm.PartitionID][]fsm.NodeID) map[fsm.NodeID]nodeState {
+func (m *repairer) ask(led []*replica.Replica, want map[fsm.PartitionID][]fsm.NodeID) map[fsm.NodeID]nodeState {
 	nodes := map[fsm.NodeID]bool{}
 	for _, r := range led {
 		for _, s := range r.Servers() {
@@ -189,7 +190,7 @@ type repairGroup struct {
 }
 
 // group gathers what is known of a group; nil if nothing is committed yet.
-func (m *repairer) group(r *Replica, want []fsm.NodeID, states map[fsm.NodeID]nodeState) *repairGroup {
+func (m *repairer) group(r *replica.Replica, want []fsm.NodeID, states map[fsm.NodeID]nodeState) *repairGroup {
 	c, index := r.Configuration()
 	g := &repairGroup{id: r.ID(), self: m.s.host.cfg.Node, want: want, index: index,
 		servers: map[fsm.NodeID]raft.ServerSuffrage{}, failed: map[fsm.NodeID]bool{},
@@ -254,7 +255,7 @@ func (m *repairer) stuckFollower(g *repairGroup) *repairStep {
 type repairStep struct {
 	what string
 	node fsm.NodeID
-	do   func(context.Context, *Supervisor, *Replica) error
+	do   func(context.Context, *Supervisor, *replica.Replica) error
 }
 
 // next decides the next step, nil if there is none. It is pure.
@@ -276,9 +277,9 @@ func (g *repairGroup) next() *repairStep {
 		case g.id == fsm.CatalogPartition:
 			// Supervisor.admit takes nodes into the catalog, and gives votes.
 		case !in && g.listed[n]:
-			return g.change("take in without a vote", n, (*Replica).AddNonvoter)
+			return g.change("take in without a vote", n, (*replica.Replica).AddNonvoter)
 		case in && suffrage != raft.Voter && g.ready[n] && g.survives("", 1):
-			return g.change("give a vote", n, (*Replica).AddVoter)
+			return g.change("give a vote", n, (*replica.Replica).AddVoter)
 		}
 	}
 	if g.id == fsm.CatalogPartition || !g.complete() {
@@ -290,7 +291,7 @@ func (g *repairGroup) next() *repairStep {
 		}
 		if n == g.self {
 			return &repairStep{"hand over, being replaced", n, func(ctx context.Context, s *Supervisor,
-				r *Replica) error {
+				r *replica.Replica) error {
 				ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 				defer cancel()
 				return s.host.TransferLeadership(ctx, r.ID(), "")
@@ -334,12 +335,12 @@ func (g *repairGroup) survives(without fsm.NodeID, more int) bool {
 }
 
 func (g *repairGroup) remove(what string, n fsm.NodeID) *repairStep {
-	return g.change(what, n, (*Replica).Remove)
+	return g.change(what, n, (*replica.Replica).Remove)
 }
 
 // change is a change of the configuration with that index, refused by raft if it is another by now.
-func (g *repairGroup) change(what string, n fsm.NodeID, f func(*Replica, fsm.NodeID, uint64) raft.Future) *repairStep {
-	return &repairStep{what, n, func(_ context.Context, s *Supervisor, r *Replica) error {
+func (g *repairGroup) change(what string, n fsm.NodeID, f func(*replica.Replica, fsm.NodeID, uint64) raft.Future) *repairStep {
+	return &repairStep{what, n, func(_ context.Context, s *Supervisor, r *replica.Replica) error {
 		return s.wait(f(r, n, g.index))
 	}}
 }
@@ -352,7 +353,7 @@ func (g *repairGroup) told(n fsm.NodeID) bool {
 
 func (g *repairGroup) rebuild(n fsm.NodeID) *repairStep {
 	return &repairStep{"rebuild failed replica", n, func(ctx context.Context, s *Supervisor,
-		r *Replica) error {
+		r *replica.Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*s.host.cfg.CloseTimeout)
 		defer cancel()
 		s.repair.tellRebuild(memberOf{g.id, n}, g.index)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // Router is the waist: it turns a key into a share, a share into a partition, and finds the leader.
@@ -133,7 +134,7 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 			return !to.movable || a.unknown != nil || a.definite%moveAfter != 0
 		})
 		switch {
-		case errors.Is(err, ErrDiskFull) && to.movable && full < len(to.d.Partitions)-1:
+		case errors.Is(err, replica.ErrDiskFull) && to.movable && full < len(to.d.Partitions)-1:
 			full++ // each of the others may have room
 			at := slices.Index(to.d.Partitions, to.partition)
 			to.partition = to.d.Partitions[(at+1)%len(to.d.Partitions)]
@@ -174,7 +175,7 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 // that it can be given back (A18).
 func (r *Router) recover(ctx context.Context, p fsm.PartitionID, req fsm.Request, cause error) (
 	fsm.Outcome, error) {
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), GoneWait)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), replica.GoneWait)
 	defer cancel()
 	req.Command = fsm.WithWait(req.Command, 0)
 	o, err := r.send.propose(late, p, req, &attempts{}, nil)
@@ -217,7 +218,7 @@ func (r *Router) Await(ctx context.Context, k fsm.Key) error {
 	if to.d != nil && to.d.RequiresSession && k.Sub == fsm.Main {
 		key.Kind = fsm.WaitSession
 	}
-	limit, cancel := context.WithTimeout(ctx, AwaitLimit)
+	limit, cancel := context.WithTimeout(ctx, replica.AwaitLimit)
 	defer cancel()
 	var a attempts
 	err = r.send.do(limit, to.partition, &a, func(ctx context.Context, g Group) error { return g.Await(ctx, key) },
@@ -245,7 +246,7 @@ func (r *Router) Query(ctx context.Context, k fsm.Key, q fsm.Query) (fsm.Answer,
 	for stale, tries := 1, 1; ; stale++ {
 		a, err := r.send.query(ctx, to.partition, req)
 		if err != nil || a.Refusal != fsm.Stale || k.Entity == 0 {
-			if whole, err := r.complete(ctx, to.partition, &a, err); !errors.Is(err, errGone) || tries == PeekTries {
+			if whole, err := r.complete(ctx, to.partition, &a, err); !errors.Is(err, errGone) || tries == replica.PeekTries {
 				return whole, err
 			}
 			tries++

@@ -11,6 +11,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // cluster3 runs f with three whole nodes and a queue with four shares, in a bubble.
@@ -180,7 +181,7 @@ func TestLeadersReconcile(t *testing.T) {
 		time.Sleep(2 * reconcileEvery)
 		for _, id := range b.ids {
 			var known []fsm.KnownEntity
-			b.nodes[id].host.Replica(p).View(func(m Machine, _ uint64) { known = m.(Knower).Known() })
+			b.nodes[id].host.Replica(p).View(func(m replica.Machine, _ uint64) { known = m.(replica.Knower).Known() })
 			if slices.ContainsFunc(known, func(k fsm.KnownEntity) bool { return k.ID == made.ID }) {
 				t.Errorf("%s still knows the entity", id)
 			}

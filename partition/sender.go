@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // Group is one partition as the router sees it: here, or on another node.
@@ -27,7 +28,7 @@ type Group interface {
 }
 
 var (
-	_ Group = (*Replica)(nil)
+	_ Group = (*replica.Replica)(nil)
 	_ Group = (*Remote)(nil)
 )
 
@@ -69,7 +70,7 @@ func (a *attempts) note(err error) bool {
 	a.last = err
 	a.hint = ""
 	a.tries++
-	var nl *NotLeaderError
+	var nl *replica.NotLeaderError
 	if errors.As(err, &nl) {
 		a.hint = nl.Hint
 	}
@@ -79,7 +80,7 @@ func (a *attempts) note(err error) bool {
 		return true
 	case errors.Is(err, fsm.ErrCrowded) && a.unknown == nil:
 		return false // places come free when their holders get something, not after a pause
-	case errors.Is(err, ErrDiskFull) && a.unknown == nil:
+	case errors.Is(err, replica.ErrDiskFull) && a.unknown == nil:
 		// A disk stays full until messages are taken out of it. The client hears that it is busy and
 		// comes again; here its request would hold up those behind it until its time is over.
 		return false
@@ -118,7 +119,7 @@ func (s *sender) do(ctx context.Context, p fsm.PartitionID, a *attempts,
 		switch g := s.find(p, a.hint).(type) {
 		case *Remote:
 			err = s.ask(ctx, g, a, changed, f)
-		case *Replica:
+		case *replica.Replica:
 			err = f(ctx, g)
 		}
 		if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) && a.unknown == nil {
@@ -212,7 +213,7 @@ func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request
 	again func(error) bool) (fsm.Outcome, error) {
 	var o fsm.Outcome
 	waits := fsm.WaitOf(req.Command)
-	until := time.Now().Add(time.Duration(min(waits, MaxWait)) * time.Millisecond)
+	until := time.Now().Add(time.Duration(min(waits, replica.MaxWait)) * time.Millisecond)
 	var over bool
 	a.once = req.ID.IsZero() && !req.Command.Traits().Has(fsm.Idempotent)
 	attempt := func(ctx context.Context, g Group) (err error) {
@@ -233,7 +234,7 @@ func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request
 	}
 	err := s.do(ctx, p, a, attempt, may)
 	if err != nil && over && a.unknown == nil && ctx.Err() == nil {
-		return Nothing(req), nil
+		return replica.Nothing(req), nil
 	}
 	return o, err
 }

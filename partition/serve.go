@@ -9,6 +9,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/partition/wire"
 )
 
@@ -64,7 +65,7 @@ func (h *Host) serveSnapshot(ctx context.Context, from fsm.NodeID, b []byte,
 
 // verb wraps the handler of a verb: it finds the replica and carries errors as statuses, because
 // their meaning must survive the way.
-func (h *Host) verb(serve func(context.Context, *Replica, []byte) ([]byte, error)) func(
+func (h *Host) verb(serve func(context.Context, *replica.Replica, []byte) ([]byte, error)) func(
 	context.Context, fsm.NodeID, []byte) ([]byte, error) {
 	return func(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
 		p, body, err := openVerb(b)
@@ -76,7 +77,7 @@ func (h *Host) verb(serve func(context.Context, *Replica, []byte) ([]byte, error
 		}
 		r := h.Replica(p)
 		if r == nil {
-			return failure(&NotLeaderError{}), nil
+			return failure(&replica.NotLeaderError{}), nil
 		}
 		answer, err := serve(ctx, r, body)
 		if err != nil {
@@ -86,7 +87,7 @@ func (h *Host) verb(serve func(context.Context, *Replica, []byte) ([]byte, error
 	}
 }
 
-func servePropose(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
+func servePropose(ctx context.Context, r *replica.Replica, b []byte) ([]byte, error) {
 	req, err := fsm.DecodeRequest(b)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func outcomeBytes(o *fsm.Outcome) int {
 	return n
 }
 
-func serveQuery(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
+func serveQuery(ctx context.Context, r *replica.Replica, b []byte) ([]byte, error) {
 	q, err := fsm.DecodeQuery(b)
 	if err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func serveQuery(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
 	return fsm.AppendAnswer(success(256), &a), nil
 }
 
-func serveAwait(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
+func serveAwait(ctx context.Context, r *replica.Replica, b []byte) ([]byte, error) {
 	k, err := decodeWaitKey(b)
 	if err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func serveAwait(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
 	return success(0), r.Await(ctx, k)
 }
 
-func serveUnpark(_ context.Context, r *Replica, b []byte) ([]byte, error) {
+func serveUnpark(_ context.Context, r *replica.Replica, b []byte) ([]byte, error) {
 	id, err := decodeRequestID(b)
 	if err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func serveUnpark(_ context.Context, r *Replica, b []byte) ([]byte, error) {
 	return wire.AppendBool(success(1), r.Unpark(id)), nil
 }
 
-func serveReadIndex(ctx context.Context, r *Replica, _ []byte) ([]byte, error) {
+func serveReadIndex(ctx context.Context, r *replica.Replica, _ []byte) ([]byte, error) {
 	index, err := r.ReadIndex(ctx)
 	if err != nil {
 		return nil, err
@@ -152,12 +153,12 @@ func (h *Host) serveStatus(context.Context, fsm.NodeID, []byte) ([]byte, error) 
 const maxStatusReplicas = 1 << 15
 
 // askStatus asks a node for its Status.
-func askStatus(ctx context.Context, c Caller, n fsm.NodeID) ([]Status, error) {
+func askStatus(ctx context.Context, c Caller, n fsm.NodeID) ([]replica.Status, error) {
 	b, err := c.Call(ctx, n, KindStatus, nil)
 	if err != nil {
 		return nil, err
 	}
-	var out []Status
+	var out []replica.Status
 	if err := json.Unmarshal(b, &out); err != nil || len(out) > maxStatusReplicas {
 		return nil, fmt.Errorf("status of node %s: %w", n, fsm.ErrFormat)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // stalenessCheck finds out whether this node's data is an old copy, before its replicas take part in anything. Peers
@@ -168,7 +169,7 @@ func (w *stalenessCheck) old(n fsm.NodeID, life, before uint64) error {
 
 // judge verifies a replica when all other voters have answered, or, after a while, one of them. A voter that does
 // not answer then is most likely down. A group of one has nobody to ask.
-func (w *stalenessCheck) judge(r *Replica) bool {
+func (w *stalenessCheck) judge(r *replica.Replica) bool {
 	w.mu.Lock()
 	found := w.found
 	answered := 0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // stepDownNotifier tells the followers of a leader that gives up: its disk stalls (R1), or its replica failed.
@@ -90,7 +91,7 @@ func (h *Host) serveStepDown(_ context.Context, from fsm.NodeID, b []byte) ([]by
 		return nil, fsm.ErrClosed
 	}
 	h.wg.Go(func() { // the leader waits for no election
-		h.succeed(context.Background(), from, func(s *Status) bool {
+		h.succeed(context.Background(), from, func(s *replica.Status) bool {
 			term, ok := terms[s.Partition]
 			return ok && (s.Leader == from && s.Term == term || s.Leader == "" && s.Term > term)
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/partition/wire"
 )
 
@@ -30,7 +31,7 @@ type follow struct {
 
 // stuck notes what a follower says of itself, and reports whether it stands still although it works
 // and there is something to follow.
-func (m *repairer) stuck(g *repairGroup, n fsm.NodeID, st *Status, applied uint64) (tries int, stuck bool) {
+func (m *repairer) stuck(g *repairGroup, n fsm.NodeID, st *replica.Status, applied uint64) (tries int, stuck bool) {
 	key := memberOf{g.id, n}
 	f := m.follows[key]
 	switch {
@@ -54,7 +55,7 @@ func (m *repairer) restartFollower(g *repairGroup, n fsm.NodeID) *repairStep {
 		what = "give up what does not follow"
 	}
 	f.tries, f.at = tries+1, time.Now()
-	return &repairStep{what, n, func(ctx context.Context, s *Supervisor, r *Replica) error {
+	return &repairStep{what, n, func(ctx context.Context, s *Supervisor, r *replica.Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 		defer cancel()
 		return askReopen(ctx, s.host.deps.Caller, n, g.id, tries > 0)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // withEntries reports whether a call is an AppendEntries of a partition that carries entries.
@@ -78,7 +79,7 @@ func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
 
 // held keeps raft's main loop of a follower of partition 1 from its work until release, and returns when
 // that has been noticed.
-func held(t *testing.T, c *testCluster) (deaf *Replica, release func()) {
+func held(t *testing.T, c *testCluster) (deaf *replica.Replica, release func()) {
 	t.Helper()
 	l := c.leader(1)
 	time.Sleep(time.Minute)
@@ -136,14 +137,14 @@ func TestRaftThatDoesNotEndEndsTheProcess(t *testing.T) {
 		time.Sleep(Defaults().CloseTimeout + time.Second)
 		select {
 		case err := <-c.fatal:
-			if !errors.Is(err, ErrHangs) {
+			if !errors.Is(err, replica.ErrHangs) {
 				t.Errorf("it ends with %v", err)
 			}
 		default:
 			t.Error("the node goes on without the partition")
 		}
 		n := c.nodes[deaf.Node()]
-		if err := n.host.Close(t.Context()); !errors.Is(err, ErrHangs) {
+		if err := n.host.Close(t.Context()); !errors.Is(err, replica.ErrHangs) {
 			t.Errorf("closed: %v", err)
 		}
 		n.port.close()

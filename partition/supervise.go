@@ -13,6 +13,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // SupervisorConfig says what this node brings into the cluster.
@@ -93,7 +94,7 @@ func Supervise(h *Host, d *Directory, cfg SupervisorConfig) (*Supervisor, error)
 			return nil, err
 		}
 		// The catalog's leader has it rebuilt. Replicas that the catalog places here later open then.
-		s.log.Error("open the catalog", "error", err, "mend", RepairText)
+		s.log.Error("open the catalog", "error", err, "mend", replica.RepairText)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.hasten(catalog.Group{ID: fsm.CatalogPartition, Members: cfg.Bootstrap})
@@ -199,7 +200,7 @@ func (s *Supervisor) openPlaced() {
 				s.retry[g.ID] = time.Now().Add(openPause)
 				if s.ctx.Err() == nil {
 					s.log.Error("open a placed partition", "partition", uint16(g.ID), "error", err,
-						"mend", RepairText)
+						"mend", replica.RepairText)
 				}
 				continue
 			}
@@ -274,7 +275,7 @@ const caughtUp = 64
 
 // admit adds registered nodes to group 0, one change at a time. Each comes without a vote first, because a voter
 // counts before it has anything.
-func (s *Supervisor) admit(r *Replica, v *catalog.View) error {
+func (s *Supervisor) admit(r *replica.Replica, v *catalog.View) error {
 	in := map[fsm.NodeID]raft.ServerSuffrage{}
 	voters := 0
 	for _, m := range r.Servers() {
@@ -310,12 +311,12 @@ func (s *Supervisor) mayJoin(n fsm.NodeID) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(all, func(st Status) bool {
+	return slices.ContainsFunc(all, func(st replica.Status) bool {
 		return st.Partition == fsm.CatalogPartition && !st.Broken
 	})
 }
 
-func (s *Supervisor) isCaughtUp(r *Replica, n fsm.NodeID) bool {
+func (s *Supervisor) isCaughtUp(r *replica.Replica, n fsm.NodeID) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, targetTimeout)
 	defer cancel()
 	all, err := askStatus(ctx, s.host.deps.Caller, n)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // placeRound is a placement good enough for tests.
@@ -24,7 +25,7 @@ func placeRound(nodes []fsm.NodeID, ps []fsm.PartitionID, n int) map[fsm.Partiti
 }
 
 // realMachine makes the state machines that the product runs.
-func realMachine(p fsm.PartitionID) Machine {
+func realMachine(p fsm.PartitionID) replica.Machine {
 	if p == fsm.CatalogPartition {
 		return catalog.New()
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // TransferLeadership hands the leadership of a partition to another node's replica. That one is asked first whether
@@ -40,7 +41,7 @@ func (h *Host) passTransfer(ctx context.Context, p fsm.PartitionID, to fsm.NodeI
 	return nil
 }
 
-func (h *Host) serveTransfer(ctx context.Context, r *Replica, b []byte) ([]byte, error) {
+func (h *Host) serveTransfer(ctx context.Context, r *replica.Replica, b []byte) ([]byte, error) {
 	if len(b) > maxNodeBytes {
 		return nil, fmt.Errorf("node id of %d bytes: %w", len(b), fsm.ErrFormat)
 	}
@@ -52,7 +53,7 @@ func (h *Host) serveTransfer(ctx context.Context, r *Replica, b []byte) ([]byte,
 
 // giveAway hands over to a node that follows closely, because raft takes no entries while the next leader catches up.
 // A node that has just come back is asked for more only from time to time.
-func (h *Host) giveAway(ctx context.Context, r *Replica, to fsm.NodeID) error {
+func (h *Host) giveAway(ctx context.Context, r *replica.Replica, to fsm.NodeID) error {
 	if to == h.cfg.Node {
 		return nil
 	}
@@ -78,7 +79,7 @@ const (
 )
 
 // awaitClose returns when a node follows closely. A node that does not answer is not waited for.
-func (h *Host) awaitClose(ctx context.Context, r *Replica, to fsm.NodeID) error {
+func (h *Host) awaitClose(ctx context.Context, r *replica.Replica, to fsm.NodeID) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	t := time.NewTicker(closeEvery)
@@ -105,17 +106,17 @@ func (h *Host) awaitClose(ctx context.Context, r *Replica, to fsm.NodeID) error 
 
 // transferTarget returns the first voter that answers and follows closely, without one the one that lacks
 // least, "" if none answers.
-func (h *Host) transferTarget(ctx context.Context, r *Replica) fsm.NodeID {
+func (h *Host) transferTarget(ctx context.Context, r *replica.Replica) fsm.NodeID {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // whoever has not answered by then
 	voters := slices.DeleteFunc(r.Status().Voters, func(v fsm.NodeID) bool { return v == h.cfg.Node })
-	answers := make(chan *Status, len(voters))
+	answers := make(chan *replica.Status, len(voters))
 	for _, v := range voters {
 		wg.Go(func() { answers <- h.follower(ctx, r, v) })
 	}
-	var best *Status
+	var best *replica.Status
 	for range voters {
 		s := <-answers
 		if s == nil {
@@ -135,7 +136,7 @@ func (h *Host) transferTarget(ctx context.Context, r *Replica) fsm.NodeID {
 }
 
 // follower asks a node for its replica; nil if it does not answer or has none that works.
-func (h *Host) follower(ctx context.Context, r *Replica, n fsm.NodeID) *Status {
+func (h *Host) follower(ctx context.Context, r *replica.Replica, n fsm.NodeID) *replica.Status {
 	ask, cancel := context.WithTimeout(ctx, targetTimeout)
 	defer cancel()
 	all, err := askStatus(ask, h.deps.Caller, n)

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // lag cuts a follower off, lets the others go on without it, and brings it back: raft will ask it for
 // what it lacks only after a pause.
-func (c *testCluster) lag(t *testing.T, leader *Replica, follower fsm.NodeID) {
+func (c *testCluster) lag(t *testing.T, leader *replica.Replica, follower fsm.NodeID) {
 	t.Helper()
 	c.net.isolate(follower, true)
 	time.Sleep(10 * time.Second)

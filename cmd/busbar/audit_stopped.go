@@ -13,6 +13,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/storage"
 )
 
@@ -53,13 +54,13 @@ func (n stoppedNode) has(p fsm.PartitionID) bool {
 // auditStopped audits one partition in every directory that holds it, and compares the states behind the
 // last entry that all of them have.
 func auditStopped(ctx context.Context, p fsm.PartitionID, nodes []stoppedNode) (g partition.GroupAudit) {
-	g = partition.GroupAudit{Partition: p, Replicas: []partition.Audit{}}
+	g = partition.GroupAudit{Partition: p, Replicas: []replica.Audit{}}
 	problem := func(path string, err error) {
 		if err != nil {
 			g.Problems = append(g.Problems, fmt.Sprintf("%s: %v", path, err))
 		}
 	}
-	var stores []partition.Stores
+	var stores []replica.Stores
 	var held []stoppedNode
 	for _, n := range nodes {
 		if !n.has(p) {
@@ -73,11 +74,11 @@ func auditStopped(ctx context.Context, p fsm.PartitionID, nodes []stoppedNode) (
 		defer func() { problem(n.path, s.Close()) }()
 		stores, held = append(stores, s), append(held, n)
 	}
-	upTo, err := partition.LastCommon(stores)
+	upTo, err := replica.LastCommon(stores)
 	problem("logs", err)
-	var first partition.Digest
+	var first replica.Digest
 	for i, s := range stores {
-		a, err := partition.AuditStores(ctx, p, s, func() partition.Machine { return newMachine(p) }, upTo)
+		a, err := replica.AuditStores(ctx, p, s, func() replica.Machine { return newMachine(p) }, upTo)
 		a.Node = fsm.NodeID(held[i].dir.NodeID())
 		g.Replicas = append(g.Replicas, a.Audit)
 		problem(held[i].path, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/transport"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -34,9 +35,9 @@ var (
 	_ rest.Topics       = (*partition.Directory)(nil)
 	_ partition.Caller  = (*cluster.Mesh)(nil)
 	_ partition.Locator = (*cluster.View)(nil)
-	_ partition.Bodies  = (*storage.Bodies)(nil)
-	_ partition.Machine = (*fsm.State)(nil)
-	_ partition.Machine = (*catalog.State)(nil)
+	_ replica.Bodies    = (*storage.Bodies)(nil)
+	_ replica.Machine   = (*fsm.State)(nil)
+	_ replica.Machine   = (*catalog.State)(nil)
 	_ rest.Cluster      = (*status)(nil)
 )
 
@@ -245,23 +246,23 @@ func (n *node) openPartitions(context.Context) error {
 	return n.gossip.SetAddrs(n.doors.ops.Addr().String(), n.doors.clientAddrs())
 }
 
-func newMachine(p fsm.PartitionID) partition.Machine {
+func newMachine(p fsm.PartitionID) replica.Machine {
 	if p == fsm.CatalogPartition {
 		return catalog.New()
 	}
 	return fsm.New(p)
 }
 
-func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
+func (n *node) stores(p fsm.PartitionID) (replica.Stores, error) {
 	return openStores(n.dir, p)
 }
 
-func openStores(dir *storage.Dir, p fsm.PartitionID) (partition.Stores, error) {
+func openStores(dir *storage.Dir, p fsm.PartitionID) (replica.Stores, error) {
 	g, err := dir.Group(uint16(p))
 	if err != nil {
-		return partition.Stores{}, err
+		return replica.Stores{}, err
 	}
-	return partition.Stores{Log: g.Log(), Stable: g.Stable(), Snapshots: g.Snapshots(),
+	return replica.Stores{Log: g.Log(), Stable: g.Stable(), Snapshots: g.Snapshots(),
 		Bodies: g.Bodies(), Close: g.Close, Rejoins: g.Rejoins()}, nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
-	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
@@ -99,7 +99,7 @@ func clientAddr(m cluster.Member) string {
 
 // partitions lists every partition: from the replica here if there is one, else what gossip says.
 func (s *status) partitions(show func(fsm.NodeID) fsm.NodeID) []rest.PartitionStatus {
-	here := map[fsm.PartitionID]partition.Status{}
+	here := map[fsm.PartitionID]replica.Status{}
 	for _, st := range s.n.host.Status() {
 		here[st.Partition] = st
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
-	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 func named(ids []fsm.NodeID, show func(fsm.NodeID) fsm.NodeID) []fsm.NodeID {
@@ -35,7 +35,7 @@ func (s *status) catalogMembers() (ids []fsm.NodeID) {
 
 // compare returns the members of a group as its replica here knows them, and where they are not what the catalog
 // wants. Both name the nodes as people know them.
-func (s *status) compare(g catalog.Group, st *partition.Status, show func(fsm.NodeID) fsm.NodeID) (
+func (s *status) compare(g catalog.Group, st *replica.Status, show func(fsm.NodeID) fsm.NodeID) (
 	voters, nonvoters []fsm.NodeID, differs []string) {
 	voters, nonvoters = named(st.Voters, show), named(st.Nonvoters, show)
 	want := len(g.Members)

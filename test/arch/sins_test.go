@@ -72,6 +72,10 @@ func TestDoors(t *testing.T) {
 	ours := Module + "/"
 	judge(t, []sin{
 		{"the planted tree is innocent", nil, ""},
+		{"a replica knows of no other one",
+			map[string]string{"partition/replica/x.go": imports("replica", ours+"partition")}, "may not import"},
+		{"raft's transport knows no replica",
+			map[string]string{"partition/raftnet/x.go": imports("raftnet", ours+"partition/replica")}, "may not import"},
 		{"storage may not import partition",
 			map[string]string{"storage/x.go": imports("storage", ours+"partition")},
 			"storage may not import " + ours + "partition"},

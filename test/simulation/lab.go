@@ -11,6 +11,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/test/check"
 	"github.com/busbar-mq/busbar/transport"
@@ -214,7 +215,7 @@ func (l *Lab) Holders(p fsm.PartitionID) (nodes []int) {
 // at rest.
 func (l *Lab) StartAfter(p fsm.PartitionID, id fsm.EntityID, last uint64) {
 	for _, node := range l.Holders(p) {
-		l.w.machines[node].node.host.Replica(p).View(func(m partition.Machine, _ uint64) {
+		l.w.machines[node].node.host.Replica(p).View(func(m replica.Machine, _ uint64) {
 			if s, ok := m.(*watched); ok {
 				s.StartAfter(id, last)
 			}
@@ -266,7 +267,7 @@ func (l *Lab) bodies(node int, p fsm.PartitionID) storage.BodyStats {
 
 // Digest returns a hash over the state of a node's replica and the index it stands for.
 func (l *Lab) Digest(node int, p fsm.PartitionID) (sum, index uint64) {
-	l.w.machines[node].node.host.Replica(p).View(func(m partition.Machine, applied uint64) {
+	l.w.machines[node].node.host.Replica(p).View(func(m replica.Machine, applied uint64) {
 		if s, ok := m.(*watched); ok {
 			sum, index = s.Digest(), applied
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
-	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/test/check"
 )
 
@@ -27,11 +27,11 @@ type watched struct {
 }
 
 var (
-	_ partition.Machine = (*watched)(nil)
-	_ partition.Machine = (*watchedCatalog)(nil)
+	_ replica.Machine = (*watched)(nil)
+	_ replica.Machine = (*watchedCatalog)(nil)
 )
 
-// Apply implements partition.Machine.
+// Apply implements replica.Machine.
 func (w *watched) Apply(index uint64, e *fsm.Entry) fsm.Result {
 	r := w.State.Apply(index, e)
 	w.witness.Applied(w.who, w.p, index, e, &r)
@@ -42,22 +42,22 @@ func (w *watched) Apply(index uint64, e *fsm.Entry) fsm.Result {
 	return r
 }
 
-// Restore implements partition.Machine.
+// Restore implements replica.Machine.
 func (w *watched) Restore(r io.Reader) error {
 	w.c.add(statesRestored, 1)
 	return w.State.Restore(r)
 }
 
-// Capture implements partition.Machine.
+// Capture implements replica.Machine.
 func (w *watched) Capture() io.WriterTo {
-	return &watchedImage{w.State.Capture(), func() partition.Machine { return fsm.New(w.p) }, w.node}
+	return &watchedImage{w.State.Capture(), func() replica.Machine { return fsm.New(w.p) }, w.node}
 }
 
 // watchedImage looks whether what is written of a state can be read: to its end, and into a state of
 // which the same is written.
 type watchedImage struct {
 	io.WriterTo
-	fresh func() partition.Machine
+	fresh func() replica.Machine
 	node  *node
 }
 
@@ -74,7 +74,7 @@ func (i *watchedImage) WriteTo(to io.Writer) (int64, error) {
 	return n, err
 }
 
-func readable(image []byte, m partition.Machine) error {
+func readable(image []byte, m replica.Machine) error {
 	r := bytes.NewReader(image)
 	if err := m.Restore(r); err != nil {
 		return err
@@ -100,12 +100,12 @@ type watchedCatalog struct {
 	node    *node
 }
 
-// Capture implements partition.Machine.
+// Capture implements replica.Machine.
 func (w *watchedCatalog) Capture() io.WriterTo {
-	return &watchedImage{w.State.Capture(), func() partition.Machine { return catalog.New() }, w.node}
+	return &watchedImage{w.State.Capture(), func() replica.Machine { return catalog.New() }, w.node}
 }
 
-// Apply implements partition.Machine.
+// Apply implements replica.Machine.
 func (w *watchedCatalog) Apply(index uint64, e *fsm.Entry) fsm.Result {
 	r := w.State.Apply(index, e)
 	w.witness.Applied(w.who, fsm.CatalogPartition, index, e, &r)

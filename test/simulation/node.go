@@ -16,6 +16,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/storage/faultfs"
 	"github.com/busbar-mq/busbar/transport"
@@ -147,7 +148,7 @@ func (n *node) openFront(incarnation fsm.Incarnation) error {
 	return nil
 }
 
-func (n *node) machineOf(p fsm.PartitionID) partition.Machine {
+func (n *node) machineOf(p fsm.PartitionID) replica.Machine {
 	who := fmt.Sprintf("%s.%d", n.id, n.life)
 	if p == fsm.CatalogPartition {
 		return &watchedCatalog{State: catalog.New(), who: who, witness: n.w.witness, node: n}
@@ -155,20 +156,20 @@ func (n *node) machineOf(p fsm.PartitionID) partition.Machine {
 	return &watched{State: fsm.New(p), who: who, p: p, witness: n.w.witness, c: n.w.c, node: n}
 }
 
-func (n *node) stores(p fsm.PartitionID) (partition.Stores, error) {
+func (n *node) stores(p fsm.PartitionID) (replica.Stores, error) {
 	g, err := n.dir.Group(uint16(p))
 	if err != nil {
-		return partition.Stores{}, err
+		return replica.Stores{}, err
 	}
 	list, err := g.Snapshots().List()
 	if err != nil {
-		return partition.Stores{}, errors.Join(err, g.Close())
+		return replica.Stores{}, errors.Join(err, g.Close())
 	}
 	if len(list) > 0 {
 		n.disk.reconcile(p, list[0].Index, list[0].Term)
 	}
 	n.bodies.Store(p, g.Bodies())
-	return partition.Stores{
+	return replica.Stores{
 		Log: &logStore{n.disk, p, n.w.c, n}, Stable: &stableStore{d: n.disk, p: p}, Snapshots: g.Snapshots(),
 		Bodies: g.Bodies(), Close: g.Close,
 	}, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/test/check"
 )
 
@@ -185,7 +186,7 @@ func (w *world) stored(except *machine) {
 					w.witness.Stored(who, id, l.Index, l.Data)
 				}
 			})
-			r.View(func(s partition.Machine, applied uint64) {
+			r.View(func(s replica.Machine, applied uint64) {
 				if s, ok := s.(*watched); ok {
 					w.witness.Digested(who, id, applied, s.Digest())
 				}

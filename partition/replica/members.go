@@ -1,0 +1,73 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Blank reports whether this replica has no configuration: it was not taken in yet.
+func (r *Replica) Blank() bool {
+	return len(r.Servers()) == 0
+}
+
+// Servers returns the members of the group as far as raft knows here; that may not be committed.
+func (r *Replica) Servers() []raft.Server { return r.raft.GetConfiguration().Configuration().Servers }
+
+// Configuration returns the last committed configuration and its index. Raft's own answer may be of an
+// entry that is not committed, and has no index.
+func (r *Replica) Configuration() (raft.Configuration, uint64) {
+	r.machine.mu.Lock()
+	c, index := r.machine.members, r.machine.since
+	r.machine.mu.Unlock()
+	metas, err := r.stores.Snapshots.List()
+	if err == nil && len(metas) > 0 && metas[0].ConfigurationIndex > index {
+		return metas[0].Configuration, metas[0].ConfigurationIndex
+	}
+	return c, index
+}
+
+// Peers returns the other voters of the group as far as this replica knows.
+func (r *Replica) Peers() []fsm.NodeID {
+	var ids []fsm.NodeID
+	for _, s := range r.Servers() {
+		if s.Suffrage == raft.Voter && s.ID != raft.ServerID(r.cfg.Node) {
+			ids = append(ids, fsm.NodeID(s.ID))
+		}
+	}
+	return ids
+}
+
+// OnlyVoter reports whether this replica alone votes in its group.
+func (r *Replica) OnlyVoter() bool {
+	voters := 0
+	self := false
+	for _, s := range r.Servers() {
+		if s.Suffrage == raft.Voter {
+			voters++
+			self = self || s.ID == raft.ServerID(r.cfg.Node)
+		}
+	}
+	return self && voters == 1
+}
+
+// changeTimeout bounds how long raft takes to begin one change of the configuration.
+const changeTimeout = 10 * time.Second
+
+// AddNonvoter takes a node into the group without a vote. If index is not 0, raft refuses unless the configuration has
+// that index.
+func (r *Replica) AddNonvoter(n fsm.NodeID, index uint64) raft.Future {
+	return r.raft.AddNonvoter(raft.ServerID(n), raft.ServerAddress(n), index, changeTimeout)
+}
+
+// AddVoter gives a node a vote, as AddNonvoter takes it in.
+func (r *Replica) AddVoter(n fsm.NodeID, index uint64) raft.Future {
+	return r.raft.AddVoter(raft.ServerID(n), raft.ServerAddress(n), index, changeTimeout)
+}
+
+// Remove removes a node from the group, if the configuration has that index.
+func (r *Replica) Remove(n fsm.NodeID, index uint64) raft.Future {
+	return r.raft.RemoveServer(raft.ServerID(n), index, changeTimeout)
+}

@@ -1,0 +1,206 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
+)
+
+// Replica is one replica of one Raft group.
+type Replica struct {
+	id      fsm.PartitionID
+	cfg     *Config
+	log     hclog.Logger
+	stores  Stores
+	guard   *guard
+	machine *machine
+	net     *raftnet.Transport
+	raft    *raft.Raft
+	prop    *proposer
+	waits   *waiters
+	node    Node
+
+	stopping   chan struct{}
+	stopOnce   sync.Once
+	closeOnce  sync.Once
+	closeErr   error
+	wg         sync.WaitGroup
+	stalled    atomic.Bool // a store call hangs on this disk: neither ask, answer nor serve
+	stuck      atomic.Bool
+	failure    atomic.Pointer[error]
+	unverified atomic.Bool   // whether the data is an old copy is not known yet: neither ask nor answer
+	verified   chan struct{} // closed when that ends
+	openedAt   time.Time
+	room       *Room
+	empty      func() Machine // an empty state machine, to recount with
+	auditing   sync.Mutex     // one audit at a time: each needs the memory of a state
+	disputed   atomic.Uint64  // index of the last digests that differ without a majority
+	votersFull atomic.Bool    // too many voters have no room on their disks
+
+	mu      sync.Mutex
+	stoodAt time.Time // when this replica last called an election by itself
+	// defersSince is since when elections are left to others; zero while there is a leader.
+	defersSince time.Time
+	givenAt     time.Time // when another node last handed it the leadership
+}
+
+// Options are what a node gives each of its replicas.
+type Options struct {
+	Config *Config
+	Node   Node
+	Caller raftnet.Caller
+	// Room is that of the disk which the stores are on.
+	Room *Room
+	// Empty returns an empty state machine.
+	Empty func() Machine
+	// Verified says that the data is known to be the newest there is.
+	Verified bool
+	Log      hclog.Logger
+}
+
+// Open opens a replica over its stores. With members, a group that has no state yet is
+// bootstrapped with them as voters; without, it waits to be added by its leader.
+func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Replica, error) {
+	r := &Replica{
+		id: id, cfg: o.Config, stores: s, node: o.Node, stopping: make(chan struct{}),
+		log: o.Log.With("partition", uint16(id)), waits: newWaiters(o.Config.MaxParked),
+		openedAt: time.Now(), room: o.Room, empty: o.Empty,
+	}
+	r.verified = make(chan struct{})
+	r.unverified.Store(true)
+	if o.Verified {
+		r.Verify()
+	}
+	r.guard = newGuard(s, r.cfg.LogCacheBytes, r.Fail)
+	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, ended: r.guard.ended,
+		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, digests: newDigests(r.stopping, &r.wg)}
+	r.net = raftnet.New(raftnet.Config{
+		Group: id, Self: r.cfg.Node, Caller: o.Caller,
+		HeartbeatTimeout: r.cfg.HeartbeatTimeout, ElectionTimeout: r.cfg.ElectionTimeout,
+		RPCTimeout: r.cfg.RPCTimeout, MaxAppendBytes: r.cfg.MaxAppendBytes,
+	}, raftSide{r}, s.Snapshots)
+	if err := r.start(members); err != nil {
+		r.guard.end()
+		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.net.Close())
+	}
+	r.machine.drops.raft.Store(r.raft)
+	r.prop = newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, r.RestartStuck, r.ending)
+	r.wg.Add(2)
+	go func() { defer r.wg.Done(); r.prop.run() }()
+	go func() { defer r.wg.Done(); r.watch() }()
+	r.campaignAlone()
+	return r, nil
+}
+
+// start opens raft. Its constructor panics where its goroutines would.
+func (r *Replica) start(members []fsm.NodeID) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("raft panicked: %v", p)
+		}
+	}()
+	conf := r.raftConfig()
+	if len(members) > 0 {
+		var c raft.Configuration
+		for _, m := range members {
+			c.Servers = append(c.Servers, raft.Server{
+				Suffrage: raft.Voter, ID: raft.ServerID(m), Address: raft.ServerAddress(m),
+			})
+		}
+		err := raft.BootstrapCluster(conf, r.guard, r.guard, r.stores.Snapshots, r.net, c)
+		if err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
+			return fmt.Errorf("bootstrap: %w", err)
+		}
+	}
+	r.raft, err = raft.NewRaft(conf, r.machine, r.guard, r.guard, r.net.Snapshots(), r.net)
+	// Its goroutines touch the stores at the first call of a peer, which cannot come yet. Or they touch them at the
+	// first election, a heartbeat time-out away. So none of them has met an error so far.
+	r.guard.start()
+	if err != nil {
+		err = errors.Join(err, r.net.SnapshotTrouble(), r.machine.trouble())
+	}
+	return err
+}
+
+// raftConfig is Config as raft's settings. RestoreCommittedLogs (R6) and NotifyCh (it blocks
+// raft) stay off.
+func (r *Replica) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(r.cfg.Node)
+	c.HeartbeatTimeout = r.cfg.HeartbeatTimeout
+	c.ElectionTimeout = r.cfg.ElectionTimeout
+	c.LeaderLeaseTimeout = r.cfg.LeaderLease
+	c.CommitTimeout = r.cfg.CommitTimeout
+	c.MaxAppendEntries = r.cfg.MaxAppendEntries
+	// One entry is in flight (A4), so a buffer in front of raft has nothing to batch; without it
+	// raft answers every entry that it has taken.
+	c.BatchApplyCh = false
+	c.ShutdownOnRemove = true
+	c.TrailingLogs = r.cfg.TrailingLogs
+	// Snapshots are taken by watch, on bytes.
+	c.SnapshotInterval = 1000 * time.Hour
+	c.SnapshotThreshold = math.MaxUint64
+	c.NoLegacyTelemetry = true
+	c.Logger = raftnet.NewLogger(r.log.Named("raft"))
+	return c
+}
+
+// Verify says that the data here is the newest there is. It is called once.
+func (r *Replica) Verify() {
+	r.unverified.Store(false)
+	close(r.verified)
+}
+
+// Propose implements Group on the leader.
+func (r *Replica) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error) {
+	if err := r.Err(); err != nil {
+		return fsm.Outcome{}, err
+	}
+	if err := r.fits(req.Command); err != nil {
+		return fsm.Outcome{}, err
+	}
+	return r.prop.propose(ctx, req)
+}
+
+// ErrHangs says that a replica could not be closed: its stores are open and in use.
+var ErrHangs = errors.New("goroutines still run")
+
+// Close stops the replica. Order matters: callers are answered, then peers hear nothing more, then raft ends. Only
+// then the stores close, because raft panics on a store that is closed (R11).
+func (r *Replica) Close() error {
+	r.closeOnce.Do(func() {
+		r.shut()
+		errs := []error{r.net.Close()}
+		down := r.raft.Shutdown()
+		r.guard.end()
+		done := make(chan error, 1)
+		go func() {
+			err := down.Error()
+			r.wg.Wait()
+			done <- err
+		}()
+		t := time.NewTimer(r.cfg.CloseTimeout)
+		defer t.Stop()
+		select {
+		case err := <-done:
+			errs = append(errs, err, r.stores.Close())
+		case <-t.C:
+			// The stores stay open: a goroutine of raft is still inside one of them.
+			errs = append(errs, fmt.Errorf("%w after %v", ErrHangs, r.cfg.CloseTimeout))
+		}
+		if err := errors.Join(errs...); err != nil {
+			r.closeErr = fmt.Errorf("close partition %d: %w", r.id, err)
+		}
+	})
+	return r.closeErr
+}

@@ -1,0 +1,249 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// collect packs the next entry, or returns nil if nothing waits. The calls in it are p.riding;
+// e.Requests is parallel to those that are not queries, then come the proposer's own.
+func (p *proposer) collect(tick bool) *fsm.Entry {
+	var listeners []fsm.EntityID
+	if tick {
+		listeners = p.listeners()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := &fsm.Entry{Epoch: p.epoch}
+	size := 0
+	ride := func(c *call) {
+		c.state = callRiding
+		p.riding = append(p.riding, c)
+		if !c.query {
+			e.Requests = append(e.Requests, c.req)
+			size += c.size
+		}
+	}
+	pending := p.takePendingWakesLocked()
+	took := 0
+	for _, c := range p.pending {
+		if size > 0 && size+c.size > p.cfg.MaxEntryBytes {
+			break
+		}
+		took++
+		p.bytes -= c.size
+		if p.droppedEarlierLocked(c) {
+			c.finish(fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil)
+			continue
+		}
+		if p.parkableNowLocked(c) {
+			p.parking.add(c)
+			continue
+		}
+		// Requests that were parked for the same key came before c.
+		p.pullPendingWakesLocked(pending, c.key, ride)
+		ride(c)
+		if !c.query {
+			p.parking.satisfied(&c.req, ride)
+		}
+	}
+	for k := range pending { // order-free: each key is pulled for itself
+		p.pullPendingWakesLocked(pending, k, ride)
+	}
+	clear(p.pending[:took])
+	p.pending = p.pending[took:]
+	if len(p.pending) == 0 {
+		p.pending = nil
+	}
+	switch {
+	case tick:
+		e.Requests = append(e.Requests, fsm.Request{Command: &fsm.Tick{Listeners: listeners}})
+	case len(e.Requests) > 0:
+	case len(p.riding) > 0:
+		e.Requests = append(e.Requests, fsm.Request{Command: &fsm.Barrier{}})
+	default:
+		return nil
+	}
+	return e
+}
+
+// droppedEarlierLocked reports whether c describes an entity that was dropped before, and remembers drops.
+func (p *proposer) droppedEarlierLocked(c *call) bool {
+	switch c.req.Command.(type) {
+	case *fsm.PutEntity:
+		_, gone := p.gone[c.req.Entity]
+		return gone
+	case *fsm.DropEntity:
+		if len(p.gone) >= maxGone {
+			clear(p.gone)
+		}
+		p.gone[c.req.Entity] = struct{}{}
+	}
+	return false
+}
+
+// maxBurst bounds how many requests of one key ride because of one wake.
+const maxBurst = 256
+
+// takePendingWakesLocked returns the keys that the next entry pulls. A request that waits for them rides behind what
+// the entry brings, which is there to be found as well.
+func (p *proposer) takePendingWakesLocked() map[fsm.WaitKey]struct{} {
+	if len(p.pendingWakes) == 0 {
+		return nil
+	}
+	pending := make(map[fsm.WaitKey]struct{}, len(p.pendingWakes))
+	for _, k := range p.pendingWakes {
+		pending[k] = struct{}{}
+	}
+	p.pendingWakes = p.pendingWakes[:0]
+	return pending
+}
+
+// pullPendingWakesLocked pulls a key that was woken, once.
+func (p *proposer) pullPendingWakesLocked(pending map[fsm.WaitKey]struct{}, k fsm.WaitKey, ride func(*call)) {
+	if _, ok := pending[k]; !ok {
+		return
+	}
+	delete(pending, k)
+	n := min(max(2*p.parking.burst[k], 1), maxBurst)
+	p.parking.burst[k] = n
+	for range n {
+		if p.parking.waiting(k) == 0 {
+			break
+		}
+		p.parking.pull(k, 1, ride)
+	}
+}
+
+// parkableNowLocked reports whether c can be parked without asking the log. The log has answered for this key before,
+// so the entity allows the request, and there is nothing now. Requests that are parked for the key came first and
+// found nothing either.
+func (p *proposer) parkableNowLocked(c *call) bool {
+	if !c.parkable || c.over {
+		return false
+	}
+	if _, ok := p.knownEmpty[c.key]; !ok || c.key.HasSession {
+		return false
+	}
+	notEmpty := true
+	p.machine.view(func(m Machine, _ uint64) {
+		if d, ok := m.(Deliverer); ok {
+			notEmpty = d.Deliverable(c.key)
+		}
+	})
+	return !notEmpty
+}
+
+// complete answers the calls of an applied entry and wakes whom it concerns.
+func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
+	// No entry is in flight now, so nothing is freed while the bodies of what was just taken are
+	// read.
+	p.mu.Lock()
+	calls := p.riding
+	p.mu.Unlock()
+	errs := make([]error, len(calls))
+	i := 0
+	for n, c := range calls {
+		if c.query {
+			continue
+		}
+		if o := &a.result.Outcomes[i]; len(o.Locked) > 0 {
+			o.Locked = slices.Clone(o.Locked) // the state may remember the original
+			if err := p.machine.fill(o.Locked); err != nil {
+				// The result is remembered: asking again, another replica may find the bodies.
+				errs[n] = fmt.Errorf("%w: %w", fsm.ErrUnknown, err)
+			}
+		}
+		i++
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.riding = nil
+	p.barrierAt = started
+	lastEmptyAt := map[fsm.WaitKey]int{}
+	i = 0
+	for n, c := range calls {
+		if c.query {
+			c.finish(fsm.Outcome{}, nil)
+			continue
+		}
+		p.answerLocked(c, i, a.result.Outcomes[i], errs[n], lastEmptyAt)
+		i++
+	}
+	p.hooks.Load().tell(&a.result)
+	p.forgetPlainLocked(e)
+	p.wakeLocked(&a.result, lastEmptyAt)
+	for _, id := range a.result.Dropped {
+		p.waits.dropped(id)
+		p.parking.pullEntity(id, func(c *call) {
+			c.finish(fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil)
+		})
+	}
+}
+
+// notEmpty stands for the place of a request that did not find nothing.
+const notEmpty = -1
+
+// answerLocked answers one call, or parks it if it may go on waiting. at is its place in the entry; lastEmptyAt
+// is the place of each key's last request if that found nothing, or notEmpty.
+func (p *proposer) answerLocked(c *call, at int, o fsm.Outcome, err error, lastEmptyAt map[fsm.WaitKey]int) {
+	if c.key.Entity != 0 {
+		empty := c.empty(&o)
+		lastEmptyAt[c.key] = notEmpty
+		if empty {
+			lastEmptyAt[c.key] = at
+		}
+		if empty && c.parkable {
+			if len(p.knownEmpty) >= maxPlain {
+				clear(p.knownEmpty)
+			}
+			p.knownEmpty[c.key] = struct{}{}
+			if !c.over && c.state == callRiding {
+				c.pulled = false
+				p.parking.add(c)
+				return
+			}
+		}
+	}
+	c.finish(o, err)
+}
+
+// wakeLocked notes what the next entry pulls. A key on which requests of this very entry found
+// something may hold more, so its waiters go on being pulled until one finds nothing.
+func (p *proposer) wakeLocked(r *fsm.Result, lastEmptyAt map[fsm.WaitKey]int) {
+	for i, k := range r.Wake {
+		if at, asked := lastEmptyAt[k]; asked && at > r.WokenBy[i] {
+			continue // asked behind what woke it, and found nothing left
+		}
+		lastEmptyAt[k] = notEmpty
+	}
+	for k, at := range lastEmptyAt { // order-free: each key is woken for itself
+		if at != notEmpty {
+			delete(p.parking.burst, k)
+			continue
+		}
+		if p.parking.waiting(k) > 0 {
+			p.pendingWakes = append(p.pendingWakes, k)
+		} else {
+			delete(p.parking.burst, k)
+			p.waits.wake(k)
+		}
+	}
+}
+
+// forgetPlainLocked forgets what it knew of entities whose description this entry changed.
+func (p *proposer) forgetPlainLocked(e *fsm.Entry) {
+	for i := range e.Requests {
+		switch e.Requests[i].Command.(type) {
+		case *fsm.PutEntity, *fsm.DropEntity:
+			for k := range p.knownEmpty {
+				if k.Entity == e.Requests[i].Entity {
+					delete(p.knownEmpty, k)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Status is a replica's state as operators see it.
+type Status struct {
+	Partition fsm.PartitionID `json:"partition"`
+	Node      fsm.NodeID      `json:"node"`
+	Leader    fsm.NodeID      `json:"leader,omitempty"`
+	Leading   bool            `json:"leading"`
+	Term      uint64          `json:"term"`
+	Last      uint64          `json:"last"`      // last log index
+	LastTerm  uint64          `json:"last_term"` // its term
+	Committed uint64          `json:"committed"`
+	Applied   uint64          `json:"applied"`
+	// Received is how many bytes of snapshots came since the replica was opened: a replica whose
+	// Applied stands still advances while this grows.
+	Received  uint64       `json:"received,omitempty"`
+	Voters    []fsm.NodeID `json:"voters"`
+	Nonvoters []fsm.NodeID `json:"nonvoters,omitempty"`
+	// Digests are the newest of the state, behind entries that the leader marked.
+	Digests []Digest `json:"digests,omitempty"`
+	// Failure is why the replica does not serve; Broken says that it will not do so by itself any
+	// more: it must be rebuilt.
+	Failure string `json:"failure,omitempty"`
+	Broken  bool   `json:"broken,omitempty"`
+	// Full says that the node's disk has no room for more messages.
+	Full bool `json:"full,omitempty"`
+	// WrongClock says that the node's date differs from the median of all by more than five seconds.
+	WrongClock bool `json:"wrong_clock,omitempty"`
+	// Stuck counts how often the replica was found stuck since the process started.
+	Stuck uint64 `json:"wedges,omitempty"`
+	// ApplyPeak is how long the state machine took for one batch of entries at most since it was opened.
+	// SnapshotPause is how long the beginning of a snapshot kept it from applying.
+	ApplyPeak     time.Duration `json:"apply_peak_ns,omitempty"`
+	SnapshotPause time.Duration `json:"snapshot_pause_ns,omitempty"`
+}
+
+// Status returns the replica's state.
+func (r *Replica) Status() Status {
+	s := Status{Partition: r.id, Node: r.cfg.Node, Leading: r.Leading()}
+	s.Leader, s.Term = r.Leader()
+	s.Committed, s.Applied = r.raft.CommitIndex(), r.machine.index()
+	s.Received, s.Digests = r.net.Received(), r.machine.digests.list()
+	s.Last, s.LastTerm = r.raft.LastIndex(), r.lastTerm()
+	for _, v := range r.Servers() {
+		if v.Suffrage == raft.Voter {
+			s.Voters = append(s.Voters, fsm.NodeID(v.ID))
+		} else {
+			s.Nonvoters = append(s.Nonvoters, fsm.NodeID(v.ID))
+		}
+	}
+	if err := r.Err(); err != nil {
+		s.Failure = err.Error()
+	}
+	s.Broken = r.failure.Load() != nil
+	s.Full = r.room.Level() >= RoomForSettling
+	s.WrongClock = r.node.WrongClock()
+	s.ApplyPeak, s.SnapshotPause = r.machine.longest.longest(), r.machine.paused.longest()
+	return s
+}
