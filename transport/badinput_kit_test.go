@@ -9,6 +9,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // scene is a broker with messages in every state, and a client with every kind of link to it.
@@ -79,7 +80,7 @@ func encoded(text string, edit ...func(*amqp.Properties)) []byte {
 
 func (s *scene) propose(d *fsm.Descriptor, sub fsm.SubQueue, share int, cmd fsm.Command) fsm.Outcome {
 	s.t.Helper()
-	out, err := s.b.broker.Propose(context.Background(), fsm.RequestID{}, shareKey(d, sub, share), cmd)
+	out, err := s.b.broker.Propose(context.Background(), fsm.RequestID{}, waist.ShareKey(d, sub, share), cmd)
 	if err != nil || out.Refusal != fsm.None {
 		s.t.Fatalf("%T: %v, %d %s", cmd, err, out.Refusal, out.Detail)
 	}
@@ -145,7 +146,7 @@ func (s *scene) picture() string {
 		for share := range d.Partitions {
 			for sub := fsm.Main; sub <= fsm.TransferDeadLetter; sub++ {
 				for _, q := range []fsm.Query{&fsm.Counts{}, &fsm.Browse{Max: 100}, &fsm.ListLocks{Max: 100}, &fsm.ListSessions{Max: 100}} {
-					a, err := s.b.broker.Query(context.Background(), shareKey(d, sub, share), q)
+					a, err := s.b.broker.Query(context.Background(), waist.ShareKey(d, sub, share), q)
 					if err != nil {
 						s.t.Fatal(err)
 					}

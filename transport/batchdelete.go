@@ -5,6 +5,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // maxBatchDelete bounds the messages of one request (S-263).
@@ -27,7 +28,7 @@ func batchDelete(ctx context.Context, k *call) response {
 		// millisecond either.
 		cmd.Before = max(fsm.Wall(before), 1)
 	}
-	shares := allShares(k.desc)
+	shares := waist.AllShares(k.desc)
 	if k.desc.RequiresSession && k.addr.sub == fsm.Main { // S-264
 		proof, bad := k.needSession()
 		if bad != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // batchOf encodes messages as clients batch them: one data section each.
@@ -337,13 +338,13 @@ func TestANodeDeclaredLostTakesANewIncarnation(t *testing.T) {
 	d := ts.broker.queue("orders")
 	conn := dial(t, ts)
 	tx := newSender(t, newSession(t, conn), "orders")
-	if _, err := ts.broker.Propose(context.Background(), fsm.RequestID{}, shareKey(d, fsm.Main, 0), &fsm.NodeLost{Node: 7}); err != nil {
+	if _, err := ts.broker.Propose(context.Background(), fsm.RequestID{}, waist.ShareKey(d, fsm.Main, 0), &fsm.NodeLost{Node: 7}); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Send(testContext(t), goamqp.NewMessage([]byte("x")), nil); err != nil {
 		t.Fatal(err)
 	}
-	if ts.incarnation.Load() == 7 {
+	if ts.waist.Incarnation() == 7 {
 		t.Error("the incarnation is the old one")
 	}
 }
@@ -358,7 +359,7 @@ func TestPumpsAreDroppedWhenTheirLinkEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, func() (bool, error) {
-		ts.janitor.flush(testContext(t))
+		ts.waist.Flush(testContext(t))
 		ts.broker.mu.Lock()
 		defer ts.broker.mu.Unlock()
 		if len(ts.broker.dropped) < 3 { // the sender's, and the receiver's two

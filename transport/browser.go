@@ -3,10 +3,10 @@ package transport
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // browser shows the active messages of an entity to a receiving client and takes none: what AMQP 1.0
@@ -21,7 +21,7 @@ type browser struct {
 	turn    int            // the part that is asked; len(parts) behind the last message
 	stale   bool           // the client has spoken since the round began
 	queue   []fsm.Delivery // found and not sent yet
-	lane    *lane          // busy while a part is asked
+	pump    *pump          // busy while a part is asked
 	cancel  context.CancelFunc
 	closing bool
 }
@@ -47,9 +47,9 @@ func (l *link) acceptBrowser(session amqp.Opt[string]) {
 }
 
 func newBrowser(l *link, session amqp.Opt[string]) *browser {
-	b := &browser{l: l, c: l.ch.c, session: session, lane: l.ch.c.newLane()}
+	b := &browser{l: l, c: l.ch.c, session: session, pump: l.ch.c.newPump()}
 	b.out = outgoing{l: l, from: b}
-	for _, share := range sharesFrom(l.desc, 0) {
+	for _, share := range waist.SharesFrom(l.desc, 0) {
 		b.parts = append(b.parts, browsed{share: share})
 	}
 	return b
@@ -90,7 +90,7 @@ func (b *browser) next(scratch []byte) (parcel, bool) {
 
 // idle implements parcels: it looks for more if the client wants some, and ends a drain behind the last.
 func (b *browser) idle() {
-	if b.closing || b.lane.busy || b.out.now != nil {
+	if b.closing || b.pump.busy || b.out.now != nil {
 		return
 	}
 	if b.turn == len(b.parts) && b.stale {
@@ -103,12 +103,12 @@ func (b *browser) idle() {
 	case b.c.queuedBytes >= b.c.cfg.MaxConnBytes:
 		b.c.starved = append(b.c.starved, &b.out)
 	default:
-		b.look()
+		b.ask()
 	}
 }
 
-// look asks the part whose turn it is.
-func (b *browser) look() {
+// ask asks the part whose turn it is.
+func (b *browser) ask() {
 	if b.turn == 0 {
 		b.stale = false
 	}
@@ -120,33 +120,16 @@ func (b *browser) look() {
 	}
 	ctx, cancel := context.WithCancel(b.c.ctx)
 	b.cancel = cancel
-	key := shareKey(b.l.desc, b.l.addr.sub, part.share)
-	b.lane.run(func() func() {
+	key := waist.ShareKey(b.l.desc, b.l.addr.sub, part.share)
+	b.pump.run(func() func() {
 		defer cancel()
-		b.c.s.touch(ctx, &b.lane.id, b.l.desc, b.l.addr.sub)
-		a, err := b.c.s.look(ctx, key, q)
+		b.c.s.waist.Touch(ctx, &b.pump.numbers, b.l.desc, b.l.addr.sub)
+		a, err := b.c.s.waist.Ask(ctx, key, q)
 		return func() {
 			b.l.ch.touch()
 			b.found(part, a, err)
 		}
 	})
-}
-
-// look asks until there is an answer, the entity is gone or ctx ends: like a receiver, a browser has no
-// deadline of its own.
-func (s *Server) look(ctx context.Context, key fsm.Key, q *fsm.Browse) (fsm.Answer, error) {
-	for pause := time.Duration(0); ; {
-		try, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
-		a, err := s.broker.Query(try, key, q)
-		cancel()
-		if !momentary(fsm.Outcome{Refusal: a.Refusal}, err) {
-			return a, err
-		}
-		pause = min(max(2*pause, busyPauseMin), busyPauseMax)
-		if !sleep(ctx, pause) {
-			return a, ctx.Err()
-		}
-	}
 }
 
 // found handles an answer.
@@ -189,7 +172,7 @@ func (b *browser) close(bool) {
 		return
 	}
 	b.closing = true
-	if b.lane.busy {
+	if b.pump.busy {
 		b.cancel()
 	}
 	for i := range b.queue {
@@ -201,12 +184,12 @@ func (b *browser) close(bool) {
 }
 
 // busy implements endpoint.
-func (b *browser) busy() bool { return b.lane.busy }
+func (b *browser) busy() bool { return b.pump.busy }
 
 func (b *browser) finish() {
-	if !b.closing || b.lane.busy {
+	if !b.closing || b.pump.busy {
 		return
 	}
-	b.lane.retire(shareKey(b.l.desc, b.l.addr.sub, 0))
+	b.pump.retire(waist.ShareKey(b.l.desc, b.l.addr.sub, 0))
 	b.l.finish()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // browserOf is a receiver that looks and does not take.
@@ -316,18 +317,18 @@ func (b *moodyBroker) Query(context.Context, fsm.Key, fsm.Query) (fsm.Answer, er
 func TestABrowserWaitsForALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		moody := &moodyBroker{moods: []error{errors.New("no leader"), nil, context.DeadlineExceeded}}
-		s := &Server{cfg: testConfig(), broker: moody}
-		if a, err := s.look(t.Context(), fsm.Key{}, &fsm.Browse{}); err != nil || a.Next != 7 {
+		s := testSource(moody)
+		if a, err := s.Ask(t.Context(), fsm.Key{}, &fsm.Browse{}); err != nil || a.Next != 7 {
 			t.Errorf("%+v, %v", a, err)
 		}
 		moody.moods = []error{fmt.Errorf("a: %w", fsm.ErrNoEntity)}
-		if _, err := s.look(t.Context(), fsm.Key{}, &fsm.Browse{}); !isGone(err) {
+		if _, err := s.Ask(t.Context(), fsm.Key{}, &fsm.Browse{}); !waist.IsGone(err) {
 			t.Errorf("gone: %v", err)
 		}
 		moody.moods = slices.Repeat([]error{errors.New("no leader")}, 1000)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := s.look(ctx, fsm.Key{}, &fsm.Browse{}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.Ask(ctx, fsm.Key{}, &fsm.Browse{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("given up: %v", err)
 		}
 	})

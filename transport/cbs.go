@@ -9,6 +9,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // maxTokenBytes bounds a token; the largest in use are JSON web tokens of a few KiB.
@@ -46,7 +47,7 @@ func (r *requests) token(q *request) func() (response, func(response) response) 
 	claim, err := r.c.s.policies.Verify(text, time.Now())
 	if err != nil {
 		r.c.s.stats.reject(siteToken)
-		r.c.log.Debug("token refused", "audience", clipText(name), "error", err) // answer notes it, at a bounded rate
+		r.c.log.Debug("token refused", "audience", refusal.Clip(name), "error", err) // answer notes it, at a bounded rate
 		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s", auth.TextOf(err))))
 	}
 	a := parseAddress(name)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // settleCommitted ends the deliveries of a committed transaction, and tells the client that they are settled. It does
@@ -38,7 +39,7 @@ func (d *sentDelivery) expired() bool {
 func (ch *channel) judge(d *sentDelivery, t *txn, yes amqp.DeliveryState) {
 	c, o := ch.c, d.owner
 	id, seq, token, path := d.id, d.seq, d.token, d.path()
-	key := shareKey(o.desc, o.sub, max(0, o.desc.ShareOf(token.Prefix())))
+	key := waist.KeyOfToken(o.desc, o.sub, token)
 	session, proof, by := o.session != nil, o.proof(), d.by()
 	c.spawn(func() func() {
 		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.ProposeTimeout)

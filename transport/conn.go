@@ -81,7 +81,7 @@ type conn struct {
 	leftAt       time.Time // when we sent close
 	dirty        []*channel
 	blocked      []*channel // have deliveries that wait for the socket
-	proposers    []proposer
+	starters     []starter
 	scratch      []byte
 	parcel       parcel // whose first frame is being written
 	handles      int    // in use on all channels, detaching ones included
@@ -216,7 +216,7 @@ const inboxBurst = 64
 
 // advance does what the events of this turn have made possible, then writes.
 func (c *conn) advance() {
-	c.propose()
+	c.startRounds()
 	for i := 0; i < len(c.dirty); i++ { // a channel may touch itself or others
 		ch := c.dirty[i]
 		ch.dirty = false
@@ -227,20 +227,20 @@ func (c *conn) advance() {
 	clear(c.dirty)
 	c.dirty = c.dirty[:0]
 	c.runRequests()
-	c.propose()
+	c.startRounds()
 	c.checkReplies()
 	c.count()
 	c.finishLeaving()
 	c.flush()
 }
 
-// propose starts the proposals that this turn has collected.
-func (c *conn) propose() {
-	for i := 0; i < len(c.proposers); i++ { // a proposer may add others
-		c.proposers[i].propose()
+// startRounds starts the rounds that this turn has collected.
+func (c *conn) startRounds() {
+	for i := 0; i < len(c.starters); i++ { // a starter may add others
+		c.starters[i].startRound()
 	}
-	clear(c.proposers)
-	c.proposers = c.proposers[:0]
+	clear(c.starters)
+	c.starters = c.starters[:0]
 }
 
 // paused reports whether reading has to wait: too many bytes wait for partitions (A21), or the

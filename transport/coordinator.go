@@ -20,7 +20,9 @@ const maxCoordinatorBytes = 4 << 10
 
 func newCoordinator(l *link) *coordinator { return &coordinator{intake: newIntake(l), c: l.ch.c} }
 
-func (k *coordinator) start() { k.open() }
+func (k *coordinator) start() {
+	k.open()
+}
 
 // transfer collects a declare or discharge.
 func (k *coordinator) transfer(p *amqp.Transfer, payload []byte) error {
@@ -120,7 +122,9 @@ func (k *coordinator) close(orderly bool) {
 	k.finish()
 }
 
-func (k *coordinator) busy() bool { return k.waiting > 0 }
+func (k *coordinator) busy() bool {
+	return k.waiting > 0
+}
 
 func (k *coordinator) finish() {
 	if k.closing && !k.busy() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 const (
@@ -21,10 +22,10 @@ const (
 // asking (S-243, RUL-16).
 func (s *Server) commit(ctx context.Context, id []byte, k fsm.Key, cmd *fsm.Commit) (fsm.Outcome, error) {
 	s.ledger.committing(id)
-	pump := s.slots.take(s)
-	request, out, err := s.proposeAs(ctx, pump, k, cmd)
-	if !inDoubt(err) {
-		s.slots.give(pump)
+	pump := s.waist.Borrow()
+	request, out, err := s.waist.ProposeAs(ctx, pump, k, cmd)
+	if !waist.InDoubt(err) {
+		s.waist.GiveBack(pump)
 		s.resolved(id, out, err)
 		return out, err
 	}
@@ -36,7 +37,7 @@ func (s *Server) commit(ctx context.Context, id []byte, k fsm.Key, cmd *fsm.Comm
 	s.wg.Go(func() {
 		defer s.doubts.Add(-1)
 		if s.resolve(id, request, k) {
-			s.slots.give(pump)
+			s.waist.GiveBack(pump)
 		}
 	})
 	return out, err

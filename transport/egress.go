@@ -6,6 +6,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // egress takes messages out of an entity for a receiving client.
@@ -21,7 +22,7 @@ type egress struct {
 	queue     []fsm.Delivery // taken and not sent yet
 	unsettled int            // sent, and no disposition yet
 	returning int            // given back, and the partition has not said so yet
-	taker     *taker
+	receiver  *waist.Receiver
 	fetching  bool
 	asked     uint32             // how many messages the fetch under way asks for
 	parked    bool               // the fetch under way waits where there is nothing
@@ -50,15 +51,13 @@ func newEgress(l *link, session *heldSession) *egress {
 	if e.remove {
 		l.ch.removers++
 	}
-	shares := allShares(l.desc)
+	shares := waist.AllShares(l.desc)
 	if session != nil {
 		shares = []int{session.share}
 	}
-	e.taker = newTaker(l.ch.c.s, l.desc, l.addr.sub, shares)
-	e.taker.sure = session != nil && !e.remove
-	for i := range e.taker.pumps {
-		e.c.s.holders.begin(e.taker.pumps[i].pump, l)
-	}
+	e.receiver = e.c.s.waist.NewReceiver(l.desc, l.addr.sub, shares)
+	e.receiver.Sure = session != nil && !e.remove
+	e.receiver.NameHolder(l.holder())
 	return e
 }
 
@@ -295,7 +294,9 @@ func (e *egress) owes() bool {
 	return false
 }
 
-func (e *egress) holdsSession() bool { return e.session != nil && !e.session.released }
+func (e *egress) holdsSession() bool {
+	return e.session != nil && !e.session.released
+}
 
 // finish goes on with closing: settlements first, then the session, then the pumps.
 func (e *egress) finish() {
@@ -311,13 +312,13 @@ func (e *egress) finish() {
 		e.session.release(!e.lost, e.finish)
 	default:
 		for _, s := range e.settlers {
-			for _, l := range s.lanes {
-				l.retire(s.key)
+			for _, p := range s.pumps {
+				p.retire(s.key)
 			}
 		}
 		if !e.released {
 			e.released = true
-			e.taker.retire()
+			e.receiver.Retire()
 		}
 		e.l.finish()
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 const (
@@ -105,7 +106,7 @@ func (e *egress) take(lock *fsm.Lock) {
 	began := time.Now()
 	e.c.spawn(func() func() {
 		defer cancel()
-		out, err := e.taker.take(ctx, lock)
+		out, err := e.receiver.Receive(ctx, lock)
 		return func() {
 			e.fetching = false
 			e.l.ch.touch()
@@ -194,12 +195,12 @@ func (e *egress) unspoiled(began time.Time, ds []fsm.Delivery) []fsm.Delivery {
 	return ds[:good:good]
 }
 
-// ended returns why the link must end, nil if it goes on. The taker has waited for an answer that only means "not
+// ended returns why the link must end, nil if it goes on. The receiver has waited for an answer that only means "not
 // now". In a session an unknown outcome ends the link: messages may be locked that nobody will send, and those behind
 // them must not overtake them.
 func (e *egress) ended(out fsm.Outcome, err error) error {
 	switch {
-	case err != nil && e.c.ctx.Err() == nil && (isFinal(err) || e.taker.sure && errors.Is(err, fsm.ErrUnknown)):
+	case err != nil && e.c.ctx.Err() == nil && (waist.IsFinal(err) || e.receiver.Sure && errors.Is(err, fsm.ErrUnknown)):
 		return &linkError{siteRefused, e.c.s.errorOf(err, e.l.addr.path())}
 	case err != nil || out.Refusal == fsm.None || out.Refusal == fsm.NoSession:
 		return nil

@@ -33,35 +33,17 @@ func TestALockTellsItsLinkAndClient(t *testing.T) {
 				t.Errorf("%+v is called %+v", other, got)
 			}
 		}
-		b.server.rebirth(uint64(by.Node))
+		b.server.waist.Renew(by.Node)
 		deal.c.send(0, &amqp.Detach{Handle: 5, Closed: true})
 		expect[*amqp.Detach](deal.c)
 		synctest.Wait()
 		if got := b.server.Holder(by); got != want { // the lock goes on without the link
 			t.Errorf("behind the end of its link and of a life of the node: %+v", got)
 		}
-		time.Sleep(holderTime + time.Second)
-		b.server.holders.end(by.Pump + 99)
+		time.Sleep(10*time.Minute + time.Second)
+		b.server.waist.Holders().End(by.Pump + 99)
 		if got := b.server.Holder(by); got != (Holder{}) {
 			t.Errorf("long after: %+v", got)
 		}
-		if n := len(b.server.holders.ended); n != 0 {
-			t.Errorf("%d names of links that ended long ago", n)
-		}
 	})
-}
-
-// The names of ended links and the lives of a node have bounds.
-func TestHoldersAreBounded(t *testing.T) {
-	h := holders{names: map[uint64]Holder{}}
-	for pump := range uint64(maxHolders + 10) {
-		h.names[pump] = Holder{Client: "c"}
-		h.end(pump)
-	}
-	for life := range fsm.Incarnation(2 * maxLives) {
-		h.born(life)
-	}
-	if len(h.names) != maxHolders || len(h.ended) != maxHolders || len(h.lives) != maxLives || h.lives[0] != maxLives {
-		t.Errorf("%d names, %d ended, lives %v", len(h.names), len(h.ended), h.lives)
-	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // This file and its http_ siblings are the data plane over HTTP (management-api.md section 6): what
@@ -168,7 +170,7 @@ func (s *Server) openHTTP(q *httpRequest) error {
 	if text := q.r.URL.Query().Get("timeout"); text != "" {
 		seconds, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(seconds >= 0) {
-			return badHTTP("The value '%s' of timeout is no number of seconds.", clipText(text))
+			return badHTTP("The value '%s' of timeout is no number of seconds.", refusal.Clip(text))
 		}
 		q.wait = time.Duration(min(seconds, httpMaxWait.Seconds()) * float64(time.Second))
 	}
@@ -226,7 +228,7 @@ func (s *Server) httpRefusal(why fsm.Refusal, detail, path string) error {
 
 // httpError is the answer to an attempt that failed.
 func (s *Server) httpError(err error, path string) error {
-	if isGone(err) {
+	if waist.IsGone(err) {
 		return s.httpRefusal(fsm.EntityNotFound, "", path)
 	}
 	p := &httpProblem{status: http.StatusServiceUnavailable, subCode: 50004, cause: err, unknown: true,

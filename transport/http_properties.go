@@ -12,6 +12,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // brokerHeader carries the broker's properties of a message as a JSON object.
@@ -51,7 +52,7 @@ type seconds float64
 func (s *seconds) UnmarshalJSON(b []byte) error {
 	n, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
 	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-		return fmt.Errorf("%s is no number of seconds", clipText(string(b)))
+		return fmt.Errorf("%s is no number of seconds", refusal.Clip(string(b)))
 	}
 	*s = seconds(n)
 	return nil
@@ -83,7 +84,7 @@ func (p *brokerProperties) life() (fsm.Millis, error) {
 
 // parseTimeSpan reads the .NET form [d.]hh:mm:ss[.fraction], in milliseconds.
 func parseTimeSpan(text string) (float64, error) {
-	bad := fmt.Errorf("%q is no time span of the form d.hh:mm:ss", clipText(text))
+	bad := fmt.Errorf("%q is no time span of the form d.hh:mm:ss", refusal.Clip(text))
 	days, clock := 0.0, text
 	if at := strings.IndexByte(text, '.'); at >= 0 && at < strings.IndexByte(text, ':') {
 		n, err := strconv.ParseUint(text[:at], 10, 32)
@@ -155,7 +156,7 @@ func (p *brokerProperties) sections(dst []byte, contentType string) ([]byte, err
 	if p.Scheduled != nil {
 		at, ok := parseHTTPTime(*p.Scheduled)
 		if !ok || at.UnixMilli() < 0 {
-			return nil, fmt.Errorf("ScheduledEnqueueTimeUtc %q is no time of RFC 1123", clipText(*p.Scheduled))
+			return nil, fmt.Errorf("ScheduledEnqueueTimeUtc %q is no time of RFC 1123", refusal.Clip(*p.Scheduled))
 		}
 		w.Timestamp(annScheduledTime, amqp.Timestamp(at.UnixMilli()))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // httpReceive gives the next message: locked with POST, removed with DELETE. Nothing in time is 204.
@@ -19,18 +20,10 @@ func (s *Server) httpReceive(q *httpRequest) error {
 		return badHTTP("Messages of a topic are received from its subscriptions.")
 	}
 	remove := q.r.Method == http.MethodDelete
-	t := newTaker(s, q.desc, q.addr.sub, allShares(q.desc))
-	lent := make([]*pumpID, len(t.pumps))
-	for i := range lent {
-		lent[i] = s.slots.take(s)
-		t.pumps[i] = *lent[i]
-	}
-	out, err := t.take(q.ctx, &fsm.Lock{Max: 1, MaxBytes: s.cfg.MaxLockBytes, Delete: remove,
+	r := s.waist.BorrowReceiver(q.desc, q.addr.sub, waist.AllShares(q.desc))
+	out, err := r.Receive(q.ctx, &fsm.Lock{Max: 1, MaxBytes: s.cfg.MaxLockBytes, Delete: remove,
 		Wait: fsm.Millis(q.wait.Milliseconds())})
-	for i := range lent {
-		*lent[i] = t.pumps[i]
-		s.slots.give(lent[i])
-	}
+	r.GiveBack()
 	switch {
 	case err != nil && s.waits.Err() != nil, err == nil && len(out.Locked) == 0 && out.Refusal == fsm.None:
 		q.w.Header().Set("Server", "Busbar")
@@ -64,7 +57,7 @@ func (s *Server) giveBackHTTP(q *httpRequest, d *fsm.Delivery) {
 
 // shareOf is where the lock with that token is held.
 func (s *Server) shareOf(q *httpRequest, token fsm.LockToken) fsm.Key {
-	return shareKey(q.desc, q.addr.sub, max(0, q.desc.ShareOf(token.Prefix())))
+	return waist.KeyOfToken(q.desc, q.addr.sub, token)
 }
 
 // deliverHTTP writes a message: the body as it was sent, the rest in headers.

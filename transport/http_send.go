@@ -14,6 +14,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // batchType makes a body a batch. It must be the whole value: with a parameter behind it the body is
@@ -143,7 +144,7 @@ func (s *Server) httpBatch(d *inbound, body []byte, desc *fsm.Descriptor) error 
 		for _, name := range slices.Sorted(maps.Keys(item.UserProperties)) {
 			value, ok := memberValue(item.UserProperties[name])
 			if !ok {
-				return badHTTP("Message %d: the property %s is no text, number or truth value.", i, clipText(name))
+				return badHTTP("Message %d: the property %s is no text, number or truth value.", i, refusal.Clip(name))
 			}
 			w.Raw(name, value)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // inbound is one delivery from the client.
@@ -26,7 +27,7 @@ type inbound struct {
 	gone     bool // the entity does not exist any more
 }
 
-// ingress stores the messages of a sending client. One round is under way at a time, or one for each strand of a
+// ingress stores the messages of a sending client. One round is under way at a time, or one for each pump of a
 // partitioned entity. Messages that arrive meanwhile ride in the next one, so load makes batches.
 type ingress struct {
 	l       *link
@@ -39,8 +40,8 @@ type ingress struct {
 	now     *inbound
 	pending []*inbound
 	flying  int // deliveries that are being stored
-	lane    *lane
-	strands []*strand       // for an entity with several shares, else nil
+	pump    *pump
+	shares  []*sharePump    // for an entity with several shares, else nil
 	via     *fsm.Descriptor // the entity through which messages go to l.desc, nil if they go straight
 	closing bool
 }
@@ -54,18 +55,20 @@ const (
 )
 
 func newIngress(l *link) *ingress {
-	g := &ingress{l: l, c: l.ch.c, lane: l.ch.c.newLane(), average: expectedBytes}
+	g := &ingress{l: l, c: l.ch.c, pump: l.ch.c.newPump(), average: expectedBytes}
 	if l.to != nil { // the link is one to the destination, by way of the entity that it names
 		g.via, l.desc = l.desc, l.to
 	}
 	g.count = l.asked.InitialDeliveryCount.Or(0) // G22
 	if n := len(g.home().Partitions); n > 1 {
-		g.strands = newStrands(g, n)
+		g.shares = newSharePumps(g, n)
 	}
 	return g
 }
 
-func (g *ingress) start() { g.refill() } // G5
+func (g *ingress) start() {
+	g.refill()
+} // G5
 
 // target is the credit that the client should have, counting what waits for the partition. It goes
 // by what messages measure, not by what they may: the connection's limit stands behind it (A21).
@@ -141,7 +144,7 @@ func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
 	g.hold(d.bytes)
 	g.average += (d.bytes - g.average) / averageWeight
 	g.pending = append(g.pending, d)
-	g.c.proposers = append(g.c.proposers, g)
+	g.c.starters = append(g.c.starters, g)
 	return nil
 }
 
@@ -236,9 +239,9 @@ func (g *ingress) answer(id uint32, state amqp.DeliveryState) {
 	g.l.ch.touch()
 }
 
-// propose implements proposer: it starts the next round.
-func (g *ingress) propose() {
-	if g.lane.busy || len(g.pending) == 0 {
+// startRound implements starter.
+func (g *ingress) startRound() {
+	if g.pump.busy || len(g.pending) == 0 {
 		return
 	}
 	n, bytes := 0, 0
@@ -250,15 +253,15 @@ func (g *ingress) propose() {
 	g.pending = slices.Delete(g.pending, 0, n)
 	g.flying += n
 	r := g.round()
-	g.lane.run(func() func() {
+	g.pump.run(func() func() {
 		good := r.translate(batch)
-		if g.strands != nil {
+		if g.shares != nil {
 			return func() { g.sort(batch) }
 		}
 		if len(good) > 0 {
 			ctx, cancel := context.WithTimeout(g.c.ctx, g.c.cfg.ProposeTimeout)
 			defer cancel()
-			r.store(ctx, &g.lane.id, good)
+			r.store(ctx, &g.pump.numbers, good)
 		}
 		return func() { g.stored(batch) }
 	})
@@ -292,7 +295,7 @@ func (g *ingress) stored(batch []*inbound) {
 	}
 	g.refill()
 	if len(g.pending) > 0 {
-		g.c.proposers = append(g.c.proposers, g)
+		g.c.starters = append(g.c.starters, g)
 	}
 	g.finish()
 }
@@ -308,21 +311,23 @@ func (g *ingress) close(bool) {
 }
 
 // busy implements endpoint.
-func (g *ingress) busy() bool { return g.lane.busy || len(g.pending) > 0 || g.flying > 0 }
+func (g *ingress) busy() bool {
+	return g.pump.busy || len(g.pending) > 0 || g.flying > 0
+}
 
 func (g *ingress) finish() {
 	if !g.closing || g.busy() {
 		return
 	}
 	home := g.home()
-	shares := allShares(home)
+	shares := waist.AllShares(home)
 	keys := make([]fsm.Key, len(shares))
 	for i, share := range shares {
-		keys[i] = shareKey(home, fsm.Main, share)
+		keys[i] = waist.ShareKey(home, fsm.Main, share)
 	}
-	g.lane.retire(keys...)
-	for _, s := range g.strands {
-		s.lane.retire(keys...)
+	g.pump.retire(keys...)
+	for _, s := range g.shares {
+		s.pump.retire(keys...)
 	}
 	g.l.finish()
 }
@@ -374,7 +379,7 @@ func (r *round) translate(ds []*inbound) []*inbound {
 
 // store proposes deliveries of one share as one command. A refusal of several says nothing about
 // each, so then they are asked one by one.
-func (r *round) store(ctx context.Context, pump *pumpID, ds []*inbound) {
+func (r *round) store(ctx context.Context, pump *waist.Pump, ds []*inbound) {
 	messages := ds[0].messages
 	if len(ds) > 1 {
 		n := 0
@@ -394,7 +399,7 @@ func (r *round) store(ctx context.Context, pump *pumpID, ds []*inbound) {
 	if r.via != nil {
 		cmd, key.Entity = &fsm.Transfer{To: r.desc.ID, Messages: messages}, r.via.ID
 	}
-	out, err := r.s.propose(ctx, pump, key, cmd)
+	out, err := r.s.waist.Propose(ctx, pump, key, cmd)
 	if err == nil && out.Refusal != fsm.None && len(ds) > 1 {
 		for i := range ds {
 			r.store(ctx, pump, ds[i:i+1])
@@ -406,7 +411,7 @@ func (r *round) store(ctx context.Context, pump *pumpID, ds []*inbound) {
 		switch {
 		case err != nil:
 			r.s.stats.reject(siteUnavailable)
-			d.refusal, d.gone = r.s.errorOf(err, r.path), isGone(err)
+			d.refusal, d.gone = r.s.errorOf(err, r.path), waist.IsGone(err)
 		case out.Refusal != fsm.None:
 			r.s.stats.reject(siteRefused)
 			d.refusal = r.s.refusal(out.Refusal, out.Detail, r.path)

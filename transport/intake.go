@@ -165,5 +165,5 @@ func (r *requests) runNext() {
 	r.running++
 	r.c.running++
 	r.c.s.stats.Requests.Add(1)
-	r.serve(&q, r.slot())
+	r.serve(&q, r.freePump())
 }

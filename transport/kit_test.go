@@ -16,6 +16,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // singleBroker is a Broker and Catalog of one node: real states, no log, no replicas.
@@ -338,7 +339,7 @@ func (b *singleBroker) counts(t *testing.T, name string) fsm.EntityCounts {
 	}
 	var sum fsm.EntityCounts
 	for i := range d.Partitions {
-		a, err := b.Query(context.Background(), shareKey(d, fsm.Main, i), &fsm.Counts{})
+		a, err := b.Query(context.Background(), waist.ShareKey(d, fsm.Main, i), &fsm.Counts{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,10 +137,10 @@ func (c *conn) sweep() {
 	}
 	deadline := time.AfterFunc(c.cfg.ProposeTimeout, c.cancel)
 	defer deadline.Stop()
-	c.propose()
+	c.startRounds()
 	for c.inflight > 0 {
 		f := <-c.inbox
 		f()
-		c.propose()
+		c.startRounds()
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // sessionReceiverOf asks for a session by its id.
@@ -27,7 +28,7 @@ func TestSessionsAreGivenBackWhenTheirHoldersKnow(t *testing.T) {
 				d := b.broker.queue("grouped", withSessions)
 				accept := func(counter uint64) fsm.Refusal {
 					out, err := b.broker.Propose(context.Background(), fsm.RequestID{Node: 9, Pump: 1, Counter: counter},
-						shareKey(d, fsm.Main, 0), &fsm.AcceptSession{ID: "s1"})
+						waist.ShareKey(d, fsm.Main, 0), &fsm.AcceptSession{ID: "s1"})
 					if err != nil {
 						t.Fatal(err)
 					}

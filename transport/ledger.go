@@ -2,7 +2,6 @@ package transport
 
 import (
 	"encoding/hex"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -150,10 +149,4 @@ func (s *Server) Transactions(entity string, ended bool) []TransactionView {
 		return strings.Compare(a.ID, b.ID)
 	})
 	return list[:min(len(list), maxTransactionViews)]
-}
-
-// inDoubt reports whether an error of a proposal leaves open what became of it.
-func inDoubt(err error) bool {
-	return err != nil && !errors.Is(err, fsm.ErrBusy) && !errors.Is(err, fsm.ErrNoEntity) &&
-		!errors.Is(err, fsm.ErrNotLeader)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // linkState is where a link is in its life.
@@ -64,10 +65,19 @@ type earlyFrame struct {
 const maxEarlyFrames = 64
 
 // key is the link's name in the connection.
-func (l *link) key() linkKey { return linkKey{l.name, l.role} }
+func (l *link) key() linkKey {
+	return linkKey{l.name, l.role}
+}
 
 // clientSends reports whether messages flow towards us.
-func (l *link) clientSends() bool { return l.role == amqp.RoleSender }
+func (l *link) clientSends() bool {
+	return l.role == amqp.RoleSender
+}
+
+// holder names the link to operators.
+func (l *link) holder() waist.Holder {
+	return waist.Holder{Client: l.ch.c.container, Link: l.name, Remote: l.ch.c.socket.RemoteAddr().String()}
+}
 
 // attach handles the client's attach.
 func (ch *channel) attach(p *amqp.Attach) (*link, error) {
@@ -148,7 +158,9 @@ func (l *link) fits(a *amqp.Attach) bool {
 }
 
 // accept answers the attach and goes to work.
-func (l *link) accept(e endpoint) { l.acceptWith(e, l.reply()) }
+func (l *link) accept(e endpoint) {
+	l.acceptWith(e, l.reply())
+}
 
 func (l *link) acceptWith(e endpoint, reply *amqp.Attach) {
 	if l.clientSends() {
@@ -352,7 +364,9 @@ func (l *link) close(orderly bool) {
 }
 
 // busy reports whether the link is still giving something back.
-func (l *link) busy() bool { return l.end != nil && l.end.busy() }
+func (l *link) busy() bool {
+	return l.end != nil && l.end.busy()
+}
 
 // leaveIndex takes the link out of the connection's index; a link of the same name may come.
 func (l *link) leaveIndex() {

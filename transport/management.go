@@ -6,6 +6,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // call is one management request being served, off the loop.
@@ -14,7 +15,7 @@ type call struct {
 	desc    *fsm.Descriptor
 	addr    address
 	request *request
-	pump    *pumpID
+	pump    *waist.Pump
 	sender  string // the key by which the client sends, for its rate
 
 	sessionID  string
@@ -52,7 +53,7 @@ func (k *call) serve(ctx context.Context, op operation) response {
 	}
 	// The catalog of this node may lag behind, so the one that cannot is asked before "not found" is said.
 	switch d, err = k.s.rules.Get(ctx, k.desc.Name); {
-	case isGone(err):
+	case waist.IsGone(err):
 		return k.refuse(fsm.EntityNotFound, "")
 	case err == nil && d.ID != k.desc.ID:
 		return k.moveTo(d)
@@ -187,7 +188,7 @@ func (k *call) integer(name string, absent int64) (int64, bool) {
 }
 
 // share returns the key of the share with that prefix, in the call's subqueue.
-func (k *call) share(i int) fsm.Key { return shareKey(k.desc, k.addr.sub, i) }
+func (k *call) share(i int) fsm.Key { return waist.ShareKey(k.desc, k.addr.sub, i) }
 
 // propose sends one command; the response is the failure, if it failed.
 func (k *call) propose(ctx context.Context, key fsm.Key, cmd fsm.Command) (fsm.Outcome, *response) {
@@ -200,7 +201,7 @@ func (k *call) propose(ctx context.Context, key fsm.Key, cmd fsm.Command) (fsm.O
 
 // proposeNow sends one command although the request may be part of a transaction.
 func (k *call) proposeNow(ctx context.Context, key fsm.Key, cmd fsm.Command) (fsm.Outcome, *response) {
-	out, err := k.s.propose(ctx, k.pump, key, cmd)
+	out, err := k.s.waist.Propose(ctx, k.pump, key, cmd)
 	if err != nil {
 		r := k.failure(err)
 		return out, &r
@@ -214,7 +215,7 @@ func (k *call) proposeNow(ctx context.Context, key fsm.Key, cmd fsm.Command) (fs
 
 // failure is the answer to an attempt that failed.
 func (k *call) failure(err error) response {
-	k.missing = k.missing || isGone(err)
+	k.missing = k.missing || waist.IsGone(err)
 	return k.fail(k.s.errorOf(err, k.addr.path()))
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // deleted is the count in the answer to batch-delete-messages.
@@ -121,7 +122,7 @@ func TestPeeksTouchTheirEntityOnceAMinute(t *testing.T) {
 		if n := touches(); n != 2 {
 			t.Errorf("%d commands after a peek at another entity, want 2", n)
 		}
-		time.Sleep(touchInterval)
+		time.Sleep(time.Minute)
 		b.broker.mu.Lock()
 		b.broker.fail = func(c fsm.Command) error {
 			if _, ok := c.(*fsm.Touch); ok {
@@ -136,17 +137,6 @@ func TestPeeksTouchTheirEntityOnceAMinute(t *testing.T) {
 			t.Errorf("%d commands, want another attempt after each that failed", n)
 		}
 	})
-}
-
-func TestTheMemoryOfTouchesIsBounded(t *testing.T) {
-	var tt toucher
-	now := time.Now()
-	for i := range fsm.EntityID(3 * maxTouched) {
-		tt.due(i, now)
-	}
-	if len(tt.last) > maxTouched {
-		t.Errorf("%d entities are remembered", len(tt.last))
-	}
 }
 
 // S-153: an abandon may ask for a rest, over the link and over management.
@@ -184,7 +174,7 @@ func TestAnAbandonedMessageRestsForItsDelay(t *testing.T) {
 			if m := receive(t, rx, 1)[0]; string(m.GetData()) != "second" {
 				t.Errorf("got %q while the first one rests", m.GetData())
 			}
-			a, err := ts.broker.Query(testContext(t), shareKey(ts.broker.entities["orders"], fsm.Main, 0), &fsm.Peek{Max: 1})
+			a, err := ts.broker.Query(testContext(t), waist.ShareKey(ts.broker.entities["orders"], fsm.Main, 0), &fsm.Peek{Max: 1})
 			if err != nil || len(a.Messages) != 1 {
 				t.Fatalf("%v %+v", err, a)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // renewLock extends message locks, all or none in each share (S-156).
@@ -131,9 +132,9 @@ func peekMessage(ctx context.Context, k *call) response {
 	}
 	left, bytes := uint32(min(count, maxPeek)), k.s.cfg.MaxLockBytes
 	start := fsm.SequenceNumber(max(from, 0))
-	k.s.touch(ctx, k.pump, k.desc, k.addr.sub)
+	k.s.waist.Touch(ctx, k.pump, k.desc, k.addr.sub)
 	var messages []carried
-	for _, share := range sharesFrom(k.desc, start) {
+	for _, share := range waist.SharesFrom(k.desc, start) {
 		q := &fsm.Peek{Max: left, MaxBytes: bytes, HasSession: k.hasSession, Session: k.sessionID}
 		if !k.desc.Partitioned || k.desc.Prefix(share) == start.Prefix() {
 			q.From = start
@@ -166,17 +167,6 @@ func peekMessage(ctx context.Context, k *call) response {
 		return response{code: codeNoContent}
 	}
 	return k.messages(messages)
-}
-
-// sharesFrom returns the shares that hold number from and those behind it, in the order of their
-// prefixes.
-func sharesFrom(d *fsm.Descriptor, from fsm.SequenceNumber) []int {
-	shares := allShares(d)
-	if !d.Partitioned {
-		return shares
-	}
-	slices.SortFunc(shares, func(a, b int) int { return int(d.Prefix(a)) - int(d.Prefix(b)) })
-	return slices.DeleteFunc(shares, func(i int) bool { return d.Prefix(i) < from.Prefix() })
 }
 
 // receiveByNumber takes deferred messages by number, all or none (S-181).
@@ -449,7 +439,7 @@ func messageSessions(ctx context.Context, k *call) response {
 	}
 	want, passed := int(min(top, maxSessionsPage)), int(skip)
 	var found []string
-	for _, share := range allShares(k.desc) {
+	for _, share := range waist.AllShares(k.desc) {
 		q := &fsm.ListSessions{Max: maxSessionsPage, UpdatedAfter: after}
 		for len(found) < want {
 			a, bad := k.query(ctx, k.share(share), q)

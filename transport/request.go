@@ -9,6 +9,7 @@ import (
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // The request nodes, $cbs and $management, take requests over one link and answer over another of
@@ -70,8 +71,8 @@ type requests struct {
 	queue   []request
 	queued  bool // in the connection's list of links whose requests wait for their turn
 	running int
-	slots   []*pumpID // pumps that are free
-	made    int       // pumps that exist
+	pumps   []*waist.Pump // pumps that are free
+	made    int           // pumps that exist
 	closing bool
 }
 
@@ -206,7 +207,7 @@ func parseRequest(payload []byte) (request, error) {
 }
 
 // serve runs one request and answers it.
-func (r *requests) serve(q *request, pump *pumpID) {
+func (r *requests) serve(q *request, pump *waist.Pump) {
 	work := r.work(q, pump)
 	r.c.spawn(func() func() {
 		answer, then := work()
@@ -224,7 +225,7 @@ func (r *requests) serve(q *request, pump *pumpID) {
 			r.running--
 			r.c.running--
 			r.c.heldBytes -= q.bytes
-			r.slots = append(r.slots, pump)
+			r.pumps = append(r.pumps, pump)
 			if then != nil {
 				answer = then(answer)
 			}
@@ -235,24 +236,24 @@ func (r *requests) serve(q *request, pump *pumpID) {
 	})
 }
 
-// slot returns a pump that no request uses.
-func (r *requests) slot() *pumpID {
-	if n := len(r.slots); n > 0 {
-		p := r.slots[n-1]
-		r.slots = r.slots[:n-1]
+// freePump returns a pump that no request uses.
+func (r *requests) freePump() *waist.Pump {
+	if n := len(r.pumps); n > 0 {
+		p := r.pumps[n-1]
+		r.pumps = r.pumps[:n-1]
 		return p
 	}
 	r.made++
-	p := &pumpID{pump: r.c.s.newPump()}
+	p := r.c.s.waist.NewPump()
 	if r.l.desc != nil { // it may fetch deferred messages
-		r.c.s.holders.begin(p.pump, r.l)
+		r.c.s.waist.Holders().Begin(p.Number(), r.l.holder())
 	}
-	return p
+	return &p
 }
 
 // work decides on the loop what a request needs and returns what does it off the loop; then, if
 // not nil, runs on the loop again and may replace the answer.
-func (r *requests) work(q *request, pump *pumpID) func() (response, func(response) response) {
+func (r *requests) work(q *request, pump *waist.Pump) func() (response, func(response) response) {
 	if r.l.addr.cbs {
 		return r.token(q)
 	}
@@ -260,7 +261,7 @@ func (r *requests) work(q *request, pump *pumpID) func() (response, func(respons
 	if !ok {
 		r.c.s.stats.reject(siteRequest)
 		return always(failed(501, amqpError(amqp.ConditionNotImplemented,
-			"The operation %q is not supported here.", clipText(q.operation))))
+			"The operation %q is not supported here.", refusal.Clip(q.operation))))
 	}
 	path := r.l.addr.path()
 	if !r.l.allowed(op.right) {
@@ -359,17 +360,14 @@ func (r *requests) finish() {
 		return
 	}
 	if r.l.desc != nil {
-		for _, p := range r.slots {
-			r.c.s.holders.end(p.pump)
-			if p.counter == 0 {
-				continue
-			}
-			for _, share := range allShares(r.l.desc) {
-				r.c.s.janitor.drop(p.pump, shareKey(r.l.desc, r.l.addr.sub, share))
+		for _, p := range r.pumps {
+			r.c.s.waist.Holders().End(p.Number())
+			for _, share := range waist.AllShares(r.l.desc) {
+				r.c.s.waist.Retire(p, waist.ShareKey(r.l.desc, r.l.addr.sub, share))
 			}
 		}
 	}
-	r.slots = nil
+	r.pumps = nil
 	r.l.finish()
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/refusal"
+	"github.com/busbar-mq/busbar/transport/rulemap"
 )
 
 // Rules is what the rules of a subscription are changed through. A [Catalog] that implements it has
@@ -22,20 +24,7 @@ type Rules interface {
 	DropRule(ctx context.Context, id fsm.EntityID, name string) (*fsm.Descriptor, error)
 }
 
-// Descriptors of what enumerate-rules answers; JavaScript compares the numbers (amqp-protocol.md 7.5).
 const (
-	codeRuleDescription   uint64 = 0x0000013700000004
-	codeEmptyAction       uint64 = 0x0000013700000005
-	codeSQLAction         uint64 = 0x0000013700000006
-	codeSQLFilter         uint64 = 0x0000001370000006
-	codeTrueFilter        uint64 = 0x0000001370000007
-	codeFalseFilter       uint64 = 0x0000001370000008
-	codeCorrelationFilter uint64 = 0x0000001370000009
-
-	// ruleCompatibility is the version of the language that the original names.
-	ruleCompatibility int32 = 20
-	// symbolTimeSpan describes a duration in ticks, as .NET writes it.
-	symbolTimeSpan amqp.Symbol = "com.microsoft:timespan"
 	// symbolRulesNotFound goes with an empty list of rules.
 	symbolRulesNotFound amqp.Symbol = "com.microsoft:rules-not-found"
 	// defaultRulesPage is how many rules a request asks for that does not say it.
@@ -77,13 +66,13 @@ func (k *call) ruleFailure(err error, name string) response {
 	case errors.Is(err, fsm.ErrNoEntity):
 		k.missing = true // the rule, or all of the subscription
 		return k.fail(amqpError(amqp.ConditionNotFound, "%s",
-			notFoundText(k.s, k.addr.path()+"/Rules/"+clipText(name))))
+			notFoundText(k.s, k.addr.path()+"/Rules/"+refusal.Clip(name))))
 	case errors.As(err, &refused) && refused.Refusal == fsm.QuotaExceeded:
 		return k.exhausted(refused.Detail)
 	case errors.As(err, &refused) && refused.Refusal == fsm.EntityExists:
 		return k.fail(amqpError(amqp.ConditionEntityAlreadyExists,
 			"The messaging entity '%s:Topic:%s|%s' already exists.", k.s.cfg.Namespace,
-			strings.Replace(k.addr.path(), "/Subscriptions/", "|", 1), clipText(name)))
+			strings.Replace(k.addr.path(), "/Subscriptions/", "|", 1), refusal.Clip(name)))
 	case errors.As(err, &refused):
 		return k.refuse(refused.Refusal, refused.Detail)
 	}
@@ -112,7 +101,7 @@ func addRule(ctx context.Context, k *call) response {
 	if !ok {
 		return k.badArgument("rule-description must be a map")
 	}
-	source, err := sourceOf(description)
+	source, err := rulemap.Parse(description)
 	if err == nil {
 		_, err = source.Compile()
 	}
@@ -120,7 +109,7 @@ func addRule(ctx context.Context, k *call) response {
 	case rule.TooLong(err):
 		return k.exhausted(err.Error())
 	case err != nil:
-		return k.badArgument("rule '%s': %v.", clipText(name), err)
+		return k.badArgument("rule '%s': %v.", refusal.Clip(name), err)
 	}
 	if _, err := rules.PutRule(ctx, k.desc.ID, fsm.Rule{Name: name, Source: source}, false); err != nil {
 		return k.ruleFailure(err, name)
@@ -172,7 +161,7 @@ func enumerateRules(ctx context.Context, k *call) response {
 	var list amqp.List
 	bytes := 0
 	for i := range all {
-		rule := amqp.Map{{Key: "rule-description", Value: describeRule(&all[i])}}
+		rule := amqp.Map{{Key: "rule-description", Value: rulemap.Describe(&all[i])}}
 		encoded, err := amqp.AppendValue(nil, rule)
 		if bytes += len(encoded); err == nil && bytes > k.room && i > 0 {
 			break
@@ -185,66 +174,4 @@ func enumerateRules(ctx context.Context, k *call) response {
 		return k.fail(amqpError(amqp.ConditionInternalError, "internal error"))
 	}
 	return response{code: codeOK, body: body}
-}
-
-// sourceOf reads a rule's filter and action out of add-rule's description.
-func sourceOf(description amqp.Map) (rule.Source, error) {
-	var s rule.Source
-	sql, hasSQL, err := innerMap(description, "sql-filter")
-	if err != nil {
-		return s, err
-	}
-	correlation, hasCorrelation, err := innerMap(description, "correlation-filter")
-	if err != nil {
-		return s, err
-	}
-	switch {
-	case hasSQL && hasCorrelation:
-		return s, errors.New("it has both a sql-filter and a correlation-filter")
-	case hasSQL:
-		if s.Expression, err = expressionOf(sql, "sql-filter"); err != nil {
-			return s, err
-		}
-		switch s.Kind = rule.SQLFilter; s.Expression { // clients write the two simple filters so
-		case rule.TrueExpression:
-			s.Kind, s.Expression = rule.TrueFilter, ""
-		case rule.FalseExpression:
-			s.Kind, s.Expression = rule.FalseFilter, ""
-		}
-	case hasCorrelation:
-		s.Kind = rule.CorrelationFilter
-		if s.Correlation, err = correlationOf(correlation); err != nil {
-			return s, err
-		}
-	default:
-		return s, errors.New("it has neither a sql-filter nor a correlation-filter")
-	}
-	action, has, err := innerMap(description, "sql-rule-action")
-	if err != nil || !has {
-		return s, err
-	}
-	s.Action, err = expressionOf(action, "sql-rule-action")
-	return s, err
-}
-
-// innerMap returns a map inside a map; has is false if it is absent or null.
-func innerMap(m amqp.Map, key string) (inner amqp.Map, has bool, err error) {
-	v, _ := m.Get(key)
-	if v == nil {
-		return nil, false, nil
-	}
-	inner, ok := v.(amqp.Map)
-	if !ok {
-		return nil, false, errors.New(key + " is no map")
-	}
-	return inner, true, nil
-}
-
-func expressionOf(m amqp.Map, what string) (string, error) {
-	v, _ := m.Get("expression")
-	text, ok := v.(string)
-	if !ok {
-		return "", errors.New(what + " has no expression")
-	}
-	return text, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/rulemap"
 )
 
 // subscription creates a topic with a subscription that has the default rule.
@@ -96,7 +97,7 @@ func (s *scene) rules() (all []amqp.List) {
 	for _, entry := range list {
 		d, _ := entry.(amqp.Map).Get("rule-description")
 		described := d.(amqp.Described)
-		if described.Descriptor != codeRuleDescription {
+		if described.Descriptor != rulemap.CodeRuleDescription {
 			s.t.Errorf("descriptor %#x", described.Descriptor)
 		}
 		all = append(all, described.Value.(amqp.List))
@@ -123,7 +124,7 @@ func TestRulesOverManagement(t *testing.T) {
 		add(ruleMap("none", "sql-filter", mapOf("expression", "1=0"), "sql-rule-action", nil))
 		add(ruleMap("some", "correlation-filter", mapOf("label", "x", "correlation-id", "c", "to", nil,
 			"properties", mapOf("i", int32(5), "s", "t", "d", amqp.Timestamp(5000), "u", amqp.UUID{7},
-				"span", amqp.Described{Descriptor: symbolTimeSpan, Value: int64(99)}))))
+				"span", amqp.Described{Descriptor: rulemap.SymbolTimeSpan, Value: int64(99)}))))
 		if code, _, _ := s.ask(ruleNode, "remove-rule", mapOf("rule-name", "$default")); code != codeOK {
 			t.Errorf("remove: %d", code)
 		}
@@ -132,14 +133,14 @@ func TestRulesOverManagement(t *testing.T) {
 			t.Fatalf("%d rules", len(all))
 		}
 		for i, want := range []string{
-			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeFalseFilter, Value: amqp.List{}},
-				amqp.Described{Descriptor: codeEmptyAction, Value: amqp.List{}}, "none"}),
-			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeCorrelationFilter, Value: amqp.List{"c", nil, nil, nil, "x", nil, nil, nil,
+			fmt.Sprint(amqp.List{amqp.Described{Descriptor: rulemap.CodeFalseFilter, Value: amqp.List{}},
+				amqp.Described{Descriptor: rulemap.CodeEmptyAction, Value: amqp.List{}}, "none"}),
+			fmt.Sprint(amqp.List{amqp.Described{Descriptor: rulemap.CodeCorrelationFilter, Value: amqp.List{"c", nil, nil, nil, "x", nil, nil, nil,
 				mapOf("i", int32(5), "s", "t", "d", amqp.Timestamp(5000), "u", amqp.UUID{7},
-					"span", amqp.Described{Descriptor: symbolTimeSpan, Value: int64(99)})}},
-				amqp.Described{Descriptor: codeEmptyAction, Value: amqp.List{}}, "some"}),
-			fmt.Sprint(amqp.List{amqp.Described{Descriptor: codeSQLFilter, Value: amqp.List{"a > 5", int32(20)}},
-				amqp.Described{Descriptor: codeSQLAction, Value: amqp.List{"SET b = 1", int32(20)}}, "sql"}),
+					"span", amqp.Described{Descriptor: rulemap.SymbolTimeSpan, Value: int64(99)})}},
+				amqp.Described{Descriptor: rulemap.CodeEmptyAction, Value: amqp.List{}}, "some"}),
+			fmt.Sprint(amqp.List{amqp.Described{Descriptor: rulemap.CodeSQLFilter, Value: amqp.List{"a > 5", int32(20)}},
+				amqp.Described{Descriptor: rulemap.CodeSQLAction, Value: amqp.List{"SET b = 1", int32(20)}}, "sql"}),
 		} {
 			if got := fmt.Sprint(all[i][:3]); got != want || len(all[i]) != 4 {
 				t.Errorf("rule %d is %s, want %s", i, got, want)
@@ -184,7 +185,7 @@ func TestEnumerateRulesFillsTheLink(t *testing.T) {
 // The bytes of a default rule are those that the service writes (amqp-protocol.md 7.5).
 func TestTheDefaultRuleOnTheWire(t *testing.T) {
 	r := fsm.Rule{Name: "$Default", Source: rule.Default(), CreatedAt: 1}
-	got, err := amqp.AppendValue(nil, describeRule(&r))
+	got, err := amqp.AppendValue(nil, rulemap.Describe(&r))
 	want := []byte("\x00\x80\x00\x00\x01\x37\x00\x00\x00\x04\xc0\x2a\x04\x00\x80\x00\x00\x00\x13\x70\x00\x00\x07\x45" +
 		"\x00\x80\x00\x00\x01\x37\x00\x00\x00\x05\x45\xa1\x08$Default\x83\x00\x00\x00\x00\x00\x00\x00\x01")
 	if err != nil || !bytes.Equal(got, want) {
@@ -254,7 +255,7 @@ func TestTypesOfRuleValuesAreKept(t *testing.T) {
 	values := []any{int8(-5), uint8(200), int16(-300), uint16(60000), int32(-5), uint32(4_000_000_000), int64(5), int64(1 << 40),
 		uint64(7), uint64(1 << 63), float32(1.1), 1.1, math.Inf(1), amqp.Char('x'), "text", true, nil, []byte("ab"),
 		[]byte(strings.Repeat("x", 300)), amqp.UUID{7}, amqp.Timestamp(5000), decimal, amqp.Decimal64{0x31, 0xc0, 7: 5},
-		amqp.Decimal32{0x32, 3: 7}, amqp.Described{Descriptor: symbolTimeSpan, Value: int64(math.MinInt64)}}
+		amqp.Decimal32{0x32, 3: 7}, amqp.Described{Descriptor: rulemap.SymbolTimeSpan, Value: int64(math.MinInt64)}}
 	inBubble(t, func(b *bubble) {
 		s := ruleScene(t, b)
 		defer s.c.close()

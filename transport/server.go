@@ -14,9 +14,11 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
 	"github.com/busbar-mq/busbar/transport/sockets"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // Server is the front door of a node: it serves AMQP, WebSocket and HTTP clients on the listeners
@@ -31,17 +33,12 @@ type Server struct {
 	repeats  repeats
 	log      hclog.Logger
 	stats    Stats
-	pumps    atomic.Uint64 // the last pump number given out
+	waist    *waist.Source
 
 	http     *http.Server
 	httpIn   *handoff // sockets that turned out to speak HTTP
 	watcher  *watcher
-	janitor  *janitor
-	toucher  toucher
-	slots    slots
 	ledger   ledger
-	holders  holders
-	turns    turns
 	memory   memory
 	txnBytes atomic.Int64 // of the open transactions of all connections
 	doubts   atomic.Int64 // commits that the node asks about after their clients
@@ -54,8 +51,6 @@ type Server struct {
 	ctx    context.Context // ends when Close has drained everything
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-
-	incarnation atomic.Uint64 // of our request ids; changes when the cluster declares us lost
 
 	sockets *sockets.Register
 	rates   *rates // nil: no key has a limit
@@ -92,15 +87,14 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 	s.rates = newRates(cfg.KeyRate, time.Now)
 	s.memory.limit = int64(cfg.MaxClientBytes)
 	s.rules, _ = catalog.(Rules)
-	s.incarnation.Store(uint64(cfg.Incarnation))
-	s.holders.born(cfg.Incarnation)
+	s.waist = waist.New(waist.Config{Broker: broker, Log: log, Incarnation: cfg.Incarnation, Draw: s.draw,
+		ProposeTimeout: cfg.ProposeTimeout})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.waits, s.stopWaits = context.WithCancel(s.ctx)
 	s.watcher = newWatcher(s)
-	s.janitor = newJanitor(s)
 	s.startHTTP(handler)
 	s.wg.Go(s.watcher.run)
-	s.wg.Go(s.janitor.run)
+	s.wg.Go(func() { s.waist.Run(s.ctx) })
 	return s, nil
 }
 
@@ -204,8 +198,24 @@ func (s *Server) unregister(c *conn) {
 	s.stats.Connections.Add(-1)
 }
 
-// newPump returns the number of a pump that this process has not used yet.
-func (s *Server) newPump() uint64 { return s.pumps.Add(1) }
+// Propose makes one command durable for a caller that is no AMQP client, and returns what it did.
+// It retries by itself until ctx ends; an error means that the command may or may not have been done.
+// Errors are those of [Broker.Propose].
+func (s *Server) Propose(ctx context.Context, k fsm.Key, c fsm.Command) (fsm.Outcome, error) {
+	return s.waist.ProposeOnce(ctx, k, c)
+}
+
+// Query reads the state as of now; errors are those of [Broker.Query].
+func (s *Server) Query(ctx context.Context, k fsm.Key, q fsm.Query) (fsm.Answer, error) {
+	return s.broker.Query(ctx, k, q)
+}
+
+// Holder names who took a lock (S-272).
+type Holder = waist.Holder
+
+// Holder tells who took a lock, given the request that took it; nothing if that was not a link of this
+// node, or one that ended long ago.
+func (s *Server) Holder(by fsm.RequestID) Holder { return s.waist.Holders().Of(by) }
 
 // Close stops accepting, answers what is in flight, tells the clients to go elsewhere (amqp:connection:forced), and
 // gives their sessions back. It returns when every goroutine of the server has ended. When ctx ends first, the rest
@@ -255,7 +265,7 @@ func (s *Server) Close(ctx context.Context) error {
 		s.cancel()
 		<-drained
 	}
-	s.janitor.flush(ctx)
+	s.waist.Flush(ctx)
 	s.cancel()
 	s.wg.Wait()
 	return err

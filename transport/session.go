@@ -8,6 +8,8 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/refusal"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // sessionKey names a message session.
@@ -24,7 +26,7 @@ type heldSession struct {
 	proof    fsm.SessionProof
 	share    int
 	until    fsm.Wall
-	lane     *lane
+	pump     *pump
 	alarm    *time.Timer
 	leaving  bool
 	released bool
@@ -69,14 +71,14 @@ func (l *link) acceptWait() time.Duration {
 // acceptSession takes the lock of a session; the attach is answered when that is decided.
 func (l *link) acceptSession(f wantedSession) {
 	c, d := l.ch.c, l.desc
-	t := newTaker(c.s, d, fsm.Main, allShares(d))
-	var named pumpID
+	r := c.s.waist.NewReceiver(d, fsm.Main, waist.AllShares(d))
+	var named waist.Pump
 	key := fsm.Key{Entity: d.ID, By: fsm.ByText, Text: f.id.Value}
 	wait := l.acceptWait()
 	ctx, cancel := context.WithCancel(c.ctx)
 	l.cancel = cancel
 	if f.id.Set {
-		named.pump = c.s.newPump()
+		named = c.s.waist.NewPump()
 	}
 	c.spawn(func() func() {
 		defer cancel()
@@ -86,12 +88,12 @@ func (l *link) acceptSession(f wantedSession) {
 		if f.id.Set { // RUL-18: accept by id does not wait
 			ctx, stop := context.WithTimeout(ctx, c.cfg.ProposeTimeout)
 			defer stop()
-			out, err = c.s.propose(ctx, &named, key, cmd)
-			c.s.janitor.drop(named.pump, key)
+			out, err = c.s.waist.Propose(ctx, &named, key, cmd)
+			c.s.waist.Retire(&named, key)
 		} else {
 			cmd.Wait = fsm.Millis(wait.Milliseconds())
-			out, err = t.take(ctx, cmd)
-			t.retire()
+			out, err = r.Receive(ctx, cmd)
+			r.Retire()
 		}
 		return func() { l.accepted(out, err) }
 	})
@@ -134,7 +136,7 @@ func (l *link) accepted(out fsm.Outcome, err error) {
 func (l *link) hold(out fsm.Outcome) *heldSession {
 	h := &heldSession{
 		l: l, c: l.ch.c, key: sessionKey{l.desc.ID, out.Session.ID},
-		proof: out.Session, until: out.LockedUntil, lane: l.ch.c.newLane(),
+		proof: out.Session, until: out.LockedUntil, pump: l.ch.c.newPump(),
 		share: max(0, l.desc.ShareOf(out.Session.Token.Prefix())),
 	}
 	if !out.Shared.IsZero() {
@@ -230,7 +232,7 @@ func (h *heldSession) lost() {
 	h.c.fault(h.l.ch, h.l, &linkError{siteRefused, h.c.s.refusal(fsm.SessionLockLost, "", h.l.addr.path())})
 }
 
-func (h *heldSession) shareKey() fsm.Key { return shareKey(h.l.desc, fsm.Main, h.share) }
+func (h *heldSession) shareKey() fsm.Key { return waist.ShareKey(h.l.desc, fsm.Main, h.share) }
 
 // release gives the session back; then, if any, runs afterwards. Orderly leaves delivery counts as
 // they are (S-49, S-52).
@@ -249,13 +251,13 @@ func (h *heldSession) release(orderly bool, then func()) {
 	if h.shared != nil {
 		h.shared.leave(cmd)
 	}
-	h.lane.propose(h.c.ctx, h.c.cfg.ProposeTimeout, h.shareKey(), cmd, func(_ fsm.Outcome, err error) {
+	h.pump.send(h.c.ctx, h.c.cfg.ProposeTimeout, h.shareKey(), cmd, func(_ fsm.Outcome, err error) {
 		if err != nil {
 			// It ends by its own deadline.
 			h.c.log.Debug("release session", "entity", h.l.desc.Name, "error", err)
 		}
 		h.released = true
-		h.lane.retire(h.shareKey())
+		h.pump.retire(h.shareKey())
 		h.l.ch.touch()
 		if then != nil {
 			then()
@@ -274,7 +276,7 @@ func (l *link) sessionFilter() (f wantedSession, wanted bool, err error) {
 		}
 		if key, _ := k.Text(); key != string(amqp.FilterSession) && key != string(amqp.FilterShared) && !v.IsNull() {
 			return f, false, linkFault(siteAttach, amqp.ConditionNotImplemented, "The filter %q is not supported. "+
-				"What a receiver gets is selected by a rule of its subscription.", clipText(key))
+				"What a receiver gets is selected by a rule of its subscription.", refusal.Clip(key))
 		}
 	}
 	if err := filters.Err(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 func withSessions(d *fsm.Descriptor) { d.RequiresSession = true }
@@ -546,7 +547,7 @@ func TestCloseReleasesSessionsAndForcesClientsAway(t *testing.T) {
 		t.Errorf("the client saw %v", err)
 	}
 	out, err := ts.broker.Propose(testContext(t), fsm.RequestID{Node: 9, Pump: 1, Counter: 1},
-		shareKey(d, fsm.Main, 0), &fsm.AcceptSession{ID: "s1"})
+		waist.ShareKey(d, fsm.Main, 0), &fsm.AcceptSession{ID: "s1"})
 	if err != nil || out.Refusal != fsm.None {
 		t.Errorf("accept after close: %v %v", out.Refusal, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // ack answers one delivery: a client's transfer, or a client's disposition.
@@ -32,7 +33,7 @@ type settlement struct {
 type settler struct {
 	e       *egress
 	key     fsm.Key
-	lanes   []*lane // as many as were ever needed at once
+	pumps   []*pump // as many as were ever needed at once
 	pending []settlement
 	awaited int // of pending, whose answer the client waits for
 }
@@ -47,25 +48,25 @@ func (e *egress) settler(token fsm.LockToken) *settler {
 	share := max(0, e.desc.ShareOf(token.Prefix()))
 	s := e.settlers[share]
 	if s == nil {
-		s = &settler{e: e, key: shareKey(e.desc, e.sub, share)}
+		s = &settler{e: e, key: waist.ShareKey(e.desc, e.sub, share)}
 		e.settlers[share] = s
 	}
 	return s
 }
 
 func (s *settler) busy() bool {
-	return len(s.pending) > 0 || slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.busy })
+	return len(s.pending) > 0 || slices.ContainsFunc(s.pumps, func(p *pump) bool { return p.busy })
 }
 
-// lane returns an idle lane if what is pending is worth one more Settle, else nil.
-func (s *settler) lane() *lane {
-	var idle *lane
+// idlePump returns an idle pump if what is pending is worth one more Settle, else nil.
+func (s *settler) idlePump() *pump {
+	var idle *pump
 	under := 0
-	for _, l := range s.lanes {
-		if l.busy {
+	for _, p := range s.pumps {
+		if p.busy {
 			under++
 		} else {
-			idle = l
+			idle = p
 		}
 	}
 	waiting := len(s.pending)
@@ -76,8 +77,8 @@ func (s *settler) lane() *lane {
 		return nil
 	}
 	if idle == nil {
-		idle = s.e.c.newLane()
-		s.lanes = append(s.lanes, idle)
+		idle = s.e.c.newPump()
+		s.pumps = append(s.pumps, idle)
 	}
 	return idle
 }
@@ -94,14 +95,14 @@ func (s *settler) add(v settlement) {
 // together.
 func (s *settler) kick() {
 	if len(s.pending) > 0 {
-		s.e.c.proposers = append(s.e.c.proposers, s)
+		s.e.c.starters = append(s.e.c.starters, s)
 	}
 }
 
-// propose implements proposer: it sends the pending verdicts.
-func (s *settler) propose() {
-	l := s.lane()
-	if l == nil {
+// startRound implements starter: it sends the pending verdicts.
+func (s *settler) startRound() {
+	p := s.idlePump()
+	if p == nil {
 		return
 	}
 	n := min(len(s.pending), s.e.c.cfg.MaxSettle)
@@ -117,7 +118,7 @@ func (s *settler) propose() {
 			s.awaited--
 		}
 	}
-	l.propose(s.e.c.ctx, s.e.c.cfg.ProposeTimeout, s.key, cmd, func(out fsm.Outcome, err error) {
+	p.send(s.e.c.ctx, s.e.c.cfg.ProposeTimeout, s.key, cmd, func(out fsm.Outcome, err error) {
 		s.settled(batch, out, err)
 		s.kick()
 		s.e.fetch()
@@ -315,7 +316,7 @@ func (ch *channel) dropLocks() {
 			continue
 		}
 		o := d.owner
-		key := shareKey(o.desc, o.sub, max(0, o.desc.ShareOf(d.token.Prefix())))
+		key := waist.KeyOfToken(o.desc, o.sub, d.token)
 		g := groups[key]
 		if g == nil {
 			g = &group{key: key}
@@ -327,13 +328,13 @@ func (ch *channel) dropLocks() {
 	for _, g := range groups {
 		for len(g.tokens) > 0 {
 			n := min(len(g.tokens), ch.c.cfg.MaxSettle)
-			l := ch.c.newLane()
-			l.propose(ch.c.ctx, ch.c.cfg.ProposeTimeout, g.key, &fsm.DropLocks{Tokens: g.tokens[:n], Grace: grace},
+			p := ch.c.newPump()
+			p.send(ch.c.ctx, ch.c.cfg.ProposeTimeout, g.key, &fsm.DropLocks{Tokens: g.tokens[:n], Grace: grace},
 				func(_ fsm.Outcome, err error) {
 					if err != nil {
 						ch.c.log.Debug("drop locks", "error", err)
 					}
-					l.retire(g.key)
+					p.retire(g.key)
 				})
 			g.tokens = g.tokens[n:]
 		}

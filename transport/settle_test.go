@@ -80,33 +80,33 @@ func TestVerdictsRideInTheNextEntry(t *testing.T) {
 	}
 }
 
-// A settler has a lane for each Settle under way and uses the idle ones again.
+// A settler has a pump for each Settle under way and uses the idle ones again.
 func TestLanesOfASettlerAreUsedAgain(t *testing.T) {
 	ts := startServer(t, 1)
 	s := &settler{e: &egress{c: &conn{s: ts.Server}}}
-	var taken []*lane
+	var taken []*pump
 	for _, n := range settleSteps {
 		s.pending, s.awaited = make([]settlement, n-1), n-1
-		if s.lane() != nil {
+		if s.idlePump() != nil {
 			t.Errorf("%d verdicts are worth a request beside %d", n-1, len(taken))
 		}
-		if s.pending, s.awaited = make([]settlement, 1000), 0; len(taken) > 0 && s.lane() != nil {
+		if s.pending, s.awaited = make([]settlement, 1000), 0; len(taken) > 0 && s.idlePump() != nil {
 			t.Error("verdicts whose answer nobody waits for are worth a second request")
 		}
 		s.pending, s.awaited = make([]settlement, n), n
-		l := s.lane()
+		l := s.idlePump()
 		if l == nil || slices.Contains(taken, l) {
-			t.Fatalf("%d verdicts beside %d requests: lane %v", n, len(taken), l)
+			t.Fatalf("%d verdicts beside %d requests: pump %v", n, len(taken), l)
 		}
 		l.busy = true
 		taken = append(taken, l)
 	}
 	s.pending, s.awaited = make([]settlement, 10_000), 10_000
-	if s.lane() != nil {
+	if s.idlePump() != nil {
 		t.Error("more requests than steps")
 	}
 	taken[0].busy = false
-	if s.lane() != taken[0] || len(s.lanes) != len(settleSteps) {
-		t.Errorf("%d lanes", len(s.lanes))
+	if s.idlePump() != taken[0] || len(s.pumps) != len(settleSteps) {
+		t.Errorf("%d pumps", len(s.pumps))
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // sharedSession is what a session held without exclusion has more than one held exclusively (S-326).
@@ -20,13 +21,13 @@ type sharedSession struct {
 func (h *heldSession) watchLoss() {
 	ctx, cancel := context.WithCancel(h.c.ctx)
 	h.shared.stop = cancel
-	t := newTaker(h.c.s, h.l.desc, fsm.Main, []int{h.share})
+	r := h.c.s.waist.NewReceiver(h.l.desc, fsm.Main, []int{h.share})
 	cmd := &fsm.WatchSession{Session: h.proof, Wait: fsm.Millis(h.c.cfg.LockWait.Milliseconds())}
 	h.c.spawn(func() func() {
 		defer cancel()
-		defer t.retire()
+		defer r.Retire()
 		for {
-			out, err := t.take(ctx, cmd)
+			out, err := r.Receive(ctx, cmd)
 			switch {
 			case ctx.Err() != nil:
 				return nil
@@ -34,7 +35,7 @@ func (h *heldSession) watchLoss() {
 				return h.lost
 			case err == nil && out.Refusal == fsm.None:
 			default: // the entity is disabled or gone, which ends the link by itself, or not to be reached
-				if !sleep(ctx, recheckPause) {
+				if !waist.Sleep(ctx, recheckPause) {
 					return nil
 				}
 			}

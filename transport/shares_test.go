@@ -8,7 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // countingBroker counts the accepts that are under way at the same time.
@@ -37,6 +40,10 @@ func (b *countingBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Ke
 	return b.singleBroker.Propose(ctx, id, k, c)
 }
 
+func testSource(b Broker) *waist.Source {
+	return waist.New(waist.Config{Broker: b, Log: hclog.NewNullLogger(), Incarnation: 7, ProposeTimeout: testConfig().ProposeTimeout})
+}
+
 // S-42: an accept-next looks at every share and locks in one share at a time, whichever shares get
 // their sessions while it waits, and even if several do at once.
 func TestAcceptNextLocksInOneShareAtATime(t *testing.T) {
@@ -48,10 +55,10 @@ func TestAcceptNextLocksInOneShareAtATime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &countingBroker{singleBroker: newSingleBroker(3), asked: map[uint16]bool{}}
 				d := b.queue("orders", withSessions, partitioned)
-				s := &Server{cfg: testConfig(), broker: b}
+				s := testSource(b)
 				fill := func(share int) {
 					m := fsm.Message{Body: []byte("x"), HasSession: true, SessionID: fmt.Sprint("s", share)}
-					out, err := b.Propose(t.Context(), fsm.RequestID{}, shareKey(d, fsm.Main, share),
+					out, err := b.Propose(t.Context(), fsm.RequestID{}, waist.ShareKey(d, fsm.Main, share),
 						&fsm.Enqueue{Messages: []fsm.Message{m}})
 					if err != nil || out.Refusal != fsm.None {
 						t.Fatal(out, err)
@@ -62,8 +69,8 @@ func TestAcceptNextLocksInOneShareAtATime(t *testing.T) {
 				}
 				taken := make(chan fsm.Outcome, 1)
 				go func() {
-					out, err := newTaker(s, d, fsm.Main, allShares(d)).
-						take(t.Context(), &fsm.AcceptSession{Next: true, Wait: 10_000})
+					out, err := s.NewReceiver(d, fsm.Main, waist.AllShares(d)).
+						Receive(t.Context(), &fsm.AcceptSession{Next: true, Wait: 10_000})
 					if err != nil {
 						t.Error(err)
 					}
@@ -81,7 +88,7 @@ func TestAcceptNextLocksInOneShareAtATime(t *testing.T) {
 				held := 0
 				for i := range d.Partitions {
 					other, err := b.singleBroker.Propose(t.Context(), fsm.RequestID{},
-						shareKey(d, fsm.Main, i), &fsm.AcceptSession{ID: fmt.Sprint("s", i)})
+						waist.ShareKey(d, fsm.Main, i), &fsm.AcceptSession{ID: fmt.Sprint("s", i)})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -106,19 +113,19 @@ func TestAReceiverTakesTheSharesInRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSingleBroker(3)
 		d := b.queue("orders", partitioned)
-		s := &Server{cfg: testConfig(), broker: b}
+		s := testSource(b)
 		fill := func(share, n int) {
 			for range n {
 				m := fsm.Message{Body: []byte(fmt.Sprint(share))}
-				out, err := b.Propose(t.Context(), fsm.RequestID{}, shareKey(d, fsm.Main, share), &fsm.Enqueue{Messages: []fsm.Message{m}})
+				out, err := b.Propose(t.Context(), fsm.RequestID{}, waist.ShareKey(d, fsm.Main, share), &fsm.Enqueue{Messages: []fsm.Message{m}})
 				if err != nil || out.Refusal != fsm.None {
 					t.Fatal(out, err)
 				}
 			}
 		}
-		one := func(r *taker) string {
+		one := func(r *waist.Receiver) string {
 			t.Helper()
-			out, err := r.take(t.Context(), &fsm.Lock{Max: 1, Delete: true})
+			out, err := r.Receive(t.Context(), &fsm.Lock{Max: 1, Delete: true})
 			if err != nil || out.Refusal != fsm.None {
 				t.Fatal(out, err)
 			}
@@ -130,7 +137,7 @@ func TestAReceiverTakesTheSharesInRotation(t *testing.T) {
 		fill(0, 30)
 		fill(1, 4)
 		fill(2, 4)
-		r := newTaker(s, d, fsm.Main, allShares(d))
+		r := s.NewReceiver(d, fsm.Main, waist.AllShares(d))
 		for round := range 4 {
 			seen := map[string]bool{}
 			for range 3 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 func TestAMessageIsShown(t *testing.T) {
@@ -99,14 +100,14 @@ func TestCallersDoNotShareAPump(t *testing.T) {
 	for range 20 {
 		wg.Go(func() {
 			m := fsm.Message{Body: []byte{storedVersion, 0, 0}}
-			out, err := ts.Propose(context.Background(), shareKey(d, fsm.Main, 0), &fsm.Enqueue{Messages: []fsm.Message{m}})
+			out, err := ts.Propose(context.Background(), waist.ShareKey(d, fsm.Main, 0), &fsm.Enqueue{Messages: []fsm.Message{m}})
 			if err != nil || out.Refusal != fsm.None || out.Repeated {
 				t.Errorf("%+v, %v", out, err)
 			}
 		})
 	}
 	wg.Wait()
-	a, err := ts.Query(context.Background(), shareKey(d, fsm.Main, 0), &fsm.Counts{})
+	a, err := ts.Query(context.Background(), waist.ShareKey(d, fsm.Main, 0), &fsm.Counts{})
 	if err != nil || a.Counts.Active != 20 {
 		t.Errorf("%+v, %v", a.Counts, err)
 	}

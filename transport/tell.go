@@ -6,6 +6,7 @@ import (
 
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/refusal"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // Every error that leaves for a client passes this file, where it gets what S-1 asks for. It gets a code, an id that
@@ -27,7 +28,7 @@ const infoFrameBytes = 1 << 10
 // if it is about none.
 func (c *conn) note(e *amqp.Error, path string) (*amqp.Error, *refusal.Mark) {
 	mark := c.s.refusals.Note(codeOfError(e), path, e.Description, "condition", e.Condition,
-		"remote", c.socket.RemoteAddr(), "container", clipText(c.container))
+		"remote", c.socket.RemoteAddr(), "container", refusal.Clip(c.container))
 	with := *e
 	if e.Condition == amqp.ConditionNotFound {
 		with.Description = c.named(e.Description)
@@ -42,7 +43,7 @@ func (c *conn) named(text string) string {
 	if host == "" {
 		return text
 	}
-	return strings.Replace(text, "'sb://"+c.cfg.Namespace+"/", "'sb://"+clipText(host)+"/", 1)
+	return strings.Replace(text, "'sb://"+c.cfg.Namespace+"/", "'sb://"+refusal.Clip(host)+"/", 1)
 }
 
 // tell returns e as the client hears it; one that was told already, and nil, stay as they are.
@@ -178,7 +179,7 @@ func (p *httpProblem) codeOf() refusal.Code {
 // to ask (S-243).
 func (s *Server) commitError(err error, path string) *amqp.Error {
 	e := s.errorOf(err, path)
-	if inDoubt(err) {
+	if waist.InDoubt(err) {
 		e.Description = txnInDoubt + e.Description
 	}
 	return e

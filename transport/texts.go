@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -13,15 +12,6 @@ import (
 
 // This file has the conditions and texts of refusals. Where clients or their tests look at the text it is the
 // original's (RUL-13). The other parts of S-1 are added where the texts leave, see tell.go.
-
-// clipText shortens what a client wrote, so that an error does not repeat all of it.
-func clipText(text string) string {
-	const most = 100
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}
 
 // containerID names this node to its clients.
 func (s *Server) containerID() string {

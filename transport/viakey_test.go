@@ -7,6 +7,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // keysOf returns a key for each of n shares.
@@ -67,7 +68,7 @@ func TestAViaPartitionKeySelectsTheShare(t *testing.T) {
 			if state := d.transfer(6, nil, both(keys[share])); state != (amqp.Accepted{}) {
 				t.Errorf("without a transaction: %s", stateText(state))
 			}
-			a, err := b.broker.Query(t.Context(), shareKey(b.broker.entities["a"], fsm.Main, share), &fsm.Counts{})
+			a, err := b.broker.Query(t.Context(), waist.ShareKey(b.broker.entities["a"], fsm.Main, share), &fsm.Counts{})
 			if err != nil || a.Counts.Transfer != 1 {
 				t.Errorf("share %d has %d on their way, %v", share, a.Counts.Transfer, err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // watcher looks up the entities that have open links in the local catalog, when that has changed and now and then. So
@@ -30,7 +31,9 @@ type watched struct {
 
 // watched reports whether the link ends with its entity. Request links do not: each request finds the
 // entity that has the name by then.
-func (l *link) watched() bool { return l.desc != nil && l.end != nil && !l.addr.management }
+func (l *link) watched() bool {
+	return l.desc != nil && l.end != nil && !l.addr.management
+}
 
 func newWatcher(s *Server) *watcher { return &watcher{s: s, entities: map[string]*watched{}} }
 
@@ -90,7 +93,7 @@ func (w *watcher) run() {
 		case <-t.C:
 			due = true
 		case <-changed:
-			if due = false; !sleep(w.s.ctx, lookPause) {
+			if due = false; !waist.Sleep(w.s.ctx, lookPause) {
 				return
 			}
 		case <-w.s.ctx.Done():
@@ -121,7 +124,7 @@ func (w *watcher) look() {
 		ctx, cancel := context.WithTimeout(w.s.ctx, w.s.cfg.ProposeTimeout)
 		d, err := w.s.catalog.Entity(ctx, name)
 		cancel()
-		if err != nil && !isGone(err) {
+		if err != nil && !waist.IsGone(err) {
 			continue // nothing is known; the next look may tell
 		}
 		for _, c := range w.changed(name, d) {
@@ -160,7 +163,7 @@ func (c *conn) entityChanged(name string, d *fsm.Descriptor) {
 		case !l.clientSends() && (d.Status == fsm.Disabled || d.Status == fsm.ReceiveDisabled):
 			c.fault(l.ch, l, linkFault(siteRefused, amqp.ConditionEntityDisabled, "%s", disabledText(l.addr.path())))
 		default:
-			if g, ok := l.end.(*ingress); ok && !g.lane.busy {
+			if g, ok := l.end.(*ingress); ok && !g.pump.busy {
 				l.desc = d // larger or smaller messages, other status
 			}
 		}

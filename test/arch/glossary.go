@@ -18,6 +18,7 @@ var retired = map[string]string{
 	"resign": "step down", "resigner": "step down", "resigned": "stepped down", "tidings": "freshness",
 	"unheard": "unanswered", "homeless": "without a session", "grave": "dropped", "graves": "dropped", "bury": "reclaim",
 	"buried": "reclaimed", "unborn": "not stored",
+	"lane": "pump", "lanes": "pumps", "strand": "share pump", "strands": "share pumps", "taker": "receiver", "toucher": "activity",
 }
 
 // RetiredWords reports names in the code of a room that hold a retired word.

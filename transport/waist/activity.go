@@ -1,4 +1,4 @@
-package transport
+package waist
 
 import (
 	"context"
@@ -17,15 +17,15 @@ const (
 	maxTouched = 10_000
 )
 
-// toucher remembers which entities were touched lately. Reads do not enter the log, but somebody who
+// activity remembers which entities were touched lately. Reads do not enter the log, but somebody who
 // peeks uses the entity (S-248, S-258).
-type toucher struct {
+type activity struct {
 	mu   sync.Mutex
 	last map[fsm.EntityID]time.Time
 }
 
 // due reports whether the entity is to be touched now, and notes that it is.
-func (t *toucher) due(id fsm.EntityID, now time.Time) bool {
+func (t *activity) due(id fsm.EntityID, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if at, ok := t.last[id]; ok && now.Sub(at) < touchInterval {
@@ -39,21 +39,21 @@ func (t *toucher) due(id fsm.EntityID, now time.Time) bool {
 }
 
 // forget makes the next use of the entity count again.
-func (t *toucher) forget(id fsm.EntityID) {
+func (t *activity) forget(id fsm.EntityID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.last, id)
 }
 
-// touch tells the entity that it is in use, at most once in a touchInterval. One share is enough: an
+// Touch tells the entity that it is in use, at most once in a touchInterval. One share is enough: an
 // entity is as idle as the busiest of them.
-func (s *Server) touch(ctx context.Context, pump *pumpID, d *fsm.Descriptor, sub fsm.SubQueue) {
-	if !s.toucher.due(d.ID, time.Now()) {
+func (s *Source) Touch(ctx context.Context, pump *Pump, d *fsm.Descriptor, sub fsm.SubQueue) {
+	if !s.activity.due(d.ID, time.Now()) {
 		return
 	}
-	out, err := s.propose(ctx, pump, shareKey(d, sub, 0), &fsm.Touch{})
+	out, err := s.Propose(ctx, pump, ShareKey(d, sub, 0), &fsm.Touch{})
 	if err != nil || out.Refusal != fsm.None {
-		s.toucher.forget(d.ID)
-		s.log.Debug("touch", "entity", d.Name, "refusal", out.Refusal, "error", err)
+		s.activity.forget(d.ID)
+		s.cfg.Log.Debug("touch", "entity", d.Name, "refusal", out.Refusal, "error", err)
 	}
 }

@@ -1,60 +1,11 @@
-package transport
+package rulemap
 
 import (
-	"fmt"
 	"unicode/utf8"
 
-	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
-
-// correlationFields are the fields of a correlation filter in the order of their list on the wire.
-func correlationFields(c *rule.Correlation) []struct {
-	key  string
-	text **string
-} {
-	return []struct {
-		key  string
-		text **string
-	}{
-		{"correlation-id", &c.CorrelationID}, {"message-id", &c.MessageID}, {"to", &c.To}, {"reply-to", &c.ReplyTo},
-		{"label", &c.Label}, {"session-id", &c.SessionID}, {"reply-to-session-id", &c.ReplyToSessionID},
-		{"content-type", &c.ContentType},
-	}
-}
-
-// correlationOf reads a correlation filter.
-func correlationOf(m amqp.Map) (*rule.Correlation, error) {
-	c := &rule.Correlation{}
-	for _, f := range correlationFields(c) {
-		v, _ := m.Get(f.key)
-		if v == nil {
-			continue
-		}
-		text, ok := amqp.ToText(v)
-		if !ok {
-			return nil, fmt.Errorf("%s of the correlation-filter is no string", f.key)
-		}
-		*f.text = &text
-	}
-	props, _, err := innerMap(m, "properties")
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range props {
-		name, ok := amqp.ToText(p.Key)
-		if !ok {
-			return nil, fmt.Errorf("a property of the correlation-filter has no name")
-		}
-		value, ok := valueOf(p.Value)
-		if !ok {
-			return nil, fmt.Errorf("property '%s' of the correlation-filter has a type that cannot be compared", clipText(name))
-		}
-		c.Properties = append(c.Properties, rule.Property{Name: name, Value: value, Type: typeOf(p.Value)})
-	}
-	return c, nil
-}
 
 // valueOf turns an AMQP value into one that rules compare.
 func valueOf(v any) (rule.Value, bool) {
@@ -86,7 +37,7 @@ func valueOf(v any) (rule.Value, bool) {
 		return rule.OfDecimal(string(raw)), err == nil
 	case amqp.Described:
 		ticks, isTicks := v.Value.(int64)
-		if name, ok := v.Descriptor.(amqp.Symbol); ok && name == symbolTimeSpan && isTicks {
+		if name, ok := v.Descriptor.(amqp.Symbol); ok && name == SymbolTimeSpan && isTicks {
 			return rule.OfDuration(ticks), true
 		}
 		return rule.Value{}, false
@@ -151,7 +102,7 @@ func wireValue(p *rule.Property) any {
 	case rule.DateTime:
 		return amqp.Timestamp(v.Millis())
 	case rule.Duration:
-		return amqp.Described{Descriptor: symbolTimeSpan, Value: v.Ticks()}
+		return amqp.Described{Descriptor: SymbolTimeSpan, Value: v.Ticks()}
 	case rule.Binary:
 		return v.Bytes()
 	case rule.Decimal:
@@ -188,40 +139,4 @@ func wireInteger(v rule.Value, kind string) any {
 		return int32(n)
 	}
 	return n
-}
-
-// describeRule writes a rule as enumerate-rules answers it.
-func describeRule(r *fsm.Rule) amqp.Described {
-	action := amqp.Described{Descriptor: codeEmptyAction, Value: amqp.List{}}
-	if r.Source.Action != "" {
-		action = amqp.Described{Descriptor: codeSQLAction, Value: amqp.List{r.Source.Action, ruleCompatibility}}
-	}
-	return amqp.Described{Descriptor: codeRuleDescription, Value: amqp.List{
-		describeFilter(&r.Source), action, r.Name, amqp.Timestamp(r.CreatedAt)}}
-}
-
-func describeFilter(s *rule.Source) amqp.Described {
-	switch s.Kind {
-	case rule.TrueFilter:
-		return amqp.Described{Descriptor: codeTrueFilter, Value: amqp.List{}}
-	case rule.FalseFilter:
-		return amqp.Described{Descriptor: codeFalseFilter, Value: amqp.List{}}
-	case rule.CorrelationFilter:
-		list := amqp.List{}
-		c := *s.Correlation
-		for _, f := range correlationFields(&c) {
-			if *f.text == nil {
-				list = append(list, nil)
-			} else {
-				list = append(list, **f.text)
-			}
-		}
-		props := amqp.Map{}
-		for i := range c.Properties {
-			p := &c.Properties[i]
-			props = append(props, amqp.Pair{Key: p.Name, Value: wireValue(p)})
-		}
-		return amqp.Described{Descriptor: codeCorrelationFilter, Value: append(list, props)}
-	}
-	return amqp.Described{Descriptor: codeSQLFilter, Value: amqp.List{s.Expression, ruleCompatibility}}
 }

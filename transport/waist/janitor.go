@@ -1,4 +1,4 @@
-package transport
+package waist
 
 import (
 	"context"
@@ -26,16 +26,17 @@ const (
 
 // janitor tells partitions which remembered results nobody will ask for any more (A6).
 type janitor struct {
-	s *Server
-
 	mu      sync.Mutex
 	pending map[fsm.Key][]uint64 // retired in this interval
 	ripe    map[fsm.Key][]uint64 // retired in the one before
 	count   int                  // pumps in pending
 }
 
-func newJanitor(s *Server) *janitor {
-	return &janitor{s: s, pending: map[fsm.Key][]uint64{}}
+// Retire has the shares that a pump was used with forget its last result. A pump that was never used is left out.
+func (s *Source) Retire(pump *Pump, keys ...fsm.Key) {
+	if pump.counter > 0 {
+		s.janitor.drop(pump.number, keys...)
+	}
 }
 
 // drop forgets a pump at the shares it was used with.
@@ -52,35 +53,37 @@ func (j *janitor) drop(pump uint64, keys ...fsm.Key) {
 	}
 }
 
-func (j *janitor) run() {
+// Run tells partitions of retired pumps until ctx ends.
+func (s *Source) Run(ctx context.Context) {
 	t := time.NewTicker(janitorInterval)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-		case <-j.s.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
-		j.flush(j.s.ctx)
+		s.Flush(ctx)
 	}
 }
 
-// flush drops what has waited for an interval, and lets what is pending begin to.
-func (j *janitor) flush(ctx context.Context) {
+// Flush drops what has waited for an interval, and lets what is pending begin to.
+func (s *Source) Flush(ctx context.Context) {
+	j := &s.janitor
 	j.mu.Lock()
 	ripe := j.ripe
 	j.ripe, j.pending, j.count = j.pending, map[fsm.Key][]uint64{}, 0
 	j.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, janitorTimeout)
 	defer cancel()
-	node := fsm.Incarnation(j.s.incarnation.Load())
+	node := s.Incarnation()
 	for k, pumps := range ripe {
 		for len(pumps) > 0 && ctx.Err() == nil {
 			n := min(len(pumps), janitorBatch)
 			// No id: the command is idempotent, and a lost one costs ten minutes of memory.
-			_, err := j.s.broker.Propose(ctx, fsm.RequestID{}, k, &fsm.DropPumps{Node: node, Pumps: pumps[:n]})
+			_, err := s.cfg.Broker.Propose(ctx, fsm.RequestID{}, k, &fsm.DropPumps{Node: node, Pumps: pumps[:n]})
 			if err != nil {
-				j.s.log.Debug("drop pumps", "error", err)
+				s.cfg.Log.Debug("drop pumps", "error", err)
 			}
 			pumps = pumps[n:]
 		}

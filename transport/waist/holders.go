@@ -1,4 +1,4 @@
-package transport
+package waist
 
 import (
 	"slices"
@@ -25,9 +25,9 @@ type Holder struct {
 	Remote string // address of the socket
 }
 
-// holders knows the links of this node by their pumps, which is what the state keeps of who took a lock.
+// Holders knows the links of this node by their pumps, which is what the state keeps of who took a lock.
 // It decides nothing.
-type holders struct {
+type Holders struct {
 	mu    sync.Mutex
 	lives []fsm.Incarnation // of this process, the last ones
 	names map[uint64]Holder // by pump
@@ -40,16 +40,15 @@ type endedHolder struct {
 }
 
 // born notes a life of this node.
-func (h *holders) born(life fsm.Incarnation) {
+func (h *Holders) born(life fsm.Incarnation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lives = append(h.lives, life)
 	h.lives = h.lives[max(0, len(h.lives)-maxLives):]
 }
 
-// begin names the link that a pump asks for.
-func (h *holders) begin(pump uint64, l *link) {
-	name := Holder{Client: l.ch.c.container, Link: l.name, Remote: l.ch.c.socket.RemoteAddr().String()}
+// Begin names the link that a pump asks for.
+func (h *Holders) Begin(pump uint64, name Holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.names == nil {
@@ -58,8 +57,8 @@ func (h *holders) begin(pump uint64, l *link) {
 	h.names[pump] = name
 }
 
-// end says that the pump asks no more.
-func (h *holders) end(pump uint64) {
+// End says that the pump asks no more.
+func (h *Holders) End(pump uint64) {
 	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,10 +73,9 @@ func (h *holders) end(pump uint64) {
 	h.ended = h.ended[gone:]
 }
 
-// Holder tells who took a lock, given the request that took it; nothing if that was not a link of this
+// Of tells who took a lock, given the request that took it; nothing if that was not a link of this
 // node, or one that ended long ago.
-func (s *Server) Holder(by fsm.RequestID) Holder {
-	h := &s.holders
+func (h *Holders) Of(by fsm.RequestID) Holder {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slices.Contains(h.lives, by.Node) {

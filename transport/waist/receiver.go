@@ -1,0 +1,205 @@
+package waist
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Receiver asks the shares of an entity for messages or sessions. It has one pump per share, and one
+// receive at a time.
+type Receiver struct {
+	s      *Source
+	desc   *fsm.Descriptor
+	sub    fsm.SubQueue
+	shares []int
+	pumps  []Pump  // parallel to shares
+	lent   []*Pump // of the pool, parallel to shares; nil if the pumps are the receiver's own
+	// turn is the index of the share that is asked first. It rotates per receive (S-42, A19), on from
+	// where the entity's last receiver began: those of an accept or an HTTP receive are used only once.
+	turn int
+	// Sure has a receive end when nobody knows whether it took something: what comes next must not
+	// overtake it.
+	Sure bool
+}
+
+// NewReceiver returns a receiver with pumps of its own. [Receiver.Retire] must be called.
+func (s *Source) NewReceiver(d *fsm.Descriptor, sub fsm.SubQueue, shares []int) *Receiver {
+	r := s.receiver(d, sub, shares)
+	for i := range r.pumps {
+		r.pumps[i] = s.NewPump()
+	}
+	return r
+}
+
+// BorrowReceiver returns a receiver with pumps of the pool. [Receiver.GiveBack] must be called.
+func (s *Source) BorrowReceiver(d *fsm.Descriptor, sub fsm.SubQueue, shares []int) *Receiver {
+	r := s.receiver(d, sub, shares)
+	r.lent = make([]*Pump, len(r.pumps))
+	for i := range r.lent {
+		r.lent[i] = s.Borrow()
+		r.pumps[i] = *r.lent[i]
+	}
+	return r
+}
+
+func (s *Source) receiver(d *fsm.Descriptor, sub fsm.SubQueue, shares []int) *Receiver {
+	r := &Receiver{s: s, desc: d, sub: sub, shares: shares, pumps: make([]Pump, len(shares))}
+	if len(shares) > 1 {
+		r.turn = s.turns.next(d.ID, len(shares))
+	}
+	return r
+}
+
+// NameHolder names the link that the receiver asks for.
+func (r *Receiver) NameHolder(name Holder) {
+	for i := range r.pumps {
+		r.s.holders.Begin(r.pumps[i].number, name)
+	}
+}
+
+// Retire forgets the pumps.
+func (r *Receiver) Retire() {
+	for i, share := range r.shares {
+		r.s.holders.End(r.pumps[i].number)
+		r.s.Retire(&r.pumps[i], ShareKey(r.desc, r.sub, share))
+	}
+}
+
+// GiveBack returns borrowed pumps.
+func (r *Receiver) GiveBack() {
+	for i := range r.lent {
+		*r.lent[i] = r.pumps[i]
+		r.s.GiveBack(r.lent[i])
+	}
+}
+
+// turns count the receivers of entities, so that each begins at the share after that of the one before. Entities whose
+// ids are equal modulo the length count together. That wants no memory that grows with the entities and is forgotten
+// with them, and costs only a share passed over.
+type turns [256]atomic.Uint32
+
+// next returns the turn of an entity's next receiver, of n.
+func (t *turns) next(id fsm.EntityID, n int) int {
+	return int(t[uint64(id)%uint64(len(t))].Add(1) % uint32(n))
+}
+
+// Receive proposes cmd, a Lock or an AcceptSession, until it gives something, is refused for good, its
+// Wait is over, or ctx ends. Momentary failures are waited out: a receiver has no deadline of its
+// own, and clients take a detach for more than it is.
+func (r *Receiver) Receive(ctx context.Context, cmd fsm.Command) (fsm.Outcome, error) {
+	started := time.Now()
+	wait := waitOf(cmd)
+	for pause := time.Duration(0); ; {
+		left := wait - time.Since(started)
+		out, err := r.once(ctx, withWait(cmd, max(left, 0)))
+		if !momentary(out, err) || ctx.Err() != nil || r.Sure && errors.Is(err, fsm.ErrUnknown) {
+			return out, err
+		}
+		if wait == 0 || time.Since(started) >= wait {
+			return out, err
+		}
+		pause = min(max(2*pause, busyPauseMin), busyPauseMax)
+		if !Sleep(ctx, pause) {
+			return out, err
+		}
+	}
+}
+
+// got reports whether an outcome holds what was asked for, or an answer that ends the asking.
+func got(out fsm.Outcome, err error) bool {
+	if err != nil {
+		return IsFinal(err)
+	}
+	switch out.Refusal {
+	case fsm.None:
+		return len(out.Locked) > 0 || !out.Session.Token.IsZero()
+	case fsm.NoSession, fsm.Busy, fsm.Stale, fsm.NotLeader:
+		return false
+	}
+	return true
+}
+
+// once asks each share without waiting, then parks at one and watches the others, until one gives
+// or the wait of cmd is over.
+func (r *Receiver) once(ctx context.Context, cmd fsm.Command) (fsm.Outcome, error) {
+	if len(r.shares) == 1 {
+		return r.propose(ctx, 0, cmd)
+	}
+	ctx, cancel := context.WithTimeout(ctx, waitOf(cmd)+r.s.cfg.ProposeTimeout)
+	defer cancel()
+	deadline := time.Now().Add(waitOf(cmd))
+	r.turn = (r.turn + 1) % len(r.shares)
+	var out fsm.Outcome
+	var err error
+	for i := range r.shares {
+		out, err = r.propose(ctx, (r.turn+i)%len(r.shares), withWait(cmd, 0))
+		if got(out, err) || ctx.Err() != nil {
+			return out, err
+		}
+	}
+	for {
+		left := time.Until(deadline)
+		if left <= 0 || ctx.Err() != nil {
+			return out, err
+		}
+		var hit int
+		out, hit, err = r.park(ctx, withWait(cmd, left))
+		if got(out, err) || ctx.Err() != nil {
+			return out, err
+		}
+		if hit < 0 {
+			continue
+		}
+		out, err = r.propose(ctx, hit, withWait(cmd, 0))
+		if got(out, err) {
+			return out, err
+		}
+	}
+}
+
+// park parks cmd at the share whose turn it is and awaits the others. It returns the outcome, or
+// the share that has something; the parked request has been taken back by then.
+func (r *Receiver) park(ctx context.Context, cmd fsm.Command) (out fsm.Outcome, hit int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hits := make(chan int, len(r.shares))
+	var wg sync.WaitGroup
+	for i := range r.shares {
+		if i == r.turn {
+			continue
+		}
+		wg.Go(func() {
+			if r.s.cfg.Broker.Await(ctx, ShareKey(r.desc, r.sub, r.shares[i])) == nil {
+				hits <- i
+				cancel() // unparks
+			}
+		})
+	}
+	out, err = r.propose(ctx, r.turn, cmd)
+	cancel()
+	wg.Wait()
+	select {
+	case hit = <-hits:
+		return out, hit, err
+	default:
+		return out, -1, err
+	}
+}
+
+func (r *Receiver) propose(ctx context.Context, i int, cmd fsm.Command) (fsm.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitOf(cmd)+r.s.cfg.ProposeTimeout)
+	defer cancel()
+	return r.s.Propose(ctx, &r.pumps[i], ShareKey(r.desc, r.sub, r.shares[i]), cmd)
+}
+
+func waitOf(cmd fsm.Command) time.Duration { return time.Duration(fsm.WaitOf(cmd)) * time.Millisecond }
+
+// withWait returns a copy of cmd that waits that long; the router may still hold the old one.
+func withWait(cmd fsm.Command, wait time.Duration) fsm.Command {
+	return fsm.WithWait(cmd, fsm.Millis(wait/time.Millisecond))
+}
