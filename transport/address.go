@@ -71,3 +71,13 @@ func (a address) path() string {
 	}
 	return a.entity + "/" + a.sub.String()
 }
+
+// bareHost is the host in what a client calls us by, without scheme, port and path.
+func bareHost(s string) string {
+	if _, rest, ok := strings.Cut(s, "://"); ok {
+		s = rest
+	}
+	s, _, _ = strings.Cut(s, "/")
+	s, _, _ = strings.Cut(s, ":")
+	return s
+}

@@ -126,6 +126,9 @@ const (
 	maxFrameBytes = 16 << 20
 )
 
+// maxTxnMessages bounds the messages that a transaction sends, whatever is configured (S-239).
+const maxTxnMessages = 100
+
 // Defaults returns the settings of an ordinary node.
 func Defaults() Config {
 	return Config{

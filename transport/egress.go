@@ -323,3 +323,20 @@ func (e *egress) finish() {
 		e.l.finish()
 	}
 }
+
+// unmeantLimit is the max-message-size, in bytes, that every version of the Python SDK puts into the attach of a
+// receiver. Its application cannot change the number, and the SDK takes larger messages all the same
+// (docs/decisions/0045).
+const unmeantLimit = 1 << 20
+
+// tooLarge ends a receiving link whose client takes no message of that size (AMQP 1.0 §2.7.3); what is
+// taken for it goes back uncounted. Receive-and-delete does not ask: the message is removed already.
+func (l *link) tooLarge(size int) bool {
+	limit := l.asked.MaxMessageSize.Or(0)
+	if limit == 0 || limit == unmeantLimit || uint64(size) <= limit {
+		return false
+	}
+	l.ch.c.fault(l.ch, l, linkFault(siteMessageSize, amqp.ConditionMessageSizeExceeded, "The next message has %d bytes, "+
+		"and the receiver takes %d at most. Attach with a larger max-message-size or none.", size, limit))
+	return true
+}

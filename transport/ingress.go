@@ -9,24 +9,6 @@ import (
 	"github.com/busbar-mq/busbar/transport/waist"
 )
 
-// inbound is one delivery from the client.
-type inbound struct {
-	id       uint32
-	format   uint32
-	settled  bool
-	dropped  bool // refused while it was arriving; the rest of its frames means nothing
-	bytes    int
-	payload  []byte
-	messages []fsm.Message
-	txnID    []byte          // of the transaction that it is part of, nil if none
-	badState bool            // a request came in a state that no request has
-	via      *fsm.Descriptor // through which it goes, nil if straight
-	text     string          // what selects the share
-	byText   bool
-	refusal  *amqp.Error
-	gone     bool // the entity does not exist any more
-}
-
 // ingress stores the messages of a sending client. One round is under way at a time, or one for each pump of a
 // partitioned entity. Messages that arrive meanwhile ride in the next one, so load makes batches.
 type ingress struct {
@@ -49,9 +31,6 @@ type ingress struct {
 const (
 	// expectedBytes is what a message is taken to be before the first one has come.
 	expectedBytes = 8 << 10
-	// overrunMax is how many deliveries a client may begin beyond its credit. Python does not wait
-	// for credit, and believes that it has 10,000 (amqp-protocol.md 4.1).
-	overrunMax = 10_000
 )
 
 func newIngress(l *link) *ingress {

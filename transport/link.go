@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"slices"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -77,57 +76,6 @@ func (l *link) clientSends() bool {
 // holder names the link to operators.
 func (l *link) holder() waist.Holder {
 	return waist.Holder{Client: l.ch.c.container, Link: l.name, Remote: l.ch.c.socket.RemoteAddr().String()}
-}
-
-// attach handles the client's attach.
-func (ch *channel) attach(p *amqp.Attach) (*link, error) {
-	if p.Handle >= uint32(ch.c.cfg.MaxLinks) {
-		return nil, connFault(siteHandle, amqp.ConditionFramingError, "handle %d is above the announced maximum of %d",
-			p.Handle, ch.c.cfg.MaxLinks-1) // AMQP 1.0 §2.7.2
-	}
-	if p.Handle > ch.handleMax {
-		return nil, channelFault(siteHandle, amqp.ConditionNotAllowed, "Links are answered on the handle of their attach, "+
-			"and handle %d is above the handle-max %d of the client's begin. Use a lower handle or announce more.",
-			p.Handle, ch.handleMax)
-	}
-	if ch.links[p.Handle] != nil {
-		return nil, channelFault(siteHandle, amqp.ConditionHandleInUse, "handle %d is in use", p.Handle)
-	}
-	if p.Name == "" {
-		return nil, channelFault(siteAttach, amqp.ConditionInvalidField, "a link without a name")
-	}
-	l := &link{ch: ch, name: p.Name, handle: p.Handle, role: p.Role, asked: cloneAttach(p), bytes: linkBytes + ch.c.frameBytes}
-	if old := ch.c.links[l.key()]; old != nil {
-		old.refuse(amqpError(amqp.ConditionStolen, "the link was attached again"))
-	}
-	if !l.fits(l.refusal()) {
-		return nil, channelFault(siteAttach, conditionFrameTooSmall, "the answer to the attach of a link with a "+
-			"name of %d bytes does not fit into a frame of %d bytes", len(l.name), ch.c.peerFrame)
-	}
-	if len(p.Name) > maxLinkName {
-		return nil, channelFault(siteAttach, amqp.ConditionInvalidField, "a link with a name of %d bytes, at most %d",
-			len(p.Name), maxLinkName)
-	}
-	ch.links[l.handle] = l
-	ch.c.links[l.key()] = l
-	ch.c.attachBytes += l.bytes
-	l.indexed = true
-	ch.c.s.stats.Links.Add(1)
-	if ch.c.handles++; ch.c.handles > 2*ch.c.cfg.MaxLinks {
-		return nil, connFault(siteLinks, amqp.ConditionResourceLimitExceeded, "too many links that are not detached")
-	}
-	if len(ch.c.links) > ch.c.cfg.MaxLinks {
-		return l, linkFault(siteLinks, amqp.ConditionResourceLimitExceeded,
-			"the connection has %d links already", ch.c.cfg.MaxLinks)
-	}
-	if ch.c.attachBytes > maxAttachBytes {
-		return l, linkFault(siteLinks, amqp.ConditionResourceLimitExceeded, "the links of the connection have more than %d "+
-			"bytes of names, addresses, filters and properties", maxAttachBytes)
-	}
-	if busy := ch.c.room(); busy != nil {
-		return l, &linkError{siteLinks, busy}
-	}
-	return l, l.resolve()
 }
 
 // reply is our attach: everything the client said is echoed (G7, G8).
@@ -211,80 +159,6 @@ const (
 	// looked up: that of a new entity.
 	unknownMessageBytes = 1 << 20
 )
-
-// flow handles a flow of the link.
-func (l *link) flow(p *amqp.Flow) error {
-	switch l.state {
-	case linkAttaching:
-		return l.keepEarly(earlyFrame{flow: &amqp.Flow{
-			DeliveryCount: p.DeliveryCount, LinkCredit: p.LinkCredit, Drain: p.Drain, Echo: p.Echo,
-		}})
-	case linkAttached:
-		return l.end.flow(p)
-	}
-	return nil
-}
-
-// transfer handles one frame of a delivery.
-func (l *link) transfer(p *amqp.Transfer, payload []byte) error {
-	if !l.clientSends() {
-		return channelFault(siteIllegalFrame, amqp.ConditionNotAllowed, "a transfer on a link that receives")
-	}
-	switch l.state {
-	case linkAttaching:
-		t := *p
-		t.DeliveryTag, t.State = nil, amqp.CloneState(p.State)
-		return l.keepEarly(earlyFrame{transfer: &t, payload: slices.Clone(payload)})
-	case linkAttached:
-		return l.end.transfer(p, payload)
-	}
-	return nil
-}
-
-func (l *link) keepEarly(f earlyFrame) error {
-	l.earlyBytes += len(f.payload)
-	if len(l.early) >= maxEarlyFrames || l.earlyBytes > l.ch.c.cfg.MaxLinkBytes {
-		return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "frames before the link is attached")
-	}
-	l.early = append(l.early, f)
-	return nil
-}
-
-// detach handles the client's detach.
-func (ch *channel) detach(p *amqp.Detach) (*link, error) {
-	l, err := ch.link(p.Handle)
-	if err != nil {
-		return nil, err
-	}
-	switch l.state {
-	case linkAttaching: // as docs/spec/amqp-protocol.md 6.3 says: abandon the wait, answer both
-		why := l.lostEarly()
-		l.abandon()
-		l.ch.send(l.refusal())
-		l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true, Error: why})
-		l.remove()
-	case linkAttached:
-		l.state = linkLeaving
-		l.end.close(true)
-		l.finish()
-	case linkDetaching:
-		l.remove()
-	}
-	return l, nil
-}
-
-// lostEarly is what a client hears that detaches a link, not attached yet, over which it has sent messages
-// already; nil if it has sent none.
-func (l *link) lostEarly() *amqp.Error {
-	for _, f := range l.early {
-		if f.transfer != nil {
-			l.ch.c.s.stats.reject(siteCredit)
-			return l.ch.c.tell(amqpError(amqp.ConditionTransferLimitExceeded, "The link was detached before it was "+
-				"attached. What was sent over it without credit is not stored."), l.addr.path())
-		}
-	}
-	return nil
-}
 
 // abandon ends the look-up or accept under way.
 func (l *link) abandon() {

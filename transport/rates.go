@@ -125,10 +125,6 @@ func (r *rates) used() (messages, bytes int) {
 	return messages, bytes
 }
 
-// KeyUse returns how many messages and bytes the keys that have sent most have sent above their rate. Each falls by the
-// rate every second.
-func (s *Server) KeyUse() (messages, bytes int) { return s.rates.used() }
-
 // keyOf is the name of the key that made a claim. It is a policy of the namespace, or of an entity behind the entity,
 // or the subject of a JSON web token behind its issuer. Two issuers may have a subject of the same name.
 func keyOf(claim auth.Claim) string {
@@ -139,29 +135,4 @@ func keyOf(claim auth.Claim) string {
 		return claim.Scope + ":" + claim.Policy
 	}
 	return claim.Policy
-}
-
-// sender returns the key by which a client sends to path, "" if there are no rates. Of several it is the first by name.
-func (c *conn) sender(path string) (key string) {
-	if c.s.rates == nil {
-		return ""
-	}
-	now := time.Now()
-	for _, claim := range c.claims {
-		if name := keyOf(claim); !claim.ExpiredAt(now) && claim.AllowsAny(path, auth.Send) && (key == "" || name < key) {
-			key = name
-		}
-	}
-	return key
-}
-
-// charge counts messages that a request sends, and returns the answer if they are refused.
-func (k *call) charge(messages, bytes int) *response {
-	e := k.s.rates.take(k.sender, messages, bytes)
-	if e == nil {
-		return nil
-	}
-	k.s.stats.reject(siteKeyRate)
-	bad := k.fail(e)
-	return &bad
 }

@@ -300,3 +300,6 @@ func (l *link) sessionFilter() (f wantedSession, wanted bool, err error) {
 	}
 	return wantedSession{id: exclusive.SessionID}, wanted, nil
 }
+
+// over reports whether the hold has ended as far as this node can tell.
+func (h *heldSession) over() bool { return h.leaving || h.released || h.until < nowWall() }

@@ -18,8 +18,6 @@ import (
 const (
 	// txnTimeout ends a transaction after its first operation (S-238).
 	txnTimeout = 2 * time.Minute
-	// maxTxnMessages bounds the messages that a transaction sends, whatever is configured (S-239).
-	maxTxnMessages = 100
 	// maxTxnOps bounds all its operations; each is a few dozen bytes beside its messages.
 	maxTxnOps = 1_000
 	// minTxnStaged is how many bytes of settlements and session states a transaction may have at least, whatever
@@ -139,7 +137,7 @@ func (t *txn) add(w txnWork) *amqp.Error {
 		t.settles = &w
 	}
 	c.holdTxnBytes(bytes + staged)
-	s.ledger.note(t.id, &w)
+	s.ledger.note(t.id, len(w.messages), w.cmd, w.desc, w.home())
 	return nil
 }
 

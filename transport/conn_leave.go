@@ -1,0 +1,143 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// This file is how a connection ends: by the client's close, by ours, or without a word.
+
+// sendClose says goodbye; the peer's answer is waited for, its other frames are ignored.
+func (c *conn) sendClose(cause *amqp.Error) {
+	if c.phase == phaseClosing || c.phase == phaseOver {
+		return
+	}
+	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: c.tell(cause, "")})
+	c.phase = phaseClosing
+	c.leftAt = time.Now()
+	c.rearm()
+}
+
+// peerClosed handles a close: every link ends as if it were detached, then the close is answered.
+func (c *conn) peerClosed(p *amqp.Close) {
+	if p.Error != nil {
+		c.log.Debug("client closed", "error", p.Error)
+	}
+	c.orderly = true
+	c.phase = phaseLeaving
+	c.leftAt = time.Now()
+	for _, ch := range c.channels {
+		ch.closeLinks(true)
+	}
+	c.rearm()
+}
+
+// leave ends the connection because the node stops. Requests in flight are answered, then the client is told. When it
+// has answered, or does not within CloseTimeout, its sessions are given back. Before that it would take itself for
+// the holder of a session that another one has already.
+func (c *conn) leave() {
+	if c.phase != phaseOpen {
+		return
+	}
+	c.forced = true
+	c.phase = phaseLeaving
+	c.leftAt = time.Now()
+	for _, ch := range c.channels {
+		ch.closeLinks(true)
+	}
+	c.rearm()
+}
+
+// releaseSessions gives back the sessions that leave kept.
+func (ch *channel) releaseSessions() {
+	for _, l := range ch.links {
+		if e, ok := l.end.(*egress); ok {
+			e.finish()
+		}
+	}
+}
+
+// finishLeaving answers the peer's close, or sends ours, when every link has given back what it held.
+func (c *conn) finishLeaving() {
+	if c.phase != phaseLeaving {
+		return
+	}
+	late := time.Since(c.leftAt) >= c.cfg.CloseTimeout
+	for _, ch := range c.channels {
+		if !late && ch.busy() {
+			return
+		}
+	}
+	for _, ch := range c.channels {
+		ch.flushAcks()
+	}
+	if c.orderly {
+		c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{})
+		c.phase = phaseClosing
+		c.leftAt = time.Now()
+		c.endAfterWrite()
+		return
+	}
+	c.phase = phaseOpen // for sendClose
+	c.sendClose(amqpError(amqp.ConditionConnectionForced, "%s",
+		"The broker is shutting down, connect again."))
+}
+
+// endAfterWrite gives the last frames to the writer and waits until they are out.
+func (c *conn) endAfterWrite() {
+	c.flush()
+	for c.writeErr == nil && (c.writing || len(c.out) > 0) {
+		select {
+		case w := <-c.fromWriter:
+			c.written(w)
+		case f := <-c.inbox:
+			f()
+		}
+		c.flush()
+	}
+	c.phase = phaseOver
+}
+
+// lose ends the connection without a word from the peer.
+func (c *conn) lose(at site, err error) {
+	if c.phase == phaseOver {
+		return
+	}
+	if at < sites {
+		c.s.stats.reject(at)
+	}
+	if !errors.Is(err, io.EOF) {
+		c.log.Debug("connection lost", "error", err)
+	}
+	c.flush()
+	c.phase = phaseOver
+}
+
+// sweep cleans up after the connection. Everything in flight comes back, held messages are given back, and a lost
+// connection's locks and sessions are dropped (RUL-2).
+func (c *conn) sweep() {
+	lost := !c.orderly && !c.forced
+	if lost {
+		c.s.stats.Lost.Add(1)
+	}
+	for _, ch := range c.channels {
+		if lost {
+			ch.dropLocks()
+		}
+		ch.closeLinks(!lost)
+		if c.forced {
+			ch.releaseSessions()
+		}
+	}
+	deadline := time.AfterFunc(c.cfg.ProposeTimeout, c.cancel)
+	defer deadline.Stop()
+	c.startRounds()
+	for c.inflight > 0 {
+		f := <-c.inbox
+		f()
+		c.startRounds()
+	}
+}

@@ -1,0 +1,212 @@
+package transport
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// run serves the connection to its end and cleans up after it.
+func (c *conn) run(authed func()) {
+	defer close(c.done)
+	defer c.cancel()
+	c.onAuthed = authed
+	r := amqp.NewReader(c.socket, preOpenFrameBytes)
+	if !c.handshake(r) {
+		c.socket.Close()
+		return
+	}
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { readLoop(c.socket, r, 2*c.cfg.IdleTimeout, c.free, c.frames, quit) })
+	wg.Go(func() { writeLoop(c.socket, c.cfg.WriteTimeout, c.toWriter, c.fromWriter) })
+	c.wake = time.NewTimer(c.nextWake())
+	defer c.wake.Stop()
+	c.guard(func() func() { c.loop(); return nil })
+	c.socket.Close()
+	close(quit)
+	close(c.toWriter)
+	c.guard(func() func() { c.sweep(); return nil })
+	c.uncount()
+	wg.Wait()
+}
+
+// loop serves frames until the connection is over.
+func (c *conn) loop() {
+	stop := c.stop
+	for c.phase != phaseOver {
+		frames := c.frames
+		if c.paused() {
+			frames = nil
+		}
+		select {
+		case b := <-frames:
+			c.batch(b)
+		case f := <-c.inbox:
+			f()
+		case w := <-c.fromWriter:
+			c.written(w)
+		case <-c.wake.C:
+			c.tick(time.Now())
+		case <-stop:
+			stop = nil
+			c.leave()
+		}
+		c.drainInbox()
+		c.advance()
+	}
+}
+
+// drainInbox takes the answers that are there already, so that they share one write.
+func (c *conn) drainInbox() {
+	for range inboxBurst {
+		select {
+		case f := <-c.inbox:
+			f()
+		default:
+			return
+		}
+	}
+}
+
+// inboxBurst bounds how long the loop goes without looking at the socket.
+const inboxBurst = 64
+
+// advance does what the events of this turn have made possible, then writes.
+func (c *conn) advance() {
+	c.startRounds()
+	for i := 0; i < len(c.dirty); i++ { // a channel may touch itself or others
+		ch := c.dirty[i]
+		ch.dirty = false
+		if c.channels[ch.number] == ch {
+			ch.advance()
+		}
+	}
+	clear(c.dirty)
+	c.dirty = c.dirty[:0]
+	c.runRequests()
+	c.startRounds()
+	c.checkReplies()
+	c.count()
+	c.finishLeaving()
+	c.flush()
+}
+
+// startRounds starts the rounds that this turn has collected.
+func (c *conn) startRounds() {
+	for i := 0; i < len(c.starters); i++ { // a starter may add others
+		c.starters[i].startRound()
+	}
+	clear(c.starters)
+	c.starters = c.starters[:0]
+}
+
+// paused reports whether reading has to wait: too many bytes wait for partitions (A21), or the
+// peer does not take what we answer.
+func (c *conn) paused() bool {
+	return c.heldBytes >= c.heldLimit() || len(c.out) >= 2*c.cfg.MaxWriteBytes
+}
+
+// batch handles what arrived together.
+func (c *conn) batch(b *batch) {
+	c.s.stats.BytesIn.Add(uint64(b.bytes))
+	for i := range b.frames {
+		if c.phase == phaseOver {
+			break
+		}
+		err := c.frame(&b.frames[i])
+		if err == nil {
+			err = c.checkStranger()
+		}
+		if err != nil {
+			c.fault(nil, nil, err)
+		}
+	}
+	if b.err != nil && c.phase != phaseOver {
+		c.readEnded(b.err)
+		return
+	}
+	c.free <- b
+}
+
+// readEnded handles the end of the byte stream.
+func (c *conn) readEnded(err error) {
+	switch {
+	case c.phase == phaseClosing || c.orderly:
+		c.endAfterWrite() // our close may not be out yet
+	case errors.Is(err, amqp.ErrFraming):
+		c.fault(nil, nil, wireFault(err))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.s.stats.reject(siteIdle)
+		c.sendClose(amqpError(amqp.ConditionResourceLimitExceeded, "local-idle-timeout expired"))
+		c.endAfterWrite()
+	default:
+		c.lose(sites, err)
+	}
+}
+
+// frame handles one frame.
+func (c *conn) frame(f *frame) error {
+	if f.kind != amqp.FrameAMQP {
+		return connFault(siteIllegalFrame, amqp.ConditionFramingError, "a frame of type %d after SASL", f.kind)
+	}
+	if len(f.body) == 0 {
+		return nil // a sign of life
+	}
+	if waits, err := c.waitsForEnd(f); waits || err != nil {
+		return err
+	}
+	c.frameBytes = len(f.body)
+	p, payload, err := c.decode(f.body)
+	if err != nil {
+		return wireFault(err)
+	}
+	if c.phase == phaseClosing {
+		if _, ok := p.(*amqp.Close); ok {
+			c.phase = phaseOver
+		}
+		return nil // Q25: what was in flight when we closed
+	}
+	if c.phase != phaseOpen {
+		return nil // after a close there is nothing to say
+	}
+	switch p := p.(type) {
+	case *amqp.Open:
+		return connFault(siteIllegalFrame, amqp.ConditionIllegalState, "a second open")
+	case *amqp.Begin:
+		return c.begin(f.channel, p)
+	case *amqp.Close:
+		c.peerClosed(p)
+		return nil
+	}
+	ch := c.channels[f.channel]
+	if ch == nil && c.ended[f.channel] {
+		return nil // see channel.remove
+	}
+	if ch == nil {
+		return connFault(siteChannel, amqp.ConditionNotAllowed, "channel %d has not begun", f.channel)
+	}
+	return ch.frame(p, payload)
+}
+
+// decode decodes a frame's body; the three frequent performatives into structs of the connection's
+// own, which are good until the next frame.
+func (c *conn) decode(body []byte) (p amqp.Performative, payload []byte, err error) {
+	code, err := amqp.PeekCode(body)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch code {
+	case amqp.CodeTransfer:
+		payload, err = c.lastTransfer.Decode(body)
+		return &c.lastTransfer, payload, err
+	case amqp.CodeDisposition:
+		return &c.lastDisposition, nil, c.lastDisposition.Decode(body)
+	case amqp.CodeFlow:
+		return &c.lastFlow, nil, c.lastFlow.Decode(body)
+	}
+	return amqp.DecodePerformative(body)
+}

@@ -1,0 +1,24 @@
+package transport
+
+import (
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// inbound is one delivery from the client.
+type inbound struct {
+	id       uint32
+	format   uint32
+	settled  bool
+	dropped  bool // refused while it was arriving; the rest of its frames means nothing
+	bytes    int
+	payload  []byte
+	messages []fsm.Message
+	txnID    []byte          // of the transaction that it is part of, nil if none
+	badState bool            // a request came in a state that no request has
+	via      *fsm.Descriptor // through which it goes, nil if straight
+	text     string          // what selects the share
+	byText   bool
+	refusal  *amqp.Error
+	gone     bool // the entity does not exist any more
+}

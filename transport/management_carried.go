@@ -1,0 +1,91 @@
+package transport
+
+import (
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
+)
+
+// carried is a message inside a reply, encoded: tail is a view of a large body and follows payload.
+type carried struct {
+	payload []byte
+	tail    []byte
+	token   fsm.LockToken // zero without a lock
+}
+
+func carry(d *fsm.Delivery, peeked bool) (carried, error) {
+	var c carried
+	var err error
+	if !peeked {
+		c.token = d.Token
+	}
+	if len(d.Body) <= keptScratch {
+		c.payload, err = appendDelivery(nil, d, peeked)
+	} else {
+		c.payload, c.tail, err = splitDelivery(nil, d, peeked)
+	}
+	return c, err
+}
+
+// messages answers with a list of maps; it must be a list, not an array.
+func (k *call) messages(list []carried) response {
+	large := false
+	items := make(amqp.List, 0, len(list))
+	for i := range list {
+		c := &list[i]
+		large = large || c.tail != nil
+		m := amqp.Map{{Key: "message", Value: c.payload}}
+		if !c.token.IsZero() {
+			m = append(m, amqp.Pair{Key: "lock-token", Value: amqp.UUID(c.token)})
+		}
+		items = append(items, m)
+	}
+	if large {
+		return splitMessages(list)
+	}
+	body, err := amqp.AppendValue(nil, amqp.Map{{Key: "messages", Value: items}})
+	if err != nil {
+		k.s.log.Error("encode messages", "error", err)
+		return k.fail(amqpError(amqp.ConditionInternalError, "internal error"))
+	}
+	return response{code: codeOK, body: body}
+}
+
+// splitMessages encodes what messages does, in pieces.
+func splitMessages(list []carried) response {
+	key, tokenKey := amqp.AppendString(nil, "message"), amqp.AppendString(nil, "lock-token")
+	maps := 0
+	behind := make([][]byte, len(list)) // of each message
+	for i := range list {
+		if c := &list[i]; !c.token.IsZero() {
+			behind[i] = amqp.AppendUUID(tokenKey[:len(tokenKey):len(tokenKey)], amqp.UUID(c.token))
+		}
+		maps += amqp.MapStartBytes + list[i].content(key, behind[i])
+	}
+	outer := amqp.AppendString(nil, "messages")
+	at := amqp.AppendMapStart(nil, 1, len(outer)+amqp.MapStartBytes+maps)
+	at = amqp.AppendListStart(append(at, outer...), len(list), maps)
+	var pieces [][]byte
+	for i := range list {
+		c := &list[i]
+		pairs := 1
+		if behind[i] != nil {
+			pairs = 2
+		}
+		at = append(amqp.AppendMapStart(at, pairs, c.content(key, behind[i])), key...)
+		at = append(amqp.AppendBinaryStart(at, len(c.payload)+len(c.tail)), c.payload...)
+		if c.tail != nil {
+			pieces = append(pieces, at, c.tail)
+			at = nil
+		}
+		at = append(at, behind[i]...)
+	}
+	if len(at) > 0 {
+		pieces = append(pieces, at)
+	}
+	return response{code: codeOK, body: pieces[0], tail: pieces[1:]}
+}
+
+// content is the size of the map of one message behind its start.
+func (c *carried) content(key, behind []byte) int {
+	return len(key) + amqp.BinaryStartBytes + len(c.payload) + len(c.tail) + len(behind)
+}
