@@ -37,10 +37,13 @@ run: build
 test: test-unit test-modules test-failover
 
 ## test-unit: vet and the tests of the packages in their short form
+#
+# With the tag loopcheck each connection asserts that its loop alone uses what it owns (transport/loop.go).
 test-unit:
 	@if [[ -z "$(RACE)" ]]; then echo 'no C compiler: the tests run without the race detector' >&2; fi
 	@go vet ./...
-	@go test $(RACE) -short ./...
+	@go vet -tags loopcheck ./transport
+	@go test $(RACE) -short -tags loopcheck ./...
 	@go test ./test/model -args -sequences=$(SEQUENCES)
 
 ## test-modules: the tests of the checkers, the simulation, the manifests and chaos

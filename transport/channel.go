@@ -14,19 +14,29 @@ const (
 	firstOutgoingID = 1
 )
 
-// channel is an AMQP session (AMQP 1.0 §2.5). We use the client's channel number for our direction
-// too, and likewise its handles.
+// channel is an AMQP session (AMQP 1.0 §2.5). It carries frames between a client and the links of the session. We use
+// the client's channel number for our direction too, and likewise its handles.
+//
+// The loop of the connection owns it and calls it with each of its frames; advance sends what a turn has brought.
+// Invariant: a delivery that was sent is in sent until it is decided, then in answered or failed.
 type channel struct {
+	// Immutable.
 	c         *conn
 	number    uint16
 	handleMax uint32 // of the client
-	links     map[uint32]*link
-	gone      [8]amqp.Opt[uint32] // handles freed last, a ring
-	goneNext  int
-	dirty     bool
-	ending    bool // the client's end has come and waits for the links to give back
-	ended     bool // we have sent end; frames are ignored until the client's
 
+	// The links.
+	links    map[uint32]*link    // by handle
+	gone     [8]amqp.Opt[uint32] // handles freed last, a ring
+	goneNext int
+
+	// The life of the channel.
+	ending      bool    // the client's end has come and waits for the links to give back
+	ended       bool    // we have sent end; frames are ignored until the client's
+	behind      []frame // a begin behind the client's end, and what follows it: of the next session
+	behindBytes int
+
+	// The windows.
 	nextIncoming   uint32 // transfer id expected next
 	window         uint32 // frames the client may still send
 	owesFlow       bool   // an echo was asked for, or the window wants refilling
@@ -36,13 +46,14 @@ type channel struct {
 	removers       uint32 // links that receive and delete
 	nextDeliveryID uint32
 
-	behind      []frame // a begin behind the client's end, and what follows it: of the next session
-	behindBytes int
-
+	// The deliveries to the client.
 	sent     sentList
 	answered answered                // deliveries that are not in sent any more
 	failed   map[uint32]sentDelivery // likewise; their settlement failed, and they may be locked still
-	sender   []*outgoing             // links with something to send, in turn
+
+	// The work of this turn.
+	dirty  bool        // advance will be called
+	sender []*outgoing // links with something to send, in turn
 	// senderStart is the memory in which sender began, see line.
 	senderStart []*outgoing
 	acks        []ack     // answers to the client's transfers
@@ -52,11 +63,13 @@ type channel struct {
 
 // send appends one frame of the channel to the output.
 func (ch *channel) send(p amqp.Performative) {
+	ch.c.onLoop()
 	ch.c.out = amqp.AppendFrame(ch.c.out, ch.number, p)
 }
 
 // touch has advance called at the end of this turn.
 func (ch *channel) touch() {
+	ch.c.onLoop()
 	if !ch.dirty {
 		ch.dirty = true
 		ch.c.dirty = append(ch.c.dirty, ch)
@@ -65,6 +78,7 @@ func (ch *channel) touch() {
 
 // link finds the link of a handle.
 func (ch *channel) link(handle uint32) (*link, error) {
+	ch.c.onLoop()
 	l := ch.links[handle]
 	if l == nil {
 		return nil, channelFault(siteHandle, amqp.ConditionUnattachedHandle, "handle %d is not attached", handle)
@@ -74,6 +88,7 @@ func (ch *channel) link(handle uint32) (*link, error) {
 
 // windowFlow fills the fields of a flow that speak of the channel (G6).
 func (ch *channel) windowFlow() amqp.Flow {
+	ch.c.onLoop()
 	ch.window = incomingWindow
 	return amqp.Flow{
 		NextIncomingID: amqp.Some(ch.nextIncoming),
@@ -85,6 +100,7 @@ func (ch *channel) windowFlow() amqp.Flow {
 
 // end ends the channel from our side.
 func (ch *channel) end(cause *amqp.Error) {
+	ch.c.onLoop()
 	ch.flushAcks()
 	ch.closeLinks(true)
 	ch.send(&amqp.End{Error: ch.c.tell(cause, "")})
@@ -94,6 +110,7 @@ func (ch *channel) end(cause *amqp.Error) {
 
 // closeLinks ends every link as if it were detached; nothing is sent about them.
 func (ch *channel) closeLinks(orderly bool) {
+	ch.c.onLoop()
 	for _, l := range ch.links {
 		l.close(orderly)
 	}

@@ -17,12 +17,14 @@ type ack struct {
 
 // flushAcks writes the answers of this turn, equal neighbours as one range.
 func (ch *channel) flushAcks() {
+	ch.c.onLoop()
 	ch.writeAcks(amqp.RoleReceiver, ch.acks)
 	ch.writeAcks(amqp.RoleSender, ch.dones)
 	ch.acks, ch.dones = ch.acks[:0], ch.dones[:0]
 }
 
 func (ch *channel) writeAcks(role amqp.Role, acks []ack) {
+	ch.c.onLoop()
 	if ch.ended {
 		return
 	}

@@ -133,6 +133,7 @@ func (a *answered) within(first, last uint32) (parts []run) {
 // it asks for. A request on its way to the partition is left out: its answer comes. It reports whether anything was
 // answered.
 func (ch *channel) again(p *amqp.Disposition, yes amqp.DeliveryState) bool {
+	ch.c.onLoop()
 	if p.Settled {
 		return false
 	}
@@ -152,6 +153,7 @@ func (ch *channel) again(p *amqp.Disposition, yes amqp.DeliveryState) bool {
 
 // stateOf is the answer to a late disposition.
 func (ch *channel) stateOf(by settledBy, yes amqp.DeliveryState) amqp.DeliveryState {
+	ch.c.onLoop()
 	switch {
 	case by.how == replyRead:
 		return yes
@@ -166,6 +168,7 @@ func (ch *channel) stateOf(by settledBy, yes amqp.DeliveryState) amqp.DeliverySt
 // fail remembers a delivery that was answered with a failure, not with a decision. The Java SDK sends its
 // disposition again then, and the lock may be there still. It returns how a later disposition is answered.
 func (ch *channel) fail(d sentDelivery) settledBy {
+	ch.c.onLoop()
 	if len(ch.failed) >= maxFailed {
 		return settledBy{how: forgotten}
 	}

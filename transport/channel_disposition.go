@@ -11,6 +11,7 @@ import (
 
 // disposition handles what the client says about deliveries that we sent.
 func (ch *channel) disposition(p *amqp.Disposition) error {
+	ch.c.onLoop()
 	if p.Role != amqp.RoleReceiver {
 		return nil // about its own transfers, which we settle ourselves
 	}
@@ -53,6 +54,7 @@ func (ch *channel) disposition(p *amqp.Disposition) error {
 
 // forget takes a delivery out of its link's count.
 func (ch *channel) forget(d *sentDelivery) {
+	ch.c.onLoop()
 	if d.owner != nil {
 		d.owner.unsettled--
 		if d.owner.pace.decided(d.token) {
@@ -63,6 +65,7 @@ func (ch *channel) forget(d *sentDelivery) {
 
 // settle sends the verdict on one delivery to its link, which may be detached already (S-161).
 func (ch *channel) settle(d *sentDelivery, v verdict, settled bool) {
+	ch.c.onLoop()
 	if d.owner == nil { // a reply of a request node: the client has it
 		if !settled {
 			ch.dones = append(ch.dones, ack{id: d.id, state: v.reply, by: d.by()})
@@ -75,6 +78,7 @@ func (ch *channel) settle(d *sentDelivery, v verdict, settled bool) {
 
 // decide sends the verdict on one delivery on its way to the partition.
 func (ch *channel) decide(d *sentDelivery, v verdict, settled bool) {
+	ch.c.onLoop()
 	if v.item.Verdict == 0 && d.owner.closing {
 		// The Java SDK settles so when it frees a link, whatever its application still holds. The lock
 		// outlives the link, and the token settles over another one (RUL-2).
@@ -98,6 +102,7 @@ func (ch *channel) decide(d *sentDelivery, v verdict, settled bool) {
 
 // dropLocks shortens the locks of a lost connection's unsettled deliveries (RUL-2, RUL-19).
 func (ch *channel) dropLocks() {
+	ch.c.onLoop()
 	type group struct {
 		key    fsm.Key
 		tokens []fsm.LockToken
@@ -137,6 +142,7 @@ func (ch *channel) dropLocks() {
 // retry settles deliveries once more whose first settlement failed. A client that settles one itself is
 // done with it.
 func (ch *channel) retry(p *amqp.Disposition, v verdict) {
+	ch.c.onLoop()
 	if len(ch.failed) == 0 {
 		return
 	}

@@ -47,6 +47,7 @@ func (c *conn) begin(number uint16, p *amqp.Begin) error {
 
 // frame handles one frame of the channel; what it breaks is ended here, unless it is the connection.
 func (ch *channel) frame(p amqp.Performative, payload []byte) error {
+	ch.c.onLoop()
 	if ch.ended {
 		if _, ok := p.(*amqp.End); ok {
 			ch.remove()
@@ -70,6 +71,7 @@ func (ch *channel) frame(p amqp.Performative, payload []byte) error {
 
 // handle handles one frame and returns the link that an error is about.
 func (ch *channel) handle(p amqp.Performative, payload []byte) (*link, error) {
+	ch.c.onLoop()
 	switch p := p.(type) {
 	case *amqp.Attach:
 		return ch.attach(p)
@@ -90,6 +92,7 @@ func (ch *channel) handle(p amqp.Performative, payload []byte) (*link, error) {
 
 // flow handles a flow frame: the channel's window first, then the link's credit.
 func (ch *channel) flow(p *amqp.Flow) (*link, error) {
+	ch.c.onLoop()
 	ch.peerWindow = remaining(p.NextIncomingID.Or(firstOutgoingID), p.IncomingWindow, ch.nextOutgoing)
 	if !p.Handle.Set {
 		ch.owesFlow = ch.owesFlow || p.Echo
@@ -109,6 +112,7 @@ func (ch *channel) flow(p *amqp.Flow) (*link, error) {
 
 // transfer counts the frame and gives it to its link.
 func (ch *channel) transfer(p *amqp.Transfer, payload []byte) (*link, error) {
+	ch.c.onLoop()
 	// The window counts frames. One client counts a delivery of several frames once, so the window
 	// is not enforced (AMQP 1.0 §2.5.6 lets us), only refilled.
 	ch.nextIncoming++
@@ -130,6 +134,7 @@ func isConnFault(err error) bool {
 
 // advance sends what this turn has made possible.
 func (ch *channel) advance() {
+	ch.c.onLoop()
 	if ch.ended {
 		return
 	}
@@ -153,6 +158,7 @@ func (ch *channel) advance() {
 // links behind its end, and ending the connection over that would take the other channels with it. A begin that came
 // sooner has waited, see waitsForEnd.
 func (ch *channel) remove() {
+	ch.c.onLoop()
 	delete(ch.c.channels, ch.number)
 	ch.c.ended[ch.number] = true
 	ch.c.handles -= len(ch.links)
@@ -164,6 +170,7 @@ func (ch *channel) remove() {
 
 // busy reports whether a link still holds something that it is giving back.
 func (ch *channel) busy() bool {
+	ch.c.onLoop()
 	for _, l := range ch.links {
 		if l.busy() {
 			return true
@@ -175,6 +182,7 @@ func (ch *channel) busy() bool {
 // peerEnded handles the client's end; the answer waits until the links have given back what they
 // held, so that whoever asks next finds it.
 func (ch *channel) peerEnded() {
+	ch.c.onLoop()
 	ch.ending = true
 	ch.closeLinks(true)
 }

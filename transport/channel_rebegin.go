@@ -37,6 +37,7 @@ func (c *conn) waitsForEnd(f *frame) (bool, error) {
 
 // beginAgain serves what waited for the end of the session.
 func (ch *channel) beginAgain() {
+	ch.c.onLoop()
 	behind := ch.behind
 	ch.behind = nil
 	for i := range behind {

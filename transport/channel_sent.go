@@ -97,6 +97,7 @@ func (s *sentList) prune(owner *egress, now fsm.Wall, forget func(id uint32)) (c
 
 // prune forgets what owner was sent under locks that have ended, and remembers that it did.
 func (ch *channel) prune(owner *egress) int {
+	ch.c.onLoop()
 	by := settledBy{how: forgotten}
 	if owner == nil {
 		by.how = replyRead

@@ -24,79 +24,118 @@ const (
 	phaseOver          // no more frames; only clean-up goes on
 )
 
-// conn is one AMQP connection. Its loop, run on the goroutine that accepted it, owns everything
-// here; the reader and the writer have their batches and buffers, the goroutines of spawn what
-// they were given. Nothing is shared, so nothing is locked.
+// conn is one AMQP connection of a client.
+//
+// Its loop runs on the goroutine that accepted the connection and owns what stands below. The reader and the writer
+// own the batches and buffers that they were given; a goroutine of spawn owns what its closure holds. Nothing is
+// shared, so nothing is locked. The listener makes a conn and calls run; everything else reaches it over post.
+// Invariant: onLoop holds in every method of a channel, a link and what a link is attached to.
 type conn struct {
+	loopOwner
+
+	// Immutable.
 	s      *Server
 	cfg    *Config
 	socket net.Conn
 	log    hclog.Logger
+	ctx    context.Context
+	cancel context.CancelFunc
 
+	// Any goroutine may use these.
 	inbox    chan func()   // what spawned work and the watcher want done on the loop
 	stop     chan struct{} // closed by shutdown
 	stopOnce sync.Once
 	done     chan struct{} // closed when everything has ended
-	ctx      context.Context
-	cancel   context.CancelFunc
 
-	// Below is the loop's alone.
+	peer
+	life
+	tables
+	turn
+	budgets
+	frames
+}
+
+// peer is what the client said of itself. The handshake sets it, before the reader and the writer begin; it is
+// immutable afterwards.
+type peer struct {
+	container    string
+	hostname     string        // as the client calls us, a hint
+	goClient     bool          // the Go SDK, which writes a null session state as empty binary
+	jsClient     bool          // the JavaScript SDK, which in 7.0.5 drops a message that comes for the credit of its drain
+	pythonClient bool          // the Python SDK
+	peerFrame    uint32        // bytes of the largest frame that we may send
+	maxChan      uint16        // the highest channel number of the client
+	beat         time.Duration // between signs of life to the peer
+	openedAt     time.Time
+}
+
+// life is where the connection stands, and when it acts by itself. The loop owns it.
+type life struct {
 	phase    phase
 	orderly  bool // the peer closed as it should (RUL-2)
 	forced   bool // we are shutting down: locks and counts stay
 	inflight int  // spawned work that has not come back
+
+	authed    bool
+	onAuthed  func()
+	lastWrite time.Time
+	leftAt    time.Time   // when we sent close
+	wake      *time.Timer // fires when the next thing is due
+}
+
+// tables hold what the client has open. The loop owns them.
+type tables struct {
 	channels map[uint16]*channel
 	ended    map[uint16]bool // channels that were ended and have not begun again
 	links    map[linkKey]*link
-	replies  []*replies
-	asking   []*requests // links whose requests wait for their turn
-	running  int         // requests under way on all links
+	handles  int // in use on all channels, detaching ones included
 	sessions map[sessionKey]*heldSession
-	txns     map[string]*txn // transactions that are not discharged, by id
+	txns     map[string]*txn       // transactions that are not discharged, by id
+	claims   map[string]auth.Claim // by audience
+	replies  []*replies            // links that receive answers of request nodes
+	running  int                   // requests under way on all links
+}
 
-	heldBytes    int         // of deliveries and requests that wait for a partition
-	arrivedBytes int         // of deliveries and requests whose last frame has not come
-	txnBytes     int         // of open transactions; they wait for the client, so reading goes on
-	replyBytes   int         // of replies that wait for credit
-	attachBytes  int         // of links, as their attaches had
-	frameBytes   int         // of the body of the frame that is being handled
-	counted      int         // of the footprint, that the node knows of
-	queuedBytes  int         // of messages taken for the client that wait for its window
-	starved      []*outgoing // do not fetch because of queuedBytes
+// turn is what the events of this turn of the loop have made possible; advance does it. The loop owns it.
+type turn struct {
+	starters []starter   // have a round to start
+	dirty    []*channel  // have something to send
+	blocked  []*channel  // have deliveries that wait for the socket
+	starved  []*outgoing // do not fetch because of queuedBytes
+	asking   []*requests // links whose requests wait for their turn
+}
 
-	authed       bool
-	onAuthed     func()
-	claims       map[string]auth.Claim // by audience
-	container    string
-	hostname     string // as the client calls us, a hint
-	goClient     bool   // the Go SDK, which writes a null session state as empty binary
-	jsClient     bool   // the JavaScript SDK, which in 7.0.5 drops a message that comes for the credit of its drain
-	pythonClient bool   // the Python SDK
-	peerFrame    uint32 // largest frame we may send
-	maxChan      uint16
-	beat         time.Duration // between signs of life to the peer
-	lastWrite    time.Time
-	openedAt     time.Time
-	wake         *time.Timer
-	leftAt       time.Time // when we sent close
-	dirty        []*channel
-	blocked      []*channel // have deliveries that wait for the socket
-	starters     []starter
-	scratch      []byte
-	parcel       parcel // whose first frame is being written
-	handles      int    // in use on all channels, detaching ones included
+// budgets count the bytes that the node holds for the client; footprint is their sum. The loop owns them.
+type budgets struct {
+	heldBytes    int // of deliveries and requests that wait for a partition
+	arrivedBytes int // of deliveries and requests whose last frame has not come
+	txnBytes     int // of open transactions; they wait for the client, so reading goes on
+	replyBytes   int // of replies that wait for credit
+	attachBytes  int // of links, as their attaches had
+	queuedBytes  int // of messages taken for the client that wait for its window
+	counted      int // of the footprint, that the node knows of
+}
 
-	lastTransfer    amqp.Transfer
-	lastDisposition amqp.Disposition
-	lastFlow        amqp.Flow
+// frames is what passes between the loop, the reader and the writer. A batch is the reader's while it is in free, and
+// the loop's from frames on until the loop gives it back. A buffer is the writer's between toWriter and fromWriter.
+type frames struct {
+	arrived chan *batch // from the reader
+	free    chan *batch // to the reader
 
-	out, spare []byte
-	writing    bool
+	out, spare []byte // the loop's: what goes to the writer next, and the buffer for what follows
+	writing    bool   // the writer has a buffer
 	writeErr   error
 	toWriter   chan []byte
 	fromWriter chan wrote
-	frames     chan *batch
-	free       chan *batch
+
+	frameBytes int    // of the body of the frame that is being handled
+	scratch    []byte // memory for one delivery, used again
+	parcel     parcel // whose first frame is being written
+
+	// The performatives of most frames are decoded into these; they are good until the next frame.
+	lastTransfer    amqp.Transfer
+	lastDisposition amqp.Disposition
+	lastFlow        amqp.Flow
 }
 
 // linkKey names a link: a sender and a receiver may share a name.
@@ -108,20 +147,24 @@ type linkKey struct {
 func newConn(s *Server, socket net.Conn) *conn {
 	c := &conn{
 		s: s, cfg: &s.cfg, socket: socket,
-		log:        s.log.With("remote", socket.RemoteAddr()),
-		inbox:      make(chan func()),
-		stop:       make(chan struct{}),
-		done:       make(chan struct{}),
-		channels:   map[uint16]*channel{},
-		ended:      map[uint16]bool{},
-		links:      map[linkKey]*link{},
-		sessions:   map[sessionKey]*heldSession{},
-		txns:       map[string]*txn{},
-		claims:     map[string]auth.Claim{},
-		toWriter:   make(chan []byte, 1),
-		fromWriter: make(chan wrote, 1),
-		frames:     make(chan *batch),
-		free:       make(chan *batch, batches),
+		log:   s.log.With("remote", socket.RemoteAddr()),
+		inbox: make(chan func()),
+		stop:  make(chan struct{}),
+		done:  make(chan struct{}),
+		tables: tables{
+			channels: map[uint16]*channel{},
+			ended:    map[uint16]bool{},
+			links:    map[linkKey]*link{},
+			sessions: map[sessionKey]*heldSession{},
+			txns:     map[string]*txn{},
+			claims:   map[string]auth.Claim{},
+		},
+		frames: frames{
+			toWriter:   make(chan []byte, 1),
+			fromWriter: make(chan wrote, 1),
+			arrived:    make(chan *batch),
+			free:       make(chan *batch, batches),
+		},
 	}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	for range batches {

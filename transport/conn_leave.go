@@ -53,6 +53,7 @@ func (c *conn) leave() {
 
 // releaseSessions gives back the sessions that leave kept.
 func (ch *channel) releaseSessions() {
+	ch.c.onLoop()
 	for _, l := range ch.links {
 		if e, ok := l.end.(*egress); ok {
 			e.finish()

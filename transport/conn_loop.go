@@ -13,6 +13,7 @@ import (
 func (c *conn) run(authed func()) {
 	defer close(c.done)
 	defer c.cancel()
+	c.ownLoop()
 	c.onAuthed = authed
 	r := amqp.NewReader(c.socket, preOpenFrameBytes)
 	if !c.handshake(r) {
@@ -21,7 +22,7 @@ func (c *conn) run(authed func()) {
 	}
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Go(func() { readLoop(c.socket, r, 2*c.cfg.IdleTimeout, c.free, c.frames, quit) })
+	wg.Go(func() { readLoop(c.socket, r, 2*c.cfg.IdleTimeout, c.free, c.arrived, quit) })
 	wg.Go(func() { writeLoop(c.socket, c.cfg.WriteTimeout, c.toWriter, c.fromWriter) })
 	c.wake = time.NewTimer(c.nextWake())
 	defer c.wake.Stop()
@@ -38,12 +39,12 @@ func (c *conn) run(authed func()) {
 func (c *conn) loop() {
 	stop := c.stop
 	for c.phase != phaseOver {
-		frames := c.frames
+		arrived := c.arrived
 		if c.paused() {
-			frames = nil
+			arrived = nil
 		}
 		select {
-		case b := <-frames:
+		case b := <-arrived:
 			c.batch(b)
 		case f := <-c.inbox:
 			f()

@@ -21,6 +21,7 @@ func (c *conn) allowed(path string, right auth.Right) bool {
 
 // right is what the link needs.
 func (l *link) right() auth.Right {
+	l.ch.c.onLoop()
 	switch {
 	case l.addr.management:
 		return auth.All // any one; each operation needs its own
@@ -33,6 +34,7 @@ func (l *link) right() auth.Right {
 // allowed reports whether a token opens the link's node for one of the rights. Some clients ask for
 // a token of the request node itself and none of its entity.
 func (l *link) allowed(right auth.Right) bool {
+	l.ch.c.onLoop()
 	path := l.addr.path()
 	if l.addr.management {
 		path += "/" + managementNode
@@ -42,6 +44,7 @@ func (l *link) allowed(right auth.Right) bool {
 
 // authorize refuses a link that no token opens.
 func (l *link) authorize() error {
+	l.ch.c.onLoop()
 	if l.allowed(l.right()) {
 		return nil
 	}

@@ -9,34 +9,42 @@ import (
 	"github.com/busbar-mq/busbar/transport/waist"
 )
 
-// egress takes messages out of an entity for a receiving client.
+// egress takes messages out of an entity for a receiving client, no more than can go onto the wire now (RUL-28).
+//
+// The loop of the connection owns it. Its link calls it with each flow; its outgoing asks it for messages.
+// Invariant: a message that was taken is in queue, sent and counted by unsettled, or on its way back in a settler.
 type egress struct {
-	l       *link
-	c       *conn
-	desc    *fsm.Descriptor
-	sub     fsm.SubQueue
-	remove  bool         // receive and delete (S-142)
-	session *heldSession // nil without
-	out     outgoing
+	// Immutable.
+	l        *link
+	c        *conn
+	desc     *fsm.Descriptor
+	sub      fsm.SubQueue
+	remove   bool         // receive and delete (S-142)
+	session  *heldSession // nil without
+	receiver *waist.Receiver
 
-	queue     []fsm.Delivery // taken and not sent yet
-	unsettled int            // sent, and no disposition yet
-	returning int            // given back, and the partition has not said so yet
-	receiver  *waist.Receiver
-	fetching  bool
-	asked     uint32             // how many messages the fetch under way asks for
-	parked    bool               // the fetch under way waits where there is nothing
-	void      bool               // what the fetch under way brings goes back
-	cancel    context.CancelFunc // of the fetch under way
-	tried     bool               // since drain was asked for, the entity was asked without waiting
-	alarm     *time.Timer        // set while the queue waits for the socket
-	waiting   fsm.LockToken      // of the first of the queue when the alarm was set
+	// Deliveries.
+	out       outgoing
+	queue     []fsm.Delivery   // taken and not sent yet
+	unsettled int              // sent, and no disposition yet
+	returning int              // given back, and the partition has not said so yet
+	settlers  map[int]*settler // by share
 	pace      pace
-	closing   bool
-	lost      bool // the connection is gone without a word
-	released  bool // what is held has been given back, or is on its way
+	alarm     *time.Timer   // set while the queue waits for the socket
+	waiting   fsm.LockToken // of the first of the queue when the alarm was set
 
-	settlers map[int]*settler // by share
+	// The fetch under way.
+	fetching bool
+	asked    uint32             // how many messages it asks for
+	parked   bool               // it waits where there is nothing
+	void     bool               // what it brings goes back
+	cancel   context.CancelFunc // ends it
+	tried    bool               // since drain was asked for, the entity was asked without waiting
+
+	// Closing.
+	closing  bool
+	lost     bool // the connection is gone without a word
+	released bool // what is held has been given back, or is on its way
 }
 
 func newEgress(l *link, session *heldSession) *egress {
@@ -62,6 +70,7 @@ func newEgress(l *link, session *heldSession) *egress {
 }
 
 func (e *egress) start() {
+	e.c.onLoop()
 	if e.session != nil {
 		e.session.watch()
 	}
@@ -69,6 +78,7 @@ func (e *egress) start() {
 
 // proof is what commands of this receiver carry.
 func (e *egress) proof() fsm.SessionProof {
+	e.c.onLoop()
 	if e.session == nil {
 		return fsm.SessionProof{}
 	}
@@ -78,6 +88,7 @@ func (e *egress) proof() fsm.SessionProof {
 // flow takes credit. Messages that were taken for credit that the client takes back go back at once (S-147, RUL-28);
 // a receive-and-delete link sends it when credit comes again.
 func (e *egress) flow(p *amqp.Flow) error {
+	e.c.onLoop()
 	if p.Drain && !e.out.drain {
 		e.tried = e.c.jsClient // its drain is the end of a call, and asks for nothing
 	}
@@ -95,11 +106,13 @@ func (e *egress) flow(p *amqp.Flow) error {
 }
 
 func (e *egress) transfer(*amqp.Transfer, []byte) error {
+	e.c.onLoop()
 	return channelFault(siteIllegalFrame, amqp.ConditionNotAllowed, "a transfer on a link that receives")
 }
 
 // next implements parcels.
 func (e *egress) next(scratch []byte) (parcel, bool) {
+	e.c.onLoop()
 	for len(e.queue) > 0 {
 		d := &e.queue[0]
 		p, err := newParcel(scratch, d, false)
@@ -133,6 +146,7 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 }
 
 func (e *egress) pop() {
+	e.c.onLoop()
 	e.c.unqueue(len(e.queue[0].Body))
 	e.queue[0] = fsm.Delivery{}
 	e.queue = e.queue[1:]
@@ -158,6 +172,7 @@ func (c *conn) unqueue(bytes int) {
 
 // idle implements parcels: everything taken is sent, or credit is used up.
 func (e *egress) idle() {
+	e.c.onLoop()
 	if e.remove && len(e.queue) == 0 && e.out.now == nil && !e.fetching {
 		e.out.keep(0)
 	}
@@ -171,6 +186,7 @@ const maxHold = time.Second
 // stopped implements parcels: what a shut window keeps from the client goes back at once, what a full socket keeps
 // from it soon. Messages that receive-and-delete has removed wait.
 func (e *egress) stopped(window bool) {
+	e.c.onLoop()
 	switch {
 	case e.remove || len(e.queue) == 0:
 	case window:
@@ -183,6 +199,7 @@ func (e *egress) stopped(window bool) {
 
 // heldLong gives back what has waited for the socket since the alarm was set.
 func (e *egress) heldLong() {
+	e.c.onLoop()
 	e.alarm = nil
 	if e.closing || len(e.queue) == 0 {
 		return
@@ -197,6 +214,7 @@ func (e *egress) heldLong() {
 
 // shorten gives back what is queued beyond the first n.
 func (e *egress) shorten(n int) {
+	e.c.onLoop()
 	back := e.queue[n:]
 	e.giveBack(back)
 	for i := range back {
@@ -210,6 +228,7 @@ func (e *egress) shorten(n int) {
 // giveBack returns messages that the client will not get, counts unchanged (S-147). The link asks for
 // no other before they are back, so that none overtakes them.
 func (e *egress) giveBack(ds []fsm.Delivery) {
+	e.c.onLoop()
 	for i := range ds {
 		e.returning++
 		e.settler(ds[i].Token).add(settlement{back: true, unsent: true, item: fsm.SettleItem{
@@ -222,6 +241,7 @@ func (e *egress) giveBack(ds []fsm.Delivery) {
 // wait get the message first. In a session, messages that were taken behind it, or are being taken, go back as well.
 // The message is the next one that the client gets (RUL-28).
 func (e *egress) recall() {
+	e.c.onLoop()
 	if e.fetching && (e.parked || e.session != nil) {
 		e.cancel()
 	}
@@ -234,6 +254,7 @@ func (e *egress) recall() {
 
 // close implements endpoint.
 func (e *egress) close(orderly bool) {
+	e.c.onLoop()
 	if e.closing {
 		return
 	}
@@ -261,6 +282,7 @@ func (e *egress) close(orderly bool) {
 // sendRest writes what receive-and-delete has removed for a link that the client detaches, before we answer. A
 // removed message goes onto the wire, as far as the client's window takes it (RUL-28).
 func (e *egress) sendRest() {
+	e.c.onLoop()
 	ch := e.l.ch
 	if e.l.state == linkLeaving || e.l.state == linkAttached || ch.ending && !ch.ended {
 		for ch.peerWindow > 0 && (e.out.now != nil || len(e.queue) > 0) && e.out.step() {
@@ -278,6 +300,7 @@ func (e *egress) sendRest() {
 
 // busy implements endpoint.
 func (e *egress) busy() bool {
+	e.c.onLoop()
 	if e.fetching || e.holdsSession() && !e.c.keepsSessions() {
 		return true
 	}
@@ -286,6 +309,7 @@ func (e *egress) busy() bool {
 
 // owes reports whether a verdict of the client waits for its answer.
 func (e *egress) owes() bool {
+	e.c.onLoop()
 	for _, s := range e.settlers {
 		if s.busy() {
 			return true
@@ -295,11 +319,13 @@ func (e *egress) owes() bool {
 }
 
 func (e *egress) holdsSession() bool {
+	e.c.onLoop()
 	return e.session != nil && !e.session.released
 }
 
 // finish goes on with closing: settlements first, then the session, then the pumps.
 func (e *egress) finish() {
+	e.c.onLoop()
 	if !e.closing {
 		return
 	}
@@ -332,6 +358,7 @@ const unmeantLimit = 1 << 20
 // tooLarge ends a receiving link whose client takes no message of that size (AMQP 1.0 §2.7.3); what is
 // taken for it goes back uncounted. Receive-and-delete does not ask: the message is removed already.
 func (l *link) tooLarge(size int) bool {
+	l.ch.c.onLoop()
 	limit := l.asked.MaxMessageSize.Or(0)
 	if limit == 0 || limit == unmeantLimit || uint64(size) <= limit {
 		return false

@@ -36,11 +36,13 @@ type browsed struct {
 // browses reports whether a receiver wants to look and not to take. A durable source with that mode is a
 // subscription in JMS, whose consumers take.
 func (l *link) browses() bool {
+	l.ch.c.onLoop()
 	return l.asked.Source.DistributionMode == amqp.DistributionCopy && l.asked.Source.Durable == 0
 }
 
 // acceptBrowser answers that copies come settled, whatever was asked for.
 func (l *link) acceptBrowser(session amqp.Opt[string]) {
+	l.ch.c.onLoop()
 	reply := l.reply()
 	reply.SndSettleMode = amqp.Some(amqp.SenderSettled)
 	l.acceptWith(newBrowser(l, session), reply)

@@ -21,6 +21,7 @@ const (
 // asks for no more than can go onto the wire now: no more than link credit, session window and socket
 // take (RUL-28).
 func (e *egress) fetch() {
+	e.c.onLoop()
 	if e.closing || e.fetching || e.out.now != nil || e.returning > 0 {
 		return // whoever gives back and asks for more gets the same one again: it is next (S-58)
 	}
@@ -75,6 +76,7 @@ func (c *conn) framePayload() uint32 { return c.peerFrame - transferOverhead }
 // fit shortens a fetch to what the client's window and the socket take. Deliveries that turn out to be too many go
 // back.
 func (e *egress) fit(lock *fsm.Lock) {
+	e.c.onLoop()
 	room := e.l.ch.room(&e.out)
 	lock.Max = min(lock.Max, room)
 	lock.MaxBytes = uint32(min(uint64(lock.MaxBytes), uint64(room)*uint64(e.c.framePayload()),
@@ -85,6 +87,7 @@ func (e *egress) fit(lock *fsm.Lock) {
 // it: what is removed cannot go back. Links that remove share what is free; when they have it all, each
 // keeps it for a short time only.
 func (e *egress) fitWhole(lock *fsm.Lock) {
+	e.c.onLoop()
 	ch, payload := e.l.ch, e.c.framePayload()
 	free := ch.room(&e.out)
 	share := max(1, free/max(1, ch.removers))
@@ -101,6 +104,7 @@ func (e *egress) fitWhole(lock *fsm.Lock) {
 }
 
 func (e *egress) take(lock *fsm.Lock) {
+	e.c.onLoop()
 	ctx, cancel := context.WithCancel(e.c.ctx)
 	e.fetching, e.void, e.cancel, e.asked, e.parked = true, false, cancel, lock.Max, lock.Wait > 0
 	began := time.Now()
@@ -117,6 +121,7 @@ func (e *egress) take(lock *fsm.Lock) {
 
 // took handles what a fetch brought.
 func (e *egress) took(lock *fsm.Lock, began time.Time, out fsm.Outcome, err error) {
+	e.c.onLoop()
 	e.session.unsure(err)
 	if e.closing {
 		e.tookLate(out.Locked)
@@ -168,6 +173,7 @@ func (e *egress) took(lock *fsm.Lock, began time.Time, out fsm.Outcome, err erro
 
 // tookLate handles what a fetch brought for a link that has ended meanwhile.
 func (e *egress) tookLate(ds []fsm.Delivery) {
+	e.c.onLoop()
 	if !e.remove {
 		e.giveBack(ds)
 		return
@@ -183,6 +189,7 @@ func (e *egress) tookLate(ds []fsm.Delivery) {
 // (S-148). The partition's leader has set the times by a clock of its own. So they are looked at only if the fetch
 // has taken as long as a lock.
 func (e *egress) unspoiled(began time.Time, ds []fsm.Delivery) []fsm.Delivery {
+	e.c.onLoop()
 	if len(ds) == 0 || time.Since(began) < time.Duration(e.desc.LockDuration-lockMargin)*time.Millisecond {
 		return ds
 	}
@@ -199,6 +206,7 @@ func (e *egress) unspoiled(began time.Time, ds []fsm.Delivery) []fsm.Delivery {
 // now". In a session an unknown outcome ends the link: messages may be locked that nobody will send, and those behind
 // them must not overtake them.
 func (e *egress) ended(out fsm.Outcome, err error) error {
+	e.c.onLoop()
 	switch {
 	case err != nil && e.c.ctx.Err() == nil && (waist.IsFinal(err) || e.receiver.Sure && errors.Is(err, fsm.ErrUnknown)):
 		return &linkError{siteRefused, e.c.s.errorOf(err, e.l.addr.path())}

@@ -35,6 +35,7 @@ var settleSteps = [...]int{1, 4, 16}
 
 // settler returns the one for the share that a token came from.
 func (e *egress) settler(token fsm.LockToken) *settler {
+	e.c.onLoop()
 	share := max(0, e.desc.ShareOf(token.Prefix()))
 	s := e.settlers[share]
 	if s == nil {

@@ -11,20 +11,28 @@ import (
 
 // ingress stores the messages of a sending client. One round is under way at a time, or one for each pump of a
 // partitioned entity. Messages that arrive meanwhile ride in the next one, so load makes batches.
+//
+// The loop of the connection owns it. Its link calls it with each transfer, and startRounds at the end of the turn.
+// Invariant: held is the sum of the bytes of pending and of the deliveries that are being stored.
 type ingress struct {
-	l       *link
-	c       *conn
+	// Immutable.
+	l      *link
+	c      *conn
+	pump   *pump
+	shares []*sharePump    // for an entity with several shares, else nil
+	via    *fsm.Descriptor // the entity through which messages go to l.desc, nil if they go straight
+
+	// Credit.
 	count   uint32 // deliveries begun, the client's delivery-count
 	credit  uint32 // deliveries that the client may still begin
 	overrun uint32 // deliveries begun without credit
 	average int    // bytes of a delivery, a running mean
-	held    int    // bytes of deliveries that wait for the partition
-	now     *inbound
+
+	// Deliveries.
+	now     *inbound // whose last frame has not come
 	pending []*inbound
 	flying  int // deliveries that are being stored
-	pump    *pump
-	shares  []*sharePump    // for an entity with several shares, else nil
-	via     *fsm.Descriptor // the entity through which messages go to l.desc, nil if they go straight
+	held    int // bytes of deliveries that wait for the partition
 	closing bool
 }
 
@@ -46,12 +54,14 @@ func newIngress(l *link) *ingress {
 }
 
 func (g *ingress) start() {
+	g.c.onLoop()
 	g.refill()
 } // G5
 
 // target is the credit that the client should have, counting what waits for the partition. It goes
 // by what messages measure, not by what they may: the connection's limit stands behind it (A21).
 func (g *ingress) target() uint32 {
+	g.c.onLoop()
 	return senderCredit(g.c.cfg.MaxCredit, g.c.cfg.MaxLinkBytes, uint64(max(2*g.average, minExpectedBytes)))
 }
 
@@ -60,6 +70,7 @@ const minExpectedBytes = 1 << 10
 
 // refill grants credit in steps of half the target, not per message.
 func (g *ingress) refill() {
+	g.c.onLoop()
 	if g.closing || g.l.state != linkAttached {
 		return
 	}
@@ -76,12 +87,14 @@ func (g *ingress) refill() {
 }
 
 func (g *ingress) sendFlow() {
+	g.c.onLoop()
 	f := g.l.creditFlow(g.count, g.credit)
 	g.l.ch.send(&f)
 }
 
 // flow implements endpoint; a sender's credit is ours to say, so only an echo matters.
 func (g *ingress) flow(p *amqp.Flow) error {
+	g.c.onLoop()
 	if p.Echo {
 		g.sendFlow()
 	}
@@ -90,6 +103,7 @@ func (g *ingress) flow(p *amqp.Flow) error {
 
 // transfer implements endpoint.
 func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
+	g.c.onLoop()
 	if g.now == nil {
 		if err := g.begin(p); err != nil {
 			return err
@@ -132,6 +146,7 @@ const averageWeight = 16
 
 // begin takes the first frame of a delivery.
 func (g *ingress) begin(p *amqp.Transfer) error {
+	g.c.onLoop()
 	if !p.DeliveryID.Set {
 		return linkFault(siteIllegalFrame, amqp.ConditionInvalidField, "a delivery without an id")
 	}
@@ -155,6 +170,7 @@ func (g *ingress) begin(p *amqp.Transfer) error {
 // limit is how many bytes a delivery may have: of a batch fewer than of a message, if messages may be large
 // (RUL-32).
 func (g *ingress) limit(format uint32) int {
+	g.c.onLoop()
 	if format == amqp.FormatBatch {
 		return g.c.cfg.batchBytes(g.l.desc)
 	}
@@ -164,6 +180,7 @@ func (g *ingress) limit(format uint32) int {
 // arrive adds a frame's payload; the size is counted while it comes, so nothing larger than a
 // message may be is ever held.
 func (g *ingress) arrive(d *inbound, payload []byte) {
+	g.c.onLoop()
 	if d.dropped {
 		return
 	}
@@ -187,12 +204,14 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 
 // empty forgets what has arrived of a delivery.
 func (g *ingress) empty(d *inbound) {
+	g.c.onLoop()
 	g.c.arrivedBytes -= d.bytes
 	d.bytes, d.payload = 0, nil
 }
 
 // abort forgets the delivery that is arriving, if any.
 func (g *ingress) abort() {
+	g.c.onLoop()
 	if g.now != nil {
 		g.empty(g.now)
 		g.now = nil
@@ -201,6 +220,7 @@ func (g *ingress) abort() {
 
 // drop refuses a delivery that is still arriving.
 func (g *ingress) drop(d *inbound, at site, why *amqp.Error) {
+	g.c.onLoop()
 	g.c.s.stats.reject(at)
 	d.dropped = true
 	if reject := g.c.reject(why, g.l.addr.path()); !d.settled {
@@ -209,17 +229,20 @@ func (g *ingress) drop(d *inbound, at site, why *amqp.Error) {
 }
 
 func (g *ingress) hold(bytes int) {
+	g.c.onLoop()
 	g.held += bytes
 	g.c.heldBytes += bytes
 }
 
 func (g *ingress) answer(id uint32, state amqp.DeliveryState) {
+	g.c.onLoop()
 	g.l.ch.acks = append(g.l.ch.acks, ack{id: id, state: state})
 	g.l.ch.touch()
 }
 
 // startRound implements starter.
 func (g *ingress) startRound() {
+	g.c.onLoop()
 	if g.pump.busy || len(g.pending) == 0 {
 		return
 	}
@@ -248,6 +271,7 @@ func (g *ingress) startRound() {
 
 // stored answers deliveries.
 func (g *ingress) stored(batch []*inbound) {
+	g.c.onLoop()
 	g.flying -= len(batch)
 	var gone *amqp.Error
 	for _, d := range batch {
@@ -281,6 +305,7 @@ func (g *ingress) stored(batch []*inbound) {
 
 // close implements endpoint: what has arrived is still stored and answered.
 func (g *ingress) close(bool) {
+	g.c.onLoop()
 	if g.closing {
 		return
 	}
@@ -291,10 +316,12 @@ func (g *ingress) close(bool) {
 
 // busy implements endpoint.
 func (g *ingress) busy() bool {
+	g.c.onLoop()
 	return g.pump.busy || len(g.pending) > 0 || g.flying > 0
 }
 
 func (g *ingress) finish() {
+	g.c.onLoop()
 	if !g.closing || g.busy() {
 		return
 	}
@@ -321,11 +348,13 @@ type round struct {
 }
 
 func (g *ingress) round() *round {
+	g.c.onLoop()
 	return &round{s: g.c.s, desc: g.l.desc, via: g.via, path: g.l.addr.path(), key: g.c.sender(g.l.addr.path())}
 }
 
 // home is the entity where the messages are stored.
 func (g *ingress) home() *fsm.Descriptor {
+	g.c.onLoop()
 	if g.via != nil {
 		return g.via
 	}

@@ -29,6 +29,7 @@ func newSharePumps(g *ingress, shares int) []*sharePump {
 
 // sharePumpOf returns the pump of a delivery that has been translated.
 func (g *ingress) sharePumpOf(d *inbound) *sharePump {
+	g.c.onLoop()
 	last := len(g.shares) - 1
 	if !d.byText {
 		return g.shares[last] // any share is good, and no order was promised
@@ -38,6 +39,7 @@ func (g *ingress) sharePumpOf(d *inbound) *sharePump {
 
 // sort gives the deliveries of a round to their sharePumps; what cannot be stored is answered now.
 func (g *ingress) sort(batch []*inbound) {
+	g.c.onLoop()
 	var refused []*inbound
 	for _, d := range batch {
 		if d.refusal != nil {

@@ -31,24 +31,32 @@ type endpoint interface {
 	busy() bool
 }
 
-// link is one end of an AMQP link. Its handle is the same number in both directions.
+// link is one end of an AMQP link: a name, a direction and what the client asked for. The channel makes it at an attach
+// and calls it with each frame for its handle, which is the same number in both directions. Its end does the work.
+//
+// The loop of the connection owns it.
+// Invariant: end is nil until the attach is answered, and indexed is true while the connection counts the link.
 type link struct {
+	// Immutable behind the attach.
 	ch     *channel
 	name   string
 	handle uint32
 	role   amqp.Role // the client's
 	asked  *amqp.Attach
-	addr   address
-	desc   *fsm.Descriptor // nil for $cbs
-	to     *fsm.Descriptor // where messages go through desc, nil if they stay there
-	dest   address         // of to; it needs Send as well, as long as the link is open
-	state  linkState
-	end    endpoint           // nil until attached
-	cancel context.CancelFunc // of the look-up or accept under way
+	bytes  int // that are counted for it
 
-	bytes      int          // that are counted for it
-	indexed    bool         // counted, and in the connection's index unless stolen
-	early      []earlyFrame // what came before our attach
+	// The entity.
+	addr address
+	desc *fsm.Descriptor // nil for $cbs
+	to   *fsm.Descriptor // the entity to which messages go on, by way of desc; nil if they stay in desc
+	dest address         // of to; it needs Send as well, as long as the link is open
+
+	// Its life.
+	state      linkState
+	end        endpoint           // nil until attached
+	cancel     context.CancelFunc // of the look-up or accept under way
+	indexed    bool               // counted, and in the connection's index unless stolen
+	early      []earlyFrame       // what came before our attach
 	earlyBytes int
 }
 
@@ -65,21 +73,25 @@ const maxEarlyFrames = 64
 
 // key is the link's name in the connection.
 func (l *link) key() linkKey {
+	l.ch.c.onLoop()
 	return linkKey{l.name, l.role}
 }
 
 // clientSends reports whether messages flow towards us.
 func (l *link) clientSends() bool {
+	l.ch.c.onLoop()
 	return l.role == amqp.RoleSender
 }
 
 // holder names the link to operators.
 func (l *link) holder() waist.Holder {
+	l.ch.c.onLoop()
 	return waist.Holder{Client: l.ch.c.container, Link: l.name, Remote: l.ch.c.socket.RemoteAddr().String()}
 }
 
 // reply is our attach: everything the client said is echoed (G7, G8).
 func (l *link) reply() *amqp.Attach {
+	l.ch.c.onLoop()
 	a := &amqp.Attach{
 		Name: l.name, Handle: l.handle, Role: !l.role,
 		SndSettleMode: l.asked.SndSettleMode,
@@ -102,15 +114,18 @@ const conditionFrameTooSmall amqp.Symbol = "amqp:frame-size-too-small"
 
 // fits reports whether the client takes a frame with an answer to its attach.
 func (l *link) fits(a *amqp.Attach) bool {
+	l.ch.c.onLoop()
 	return len(amqp.AppendFrame(l.ch.c.scratch[:0], l.ch.number, a)) <= int(l.ch.c.peerFrame)
 }
 
 // accept answers the attach and goes to work.
 func (l *link) accept(e endpoint) {
+	l.ch.c.onLoop()
 	l.acceptWith(e, l.reply())
 }
 
 func (l *link) acceptWith(e endpoint, reply *amqp.Attach) {
+	l.ch.c.onLoop()
 	if l.clientSends() {
 		limit := uint64(defaultMessageBytes)
 		if l.desc != nil {
@@ -162,6 +177,7 @@ const (
 
 // abandon ends the look-up or accept under way.
 func (l *link) abandon() {
+	l.ch.c.onLoop()
 	if l.cancel != nil {
 		l.cancel()
 	}
@@ -171,6 +187,7 @@ func (l *link) abandon() {
 // finish answers the client's detach once everything is given back, so that whoever asks next
 // finds it.
 func (l *link) finish() {
+	l.ch.c.onLoop()
 	if l.state != linkLeaving || l.ch.ended || l.end.busy() {
 		return
 	}
@@ -183,6 +200,7 @@ func (l *link) finish() {
 // only. But go-amqp before 1.5.1, so every Go SDK before 1.11, takes a reply with either of them for a link that is
 // up.
 func (l *link) refusal() *amqp.Attach {
+	l.ch.c.onLoop()
 	a := l.reply()
 	a.Source, a.Target, a.Coordinator = nil, nil, nil
 	if l.clientSends() {
@@ -193,6 +211,7 @@ func (l *link) refusal() *amqp.Attach {
 
 // refuse ends the link from our side, attached or not.
 func (l *link) refuse(cause *amqp.Error) {
+	l.ch.c.onLoop()
 	switch l.state {
 	case linkAttaching:
 		if !l.heldBack(cause) {
@@ -210,12 +229,14 @@ func (l *link) refuse(cause *amqp.Error) {
 
 // refuseAttach answers an attach with a refusal.
 func (l *link) refuseAttach(cause *amqp.Error) {
+	l.ch.c.onLoop()
 	l.abandon()
 	l.ch.send(l.refusal())
 	l.sendDetach(cause)
 }
 
 func (l *link) sendDetach(cause *amqp.Error) {
+	l.ch.c.onLoop()
 	l.ch.send(&amqp.Detach{Handle: l.handle, Closed: true, Error: l.ch.c.tell(cause, l.addr.path())})
 	l.state = linkDetaching
 	l.leaveIndex()
@@ -223,6 +244,7 @@ func (l *link) sendDetach(cause *amqp.Error) {
 
 // close ends the link without a word, because its channel or connection ends.
 func (l *link) close(orderly bool) {
+	l.ch.c.onLoop()
 	switch l.state {
 	case linkAttaching:
 		l.abandon()
@@ -239,11 +261,13 @@ func (l *link) close(orderly bool) {
 
 // busy reports whether the link is still giving something back.
 func (l *link) busy() bool {
+	l.ch.c.onLoop()
 	return l.end != nil && l.end.busy()
 }
 
 // leaveIndex takes the link out of the connection's index; a link of the same name may come.
 func (l *link) leaveIndex() {
+	l.ch.c.onLoop()
 	c := l.ch.c
 	if !l.indexed {
 		return
@@ -260,6 +284,7 @@ func (l *link) leaveIndex() {
 
 // remove frees the handle.
 func (l *link) remove() {
+	l.ch.c.onLoop()
 	l.leaveIndex()
 	l.state = linkGone
 	delete(l.ch.links, l.handle)
@@ -271,6 +296,7 @@ func (l *link) remove() {
 
 // creditFlow is a flow of the link with its delivery count and credit (AMQP 1.0, 2.7.4).
 func (l *link) creditFlow(count, credit uint32) amqp.Flow {
+	l.ch.c.onLoop()
 	f := l.ch.windowFlow()
 	f.Handle, f.DeliveryCount, f.LinkCredit = amqp.Some(l.handle), amqp.Some(count), amqp.Some(credit)
 	return f

@@ -37,6 +37,7 @@ func cloneAttach(p *amqp.Attach) *amqp.Attach {
 
 // resolve finds out what the client wants to attach to.
 func (l *link) resolve() error {
+	l.ch.c.onLoop()
 	if l.asked.Coordinator != nil && l.clientSends() {
 		l.accept(newCoordinator(l))
 		return nil
@@ -106,6 +107,7 @@ func (l *link) resolve() error {
 
 // wanted returns the address of our side.
 func (l *link) wanted() (string, error) {
+	l.ch.c.onLoop()
 	if l.asked.Coordinator != nil {
 		return "", linkFault(siteAttach, amqp.ConditionInvalidField, "a coordinator does not send")
 	}
@@ -123,6 +125,7 @@ func (l *link) wanted() (string, error) {
 
 // found decides with the entity's description whether and to what the link attaches.
 func (l *link) found(d *fsm.Descriptor, err error) error {
+	l.ch.c.onLoop()
 	if err != nil {
 		return &linkError{siteAttach, l.ch.c.s.errorOf(err, l.addr.path())}
 	}
@@ -144,6 +147,7 @@ func (l *link) found(d *fsm.Descriptor, err error) error {
 }
 
 func (l *link) foundTarget(d *fsm.Descriptor) error {
+	l.ch.c.onLoop()
 	if l.to != nil && l.to.Kind == fsm.Subscription {
 		return linkFault(siteAttach, amqp.ConditionNotAllowed, "messages cannot be sent to a subscription")
 	}
@@ -176,6 +180,7 @@ const maxBatchSize = "com.microsoft:max-message-batch-size"
 const delayedDelivery amqp.Symbol = "DELAYED_DELIVERY"
 
 func (l *link) foundSource(d *fsm.Descriptor) error {
+	l.ch.c.onLoop()
 	if d.Kind == fsm.Topic {
 		return linkFault(siteAttach, amqp.ConditionNotAllowed, "messages cannot be received from a topic")
 	}
@@ -221,6 +226,7 @@ const transferDestination = "com.microsoft:transfer-destination-address"
 // destination returns the entity that the messages of a sender go on to; it is empty for an ordinary
 // link.
 func (l *link) destination() (address, error) {
+	l.ch.c.onLoop()
 	v, ok := l.asked.Properties.Get(transferDestination)
 	if !ok || v.IsNull() || !l.clientSends() || l.addr.management {
 		return address{}, nil
@@ -240,6 +246,7 @@ func (l *link) destination() (address, error) {
 
 // attach handles the client's attach.
 func (ch *channel) attach(p *amqp.Attach) (*link, error) {
+	ch.c.onLoop()
 	if p.Handle >= uint32(ch.c.cfg.MaxLinks) {
 		return nil, connFault(siteHandle, amqp.ConditionFramingError, "handle %d is above the announced maximum of %d",
 			p.Handle, ch.c.cfg.MaxLinks-1) // AMQP 1.0 §2.7.2
@@ -291,6 +298,7 @@ func (ch *channel) attach(p *amqp.Attach) (*link, error) {
 
 // flow handles a flow of the link.
 func (l *link) flow(p *amqp.Flow) error {
+	l.ch.c.onLoop()
 	switch l.state {
 	case linkAttaching:
 		return l.keepEarly(earlyFrame{flow: &amqp.Flow{
@@ -304,6 +312,7 @@ func (l *link) flow(p *amqp.Flow) error {
 
 // transfer handles one frame of a delivery.
 func (l *link) transfer(p *amqp.Transfer, payload []byte) error {
+	l.ch.c.onLoop()
 	if !l.clientSends() {
 		return channelFault(siteIllegalFrame, amqp.ConditionNotAllowed, "a transfer on a link that receives")
 	}
@@ -319,6 +328,7 @@ func (l *link) transfer(p *amqp.Transfer, payload []byte) error {
 }
 
 func (l *link) keepEarly(f earlyFrame) error {
+	l.ch.c.onLoop()
 	l.earlyBytes += len(f.payload)
 	if len(l.early) >= maxEarlyFrames || l.earlyBytes > l.ch.c.cfg.MaxLinkBytes {
 		return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "frames before the link is attached")
@@ -329,6 +339,7 @@ func (l *link) keepEarly(f earlyFrame) error {
 
 // detach handles the client's detach.
 func (ch *channel) detach(p *amqp.Detach) (*link, error) {
+	ch.c.onLoop()
 	l, err := ch.link(p.Handle)
 	if err != nil {
 		return nil, err
@@ -353,6 +364,7 @@ func (ch *channel) detach(p *amqp.Detach) (*link, error) {
 // lostEarly is what a client hears that detaches a link, not attached yet, over which it has sent messages
 // already; nil if it has sent none.
 func (l *link) lostEarly() *amqp.Error {
+	l.ch.c.onLoop()
 	for _, f := range l.early {
 		if f.transfer != nil {
 			l.ch.c.s.stats.reject(siteCredit)

@@ -95,6 +95,7 @@ func (i *intake) refill() {
 
 // refill grants link credit to the links whose requests were answered.
 func (ch *channel) refill() {
+	ch.c.onLoop()
 	for _, i := range ch.risen {
 		i.refill()
 	}

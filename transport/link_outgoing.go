@@ -110,6 +110,7 @@ func (o *outgoing) ready() {
 // line puts a link at the end of the channel's list of senders. An empty list begins at the start of its memory
 // again, so that a link that sends one message after the other allocates none.
 func (ch *channel) line(o *outgoing) {
+	ch.c.onLoop()
 	if len(ch.sender) == 0 {
 		ch.sender = ch.senderStart[:0]
 	}
@@ -122,6 +123,7 @@ func (ch *channel) line(o *outgoing) {
 // deliver writes transfers of the links that have some, in turn, as long as the client's window and
 // the socket take them (G19). A delivery is finished before another one starts (G11).
 func (ch *channel) deliver() {
+	ch.c.onLoop()
 	shut := 0 // links at the head of the list for which the window has no frame
 	for len(ch.sender) > shut && !ch.ended {
 		if ch.c.outputFull() {
@@ -163,6 +165,7 @@ func (ch *channel) deliver() {
 
 // room is how many frames of the client's window a link may use: what is kept for others is not its own.
 func (ch *channel) room(o *outgoing) uint32 {
+	ch.c.onLoop()
 	return ch.peerWindow - min(ch.kept-o.kept, ch.peerWindow)
 }
 

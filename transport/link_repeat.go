@@ -11,6 +11,7 @@ import (
 // heldBack reports whether the refusal of an attach waits, because the same was refused often; then it is sent later.
 // A refusal that may change at any moment, such as by the holder of a session, is told at once.
 func (l *link) heldBack(cause *amqp.Error) bool {
+	l.ch.c.onLoop()
 	code := codeOfError(cause)
 	switch code {
 	case refusal.EntityNotFound, refusal.EntityDisabled, refusal.Unauthorized, refusal.InvalidOperation:

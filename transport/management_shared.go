@@ -36,6 +36,7 @@ func (k *call) settleShared() {
 
 // forgetTokens takes the deliveries with the lock tokens of a request out of the link's account.
 func (ch *channel) forgetTokens(e *egress, k *call) {
+	ch.c.onLoop()
 	v, _ := k.field("lock-tokens")
 	ids, _ := amqp.ToUUIDs(v)
 	for _, id := range ids {

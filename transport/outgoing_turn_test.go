@@ -4,7 +4,7 @@ import "testing"
 
 // A link that writes one message goes to the end of the channel's list of senders for the next one.
 func TestALinkGetsItsNextTurnWithoutMemory(t *testing.T) {
-	ch := &channel{}
+	ch := &channel{c: &conn{}}
 	o := &outgoing{}
 	ch.line(o)
 	if n := testing.AllocsPerRun(100, func() {

@@ -15,6 +15,7 @@ const (
 
 // requestEndpoint makes the half of a request node that the link's direction asks for.
 func (l *link) requestEndpoint() endpoint {
+	l.ch.c.onLoop()
 	if l.clientSends() {
 		return newRequests(l)
 	}

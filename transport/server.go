@@ -20,36 +20,38 @@ import (
 // Server is the front door of a node: it serves AMQP, WebSocket and HTTP clients on the listeners
 // it is given.
 type Server struct {
-	cfg      Config
-	broker   Broker
-	catalog  Catalog
-	rules    Rules // nil if the catalog has none
-	policies *auth.Policies
-	refusals *refusal.Log
-	repeats  repeats
-	log      hclog.Logger
-	stats    Stats
-	waist    *waist.Source
+	// Immutable.
+	cfg       Config
+	broker    Broker
+	catalog   Catalog
+	rules     Rules // nil if the catalog has none
+	policies  *auth.Policies
+	refusals  *refusal.Log
+	log       hclog.Logger
+	random    io.Reader          // chance for tags and incarnations; tests fix it
+	ctx       context.Context    // ends when Close has drained everything
+	cancel    context.CancelFunc // ends ctx
+	waits     context.Context    // of HTTP receives, which Close ends
+	stopWaits context.CancelFunc // ends waits
+	http      *http.Server
 
-	http     *http.Server
-	httpIn   *handoff // sockets that turned out to speak HTTP
-	watcher  *watcher
-	ledger   ledger
+	// Parts that many goroutines use, each with a mutex of its own.
+	waist   *waist.Source
+	watcher *watcher
+	ledger  ledger
+	repeats repeats
+	places  *httpPlaces // of requests that send and receive over HTTP
+	rates   *rates      // nil: no key has a limit
+	sockets *sockets.Register
+	httpIn  *handoff // sockets that turned out to speak HTTP
+
+	// Counters.
+	stats    Stats
 	memory   memory
 	txnBytes atomic.Int64 // of the open transactions of all connections
 	doubts   atomic.Int64 // commits that the node asks about after their clients
 
-	places    *httpPlaces        // of requests that send and receive over HTTP
-	waits     context.Context    // of HTTP receives, which Close ends
-	stopWaits context.CancelFunc // ends them
-
-	random io.Reader       // chance for tags and incarnations; tests fix it
-	ctx    context.Context // ends when Close has drained everything
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	sockets *sockets.Register
-	rates   *rates // nil: no key has a limit
+	wg sync.WaitGroup // all goroutines; Close waits for them
 
 	mu        sync.Mutex
 	closing   bool

@@ -32,6 +32,7 @@ type watched struct {
 // watched reports whether the link ends with its entity. Request links do not: each request finds the
 // entity that has the name by then.
 func (l *link) watched() bool {
+	l.ch.c.onLoop()
 	return l.desc != nil && l.end != nil && !l.addr.management
 }
 

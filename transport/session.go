@@ -56,6 +56,7 @@ const (
 
 // acceptWait returns how long the client's attach may wait for a session.
 func (l *link) acceptWait() time.Duration {
+	l.ch.c.onLoop()
 	cfg := l.ch.c.cfg
 	v, ok := l.asked.Properties.Get(timeoutProperty)
 	if !ok {
@@ -70,6 +71,7 @@ func (l *link) acceptWait() time.Duration {
 
 // acceptSession takes the lock of a session; the attach is answered when that is decided.
 func (l *link) acceptSession(f wantedSession) {
+	l.ch.c.onLoop()
 	c, d := l.ch.c, l.desc
 	r := c.s.waist.NewReceiver(d, fsm.Main, waist.AllShares(d))
 	var named waist.Pump
@@ -101,6 +103,7 @@ func (l *link) acceptSession(f wantedSession) {
 
 // accepted handles the answer to an accept.
 func (l *link) accepted(out fsm.Outcome, err error) {
+	l.ch.c.onLoop()
 	c := l.ch.c
 	won := err == nil && out.Refusal == fsm.None && !out.Session.Token.IsZero()
 	if l.state != linkAttaching {
@@ -134,6 +137,7 @@ func (l *link) accepted(out fsm.Outcome, err error) {
 
 // hold makes an accepted session ours.
 func (l *link) hold(out fsm.Outcome) *heldSession {
+	l.ch.c.onLoop()
 	h := &heldSession{
 		l: l, c: l.ch.c, key: sessionKey{l.desc.ID, out.Session.ID},
 		proof: out.Session, until: out.LockedUntil, pump: l.ch.c.newPump(),
@@ -268,6 +272,7 @@ func (h *heldSession) release(orderly bool, then func()) {
 // sessionFilter reads the session that the receiver asks for, if any. Any other filter is refused: JMS
 // clients do not look whether theirs is in place, and would take what they have not selected.
 func (l *link) sessionFilter() (f wantedSession, wanted bool, err error) {
+	l.ch.c.onLoop()
 	filters := amqp.ReadMap(l.asked.Source.Filter)
 	for {
 		k, v, ok := filters.Next()

@@ -338,6 +338,7 @@ func abortCause(out fsm.Outcome) string {
 
 // forgetDelivery ends a delivery that a committed transaction has settled.
 func (ch *channel) forgetDelivery(id uint32) {
+	ch.c.onLoop()
 	ch.sent.take(id, id, func(d *sentDelivery) bool {
 		owner := d.owner
 		ch.forget(d)
@@ -361,6 +362,7 @@ func giveUp(all []txnDelivery) {
 
 // giveUp abandons deliveries that the client has forgotten.
 func (ch *channel) giveUp(first, last uint32) {
+	ch.c.onLoop()
 	ch.sent.take(first, last, func(d *sentDelivery) bool {
 		ch.settle(d, verdict{item: fsm.SettleItem{Verdict: fsm.Abandon}}, true)
 		return true

@@ -37,6 +37,7 @@ func (d *sentDelivery) expired() bool {
 // disposition (RUL-30). The delivery is in the transaction meanwhile: if the client discharges it without
 // waiting, the commit judges.
 func (ch *channel) judge(d *sentDelivery, t *txn, yes amqp.DeliveryState) {
+	ch.c.onLoop()
 	c, o := ch.c, d.owner
 	id, seq, token, path := d.id, d.seq, d.token, d.path()
 	key := waist.KeyOfToken(o.desc, o.sub, token)

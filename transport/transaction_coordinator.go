@@ -17,11 +17,13 @@ const maxCoordinatorBytes = 4 << 10
 func newCoordinator(l *link) *coordinator { return &coordinator{intake: newIntake(l), c: l.ch.c} }
 
 func (k *coordinator) start() {
+	k.c.onLoop()
 	k.open()
 }
 
 // transfer collects a declare or discharge.
 func (k *coordinator) transfer(p *amqp.Transfer, payload []byte) error {
+	k.c.onLoop()
 	if k.now == nil {
 		if err := k.begin(p); err != nil {
 			return err
@@ -49,6 +51,7 @@ func (k *coordinator) transfer(p *amqp.Transfer, payload []byte) error {
 
 // perform does what a message asks for.
 func (k *coordinator) perform(d *inbound) {
+	k.c.onLoop()
 	var request any
 	parts, err := amqp.ParseMessage(d.payload)
 	if err == nil {
@@ -82,6 +85,7 @@ func (k *coordinator) perform(d *inbound) {
 
 // declare begins a transaction.
 func (k *coordinator) declare(d *inbound, r *amqp.Declare) {
+	k.c.onLoop()
 	refuse := func(condition amqp.Symbol, text string) {
 		k.c.s.stats.reject(siteTransaction)
 		k.answer(d, k.c.reject(amqpError(condition, "%s", text), ""))
@@ -104,6 +108,7 @@ func (k *coordinator) declare(d *inbound, r *amqp.Declare) {
 }
 
 func (k *coordinator) answer(d *inbound, state amqp.DeliveryState) {
+	k.c.onLoop()
 	if d.settled || k.l.ch.ended {
 		return
 	}
@@ -113,16 +118,19 @@ func (k *coordinator) answer(d *inbound, state amqp.DeliveryState) {
 
 // close implements endpoint: what is not discharged is rolled back (S-240).
 func (k *coordinator) close(orderly bool) {
+	k.c.onLoop()
 	k.closing, k.now = true, nil
 	k.c.dropTransactions(k.l, orderly)
 	k.finish()
 }
 
 func (k *coordinator) busy() bool {
+	k.c.onLoop()
 	return k.waiting > 0
 }
 
 func (k *coordinator) finish() {
+	k.c.onLoop()
 	if k.closing && !k.busy() {
 		k.l.finish()
 	}

@@ -7,6 +7,7 @@ import (
 
 // transactional takes a whole delivery into its transaction (AMQP 1.0 §4.4.1).
 func (g *ingress) transactional(d *inbound) {
+	g.c.onLoop()
 	s := g.c.s
 	t, refusal := g.c.transaction(d.txnID)
 	d.via = g.via
@@ -41,6 +42,7 @@ func (g *ingress) transactional(d *inbound) {
 // dispositionIn takes settlements into their transaction. The deliveries stay with us until it
 // commits, so that a rollback leaves them as they were (S-233).
 func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalState) {
+	ch.c.onLoop()
 	c := ch.c
 	id := append([]byte(nil), state.TxnID...)
 	v, refusal := verdictOf(state.Outcome)

@@ -33,6 +33,7 @@ func TestHouse(t *testing.T) {
 		{"files and functions stay small", func() ([]string, error) { return Sizes(tree, ratchet), nil }},
 		{"the top level is the design's", func() ([]string, error) { return Layout(root) }},
 		{"scenarios look at the codes of failures", func() ([]string, error) { return Scenarios(root) }},
+		{"the loop's methods assert that they are on it", func() ([]string, error) { return Looped(tree), nil }},
 		{"no word of a machine", func() ([]string, error) { return Words(root) }},
 		{"no retired word in a name", func() ([]string, error) { return RetiredWords(tree), nil }},
 		{"the glossary names what is there", func() ([]string, error) { return Glossary(tree, root) }},

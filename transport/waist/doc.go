@@ -2,7 +2,7 @@
 // entity they are for.
 //
 // A [Pump] numbers the requests of one sequence, so that a partition knows a request that comes again (A6). A [Source]
-// makes the pumps of one node, gives each request its id and starts a new incarnation when the cluster has declared
+// makes the pumps of one node and gives each request its id. It starts a new incarnation when the cluster has declared
 // the old one lost. A [Receiver] asks all shares of an entity, and waits at them. The package knows no connection, no
 // link and no frame, and decides nothing about messages.
 //

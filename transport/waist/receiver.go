@@ -19,8 +19,8 @@ type Receiver struct {
 	shares []int
 	pumps  []Pump  // parallel to shares
 	lent   []*Pump // of the pool, parallel to shares; nil if the pumps are the receiver's own
-	// turn is the index of the share that is asked first. It rotates per receive (S-42, A19), on from
-	// where the entity's last receiver began: those of an accept or an HTTP receive are used only once.
+	// turn is the index of the share that is asked first. It rotates per receive (S-42, A19). It goes on from where the
+	// entity's last receiver began, because the receiver of an accept or an HTTP receive is used only once.
 	turn int
 	// Sure has a receive end when nobody knows whether it took something: what comes next must not
 	// overtake it.

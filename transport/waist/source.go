@@ -53,7 +53,7 @@ func New(cfg Config) *Source {
 }
 
 // Pump numbers the requests of one sequence. At most one of them is outstanding, so each request acknowledges the
-// result of the last (A6). Whoever has the pump owns it; it has no lock.
+// result of the last (A6). The holder of the pump owns it; it has no mutex.
 type Pump struct {
 	number  uint64
 	counter uint64 // of the last request; 0 before the first

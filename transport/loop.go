@@ -1,0 +1,14 @@
+//go:build !loopcheck
+
+package transport
+
+// loopOwner is the mark of a connection's loop. With the build tag loopcheck it remembers the loop's goroutine; here it
+// has no size, and its methods cost nothing.
+type loopOwner struct{}
+
+// ownLoop makes the calling goroutine the loop's.
+func (*loopOwner) ownLoop() {}
+
+// onLoop asserts that the calling goroutine is the loop's. Every method of a channel, a link and what a link is
+// attached to begins with it; test/arch looks.
+func (*loopOwner) onLoop() {}
