@@ -21,7 +21,7 @@ func EntityPath(address string) string {
 
 // audiencePath normalises a decoded sr as [EntityPath] does. Text without a scheme begins with a host if that
 // names the broker, is an IP address, or has a port or a dot; any other text is the path of an entity. So a token that
-// shall open the whole namespace names a host that is known as one. A percent sign that is left after decoding is an
+// shall open the whole namespace names a host; text without a host or an entity is an error. A percent sign that is left after decoding is an
 // error: Java and Go sign the request's URL, which is encoded once more inside, but nobody encodes it twice.
 func (p *Policies) audiencePath(sr string) (string, error) {
 	text := cutQuery(sr)
@@ -43,7 +43,10 @@ func (p *Policies) audiencePath(sr string) (string, error) {
 	if strings.Contains(path, "%") {
 		return "", malformed("sr is percent-encoded more than once")
 	}
-	return normalise(path), nil
+	if path = normalise(path); scheme == 0 || host == "" && path == "" {
+		return "", malformed("sr names neither a host nor an entity")
+	}
+	return path, nil
 }
 
 // isHost reports whether the first segment of an audience without a scheme is a host.

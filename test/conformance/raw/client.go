@@ -178,6 +178,11 @@ func (c *Client) Send(p amqp.Performative, payload ...[]byte) {
 	_ = c.put(amqp.AppendFrame(nil, 0, p))
 }
 
+// Begin begins another session, on a channel of its own. Nobody waits for the answer.
+func (c *Client) Begin(channel uint16) {
+	_ = c.put(amqp.AppendFrame(nil, channel, &amqp.Begin{IncomingWindow: 1, OutgoingWindow: 1}))
+}
+
 // Close breaks the connection off.
 func (c *Client) Close() { _ = c.conn.Close() }
 
