@@ -2,8 +2,9 @@
 //
 // A [Host] opens a [replica.Replica] per group that the catalog places on this node. A [Router] turns a key
 // into a share, a share into a partition and a partition into a leader, here or on another node. It
-// retries until the caller's time is up. Raft words (term, index) do not leave this room. It decides
-// nothing about messages: that is package fsm.
+// retries until the caller's time is up. Elections, votes and members of a group are decided in this package and those
+// below it; elsewhere raft's terms and indexes are numbers that are compared. It decides nothing about messages: that is
+// package fsm.
 //
 // Start with router.go and sender.go, or with one proposal in replica/proposer.go.
 //

@@ -2,8 +2,8 @@
 //
 // A [Replica] takes requests while it leads, packs them into entries, and answers when an entry is applied. It decides
 // nothing about messages: package fsm does. It decides nothing about other replicas: package partition chooses leaders
-// and repairs what failed. A replica asks its [Node] what it must know of the node that it is on. Raft's words (term,
-// index) do not leave package partition.
+// and repairs what failed. A replica asks its [Node] what it must know of the node that it is on. Outside of
+// package partition raft's terms and indexes are numbers that are compared.
 //
 // Start with replica.go, and follow one proposal through proposer.go.
 //
