@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/raftnet"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
@@ -204,7 +205,7 @@ func (h *Host) defers(ctx context.Context, r *replica.Replica) bool {
 	}
 	own := r.Status()
 	for _, o := range h.survivors(ctx, []replica.Status{own}, "") {
-		if o.Partition == r.ID() && o.Failure == "" && !o.WrongClock && votes(&own, o.Node) &&
+		if o.Partition == r.ID() && o.Failure == "" && !o.WrongClock && control.Votes(&own, o.Node) &&
 			(o.LastTerm > own.LastTerm || o.LastTerm == own.LastTerm && o.Last >= own.Last) {
 			return true
 		}

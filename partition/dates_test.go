@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/control"
 )
 
 // S-289: more than five seconds from the median of at least three is wrong; of an even number the median
@@ -98,8 +99,7 @@ func TestNodeWithAWrongClockLeavesLeadingToOthers(t *testing.T) {
 		if all, err := askStatus(t.Context(), c.nodes[wrong].port, wrong); err != nil || !all[0].WrongClock {
 			t.Errorf("the others are told %+v, %v", all, err)
 		}
-		b := balancer{host: h, seen: map[fsm.PartitionID]leading{}}
-		b.look(t.Context(), nil)
+		balanceOnce(t, h)
 		next := c.leader(1)
 		if next.Node() == wrong {
 			t.Fatal("it leads on")
@@ -168,6 +168,23 @@ func TestWrongClockLeadsWhenNobodyElseCan(t *testing.T) {
 			t.Error("elections are left to a node that does not win them")
 		}
 	})
+}
+
+// balanceOnce has a node give leaderships away, as its supervisor does.
+func balanceOnce(t *testing.T, h *Host) {
+	t.Helper()
+	cfg := control.Defaults()
+	cfg.Place = placeRound
+	s, err := newSupervisor(h, NewDirectory(h), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, l := range s.Loops() {
+		if l.Name == "balance" {
+			l.Step(t.Context(), control.Facts{Replicas: h.list()})
+		}
+	}
 }
 
 // What a peer says of its date is not trusted further than it goes.

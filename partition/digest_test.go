@@ -214,32 +214,6 @@ func TestHealthyReplicasAgree(t *testing.T) {
 	})
 }
 
-// Two replicas that differ say nothing about who is right: nothing is thrown away.
-func TestDigestsAreJudgedByAMajority(t *testing.T) {
-	for name, c := range map[string]struct {
-		sums    map[fsm.NodeID]string
-		voters  int
-		bad     []fsm.NodeID
-		unclear bool
-	}{
-		"all agree":                     {map[fsm.NodeID]string{"a": "x", "b": "x", "c": "x"}, 3, nil, false},
-		"one of three differs":          {map[fsm.NodeID]string{"a": "x", "b": "y", "c": "x"}, 3, []fsm.NodeID{"b"}, false},
-		"one is away, two agree":        {map[fsm.NodeID]string{"a": "x", "b": "x"}, 3, nil, false},
-		"one is away, two differ":       {map[fsm.NodeID]string{"a": "x", "b": "y"}, 3, nil, true},
-		"three differ":                  {map[fsm.NodeID]string{"a": "x", "b": "y", "c": "z"}, 3, nil, true},
-		"two of five differ":            {map[fsm.NodeID]string{"a": "x", "b": "y", "c": "x", "d": "z", "e": "x"}, 5, []fsm.NodeID{"b", "d"}, false},
-		"two against two of five":       {map[fsm.NodeID]string{"a": "x", "b": "y", "c": "x", "d": "y"}, 5, nil, true},
-		"a group of one has no peers":   {map[fsm.NodeID]string{"a": "x"}, 1, nil, false},
-		"a group of two cannot decide":  {map[fsm.NodeID]string{"a": "x", "b": "y"}, 2, nil, true},
-		"nobody but the leader reports": {map[fsm.NodeID]string{"a": "x"}, 3, nil, false},
-	} {
-		bad, _, unclear := compare(c.sums, c.voters)
-		if !slices.Equal(bad, c.bad) || unclear != c.unclear {
-			t.Errorf("%s: %v, %v", name, bad, unclear)
-		}
-	}
-}
-
 // Nobody but the leader has a replica quarantined, and none that agrees with what it is told.
 func TestQuarantineIsNotForTheAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

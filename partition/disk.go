@@ -7,9 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hashicorp/raft"
-
-	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -140,19 +137,4 @@ func (h *Host) lookAtDisk() {
 		return
 	}
 	h.space.held, h.space.known = hold, true
-}
-
-// votersFull reports whether so many voters of a partition have no room that a majority would not hold an entry.
-func votersFull(p fsm.PartitionID, servers map[fsm.NodeID]raft.ServerSuffrage, states map[fsm.NodeID]nodeState) bool {
-	voters, full := 0, 0
-	for n, s := range servers { // order-free: only counts
-		if s != raft.Voter {
-			continue
-		}
-		voters++
-		if states[n][p].Full {
-			full++
-		}
-	}
-	return voters > 0 && voters-full <= voters/2
 }

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/replica"
@@ -206,29 +204,6 @@ func TestFullDiskIsCleanedBySnapshots(t *testing.T) {
 			t.Errorf("snapshots at %d and %d", first, second)
 		}
 	})
-}
-
-func TestLeaderMindsTheDisksOfItsVoters(t *testing.T) {
-	full := func(yes bool) nodeState { return nodeState{1: {Full: yes}} }
-	servers := map[fsm.NodeID]raft.ServerSuffrage{"a": raft.Voter, "b": raft.Voter, "c": raft.Voter,
-		"d": raft.Nonvoter}
-	tests := []struct {
-		name   string
-		states map[fsm.NodeID]nodeState
-		want   bool
-	}{
-		{"all have room", map[fsm.NodeID]nodeState{"a": full(false), "b": full(false), "c": full(false)}, false},
-		{"one has none", map[fsm.NodeID]nodeState{"a": full(false), "b": full(true), "c": full(false)}, false},
-		{"two have none", map[fsm.NodeID]nodeState{"a": full(false), "b": full(true), "c": full(true)}, true},
-		{"who does not vote does not count", map[fsm.NodeID]nodeState{"b": full(true), "d": full(true)}, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := votersFull(1, servers, tt.states); got != tt.want {
-				t.Errorf("full: %v", got)
-			}
-		})
-	}
 }
 
 // A disk that turns read-only is that of the whole node: leaderships leave that have nothing to write, and

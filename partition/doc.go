@@ -11,11 +11,12 @@
 // Where things are:
 //
 //	one replica           replica/, and raftnet/ for its calls to its peers
-//	the replicas here     host.go, nodeside.go, ports.go, config.go, reopen.go, disk.go, dropped.go
+//	whole groups          control/, and supervise.go, which gives it this node
+//	the replicas here     host.go, nodeside.go, ports.go, config.go, reopen.go, rebuild.go, ready.go, dropped.go
 //	routing               router.go, sender.go, away.go, large.go, peek.go, unanswered.go, life.go
 //	other nodes           remote.go, remotecodec.go, serve.go, wire/
 //	entities              directory.go, directory_rules.go, publish.go, released.go, audit.go
 //	forwarding            forwarders.go, forward.go
-//	who leads             failover.go, stepdown.go, lost.go, transfer.go, balance.go, dates.go
-//	whole groups          supervise.go, reconcile.go, repair.go, replace.go, rebuild.go, quarantine.go, stuck.go, staleness.go
+//	who leads             failover.go, stepdown.go, lost.go, transfer.go
+//	is this node well?    disk.go, dates.go, staleness.go, quarantine.go, stuck.go
 package partition

@@ -1,13 +1,13 @@
 package partition
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -51,7 +51,7 @@ func (h *Host) succeed(ctx context.Context, lost fsm.NodeID, meant func(*replica
 	led := h.voting(meant)
 	for pause := againFirst; len(led) > 0; pause = min(2*pause, againMost) {
 		others := h.survivors(ctx, led, lost)
-		led = slices.DeleteFunc(led, func(s replica.Status) bool { return !heard(&s, others) })
+		led = slices.DeleteFunc(led, func(s replica.Status) bool { return !control.Heard(&s, others) })
 		for i := range led {
 			h.takeOver(ctx, &led[i], others, began)
 		}
@@ -79,10 +79,10 @@ func (h *Host) takeOver(ctx context.Context, own *replica.Status, others []repli
 	if r == nil {
 		return
 	}
-	fit := best
+	fit := control.Best
 	switch {
 	case own.Leader == "": // somebody stands already, and may get all the votes it needs
-		fit = ahead
+		fit = control.Ahead
 	case time.Since(reported) > aliveAfter && time.Since(r.LastContact()) < h.cfg.HeartbeatTimeout/4:
 		return // raft's heartbeats are a fifth of the time-out apart at most
 	}
@@ -95,20 +95,11 @@ func (h *Host) takeOver(ctx context.Context, own *replica.Status, others []repli
 func (h *Host) voting(meant func(*replica.Status) bool) []replica.Status {
 	var all []replica.Status
 	for _, r := range h.list() {
-		if s := r.Status(); s.Failure == "" && votes(&s, h.cfg.Node) && meant(&s) {
+		if s := r.Status(); s.Failure == "" && control.Votes(&s, h.cfg.Node) && meant(&s) {
 			all = append(all, s)
 		}
 	}
 	return all
-}
-
-func votes(s *replica.Status, n fsm.NodeID) bool {
-	for _, v := range s.Voters {
-		if v == n {
-			return true
-		}
-	}
-	return false
 }
 
 // survivors asks the other voters of the groups for their state, each once.
@@ -150,58 +141,11 @@ func (h *Host) survivors(ctx context.Context, led []replica.Status, lost fsm.Nod
 	return all
 }
 
-// heard reports whether a majority of the voters answered, this one included.
-func heard(own *replica.Status, others []replica.Status) bool {
-	n := 1
-	for i := range others {
-		if rivals(own, &others[i]) {
-			n++
-		}
-	}
-	return n > len(own.Voters)/2
-}
-
 func allHeard(led, others []replica.Status) bool {
 	for i := range led {
-		if !heard(&led[i], others) {
+		if !control.Heard(&led[i], others) {
 			return false
 		}
 	}
 	return true
-}
-
-// best reports whether no other voter that answered has more log; equals go to one whose clock is right,
-// and then to the lowest id.
-func best(own *replica.Status, others []replica.Status) bool {
-	return !slices.ContainsFunc(others, func(o replica.Status) bool {
-		if !rivals(own, &o) {
-			return false
-		}
-		c := compareLogs(own, &o)
-		switch {
-		case o.Leading || c < 0:
-			return true
-		case c == 0 && o.WrongClock != own.WrongClock:
-			return own.WrongClock
-		}
-		return c == 0 && o.Node < own.Node
-	})
-}
-
-// ahead reports whether this replica has more log than every other voter that answered, so that none of
-// them gets its vote.
-func ahead(own *replica.Status, others []replica.Status) bool {
-	return !slices.ContainsFunc(others, func(o replica.Status) bool {
-		return rivals(own, &o) && (o.Leading || compareLogs(own, &o) <= 0)
-	})
-}
-
-// rivals reports whether o is of a replica that could lead the group of own in its place.
-func rivals(own, o *replica.Status) bool {
-	return o.Partition == own.Partition && o.Failure == "" && votes(own, o.Node)
-}
-
-// compareLogs is positive if a's log is the newer one, as votes see it.
-func compareLogs(a, b *replica.Status) int {
-	return cmp.Or(cmp.Compare(a.LastTerm, b.LastTerm), cmp.Compare(a.Last, b.Last))
 }

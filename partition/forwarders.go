@@ -8,13 +8,15 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // forwarders run where partitions are led: one mover per leadership, and in it one forwarder per source
 // that has something to move.
 type forwarders struct {
-	s       *Supervisor
+	sup     *control.Supervisor
+	dir     *Directory
 	movers  map[fsm.PartitionID]*mover // of the goroutine that looks
 	scanned map[fsm.PartitionID]scanned
 }
@@ -29,14 +31,24 @@ const (
 	// scanEvery is how often all sources are looked through although nobody told that there is
 	// something to move.
 	scanEvery = 30 * time.Second
+	// deleteTimeout bounds the deletion of one idle entity; it is named again.
+	deleteTimeout = 10 * time.Second
 	// maxForwarders bounds the sources of a partition that are moved at a time.
 	maxForwarders = 64
 )
 
-// look begins and ends movers as leaderships do.
-func (f *forwarders) look(v *catalog.View) {
+// end ends the movers, while the goroutine of the loop is counted: nothing begins behind Close's back.
+func (f *forwarders) end() {
+	for _, m := range f.movers { // order-free: each ends for itself
+		m.end()
+	}
+}
+
+// step begins and ends movers as leaderships do.
+func (f *forwarders) step(ctx context.Context, facts control.Facts) {
+	v := facts.View
 	led := map[fsm.PartitionID]bool{}
-	for _, r := range f.s.host.list() {
+	for _, r := range facts.Replicas {
 		epoch, ok := r.Led()
 		if r.ID() == fsm.CatalogPartition || !ok || !r.Leading() {
 			continue
@@ -47,7 +59,7 @@ func (f *forwarders) look(v *catalog.View) {
 			if m != nil {
 				m.end()
 			}
-			m = newMover(f.s, r, epoch)
+			m = newMover(ctx, f, r, epoch)
 			f.movers[r.ID()] = m
 			f.scanned[r.ID()] = scanned{}
 		}
@@ -67,7 +79,8 @@ func (f *forwarders) look(v *catalog.View) {
 
 // mover moves what one leadership has to move.
 type mover struct {
-	s      *Supervisor
+	sup    *control.Supervisor
+	dir    *Directory
 	rep    *replica.Replica
 	epoch  uint64
 	ctx    context.Context // of the leadership
@@ -81,11 +94,11 @@ type mover struct {
 	idling  map[fsm.EntityID]struct{}
 }
 
-func newMover(s *Supervisor, r *replica.Replica, epoch uint64) *mover {
-	m := &mover{s: s, rep: r, epoch: epoch, sources: map[source]struct{}{},
+func newMover(ctx context.Context, f *forwarders, r *replica.Replica, epoch uint64) *mover {
+	m := &mover{sup: f.sup, dir: f.dir, rep: r, epoch: epoch, sources: map[source]struct{}{},
 		tasks: map[source]chan struct{}{}, pending: map[source]struct{}{},
 		idling: map[fsm.EntityID]struct{}{}}
-	m.ctx, m.cancel = context.WithCancel(s.ctx)
+	m.ctx, m.cancel = context.WithCancel(ctx)
 	r.SetHooks(&replica.Hooks{Wake: m.woken, Idle: m.idle})
 	return m
 }
@@ -166,18 +179,14 @@ func (m *mover) kickLocked(src source) {
 	default:
 		wake = make(chan struct{}, 1)
 		m.tasks[src] = wake
-		m.s.wg.Add(1)
-		go func() {
-			defer m.s.wg.Done()
-			m.forward(src, wake)
-		}()
+		m.sup.Go(func(context.Context) { m.forward(src, wake) })
 	}
 }
 
 // forward runs the forwarder of one source until nothing is left or the leadership ends.
 func (m *mover) forward(src source, wake chan struct{}) {
 	for failures := 0; ; {
-		f := &forwarder{src: src, epoch: m.epoch, rep: m.rep, dir: m.s.dir, wake: wake,
+		f := &forwarder{src: src, epoch: m.epoch, rep: m.rep, dir: m.dir, wake: wake,
 			targets: map[targetKey]*target{}}
 		err := f.run(m.ctx)
 		if errors.Is(err, errNothing) {
@@ -235,17 +244,15 @@ func (m *mover) idle(ids []fsm.EntityID) {
 			continue
 		}
 		m.idling[id] = struct{}{}
-		m.s.wg.Add(1)
-		go func() {
-			defer m.s.wg.Done()
-			ctx, cancel := context.WithTimeout(m.ctx, reconcileTimeout)
+		m.sup.Go(func(context.Context) {
+			ctx, cancel := context.WithTimeout(m.ctx, deleteTimeout)
 			defer cancel()
-			if err := m.s.dir.deleteIdle(ctx, id); err != nil && m.ctx.Err() == nil {
+			if err := m.dir.deleteIdle(ctx, id); err != nil && m.ctx.Err() == nil {
 				m.rep.Log().Info("an idle entity was not deleted", "entity", uint64(id), "error", err)
 			}
 			m.mu.Lock()
 			delete(m.idling, id)
 			m.mu.Unlock()
-		}()
+		})
 	}
 }

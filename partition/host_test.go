@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -28,7 +29,7 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	if _, err := NewHost(Config{}, Deps{}); err == nil {
 		t.Error("a host starts without a configuration")
 	}
-	if err := (&SupervisorConfig{}).Validate(); err == nil {
+	if err := (&control.Config{}).Validate(); err == nil {
 		t.Error("a supervisor starts without a configuration")
 	}
 }

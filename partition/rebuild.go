@@ -19,26 +19,6 @@ func askRebuild(ctx context.Context, c Caller, n fsm.NodeID, p fsm.PartitionID, 
 	return err
 }
 
-// tellRebuild notes at which configuration a replica is told to rebuild: it heeds each only once.
-func (m *repairer) tellRebuild(who memberOf, index uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.rebuilt[who] = index
-}
-
-// toldToRebuild returns what tellRebuild has noted of a partition.
-func (m *repairer) toldToRebuild(p fsm.PartitionID) map[fsm.NodeID]uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	told := map[fsm.NodeID]uint64{}
-	for who, index := range m.rebuilt {
-		if who.p == p {
-			told[who.n] = index
-		}
-	}
-	return told
-}
-
 func (h *Host) serveRebuild(_ context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
 	if len(b) != rebuildBytes {
 		return nil, fmt.Errorf("call to rebuild of %d bytes: %w", len(b), fsm.ErrFormat)

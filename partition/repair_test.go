@@ -94,6 +94,7 @@ func (b *brokers) lacks(want string) string {
 			}
 			most = max(most, s.Applied)
 		}
+		const caughtUp = 64
 		for _, id := range strings.Fields(want) {
 			if s := b.all[fsm.NodeID(id)].host.Replica(p).Status(); s.Applied+caughtUp < most {
 				return fmt.Sprintf("partition %d on %s is at %d of %d", p, id, s.Applied, most)
@@ -360,74 +361,6 @@ func TestNodeThatIsAwayIsNotReplaced(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestMendingNeverGoesBelowAMajorityWithTheData(t *testing.T) {
-	const v, n = raft.Voter, raft.Nonvoter
-	type members = map[fsm.NodeID]raft.ServerSuffrage
-	set := func(ids ...fsm.NodeID) map[fsm.NodeID]bool {
-		m := map[fsm.NodeID]bool{}
-		for _, id := range ids {
-			m[id] = true
-		}
-		return m
-	}
-	tests := []struct {
-		name          string
-		servers       members
-		failed, ready map[fsm.NodeID]bool
-		listed        map[fsm.NodeID]bool
-		want          []fsm.NodeID
-		step          string
-		rebuilt       map[fsm.NodeID]uint64 // the configuration is that of entry 7
-	}{
-		{"one of three failed", members{"a": v, "b": v, "c": v}, set("c"), set("a", "b"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "remove failed replica c", nil},
-		{"one of three failed, another lags", members{"a": v, "b": v, "c": v}, set("c"), set("a"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "", nil},
-		{"one of two failed", members{"a": v, "b": v}, set("b"), set("a"), nil,
-			[]fsm.NodeID{"a", "b"}, "", nil},
-		{"a failed one without a vote", members{"a": v, "b": v, "c": n}, set("c"), set("a"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "remove failed replica c", nil},
-		{"a removed one has failed", members{"a": v, "b": v}, set("c"), set("a", "b"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "rebuild failed replica c", nil},
-		{"it was rebuilt before it was taken in and removed", members{"a": v, "b": v}, set("c"), set("a", "b"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "rebuild failed replica c", map[fsm.NodeID]uint64{"c": 5}},
-		{"it was rebuilt since", members{"a": v, "b": v}, set("c"), set("a", "b"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "remove failed replica again c", map[fsm.NodeID]uint64{"c": 7}},
-		{"a removed one waits", members{"a": v, "b": v}, nil, set("a", "b"), set("c"),
-			[]fsm.NodeID{"a", "b", "c"}, "take in without a vote c", nil},
-		{"it lags", members{"a": v, "b": v, "c": n}, nil, set("a", "b"), set("c"),
-			[]fsm.NodeID{"a", "b", "c"}, "", nil},
-		{"it has caught up", members{"a": v, "b": v, "c": n}, nil, set("a", "b", "c"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "give a vote c", nil},
-		{"a replaced one goes last", members{"a": v, "b": v, "c": v, "d": v}, nil, set("a", "b", "d"), nil,
-			[]fsm.NodeID{"a", "b", "d"}, "remove replaced replica c", nil},
-		{"a replaced one stays while its successor has no vote", members{"a": v, "b": v, "c": v, "d": n},
-			nil, set("a", "b"), set("d"), []fsm.NodeID{"a", "b", "d"}, "", nil},
-		{"a replaced leader hands over", members{"a": v, "b": v, "c": v, "d": v}, nil,
-			set("a", "b", "c", "d"), nil, []fsm.NodeID{"b", "c", "d"}, "hand over, being replaced a", nil},
-		{"all is well", members{"a": v, "b": v, "c": v}, nil, set("a", "b", "c"), nil,
-			[]fsm.NodeID{"a", "b", "c"}, "", nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			g := &repairGroup{id: 1, self: "a", want: tt.want, servers: tt.servers, failed: tt.failed,
-				ready: tt.ready, listed: tt.listed, index: 7, rebuilt: tt.rebuilt}
-			for _, id := range []fsm.NodeID{"a", "b", "c", "d"} {
-				if _, in := tt.servers[id]; in {
-					g.existing = append(g.existing, id)
-				}
-			}
-			got := ""
-			if s := g.next(); s != nil {
-				got = s.what + " " + string(s.node)
-			}
-			if got != tt.step {
-				t.Errorf("step %q, want %q", got, tt.step)
-			}
-		})
-	}
 }
 
 func TestRebuildTouchesNoReplicaThatWorks(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -37,7 +38,7 @@ type broker struct {
 	*testNode
 	dir *Directory
 	r   *Router
-	sup *Supervisor
+	sup *control.Supervisor
 }
 
 type brokers struct {
@@ -65,7 +66,7 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	n := &broker{testNode: b.start(id)}
 	n.dir = NewDirectory(n.host)
 	n.r = NewRouter(n.host, n.dir)
-	cfg := SupervisorDefaults()
+	cfg := control.Defaults()
 	if b.named == "" {
 		b.named = string(id)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/transport"
@@ -68,7 +69,7 @@ type node struct {
 	host       *partition.Host
 	directory  *partition.Directory
 	router     *partition.Router
-	supervisor *partition.Supervisor
+	supervisor *control.Supervisor
 	keys       *policyKeeper
 	policies   *auth.Policies
 	api        *rest.API
@@ -361,7 +362,7 @@ func (n *node) found(ctx context.Context) error {
 		n.log.Info("joining a cluster that others founded", "founders", len(members))
 		members = nil
 	}
-	cfg := partition.SupervisorDefaults()
+	cfg := control.Defaults()
 	cfg.Name, cfg.Bootstrap = n.cfg.NodeName, members
 	cfg.Partitions, cfg.Replicas = n.cfg.Partitions, n.cfg.ReplicationFactor
 	cfg.CatalogVoters, cfg.Place = catalogVoters, cluster.Place

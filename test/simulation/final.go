@@ -10,7 +10,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/test/check"
 )
 
@@ -110,7 +110,7 @@ func (w *world) whole() error {
 // lacking is how many votes a group should have beside those that it has.
 func (w *world) lacking(p fsm.PartitionID, voters []fsm.NodeID) int {
 	if p == fsm.CatalogPartition {
-		return min(len(w.machines), partition.SupervisorDefaults().CatalogVoters) - len(voters)
+		return min(len(w.machines), control.Defaults().CatalogVoters) - len(voters)
 	}
 	lack := 0
 	for _, m := range w.machines {

@@ -16,6 +16,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/storage/faultfs"
@@ -57,7 +58,7 @@ type node struct {
 	host      *partition.Host
 	directory *partition.Directory
 	router    *partition.Router
-	sup       *partition.Supervisor
+	sup       *control.Supervisor
 	front     *transport.Server
 	served    chan error
 	ctx       context.Context
@@ -109,7 +110,7 @@ func (n *node) open() error {
 	if err := n.openFront(incarnation); err != nil {
 		return err
 	}
-	sc := partition.SupervisorDefaults()
+	sc := control.Defaults()
 	sc.Name, sc.Bootstrap, sc.Place = string(n.id), n.w.ids, cluster.Place
 	sc.Partitions, sc.Replicas = n.w.cfg.Partitions, n.w.cfg.Replicas
 	n.sup, err = partition.Supervise(n.host, n.directory, sc)

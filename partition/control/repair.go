@@ -1,4 +1,4 @@
-package partition
+package control
 
 import (
 	"context"
@@ -40,6 +40,12 @@ type repairer struct {
 	rebuilt map[memberOf]uint64
 }
 
+func newRepairer(s *Supervisor) *repairer {
+	return &repairer{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
+		follows: map[memberOf]*follow{}, busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{},
+		rebuilt: map[memberOf]uint64{}}
+}
+
 type memberOf struct {
 	p fsm.PartitionID
 	n fsm.NodeID
@@ -51,9 +57,10 @@ const repairEvery = time.Second
 // repairPause is the pause after a step that did not succeed: what it met, a full disk say, lasts.
 const repairPause = 10 * time.Second
 
-// look takes the next step of every group led here.
-func (m *repairer) look(v *catalog.View) {
-	led := m.led()
+// step takes the next step of every group led here.
+func (m *repairer) step(_ context.Context, f Facts) {
+	v := f.View
+	led := m.led(f)
 	if len(led) == 0 || time.Since(m.asked) < repairEvery {
 		return
 	}
@@ -101,10 +108,10 @@ func nodeIDs(v *catalog.View) []fsm.NodeID {
 }
 
 // led returns the replicas that lead and have no step under way.
-func (m *repairer) led() []*replica.Replica {
+func (m *repairer) led(f Facts) []*replica.Replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.DeleteFunc(m.s.host.list(), func(r *replica.Replica) bool {
+	return slices.DeleteFunc(slices.Clone(f.Replicas), func(r *replica.Replica) bool {
 		return m.busy[r.ID()] || !r.Leading() || time.Now().Before(m.pause[r.ID()])
 	})
 }
@@ -115,11 +122,9 @@ func (m *repairer) take(r *replica.Replica, step *repairStep) {
 	m.busy[r.ID()] = true
 	m.mu.Unlock()
 	r.Log().Warn("mending", "step", step.what, "node", step.node)
-	m.s.wg.Add(1)
-	go func() {
-		defer m.s.wg.Done()
-		err := step.do(m.s.ctx, m.s, r)
-		if err != nil && m.s.ctx.Err() == nil {
+	m.s.Go(func(ctx context.Context) {
+		err := step.do(ctx, m.s, r)
+		if err != nil && ctx.Err() == nil {
 			r.Log().Warn("mending did not succeed", "step", step.what, "node", step.node, "error", err)
 		}
 		m.mu.Lock()
@@ -128,7 +133,7 @@ func (m *repairer) take(r *replica.Replica, step *repairStep) {
 		}
 		delete(m.busy, r.ID())
 		m.mu.Unlock()
-	}()
+	})
 }
 
 // nodeState is what a node said of its replicas.
@@ -152,9 +157,7 @@ func (m *repairer) ask(led []*replica.Replica, want map[fsm.PartitionID][]fsm.No
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			ctx, cancel := context.WithTimeout(m.s.ctx, targetTimeout)
-			defer cancel()
-			all, err := askStatus(ctx, m.s.host.deps.Caller, n)
+			all, err := m.s.host.Ask(m.s.ctx, n)
 			if err != nil {
 				return
 			}
@@ -187,12 +190,14 @@ type repairGroup struct {
 	// stuck holds the followers that stand still, and what was tried against it.
 	stuck map[fsm.NodeID]int
 	epoch uint64 // of the leadership
+	// tell notes that a replica is told to rebuild at this configuration.
+	tell func(fsm.NodeID)
 }
 
 // group gathers what is known of a group; nil if nothing is committed yet.
 func (m *repairer) group(r *replica.Replica, want []fsm.NodeID, states map[fsm.NodeID]nodeState) *repairGroup {
 	c, index := r.Configuration()
-	g := &repairGroup{id: r.ID(), self: m.s.host.cfg.Node, want: want, index: index,
+	g := &repairGroup{id: r.ID(), self: m.s.host.Node(), want: want, index: index,
 		servers: map[fsm.NodeID]raft.ServerSuffrage{}, failed: map[fsm.NodeID]bool{},
 		ready: map[fsm.NodeID]bool{}, listed: map[fsm.NodeID]bool{}, stuck: map[fsm.NodeID]int{}}
 	if len(c.Servers) == 0 {
@@ -200,6 +205,7 @@ func (m *repairer) group(r *replica.Replica, want []fsm.NodeID, states map[fsm.N
 	}
 	g.epoch, _ = r.Led()
 	g.rebuilt = m.toldToRebuild(r.ID())
+	g.tell = func(n fsm.NodeID) { m.tellRebuild(memberOf{g.id, n}, index) }
 	members := slices.Clone(want)
 	for _, s := range c.Servers {
 		n := fsm.NodeID(s.ID)
@@ -227,7 +233,7 @@ func (m *repairer) group(r *replica.Replica, want []fsm.NodeID, states map[fsm.N
 			if m.since[key].IsZero() {
 				m.since[key] = time.Now()
 			}
-			g.failed[n] = time.Since(m.since[key]) >= m.s.host.cfg.RepairAfter
+			g.failed[n] = time.Since(m.since[key]) >= m.s.timing.RepairAfter
 		default:
 			g.listed[n] = true
 			g.ready[n] = st.Failure == "" && st.Applied+caughtUp >= applied
@@ -275,7 +281,7 @@ func (g *repairGroup) next() *repairStep {
 		case !in && g.failed[n]:
 			return g.rebuild(n)
 		case g.id == fsm.CatalogPartition:
-			// Supervisor.admit takes nodes into the catalog, and gives votes.
+			// placer.admit takes nodes into the catalog, and gives votes.
 		case !in && g.listed[n]:
 			return g.change("take in without a vote", n, (*replica.Replica).AddNonvoter)
 		case in && suffrage != raft.Voter && g.ready[n] && g.survives("", 1):
@@ -294,7 +300,7 @@ func (g *repairGroup) next() *repairStep {
 				r *replica.Replica) error {
 				ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 				defer cancel()
-				return s.host.TransferLeadership(ctx, r.ID(), "")
+				return s.host.HandOver(ctx, r.ID())
 			}}
 		}
 		if g.servers[n] != raft.Voter || g.survives(n, 0) {
@@ -353,13 +359,28 @@ func (g *repairGroup) told(n fsm.NodeID) bool {
 
 func (g *repairGroup) rebuild(n fsm.NodeID) *repairStep {
 	return &repairStep{"rebuild failed replica", n, func(ctx context.Context, s *Supervisor,
-		r *replica.Replica) error {
-		ctx, cancel := context.WithTimeout(ctx, 2*s.host.cfg.CloseTimeout)
+		_ *replica.Replica) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*s.timing.CloseTimeout)
 		defer cancel()
-		s.repair.tellRebuild(memberOf{g.id, n}, g.index)
-		if err := askRebuild(ctx, s.host.deps.Caller, n, g.id, g.index); err != nil {
+		g.tell(n)
+		if err := s.host.Rebuild(ctx, n, g.id, g.index); err != nil {
 			return fmt.Errorf("node %s: %w", n, err)
 		}
 		return nil
 	}}
+}
+
+// votersFull reports whether so many voters of a partition have no room that a majority would not hold an entry.
+func votersFull(p fsm.PartitionID, servers map[fsm.NodeID]raft.ServerSuffrage, states map[fsm.NodeID]nodeState) bool {
+	voters, full := 0, 0
+	for n, s := range servers { // order-free: only counts
+		if s != raft.Voter {
+			continue
+		}
+		voters++
+		if states[n][p].Full {
+			full++
+		}
+	}
+	return voters > 0 && voters-full <= voters/2
 }

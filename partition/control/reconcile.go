@@ -1,4 +1,4 @@
-package partition
+package control
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 // reconciler makes the partitions led here agree with the catalog (A2). The leader proposes what its partition has
 // missed, so Apply depends on the partition's own log alone.
 type reconciler struct {
-	host *Host
 	done map[fsm.PartitionID]reconciled
 }
 
@@ -37,9 +36,10 @@ const (
 	reconcileTimeout = 10 * time.Second
 )
 
-// look compares every partition that is led here and may differ.
-func (r *reconciler) look(ctx context.Context, v *catalog.View) {
-	for _, rep := range r.host.list() {
+// step compares every partition that is led here and may differ.
+func (r *reconciler) step(ctx context.Context, f Facts) {
+	v := f.View
+	for _, rep := range f.Replicas {
 		if rep.ID() == fsm.CatalogPartition || !rep.Leading() || ctx.Err() != nil {
 			continue
 		}
@@ -91,12 +91,17 @@ func missingOf(rep *replica.Replica, v *catalog.View) []fsm.Request {
 	if !tells {
 		return nil
 	}
+	return missing(rep.ID(), known, v)
+}
+
+// missing returns what a partition that knows some entities lacks or has too much.
+func missing(p fsm.PartitionID, known []fsm.KnownEntity, v *catalog.View) []fsm.Request {
 	versions := make(map[fsm.EntityID]uint64, len(known))
 	for _, k := range known {
 		versions[k.ID] = k.Version
 	}
 	var out []fsm.Request
-	v.SharesOf(rep.ID(), func(d *fsm.Descriptor) bool {
+	v.SharesOf(p, func(d *fsm.Descriptor) bool {
 		if versions[d.ID] < d.Version {
 			out = append(out, fsm.Request{Entity: d.ID, Command: &fsm.PutEntity{Descriptor: *d}})
 		}

@@ -1,4 +1,4 @@
-package partition
+package control
 
 import (
 	"context"
@@ -35,10 +35,10 @@ const sameNameFactor = 3
 // overdue reports whether a node was away for so long that others should take its place.
 func (m *repairer) overdue(v *catalog.View, n fsm.NodeID, away time.Duration,
 	states map[fsm.NodeID]nodeState) bool {
-	if away >= m.s.host.cfg.ReplaceAfter {
+	if away >= m.s.timing.ReplaceAfter {
 		return true
 	}
-	return away >= sameNameFactor*m.s.host.cfg.RepairAfter && successor(v, n, states) != ""
+	return away >= sameNameFactor*m.s.timing.RepairAfter && successor(v, n, states) != ""
 }
 
 // successor returns the node that answers under the name of one that is gone.
@@ -99,14 +99,12 @@ func (m *repairer) exchange(all []catalog.Exchange) {
 		return
 	}
 	m.exchanging = true
-	m.s.wg.Add(1)
-	go func() {
-		defer m.s.wg.Done()
+	m.s.Go(func(ctx context.Context) {
 		for i := range all {
 			m.s.log.Warn("a partition gets another member", "partition", uint16(all[i].ID),
 				"from", all[i].From, "to", all[i].Members)
-			ctx, cancel := context.WithTimeout(m.s.ctx, admitTimeout)
-			_, err := m.s.dir.change(ctx, &catalog.Change{Replace: &all[i]})
+			limit, cancel := context.WithTimeout(ctx, admitTimeout)
+			err := m.s.host.Change(limit, &catalog.Change{Replace: &all[i]})
 			cancel()
 			if err != nil {
 				m.s.log.Warn("members were not exchanged", "partition", uint16(all[i].ID), "error", err)
@@ -116,7 +114,7 @@ func (m *repairer) exchange(all []catalog.Exchange) {
 		m.mu.Lock()
 		m.exchanging = false
 		m.mu.Unlock()
-	}()
+	})
 }
 
 // enoughVoters is how many voters must be ready for a lost one to be no loss.
@@ -124,7 +122,7 @@ const enoughVoters = 3
 
 // retire decides whether a voter of the catalog that is overdue goes. It goes when a node without a vote can take its
 // place. It also goes when enough others vote, of whom it would only raise the majority. It comes back without a vote
-// when it answers again (Supervisor.admit).
+// when it answers again (placer.admit).
 func (m *repairer) retire(g *repairGroup, v *catalog.View, states map[fsm.NodeID]nodeState) *repairStep {
 	away := m.gone(v, states)
 	spare, voters := false, 0

@@ -1,0 +1,56 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Config says what this node brings into the cluster.
+type Config struct {
+	// Name is the node's name for people.
+	Name string
+	// Bootstrap are the nodes that group 0 is created with (A20), the same list on each of them;
+	// empty on a node that joins a cluster, which waits to be added.
+	Bootstrap []fsm.NodeID
+	// Partitions is how many data partitions the first placement makes, Replicas how many replicas
+	// each of them has (A1, A3).
+	Partitions int
+	Replicas   int
+	// CatalogVoters is how many nodes vote in group 0; the others hold it without a vote (A2).
+	CatalogVoters int
+	// Place chooses the replicas of new partitions; the first of each is its preferred leader.
+	Place func(
+		nodes []fsm.NodeID, partitions []fsm.PartitionID, replicas int,
+	) map[fsm.PartitionID][]fsm.NodeID
+}
+
+// Defaults returns the configuration without a name and a placement.
+func Defaults() Config {
+	return Config{Partitions: 6, Replicas: 3, CatalogVoters: 3}
+}
+
+// Validate reports every problem of c.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Partitions < 1 || c.Partitions >= 1<<15 {
+		errs = append(errs, fmt.Errorf("%d partitions are not 1 to 32767", c.Partitions))
+	}
+	if c.Replicas < 1 {
+		errs = append(errs, fmt.Errorf("%d replicas are less than one", c.Replicas))
+	}
+	if c.CatalogVoters < 1 {
+		errs = append(errs, fmt.Errorf("%d catalog voters are less than one", c.CatalogVoters))
+	}
+	if c.Place == nil {
+		errs = append(errs, errors.New("no placement function"))
+	}
+	return errors.Join(errs...)
+}
+
+// Timing is how patient the loops are; the fields are those of the configuration of the node.
+type Timing struct {
+	HeartbeatTimeout, ElectionTimeout, StuckAfter, RepairAfter, ReplaceAfter, CloseTimeout time.Duration
+}

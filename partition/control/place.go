@@ -1,0 +1,114 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
+)
+
+// placer does what only the catalog's leader does: it places the first partitions, and takes nodes into the catalog.
+type placer struct{ s *Supervisor }
+
+// step places and admits, if the catalog is led here.
+func (p *placer) step(ctx context.Context, f Facts) {
+	r := p.s.host.Replica(fsm.CatalogPartition)
+	if r == nil || !r.Leading() {
+		return
+	}
+	if err := p.place(f.View); err != nil && ctx.Err() == nil {
+		p.s.log.Info("first placement is not committed yet", "error", err)
+	}
+	if err := p.admit(r, f.View); err != nil && ctx.Err() == nil {
+		p.s.log.Info("membership of the catalog is not changed yet", "error", err)
+	}
+}
+
+// place proposes the first placement. The catalog leaves partitions that exist alone, so two
+// leaders may both do so.
+func (p *placer) place(v *catalog.View) error {
+	if len(v.Groups()) > 0 || len(p.s.cfg.Bootstrap) == 0 {
+		return nil
+	}
+	ids := make([]fsm.PartitionID, p.s.cfg.Partitions)
+	for i := range ids {
+		ids[i] = fsm.PartitionID(i + 1)
+	}
+	placed := p.s.cfg.Place(p.s.cfg.Bootstrap, ids, min(p.s.cfg.Replicas, len(p.s.cfg.Bootstrap)))
+	first := &catalog.Placement{}
+	for _, id := range ids {
+		if len(placed[id]) == 0 {
+			return fmt.Errorf("placement names no node for partition %d", id)
+		}
+		first.Groups = append(first.Groups, catalog.Group{ID: id, Members: placed[id]})
+	}
+	ctx, cancel := context.WithTimeout(p.s.ctx, registerTimeout)
+	defer cancel()
+	return p.s.host.Change(ctx, &catalog.Change{Place: first})
+}
+
+// admitTimeout bounds one change of membership.
+const admitTimeout = 10 * time.Second
+
+// caughtUp is how many entries a node may be behind to be given a vote.
+const caughtUp = 64
+
+// admit adds registered nodes to group 0, one change at a time. Each comes without a vote first, because a voter
+// counts before it has anything.
+func (p *placer) admit(r *replica.Replica, v *catalog.View) error {
+	in := map[fsm.NodeID]raft.ServerSuffrage{}
+	voters := 0
+	for _, m := range r.Servers() {
+		in[fsm.NodeID(m.ID)] = m.Suffrage
+		if m.Suffrage == raft.Voter {
+			voters++
+		}
+	}
+	for _, n := range v.Nodes() {
+		if _, ok := in[n.ID]; !ok && p.mayJoin(n.ID) {
+			p.s.log.Info("node joins the catalog", "node", n.ID, "name", n.Name)
+			return p.s.wait(r.AddNonvoter(n.ID, 0))
+		}
+	}
+	if voters >= p.s.cfg.CatalogVoters {
+		return nil
+	}
+	for _, n := range v.Nodes() {
+		if in[n.ID] != raft.Voter && p.isCaughtUp(r, n.ID) {
+			p.s.log.Info("node votes in the catalog", "node", n.ID, "name", n.Name)
+			return p.s.wait(r.AddVoter(n.ID, 0))
+		}
+	}
+	return nil
+}
+
+// mayJoin reports whether a node has a replica of the catalog that can be taken in: one that has
+// failed is rebuilt first (repairer).
+func (p *placer) mayJoin(n fsm.NodeID) bool {
+	all, err := p.s.host.Ask(p.s.ctx, n)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(all, func(st replica.Status) bool {
+		return st.Partition == fsm.CatalogPartition && !st.Broken
+	})
+}
+
+func (p *placer) isCaughtUp(r *replica.Replica, n fsm.NodeID) bool {
+	all, err := p.s.host.Ask(p.s.ctx, n)
+	if err != nil {
+		return false
+	}
+	for _, st := range all {
+		if st.Partition == r.ID() {
+			return st.Failure == "" && st.Applied+caughtUp >= r.Applied()
+		}
+	}
+	return false
+}
