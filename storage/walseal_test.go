@@ -137,3 +137,74 @@ func indexBytes(i types.SegmentInfo) int64 {
 func entryOf(index uint64) []byte {
 	return bytes.Repeat([]byte{byte(index), byte(index >> 8), 0x7f}, 64<<10/3)
 }
+
+// A crash may leave files of a log that nothing refers to: a segment whose removal did not last, and the file that was
+// open ahead. The log opens without them, and goes on.
+func TestALogWithFilesOfNobodyGoesOn(t *testing.T) {
+	cfg := Defaults()
+	cfg.LogSegmentBytes = minLogSegmentBytes
+	root := t.TempDir()
+	dir := filepath.Join(root, "log")
+	open := func() *Log {
+		t.Helper()
+		l, err := openLog(root, cfg, hclog.NewNullLogger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	put := func(l *Log, from, to uint64) {
+		t.Helper()
+		for i := from; i <= to; i++ {
+			if err := l.StoreLog(&raft.Log{Index: i, Term: 1, Type: raft.LogCommand, Data: entryOf(i)}); err != nil {
+				t.Fatalf("append %d: %v", i, err)
+			}
+		}
+	}
+	l := open()
+	put(l, 1, 60)
+	segments, err := filepath.Glob(filepath.Join(dir, "*.wal"))
+	if err != nil || len(segments) < 3 {
+		t.Fatal(segments, err)
+	}
+	first, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.DeleteRange(1, 40); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(segments[0]); !os.IsNotExist(err) {
+		t.Fatalf("the first segment is still there: %v", err)
+	}
+	for name, text := range map[string][]byte{segments[0]: first, filepath.Join(dir, aheadName): []byte("half a segment")} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(dir + logEndSuffix); err != nil { // a process that ends like this does not close the log
+		t.Fatal(err)
+	}
+	l = open()
+	if from, _ := l.FirstIndex(); from != 41 {
+		t.Fatalf("the log begins at %d", from)
+	}
+	put(l, 61, 120)
+	for i := uint64(41); i <= 120; i++ {
+		var got raft.Log
+		if err := l.GetLog(i, &got); err != nil || !bytes.Equal(got.Data, entryOf(i)) {
+			t.Fatalf("entry %d: %d bytes, %v", i, len(got.Data), err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{segments[0], filepath.Join(dir, aheadName)} {
+		if _, err := os.Stat(name); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", filepath.Base(name), err)
+		}
+	}
+}
