@@ -68,8 +68,8 @@ func (w *watcher) unwatch(c *conn, d *fsm.Descriptor) {
 	}
 }
 
-// lookPause keeps a burst of changes of the catalog from causing a look each.
-const lookPause = 10 * time.Millisecond
+// stepPause keeps a burst of changes of the catalog from causing a step each.
+const stepPause = 10 * time.Millisecond
 
 func (w *watcher) run() {
 	t := time.NewTicker(w.s.cfg.WatchInterval)
@@ -83,18 +83,18 @@ func (w *watcher) run() {
 		}
 		var changed <-chan struct{}
 		version := seen
-		if changes != nil { // asked before the look, so that no change is missed
+		if changes != nil { // asked before the step, so that no change is missed
 			version, changed = changes.Changed()
 		}
 		if due || version != seen {
-			w.look()
+			w.step()
 			seen = version
 		}
 		select {
 		case <-t.C:
 			due = true
 		case <-changed:
-			if due = false; !waist.Sleep(w.s.ctx, lookPause) {
+			if due = false; !waist.Sleep(w.s.ctx, stepPause) {
 				return
 			}
 		case <-w.s.ctx.Done():
@@ -113,8 +113,8 @@ func (s *Server) revoke() {
 	}
 }
 
-// look asks for every entity once and tells the connections what has changed.
-func (w *watcher) look() {
+// step asks for every entity once and tells the connections what has changed.
+func (w *watcher) step() {
 	w.mu.Lock()
 	names := make([]string, 0, len(w.entities))
 	for _, e := range w.entities {
@@ -126,7 +126,7 @@ func (w *watcher) look() {
 		d, err := w.s.catalog.Entity(ctx, name)
 		cancel()
 		if err != nil && !waist.IsGone(err) {
-			continue // nothing is known; the next look may tell
+			continue // nothing is known; the next step may tell
 		}
 		for _, c := range w.changed(name, d) {
 			c.post(func() { c.entityChanged(name, d) })

@@ -32,6 +32,8 @@ import (
 var (
 	_ transport.Broker  = (*partition.Router)(nil)
 	_ transport.Catalog = (*partition.Directory)(nil)
+	_ transport.Changes = (*partition.Directory)(nil)
+	_ transport.Rules   = (*partition.Directory)(nil)
 	_ rest.Entities     = keyedEntities{}
 	_ rest.Topics       = (*partition.Directory)(nil)
 	_ partition.Caller  = (*cluster.Mesh)(nil)
