@@ -68,8 +68,8 @@ type Message struct {
 	TTL Millis
 	// ScheduledAt is the wall time to activate at, 0 for now (S-107).
 	ScheduledAt Wall
-	// Body is everything the front end needs to deliver the message again (docs/formats/body.md). The state keeps
-	// a BodyRef to it, never the bytes. It reads the sections in front of the body, for rules and forwarding.
+	// Body is everything the front end needs to deliver the message again, in the form that package stored owns
+	// (docs/formats/message.md). The state shows its head to rules and keeps a BodyRef to it, never the bytes.
 	Body []byte
 	// BodyOffset is where Body begins in the encoded entry; set by DecodeEntry.
 	BodyOffset uint32

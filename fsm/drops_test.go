@@ -109,12 +109,3 @@ func TestDropsOfManyEntitiesAreBounded(t *testing.T) {
 		}
 	}
 }
-
-// A body that no front end wrote has no message id, and does not stop anybody.
-func TestTheMessageIDOfABody(t *testing.T) {
-	for _, b := range [][]byte{nil, {1}, []byte("x"), bytes.Repeat([]byte{0xff}, 40)} {
-		if got := MessageIDOf(b); got != "" {
-			t.Errorf("%x has the message id %q", b, got)
-		}
-	}
-}

@@ -3,6 +3,8 @@ package fsm
 import (
 	"slices"
 	"testing"
+
+	"github.com/busbar-mq/busbar/fsm/rule"
 )
 
 // counts asks for the counters of an entity.
@@ -244,7 +246,7 @@ func TestADuplicateAtTheDestinationEndsTheMove(t *testing.T) {
 	c := newPartitions(t, 2, 0)
 	c.put(1, queue(1, forwardTo("e2")))
 	c.put(2, queue(2, func(d *Descriptor) { d.DetectDuplicates = true }))
-	body := storedMessage("a", nil, map[int]string{fieldMessageID: "x"}, "")
+	body := storedMessage("a", nil, map[rule.SystemProperty]string{rule.MessageID: "x"}, "")
 	c.must(2, Main, &Enqueue{Messages: []Message{{MessageID: "x", Body: body}}})
 	c.must(1, Main, &Enqueue{Messages: []Message{{MessageID: "x", Body: body}}})
 	c.forward(1, Main, 2)

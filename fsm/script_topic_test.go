@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm/rule"
+	"github.com/busbar-mq/busbar/fsm/stored"
 )
 
 // topic describes the topic of a step; the arguments are those of a queue.
@@ -40,39 +41,49 @@ func (s *script) subscription() *PutEntity {
 	return p
 }
 
+// sectionFields are the system properties in the properties section, by place (AMQP 1.0 §3.2.4).
+var sectionFields = [...]rule.SystemProperty{
+	0: rule.MessageID, 2: rule.To, 3: rule.Label, 4: rule.ReplyTo, 5: rule.CorrelationID, 6: rule.ContentType,
+	10: rule.SessionID, 12: rule.ReplyToSessionID,
+}
+
 // storedMessage is a message in its stored form, with application properties name:value, text or
-// integer, and fields of the properties section by place.
-func storedMessage(label string, properties []string, fields map[int]string, annotations string) []byte {
-	b := []byte{storedVersion, 0}
-	b = append(binary.AppendUvarint(b, uint64(len(annotations))), annotations...)
+// integer, and fields of the properties section.
+func storedMessage(label string, properties []string, fields map[rule.SystemProperty]string, annotations string) []byte {
+	m := stored.Message{Annotations: []byte(annotations)}
+	b := m.AppendHead(nil)
 	if len(fields) > 0 {
 		var list []byte
-		for i := range propertyFields {
-			if text, ok := fields[i]; ok {
-				list = appendText(list, codeString8, text)
+		for _, p := range sectionFields {
+			if text, ok := fields[p]; ok {
+				list = stored.AppendString(list, text)
 			} else {
-				list = append(list, codeNull)
+				list = stored.AppendValue(list, rule.Value{})
 			}
 		}
-		b = append(b, codeDescribed, codeSmallUlong, sectionProperties)
-		b = appendSized(b, codeList32, list, propertyFields)
+		b = appendSized(append(b, "\x00\x53\x73"...), list32, list, len(sectionFields))
 	}
 	var pairs []byte
 	for _, p := range properties {
 		name, value, _ := strings.Cut(p, ":")
-		pairs = appendText(pairs, codeString8, name)
+		pairs = stored.AppendString(pairs, name)
 		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-			pairs = appendValue(pairs, rule.OfInt(n))
+			pairs = stored.AppendValue(pairs, rule.OfInt(n))
 		} else {
-			pairs = appendText(pairs, codeString8, value)
+			pairs = stored.AppendString(pairs, value)
 		}
 	}
 	if len(properties) > 0 {
-		b = append(b, codeDescribed, codeSmallUlong, sectionApplication)
-		b = appendSized(b, codeMap32, pairs, 2*len(properties))
+		b = appendSized(append(b, "\x00\x53\x74"...), map32, pairs, 2*len(properties))
 	}
 	return append(append(b, bodyMark...), label...)
 }
+
+// Constructors of a list and a map with sizes of four bytes (AMQP 1.0 §1.6.22, §1.6.23).
+const (
+	list32 = 0xd0
+	map32  = 0xd1
+)
 
 func appendSized(b []byte, code byte, content []byte, n int) []byte {
 	b = binary.BigEndian.AppendUint32(append(b, code), uint32(len(content)+4))
@@ -85,9 +96,9 @@ const bodyMark = "\x00\x53\x75\xb0\x00\x00\x00\x05"
 
 // stored makes the body of a step a stored message if it has properties.
 func (s *script) stored(label string) []byte {
-	fields := map[int]string{}
-	for key, place := range map[string]int{"mid": fieldMessageID, "subject": fieldSubject, "to": fieldTo,
-		"group": fieldGroupID} {
+	fields := map[rule.SystemProperty]string{}
+	for key, place := range map[string]rule.SystemProperty{"mid": rule.MessageID, "subject": rule.Label, "to": rule.To,
+		"group": rule.SessionID} {
 		if v, ok := s.args[key]; ok {
 			fields[place] = v
 		}
@@ -124,8 +135,8 @@ func showChanges(b *strings.Builder, d *Delivery) {
 }
 
 func showValue(b []byte) string {
-	if v, rest, ok := nextValue(string(b)); ok && rest == "" {
-		return v.value().String()
+	if v, rest, ok := stored.ReadValue(string(b)); ok && rest == "" {
+		return v.Rule().String()
 	}
 	return string(b)
 }

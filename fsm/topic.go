@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm/rule"
+	"github.com/busbar-mq/busbar/fsm/stored"
 )
 
 const (
@@ -317,7 +318,7 @@ func (s *State) ask(sub *share, r *compiled, a *incoming, steps *allowance) (c *
 	}
 	c = &change{ttl: a.ttl, hasSession: a.hasSession, sessionID: a.sessionID}
 	c.extra = carriedExtra(a.carried, a.scheduledAt)
-	name := Property{Key: "RuleName", Value: appendText(nil, codeString8, r.name)}
+	name := Property{Key: "RuleName", Value: stored.AppendString(nil, r.name)}
 	c.properties = merge(c.properties, []Property{name})
 	for i := range changes {
 		c.take(&s.run.view, &changes[i])
@@ -348,7 +349,7 @@ func (c *change) take(v *view, p *rule.Change) {
 	if p.System == rule.NoProperty {
 		set := Property{Key: strings.Clone(v.spelling(p.Name))}
 		if !p.Remove {
-			set.Value = appendValue(nil, p.Value)
+			set.Value = stored.AppendValue(nil, p.Value)
 		} else if _, has := v.User(p.Name); !has {
 			return
 		}
@@ -369,9 +370,9 @@ func (c *change) take(v *view, p *rule.Change) {
 	switch {
 	case p.Remove:
 	case p.System == rule.ContentType:
-		set.Value = appendText(nil, codeSymbol8, p.Value.Text())
+		set.Value = stored.AppendSymbol(nil, p.Value.Text())
 	default:
-		set.Value = appendValue(nil, p.Value)
+		set.Value = stored.AppendValue(nil, p.Value)
 	}
 	c.system = mergeSystem(c.system, []SystemValue{set})
 }
@@ -457,7 +458,7 @@ type waiting struct {
 func (s *State) keepHead(sh *share, m *Message, arrival uint64) {
 	s.run.view.look(m.Body)
 	sh.heads.Set(arrival, waiting{
-		head: s.run.view.head, messageID: strings.Clone(m.MessageID),
+		head: s.run.view.sent.Head, messageID: strings.Clone(m.MessageID),
 		sessionID: strings.Clone(m.SessionID), hasSession: m.HasSession,
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
-// storedForm is a message in the form of docs/formats/body.md: a body of one data section.
+// storedForm is a message in the form of docs/formats/message.md: a body of one data section.
 func storedForm(text string) []byte {
 	b := []byte{1, 0, 0, 0x00, 0x53, 0x75, 0xb0}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(text)))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -217,7 +218,7 @@ func (u *upload) messages(ctx context.Context, in []fsm.Message) ([]fsm.Message,
 	out := append([]fsm.Message(nil), in...)
 	for i := range out {
 		m := &out[i]
-		head := fsm.HeadBytes(m.Body)
+		head := stored.HeadBytes(m.Body)
 		if len(m.Body) <= cutBytes || head == len(m.Body) {
 			continue
 		}

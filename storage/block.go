@@ -10,7 +10,7 @@ import (
 )
 
 // A snapshot is the image of the state followed by one block of bodies, in one of two kinds
-// (docs/formats/bodies.md). A manifest says where on this disk the bodies are; it is what a pin
+// (docs/formats/segments.md). A manifest says where on this disk the bodies are; it is what a pin
 // writes. An inline block carries them; it is what goes to another node.
 const (
 	blockMagic   = "BBOD"

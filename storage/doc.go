@@ -32,6 +32,6 @@
 //   - snapshot.go, sink.go, chunk.go, snapread.go: snapshots
 //
 // Start with [Open], then [Dir.Group]. The bytes are described in docs/formats/directory.md,
-// snapshot.md and bodies.md. docs/formats/crashes.md tells what a crash
+// snapshot.md and segments.md. docs/formats/crashes.md tells what a crash
 // leaves, write by write.
 package storage

@@ -10,7 +10,7 @@ import (
 // Span is one body in an entry: Length bytes at Offset.
 type Span = struct{ Offset, Length uint32 }
 
-// The payload of a record (docs/formats/bodies.md): the number of bodies, where each of them was in its entry, and
+// The payload of a record (docs/formats/segments.md): the number of bodies, where each of them was in its entry, and
 // the bodies one after the other. Bytes between the bodies of an entry are not kept.
 const (
 	tableHeadBytes = 4

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Layout of a segment file (docs/formats/bodies.md): a header, then records one after the other.
+// Layout of a segment file (docs/formats/segments.md): a header, then records one after the other.
 const (
 	segmentMagic       = "BSEG"
 	segmentHeaderBytes = 32

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
@@ -197,7 +198,7 @@ func TestTheEarlierStoredFormIsRead(t *testing.T) {
 	w := amqp.BeginSymbolMap(nil)
 	w.String("message", "m")
 	annotations := w.End()
-	body := append([]byte{storedVersion, flagProperties, byte(len(annotations))}, annotations...)
+	body := append([]byte{1, byte(stored.Properties), byte(len(annotations))}, annotations...)
 	out, err := appendDelivery(nil, &fsm.Delivery{Seq: 1, EnqueuedAt: 1, Body: append(body, bare...)}, false)
 	if err != nil {
 		t.Fatal(err)

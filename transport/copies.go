@@ -3,30 +3,18 @@ package transport
 import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/rule"
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
 // A subscription's copy of a message shares the stored bytes with all others. The changes of the action of its rule
 // lie beside them in the delivery (S-220) and are put in their place here.
 
-// annotationOf names the message annotation that a system property is on the wire; "" if it is none.
-func annotationOf(p rule.SystemProperty) string {
-	switch p {
-	case rule.PartitionKey:
-		return annPartitionKey
-	case rule.ViaPartitionKey:
-		return annViaPartitionKey
-	case rule.ScheduledEnqueueTime:
-		return annScheduledTime
-	}
-	return ""
-}
-
 // changedAnnotations are the annotations that the stored ones do not tell any more; nil if none.
 func changedAnnotations(system []fsm.SystemValue) map[string]struct{} {
 	var changed map[string]struct{}
 	for i := range system {
-		if key := annotationOf(system[i].Property); key != "" {
+		if key := stored.AnnotationOf(system[i].Property); key != "" {
 			if changed == nil {
 				changed = map[string]struct{}{}
 			}

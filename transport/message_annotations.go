@@ -1,5 +1,7 @@
 package transport
 
+import "github.com/busbar-mq/busbar/fsm/stored"
+
 // Annotations that the broker sets; what a client sends under these names is dropped.
 const (
 	annEnqueuedTime    = "x-opt-enqueued-time"
@@ -7,16 +9,16 @@ const (
 	annEnqueuedNumber  = "x-opt-enqueue-sequence-number"
 	annLockedUntil     = "x-opt-locked-until"
 	annState           = "x-opt-message-state"
-	annScheduledTime   = "x-opt-scheduled-enqueue-time"
+	annScheduledTime   = stored.AnnotationScheduledTime
 	annDeadSource      = "x-opt-deadletter-source"
 	annLockToken       = "x-opt-lock-token"
 	annPartitionID     = "x-opt-partition-id"
-	annPartitionKey    = "x-opt-partition-key"     // the client's, kept
-	annViaPartitionKey = "x-opt-via-partition-key" // the client's, kept; see viaKey
-	annDeliveryTime    = "x-opt-delivery-time"     // the client's, kept; see scheduledTime
+	annPartitionKey    = stored.AnnotationPartitionKey    // the client's, kept
+	annViaPartitionKey = stored.AnnotationViaPartitionKey // the client's, kept; see viaKey
+	annDeliveryTime    = "x-opt-delivery-time"            // the client's, kept; see scheduledTime
 
-	propReason      = "DeadLetterReason"
-	propDescription = "DeadLetterErrorDescription"
+	propReason      = stored.PropertyReason
+	propDescription = stored.PropertyDescription
 )
 
 func brokerAnnotation(key string) bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
@@ -23,7 +24,7 @@ const (
 	// announces. A client that announces 100 MiB and sends none must not take them.
 	trustedBytes = 8 << 20
 	// storedSlack is what the stored form may take more than the message of a client that sent no message id.
-	storedSlack = storedOverhead + propertiesOverhead
+	storedSlack = stored.Overhead + propertiesOverhead
 )
 
 // grow appends payload to what has arrived of a message, of at most limit bytes. The memory of a large one is doubled
@@ -63,13 +64,13 @@ func splitDelivery(dst []byte, d *fsm.Delivery, peeked bool) (head, tail []byte,
 // bodyOf finds the body sections in a stored message: where they begin, or the footer if there are none,
 // and how many bytes they have.
 func bodyOf(b []byte) (at, size int, err error) {
-	s, err := parseStored(b)
+	s, err := stored.Parse(b)
 	if err != nil {
 		return 0, 0, err
 	}
-	parts, err := amqp.ParseMessage(s.bare)
+	parts, err := amqp.ParseMessage(s.Bare)
 	if err != nil {
-		return 0, 0, fmt.Errorf("%w: %w", errStored, err)
+		return 0, 0, fmt.Errorf("%w: %w", stored.ErrMalformed, err)
 	}
 	return len(b) - len(parts.Body) - len(parts.Footer), len(parts.Body), nil
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
@@ -43,11 +44,11 @@ type Shown struct {
 // Show takes a delivery apart for people. The error says that the stored bytes are not a message,
 // which they always are unless a disk lies.
 func Show(d *fsm.Delivery) (*Shown, error) {
-	s, err := parseStored(d.Body)
+	s, err := stored.Parse(d.Body)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := amqp.ParseMessage(s.bare)
+	parts, err := amqp.ParseMessage(s.Bare)
 	if err != nil {
 		return nil, err
 	}
@@ -70,11 +71,11 @@ func Show(d *fsm.Delivery) (*Shown, error) {
 		id := string(p.GroupID)
 		out.SessionID = &id
 	}
-	if key, ok := s.annotations.Get(annPartitionKey); ok {
+	if key, ok := amqp.Raw(s.Annotations).Get(annPartitionKey); ok {
 		out.PartitionKey, _ = key.Text()
 	}
 	for i := range d.System {
-		if annotationOf(d.System[i].Property) == annPartitionKey {
+		if stored.AnnotationOf(d.System[i].Property) == annPartitionKey {
 			out.PartitionKey, _ = amqp.Raw(d.System[i].Value).Text()
 		}
 	}

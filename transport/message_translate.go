@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
@@ -173,7 +174,7 @@ func translateInto(payload []byte, desc *fsm.Descriptor, newID func() string, co
 		return bad(amqp.ConditionArgumentError, "%v", err)
 	}
 	if !consume || s.Footer != nil {
-		room := len(payload) + len(fresh) + storedOverhead
+		room := len(payload) + len(fresh) + stored.Overhead
 		payload = make([]byte, 0, room)
 	}
 	if m.Body, err = storeIn(payload, &s, &h, &p, fresh); err != nil {

@@ -99,7 +99,7 @@ func TestCallersDoNotShareAPump(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			m := fsm.Message{Body: []byte{storedVersion, 0, 0}}
+			m := fsm.Message{Body: []byte{1, 0, 0}}
 			out, err := ts.Propose(context.Background(), waist.ShareKey(d, fsm.Main, 0), &fsm.Enqueue{Messages: []fsm.Message{m}})
 			if err != nil || out.Refusal != fsm.None || out.Repeated {
 				t.Errorf("%+v, %v", out, err)

@@ -1,39 +1,10 @@
 package transport
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
-
-// The stored form of a message, fsm.Message.Body, is described in docs/formats/body.md.
-const (
-	storedVersion = 1
-	// storedOverhead is the most that the stored form takes besides the client's bytes.
-	storedOverhead = 1 + 1 + 1 + 4 + binary.MaxVarintLen64
-
-	flagDurable    = 1 << 0
-	flagPriority   = 1 << 1 // a byte follows
-	flagTTL        = 1 << 2 // four bytes follow, big endian
-	flagProperties = 1 << 3 // the bare message begins with a properties section
-	flagExpiry     = 1 << 4 // the properties hold an absolute-expiry-time
-	flagAcquirer   = 1 << 5 // the sender said that whoever gets the message is the first
-	flagsKnown     = 1<<6 - 1
-)
-
-var errStored = errors.New("malformed stored message")
-
-// stored is the stored form, taken apart.
-type stored struct {
-	flags       byte
-	header      amqp.Header // without the delivery count
-	annotations amqp.Raw    // map with symbol keys, nil if there are none
-	delivery    amqp.Raw    // the sender's delivery annotations, likewise
-	bare        []byte
-}
 
 // appendStored writes the stored form: what the broker must say again on delivery, and the bare
 // message as it arrived (A10). With fresh, that is the section of p, which takes the place of the
@@ -76,39 +47,21 @@ func storeIn(payload []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Propertie
 // appendStoredHead writes the stored form up to the properties of the bare message.
 func appendStoredHead(dst []byte, s *amqp.Sections, h *amqp.Header, p *amqp.Properties, fresh []byte,
 ) ([]byte, error) {
-	var flags byte
-	set := func(on bool, flag byte) {
-		if on {
-			flags |= flag
-		}
-	}
-	set(h.Durable, flagDurable)
-	set(h.Priority.Set, flagPriority)
-	set(h.TTL.Set, flagTTL)
-	set(s.Properties != nil || fresh != nil, flagProperties)
-	set(p.AbsoluteExpiryTime.Set, flagExpiry)
-	set(h.FirstAcquirer, flagAcquirer)
-	dst = append(dst, storedVersion, flags)
-	if h.Priority.Set {
-		dst = append(dst, h.Priority.Value)
-	}
-	if h.TTL.Set {
-		dst = binary.BigEndian.AppendUint32(dst, h.TTL.Value)
-	}
-	annotations, err := clientAnnotations(s.MessageAnnotations)
-	if err != nil {
+	m := stored.Message{Priority: h.Priority.Value, TTL: h.TTL.Value}
+	m.Set(stored.Durable, h.Durable)
+	m.Set(stored.Priority, h.Priority.Set)
+	m.Set(stored.TTL, h.TTL.Set)
+	m.Set(stored.Properties, s.Properties != nil || fresh != nil)
+	m.Set(stored.Expiry, p.AbsoluteExpiryTime.Set)
+	m.Set(stored.Acquirer, h.FirstAcquirer)
+	var err error
+	if m.Annotations, err = clientAnnotations(s.MessageAnnotations); err != nil {
 		return nil, err
 	}
-	delivery, err := clientAnnotations(s.DeliveryAnnotations)
-	if err != nil {
+	if m.DeliveryAnnotations, err = clientAnnotations(s.DeliveryAnnotations); err != nil {
 		return nil, err
 	}
-	if delivery != nil && annotations == nil { // they are behind the others
-		w := amqp.BeginSymbolMap(nil)
-		annotations = w.End()
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(annotations)+len(delivery)))
-	dst = append(append(dst, annotations...), delivery...)
+	dst = m.AppendHead(dst)
 	if fresh != nil {
 		return append(dst, fresh...), nil
 	}
@@ -130,7 +83,7 @@ func appendFooter(dst, footer []byte) ([]byte, error) {
 }
 
 // clientAnnotations returns a section of annotations without those that are the broker's.
-func clientAnnotations(section []byte) (amqp.Raw, error) {
+func clientAnnotations(section []byte) ([]byte, error) {
 	m := amqp.ReadMap(amqp.SectionValue(section))
 	var w amqp.MapWriter
 	begun := false
@@ -153,56 +106,26 @@ func clientAnnotations(section []byte) (amqp.Raw, error) {
 	return w.End(), nil
 }
 
-// parseStored takes the stored form apart; the parts are views.
-func parseStored(b []byte) (stored, error) {
-	if len(b) < 2 {
-		return stored{}, fmt.Errorf("%w: %d bytes", errStored, len(b))
+// headerOf is the header as its sender wrote it, without the delivery count.
+func headerOf(m *stored.Message) amqp.Header {
+	h := amqp.Header{Durable: m.Has(stored.Durable), FirstAcquirer: m.Has(stored.Acquirer)}
+	if m.Has(stored.Priority) {
+		h.Priority = amqp.Some(m.Priority)
 	}
-	if b[0] != storedVersion || b[1]&^flagsKnown != 0 {
-		return stored{}, fmt.Errorf("%w: version %d, flags %#x", errStored, b[0], b[1])
+	if m.Has(stored.TTL) {
+		h.TTL = amqp.Some(m.TTL)
 	}
-	s := stored{flags: b[1]}
-	b = b[2:]
-	s.header.Durable = s.flags&flagDurable != 0
-	s.header.FirstAcquirer = s.flags&flagAcquirer != 0
-	if s.flags&flagPriority != 0 {
-		if len(b) < 1 {
-			return stored{}, errStored
-		}
-		s.header.Priority, b = amqp.Some(b[0]), b[1:]
-	}
-	if s.flags&flagTTL != 0 {
-		if len(b) < 4 {
-			return stored{}, errStored
-		}
-		s.header.TTL, b = amqp.Some(binary.BigEndian.Uint32(b)), b[4:]
-	}
-	n, size := binary.Uvarint(b)
-	if size <= 0 || n > uint64(len(b)-size) {
-		return stored{}, errStored
-	}
-	b = b[size:]
-	if n > 0 {
-		var err error
-		if s.annotations, err = amqp.FirstValue(b[:n]); err != nil {
-			return stored{}, fmt.Errorf("%w: %w", errStored, err)
-		}
-		if first := uint64(len(s.annotations)); first < n {
-			s.delivery = amqp.Raw(b[first:n:n])
-		}
-	}
-	s.bare = b[n:]
-	return s, nil
+	return h
 }
 
 // appendDelivery writes the message as a client gets it: header, annotations, and the bare message
 // with what the broker has to change in it. peeked says that it is shown and not given out.
 func appendDelivery(dst []byte, d *fsm.Delivery, peeked bool) ([]byte, error) {
-	s, err := parseStored(d.Body)
+	s, err := stored.Parse(d.Body)
 	if err != nil {
 		return dst, err
 	}
-	h := s.header
+	h := headerOf(&s)
 	h.DeliveryCount = d.Attempts // G17: deliveries before this one
 	if d.EnqueuedAt != 0 {
 		h.TTL = amqp.Opt[uint32]{} // null when the message never expires (amqp-protocol.md 5.5)
@@ -211,8 +134,8 @@ func appendDelivery(dst []byte, d *fsm.Delivery, peeked bool) ([]byte, error) {
 		}
 	}
 	dst = amqp.AppendHeader(dst, h)
-	dst = appendDeliveryAnnotations(dst, d, s.delivery, peeked)
-	dst = appendAnnotations(dst, d, s.annotations, peeked)
+	dst = appendDeliveryAnnotations(dst, d, s.DeliveryAnnotations, peeked)
+	dst = appendAnnotations(dst, d, s.Annotations, peeked)
 	return appendBare(dst, d, &s)
 }
 
@@ -294,7 +217,7 @@ func appendAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw, peeked bool
 		w.Pair(k, v)
 	}
 	for i := range d.System { // not over the map: bytes are the same each time
-		key := annotationOf(d.System[i].Property)
+		key := stored.AnnotationOf(d.System[i].Property)
 		if key != "" && len(d.System[i].Value) > 0 {
 			w.Raw(key, d.System[i].Value)
 		}
@@ -303,13 +226,13 @@ func appendAnnotations(dst []byte, d *fsm.Delivery, client amqp.Raw, peeked bool
 }
 
 // appendBare writes the bare message; untouched unless something was set on it since.
-func appendBare(dst []byte, d *fsm.Delivery, s *stored) ([]byte, error) {
-	expires := s.flags&flagExpiry != 0 && d.ExpiresAt != 0
+func appendBare(dst []byte, d *fsm.Delivery, s *stored.Message) ([]byte, error) {
+	expires := s.Has(stored.Expiry) && d.ExpiresAt != 0
 	if len(d.Properties) == 0 && len(d.System) == 0 && d.Reason == "" && d.Description == "" && !expires {
-		if s.flags&flagProperties == 0 {
+		if !s.Has(stored.Properties) {
 			dst = amqp.AppendProperties(dst, &amqp.Properties{}) // G17
 		}
-		return append(dst, s.bare...), nil
+		return append(dst, s.Bare...), nil
 	}
 	overlay := make([]amqp.Property, 0, len(d.Properties)+2)
 	for _, p := range d.Properties {
@@ -321,7 +244,7 @@ func appendBare(dst []byte, d *fsm.Delivery, s *stored) ([]byte, error) {
 	if d.Description != "" {
 		overlay = append(overlay, amqp.Property{Key: propDescription, Value: amqp.AppendString(nil, d.Description)})
 	}
-	parts, err := amqp.ParseMessage(s.bare)
+	parts, err := amqp.ParseMessage(s.Bare)
 	if err != nil {
 		return dst, err
 	}
@@ -359,11 +282,11 @@ func keyOfStored(desc *fsm.Descriptor, d *fsm.Delivery) *partitionKey {
 	if !desc.Partitioned {
 		return nil
 	}
-	s, err := parseStored(d.Body)
+	s, err := stored.Parse(d.Body)
 	if err != nil {
 		return nil
 	}
-	parts, err := amqp.ParseMessage(s.bare)
+	parts, err := amqp.ParseMessage(s.Bare)
 	if err != nil {
 		return nil
 	}
@@ -376,11 +299,11 @@ func keyOfStored(desc *fsm.Descriptor, d *fsm.Delivery) *partitionKey {
 		return &partitionKey{string(p.GroupID), true}
 	}
 	var key string
-	if v, ok := s.annotations.Get(annPartitionKey); ok {
+	if v, ok := amqp.Raw(s.Annotations).Get(annPartitionKey); ok {
 		key, _ = v.Text()
 	}
 	for i := range d.System {
-		if annotationOf(d.System[i].Property) == annPartitionKey {
+		if stored.AnnotationOf(d.System[i].Property) == annPartitionKey {
 			key, _ = amqp.Raw(d.System[i].Value).Text()
 		}
 	}

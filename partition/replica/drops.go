@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/stored"
 )
 
 const (
@@ -126,5 +127,5 @@ func exampleID(d *fsm.Drop, bodies Bodies) string {
 	if err != nil {
 		return "" // the line is worth more than the id in it
 	}
-	return fsm.MessageIDOf(body)
+	return stored.MessageIDOf(body)
 }

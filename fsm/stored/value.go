@@ -1,4 +1,4 @@
-package fsm
+package stored
 
 import (
 	"encoding/binary"
@@ -60,17 +60,16 @@ const timespan = "\x00\xa3\x16com.microsoft:timespan"
 // maxDescribed bounds how often a value may be described by another one.
 const maxDescribed = 4
 
-// amqpValue is one encoded value: its constructor and its content. Described values, lists, maps and
-// arrays are taken whole and looked into by nobody.
-type amqpValue struct {
+// Value is one encoded value: its constructor and its content. Described values, lists, maps and arrays are taken
+// whole and looked into by nobody. Its parts are views of the text that it was read from.
+type Value struct {
 	code    byte
 	content string
 	whole   string
 }
 
-// nextValue takes the first value off s; ok is false if there is none that is well formed as far as
-// it is looked at.
-func nextValue(s string) (v amqpValue, rest string, ok bool) {
+// ReadValue takes the first value off s; ok is false if there is none that is well formed as far as it is looked at.
+func ReadValue(s string) (v Value, rest string, ok bool) {
 	at := 0
 	for range maxDescribed {
 		if at >= len(s) || s[at] != codeDescribed {
@@ -78,7 +77,7 @@ func nextValue(s string) (v amqpValue, rest string, ok bool) {
 		}
 		descriptor, _, ok := nextPlain(s[at+1:])
 		if !ok {
-			return amqpValue{}, "", false
+			return Value{}, "", false
 		}
 		at += 1 + len(descriptor.whole)
 	}
@@ -90,10 +89,38 @@ func nextValue(s string) (v amqpValue, rest string, ok bool) {
 	return v, rest, ok
 }
 
+// valueBytes is the size of the first value of b.
+func valueBytes(b []byte) (n int, ok bool) {
+	for range maxDescribed {
+		if n >= len(b) || b[n] != codeDescribed {
+			break
+		}
+		_, end, ok := extent(b[n+1:])
+		if !ok {
+			return 0, false
+		}
+		n += 1 + end
+	}
+	_, end, ok := extent(b[n:])
+	return n + end, ok
+}
+
 // nextPlain takes a value that is not described.
-func nextPlain(s string) (v amqpValue, rest string, ok bool) {
-	if s == "" || s[0] == codeDescribed {
-		return amqpValue{}, "", false
+func nextPlain(s string) (v Value, rest string, ok bool) {
+	from, end, ok := extent(s)
+	if !ok {
+		return Value{}, "", false
+	}
+	return Value{code: s[0], content: s[from:end], whole: s[:end]}, s[end:], true
+}
+
+// text is encoded bytes, in either of the types that Go has for them.
+type text interface{ string | []byte }
+
+// extent returns where the content of a value that is not described begins and ends.
+func extent[T text](s T) (from, end int, ok bool) {
+	if len(s) == 0 {
+		return 0, 0, false
 	}
 	size, from := uint64(0), 1
 	switch s[0] >> 4 {
@@ -110,33 +137,32 @@ func nextPlain(s string) (v amqpValue, rest string, ok bool) {
 		size = 16
 	case 0xa, 0xc, 0xe:
 		if len(s) < 2 {
-			return amqpValue{}, "", false
+			return 0, 0, false
 		}
 		size, from = uint64(s[1]), 2
 	case 0xb, 0xd, 0xf:
 		if len(s) < 5 {
-			return amqpValue{}, "", false
+			return 0, 0, false
 		}
 		size, from = bigEndian(s[1:5]), 5
-	default:
-		return amqpValue{}, "", false
+	default: // a described value, too
+		return 0, 0, false
 	}
 	if size > uint64(len(s)-from) {
-		return amqpValue{}, "", false
+		return 0, 0, false
 	}
-	end := from + int(size)
-	return amqpValue{code: s[0], content: s[from:end], whole: s[:end]}, s[end:], true
+	return from, from + int(size), true
 }
 
-func bigEndian(s string) (n uint64) {
+func bigEndian[T text](s T) (n uint64) {
 	for i := range len(s) {
 		n = n<<8 | uint64(s[i])
 	}
 	return n
 }
 
-// text returns a string or symbol.
-func (v *amqpValue) text() (string, bool) {
+// Text returns a string or symbol.
+func (v *Value) Text() (string, bool) {
 	switch v.code {
 	case codeString8, codeString32, codeSymbol8, codeSymbol32:
 		return v.content, true
@@ -145,7 +171,7 @@ func (v *amqpValue) text() (string, bool) {
 }
 
 // elements returns the encoded elements of a list or map.
-func (v *amqpValue) elements() (string, bool) {
+func (v *Value) elements() (string, bool) {
 	switch v.code {
 	case codeList0:
 		return "", true
@@ -161,9 +187,9 @@ func (v *amqpValue) elements() (string, bool) {
 	return "", false
 }
 
-// value is what the rule language makes of it. A malformed inner value is opaque: a Decimal or Binary of the rule
+// Rule is what the rule language makes of the value. A malformed inner value is opaque: a Decimal or Binary of the rule
 // language holds the encoded value with its constructor.
-func (v *amqpValue) value() rule.Value {
+func (v *Value) Rule() rule.Value {
 	n := uint64(0)
 	if c := v.code; c >= 0x50 && c < 0x90 {
 		n = bigEndian(v.content)
@@ -174,7 +200,7 @@ func (v *amqpValue) value() rule.Value {
 	case codeDescribed:
 		if ticks, found := strings.CutPrefix(v.whole, timespan); found {
 			if plain, _, ok := nextPlain(ticks); ok && (plain.code == codeLong || plain.code == codeSmallLong) {
-				return rule.OfDuration(plain.value().Int())
+				return rule.OfDuration(plain.Rule().Int())
 			}
 		}
 	case codeTrue, codeFalse, codeBoolean:
@@ -213,8 +239,8 @@ func (v *amqpValue) value() rule.Value {
 	return rule.OfBinary(v.whole)
 }
 
-// idText is the one text of a message or correlation id: what duplicate detection compares.
-func (v *amqpValue) idText() (string, bool) {
+// IDText is the one text of a message or correlation id: what duplicate detection compares.
+func (v *Value) IDText() (string, bool) {
 	switch v.code {
 	case codeString8, codeString32:
 		return v.content, true
@@ -231,8 +257,8 @@ func (v *amqpValue) idText() (string, bool) {
 	return "", false
 }
 
-// appendValue appends what a rule computed as an AMQP value.
-func appendValue(dst []byte, v rule.Value) []byte {
+// AppendValue appends what a rule computed as an AMQP value.
+func AppendValue(dst []byte, v rule.Value) []byte {
 	switch v.Kind() {
 	case rule.Bool:
 		if v.Bool() {
@@ -256,13 +282,19 @@ func appendValue(dst []byte, v rule.Value) []byte {
 		dst = append(append(dst, timespan...), codeLong)
 		return binary.BigEndian.AppendUint64(dst, uint64(v.Ticks()))
 	case rule.Decimal, rule.Binary:
-		if _, rest, ok := nextValue(v.Raw()); ok && rest == "" {
+		if _, rest, ok := ReadValue(v.Raw()); ok && rest == "" {
 			return append(dst, v.Raw()...)
 		}
 		return appendText(dst, codeBinary8, v.Raw()) // of a rule's parameter, not of a message
 	}
 	return append(dst, codeNull)
 }
+
+// AppendString appends a string.
+func AppendString(dst []byte, s string) []byte { return appendText(dst, codeString8, s) }
+
+// AppendSymbol appends a symbol.
+func AppendSymbol(dst []byte, s string) []byte { return appendText(dst, codeSymbol8, s) }
 
 // appendText appends a string or symbol, whose short code is given.
 func appendText(dst []byte, code byte, s string) []byte {
