@@ -12,12 +12,26 @@ import (
 // the log has, whether and when to try again, the entity and the time. Clients of the original read the condition and
 // the text; the rest is in the error's info map, or in the application properties of a reply, under the names of S-1.
 
-// The beginning of the text of a failed transaction: other failures have these conditions too.
+// The causes of errors of transactions. Other failures have the same conditions.
 const (
-	txnAborted  = "TransactionAborted: "
-	txnInDoubt  = "TransactionInDoubt: "
-	txnTooLarge = "TransactionSizeExceeded: "
+	txnAborted amqp.Cause = 1 + iota
+	txnInDoubt
+	txnTooLarge
 )
+
+// causeCodes are the rows of S-2 of the causes.
+var causeCodes = [...]refusal.Code{
+	txnAborted:  refusal.TransactionAborted,
+	txnInDoubt:  refusal.TransactionInDoubt,
+	txnTooLarge: refusal.TransactionSizeExceeded,
+}
+
+// becauseOf gives an error its cause. Its text then begins with the code, for people.
+func becauseOf(cause amqp.Cause, e *amqp.Error) *amqp.Error {
+	e.Cause = cause
+	e.Description = causeCodes[cause].String() + ": " + e.Description
+	return e
+}
 
 // infoFrameBytes is the frame from which an error has an info map; a client with smaller ones (512 is
 // the least, AMQP 1.0 §2.4.1) could not read both the map and the text.
@@ -105,15 +119,10 @@ func appendMark(w *amqp.MapWriter, m *refusal.Mark) {
 	w.Timestamp("timestamp", amqp.Timestamp(m.At.UnixMilli()))
 }
 
-// codeOfError finds the row of S-2 for a condition. Where two share one the text begins with the code.
+// codeOfError finds the row of S-2 for an error: by its cause, or by its condition if it has no cause.
 func codeOfError(e *amqp.Error) refusal.Code {
-	switch {
-	case strings.HasPrefix(e.Description, txnAborted):
-		return refusal.TransactionAborted
-	case strings.HasPrefix(e.Description, txnInDoubt):
-		return refusal.TransactionInDoubt
-	case strings.HasPrefix(e.Description, txnTooLarge):
-		return refusal.TransactionSizeExceeded
+	if e.Cause != 0 {
+		return causeCodes[e.Cause]
 	}
 	switch e.Condition {
 	case amqp.ConditionMessageLockLost:
@@ -158,7 +167,7 @@ func codeOfError(e *amqp.Error) refusal.Code {
 func (s *Server) commitError(err error, path string) *amqp.Error {
 	e := s.errorOf(err, path)
 	if waist.InDoubt(err) {
-		e.Description = txnInDoubt + e.Description
+		return becauseOf(txnInDoubt, e)
 	}
 	return e
 }

@@ -50,7 +50,14 @@ func (s *Server) refusal(why fsm.Refusal, detail, path string) *amqp.Error {
 		}
 		text += detail
 	}
-	return &amqp.Error{Condition: condition, Description: text}
+	e := &amqp.Error{Condition: condition, Description: text}
+	switch why {
+	case fsm.TransactionAborted:
+		return becauseOf(txnAborted, e)
+	case fsm.TransactionTooLarge:
+		return becauseOf(txnTooLarge, e)
+	}
+	return e
 }
 
 // conditionOf is the table of the error codes of S-2.
@@ -89,11 +96,11 @@ func conditionOf(why fsm.Refusal) (amqp.Symbol, string) {
 	case fsm.InvalidArgument:
 		return amqp.ConditionArgumentError, "The argument is not valid."
 	case fsm.TransactionAborted:
-		return amqp.ConditionTransactionRollback, txnAborted + "nothing of the transaction was done."
+		return amqp.ConditionTransactionRollback, "nothing of the transaction was done."
 	case fsm.Unauthorized:
 		return amqp.ConditionUnauthorizedAccess, "Unauthorized access."
 	case fsm.TransactionTooLarge:
-		return amqp.ConditionResourceLimitExceeded, txnTooLarge + "the transaction is too large."
+		return amqp.ConditionResourceLimitExceeded, "the transaction is too large."
 	case fsm.Busy, fsm.Stale, fsm.NotLeader, fsm.NodeExpired:
 		return amqp.ConditionServerBusy, "The request was terminated because the entity is being throttled. " +
 			"Please wait 10 seconds and try again."

@@ -91,8 +91,8 @@ func (c *conn) transaction(id []byte) (*txn, *amqp.Error) {
 // transaction stays open then.
 func (t *txn) add(w txnWork) *amqp.Error {
 	s := t.link.ch.c.s
-	refuse := func(condition amqp.Symbol, format string, args ...any) *amqp.Error {
-		return amqpError(condition, format, args...)
+	tooLarge := func(format string, args ...any) *amqp.Error {
+		return becauseOf(txnTooLarge, amqpError(amqp.ConditionResourceLimitExceeded, format, args...))
 	}
 	c := t.link.ch.c
 	bytes, staged := 0, 0
@@ -104,27 +104,24 @@ func (t *txn) add(w txnWork) *amqp.Error {
 	}
 	switch {
 	case t.sends+len(w.messages) > t.link.ch.c.cfg.MaxTransactionMessages: // S-239
-		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"a transaction sends at most %d "+
-			"messages.", t.link.ch.c.cfg.MaxTransactionMessages)
+		return tooLarge("a transaction sends at most %d messages.", t.link.ch.c.cfg.MaxTransactionMessages)
 	case len(t.work) >= maxTxnOps:
-		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"a transaction has at most %d "+
-			"operations.", maxTxnOps)
+		return tooLarge("a transaction has at most %d operations.", maxTxnOps)
 	case bytes > 0 && t.bytes+bytes > int(w.desc.MaxMessageBytes): // RUL-9
-		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"the messages of a transaction have "+
-			"at most %d bytes.", w.desc.MaxMessageBytes)
+		return tooLarge("the messages of a transaction have at most %d bytes.", w.desc.MaxMessageBytes)
 	case staged > 0 && t.staged+staged > max(minTxnStaged, int(w.desc.MaxMessageBytes)): // RUL-9
-		return refuse(amqp.ConditionResourceLimitExceeded, txnTooLarge+"the settlements and session states of a "+
-			"transaction have at most %d bytes.", max(minTxnStaged, int(w.desc.MaxMessageBytes)))
+		return tooLarge("the settlements and session states of a transaction have at most %d bytes.",
+			max(minTxnStaged, int(w.desc.MaxMessageBytes)))
 	case bytes+staged > 0 && c.txnBytes+bytes+staged > c.cfg.MaxConnBytes+int(w.desc.MaxMessageBytes):
-		return refuse(amqp.ConditionResourceLimitExceeded, "The open transactions of the connection have too many bytes, "+
+		return amqpError(amqp.ConditionResourceLimitExceeded, "The open transactions of the connection have too many bytes, "+
 			"at most %d: commit them, or roll them back.", c.cfg.MaxConnBytes+int(w.desc.MaxMessageBytes))
 	case s.txnBytes.Load()+int64(bytes+staged) > int64(s.cfg.MaxTransactionBytes):
-		return refuse(amqp.ConditionResourceLimitExceeded, "The open transactions of the node have too many bytes, "+
+		return amqpError(amqp.ConditionResourceLimitExceeded, "The open transactions of the node have too many bytes, "+
 			"at most %d: try again later.", s.cfg.MaxTransactionBytes)
 	}
 	w.place()
 	if why := t.fits(&w); why != "" {
-		return refuse(amqp.ConditionNotAllowed, "%s", why)
+		return amqpError(amqp.ConditionNotAllowed, "%s", why)
 	}
 	if len(t.work) == 0 {
 		t.timer = time.AfterFunc(txnTimeout, func() {
@@ -206,7 +203,7 @@ func (w *txnWork) home() *fsm.Descriptor {
 func (t *txn) abort(condition amqp.Symbol, format string, args ...any) {
 	if t.aborted == nil {
 		why := fmt.Sprintf(format, args...)
-		t.aborted = amqpError(condition, txnAborted+"%s.", why)
+		t.aborted = becauseOf(txnAborted, amqpError(condition, "%s.", why))
 		t.link.ch.c.s.ledger.end(t.id, TransactionAborted, why)
 	}
 	t.drop()

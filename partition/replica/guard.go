@@ -35,8 +35,11 @@ var (
 	_ raft.StableStore       = (*guard)(nil)
 )
 
-// textNotFound is how a raft.StableStore says that a key has no value; raft compares the text.
+// textNotFound is how a raft.StableStore says that a key has no value.
 const textNotFound = "not found"
+
+// by text: raft defines no error for this, and compares the text itself.
+func notFound(err error) bool { return err.Error() == textNotFound }
 
 func newGuard(s Stores, cacheBytes int, fail func(error)) *guard {
 	return &guard{
@@ -219,7 +222,7 @@ func (g *guard) SetUint64(key []byte, val uint64) error {
 // Get implements raft.StableStore.
 func (g *guard) Get(key []byte) ([]byte, error) {
 	v, err := g.stable.Get(key)
-	if err != nil && err.Error() != textNotFound {
+	if err != nil && !notFound(err) {
 		return nil, g.halt(fmt.Errorf("read %s: %w", key, err))
 	}
 	return v, err
@@ -228,7 +231,7 @@ func (g *guard) Get(key []byte) ([]byte, error) {
 // GetUint64 implements raft.StableStore.
 func (g *guard) GetUint64(key []byte) (uint64, error) {
 	v, err := g.stable.GetUint64(key)
-	if err != nil && err.Error() != textNotFound {
+	if err != nil && !notFound(err) {
 		return 0, g.halt(fmt.Errorf("read %s: %w", key, err))
 	}
 	return v, err

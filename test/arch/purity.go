@@ -130,19 +130,7 @@ func unordered(x ast.Expr, info *types.Info) bool {
 }
 
 // justified looks for the reason on the line of the loop or the line above.
-func justified(f *File, line int) bool {
-	for _, i := range []int{line - 1, line - 2} {
-		if i < 0 || i >= len(f.Source) {
-			continue
-		}
-		if _, comment, ok := strings.Cut(f.Source[i], "//"); ok {
-			if strings.Contains(comment, "ordered:") || strings.Contains(comment, "order-free:") {
-				return true
-			}
-		}
-	}
-	return false
-}
+func justified(f *File, line int) bool { return marked(f, line, "ordered:", "order-free:") }
 
 // world resolves imports: our rooms from the tree, the rest from compiled export data.
 type world struct {

@@ -21,7 +21,12 @@ type Error struct {
 	Condition   Symbol
 	Description string // null on the wire reads as ""
 	Info        Raw    // map
+	Cause       Cause  // never on the wire; 0 in an error that was read
 }
+
+// Cause tells errors of the same condition apart. Its numbers belong to the program that makes the errors; 0 says that
+// the condition is enough.
+type Cause uint8
 
 // Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Condition, e.Description) }

@@ -59,7 +59,7 @@ func Condition(err error) amqp.ErrCond {
 	if remote := remoteError(err); remote != nil {
 		return remote.Condition
 	}
-	// The library reports a refused SASL exchange as text only.
+	// by text: the library has no error for a refused SASL exchange.
 	if err != nil && strings.Contains(err.Error(), "SASL") && strings.Contains(err.Error(), "auth") {
 		return amqp.ErrCondUnauthorizedAccess
 	}
