@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm/rule"
 )
-
-var updateGolden = flag.Bool("update-codec", false, "rewrite testdata/codec/*.hex")
 
 func goldenToken(n byte) LockToken {
 	t := LockToken{0, 3}
@@ -153,7 +150,7 @@ func TestEveryCommandHasItsGoldenBytes(t *testing.T) {
 			got := AppendEntry(nil, want)
 			version := map[string]int{"put_entity": descriptorVersion}[name]
 			path := filepath.Join("testdata", "codec", fmt.Sprintf("%s.v%d.hex", name, max(1, version)))
-			if *updateGolden {
+			if *update {
 				if err := os.WriteFile(path, []byte(lines(got)), 0o644); err != nil {
 					t.Fatal(err)
 				}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/*.txt with what the state does")
+var update = flag.Bool("update", false, "rewrite testdata/*.txt with what the state does, and testdata/codec/*.hex")
 
 // TestScripts runs testdata/*.txt: a step is a line "command key=value …", a line "----" and what is
 // expected up to an empty line. Tokens are called T1, T2, … in the order they were issued; a session

@@ -324,7 +324,7 @@ func TestInlineRestoreOverACrash(t *testing.T) {
 	})
 }
 
-var golden = flag.Bool("golden", false, "rewrite testdata; then read the diff")
+var update = flag.Bool("update", false, "rewrite testdata; then read the diff")
 
 // TestTraces pins the order of every create, write, sync and rename: what is durable when.
 func TestTraces(t *testing.T) {
@@ -395,7 +395,7 @@ func TestTraces(t *testing.T) {
 			tt.run(t, fsys)
 			got := strings.Join(fsys.Trace(), "\n") + "\n"
 			name := filepath.Join("testdata", tt.name+".txt")
-			if *golden {
+			if *update {
 				if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
 					t.Fatal(err)
 				}
