@@ -274,3 +274,28 @@ func (r *reader) settle() *Settle {
 	}
 	return c
 }
+
+func appendRevoke(dst []byte, c *Revoke) []byte {
+	kind := kindRevoke
+	if c.Operator != "" {
+		kind = kindRevokeBy
+	}
+	dst = appendUint(append(dst, kind), uint64(c.Number))
+	dst = appendUint(binary.LittleEndian.AppendUint64(dst, uint64(c.Node)), c.Pump)
+	dst = appendString(appendBool(dst, c.HasSession), c.Session)
+	if kind == kindRevokeBy {
+		dst = appendString(dst, c.Operator)
+	}
+	return dst
+}
+
+func (r *reader) revoke(named bool) *Revoke {
+	c := &Revoke{Number: SequenceNumber(r.uvarint()), Node: Incarnation(r.u64()), Pump: r.uvarint(),
+		HasSession: r.boolean(), Session: r.string()}
+	if named {
+		if c.Operator = r.string(); c.Operator == "" {
+			r.fail("no operator")
+		}
+	}
+	return c
+}

@@ -160,3 +160,35 @@ func (r *reader) reserved() Command {
 	return place(r, c, messages, list, "reserved number of no message",
 		func(m *Message, n SequenceNumber) { m.Reserved = n })
 }
+
+func appendRefs(dst []byte, refs []BodyRef) []byte {
+	dst = appendUint(dst, uint64(len(refs)))
+	for _, ref := range refs {
+		dst = appendRef(dst, ref)
+	}
+	return dst
+}
+
+// minRefBytes is the shortest encoded reference.
+const minRefBytes = 3
+
+func (r *reader) refs() []BodyRef {
+	n := r.count(minRefBytes)
+	if n == 0 {
+		return nil
+	}
+	refs := make([]BodyRef, n)
+	for i := range refs {
+		refs[i] = r.ref()
+	}
+	return refs
+}
+
+func anyRest(ds []Delivery) bool {
+	for i := range ds {
+		if len(ds[i].Rest) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,6 +1,8 @@
 package fsm
 
-import "github.com/busbar-mq/busbar/fsm/rule"
+import (
+	"github.com/busbar-mq/busbar/fsm/rule"
+)
 
 // The shortest encoded forms; see the functions below.
 const (
@@ -210,4 +212,42 @@ func (r *reader) outcomes(nested bool) []Outcome {
 		list[i] = o
 	}
 	return list
+}
+
+func appendAccept(dst []byte, c *AcceptSession) []byte {
+	kind := kindAcceptSession
+	if c.Shared {
+		kind = kindAcceptShared
+	}
+	dst = appendTime(appendBool(appendString(append(dst, kind), c.ID), c.Next), c.Wait)
+	if c.Shared {
+		dst = append(dst, c.Presented[:]...)
+	}
+	return dst
+}
+
+func appendRelease(dst []byte, c *ReleaseSession) []byte {
+	kind := kindReleaseSession
+	if len(c.Unsent) > 0 || c.Unsure {
+		kind = kindLeaveSession
+	}
+	dst = appendBool(appendProof(append(dst, kind), c.Session), c.Orderly)
+	if kind == kindLeaveSession {
+		dst = appendTokens(appendBool(dst, c.Unsure), c.Unsent)
+	}
+	return dst
+}
+
+func (r *reader) sharedSession(kind uint8) Command {
+	switch kind {
+	case kindAcceptShared:
+		c := &AcceptSession{ID: r.string(), Next: r.boolean(), Wait: r.millis(), Shared: true}
+		r.fixed(c.Presented[:])
+		return c
+	case kindLeaveSession:
+		return &ReleaseSession{Session: r.proof(), Orderly: r.boolean(), Unsure: r.boolean(), Unsent: r.tokens()}
+	case kindWatchSession:
+		return &WatchSession{Session: r.proof(), Wait: r.millis()}
+	}
+	return r.large(kind)
 }

@@ -279,3 +279,26 @@ func DecodeAnswer(b []byte) (Answer, error) {
 	}
 	return a, r.end()
 }
+
+func appendCounters(b []byte, d *Drops) []byte {
+	b = appendUint(b, uint64(len(d)))
+	for _, n := range d {
+		b = appendUint(b, n)
+	}
+	return b
+}
+
+// drops reads what appendCounters wrote. An older version knew fewer reasons.
+func (r *reader) drops() (d Drops) {
+	n := r.count(1)
+	if n > len(d) {
+		r.fail("unknown reason of a drop")
+		return d
+	}
+	for i := range n {
+		if d[i] = r.uvarint(); d[i] > maxRestored {
+			r.fail("counter too large")
+		}
+	}
+	return d
+}

@@ -247,3 +247,7 @@ func (d *Descriptor) ShareOf(prefix PartitionID) int {
 	}
 	return -1
 }
+
+// sends and receives report what a status allows (S-252, S-253).
+func (st Status) sends() bool    { return st == Active || st == ReceiveDisabled }
+func (st Status) receives() bool { return st == Active || st == SendDisabled }

@@ -11,22 +11,31 @@
 //
 // # Where things are
 //
-//   - state.go: the state, Apply, and the dispatch of commands
-//   - command.go, command_move.go, traits.go: the commands, and what they are to other packages
-//   - outcome.go, refusal.go, errors.go: what a command answers, and how a proposal ends
-//   - query.go, answer.go, browse.go, reading.go: questions, and their answers
-//   - entity.go, descriptor.go, share.go: entities, their settings, and the part of one that a partition has
-//   - queue.go, lock.go, settle.go, pause.go, ttl.go, deadline.go: messages, locks, times
-//   - session.go, shared.go, and files that begin with session: sessions
-//   - duplicate.go, delete.go, redrive.go, revoke.go, history.go, idle.go: features of one page each
-//   - topic.go, topic_rules.go, view.go, and package rule: topics and their rules
-//   - move.go, origin.go: forwarding, exactly once
-//   - transaction.go, reserve.go: transactions
-//   - large.go, bodies.go: bodies in parts, bodies of several messages
-//   - request.go: remembered answers
-//   - codec.go and files that begin with codec: the bytes of entries and outcomes
-//   - snapshot.go, restore.go, invariant.go: images, and what must hold
-//   - dense.go, token.go, keyhash.go: tables and hashes
+// From the top down: a file uses what stands below it, with few exceptions.
+//
+//   - answer.go, browse.go: queries, answered from the state
+//   - invariant.go, invariant_topic.go: what must hold in every state
+//   - restore.go, restore_large.go, restore_move.go, restore_share.go, snapshot.go, snapshot_share.go: a state from an
+//     image, and an image of it
+//   - apply.go, transaction.go, request.go: an entry, its requests, and remembered answers
+//   - entity.go, reclaim.go, deadline.go, idle.go: entities come and go, and what time ends in them
+//   - redrive.go, delete.go, revoke.go: commands for operators
+//   - enqueue.go, origin.go, topic.go, topic_rules.go, view.go, move.go: messages come in, by way of a topic too, and
+//     move to other entities exactly once
+//   - shared.go, sessionlock.go: locks of sessions, shared and exclusive
+//   - lock.go, settle.go, ttl.go, pause.go: locks of messages, and their ends
+//   - queue.go, reserve.go, session.go, duplicate.go, large.go, history.go, drops.go: one message in its queue and its
+//     session, and what is remembered of it
+//   - bodies.go, state.go, share.go, transit.go, due.go: what a state and a share hold
+//   - sessionindex.go, token.go, sessionids.go, dense.go: tables
+//   - codec_entry.go, codec_command.go, codec_move.go, codec_large.go, codec_history.go, codec_outcome.go,
+//     codec_descriptor.go, codec.go, reader.go: the bytes of entries, commands and answers
+//   - query.go, command_move.go, command_large.go, command.go, traits.go: questions and commands, and what the commands
+//     are to other packages
+//   - descriptor.go, outcome.go, refusal.go, errors.go, reading.go, id.go, keyhash.go: settings of entities, answers,
+//     and the smallest words
+//
+// The package stored has the bytes of a message, the package rule the language of rules.
 //
 // # The commands, by purpose
 //

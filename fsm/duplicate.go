@@ -1,9 +1,6 @@
 package fsm
 
-import (
-	"crypto/sha256"
-	"encoding/binary"
-)
+import "crypto/sha256"
 
 const (
 	// defaultDuplicateWindow is used by a description that names none (S-189).
@@ -142,27 +139,4 @@ func (s *State) forgetSeen(sh *share, budget int) int {
 		sh.seen.Delete(e)
 	}
 	return budget
-}
-
-func appendSeen(b []byte, e *seen) []byte {
-	b = append(append(b, recordSeen), e.hash[:]...)
-	return binary.AppendUvarint(appendTime(b, e.at), e.arrival)
-}
-
-func (l *loader) seen(r *reader) {
-	sh := l.sh
-	var e seen
-	r.fixed(e.hash[:])
-	e.at, e.arrival = r.wall(), r.uvarint()
-	last, any := sh.seen.Get(seen{hash: l.lastSeen})
-	_, twice := sh.seen.Get(e)
-	if !sh.d.DetectDuplicates || twice || any && e.at < last.at || e.arrival > sh.arrival {
-		r.fail("remembered message id out of order")
-		return
-	}
-	sh.lastSeen++
-	e.order = sh.lastSeen
-	sh.seen.Set(e)
-	sh.seenOrder.Set(e.order, e.hash)
-	l.lastSeen = e.hash
 }

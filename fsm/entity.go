@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -30,10 +29,6 @@ func (s *State) StartAfter(id EntityID, last uint64) {
 		sh.arrival = max(sh.arrival, last)
 	}
 }
-
-// sends and receives report what a status allows (S-252, S-253).
-func (st Status) sends() bool    { return st == Active || st == ReceiveDisabled }
-func (st Status) receives() bool { return st == Active || st == SendDisabled }
 
 // allows refuses what the status forbids (S-252, S-254, S-128).
 func (sh *share) allows(req *Request, o *Outcome) bool {
@@ -164,111 +159,4 @@ func (s *State) revoke(sh *share) {
 			s.giveBack(sh, SubQueue(sub), arrival, &m, false, 0)
 		}
 	}
-}
-
-// wakeAll makes everybody who waits on the entity ask again and hear the refusal. Holders of
-// sessions were woken when their session was released.
-func (s *State) wakeAll(sh *share) {
-	for sub := Main; sub <= TransferDeadLetter; sub++ {
-		s.wake(WaitKey{Entity: sh.d.ID, Sub: sub, Kind: WaitMessage})
-	}
-	s.wake(WaitKey{Entity: sh.d.ID, Kind: WaitSession})
-}
-
-// dropEntity removes an entity with all in it. Its bodies are reported by later Ticks, a bounded
-// number each; nothing else of it can be seen any more.
-func (s *State) dropEntity(id EntityID) {
-	sh := s.write(id)
-	if sh == nil {
-		return
-	}
-	if sh.leaseReg != 0 {
-		s.leaseNext.Delete(nextDue[Lease]{at: sh.leaseReg, entity: id})
-	}
-	if sh.wallReg != 0 {
-		s.wallNext.Delete(nextDue[Wall]{at: sh.wallReg, entity: id})
-	}
-	s.dropParts(sh)
-	s.shares.Delete(id)
-	s.subscriptions.Delete(child{topic: sh.d.Parent, id: id})
-	s.listening.Delete(id)
-	s.run.result.Dropped = append(s.run.result.Dropped, id)
-	s.dropShare(sh)
-	old := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
-	old.arrival, old.lastTransfer = sh.arrival, sh.lastTransfer
-	for i := range old.boxes {
-		old.boxes[i].messages = sh.boxes[i].messages
-	}
-	old.history[Processed] = sh.history[Processed]
-	if old.reclaimed() {
-		return
-	}
-	s.dropped.Set(id, old)
-}
-
-func (sh *share) reclaimed() bool {
-	for i := range sh.boxes {
-		if sh.boxes[i].messages.Len() > 0 {
-			return false
-		}
-	}
-	return sh.history[Processed].bodies == 0
-}
-
-// reclaim reports bodies of dropped entities as free.
-func (s *State) reclaim() {
-	budget := maxFreedPerTick
-	for budget > 0 {
-		id, sh, ok := s.dropped.Min()
-		if !ok {
-			return
-		}
-		if sh.gen != s.gen {
-			sh = sh.clone(s.gen)
-			s.dropped.Set(id, sh)
-		}
-		for i := range sh.boxes {
-			budget = s.freeSome(sh.boxes[i].messages, budget)
-		}
-		c := &sh.history[Processed]
-		for ; budget > 0 && c.bodies > 0; budget-- {
-			_, p, ok := c.records.PopMin()
-			if !ok {
-				break
-			}
-			if p.Ref.Length > 0 {
-				c.bodies--
-				s.free(p.Ref)
-			}
-		}
-		if sh.reclaimed() {
-			s.dropped.Delete(id)
-		}
-	}
-}
-
-func (s *State) freeSome(messages *dense[message], budget int) int {
-	for ; budget > 0; budget-- {
-		_, m, ok := messages.PopMin()
-		if !ok {
-			break
-		}
-		s.free(m.ref())
-	}
-	return budget
-}
-
-// missingText names missing numbers, the first of them at least (S-116).
-func missingText(missing []SequenceNumber) string {
-	const maxNamed = 100 // a refusal stays readable
-	var b strings.Builder
-	b.WriteString("Messages not found. Missing sequence numbers:")
-	for i, n := range missing {
-		if i == maxNamed {
-			fmt.Fprintf(&b, " and %d more", len(missing)-i)
-			break
-		}
-		fmt.Fprintf(&b, " %d", n)
-	}
-	return b.String()
 }

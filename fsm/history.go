@@ -17,49 +17,6 @@ const (
 	historySlack Millis = 60_000
 )
 
-// HistoryKind tells the histories of an entity apart.
-type HistoryKind uint8
-
-// The histories.
-const (
-	Processed HistoryKind = iota // messages completed, or received and deleted (S-274)
-	Accepted                     // messages sent, and how they left (S-275)
-	Releases                     // locks and sessions that operators took back (S-54); always kept
-)
-
-// HistoryEnd says how a message left.
-type HistoryEnd uint8
-
-// The ends. A message that was dead-lettered has left; what becomes of it in the DLQ is not told.
-const (
-	StillThere HistoryEnd = iota
-	Completed
-	DeadLettered
-	Expired
-	Cancelled
-	Deleted   // by DeleteMessages, or dropped at the end of its deliveries
-	Forwarded // moved to another entity
-	Released  // of Releases: its lock, or that of its session, was taken back; Operator says by whom
-)
-
-// HistoryRecord is one line of a history.
-type HistoryRecord struct {
-	Order      uint64 // its place, ascending; also the cursor of paging
-	Number     SequenceNumber
-	MessageID  string
-	SessionID  string // "" if the message had none, or was in a DLQ
-	EnqueuedAt Wall
-	At         Wall   // accepted, processed, or released
-	Deliveries uint32 // processed and released: how often it was delivered
-	// By is the request that accepted or processed the message. Of a released lock it has the node and the
-	// pump that held the lock, of a released session the node alone.
-	By       RequestID
-	End      HistoryEnd
-	EndedAt  Wall    // accepted only, 0 while the message is there
-	Ref      BodyRef // processed, if bodies are kept; Length 0 if not
-	Operator string  // of Releases: who took it back, at most 256 bytes
-}
-
 // past is one stored record. It is never changed, only replaced.
 type past struct {
 	HistoryRecord
@@ -290,19 +247,6 @@ func after1(cursor uint64) uint64 {
 		return cursor
 	}
 	return cursor + 1
-}
-
-// LockInfo describes one lock to an operator (S-272).
-type LockInfo struct {
-	Number      SequenceNumber
-	Digits      [4]byte // of the token: the first 8 hexadecimal digits behind the partition id
-	TakenAt     Wall
-	LockedUntil Wall
-	State       MessageState
-	HasSession  bool
-	SessionID   string
-	Shared      bool      // the session is held without exclusion (S-335)
-	By          RequestID // node and pump that took it
 }
 
 // listLocks pages through the locks of a subqueue in the order of arrival.

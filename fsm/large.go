@@ -27,36 +27,6 @@ const (
 	uploadTime Millis = 60 * 1000
 )
 
-// UploadID names an upload in its share. The proposer chooses it at random; 0 stands for none.
-type UploadID uint64
-
-// Upload refers to staged parts: what follows the Body of a Message, or a whole session state. The
-// zero value stands for none. Parts and Bytes must be what was staged, else UploadLost.
-type Upload struct {
-	ID    UploadID
-	Parts uint32
-	Bytes uint32
-}
-
-// BodyPart stages one part of a body, of 1 to PartBytes bytes. Numbers begin at 0 and ascend by one; a
-// part that is staged already changes nothing, so a BodyPart may be proposed again.
-type BodyPart struct {
-	Upload UploadID
-	Number uint32
-	Body   []byte
-	// BodyOffset is where Body begins in the encoded entry; set by DecodeEntry.
-	BodyOffset uint32
-}
-
-// Traits implements Command.
-func (*BodyPart) Traits() Traits { return Idempotent | OnTopic }
-
-// Weight implements Command.
-func (c *BodyPart) Weight() int { return requestBytes + len(c.Body) }
-
-// Size is the length of the stored form, with the parts that were uploaded.
-func (m *Message) Size() int { return len(m.Body) + int(m.Rest.Bytes) }
-
 // upload is what is staged of one body.
 type upload struct {
 	parts []BodyRef // of an earlier version a prefix: elements are never changed
@@ -248,35 +218,3 @@ func (s *State) dropParts(sh *share) {
 }
 
 func newUploads() *btree.Map[UploadID, upload] { return new(btree.Map[UploadID, upload]) }
-
-func appendRefs(dst []byte, refs []BodyRef) []byte {
-	dst = appendUint(dst, uint64(len(refs)))
-	for _, ref := range refs {
-		dst = appendRef(dst, ref)
-	}
-	return dst
-}
-
-// minRefBytes is the shortest encoded reference.
-const minRefBytes = 3
-
-func (r *reader) refs() []BodyRef {
-	n := r.count(minRefBytes)
-	if n == 0 {
-		return nil
-	}
-	refs := make([]BodyRef, n)
-	for i := range refs {
-		refs[i] = r.ref()
-	}
-	return refs
-}
-
-func anyRest(ds []Delivery) bool {
-	for i := range ds {
-		if len(ds[i].Rest) > 0 {
-			return true
-		}
-	}
-	return false
-}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // maxDeliveries bounds one Lock, whatever its Max: its answer must fit a frame between nodes.
@@ -310,4 +311,19 @@ func (s *State) dropLocks(sh *share, c *DropLocks) {
 		b.locks.Set(ref.arrival, l)
 	}
 	s.expire(sh)
+}
+
+// missingText names missing numbers, the first of them at least (S-116).
+func missingText(missing []SequenceNumber) string {
+	const maxNamed = 100 // a refusal stays readable
+	var b strings.Builder
+	b.WriteString("Messages not found. Missing sequence numbers:")
+	for i, n := range missing {
+		if i == maxNamed {
+			fmt.Fprintf(&b, " and %d more", len(missing)-i)
+			break
+		}
+		fmt.Fprintf(&b, " %d", n)
+	}
+	return b.String()
 }

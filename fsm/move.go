@@ -1,10 +1,6 @@
 package fsm
 
-import (
-	"fmt"
-
-	"github.com/tidwall/btree"
-)
+import "fmt"
 
 const (
 	// maxHops is how often a message may be moved (S-208).
@@ -14,19 +10,6 @@ const (
 	// maxMoveBytes bounds the bodies of one Forward or Moving: an answer must fit a frame.
 	maxMoveBytes = 4 << 20
 )
-
-// moves are the messages of one queue that are in transit, by their numbers.
-type moves struct {
-	last  uint64 // number given last
-	table *btree.Map[uint64, moving]
-}
-
-// moving is one message in transit. The destination stays what it was when the message was taken, so
-// that a repetition goes to the same place.
-type moving struct {
-	arrival uint64
-	to      EntityID
-}
 
 // forwards reports whether the messages of the subqueue are moved to another entity.
 func (sh *share) forwards(sub SubQueue) bool {

@@ -3,43 +3,6 @@ package fsm
 // maxOrigins bounds how many sources a share remembers, some fifty bytes each.
 const maxOrigins = 1 << 20
 
-// originKey names a queue in one partition from which messages were moved here.
-type originKey struct {
-	entity    EntityID
-	partition PartitionID
-	sub       SubQueue
-}
-
-func (a originKey) less(b originKey) bool {
-	switch {
-	case a.entity != b.entity:
-		return a.entity < b.entity
-	case a.partition != b.partition:
-		return a.partition < b.partition
-	}
-	return a.sub < b.sub
-}
-
-// origin says that every number below is settled at the source and will not be asked for again.
-type origin struct {
-	originKey
-	below uint64
-}
-
-// decided is the answer about one number that the source may ask for again (S-311).
-type decided struct {
-	originKey
-	number  uint64
-	refusal Refusal
-}
-
-func (a decided) less(b decided) bool {
-	if a.originKey != b.originKey {
-		return a.originKey.less(b.originKey)
-	}
-	return a.number < b.number
-}
-
 // enqueueMoved takes messages that were moved here, each once (S-212, S-311). They are judged one by
 // one, as if each were sent alone; what was decided before is answered again.
 func (s *State) enqueueMoved(sh *share, req *Request, c *Enqueue, o *Outcome) {

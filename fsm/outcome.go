@@ -147,3 +147,73 @@ type WaitKey struct {
 	HasSession bool
 	Session    string
 }
+
+// DropReason says why a message ended although nobody completed it, and is in no dead-letter queue.
+type DropReason uint8
+
+// The reasons. Their numbers are in images and answers: new ones go last.
+const (
+	DropMaxDelivery DropReason = iota // MaxDeliveryCount was reached, there is no DLQ (S-169)
+	DropExpired                       // its time to live ended, and it is not dead-lettered (S-203)
+	DropPurged                        // deleted by a purge or a batch delete (S-263, S-265)
+	DropQuota                         // a send was refused with QuotaExceeded (S-225)
+	DropForward                       // its destination refused it, or it was moved too often; no DLQ (S-209)
+	DropFilter                        // a rule failed on it, and the copy is not dead-lettered (S-221)
+	DropSession                       // a copy without session id for a subscription with sessions; no DLQ (S-31)
+	DropUnmatched                     // sent to a topic, and no rule selected it (S-217)
+	DropDuplicate                     // its message id was accepted before (S-188)
+	DropCancelled                     // scheduled, and its sender cancelled it (S-115)
+	DropWithEntity                    // its entity was deleted (S-259)
+	DropReasons                       // how many there are
+)
+
+var dropReasons = [DropReasons]string{
+	DropMaxDelivery: "max-delivery-count", DropExpired: "expired", DropPurged: "purged",
+	DropQuota: "quota-exceeded", DropForward: "forward-refused", DropFilter: "filter-error",
+	DropSession: "session-id-missing", DropUnmatched: "no-subscription", DropDuplicate: "duplicate",
+	DropCancelled: "cancelled", DropWithEntity: "entity-deleted",
+}
+
+// String returns the name that metrics, the operations API and log lines use.
+func (r DropReason) String() string {
+	if r >= DropReasons {
+		return "unknown"
+	}
+	return dropReasons[r]
+}
+
+// told reports whether a log line tells of the messages. The other reasons are the ordinary use of a
+// topic, of duplicate detection and of cancelling; these are counted only.
+func (r DropReason) told() bool {
+	return r != DropUnmatched && r != DropDuplicate && r != DropCancelled
+}
+
+// Drops counts dropped messages by reason, since the share was created.
+type Drops [DropReasons]uint64
+
+// Add adds o to d.
+func (d *Drops) Add(o *Drops) {
+	for why, n := range o {
+		d[why] += n
+	}
+}
+
+// Drop is one example of the messages that an entry dropped for one reason, and how many there were.
+type Drop struct {
+	Entity EntityID
+	Name   string // of the entity
+	Reason DropReason
+	Number SequenceNumber // of the example, 0 if it had none
+	// MessageID is the example's, "" if it is only in the body that Ref names.
+	MessageID string
+	Ref       BodyRef // of the example; Length 0 if it is not stored
+	Count     uint64  // messages that this entry dropped
+	Total     uint64  // messages that the share dropped for this reason since it was created
+}
+
+// EntityDrops are the counters of one entity in this partition.
+type EntityDrops struct {
+	Entity EntityID
+	Name   string
+	Drops  Drops
+}

@@ -76,37 +76,3 @@ func (s *State) resume(sh *share, d leaseDue) {
 		s.wakeSession(sh, se.id)
 	}
 }
-
-func appendPause(b []byte, kind uint8, sub SubQueue, id uint64, at Lease) []byte {
-	return appendTime(appendUint(append(b, kind, byte(sub)), id), at)
-}
-
-// pause reads the pause of a message or of a session; what pauses was read before.
-func (l *loader) pause(r *reader, kind uint8) {
-	sh := l.sh
-	sub, id, at := r.sub(), r.uvarint(), r.lease()
-	if r.err != nil {
-		return
-	}
-	if kind == recordPauseSession {
-		no := uint32(id)
-		se := sh.session(no)
-		if se == nil || uint64(no) != id || se.ticket != 0 || sh.paused(no) || at <= 0 {
-			r.fail("pause of a session contradicts it")
-			return
-		}
-		sh.pauses.Set(no, at)
-		sh.leaseDue.Set(leaseDue{at: at, kind: duePauseSession, id: id})
-		return
-	}
-	b := &sh.boxes[sub]
-	m, ok := b.messages.Get(id)
-	_, twice := b.paused.Get(id)
-	if !ok || twice || m.session != 0 || m.locked() || m.state() != StateActive || at <= 0 {
-		r.fail("pause of a message contradicts it")
-		return
-	}
-	b.ready.Delete(placeKey{arrival: id})
-	b.paused.Set(id, at)
-	sh.leaseDue.Set(leaseDue{at: at, kind: duePause, sub: sub, id: id})
-}

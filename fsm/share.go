@@ -379,3 +379,12 @@ func (sh *share) find(sub SubQueue, n SequenceNumber) (uint64, message, bool) {
 	}
 	return 0, message{}, false
 }
+
+// waiting holds the parts of a scheduled message that a topic keeps. Rules look at them when its time has come,
+// because the body is not in the state (S-121).
+type waiting struct {
+	head       string // the stored form up to the body
+	messageID  string
+	sessionID  string
+	hasSession bool
+}

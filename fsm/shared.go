@@ -1,35 +1,5 @@
 package fsm
 
-// sharing is what a session that is held without exclusion has beside its lock (S-326). Values are
-// replaced and never changed: an image may share them.
-type sharing struct {
-	token  LockToken // what a receiver presents to take the session over (S-327)
-	former former
-}
-
-// former is the receiver from which a session was taken. It is kept until its front end has told which messages it
-// locked for the receiver and did not send (S-333). Its token is zero if nobody is waited for.
-type former struct {
-	token LockToken // of the session lock that it had
-	node  Incarnation
-	until Lease // when its session lock would have ended
-}
-
-// pending reports whether the former receiver of a session has not left yet.
-func (h holder) pending() bool { return h.shared != nil && !h.shared.former.token.IsZero() }
-
-// opens reports whether a receiver that presents the token may take the session over.
-func (h holder) opens(token LockToken) bool {
-	return h.shared != nil && !token.IsZero() && h.shared.token == token
-}
-
-// passing reports whether the holder of a session is given nothing yet, because the receiver before it
-// has not left (S-333).
-func (sh *share) passing(no uint32) bool {
-	h, _ := sh.holders.Get(no)
-	return h.pending()
-}
-
 // malformed reports what is wrong with an accept, "" if nothing is.
 func (c *AcceptSession) malformed() string {
 	switch {
@@ -124,81 +94,6 @@ func (s *State) watchSession(sh *share, req *Request, c *WatchSession, o *Outcom
 }
 
 // Codec of what only sessions without exclusion have.
-
-func appendAccept(dst []byte, c *AcceptSession) []byte {
-	kind := kindAcceptSession
-	if c.Shared {
-		kind = kindAcceptShared
-	}
-	dst = appendTime(appendBool(appendString(append(dst, kind), c.ID), c.Next), c.Wait)
-	if c.Shared {
-		dst = append(dst, c.Presented[:]...)
-	}
-	return dst
-}
-
-func appendRelease(dst []byte, c *ReleaseSession) []byte {
-	kind := kindReleaseSession
-	if len(c.Unsent) > 0 || c.Unsure {
-		kind = kindLeaveSession
-	}
-	dst = appendBool(appendProof(append(dst, kind), c.Session), c.Orderly)
-	if kind == kindLeaveSession {
-		dst = appendTokens(appendBool(dst, c.Unsure), c.Unsent)
-	}
-	return dst
-}
-
-func (r *reader) sharedSession(kind uint8) Command {
-	switch kind {
-	case kindAcceptShared:
-		c := &AcceptSession{ID: r.string(), Next: r.boolean(), Wait: r.millis(), Shared: true}
-		r.fixed(c.Presented[:])
-		return c
-	case kindLeaveSession:
-		return &ReleaseSession{Session: r.proof(), Orderly: r.boolean(), Unsure: r.boolean(), Unsent: r.tokens()}
-	case kindWatchSession:
-		return &WatchSession{Session: r.proof(), Wait: r.millis()}
-	}
-	return r.large(kind)
-}
-
-// shared appends the record of a session that is held without exclusion.
-func (f *frameWriter) shared(no uint32, h holder) []byte {
-	b := append(appendUint(append(f.buf, recordShared), uint64(no)), h.shared.token[:]...)
-	b = appendBool(b, h.pending())
-	if h.pending() {
-		f := &h.shared.former
-		b = appendTime(append(b, f.token[:]...), f.until)
-		b = appendUint(b, uint64(f.node))
-	}
-	return b
-}
-
-func (l *loader) shared(r *reader) {
-	sh, no := l.sh, r.u32()
-	var sg sharing
-	r.fixed(sg.token[:])
-	pending := r.boolean()
-	if pending {
-		r.fixed(sg.former.token[:])
-		sg.former.until = r.lease()
-		sg.former.node = Incarnation(r.uvarint())
-	}
-	h, held := sh.holders.Get(no)
-	if r.err != nil {
-		return
-	}
-	if !held || h.shared != nil || sg.token.IsZero() || pending && (sg.former.token.IsZero() || sg.former.until <= 0) {
-		r.fail("shared session contradicts its lock")
-		return
-	}
-	if pending {
-		sh.leaseDue.Set(leaseDue{at: sg.former.until, kind: dueFormer, id: uint64(no)})
-	}
-	h.shared = &sg
-	sh.holders.Set(no, h)
-}
 
 // For CheckInvariants: how many sessions have a former receiver, and until when one is waited for.
 

@@ -19,30 +19,6 @@ const (
 	maxReasonBytes = 1024
 )
 
-// child names a subscription under its topic.
-type child struct{ topic, id EntityID }
-
-func (a child) less(b child) bool {
-	if a.topic != b.topic {
-		return a.topic < b.topic
-	}
-	return a.id < b.id
-}
-
-// children returns the subscriptions of a topic for reading; s.write gives those for writing.
-func (s *State) children(topic EntityID, into []*share) []*share {
-	s.subscriptions.Ascend(child{topic: topic}, func(c child) bool {
-		if c.topic != topic {
-			return false
-		}
-		if sh, ok := s.shares.Get(c.id); ok {
-			into = append(into, sh)
-		}
-		return true
-	})
-	return into
-}
-
 // incoming is a message on its way to the subscriptions.
 type incoming struct {
 	ref         BodyRef
@@ -444,15 +420,6 @@ func (s *State) setExtras(sub *share, box SubQueue, arrival uint64, c *change) {
 	if x.matters() {
 		sub.setExtra(box, arrival, &x)
 	}
-}
-
-// waiting holds the parts of a scheduled message that a topic keeps. Rules look at them when its time has come,
-// because the body is not in the state (S-121).
-type waiting struct {
-	head       string // the stored form up to the body
-	messageID  string
-	sessionID  string
-	hasSession bool
 }
 
 func (s *State) keepHead(sh *share, m *Message, arrival uint64) {

@@ -35,6 +35,7 @@ func TestHouse(t *testing.T) {
 		{"scenarios look at the codes of failures", func() ([]string, error) { return Scenarios(root) }},
 		{"the loop's methods assert that they are on it", func() ([]string, error) { return Looped(tree), nil }},
 		{"no word of a machine", func() ([]string, error) { return Words(root) }},
+		{"files of large packages are in order", func() ([]string, error) { return Order(tree) }},
 		{"no error is told by its text", func() ([]string, error) { return ErrorTexts(tree), nil }},
 		{"no retired word in a name", func() ([]string, error) { return RetiredWords(tree), nil }},
 		{"the glossary names what is there", func() ([]string, error) { return Glossary(tree, root) }},

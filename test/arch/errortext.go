@@ -100,8 +100,8 @@ func looksAtText(n ast.Node, texts map[string]bool) bool {
 	return false
 }
 
-// empty reports whether an expression is the empty text, or the nil of an error: a future of raft has a method Error
-// that returns one.
+// empty reports whether an expression is the empty text, or the nil of an error. A future of raft has a method Error that
+// returns one.
 func empty(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.BasicLit:
