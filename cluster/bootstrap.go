@@ -19,7 +19,7 @@ type BootstrapStore interface {
 	// Read returns what was written under name; the error wraps fs.ErrNotExist if nothing was.
 	Read(name string) ([]byte, error)
 	// WriteOnce makes data durable under name before it returns. A name that was written with other data keeps that:
-	// the call is an error. The error of a store that can tell wraps fs.ErrExist; that of storage does not.
+	// the call is an error that wraps fs.ErrExist.
 	WriteOnce(name string, data []byte) error
 }
 

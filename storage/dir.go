@@ -295,7 +295,7 @@ func (d *Dir) Space() (free, total uint64, err error) {
 }
 
 // WriteOnce makes a small file durable, once: writing the same bytes again does nothing, other
-// bytes give ErrWritten. Bootstrap keeps its member list so (A20).
+// bytes give ErrWritten, which fs.ErrExist goes with. Bootstrap keeps its member list so (A20).
 func (d *Dir) WriteOnce(name string, content []byte) error {
 	if !plainName(name) || strings.HasSuffix(name, tmpSuffix) {
 		return fmt.Errorf("write once: %q is not a plain name", name)
@@ -313,7 +313,7 @@ func (d *Dir) WriteOnce(name string, content []byte) error {
 	case err != nil:
 		return err
 	case !bytes.Equal(old, content):
-		return fmt.Errorf("write %s: %w", path, ErrWritten)
+		return fmt.Errorf("write %s: %w: %w", path, ErrWritten, fs.ErrExist)
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func TestWriteOnceKeepsTheFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.WriteOnce("members", []byte("a\nc\n")); !errors.Is(err, ErrWritten) {
+	if err := d.WriteOnce("members", []byte("a\nc\n")); !errors.Is(err, ErrWritten) || !errors.Is(err, fs.ErrExist) {
 		t.Fatalf("got %v", err)
 	}
 	if err := d.WriteOnce("empty", nil); err != nil {

@@ -15,7 +15,7 @@
 //	reads            reads.go
 //	the machine      machine.go, snapshots.go, drops.go, peak.go
 //	the stores       guard.go, logcache.go, room.go, shortage.go
-//	raft             raftside.go, behind.go, election.go, members.go, stuck.go
+//	raft             raftside.go, founding.go, behind.go, election.go, members.go, stuck.go
 //	is it right?     digest.go, audit.go, auditstores.go
 //
 // A request becomes a call (call.go). The call is parked (parking.go) or rides in an entry (round.go). The entry is

@@ -117,7 +117,7 @@ func (r *Replica) start(members []fsm.NodeID) (err error) {
 				Suffrage: raft.Voter, ID: raft.ServerID(m), Address: raft.ServerAddress(m),
 			})
 		}
-		err := raft.BootstrapCluster(conf, r.guard, r.guard, r.stores.Snapshots, r.net, c)
+		err := raft.BootstrapCluster(conf, r.guard, unfounded{r.guard}, r.stores.Snapshots, r.net, c)
 		if err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
 			return fmt.Errorf("bootstrap: %w", err)
 		}
