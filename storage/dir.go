@@ -28,8 +28,6 @@ const (
 
 // Errors of the directory, for callers who branch.
 var (
-	// ErrClosed says that the directory or the group was closed.
-	ErrClosed = errors.New("storage is closed")
 	// ErrGroupOpen says that the group is open already.
 	ErrGroupOpen = errors.New("group is open")
 	// ErrWritten says that a write-once file exists with other content.
@@ -345,20 +343,4 @@ func (d *Dir) Close() error {
 		errs = append(errs, g.Close())
 	}
 	return errors.Join(append(errs, d.lock.Close())...)
-}
-
-// removeTmp deletes the unfinished files of a directory.
-func removeTmp(fsys FS, dir string) error {
-	entries, err := fsys.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !e.IsDir() && strings.HasSuffix(e.Name(), tmpSuffix) {
-			if err := fsys.Remove(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -19,17 +19,18 @@
 //
 // # Where things are
 //
-//   - dir.go, hard.go, life.go, replica.go: the data directory, its identity, what it knows of groups and of nodes
-//   - file.go, fs.go, fs_unix.go: small files, and the seam to the file system
-//   - ballast.go: disk space that is kept for bad days
+// From the top down: a file uses what stands below it, with few exceptions.
+//
+//   - dir.go, life.go, ballast.go, replica.go: the data directory, what it knows of groups and nodes, spare disk space
 //   - group.go: one group, opened and closed
+//   - restore.go, sink.go, snapread.go, snapshot.go: snapshots, written and read
+//   - pin.go, block.go, chunk.go: bodies in snapshots, and their checksums
+//   - put.go, compact.go, bodies.go, writebuffer.go, cache.go, record.go, segment.go: bodies of messages and segments
 //   - log.go, logend.go: the log as raft sees it
-//   - walentry.go, walfile.go, waldirect.go, walahead.go, walseal.go, sweep.go: raft-wal with cheaper writes
 //   - stable.go, bolt.go, boltpages.go: votes, and checks of bolt files
-//   - bodies.go, put.go, writebuffer.go, cache.go: the bodies of messages, as they come
-//   - segment.go, record.go, compact.go: segments, and how they are emptied
-//   - pin.go, block.go, restore.go: bodies in snapshots
-//   - snapshot.go, sink.go, chunk.go, snapread.go: snapshots
+//   - walseal.go, walentry.go, walfile.go, walahead.go, waldirect.go, sweep.go: raft-wal with cheaper writes
+//   - hard.go, config.go: settings, and those that never change
+//   - file.go, fs_unix.go, fs.go, direct_linux.go, direct_other.go: small files, and the seam to the file system
 //
 // Start with [Open], then [Dir.Group]. The bytes are described in docs/formats/directory.md,
 // snapshot.md and segments.md. docs/formats/crashes.md tells what a crash

@@ -8,11 +8,15 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"strings"
 )
 
 // ErrCorrupt is wrapped by every error that says bytes on the disk are not what was written.
 // Nothing may be retried: the replica, or the node, has to be rebuilt from its peers.
 var ErrCorrupt = errors.New("corrupt")
+
+// ErrClosed says that the directory or the group was closed.
+var ErrClosed = errors.New("storage is closed")
 
 // maxSmallFileBytes bounds a small file: the largest is the header of a snapshot, with 24 bytes of
 // text for each segment it names.
@@ -132,4 +136,32 @@ func removeTree(fsys FS, dir string) error {
 		}
 	}
 	return fsys.Remove(dir)
+}
+
+// removeTmp deletes the unfinished files of a directory.
+func removeTmp(fsys FS, dir string) error {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() && strings.HasSuffix(e.Name(), tmpSuffix) {
+			if err := fsys.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readFull reads exactly len(b) bytes; a file that ends before is corrupt.
+func readFull(f io.ReaderAt, b []byte, at int64) error {
+	n, err := f.ReadAt(b, at)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: file ends at %d", ErrCorrupt, at+int64(n))
+	}
+	return err
 }

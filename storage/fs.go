@@ -88,3 +88,14 @@ func (osFS) SyncDir(dir string) error {
 	}
 	return d.Close()
 }
+
+// directFS is a file system that can write past the page cache.
+type directFS interface {
+	// OpenDirect opens an existing file for writes of whole blocks from memory that begins at one.
+	OpenDirect(name string) (directFile, error)
+}
+
+type directFile interface {
+	io.WriterAt
+	io.Closer
+}

@@ -2,9 +2,7 @@ package storage
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -134,18 +132,6 @@ func readRecord(f File, at recordAt, index uint64) ([]byte, error) {
 			index, at.seg, at.offset, ErrCorrupt)
 	}
 	return rec, nil
-}
-
-// readFull reads exactly len(b) bytes; a file that ends before is corrupt.
-func readFull(f io.ReaderAt, b []byte, at int64) error {
-	n, err := f.ReadAt(b, at)
-	if n == len(b) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: file ends at %d", ErrCorrupt, at+int64(n))
-	}
-	return err
 }
 
 // fits reports whether a record of n bytes may be appended to a segment of a normal size.

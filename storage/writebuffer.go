@@ -265,17 +265,6 @@ func (b *Bodies) writeExtentLocked(r *extent) {
 	b.retireLocked(r.seg)
 }
 
-// directFS is a file system that can write past the page cache.
-type directFS interface {
-	// OpenDirect opens an existing file for writes of whole blocks from memory that begins at one.
-	OpenDirect(name string) (directFile, error)
-}
-
-type directFile interface {
-	io.WriterAt
-	io.Closer
-}
-
 // writerLocked returns what writes the extents of a segment.
 func (b *Bodies) writerLocked(seg *segment) io.WriterAt {
 	fsys, ok := b.fsys.(directFS)
