@@ -108,14 +108,11 @@ func clientAnnotations(section []byte) ([]byte, error) {
 
 // headerOf is the header as its sender wrote it, without the delivery count.
 func headerOf(m *stored.Message) amqp.Header {
-	h := amqp.Header{Durable: m.Has(stored.Durable), FirstAcquirer: m.Has(stored.Acquirer)}
-	if m.Has(stored.Priority) {
-		h.Priority = amqp.Some(m.Priority)
+	return amqp.Header{
+		Durable: m.Has(stored.Durable), FirstAcquirer: m.Has(stored.Acquirer),
+		Priority: amqp.Opt[uint8]{Value: m.Priority, Set: m.Has(stored.Priority)},
+		TTL:      amqp.Opt[uint32]{Value: m.TTL, Set: m.Has(stored.TTL)},
 	}
-	if m.Has(stored.TTL) {
-		h.TTL = amqp.Some(m.TTL)
-	}
-	return h
 }
 
 // appendDelivery writes the message as a client gets it: header, annotations, and the bare message

@@ -75,60 +75,59 @@ func (m *Message) AppendHead(dst []byte) []byte {
 }
 
 // Parse takes a stored message apart. The error wraps [ErrMalformed].
-func Parse(b []byte) (Message, error) {
+func Parse(b []byte) (m Message, err error) {
 	if len(b) < 2 {
-		return Message{}, fmt.Errorf("%w: %d bytes", ErrMalformed, len(b))
+		return m, fmt.Errorf("%w: %d bytes", ErrMalformed, len(b))
 	}
 	if b[0] != version || Flags(b[1])&^known != 0 {
-		return Message{}, fmt.Errorf("%w: version %d, flags %#x", ErrMalformed, b[0], b[1])
+		return m, fmt.Errorf("%w: version %d, flags %#x", ErrMalformed, b[0], b[1])
 	}
-	var m Message
-	annotations, at, ok := m.split(b)
+	at, bare, ok := m.split(b)
 	if !ok {
 		return Message{}, ErrMalformed
 	}
-	m.Bare = b[at:]
-	if len(annotations) == 0 {
+	m.Bare = b[bare:]
+	if at == bare {
 		return m, nil
 	}
-	n, ok := valueBytes(annotations)
+	n, ok := valueBytes(b[at:bare])
 	if !ok {
-		return Message{}, fmt.Errorf("%w: annotations of %d bytes", ErrMalformed, len(annotations))
+		return Message{}, fmt.Errorf("%w: annotations of %d bytes", ErrMalformed, bare-at)
 	}
-	m.Annotations = annotations[:n:n]
-	if n < len(annotations) {
-		m.DeliveryAnnotations = annotations[n:len(annotations):len(annotations)]
+	m.Annotations = b[at : at+n : at+n]
+	if at += n; at < bare {
+		m.DeliveryAnnotations = b[at:bare:bare]
 	}
 	return m, nil
 }
 
-// split reads the flags, the priority and the ttl, and finds the annotations of both kinds and the bare message behind
-// them. It ignores flags that it does not know. Where ok is false, m has what stands in front of the first fault.
-func (m *Message) split(b []byte) (annotations []byte, bare int, ok bool) {
+// split reads the flags, the priority and the ttl. It returns where the annotations of both kinds begin, and the bare
+// message behind them. It ignores flags that it does not know. Where ok is false, m has what stands in front of the
+// first fault.
+func (m *Message) split(b []byte) (annotations, bare int, ok bool) {
 	if len(b) < 2 || b[0] != version {
-		return nil, 0, false
+		return 0, 0, false
 	}
 	m.Flags = Flags(b[1])
 	at := 2
 	if m.Has(Priority) {
 		if len(b) <= at {
-			return nil, 0, false
+			return 0, 0, false
 		}
 		m.Priority = b[at]
 		at++
 	}
 	if m.Has(TTL) {
 		if len(b) < at+4 {
-			return nil, 0, false
+			return 0, 0, false
 		}
 		m.TTL = binary.BigEndian.Uint32(b[at:])
 		at += 4
 	}
 	n, size := binary.Uvarint(b[at:])
 	if size <= 0 || n > uint64(len(b)-at-size) {
-		return nil, 0, false
+		return 0, 0, false
 	}
 	at += size
-	bare = at + int(n)
-	return b[at:bare:bare], bare, true
+	return at, at + int(n), true
 }

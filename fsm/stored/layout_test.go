@@ -172,3 +172,17 @@ func FuzzStored(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkParse(b *testing.B) {
+	for name, c := range golden {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			whole := []byte(c.bytes)
+			for b.Loop() {
+				if m, err := Parse(whole); err != nil || len(m.Bare) == 0 {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -70,8 +70,8 @@ func (s *Sent) Read(b []byte) bool {
 	}
 	end := headEnd(b, at)
 	s.Head = string(b[:end])
-	if len(annotations) > 0 {
-		if v, _, ok := ReadValue(s.Head[at-len(annotations) : at]); ok {
+	if annotations < at {
+		if v, _, ok := ReadValue(s.Head[annotations:at]); ok {
 			s.annotations, _ = v.elements()
 		}
 	}
