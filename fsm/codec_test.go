@@ -2,13 +2,11 @@ package fsm
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/busbar-mq/busbar/fsm/rule"
@@ -151,18 +149,11 @@ func TestEveryCommandHasItsGoldenBytes(t *testing.T) {
 			version := map[string]int{"put_entity": descriptorVersion}[name]
 			path := filepath.Join("testdata", "codec", fmt.Sprintf("%s.v%d.hex", name, max(1, version)))
 			if *update {
-				if err := os.WriteFile(path, []byte(lines(got)), 0o644); err != nil {
+				if err := os.WriteFile(path, []byte(annotated(t, got)), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, golden := goldenBytes(t, path)
 			if !bytes.Equal(got, golden) {
 				t.Errorf("encoding changed:\n got %x\nwant %x", got, golden)
 			}
@@ -186,14 +177,7 @@ func TestOlderVersionsOfADescriptorAreRead(t *testing.T) {
 }
 
 func readOldDescriptor(t *testing.T, version int) {
-	text, err := os.ReadFile(fmt.Sprintf("testdata/codec/put_entity.v%d.hex", version))
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, golden := goldenBytes(t, fmt.Sprintf("testdata/codec/put_entity.v%d.hex", version))
 	e, err := DecodeEntry(golden)
 	if err != nil {
 		t.Fatal(err)
@@ -208,16 +192,6 @@ func readOldDescriptor(t *testing.T, version int) {
 	if got := e.Requests[0].Command.(*PutEntity).Descriptor; !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
 	}
-}
-
-func lines(b []byte) string {
-	var s strings.Builder
-	for len(b) > 0 {
-		n := min(32, len(b))
-		fmt.Fprintf(&s, "%x\n", b[:n])
-		b = b[n:]
-	}
-	return s.String()
 }
 
 func TestBodyOffsetPointsAtTheBodyInTheEntry(t *testing.T) {
