@@ -13,7 +13,13 @@ func TestSystemPropertiesOfAStoredMessage(t *testing.T) {
 	fields := map[rule.SystemProperty]string{rule.MessageID: "m", rule.To: "t", rule.Label: "s", rule.ReplyTo: "r",
 		rule.CorrelationID: "c", rule.ContentType: "ct", rule.SessionID: "g", rule.ReplyToSessionID: "rg"}
 	b := storedMessage("body", []string{"Color:red"}, fields, annotations)
-	b = append([]byte{1, byte(stored.Priority | stored.TTL), 9, 0, 0, 0x10, 0}, b[2:]...)
+	m, err := stored.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Set(stored.Priority|stored.TTL, true)
+	m.Priority, m.TTL = 9, 0x1000
+	b = append(m.AppendHead(nil), m.Bare...)
 	var v view
 	v.look(b)
 	v.facts = facts{number: 3, first: 2, enqueuedAt: 1000, expiresAt: 2000, scheduledAt: 500, size: len(b)}

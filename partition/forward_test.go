@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,15 +13,31 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/partition/raftnet"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
-// storedForm is a message in the form of docs/formats/message.md: a body of one data section.
-func storedForm(text string) []byte {
-	b := []byte{1, 0, 0, 0x00, 0x53, 0x75, 0xb0}
+// dataSection begins a data section, whose size of four bytes and bytes follow (AMQP 1.0 §3.2.6).
+const dataSection = "\x00\x53\x75\xb0"
+
+// storedForm is a stored message with one data section, and the properties section if there is one.
+func storedForm(properties []byte, text string) []byte {
+	var m stored.Message
+	m.Set(stored.Properties, properties != nil)
+	b := append(append(m.AppendHead(nil), properties...), dataSection...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(text)))
 	return append(b, text...)
+}
+
+// textOf returns the text of a stored message that has nothing but a data section.
+func textOf(t testing.TB, body []byte) string {
+	t.Helper()
+	m, err := stored.Parse(body)
+	if err != nil || !bytes.HasPrefix(m.Bare, []byte(dataSection)) {
+		t.Fatalf("stored message %x: %v", body, err)
+	}
+	return string(m.Bare[len(dataSection)+4:])
 }
 
 // forwarding makes a cluster with two partitions, and on them a source that forwards to a destination.
@@ -45,7 +62,7 @@ func (b *brokers) put(ctx context.Context, d *fsm.Descriptor, id fsm.RequestID, 
 	b.t.Helper()
 	c := &fsm.Enqueue{}
 	for _, s := range texts {
-		c.Messages = append(c.Messages, fsm.Message{MessageID: s, Body: storedForm(s)})
+		c.Messages = append(c.Messages, fsm.Message{MessageID: s, Body: storedForm(nil, s)})
 	}
 	b.enqueue(ctx, d, id, c)
 }
@@ -78,7 +95,7 @@ func (b *brokers) texts(ctx context.Context, d *fsm.Descriptor, sub fsm.SubQueue
 				b.t.Fatalf("browse: %+v, %v", a, err)
 			}
 			for i := range a.Messages {
-				out = append(out, string(a.Messages[i].Body[11:]))
+				out = append(out, textOf(b.t, a.Messages[i].Body))
 			}
 		}
 		return out
@@ -255,8 +272,8 @@ func TestForwardIntoShares(t *testing.T) {
 			// properties with the group-id alone, in its place
 			props := []byte{0x00, 0x53, 0x73, 0xc0, byte(len(id) + 13), 11, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40,
 				0x40, 0x40, 0x40, 0x40, 0xa1, byte(len(id))}
-			body := append([]byte{1, 0x08, 0}, append(append(props, id...), storedForm(text)[3:]...)...)
-			c.Messages = append(c.Messages, fsm.Message{SessionID: id, HasSession: true, Body: body})
+			c.Messages = append(c.Messages, fsm.Message{SessionID: id, HasSession: true,
+				Body: storedForm(append(props, id...), text)})
 		}
 		b.enqueue(t.Context(), from, reqOf(0, 1, 1), c)
 		k := fsm.Key{Entity: to.ID, By: fsm.ByShare}
@@ -326,7 +343,7 @@ func TestForwardSurvivesACrashAtEveryEntry(t *testing.T) {
 					defer close(sent)
 					for i, s := range all {
 						time.Sleep(50 * time.Millisecond) // so that each is an entry at the destination
-						c := &fsm.Enqueue{Messages: []fsm.Message{{MessageID: s, Body: storedForm(s)}}}
+						c := &fsm.Enqueue{Messages: []fsm.Message{{MessageID: s, Body: storedForm(nil, s)}}}
 						o, err := via.Propose(ctx, reqOf(0, 1, i+1), fsm.Key{Entity: from.ID}, c)
 						if err != nil || o.Refusal != fsm.None {
 							t.Errorf("send: %+v, %v", o, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/waist"
 )
@@ -99,7 +100,7 @@ func TestCallersDoNotShareAPump(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			m := fsm.Message{Body: []byte{1, 0, 0}}
+			m := fsm.Message{Body: (&stored.Message{}).AppendHead(nil)}
 			out, err := ts.Propose(context.Background(), waist.ShareKey(d, fsm.Main, 0), &fsm.Enqueue{Messages: []fsm.Message{m}})
 			if err != nil || out.Refusal != fsm.None || out.Repeated {
 				t.Errorf("%+v, %v", out, err)

@@ -9,6 +9,7 @@ import (
 
 	goamqp "github.com/Azure/go-amqp"
 
+	"github.com/busbar-mq/busbar/fsm/stored"
 	"github.com/busbar-mq/busbar/partition"
 )
 
@@ -91,6 +92,9 @@ func (c *client) close() { c.b.must("close the connection", c.conn.Close()) }
 
 // die breaks the connection off, as a process that ends does.
 func (c *client) die() { c.b.must("break the connection off", c.raw.Close()) }
+
+// emptyStored is the stored form of a message without sections.
+func emptyStored() []byte { return (&stored.Message{}).AppendHead(nil) }
 
 // message is a message with its text, as scenarios write it.
 func message(text string, options ...func(*goamqp.Message)) *goamqp.Message {

@@ -193,7 +193,7 @@ func TestT251ASnapshotCarriesEverything(t *testing.T) {
 		given := c.receiver("q").take(3)
 		given[1].release() // it is ready ahead of those that were never locked
 		repeated := fsm.RequestID{Node: 99, Pump: 1, Counter: 1}
-		send := &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte{1, 0, 0}, MessageID: "repeated"}}}
+		send := &fsm.Enqueue{Messages: []fsm.Message{{Body: emptyStored(), MessageID: "repeated"}}}
 		first := b.proposeAt((leader+2)%3, "q", repeated, send)
 		for i := range 3 {
 			if b.lab.Up(i) {

@@ -19,7 +19,7 @@ func TestT242ARepeatedRequestTellsTheTruth(t *testing.T) {
 		var due fsm.SequenceNumber
 		for i := range rounds {
 			var c fsm.Command
-			body := fsm.Message{Body: []byte{1, 0, 0}, MessageID: fmt.Sprint(i)}
+			body := fsm.Message{Body: emptyStored(), MessageID: fmt.Sprint(i)}
 			switch i % 5 {
 			case 0:
 				c = &fsm.Enqueue{Messages: []fsm.Message{body}}

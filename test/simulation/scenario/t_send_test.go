@@ -301,7 +301,7 @@ func TestT59EveryAnswerOfASendHasTheSameNumber(t *testing.T) {
 				c := b.clientAt(via)
 				c.send("q", "before")
 				id := fsm.RequestID{Node: 99, Pump: 1, Counter: 1}
-				send := &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte{1, 0, 0}, MessageID: "m"}}}
+				send := &fsm.Enqueue{Messages: []fsm.Message{{Body: emptyStored(), MessageID: "m"}}}
 				down := b.lab.CrashAt(1, point, b.lab.Applied(leader, 1)+1)
 				first := b.proposeAt(via, "q", id, send) // the router asks the next leader
 				<-down
