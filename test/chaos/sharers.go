@@ -49,6 +49,7 @@ type board struct {
 	mu    sync.Mutex
 	holds []hold // the last one of each session
 	open  map[goamqp.UUID][]handedDelivery
+	own   map[int][]handedDelivery // of each holder: what it was delivered and has not settled itself
 }
 
 func (b *board) tell(h hold) {
@@ -70,17 +71,38 @@ func (b *board) deliver(session goamqp.UUID, d handedDelivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open == nil {
-		b.open = map[goamqp.UUID][]handedDelivery{}
+		b.open, b.own = map[goamqp.UUID][]handedDelivery{}, map[int][]handedDelivery{}
 	}
 	b.open[session] = append(b.open[session], d)
+	b.own[d.op.Holder] = append(b.own[d.op.Holder], d)
 }
 
-func (b *board) settled(session goamqp.UUID, d handedDelivery) {
+// settled notes that a holder has settled a delivery. The holder that was delivered it learns nothing of that,
+// unless it is the same.
+func (b *board) settled(h hold, d handedDelivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if list := b.open[session]; len(list) > 0 {
-		b.open[session] = slices.DeleteFunc(list, func(x handedDelivery) bool { return x.op == d.op })
+	same := func(x handedDelivery) bool { return x.op == d.op }
+	if list := b.open[h.token]; len(list) > 0 {
+		b.open[h.token] = slices.DeleteFunc(list, same)
 	}
+	if list := b.own[h.holder]; len(list) > 0 {
+		b.own[h.holder] = slices.DeleteFunc(list, same)
+	}
+}
+
+// ownOf returns what a holder was delivered and has not settled itself.
+func (b *board) ownOf(holder int) []handedDelivery {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.own[holder])
+}
+
+// forget removes what the board knows of a holder alone.
+func (b *board) forget(holder int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.own, holder)
 }
 
 func (b *board) handed(session goamqp.UUID) []handedDelivery {
@@ -214,6 +236,7 @@ func (c *client) shareOne(ctx context.Context, q *check.Queue) error {
 	if detachedFor(err) == sessionLockLost {
 		err = c.insist(q, h)
 	}
+	c.w.board.forget(h.holder)
 	return c.letGo(rx, q, h, err)
 }
 
@@ -330,7 +353,7 @@ func (c *client) decideShared(ctx context.Context, rx *goamqp.Receiver, q *check
 			Info: map[string]any{"DeadLetterReason": "asked"}})
 	}
 	if err = c.judgeBare(o, err, nil); o.Ok() {
-		c.w.board.settled(h.token, d)
+		c.w.board.settled(h, d)
 	}
 	return err
 }
@@ -361,12 +384,10 @@ func (c *client) settleHanded(q *check.Queue, held *check.Op, h hold) error {
 }
 
 // insist has a receiver that has lost its session settle what it holds, renew the lock and set the state. If
-// another one took the session over, each must be refused with session-lock-lost (S-330).
+// another one took the session over, each must be refused with session-lock-lost (S-330), also where that other
+// one has settled the delivery meanwhile.
 func (c *client) insist(q *check.Queue, h hold) error {
-	for _, d := range c.w.board.handed(h.token) {
-		if d.op.Holder != h.holder {
-			continue
-		}
+	for _, d := range c.w.board.ownOf(h.holder) {
 		if _, err := c.settleByToken(q, d, check.Complete, h); err != nil {
 			return err
 		}
@@ -392,7 +413,7 @@ func (c *client) settleByToken(q *check.Queue, d handedDelivery, kind check.Kind
 	_, err := c.bare.ask(limit, q.Name, "update-disposition", body)
 	err = c.judgeBare(o, err, nil)
 	if o.Ok() || o.Condition == "com.microsoft:message-lock-lost" {
-		c.w.board.settled(h.token, d)
+		c.w.board.settled(h, d)
 	}
 	return o, err
 }
