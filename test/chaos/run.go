@@ -82,6 +82,9 @@ func run(ctx context.Context, cfg runConfig, sup *supervisor) (o *outcome, err e
 		o.findings = append(o.findings, err.Error())
 	}
 	wait(ctx, s.calm)
+	if s.meet {
+		w.shared.await(ctx)
+	}
 	stopMaking()
 	producers.Wait()
 	s.say("nothing is sent any more")

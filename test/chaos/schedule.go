@@ -42,6 +42,7 @@ func mandatory() []combination {
 type schedule struct {
 	total     time.Duration // of the faults, without what comes before and after
 	calm      time.Duration // before the first fault
+	meet      bool          // whether the load goes on behind the faults until sharers have met, see sharedCounts.await
 	hold      [2]time.Duration
 	rest      [2]time.Duration
 	allowed   map[string]bool // names of nemeses; empty: all

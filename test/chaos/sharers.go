@@ -91,6 +91,11 @@ func (b *board) settled(h hold, d handedDelivery) {
 	}
 }
 
+// waits reports whether nobody has settled a delivery of a session.
+func (b *board) waits(session goamqp.UUID, d handedDelivery) bool {
+	return slices.ContainsFunc(b.handed(session), func(x handedDelivery) bool { return x.op == d.op })
+}
+
 // ownOf returns what a holder was delivered and has not settled itself.
 func (b *board) ownOf(holder int) []handedDelivery {
 	b.mu.Lock()
@@ -111,9 +116,24 @@ func (b *board) handed(session goamqp.UUID) []handedDelivery {
 	return slices.Clone(b.open[session])
 }
 
-// sharedCounts are what the report tells of sharers; refused is counted when the history is judged.
+// sharedCounts are what the report tells of sharers. The field refused is counted when the history is judged.
 type sharedCounts struct {
 	takeOvers, settled, refused atomic.Int64
+	// rivals are settlements of former holders that were refused, of deliveries that another one settled before.
+	rivals atomic.Int64
+}
+
+// meetLimit is how long a run goes on at most until sharers have met.
+const meetLimit = 2 * time.Minute
+
+// await waits until the sharers have met often enough for every violation that a test plants. A slow machine
+// gets more time.
+func (s *sharedCounts) await(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, meetLimit)
+	defer cancel()
+	for min(s.takeOvers.Load(), s.settled.Load(), s.rivals.Load()) < 4 && limit.Err() == nil {
+		wait(limit, 100*time.Millisecond)
+	}
 }
 
 func (s *sharedCounts) String() string {
@@ -388,8 +408,12 @@ func (c *client) settleHanded(q *check.Queue, held *check.Op, h hold) error {
 // one has settled the delivery meanwhile.
 func (c *client) insist(q *check.Queue, h hold) error {
 	for _, d := range c.w.board.ownOf(h.holder) {
-		if _, err := c.settleByToken(q, d, check.Complete, h); err != nil {
+		o, err := c.settleByToken(q, d, check.Complete, h)
+		if err != nil {
 			return err
+		}
+		if o.Condition == sessionLockLost && !c.w.board.waits(h.token, d) {
+			c.w.shared.rivals.Add(1)
 		}
 	}
 	if err := c.sharedOp(check.RenewSession, q, h); err != nil {

@@ -46,7 +46,7 @@ func TestSmoke(t *testing.T) {
 	}
 	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
 		bed: bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: network, nodes: 3},
-		schedule: schedule{total: 20 * time.Second, calm: 2 * time.Second,
+		schedule: schedule{total: 20 * time.Second, calm: 2 * time.Second, meet: true,
 			hold:    [2]time.Duration{2 * time.Second, 4 * time.Second},
 			rest:    [2]time.Duration{2 * time.Second, 3 * time.Second},
 			allowed: map[string]bool{"kill": true, "kill the busiest": true, "pause": true, "pause the busiest": true}}}
@@ -65,7 +65,7 @@ func TestOneKillAndOnePause(t *testing.T) {
 	}
 	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
 		bed: bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: network, nodes: 3},
-		schedule: schedule{calm: time.Second,
+		schedule: schedule{calm: time.Second, meet: true,
 			hold:    [2]time.Duration{3 * time.Second, 4 * time.Second},
 			rest:    [2]time.Duration{time.Second, 2 * time.Second},
 			exactly: []combination{{"kill the busiest"}, {"pause the busiest"}}}}
