@@ -29,7 +29,8 @@ const (
 // Its loop runs on the goroutine that accepted the connection and owns what stands below. The reader and the writer
 // own the batches and buffers that they were given; a goroutine of spawn owns what its closure holds. Nothing is
 // shared, so nothing is locked. The listener makes a conn and calls run; everything else reaches it over post.
-// Invariant: onLoop holds in every method of a channel, a link and what a link is attached to.
+// Invariant: onLoop holds in every method of a channel, a link, a link's end, a settler, a held session and a
+// transaction.
 type conn struct {
 	loopOwner
 

@@ -7,7 +7,8 @@
 //
 // A connection has a loop on one goroutine, a reader and a writer. The loop owns all that the connection has open; work
 // that waits runs on goroutines of its own and comes back to the loop. With the build tag loopcheck each method of a
-// channel, of a link and of a link's end asserts that it runs on the loop.
+// channel, of a link, of a link's end, of a settler, of a held session and of a transaction asserts that it runs on the
+// loop.
 //
 // Start with conn_loop.go, then channel_frames.go and link_attach.go, which lead to everything else. The structs of a
 // connection and of the server, with their owners, are in conn.go and server.go.
@@ -40,5 +41,6 @@
 //   - forms of requests and refusals, and the structs that the loop and the server own: request_form.go errors_tell.go
 //     errors_texts.go conn_footprint.go conn.go server.go inbound.go
 //   - leaves that know no connection: transaction_ledger.go http_places.go repeats.go address.go rates.go memory.go
-//     credit.go errors.go stats.go config.go ports.go loop.go loop_checked.go
+//     credit.go errors.go stats.go config.go ports.go
+//   - the assertion that the loop runs: loop.go loop_checked.go loop_checked_asm.go loop_checked_other.go
 package transport

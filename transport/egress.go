@@ -271,7 +271,7 @@ func (e *egress) close(orderly bool) {
 		e.l.ch.removers--
 	} else {
 		e.shorten(0)
-		if e.out.now != nil { // cut off in its middle
+		if e.out.now != nil && e.session != nil { // cut off in its middle
 			e.session.unsent(e.out.now.sent.token, fsm.SessionLockLost, nil)
 		}
 		e.out.drop()

@@ -57,11 +57,14 @@ func newBrowser(l *link, session amqp.Opt[string]) *browser {
 	return b
 }
 
-func (b *browser) start() {}
+func (b *browser) start() {
+	b.c.onLoop()
+}
 
 // flow takes credit. The browser looks anew for messages behind the last one that it found. A client that drains must
 // see all that was stored before.
 func (b *browser) flow(p *amqp.Flow) error {
+	b.c.onLoop()
 	b.stale = true
 	b.out.grant(p)
 	b.out.ready()
@@ -69,11 +72,13 @@ func (b *browser) flow(p *amqp.Flow) error {
 }
 
 func (b *browser) transfer(*amqp.Transfer, []byte) error {
+	b.c.onLoop()
 	return channelFault(siteIllegalFrame, amqp.ConditionNotAllowed, "a transfer on a link that receives")
 }
 
 // next implements parcels. A copy has nothing to settle.
 func (b *browser) next(scratch []byte) (parcel, bool) {
+	b.c.onLoop()
 	for len(b.queue) > 0 && !b.closing {
 		d := b.queue[0]
 		b.queue[0] = fsm.Delivery{}
@@ -92,6 +97,7 @@ func (b *browser) next(scratch []byte) (parcel, bool) {
 
 // idle implements parcels: it looks for more if the client wants some, and ends a drain behind the last.
 func (b *browser) idle() {
+	b.c.onLoop()
 	if b.closing || b.pump.busy || b.out.now != nil {
 		return
 	}
@@ -111,6 +117,7 @@ func (b *browser) idle() {
 
 // ask asks the part whose turn it is.
 func (b *browser) ask() {
+	b.c.onLoop()
 	if b.turn == 0 {
 		b.stale = false
 	}
@@ -136,6 +143,7 @@ func (b *browser) ask() {
 
 // found handles an answer.
 func (b *browser) found(part *browsed, a fsm.Answer, err error) {
+	b.c.onLoop()
 	path := b.l.addr.path()
 	switch {
 	case b.closing:
@@ -166,10 +174,13 @@ func (b *browser) found(part *browsed, a fsm.Answer, err error) {
 }
 
 // stopped implements parcels: what is shown is locked by nobody, and waits.
-func (b *browser) stopped(bool) {}
+func (b *browser) stopped(bool) {
+	b.c.onLoop()
+}
 
 // close implements endpoint.
 func (b *browser) close(bool) {
+	b.c.onLoop()
 	if b.closing {
 		return
 	}
@@ -186,9 +197,13 @@ func (b *browser) close(bool) {
 }
 
 // busy implements endpoint.
-func (b *browser) busy() bool { return b.pump.busy }
+func (b *browser) busy() bool {
+	b.c.onLoop()
+	return b.pump.busy
+}
 
 func (b *browser) finish() {
+	b.c.onLoop()
 	if !b.closing || b.pump.busy {
 		return
 	}

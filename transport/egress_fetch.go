@@ -122,7 +122,9 @@ func (e *egress) take(lock *fsm.Lock) {
 // took handles what a fetch brought.
 func (e *egress) took(lock *fsm.Lock, began time.Time, out fsm.Outcome, err error) {
 	e.c.onLoop()
-	e.session.unsure(err)
+	if e.session != nil {
+		e.session.unsure(err)
+	}
 	if e.closing {
 		e.tookLate(out.Locked)
 		e.finish()

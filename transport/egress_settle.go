@@ -46,11 +46,13 @@ func (e *egress) settler(token fsm.LockToken) *settler {
 }
 
 func (s *settler) busy() bool {
+	s.e.c.onLoop()
 	return len(s.pending) > 0 || slices.ContainsFunc(s.pumps, func(p *pump) bool { return p.busy })
 }
 
 // idlePump returns an idle pump if what is pending is worth one more Settle, else nil.
 func (s *settler) idlePump() *pump {
+	s.e.c.onLoop()
 	var idle *pump
 	under := 0
 	for _, p := range s.pumps {
@@ -75,6 +77,7 @@ func (s *settler) idlePump() *pump {
 }
 
 func (s *settler) add(v settlement) {
+	s.e.c.onLoop()
 	s.pending = append(s.pending, v)
 	if v.reply != nil {
 		s.awaited++
@@ -85,6 +88,7 @@ func (s *settler) add(v settlement) {
 // kick has what is pending proposed at the end of this turn, so that all verdicts of the turn ride
 // together.
 func (s *settler) kick() {
+	s.e.c.onLoop()
 	if len(s.pending) > 0 {
 		s.e.c.starters = append(s.e.c.starters, s)
 	}
@@ -92,6 +96,7 @@ func (s *settler) kick() {
 
 // startRound implements starter: it sends the pending verdicts.
 func (s *settler) startRound() {
+	s.e.c.onLoop()
 	p := s.idlePump()
 	if p == nil {
 		return
@@ -119,6 +124,7 @@ func (s *settler) startRound() {
 
 // settled answers a batch.
 func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
+	s.e.c.onLoop()
 	e := s.e
 	e.l.ch.touch()
 	path := e.l.addr.path()
@@ -132,7 +138,7 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 		if why == fsm.None && i < len(out.Refusals) {
 			why = out.Refusals[i]
 		}
-		if batch[i].unsent {
+		if batch[i].unsent && e.session != nil {
 			e.session.unsent(batch[i].item.Token, why, err)
 		}
 		if err == nil && why == fsm.None {

@@ -9,6 +9,6 @@ type loopOwner struct{}
 // ownLoop makes the calling goroutine the loop's.
 func (*loopOwner) ownLoop() {}
 
-// onLoop asserts that the calling goroutine is the loop's. Every method of a channel, a link and what a link is
-// attached to begins with it; test/arch looks.
+// onLoop asserts that the calling goroutine is the loop's. Every method of a channel, a link, a link's end, a settler, a
+// held session and a transaction begins with it; test/arch looks.
 func (*loopOwner) onLoop() {}

@@ -44,10 +44,14 @@ func newRequests(l *link) *requests {
 	return r
 }
 
-func (r *requests) start() { r.open() }
+func (r *requests) start() {
+	r.c.onLoop()
+	r.open()
+}
 
 // transfer collects a request. Some clients send them settled and with an empty tag (Q19).
 func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
+	r.c.onLoop()
 	if r.now == nil {
 		if err := r.begin(p); err != nil {
 			return err
@@ -79,6 +83,7 @@ func (r *requests) transfer(p *amqp.Transfer, payload []byte) error {
 // arrive adds a frame's payload to a request. An error ends the link: the request is too large, or cannot be
 // held and the client would not hear that it was refused.
 func (r *requests) arrive(d *inbound, payload []byte) error {
+	r.c.onLoop()
 	if d.dropped {
 		return nil
 	}
@@ -102,6 +107,7 @@ func (r *requests) arrive(d *inbound, payload []byte) error {
 
 // take has a whole request run in its turn, or refuses it.
 func (r *requests) take(d *inbound) {
+	r.c.onLoop()
 	var q request
 	var err error
 	refusal := d.refusal
@@ -140,6 +146,7 @@ func (r *requests) take(d *inbound) {
 
 // abort forgets the request that is arriving, if any.
 func (r *requests) abort() {
+	r.c.onLoop()
 	if r.now != nil {
 		r.c.arrivedBytes -= len(r.now.payload)
 		r.now = nil
@@ -148,14 +155,19 @@ func (r *requests) abort() {
 
 // close implements endpoint; requests under way are still answered.
 func (r *requests) close(bool) {
+	r.c.onLoop()
 	r.closing = true
 	r.abort()
 	r.finish()
 }
 
-func (r *requests) busy() bool { return r.running > 0 || len(r.queue) > 0 }
+func (r *requests) busy() bool {
+	r.c.onLoop()
+	return r.running > 0 || len(r.queue) > 0
+}
 
 func (r *requests) finish() {
+	r.c.onLoop()
 	if !r.closing || r.busy() {
 		return
 	}
@@ -173,6 +185,7 @@ func (r *requests) finish() {
 
 // answered gives the place of a request back to the link credit: its answer is on its way, or has no way.
 func (r *requests) answered() {
+	r.c.onLoop()
 	r.waiting--
 	r.rise()
 }

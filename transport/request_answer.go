@@ -8,6 +8,7 @@ import (
 
 // answer sends a response over the link that the request asks for.
 func (r *requests) answer(q *request, a response) {
+	r.c.onLoop()
 	var mark *refusal.Mark
 	if a.problem != nil && a.code >= codeBadRequest { // a list without entries has words, too
 		path := r.l.addr.path()

@@ -27,6 +27,7 @@ func (c *conn) hasTokenLink(l *link) bool {
 
 // token handles a request to $cbs.
 func (r *requests) token(q *request) func() (response, func(response) response) {
+	r.c.onLoop()
 	if q.operation != "put-token" {
 		r.c.s.stats.reject(siteRequest)
 		return always(failed(501, amqpError(amqp.ConditionNotImplemented, "operation %q is not supported", q.operation)))

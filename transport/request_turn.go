@@ -31,12 +31,14 @@ func (c *conn) checkReplies() {
 
 // next has the requests of a link run in their turn.
 func (r *requests) next() {
+	r.c.onLoop()
 	r.enqueue()
 	r.c.runRequests()
 }
 
 // enqueue puts the link into the connection's list of links whose requests wait for their turn.
 func (r *requests) enqueue() {
+	r.c.onLoop()
 	if !r.queued && len(r.queue) > 0 && r.running < r.c.cfg.MaxRequests {
 		r.queued = true
 		r.c.asking = append(r.c.asking, r)
@@ -63,6 +65,7 @@ func (c *conn) runRequests() {
 
 // runNext starts the request that has waited longest.
 func (r *requests) runNext() {
+	r.c.onLoop()
 	q := r.queue[0]
 	r.queue[0] = request{}
 	if r.queue = r.queue[1:]; len(r.queue) == 0 {

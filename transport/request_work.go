@@ -13,6 +13,7 @@ import (
 
 // serve runs one request and answers it.
 func (r *requests) serve(q *request, pump *waist.Pump) {
+	r.c.onLoop()
 	work := r.work(q, pump)
 	r.c.spawn(func() func() {
 		answer, then := work()
@@ -43,6 +44,7 @@ func (r *requests) serve(q *request, pump *waist.Pump) {
 
 // freePump returns a pump that no request uses.
 func (r *requests) freePump() *waist.Pump {
+	r.c.onLoop()
 	if n := len(r.pumps); n > 0 {
 		p := r.pumps[n-1]
 		r.pumps = r.pumps[:n-1]
@@ -59,6 +61,7 @@ func (r *requests) freePump() *waist.Pump {
 // work decides on the loop what a request needs and returns what does it off the loop; then, if
 // not nil, runs on the loop again and may replace the answer.
 func (r *requests) work(q *request, pump *waist.Pump) func() (response, func(response) response) {
+	r.c.onLoop()
 	if r.l.addr.cbs {
 		return r.token(q)
 	}
@@ -118,6 +121,7 @@ func (r *requests) work(q *request, pump *waist.Pump) func() (response, func(res
 // associated returns the session that a receiving link of this connection holds, if the request names that link. The
 // link must be one of the same entity (RUL-29); nil otherwise.
 func (r *requests) associated(q *request) *heldSession {
+	r.c.onLoop()
 	name := q.prop(keyLinkName)
 	if name == "" || r.l.addr.sub != fsm.Main {
 		return nil
@@ -139,6 +143,7 @@ func always(answer response) func() (response, func(response) response) {
 
 // timeout returns how long the client waits for the answer, within our own limit (Q13).
 func (r *requests) timeout(q *request) time.Duration {
+	r.c.onLoop()
 	for _, key := range []string{"com.microsoft:server-timeout", "server-timeout"} {
 		v, ok := q.props.Get(key)
 		if !ok {

@@ -151,6 +151,7 @@ func (l *link) hold(out fsm.Outcome) *heldSession {
 
 // echo is the source of the reply, with the session that was accepted.
 func (h *heldSession) echo() *amqp.Source {
+	h.c.onLoop()
 	if h.shared != nil {
 		return h.l.asked.Source.EchoShared(h.key.id, amqp.UUID(h.shared.token))
 	}
@@ -160,6 +161,7 @@ func (h *heldSession) echo() *amqp.Source {
 // watch has us look when the lock should have ended. A client that waits for messages without credit under way would
 // not hear of it otherwise (S-47).
 func (h *heldSession) watch() {
+	h.c.onLoop()
 	if h.shared != nil {
 		h.watchLoss()
 		return
@@ -168,6 +170,7 @@ func (h *heldSession) watch() {
 }
 
 func (h *heldSession) setAlarm(d time.Duration) {
+	h.c.onLoop()
 	if h.alarm != nil {
 		h.alarm.Stop()
 	}
@@ -179,6 +182,7 @@ func (h *heldSession) setAlarm(d time.Duration) {
 
 // renewed notes a renewal made over this connection.
 func (h *heldSession) renewed(until fsm.Wall) {
+	h.c.onLoop()
 	h.until = until
 	if h.shared == nil {
 		h.watch()
@@ -187,6 +191,7 @@ func (h *heldSession) renewed(until fsm.Wall) {
 
 // check asks the partition whether the lock is still held.
 func (h *heldSession) check() {
+	h.c.onLoop()
 	if h.leaving || h.l.state != linkAttached {
 		return
 	}
@@ -195,9 +200,10 @@ func (h *heldSession) check() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(h.c.ctx, h.c.cfg.ProposeTimeout)
+	key := h.shareKey()
 	h.c.spawn(func() func() {
 		defer cancel()
-		a, err := h.c.s.broker.Query(ctx, h.shareKey(), &fsm.GetSessionState{Session: h.proof})
+		a, err := h.c.s.broker.Query(ctx, key, &fsm.GetSessionState{Session: h.proof})
 		return func() {
 			switch {
 			case err == nil && a.Refusal == fsm.SessionLockLost:
@@ -229,6 +235,7 @@ func (s *Server) SessionReleased(entity fsm.EntityID, session string) {
 
 // lost ends the link because the session is held no more.
 func (h *heldSession) lost() {
+	h.c.onLoop()
 	if h.leaving || h.l.state != linkAttached {
 		return
 	}
@@ -236,11 +243,15 @@ func (h *heldSession) lost() {
 	h.c.fault(h.l.ch, h.l, &linkError{siteRefused, h.c.s.refusal(fsm.SessionLockLost, "", h.l.addr.path())})
 }
 
-func (h *heldSession) shareKey() fsm.Key { return waist.ShareKey(h.l.desc, fsm.Main, h.share) }
+func (h *heldSession) shareKey() fsm.Key {
+	h.c.onLoop()
+	return waist.ShareKey(h.l.desc, fsm.Main, h.share)
+}
 
 // release gives the session back; then, if any, runs afterwards. Orderly leaves delivery counts as
 // they are (S-49, S-52).
 func (h *heldSession) release(orderly bool, then func()) {
+	h.c.onLoop()
 	if h.leaving {
 		return
 	}
@@ -307,4 +318,7 @@ func (l *link) sessionFilter() (f wantedSession, wanted bool, err error) {
 }
 
 // over reports whether the hold has ended as far as this node can tell.
-func (h *heldSession) over() bool { return h.leaving || h.released || h.until < nowWall() }
+func (h *heldSession) over() bool {
+	h.c.onLoop()
+	return h.leaving || h.released || h.until < nowWall()
+}

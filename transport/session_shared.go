@@ -18,6 +18,7 @@ type sharedSession struct {
 
 // watchLoss waits for the end of the session lock, for the client may ask for nothing meanwhile (S-330).
 func (h *heldSession) watchLoss() {
+	h.c.onLoop()
 	ctx, cancel := context.WithCancel(h.c.ctx)
 	h.shared.stop = cancel
 	r := h.c.s.waist.NewReceiver(h.l.desc, fsm.Main, []int{h.share})
@@ -45,7 +46,8 @@ func (h *heldSession) watchLoss() {
 // unsent notes that a message locked for the receiver was not sent, and could not be given back either
 // because the session is another receiver's.
 func (h *heldSession) unsent(token fsm.LockToken, why fsm.Refusal, err error) {
-	if h == nil || h.shared == nil {
+	h.c.onLoop()
+	if h.shared == nil {
 		return
 	}
 	if err != nil {
@@ -58,7 +60,8 @@ func (h *heldSession) unsent(token fsm.LockToken, why fsm.Refusal, err error) {
 
 // unsure notes that nobody knows what a receive has locked.
 func (h *heldSession) unsure(err error) {
-	if h != nil && h.shared != nil && errors.Is(err, fsm.ErrUnknown) {
+	h.c.onLoop()
+	if h.shared != nil && errors.Is(err, fsm.ErrUnknown) {
 		h.shared.unsure = true
 	}
 }

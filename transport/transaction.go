@@ -90,6 +90,7 @@ func (c *conn) transaction(id []byte) (*txn, *amqp.Error) {
 // add takes an operation into the transaction, or says why it cannot be part of it; the rest of the
 // transaction stays open then.
 func (t *txn) add(w txnWork) *amqp.Error {
+	t.link.ch.c.onLoop()
 	s := t.link.ch.c.s
 	tooLarge := func(format string, args ...any) *amqp.Error {
 		return becauseOf(txnTooLarge, amqpError(amqp.ConditionResourceLimitExceeded, format, args...))
@@ -146,12 +147,14 @@ func (c *conn) holdTxnBytes(n int) {
 
 // release gives back what the transaction holds.
 func (t *txn) release() {
+	t.link.ch.c.onLoop()
 	t.link.ch.c.holdTxnBytes(-t.bytes - t.staged)
 	t.bytes, t.staged = 0, 0
 }
 
 // fits returns why the operation may not join those before it, "" if it may (S-234 to S-236).
 func (t *txn) fits(w *txnWork) string {
+	t.link.ch.c.onLoop()
 	const onePartition = "All operations of a transaction on a partitioned entity must have the same partition key."
 	bound := w.cmd != nil || w.via != nil
 	if bound && t.settles != nil && group(t.settles.home()) != group(w.home()) {
@@ -201,6 +204,7 @@ func (w *txnWork) home() *fsm.Descriptor {
 
 // abort ends the transaction without effect; who uses it later hears why.
 func (t *txn) abort(condition amqp.Symbol, format string, args ...any) {
+	t.link.ch.c.onLoop()
 	if t.aborted == nil {
 		why := fmt.Sprintf(format, args...)
 		t.aborted = becauseOf(txnAborted, amqpError(condition, "%s.", why))
@@ -212,6 +216,7 @@ func (t *txn) abort(condition amqp.Symbol, format string, args ...any) {
 // drop forgets what the transaction holds. The locks of its messages stay as they are (S-233), but for
 // those that the client has forgotten.
 func (t *txn) drop() {
+	t.link.ch.c.onLoop()
 	if t.timer != nil {
 		t.timer.Stop()
 	}
@@ -240,6 +245,7 @@ func (c *conn) dropTransactions(l *link, orderly bool) {
 // settled on; without one it is the first that is sent to. Messages for others go through its
 // transfer queue (S-236).
 func (t *txn) commit() (fsm.Key, *fsm.Commit) {
+	t.link.ch.c.onLoop()
 	via := t.work[0].home()
 	if t.settles != nil {
 		via = t.settles.home()
@@ -270,6 +276,7 @@ func (t *txn) commit() (fsm.Key, *fsm.Commit) {
 
 // discharge ends the transaction as the client says; done gets the answer, on the loop.
 func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
+	t.link.ch.c.onLoop()
 	c := t.link.ch.c
 	delete(c.txns, string(t.id))
 	switch {

@@ -11,6 +11,7 @@ import (
 // settleCommitted ends the deliveries of a committed transaction, and tells the client that they are settled. It does
 // so before the answer to the discharge is written (amqp-protocol.md 8.3).
 func (t *txn) settleCommitted(all []txnDelivery) {
+	t.link.ch.c.onLoop()
 	for _, d := range all {
 		if !d.forgotten {
 			d.ch.dones = append(d.ch.dones, ack{id: d.id, state: d.state, by: settledBy{session: d.session}})
@@ -83,6 +84,7 @@ func stillLocked(ctx context.Context, b Broker, k fsm.Key, seq fsm.SequenceNumbe
 
 // withdraw takes the settlement of a delivery out of the transaction.
 func (t *txn) withdraw(ch *channel, id uint32) {
+	t.link.ch.c.onLoop()
 	of := func(d *txnDelivery) bool { return d != nil && d.ch == ch && d.id == id }
 	work := t.work[:0]
 	t.settles = nil

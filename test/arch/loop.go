@@ -7,7 +7,8 @@ import (
 )
 
 // looped are the types of transport that the loop of a connection owns.
-var looped = []string{"channel", "link", "ingress", "egress", "coordinator"}
+var looped = []string{"channel", "link", "ingress", "egress", "browser", "settler", "heldSession", "requests", "replies",
+	"coordinator", "txn"}
 
 // Looped reports methods of these types that do not begin with the assertion that they run on the loop.
 func Looped(t *Tree) []string {
