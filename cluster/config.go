@@ -137,7 +137,7 @@ func Defaults() Config {
 	}
 }
 
-// Validate reports every problem of c at once.
+// Validate reports every problem of c at once, in the same order each time.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -150,27 +150,32 @@ func (c *Config) Validate() error {
 	if c.Incarnation == 0 {
 		bad("incarnation is 0, want a random number")
 	}
-	for name, d := range map[string]time.Duration{
-		"dial timeout": c.DialTimeout, "hello timeout": c.HelloTimeout,
-		"write timeout": c.WriteTimeout, "ping interval": c.PingInterval,
-		"minimum redial pause": c.RedialMin, "maximum redial pause": c.RedialMax,
-		"stream idle timeout": c.StreamIdle,
+	for _, f := range []struct {
+		name string
+		is   time.Duration
+	}{
+		{"dial timeout", c.DialTimeout}, {"hello timeout", c.HelloTimeout}, {"write timeout", c.WriteTimeout},
+		{"ping interval", c.PingInterval}, {"minimum redial pause", c.RedialMin},
+		{"maximum redial pause", c.RedialMax}, {"stream idle timeout", c.StreamIdle},
 	} {
-		if d <= 0 {
-			bad("%s is %v, want more than 0", name, d)
+		if f.is <= 0 {
+			bad("%s is %v, want more than 0", f.name, f.is)
 		}
 	}
 	if c.RedialMax < c.RedialMin {
 		bad("maximum redial pause %v is below the minimum %v", c.RedialMax, c.RedialMin)
 	}
-	for name, n := range map[string]int{
-		"silent pings": c.SilentPings, "maximum queue bytes": c.MaxQueueBytes,
-		"maximum calls": c.MaxCalls, "maximum handled bytes": c.MaxHandledBytes,
-		"maximum streams": c.MaxStreams, "maximum peers": c.MaxPeers,
-		"maximum handshakes": c.MaxHandshakes, "maximum frame bytes": int(c.MaxFrameBytes),
+	for _, f := range []struct {
+		name string
+		is   int
+	}{
+		{"silent pings", c.SilentPings}, {"maximum queue bytes", c.MaxQueueBytes}, {"maximum calls", c.MaxCalls},
+		{"maximum handled bytes", c.MaxHandledBytes}, {"maximum streams", c.MaxStreams},
+		{"maximum peers", c.MaxPeers}, {"maximum handshakes", c.MaxHandshakes},
+		{"maximum frame bytes", int(c.MaxFrameBytes)},
 	} {
-		if n <= 0 {
-			bad("%s is %d, want more than 0", name, n)
+		if f.is <= 0 {
+			bad("%s is %d, want more than 0", f.name, f.is)
 		}
 	}
 	// A frame that could never be admitted would wait for ever.
@@ -195,23 +200,21 @@ func (c *Config) Validate() error {
 
 func (c *Config) validateAddresses() (errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for name, addr := range map[string]string{
-		"peer listen": c.PeerListen, "gossip listen": c.GossipListen,
-	} {
-		if _, _, err := splitHostPort(addr); err != nil {
-			bad("%s address: %w", name, err)
+	for _, a := range []struct{ name, is string }{{"peer listen", c.PeerListen}, {"gossip listen", c.GossipListen}} {
+		if _, _, err := splitHostPort(a.is); err != nil {
+			bad("%s address: %w", a.name, err)
 		}
 	}
-	for name, addr := range map[string]string{
-		"peer advertise": c.PeerAdvertise, "gossip advertise": c.GossipAdvertise,
+	for _, a := range []struct{ name, is string }{
+		{"peer advertise", c.PeerAdvertise}, {"gossip advertise", c.GossipAdvertise},
 	} {
-		if addr == "" {
+		if a.is == "" {
 			continue
 		}
-		if host, port, err := splitHostPort(addr); err != nil {
-			bad("%s address: %w", name, err)
+		if host, port, err := splitHostPort(a.is); err != nil {
+			bad("%s address: %w", a.name, err)
 		} else if host == "" || port == 0 {
-			bad("%s address %q names no host or no port", name, addr)
+			bad("%s address %q names no host or no port", a.name, a.is)
 		}
 	}
 	for _, addr := range append([]string{c.OpsAddr}, c.ClientAddrs...) {

@@ -164,6 +164,11 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 			t.Errorf("the empty config: %q is missing in %v", want, err)
 		}
 	}
+	for range 20 {
+		if again := cfg.Validate(); again.Error() != err.Error() {
+			t.Fatalf("the problems come in another order:\n%v\n\n%v", err, again)
+		}
+	}
 	for name, change := range map[string]func(*Config){
 		"a long cluster name":                func(c *Config) { c.ClusterName = strings.Repeat("x", 65) },
 		"a node id with a slash":             func(c *Config) { c.Node = "a/b" },

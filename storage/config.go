@@ -3,6 +3,8 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // The log stores to choose from (A7).
@@ -81,7 +83,7 @@ func (c Config) Validate() error {
 	within("BodyCacheBytes", c.BodyCacheBytes, 0, maxBodyCacheBytes)
 	within("BallastBytes", c.BallastBytes, 0, maxBallastBytes)
 	within("RetainSnapshots", c.RetainSnapshots, 1, maxRetainSnapshots)
-	for name := range c.Hard {
+	for _, name := range slices.Sorted(maps.Keys(c.Hard)) {
 		if !plainName(name) {
 			errs = append(errs, fmt.Errorf("storage: Hard has the name %q, want letters, digits, -", name))
 		}

@@ -26,10 +26,15 @@ func openDir(t *testing.T, cfg Config) *Dir {
 
 func TestValidateReportsEveryProblem(t *testing.T) {
 	cfg := Config{Log: "pebble", LogSegmentBytes: 1, BodySegmentBytes: 1 << 40, BodyCacheBytes: -1,
-		Hard: map[string]int{"../hash": 1}}
+		Hard: map[string]int{"../hash": 1, "../a": 1, "../b": 1, "../c": 1}}
 	err := cfg.Validate()
 	if err == nil {
 		t.Fatal("no error")
+	}
+	for range 20 {
+		if again := cfg.Validate(); again.Error() != err.Error() {
+			t.Fatalf("the problems come in another order:\n%v\n\n%v", err, again)
+		}
 	}
 	for _, word := range []string{"Dir ", "Log ", "LogSegmentBytes", "BodySegmentBytes", "BodyCacheBytes",
 		"RetainSnapshots", "../hash"} {

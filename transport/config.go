@@ -178,7 +178,7 @@ func (c *Config) batchBytes(d *fsm.Descriptor) int {
 	return int(min(d.MaxMessageBytes, c.MaxBatchBytes))
 }
 
-// Validate reports every setting that cannot work.
+// Validate reports every setting that cannot work, in the same order each time.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -197,27 +197,32 @@ func (c *Config) Validate() error {
 	check(c.KeyRate.Messages >= 0 && (c.KeyRate.Messages == 0 || c.KeyRate.MessageBurst > 0) && c.KeyRate.Bytes >= 0 &&
 		(c.KeyRate.Bytes == 0 || c.KeyRate.ByteBurst > 0), "transport: KeyRate is %+v, want rates of at least 0 with bursts", c.KeyRate)
 	check(c.DisconnectGrace >= 0, "transport: DisconnectGrace is negative")
-	for name, d := range map[string]time.Duration{
-		"HandshakeTimeout": c.HandshakeTimeout, "AuthTimeout": c.AuthTimeout, "WriteTimeout": c.WriteTimeout,
-		"CloseTimeout": c.CloseTimeout, "ProposeTimeout": c.ProposeTimeout, "LockWait": c.LockWait,
-		"AcceptWait": c.AcceptWait, "MaxAcceptWait": c.MaxAcceptWait, "WatchInterval": c.WatchInterval,
+	for _, f := range []struct {
+		name string
+		is   time.Duration
+	}{
+		{"HandshakeTimeout", c.HandshakeTimeout}, {"AuthTimeout", c.AuthTimeout}, {"WriteTimeout", c.WriteTimeout},
+		{"CloseTimeout", c.CloseTimeout}, {"ProposeTimeout", c.ProposeTimeout}, {"LockWait", c.LockWait},
+		{"AcceptWait", c.AcceptWait}, {"MaxAcceptWait", c.MaxAcceptWait}, {"WatchInterval", c.WatchInterval},
 	} {
-		check(d > 0, "transport: %s is %v, want more than 0", name, d)
+		check(f.is > 0, "transport: %s is %v, want more than 0", f.name, f.is)
 	}
-	for name, n := range map[string]int{
-		"MaxConnections": c.MaxConnections, "MaxConnectionsPerHost": c.MaxConnectionsPerHost,
-		"MaxHandshakes":        c.MaxHandshakes,
-		"MaxHandshakesPerHost": c.MaxHandshakesPerHost, "MaxOperations": c.MaxOperations, "MaxLinks": c.MaxLinks,
-		"MaxTransactionMessages": c.MaxTransactionMessages, "MaxTransactionBytes": c.MaxTransactionBytes,
-		"MaxTokens": c.MaxTokens, "MaxCredit": int(c.MaxCredit), "MaxLinkBytes": c.MaxLinkBytes,
-		"MaxConnBytes": c.MaxConnBytes, "MaxClientBytes": c.MaxClientBytes, "MaxBatchBytes": int(c.MaxBatchBytes),
-		"MaxEnqueueBytes": c.MaxEnqueueBytes, "MaxLock": int(c.MaxLock),
-		"MaxLockBytes": int(c.MaxLockBytes), "MaxUnsettled": c.MaxUnsettled,
-		"MaxSettle": c.MaxSettle, "MaxWriteBytes": c.MaxWriteBytes,
-		"MaxRequests": c.MaxRequests, "MaxConnRequests": c.MaxConnRequests, "MaxReplies": c.MaxReplies,
-		"MaxHTTPRequests": c.MaxHTTPRequests,
+	for _, f := range []struct {
+		name string
+		is   int
+	}{
+		{"MaxConnections", c.MaxConnections}, {"MaxConnectionsPerHost", c.MaxConnectionsPerHost},
+		{"MaxHandshakes", c.MaxHandshakes}, {"MaxHandshakesPerHost", c.MaxHandshakesPerHost},
+		{"MaxOperations", c.MaxOperations}, {"MaxLinks", c.MaxLinks}, {"MaxTokens", c.MaxTokens},
+		{"MaxTransactionMessages", c.MaxTransactionMessages}, {"MaxTransactionBytes", c.MaxTransactionBytes},
+		{"MaxCredit", int(c.MaxCredit)}, {"MaxLinkBytes", c.MaxLinkBytes}, {"MaxConnBytes", c.MaxConnBytes},
+		{"MaxClientBytes", c.MaxClientBytes}, {"MaxBatchBytes", int(c.MaxBatchBytes)},
+		{"MaxEnqueueBytes", c.MaxEnqueueBytes}, {"MaxLock", int(c.MaxLock)}, {"MaxLockBytes", int(c.MaxLockBytes)},
+		{"MaxUnsettled", c.MaxUnsettled}, {"MaxSettle", c.MaxSettle}, {"MaxWriteBytes", c.MaxWriteBytes},
+		{"MaxRequests", c.MaxRequests}, {"MaxConnRequests", c.MaxConnRequests}, {"MaxReplies", c.MaxReplies},
+		{"MaxHTTPRequests", c.MaxHTTPRequests},
 	} {
-		check(n > 0, "transport: %s is %d, want more than 0", name, n)
+		check(f.is > 0, "transport: %s is %d, want more than 0", f.name, f.is)
 	}
 	return errors.Join(errs...)
 }

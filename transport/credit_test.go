@@ -81,7 +81,13 @@ func TestDefaultsAreValidAndEveryProblemIsReported(t *testing.T) {
 		t.Error(err)
 	}
 	c = Config{}
-	if err := c.Validate(); err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) < 20 {
-		t.Errorf("got %v", err)
+	err := c.Validate()
+	if err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) < 20 {
+		t.Fatalf("got %v", err)
+	}
+	for range 20 {
+		if again := c.Validate(); again.Error() != err.Error() {
+			t.Fatalf("the problems come in another order:\n%v\n\n%v", err, again)
+		}
 	}
 }

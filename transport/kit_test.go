@@ -403,7 +403,7 @@ func startLogged(t testing.TB, log hclog.Logger, partitions int, edit ...func(*C
 		f(&cfg)
 	}
 	b := newSingleBroker(partitions)
-	s, err := New(cfg, b, b, testPolicies(t), nil, refusal.New(7, log, time.Now), log)
+	s, err := New(cfg, Deps{Broker: b, Catalog: b, Policies: testPolicies(t), Refusals: refusal.New(7, log, time.Now)}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,8 +62,8 @@ func newBubble(t *testing.T, partitions int, edit ...func(*Config)) *bubble {
 		served: make(chan error, 1), stop: make(chan struct{}), ticked: make(chan struct{}),
 	}
 	var err error
-	if b.server, err = New(cfg, b.broker, b.broker, testPolicies(t), nil,
-		refusal.New(7, testLogger(t), time.Now), testLogger(t)); err != nil {
+	if b.server, err = New(cfg, Deps{Broker: b.broker, Catalog: b.broker, Policies: testPolicies(t),
+		Refusals: refusal.New(7, testLogger(t), time.Now)}, testLogger(t)); err != nil {
 		t.Fatal(err)
 	}
 	b.server.random = &lockedChance{r: rand.NewChaCha8([32]byte{1})}

@@ -20,20 +20,25 @@ import (
 	"github.com/busbar-mq/busbar/transport/waist"
 )
 
-// New returns a server that waits for [Server.Serve]. handler serves the HTTP requests of the
-// shared ports; it may be nil. refusals notes what clients are refused and stays the caller's.
-// [Server.Close] must be called.
-func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, handler http.Handler,
-	refusals *refusal.Log, log hclog.Logger,
-) (*Server, error) {
+// Deps are what the front end needs of other rooms, and stays theirs.
+type Deps struct {
+	Broker   Broker
+	Catalog  Catalog // may implement [Changes] and [Rules]
+	Policies *auth.Policies
+	Refusals *refusal.Log // notes what clients are refused
+	Handler  http.Handler // serves the HTTP requests of the shared ports that are not for messages; nil for none
+}
+
+// New returns a server that waits for [Server.Serve]. [Server.Close] must be called.
+func New(cfg Config, deps Deps, log hclog.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if broker == nil || catalog == nil || policies == nil || refusals == nil || log == nil {
+	if deps.Broker == nil || deps.Catalog == nil || deps.Policies == nil || deps.Refusals == nil || log == nil {
 		return nil, errors.New("transport: broker, catalog, policies, refusals and logger are needed")
 	}
 	s := &Server{
-		cfg: cfg, broker: broker, catalog: catalog, policies: policies, refusals: refusals, log: log,
+		cfg: cfg, broker: deps.Broker, catalog: deps.Catalog, policies: deps.Policies, refusals: deps.Refusals, log: log,
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
 		sockets: sockets.New(sockets.Limits{Total: cfg.MaxConnections, PerHost: cfg.MaxConnectionsPerHost,
@@ -45,13 +50,13 @@ func New(cfg Config, broker Broker, catalog Catalog, policies *auth.Policies, ha
 	}
 	s.rates = newRates(cfg.KeyRate, time.Now)
 	s.memory.limit = int64(cfg.MaxClientBytes)
-	s.rules, _ = catalog.(Rules)
-	s.waist = waist.New(waist.Config{Broker: broker, Log: log, Incarnation: cfg.Incarnation, Draw: s.draw,
+	s.rules, _ = deps.Catalog.(Rules)
+	s.waist = waist.New(waist.Config{Broker: deps.Broker, Log: log, Incarnation: cfg.Incarnation, Draw: s.draw,
 		ProposeTimeout: cfg.ProposeTimeout})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.waits, s.stopWaits = context.WithCancel(s.ctx)
 	s.watcher = newWatcher(s)
-	s.startHTTP(handler)
+	s.startHTTP(deps.Handler)
 	s.wg.Go(s.watcher.run)
 	s.wg.Go(func() { s.waist.Run(s.ctx) })
 	return s, nil

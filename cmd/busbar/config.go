@@ -141,7 +141,7 @@ func defaults(dev bool) Config {
 		BootstrapExpect: 3, Partitions: 6, ReplicationFactor: 3,
 		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
 		QuietRuntime: true, ClockSkew: auth.DefaultExpiryTolerance,
-		Namespace: "busbar", Tier: string(rest.Premium), MaxLockDuration: rest.DefaultConfig().MaxLockDuration,
+		Namespace: "busbar", Tier: string(rest.Premium), MaxLockDuration: rest.Defaults().MaxLockDuration,
 		Limits: defaultLimits(),
 	}
 	if dev {
@@ -412,7 +412,7 @@ func (c *Config) frontConfig(life fsm.Incarnation) transport.Config {
 
 // restConfig is that of the management API.
 func (c *Config) restConfig() rest.Config {
-	r := rest.DefaultConfig()
+	r := rest.Defaults()
 	r.Namespace, r.LiftLimits, r.MaxLockDuration = c.Namespace, c.LiftLimits, c.MaxLockDuration
 	r.OfTier(rest.Tier(c.Tier))
 	return r

@@ -313,8 +313,8 @@ func (n *node) openFront(context.Context) error {
 	if n.cfg.Dev { // whose key every page knows
 		front.Guard = newHostGuard(n.cfg).handler
 	}
-	n.front, err = transport.New(front, n.router, n.directory, n.policies, n.api.Management(),
-		n.refusals, n.log.Named("amqp"))
+	n.front, err = transport.New(front, transport.Deps{Broker: n.router, Catalog: n.directory, Policies: n.policies,
+		Refusals: n.refusals, Handler: n.api.Management()}, n.log.Named("amqp"))
 	if err != nil {
 		return err
 	}

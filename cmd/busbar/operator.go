@@ -21,7 +21,7 @@ func (n *node) withOperator(next http.Handler) (http.Handler, error) {
 			h := n.front.Holder(by)
 			return h.Client, h.Link, h.Remote
 		},
-		RequestTimeout: rest.DefaultConfig().RequestTimeout, Refusals: n.refusals, Log: n.log.Named("http"),
+		RequestTimeout: rest.Defaults().RequestTimeout, Refusals: n.refusals, Log: n.log.Named("http"),
 	})
 	if err != nil {
 		return nil, err

@@ -136,8 +136,8 @@ func (n *node) openFront(incarnation fsm.Incarnation) error {
 	if n.w.cfg.Sin != nil {
 		broker = n.w.cfg.Sin.Wrap(broker)
 	}
-	if n.front, err = transport.New(tc, broker, n.directory, policies, nil,
-		refusal.New(uint64(incarnation), n.log, time.Now), n.log); err != nil {
+	if n.front, err = transport.New(tc, transport.Deps{Broker: broker, Catalog: n.directory, Policies: policies,
+		Refusals: refusal.New(uint64(incarnation), n.log, time.Now)}, n.log); err != nil {
 		return err
 	}
 	n.router.OnReleased(n.front.SessionReleased)

@@ -91,8 +91,8 @@ type Config struct {
 	MaxRequests int
 }
 
-// DefaultConfig returns the values that suit most.
-func DefaultConfig() Config {
+// Defaults returns the settings of an ordinary namespace.
+func Defaults() Config {
 	return Config{
 		Namespace:        "busbar",
 		Tier:             Premium,
@@ -104,27 +104,25 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns what is wrong with the configuration.
+// Validate reports every setting that cannot work, in the same order each time.
 func (c *Config) Validate() error {
-	switch {
-	case c.Namespace == "":
-		return errors.New("namespace has no name")
-	case c.Tier != Premium && c.Tier != Standard:
-		return fmt.Errorf("tier is %q, want premium or standard", c.Tier)
-	case c.MaxMessageBytes == 0 || c.MaxMessageBytes > maxMessageKilobytes<<10:
-		return fmt.Errorf("maximum message size %d, want 1 to %d bytes", c.MaxMessageBytes,
-			maxMessageKilobytes<<10)
-	case c.MaxLockDuration < minLock || c.MaxLockDuration > longestLock:
-		return fmt.Errorf("longest lock %v, want %v to %v", c.MaxLockDuration, minLock, longestLock)
-	case c.MaxSizeMegabytes < defaultSizeMegabytes:
-		return fmt.Errorf("largest queue of %d MB, want at least %d", c.MaxSizeMegabytes,
-			defaultSizeMegabytes)
-	case c.RequestTimeout <= 0:
-		return fmt.Errorf("request timeout %v, want more than 0", c.RequestTimeout)
-	case c.MaxRequests <= 0:
-		return fmt.Errorf("%d requests at a time, want at least 1", c.MaxRequests)
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	return nil
+	check(c.Namespace != "", "namespace has no name")
+	check(c.Tier == Premium || c.Tier == Standard, "tier is %q, want premium or standard", c.Tier)
+	check(c.MaxMessageBytes > 0 && c.MaxMessageBytes <= maxMessageKilobytes<<10,
+		"maximum message size %d, want 1 to %d bytes", c.MaxMessageBytes, maxMessageKilobytes<<10)
+	check(c.MaxLockDuration >= minLock && c.MaxLockDuration <= longestLock,
+		"longest lock %v, want %v to %v", c.MaxLockDuration, minLock, longestLock)
+	check(c.MaxSizeMegabytes >= defaultSizeMegabytes,
+		"largest queue of %d MB, want at least %d", c.MaxSizeMegabytes, defaultSizeMegabytes)
+	check(c.RequestTimeout > 0, "request timeout %v, want more than 0", c.RequestTimeout)
+	check(c.MaxRequests > 0, "%d requests at a time, want at least 1", c.MaxRequests)
+	return errors.Join(errs...)
 }
 
 // Entities keeps the descriptions of entities: the catalog. Returned descriptors are shared and are

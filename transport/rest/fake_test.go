@@ -266,7 +266,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	); err != nil {
 		t.Fatal(err)
 	}
-	cfg := DefaultConfig()
+	cfg := Defaults()
 	cfg.Namespace = "sample"
 	cfg.CreatedAt = now
 	for _, f := range change {

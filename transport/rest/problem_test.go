@@ -104,13 +104,20 @@ func TestConfiguredLimits(t *testing.T) {
 		"nothing at all":  func(c *Config) { *c = Config{} },
 		"negative number": func(c *Config) { c.MaxRequests = -1 },
 	} {
-		cfg := DefaultConfig()
+		cfg := Defaults()
 		change(&cfg)
 		if _, err := New(cfg, h.api.deps, h.api.log); err == nil {
 			t.Errorf("New accepted %s", name)
 		}
 	}
-	if _, err := New(DefaultConfig(), Deps{}, h.api.log); err == nil {
+	err := (&Config{}).Validate()
+	for _, want := range []string{"no name", "tier", "message size", "longest lock", "largest queue", "request timeout",
+		"at a time"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the empty configuration: %q is missing in %v", want, err)
+		}
+	}
+	if _, err := New(Defaults(), Deps{}, h.api.log); err == nil {
 		t.Error("New accepted missing dependencies")
 	}
 }

@@ -54,7 +54,7 @@ func TestTheTierPremium(t *testing.T) {
 			t.Errorf("%s: messages of %d bytes, %v, want %d", name, d.MaxMessageBytes, err, want)
 		}
 	}
-	cfg := DefaultConfig()
+	cfg := Defaults()
 	cfg.Tier = "basic"
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), `tier is "basic", want premium or standard`) {
 		t.Errorf("an unknown tier: %v", err)

@@ -108,8 +108,8 @@ func startFrontend(sessions bool) (addr string, stop func() error, err error) {
 	b := newMemoryBroker(sessions)
 	cfg := transport.Defaults()
 	cfg.Incarnation = 1
-	front, err := transport.New(cfg, b, b, policies, http.NotFoundHandler(),
-		refusal.New(1, hclog.NewNullLogger(), time.Now), hclog.NewNullLogger())
+	front, err := transport.New(cfg, transport.Deps{Broker: b, Catalog: b, Policies: policies,
+		Refusals: refusal.New(1, hclog.NewNullLogger(), time.Now), Handler: http.NotFoundHandler()}, hclog.NewNullLogger())
 	if err != nil {
 		return "", nil, err
 	}

@@ -112,7 +112,7 @@ func serveShelf(t *testing.T) string {
 		t.Fatal(err)
 	}
 	s := &shelf{queues: map[string]*fsm.Descriptor{}}
-	api, err := rest.New(rest.DefaultConfig(), rest.Deps{Entities: s, Topics: s, Cluster: s, Policies: policies,
+	api, err := rest.New(rest.Defaults(), rest.Deps{Entities: s, Topics: s, Cluster: s, Policies: policies,
 		Metrics: prometheus.NewRegistry(), Now: time.Now,
 		Refusals: refusal.New(7, hclog.NewNullLogger(), time.Now)}, hclog.NewNullLogger())
 	if err != nil {
