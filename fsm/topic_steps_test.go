@@ -57,7 +57,7 @@ func TestTheStepsOfRulesAreBounded(t *testing.T) {
 // S-350, F3: what another request of the entry has used up is no fault of a message: its sender is told to try again.
 func TestStepsOfOthersAreNoFaultOfAMessage(t *testing.T) {
 	d := newDriver(t)
-	costlyTopic(d, 60) // one message takes most of the steps
+	costlyTopic(d, 45) // one message takes most of the steps
 	o := d.apply(Request{ID: RequestID{1, 1, 1}, Entity: 1, Command: &Enqueue{Messages: []Message{costlyMessage()}}},
 		Request{ID: RequestID{1, 2, 1}, Entity: 1, Command: &Enqueue{Messages: []Message{costlyMessage()}}}).Outcomes
 	if o[0].Refusal != None || o[1].Refusal != Busy {

@@ -37,8 +37,9 @@ func size(short, full int) int {
 // patience bounds each wait for something that must happen.
 const patience = 60 * time.Second
 
-// maxLogged bounds the bytes of log lines that one attack makes a node write; the long form creates thousands of entities.
-func maxLogged() int { return size(2<<20, 64<<20) }
+// maxLogged bounds the bytes of log lines that one attack makes a node write. The long form creates thousands of entities. Lines
+// about strangers are limited per second, so a long run of streams may have eight bytes for each.
+func maxLogged() int { return size(2<<20, 64<<20) + 8**streams }
 
 // ground is what the attacks of this package share: one cluster of one node and one of three, with certificates and
 // a key between the nodes and with issuers of tokens.
