@@ -7,6 +7,7 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-print-directory
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+MODULE  := github.com/busbar-mq/busbar
 LDFLAGS := -s -w -X main.version=$(VERSION)
 BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
@@ -44,21 +45,18 @@ test-unit:
 	@go vet ./...
 	@go vet -tags loopcheck ./transport
 	@go test $(RACE) -short -tags loopcheck ./...
-	@go test ./test/model -args -sequences=$(SEQUENCES)
+	@cd test && go test $(RACE) -short ./arch ./model && go test ./model -args -sequences=$(SEQUENCES)
 
-## test-modules: the tests of the checkers, the simulation, the manifests and chaos
+## test-modules: vet and the short tests of the module test: checkers, manifests, simulation, chaos
 #
-# Checkers, simulation and manifests are modules of their own, so that users of the broker do not
-# depend on what they need.
+# The tests are a module of their own, so that users of the broker do not depend on what they need.
 test-modules: build
-	@for m in check kubernetes simulation; do (cd test/$$m && go vet ./... && go test -short ./...); done
-	@cd test/chaos && go vet ./... && go test -short -count=1 ./... # the binary is no input of the cache
+	@cd test && go vet ./... && go test -short ./check ./kubernetes ./simulation/... && \
+		go test -short -count=1 ./chaos # the binary is no input of the cache
 
 ## test-failover: failover and attacks on a cluster of real processes
-#
-# The clients' libraries are modules of their own too.
 test-failover: build
-	@cd test/conformance && go vet ./... && go test -count=1 -timeout 6m -p 1 ./failover ./attack
+	@cd test && go vet ./conformance/... && go test -count=1 -timeout 6m -p 1 ./conformance/failover ./conformance/attack
 
 ## lint: staticcheck, errcheck, errorlint, ineffassign, goimports, pinned in scripts/lint
 lint: $(TOOLS)/staticcheck
@@ -141,7 +139,7 @@ MODEL = $(BIN)/tools/model -test.run TestStateAgreesWithTheModel -test.timeout 0
 # Always, for its sources are everywhere; what has not changed costs nothing.
 .PHONY: $(BIN)/tools/model
 $(BIN)/tools/model:
-	@mkdir -p $(BIN)/tools && go test -c -o $@ ./test/model
+	@mkdir -p $(BIN)/tools && cd test && go test -c -o $@ ./model
 
 ## mutations: recorded sessions of the Go SDK, changed by a seed, against a build with the race detector (STREAMS=4000)
 #
@@ -165,11 +163,10 @@ sim:
 ## nightly: what takes long: every test in full, every fuzz target, simulation, conformance
 nightly: verify
 	@go test $(RACE) -timeout 60m ./...
-	@go test -timeout 60m ./test/model -args -sequences=200000
+	@cd test && go test $(RACE) -timeout 60m ./arch ./model && go test -timeout 60m ./model -args -sequences=200000
 	@$(MAKE) fuzz T=60s
 	@$(MAKE) failovers N=10
-	@cd test/chaos && go test -count=1 -timeout 15m .
-	@for m in check kubernetes; do (cd test/$$m && go test -count=1 -timeout 15m ./...); done
+	@cd test && go test -count=1 -timeout 15m ./chaos && go test -count=1 -timeout 15m ./check ./kubernetes
 	@cd test/simulation && go test -count=1 -timeout 60m -run Canar .
 	@cd test/simulation && go test -count=1 -timeout 90m ./scenario
 	@$(MAKE) cover-fsm
@@ -201,11 +198,13 @@ microbench:
 ## cover: statement coverage of the tests in cover.html
 cover:
 	@go test -short -coverpkg=./... -coverprofile=cover.out ./...
+	@profile=$$(mktemp) && trap 'rm -f "$$profile"' EXIT && cd test && \
+		go test -short -coverpkg=$(MODULE)/fsm/... -coverprofile="$$profile" ./model && tail -n +2 "$$profile" >>../cover.out
 	@go tool cover -html=cover.out -o cover.html && go tool cover -func=cover.out | tail -n 1
 
 ## cover-fsm: the state machine's tests and the model reach 95 of 100 of its statements
 cover-fsm:
-	@go test -short -coverpkg=./fsm -coverprofile=cover.out ./fsm ./test/model >/dev/null
+	@cd test && go test -short -coverpkg=$(MODULE)/fsm -coverprofile=../cover.out $(MODULE)/fsm ./model >/dev/null
 	@go tool cover -func=cover.out | awk '/^total/ { print; exit $$3 + 0 < 95 }'
 
 ## coverage: which tests hold which statement (docs/coverage.md) and which row of the mission (docs/mission.md)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Rewrites the golden files of every package of the root module whose tests have the flag -update.
+# Rewrites the golden files of every package whose tests have the flag -update.
 # Read the diff before you commit it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 found=0
 for p in $(grep -rlE --include='*_test.go' 'flag\.Bool\("update"' cmd fsm partition transport cluster storage \
-	test/arch test/model | xargs -r -n1 dirname | sort -u); do
+	test | xargs -r -n1 dirname | sort -u); do
 	found=$((found + 1))
 	echo "-- $p"
-	go test "./$p" -update
+	(cd "$p" && go test . -update) # some are packages of the module test
 done
 if [[ $found -eq 0 ]]; then
 	echo 'no package has golden files' >&2

@@ -22,6 +22,7 @@ done
 
 echo '-- vet and lint'
 go vet ./...
+(cd test && go vet ./...)
 make lint
 
 echo '-- links of the documentation, references of comments'

@@ -6,7 +6,7 @@ require (
 	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.14.1
 	github.com/Azure/azure-sdk-for-go/sdk/internal v1.12.0
 	github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus v1.11.0
-	github.com/busbar-mq/busbar/test/conformance v0.0.0
+	github.com/busbar-mq/busbar/test v0.0.0
 	github.com/coder/websocket v1.8.15
 	github.com/golang/mock v1.6.0
 	github.com/joho/godotenv v1.5.1
@@ -47,6 +47,6 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/busbar-mq/busbar/test/conformance => ../conformance
+replace github.com/busbar-mq/busbar/test => ..
 
 replace github.com/busbar-mq/busbar => ../..

@@ -11,7 +11,7 @@ module=versions/$version.mod
 if tools go "$module" "versions/$version.sum" "$here"/*.go; then
 	fresh
 	tags=$(sed -n 's|^// tags: ||p' "$here/$module")
-	(cd "$here/.." && go build -modfile="go/$module" -tags="$tags" -o "$dir/scenarios" ./go) >&2
+	(cd "$here/../.." && go build -modfile="conformance/go/$module" -tags="$tags" -o "$dir/scenarios" ./conformance/go) >&2
 	filled
 fi
 installed

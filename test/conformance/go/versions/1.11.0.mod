@@ -1,6 +1,6 @@
 // tags: sessionlist
 
-module github.com/busbar-mq/busbar/test/conformance
+module github.com/busbar-mq/busbar/test
 
 go 1.26.0
 

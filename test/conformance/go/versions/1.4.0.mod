@@ -1,4 +1,4 @@
-module github.com/busbar-mq/busbar/test/conformance
+module github.com/busbar-mq/busbar/test
 
 go 1.26.0
 
