@@ -26,7 +26,8 @@ nice=${NICE:-0}
 work=$(mktemp -d)
 export CLUSTER_DIR=$work/cluster CLUSTER_PORT_OFFSET=${CLUSTER_PORT_OFFSET:-24000}
 export CLUSTER_FLAGS="--log-level warn --partitions 1 ${CLUSTER_FLAGS:-}" # one leader, which can be chosen
-export CLUSTER_LISTEN= # all addresses, as a node listens by default: those on loopback agree to small segments
+export CLUSTER_LISTEN=    # all addresses, as a node listens by default
+export CLUSTER_LOOPBACK=1 # and one on loopback, which agrees to small segments (docs/decisions/0040)
 ops=http://127.0.0.1:$((5300 + CLUSTER_PORT_OFFSET))
 
 finish() {
@@ -45,6 +46,7 @@ bench() { # bench FLAG...: one measurement, in a session of its own
 }
 
 place=leader # where the client is: at the node that leads, or at the next one (other)
+base=5672    # the listener it connects to: 5673 is the one on loopback
 connect() {
 	local n=1
 	if ((${#pids[@]} > 2)); then
@@ -54,7 +56,7 @@ connect() {
 		do sleep 0.1; done
 		[[ $place == leader ]] || n=$((n % (${#pids[@]} / 2) + 1))
 	fi
-	local port=$((5672 + CLUSTER_PORT_OFFSET + 10 * (n - 1)))
+	local port=$((base + CLUSTER_PORT_OFFSET + 10 * (n - 1)))
 	export SERVICEBUS_CONNECTION_STRING="Endpoint=sb://127.0.0.1:$port;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
 }
 
@@ -156,7 +158,10 @@ loads() { # loads NODES
 	row 'cycle, settle second' --mode cycle --settle second
 	row 'cycle, 24 sessions with accept and state' --mode cycle --sessions 24 --session-state
 	row 'cycle, 8 connections, 4 senders, 4 receivers' --mode cycle --connections 8 --senders 4 --receivers 4
-	row 'cycle, receive buffer of 8 KiB' --mode cycle --receive-buffer 8192
+	base=5673
+	row 'cycle, loopback listener' --mode cycle
+	row 'cycle, loopback listener, receive buffer of 8 KiB' --mode cycle --receive-buffer 8192
+	base=5672
 	row 'cycle, 16 KiB' --mode cycle --size 16384 --in-flight 100
 	if (($1 > 1)); then # the client's node passes on what it is asked
 		place=other

@@ -12,6 +12,8 @@
 # Node I listens on 5672+10(I-1) AMQP, 5671+10(I-1) TLS, 5300+10(I-1) operations, 5301+10(I-1) peers,
 # 5302+10(I-1) gossip. State is in .cluster/nI (with pid and log), the CA in .cluster/tls/ca.pem.
 # CLUSTER_DIR moves .cluster, CLUSTER_PORT_OFFSET shifts every port, CLUSTER_FLAGS adds flags.
+# CLUSTER_LISTEN is the host of the AMQP listener (127.0.0.1; empty for all addresses). CLUSTER_LOOPBACK=1 adds an AMQP
+# listener on 127.0.0.1, port 5673+10(I-1).
 # It signals only processes that it started: a pid counts only while /proc shows our binary under it.
 set -euo pipefail
 
@@ -67,8 +69,9 @@ known() { # known NODE: is it one of ours?
 }
 
 launch() { # launch NODE: start the process
-	local i=$1 n join=() j
+	local i=$1 n join=() loopback=() j
 	n=$(size)
+	[[ -z ${CLUSTER_LOOPBACK:-} ]] || loopback=(--amqp-listen "127.0.0.1:$(port 5673 "$i")")
 	if alive "$i"; then
 		echo "n$i is already running" >&2
 		return 1
@@ -79,7 +82,7 @@ launch() { # launch NODE: start the process
 	mkdir -p "$dir/n$i" "$dir/tls"
 	# A session of its own, so that a Ctrl-C at the terminal does not reach the node.
 	setsid "$bin" serve --dev --dev-ca-dir "$dir/tls" --data-dir "$dir/n$i" --node-id "n$i" \
-		--amqp-listen "${CLUSTER_LISTEN-127.0.0.1}:$(port 5672 "$i")" --tls-listen "127.0.0.1:$(port 5671 "$i")" \
+		--amqp-listen "${CLUSTER_LISTEN-127.0.0.1}:$(port 5672 "$i")" --tls-listen "127.0.0.1:$(port 5671 "$i")" "${loopback[@]}" \
 		--ops-listen "127.0.0.1:$(port 5300 "$i")" --peer-listen "127.0.0.1:$(port 5301 "$i")" \
 		--gossip-listen "127.0.0.1:$(port 5302 "$i")" --advertise 127.0.0.1 \
 		--bootstrap-expect "$n" "${join[@]}" "${extra[@]}" \
