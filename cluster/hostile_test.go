@@ -19,7 +19,7 @@ import (
 
 // R12: what anybody may send to the peer port is bounded, hurts nobody else, and ends.
 func TestGarbageOnThePeerPort(t *testing.T) {
-	hello := appendHello(nil, identity{"test", "z", 9})
+	hello := appendHello(nil, identity{cluster: "test", node: "z", incarnation: 9})
 	random := make([]byte, 4096)
 	rand.NewChaCha8([32]byte{}).Read(random)
 	before := runtime.NumGoroutine()
@@ -30,16 +30,16 @@ func TestGarbageOnThePeerPort(t *testing.T) {
 		"HTTP":                 []byte("GET / HTTP/1.1\r\n\r\n"),
 		"silence":              nil,
 		"half a hello":         hello[:11],
-		"a later version":      append([]byte("BBMH\x02"), hello[5:]...),
+		"a later version":      append([]byte("BBMH\x04"), hello[5:]...),
 		"a huge hello":         []byte("BBMH\x01\x00\xff\xff"),
 		"an unknown status":    append([]byte("BBMH\x01\x07"), hello[6:]...),
-		"another cluster":      appendHello(nil, identity{"other", "z", 9}),
-		"our own name":         appendHello(nil, identity{"test", "b", 9}),
-		"a name with a slash":  appendHello(nil, identity{"test", "../z", 9}),
-		"no name":              appendHello(nil, identity{"test", "", 9}),
+		"another cluster":      appendHello(nil, identity{cluster: "other", node: "z", incarnation: 9}),
+		"our own name":         appendHello(nil, identity{cluster: "test", node: "b", incarnation: 9}),
+		"a name with a slash":  appendHello(nil, identity{cluster: "test", node: "../z", incarnation: 9}),
+		"no name":              appendHello(nil, identity{cluster: "test", node: "", incarnation: 9}),
 		"a name beyond itself": append(hello[:len(hello)-2], 200, 'z'),
-		"a name of 255 bytes":  appendHello(nil, identity{"test", fsm.NodeID(strings.Repeat("z", 255)), 9}),
-		"a cluster of 255":     appendHello(nil, identity{strings.Repeat("z", 255), "z", 9}),
+		"a name of 255 bytes":  appendHello(nil, identity{cluster: "test", node: fsm.NodeID(strings.Repeat("z", 255)), incarnation: 9}),
+		"a cluster of 255":     appendHello(nil, identity{cluster: strings.Repeat("z", 255), node: "z", incarnation: 9}),
 		"then no multiplexer":  append(bytes.Clone(hello), random...),
 		"then silence":         hello,
 	} {
@@ -90,13 +90,13 @@ func TestTheHostWithMostHandshakesGivesWay(t *testing.T) {
 	defer patient.Close()
 	for range 20 {
 		c := dialRaw(t, b)
-		_, _ = c.Write(appendHello(nil, identity{"test", "z", 9})[:5])
+		_, _ = c.Write(appendHello(nil, identity{cluster: "test", node: "z", incarnation: 9})[:5])
 		if len(heldBy(b, "127.0.0.1")) > 4 {
 			t.Fatal("more sockets than places")
 		}
 	}
 	waitFor(t, func() bool { return len(heldBy(b, "127.0.0.1")) == 3 && len(heldBy(b, "127.0.0.9")) == 1 })
-	if _, err := patient.Write(appendHello(nil, identity{"test", "y", 9})); err != nil {
+	if _, err := patient.Write(appendHello(nil, identity{cluster: "test", node: "y", incarnation: 9})); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := readHello(patient); err != nil || got.node != b.cfg.Node {
@@ -124,7 +124,7 @@ type rawPeer struct {
 func newRawPeer(t *testing.T, n *node, id fsm.NodeID) *rawPeer {
 	t.Helper()
 	c := dialRaw(t, n)
-	c.Write(appendHello(nil, identity{"test", id, 9}))
+	c.Write(appendHello(nil, identity{cluster: "test", node: id, incarnation: 9}))
 	if got, err := readHello(c); err != nil || got.node != n.cfg.Node {
 		t.Fatalf("hello %+v, %v", got, err)
 	}
@@ -337,22 +337,24 @@ func TestTooManyPeersAreRefused(t *testing.T) {
 		newRawPeer(t, a, fsm.NodeID(fmt.Sprintf("z%d", i)))
 	}
 	c := dialRaw(t, a)
-	c.Write(appendHello(nil, identity{"test", "z9", 9}))
+	c.Write(appendHello(nil, identity{cluster: "test", node: "z9", incarnation: 9}))
 	if _, err := readHello(c); !errors.Is(err, errRefused) {
 		t.Errorf("the fourth peer: %v, want a refusal", err)
 	}
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(appendHello(nil, identity{"test", "z", 9}))
-	f.Add(appendRefusal(nil, "no"))
+	f.Add(appendHello(nil, identity{cluster: "test", node: "z", incarnation: 9, wants: "a"}))
+	f.Add(appendHello(nil, identity{version: 2, cluster: "test", node: "z", incarnation: 9}))
+	f.Add(appendRefusal(nil, helloVersion, "no"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		id, err := readHello(bytes.NewReader(b))
 		if err != nil {
 			return
 		}
-		if again := appendHello(nil, id); !bytes.HasPrefix(b, again) {
-			t.Errorf("%x reads as %+v, which writes as %x", b, id, again)
+		// Fields that this build does not know are lost, the rest is not.
+		if again, err := readHello(bytes.NewReader(appendHello(nil, id))); err != nil || again != id {
+			t.Errorf("%x reads as %+v, which is read again as %+v, %v", b, id, again, err)
 		}
 	})
 }

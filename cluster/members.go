@@ -61,7 +61,7 @@ func (g *Gossip) Changed() <-chan struct{} {
 }
 
 // Resolve returns the mesh address of a node. A node that died keeps its last one, because gossip may
-// be wrong about it; one that left has none.
+// be wrong about it. A node that left has none, and neither has one whose address another node has now.
 func (g *Gossip) Resolve(id fsm.NodeID) (string, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +74,13 @@ func (g *Gossip) Resolve(id fsm.NodeID) (string, bool) {
 	if best == nil || best.state == MemberLeft {
 		return "", false
 	}
-	return best.address(), true
+	addr := best.address()
+	for _, l := range g.lives {
+		if best.state != MemberAlive && l.state == MemberAlive && l.node != id && l.address() == addr {
+			return "", false
+		}
+	}
+	return addr, true
 }
 
 // address fills in the host of a peer address that has none.

@@ -214,7 +214,7 @@ var errGaveWay = errors.New("another socket took the place")
 // so, because a peer takes a node that hangs up for gone. A new socket has room for the few bytes.
 func turnAway(raw net.Conn) {
 	if raw.SetWriteDeadline(time.Now().Add(turnAwayTime)) == nil {
-		_, _ = raw.Write(appendRefusal(nil, "too many handshakes are under way"))
+		_, _ = raw.Write(appendRefusal(nil, helloVersionBefore, "too many handshakes are under way"))
 	}
 	raw.Close()
 }

@@ -94,13 +94,17 @@ func (m *Mesh) linkTo(ctx context.Context, to fsm.NodeID) (*link, error) {
 		}
 		p.mu.Lock()
 		err = p.lastErr
-		failed := tries == maxLinkTries || p.link == nil &&
-			(p.failing || errors.Is(err, errNoAddress) || errors.Is(err, errClosing))
+		failed := tries == maxLinkTries || p.link == nil && (p.failing || isFinal(err))
 		p.mu.Unlock()
 		if failed {
 			return nil, fmt.Errorf("%w: node %s: %w", fsm.ErrUnavailable, to, err)
 		}
 	}
+}
+
+// isFinal reports whether an attempt ended so that no other follows until somebody calls again.
+func isFinal(err error) bool {
+	return errors.Is(err, errNoAddress) || errors.Is(err, errClosing) || errors.Is(err, errOtherNode)
 }
 
 // peer finds or makes the record of a node.
@@ -214,6 +218,10 @@ func (p *peer) try() (again bool) {
 	if err == nil {
 		return false
 	}
+	if errors.Is(err, errOtherNode) {
+		p.failed(err, true) // the address is another node's now; this one dials us, or is heard of elsewhere
+		return false
+	}
 	p.failed(err, isRefused(err) || p.hangsUp(err))
 	return true
 }
@@ -275,8 +283,16 @@ func (p *peer) forget() {
 // silence is how long a peer may be quiet.
 func (c *Config) silence() time.Duration { return time.Duration(c.SilentPings) * c.PingInterval }
 
-// connect dials, greets and registers.
+// connect dials, greets and registers. A peer that hangs up on the hello is greeted once more as by the build before.
 func (m *Mesh) connect(ctx context.Context, p *peer, addr string) error {
+	err := m.connectAs(ctx, p, addr, helloVersion)
+	if errors.Is(err, errNoHello) {
+		err = m.connectAs(ctx, p, addr, helloVersionBefore)
+	}
+	return err
+}
+
+func (m *Mesh) connectAs(ctx context.Context, p *peer, addr string, version uint8) error {
 	dialling, cancel := context.WithTimeout(ctx, m.cfg.DialTimeout)
 	raw, err := m.network.Dial(dialling, addr)
 	cancel()
@@ -292,7 +308,7 @@ func (m *Mesh) connect(ctx context.Context, p *peer, addr string) error {
 		return fmt.Errorf("dial %s: %w", addr, errClosing)
 	}
 	defer m.shaken(metered)
-	conn, id, err := m.greet(ctx, metered, p.id)
+	conn, id, err := m.greet(ctx, metered, p.id, version)
 	if err != nil {
 		raw.Close()
 		if metered.received.Load() == 0 && isEnd(err) {

@@ -203,8 +203,11 @@ func TestGoldenBytes(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		"hello":   {appendHello(nil, identity{"prod", "n1", 0x0102}), "42424d48 02 00 0010 0000000000000102 04 70726f64 02 6e31"},
-		"refusal": {appendRefusal(nil, "no"), "42424d48 02 01 0002 6e6f"},
+		"hello": {appendHello(nil, identity{cluster: "prod", node: "n1", incarnation: 0x0102, wants: "n2"}),
+			"42424d48 03 00 0013 0000000000000102 04 70726f64 02 6e31 02 6e32"},
+		"hello of version 2": {appendHello(nil, identity{version: 2, cluster: "prod", node: "n1", incarnation: 0x0102}),
+			"42424d48 02 00 0010 0000000000000102 04 70726f64 02 6e31"},
+		"refusal": {appendRefusal(nil, helloVersion, "no"), "42424d48 03 01 0002 6e6f"},
 		"frame":   {append(appendFrameHeader(nil, frameRequest, 3, 0x0a0b, 2), "hi"...), "00000002 01 03 0000000000000a0b 6869"},
 		"meta":    {appendMeta(nil, meta{"n1", 0x0102, ":5301"}), "01 0000000000000102 02 6e31 05 3a35333031"},
 		"leader": {appendLeader([]byte{msgLeader}, LeaderInfo{7, "n1", 9}),

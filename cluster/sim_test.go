@@ -31,6 +31,8 @@ type simNet struct {
 	net *simnet.Net
 	// between is what the streams of a node go through, nil for nothing.
 	between func(*simnet.Host) Network
+	// log makes the log of a node, nil for none.
+	log func(ip string) hclog.Logger
 }
 
 func simIP(i int) string { return fmt.Sprintf("10.0.0.%d", i) }
@@ -72,11 +74,15 @@ func (s *simNet) build(cfg Config, ip string) *simNode {
 	if s.between != nil {
 		cfg.Network = s.between(host)
 	}
+	log := hclog.NewNullLogger()
+	if s.log != nil {
+		log = s.log(ip)
+	}
 	n := &simNode{host: host, view: NewView(), events: make(chan string, 1000)}
 	if n.gossip, err = NewGossip(cfg, n.view, hclog.NewNullLogger()); err != nil {
 		s.t.Fatal(err)
 	}
-	m, err := NewMesh(cfg, n.gossip.Resolve, hclog.NewNullLogger())
+	m, err := NewMesh(cfg, n.gossip.Resolve, log)
 	if err != nil {
 		s.t.Fatal(err)
 	}

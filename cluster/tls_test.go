@@ -68,7 +68,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 			c.conf.RootCAs, c.conf.InsecureSkipVerify = client.CA, true
 			conn := tls.Client(dialRaw(t, a), c.conf)
 			conn.SetDeadline(time.Now().Add(10 * time.Second))
-			conn.Write(appendHello(nil, identity{"test", "z", 9}))
+			conn.Write(appendHello(nil, identity{cluster: "test", node: "z", incarnation: 9}))
 			id, err := readHello(conn)
 			if got := err == nil && id.node == "a"; got != c.want {
 				t.Errorf("welcomed %v (%v), want %v", got, err, c.want)
