@@ -9,7 +9,7 @@
 //   - status.go, status_members.go, metrics.go, operator.go, audit.go, audit_stopped.go, messages.go, reset.go,
 //     profiles.go, ops_*.go: the operations port
 //   - hosts.go: what keeps web pages away from a node
-//   - mend.go: advice to people beside an error
+//   - mend.go, roots.go: advice to people beside an error, and authorities for an image that has none
 //   - heap.go, quiet.go, segment_*.go, descriptors.go: what the process asks of the operating system
 //   - entities_start.go: what the file of entities asks for, made at the start
 //   - client, bench, entities, dial, exit: packages of their own, with doors that test/arch holds

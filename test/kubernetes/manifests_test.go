@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	certmanager "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -27,6 +29,24 @@ type set struct {
 	secrets   map[string]core.Secret
 	budget    policy.PodDisruptionBudget
 	isolation networking.NetworkPolicy
+
+	// What only the chart declares.
+	certificate certmanager.Certificate
+	monitor     monitoring.ServiceMonitor
+}
+
+func newSet() *set {
+	return &set{services: map[string]core.Service{}, secrets: map[string]core.Secret{}}
+}
+
+// decodeFile reads all documents of a file.
+func (s *set) decodeFile(text []byte) error {
+	for i, doc := range bytes.Split(text, []byte("\n---\n")) {
+		if err := s.decode(doc); err != nil {
+			return fmt.Errorf("document %d: %w", i+1, err)
+		}
+	}
+	return nil
 }
 
 // decode reads one document into the type of its kind and refuses what that type does not have.
@@ -47,6 +67,9 @@ func (s *set) decode(doc []byte) error {
 		"v1 Secret":                          &secret,
 		"policy/v1 PodDisruptionBudget":      &s.budget,
 		"networking.k8s.io/v1 NetworkPolicy": &s.isolation,
+
+		"cert-manager.io/v1 Certificate":          &s.certificate,
+		"monitoring.coreos.com/v1 ServiceMonitor": &s.monitor,
 	}[head.APIVersion+" "+head.Kind]
 	if !ok {
 		return fmt.Errorf("no type for %s %s", head.APIVersion, head.Kind)
@@ -71,7 +94,7 @@ func (s *set) decode(doc []byte) error {
 
 func load(t *testing.T) *set {
 	t.Helper()
-	s := &set{services: map[string]core.Service{}, secrets: map[string]core.Secret{}}
+	s := newSet()
 	files, err := filepath.Glob(filepath.Join(manifests, "*.yaml*"))
 	if err != nil || len(files) < 6 {
 		t.Fatalf("found %d manifests: %v", len(files), err)
@@ -81,10 +104,8 @@ func load(t *testing.T) *set {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, doc := range bytes.Split(text, []byte("\n---\n")) {
-			if err := s.decode(doc); err != nil {
-				t.Fatalf("%s, document %d: %v", filepath.Base(file), i+1, err)
-			}
+		if err := s.decodeFile(text); err != nil {
+			t.Fatalf("%s, %v", filepath.Base(file), err)
 		}
 	}
 	return s
@@ -101,7 +122,7 @@ func TestDecodingIsStrict(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name+" is refused", func(t *testing.T) {
-			s := &set{services: map[string]core.Service{}, secrets: map[string]core.Secret{}}
+			s := newSet()
 			err := s.decode([]byte(c.doc))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)

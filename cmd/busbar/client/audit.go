@@ -72,8 +72,7 @@ func auditCommand(offline StoppedAudit) *cobra.Command {
 	}
 	dial.AddOutputFlag(c, &f.Flags)
 	flags := c.Flags()
-	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
-		"default http://127.0.0.1:5300)")
+	flags.StringVar(&f.base, "ops", "", opsUsage)
 	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
 	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
 	flags.DurationVar(&f.Timeout, "timeout", time.Hour, "limit of the audit of one partition")

@@ -51,7 +51,12 @@ type clusterStatus struct {
 type opsFlags struct {
 	dial.Flags
 	base string
+	// unverified accepts every certificate of the port. Only a probe may set it, which sends nothing secret.
+	unverified bool
 }
+
+// opsUsage describes the flag --ops.
+const opsUsage = "operations port of any node (environment: BUSBAR_OPS; default http://127.0.0.1:5300)"
 
 // NewClusterCommand makes busbar cluster: nodes, partitions and leaders.
 func NewClusterCommand() *cobra.Command {
@@ -60,8 +65,7 @@ func NewClusterCommand() *cobra.Command {
 	f := &opsFlags{}
 	dial.AddOutputFlag(c, &f.Flags)
 	flags := c.PersistentFlags()
-	flags.StringVar(&f.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
-		"default http://127.0.0.1:5300)")
+	flags.StringVar(&f.base, "ops", "", opsUsage)
 	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "limit of one request")
 	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
 	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
@@ -217,6 +221,9 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 // client trusts the authorities of the system, and that of --ca-file.
 func (f *opsFlags) client() (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if f.unverified {
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
+	}
 	if f.CAFile != "" {
 		roots, err := dial.ReadRoots(f.CAFile)
 		if err != nil {

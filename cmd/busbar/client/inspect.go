@@ -37,8 +37,7 @@ type inspector struct {
 
 // addOpsFlag adds the flag that reaches an operations port.
 func addOpsFlag(c *cobra.Command, ops *opsFlags) {
-	c.Flags().StringVar(&ops.base, "ops", "", "operations port of any node (environment: BUSBAR_OPS; "+
-		"default http://127.0.0.1:5300)")
+	c.Flags().StringVar(&ops.base, "ops", "", opsUsage)
 }
 
 // inspect makes an inspector for the entity that the command line names.

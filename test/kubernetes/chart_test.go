@@ -1,0 +1,238 @@
+package kubernetes
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	core "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const chart = manifests + "/chart"
+
+// values are what a user gives to the chart, as YAML.
+func render(t *testing.T, release, values string) (*set, error) {
+	t.Helper()
+	c, err := loader.Load(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := chartutil.ReadValues([]byte(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{
+		Name: release, Namespace: "messaging", Revision: 1, IsInstall: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Engine{Strict: true}.Render(c, all)
+	if err != nil {
+		return nil, err
+	}
+	s := newSet()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if path.Ext(name) != ".yaml" || strings.TrimSpace(files[name]) == "" {
+			continue
+		}
+		if err := s.decodeFile([]byte(files[name])); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, files[name])
+		}
+	}
+	return s, nil
+}
+
+func rendered(t *testing.T, release, values string) *set {
+	t.Helper()
+	s, err := render(t, release, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// plain takes away what the chart adds to the manifests: labels of Helm, and the annotation by which pods follow the
+// configuration. It parses the configuration, because comments do not count.
+func (s *set) plain(t *testing.T) map[string]any {
+	t.Helper()
+	strip := func(m map[string]string) {
+		delete(m, "app.kubernetes.io/managed-by")
+		delete(m, "helm.sh/chart")
+	}
+	pod := &s.stateful.Spec.Template
+	delete(pod.Annotations, "checksum/config")
+	if len(pod.Annotations) == 0 {
+		pod.Annotations = nil
+	}
+	for _, m := range []map[string]string{s.stateful.Labels, s.config.Labels, s.budget.Labels, s.isolation.Labels} {
+		strip(m)
+	}
+	var settings map[string]any
+	if err := yaml.UnmarshalStrict([]byte(s.config.Data["busbar.yaml"]), &settings); err != nil {
+		t.Fatal(err)
+	}
+	s.config.Data = nil
+	all := map[string]any{"StatefulSet": s.stateful, "ConfigMap": s.config, "busbar.yaml": settings,
+		"PodDisruptionBudget": s.budget, "NetworkPolicy": s.isolation}
+	for name, service := range s.services {
+		strip(service.Labels)
+		all["Service "+name] = service
+	}
+	return all
+}
+
+// What helm template renders without values is what kubectl apply would take from the manifests.
+func TestChartEqualsTheManifests(t *testing.T) {
+	got, want := rendered(t, "busbar", "").plain(t), load(t).plain(t)
+	if g, w := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(g, w) {
+		t.Fatalf("the chart has %q, the manifests %q", g, w)
+	}
+	for name := range want {
+		if !reflect.DeepEqual(got[name], want[name]) {
+			g, _ := json.MarshalIndent(got[name], "", " ")
+			w, _ := json.MarshalIndent(want[name], "", " ")
+			t.Errorf("%s differs: the chart has\n%s\nthe manifest\n%s", name, g, w)
+		}
+	}
+}
+
+func TestChartValues(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	s := rendered(t, "orders", `
+replicas: 5
+image: {repository: registry.example/busbar, digest: "`+digest+`"}
+settings: {partitions: 12, log-level: debug}
+storage: {size: 100Gi, className: fast, whenScaled: Delete}
+zones: {whenUnsatisfiable: DoNotSchedule}
+goMemoryLimit: 7GiB
+stop: {preStopSeconds: 15, graceSeconds: 60}
+service: {type: LoadBalancer, annotations: {lb.example/internal: "true"}}
+networkPolicy: {clients: [{namespaceSelector: {matchLabels: {team: orders}}}]}
+tolerations: [{key: dedicated, operator: Equal, value: busbar}]
+nodeSelector: {disk: nvme}
+priorityClassName: high
+podLabels: {team: orders}
+serviceMonitor: {enabled: true, labels: {release: prometheus}}
+tls: {certManager: {enabled: true, issuerRef: {name: ca}, dnsNames: [bus.example]}}
+entities: {UserConfig: {Namespaces: []}}
+`)
+	var file struct {
+		Expect     int      `json:"bootstrap-expect"`
+		Join       []string `json:"join"`
+		Partitions int      `json:"partitions"`
+		Entities   string   `json:"entities"`
+	}
+	if err := yaml.Unmarshal([]byte(s.config.Data["busbar.yaml"]), &file); err != nil {
+		t.Fatal(err)
+	}
+	pod, c, spec := s.pod(), s.container(t), &s.stateful.Spec
+	client := s.services["busbar-orders"]
+	claim := spec.VolumeClaimTemplates[0].Spec
+	facts := []struct {
+		name string
+		ok   bool
+	}{
+		{"five nodes run, three found", *spec.Replicas == 5 && file.Expect == 3 && len(file.Join) == 3},
+		{"founders are called by the release", file.Join[2] == "busbar-orders-2.busbar-orders-peers:5302"},
+		{"the digest wins", c.Image == "registry.example/busbar@"+digest},
+		{"a setting is passed on, and replaces the chart's", file.Partitions == 12},
+		{"entities are a file of the configuration", file.Entities == "/etc/busbar/config/Config.json" &&
+			strings.Contains(s.config.Data["Config.json"], `"Namespaces": []`)},
+		{"the volume", *claim.StorageClassName == "fast" && claim.Resources.Requests.Storage().String() == "100Gi" &&
+			spec.PersistentVolumeClaimRetentionPolicy.WhenScaled == "Delete" &&
+			spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted == "Retain"},
+		{"zones are obeyed", pod.TopologySpreadConstraints[0].WhenUnsatisfiable == core.DoNotSchedule},
+		{"memory", slices.ContainsFunc(c.Env, func(e core.EnvVar) bool { return e.Name == "GOMEMLIMIT" && e.Value == "7GiB" })},
+		{"the stop", c.Lifecycle.PreStop.Sleep.Seconds == 15 && *pod.TerminationGracePeriodSeconds == 60},
+		{"the service", client.Spec.Type == core.ServiceTypeLoadBalancer && client.Annotations["lb.example/internal"] == "true"},
+		{"only named clients come in", s.isolation.Spec.Ingress[0].From[0].NamespaceSelector.MatchLabels["team"] == "orders"},
+		{"where pods may run", pod.NodeSelector["disk"] == "nvme" && pod.Tolerations[0].Value == "busbar" &&
+			pod.PriorityClassName == "high"},
+		{"labels of the pod", spec.Template.Labels["team"] == "orders"},
+		{"another release selects its own pods", spec.Selector.MatchLabels["app.kubernetes.io/instance"] == "orders" &&
+			client.Spec.Selector["app.kubernetes.io/instance"] == "orders"},
+		{"the monitor finds the service of the nodes", s.monitor.Labels["release"] == "prometheus" &&
+			subset(s.monitor.Spec.Selector.MatchLabels, s.services["busbar-orders-peers"].Labels) &&
+			!subset(s.monitor.Spec.Selector.MatchLabels, client.Labels) && s.monitor.Spec.Endpoints[0].Port == "operations"},
+		{"the certificate is in the secret of the pods", s.certificate.Spec.SecretName == "busbar-tls" &&
+			s.certificate.Spec.IssuerRef.Name == "ca"},
+		{"clients and nodes find their names in it", slices.Contains(s.certificate.Spec.DNSNames, "bus.example") &&
+			slices.Contains(s.certificate.Spec.DNSNames, "busbar-orders.messaging.svc") &&
+			slices.Contains(s.certificate.Spec.DNSNames, "*.busbar-orders-peers")},
+	}
+	for _, f := range facts {
+		if !f.ok {
+			t.Errorf("not so: %s", f.name)
+		}
+	}
+}
+
+func subset(of, all map[string]string) bool {
+	for k, v := range of {
+		if all[k] != v {
+			return false
+		}
+	}
+	return len(of) > 0
+}
+
+// A change of the configuration restarts the pods; another one of the chart's values does not.
+func TestChartRestartsPodsForTheirConfiguration(t *testing.T) {
+	sum := func(values string) string {
+		return rendered(t, "busbar", values).stateful.Spec.Template.Annotations["checksum/config"]
+	}
+	base := sum("")
+	if base == "" || sum("replicas: 5") != base || sum("settings: {partitions: 7}") == base || sum("entities: {a: 1}") == base {
+		t.Error("the annotation does not follow the configuration")
+	}
+}
+
+func TestChartRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ values, want string }{
+		"a value that it does not have":    {"replica: 3", "replica"},
+		"a setting that it makes itself":   {"settings: {data-dir: /tmp}", "settings.data-dir: the chart sets it itself"},
+		"a digest that is none":            {"image: {digest: sha256:abc}", "digest"},
+		"a certificate without an issuer":  {"tls: {certManager: {enabled: true}}", "name the issuer"},
+		"a limit of memory without a unit": {"goMemoryLimit: lots", "goMemoryLimit"},
+		"no replicas":                      {"replicas: 0", "replicas"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := render(t, "busbar", c.values); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A node takes the configuration that the chart makes of settings and entities.
+func TestConfigCheckOfTheChart(t *testing.T) {
+	s := rendered(t, "busbar", `
+settings: {partitions: 12, log-level: debug}
+entities: {UserConfig: {Namespaces: [{Name: sbemulatorns, Queues: [{Name: orders}]}]}}
+`)
+	dir := t.TempDir()
+	for _, name := range []string{"busbar.yaml", "Config.json"} {
+		text := strings.ReplaceAll(s.config.Data[name], "/etc/busbar/config", dir)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(binary(t), "config", "check")
+	cmd.Env = []string{"BUSBAR_CONFIG=" + filepath.Join(dir, "busbar.yaml"), "BUSBAR_ROOT_KEY=a", "BUSBAR_NODE_ID=busbar-0",
+		"BUSBAR_ADVERTISE=10.1.2.3", "BUSBAR_GOSSIP_KEY=" + base64.StdEncoding.EncodeToString(make([]byte, 32))}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
