@@ -37,6 +37,8 @@ func TestHouse(t *testing.T) {
 		{"no word of a machine", func() ([]string, error) { return Words(root) }},
 		{"files of large packages are in order", func() ([]string, error) { return Order(tree) }},
 		{"no error is told by its text", func() ([]string, error) { return ErrorTexts(tree), nil }},
+		{"runs from a seed draw from it", func() ([]string, error) { return Chance(tree), nil }},
+		{"no bound on the machine's clock", func() ([]string, error) { return Clocks(tree), nil }},
 		{"no retired word in a name", func() ([]string, error) { return RetiredWords(tree), nil }},
 		{"the glossary names what is there", func() ([]string, error) { return Glossary(tree, root) }},
 	}

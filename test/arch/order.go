@@ -51,7 +51,7 @@ func Order(t *Tree) ([]string, error) {
 	return sins, nil
 }
 
-// roomFiles are the files of a package that are no tests.
+// roomFiles are the files of a package that are no tests; of a package that has nothing but tests, all files.
 type roomFiles struct {
 	name  string
 	files []*File
@@ -60,9 +60,14 @@ type roomFiles struct {
 
 func largeRooms(t *Tree) []*roomFiles {
 	var rooms []*roomFiles
-	byName := map[string]*roomFiles{}
+	byName, code := map[string]*roomFiles{}, map[string]bool{}
 	for _, f := range t.Files {
-		if f.Test {
+		if !f.Test && path.Base(f.Path) != "doc.go" {
+			code[f.Room] = true
+		}
+	}
+	for _, f := range t.Files {
+		if f.Test && code[f.Room] {
 			continue
 		}
 		r := byName[f.Room]
@@ -165,7 +170,7 @@ func (r *roomFiles) arrows(t *Tree) ([]arrow, error) {
 		}
 	}
 	slices.Sort(imported)
-	exports, err := exportData(t.Root, slices.Compact(imported))
+	exports, err := exportData(moduleOf(t.Root, r.name), slices.Compact(imported))
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,21 @@ func listOf(first, last int) string {
 	return b.String()
 }
 
+// asTests makes a pile a package that has nothing but tests, below test.
+func asTests(files map[string]string) map[string]string {
+	all := map[string]string{}
+	for name, text := range files {
+		name = strings.Replace(name, "cluster/", "test/suites/", 1)
+		if strings.HasSuffix(name, "/doc.go") {
+			text = strings.ReplaceAll(text, ".go", "_test.go")
+		} else {
+			name = strings.Replace(name, ".go", "_test.go", 1)
+		}
+		all[name] = text
+	}
+	return all
+}
+
 func TestOrder(t *testing.T) {
 	const last = MaxFlatFiles + 2
 	small := pile("", 0)
@@ -56,6 +71,14 @@ func TestOrder(t *testing.T) {
 		{"more files and no list", pile("", 0), "cluster: 33 files, and doc.go has no list of them"},
 		{"files from the top down", pile(listOf(0, last), 0), ""},
 		{"a few arrows up", pile(listOf(0, last), 5), ""},
+		{"many tests beside code", func() map[string]string {
+			files := asTests(pile("", 0))
+			files["test/suites/x.go"] = "package cluster\n"
+			return files
+		}(), ""},
+		{"a package of many tests and no list", asTests(pile("", 0)), "test/suites: 33 files, and doc.go has no list of them"},
+		{"tests from the top down", asTests(pile(listOf(0, last), 5)), ""},
+		{"tests with too many arrows up", asTests(pile(listOf(0, last), 6)), "test/suites: 6 of 38 arrows between its files"},
 		{"too many arrows up", pile(listOf(0, last), 6), "cluster: 6 of 38 arrows between its files point up"},
 		{"a file that is not listed", pile(listOf(0, last-1), 0), "cluster/f32.go: doc.go does not list it"},
 		{"a file that is listed twice", pile(twice, 0), "doc.go lists f00.go twice"},

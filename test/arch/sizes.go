@@ -69,8 +69,11 @@ func Sizes(t *Tree, ratchet Ratchet) []string {
 			if !ok {
 				continue
 			}
-			key := f.Path + " " + funcName(fn)
-			if sin := tooLong(key, funcLines(t, fn), ratchet, met); sin != "" {
+			key, lines := f.Path+" "+funcName(fn), linesOf(t, fn)
+			if table := tableOf(f, fn); table != nil {
+				lines = longestOf(t, table)
+			}
+			if sin := tooLong(key, lines, ratchet, met); sin != "" {
 				sins = append(sins, sin)
 			}
 		}
@@ -102,8 +105,36 @@ func tooLong(key string, lines int, ratchet Ratchet, met map[string]bool) string
 	return ""
 }
 
-func funcLines(t *Tree, fn *ast.FuncDecl) int {
-	return t.Fset.Position(fn.End()).Line - t.Fset.Position(fn.Pos()).Line + 1
+func linesOf(t *Tree, n ast.Node) int {
+	return t.Fset.Position(n.End()).Line - t.Fset.Position(n.Pos()).Line + 1
+}
+
+// tableOf returns the table that a function below test consists of, nil if it is no such function. Its body is one
+// statement, which returns a literal. Such a table of scenarios is as long as a test's own. A reader holds one function of it
+// in the head at a time, so each of them is measured.
+func tableOf(f *File, fn *ast.FuncDecl) ast.Expr {
+	if !f.in("test") || fn.Body == nil || len(fn.Body.List) != 1 {
+		return nil
+	}
+	ret, ok := fn.Body.List[0].(*ast.ReturnStmt)
+	if !ok || len(ret.Results) != 1 {
+		return nil
+	}
+	if table, ok := ret.Results[0].(*ast.CompositeLit); ok {
+		return table
+	}
+	return nil
+}
+
+// longestOf is the length of the longest function in a table.
+func longestOf(t *Tree, table ast.Expr) (lines int) {
+	ast.Inspect(table, func(n ast.Node) bool {
+		if fn, ok := n.(*ast.FuncLit); ok {
+			lines = max(lines, linesOf(t, fn))
+		}
+		return true
+	})
+	return lines
 }
 
 // funcName is Name or Type.Name.

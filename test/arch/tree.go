@@ -15,8 +15,7 @@ import (
 // Module is the import path of the repository's root.
 const Module = "github.com/busbar-mq/busbar"
 
-// Tree is the parsed Go source of the root module. Nested modules have their own dependencies and
-// are no part of it.
+// Tree is the parsed Go source of a repository, nested modules included: the rules hold for tests and scripts, too.
 type Tree struct {
 	Root  string
 	Fset  *token.FileSet
@@ -45,7 +44,7 @@ func Load(root string) (*Tree, error) {
 			return err
 		}
 		if d.IsDir() {
-			if skipDir(root, rel, d.Name()) {
+			if skipDir(rel, d.Name()) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -58,16 +57,20 @@ func Load(root string) (*Tree, error) {
 	return t, err
 }
 
-// skipDir leaves out what is not source of this module.
-func skipDir(root, rel, name string) bool {
-	if rel == "." {
-		return false
+// skipDir leaves out what was built or is data of a test.
+func skipDir(rel, name string) bool {
+	return rel != "." && (strings.HasPrefix(name, ".") || name == "bin" || name == "testdata")
+}
+
+// moduleOf is the directory of the module that a room belongs to.
+func moduleOf(root, room string) string {
+	for dir := room; dir != "" && dir != "."; dir = path.Dir(dir) {
+		at := filepath.Join(root, filepath.FromSlash(dir))
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return at
+		}
 	}
-	if strings.HasPrefix(name, ".") || name == "bin" || name == "testdata" {
-		return true
-	}
-	_, err := os.Stat(filepath.Join(root, rel, "go.mod"))
-	return err == nil
+	return root
 }
 
 func (t *Tree) add(file, rel string) error {

@@ -241,6 +241,7 @@ func (c *client) judge(o *check.Op, err error, fill func(*check.Op)) error {
 	condition, over := "", true
 	if errors.As(err, &se) && !c.sock.broken.Load() {
 		switch {
+		// by text: the SDK has one code for both locks.
 		case se.Code == azservicebus.CodeLockLost && strings.Contains(err.Error(), "session-lock-lost"):
 			condition, over = "com.microsoft:session-lock-lost", false
 		case se.Code == azservicebus.CodeLockLost:

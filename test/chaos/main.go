@@ -70,6 +70,19 @@ func chaos(args []string) int {
 	return code
 }
 
+// networks are the kinds of network that the cluster runs over, one after the other.
+func (o *options) networks() []string {
+	switch {
+	case !inside():
+		return []string{overLoopback}
+	case o.network != "":
+		return []string{o.network}
+	case o.rounds > 0:
+		return []string{overBridge} // the disks matter
+	}
+	return []string{overBridge, overProxies}
+}
+
 func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, err error) {
 	binary, err := filepath.Abs(o.binary)
 	if err != nil {
@@ -85,17 +98,9 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 	} else {
 		o.keep = true
 	}
-	networks := []string{overBridge, overProxies}
-	if o.rounds > 0 {
-		networks = networks[:1] // the disks matter
-	}
-	disks := inside()
-	switch {
-	case !inside():
-		networks = []string{overLoopback}
+	networks, disks := o.networks(), inside()
+	if !inside() {
 		fmt.Fprintln(out, "no namespaces and no disks of their own:", why)
-	case o.network != "":
-		networks = []string{o.network}
 	}
 	sup, err := startSupervisor()
 	if err != nil {

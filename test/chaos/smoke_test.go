@@ -18,7 +18,7 @@ func testRand(t *testing.T) *rand.Rand {
 	t.Helper()
 	s := *seed
 	if s == 0 {
-		s = rand.Uint64() % 1_000_000
+		s = rand.Uint64() % 1_000_000 // by chance: the seed itself, which is printed
 	}
 	t.Logf("-seed=%d", s)
 	return rand.New(rand.NewPCG(s, 0))

@@ -222,6 +222,7 @@ func (m *Model) nodeLost(node fsm.Incarnation) {
 		return
 	}
 	m.lost[node] = true
+	// order-free: each pump is judged by itself.
 	for p := range m.pumps {
 		if p.node == node {
 			delete(m.pumps, p)
@@ -272,6 +273,7 @@ func (m *Model) tick(listeners []fsm.EntityID) {
 			m.outlive(q)
 		}
 	}
+	// order-free: each pump is judged by itself.
 	for p, mem := range m.pumps {
 		if mem.until <= m.lease {
 			delete(m.pumps, p)

@@ -150,6 +150,7 @@ func (m *Model) Apply(steps ...Step) error {
 		}
 		led = led || leads
 	}
+	// order-free: any of the keys makes it an error.
 	for k := range m.takeable(false) {
 		if !led || k.HasSession && !held[m.queue(k.Entity).session(k.Session).token] {
 			continue // who accepts looks for messages of himself
@@ -280,6 +281,7 @@ func (m *Model) audit(freed []fsm.BodyRef) error {
 			}
 		}
 	}
+	// order-free: a set, and any body that is missing makes it an error.
 	for _, mem := range m.pumps {
 		for i := range mem.outcome.Locked {
 			if !mem.removed {
@@ -290,6 +292,7 @@ func (m *Model) audit(freed []fsm.BodyRef) error {
 			}
 		}
 	}
+	// order-free: as above.
 	for _, refs := range m.reclaimed {
 		for _, r := range refs {
 			if err := need(r); err != nil {

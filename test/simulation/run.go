@@ -87,7 +87,7 @@ func Run(cfg Config) (*Result, error) {
 	w.event("seed %d: %d partitions, faults:%s", cfg.Seed, cfg.Partitions, names)
 	w.startClients()
 	n.run(time.Now().Add(time.Duration(cfg.Minutes)*time.Minute), cfg.faults)
-	w.mendAll()
+	w.repairAll()
 	if !cfg.Forever {
 		return w.finish(nil, nil)
 	}
@@ -95,8 +95,8 @@ func Run(cfg Config) (*Result, error) {
 	return w.finish(n.forever(), err)
 }
 
-// mendAll ends every fault there may be.
-func (w *world) mendAll() {
+// repairAll ends every fault there may be.
+func (w *world) repairAll() {
 	w.net.heal()
 	w.clients.Heal()
 	w.calmNetwork()

@@ -86,6 +86,7 @@ func (e *env) missing(what string, err error) { e.told(what, err, "could not be 
 
 // told expects an error with a word in its text.
 func (e *env) told(what string, err error, word string) {
+	// by text: some versions of the SDK give no code, and what they say to people is their users' interface.
 	e.check(err != nil && strings.Contains(err.Error(), word), "%s: %v, want %s", what, err, word)
 }
 

@@ -302,12 +302,12 @@ func forwarding() map[string]scenario {
 			e.equal("forwarded", got, []string{"a", "b"})
 		},
 		"forward-dead-letters": func(e *env) {
-			graves := e.queue(nil)
-			q := e.queue(&admin.QueueProperties{ForwardDeadLetteredMessagesTo: &graves})
+			deadLetters := e.queue(nil)
+			q := e.queue(&admin.QueueProperties{ForwardDeadLetteredMessagesTo: &deadLetters})
 			e.send(0, q, text("bad"))
 			r := e.receiver(1, q)
 			e.must("dead-letter", r.DeadLetterMessage(e.ctx, e.one(r), &azservicebus.DeadLetterOptions{Reason: to("why")}))
-			d := e.receiver(0, graves)
+			d := e.receiver(0, deadLetters)
 			m := e.one(d)
 			e.equal("dead letter", []string{string(m.Body), deref(m.DeadLetterReason),
 				strings.ToLower(deref(m.DeadLetterSource))}, []string{"bad", "why", strings.ToLower(q)})

@@ -1,0 +1,39 @@
+package arch
+
+// testRooms lists, for each package below test and scripts, the packages of ours that it may import. The tests of such
+// a package have the same doors. The table is as much a law as doors: a test that speaks with the broker from outside
+// must not reach into it. The model must know nothing but the words of the state machine.
+var testRooms = map[string][]string{
+	"test/arch":  {},
+	"test/model": {"fsm", "fsm/rule"},
+	"test/check": {"fsm", "test/model", "transport"}, // a mutant stands in front of a transport.Broker
+	"test/simulation": {"cluster", "cluster/simnet", "fsm", "fsm/catalog", "partition", "partition/control", "partition/replica",
+		"storage", "storage/faultfs", "test/check", "transport", "transport/amqp", "transport/auth", "transport/refusal"},
+	"test/simulation/scenario": {"fsm", "fsm/catalog", "fsm/stored", "partition", "test/check", "test/simulation",
+		"transport", "transport/amqp", "transport/auth", "transport/refusal", "transport/rest"},
+	"test/chaos":                 {"test/check", "transport/amqp", "transport/auth"},
+	"test/conformance":           {"test/conformance/node", "test/conformance/raw", "transport/amqp", "transport/auth"},
+	"test/conformance/attack":    {"test/conformance/node", "test/conformance/raw", "transport/amqp", "transport/auth"},
+	"test/conformance/failover":  {"test/conformance/node"},
+	"test/conformance/go":        {}, // it is built with every version of the SDK, and with nothing of ours
+	"test/conformance/languages": {"test/conformance/node"},
+	"test/conformance/node":      {},
+	"test/conformance/raw":       {"test/conformance/node", "transport/amqp"},
+	"test/conformance/smoke":     {"test/conformance/node"},
+	"test/kubernetes":            {},
+	"test/suites":                {"test/conformance/languages", "test/conformance/node"},
+
+	"scripts/coverage": {},
+	"scripts/links":    {},
+	"scripts/lint":     {},
+	"scripts/mermaid":  {},
+	"scripts/prose":    {},
+}
+
+// doorsOf returns the doors of a room, and whether it may exist.
+func doorsOf(room string) (list []string, ok bool) {
+	if list, ok = doors[room]; !ok {
+		list, ok = testRooms[room]
+	}
+	return list, ok
+}
