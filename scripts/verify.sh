@@ -26,10 +26,10 @@ go vet ./...
 make lint
 
 echo '-- links of the documentation, references of comments'
-go run ./scripts/links README.md docs .github
+go run ./scripts/links README.md docs .github test/README.md
 
 echo '-- diagrams'
-go run ./scripts/mermaid README.md docs
+go run ./scripts/mermaid README.md docs test/README.md
 
 echo '-- sentences that are too long, or name nobody'
 go run ./scripts/prose

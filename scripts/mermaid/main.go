@@ -1,8 +1,3 @@
-// Command mermaid checks the diagrams in Markdown files: go run ./scripts/mermaid README.md docs.
-//
-// It knows the part of Mermaid that the pages use: sequence diagrams with participants, messages, notes, alt, opt and
-// loop, and state diagrams with transitions. Anything else is an error, so that a page shows what its author meant
-// in every viewer. A participant must be declared, a block must end, and a state must be reachable.
 package main
 
 import (
@@ -85,6 +80,8 @@ func diagram(lines []string) []fault {
 		return sequence(lines)
 	case "stateDiagram-v2":
 		return states(lines)
+	case "flowchart TD", "flowchart LR":
+		return flow(lines)
 	}
 	return []fault{{0, fmt.Sprintf("%q is no kind of diagram that is used here", lines[0])}}
 }

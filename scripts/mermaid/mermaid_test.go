@@ -28,7 +28,14 @@ func TestDiagrams(t *testing.T) {
 		{"states that lead to each other only", "stateDiagram-v2\n[*] --> A\nB --> C\nC --> B", "C cannot be reached"},
 		{"a transition with a wrong arrow", "stateDiagram-v2\n[*] -> A", "is no transition"},
 		{"a transition with two colons", "stateDiagram-v2\n[*] --> A: x: y", "a second colon"},
-		{"another kind", "flowchart TD\nA --> B", "is no kind of diagram"},
+		{"boxes and arrows", "flowchart TD\na[\"one\"]\nb[\"two/three\"]\na --> b\nb -.-> a", ""},
+		{"a box that was not declared", "flowchart TD\na[\"one\"]\na --> b", ":4: no box b"},
+		{"a box twice", "flowchart TD\na[\"one\"]\na[\"two\"]", "a is declared twice"},
+		{"an arrow twice", "flowchart TD\na[\"one\"]\nb[\"two\"]\na --> b\na --> b", "a second arrow from a to b"},
+		{"a box without a text", "flowchart TD\na", "is no line of a flowchart"},
+		{"a box whose name ends a block", "flowchart TD\nend[\"one\"]", `"end" breaks a text`},
+		{"an arrow of another kind", "flowchart TD\na[\"one\"]\na --- a", "is no line of a flowchart"},
+		{"another kind", "pie\nA --> B", "is no kind of diagram"},
 		{"nothing", "", "is no kind of diagram"},
 	}
 	for _, c := range cases {

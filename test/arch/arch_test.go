@@ -39,6 +39,7 @@ func TestHouse(t *testing.T) {
 		{"no error is told by its text", func() ([]string, error) { return ErrorTexts(tree), nil }},
 		{"runs from a seed draw from it", func() ([]string, error) { return Chance(tree), nil }},
 		{"no bound on the machine's clock", func() ([]string, error) { return Clocks(tree), nil }},
+		{"the picture of the tests is theirs", func() ([]string, error) { return Picture(tree, root) }},
 		{"no retired word in a name", func() ([]string, error) { return RetiredWords(tree), nil }},
 		{"the glossary names what is there", func() ([]string, error) { return Glossary(tree, root) }},
 	}
