@@ -66,13 +66,13 @@ func (c *Config) Validate() error {
 		errs = append(errs, err)
 	}
 	need(c.StallAfter > 0 && c.FatalAfter > c.StallAfter,
-		"stall bounds %v, %v are not in order", c.StallAfter, c.FatalAfter)
+		"StallAfter %v is not positive and below FatalAfter %v", c.StallAfter, c.FatalAfter)
 	need(c.StuckAfter > c.FatalAfter && c.StuckAfter > 2*c.RPCTimeout,
-		"wedge after %v is within what a slow disk or two calls of raft take", c.StuckAfter)
+		"StuckAfter %v is within what a slow disk or two calls of raft take", c.StuckAfter)
 	need(c.Disk.problem() == "", "%s", c.Disk.problem())
-	need(c.RepairAfter > watchdogEvery, "mend after %v is within %v of a wedge", c.RepairAfter,
+	need(c.RepairAfter > watchdogEvery, "RepairAfter %v is not above %v, the time between two looks", c.RepairAfter,
 		watchdogEvery)
-	need(c.ReplaceAfter > c.RepairAfter, "replace after %v is not above mend after", c.ReplaceAfter)
-	need(c.VerifyPatience > 0, "vouch patience %v is not positive", c.VerifyPatience)
+	need(c.ReplaceAfter > c.RepairAfter, "ReplaceAfter %v is not above RepairAfter %v", c.ReplaceAfter, c.RepairAfter)
+	need(c.VerifyPatience > 0, "VerifyPatience %v is not positive", c.VerifyPatience)
 	return errors.Join(errs...)
 }

@@ -10,15 +10,6 @@ import (
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
-// Disk is the disk that the stores of this node are on.
-type Disk interface {
-	// Space returns the bytes that this process may still write, and all bytes of the disk.
-	Space() (free, total uint64, err error)
-	// Ballast takes some of the space, or gives it back. Raft needs it to elect, to take snapshots and to cut logs
-	// when nothing else is left.
-	Ballast(hold bool) error
-}
-
 // DiskLimits set when a node stops taking what its disk may not hold. A disk that is really full fails
 // replicas, and the space that a log needs to settle a message is the same that publishing takes.
 type DiskLimits struct {

@@ -6,17 +6,22 @@
 // below it; elsewhere raft's terms and indexes are numbers that are compared. It decides nothing about messages: that is
 // package fsm.
 //
+// # Where things are
+//
+// From the top down: a file uses what stands below it, with few exceptions. The packages below are replica with raftnet
+// and wire, and control, which decides what happens to whole groups.
+//
+//   - supervise.go, serve.go, audit.go, rebuild.go, nodeside.go, ready.go, dropped.go: what package control, other
+//     nodes, the replicas here and operators ask of this node
+//   - forwarders.go, forward.go: messages move to other entities
+//   - peek.go, released.go, router.go, large.go: routing of commands and queries; large bodies
+//   - directory_rules.go, directory.go, publish.go: entities, as the catalog has them
+//   - sender.go, unanswered.go, life.go: one request, tried until it has an answer
+//   - stepdown.go, dates.go, failover.go, transfer.go: who leads
+//   - staleness.go, quarantine.go, reopen.go, stuck.go, disk.go, away.go: is this node well, and are its peers there?
+//   - host.go: the replicas here, and the loops that watch them
+//   - lost.go, remote.go, remotecodec.go: other nodes, and the bytes of calls to them
+//   - config.go, ports.go: settings, and what a host is given
+//
 // Start with router.go and sender.go, or with one proposal in replica/proposer.go.
-//
-// Where things are:
-//
-//	one replica           replica/, and raftnet/ for its calls to its peers
-//	whole groups          control/, and supervise.go, which gives it this node
-//	the replicas here     host.go, nodeside.go, ports.go, config.go, reopen.go, rebuild.go, ready.go, dropped.go
-//	routing               router.go, sender.go, away.go, large.go, peek.go, unanswered.go, life.go
-//	other nodes           remote.go, remotecodec.go, serve.go, wire/
-//	entities              directory.go, directory_rules.go, publish.go, released.go, audit.go
-//	forwarding            forwarders.go, forward.go
-//	who leads             failover.go, stepdown.go, lost.go, transfer.go
-//	is this node well?    disk.go, dates.go, staleness.go, quarantine.go, stuck.go
 package partition

@@ -9,38 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
-
-// Deps are the rooms below, as the host needs them.
-type Deps struct {
-	Caller  Caller
-	Locator Locator
-	// Open opens the stores of a partition's replica here, creating them if need be.
-	Open func(fsm.PartitionID) (replica.Stores, error)
-	// Rebuild deletes the stores of a partition, which are closed or cannot be opened; the next Open
-	// makes empty ones that rejoin. removed is the index of a committed configuration of the group
-	// without this replica; one that was used before is an error. nil: nothing is ever rebuilt.
-	Rebuild func(p fsm.PartitionID, removed uint64) error
-	// Quarantine notes durably that a partition's stores must not be used, and why: Open refuses them
-	// until they are rebuilt. nil: a new start forgets it.
-	Quarantine func(p fsm.PartitionID, reason string) error
-	// Lives tells old copies of the data from the data; nil if that cannot be told.
-	Lives Lives
-	// Disk tells how full the disk is; nil if nobody looks.
-	Disk Disk
-	// Machine returns an empty state machine for a partition.
-	Machine func(fsm.PartitionID) replica.Machine
-	// Member reports whether a node belongs to the cluster; nil means that the mesh's
-	// authentication decides alone.
-	Member func(fsm.NodeID) bool
-	// OnFatal is told, at most once, that the process must end: a store call does not return.
-	OnFatal func(error)
-	Log     hclog.Logger
-}
 
 // Host holds the replicas of this node and answers the other nodes' calls to them.
 type Host struct {

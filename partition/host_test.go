@@ -21,7 +21,7 @@ func TestConfigReportsEveryProblem(t *testing.T) {
 	}
 	err := (&Config{}).Validate()
 	for _, want := range []string{"node id", "heartbeat", "lease", "commit", "rpc", "entry bytes",
-		"append bytes", "append entries", "pending", "parked", "snapshot", "trailing", "stall", "close"} {
+		"append bytes", "append entries", "pending", "parked", "snapshot", "trailing", "StallAfter", "close"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not reported: %v", want, err)
 		}

@@ -450,30 +450,3 @@ func gone(err error) error {
 	}
 	return err
 }
-
-// upload brings the parts of a large message to its destination. A large message is alone in its command c. The parts are
-// read here one by one. A refusal of a part decides nothing yet, because an earlier attempt may have been accepted.
-func (f *forwarder) upload(ctx context.Context, t *target, c *fsm.Enqueue) (*refusedPart, error) {
-	rest := t.items[0].rest
-	if len(rest) == 0 {
-		return nil, nil
-	}
-	u := &upload{s: f.dir.send, partition: t.partition, entity: t.entity,
-		stale: func(int) (fsm.Refusal, error) { return fsm.Stale, nil }}
-	size := 0
-	for _, ref := range rest {
-		size += int(ref.Length)
-	}
-	up, err := u.body(ctx, size, func(int) ([]byte, error) {
-		part := []fsm.Delivery{{Ref: rest[0]}}
-		rest = rest[1:]
-		err := f.rep.Fill(part)
-		return part[0].Body, err
-	})
-	c.Messages[0].Rest = fsm.Upload{ID: up.ID, Parts: max(up.Parts, 1), Bytes: uint32(size)}
-	var refused *refusedPart
-	if errors.As(err, &refused) {
-		return refused, nil
-	}
-	return nil, err
-}

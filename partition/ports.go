@@ -4,9 +4,39 @@ import (
 	"context"
 	"io"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
+
+// Deps are the rooms below, as the host needs them.
+type Deps struct {
+	Caller  Caller
+	Locator Locator
+	// Open opens the stores of a partition's replica here, creating them if need be.
+	Open func(fsm.PartitionID) (replica.Stores, error)
+	// Rebuild deletes the stores of a partition, which are closed or cannot be opened; the next Open
+	// makes empty ones that rejoin. removed is the index of a committed configuration of the group
+	// without this replica; one that was used before is an error. nil: nothing is ever rebuilt.
+	Rebuild func(p fsm.PartitionID, removed uint64) error
+	// Quarantine notes durably that a partition's stores must not be used, and why: Open refuses them
+	// until they are rebuilt. nil: a new start forgets it.
+	Quarantine func(p fsm.PartitionID, reason string) error
+	// Lives tells old copies of the data from the data; nil if that cannot be told.
+	Lives Lives
+	// Disk tells how full the disk is; nil if nobody looks.
+	Disk Disk
+	// Machine returns an empty state machine for a partition.
+	Machine func(fsm.PartitionID) replica.Machine
+	// Member reports whether a node belongs to the cluster; nil means that the mesh's
+	// authentication decides alone.
+	Member func(fsm.NodeID) bool
+	// OnFatal is told, at most once, that the process must end: a store call does not return.
+	OnFatal func(error)
+	Log     hclog.Logger
+}
 
 // Lives remembers durably which lives of which nodes were heard of. So an old copy of a data directory is not taken
 // for the node (docs/decisions/0026-old-copies.md).
@@ -19,6 +49,15 @@ type Lives interface {
 	// Distrust marks everything here as an old copy that must be rebuilt. It continues the count of lives above one
 	// that this directory does not know of.
 	Distrust(reason string, life uint64) error
+}
+
+// Disk is the disk that the stores of this node are on.
+type Disk interface {
+	// Space returns the bytes that this process may still write, and all bytes of the disk.
+	Space() (free, total uint64, err error)
+	// Ballast takes some of the space, or gives it back. Raft needs it to elect, to take snapshots and to cut logs
+	// when nothing else is left.
+	Ballast(hold bool) error
 }
 
 // Caller sends bytes to other nodes and gets bytes back; cluster.Mesh implements it. A call to the

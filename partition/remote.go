@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -114,4 +115,20 @@ func decodeOutcome(b []byte, err error) (fsm.Outcome, error) {
 		return fsm.Outcome{}, fmt.Errorf("%w: outcome from a peer: %w", fsm.ErrUnknown, err)
 	}
 	return o, nil
+}
+
+// maxStatusReplicas bounds what a peer may claim to hold.
+const maxStatusReplicas = 1 << 15
+
+// askStatus asks a node for its Status.
+func askStatus(ctx context.Context, c Caller, n fsm.NodeID) ([]replica.Status, error) {
+	b, err := c.Call(ctx, n, KindStatus, nil)
+	if err != nil {
+		return nil, err
+	}
+	var out []replica.Status
+	if err := json.Unmarshal(b, &out); err != nil || len(out) > maxStatusReplicas {
+		return nil, fmt.Errorf("status of node %s: %w", n, fsm.ErrFormat)
+	}
+	return out, nil
 }

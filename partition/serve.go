@@ -148,19 +148,3 @@ func serveReadIndex(ctx context.Context, r *replica.Replica, _ []byte) ([]byte, 
 func (h *Host) serveStatus(context.Context, fsm.NodeID, []byte) ([]byte, error) {
 	return json.Marshal(h.Status())
 }
-
-// maxStatusReplicas bounds what a peer may claim to hold.
-const maxStatusReplicas = 1 << 15
-
-// askStatus asks a node for its Status.
-func askStatus(ctx context.Context, c Caller, n fsm.NodeID) ([]replica.Status, error) {
-	b, err := c.Call(ctx, n, KindStatus, nil)
-	if err != nil {
-		return nil, err
-	}
-	var out []replica.Status
-	if err := json.Unmarshal(b, &out); err != nil || len(out) > maxStatusReplicas {
-		return nil, fmt.Errorf("status of node %s: %w", n, fsm.ErrFormat)
-	}
-	return out, nil
-}

@@ -63,7 +63,7 @@ type Config struct {
 	LogFormat string `yaml:"log-format"`
 	LogStore  string `yaml:"log-store"`
 	Pprof     bool   `yaml:"pprof"`
-	// QuietRuntime lets the runtime's monitor thread sleep longer (quiet.go).
+	// QuietRuntime lets the runtime's monitor thread sleep longer (process/quiet.go).
 	QuietRuntime bool `yaml:"quiet-runtime"`
 
 	Entities string `yaml:"entities"`

@@ -4,15 +4,20 @@
 //
 // # Where things are
 //
-//   - main.go, serve.go, node.go, doors.go: the program, one node, its listeners
-//   - config.go, addresses.go, limits.go, policies.go, issuers.go, devca.go: the configuration, keys and certificates
-//   - status.go, status_members.go, metrics.go, operator.go, audit.go, audit_stopped.go, messages.go, reset.go,
-//     profiles.go, ops_*.go: the operations port
-//   - hosts.go: what keeps web pages away from a node
-//   - mend.go, roots.go: advice to people beside an error, and authorities for an image that has none
-//   - heap.go, quiet.go, segment_*.go, descriptors.go: what the process asks of the operating system
-//   - entities_start.go: what the file of entities asks for, made at the start
-//   - client, bench, entities, dial, exit: packages of their own, with doors that test/arch holds
+// From the top down: a file uses what stands below it, with few exceptions.
 //
-// Start with node.go.
+//   - main.go, serve.go: the program and its command lines
+//   - open.go, entities_start.go: a node opens the rooms in order, and makes the entities of its file
+//   - ops_token.go, ops_sockets.go, hosts.go: who may use the operations port, and what keeps web pages away from it
+//   - status.go, status_members.go, operator.go, metrics.go, messages.go, reset.go, audit.go, profiles.go: what the
+//     operations port answers
+//   - audit_stopped.go: an audit of data directories whose nodes are stopped
+//   - issuers.go, policies.go, roots.go: whose tokens are good, and authorities for an image that has none
+//   - doors.go, devca.go: the listeners and their certificates
+//   - node.go, mend.go: the node itself, and advice to people beside an error
+//   - config.go, limits.go, addresses.go: the configuration
+//
+// The packages client, bench, entities, dial, exit and process have doors that test/arch holds.
+//
+// Start with open.go.
 package main

@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/cluster"
+	"github.com/busbar-mq/busbar/cmd/busbar/process"
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/transport/auth"
 )
 
 // doors are the listeners for clients and operators. They are bound before anything else opens, so
@@ -85,7 +85,7 @@ func (n *node) openDoors(ctx context.Context) error {
 
 // listen opens the listener of a setting; the error names the setting and its address.
 func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
-	config := net.ListenConfig{Control: limitSegments}
+	config := net.ListenConfig{Control: process.LimitSegments}
 	l, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", setting, addr, err)
@@ -134,50 +134,6 @@ func peerTLS(cfg Config, node fsm.NodeID) (*cluster.TLS, error) {
 			"make one with the subject alternative name URI:%s", cfg.TLSCert, cluster.NodeURI(node))
 	}
 	return t, nil
-}
-
-// newPolicies turns the configured policies into those that tokens are checked against.
-func newPolicies(cfg Config) (*auth.Policies, error) {
-	policies, err := auth.New(cfg.ClockSkew)
-	if err != nil {
-		return nil, err
-	}
-	policies.KnowHosts(cfg.Namespace, cfg.Advertise, cfg.NodeName)
-	all, err := namespacePolicies(cfg.Policies)
-	if err != nil {
-		return nil, err
-	}
-	return policies, policies.Replace("", all...)
-}
-
-func namespacePolicies(from []policy) ([]auth.Policy, error) {
-	var all []auth.Policy
-	for _, p := range from {
-		rights, err := parseRights(p.Rights)
-		if err != nil {
-			return nil, fmt.Errorf("policy %s: %w", p.Name, err)
-		}
-		all = append(all, auth.Policy{Name: p.Name, Primary: auth.Secret(p.Primary),
-			Secondary: auth.Secret(p.Secondary), Rights: rights})
-	}
-	return all, nil
-}
-
-func parseRights(names list) (auth.Right, error) {
-	var rights auth.Right
-	for _, name := range names {
-		switch strings.ToLower(name) {
-		case "send":
-			rights |= auth.Send
-		case "listen":
-			rights |= auth.Listen
-		case "manage":
-			rights |= auth.All // Manage contains the others
-		default:
-			return 0, fmt.Errorf("right %q is unknown, want Send, Listen or Manage", name)
-		}
-	}
-	return rights, nil
 }
 
 // firstPorts returns the first plain and the first TLS port, 0 if there is none.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/busbar-mq/busbar/cmd/busbar/process"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/partition"
@@ -96,7 +97,7 @@ func room(descriptors, partitions int) (sockets, reserve int) {
 
 // fit lowers what was not set to what the process may open, and reports what was set and does not fit.
 func (l *limits) fit(partitions int, where func(name string) (string, bool), bad func(string, ...any)) {
-	descriptors, known := maxDescriptors()
+	descriptors, known := process.MaxDescriptors()
 	if !known {
 		return
 	}

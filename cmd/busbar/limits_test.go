@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/process"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/transport"
 )
@@ -73,7 +74,7 @@ func TestLimitsThatCannotBeSetAreNamed(t *testing.T) {
 
 // F1: a limit that cannot be is refused with its file and line, and so are more sockets than the process may open.
 func TestLimitsAreRefusedWhereTheyStand(t *testing.T) {
-	descriptors, _ := maxDescriptors()
+	descriptors, _ := process.MaxDescriptors()
 	file := writeConfig(t, fmt.Sprintf("data-dir: /d\nroot-key: k\nlimits:\n  links: 0\n  connections: %d\n", descriptors))
 	_, err := load(file, nil, environment(nil))
 	if err == nil {
@@ -92,7 +93,7 @@ func TestLimitsAreRefusedWhereTheyStand(t *testing.T) {
 
 // F1: the operations port cannot be given the places of all clients.
 func TestPlacesOfTheOperationsPortFit(t *testing.T) {
-	descriptors, _ := maxDescriptors()
+	descriptors, _ := process.MaxDescriptors()
 	sockets, reserve := room(descriptors, 6)
 	for _, row := range [][2]string{
 		{"0", "operations is 0, want 1 to 1048576"}, {"-3", "operations is -3, want 1 to 1048576"},
@@ -208,7 +209,7 @@ func TestConnectionsFollowFromTheOpenFiles(t *testing.T) {
 	}
 	l := defaultLimits()
 	l.fit(1<<30, func(string) (string, bool) { return "", false }, t.Fatalf) // half is for so many partitions
-	if n, _ := maxDescriptors(); l.Connections != min(n-n/2-l.Operations, 10_000) || l.ConnectionsPerHost > l.Connections || l.Unauthenticated > l.Connections {
+	if n, _ := process.MaxDescriptors(); l.Connections != min(n-n/2-l.Operations, 10_000) || l.ConnectionsPerHost > l.Connections || l.Unauthenticated > l.Connections {
 		t.Errorf("of %d open files: %+v", n, l)
 	}
 }

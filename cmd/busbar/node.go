@@ -2,20 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/tls"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/cluster"
-	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
@@ -28,32 +21,12 @@ import (
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
-// The types that implement interfaces of other packages.
-var (
-	_ transport.Broker  = (*partition.Router)(nil)
-	_ transport.Catalog = (*partition.Directory)(nil)
-	_ transport.Changes = (*partition.Directory)(nil)
-	_ transport.Rules   = (*partition.Directory)(nil)
-	_ rest.Entities     = keyedEntities{}
-	_ rest.Topics       = (*partition.Directory)(nil)
-	_ partition.Caller  = (*cluster.Mesh)(nil)
-	_ partition.Locator = (*cluster.View)(nil)
-	_ replica.Bodies    = (*storage.Bodies)(nil)
-	_ replica.Machine   = (*fsm.State)(nil)
-	_ replica.Machine   = (*catalog.State)(nil)
-	_ rest.Cluster      = (*status)(nil)
-)
-
-// clusterName is in every hello and gossip packet; two clusters that must not meet have different
-// networks or gossip keys.
-const clusterName = "busbar"
+// stopTimeout bounds a graceful stop: hand leaderships over, answer or end what is waiting, flush.
+// Orchestrators kill after 30 s by default.
+const stopTimeout = 20 * time.Second
 
 // catalogVoters is how many nodes vote in group 0; the others hold it without a vote (A2).
 const catalogVoters = 5
-
-// ballastBytes is room for a handful of groups to elect, to take a snapshot and to cut their logs on a
-// disk that is full.
-const ballastBytes = 64 << 20
 
 // node is one broker process: the rooms, opened in order and closed in reverse.
 type node struct {
@@ -88,29 +61,6 @@ type node struct {
 	closers    []func(context.Context) error // in the order of opening
 }
 
-// openNode opens every room and returns when the node serves, or ctx ends. The operations port
-// answers from early on, so that an orchestrator sees a node that waits for its peers alive.
-func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err error) {
-	n := &node{cfg: cfg, log: log, failed: make(chan error, 1)}
-	n.background, n.cancel = context.WithCancel(context.Background())
-	defer func() {
-		if err != nil {
-			stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
-			defer cancel()
-			err = errors.Join(err, n.close(stopping))
-		}
-	}()
-	for _, open := range []func(context.Context) error{
-		n.openStorage, n.openDoors, n.openMesh, n.openPartitions, n.openFront, n.openIssuers, n.openOps,
-		n.found, n.openPolicies, n.serve, n.startEntities,
-	} {
-		if err := open(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return n, nil
-}
-
 // onClose remembers what to close; the last opened is closed first.
 func (n *node) onClose(f func(context.Context) error) { n.closers = append(n.closers, f) }
 
@@ -131,122 +81,6 @@ func (n *node) fail(err error) {
 	case n.failed <- err:
 	default:
 	}
-}
-
-func (n *node) openStorage(context.Context) error {
-	cfg := storage.Defaults()
-	cfg.Dir, cfg.Log = n.cfg.DataDir, n.cfg.LogStore
-	cfg.BallastBytes = ballastBytes
-	cfg.Hard = map[string]int{"hash": fsm.HashVersion, "entry": fsm.EntryVersion}
-	dir, err := storage.Open(cfg, n.log.Named("storage"))
-	if err != nil {
-		return mendable(fmt.Errorf("data directory: %w", err), cfg.Dir)
-	}
-	n.dir = dir
-	n.onClose(func(context.Context) error { return dir.Close() })
-	n.id = fsm.NodeID(dir.NodeID())
-	var chance [8]byte
-	if _, err := rand.Read(chance[:]); err != nil {
-		return err
-	}
-	n.incarnation = fsm.Incarnation(binary.LittleEndian.Uint64(chance[:]) | 1) // never 0
-	n.log.Info("starting", "version", version, "node", n.id, "name", n.cfg.NodeName)
-	if descriptors, known := maxDescriptors(); known {
-		_, reserve := room(descriptors, n.cfg.Partitions)
-		n.log.Info("open files", "limit", descriptors, "reserved", reserve, "connections", n.cfg.Limits.Connections,
-			"operations", n.cfg.Limits.Operations)
-	}
-	return nil
-}
-
-func (n *node) openMesh(context.Context) error {
-	cfg, err := n.clusterConfig()
-	if err != nil {
-		return err
-	}
-	n.view = cluster.NewView()
-	if n.gossip, err = cluster.NewGossip(cfg, n.view, n.log); err != nil {
-		return err
-	}
-	if n.mesh, err = cluster.NewMesh(cfg, n.gossip.Resolve, n.log); err != nil {
-		return err
-	}
-	n.bootstrap = cluster.NewBootstrap(cfg, n.mesh, n.gossip, n.dir, n.log)
-	return nil
-}
-
-func (n *node) clusterConfig() (cluster.Config, error) {
-	cfg := cluster.Defaults()
-	cfg.ClusterName, cfg.Node, cfg.Incarnation = clusterName, n.id, n.incarnation
-	cfg.PeerListen, cfg.GossipListen = n.cfg.PeerListen, n.cfg.GossipListen
-	cfg.AllowPlaintext = n.cfg.AllowPlaintextPeer
-	cfg.Join, cfg.BootstrapExpect = n.cfg.Join, n.cfg.BootstrapExpect
-	if n.cfg.GossipKey != "" {
-		key, err := base64.StdEncoding.DecodeString(string(n.cfg.GossipKey))
-		if err != nil {
-			return cfg, fmt.Errorf("gossip-key: %w", err)
-		}
-		cfg.GossipKey = key
-	}
-	if n.cfg.Advertise != "" {
-		if p := portOf(n.cfg.PeerListen); p != "0" {
-			cfg.PeerAdvertise = net.JoinHostPort(n.cfg.Advertise, p)
-		}
-		if p := portOf(n.cfg.GossipListen); p != "0" {
-			cfg.GossipAdvertise = net.JoinHostPort(n.cfg.Advertise, p)
-		}
-	}
-	if n.cfg.TLSCA != "" {
-		identity, err := peerTLS(n.cfg, n.id)
-		if err != nil {
-			return cfg, err
-		}
-		cfg.TLS = identity
-	}
-	return cfg, nil
-}
-
-func portOf(addr string) string {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "0"
-	}
-	return port
-}
-
-// openPartitions registers the calls of the partitions, then lets the mesh and gossip speak.
-func (n *node) openPartitions(context.Context) error {
-	cfg := partition.Defaults()
-	cfg.Node, cfg.Incarnation = n.id, n.incarnation
-	cfg.Limits, cfg.MaxReceives = n.cfg.Limits.namespace(), n.cfg.Limits.ConcurrentReceives
-	host, err := partition.NewHost(cfg, partition.Deps{
-		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
-		Rebuild:    func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
-		Quarantine: func(p fsm.PartitionID, reason string) error { return n.dir.Quarantine(uint16(p), reason) },
-		Lives:      lives{n.dir}, Disk: n.dir, Log: n.log.Named("partition"),
-	})
-	if err != nil {
-		return err
-	}
-	n.host = host
-	n.directory = partition.NewDirectory(host)
-	n.router = partition.NewRouter(host, n.directory)
-	if err := n.mesh.Start(); err != nil {
-		return fmt.Errorf("mesh: %w", err)
-	}
-	n.onClose(func(context.Context) error { return n.mesh.Close() })
-	if err := n.gossip.Start(n.mesh.Addr()); err != nil {
-		return fmt.Errorf("gossip: %w", err)
-	}
-	n.onClose(func(context.Context) error { return errors.Join(n.gossip.Leave(), n.gossip.Close()) })
-	n.onClose(host.Close)
-	stop := n.mesh.Watch(func(peer fsm.NodeID, up bool) {
-		if !up {
-			go host.PeerLost(n.background, peer) // it asks the other nodes: not on the mesh's goroutine
-		}
-	})
-	n.onClose(func(context.Context) error { stop(); return nil })
-	return n.gossip.SetAddrs(n.doors.ops.Addr().String(), n.doors.clientAddrs())
 }
 
 func newMachine(p fsm.PartitionID) replica.Machine {
@@ -284,106 +118,4 @@ func (l lives) Distrust(reason string, life uint64) error {
 		return err
 	}
 	return l.dir.Outlive(life)
-}
-
-func (n *node) openFront(context.Context) error {
-	keys, err := newPolicyKeeper(n.cfg, n.log.Named("policies"))
-	if err != nil {
-		return exit.With(exit.Usage, err)
-	}
-	n.keys, n.policies = keys, keys.policies
-	st := &status{n}
-	n.refusals = refusal.New(uint64(n.incarnation), n.log.Named("refusals"), time.Now)
-	n.onClose(func(context.Context) error { n.refusals.Close(); return nil }) // the last one, after the front end
-	metrics := newMetrics(n)
-	n.api, err = rest.New(n.cfg.restConfig(), rest.Deps{
-		Entities: keyedEntities{n.directory, keys}, Topics: n.directory, Cluster: st, Policies: n.policies,
-		Metrics: metrics, Refusals: n.refusals, Now: time.Now}, n.log.Named("http"))
-	if err != nil {
-		return err
-	}
-	front := n.cfg.frontConfig(n.incarnation)
-	thrift := newThrift(func() int {
-		held, _ := n.front.Held()
-		return held
-	})
-	front.OnLarge = thrift.large
-	n.router.OnLarge(thrift.large)
-	n.onClose(func(context.Context) error { thrift.close(); return nil })
-	if n.cfg.Dev { // whose key every page knows
-		front.Guard = newHostGuard(n.cfg).handler
-	}
-	n.front, err = transport.New(front, transport.Deps{Broker: n.router, Catalog: n.directory, Policies: n.policies,
-		Refusals: n.refusals, Handler: n.api.Management()}, n.log.Named("amqp"))
-	if err != nil {
-		return err
-	}
-	n.router.OnReleased(n.front.SessionReleased)
-	n.onClose(n.front.Close)
-	return nil
-}
-
-func (n *node) openOps(context.Context) error {
-	handler, err := n.withOperator(n.withMessages(withAudit(n.api.Operations(), n.directory)))
-	if err != nil {
-		return err
-	}
-	if n.cfg.Pprof {
-		handler = withProfiles(handler)
-	}
-	guard := &opsGuard{policies: n.policies, now: time.Now, dev: n.cfg.Dev}
-	n.ops = rest.NewServer(newHostGuard(n.cfg).handler(guard.handler(handler)), n.log.Named("http"))
-	seatRequests(n.ops)
-	var listener net.Listener = &opsListener{n.doors.ops, n.front.Sockets()}
-	if n.doors.opsTLS != nil {
-		listener = tls.NewListener(listener, n.doors.opsTLS)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := n.ops.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			n.fail(fmt.Errorf("operations port: %w", err))
-		}
-	}()
-	n.onClose(func(ctx context.Context) error {
-		err := n.ops.Shutdown(ctx)
-		<-done
-		return err
-	})
-	return nil
-}
-
-// found waits for the list of founding nodes (A20), and for this node's share of the cluster to
-// open.
-func (n *node) found(ctx context.Context) error {
-	members, member, err := n.bootstrap.Run(ctx)
-	if err != nil {
-		return mendable(err, n.cfg.DataDir)
-	}
-	if !member {
-		n.log.Info("joining a cluster that others founded", "founders", len(members))
-		members = nil
-	}
-	cfg := control.Defaults()
-	cfg.Name, cfg.Bootstrap = n.cfg.NodeName, members
-	cfg.Partitions, cfg.Replicas = n.cfg.Partitions, n.cfg.ReplicationFactor
-	cfg.CatalogVoters, cfg.Place = catalogVoters, cluster.Place
-	n.supervisor, err = partition.Supervise(n.host, n.directory, cfg)
-	if err != nil {
-		return err
-	}
-	n.onClose(func(context.Context) error { n.supervisor.Close(); return nil })
-	return nil
-}
-
-// serve lets the clients in.
-func (n *node) serve(context.Context) error {
-	for _, door := range n.doors.clients {
-		go func() {
-			if err := n.front.Serve(door.listener, door.tls); err != nil {
-				n.fail(fmt.Errorf("listener %s: %w", door.listener.Addr(), err))
-			}
-		}()
-	}
-	return n.doors.writePorts(n.cfg.DataDir)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,4 +136,48 @@ func (n *node) openPolicies(context.Context) error {
 	go func() { defer close(done); n.keys.follow(n.background, n.host, n.directory) }()
 	n.onClose(func(context.Context) error { n.cancel(); <-done; return nil })
 	return nil
+}
+
+// newPolicies turns the configured policies into those that tokens are checked against.
+func newPolicies(cfg Config) (*auth.Policies, error) {
+	policies, err := auth.New(cfg.ClockSkew)
+	if err != nil {
+		return nil, err
+	}
+	policies.KnowHosts(cfg.Namespace, cfg.Advertise, cfg.NodeName)
+	all, err := namespacePolicies(cfg.Policies)
+	if err != nil {
+		return nil, err
+	}
+	return policies, policies.Replace("", all...)
+}
+
+func namespacePolicies(from []policy) ([]auth.Policy, error) {
+	var all []auth.Policy
+	for _, p := range from {
+		rights, err := parseRights(p.Rights)
+		if err != nil {
+			return nil, fmt.Errorf("policy %s: %w", p.Name, err)
+		}
+		all = append(all, auth.Policy{Name: p.Name, Primary: auth.Secret(p.Primary),
+			Secondary: auth.Secret(p.Secondary), Rights: rights})
+	}
+	return all, nil
+}
+
+func parseRights(names list) (auth.Right, error) {
+	var rights auth.Right
+	for _, name := range names {
+		switch strings.ToLower(name) {
+		case "send":
+			rights |= auth.Send
+		case "listen":
+			rights |= auth.Listen
+		case "manage":
+			rights |= auth.All // Manage contains the others
+		default:
+			return 0, fmt.Errorf("right %q is unknown, want Send, Listen or Manage", name)
+		}
+	}
+	return rights, nil
 }

@@ -7,18 +7,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
+	"github.com/busbar-mq/busbar/cmd/busbar/process"
 )
-
-// stopTimeout bounds a graceful stop: hand leaderships over, answer or end what is waiting, flush.
-// Orchestrators kill after 30 s by default.
-const stopTimeout = 20 * time.Second
 
 // addSettings gives a command a flag per setting and returns where the given ones are collected.
 func addSettings(c *cobra.Command) (file *string, given map[string][]string) {
@@ -63,7 +59,7 @@ func newServeCommand() *cobra.Command {
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		defer keepHeapFloor()() // first of all: memory used before would have to be cleared
+		defer process.KeepHeapFloor()() // first of all: memory used before would have to be cleared
 		return serve(ctx, cfg, cmd.OutOrStdout())
 	}
 	return c
@@ -73,7 +69,7 @@ func newServeCommand() *cobra.Command {
 func serve(ctx context.Context, cfg Config, out io.Writer) error {
 	log := newLogger(cfg)
 	if cfg.QuietRuntime {
-		if err := quietRuntime(); err != nil {
+		if err := process.QuietRuntime(); err != nil {
 			log.Debug("the runtime is left as it is", "reason", err)
 		}
 	}

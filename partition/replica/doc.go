@@ -5,19 +5,23 @@
 // and repairs what failed. A replica asks its [Node] what it must know of the node that it is on. Outside of
 // package partition raft's terms and indexes are numbers that are compared.
 //
-// Start with replica.go, and follow one proposal through proposer.go.
+// # Where things are
 //
-// Where things are:
+// From the top down: a file uses what stands below it, with few exceptions.
 //
-//	the replica      replica.go, config.go, ports.go, health.go, status.go, watch.go
-//	proposals        proposer.go, call.go, round.go, lead.go, tick.go, stamp.go, hooks.go
-//	waiting          parking.go, receives.go, waiters.go
-//	reads            reads.go
-//	the machine      machine.go, snapshots.go, drops.go, peak.go
-//	the stores       guard.go, logcache.go, room.go, shortage.go
-//	raft             raftside.go, founding.go, behind.go, election.go, members.go, stuck.go
-//	is it right?     digest.go, audit.go, auditstores.go
+//   - reads.go, status.go: what clients and operators ask of a replica, answered outside the log
+//   - auditstores.go, audit.go: do the stores hold what the state machine holds?
+//   - election.go, members.go, raftside.go, behind.go: the group's leader and members, and raft's calls from peers
+//   - watch.go, stuck.go, snapshots.go, health.go, shortage.go: the replica watches itself, and ends when it cannot go on
+//   - replica.go, founding.go: it opens, takes proposals and closes
+//   - lead.go, round.go, proposer.go, receives.go, tick.go: a leader's proposals
+//   - stamp.go, hooks.go, parking.go, waiters.go, call.go: the parts of a proposal: its time, who hears of it, how it waits
+//   - machine.go, digest.go, drops.go, peak.go: entries are applied, and what is noted about them
+//   - guard.go, room.go, logcache.go: the stores of the log and the votes, with errors kept away from raft
+//   - config.go, ports.go: settings, and what a replica is given
 //
 // A request becomes a call (call.go). The call is parked (parking.go) or rides in an entry (round.go). The entry is
 // stamped (stamp.go) and given to raft (lead.go). The call is answered when machine.go has applied the entry.
+//
+// Start with replica.go, and follow one proposal through proposer.go.
 package replica

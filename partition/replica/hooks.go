@@ -8,9 +8,6 @@ type Hooks struct {
 	Idle func([]fsm.EntityID)
 }
 
-// SetHooks has hooks called for each entry that is applied while this replica leads, in place of those before.
-func (r *Replica) SetHooks(h *Hooks) { r.prop.hooks.Store(h) }
-
 // tell passes on what an applied entry did.
 func (h *Hooks) tell(r *fsm.Result) {
 	if h == nil {

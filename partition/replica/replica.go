@@ -172,6 +172,9 @@ func (r *Replica) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, er
 	return r.prop.propose(ctx, req)
 }
 
+// SetHooks has hooks called for each entry that is applied while this replica leads, in place of those before.
+func (r *Replica) SetHooks(h *Hooks) { r.prop.hooks.Store(h) }
+
 // ErrHangs says that a replica could not be closed: its stores are open and in use.
 var ErrHangs = errors.New("goroutines still run")
 

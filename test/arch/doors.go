@@ -35,6 +35,7 @@ var doors = map[string][]string{
 	"transport/waist":   {"fsm"},
 
 	"cmd/busbar/exit":     {},
+	"cmd/busbar/process":  {},
 	"cmd/busbar/dial":     {"cmd/busbar/exit", "transport/auth"},
 	"cmd/busbar/entities": {"cmd/busbar/dial", "cmd/busbar/exit"},
 	"cmd/busbar/client":   {"cmd/busbar/dial", "cmd/busbar/entities", "cmd/busbar/exit", "fsm", "partition", "storage", "transport/rest"},

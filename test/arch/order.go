@@ -29,22 +29,17 @@ const (
 // orderHeading begins the list in a doc.go. Its items are groups: files from the top down, a colon, and what they are.
 const orderHeading = "# Where things are"
 
-// withoutList are packages that still lack their list. None may be added.
-var withoutList = []string{"cmd/busbar", "partition", "partition/replica"}
+// orderClaim stands in front of a list that goes from the top down.
+const orderClaim = "From the top down"
 
 // Order reports large packages whose doc.go does not list all files in groups, and those whose files use what stands
-// above them in that list.
+// above them in that list. A smaller package whose list says that it goes from the top down is held to that, too.
 func Order(t *Tree) ([]string, error) {
 	var sins []string
-	for _, room := range largeRooms(t) {
+	for _, room := range orderedRooms(t) {
 		found, err := orderOf(t, room)
-		switch exempt := slices.Contains(withoutList, room.name); {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case exempt && len(found) == 0:
-			found = []string{fmt.Sprintf("%s: its files are in order: take it off withoutList", room.name)}
-		case exempt:
-			found = nil
 		}
 		sins = append(sins, found...)
 	}
@@ -58,7 +53,18 @@ type roomFiles struct {
 	doc   *File // nil without
 }
 
-func largeRooms(t *Tree) []*roomFiles {
+// list returns what stands in doc.go under the heading, empty without it.
+func (r *roomFiles) list() string {
+	if r.doc == nil || r.doc.AST.Doc == nil {
+		return ""
+	}
+	_, text, _ := strings.Cut(r.doc.AST.Doc.Text(), orderHeading+"\n")
+	text, _, _ = strings.Cut(text, "\n# ")
+	return text
+}
+
+// orderedRooms are the packages that are large, or whose list claims an order.
+func orderedRooms(t *Tree) []*roomFiles {
 	var rooms []*roomFiles
 	byName, code := map[string]*roomFiles{}, map[string]bool{}
 	for _, f := range t.Files {
@@ -82,7 +88,9 @@ func largeRooms(t *Tree) []*roomFiles {
 			r.files = append(r.files, f)
 		}
 	}
-	return slices.DeleteFunc(rooms, func(r *roomFiles) bool { return len(r.files) <= MaxFlatFiles })
+	return slices.DeleteFunc(rooms, func(r *roomFiles) bool {
+		return len(r.files) <= MaxFlatFiles && !strings.Contains(r.list(), orderClaim)
+	})
 }
 
 func orderOf(t *Tree, r *roomFiles) ([]string, error) {
@@ -111,11 +119,7 @@ var goFile = regexp.MustCompile(`\b[a-z0-9_]+\.go\b`)
 
 // listed returns the place of each file in the list of doc.go.
 func (r *roomFiles) listed() (places map[string]int, sins []string) {
-	text := ""
-	if r.doc != nil && r.doc.AST.Doc != nil {
-		_, text, _ = strings.Cut(r.doc.AST.Doc.Text(), orderHeading+"\n")
-		text, _, _ = strings.Cut(text, "\n# ")
-	}
+	text := r.list()
 	if text == "" {
 		return nil, []string{fmt.Sprintf("%s: %d files, and doc.go has no list of them under %q", r.name, len(r.files), orderHeading)}
 	}

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -63,11 +64,14 @@ func TestOrder(t *testing.T) {
 		delete(small, fmt.Sprintf("cluster/f%02d.go", i))
 	}
 	small[fmt.Sprintf("cluster/f%02d.go", MaxFlatFiles-1)] = "package cluster\n\nfunc f29() {}\n"
+	claimed := maps.Clone(small)
+	claimed["cluster/doc.go"] = pile(listOf(0, MaxFlatFiles-2), 0)["cluster/doc.go"]
 	twice := strings.Replace(listOf(0, last), "f01.go", "f01.go f00.go", 1)
 	gone := strings.Replace(listOf(0, last), "f01.go", "f01.go gone.go", 1)
 	large := strings.Replace(listOf(0, last), "\n//   - group 11:", "", 1)
 	judge(t, []sin{
 		{"thirty files need no list", small, ""},
+		{"a list that claims an order is held", claimed, "cluster/f29.go: doc.go does not list it"},
 		{"more files and no list", pile("", 0), "cluster: 33 files, and doc.go has no list of them"},
 		{"files from the top down", pile(listOf(0, last), 0), ""},
 		{"a few arrows up", pile(listOf(0, last), 5), ""},

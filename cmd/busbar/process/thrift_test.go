@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"os"
@@ -24,7 +24,7 @@ func TestLargeBodiesMakeCollectionsFrequent(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var held atomic.Int64
-		h := newThrift(func() int { return int(held.Load()) })
+		h := NewThrift(func() int { return int(held.Load()) })
 		want := func(when string, p int) {
 			t.Helper()
 			synctest.Wait()
@@ -32,12 +32,12 @@ func TestLargeBodiesMakeCollectionsFrequent(t *testing.T) {
 				t.Errorf("%s: %d percent, want %d", when, got, p)
 			}
 		}
-		h.large(largeBytes - 1)
+		h.Large(largeBytes - 1)
 		want("a small body", usualPercent)
-		h.large(largeBytes)
+		h.Large(largeBytes)
 		want("a large body", thriftyPercent)
 		time.Sleep(thriftTime - time.Second)
-		h.large(largeBytes)
+		h.Large(largeBytes)
 		time.Sleep(thriftTime - time.Second)
 		want("another one", thriftyPercent)
 		held.Store(largeBytes)
@@ -46,19 +46,19 @@ func TestLargeBodiesMakeCollectionsFrequent(t *testing.T) {
 		held.Store(0)
 		time.Sleep(2 * thriftTime)
 		want("it is gone", usualPercent)
-		h.large(largeBytes)
-		h.close()
+		h.Large(largeBytes)
+		h.Close()
 		want("the node ends", usualPercent)
-		h.large(largeBytes)
+		h.Large(largeBytes)
 		want("it has ended", usualPercent)
 	})
 }
 
 func TestTheOperatorsGOGCStays(t *testing.T) {
 	t.Setenv("GOGC", "100")
-	h := newThrift(func() int { return 0 })
-	defer h.close()
-	h.large(10 * largeBytes)
+	h := NewThrift(func() int { return 0 })
+	defer h.Close()
+	h.Large(10 * largeBytes)
 	if got := percent(); got != usualPercent {
 		t.Errorf("%d percent although GOGC is set", got)
 	}

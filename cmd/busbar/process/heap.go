@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"os"
@@ -18,9 +18,9 @@ const (
 	smallLimit = 8 * heapFloor
 )
 
-// keepHeapFloor makes collections rarer, until the returned function is called. An operator who has set GOGC, or a
+// KeepHeapFloor makes collections rarer, until the returned function is called. An operator who has set GOGC, or a
 // small GOMEMLIMIT, knows better.
-func keepHeapFloor() (end func()) {
+func KeepHeapFloor() (end func()) {
 	if operatorsHeap() {
 		return func() {}
 	}
@@ -49,19 +49,20 @@ const (
 	richHeap = 1 << 30
 )
 
-// thrift makes collections more frequent while large bodies are in memory. So a body of 100 MB takes no more than
+// Thrift makes collections more frequent while large bodies are in memory. So a body of 100 MB takes no more than
 // three times its size, garbage included.
-type thrift struct {
-	held   func() int // bytes that are held for clients
+type Thrift struct {
+	held   func() int // bytes; safe for use by many goroutines
 	mu     sync.Mutex
 	timer  *time.Timer // nil while collections are as usual
 	closed bool
 }
 
-func newThrift(held func() int) *thrift { return &thrift{held: held} }
+// NewThrift returns a thrift that asks held for the bytes of bodies that are held for clients.
+func NewThrift(held func() int) *Thrift { return &Thrift{held: held} }
 
-// large tells of a body that is in memory, or about to be.
-func (t *thrift) large(bytes int) {
+// Large tells of a body that is in memory, or about to be.
+func (t *Thrift) Large(bytes int) {
 	if bytes < largeBytes || operatorsHeap() {
 		return
 	}
@@ -79,7 +80,7 @@ func (t *thrift) large(bytes int) {
 
 // end has collections be as usual again, once no large body is held. The collection before takes the last one out of
 // what counts as live.
-func (t *thrift) end() {
+func (t *Thrift) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -92,8 +93,8 @@ func (t *thrift) end() {
 	}
 }
 
-// usual undoes what large did. The caller holds mu.
-func (t *thrift) usual() {
+// usual undoes what Large did. The caller holds mu.
+func (t *Thrift) usual() {
 	if t.timer != nil {
 		t.timer.Stop()
 		t.timer = nil
@@ -101,7 +102,8 @@ func (t *thrift) usual() {
 	}
 }
 
-func (t *thrift) close() {
+// Close has collections be as usual, for ever.
+func (t *Thrift) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true

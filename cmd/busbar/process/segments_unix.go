@@ -1,8 +1,11 @@
 //go:build linux || darwin || freebsd
 
-package main
+package process
 
-import "syscall"
+import (
+	"net/netip"
+	"syscall"
+)
 
 // maxSegment is the largest TCP segment that a listener on a loopback address agrees to, in bytes: what
 // fits an Ethernet frame of 1,500 bytes.
@@ -12,12 +15,12 @@ import "syscall"
 // clients sets a receive buffer of 8 KiB.
 const maxSegment = 1460
 
-// limitSegments is the Control function of a listener. The limit holds for the connections accepted there. It is
+// LimitSegments is the Control function of a listener, which the package net calls with the resolved address. The limit holds for the connections accepted there. It is
 // agreed in the handshake, so it is too late to set it on an accepted connection. A system that refuses the option
 // costs speed alone, so its error is dropped. A listener on other addresses has no limit: its clients come over
 // Ethernet, and smaller segments on loopback cost others.
-func limitSegments(_, address string, c syscall.RawConn) error {
-	if !onLoopback(address) {
+func LimitSegments(_, address string, c syscall.RawConn) error {
+	if a, err := netip.ParseAddrPort(address); err != nil || !a.Addr().Unmap().IsLoopback() {
 		return nil
 	}
 	return c.Control(func(fd uintptr) {

@@ -1,13 +1,13 @@
-package main
+package process
 
 import (
 	"math"
 	"syscall"
 )
 
-// maxDescriptors returns how many files the process may have open. The runtime has raised the limit as far as the
+// MaxDescriptors returns how many files the process may have open. The runtime has raised the limit as far as the
 // machine lets it. known is false if the system does not tell.
-func maxDescriptors() (n int, known bool) {
+func MaxDescriptors() (n int, known bool) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, false

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"errors"
@@ -21,9 +21,9 @@ const spareThreads = 16
 // errNoMonitor says that the threads do not look as expected, so none is touched.
 var errNoMonitor = errors.New("the runtime's monitor thread was not recognised")
 
-// quietRuntime gives the monitor thread its slack. The error says why not; the node runs as well
+// QuietRuntime gives the monitor thread its slack. The error says why not; the node runs as well
 // without.
-func quietRuntime() error {
+func QuietRuntime() error {
 	startThreads(spareThreads)
 	monitor, err := findMonitor()
 	if err != nil {

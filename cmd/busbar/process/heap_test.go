@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func TestHeapFloorCountsAndTakesNoMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	resident := residentBytes(t)
-	end := keepHeapFloor()
+	end := KeepHeapFloor()
 	runtime.GC()
 	runtime.ReadMemStats(&during)
 	grown := residentBytes(t) - resident
@@ -71,7 +71,7 @@ func TestHeapFloorYieldsToTheOperator(t *testing.T) {
 	before := live()
 	t.Run("GOGC", func(t *testing.T) {
 		t.Setenv("GOGC", "100")
-		defer keepHeapFloor()()
+		defer KeepHeapFloor()()
 		if live() > before+heapFloor/2 {
 			t.Error("it is kept although GOGC is set")
 		}
@@ -82,7 +82,7 @@ func TestHeapFloorYieldsToTheOperator(t *testing.T) {
 			os.Unsetenv("GOGC")
 		}
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(smallLimit - 1))
-		defer keepHeapFloor()()
+		defer KeepHeapFloor()()
 		if live() > before+heapFloor/2 {
 			t.Error("it is kept although memory is scarce")
 		}
