@@ -80,6 +80,8 @@ type Group struct {
 	// Founders are the members of the first placement: only they may found the raft group, and only with each other
 	// (A20). A node that comes later waits until the group takes it in.
 	Founders []fsm.NodeID `json:"founders,omitempty"`
+	// Epoch counts the exchanges of the members (docs/decisions/0065-placement.md).
+	Epoch uint64 `json:"epoch,omitempty"`
 }
 
 // Exchange names one new set of members for a partition. It is refused if the present ones are not
@@ -88,6 +90,9 @@ type Exchange struct {
 	ID      fsm.PartitionID `json:"id"`
 	From    []fsm.NodeID    `json:"from"`
 	Members []fsm.NodeID    `json:"members"`
+	// Epoch is that of the group at which the exchange was decided. The exchange is refused at any other, and its
+	// members have to be registered. nil is an exchange that is fenced by From alone and does not count.
+	Epoch *uint64 `json:"epoch,omitempty"`
 }
 
 // Node is a broker node as the cluster knows it. Addresses are gossip's business.

@@ -303,7 +303,7 @@ func (g *repairGroup) next() *repairStep {
 				return s.host.HandOver(ctx, r.ID())
 			}}
 		}
-		if g.servers[n] != raft.Voter || g.survives(n, 0) {
+		if g.servers[n] != raft.Voter || g.spares(n) {
 			return g.remove("remove replaced replica", n)
 		}
 	}
@@ -338,6 +338,25 @@ func (g *repairGroup) survives(without fsm.NodeID, more int) bool {
 		after--
 	}
 	return ready > voters/2 && ready+more > after/2
+}
+
+// spares reports whether a voter that may work can go: a majority is ready now, and without it. Two voters that work
+// become one in this way, which survives refuses.
+func (g *repairGroup) spares(n fsm.NodeID) bool {
+	voters, ready := 0, 0
+	for id, s := range g.servers { // order-free: only counts
+		if s == raft.Voter {
+			voters++
+			if g.ready[id] {
+				ready++
+			}
+		}
+	}
+	after := ready
+	if g.ready[n] {
+		after--
+	}
+	return ready > voters/2 && after > (voters-1)/2
 }
 
 func (g *repairGroup) remove(what string, n fsm.NodeID) *repairStep {

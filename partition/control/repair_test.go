@@ -54,6 +54,10 @@ func TestMendingNeverGoesBelowAMajorityWithTheData(t *testing.T) {
 			nil, set("a", "b"), set("d"), []fsm.NodeID{"a", "b", "d"}, "", nil},
 		{"a replaced leader hands over", members{"a": v, "b": v, "c": v, "d": v}, nil,
 			set("a", "b", "c", "d"), nil, []fsm.NodeID{"b", "c", "d"}, "hand over, being replaced a", nil},
+		{"the only replica moves", members{"a": v, "c": v}, nil, set("a", "c"), nil,
+			[]fsm.NodeID{"a"}, "remove replaced replica c", nil},
+		{"two vote and the one to go is away: no majority", members{"a": v, "c": v}, nil, set("a"), nil,
+			[]fsm.NodeID{"a"}, "", nil},
 		{"all is well", members{"a": v, "b": v, "c": v}, nil, set("a", "b", "c"), nil,
 			[]fsm.NodeID{"a", "b", "c"}, "", nil},
 	}
