@@ -85,7 +85,7 @@ func newPlanner(l Layout) *planner {
 // takes reports whether a node may be given more.
 func (p *planner) takes(n fsm.NodeID) bool { return p.nodes[n] != nil && p.nodes[n].Takes }
 
-// leaves reports whether a node is to be empty. One that the catalog does not know is nowhere wanted.
+// leaves reports whether a node is to be empty. A node that the catalog does not know is nowhere wanted.
 func (p *planner) leaves(n fsm.NodeID) bool { return p.nodes[n] == nil || p.nodes[n].Leaves }
 
 func (p *planner) lost(n fsm.NodeID) bool { return p.nodes[n] != nil && p.nodes[n].Lost }
@@ -158,8 +158,8 @@ func (p *planner) replaceLost() (all []catalog.Exchange) {
 	return all
 }
 
-// addMissing gives a partition one more member, if there are nodes for as many as are wanted: two of three replicas
-// would survive no more than one does.
+// addMissing gives a partition one more member, if there are nodes for as many as are wanted. Two of three replicas
+// would survive no more than one replica does.
 func (p *planner) addMissing() *catalog.Exchange {
 	able := 0
 	for _, n := range p.Nodes {
