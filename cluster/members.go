@@ -83,6 +83,19 @@ func (g *Gossip) Resolve(id fsm.NodeID) (string, bool) {
 	return addr, true
 }
 
+// Left reports whether the newest life of a node that gossip knows said goodbye.
+func (g *Gossip) Left(id fsm.NodeID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var best *life
+	for _, l := range g.lives {
+		if l.node == id && newer(l, best) {
+			best = l
+		}
+	}
+	return best != nil && best.state == MemberLeft
+}
+
 // address fills in the host of a peer address that has none.
 func (l *life) address() string {
 	host, port, err := net.SplitHostPort(l.peerAddr)

@@ -222,8 +222,7 @@ func TestLostNodesAreToldToThePartitions(t *testing.T) {
 	})
 }
 
-// A2, A3: a node that comes later holds the catalog without a vote, serves clients, and is given a
-// vote when votes are wanted.
+// A2, A3: a node that comes later holds the catalog without a vote and serves clients. It votes when it has a place.
 func TestNodeJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBrokers(t, 1)
@@ -239,9 +238,18 @@ func TestNodeJoins(t *testing.T) {
 		for i, id := range b.ids {
 			sendOne(t, b.all[id].r, reqOf(i, 5, 1), fsm.Key{Entity: d.ID})
 		}
-		s := b.leader(0).Status()
-		if len(s.Voters) != 3 || len(s.Nonvoters) != 1 {
-			t.Errorf("catalog: %+v", s)
+		if got := b.voters(0); got != "(n2) (n3) (n4) n1" {
+			t.Errorf("catalog: %s", got)
+		}
+		b.place(t, 1, "n1", "n2")
+		time.Sleep(30 * time.Second)
+		if got := b.voters(0); got != "(n2) (n3) (n4) n1" {
+			t.Errorf("catalog, two with a place: %s", got)
+		}
+		b.place(t, 1, "n1", "n2", "n3")
+		time.Sleep(30 * time.Second)
+		if got := b.voters(0); got != "(n4) n1 n2 n3" {
+			t.Errorf("catalog, three with a place: %s", got)
 		}
 	})
 }

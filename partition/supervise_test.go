@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,11 +48,16 @@ type brokers struct {
 	partitions int
 	lifeOf     map[fsm.NodeID]int // restarts
 	named      string             // name of the next node to join, its id if empty
+	votes      int                // of the catalog at most, the default if 0
+	left       sync.Map           // fsm.NodeID of those that said goodbye
 }
 
-func newBrokers(t *testing.T, n int) *brokers {
+func newBrokers(t *testing.T, n int) *brokers { return newBrokersWith(t, n, 0) }
+
+// newBrokersWith makes a cluster of which so many nodes may vote in the catalog, 0 for the default.
+func newBrokersWith(t *testing.T, n, votes int) *brokers {
 	b := &brokers{testCluster: newTestCluster(t, n), all: map[fsm.NodeID]*broker{}, partitions: 4,
-		lifeOf: map[fsm.NodeID]int{}}
+		lifeOf: map[fsm.NodeID]int{}, votes: votes}
 	b.machine = realMachine
 	for i := range n {
 		id := fsm.NodeID(fmt.Sprintf("n%d", i+1))
@@ -72,6 +78,11 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	}
 	defer func() { b.named = "" }()
 	cfg.Name, cfg.Bootstrap, cfg.Place, cfg.Partitions = b.named, bootstrap, placeRound, b.partitions
+	if b.votes > 0 {
+		cfg.CatalogVoters = b.votes
+	}
+	cfg.Left = func(id fsm.NodeID) bool { _, left := b.left.Load(id); return left }
+	b.left.Delete(id)
 	var err error
 	if n.sup, err = Supervise(n.host, n.dir, cfg); err != nil {
 		b.t.Fatal(err)

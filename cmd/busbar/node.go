@@ -25,7 +25,7 @@ import (
 // Orchestrators kill after 30 s by default.
 const stopTimeout = 20 * time.Second
 
-// catalogVoters is how many nodes vote in group 0; the others hold it without a vote (A2).
+// catalogVoters is how many nodes vote in group 0 at most; the others hold it without a vote (A2).
 const catalogVoters = 5
 
 // node is one broker process: the rooms, opened in order and closed in reverse.

@@ -272,7 +272,7 @@ func (n *node) found(ctx context.Context) error {
 	cfg := control.Defaults()
 	cfg.Name, cfg.Bootstrap = n.cfg.NodeName, members
 	cfg.Partitions, cfg.Replicas = n.cfg.Partitions, n.cfg.ReplicationFactor
-	cfg.CatalogVoters, cfg.Place = catalogVoters, cluster.Place
+	cfg.CatalogVoters, cfg.Place, cfg.Left = catalogVoters, cluster.Place, n.gossip.Left
 	n.supervisor, err = partition.Supervise(n.host, n.directory, cfg)
 	if err != nil {
 		return err

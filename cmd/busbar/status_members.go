@@ -7,6 +7,7 @@ import (
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -38,11 +39,19 @@ func (s *status) catalogMembers() (ids []fsm.NodeID) {
 func (s *status) compare(g catalog.Group, st *replica.Status, show func(fsm.NodeID) fsm.NodeID) (
 	voters, nonvoters []fsm.NodeID, differs []string) {
 	voters, nonvoters = named(st.Voters, show), named(st.Nonvoters, show)
-	want := len(g.Members)
+	members, learners, want := g.Members, st.Nonvoters, len(g.Members)
 	if g.ID == fsm.CatalogPartition {
-		want = min(want, catalogVoters)
+		// A node without a place holds the catalog and has no vote, as it should be.
+		placed := control.Placed(s.catalog())
+		want = control.CatalogVotes(len(placed), catalogVoters)
+		settled := func(ids []fsm.NodeID) []fsm.NodeID {
+			return slices.DeleteFunc(slices.Clone(ids), func(n fsm.NodeID) bool {
+				return !placed[n] && slices.Contains(st.Nonvoters, n) && slices.Contains(g.Members, n)
+			})
+		}
+		members, learners = settled(members), settled(learners)
 	}
-	return voters, nonvoters, differences(voters, nonvoters, named(g.Members, show), want)
+	return voters, nonvoters, differences(voters, named(learners, show), named(members, show), want)
 }
 
 // differences says where a group is not what the catalog wants: these members, so many of them with a

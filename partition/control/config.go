@@ -19,8 +19,11 @@ type Config struct {
 	// each of them has (A1, A3).
 	Partitions int
 	Replicas   int
-	// CatalogVoters is how many nodes vote in group 0; the others hold it without a vote (A2).
+	// CatalogVoters is how many nodes vote in group 0 at most; the others hold it without a vote (A2). An odd number votes.
 	CatalogVoters int
+	// Left reports whether a node is known to have been stopped in good order; nil if that is not known. It is a hint: a
+	// node that answers has not left.
+	Left func(fsm.NodeID) bool
 	// Place chooses the replicas of new partitions; the first of each is its preferred leader.
 	Place func(
 		nodes []fsm.NodeID, partitions []fsm.PartitionID, replicas int,

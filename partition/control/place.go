@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/replica"
@@ -59,30 +57,17 @@ const admitTimeout = 10 * time.Second
 // caughtUp is how many entries a node may be behind to be given a vote.
 const caughtUp = 64
 
-// admit adds registered nodes to group 0, one change at a time. Each comes without a vote first, because a voter
-// counts before it has anything.
+// admit adds registered nodes to group 0, one change at a time. Each comes without a vote, because a voter counts before
+// it has anything. The repairer gives votes to nodes that have a place in the cluster.
 func (p *placer) admit(r *replica.Replica, v *catalog.View) error {
-	in := map[fsm.NodeID]raft.ServerSuffrage{}
-	voters := 0
+	in := map[fsm.NodeID]bool{}
 	for _, m := range r.Servers() {
-		in[fsm.NodeID(m.ID)] = m.Suffrage
-		if m.Suffrage == raft.Voter {
-			voters++
-		}
+		in[fsm.NodeID(m.ID)] = true
 	}
 	for _, n := range v.Nodes() {
-		if _, ok := in[n.ID]; !ok && p.mayJoin(n.ID) {
+		if !in[n.ID] && p.mayJoin(n.ID) {
 			p.s.log.Info("node joins the catalog", "node", n.ID, "name", n.Name)
 			return p.s.wait(r.AddNonvoter(n.ID, 0))
-		}
-	}
-	if voters >= p.s.cfg.CatalogVoters {
-		return nil
-	}
-	for _, n := range v.Nodes() {
-		if in[n.ID] != raft.Voter && p.isCaughtUp(r, n.ID) {
-			p.s.log.Info("node votes in the catalog", "node", n.ID, "name", n.Name)
-			return p.s.wait(r.AddVoter(n.ID, 0))
 		}
 	}
 	return nil
@@ -98,17 +83,4 @@ func (p *placer) mayJoin(n fsm.NodeID) bool {
 	return slices.ContainsFunc(all, func(st replica.Status) bool {
 		return st.Partition == fsm.CatalogPartition && !st.Broken
 	})
-}
-
-func (p *placer) isCaughtUp(r *replica.Replica, n fsm.NodeID) bool {
-	all, err := p.s.host.Ask(p.s.ctx, n)
-	if err != nil {
-		return false
-	}
-	for _, st := range all {
-		if st.Partition == r.ID() {
-			return st.Failure == "" && st.Applied+caughtUp >= r.Applied()
-		}
-	}
-	return false
 }

@@ -55,7 +55,7 @@ func sumAt(all []replica.Digest, with replica.Digest) string {
 }
 
 func (m *repairer) quarantine(g *repairGroup, n fsm.NodeID, index uint64, agreed string) *repairStep {
-	return &repairStep{"quarantine what differs", n, func(ctx context.Context, s *Supervisor, r *replica.Replica) error {
+	return &repairStep{what: "quarantine what differs", node: n, do: func(ctx context.Context, s *Supervisor, r *replica.Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 		defer cancel()
 		return s.host.Quarantine(ctx, n, g.id, index, agreed)

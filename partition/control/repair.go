@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -90,6 +91,9 @@ func (m *repairer) step(_ context.Context, f Facts) {
 			if step == nil {
 				step = m.retire(g, v, states)
 			}
+			if step == nil {
+				step = m.elect(g, v, states)
+			}
 			m.exchange(m.exchanges(v, states))
 		}
 		if step != nil {
@@ -121,7 +125,11 @@ func (m *repairer) take(r *replica.Replica, step *repairStep) {
 	m.mu.Lock()
 	m.busy[r.ID()] = true
 	m.mu.Unlock()
-	r.Log().Warn("mending", "step", step.what, "node", step.node)
+	level := hclog.Warn
+	if step.usual {
+		level = hclog.Info
+	}
+	r.Log().Log(level, "mending", "step", step.what, "node", step.node)
 	m.s.Go(func(ctx context.Context) {
 		err := step.do(ctx, m.s, r)
 		if err != nil && ctx.Err() == nil {
@@ -262,6 +270,8 @@ type repairStep struct {
 	what string
 	node fsm.NodeID
 	do   func(context.Context, *Supervisor, *replica.Replica) error
+	// usual says that nothing is broken: the step is part of the life of a cluster.
+	usual bool
 }
 
 // next decides the next step, nil if there is none. It is pure.
@@ -281,7 +291,7 @@ func (g *repairGroup) next() *repairStep {
 		case !in && g.failed[n]:
 			return g.rebuild(n)
 		case g.id == fsm.CatalogPartition:
-			// placer.admit takes nodes into the catalog, and gives votes.
+			// placer.admit takes nodes into the catalog, and repairer.elect gives votes.
 		case !in && g.listed[n]:
 			return g.change("take in without a vote", n, (*replica.Replica).AddNonvoter)
 		case in && suffrage != raft.Voter && g.ready[n] && g.survives("", 1):
@@ -296,8 +306,8 @@ func (g *repairGroup) next() *repairStep {
 			continue
 		}
 		if n == g.self {
-			return &repairStep{"hand over, being replaced", n, func(ctx context.Context, s *Supervisor,
-				r *replica.Replica) error {
+			return &repairStep{what: "hand over, being replaced", node: n, do: func(ctx context.Context,
+				s *Supervisor, r *replica.Replica) error {
 				ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 				defer cancel()
 				return s.host.HandOver(ctx, r.ID())
@@ -365,7 +375,7 @@ func (g *repairGroup) remove(what string, n fsm.NodeID) *repairStep {
 
 // change is a change of the configuration with that index, refused by raft if it is another by now.
 func (g *repairGroup) change(what string, n fsm.NodeID, f func(*replica.Replica, fsm.NodeID, uint64) raft.Future) *repairStep {
-	return &repairStep{what, n, func(_ context.Context, s *Supervisor, r *replica.Replica) error {
+	return &repairStep{what: what, node: n, do: func(_ context.Context, s *Supervisor, r *replica.Replica) error {
 		return s.wait(f(r, n, g.index))
 	}}
 }
@@ -377,7 +387,7 @@ func (g *repairGroup) told(n fsm.NodeID) bool {
 }
 
 func (g *repairGroup) rebuild(n fsm.NodeID) *repairStep {
-	return &repairStep{"rebuild failed replica", n, func(ctx context.Context, s *Supervisor,
+	return &repairStep{what: "rebuild failed replica", node: n, do: func(ctx context.Context, s *Supervisor,
 		_ *replica.Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*s.timing.CloseTimeout)
 		defer cancel()

@@ -120,22 +120,23 @@ func (m *repairer) exchange(all []catalog.Exchange) {
 // enoughVoters is how many voters must be ready for a lost one to be no loss.
 const enoughVoters = 3
 
-// retire decides whether a voter of the catalog that is overdue goes. It goes when a node without a vote can take its
+// retire decides whether a member of the catalog that is overdue goes. A voter goes when a node without a vote can take its
 // place. It also goes when enough others vote, of whom it would only raise the majority. It comes back without a vote
 // when it answers again (placer.admit).
 func (m *repairer) retire(g *repairGroup, v *catalog.View, states map[fsm.NodeID]nodeState) *repairStep {
 	away := m.gone(v, states)
+	placed := Placed(v)
 	spare, voters := false, 0
 	for _, n := range g.existing {
 		if g.ready[n] && g.servers[n] == raft.Voter {
 			voters++
 		}
-		spare = spare || g.ready[n] && g.servers[n] != raft.Voter
+		spare = spare || g.ready[n] && g.servers[n] != raft.Voter && placed[n]
 	}
 	spare = spare || voters >= enoughVoters
 	for _, n := range g.existing {
-		if g.servers[n] == raft.Voter && spare && away[n] > 0 && g.survives(n, 0) &&
-			m.overdue(v, n, away[n], states) {
+		voter := g.servers[n] == raft.Voter
+		if (!voter || spare && g.survives(n, 0)) && away[n] > 0 && m.overdue(v, n, away[n], states) {
 			return g.remove("remove lost node from the catalog", n)
 		}
 	}

@@ -50,7 +50,7 @@ func (m *repairer) restartFollower(g *repairGroup, n fsm.NodeID) *repairStep {
 		what = "give up what does not follow"
 	}
 	f.tries, f.at = tries+1, time.Now()
-	return &repairStep{what, n, func(ctx context.Context, s *Supervisor, r *replica.Replica) error {
+	return &repairStep{what: what, node: n, do: func(ctx context.Context, s *Supervisor, r *replica.Replica) error {
 		ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 		defer cancel()
 		return s.host.Reopen(ctx, n, g.id, tries > 0)

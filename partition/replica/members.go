@@ -67,6 +67,11 @@ func (r *Replica) AddVoter(n fsm.NodeID, index uint64) raft.Future {
 	return r.raft.AddVoter(raft.ServerID(n), raft.ServerAddress(n), index, changeTimeout)
 }
 
+// Demote takes a node's vote; the node goes on holding the group. The index is that of AddNonvoter.
+func (r *Replica) Demote(n fsm.NodeID, index uint64) raft.Future {
+	return r.raft.DemoteVoter(raft.ServerID(n), index, changeTimeout)
+}
+
 // Remove removes a node from the group, if the configuration has that index.
 func (r *Replica) Remove(n fsm.NodeID, index uint64) raft.Future {
 	return r.raft.RemoveServer(raft.ServerID(n), index, changeTimeout)
