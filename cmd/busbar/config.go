@@ -84,11 +84,22 @@ type Config struct {
 	// limitLines has the line of each limit that the file sets; file is its name.
 	limitLines map[string]int
 	file       string
+	// source reads the configuration again; nil for one that a test has put together.
+	source *source
 
 	// ClockSkew is how long after its expiry, and before its beginning, a token still counts.
 	ClockSkew time.Duration `yaml:"clock-skew"`
 	Issuers   []issuer      `yaml:"issuers"`
 }
+
+// source is where a configuration came from.
+type source struct {
+	file   string
+	given  map[string][]string
+	getenv func(string) (string, bool)
+}
+
+func (s *source) load() (Config, error) { return load(s.file, s.given, s.getenv) }
 
 // policy is a shared access policy of the namespace.
 type policy struct {
@@ -247,6 +258,7 @@ func environmentName(name string) string {
 // load puts the configuration together. given holds the flags of the command line. Every problem is
 // reported, not only the first.
 func load(file string, given map[string][]string, getenv func(string) (string, bool)) (Config, error) {
+	from := &source{file, given, getenv}
 	if file == "" {
 		file, _ = getenv("BUSBAR_CONFIG")
 	}
@@ -274,6 +286,7 @@ func load(file string, given map[string][]string, getenv func(string) (string, b
 			}
 		}
 	}
+	c.source = from
 	if err := c.resolve(); err != nil {
 		errs = append(errs, err)
 	}

@@ -3,19 +3,16 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/cmd/busbar/process"
-	"github.com/busbar-mq/busbar/fsm"
 )
 
 // doors are the listeners for clients and operators. They are bound before anything else opens, so
@@ -70,10 +67,12 @@ func (n *node) openDoors(ctx context.Context) error {
 	if len(ports) == 0 {
 		return nil
 	}
-	identity, err := serverTLS(n.cfg, ports)
-	if err != nil {
-		return err
+	if n.cfg.TLSCert == "" {
+		if err := n.certifyForDevelopment(ports); err != nil {
+			return fmt.Errorf("certificate: %w", err)
+		}
 	}
+	identity := n.serverTLS()
 	for i := plain; i < len(d.clients); i++ {
 		d.clients[i].tls = identity
 	}
@@ -91,49 +90,6 @@ func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s %s: %w", setting, addr, err)
 	}
 	return l, nil
-}
-
-func serverTLS(cfg Config, ports []int) (*tls.Config, error) {
-	var cert tls.Certificate
-	var err error
-	if cfg.TLSCert != "" {
-		cert, err = tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
-	} else {
-		cert, err = devCertificate(cfg.DevCADir, ports)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
-}
-
-// peerTLS authenticates nodes to each other by the CA of tls-ca. The certificate is read anew at
-// every handshake, so a renewed one needs no restart. With require-node-uri the certificate of node must name it.
-func peerTLS(cfg Config, node fsm.NodeID) (*cluster.TLS, error) {
-	text, err := os.ReadFile(cfg.TLSCA)
-	if err != nil {
-		return nil, fmt.Errorf("tls-ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("tls-ca %s holds no certificate", cfg.TLSCA)
-	}
-	t := &cluster.TLS{CA: pool, RequireNodeURI: cfg.RequireNodeURI, Certificate: func() (*tls.Certificate, error) {
-		c, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
-		return &c, err
-	}}
-	if !cfg.RequireNodeURI {
-		return t, nil
-	}
-	own, err := t.Certificate()
-	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
-	}
-	if !cluster.NamesNode(own.Leaf, node) {
-		return nil, fmt.Errorf("require-node-uri: the certificate %s does not name this node, so the others would refuse it: "+
-			"make one with the subject alternative name URI:%s", cfg.TLSCert, cluster.NodeURI(node))
-	}
-	return t, nil
 }
 
 // firstPorts returns the first plain and the first TLS port, 0 if there is none.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // writeNodeCertificate makes a certificate that is its own authority, with a URI among its names unless it is empty, and
@@ -74,7 +77,15 @@ func TestCertificatesMustNameTheirNodeWhereAsked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := (&node{cfg: cfg, id: "n1", incarnation: 1}).clusterConfig()
+			n := &node{cfg: cfg, id: "n1", incarnation: 1, log: hclog.NewNullLogger()}
+			var stop context.CancelFunc
+			n.background, stop = context.WithCancel(t.Context())
+			n.cancel = stop
+			defer stop()
+			if err := n.openCertificates(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, err := n.clusterConfig()
 			switch {
 			case c.refused != "":
 				if err == nil || !strings.Contains(err.Error(), c.refused) {

@@ -17,7 +17,7 @@ var version = "development"
 func main() { os.Exit(run(os.Args[1:])) }
 
 // run executes one command line and returns the exit code: 0 done, 1 failed at run time, 2 usage or
-// configuration, 3 not found, 4 conflict, 5 unauthorised.
+// configuration, 3 not found, 4 conflict, 5 unauthorised, 6 a stop that was cut off.
 func run(args []string) int {
 	root := &cobra.Command{
 		Use:           "busbar",

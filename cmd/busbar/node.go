@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -21,9 +22,12 @@ import (
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
-// stopTimeout bounds a graceful stop: hand leaderships over, answer or end what is waiting, flush.
-// Orchestrators kill after 30 s by default.
-const stopTimeout = 20 * time.Second
+// The bounds of an orderly stop: hand leaderships over, answer or end what is waiting, flush. Orchestrators kill after
+// 30 s by default.
+const (
+	stopTimeout = 18 * time.Second // what closes the rooms gives up then
+	stopBound   = 20 * time.Second // the process ends then, whatever still hangs
+)
 
 // catalogVoters is how many nodes vote in group 0 at most; the others hold it without a vote (A2).
 const catalogVoters = 5
@@ -52,6 +56,9 @@ type node struct {
 	front      *transport.Server
 	ops        *http.Server
 	doors      *doors
+	reloader   *reloader
+
+	certificates atomic.Pointer[certificates] // never nil once they are opened
 
 	// failed receives the error that ends the process; it holds one.
 	failed chan error

@@ -57,6 +57,7 @@ const ballastBytes = 64 << 20
 func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err error) {
 	n := &node{cfg: cfg, log: log, failed: make(chan error, 1)}
 	n.background, n.cancel = context.WithCancel(context.Background())
+	n.reloader = newReloader(n)
 	defer func() {
 		if err != nil {
 			stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
@@ -65,7 +66,7 @@ func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err e
 		}
 	}()
 	for _, open := range []func(context.Context) error{
-		n.openStorage, n.openDoors, n.openMesh, n.openPartitions, n.openFront, n.openIssuers, n.openOps,
+		n.openStorage, n.openCertificates, n.openDoors, n.openMesh, n.openPartitions, n.openFront, n.openIssuers, n.openOps,
 		n.found, n.openPolicies, n.serve, n.startEntities,
 	} {
 		if err := open(ctx); err != nil {
@@ -139,7 +140,7 @@ func (n *node) clusterConfig() (cluster.Config, error) {
 		}
 	}
 	if n.cfg.TLSCA != "" {
-		identity, err := peerTLS(n.cfg, n.id)
+		identity, err := n.peerTLS(n.id)
 		if err != nil {
 			return cfg, err
 		}

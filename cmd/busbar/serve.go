@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -57,17 +58,24 @@ func newServeCommand() *cobra.Command {
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals, lifeSignals()...)
+		defer signal.Stop(signals)
 		defer process.KeepHeapFloor()() // first of all: memory used before would have to be cleared
-		return serve(ctx, cfg, cmd.OutOrStdout())
+		return serve(cmd.Context(), cfg, cmd.OutOrStdout(), signals)
 	}
 	return c
 }
 
-// serve runs a node until ctx ends, or until it fails by itself.
-func serve(ctx context.Context, cfg Config, out io.Writer) error {
+// serve runs a node until ctx ends, a signal comes, or the node fails by itself.
+func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Signal) error {
 	log := newLogger(cfg)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	hangups, done := make(chan struct{}, 1), make(chan struct{})
+	defer close(done)
+	end := &ending{signals: signals, stop: stop, reload: hangups, exit: os.Exit, log: log}
+	go end.run(done)
 	if cfg.QuietRuntime {
 		if err := process.QuietRuntime(); err != nil {
 			log.Debug("the runtime is left as it is", "reason", err)
@@ -75,18 +83,25 @@ func serve(ctx context.Context, cfg Config, out io.Writer) error {
 	}
 	n, err := openNode(ctx, cfg, log)
 	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			log.Info("stopped before the node served")
+			return nil
+		}
 		return err
 	}
 	if cfg.Dev {
 		n.printConnectionStrings(out)
 	}
+	reloading := make(chan struct{})
+	go func() { defer close(reloading); n.reloader.run(ctx, hangups) }()
 	var failed error
 	select {
 	case <-ctx.Done():
-		log.Info("stopping")
 	case failed = <-n.failed:
 		log.Error("stopping", "error", failed)
+		stop()
 	}
+	<-reloading // so that nothing is replaced while it is closed
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := n.close(stopping); err != nil {
@@ -121,6 +136,17 @@ func newConfigCommand() *cobra.Command {
 		cfg, err := load(*file, given, os.LookupEnv)
 		if err != nil {
 			return exit.With(exit.Usage, err)
+		}
+		paper, err := readCertificates(&cfg)
+		if err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		fault, warnings := paper.faults(&cfg, time.Now())
+		for _, warning := range warnings {
+			fmt.Fprintln(cmd.OutOrStdout(), "warning:", warning)
+		}
+		if fault != nil {
+			return exit.With(exit.Usage, fault)
 		}
 		if cfg.Entities != "" {
 			all, _, err := entities.Read(cfg.Entities)

@@ -1,15 +1,22 @@
 package kubernetes
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"debug/elf"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func binary(t *testing.T) string {
@@ -50,12 +57,42 @@ func (s *set) render(t *testing.T, dir string, secrets map[string]string) []stri
 		}
 		env = append(env, e.Name+"="+value)
 	}
+	certify(t, filepath.Join(dir, "tls"))
 	for name, text := range s.config.Data {
+		text = strings.ReplaceAll(text, "/etc/busbar/tls/", filepath.Join(dir, "tls")+"/")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return env
+}
+
+// certify writes what the secret of the certificate holds: one that is its own authority.
+func certify(t *testing.T, dir string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"busbar.busbar.svc"}, IsCA: true,
+		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, own, own, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der},
+		"ca.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestConfigCheck gives the binary what a pod would give it.

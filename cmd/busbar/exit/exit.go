@@ -13,6 +13,7 @@ const (
 	NotFound     = 3
 	Conflict     = 4
 	Unauthorised = 5
+	CutOff       = 6 // a node ended before its stop was over: at a second signal, or because the stop took too long
 )
 
 // Error is an error that knows its exit code.

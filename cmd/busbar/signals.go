@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
+)
+
+// lifeSignals are the signals that a node answers.
+func lifeSignals() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
+
+// ending ends the process. The first signal asks for an orderly stop; a second one ends the process at once, and so does
+// a stop that takes longer than stopBound.
+type ending struct {
+	signals <-chan os.Signal
+	stop    func()          // begins the orderly stop
+	reload  chan<- struct{} // holds one; SIGHUP asks for a reload
+	exit    func(code int)
+	log     hclog.Logger
+}
+
+// run answers signals until done is closed.
+func (e *ending) run(done <-chan struct{}) {
+	var late <-chan time.Time
+	for {
+		select {
+		case <-done:
+			return
+		case <-late:
+			e.log.Error("the stop takes too long: the process ends at once", "bound", stopBound)
+			e.exit(exit.CutOff)
+			return
+		case s := <-e.signals:
+			switch {
+			case s == syscall.SIGHUP && late == nil:
+				select {
+				case e.reload <- struct{}{}:
+				default: // one is to come, which reads what is there now
+				}
+			case s == syscall.SIGHUP:
+				e.log.Info("the configuration is not read again: the node is stopping")
+			case late == nil:
+				e.log.Info("stopping; another signal ends the process at once", "signal", s.String())
+				late = time.After(stopBound)
+				e.stop()
+			default:
+				e.log.Error("a second signal: the process ends at once", "signal", s.String())
+				e.exit(exit.CutOff)
+				return
+			}
+		}
+	}
+}
