@@ -38,8 +38,10 @@ var doors = map[string][]string{
 	"cmd/busbar/process":  {},
 	"cmd/busbar/dial":     {"cmd/busbar/exit", "transport/auth"},
 	"cmd/busbar/entities": {"cmd/busbar/dial", "cmd/busbar/exit"},
-	"cmd/busbar/client":   {"cmd/busbar/dial", "cmd/busbar/entities", "cmd/busbar/exit", "fsm", "partition", "storage", "transport/rest"},
-	"cmd/busbar/bench":    {"cmd/busbar/dial", "cmd/busbar/exit", "fsm", "transport", "transport/auth", "transport/refusal"},
+	"cmd/busbar/lines":    {"transport/amqp"},
+	"cmd/busbar/client": {"cmd/busbar/dial", "cmd/busbar/entities", "cmd/busbar/exit", "cmd/busbar/lines", "fsm", "partition", "storage",
+		"transport/rest"},
+	"cmd/busbar/bench": {"cmd/busbar/dial", "cmd/busbar/exit", "fsm", "transport", "transport/auth", "transport/refusal"},
 }
 
 // testDoors are further doors of a room's own tests: the fault-injecting file system and network.

@@ -217,7 +217,9 @@ func (left *budget) decodeArray(code byte, content []byte, depth int) (any, erro
 	}
 	a := Array{Code: head.code, Items: make([]any, count)}
 	if head.described {
-		a.Descriptor = head.descriptor.value()
+		if a.Descriptor = head.descriptor.value(); a.Descriptor == nil {
+			a.Descriptor = Raw{tNull} // nil is for an array of values that are not described
+		}
 	}
 	for i := range a.Items {
 		v, n, err := left.decodeBody(head.code, content, depth)

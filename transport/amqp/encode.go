@@ -135,6 +135,8 @@ func appendAnyDescriptor(dst []byte, d any) ([]byte, error) {
 		return AppendSymbol(dst, d), nil
 	case []byte:
 		return AppendBinary(dst, d), nil
+	case Raw:
+		return append(dst, d...), nil
 	}
 	return appendPrimitive(dst, d)
 }

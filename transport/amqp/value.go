@@ -52,7 +52,7 @@ type Described struct {
 
 // Array is an array whose elements have no Go slice of their own. All items have the Go type that
 // Code stands for; Descriptor is not nil for an array of described values, whose items are then the
-// bare values.
+// bare values. Null, as a descriptor, is a Raw.
 type Array struct {
 	// Code is the constructor byte of the elements on the wire, which an empty array has too.
 	Code       byte

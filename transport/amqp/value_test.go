@@ -91,6 +91,7 @@ var primitives = []struct {
 	{"e0 02 01 45", Array{0x45, nil, []any{List{}}}, true},
 	{"e0 06 02 a0 01 07 01 08", Array{0xa0, nil, []any{[]byte{7}, []byte{8}}}, true},
 	{"e0 06 01 00 53 01 54 05", Array{0x54, uint64(1), []any{int32(5)}}, true},
+	{"e0 05 01 00 40 54 05", Array{0x54, Raw{0x40}, []any{int32(5)}}, true},
 	{"e0 07 02 c0 02 01 41 01 00", Array{0xc0, nil, []any{List{true}, List{}}}, true},
 	{"e0 0b 01 d0 00 00 00 05 00 00 00 01 41", Array{0xd0, nil, []any{List{true}}}, true},
 	{"e0 0a 01 d0 00 00 00 04 00 00 00 00", Array{0xd0, nil, []any{List{}}}, true},

@@ -97,11 +97,39 @@ func (p *peekFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue s
 
 // page asks for up to count messages from a number on.
 func (p *peekFlags) page(ctx context.Context, w *dial.Wire, r *dial.Requests, from int64, count int, inSession bool) ([]*amqp.Message, error) {
+	ask := peekRequest{from: from, count: count}
+	if inSession {
+		ask.session = &p.session
+	}
+	encoded, err := ask.send(ctx, w, r)
+	if err != nil {
+		return nil, err
+	}
+	var page []*amqp.Message
+	for _, payload := range encoded {
+		m := &amqp.Message{}
+		if err := m.UnmarshalBinary(payload); err != nil {
+			return nil, fmt.Errorf("peek: %w", err)
+		}
+		page = append(page, m)
+	}
+	return page, nil
+}
+
+// peekRequest asks for a page of messages.
+type peekRequest struct {
+	from    int64   // sequence number
+	count   int     // messages at most
+	session *string // nil for messages of all sessions and of none
+}
+
+// send returns the messages as the broker has encoded them.
+func (p *peekRequest) send(ctx context.Context, w *dial.Wire, r *dial.Requests) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Limit)
 	defer cancel()
-	body := map[string]any{"from-sequence-number": from, "message-count": int32(count)}
-	if inSession {
-		body["session-id"] = p.session
+	body := map[string]any{"from-sequence-number": p.from, "message-count": int32(p.count)}
+	if p.session != nil {
+		body["session-id"] = *p.session
 	}
 	answer, err := r.Call(ctx, &amqp.Message{
 		ApplicationProperties: map[string]any{"operation": "com.microsoft:peek-message"},
@@ -112,18 +140,14 @@ func (p *peekFlags) page(ctx context.Context, w *dial.Wire, r *dial.Requests, fr
 	}
 	top, _ := answer.Value.(map[string]any)
 	entries, _ := top["messages"].([]any)
-	var page []*amqp.Message
+	var page [][]byte
 	for _, e := range entries {
 		entry, _ := e.(map[string]any)
 		encoded, ok := entry["message"].([]byte)
 		if !ok {
 			return nil, fmt.Errorf("peek: the answer holds no message")
 		}
-		m := &amqp.Message{}
-		if err := m.UnmarshalBinary(encoded); err != nil {
-			return nil, fmt.Errorf("peek: %w", err)
-		}
-		page = append(page, m)
+		page = append(page, encoded)
 	}
 	return page, nil
 }

@@ -101,7 +101,7 @@ func (s *sendFlags) source(bodies []string, in io.Reader) (iter.Seq2[[]byte, err
 		if s.count > 1 {
 			return nil, exit.Usagef("--count needs bodies on the command line or a file")
 		}
-		return lines(in), nil
+		return textLines(in, maxLineBytes), nil
 	}
 	return func(yield func([]byte, error) bool) {
 		for range s.count {
@@ -114,17 +114,18 @@ func (s *sendFlags) source(bodies []string, in io.Reader) (iter.Seq2[[]byte, err
 	}, nil
 }
 
-func lines(in io.Reader) iter.Seq2[[]byte, error] {
+// textLines yields the lines of a text, of which none may be longer than limit.
+func textLines(in io.Reader, limit int) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		scan := bufio.NewScanner(in)
-		scan.Buffer(nil, maxLineBytes)
+		scan.Buffer(nil, limit)
 		for scan.Scan() {
 			if !yield(slices.Clone(scan.Bytes()), nil) {
 				return
 			}
 		}
 		if err := scan.Err(); err != nil {
-			yield(nil, fmt.Errorf("standard input: %w", err))
+			yield(nil, fmt.Errorf("read the input: %w", err))
 		}
 	}
 }

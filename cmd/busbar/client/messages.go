@@ -1,0 +1,171 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/exit"
+	"github.com/busbar-mq/busbar/cmd/busbar/lines"
+)
+
+// NewMessagesCommand makes busbar messages: messages as lines of JSON.
+func NewMessagesCommand() *cobra.Command {
+	c := &cobra.Command{Use: "messages", Short: "Copy messages to lines of JSON, and send such lines",
+		Args: cobra.NoArgs, RunE: showHelp}
+	f := dial.AddFlags(c)
+	c.AddCommand(messagesExportCommand(f), messagesImportCommand(f))
+	return c
+}
+
+type exportFlags struct {
+	file    string
+	session *string
+	from    int64
+	max     int
+	dead    bool
+}
+
+func messagesExportCommand(f *dial.Flags) *cobra.Command {
+	var e exportFlags
+	var session string
+	c := &cobra.Command{
+		Use: "export QUEUE", Short: "Write the messages of a queue as lines of JSON, and leave them there",
+		Long: "Writes one line for each message that the queue holds: active, locked, scheduled and deferred ones, in the\n" +
+			"order of their numbers. A line holds all that AMQP says of the message. Nothing is locked or removed, so what\n" +
+			"clients do meanwhile shows in part; suspend the queue for a copy of one moment. States of sessions and ids of\n" +
+			"duplicate detection are not messages, and are not in it.",
+		Example: "  busbar messages export orders --file orders.jsonl\n" +
+			"  busbar messages export orders --dlq | jq -c 'select(.properties.subject==\"invoice\")'\n" +
+			"  busbar messages export trade/Subscriptions/eu --session s1 --file s1.jsonl",
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("session") {
+				e.session = &session
+			}
+			return e.command(c, f, args)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&e.file, "file", "", "write to this file, which appears when all is in it (default: the standard output)")
+	flags.StringVar(&session, "session", "", "only messages of this session")
+	flags.Int64Var(&e.from, "from", 0, "sequence number to begin with")
+	flags.IntVar(&e.max, "max", 0, "messages to export at most, 0 for all")
+	flags.BoolVar(&e.dead, "dlq", false, "export the dead-letter queue")
+	return c
+}
+
+func (e *exportFlags) command(c *cobra.Command, f *dial.Flags, args []string) error {
+	t, err := f.Target()
+	if err != nil {
+		return err
+	}
+	queue, rest, err := t.Queue(args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return exit.Usagef("messages export takes one queue")
+	}
+	if e.max < 0 || e.from < 0 {
+		return exit.Usagef("--max and --from must not be negative")
+	}
+	if e.dead {
+		queue += "/$DeadLetterQueue"
+	}
+	if e.file == "" {
+		_, err := e.run(c.Context(), t, f, queue, c.OutOrStdout())
+		return err
+	}
+	n := 0
+	err = writeWhole(e.file, func(w io.Writer) (err error) {
+		n, err = e.run(c.Context(), t, f, queue, w)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"exported": n, "queue": queue, "file": e.file},
+		fmt.Sprintf("exported %d messages of %s to %s", n, queue, e.file))
+}
+
+// writeWhole makes a file that is there with all its content or not at all.
+func writeWhole(path string, content func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+	err = content(file)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}
+
+// run writes the messages and returns how many there were.
+func (e *exportFlags) run(ctx context.Context, t *dial.Target, f *dial.Flags, queue string, to io.Writer) (n int, err error) {
+	w, err := dial.Connect(ctx, t, queue, f.Timeout)
+	if err != nil {
+		return 0, err
+	}
+	defer w.Close()
+	opening, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	r, err := w.OpenRequests(opening, queue+"/$management")
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	out := bufio.NewWriter(to)
+	for from := e.from; e.max == 0 || n < e.max; {
+		ask := peekRequest{from: from, count: peekPage, session: e.session}
+		if e.max > 0 {
+			ask.count = min(ask.count, e.max-n)
+		}
+		page, err := ask.send(ctx, w, r)
+		if err == nil && len(page) == 0 {
+			break
+		}
+		for i := 0; i < len(page) && err == nil; i++ {
+			if from, err = exportLine(out, page[i], from); err == nil {
+				n++
+			}
+		}
+		if err != nil {
+			return n, errors.Join(out.Flush(), exit.With(exit.Code(err),
+				fmt.Errorf("%w (%d messages were written; the rest begins with --from %d)", err, n, from)))
+		}
+	}
+	return n, out.Flush()
+}
+
+// exportLine writes one message and returns the number behind its own.
+func exportLine(out *bufio.Writer, payload []byte, from int64) (next int64, err error) {
+	m, err := lines.FromBroker(payload)
+	if err != nil {
+		return from, fmt.Errorf("the message behind number %d: %w", from-1, err)
+	}
+	if m.SequenceNumber == nil || *m.SequenceNumber < from {
+		return from, fmt.Errorf("the broker showed a message from number %d on that has not such a number", from)
+	}
+	line, err := m.Line()
+	if err != nil {
+		return from, fmt.Errorf("message %d: %w", *m.SequenceNumber, err)
+	}
+	_, err = out.Write(append(line, '\n'))
+	return *m.SequenceNumber + 1, err
+}
