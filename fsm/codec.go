@@ -21,49 +21,6 @@ const (
 	wireVersion7 = 7 // of locks that an operator took back
 )
 
-// Kinds of command in an entry. Numbers are for ever.
-const (
-	kindEnqueue uint8 = 1 + iota
-	kindLock
-	kindSettle
-	kindRenew
-	kindAcceptSession
-	kindRenewSession
-	kindReleaseSession
-	kindSetSessionState
-	kindReceive
-	kindCancel
-	kindDropLocks
-	kindDropPumps
-	kindNodeLost
-	kindPutEntity
-	kindDropEntity
-	kindBecomeLeader
-	kindTick
-	kindBarrier
-	kindChange
-	kindEnqueueKeyed // Enqueue with partition keys
-	kindDeleteMessages
-	kindTouch
-	kindRedrive
-	kindEnqueueMoved // Enqueue with an origin, or with carried messages
-	kindCommit
-	kindTransfer
-	kindForward
-	kindRedriveTo // Redrive to another entity
-	kindDiscard   // Redrive that deletes
-	kindRevoke
-	kindBodyPart
-	kindLarge        // Enqueue or Transfer with messages that refer to uploads
-	kindLargeState   // SetSessionState that refers to an upload
-	kindAcceptShared // AcceptSession without exclusion
-	kindLeaveSession // ReleaseSession of a receiver from which the session was taken over
-	kindWatchSession
-	kindReserve
-	kindReserved // Enqueue or Transfer with messages that have reserved numbers
-	kindRevokeBy // Revoke that names its operator
-)
-
 func (r *reader) sub() SubQueue {
 	s := SubQueue(r.u8())
 	if s > TransferQueue {

@@ -14,7 +14,7 @@ import (
 )
 
 // annotator takes the bytes of an entry apart, field by field, by an account of the format that is not the codec's
-// (codec_fields_test.go). A field of the entry has the name by which a Go program finds it, and the annotator compares
+// (codec_golden_test.go). A field of the entry has the name by which a Go program finds it, and the annotator compares
 // the two values. What only the bytes have, such as a version or a kind, has a name in lower case.
 type annotator struct {
 	t      testing.TB

@@ -30,25 +30,14 @@
 //   - sessionindex.go, token.go, sessionids.go, dense.go: tables
 //   - codec_entry.go, codec_command.go, codec_move.go, codec_large.go, codec_history.go, codec_outcome.go,
 //     codec_descriptor.go, codec.go, reader.go: the bytes of entries, commands and answers
-//   - query.go, command_move.go, command_large.go, command.go, traits.go: questions and commands, and what the commands
-//     are to other packages
+//   - query.go, command_internal.go, command_move.go, command_large.go, command.go, traits.go: questions and commands,
+//     and what the commands are to other packages
 //   - descriptor.go, outcome.go, refusal.go, errors.go, reading.go, id.go, keyhash.go: settings of entities, answers,
 //     and the smallest words
 //
 // The package stored has the bytes of a message, the package rule the language of rules.
 //
-// # The commands, by purpose
-//
-//   - Messages in: [Enqueue], [Reserve], [Cancel], [BodyPart] for a large body
-//   - Messages out: [Lock], [Settle], [Renew], [Receive] of deferred ones, [DropLocks] of a lost connection
-//   - Sessions: [AcceptSession], [WatchSession], [RenewSession], [ReleaseSession], [SetSessionState]
-//   - Several at once: [Commit]
-//   - From one entity to another: [Transfer], [Forward]
-//   - Many messages: [DeleteMessages], [Redrive]
-//   - An operator: [Revoke]
-//   - Entities: [PutEntity], [DropEntity], [Touch]
-//   - Leadership, time and nodes: [BecomeLeader], [Tick], [Barrier], [NodeLost], [DropPumps]
-//   - The catalog: [Change], whose content package catalog knows
+// [Command] lists the commands by purpose.
 //
 // Start with [State.Apply]; its behaviour is told by the scripts in testdata.
 package fsm

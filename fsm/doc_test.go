@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// The package comment lists the commands by purpose, each once.
-func TestThePackageCommentNamesEachCommand(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
+// The comment of Command lists the commands by purpose, each once.
+func TestTheCommentOfCommandNamesEachCommand(t *testing.T) {
+	text, err := os.ReadFile("command.go")
 	if err != nil {
 		t.Fatal(err)
 	}

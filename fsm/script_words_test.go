@@ -2,11 +2,12 @@ package fsm
 
 import (
 	"fmt"
+	"reflect"
 	"sort"
 	"strings"
 )
 
-// command makes the command of a step.
+// command makes the command of a step. A command whose fields have a plain form needs no case: see derived.
 func (s *script) command(word string) Command {
 	switch word {
 	case "lead":
@@ -17,8 +18,6 @@ func (s *script) command(word string) Command {
 			c.Listeners = append(c.Listeners, s.ids[name])
 		}
 		return c
-	case "barrier":
-		return &Barrier{}
 	case "queue":
 		return s.queue()
 	case "topic":
@@ -32,12 +31,6 @@ func (s *script) command(word string) Command {
 	case "lock":
 		return &Lock{Session: s.proof(), Max: uint32(s.arg("max", 1)), MaxBytes: uint32(s.arg("bytes", 0)),
 			Delete: s.flags["delete"]}
-	case "receive":
-		return &Receive{Session: s.proof(), Numbers: s.numbers(), Delete: s.flags["delete"]}
-	case "cancel":
-		return &Cancel{Numbers: s.numbers()}
-	case "reserve":
-		return &Reserve{Count: uint32(s.arg("count", 1))}
 	case "delete":
 		c := &DeleteMessages{Session: s.proof(), Max: uint32(s.arg("max", 4000))}
 		if v, ok := s.args["before"]; ok {
@@ -54,21 +47,6 @@ func (s *script) command(word string) Command {
 			}
 		}
 		return c
-	case "revoke":
-		c := &Revoke{Number: SequenceNumber(s.arg("number", 0)), Node: Incarnation(s.arg("node", 0)), Pump: s.arg("pump", 0)}
-		c.Session, c.HasSession = s.args["session"]
-		c.Operator = s.args["operator"]
-		return c
-	case "touch":
-		return &Touch{}
-	case "renew":
-		return &Renew{Tokens: s.tokenList()}
-	case "droplocks":
-		return &DropLocks{Tokens: s.tokenList(), Grace: Millis(s.arg("grace", 0))}
-	case "droppumps":
-		return &DropPumps{Node: Incarnation(s.arg("node", 0)), Pumps: []uint64{s.arg("pump", 0)}}
-	case "nodelost":
-		return &NodeLost{Node: Incarnation(s.arg("node", 0))}
 	case "accept":
 		c := &AcceptSession{ID: s.args["session"], Next: s.flags["next"], Shared: s.flags["shared"]}
 		if t, ok := s.args["present"]; ok {
@@ -77,8 +55,6 @@ func (s *script) command(word string) Command {
 		return c
 	case "watch":
 		return &WatchSession{Session: s.proof()}
-	case "renewsession":
-		return &RenewSession{Session: s.proof()}
 	case "release":
 		return &ReleaseSession{Session: s.proof(), Orderly: !s.flags["lost"], Unsure: s.flags["unsure"], Unsent: s.tokenList()}
 	case "setstate":
@@ -89,8 +65,59 @@ func (s *script) command(word string) Command {
 			return s.settlement(Complete + Verdict(v))
 		}
 	}
+	return s.derived(word)
+}
+
+// derived makes the command whose type has the name of a word, in lower case. A field is given by its name in lower
+// case. A field Has… is true if the field of that name is given.
+func (s *script) derived(word string) Command {
+	for _, c := range goldenCommands() {
+		t := reflect.TypeOf(c).Elem()
+		if strings.ToLower(t.Name()) != word {
+			continue
+		}
+		made := reflect.New(t)
+		for i := range t.NumField() {
+			s.fill(strings.ToLower(t.Field(i).Name), made.Elem().Field(i))
+		}
+		return made.Interface().(Command)
+	}
 	s.tb.Fatalf("unknown step %q", s.line)
 	return nil
+}
+
+// fill sets a field of a command to the argument of its name.
+func (s *script) fill(name string, field reflect.Value) {
+	switch at := field.Addr().Interface().(type) {
+	case *SessionProof:
+		*at = s.proof()
+	case *[]LockToken:
+		*at = s.tokenList()
+	case *[]SequenceNumber:
+		*at = s.numbers()
+	case *[]uint64:
+		for _, v := range s.list(name) {
+			*at = append(*at, s.number(v))
+		}
+	case *Wall:
+		if v, ok := s.args[name]; ok {
+			*at = startWall + Wall(s.number(v))
+		}
+	case *Millis:
+		*at = Millis(s.arg(name, 0))
+	case *string:
+		*at = s.args[name]
+	case *bool:
+		*at = s.flags[name]
+		if of, ok := strings.CutPrefix(name, "has"); ok {
+			_, *at = s.args[of]
+		}
+	default:
+		if !field.CanUint() {
+			s.tb.Fatalf("%q: a %s has no form in a script: func command needs a case", s.line, field.Type())
+		}
+		field.SetUint(s.arg(name, 0))
+	}
 }
 
 func (s *script) tokenList() (ts []LockToken) {

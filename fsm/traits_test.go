@@ -1,12 +1,14 @@
 package fsm
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -39,15 +41,20 @@ func commandTypes(t *testing.T) (names []string) {
 	return names
 }
 
-// sources are the texts of the files that a pattern names, but for one.
-func sources(t *testing.T, pattern, but string) string {
+func sourceFiles(t *testing.T, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || files == nil {
 		t.Fatalf("%s: %v %v", pattern, files, err)
 	}
+	return files
+}
+
+// sources are the texts of the files that a pattern names, but for one.
+func sources(t *testing.T, pattern, but string) string {
+	t.Helper()
 	var all strings.Builder
-	for _, name := range files {
+	for _, name := range sourceFiles(t, pattern) {
 		if name == but {
 			continue
 		}
@@ -60,31 +67,63 @@ func sources(t *testing.T, pattern, but string) string {
 	return all.String()
 }
 
-// A command that was added and left out somewhere is found here: each has an encoding that is kept, a test of the state
-// machine that makes one, by a word of a script or in Go, and a case in the independent model.
+// A command that was added and left out somewhere is found here. Each command has an encoding that is kept and told in
+// docs/formats/entry.md, is done by a partition or by the catalog, has a script or a test in Go, and has a case in the
+// independent model, which meets it by chance.
 func TestEachCommandIsComplete(t *testing.T) {
 	elsewhere := map[string]string{
 		"Change": "the catalog's tests make and check catalog changes",
 	}
-	golden := map[string]bool{}
+	golden := map[string][]Command{}
 	for _, c := range goldenCommands() {
-		golden[reflect.TypeOf(c).Elem().Name()] = true
+		name := reflect.TypeOf(c).Elem().Name()
+		golden[name] = append(golden[name], c)
 	}
-	tests, model := sources(t, "*_test.go", "codec_test.go"), sources(t, "../test/model/*.go", "")
+	format, scripts := sources(t, "../docs/formats/entry.md", ""), sources(t, "testdata/*.txt", "")
+	tests, chance := sources(t, "*_test.go", "codec_golden_test.go"), sources(t, "../test/model/*_test.go", "")
+	model := ""
+	for _, c := range sourceFiles(t, "../test/model/*.go") {
+		if !strings.HasSuffix(c, "_test.go") {
+			model += sources(t, c, "")
+		}
+	}
+	has := func(text, pattern string) bool { return regexp.MustCompile(pattern).MatchString(text) }
 	for _, name := range commandTypes(t) {
-		if !golden[name] {
+		if golden[name] == nil {
 			t.Errorf("%s: goldenCommands has none, so nothing keeps its encoding", name)
+		}
+		for _, c := range golden[name] {
+			if kind := appendCommand(nil, c)[0]; !strings.Contains(format, fmt.Sprintf("\n| %d | ", kind)) {
+				t.Errorf("%s: docs/formats/entry.md does not tell the fields of kind %d", name, kind)
+			}
 		}
 		if elsewhere[name] != "" {
 			continue
 		}
-		if !strings.Contains(tests, name+"{") {
-			t.Errorf("%s: no test of the state machine makes one", name)
+		for _, c := range golden[name] {
+			if o := afterQueue(c); strings.Contains(o.Detail, "not a command of a data partition") {
+				t.Errorf("%s: State.Apply does not do it", name)
+			}
 		}
-		if !strings.Contains(model, "fsm."+name) {
+		if !has(tests, `\b`+name+`\{`) && !has(scripts, `(?m)^`+strings.ToLower(name)+`\b`) {
+			t.Errorf("%s: no script and no test of the state machine makes one", name)
+		}
+		if !has(model, `\bfsm\.`+name+`\b`) {
 			t.Errorf("%s: the model does not know it", name)
 		}
+		if !has(chance, `\bfsm\.`+name+`\{`) {
+			t.Errorf("%s: the tests of the model never make one", name)
+		}
 	}
+}
+
+// afterQueue applies a command to a partition that has a queue.
+func afterQueue(c Command) Outcome {
+	s := New(1)
+	s.Apply(1, &Entry{Wall: startWall, Requests: []Request{{Command: &BecomeLeader{Node: "n"}}}})
+	put := queue(1, func(d *Descriptor) { d.Version = 1 })
+	s.Apply(2, &Entry{Wall: startWall, Epoch: 1, Requests: []Request{{Command: put}}})
+	return s.Apply(3, &Entry{Wall: startWall, Epoch: 1, Requests: []Request{{Entity: 1, Command: c}}}).Outcomes[0]
 }
 
 // A Waiter waits for as long as it says, and its copy waits for another time and is alike otherwise.

@@ -1,6 +1,91 @@
 package fsm
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/busbar-mq/busbar/fsm/rule"
+)
+
+// goldenCommands holds one command of every kind with every field set.
+func goldenCommands() map[string]Command {
+	proof := SessionProof{ID: "s1", Token: goldenToken(9)}
+	return map[string]Command{
+		"enqueue": &Enqueue{Messages: []Message{
+			{SessionID: "s1", HasSession: true, MessageID: "m-1", TTL: 60000, ScheduledAt: 1700000000000, Body: []byte("first")},
+			{Body: []byte("second")},
+		}},
+		"enqueue_keyed": &Enqueue{Messages: []Message{
+			{SessionID: "s1", HasSession: true, MessageID: "m-1", PartitionKey: "k", TTL: 60000, ScheduledAt: 1700000000000, Body: []byte("first")},
+			{Body: []byte("second")},
+		}},
+		"lock": &Lock{Session: proof, Max: 10, MaxBytes: 1 << 20, Delete: true, Wait: 60000},
+		"settle": &Settle{Session: proof, Items: []SettleItem{
+			{Seq: 7, Token: goldenToken(1), Verdict: Complete},
+			{Seq: 8, Token: goldenToken(2), Verdict: Kill, Delay: 5, Reason: "r", Description: "d",
+				Properties: []Property{{Key: "k", Value: []byte{0x54, 1}}}},
+		}},
+		"renew":             &Renew{Tokens: []LockToken{goldenToken(1), goldenToken(2)}},
+		"accept_session":    &AcceptSession{ID: "s1", Next: true, Wait: 1000},
+		"accept_shared":     &AcceptSession{ID: "s1", Next: true, Wait: 1000, Shared: true, Presented: goldenToken(8)},
+		"leave_session":     &ReleaseSession{Session: proof, Orderly: true, Unsure: true, Unsent: []LockToken{goldenToken(5)}},
+		"watch_session":     &WatchSession{Session: proof, Wait: 60000},
+		"renew_session":     &RenewSession{Session: proof},
+		"release_session":   &ReleaseSession{Session: proof, Orderly: true},
+		"set_session_state": &SetSessionState{Session: proof, State: []byte{0, 1, 2}, Clear: true},
+		"receive":           &Receive{Session: proof, Numbers: []SequenceNumber{1, 1 << 48}, Delete: true},
+		"delete_messages":   &DeleteMessages{Session: proof, Before: 1700000000000, Max: 4000},
+		"cancel":            &Cancel{Numbers: []SequenceNumber{5}},
+		"drop_locks":        &DropLocks{Tokens: []LockToken{goldenToken(4)}, Grace: 5000},
+		"drop_pumps":        &DropPumps{Node: 0xfeed, Pumps: []uint64{1, 300}},
+		"node_lost":         &NodeLost{Node: 0xfeed},
+		"put_entity":        &PutEntity{Descriptor: goldenDescriptor()},
+		"drop_entity":       &DropEntity{},
+		"revoke_by":         &Revoke{Number: 1 << 48, Node: 0xfeed, Pump: 300, HasSession: true, Session: "s1", Operator: "root"},
+		"revoke":            &Revoke{Number: 1 << 48, Node: 0xfeed, Pump: 300, HasSession: true, Session: "s1"},
+		"become_leader":     &BecomeLeader{Node: "n1"},
+		"tick":              &Tick{Listeners: []EntityID{1, 2}},
+		"barrier":           &Barrier{},
+		"touch":             &Touch{},
+		"redrive": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
+			After: 3, Max: 4},
+		"discard": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
+			After: 3, Max: 4, Discard: true},
+		"body_part": &BodyPart{Upload: 77, Number: 2, Body: []byte("part")},
+		"large": &Enqueue{Messages: []Message{{Body: []byte("whole")},
+			{MessageID: "m-1", Body: []byte("head"), Rest: Upload{ID: 77, Parts: 3, Bytes: 700_000}}}},
+		"large_transfer": &Transfer{To: 5, Messages: []Message{{Body: []byte("head"), Rest: Upload{ID: 78, Parts: 1, Bytes: 9}}}},
+		"reserve":        &Reserve{Count: 3},
+		"enqueue_reserved": &Enqueue{Messages: []Message{{Body: []byte("first")},
+			{MessageID: "m-1", ScheduledAt: 1700000000000, Body: []byte("second"), Reserved: 1<<48 | 7}}},
+		"transfer_reserved": &Transfer{To: 5, Messages: []Message{{ScheduledAt: 1700000000000, Body: []byte("head"),
+			Rest: Upload{ID: 78, Parts: 1, Bytes: 9}, Reserved: 300}}},
+		"large_state": &SetSessionState{Session: proof, Rest: Upload{ID: 79, Parts: 2, Bytes: 300_000}},
+		"change":      &Change{Data: []byte(`{"delete":1}`)},
+		"redrive_to": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
+			After: 3, Max: 4, To: 5},
+		"enqueue_moved": &Enqueue{
+			Origin: &Origin{Entity: 4, Partition: 5, Sub: TransferQueue, Below: 6, Numbers: []uint64{7, 300}},
+			Messages: []Message{
+				{SessionID: "s1", HasSession: true, MessageID: "m-1", PartitionKey: "k", TTL: 60000,
+					ScheduledAt: 1700000000000, Body: []byte("first"), Carried: &Carried{EnqueuedSeq: 8, Hops: 2,
+						Reason: "r", Description: "d", Source: "q",
+						Properties: []Property{{Key: "k", Value: []byte{0x54, 1}}, {Key: "gone"}},
+						System:     []SystemValue{{Property: rule.To, Value: []byte{0xa1, 1, 'x'}}, {Property: rule.Label}}}},
+				{Body: []byte("second")},
+			}},
+		"commit": &Commit{ID: []byte{1, 2, 3}, Ops: []Op{
+			{Entity: 12, Sub: DeadLetter, Command: &Settle{Session: proof,
+				Items: []SettleItem{{Seq: 7, Token: goldenToken(1), Verdict: Complete}}}},
+			{Entity: 13, Command: &Enqueue{Messages: []Message{{MessageID: "m", Body: []byte("sent")}}}},
+			{Entity: 12, Command: &Transfer{To: 14, Messages: []Message{{MessageID: "m", Body: []byte("away")}}}},
+		}},
+		"transfer": &Transfer{To: 14, Messages: []Message{
+			{SessionID: "s1", HasSession: true, MessageID: "m-1", PartitionKey: "k", TTL: 60000,
+				ScheduledAt: 1700000000000, Body: []byte("first")}, {Body: []byte("second")}}},
+		"forward": &Forward{Epoch: 3, To: 4, Max: 5, MaxBytes: 6,
+			Done: []Moved{{Number: 7}, {Number: 8, Refusal: QuotaExceeded, Detail: "full"}}},
+	}
+}
 
 // entryFields walks over an entry as docs/formats/entry.md tells it.
 func (a *annotator) entryFields() {
