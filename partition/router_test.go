@@ -270,6 +270,58 @@ func TestLeadersSpread(t *testing.T) {
 	})
 }
 
+// A node that was stopped in good order has handed its leaderships over. It gets them back when it is there again, as a
+// node that was killed does.
+func TestLeadersReturnAfterARestartInGoodOrder(t *testing.T) {
+	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
+		time.Sleep(time.Minute)
+		for _, id := range b.ids {
+			b.stop(id)
+			time.Sleep(3 * time.Second)
+			b.revive(id)
+			time.Sleep(time.Minute)
+			for _, g := range b.all["n2"].dir.View().Groups() {
+				if r := b.leader(g.ID); r.Node() != g.Members[0] {
+					t.Errorf("a minute after the restart of %s, partition %d is led by %s, not %s",
+						id, g.ID, r.Node(), g.Members[0])
+				}
+			}
+		}
+	})
+}
+
+// The same for a node that came back with an empty disk, and so with another identity.
+func TestLeadersReturnToANewDisk(t *testing.T) {
+	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
+		time.Sleep(time.Minute)
+		b.stop("n3")
+		b.ids = append(b.ids, "n4")
+		b.cfg = func(c *Config) { c.Incarnation = 777 }
+		b.named = "n3"
+		b.join("n4", nil)
+		b.whole("n1 n2 n4")
+		time.Sleep(time.Minute)
+		for _, g := range b.all["n2"].dir.View().Groups() {
+			if r := b.leader(g.ID); r.Node() != g.Members[0] {
+				t.Errorf("partition %d is led by %s, not %s", g.ID, r.Node(), g.Members[0])
+			}
+		}
+	})
+}
+
+// stop ends a node as SIGTERM does: it hands its leaderships over.
+func (b *brokers) stop(id fsm.NodeID) {
+	b.t.Helper()
+	n := b.all[id]
+	n.sup.Close()
+	if err := n.host.Close(shortly(b.t.(*testing.T), time.Minute)); err != nil {
+		b.t.Error(err)
+	}
+	n.port.close()
+	b.nodes[id].host = nil
+	delete(b.all, id)
+}
+
 // What an operator moves stays where it was put.
 func TestBalanceRespectsOperators(t *testing.T) {
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {

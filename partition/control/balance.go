@@ -13,8 +13,8 @@ const (
 	// balanceAfter is how long a leadership must have lasted before it is given to the preferred
 	// node: a cluster in trouble has other worries.
 	balanceAfter = 10 * time.Second
-	// balanceRespects is how long a leadership stays where somebody has moved it on purpose: an
-	// operator, or a node that was stopped in good order.
+	// balanceRespects is how long a leadership stays where somebody has moved it on purpose. A node that is stopped in
+	// good order hands over, too. So the respect ends when the preferred node begins another life, or is another node.
 	balanceRespects = 10 * time.Minute
 	// balanceEvery is the least time between two attempts for a partition.
 	balanceEvery = 30 * time.Second
@@ -32,6 +32,11 @@ type leading struct {
 	epoch uint64
 	since time.Time
 	tried time.Time
+	// preferred is the node that should lead, and its life, as the catalog had them when the leadership began; renewed
+	// says that either has changed since, or that the node said goodbye.
+	preferred fsm.NodeID
+	life      fsm.Incarnation
+	renewed   bool
 }
 
 // step gives away what others are to lead.
@@ -40,20 +45,18 @@ func (b *balancer) step(ctx context.Context, f Facts) {
 		b.leave(ctx, f)
 		return
 	}
+	b.look(f)
 	for _, g := range f.View.Groups() {
 		r := b.s.host.Replica(g.ID)
 		if r == nil || len(g.Members) == 0 || !r.Leading() {
 			continue
 		}
-		epoch, ok := r.Led()
-		s := b.seen[g.ID]
-		if !ok || s.epoch != epoch {
-			b.seen[g.ID] = leading{epoch: epoch, since: time.Now()}
+		s, to := b.seen[g.ID], g.Members[0]
+		if epoch, ok := r.Led(); !ok || s.epoch != epoch {
 			continue
 		}
-		to := g.Members[0]
-		if to == b.s.host.Node() || time.Since(s.since) < balanceAfter ||
-			time.Since(s.tried) < balanceEvery || r.GivenWithin(balanceRespects) {
+		if to == b.s.host.Node() || time.Since(s.since) < balanceAfter || time.Since(s.tried) < balanceEvery ||
+			!s.renewed && r.GivenWithin(balanceRespects) {
 			continue
 		}
 		s.tried = time.Now()
@@ -61,6 +64,26 @@ func (b *balancer) step(ctx context.Context, f Facts) {
 		if err := b.give(ctx, r, to); err != nil && ctx.Err() == nil {
 			r.Log().Debug("leadership stays", "preferred", to, "error", err)
 		}
+	}
+}
+
+// look notes each leadership that began here, and what became of the preferred node since. It waits for nobody, so that
+// it sees the life that the preferred node had.
+func (b *balancer) look(f Facts) {
+	for _, g := range f.View.Groups() {
+		r := b.s.host.Replica(g.ID)
+		if r == nil || len(g.Members) == 0 || !r.Leading() {
+			continue
+		}
+		epoch, ok := r.Led()
+		preferred, _ := f.View.Node(g.Members[0])
+		s := b.seen[g.ID]
+		if !ok || s.epoch != epoch {
+			s = leading{epoch: epoch, since: time.Now(), preferred: g.Members[0], life: preferred.Incarnation}
+		}
+		s.renewed = s.renewed || s.preferred != g.Members[0] || s.life != preferred.Incarnation ||
+			b.s.cfg.Left != nil && b.s.cfg.Left(s.preferred)
+		b.seen[g.ID] = s
 	}
 }
 
