@@ -47,39 +47,21 @@ const opEnumerateRules = "com.microsoft:enumerate-rules"
 // opSettle is the operation that settles by lock token.
 const opSettle = "com.microsoft:update-disposition"
 
-// operationOf finds an operation by its wire name (amqp-protocol.md 7.4).
-func operationOf(name string) (operation, bool) {
-	const prefix = "com.microsoft:"
-	switch name {
-	case prefix + "renew-lock":
-		return operation{auth.Listen, renewLock}, true
-	case prefix + "renew-session-lock":
-		return operation{auth.Listen, renewSessionLock}, true
-	case prefix + "peek-message":
-		return operation{auth.Listen, peekMessage}, true
-	case prefix + "receive-by-sequence-number":
-		return operation{auth.Listen, receiveByNumber}, true
-	case opSettle:
-		return operation{auth.Listen, updateDisposition}, true
-	case prefix + "set-session-state":
-		return operation{auth.Listen, setSessionState}, true
-	case prefix + "get-session-state":
-		return operation{auth.Listen, getSessionState}, true
-	case prefix + "get-message-sessions":
-		return operation{auth.Listen, messageSessions}, true
-	case prefix + "schedule-message":
-		return operation{auth.Send, scheduleMessage}, true
-	case prefix + "cancel-scheduled-message":
-		return operation{auth.Send, cancelScheduled}, true
-	case prefix + "batch-delete-messages":
-		return operation{auth.Listen, batchDelete}, true
+// operations is the table of operations by wire name (amqp-protocol.md 7.4). It is read only.
+var operations = map[string]operation{
+	"com.microsoft:renew-lock":                 {auth.Listen, renewLock},
+	"com.microsoft:renew-session-lock":         {auth.Listen, renewSessionLock},
+	"com.microsoft:peek-message":               {auth.Listen, peekMessage},
+	"com.microsoft:receive-by-sequence-number": {auth.Listen, receiveByNumber},
+	opSettle:                                 {auth.Listen, updateDisposition},
+	"com.microsoft:set-session-state":        {auth.Listen, setSessionState},
+	"com.microsoft:get-session-state":        {auth.Listen, getSessionState},
+	"com.microsoft:get-message-sessions":     {auth.Listen, messageSessions},
+	"com.microsoft:schedule-message":         {auth.Send, scheduleMessage},
+	"com.microsoft:cancel-scheduled-message": {auth.Send, cancelScheduled},
+	"com.microsoft:batch-delete-messages":    {auth.Listen, batchDelete},
 	// Unlike over HTTP, Listen is enough to work on rules.
-	case prefix + "add-rule":
-		return operation{auth.Listen, addRule}, true
-	case prefix + "remove-rule":
-		return operation{auth.Listen, removeRule}, true
-	case opEnumerateRules:
-		return operation{auth.Listen, enumerateRules}, true
-	}
-	return operation{}, false
+	"com.microsoft:add-rule":    {auth.Listen, addRule},
+	"com.microsoft:remove-rule": {auth.Listen, removeRule},
+	opEnumerateRules:            {auth.Listen, enumerateRules},
 }

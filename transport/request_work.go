@@ -65,7 +65,7 @@ func (r *requests) work(q *request, pump *waist.Pump) func() (response, func(res
 	if r.l.addr.cbs {
 		return r.token(q)
 	}
-	op, ok := operationOf(q.operation)
+	op, ok := operations[q.operation]
 	if !ok {
 		r.c.s.stats.reject(siteRequest)
 		return always(failed(501, amqpError(amqp.ConditionNotImplemented,

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -454,6 +456,27 @@ func TestLinksOfDeletedAndDisabledEntitiesEnd(t *testing.T) {
 
 // Rights are checked for every link and every operation.
 func TestRights(t *testing.T) {
+	listens := map[string]bool{ // by operation: true if it needs Listen, false if it needs Send
+		"peek-message": true, "renew-lock": true, "renew-session-lock": true, "receive-by-sequence-number": true,
+		"update-disposition": true, "set-session-state": true, "get-session-state": true,
+		"get-message-sessions": true, "schedule-message": false, "cancel-scheduled-message": false,
+		"batch-delete-messages": true,
+		// The rule managers of the official clients are for those who may not manage.
+		"add-rule": true, "remove-rule": true, "enumerate-rules": true,
+	}
+	page, err := os.ReadFile("../docs/spec/amqp-protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range operations {
+		op := strings.TrimPrefix(name, "com.microsoft:")
+		if _, told := listens[op]; !told {
+			t.Errorf("%s: this test does not say which right it needs", op)
+		}
+		if !strings.Contains(string(page), "\n| `"+op+"`") {
+			t.Errorf("%s: docs/spec/amqp-protocol.md has no row of it in 7.4", op)
+		}
+	}
 	ts := startServer(t, 1)
 	ts.broker.queue("orders")
 	for _, policy := range []string{"listener", "sender"} {
@@ -479,14 +502,7 @@ func TestRights(t *testing.T) {
 			if receives != (receiveErr == nil) || !receives && !isCondition(receiveErr, goamqp.ErrCondUnauthorizedAccess) {
 				t.Errorf("receiver: %v", receiveErr)
 			}
-			for op, needsListen := range map[string]bool{
-				"peek-message": true, "renew-lock": true, "renew-session-lock": true, "receive-by-sequence-number": true,
-				"update-disposition": true, "set-session-state": true, "get-session-state": true,
-				"get-message-sessions": true, "schedule-message": false, "cancel-scheduled-message": false,
-				"batch-delete-messages": true,
-				// The rule managers of the official clients are for those who may not manage.
-				"add-rule": true, "remove-rule": true, "enumerate-rules": true,
-			} {
+			for op, needsListen := range listens {
 				code, _ := management(t, session, "orders", op, map[string]any{})
 				if got := code != 401; got != (needsListen == receives) {
 					t.Errorf("%s: %d", op, code)

@@ -1,0 +1,25 @@
+package simulation
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The page of tests has a row for each fault.
+func TestEachFaultIsInThePageOfTests(t *testing.T) {
+	page, err := os.ReadFile("../../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), "\n| fault of the simulation |")
+	if !found {
+		t.Fatal("docs/testing.md has no table of the simulation's faults")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, f := range faults() {
+		if !strings.Contains(table, "\n| `"+f.name+"` |") {
+			t.Errorf("docs/testing.md has no row of the fault %q", f.name)
+		}
+	}
+}
