@@ -10,6 +10,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/test/check"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // bare is a connection of the library below the official SDK: the SDK for Go cannot accept a session
@@ -26,7 +27,7 @@ const repliesAtOnce = 10
 
 func newBare(ctx context.Context, s *socket) (*bare, error) {
 	conn, err := goamqp.NewConn(ctx, s, &goamqp.ConnOptions{
-		SASLType: goamqp.SASLTypePlain(keyName, key), HostName: "localhost",
+		SASLType: goamqp.SASLTypePlain(cluster.KeyName, cluster.Key), HostName: "localhost",
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -40,7 +41,8 @@ type bed struct {
 	dir, network string
 	sup          *supervisor
 	nodes        []*node
-	proxies      []*proxy // by node, over proxies only
+	all          *cluster.Cluster // the same nodes
+	proxies      []*proxy         // by node, over proxies only
 	terms        *termCount
 }
 
@@ -55,33 +57,42 @@ type bedConfig struct {
 }
 
 func newBed(ctx context.Context, cfg bedConfig, sup *supervisor) (*bed, error) {
-	b := &bed{dir: cfg.dir, network: cfg.network, sup: sup, terms: newTermCount()}
+	b := &bed{dir: cfg.dir, network: cfg.network, sup: sup, all: &cluster.Cluster{}, terms: newTermCount()}
 	for i := range cfg.nodes {
 		n, err := b.newNode(cfg, i+1)
 		if err != nil {
 			return b, err
 		}
-		b.nodes = append(b.nodes, n)
+		b.add(n)
 	}
 	if cfg.network == overLoopback {
-		if err := b.loopback(cfg); err != nil {
+		if err := cluster.OnLoopback(b.all.Nodes, cfg.membership()); err != nil {
 			return b, err
 		}
 	} else {
 		b.own(cfg)
 	}
 	for _, n := range b.nodes {
-		if err := n.start(); err != nil {
+		if err := n.Start(); err != nil {
 			return b, err
 		}
 	}
 	return b, b.awaitReady(ctx)
 }
 
+// membership is the part that all nodes have in common.
+func (cfg bedConfig) membership() cluster.Membership {
+	return cluster.Membership{Program: []string{cfg.binary}, Size: cfg.nodes,
+		Extra: append([]string{"--allow-plaintext-peers"}, cfg.extra...)}
+}
+
+func (b *bed) add(n *node) {
+	b.nodes, b.all.Nodes = append(b.nodes, n), append(b.all.Nodes, n.Node)
+}
+
 func (b *bed) newNode(cfg bedConfig, i int) (*node, error) {
 	home := filepath.Join(cfg.dir, fmt.Sprintf("n%d", i))
-	n := &node{number: i, ip: "127.0.0.1", log: filepath.Join(cfg.dir, fmt.Sprintf("n%d.log", i)),
-		dir: filepath.Join(home, "data"), sup: b.sup}
+	n := newNode(b.sup, i, "127.0.0.1", filepath.Join(home, "data"), filepath.Join(cfg.dir, fmt.Sprintf("n%d.log", i)))
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return nil, err
 	}
@@ -132,12 +143,12 @@ func (b *bed) own(cfg bedConfig) {
 	}
 }
 
-// address makes the command line of a node in its namespace.
+// address gives a node the usual ports in its namespace.
 func (b *bed) address(cfg bedConfig, n *node) {
-	n.amqp, n.ops = at(n.ip, portAMQP), at(n.ip, portOps)
-	n.argv = slices.Concat([]string{"nsenter", "--net=/run/netns/" + netns(n.number), cfg.binary},
-		b.flags(cfg, n, at(n.ip, portTLS), at(n.ip, portPeer), at(n.ip, portGossip),
-			b.advertised(n)))
+	n.Move(at(n.ip, portAMQP), at(n.ip, portTLS), at(n.ip, portOps), at(n.ip, portPeer), at(n.ip, portGossip))
+	m := cfg.membership()
+	m.Program = []string{"nsenter", "--net=/run/netns/" + netns(n.number), cfg.binary}
+	m.Advertise = b.advertised(n)
 	for _, other := range b.nodes {
 		if other == n {
 			continue
@@ -146,8 +157,9 @@ func (b *bed) address(cfg bedConfig, n *node) {
 		if cfg.names != nil {
 			host = cfg.names(other.number)
 		}
-		n.argv = append(n.argv, "--join", at(host, portGossip))
+		m.Join = append(m.Join, at(host, portGossip))
 	}
+	n.Member(m)
 }
 
 // rename gives a node that does not run another address in its namespace.
@@ -158,53 +170,19 @@ func (b *bed) rename(cfg bedConfig, n *node, ip string) error {
 		"ip -n "+ns+" addr add "+ip+"/16 dev eth0"); err != nil {
 		return err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.ip = ip
 	b.address(cfg, n)
 	return nil
 }
 
-// loopback gives every node ports that nobody uses.
-func (b *bed) loopback(cfg bedConfig) error {
-	const each = 5
-	var ports []string
-	for range each * len(b.nodes) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		defer l.Close() // all are held until the end, so that none comes twice
-		ports = append(ports, l.Addr().String())
-	}
-	for i, n := range b.nodes {
-		own := ports[each*i : each*(i+1)]
-		n.amqp, n.ops = own[0], own[1]
-		n.argv = append([]string{cfg.binary}, b.flags(cfg, n, own[2], own[3], own[4], "127.0.0.1")...)
-		for j := range b.nodes {
-			if j != i {
-				n.argv = append(n.argv, "--join", ports[each*j+4])
-			}
-		}
-	}
-	return nil
-}
-
-func (b *bed) flags(cfg bedConfig, n *node, tls, peer, gossip, advertise string) []string {
-	return append([]string{"serve", "--dev", "--allow-plaintext-peers", "--data-dir", n.dir,
-		"--node-id", n.name(), "--amqp-listen", n.amqp, "--tls-listen", tls, "--ops-listen", n.ops,
-		"--peer-listen", peer, "--gossip-listen", gossip, "--advertise", advertise,
-		"--bootstrap-expect", strconv.Itoa(cfg.nodes)}, cfg.extra...)
-}
-
 // readyLimit bounds the wait for a whole cluster without faults.
-const readyLimit = 60 * time.Second
+const readyLimit = cluster.ReadyLimit
 
 func (b *bed) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, n := range b.nodes {
-		if err := n.awaitReady(ctx); err != nil {
+		if err := n.WaitReady(ctx); err != nil {
 			return err
 		}
 	}
@@ -228,20 +206,15 @@ func (b *bed) close() error {
 
 // leaders asks the first node that answers who leads which partition.
 func (b *bed) leaders(ctx context.Context) (map[int]string, error) {
-	var errs []error
-	for _, n := range b.nodes {
-		s, err := n.status(ctx)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		out := map[int]string{}
-		for _, p := range s.Partitions {
-			out[p.ID] = p.Leader
-		}
-		return out, nil
+	s, err := b.all.Status(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.Join(errs...)
+	out := map[int]string{}
+	for _, p := range s.Partitions {
+		out[p.ID] = p.Leader
+	}
+	return out, nil
 }
 
 // busiest returns the node that leads most partitions, the first one if nobody knows.
@@ -251,7 +224,7 @@ func (b *bed) busiest(ctx context.Context) *node {
 	for _, n := range b.nodes {
 		count := 0
 		for _, l := range leaders {
-			if l == n.name() {
+			if l == n.ID {
 				count++
 			}
 		}
@@ -264,14 +237,14 @@ func (b *bed) busiest(ctx context.Context) *node {
 
 // transfer asks the node that leads a partition to hand it to another one.
 func (b *bed) transfer(ctx context.Context, partition int, leader string, to *node) error {
-	i := slices.IndexFunc(b.nodes, func(n *node) bool { return n.name() == leader })
+	i := slices.IndexFunc(b.nodes, func(n *node) bool { return n.ID == leader })
 	if i < 0 {
 		return fmt.Errorf("partition %d is led by %q", partition, leader)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, ops := b.nodes[i].where()
-	query := url.Values{"partition": {strconv.Itoa(partition)}, "to": {to.name()}}
+	_, ops := b.nodes[i].Doors()
+	query := url.Values{"partition": {strconv.Itoa(partition)}, "to": {to.ID}}
 	target := "http://" + ops + "/api/cluster/transfer-leader?" + query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, nil)
 	if err != nil {
@@ -279,7 +252,7 @@ func (b *bed) transfer(ctx context.Context, partition int, leader string, to *no
 	}
 	req.Close = true
 	// Beyond the loopback interface the operations port wants a token for commands to the cluster.
-	req.Header.Set("Authorization", auth.NewToken("http://"+ops+"/", keyName, key, time.Now().Add(time.Minute)))
+	req.Header.Set("Authorization", auth.NewToken("http://"+ops+"/", cluster.KeyName, cluster.Key, time.Now().Add(time.Minute)))
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
@@ -302,7 +275,7 @@ func newTermCount() *termCount {
 	return &termCount{first: map[int]uint64{}, last: map[int]uint64{}}
 }
 
-func (c *termCount) saw(s status) {
+func (c *termCount) saw(s cluster.Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range s.Partitions {
@@ -327,7 +300,7 @@ func (c *termCount) elections() (n uint64) {
 func (b *bed) watch(ctx context.Context) {
 	for {
 		for _, n := range b.nodes {
-			if s, err := n.status(ctx); err == nil {
+			if s, err := n.Status(ctx); err == nil {
 				b.terms.saw(s)
 			}
 		}

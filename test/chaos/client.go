@@ -130,7 +130,7 @@ func (c *client) connect(ctx context.Context) error {
 	n := c.w.bed.nodes[c.at]
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	amqp, _ := n.where()
+	amqp, _ := n.Doors()
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", amqp)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (c *client) connect(ctx context.Context) error {
 		}
 		return s, nil
 	}
-	sdk, err := azservicebus.NewClientFromConnectionString(n.connectionString(),
+	sdk, err := azservicebus.NewClientFromConnectionString(n.Plain(),
 		&azservicebus.ClientOptions{RetryOptions: once, NewWebSocketConn: dial})
 	if err != nil {
 		return errors.Join(err, s.Close())

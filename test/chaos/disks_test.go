@@ -36,7 +36,7 @@ type exchanged struct {
 // lose has n3 lose a part of its directory, "" for all of it.
 func lose(part string) func(*exchange, context.Context, *node) (func() error, error) {
 	return func(_ *exchange, _ context.Context, n *node) (func() error, error) {
-		return func() error { return os.RemoveAll(filepath.Join(n.dir, part)) }, nil
+		return func() error { return os.RemoveAll(filepath.Join(n.Dir, part)) }, nil
 	}
 }
 
@@ -89,7 +89,7 @@ func (x *exchange) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before, err := n3.status(ctx)
+	before, err := n3.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,20 +100,20 @@ func (x *exchange) run(ctx context.Context) error {
 		return err
 	}
 	said := x.said(n3)
-	if err := errors.Join(n2.start(), n3.start()); err != nil {
+	if err := errors.Join(n2.Start(), n3.Start()); err != nil {
 		return err
 	}
 	x.t.Logf("n2, which lacks the end, and n3 with %s are alone", x.how.name)
 	if err := x.nobodyServes(ctx, n2); err != nil {
 		return err
 	}
-	if err := n1.start(); err != nil {
+	if err := n1.Start(); err != nil {
 		return err
 	}
 	if err := x.member(ctx, n3); err != nil {
 		return err
 	}
-	after, err := n3.status(ctx)
+	after, err := n3.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,14 +129,14 @@ func (x *exchange) run(ctx context.Context) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	if err := errors.Join(n2.awaitReady(limit), n3.awaitReady(limit)); err != nil {
+	if err := errors.Join(n2.WaitReady(limit), n3.WaitReady(limit)); err != nil {
 		return err
 	}
 	wait(ctx, rebuiltLoad)
-	if err := n1.start(); err != nil {
+	if err := n1.Start(); err != nil {
 		return err
 	}
-	return n1.awaitReady(limit)
+	return n1.WaitReady(limit)
 }
 
 // copyBack makes a copy while the node is stopped and starts the node once more, so that its peers know
@@ -146,17 +146,17 @@ func (x *exchange) copyBack(ctx context.Context, n3 *node) (func() error, error)
 		return nil, err
 	}
 	copied := filepath.Join(x.dir, "copy")
-	if err := os.CopyFS(copied, os.DirFS(n3.dir)); err != nil {
+	if err := os.CopyFS(copied, os.DirFS(n3.Dir)); err != nil {
 		return nil, err
 	}
-	if err := n3.start(); err != nil {
+	if err := n3.Start(); err != nil {
 		return nil, err
 	}
 	return func() error {
-		if err := os.RemoveAll(n3.dir); err != nil {
+		if err := os.RemoveAll(n3.Dir); err != nil {
 			return err
 		}
-		return os.Rename(copied, n3.dir)
+		return os.Rename(copied, n3.Dir)
 	}, x.member(ctx, n3)
 }
 
@@ -167,7 +167,7 @@ func (x *exchange) alone(ctx context.Context, n1, n2, n3 *node) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	if err := n1.awaitReady(limit); err != nil {
+	if err := n1.WaitReady(limit); err != nil {
 		return err
 	}
 	from, err := applied(ctx, n1)
@@ -185,14 +185,14 @@ func (x *exchange) alone(ctx context.Context, n1, n2, n3 *node) error {
 	}
 	for _, n := range []*node{n1, n3} { // both at once
 		n.expectEnd()
-		_ = n.signal(syscall.SIGKILL)
+		_ = n.Signal(syscall.SIGKILL)
 	}
 	return errors.Join(n1.end(syscall.SIGKILL, 10*time.Second), n3.end(syscall.SIGKILL, 10*time.Second))
 }
 
 // applied adds up what a node has applied in all partitions.
 func applied(ctx context.Context, n *node) (sum uint64, err error) {
-	s, err := n.status(ctx)
+	s, err := n.Status(ctx)
 	for _, p := range s.Partitions {
 		sum += p.Applied
 	}
@@ -201,7 +201,7 @@ func applied(ctx context.Context, n *node) (sum uint64, err error) {
 
 // said is the log of a node so far.
 func (x *exchange) said(n *node) string {
-	text, err := os.ReadFile(n.log)
+	text, err := os.ReadFile(n.LogFile)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func (x *exchange) nobodyServes(ctx context.Context, n *node) error {
 	defer cancel()
 	looks := 0
 	for ; limit.Err() == nil; wait(limit, 50*time.Millisecond) {
-		s, err := n.status(ctx)
+		s, err := n.Status(ctx)
 		if err != nil {
 			continue
 		}
@@ -226,7 +226,7 @@ func (x *exchange) nobodyServes(ctx context.Context, n *node) error {
 		}
 	}
 	if looks == 0 {
-		return fmt.Errorf("%s never said what it knows", n.name())
+		return fmt.Errorf("%s never said what it knows", n.ID)
 	}
 	return nil
 }
@@ -239,21 +239,21 @@ func (x *exchange) member(ctx context.Context, n *node) error {
 	for {
 		err := lacks(ctx, n)
 		if err == nil {
-			x.t.Logf("%s votes in every partition after %s", n.name(), time.Since(began).Round(time.Millisecond))
+			x.t.Logf("%s votes in every partition after %s", n.ID, time.Since(began).Round(time.Millisecond))
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%s is not a member of every partition: %w", n.name(), err)
+			return fmt.Errorf("%s is not a member of every partition: %w", n.ID, err)
 		}
 		wait(ctx, 100*time.Millisecond)
 	}
 }
 
 func lacks(ctx context.Context, n *node) error {
-	if _, err := n.get(ctx, "/readyz"); err != nil {
+	if _, err := n.Get(ctx, "/readyz"); err != nil {
 		return err
 	}
-	s, err := n.status(ctx)
+	s, err := n.Status(ctx)
 	if err != nil {
 		return err
 	}

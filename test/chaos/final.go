@@ -9,6 +9,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/test/check"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // The demands after the last fault (I26).
@@ -33,13 +34,13 @@ type requests struct {
 func (w *world) newPeeker(ctx context.Context) (*peeker, error) {
 	var errs []error
 	for _, n := range w.bed.nodes {
-		if _, err := n.get(ctx, "/readyz"); err != nil {
+		if _, err := n.Get(ctx, "/readyz"); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		amqp, _ := n.where()
+		amqp, _ := n.Doors()
 		conn, err := goamqp.Dial(ctx, "amqp://"+amqp, &goamqp.ConnOptions{
-			SASLType: goamqp.SASLTypePlain(keyName, key), HostName: "localhost",
+			SASLType: goamqp.SASLTypePlain(cluster.KeyName, cluster.Key), HostName: "localhost",
 		})
 		if err == nil {
 			return &peeker{conn: conn, links: map[string]*requests{}}, nil
@@ -175,7 +176,7 @@ func (b *bed) awaitServing(limit time.Duration, except map[*node]bool) error {
 		if except[n] {
 			continue
 		}
-		if err := n.awaitReady(ctx); err != nil {
+		if err := n.WaitReady(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("I26: after the faults: %w", err))
 		}
 	}

@@ -36,7 +36,7 @@ func TestPublisherRefusedForAFullDiskResumes(t *testing.T) {
 		t.Fatalf("%d messages of %d bytes were taken, then: %v", p.sent, largeBody, ctx.Err())
 	}
 	t.Logf("after %d messages: %v", p.sent, p.err)
-	if pid := n.pid(); pid == 0 {
+	if pid := n.Pid(); pid == 0 {
 		t.Fatal("the full node has ended")
 	}
 	got := receiveAll(ctx, t, sdk, p.sent)
@@ -149,7 +149,7 @@ func smallNode(t *testing.T, queue string) (*node, *azservicebus.Client) {
 	if err := createPlain(ctx, b.nodes[0], queue); err != nil {
 		t.Fatal(err)
 	}
-	sdk, err := azservicebus.NewClientFromConnectionString(b.nodes[0].connectionString(),
+	sdk, err := azservicebus.NewClientFromConnectionString(b.nodes[0].Plain(),
 		&azservicebus.ClientOptions{RetryOptions: once})
 	if err != nil {
 		t.Fatal(err)
@@ -188,11 +188,11 @@ func TestFullDiskTakesDeletions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	filler := filepath.Join(filepath.Dir(n.dir), "filler")
+	filler := filepath.Join(filepath.Dir(n.Dir), "filler")
 	fillUntil(t, filler, left)
 	// The disk is looked at once a second.
 	for err = nil; err == nil && ctx.Err() == nil; wait(ctx, 50*time.Millisecond) {
-		_, err = n.get(ctx, "/readyz")
+		_, err = n.Get(ctx, "/readyz")
 	}
 	sending, stopSending := context.WithTimeout(ctx, refusalLimit)
 	defer stopSending()
@@ -219,7 +219,7 @@ func TestFullDiskTakesDeletions(t *testing.T) {
 	if _, err := a.GetQueue(ctx, "spare", nil); err != nil {
 		t.Error(err)
 	}
-	if n.pid() == 0 {
+	if n.Pid() == 0 {
 		t.Fatal("the full node has ended")
 	}
 	if err := os.Remove(filler); err != nil {
@@ -227,7 +227,7 @@ func TestFullDiskTakesDeletions(t *testing.T) {
 	}
 	limit, stopWaiting := context.WithTimeout(ctx, readyLimit)
 	defer stopWaiting()
-	if err := n.awaitReady(limit); err != nil {
+	if err := n.WaitReady(limit); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.CreateQueue(ctx, "large", nil); err != nil {

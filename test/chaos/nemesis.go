@@ -146,8 +146,8 @@ func find(name string) *nemesis {
 
 // restart starts a node that has ended. A node that has not may no longer end by itself.
 func restart(n *node) error {
-	if n.pid() == 0 {
-		return n.start()
+	if n.Pid() == 0 {
+		return n.Start()
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -159,8 +159,8 @@ func restart(n *node) error {
 func gone(nodes ...*node) func(*bed) error {
 	return func(*bed) error {
 		for _, n := range nodes {
-			if n.pid() != 0 {
-				return fmt.Errorf("%s still runs", n.name())
+			if n.Pid() != 0 {
+				return fmt.Errorf("%s still runs", n.ID)
 			}
 		}
 		return nil
@@ -168,15 +168,15 @@ func gone(nodes ...*node) func(*bed) error {
 }
 
 func killOne(s *strike, n *node) error {
-	if n.pid() == 0 {
-		return fmt.Errorf("%s does not run", n.name())
+	if n.Pid() == 0 {
+		return fmt.Errorf("%s does not run", n.ID)
 	}
 	s.onHeal(func() error { return restart(n) })
 	return n.end(syscall.SIGKILL, 10*time.Second)
 }
 
 func kill(s *strike) error {
-	s.what, s.bites = s.n.name(), gone(s.n)
+	s.what, s.bites = s.n.ID, gone(s.n)
 	return killOne(s, s.n)
 }
 
@@ -188,7 +188,7 @@ func killBusiest(s *strike) error {
 }
 
 func stop(s *strike) error {
-	s.what, s.bites = s.n.name(), gone(s.n)
+	s.what, s.bites = s.n.ID, gone(s.n)
 	s.onHeal(func() error { return restart(s.n) })
 	began := time.Now()
 	err := s.n.end(syscall.SIGTERM, 30*time.Second)
@@ -199,14 +199,14 @@ func stop(s *strike) error {
 func killAll(s *strike) error {
 	s.what, s.bites = "all nodes", gone(s.bed.nodes...)
 	for _, n := range s.bed.nodes {
-		if n.pid() == 0 {
+		if n.Pid() == 0 {
 			continue
 		}
 		n.expectEnd()
-		_ = n.signal(syscall.SIGKILL) // all at once, before waiting for any
+		_ = n.Signal(syscall.SIGKILL) // all at once, before waiting for any
 	}
 	for _, n := range s.bed.nodes {
-		if err := killOne(s, n); err != nil && n.pid() != 0 {
+		if err := killOne(s, n); err != nil && n.Pid() != 0 {
 			return err
 		}
 		s.onHeal(func() error { return restart(n) })
@@ -223,13 +223,13 @@ func rolling(s *strike) error {
 		if err := n.end(syscall.SIGTERM, 30*time.Second); err != nil {
 			return err
 		}
-		if n.pid() == 0 {
+		if n.Pid() == 0 {
 			ended++
 		}
-		if err := n.start(); err != nil {
+		if err := n.Start(); err != nil {
 			return err
 		}
-		if err := n.awaitReady(ctx); err != nil {
+		if err := n.WaitReady(ctx); err != nil {
 			return err
 		}
 	}
@@ -246,24 +246,24 @@ func rolling(s *strike) error {
 // pause stops a process as a virtual machine is stopped: it does not know.
 func pause(s *strike) error {
 	n := s.n
-	began, err := startOf(n.pid())
+	began, err := startOf(n.Pid())
 	if err != nil {
 		return err
 	}
-	resume, err := s.bed.sup.register(undo{Signal: syscall.SIGCONT, Pid: n.pid(), Start: began,
+	resume, err := s.bed.sup.register(undo{Signal: syscall.SIGCONT, Pid: n.Pid(), Start: began,
 		Within: s.limit.Seconds()})
 	if err != nil {
 		return err
 	}
-	s.what = n.name()
+	s.what = n.ID
 	s.onHeal(resume)
 	s.bites = func(*bed) error {
 		if st := n.state(); st != "T" {
-			return fmt.Errorf("%s is in state %q", n.name(), st)
+			return fmt.Errorf("%s is in state %q", n.ID, st)
 		}
 		return nil
 	}
-	return n.signal(syscall.SIGSTOP)
+	return n.Signal(syscall.SIGSTOP)
 }
 
 func pauseBusiest(s *strike) error {
@@ -284,7 +284,7 @@ func moveLeaders(s *strike) error {
 	moved := 0
 	why := errors.New("the node leads everything already")
 	for p, leader := range leaders {
-		if leader == s.n.name() || moved == 3 {
+		if leader == s.n.ID || moved == 3 {
 			continue
 		}
 		if err := s.bed.transfer(ctx, p, leader, s.n); err != nil {
@@ -293,7 +293,7 @@ func moveLeaders(s *strike) error {
 			moved++
 		}
 	}
-	s.what = fmt.Sprintf("%d to %s", moved, s.n.name())
+	s.what = fmt.Sprintf("%d to %s", moved, s.n.ID)
 	s.bites = func(*bed) error {
 		if moved == 0 {
 			return fmt.Errorf("no leadership moved: %w", why)
@@ -314,7 +314,7 @@ func needTracer(*bed) string {
 // log's writes are synced by themselves.
 func failSync(s *strike) error {
 	n := s.n
-	pid := n.pid()
+	pid := n.Pid()
 	began, err := startOf(pid)
 	if err != nil {
 		return err
@@ -339,7 +339,7 @@ func failSync(s *strike) error {
 	if err != nil {
 		return err
 	}
-	s.what = n.name()
+	s.what = n.ID
 	s.bites = func(*bed) error {
 		if !strings.Contains(out.String(), "INJECTED") {
 			return fmt.Errorf("no sync failed: %s", out.String())

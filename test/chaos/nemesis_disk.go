@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -24,7 +25,7 @@ func full(nodes ...*node) func(*bed) error {
 	return func(*bed) error {
 		for _, n := range nodes {
 			if !n.disk.isFull() {
-				return fmt.Errorf("%s has room", n.name())
+				return fmt.Errorf("%s has room", n.ID)
 			}
 		}
 		return nil
@@ -32,7 +33,7 @@ func full(nodes ...*node) func(*bed) error {
 }
 
 func fillDisk(s *strike) error {
-	s.what, s.bites = s.n.name(), full(s.n)
+	s.what, s.bites = s.n.ID, full(s.n)
 	return s.fill(s.n)
 }
 
@@ -40,7 +41,7 @@ func fillMajority(s *strike) error {
 	two := s.bed.nodes[:len(s.bed.nodes)/2+1]
 	s.bites = full(two...)
 	for _, n := range two {
-		s.what += n.name() + " "
+		s.what += n.ID + " "
 		if err := s.fill(n); err != nil {
 			return err
 		}
@@ -52,7 +53,7 @@ func fillMajority(s *strike) error {
 // until the disk moves again, and is started anew.
 func stall(s *strike) error {
 	n := s.n
-	s.what = n.name()
+	s.what = n.ID
 	n.expectEnd()
 	s.onHeal(func() error { return reviveAfter(n, 3*time.Second) })
 	s.bites = func(*bed) error {
@@ -72,7 +73,7 @@ func stall(s *strike) error {
 // anew on a disk that can be written.
 func readOnly(s *strike) error {
 	n := s.n
-	s.what = n.name()
+	s.what = n.ID
 	n.expectEnd()
 	s.onHeal(func() error {
 		if err := n.end(syscall.SIGKILL, 10*time.Second); err != nil {
@@ -95,8 +96,8 @@ func readOnly(s *strike) error {
 // reviveAfter starts a node again if it ends itself within a time, or has ended.
 func reviveAfter(n *node, wait time.Duration) error {
 	for deadline := time.Now().Add(wait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if n.pid() == 0 {
-			return n.start()
+		if n.Pid() == 0 {
+			return n.Start()
 		}
 	}
 	n.mu.Lock()
@@ -128,7 +129,7 @@ func (s *strike) losePower(nodes ...*node) error {
 		if n.disk.forgot() {
 			forgot++
 		}
-		s.what += n.name() + " "
+		s.what += n.ID + " "
 		s.onHeal(func() error { return restart(n) })
 	}
 	s.bites = func(*bed) error {
@@ -151,12 +152,12 @@ func damageFile(s *strike) error {
 		return err
 	}
 	s.onHeal(func() error { return restart(n) })
-	d, err := damageOne(n.dir, s.rng)
+	d, err := damageOne(n.Dir, s.rng)
 	if err != nil {
 		return err
 	}
-	file, _ := filepath.Rel(n.dir, d.file)
-	s.what = fmt.Sprintf("%s: %s: %s", n.name(), file, d.kind)
+	file, _ := filepath.Rel(n.Dir, d.file)
+	s.what = fmt.Sprintf("%s: %s: %s", n.ID, file, d.kind)
 	s.bites = func(*bed) error {
 		if string(d.before) == string(d.after) {
 			return errors.New("the damage changed nothing")
@@ -177,14 +178,14 @@ func damageFile(s *strike) error {
 	n.mu.Lock()
 	n.expected = true
 	n.mu.Unlock()
-	if err := n.start(); err != nil {
+	if err := n.Start(); err != nil {
 		return err
 	}
 	n.expectEnd() // to refuse is right
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := n.awaitReady(ctx); err != nil {
-		s.what += ", refused: " + shorten(err.Error())
+	if err := n.WaitReady(ctx); err != nil {
+		s.what += ", refused: " + strings.TrimSpace(n.Log(160))
 	} else {
 		s.what += ", serves"
 	}

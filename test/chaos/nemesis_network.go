@@ -34,7 +34,7 @@ func silent(from *node, to string) error {
 	err := command("nsenter", "--net=/run/netns/"+netns(from.number), "timeout", "0.7", "bash", "-c",
 		fmt.Sprintf("exec 3<>/dev/tcp/%s/%d", to, portPeer))
 	if err == nil {
-		return fmt.Errorf("%s still reaches %s", from.name(), to)
+		return fmt.Errorf("%s still reaches %s", from.ID, to)
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func silent(from *node, to string) error {
 // isolate loses a host: nothing gets in or out, and nobody is told.
 func isolate(s *strike) error {
 	ns := netns(s.n.number)
-	s.what = s.n.name()
+	s.what = s.n.ID
 	if err := s.lead("", s.n.ip); err != nil {
 		return err
 	}
@@ -63,10 +63,10 @@ func isolate(s *strike) error {
 		}
 	}
 	s.bites = func(*bed) error {
-		c, err := net.DialTimeout("tcp", s.n.amqp, 500*time.Millisecond)
+		c, err := net.DialTimeout("tcp", s.n.AMQP, 500*time.Millisecond)
 		if err == nil {
 			_ = c.Close()
-			return fmt.Errorf("%s is still reached", s.n.name())
+			return fmt.Errorf("%s is still reached", s.n.ID)
 		}
 		return nil
 	}
@@ -90,7 +90,7 @@ func (s *strike) other() *node {
 // cutPair cuts two nodes from each other; both reach the third.
 func cutPair(s *strike) error {
 	o := s.other()
-	s.what = s.n.name() + " and " + o.name()
+	s.what = s.n.ID + " and " + o.ID
 	s.bites = func(*bed) error { return silent(s.n, o.ip) }
 	if err := s.lead(netns(s.n.number), o.ip); err != nil {
 		return err
@@ -101,7 +101,7 @@ func cutPair(s *strike) error {
 // cutOneWay lets one direction through.
 func cutOneWay(s *strike) error {
 	o := s.other()
-	s.what = s.n.name() + " to " + o.name()
+	s.what = s.n.ID + " to " + o.ID
 	s.bites = func(*bed) error { return silent(s.n, o.ip) }
 	return s.lead(netns(s.n.number), o.ip)
 }
@@ -147,14 +147,14 @@ func (s *strike) around() (all []*path) {
 
 func delay(s *strike) error {
 	d := time.Duration(20+s.rng.IntN(400)) * time.Millisecond
-	s.what = fmt.Sprintf("%s by %s", s.n.name(), d)
+	s.what = fmt.Sprintf("%s by %s", s.n.ID, d)
 	s.rule(rules{Delay: d}, s.around()...)
 	return nil
 }
 
 // reset breaks every connection of a node that lives, several times.
 func reset(s *strike) error {
-	s.what = s.n.name()
+	s.what = s.n.ID
 	all := s.around()
 	s.rule(rules{}, all...)
 	for range 5 {
@@ -169,7 +169,7 @@ func reset(s *strike) error {
 // halfOpen lets connections stand on which nothing moves, both ways.
 func halfOpen(s *strike) error {
 	o := s.other()
-	s.what = s.n.name() + " and " + o.name()
+	s.what = s.n.ID + " and " + o.ID
 	there, back := s.bed.paths(s.n, o)
 	s.rule(rules{HoldForward: true, HoldBack: true, DropDatagrams: true}, there, back)
 	return nil
@@ -178,7 +178,7 @@ func halfOpen(s *strike) error {
 // oneWay lets what one node sends to another not arrive, on whoever's connections.
 func oneWay(s *strike) error {
 	o := s.other()
-	s.what = s.n.name() + " to " + o.name()
+	s.what = s.n.ID + " to " + o.ID
 	there, back := s.bed.paths(s.n, o)
 	s.rule(rules{HoldForward: true, DropDatagrams: true}, there)
 	bites := s.bites
@@ -195,7 +195,7 @@ func oneWay(s *strike) error {
 
 // refuse resets what stands and lets nothing new be made.
 func refuse(s *strike) error {
-	s.what = s.n.name()
+	s.what = s.n.ID
 	all := s.around()
 	s.rule(rules{RefuseNew: true, DropDatagrams: true}, all...)
 	for _, p := range all {
@@ -206,7 +206,7 @@ func refuse(s *strike) error {
 
 // loseGossip lets the mesh live while gossip's datagrams are lost.
 func loseGossip(s *strike) error {
-	s.what = s.n.name()
+	s.what = s.n.ID
 	s.rule(rules{DropDatagrams: true}, s.around()...)
 	return nil
 }

@@ -127,7 +127,7 @@ func (o *outage) one(ctx context.Context, kind outageKind, rng *rand.Rand) (t tr
 	if err != nil {
 		return t, err
 	}
-	t.victim = victim.name()
+	t.victim = victim.ID
 	x := &strike{nemesis: find(kind.nemesis), bed: o.bed, rng: rng, n: victim, began: time.Now(),
 		limit: kind.hold + 15*time.Second}
 	failed := x.strike(x)
@@ -154,7 +154,7 @@ func (o *outage) judge(t *trial, victim *node, began, healed, over time.Time) {
 		if p.node == victim {
 			continue
 		}
-		name := p.node.name() + "/" + p.queue
+		name := p.node.ID + "/" + p.queue
 		t.before.longer(p.until(began).longest(began.Add(-outageWarm), began), name)
 		t.during.longer(p.longest(began, healed), name)
 		t.after.longer(p.longest(healed, over), name)
@@ -176,7 +176,7 @@ func (o *outage) busiest(ctx context.Context, rng *rand.Rand) (*node, error) {
 	look := func() (map[int]uint64, map[int]string, error) {
 		var errs []error
 		for _, n := range o.bed.nodes {
-			s, err := n.status(ctx)
+			s, err := n.Status(ctx)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -205,7 +205,7 @@ func (o *outage) busiest(ctx context.Context, rng *rand.Rand) (*node, error) {
 	for _, i := range rng.Perm(len(o.bed.nodes)) {
 		n, count := o.bed.nodes[i], 0
 		for p, l := range leader {
-			if l == n.name() && after[p]-before[p] >= loaded {
+			if l == n.ID && after[p]-before[p] >= loaded {
 				count++
 			}
 		}
@@ -246,10 +246,10 @@ func (o *outage) settled(ctx context.Context) error {
 func (o *outage) sendHome(ctx context.Context, leaders map[int]string) bool {
 	for _, p := range slices.Sorted(maps.Keys(leaders)) {
 		home := o.bed.nodes[p%len(o.bed.nodes)]
-		if leaders[p] == home.name() {
+		if leaders[p] == home.ID {
 			continue
 		}
-		if leaders[p] != "" && home.awaitReady(ctx) == nil {
+		if leaders[p] != "" && home.WaitReady(ctx) == nil {
 			_ = o.bed.transfer(ctx, p, leaders[p], home) // the next look tells
 		}
 		return false

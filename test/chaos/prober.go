@@ -45,7 +45,7 @@ func (p *prober) run(ctx context.Context) {
 
 // connection sends over one connection until something fails.
 func (p *prober) connection(ctx context.Context) error {
-	sdk, err := azservicebus.NewClientFromConnectionString(p.node.connectionString(),
+	sdk, err := azservicebus.NewClientFromConnectionString(p.node.Plain(),
 		&azservicebus.ClientOptions{RetryOptions: once})
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (p *prober) until(end time.Time) *prober {
 
 // administrator is a management client of the SDK for a node without TLS.
 func administrator(n *node) (*admin.Client, error) {
-	return admin.NewClientFromConnectionString(n.connectionString(), &admin.ClientOptions{
+	return admin.NewClientFromConnectionString(n.Plain(), &admin.ClientOptions{
 		ClientOptions: azcore.ClientOptions{Transport: plainHTTP{&http.Transport{DisableKeepAlives: true}},
 			Retry: policy.RetryOptions{MaxRetries: 3}}})
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // TestDiskThatTurnsReadOnly has the kernel turn the disk of the busiest node read-only under load: its
@@ -36,9 +38,9 @@ func turnReadOnly(ctx context.Context, t *testing.T, b *bed) error {
 		return err
 	}
 	began := time.Now()
-	if err := awaitStatus(ctx, b, victim, func(s *status) error {
+	if err := awaitStatus(ctx, b, victim, func(s *cluster.Status) error {
 		for _, p := range s.Partitions {
-			if p.Leader == "" || p.Leader == victim.name() {
+			if p.Leader == "" || p.Leader == victim.ID {
 				return fmt.Errorf("partition %d is led by %q", p.ID, p.Leader)
 			}
 		}
@@ -47,22 +49,22 @@ func turnReadOnly(ctx context.Context, t *testing.T, b *bed) error {
 		return err
 	}
 	t.Logf("everything is led by others %s after the disk of %s turned read-only",
-		time.Since(began).Round(10*time.Millisecond), victim.name())
-	if _, err := victim.get(ctx, "/readyz"); err == nil || !strings.Contains(err.Error(), "read-only") {
+		time.Since(began).Round(10*time.Millisecond), victim.ID)
+	if _, err := victim.Get(ctx, "/readyz"); err == nil || !strings.Contains(err.Error(), "read-only") {
 		return fmt.Errorf("/readyz of the node without a disk: %w", err)
 	}
-	said, err := os.ReadFile(victim.log)
+	said, err := os.ReadFile(victim.LogFile)
 	if err != nil {
 		return err
 	}
 	for _, want := range []string{"read-only file system", "start the node again"} {
 		if !strings.Contains(string(said), want) {
-			return fmt.Errorf("the log of %s has no word of %q", victim.name(), want)
+			return fmt.Errorf("the log of %s has no word of %q", victim.ID, want)
 		}
 	}
 	wait(ctx, lonelyLoad) // two nodes carry on
-	if victim.pid() == 0 {
-		return fmt.Errorf("%s has ended, and its clients with it", victim.name())
+	if victim.Pid() == 0 {
+		return fmt.Errorf("%s has ended, and its clients with it", victim.ID)
 	}
 	if err := victim.end(syscall.SIGTERM, 30*time.Second); err != nil {
 		return err
@@ -70,14 +72,14 @@ func turnReadOnly(ctx context.Context, t *testing.T, b *bed) error {
 	if err := errors.Join(victim.disk.detach(), victim.disk.attach()); err != nil {
 		return err
 	}
-	if err := victim.start(); err != nil {
+	if err := victim.Start(); err != nil {
 		return err
 	}
 	return (&exchange{t: t, b: b}).member(ctx, victim)
 }
 
 // awaitStatus waits until every node but one tells what is wanted.
-func awaitStatus(ctx context.Context, b *bed, except *node, wanted func(*status) error) error {
+func awaitStatus(ctx context.Context, b *bed, except *node, wanted func(*cluster.Status) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	var last error
@@ -87,7 +89,7 @@ func awaitStatus(ctx context.Context, b *bed, except *node, wanted func(*status)
 			if n == except {
 				continue
 			}
-			s, failed := n.status(ctx)
+			s, failed := n.Status(ctx)
 			if failed == nil {
 				failed = wanted(&s)
 			}
@@ -121,7 +123,7 @@ func TestNodeOnAReadOnlyDisk(t *testing.T) {
 	lone(t, used, func(n *node) {
 		limit, cancel := context.WithTimeout(t.Context(), readyLimit)
 		defer cancel()
-		if err := n.awaitReady(limit); err != nil {
+		if err := n.WaitReady(limit); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -152,7 +154,7 @@ func TestNodeOnAReadOnlyDisk(t *testing.T) {
 	lone(t, used, func(n *node) {
 		limit, cancel := context.WithTimeout(t.Context(), readyLimit)
 		defer cancel()
-		if err := n.awaitReady(limit); err != nil {
+		if err := n.WaitReady(limit); err != nil {
 			t.Error(err)
 		}
 	})
@@ -161,13 +163,14 @@ func TestNodeOnAReadOnlyDisk(t *testing.T) {
 // lone runs one node over a directory while f lasts.
 func lone(t *testing.T, dir string, f func(*node)) {
 	t.Helper()
-	b := &bed{dir: filepath.Dir(dir), network: overLoopback, sup: supervised(t), terms: newTermCount()}
-	n := &node{number: 1, ip: "127.0.0.1", log: filepath.Join(t.ArtifactDir(), "lone.log"), dir: dir, sup: b.sup}
-	b.nodes = []*node{n}
-	if err := b.loopback(bedConfig{binary: binary(t), network: overLoopback, nodes: 1}); err != nil {
+	b := &bed{dir: filepath.Dir(dir), network: overLoopback, sup: supervised(t), all: &cluster.Cluster{}, terms: newTermCount()}
+	n := newNode(b.sup, 1, "127.0.0.1", dir, filepath.Join(t.ArtifactDir(), "lone.log"))
+	b.add(n)
+	cfg := bedConfig{binary: binary(t), network: overLoopback, nodes: 1}
+	if err := cluster.OnLoopback(b.all.Nodes, cfg.membership()); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.start(); err != nil {
+	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}
 	f(n)

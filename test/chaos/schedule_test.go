@@ -85,17 +85,17 @@ func TestLeaksAreTold(t *testing.T) {
 
 func TestAnEndThatNobodyExpectedIsAFinding(t *testing.T) {
 	dir := t.TempDir()
-	n := &node{number: 1, dir: filepath.Join(dir, "d"), log: filepath.Join(dir, "n1.log"), sup: supervised(t),
-		argv: []string{"sh", "-c", "until [ -e \"$0\" ]; do sleep 0.01; done; echo 'panic: not so'; exit 3",
-			filepath.Join(dir, "end")}}
-	if err := n.start(); err != nil {
+	n := newNode(supervised(t), 1, "127.0.0.1", filepath.Join(dir, "d"), filepath.Join(dir, "n1.log"))
+	n.Command([]string{"sh"}, "-c", "until [ -e \"$0\" ]; do sleep 0.01; done; echo 'panic: not so'; exit 3",
+		filepath.Join(dir, "end"))
+	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}
 	// It ends only now: the supervisor takes over nobody who has ended.
 	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	<-n.done
+	<-n.Done()
 	got := strings.Join(n.findings(), "\n")
 	for _, want := range []string{"ended by itself: exit status 3", "panic: not so"} {
 		if !strings.Contains(got, want) {

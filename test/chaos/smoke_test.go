@@ -103,20 +103,20 @@ func TestNewAddresses(t *testing.T) {
 		ready := func(n *node) error {
 			limit, cancel := context.WithTimeout(ctx, readyLimit)
 			defer cancel()
-			return n.awaitReady(limit)
+			return n.WaitReady(limit)
 		}
 		for _, n := range b.nodes { // as a rolling update does
 			if err := n.end(15, 30*time.Second); err != nil {
 				return err
 			}
 			move(t, b, n)
-			if err := n.start(); err != nil {
+			if err := n.Start(); err != nil {
 				return err
 			}
 			if err := ready(n); err != nil {
 				return err
 			}
-			t.Logf("%s is ready at %s", n.name(), n.ip)
+			t.Logf("%s is ready at %s", n.ID, n.ip)
 		}
 		for _, n := range b.nodes { // as a power cut does
 			if err := n.end(9, 10*time.Second); err != nil {
@@ -125,7 +125,7 @@ func TestNewAddresses(t *testing.T) {
 			move(t, b, n)
 		}
 		for _, n := range b.nodes {
-			if err := n.start(); err != nil {
+			if err := n.Start(); err != nil {
 				return err
 			}
 		}
@@ -133,7 +133,7 @@ func TestNewAddresses(t *testing.T) {
 			if err := ready(n); err != nil {
 				return err
 			}
-			t.Logf("%s is ready at %s", n.name(), n.ip)
+			t.Logf("%s is ready at %s", n.ID, n.ip)
 		}
 		return nil
 	}

@@ -41,11 +41,11 @@ func (b *budget) look(ctx context.Context, bed *bed) {
 		return
 	}
 	for _, n := range bed.nodes {
-		text, err := n.get(ctx, "/metrics")
+		text, err := n.Get(ctx, "/metrics")
 		if err != nil {
 			continue
 		}
-		u := usage{disk: size(n.dir)}
+		u := usage{disk: size(n.Dir)}
 		for s := bufio.NewScanner(strings.NewReader(string(text))); s.Scan(); {
 			name, value, _ := strings.Cut(s.Text(), " ")
 			v, err := strconv.ParseFloat(value, 64)
@@ -61,10 +61,10 @@ func (b *budget) look(ctx context.Context, bed *bed) {
 				u.heap = v
 			}
 		}
-		if _, ok := b.first[n.name()]; !ok {
-			b.first[n.name()] = u
+		if _, ok := b.first[n.ID]; !ok {
+			b.first[n.ID] = u
 		}
-		b.last[n.name()] = u
+		b.last[n.ID] = u
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // startLimit bounds the start of a cluster.
@@ -74,11 +74,11 @@ var cases = []struct {
 func TestOneNode(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	n, err := node.StartSingle(ctx, t.TempDir())
+	n, err := cluster.StartSingle(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &node.Cluster{Nodes: []*node.Node{n}}
+	c := &cluster.Cluster{Nodes: []*cluster.Node{n}}
 	t.Cleanup(func() { end(t, c) })
 	runCases(t, c)
 }
@@ -88,11 +88,11 @@ func TestThreeNodes(t *testing.T) {
 }
 
 // startThree starts three nodes for the time of a test.
-func startThree(t *testing.T) *node.Cluster {
+func startThree(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	c, err := node.StartCluster(ctx, t.TempDir(), 3)
+	c, err := cluster.Start(ctx, t.TempDir(), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func startThree(t *testing.T) *node.Cluster {
 }
 
 // end stops the nodes and shows what they said if the test failed.
-func end(t *testing.T, c *node.Cluster) {
+func end(t *testing.T, c *cluster.Cluster) {
 	for _, n := range c.Nodes {
 		if n.Pid() == 0 {
 			t.Errorf("%s died during the test", n.ID)
@@ -113,7 +113,7 @@ func end(t *testing.T, c *node.Cluster) {
 	}
 }
 
-func runCases(t *testing.T, c *node.Cluster) {
+func runCases(t *testing.T, c *cluster.Cluster) {
 	for _, wire := range []struct {
 		name   string
 		secure bool

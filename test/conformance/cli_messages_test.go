@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -18,12 +18,12 @@ import (
 // TestMessagesAsLines: what is exported and imported again is the same message, byte for byte, in every section that its
 // sender wrote. The messages are sent and looked at by a client that shares no code with the commands but the codec.
 func TestMessagesAsLines(t *testing.T) {
-	n, err := node.StartSingle(t.Context(), t.TempDir())
+	n, err := cluster.StartSingle(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Stop)
-	bin, err := node.Binary()
+	bin, err := cluster.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // shell runs the command line of the broker's own binary as a client.
@@ -50,7 +50,7 @@ func (s *shell) both(code int, stdin string, args ...string) (printed, said stri
 	if got != code {
 		s.Fatalf("busbar %s: exit code %d, want %d: %s%s", strings.Join(args, " "), got, code, &out, &errs)
 	}
-	if strings.Contains(errs.String(), "panic") || strings.Contains(errs.String(), node.Key) {
+	if strings.Contains(errs.String(), "panic") || strings.Contains(errs.String(), cluster.Key) {
 		s.Errorf("busbar %s: %s", strings.Join(args, " "), &errs)
 	}
 	return out.String(), errs.String()
@@ -91,12 +91,12 @@ func (s *shell) bodies(want string, all []printed) {
 }
 
 func TestCommandLine(t *testing.T) {
-	n, err := node.StartSingle(t.Context(), t.TempDir())
+	n, err := cluster.StartSingle(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Stop)
-	bin, err := node.Binary()
+	bin, err := cluster.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestCommandLine(t *testing.T) {
 			talk(s, fmt.Sprintf("cli-%t", secure))
 			wrong := *s
 			wrong.env = []string{"SERVICEBUS_CONNECTION_STRING=" +
-				strings.Replace(n.ConnectionString(secure), "Key="+node.Key, "Key=wrong", 1)}
+				strings.Replace(n.ConnectionString(secure), "Key="+cluster.Key, "Key=wrong", 1)}
 			wrong.do(5, "", "queue", "list")
 			wrong.do(5, "", "send", "cli-plain", "x")
 		})

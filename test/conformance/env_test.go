@@ -11,7 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // caseLimit bounds one case; the longest waits for two lock durations of five seconds.
@@ -27,14 +27,14 @@ const quiet = 1200 * time.Millisecond
 type env struct {
 	*testing.T
 	ctx     context.Context
-	cluster *node.Cluster
+	cluster *cluster.Cluster
 	secure  bool
 	first   int // the node that At(0) means, so that the cases spread over the cluster
 	queues  int
 	prefix  string
 }
 
-func newEnv(t *testing.T, c *node.Cluster, secure bool, first int) *env {
+func newEnv(t *testing.T, c *cluster.Cluster, secure bool, first int) *env {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), caseLimit)
 	t.Cleanup(cancel)
@@ -43,12 +43,12 @@ func newEnv(t *testing.T, c *node.Cluster, secure bool, first int) *env {
 }
 
 // node returns the i-th node as this case counts; with one node it is always the same.
-func (e *env) node(i int) *node.Node { return e.cluster.Pick(e.first + i) }
+func (e *env) node(i int) *cluster.Node { return e.cluster.Pick(e.first + i) }
 
 // client opens a connection of its own to node i.
 func (e *env) client(i int) *azservicebus.Client {
 	e.Helper()
-	c, err := e.node(i).Client(e.secure, node.Retry)
+	c, err := e.node(i).Client(e.secure, cluster.Retry)
 	e.must("new client", err)
 	e.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // keysSoon bounds the time until a node has heard of a change that was made through another one.
@@ -53,9 +53,9 @@ func randomKey(e *env) string {
 // keyClient is a client of node i with a key of the policy app.
 func (e *env) keyClient(i int, key string) *azservicebus.Client {
 	n := e.node(i)
-	cs := strings.Replace(n.ConnectionString(e.secure), "SharedAccessKeyName="+node.KeyName, "SharedAccessKeyName=app", 1)
-	cs = strings.Replace(cs, "SharedAccessKey="+node.Key, "SharedAccessKey="+key, 1)
-	c, err := n.ClientFor(cs, e.secure, node.Retry)
+	cs := strings.Replace(n.ConnectionString(e.secure), "SharedAccessKeyName="+cluster.KeyName, "SharedAccessKeyName=app", 1)
+	cs = strings.Replace(cs, "SharedAccessKey="+cluster.Key, "SharedAccessKey="+key, 1)
+	c, err := n.ClientFor(cs, e.secure, cluster.Retry)
 	e.must("new client", err)
 	e.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

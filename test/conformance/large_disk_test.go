@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 const (
@@ -87,7 +87,7 @@ func TestLargeMessagesOutliveEveryDisk(t *testing.T) {
 
 // wipe kills a node, removes its disk and starts it. It waits until the node votes in every partition and has applied
 // all that any node had.
-func (e *env) wipe(n *node.Node) {
+func (e *env) wipe(n *cluster.Node) {
 	e.Helper()
 	began := time.Now()
 	n.Kill()
@@ -124,7 +124,7 @@ type memberStatus struct {
 	}
 }
 
-func (e *env) statusOf(n *node.Node) (s memberStatus, err error) {
+func (e *env) statusOf(n *cluster.Node) (s memberStatus, err error) {
 	ctx, cancel := context.WithTimeout(e.ctx, 5*time.Second)
 	defer cancel()
 	b, err := n.Get(ctx, "/api/cluster")
@@ -136,7 +136,7 @@ func (e *env) statusOf(n *node.Node) (s memberStatus, err error) {
 
 // lacks tells why a node is not a full member that has applied what it should, or why the one that had its place still
 // votes: until that has gone, a partition that loses another node has no majority.
-func (e *env) lacks(n *node.Node, want map[int]uint64) error {
+func (e *env) lacks(n *cluster.Node, want map[int]uint64) error {
 	s, err := e.statusOf(n)
 	if err != nil {
 		return err

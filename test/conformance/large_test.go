@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // largeMB is the size of the messages here, as the service counts: 100 is the most that an entity takes.
@@ -170,12 +170,12 @@ func (e *env) killLeaders(f func()) (kills int) {
 }
 
 // aLeader finds the leader of one of the partitions, in turn; nil if none is known now.
-func (e *env) aLeader(turn int) *node.Node {
+func (e *env) aLeader(turn int) *cluster.Node {
 	s, err := e.cluster.Status(e.ctx)
 	if err != nil {
 		return nil
 	}
-	leading := slices.DeleteFunc(s.Partitions, func(p node.Partition) bool { return p.Leader == "" || p.ID == 0 })
+	leading := slices.DeleteFunc(s.Partitions, func(p cluster.Partition) bool { return p.Leader == "" || p.ID == 0 })
 	if len(leading) == 0 {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // long makes the order tests send as many messages as the scenarios say.
@@ -42,7 +42,7 @@ func TestOrderOnThreeNodesWhileLeadersDie(t *testing.T) { testOrder(t, 3) }
 func testOrder(t *testing.T, nodes int) {
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	c, err := node.StartCluster(ctx, t.TempDir(), nodes)
+	c, err := cluster.Start(ctx, t.TempDir(), nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ type order struct {
 
 // produce sends the messages of a session, one after the other; a failed send is repeated.
 func (o *order) produce(session int) {
-	c, err := o.node(session+1).Client(o.secure, node.Retry)
+	c, err := o.node(session+1).Client(o.secure, cluster.Retry)
 	if err != nil {
 		o.Errorf("client: %v", err)
 		return
@@ -130,7 +130,7 @@ func (o *order) consume(session int) {
 }
 
 func (o *order) consumeLink(session, at int, next *int) error {
-	c, err := o.node(at).Client(o.secure, node.Retry)
+	c, err := o.node(at).Client(o.secure, cluster.Retry)
 	if err != nil {
 		return err
 	}

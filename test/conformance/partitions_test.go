@@ -68,12 +68,12 @@ const sessionsSpread = 6
 // TestASessionStaysInItsPartition has one node after the other leave the cluster and come back while clients of
 // the others hold sessions of a partitioned queue. S-315
 func TestASessionStaysInItsPartition(t *testing.T) {
-	cluster := startThree(t)
-	e := newEnv(t, cluster, false, 0)
+	three := startThree(t)
+	e := newEnv(t, three, false, 0)
 	q := e.queue(&admin.QueueProperties{RequiresSession: to(true), EnablePartitioning: to(true), LockDuration: to("PT1M")})
 	home := map[string]int64{}
-	for round := range cluster.Nodes {
-		leaves, stays := cluster.Nodes[round], round+1
+	for round := range three.Nodes {
+		leaves, stays := three.Nodes[round], round+1
 		c := e.client(stays)
 		tx := e.sender(c, q)
 		held := map[string]*azservicebus.SessionReceiver{}

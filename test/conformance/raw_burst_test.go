@@ -11,7 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -287,19 +287,19 @@ func TestTenThousandRequests(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 			defer cancel()
-			cluster, err := node.StartCluster(ctx, t.TempDir(), count)
+			c, err := cluster.Start(ctx, t.TempDir(), count)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { end(t, cluster) })
-			e := &rawEnv{env: newEnv(t, cluster, false, 0), wire: raw.Plain}
+			t.Cleanup(func() { end(t, c) })
+			e := &rawEnv{env: newEnv(t, c, false, 0), wire: raw.Plain}
 			ctx, cancel = context.WithTimeout(t.Context(), 10*time.Minute)
 			t.Cleanup(cancel)
 			e.ctx = ctx
 			b := &burst{e: e, q: e.queue(&admin.QueueProperties{LockDuration: to("PT5M")}), twice: map[string]int{}}
-			first, err := cluster.LeaderOf(b.q)
+			first, err := c.LeaderOf(b.q)
 			e.must("find the leader", err)
-			e.first = slices.Index(cluster.Nodes, first) + 1 // the client's node is another, if there is one
+			e.first = slices.Index(c.Nodes, first) + 1 // the client's node is another, if there is one
 			e.c = e.connect(0)
 			b.prepare()
 			b.compose()
@@ -373,7 +373,7 @@ func (b *burst) killAt(done int) {
 
 // victim waits until the queue's leader is a node to which the client is not connected, and returns it. It moves the
 // leadership, if need be.
-func (b *burst) victim() (*node.Node, error) {
+func (b *burst) victim() (*cluster.Node, error) {
 	c, own := b.e.cluster, b.e.node(0)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		n, err := c.LeaderOf(b.q)
@@ -390,7 +390,7 @@ func (b *burst) victim() (*node.Node, error) {
 }
 
 // lead moves the leadership of the queue's partition to a node.
-func (b *burst) lead(to *node.Node) error {
+func (b *burst) lead(to *cluster.Node) error {
 	s, err := b.e.cluster.Status(b.e.ctx)
 	if err != nil {
 		return err

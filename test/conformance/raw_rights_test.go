@@ -5,7 +5,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -107,7 +107,7 @@ func rawTakeOverRights(e *rawEnv) {
 
 // putOther sends a token that the namespace's key signs for one queue alone.
 func putOther(tokens *raw.Asker, queue string) error {
-	got, err := tokens.PutToken(audience(queue), auth.NewToken(audience(queue), node.KeyName, node.Key, time.Now().Add(time.Hour)))
+	got, err := tokens.PutToken(audience(queue), auth.NewToken(audience(queue), cluster.KeyName, cluster.Key, time.Now().Add(time.Hour)))
 	if err == nil && got.Code != 202 {
 		return &raw.Refused{Cause: &amqp.Error{Condition: amqp.Symbol(got.Condition), Description: got.Text}}
 	}

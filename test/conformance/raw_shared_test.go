@@ -7,7 +7,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -158,7 +158,7 @@ func rawSharedListing(e *rawEnv) {
 	a := e.share(e.c, q, "S", nil)
 	e.take(a.Handle)
 	n := e.node(0)
-	bin, err := node.Binary()
+	bin, err := cluster.Binary()
 	e.must("find the binary", err)
 	s := &shell{T: e.T, bin: bin, env: []string{"BUSBAR_OPS=http://" + n.Ops, "SERVICEBUS_CONNECTION_STRING=" + n.ConnectionString(false)}}
 	wrong, err := e.connect(1).Share(q, "S", &amqp.UUID{7})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 )
 
@@ -19,8 +19,8 @@ const takeOversUnderKills = 12
 // after it has asked again, it alone settles, renews and has the state that its predecessor set. In every other round the
 // leader is stopped (SIGSTOP) before the client asks, so that it surely dies with the request. S-330, S-331, S-334; T-283
 func TestATakeOverOutlivesItsLeader(t *testing.T) {
-	cluster := startThree(t)
-	e := &rawEnv{env: newEnv(t, cluster, false, 0), wire: raw.Plain}
+	three := startThree(t)
+	e := &rawEnv{env: newEnv(t, three, false, 0), wire: raw.Plain}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	e.ctx = ctx
@@ -36,7 +36,7 @@ func TestATakeOverOutlivesItsLeader(t *testing.T) {
 }
 
 // bystander makes a node that does not lead the queue the first one of the case, and returns the leader.
-func (e *rawEnv) bystander(q string) *node.Node {
+func (e *rawEnv) bystander(q string) *cluster.Node {
 	e.Helper()
 	for {
 		leader, err := e.cluster.LeaderOf(q)

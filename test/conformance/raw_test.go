@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -63,11 +63,11 @@ func TestRawFrames(t *testing.T) {
 		t.Run(fmt.Sprintf("%d nodes", count), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 			defer cancel()
-			cluster, err := node.StartCluster(ctx, t.TempDir(), count)
+			c, err := cluster.Start(ctx, t.TempDir(), count)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { end(t, cluster) })
+			t.Cleanup(func() { end(t, c) })
 			for _, wire := range []raw.Wire{raw.Plain, raw.TLS, raw.WebSocket} {
 				t.Run(string(wire), func(t *testing.T) {
 					if !*oneCaseAtATime {
@@ -78,7 +78,7 @@ func TestRawFrames(t *testing.T) {
 							if !*oneCaseAtATime {
 								t.Parallel()
 							}
-							e := &rawEnv{env: newEnv(t, cluster, wire != raw.Plain, i), wire: wire}
+							e := &rawEnv{env: newEnv(t, c, wire != raw.Plain, i), wire: wire}
 							e.c = e.connect(0)
 							tc.run(e)
 						})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
@@ -36,7 +36,7 @@ func (e *rawEnv) manage(i, status int, method, path, version, body string) strin
 	}
 	req, err := http.NewRequestWithContext(e.ctx, method, base+"/"+path+"?api-version="+version, strings.NewReader(content))
 	e.must("make a request", err)
-	req.Header.Set("Authorization", auth.NewToken(base, node.KeyName, node.Key, time.Now().Add(time.Hour)))
+	req.Header.Set("Authorization", auth.NewToken(base, cluster.KeyName, cluster.Key, time.Now().Add(time.Hour)))
 	req.Header.Set("Content-Type", "application/atom+xml")
 	if method == http.MethodPut && status == http.StatusOK {
 		req.Header.Set("If-Match", "*") // an update

@@ -8,7 +8,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // maxIdleRSS is what a node may occupy that does nothing.
@@ -17,7 +17,7 @@ const maxIdleRSS = 80 << 20
 // TestIdleNode reports how soon a node is ready and how much it holds.
 func TestIdleNode(t *testing.T) {
 	began := time.Now()
-	n, err := node.StartSingle(t.Context(), t.TempDir())
+	n, err := cluster.StartSingle(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +37,12 @@ func TestIdleNode(t *testing.T) {
 // TestConnectionsLeaveNothing opens and closes a thousand connections, in good order and by tearing
 // the socket, and waits until the broker has as many goroutines as before.
 func TestConnectionsLeaveNothing(t *testing.T) {
-	n, err := node.StartSingle(t.Context(), t.TempDir())
+	n, err := cluster.StartSingle(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Stop)
-	e := newEnv(t, &node.Cluster{Nodes: []*node.Node{n}}, false, 0)
+	e := newEnv(t, &cluster.Cluster{Nodes: []*cluster.Node{n}}, false, 0)
 	q := e.queue(nil)
 	comeAndGo(e, n, q, 20) // warm: what is made once stays
 	before := settledGoroutines(e, n, -1)
@@ -55,7 +55,7 @@ func TestConnectionsLeaveNothing(t *testing.T) {
 }
 
 // comeAndGo opens count connections, 25 at a time, each with a sender and a receiver with credit.
-func comeAndGo(e *env, n *node.Node, queue string, count int) {
+func comeAndGo(e *env, n *cluster.Node, queue string, count int) {
 	e.Helper()
 	const atOnce = 25
 	failed := make(chan error, count)
@@ -72,9 +72,9 @@ func comeAndGo(e *env, n *node.Node, queue string, count int) {
 	}
 }
 
-func visit(ctx context.Context, n *node.Node, queue string, i int) error {
+func visit(ctx context.Context, n *cluster.Node, queue string, i int) error {
 	conn, err := amqp.Dial(ctx, "amqp://"+n.AMQP, &amqp.ConnOptions{
-		SASLType: amqp.SASLTypePlain(node.KeyName, node.Key)})
+		SASLType: amqp.SASLTypePlain(cluster.KeyName, cluster.Key)})
 	if err != nil {
 		return fmt.Errorf("dial: %w", err)
 	}
@@ -105,7 +105,7 @@ func visit(ctx context.Context, n *node.Node, queue string, i int) error {
 
 // settledGoroutines polls until the number is at most limit, or, with a negative limit, until it has
 // not changed for a second; it gives up after a while and returns the last number.
-func settledGoroutines(e *env, n *node.Node, limit int) int {
+func settledGoroutines(e *env, n *cluster.Node, limit int) int {
 	e.Helper()
 	last, same := -1, 0
 	for range 150 {

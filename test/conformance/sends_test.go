@@ -9,7 +9,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // alone starts a node for one test, which may stop it or send it more than others would like.
@@ -17,11 +17,11 @@ func alone(t *testing.T) *env {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	n, err := node.StartSingle(ctx, t.TempDir())
+	n, err := cluster.StartSingle(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &node.Cluster{Nodes: []*node.Node{n}}
+	c := &cluster.Cluster{Nodes: []*cluster.Node{n}}
 	t.Cleanup(func() { end(t, c) })
 	return newEnv(t, c, false, 0)
 }

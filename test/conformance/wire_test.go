@@ -15,14 +15,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/Azure/go-amqp"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // dial opens an AMQP connection that shows the key in SASL PLAIN and cuts what it sends and wants
 // into frames of the given size.
 func (e *env) dial(i int, frame uint32) *amqp.Session {
 	n := e.node(i)
-	opt := &amqp.ConnOptions{SASLType: amqp.SASLTypePlain(node.KeyName, node.Key), MaxFrameSize: frame}
+	opt := &amqp.ConnOptions{SASLType: amqp.SASLTypePlain(cluster.KeyName, cluster.Key), MaxFrameSize: frame}
 	addr := "amqp://" + n.AMQP
 	if e.secure {
 		cfg, err := n.TLSConfig()
@@ -83,8 +83,8 @@ func smallFrames(e *env) {
 func wrongKey(e *env) {
 	q := e.queue(nil)
 	n := e.node(0)
-	cs := strings.Replace(n.ConnectionString(e.secure), "SharedAccessKey="+node.Key, "SharedAccessKey=wrong", 1)
-	c, err := n.ClientFor(cs, e.secure, node.Retry)
+	cs := strings.Replace(n.ConnectionString(e.secure), "SharedAccessKey="+cluster.Key, "SharedAccessKey=wrong", 1)
+	c, err := n.ClientFor(cs, e.secure, cluster.Retry)
 	e.must("new client", err)
 	defer func() { _ = c.Close(context.Background()) }()
 	err = e.sender(c, q).SendMessage(e.ctx, text("x"), nil)
@@ -106,21 +106,21 @@ func signature(e *env) {
 	host := strings.Trim(strings.TrimPrefix(endpoint, "Endpoint=sb://"), "/")
 	sas := func(expiry time.Time) string {
 		sr := url.QueryEscape("sb://" + host + "/" + q)
-		mac := hmac.New(sha256.New, []byte(node.Key))
+		mac := hmac.New(sha256.New, []byte(cluster.Key))
 		fmt.Fprintf(mac, "%s\n%d", sr, expiry.Unix())
 		sig := url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 		s := fmt.Sprintf("%s;SharedAccessSignature=SharedAccessSignature sr=%s&sig=%s&se=%d&skn=%s",
-			endpoint, sr, sig, expiry.Unix(), node.KeyName)
+			endpoint, sr, sig, expiry.Unix(), cluster.KeyName)
 		if !e.secure {
 			s += ";UseDevelopmentEmulator=true"
 		}
 		return s
 	}
-	good, err := n.ClientFor(sas(time.Now().Add(time.Hour)), e.secure, node.Retry)
+	good, err := n.ClientFor(sas(time.Now().Add(time.Hour)), e.secure, cluster.Retry)
 	e.must("new client", err)
 	defer func() { _ = good.Close(context.Background()) }()
 	e.send(e.sender(good, q), text("signed"))
-	old, err := n.ClientFor(sas(time.Now().Add(-time.Hour)), e.secure, node.Retry)
+	old, err := n.ClientFor(sas(time.Now().Add(-time.Hour)), e.secure, cluster.Retry)
 	e.must("new client", err)
 	defer func() { _ = old.Close(context.Background()) }()
 	err = e.sender(old, q).SendMessage(e.ctx, text("stale"), nil)

@@ -13,14 +13,14 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 var keepLogs = flag.String("logs", "", "directory for what failed tests printed")
 
 // bed is a node as the tests of the SDK expect the service to be.
 type bed struct {
-	node     *node.Node
+	node     *cluster.Node
 	endpoint string // host and port of TLS
 	slow     string // the same, over a line of slowBytes a second
 	ca       string
@@ -43,7 +43,7 @@ func newBed(t *testing.T) *bed {
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	dir := t.TempDir()
-	ports, err := node.FreePorts(1)
+	ports, err := cluster.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +51,9 @@ func newBed(t *testing.T) *bed {
 	certify(t, dir, ports[0], line)
 	issuer := newIssuer(t)
 	config := filepath.Join(dir, "busbar.yaml")
-	write(t, config, "root-key: "+node.Key+"\nissuers:\n  - name: "+issuer.url+"\n    keys: "+issuer.url+"/keys\n"+
+	write(t, config, "root-key: "+cluster.Key+"\nissuers:\n  - name: "+issuer.url+"\n    keys: "+issuer.url+"/keys\n"+
 		"policies:\n"+policy(sendOnly, "Send")+policy(listenOnly, "Listen")+policy(noManage, "Send, Listen"))
-	n, err := node.StartSingle(ctx, dir, "--config", config, "--tls-listen", local(ports[0]),
+	n, err := cluster.StartSingle(ctx, dir, "--config", config, "--tls-listen", local(ports[0]),
 		"--tls-cert", filepath.Join(dir, "server.pem"), "--tls-key", filepath.Join(dir, "server.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func (b *bed) environment(endpoint string) []string {
 		name, key, _ := strings.Cut(nameAndKey, ":")
 		return fmt.Sprintf("Endpoint=sb://%s/;SharedAccessKeyName=%s;SharedAccessKey=%s", endpoint, name, key)
 	}
-	root := with(node.KeyName + ":" + node.Key)
+	root := with(cluster.KeyName + ":" + cluster.Key)
 	return append(os.Environ(),
 		"AZURE_RECORD_MODE=live",
 		"SERVICEBUS_ENDPOINT="+endpoint,

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // certify writes ca.pem, server.pem and server.key into dir. The Go SDK takes the whole authority of
@@ -15,7 +15,7 @@ func certify(t *testing.T, dir string, ports ...int) {
 	for _, p := range ports {
 		names = append(names, fmt.Sprintf("localhost:%d", p))
 	}
-	if err := node.Certify(dir, names, nil); err != nil {
+	if err := cluster.Certify(dir, names, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/languages"
-	"github.com/busbar-mq/busbar/test/conformance/node"
 )
 
 // frameworks are folders with a run.sh that installs a framework and lets one real application of it
@@ -38,10 +38,10 @@ func TestFrameworks(t *testing.T) {
 	environment := append(os.Environ(),
 		"BUSBAR_TLS="+strings.Replace(b.endpoint, "localhost", "127.0.0.1", 1),
 		"BUSBAR_CA="+b.ca,
-		"BUSBAR_KEY_NAME="+node.KeyName,
-		"BUSBAR_KEY="+node.Key,
+		"BUSBAR_KEY_NAME="+cluster.KeyName,
+		"BUSBAR_KEY="+cluster.Key,
 		"BUSBAR_DATA="+b.node.Plain(),
-		"BUSBAR_ADMIN=Endpoint=sb://"+b.endpoint+"/;SharedAccessKeyName="+node.KeyName+";SharedAccessKey="+node.Key,
+		"BUSBAR_ADMIN=Endpoint=sb://"+b.endpoint+"/;SharedAccessKeyName="+cluster.KeyName+";SharedAccessKey="+cluster.Key,
 	)
 	for dir, scenarios := range frameworks {
 		t.Run(dir, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -54,7 +54,7 @@ func (a *attack) keys(queue, primary, secondary string) {
 }
 
 // enter opens links with a key, by a token that lives for a time, or with SASL PLAIN if how is "PLAIN".
-func (a *attack) enter(n *node.Node, queue, how, key string, live time.Duration) (*held, error) {
+func (a *attack) enter(n *cluster.Node, queue, how, key string, live time.Duration) (*held, error) {
 	init := raw.Anonymous()
 	if how == "PLAIN" {
 		init = &amqp.SASLInit{Mechanism: "PLAIN", InitialResponse: []byte("\x00app\x00" + key)}
@@ -155,7 +155,7 @@ func TestChangedAndExpiredKeysEndOpenLinks(t *testing.T) {
 
 // churn opens links through one node by a token, by SASL PLAIN, by a token that expires soon, and by the other key. Then it
 // changes the key, and at last it removes the policy.
-func (a *attack) churn(n *node.Node, queue string) {
+func (a *attack) churn(n *cluster.Node, queue string) {
 	a.Helper()
 	primary, secondary := newKey(), newKey()
 	a.keys(queue, primary, secondary)

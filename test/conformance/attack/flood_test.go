@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // flood keeps so many sockets of one host open to each node as it lets, and opens another one for each that ends, until
 // ctx ends. Half of an HTTP request, the header of AMQP and silence take turns.
-func flood(ctx context.Context, c *node.Cluster, host string, sockets int) (opened *atomic.Int64, ended func()) {
+func flood(ctx context.Context, c *cluster.Cluster, host string, sockets int) (opened *atomic.Int64, ended func()) {
 	opened = &atomic.Int64{}
 	var wg sync.WaitGroup
 	for _, n := range c.Nodes {
@@ -53,7 +53,7 @@ func hold(ctx context.Context, host, addr string, kind int, opened *atomic.Int64
 }
 
 // failures counts the replicas that a node has lost.
-func failures(ctx context.Context, n *node.Node) (count int, err error) {
+func failures(ctx context.Context, n *cluster.Node) (count int, err error) {
 	b, err := n.Get(ctx, "/metrics")
 	if err != nil {
 		return 0, err
@@ -94,7 +94,7 @@ func flooded(t *testing.T, nodes int, host string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	limited(t, 350)
-	c, err := node.StartCluster(ctx, t.TempDir(), nodes)
+	c, err := cluster.Start(ctx, t.TempDir(), nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func flooded(t *testing.T, nodes int, host string) {
 }
 
 // crowded waits until a node turns sockets away.
-func crowded(ctx context.Context, t *testing.T, n *node.Node) {
+func crowded(ctx context.Context, t *testing.T, n *cluster.Node) {
 	t.Helper()
 	for turnedAway(ctx, t, n) == 0 {
 		select {
@@ -153,7 +153,7 @@ func crowded(ctx context.Context, t *testing.T, n *node.Node) {
 }
 
 // turnedAway counts the sockets of clients that found no room.
-func turnedAway(ctx context.Context, t *testing.T, n *node.Node) float64 {
+func turnedAway(ctx context.Context, t *testing.T, n *cluster.Node) float64 {
 	t.Helper()
 	turned := 0.0
 	for _, site := range []string{"connections", "handshakes"} {
@@ -167,7 +167,7 @@ func turnedAway(ctx context.Context, t *testing.T, n *node.Node) float64 {
 }
 
 // rejected demands that a node turned sockets away and shows how many it may have.
-func rejected(ctx context.Context, t *testing.T, n *node.Node) {
+func rejected(ctx context.Context, t *testing.T, n *cluster.Node) {
 	t.Helper()
 	limit, err := n.Metric(ctx, `busbar_limit_max{limit="connections"}`)
 	if err != nil || limit < 1 || limit > 200 {

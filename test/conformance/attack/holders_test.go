@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -112,7 +112,7 @@ type stalled struct {
 	stop atomic.Bool
 }
 
-func (a *attack) stall(n *node.Node) *stalled {
+func (a *attack) stall(n *cluster.Node) *stalled {
 	a.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	a.must("listen", err)
@@ -169,7 +169,7 @@ func TestReadersThatDoNotRead(t *testing.T) {
 		p := a.stall(n)
 		var all []*raw.Client
 		for range readers {
-			c, err := raw.Dial(a.ctx, &node.Node{AMQP: p.Addr().String()}, raw.Plain)
+			c, err := raw.Dial(a.ctx, &cluster.Node{AMQP: p.Addr().String()}, raw.Plain)
 			a.must("connect", err)
 			all = append(all, c)
 		}

@@ -15,18 +15,18 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
 // token is one of the node's well-known key, for the whole namespace.
 func token() string {
-	return auth.NewToken("sb://localhost/", node.KeyName, node.Key, time.Now().Add(time.Hour))
+	return auth.NewToken("sb://localhost/", cluster.KeyName, cluster.Key, time.Now().Add(time.Hour))
 }
 
 // answers writes bytes to a node and returns the codes and bodies of the answers until the node ends the connection, or is
 // silent after an answer.
-func (a *attack) answers(n *node.Node, request string) (codes []int, texts []string, ended bool) {
+func (a *attack) answers(n *cluster.Node, request string) (codes []int, texts []string, ended bool) {
 	a.Helper()
 	c := a.dial(n.AMQP)
 	defer c.Close()
@@ -123,7 +123,7 @@ func TestHTTPRequestsThatHideOrSwell(t *testing.T) {
 }
 
 // chunks sends bodies in chunks whose sizes are wrong, and one with a length beside it.
-func (a *attack) chunks(n *node.Node) {
+func (a *attack) chunks(n *cluster.Node) {
 	a.Helper()
 	for name, chunk := range map[string]string{
 		"2^64": "10000000000000000\r\nx\r\n0\r\n\r\n", "more than 64 bits": strings.Repeat("f", 40) + "\r\nx\r\n0\r\n\r\n",
@@ -139,7 +139,7 @@ func (a *attack) chunks(n *node.Node) {
 
 // lengthBesideChunks sends a body in chunks and a length that says otherwise. The chunks count, and the connection ends
 // behind them (RFC 9112 section 6.1): what a proxy took for a part of the body is no request of its own.
-func (a *attack) lengthBesideChunks(n *node.Node) {
+func (a *attack) lengthBesideChunks(n *cluster.Node) {
 	a.Helper()
 	hidden := a.sending("Content-Length: 8", "") + "smuggled"
 	codes, texts, ended := a.answers(n, a.sending(fmt.Sprint("Content-Length: ", 15+len(hidden)), "Transfer-Encoding: chunked", "")+

@@ -8,11 +8,11 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // intruders are members of the same library as the nodes', with a wrong key, without one, or with another name. None may join.
-func (a *attack) intruders(n *node.Node) {
+func (a *attack) intruders(n *cluster.Node) {
 	a.Helper()
 	other := []byte("some other key with 32 bytes in.")
 	for name, tc := range map[string]struct {
@@ -22,7 +22,7 @@ func (a *attack) intruders(n *node.Node) {
 		"another key": {other, "busbar"}, "no key": {nil, "busbar"},
 		"another name": {ground.key, "other"}, "no name": {ground.key, ""},
 	} {
-		port, err := node.FreePorts(1)
+		port, err := cluster.FreePorts(1)
 		a.must("port", err)
 		conf := memberlist.DefaultLANConfig()
 		conf.Name, conf.Label, conf.SecretKey = fmt.Sprint("intruder-", port[0]), tc.label, tc.key

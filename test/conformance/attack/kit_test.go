@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 var (
@@ -49,7 +49,7 @@ var ground struct {
 	ca       *authority
 	keys     *keyServer
 	key      []byte // of the gossip
-	clusters map[int]*node.Cluster
+	clusters map[int]*cluster.Cluster
 }
 
 func TestMain(m *testing.M) {
@@ -64,7 +64,7 @@ func withGround(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	ground.dir, ground.clusters = dir, map[int]*node.Cluster{}
+	ground.dir, ground.clusters = dir, map[int]*cluster.Cluster{}
 	defer func() {
 		for _, c := range ground.clusters {
 			c.Close()
@@ -77,7 +77,7 @@ func withGround(m *testing.M) int {
 }
 
 // shared returns the cluster of so many nodes, and starts it for the first test that asks.
-func shared(t *testing.T, nodes int) *node.Cluster {
+func shared(t *testing.T, nodes int) *cluster.Cluster {
 	t.Helper()
 	ground.Lock()
 	defer ground.Unlock()
@@ -91,7 +91,7 @@ func shared(t *testing.T, nodes int) *node.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	dir := filepath.Join(ground.dir, fmt.Sprint(nodes))
-	c, err := node.StartCluster(ctx, dir, nodes, "--config", writeConfig(t, dir))
+	c, err := cluster.Start(ctx, dir, nodes, "--config", writeConfig(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func writeConfig(t *testing.T, dir string) string {
 type attack struct {
 	*testing.T
 	ctx     context.Context
-	c       *node.Cluster
+	c       *cluster.Cluster
 	w       *witness
 	queue   string
 	sockets atomic.Int64 // that the attacker opened
@@ -154,7 +154,7 @@ func onClusters(t *testing.T, f func(a *attack) string) {
 }
 
 // against makes an attack on a cluster and judges what it left.
-func against(t *testing.T, c *node.Cluster, f func(a *attack) string) {
+func against(t *testing.T, c *cluster.Cluster, f func(a *attack) string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(size(3, 150))*time.Minute+time.Duration(*streams)*20*time.Millisecond)
 	defer cancel()
@@ -266,7 +266,7 @@ func (a *attack) conclude(size string) {
 }
 
 // alone waits until a node has no connection, no link and nobody who has not authenticated.
-func (a *attack) alone(n *node.Node) {
+func (a *attack) alone(n *cluster.Node) {
 	a.Helper()
 	for _, name := range []string{"busbar_connections", "busbar_links", `busbar_limit_used{limit="unauthenticated"}`} {
 		left := 0.0

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // hello is the first frame of a node to another one (docs/formats/mesh.md).
@@ -115,7 +115,7 @@ func TestStrangersAreNoNodes(t *testing.T) {
 }
 
 // withoutCertificate sends what is no TLS, and TLS that shows nothing.
-func (a *attack) withoutCertificate(n *node.Node) {
+func (a *attack) withoutCertificate(n *cluster.Node) {
 	a.Helper()
 	noise := make([]byte, 4096)
 	_, _ = rand.Read(noise)
@@ -137,7 +137,7 @@ func (a *attack) withoutCertificate(n *node.Node) {
 }
 
 // refused demands that the node's alert ends a TLS connection before a welcome.
-func (a *attack) refused(n *node.Node, name string, cfg *tls.Config, alert string) {
+func (a *attack) refused(n *cluster.Node, name string, cfg *tls.Config, alert string) {
 	a.Helper()
 	cfg.InsecureSkipVerify = true // the attacker trusts everybody
 	c := tls.Client(until(a.dial(n.Peer)), cfg)
@@ -152,7 +152,7 @@ func (a *attack) refused(n *node.Node, name string, cfg *tls.Config, alert strin
 	}
 }
 
-func (a *attack) wrongCertificates(n *node.Node, victim string) {
+func (a *attack) wrongCertificates(n *cluster.Node, victim string) {
 	a.Helper()
 	t := a.T
 	for name, c := range map[string]certificate{
@@ -187,7 +187,7 @@ func (a *attack) wrongCertificates(n *node.Node, victim string) {
 }
 
 // idOf is the id that a node has in the mesh, as it tells those who have a certificate.
-func (a *attack) idOf(n *node.Node) string {
+func (a *attack) idOf(n *cluster.Node) string {
 	a.Helper()
 	c := a.insider(n, "")
 	defer c.Close()
@@ -203,7 +203,7 @@ func (a *attack) idOf(n *node.Node) string {
 }
 
 // insider is a TLS connection with a certificate of the right authority, which speaks for one node, or for any if id is "".
-func (a *attack) insider(n *node.Node, id string) net.Conn {
+func (a *attack) insider(n *cluster.Node, id string) net.Conn {
 	a.Helper()
 	raw := until(a.dial(n.Peer))
 	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{ground.ca.issue(a.T, id).pair(a.T)}})
@@ -226,7 +226,7 @@ func (c *tap) Write(b []byte) (int, error) {
 }
 
 // captured sends again what a node has sent on a connection that was welcome.
-func (a *attack) captured(n *node.Node) {
+func (a *attack) captured(n *cluster.Node) {
 	a.Helper()
 	raw := &tap{Conn: until(a.dial(n.Peer))}
 	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{ground.ca.issue(a.T, "").pair(a.T)}})
@@ -248,7 +248,7 @@ func (a *attack) captured(n *node.Node) {
 }
 
 // tooLarge sends frames beyond what may be sent, as somebody who has a certificate.
-func (a *attack) tooLarge(n *node.Node) {
+func (a *attack) tooLarge(n *cluster.Node) {
 	a.Helper()
 	frame := func(length uint32, kind byte) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, length), kind, 1, 0, 0, 0, 0, 0, 0, 0, 1)
@@ -331,7 +331,7 @@ func TestStrangersDoNotGossip(t *testing.T) {
 }
 
 // noise sends packets of random bytes, some with the beginning of a real one.
-func (a *attack) noise(n *node.Node, packets int) {
+func (a *attack) noise(n *cluster.Node, packets int) {
 	a.Helper()
 	c, err := (&net.Dialer{}).DialContext(a.ctx, "udp", n.Gossip)
 	a.must("dial", err)
@@ -363,7 +363,7 @@ func (a *attack) noise(n *node.Node, packets int) {
 }
 
 // streams opens streams of the gossip that claim to be long, or are nonsense.
-func (a *attack) streams(n *node.Node) {
+func (a *attack) streams(n *cluster.Node) {
 	a.Helper()
 	long := append([]byte("\xf4\x06busbar\x0a"), 0xff, 0xff, 0xff, 0xff) // encrypted, 4 GiB
 	for name, b := range map[string][]byte{

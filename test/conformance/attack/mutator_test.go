@@ -20,7 +20,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 var streams = flag.Int("streams", 0, "mutate so many sessions instead of 2,000, or of 1,000,000 with -long")
@@ -77,11 +77,11 @@ func cut(b []byte) (all recording) {
 }
 
 // record lets the SDK do what applications do, and returns what it wrote.
-func (a *attack) record(n *node.Node) (all []recording) {
+func (a *attack) record(n *cluster.Node) (all []recording) {
 	a.Helper()
 	r := &recorder{}
 	c, err := azservicebus.NewClientFromConnectionString(n.Plain(), &azservicebus.ClientOptions{
-		RetryOptions: node.Retry, NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+		RetryOptions: cluster.Retry, NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 			return r.dial(ctx, n.AMQP)
 		}})
 	a.must("client", err)
@@ -205,7 +205,7 @@ const (
 
 // replayStream writes a stream and reads what comes until the node ends the connection or falls silent. A node that has
 // no place for a socket closes it without a word, and such a stream is tried again.
-func (a *attack) replayStream(n *node.Node, b []byte, answered *atomic.Int64) error {
+func (a *attack) replayStream(n *cluster.Node, b []byte, answered *atomic.Int64) error {
 	greets := bytes.HasPrefix(b, []byte("AMQP\x03\x01\x00\x00")) || bytes.HasPrefix(b, []byte("AMQP\x00\x01\x00\x00"))
 	for range doorTries {
 		heard, err := a.replayOnce(n, b, greets)
@@ -221,7 +221,7 @@ func (a *attack) replayStream(n *node.Node, b []byte, answered *atomic.Int64) er
 }
 
 // replayOnce is one try, and reports whether the node answered.
-func (a *attack) replayOnce(n *node.Node, b []byte, greets bool) (heard bool, err error) {
+func (a *attack) replayOnce(n *cluster.Node, b []byte, greets bool) (heard bool, err error) {
 	c, err := (&net.Dialer{}).DialContext(a.ctx, "tcp", n.AMQP)
 	if err != nil {
 		return false, err
@@ -248,7 +248,7 @@ func (a *attack) replayOnce(n *node.Node, b []byte, greets bool) (heard bool, er
 }
 
 // forget deletes what the streams have stored, so that memory can be compared.
-func (a *attack) forget(n *node.Node) {
+func (a *attack) forget(n *cluster.Node) {
 	a.Helper()
 	m, err := n.Admin(false)
 	a.must("admin client", err)
@@ -261,7 +261,7 @@ func (a *attack) forget(n *node.Node) {
 }
 
 // round replays count mutations from a seed, and waits until the node has no stranger any more.
-func (a *attack) round(n *node.Node, all []recording, seed, count int) {
+func (a *attack) round(n *cluster.Node, all []recording, seed, count int) {
 	a.Helper()
 	var next, answered atomic.Int64
 	var workers sync.WaitGroup
@@ -291,7 +291,7 @@ func TestMutatedSessions(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, err := node.StartCluster(ctx, dir, 1)
+	c, err := cluster.Start(ctx, dir, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ type level struct {
 }
 
 // level waits until only the witness is connected.
-func (a *attack) level(n *node.Node) (l level) {
+func (a *attack) level(n *cluster.Node) (l level) {
 	a.Helper()
 	left := 0.0
 	a.await("the strangers are gone", func() bool {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -101,7 +101,7 @@ func forgeries(k *keyServer) map[string]forgery {
 func address(queue string) string { return "sb://localhost/" + queue }
 
 // stranger is a connection without a key and its links to $cbs.
-func (a *attack) stranger(n *node.Node) (*raw.Client, *raw.Asker, error) {
+func (a *attack) stranger(n *cluster.Node) (*raw.Client, *raw.Asker, error) {
 	c, err := raw.DialAs(a.ctx, n, raw.Plain, raw.Anonymous())
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect without a key: %w", err)
@@ -157,7 +157,7 @@ func TestForgedTokensOpenNothing(t *testing.T) {
 }
 
 // forge shows a token over AMQP and HTTP.
-func (a *attack) forge(n *node.Node, name string, f forgery) error {
+func (a *attack) forge(n *cluster.Node, name string, f forgery) error {
 	c, tokens, err := a.stranger(n)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (a *attack) forge(n *node.Node, name string, f forgery) error {
 }
 
 // post sends a message over HTTP and returns the answer.
-func (a *attack) post(n *node.Node, authorization string) (int, string, error) {
+func (a *attack) post(n *cluster.Node, authorization string) (int, string, error) {
 	r, err := http.NewRequestWithContext(a.ctx, http.MethodPost, "http://"+n.AMQP+"/"+a.queue+"/messages", strings.NewReader("forged"))
 	if err != nil {
 		return 0, "", err
@@ -202,7 +202,7 @@ func (a *attack) post(n *node.Node, authorization string) (int, string, error) {
 }
 
 // enters reports whether a good token opens the queue through a node. If body is not empty, it is sent.
-func (a *attack) enters(n *node.Node, body string) bool {
+func (a *attack) enters(n *cluster.Node, body string) bool {
 	c, tokens, err := a.stranger(n)
 	if err != nil {
 		return false

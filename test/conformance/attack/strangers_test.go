@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -104,7 +104,7 @@ func (a *attack) hardlyGrew() {
 }
 
 // reach demands that one client that takes too much is told so and disconnected.
-func (a *attack) reach(n *node.Node, o overreach) error {
+func (a *attack) reach(n *cluster.Node, o overreach) error {
 	c, err := raw.DialAs(a.ctx, n, raw.Plain, raw.Anonymous())
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.name, err)
@@ -134,7 +134,7 @@ func TestAudiencesThatAreNoAddresses(t *testing.T) {
 		other := a.queue + "-witness"
 		audiences := []string{"sb%3A%2F%2Flocalhost%2F" + a.queue, "sb%253A%252F%252Flocalhost%252F" + a.queue, a.queue, "", "/", "%", "sb://",
 			"sb:///", "://localhost/", "localhost:x/" + a.queue, "sb://localhost/" + a.queue + "%00", "sb://localhost/%2e%2e/" + other}
-		keys := []struct{ name, secret string }{{"app", key}, {node.KeyName, node.Key}}
+		keys := []struct{ name, secret string }{{"app", key}, {cluster.KeyName, cluster.Key}}
 		each := len(keys) * len(audiences)
 		var opened atomic.Int64
 		a.each(each*len(a.c.Nodes), func(i int) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -66,7 +66,7 @@ func TestRulesThatTakeLong(t *testing.T) {
 }
 
 // longestApply returns the longest time a replica of a node took to apply a batch of entries, in seconds.
-func (a *attack) longestApply(n *node.Node) (longest float64) {
+func (a *attack) longestApply(n *cluster.Node) (longest float64) {
 	a.Helper()
 	b, err := n.Get(a.ctx, "/metrics")
 	a.must("metrics", err)

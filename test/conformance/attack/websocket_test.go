@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // tunnel is a WebSocket whose frames are written by hand.
@@ -20,7 +20,7 @@ type tunnel struct {
 }
 
 // upgrade opens a WebSocket.
-func (a *attack) upgrade(n *node.Node) *tunnel {
+func (a *attack) upgrade(n *cluster.Node) *tunnel {
 	a.Helper()
 	c := a.dial(n.AMQP)
 	_ = c.SetDeadline(time.Now().Add(patience))
@@ -117,7 +117,7 @@ func TestWebSocketFramesAgainstTheRules(t *testing.T) {
 }
 
 // closes demands that the node ends a WebSocket, and with which code.
-func (a *attack) closes(n *node.Node, name string, b []byte, code uint16) {
+func (a *attack) closes(n *cluster.Node, name string, b []byte, code uint16) {
 	a.Helper()
 	w := a.upgrade(n)
 	defer w.Close()
@@ -139,7 +139,7 @@ func (a *attack) closes(n *node.Node, name string, b []byte, code uint16) {
 }
 
 // fragmented sends a protocol header behind empty fragments, and one byte by byte with pings between, and reads the answers.
-func (a *attack) fragmented(n *node.Node, fragments int) {
+func (a *attack) fragmented(n *cluster.Node, fragments int) {
 	a.Helper()
 	w := a.upgrade(n)
 	defer w.Close()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 const queue = "witness"
@@ -21,7 +21,7 @@ const queue = "witness"
 // witness sends numbered messages through one node after the other.
 type witness struct {
 	t       *testing.T
-	cluster *node.Cluster
+	cluster *cluster.Cluster
 	queue   string
 	size    int
 	stop    chan struct{}
@@ -36,13 +36,13 @@ type witness struct {
 }
 
 // watch begins to send messages of size bytes.
-func watch(ctx context.Context, t *testing.T, c *node.Cluster, size int) *witness {
+func watch(ctx context.Context, t *testing.T, c *cluster.Cluster, size int) *witness {
 	t.Helper()
 	return watchAt(ctx, t, c, queue, size)
 }
 
 // watchAt is watch with a queue of another name.
-func watchAt(ctx context.Context, t *testing.T, c *node.Cluster, queue string, size int) *witness {
+func watchAt(ctx context.Context, t *testing.T, c *cluster.Cluster, queue string, size int) *witness {
 	t.Helper()
 	a, err := c.Nodes[0].Admin(false)
 	if err != nil {
@@ -207,7 +207,7 @@ func (w *witness) judge(ctx context.Context) {
 // limited makes the brokers that this test starts processes with so many descriptors.
 func limited(t *testing.T, descriptors int) {
 	t.Helper()
-	bin, err := node.Binary()
+	bin, err := cluster.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}

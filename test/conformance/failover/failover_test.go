@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 func TestLeaderKilledAndNobodyNotices(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
 	defer cancel()
-	c, err := node.StartCluster(ctx, t.TempDir(), nodes)
+	c, err := cluster.Start(ctx, t.TempDir(), nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestLeaderKilledAndNobodyNotices(t *testing.T) {
 	}
 }
 
-func createQueue(ctx context.Context, t *testing.T, n *node.Node, name string, session, partitioned bool) {
+func createQueue(ctx context.Context, t *testing.T, n *cluster.Node, name string, session, partitioned bool) {
 	t.Helper()
 	a, err := n.Admin(false)
 	if err != nil {
@@ -118,18 +118,18 @@ func killBusiest(ctx context.Context, t *testing.T, l *load, round int) {
 }
 
 // busiest returns the data partition with the longest log and the index of the node that leads it.
-func busiest(ctx context.Context, t *testing.T, c *node.Cluster) (partition, leader int) {
+func busiest(ctx context.Context, t *testing.T, c *cluster.Cluster) (partition, leader int) {
 	t.Helper()
 	for ctx.Err() == nil {
 		s, err := c.Status(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		data := slices.DeleteFunc(s.Partitions, func(p node.Partition) bool { return p.ID == 0 })
+		data := slices.DeleteFunc(s.Partitions, func(p cluster.Partition) bool { return p.ID == 0 })
 		if len(data) == 0 {
 			t.Fatal("the cluster tells of no data partition")
 		}
-		p := slices.MaxFunc(data, func(a, b node.Partition) int { return cmp.Compare(a.Applied, b.Applied) })
+		p := slices.MaxFunc(data, func(a, b cluster.Partition) int { return cmp.Compare(a.Applied, b.Applied) })
 		if p.Leader != "" {
 			n, err := c.NodeOf(ctx, p.Leader)
 			if err != nil {
@@ -152,7 +152,7 @@ type held struct {
 }
 
 // holdLocks spreads messages over all partitions and locks them.
-func holdLocks(ctx context.Context, t *testing.T, n *node.Node, round, target int) held {
+func holdLocks(ctx context.Context, t *testing.T, n *cluster.Node, round, target int) held {
 	t.Helper()
 	const spread = 60 // so many keys miss one of six partitions once in 50,000 runs
 	free, grouped := fmt.Sprintf("held-%d", round), fmt.Sprintf("held-sessions-%d", round)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // once makes the SDK try every operation a single time: what the broker cannot hide, the test sees.
@@ -25,7 +25,7 @@ const (
 
 // load is a set of producers and consumers on the nodes of a cluster.
 type load struct {
-	cluster *node.Cluster
+	cluster *cluster.Cluster
 	ledger  *ledger
 	secure  bool
 	down    []atomic.Bool  // by node: about to be killed, or not yet back

@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // bed is a cluster and the ways to it.
 type bed struct {
-	cluster   *node.Cluster
+	cluster   *cluster.Cluster
 	standards []*standard // one for each node, or none
 }
 
@@ -93,7 +93,7 @@ func (l library) start(t *testing.T, count int, wires []Wire) *bed {
 			b.standards = append(b.standards, s)
 			addresses = append(addresses, s.ip)
 		}
-		if err := node.Certify(dir, nil, addresses); err != nil {
+		if err := cluster.Certify(dir, nil, addresses); err != nil {
 			t.Fatal(err)
 		}
 		extra = []string{"--tls-cert", filepath.Join(dir, "server.pem"), "--tls-key", filepath.Join(dir, "server.key")}
@@ -106,26 +106,26 @@ func (l library) start(t *testing.T, count int, wires []Wire) *bed {
 	return b
 }
 
-func start(t *testing.T, count int, extra ...string) *node.Cluster {
+func start(t *testing.T, count int, extra ...string) *cluster.Cluster {
 	t.Helper()
 	if count > 1 {
-		c, err := node.StartCluster(t.Context(), t.TempDir(), count, extra...)
+		c, err := cluster.Start(t.Context(), t.TempDir(), count, extra...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { end(t, c) })
 		return c
 	}
-	n, err := node.StartSingle(t.Context(), t.TempDir(), extra...)
+	n, err := cluster.StartSingle(t.Context(), t.TempDir(), extra...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &node.Cluster{Nodes: []*node.Node{n}}
+	c := &cluster.Cluster{Nodes: []*cluster.Node{n}}
 	t.Cleanup(func() { end(t, c) })
 	return c
 }
 
-func end(t *testing.T, c *node.Cluster) {
+func end(t *testing.T, c *cluster.Cluster) {
 	for _, n := range c.Nodes {
 		if n.Pid() == 0 {
 			t.Errorf("%s died during the test", n.ID)
@@ -188,7 +188,7 @@ func (b *bed) environment(wire Wire) []string {
 	var data, admin, addresses []string
 	for i, n := range b.cluster.Nodes {
 		if wire.Port != "" {
-			data = append(data, b.standards[i].connectionString(node.KeyName, node.Key))
+			data = append(data, b.standards[i].connectionString(cluster.KeyName, cluster.Key))
 		} else {
 			data = append(data, n.ConnectionString(wire.Name != "plain"))
 		}
@@ -204,8 +204,8 @@ func (b *bed) environment(wire Wire) []string {
 		"BUSBAR_DATA=" + strings.Join(data, "\n"),
 		"BUSBAR_ADMIN=" + strings.Join(admin, "\n"),
 		"BUSBAR_ADDRESSES=" + strings.Join(addresses, "\n"),
-		"BUSBAR_KEY_NAME=" + node.KeyName,
-		"BUSBAR_KEY=" + node.Key,
+		"BUSBAR_KEY_NAME=" + cluster.KeyName,
+		"BUSBAR_KEY=" + cluster.Key,
 		"BUSBAR_CA=" + b.cluster.Nodes[0].CA,
 	}
 }

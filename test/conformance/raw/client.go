@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/net/websocket"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
@@ -80,12 +80,12 @@ func Condition(err error) string {
 const patience = 60 * time.Second
 
 // Dial connects to a node, authenticates with the well-known key and begins a session.
-func Dial(ctx context.Context, n *node.Node, wire Wire) (*Client, error) {
-	return DialAs(ctx, n, wire, &amqp.SASLInit{Mechanism: "PLAIN", InitialResponse: []byte("\x00" + node.KeyName + "\x00" + node.Key)})
+func Dial(ctx context.Context, n *cluster.Node, wire Wire) (*Client, error) {
+	return DialAs(ctx, n, wire, &amqp.SASLInit{Mechanism: "PLAIN", InitialResponse: []byte("\x00" + cluster.KeyName + "\x00" + cluster.Key)})
 }
 
 // DialAs is Dial with another SASL response. After ANONYMOUS each entity needs a token, which PutToken sends.
-func DialAs(ctx context.Context, n *node.Node, wire Wire, init *amqp.SASLInit) (*Client, error) {
+func DialAs(ctx context.Context, n *cluster.Node, wire Wire, init *amqp.SASLInit) (*Client, error) {
 	conn, err := connect(ctx, n, wire)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func DialAs(ctx context.Context, n *node.Node, wire Wire, init *amqp.SASLInit) (
 	return c, c.open(init)
 }
 
-func connect(ctx context.Context, n *node.Node, wire Wire) (net.Conn, error) {
+func connect(ctx context.Context, n *cluster.Node, wire Wire) (net.Conn, error) {
 	var d net.Dialer
 	if wire == Plain {
 		return d.DialContext(ctx, "tcp", n.AMQP)

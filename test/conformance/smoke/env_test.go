@@ -16,7 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
-	"github.com/busbar-mq/busbar/test/conformance/node"
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // wait is how long a message that must come may take.
@@ -49,7 +49,7 @@ type target struct {
 func TestSmoke(t *testing.T) {
 	at := target{os.Getenv("SERVICEBUS_CONNECTION_STRING"), os.Getenv("SERVICEBUS_ADMIN_ENDPOINT")}
 	if at.connection == "" {
-		n, err := node.StartSingle(t.Context(), t.TempDir())
+		n, err := cluster.StartSingle(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}

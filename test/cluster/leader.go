@@ -1,4 +1,4 @@
-package node
+package cluster
 
 import (
 	"context"
@@ -14,7 +14,8 @@ const (
 )
 
 // KillLeaders kills the leader of a queue's partition over and over, until over is closed, and starts
-// it again each time. All nodes live for the duration live between two kills. The queue is the first one whose name contains part. It returns the number of kills.
+// it again each time. All nodes live for the duration live between two kills. The queue is the first one whose name
+// contains part. It returns the number of kills.
 func (c *Cluster) KillLeaders(part string, live time.Duration, over <-chan struct{}) (kills int, err error) {
 	wait := firstKill
 	for {
