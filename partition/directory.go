@@ -255,11 +255,10 @@ func (d *Directory) deleteIdle(ctx context.Context, id fsm.EntityID) error {
 
 // limits are what a change of this node is judged by, nil if they are the defaults (S-229).
 func (d *Directory) limits() *catalog.Limits {
-	l := d.host.cfg.Limits
-	if l == (catalog.Limits{}) {
-		return nil
+	if l := d.host.limits.Load(); *l != (catalog.Limits{}) {
+		return l
 	}
-	return &l
+	return nil
 }
 
 // change commits one change of the catalog.

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // Host holds the replicas of this node and answers the other nodes' calls to them.
 type Host struct {
-	cfg  Config
-	deps Deps
+	cfg    Config
+	deps   Deps
+	limits atomic.Pointer[catalog.Limits] // of the namespace; what it points to never changes
 
 	mu         sync.Mutex
 	closed     bool
@@ -56,6 +58,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 		restarted: map[fsm.PartitionID]time.Time{}, opening: map[fsm.PartitionID]bool{},
 		broken: map[fsm.PartitionID]error{}, spread: map[fsm.PartitionID]*replica.Replica{}, stop: make(chan struct{}),
 	}
+	h.SetLimits(cfg.Limits)
 	h.staleness.init(h)
 	h.life.current = cfg.Incarnation
 	if h.deps.Member == nil {
@@ -86,6 +89,9 @@ func (h *Host) allowed(n fsm.NodeID) bool { return n == h.cfg.Node || h.deps.Mem
 
 // Node returns the id of this node.
 func (h *Host) Node() fsm.NodeID { return h.cfg.Node }
+
+// SetLimits changes the limits of the namespace by which this node judges changes of entities.
+func (h *Host) SetLimits(l catalog.Limits) { h.limits.Store(&l) }
 
 // Open opens the replica of a partition, unless it is open. With members a group without state is
 // created with them as voters, which every member must be told alike (A20); with none the replica

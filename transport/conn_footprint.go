@@ -51,7 +51,7 @@ func (c *conn) room() *amqp.Error {
 		return nil
 	}
 	return amqpError(amqp.ConditionServerBusy, "The node holds %d bytes for its clients, as many as it may, and this "+
-		"connection is one of those with most. Try again later.", c.s.memory.limit)
+		"connection is one of those with most. Try again later.", c.s.memory.limit.Load())
 }
 
 // arriving refuses more bytes of a delivery whose last frame has not come. The connection may hold one delivery of
@@ -72,7 +72,7 @@ func (c *conn) uncount() {
 
 func (c *conn) greedy() bool {
 	m := &c.s.memory
-	return m.held.Load() >= m.limit && m.greedy(int64(c.footprint()), c.s.stats.Connections.Load())
+	return m.held.Load() >= m.limit.Load() && m.greedy(int64(c.footprint()), c.s.stats.Connections.Load())
 }
 
 // checkStranger ends a connection that takes much before it has shown a token.

@@ -83,7 +83,7 @@ func (c *conn) dropClaims(text string, over func(auth.Claim) bool) {
 
 // sender returns the key by which a client sends to path, "" if there are no rates. Of several it is the first by name.
 func (c *conn) sender(path string) (key string) {
-	if c.s.rates == nil {
+	if !c.s.rates.limits() {
 		return ""
 	}
 	now := time.Now()

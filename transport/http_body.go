@@ -67,7 +67,7 @@ func (b *httpBody) Read(p []byte) (int, error) {
 		b.s.memory.held.Add(more)
 		b.counted = b.arrived
 		if b.s.memory.greedy(b.counted, b.s.stats.Connections.Load()) {
-			return n, bodyTooMuch{b.s.memory.limit}
+			return n, bodyTooMuch{b.s.memory.limit.Load()}
 		}
 	}
 	return n, err

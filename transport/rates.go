@@ -3,6 +3,7 @@ package transport
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -23,10 +24,11 @@ func (k KeyRate) Set() bool { return k.Messages > 0 || k.Bytes > 0 }
 
 // rates counts what the keys send. A nil one limits nothing.
 type rates struct {
-	limit KeyRate
-	now   func() time.Time
+	now func() time.Time
+	on  atomic.Bool // whether there is a limit
 
 	mu      sync.Mutex
+	limit   KeyRate
 	keys    map[string]*spending
 	sweepAt int // keys at which those that owe nothing are forgotten
 }
@@ -41,11 +43,21 @@ type spending struct {
 const firstSweep = 1024
 
 func newRates(limit KeyRate, now func() time.Time) *rates {
-	if !limit.Set() {
-		return nil
-	}
-	return &rates{limit: limit, now: now, keys: map[string]*spending{}, sweepAt: firstSweep}
+	r := &rates{now: now, keys: map[string]*spending{}, sweepAt: firstSweep}
+	r.set(limit)
+	return r
 }
+
+// set changes the limit. The keys go on owing the same.
+func (r *rates) set(limit KeyRate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = limit
+	r.on.Store(limit.Set())
+}
+
+// limits reports whether there is a limit.
+func (r *rates) limits() bool { return r != nil && r.on.Load() }
 
 // age lets time pass for a key.
 func (r *rates) age(s *spending, now time.Time) {
@@ -58,7 +70,7 @@ func (r *rates) age(s *spending, now time.Time) {
 // take counts messages that a key sends, or refuses them without effect (S-230). A message larger than a burst passes
 // when the key owes nothing, so that every message can be sent.
 func (r *rates) take(key string, messages, bytes int) *amqp.Error {
-	if r == nil {
+	if !r.limits() || key == "" { // the work began before there was a limit
 		return nil
 	}
 	r.mu.Lock()
@@ -112,7 +124,7 @@ func (r *rates) sweepLocked(now time.Time) {
 
 // used returns what the keys that have sent most owe.
 func (r *rates) used() (messages, bytes int) {
-	if r == nil {
+	if !r.limits() {
 		return 0, 0
 	}
 	r.mu.Lock()

@@ -243,3 +243,30 @@ func TestAKeyThatSendsTooMuchOverHTTPIsBusy(t *testing.T) {
 		t.Errorf("%d messages are stored, want 2", got)
 	}
 }
+
+// S-230: a rate that is set, changed or taken away while the server runs counts at once, and what a key owes stays.
+func TestARateChangesWhileTheServerRuns(t *testing.T) {
+	now := time.Unix(0, 0)
+	r := newRates(KeyRate{}, func() time.Time { return now })
+	refused := func() bool { return r.take("a", 6, 1) != nil }
+	for range 3 {
+		if refused() {
+			t.Fatal("refused without a rate")
+		}
+	}
+	r.set(KeyRate{Messages: 1, MessageBurst: 10})
+	if refused() || !refused() {
+		t.Error("the burst of 10 does not hold 6 messages and refuse 12")
+	}
+	if r.take("", 1_000, 1) != nil {
+		t.Error("work that began before there was a rate is refused")
+	}
+	r.set(KeyRate{Messages: 1, MessageBurst: 20})
+	if refused() {
+		t.Error("the burst of 20 refuses 12 messages")
+	}
+	r.set(KeyRate{})
+	if refused() || refused() {
+		t.Error("refused without a rate")
+	}
+}

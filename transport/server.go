@@ -49,6 +49,7 @@ type Server struct {
 	stats    Stats
 	memory   memory
 	txnBytes atomic.Int64 // of the open transactions of all connections
+	txnMost  transactionLimits
 	doubts   atomic.Int64 // commits that the node asks about after their clients
 
 	wg sync.WaitGroup // all goroutines; Close waits for them
@@ -58,6 +59,9 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
 }
+
+// transactionLimits bound the messages of a transaction, and the bytes of all.
+type transactionLimits struct{ messages, bytes atomic.Int64 }
 
 // Stats returns the live counters.
 func (s *Server) Stats() *Stats { return &s.stats }

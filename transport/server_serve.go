@@ -41,15 +41,15 @@ func New(cfg Config, deps Deps, log hclog.Logger) (*Server, error) {
 		cfg: cfg, broker: deps.Broker, catalog: deps.Catalog, policies: deps.Policies, refusals: deps.Refusals, log: log,
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
-		sockets: sockets.New(sockets.Limits{Total: cfg.MaxConnections, PerHost: cfg.MaxConnectionsPerHost,
-			Strangers: cfg.MaxHandshakes, StrangersPerHost: cfg.MaxHandshakesPerHost,
-			Operations: cfg.MaxOperations}),
-		random: rand.Reader,
+		sockets:   sockets.New(sockets.Limits{}),
+		rates:     newRates(KeyRate{}, time.Now),
+		random:    rand.Reader,
 
 		places: newHTTPPlaces(cfg.MaxHTTPRequests),
 	}
-	s.rates = newRates(cfg.KeyRate, time.Now)
-	s.memory.limit = int64(cfg.MaxClientBytes)
+	if err := s.SetLimits(cfg); err != nil {
+		return nil, err
+	}
 	s.rules, _ = deps.Catalog.(Rules)
 	s.waist = waist.New(waist.Config{Broker: deps.Broker, Log: log, Incarnation: cfg.Incarnation, Draw: s.draw,
 		ProposeTimeout: cfg.ProposeTimeout})
@@ -60,6 +60,21 @@ func New(cfg Config, deps Deps, log hclog.Logger) (*Server, error) {
 	s.wg.Go(s.watcher.run)
 	s.wg.Go(func() { s.waist.Run(s.ctx) })
 	return s, nil
+}
+
+// SetLimits takes the limits of a configuration that may change while the server runs. They are those of sockets, of keys,
+// of bytes held for clients, and of transactions; what else it says is left alone. Sockets that are open stay.
+func (s *Server) SetLimits(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	s.sockets.SetLimits(sockets.Limits{Total: cfg.MaxConnections, PerHost: cfg.MaxConnectionsPerHost,
+		Strangers: cfg.MaxHandshakes, StrangersPerHost: cfg.MaxHandshakesPerHost, Operations: cfg.MaxOperations})
+	s.rates.set(cfg.KeyRate)
+	s.memory.limit.Store(int64(cfg.MaxClientBytes))
+	s.txnMost.messages.Store(int64(cfg.MaxTransactionMessages))
+	s.txnMost.bytes.Store(int64(cfg.MaxTransactionBytes))
+	return nil
 }
 
 // Serve accepts clients from l until Close; it returns nil then. With a TLS configuration every

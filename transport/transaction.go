@@ -104,8 +104,8 @@ func (t *txn) add(w txnWork) *amqp.Error {
 		staged = len(fsm.AppendRequest(nil, &fsm.Request{Command: w.cmd}))
 	}
 	switch {
-	case t.sends+len(w.messages) > t.link.ch.c.cfg.MaxTransactionMessages: // S-239
-		return tooLarge("a transaction sends at most %d messages.", t.link.ch.c.cfg.MaxTransactionMessages)
+	case t.sends+len(w.messages) > int(t.link.ch.c.s.txnMost.messages.Load()): // S-239
+		return tooLarge("a transaction sends at most %d messages.", t.link.ch.c.s.txnMost.messages.Load())
 	case len(t.work) >= maxTxnOps:
 		return tooLarge("a transaction has at most %d operations.", maxTxnOps)
 	case bytes > 0 && t.bytes+bytes > int(w.desc.MaxMessageBytes): // RUL-9
@@ -116,9 +116,9 @@ func (t *txn) add(w txnWork) *amqp.Error {
 	case bytes+staged > 0 && c.txnBytes+bytes+staged > c.cfg.MaxConnBytes+int(w.desc.MaxMessageBytes):
 		return amqpError(amqp.ConditionResourceLimitExceeded, "The open transactions of the connection have too many bytes, "+
 			"at most %d: commit them, or roll them back.", c.cfg.MaxConnBytes+int(w.desc.MaxMessageBytes))
-	case s.txnBytes.Load()+int64(bytes+staged) > int64(s.cfg.MaxTransactionBytes):
+	case s.txnBytes.Load()+int64(bytes+staged) > s.txnMost.bytes.Load():
 		return amqpError(amqp.ConditionResourceLimitExceeded, "The open transactions of the node have too many bytes, "+
-			"at most %d: try again later.", s.cfg.MaxTransactionBytes)
+			"at most %d: try again later.", s.txnMost.bytes.Load())
 	}
 	w.place()
 	if why := t.fits(&w); why != "" {

@@ -450,9 +450,7 @@ func (c *Config) validateAccess(bad func(string, ...any)) {
 			bad("%w", err)
 		}
 	}
-	for _, i := range c.Issuers {
-		if _, err := i.resolve(); err != nil {
-			bad("issuers: %w", err)
-		}
+	if _, err := resolveIssuers(c.Issuers); err != nil {
+		bad("issuers: %w", err)
 	}
 }

@@ -74,7 +74,7 @@ func (n *node) retryEntities(err error) bool {
 
 // insider is a client with a key of the configuration that may manage.
 func (n *node) insider() (*dial.Target, error) {
-	for _, p := range n.keys.namespace {
+	for _, p := range n.keys.configured() {
 		if p.Rights&auth.Manage != 0 {
 			return &dial.Target{Host: "localhost", Plain: true, KeyName: p.Name, Key: string(p.Primary)}, nil
 		}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -89,6 +88,21 @@ type keyring struct {
 	policies *auth.Policies
 	client   *http.Client
 	log      hclog.Logger
+
+	// Of one owner at a time: the opening and the closing of the node, and its reloader between them.
+	stop func()
+}
+
+// replace fetches the keys of these issuers from now on, until ctx ends, and those of no others.
+func (k *keyring) replace(ctx context.Context, issuers []issuer) {
+	if k.stop != nil {
+		k.stop()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	k.issuers = issuers
+	done := make(chan struct{})
+	go func() { defer close(done); k.run(ctx) }()
+	k.stop = func() { cancel(); <-done }
 }
 
 const (
@@ -103,30 +117,17 @@ const (
 	keysTimeout  = 10 * time.Second
 )
 
-// openIssuers makes the configured issuers known. A key file that cannot be read keeps the node from starting. An
-// issuer that does not answer does not: its tokens are refused until it does.
-func (n *node) openIssuers(context.Context) error {
-	if len(n.cfg.Issuers) == 0 {
-		return nil
-	}
-	k := &keyring{issuers: n.cfg.Issuers, policies: n.policies, log: n.log.Named("issuers"),
-		client: newKeyClient()}
-	for _, i := range k.issuers {
-		resolved, err := i.resolve()
-		if err == nil {
-			err = n.policies.AddIssuer(resolved)
-		}
-		if err == nil && i.isFile() {
-			err = k.fetch(context.Background(), i)
-		}
+// resolveIssuers turns all issuers into what tokens are checked against.
+func resolveIssuers(all []issuer) ([]auth.Issuer, error) {
+	var resolved []auth.Issuer
+	for _, i := range all {
+		one, err := i.resolve()
 		if err != nil {
-			return exit.With(exit.Usage, err)
+			return nil, err
 		}
+		resolved = append(resolved, one)
 	}
-	done := make(chan struct{})
-	go func() { defer close(done); k.run(n.background) }()
-	n.onClose(func(context.Context) error { n.cancel(); <-done; return nil })
-	return nil
+	return resolved, auth.CheckIssuers(resolved)
 }
 
 // newKeyClient follows redirections to safe places only.

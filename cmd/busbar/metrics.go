@@ -20,6 +20,7 @@ func newMetrics(n *node) *prometheus.Registry {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newNodeCollector(n),
+		newReloadCollector(n),
 	)
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "busbar_build_info", Help: "Always 1; the label is the version.",
@@ -121,7 +122,8 @@ func (c *nodeCollector) collectLimits(ch chan<- prometheus.Metric) {
 	limits := sockets.Limits()
 	held, inTransactions := c.n.front.Held()
 	messages, bytes := c.n.front.KeyUse()
-	rate := c.n.cfg.Limits.keyRate()
+	set := c.n.reloader.running.Load().Limits
+	rate := set.keyRate()
 	for _, l := range []struct {
 		name      string
 		used, max int
@@ -129,8 +131,8 @@ func (c *nodeCollector) collectLimits(ch chan<- prometheus.Metric) {
 		{"key-messages", messages, rate.MessageBurst}, {"key-bytes", bytes, rate.ByteBurst},
 		{"connections", total, limits.Total}, {"unauthenticated", strangers, limits.Strangers},
 		{"operations", sockets.UsedOperations(), limits.Operations},
-		{"client-bytes", held, c.n.cfg.Limits.ClientBytes},
-		{"transaction-bytes", inTransactions, c.n.cfg.Limits.TransactionBytes},
+		{"client-bytes", held, set.ClientBytes},
+		{"transaction-bytes", inTransactions, set.TransactionBytes},
 	} {
 		if l.max == 0 { // no such limit
 			continue

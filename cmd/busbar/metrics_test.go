@@ -21,6 +21,7 @@ func TestEachMetricIsInTheOperatorsPage(t *testing.T) {
 	}
 	descs := make(chan *prometheus.Desc, 100)
 	newNodeCollector(nil).Describe(descs)
+	newReloadCollector(nil).Describe(descs)
 	close(descs)
 	known := []string{"busbar_build_info"}
 	for d := range descs {

@@ -51,6 +51,7 @@ type node struct {
 	supervisor *control.Supervisor
 	keys       *policyKeeper
 	policies   *auth.Policies
+	issuers    *keyring
 	api        *rest.API
 	refusals   *refusal.Log
 	front      *transport.Server

@@ -230,7 +230,7 @@ func (n *node) openFront(context.Context) error {
 }
 
 func (n *node) openOps(context.Context) error {
-	handler, err := n.withOperator(n.withMessages(withAudit(n.api.Operations(), n.directory)))
+	handler, err := n.withOperator(n.withMessages(n.withReload(withAudit(n.api.Operations(), n.directory))))
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type opsGuard struct {
 // guarded reports whether a path needs Manage on the namespace.
 func guarded(path string) bool {
 	switch path {
-	case client.TransferPath, client.AuditPath, resetPath:
+	case client.TransferPath, client.AuditPath, resetPath, reloadPath:
 		return true
 	}
 	return strings.HasPrefix(path, profilesPath)

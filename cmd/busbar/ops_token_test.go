@@ -19,7 +19,7 @@ import (
 func TestCommandsOfTheOperationsPortWantAToken(t *testing.T) {
 	root := policy{Name: "root", Primary: "root key", Rights: list{"Manage"}}
 	l := openLive(t, nodeConfig(t, func(c *Config) {
-		c.Dev, c.TLSListen, c.Pprof = false, nil, true
+		c.Dev, c.TLSListen, c.Pprof, c.source = false, nil, true, nil
 		c.Policies = []policy{root, {Name: "reader", Primary: "reader key", Rights: list{"Listen"}}}
 	}))
 	token := func(audience, name, key string) string {
@@ -35,7 +35,7 @@ func TestCommandsOfTheOperationsPortWantAToken(t *testing.T) {
 		open         bool
 		want         int // of who may
 	}{
-		{"POST", client.TransferPath, false, 400}, {"POST", client.AuditPath, false, 400}, {"GET", profilesPath + "cmdline", false, 200},
+		{"POST", client.TransferPath, false, 400}, {"POST", reloadPath, false, 422}, {"POST", client.AuditPath, false, 400}, {"GET", profilesPath + "cmdline", false, 200},
 		{"GET", "/metrics", true, 200}, {"GET", "/livez", true, 200}, {"GET", "/readyz", true, 200},
 		{"GET", "/health", true, 200}, {"GET", "/api/cluster", true, 200},
 	} {

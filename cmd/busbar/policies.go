@@ -22,13 +22,14 @@ const keysWait = 2 * time.Second
 // policyKeeper lets the keys of queues and topics open them on this node. It follows the catalog, so a
 // key that is changed through any node counts on all of them as soon as they hear of it.
 type policyKeeper struct {
-	namespace []auth.Policy // as configured
-	policies  *auth.Policies
-	log       hclog.Logger
+	policies *auth.Policies
+	log      hclog.Logger
 
-	mu      sync.Mutex
-	loaded  uint64        // version of the catalog whose keys count now
-	changed chan struct{} // closed when loaded grows
+	mu        sync.Mutex
+	namespace []auth.Policy // as configured
+	view      *catalog.View // whose keys count now, nil before the first
+	loaded    uint64        // version of the catalog whose keys count now
+	changed   chan struct{} // closed when loaded grows
 }
 
 func newPolicyKeeper(cfg Config, log hclog.Logger) (*policyKeeper, error) {
@@ -61,9 +62,33 @@ func (k *policyKeeper) follow(ctx context.Context, host *partition.Host, d *part
 func (k *policyKeeper) load(v *catalog.View) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if v.Version() == k.loaded {
+	if v.Version() != k.loaded {
+		k.loadLocked(v)
+	}
+}
+
+// replace has other policies of the namespace count from now on.
+func (k *policyKeeper) replace(namespace []auth.Policy) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.namespace = namespace
+	if k.view != nil {
+		k.loadLocked(k.view)
 		return
 	}
+	if err := k.policies.Replace("", namespace...); err != nil {
+		k.log.Error("policies of the namespace", "error", err)
+	}
+}
+
+// configured returns the policies of the namespace that count now.
+func (k *policyKeeper) configured() []auth.Policy {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.namespace
+}
+
+func (k *policyKeeper) loadLocked(v *catalog.View) {
 	all := map[string][]auth.Policy{"": k.namespace}
 	for _, kind := range []fsm.EntityKind{fsm.Queue, fsm.Topic} {
 		for _, d := range v.List(kind, 0, -1) {
@@ -79,7 +104,7 @@ func (k *policyKeeper) load(v *catalog.View) {
 	if err := k.policies.ReplaceAll(all); err != nil {
 		k.log.Error("policies of entities", "error", err)
 	}
-	k.loaded = v.Version()
+	k.view, k.loaded = v, v.Version()
 	close(k.changed)
 	k.changed = make(chan struct{})
 }

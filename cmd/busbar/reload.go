@@ -21,8 +21,10 @@ type reloader struct {
 	n   *node
 	log hclog.Logger
 
-	mu      sync.Mutex             // one reload at a time
 	running atomic.Pointer[Config] // in effect now; never changed in place
+
+	mu        sync.Mutex        // one reload at a time
+	documents map[string][]byte // keys of issuers that are files, by issuer; nil before they were read
 
 	applied, refused atomic.Uint64
 	lastFailed       atomic.Bool
@@ -139,7 +141,7 @@ func (r *reloader) prepare(ctx context.Context, next *Config) (*prepared, error)
 	p := &prepared{}
 	var errs []error
 	for _, part := range []func(context.Context, *Config, *prepared) error{
-		r.prepareCertificates,
+		r.prepareCertificates, r.prepareAccess, r.prepareIssuers, r.prepareLimits,
 	} {
 		if err := part(ctx, next, p); err != nil {
 			errs = append(errs, err)

@@ -13,8 +13,12 @@ func changesLive(name string, now, next *Config) bool {
 		return now.TLSCert != "" && next.TLSCert != ""
 	case "tls-ca": // TLS between nodes is not turned on or off while they talk
 		return now.TLSCA != "" && next.TLSCA != ""
+	case "root-key", "policies", "issuers", "clock-skew", "log-level":
+		return true
+	case "limits.links", "limits.concurrent-receives": // connections and replicas keep those that they began with
+		return false
 	}
-	return false
+	return strings.HasPrefix(name, "limits.")
 }
 
 // settingValues are the settings of a configuration by their names; limits stand as limits.NAME.

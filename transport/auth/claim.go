@@ -14,6 +14,7 @@ type Claim struct {
 
 	granted *[]granted // rights on further entities: of a JSON web token, or of a PLAIN key that several entities have
 	key     mark       // of the key that signed, zero for a JSON web token
+	issuer  *issuer    // that signed, nil for a policy
 }
 
 // granted are rights on one entity.

@@ -7,6 +7,7 @@
 //
 // JSON web tokens of configured OpenID Connect issuers count as well: [Policies.AddIssuer] says what
 // they open, [Policies.SetKeys] brings the keys, which others fetch.
+// [Policies.ReplaceAll] and [Policies.ReplaceIssuers] change both while clients are there: issuer.go and policy.go.
 //
 // Start with [Policies.Verify].
 package auth

@@ -87,33 +87,10 @@ type issuer struct {
 	keys   []key
 }
 
-// AddIssuer makes tokens of an issuer acceptable as soon as it has keys. It is called before the
-// first Verify.
-func (p *Policies) AddIssuer(i Issuer) error {
-	if err := i.Validate(); err != nil {
-		return err
-	}
-	if len(p.issuers) == maxIssuers {
-		return fmt.Errorf("more than %d issuers", maxIssuers)
-	}
-	if p.issuers[i.Name] != nil {
-		return fmt.Errorf("issuer %s is there already", i.Name)
-	}
-	if p.issuers == nil {
-		p.issuers = map[string]*issuer{}
-	}
-	i.Audiences = slices.Clone(i.Audiences)
-	for n, audience := range i.Audiences {
-		i.Audiences[n] = strings.TrimRight(audience, "/")
-	}
-	p.issuers[i.Name] = &issuer{Issuer: i, wanted: make(chan struct{}, 1)}
-	return nil
-}
-
 // SetKeys replaces the keys of an issuer by a JSON web key set (RFC 7517). On an error nothing
 // changes.
 func (p *Policies) SetKeys(name string, document []byte) error {
-	i := p.issuers[name]
+	i := p.issuer(name)
 	if i == nil {
 		return fmt.Errorf("issuer %s is unknown", name)
 	}
@@ -129,7 +106,7 @@ func (p *Policies) SetKeys(name string, document []byte) error {
 
 // verifyJWT checks a token of three parts. The signature is checked before a claim is believed.
 func (p *Policies) verifyJWT(token string, now time.Time) (Claim, error) {
-	if len(p.issuers) == 0 {
+	if !p.hasIssuers() {
 		return Claim{}, ErrNotSupported
 	}
 	signed := token[:strings.LastIndexByte(token, '.')]
@@ -147,7 +124,7 @@ func (p *Policies) verifyJWT(token string, now time.Time) (Claim, error) {
 		return Claim{}, malformed("the token's signature is not base64url")
 	}
 	name, _ := c["iss"].(string)
-	i := p.issuers[name]
+	i := p.issuer(name)
 	if i == nil {
 		return Claim{}, &Error{Kind: UnknownIssuer, Detail: clipDetail(name)}
 	}
@@ -159,7 +136,7 @@ func (p *Policies) verifyJWT(token string, now time.Time) (Claim, error) {
 		}
 		return Claim{}, err
 	}
-	return i.claim(c, now, p.tolerance)
+	return i.claim(c, now, p.late())
 }
 
 // object decodes one part of a token. It becomes a map, because names count to the letter: a claim
@@ -198,7 +175,7 @@ func (i *issuer) claim(c map[string]any, now time.Time, skew time.Duration) (Cla
 			return Claim{}, &Error{Kind: Expired, Detail: "it begins later"}
 		}
 	}
-	out := Claim{Policy: bearer(c), Issuer: i.Name, Expires: expires, Until: expires.Add(skew)}
+	out := Claim{Policy: bearer(c), Issuer: i.Name, issuer: i, Expires: expires, Until: expires.Add(skew)}
 	var below []granted
 	for _, g := range i.Grants {
 		switch {
@@ -378,7 +355,7 @@ func (i *issuer) askForKeys() {
 // KeysWanted receives when a token named a key that the issuer did not have: its keys may have been changed. The
 // caller decides how often they are fetched. The channel of an unknown issuer is nil.
 func (p *Policies) KeysWanted(issuer string) <-chan struct{} {
-	if i := p.issuers[issuer]; i != nil {
+	if i := p.issuer(issuer); i != nil {
 		return i.wanted
 	}
 	return nil

@@ -84,15 +84,15 @@ func notURLSafe(r rune) bool {
 // concurrent use. A change is seen by the next Verify; who keeps claims asks [Policies.Stands] again
 // when [Policies.Version] has changed.
 type Policies struct {
-	tolerance time.Duration
-	salt      [sha256.Size]byte  // of marks
-	issuers   map[string]*issuer // by name; fixed before the first Verify
-	hosts     map[string]bool    // names of the broker in lower case; fixed before the first Verify
+	salt  [sha256.Size]byte // of marks
+	hosts map[string]bool   // names of the broker in lower case; fixed before the first Verify
 
-	version atomic.Uint64
+	tolerance atomic.Int64 // as a time.Duration
+	version   atomic.Uint64
 
-	mu     sync.RWMutex
-	scopes map[string]map[string]Policy // by scope path, then by name
+	mu      sync.RWMutex
+	scopes  map[string]map[string]Policy // by scope path, then by name
+	issuers map[string]*issuer           // by name
 }
 
 // New returns an empty set. tolerance is how long after its expiry a token still counts, usually
@@ -103,9 +103,16 @@ func New(tolerance time.Duration) (*Policies, error) {
 	}
 	var salt [sha256.Size]byte
 	_, _ = rand.Read(salt[:]) // it never fails
-	return &Policies{salt: salt, tolerance: tolerance,
-		hosts: map[string]bool{"localhost": true}, scopes: map[string]map[string]Policy{}}, nil
+	p := &Policies{salt: salt, hosts: map[string]bool{"localhost": true}, scopes: map[string]map[string]Policy{}}
+	p.tolerance.Store(int64(tolerance))
+	return p, nil
 }
+
+// SetTolerance changes how long after its expiry a token that is shown from now on counts.
+func (p *Policies) SetTolerance(tolerance time.Duration) { p.tolerance.Store(int64(max(0, tolerance))) }
+
+// late is how long after its expiry a token counts.
+func (p *Policies) late() time.Duration { return time.Duration(p.tolerance.Load()) }
 
 // KnowHosts names the broker: an audience may begin with one of these hosts without a scheme before it. Names with a
 // dot or a port are known as hosts without it. It must be called before the first Verify.
@@ -175,13 +182,16 @@ func (p *Policies) markOf(key Secret) (m mark) {
 func (p *Policies) Version() uint64 { return p.version.Load() }
 
 // Stands reports whether the policies that a claim comes from still have its key and its rights. A JSON web token
-// stands until it expires.
+// stands until it expires, as long as its issuer is configured as it was.
 func (p *Policies) Stands(c Claim) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if c.issuer != nil {
+		return p.issuers[c.Issuer] == c.issuer
+	}
 	if c.key == (mark{}) {
 		return true
 	}
-	p.mu.RLock()
-	defer p.mu.RUnlock()
 	if !p.standsLocked(c, granted{c.Scope, c.Rights}) {
 		return false
 	}

@@ -79,7 +79,7 @@ func (p *Policies) verify(t signature, now time.Time) (Claim, error) {
 		if !primary && !secondary {
 			continue
 		}
-		until := t.expires.Add(p.tolerance)
+		until := t.expires.Add(p.late())
 		if !now.Before(until) {
 			return Claim{}, &Error{Kind: Expired, At: t.expires}
 		}

@@ -29,9 +29,8 @@ const (
 
 // Register holds a [Seat] for every open socket. It is safe for concurrent use.
 type Register struct {
-	limits Limits
-
 	mu      sync.Mutex
+	limits  Limits
 	closed  bool
 	total   count
 	strange count
@@ -197,7 +196,18 @@ func (r *Register) Close() {
 }
 
 // Limits returns the limits of the register.
-func (r *Register) Limits() Limits { return r.limits }
+func (r *Register) Limits() Limits {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.limits
+}
+
+// SetLimits changes the limits. Sockets that are open stay; new ones find the limits as they are then.
+func (r *Register) SetLimits(limits Limits) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limits = limits
+}
 
 // Used returns how many sockets are open, and how many of them are strangers.
 func (r *Register) Used() (total, strangers int) {

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/transport/auth"
+)
+
+// reloading is a node whose configuration file a test changes.
+type reloading struct {
+	*liveNode
+	file string
+}
+
+func openReloading(t *testing.T, text string) *reloading {
+	t.Helper()
+	file := writeConfig(t, text)
+	given := map[string][]string{"dev": {"true"}, "data-dir": {t.TempDir()}, "partitions": {"1"}, "node-id": {"n1"},
+		"amqp-listen": {"127.0.0.1:0"}, "tls-listen": {"127.0.0.1:0"}, "ops-listen": {"127.0.0.1:0"}}
+	cfg, err := load(file, given, environment(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &reloading{openLive(t, cfg), file}
+}
+
+// write replaces the file and has the node read it by a request; it returns the status and the answer.
+func (r *reloading) write(t *testing.T, text string) (int, string) {
+	t.Helper()
+	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	res, answer := r.requestTo(t, r.opsHost(), http.MethodPost, reloadPath, "",
+		auth.NewToken("http://"+r.opsHost()+"/", "root", "rootkey", time.Now().Add(time.Hour)))
+	return res.StatusCode, answer
+}
+
+// mustReload is write for a file that is good.
+func (r *reloading) mustReload(t *testing.T, text string) (done reloaded) {
+	t.Helper()
+	status, answer := r.write(t, text)
+	if err := json.Unmarshal([]byte(answer), &done); status != http.StatusOK || err != nil {
+		t.Fatalf("%d %s %v", status, answer, err)
+	}
+	return done
+}
+
+// rootPolicy keeps the tests in.
+const rootPolicy = "policies:\n- {name: root, primary-key: rootkey, rights: [Manage]}\n"
+
+// A key that a reload takes away opens nothing, and ends the connections that it has opened; others go on.
+func TestAReloadReplacesKeys(t *testing.T) {
+	app := "- {name: app, primary-key: one, secondary-key: two, rights: [Send]}\n"
+	r := openReloading(t, rootPolicy+app)
+	token := auth.NewToken("http://"+r.host+"/", "root", "rootkey", time.Now().Add(time.Hour))
+	if res, text := r.request(t, "PUT", "/orders", atomOf("QueueDescription", ""), token, "Content-Type", dial.AtomEntryType); res.StatusCode >= 300 {
+		t.Fatal(text)
+	}
+	open := func(key string) *amqp.Sender {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		w, err := dial.Connect(ctx, r.target("app", key), "orders", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { w.Close() })
+		s, err := w.Session.NewSender(ctx, "orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first, second := open("one"), open("two")
+	done := r.mustReload(t, rootPolicy+"- {name: app, primary-key: two, secondary-key: three, rights: [Send]}\n")
+	if strings.Join(done.Changed, " ") != "policies" || len(done.Restart) != 0 {
+		t.Errorf("done: %+v", done)
+	}
+	if got := tries(t, r.target("app", "one"), "orders"); got != "nothing" {
+		t.Errorf("the old key can %q", got)
+	}
+	if got := tries(t, r.target("app", "three"), "orders"); got != "send" {
+		t.Errorf("the new key can %q", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for first.Send(ctx, amqp.NewMessage([]byte("m")), nil) == nil { // until the front end has looked
+		if ctx.Err() != nil {
+			t.Fatal("a connection of the old key still sends")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := second.Send(ctx, amqp.NewMessage([]byte("m")), nil); err != nil {
+		t.Errorf("a connection of the key that stays: %v", err)
+	}
+	log := r.log.String()
+	for _, key := range []string{"rootkey", "three"} {
+		if strings.Contains(log, key) {
+			t.Errorf("the log tells a key")
+		}
+	}
+}
+
+// A file with a mistake changes nothing, whatever else is right in it, and the answer says why.
+func TestAReloadWithAMistakeChangesNothing(t *testing.T) {
+	r := openReloading(t, rootPolicy+"log-level: trace\n")
+	for name, c := range map[string]struct{ text, want string }{
+		"no YAML":               {"a: [", "did not find expected"},
+		"an unknown setting":    {rootPolicy + "log-level: info\nlog-levle: info\n", "log-levle"},
+		"a right that is none":  {rootPolicy + "log-level: info\nissuers:\n- {name: 'https://a', grants: [{value: v, rights: [Fly]}]}\n", "Fly"},
+		"an issuer named twice": {rootPolicy + "log-level: info\nissuers:\n- {name: 'https://a'}\n- {name: 'https://a'}\n", "there already"},
+		"keys that are not there": {rootPolicy + "log-level: info\nissuers:\n- {name: 'https://a', keys: /nowhere}\n",
+			"no such file"},
+		"a limit out of bounds": {rootPolicy + "log-level: info\nlimits: {entities: 0}\n", "entities is 0"},
+	} {
+		status, answer := r.write(t, c.text)
+		if status != http.StatusUnprocessableEntity || !strings.Contains(answer, c.want) {
+			t.Errorf("%s: %d %s, want %q", name, status, answer, c.want)
+		}
+		if !r.node.log.IsTrace() || r.reloader.running.Load().LogLevel != "trace" {
+			t.Errorf("%s: the log level has changed", name)
+		}
+	}
+	done := r.mustReload(t, rootPolicy+"log-level: warn\nnamespace: other\n")
+	if strings.Join(done.Changed, " ") != "log-level" || strings.Join(done.Restart, " ") != "namespace" || r.node.log.IsInfo() {
+		t.Errorf("done: %+v", done)
+	}
+	_, metrics := r.requestTo(t, r.opsHost(), http.MethodGet, "/metrics", "", "")
+	for _, want := range []string{`busbar_config_reloads_total{result="applied"} 1`, `busbar_config_reloads_total{result="refused"} 6`,
+		"busbar_config_last_reload_successful 1", "busbar_config_last_reload_success_timestamp_seconds 1.",
+		`busbar_certificate_expiry_timestamp_seconds{use="shown"} `} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+}
+
+// Issuers come and go, and so do their keys in files.
+func TestAReloadReplacesIssuers(t *testing.T) {
+	r := openReloading(t, rootPolicy)
+	p := newProvider(t)
+	name := p.URL + "/tenant"
+	file := filepath.Join(t.TempDir(), "keys.json")
+	keep := func() {
+		if err := os.WriteFile(file, p.keys(t), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep()
+	with := rootPolicy + "issuers:\n- {name: '" + name + "', keys: " + file + "}\n"
+	verify := func() error {
+		_, err := r.policies.Verify(p.token(t, name, map[string]any{"roles": "Azure Service Bus Data Owner"}), time.Now())
+		return err
+	}
+	if verify() == nil {
+		t.Fatal("a token of nobody counts")
+	}
+	if done := r.mustReload(t, with); strings.Join(done.Changed, " ") != "issuers" || verify() != nil {
+		t.Fatalf("done %+v, %v", done, verify())
+	}
+	claim, err := r.policies.Verify(p.token(t, name, map[string]any{"roles": "Azure Service Bus Data Owner"}), time.Now())
+	if err != nil || !r.policies.Stands(claim) {
+		t.Fatal("the claim does not stand")
+	}
+	p.rename("two")
+	if verify() == nil {
+		t.Fatal("an unknown key counts")
+	}
+	keep()
+	if done := r.mustReload(t, with); strings.Join(done.Changed, " ") != "issuers" || verify() != nil || !r.policies.Stands(claim) {
+		t.Fatalf("done %+v, %v", done, verify())
+	}
+	if done := r.mustReload(t, rootPolicy); strings.Join(done.Changed, " ") != "issuers" || verify() == nil || r.policies.Stands(claim) {
+		t.Fatalf("done %+v, %v", done, verify())
+	}
+}
+
+// S-229: limits that a reload changes are those that clients meet.
+func TestAReloadChangesLimits(t *testing.T) {
+	r := openReloading(t, rootPolicy+"limits: {entities: 1}\n")
+	put := func(path string) int {
+		token := auth.NewToken("http://"+r.host+"/", "root", "rootkey", time.Now().Add(time.Hour))
+		res, _ := r.request(t, "PUT", path, atomOf("QueueDescription", ""), token, "Content-Type", dial.AtomEntryType)
+		return res.StatusCode
+	}
+	if one, two := put("/a"), put("/b"); one != 201 || two != 403 {
+		t.Fatalf("of two queues: %d, %d", one, two)
+	}
+	r.mustReload(t, rootPolicy+"limits: {entities: 2, connections: 77, operations: 7, links: 9}\n")
+	if status := put("/b"); status != 201 {
+		t.Errorf("a second queue: %d", status)
+	}
+	if got := r.front.Sockets().Limits(); got.Total != 77 || got.Operations != 7 {
+		t.Errorf("limits of sockets: %+v", got)
+	}
+}
