@@ -213,11 +213,12 @@ func (h *Host) defers(ctx context.Context, r *replica.Replica) bool {
 	return false
 }
 
-// rightTarget returns a voter that answers, follows closely and has no wrong clock, "" if there is none.
-func (h *Host) rightTarget(ctx context.Context, r *replica.Replica) fsm.NodeID {
+// rightTarget returns a voter that answers, follows closely, has no wrong clock and is not excluded; "" if there is
+// none.
+func (h *Host) rightTarget(ctx context.Context, r *replica.Replica, not func(fsm.NodeID) bool) fsm.NodeID {
 	for _, s := range r.Servers() {
 		n := fsm.NodeID(s.ID)
-		if s.Suffrage != raft.Voter || n == h.cfg.Node {
+		if s.Suffrage != raft.Voter || n == h.cfg.Node || not(n) {
 			continue
 		}
 		if st := h.follower(ctx, r, n); st != nil && !st.WrongClock && r.CloselyFollowedBy(st) {

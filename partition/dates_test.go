@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/control"
 )
 
@@ -182,7 +183,7 @@ func balanceOnce(t *testing.T, h *Host) {
 	defer s.Close()
 	for _, l := range s.Loops() {
 		if l.Name == "balance" {
-			l.Step(t.Context(), control.Facts{Replicas: h.list()})
+			l.Step(t.Context(), control.Facts{View: catalog.New().View(), Replicas: h.list()})
 		}
 	}
 }

@@ -264,6 +264,9 @@ func (h *Host) Status() []replica.Status {
 	defer h.mu.Unlock()
 	for i := range out {
 		out[i].Stuck = h.stuckFound[out[i].Partition]
+		if out[i].Partition == fsm.CatalogPartition {
+			out[i].CatalogLevel = catalog.Level
+		}
 	}
 	for p, err := range h.broken {
 		out = append(out, replica.Status{Partition: p, Node: h.cfg.Node, Failure: err.Error(), Broken: true})

@@ -93,8 +93,13 @@ func (c controlSide) HandOver(ctx context.Context, p fsm.PartitionID) error {
 }
 
 // RightTarget implements control.Host.
-func (c controlSide) RightTarget(ctx context.Context, r *replica.Replica) fsm.NodeID {
-	return c.h.rightTarget(ctx, r)
+func (c controlSide) RightTarget(ctx context.Context, r *replica.Replica, not func(fsm.NodeID) bool) fsm.NodeID {
+	return c.h.rightTarget(ctx, r, not)
+}
+
+// Retire implements control.Host.
+func (c controlSide) Retire(ctx context.Context, p fsm.PartitionID, leader fsm.NodeID) error {
+	return c.h.retire(ctx, c.d, p, leader)
 }
 
 // Ask implements control.Host.

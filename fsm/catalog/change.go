@@ -36,6 +36,12 @@ type Change struct {
 	Before *fsm.Incarnation `json:"before,omitempty"`
 	// Lost declares a life of a node over (RUL-19).
 	Lost *Loss `json:"lost,omitempty"`
+	// Wish says what an operator wants of a node. Of this field and the next two see Level.
+	Wish *NodeWish `json:"wish,omitempty"`
+	// Forget removes a node that holds nothing from the list for good.
+	Forget *Forgetting `json:"forget,omitempty"`
+	// Raise sets the level of the catalog: every node knows changes of that level.
+	Raise uint32 `json:"raise,omitempty"`
 	// Limits are those by which Create and PutRule are judged, nil for the defaults. They come beside
 	// the one field that is set.
 	Limits *Limits `json:"limits,omitempty"`
@@ -100,6 +106,12 @@ type Node struct {
 	ID          fsm.NodeID      `json:"id"`
 	Name        string          `json:"name"` // --node-id, for people
 	Incarnation fsm.Incarnation `json:"incarnation"`
+	// Zone is what the node says of where it stands; two replicas of a partition avoid one zone.
+	Zone string `json:"zone,omitempty"`
+	// Wish is what an operator wants of the node, and Since is the wall clock of that wish. Both outlast a life of the
+	// node: a registration does not set them.
+	Wish  Wish     `json:"wish,omitempty"`
+	Since fsm.Wall `json:"since,omitempty"`
 }
 
 // Loss names a life of a node that is over.

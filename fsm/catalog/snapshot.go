@@ -32,6 +32,8 @@ type image struct {
 	Groups   []Group
 	Nodes    []Node
 	Lost     []fsm.Incarnation
+	Removed  []fsm.NodeID `json:",omitempty"`
+	Level    uint32       `json:",omitempty"`
 	Results  []remembered
 }
 
@@ -57,7 +59,7 @@ func (s *State) Capture() io.WriterTo {
 func (c *capture) WriteTo(w io.Writer) (int64, error) {
 	m := image{Wall: c.wall, Lease: c.lease, Epoch: c.epoch, Index: c.index, Version: c.view.version,
 		NextID: c.view.nextID, Entities: c.view.ids.Values(), Groups: c.view.Groups(),
-		Nodes: c.view.Nodes(), Lost: c.view.lost}
+		Nodes: c.view.Nodes(), Lost: c.view.lost, Removed: c.view.removed, Level: c.view.level}
 	for k, r := range c.results { // ordered: sorted below
 		m.Results = append(m.Results, remembered{k, r})
 	}
@@ -110,7 +112,7 @@ func (s *State) Restore(r io.Reader) error {
 
 func (s *State) install(m *image) {
 	v := &View{version: m.Version, nextID: m.NextID, names: btree.Map[string, *fsm.Descriptor]{},
-		lost: m.Lost}
+		lost: m.Lost, removed: m.Removed, level: m.Level}
 	for _, d := range m.Entities {
 		if d != nil {
 			v.put(d)

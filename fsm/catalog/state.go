@@ -17,6 +17,8 @@ const (
 	resultLifetime  = 10 * 60 * 1000
 	maxChangeBytes  = 1 << 20
 	maxPartitionIDs = 1 << 15 // ids stay below 32768 (S-93)
+	maxRemoved      = 4096    // remembered nodes that were forgotten
+	maxZoneBytes    = 256
 )
 
 // State is the catalog. It is not safe for concurrent use; readers take a View.
@@ -172,6 +174,12 @@ func (s *State) change(data []byte) fsm.Outcome {
 		return s.replace(*c.Replace)
 	case c.Node != nil:
 		return s.node(*c.Node, c.Before)
+	case c.Wish != nil:
+		return s.wish(*c.Wish)
+	case c.Forget != nil:
+		return s.forgetNode(*c.Forget)
+	case c.Raise > 0:
+		return s.raise(c.Raise)
 	case c.Lost != nil:
 		v := s.next()
 		v.lose(c.Lost.Incarnation)
@@ -318,7 +326,14 @@ func (s *State) replace(g Exchange) fsm.Outcome {
 	case !slices.Equal(g.From, old.Members):
 		return refuse(fsm.InvalidOperation, "members of partition %d have changed meanwhile", g.ID)
 	}
-	v.groups.Set(g.ID, Group{ID: g.ID, Members: slices.Clone(g.Members), Founders: old.Founders})
+	epoch := old.Epoch
+	if g.Epoch != nil {
+		if o := s.fence(&g, epoch); o.Refusal != fsm.None {
+			return o
+		}
+		epoch++
+	}
+	v.groups.Set(g.ID, Group{ID: g.ID, Members: slices.Clone(g.Members), Founders: old.Founders, Epoch: epoch})
 	s.view = v
 	return fsm.Outcome{}
 }
@@ -342,10 +357,18 @@ func (s *State) node(n Node, before *fsm.Incarnation) fsm.Outcome {
 	if n.ID == "" || n.Incarnation == 0 {
 		return refuse(fsm.InvalidArgument, "a node needs an id and an incarnation")
 	}
+	if len(n.Zone) > maxZoneBytes {
+		return refuse(fsm.InvalidArgument, "a zone of %d bytes, at most %d", len(n.Zone), maxZoneBytes)
+	}
+	if s.view.IsRemoved(n.ID) {
+		return refuse(fsm.Unauthorized, "node %s was removed from the cluster: delete its data directory, and it joins "+
+			"as a new one", n.ID)
+	}
 	if s.view.IsLost(n.Incarnation) {
 		return refuse(fsm.NodeExpired, "this life of node %s was declared lost", n.ID)
 	}
 	old, known := s.view.nodes.Get(n.ID)
+	n.Wish, n.Since = old.Wish, old.Since
 	if known && old == n {
 		return fsm.Outcome{}
 	}

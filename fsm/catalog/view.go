@@ -19,6 +19,8 @@ type View struct {
 	groups  btree.Map[fsm.PartitionID, Group]
 	nodes   btree.Map[fsm.NodeID, Node]
 	lost    []fsm.Incarnation // oldest first
+	removed []fsm.NodeID      // oldest first
+	level   uint32
 }
 
 func newView() *View { return &View{nextID: 1} }
@@ -26,7 +28,8 @@ func newView() *View { return &View{nextID: 1} }
 // clone shares everything until it is changed: the tables are copy-on-write.
 func (v *View) clone() *View {
 	return &View{version: v.version, nextID: v.nextID, names: *v.names.Copy(), ids: *v.ids.Copy(),
-		groups: *v.groups.Copy(), nodes: *v.nodes.Copy(), lost: slices.Clone(v.lost)}
+		groups: *v.groups.Copy(), nodes: *v.nodes.Copy(), lost: slices.Clone(v.lost),
+		removed: slices.Clone(v.removed), level: v.level}
 }
 
 func fold(name string) string { return strings.ToLower(name) }

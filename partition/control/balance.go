@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -18,6 +19,8 @@ const (
 	balanceRespects = 10 * time.Minute
 	// balanceEvery is the least time between two attempts for a partition.
 	balanceEvery = 30 * time.Second
+	// leaveEvery is the same on a node that is to lead nothing.
+	leaveEvery = 5 * time.Second
 )
 
 // balancer gives leaderships back to the nodes that the placement prefers, so that leaders are
@@ -41,8 +44,9 @@ type leading struct {
 
 // step gives away what others are to lead.
 func (b *balancer) step(ctx context.Context, f Facts) {
-	if b.s.host.WrongClock() {
-		b.leave(ctx, f)
+	own, _ := f.View.Node(b.s.host.Node())
+	if why := b.mustLeave(own); why != "" {
+		b.leave(ctx, f, why)
 		return
 	}
 	b.look(f)
@@ -55,8 +59,8 @@ func (b *balancer) step(ctx context.Context, f Facts) {
 		if epoch, ok := r.Led(); !ok || s.epoch != epoch {
 			continue
 		}
-		if to == b.s.host.Node() || time.Since(s.since) < balanceAfter || time.Since(s.tried) < balanceEvery ||
-			!s.renewed && r.GivenWithin(balanceRespects) {
+		if n, _ := f.View.Node(to); n.Leaves() || to == b.s.host.Node() || time.Since(s.since) < balanceAfter ||
+			time.Since(s.tried) < balanceEvery || !s.renewed && r.GivenWithin(balanceRespects) {
 			continue
 		}
 		s.tried = time.Now()
@@ -87,21 +91,35 @@ func (b *balancer) look(f Facts) {
 	}
 }
 
-// leave gives every leadership away, because the date here is wrong and others have a right one.
-func (b *balancer) leave(ctx context.Context, f Facts) {
+// mustLeave returns why this node is to lead nothing, "" if it may lead.
+func (b *balancer) mustLeave(own catalog.Node) string {
+	switch {
+	case b.s.host.WrongClock():
+		return "the clock here is wrong"
+	case own.Leaves():
+		return "this node is drained"
+	}
+	return ""
+}
+
+// leave gives every leadership away, to a node whose date is right and that does not leave itself.
+func (b *balancer) leave(ctx context.Context, f Facts, why string) {
 	for _, r := range f.Replicas {
 		s := b.seen[r.ID()]
-		if !r.Leading() || time.Since(s.tried) < balanceEvery {
+		if !r.Leading() || r.OnlyVoter() || time.Since(s.tried) < leaveEvery {
 			continue
 		}
 		s.tried = time.Now()
 		b.seen[r.ID()] = s
 		limit, cancel := context.WithTimeout(ctx, 2*b.s.timing.ElectionTimeout)
-		to := b.s.host.RightTarget(limit, r)
+		to := b.s.host.RightTarget(limit, r, func(n fsm.NodeID) bool {
+			other, known := f.View.Node(n)
+			return known && other.Leaves()
+		})
 		if to == "" {
-			r.Log().Warn("the clock here is wrong, and nobody else can lead")
+			r.Log().Warn("the leadership should go, and nobody else can lead", "reason", why)
 		} else if err := r.Transfer(limit, to); err != nil && ctx.Err() == nil {
-			r.Log().Warn("the clock here is wrong, and the leadership stays", "to", to, "error", err)
+			r.Log().Warn("the leadership should go, and stays", "reason", why, "to", to, "error", err)
 		}
 		cancel()
 	}

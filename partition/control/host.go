@@ -39,8 +39,10 @@ type Host interface {
 	Diverge(r *replica.Replica, own replica.Digest, agreed string)
 	// HandOver hands the leadership of a partition to any voter that answers.
 	HandOver(context.Context, fsm.PartitionID) error
-	// RightTarget returns a voter that could lead at once and has no wrong clock, "" if there is none.
-	RightTarget(context.Context, *replica.Replica) fsm.NodeID
+	// RightTarget returns a voter that could lead at once, has no wrong clock and is not excluded, "" if there is none.
+	RightTarget(ctx context.Context, r *replica.Replica, not func(fsm.NodeID) bool) fsm.NodeID
+	// Retire deletes the replica of a partition here that its group, led by a node, has removed.
+	Retire(ctx context.Context, p fsm.PartitionID, leader fsm.NodeID) error
 
 	// Ask asks a node for the states of its replicas, for half a second at most.
 	Ask(context.Context, fsm.NodeID) ([]replica.Status, error)

@@ -26,6 +26,8 @@ type LayoutNode struct {
 	Leaves bool
 	// Lost says that the node was away for so long that others take its places.
 	Lost bool
+	// Gone says that a lost node never comes back: a place that nobody can take is given up.
+	Gone bool
 	// Successor is the node that answers under the name of a lost one, "" if none does.
 	Successor fsm.NodeID
 }
@@ -148,12 +150,14 @@ func (p *planner) replaceLost() (all []catalog.Exchange) {
 		if !p.takes(to) || slices.Contains(g.Members, to) {
 			to = p.free(without(g.Members, i), g.Members)
 		}
-		if to == "" {
-			continue
-		}
-		p.load[to]++
 		p.load[g.Members[i]]--
-		all = append(all, *exchanged(g, i, to))
+		switch {
+		case to != "":
+			p.load[to]++
+			all = append(all, *exchanged(g, i, to))
+		case p.nodes[g.Members[i]].Gone && len(g.Members) > 1:
+			all = append(all, *exchange(g, without(g.Members, i)))
+		}
 	}
 	return all
 }

@@ -34,9 +34,10 @@ type repairer struct {
 
 	mu sync.Mutex
 	// pause is until when a group is left alone after a step that did not succeed.
-	pause      map[fsm.PartitionID]time.Time
-	busy       map[fsm.PartitionID]bool
-	exchanging bool
+	pause map[fsm.PartitionID]time.Time
+	busy  map[fsm.PartitionID]bool
+	// proposing says that changes of the catalog are under way.
+	proposing bool
 	// rebuilt is the configuration at which a replica was last told to rebuild.
 	rebuilt map[memberOf]uint64
 }
@@ -94,7 +95,7 @@ func (m *repairer) step(_ context.Context, f Facts) {
 			if step == nil {
 				step = m.elect(g, v, states)
 			}
-			m.exchange(m.exchanges(v, states))
+			m.propose(m.decide(v, g, states))
 		}
 		if step != nil {
 			m.take(r, step)
@@ -224,6 +225,7 @@ func (m *repairer) group(r *replica.Replica, want []fsm.NodeID, states map[fsm.N
 		}
 	}
 	applied := r.Applied()
+	_, term := r.Leader()
 	for _, n := range members {
 		key := memberOf{r.ID(), n}
 		st, open := states[n][r.ID()]
@@ -244,8 +246,11 @@ func (m *repairer) group(r *replica.Replica, want []fsm.NodeID, states map[fsm.N
 			g.failed[n] = time.Since(m.since[key]) >= m.s.timing.RepairAfter
 		default:
 			g.listed[n] = true
-			g.ready[n] = st.Failure == "" && st.Applied+caughtUp >= applied
-			_, member := g.servers[n]
+			suffrage, member := g.servers[n]
+			// A replica without a vote gets one when it has heard of this leadership: then its log is behind the entry
+			// that took it in.
+			heard := suffrage == raft.Voter || st.Term == term
+			g.ready[n] = st.Failure == "" && st.Applied+caughtUp >= applied && heard
 			if tries, stuck := m.stuck(g, n, &st, applied); stuck && member {
 				g.stuck[n] = tries
 			}

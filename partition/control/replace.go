@@ -1,8 +1,6 @@
 package control
 
 import (
-	"context"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -52,71 +50,6 @@ func successor(v *catalog.View, gone fsm.NodeID, states map[fsm.NodeID]nodeState
 	return ""
 }
 
-// exchanges decides, on the catalog's leader, which partitions get other members. It picks the partitions of which a
-// member is overdue, if there is a node to take its place.
-func (m *repairer) exchanges(v *catalog.View, states map[fsm.NodeID]nodeState) []catalog.Exchange {
-	away := m.gone(v, states)
-	load := map[fsm.NodeID]int{}
-	for _, g := range v.Groups() {
-		for _, n := range g.Members {
-			load[n]++
-		}
-	}
-	var out []catalog.Exchange
-	for _, g := range v.Groups() {
-		i := slices.IndexFunc(g.Members, func(n fsm.NodeID) bool {
-			return m.overdue(v, n, away[n], states)
-		})
-		if i < 0 {
-			continue
-		}
-		to := successor(v, g.Members[i], states)
-		if to == "" || slices.Contains(g.Members, to) {
-			to = ""
-			for _, n := range nodeIDs(v) {
-				free := states[n] != nil && !slices.Contains(g.Members, n)
-				if free && (to == "" || load[n] < load[to]) {
-					to = n
-				}
-			}
-		}
-		if to == "" {
-			continue
-		}
-		load[to]++
-		members := slices.Clone(g.Members)
-		members[i] = to
-		out = append(out, catalog.Exchange{ID: g.ID, From: g.Members, Members: members})
-	}
-	return out
-}
-
-// exchange proposes the exchanges on a goroutine of its own.
-func (m *repairer) exchange(all []catalog.Exchange) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.exchanging || len(all) == 0 {
-		return
-	}
-	m.exchanging = true
-	m.s.Go(func(ctx context.Context) {
-		for i := range all {
-			m.s.log.Warn("a partition gets another member", "partition", uint16(all[i].ID),
-				"from", all[i].From, "to", all[i].Members)
-			limit, cancel := context.WithTimeout(ctx, admitTimeout)
-			err := m.s.host.Change(limit, &catalog.Change{Replace: &all[i]})
-			cancel()
-			if err != nil {
-				m.s.log.Warn("members were not exchanged", "partition", uint16(all[i].ID), "error", err)
-				break
-			}
-		}
-		m.mu.Lock()
-		m.exchanging = false
-		m.mu.Unlock()
-	})
-}
-
 // enoughVoters is how many voters must be ready for a lost one to be no loss.
 const enoughVoters = 3
 
@@ -124,6 +57,11 @@ const enoughVoters = 3
 // place. It also goes when enough others vote, of whom it would only raise the majority. It comes back without a vote
 // when it answers again (placer.admit).
 func (m *repairer) retire(g *repairGroup, v *catalog.View, states map[fsm.NodeID]nodeState) *repairStep {
+	for _, n := range g.existing {
+		if v.IsRemoved(n) && n != g.self && (g.servers[n] != raft.Voter || g.spares(n)) {
+			return g.remove("remove forgotten node from the catalog", n)
+		}
+	}
 	away := m.gone(v, states)
 	placed := Placed(v)
 	spare, voters := false, 0

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -24,6 +25,12 @@ type Status struct {
 	Received  uint64       `json:"received,omitempty"`
 	Voters    []fsm.NodeID `json:"voters"`
 	Nonvoters []fsm.NodeID `json:"nonvoters,omitempty"`
+	// Configured is the index of the last committed configuration, 0 if there is none. Changing says that Voters and
+	// Nonvoters are of a later one.
+	Configured uint64 `json:"configured,omitempty"`
+	Changing   bool   `json:"changing,omitempty"`
+	// CatalogLevel is the highest kind of change that the node knows; it is told with the replica of the catalog.
+	CatalogLevel uint32 `json:"catalog_level,omitempty"`
 	// Digests are the newest of the state, behind entries that the leader marked.
 	Digests []Digest `json:"digests,omitempty"`
 	// Failure is why the replica does not serve; Broken says that it will not do so by itself any
@@ -49,7 +56,10 @@ func (r *Replica) Status() Status {
 	s.Committed, s.Applied = r.raft.CommitIndex(), r.machine.index()
 	s.Received, s.Digests = r.net.Received(), r.machine.digests.list()
 	s.Last, s.LastTerm = r.raft.LastIndex(), r.lastTerm()
-	for _, v := range r.Servers() {
+	servers := r.Servers()
+	committed, index := r.Configuration()
+	s.Configured, s.Changing = index, !slices.Equal(committed.Servers, servers)
+	for _, v := range servers {
 		if v.Suffrage == raft.Voter {
 			s.Voters = append(s.Voters, fsm.NodeID(v.ID))
 		} else {

@@ -1,0 +1,148 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/replica"
+)
+
+// decide returns, on the catalog's leader, the changes of the catalog that are due now. There is at most one kind of
+// them: the level, exchanges of members, or nodes to be forgotten.
+func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID]nodeState) (out []*catalog.Change) {
+	if v.Level() < catalog.Level && m.allKnow(v, g, states) {
+		return []*catalog.Change{{Raise: catalog.Level}}
+	}
+	l := m.layout(v, states)
+	for _, x := range Plan(l) {
+		if l.Gated {
+			x.Epoch = nil
+		}
+		out = append(out, &catalog.Change{Replace: &x})
+	}
+	if len(out) > 0 || l.Gated {
+		return out
+	}
+	for _, n := range v.Nodes() {
+		if (n.Wish == catalog.Remove || n.Wish == catalog.Gone) && n.ID != g.self && !holds(v, n.ID, states) {
+			out = append(out, &catalog.Change{Forget: &catalog.Forgetting{ID: n.ID, Incarnation: n.Incarnation}})
+		}
+	}
+	return out
+}
+
+// allKnow reports whether every node of the catalog knows changes of our level. A node that has been away for so long
+// that others take its places is not asked.
+func (m *repairer) allKnow(v *catalog.View, g *repairGroup, states map[fsm.NodeID]nodeState) bool {
+	away := m.gone(v, states)
+	nodes := slices.Concat(nodeIDs(v), g.existing)
+	return len(v.Nodes()) > 0 && !slices.ContainsFunc(nodes, func(n fsm.NodeID) bool {
+		if states[n] == nil {
+			return away[n] < m.s.timing.ReplaceAfter
+		}
+		return states[n][fsm.CatalogPartition].CatalogLevel < catalog.Level
+	})
+}
+
+// holds reports whether a node holds a replica. The catalog may want it there, a group may have the node as a member,
+// or the node may not have deleted it yet.
+func holds(v *catalog.View, n fsm.NodeID, states map[fsm.NodeID]nodeState) bool {
+	if v.HoldsAny(n) {
+		return true
+	}
+	for _, g := range v.Groups() {
+		leader := leaderOf(g.ID, states)
+		if leader == nil || leader.Changing || slices.Contains(leader.Voters, n) || slices.Contains(leader.Nonvoters, n) {
+			return true
+		}
+		if _, here := states[n][g.ID]; here {
+			return true
+		}
+	}
+	return false
+}
+
+// leaderOf returns what the newest leader of a partition says of it, nil if none answers.
+func leaderOf(p fsm.PartitionID, states map[fsm.NodeID]nodeState) *replica.Status {
+	var newest *replica.Status
+	for _, s := range states { // order-free: a term has one leader
+		if st, ok := s[p]; ok && st.Leading && (newest == nil || st.Term > newest.Term) {
+			newest = &st
+		}
+	}
+	return newest
+}
+
+// layout gathers what a plan is made from.
+func (m *repairer) layout(v *catalog.View, states map[fsm.NodeID]nodeState) Layout {
+	away := m.gone(v, states)
+	l := Layout{Replicas: m.s.cfg.Replicas, Gated: v.Level() < 1}
+	for _, n := range v.Nodes() {
+		st, answers := states[n.ID][fsm.CatalogPartition]
+		x := LayoutNode{ID: n.ID, Zone: n.Zone, Leaves: n.Leaves(), Gone: n.Wish == catalog.Gone}
+		x.Takes = answers && !x.Leaves && st.Failure == "" && !st.Full && !st.WrongClock && st.CatalogLevel >= v.Level()
+		if silent, is := away[n.ID]; is {
+			x.Lost = x.Gone || m.overdue(v, n.ID, silent, states)
+			x.Successor = successor(v, n.ID, states)
+		}
+		l.Nodes = append(l.Nodes, x)
+	}
+	for _, g := range v.Groups() {
+		l.Groups = append(l.Groups, LayoutGroup{ID: g.ID, Members: g.Members, Epoch: g.Epoch,
+			Settled: settled(g, states)})
+	}
+	return l
+}
+
+// settled reports whether the committed voters of a group are its members, all of them working and caught up.
+func settled(g catalog.Group, states map[fsm.NodeID]nodeState) bool {
+	leader := leaderOf(g.ID, states)
+	if leader == nil || leader.Changing || len(leader.Nonvoters) > 0 || len(leader.Voters) != len(g.Members) {
+		return false
+	}
+	return !slices.ContainsFunc(g.Members, func(n fsm.NodeID) bool {
+		st, open := states[n][g.ID]
+		return !open || st.Failure != "" || st.Applied+caughtUp < leader.Applied || !Votes(leader, n)
+	})
+}
+
+// propose has the catalog make changes, on a goroutine of its own. A change that was decided from facts that are old
+// by then is refused.
+func (m *repairer) propose(all []*catalog.Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.proposing || len(all) == 0 {
+		return
+	}
+	m.proposing = true
+	m.s.Go(func(ctx context.Context) {
+		for _, c := range all {
+			m.tell(c)
+			limit, cancel := context.WithTimeout(ctx, admitTimeout)
+			err := m.s.host.Change(limit, c)
+			cancel()
+			if err != nil {
+				m.s.log.Warn("the catalog was not changed", "error", err)
+				break
+			}
+		}
+		m.mu.Lock()
+		m.proposing = false
+		m.mu.Unlock()
+	})
+}
+
+// tell writes down what is decided.
+func (m *repairer) tell(c *catalog.Change) {
+	switch {
+	case c.Replace != nil:
+		m.s.log.Info("a partition gets other members", "partition", uint16(c.Replace.ID), "from", c.Replace.From,
+			"to", c.Replace.Members)
+	case c.Forget != nil:
+		m.s.log.Info("a node is forgotten", "node", c.Forget.ID)
+	case c.Raise > 0:
+		m.s.log.Info("every node knows the changes of a level", "level", c.Raise)
+	}
+}
