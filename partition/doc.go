@@ -11,11 +11,11 @@
 // From the top down: a file uses what stands below it, with few exceptions. The packages below are replica with raftnet
 // and wire, and control, which decides what happens to whole groups.
 //
-//   - supervise.go, serve.go, audit.go, rebuild.go, nodeside.go, ready.go, dropped.go: what package control, other
-//     nodes, the replicas here and operators ask of this node
+//   - supervise.go, retire.go, serve.go, audit.go, rebuild.go, nodeside.go, ready.go, dropped.go: what package control,
+//     other nodes, the replicas here and operators ask of this node
 //   - forwarders.go, forward.go: messages move to other entities
 //   - peek.go, released.go, router.go, large.go: routing of commands and queries; large bodies
-//   - directory_rules.go, directory.go, publish.go: entities, as the catalog has them
+//   - directory_nodes.go, directory_rules.go, directory.go, publish.go: nodes and entities, as the catalog has them
 //   - sender.go, unanswered.go, life.go: one request, tried until it has an answer
 //   - stepdown.go, dates.go, failover.go, transfer.go: who leads
 //   - staleness.go, quarantine.go, reopen.go, stuck.go, disk.go, away.go: is this node well, and are its peers there?
