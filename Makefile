@@ -79,10 +79,11 @@ golden:
 fuzz:
 	@scripts/fuzz.sh $(T)
 
-## conformance: the official SDKs and other AMQP clients, and the tests that their authors wrote
+## conformance: the official SDKs and other AMQP clients, the examples, and the tests that their authors wrote
 conformance: build
 	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m -parallel 8 . ./smoke
 	@$(call languages,20m,-large=5)
+	@cd test && go test -count=1 -timeout 10m -parallel 8 ./conformance/examples
 	@cd test/suites && go vet ./... && go test -count=1 -timeout 20m .
 	@BUSBAR_GO_AMQP_TESTS=build go test -count=1 -timeout 10m -run TheGoClientsOwnTests ./transport
 

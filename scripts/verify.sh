@@ -23,6 +23,7 @@ done
 echo '-- vet and lint'
 go vet ./...
 (cd test && go vet ./...)
+(cd docs/examples && go vet ./...)
 make lint
 
 echo '-- links of the documentation, references of comments'

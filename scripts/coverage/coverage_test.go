@@ -21,6 +21,7 @@ func tree(t *testing.T, files map[string]string) string {
 		"fsm/x_test.go": "package fsm\n\n// S-1; T-4\nfunc TestOne(t *testing.T) {\n\t// S-2..S-3\n}\n" +
 			"\nvar s = S-9 // not in a string, but in code: S-3 is\n",
 		"fsm/testdata/a.txt": "# S-2 holds\n",
+		exampleRows:          "# nothing\n",
 		bugsDoc:              "# Bugs\n",
 		sizePage:             "# Tests\n\n" + sizeBegin + sizeEnd,
 	}
@@ -113,8 +114,25 @@ func TestRun(t *testing.T) {
 			rowsDoc: "## Article\n\n| F0-01 | It rains. | B | S-1 |\n",
 		}, false, "F0-01: S-1 is not claimed"},
 		{"guidance may lean on what is not claimed", map[string]string{
-			rowsDoc: "## Article\n\n| F0-01 | It rains. | G | S-1 |\n",
+			rowsDoc:     "## Article\n\n| F0-01 | It rains. | G | S-1 |\n",
+			exampleRows: "F0-01 | none | rain is rain\n",
 		}, false, ""},
+		{"guidance with an example", map[string]string{
+			rowsDoc:     "## Article\n\n| F0-01 | It rains. | G | S-1 |\n| F0-02 | It snows. | L | S-1 |\n",
+			exampleRows: "F0-01 F0-02 | rain\n", "docs/examples/rain/README.md": "# Rain\n",
+		}, false, ""},
+		{"guidance in no line", map[string]string{
+			rowsDoc: "## Article\n\n| F0-01 | It rains. | G | S-1 |\n",
+		}, false, "F0-01 is guidance and in no line"},
+		{"guidance without a reason", map[string]string{
+			rowsDoc:     "## Article\n\n| F0-01 | It rains. | G | S-1 |\n",
+			exampleRows: "F0-01 | none\n",
+		}, false, "rows | none | reason"},
+		{"an example that is not there", map[string]string{exampleRows: "F0-01 | rain\n"}, false, "there is no example rain"},
+		{"an example of a row that is not there", map[string]string{
+			exampleRows: "F0-07 | none | rain is rain\n"}, false, "there is no row F0-07"},
+		{"a row in two lines", map[string]string{
+			exampleRows: "F0-01 | none | rain\nF0-01 | none | snow\n"}, false, "stands in two lines"},
 		{"a row without a statement", map[string]string{
 			rowsDoc: "## Article\n\n| F0-01 | It rains. | B | none |\n",
 		}, false, "F0-01 names no statement"},

@@ -67,12 +67,17 @@ func run(root string, check bool) error {
 	if err != nil {
 		return err
 	}
+	examples, err := readExamples(exampleRows)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
 		write(page, text.Bytes(), check),
-		write(missionPage, renderMission(mission, found), check),
+		write(missionPage, renderMission(mission, found, examples), check),
 		checkClaims(claimed, stated, found),
 		checkScenarios(named, tests, waiting),
 		checkMission(mission, stated, claimed, found),
+		checkExamples(mission, examples),
 		checkBugs("."),
 		sizes(named, check))
 }

@@ -85,8 +85,8 @@ func checkMission(chapters []chapter, stated, claimed map[int]bool, found map[in
 	return nil
 }
 
-// renderMission writes the page that leads from each row to its statements and their tests.
-func renderMission(chapters []chapter, found map[int][]string) []byte {
+// renderMission writes the page that leads from each row to its statements and their tests, and to examples.
+func renderMission(chapters []chapter, found map[int][]string, examples map[string]string) []byte {
 	var b bytes.Buffer
 	total, bound := 0, 0
 	for _, c := range chapters {
@@ -99,9 +99,10 @@ func renderMission(chapters []chapter, found map[int][]string) []byte {
 	}
 	fmt.Fprintf(&b, "# The mission and its tests\n\nWritten by `make coverage` from [mission-rows.md](spec/mission-rows.md); "+
 		"do not edit.\n\nThe mission has %d rows. %d of them bind the broker (kind B), and each of those names statements that a test holds.\n"+
-		"This page shows one test for each statement; [coverage.md](coverage.md) has all of them.\n\n", total, bound)
+		"This page shows one test for each statement; [coverage.md](coverage.md) has all of them.\n"+
+		"Rows of guidance (kind G) have an [example](examples/README.md), or a reason why there is none.\n\n", total, bound)
 	for _, c := range chapters {
-		fmt.Fprintf(&b, "## %s\n\n| row | claim | kind | statement: test |\n| --- | --- | --- | --- |\n", c.title)
+		fmt.Fprintf(&b, "## %s\n\n| row | claim | kind | statement: test | example |\n| --- | --- | --- | --- | --- |\n", c.title)
 		for _, r := range c.rows {
 			var cells []string
 			for _, n := range r.statements {
@@ -110,7 +111,7 @@ func renderMission(chapters []chapter, found map[int][]string) []byte {
 			if r.remark != "" {
 				cells = append(cells, r.remark)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.id, r.claim, r.kind, strings.Join(cells, "<br>"))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.id, r.claim, r.kind, strings.Join(cells, "<br>"), examples[r.id])
 		}
 		fmt.Fprintln(&b)
 	}

@@ -41,7 +41,7 @@ func Docs(t *Tree) []string {
 	return sins
 }
 
-// single reports whether a room under scripts consists of one file, which then is its own doc.go.
+// single reports whether a script or an example consists of one file, which then is its own doc.go.
 func single(t *Tree, room string) bool {
 	n := 0
 	for _, f := range t.Files {
@@ -49,5 +49,5 @@ func single(t *Tree, room string) bool {
 			n++
 		}
 	}
-	return n == 1 && strings.HasPrefix(room, "scripts/")
+	return n == 1 && (strings.HasPrefix(room, "scripts/") || strings.HasPrefix(room, examples))
 }

@@ -68,7 +68,7 @@ var worldDoors = map[string][]string{
 	"github.com/spf13/cobra":                  {"cmd/busbar"},
 	"go.yaml.in/yaml":                         {"cmd/busbar"},
 	"github.com/Azure/go-amqp":                {"cmd/busbar", "test/chaos", "test/conformance", "test/simulation"},
-	"github.com/Azure/azure-sdk-for-go":       {"test/chaos", "test/cluster", "test/conformance", "test/suites"},
+	"github.com/Azure/azure-sdk-for-go":       {"docs/examples", "test/chaos", "test/cluster", "test/conformance", "test/suites"},
 	"github.com/tidwall/btree":                {"fsm", "storage"},
 	"github.com/hashicorp/go-hclog":           {"partition", "storage", "cluster", "transport", "cmd/busbar", "test/simulation"},
 	"github.com/google/uuid":                  {"storage", "cluster", "transport", "cmd/busbar"},

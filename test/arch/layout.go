@@ -18,10 +18,13 @@ var topLevel = []string{
 // built is what the Makefile may leave at the root; .gitignore names it.
 var built = []string{"bin", "cover.out", "cover.html"}
 
+// modules are all modules of the repository; decisions 0055 and 0068 say why each is one.
+var modules = []string{"go.mod", "test/go.mod", "test/suites/go.mod", "scripts/lint/go.mod", "docs/examples/go.mod"}
+
 // badDirs are names that say nothing: a thing belongs to the room whose word it is.
 var badDirs = []string{"util", "utils", "common", "helper", "helpers", "misc", "pkg", "internal", "types"}
 
-// Layout reports directories that the design does not have.
+// Layout reports directories and modules that the design does not have.
 func Layout(root string) ([]string, error) {
 	var sins []string
 	entries, err := os.ReadDir(root)
@@ -38,6 +41,9 @@ func Layout(root string) ([]string, error) {
 	err = walkText(root, func(rel string, d fs.DirEntry) error {
 		if d.IsDir() && slices.Contains(badDirs, d.Name()) {
 			sins = append(sins, fmt.Sprintf("%s: a name that says nothing", rel))
+		}
+		if d.Name() == "go.mod" && !slices.Contains(modules, rel) {
+			sins = append(sins, fmt.Sprintf("%s: not one of the modules of the design", rel))
 		}
 		return nil
 	})

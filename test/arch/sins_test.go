@@ -82,6 +82,10 @@ func TestDoors(t *testing.T) {
 			map[string]string{"partition/control/x.go": imports("control", ours+"partition/replica")}, ""},
 		{"raft's transport knows no replica",
 			map[string]string{"partition/raftnet/x.go": imports("raftnet", ours+"partition/replica")}, "may not import"},
+		{"an example imports nothing of ours",
+			map[string]string{"docs/examples/rain/main.go": "// Command rain rains.\n" + imports("main", ours+"fsm")}, "may not import"},
+		{"an example imports the SDK", map[string]string{"docs/examples/rain/main.go": "// Command rain rains.\n" +
+			imports("main", "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus")}, ""},
 		{"storage may not import partition",
 			map[string]string{"storage/x.go": imports("storage", ours+"partition")},
 			"storage may not import " + ours + "partition"},
@@ -231,6 +235,7 @@ func TestLayout(t *testing.T) {
 		{"a further directory", map[string]string{"web/x.txt": ""}, "web: not one of"},
 		{"a stray file", map[string]string{"notes.txt": ""}, "notes.txt: not one of"},
 		{"a name that says nothing", map[string]string{"fsm/util/doc.go": "package util\n"}, "says nothing"},
+		{"a further module", map[string]string{"test/deep/go.mod": "module deep\n"}, "test/deep/go.mod: not one of the modules"},
 	}, Layout)
 }
 

@@ -1,6 +1,7 @@
-# Sourced by the run.sh of each library, which is called in one of three ways:
+# Sourced by the run.sh of each library, which is called in one of four ways:
 #   run.sh VERSION [CLIENT]     runs the scenarios
 #   run.sh --install VERSION    installs what they need, and no more
+#   run.sh --where VERSION      does the same, and prints the directory that has it
 #   run.sh --list VERSION       prints the ids of the scenarios, one a line
 # What is downloaded lives outside the repository, one directory for each version of a library and
 # content of the files that pin it.
@@ -12,7 +13,7 @@ cache=${BUSBAR_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/busbar/conformance}
 
 only=
 case ${1-} in
---install | --list)
+--install | --where | --list)
 	only=$1
 	shift
 	;;
@@ -54,5 +55,10 @@ fresh() {
 }
 filled() { touch "$dir/complete"; }
 
-# With --install nothing more is done than to install.
-installed() { [[ $only != --install ]] || exit 0; }
+# With --install and --where nothing more is done than to install.
+installed() {
+	case $only in
+	--install) exit 0 ;;
+	--where) echo "$dir" && exit 0 ;;
+	esac
+}

@@ -1,0 +1,15 @@
+// Package examples runs the programs of docs/examples as their pages say, and compares what they print with the pages.
+//
+// Three nodes serve the programs of one language, all at a time. The clients connect to one of them; the others are
+// killed and started again meanwhile, the one that leads most partitions first. With -short one node serves them, and
+// nobody is killed.
+//
+//	go test ./conformance/examples -parallel 8
+//	go test ./conformance/examples -short -run 'TestPrograms/Go/fifo'
+//
+// # Where things are
+//
+//   - programs_test.go: the nodes, their killer and the programs
+//   - languages_test.go: how programs of each language are run
+//   - page_test.go: the output that a page shows
+package examples
