@@ -16,7 +16,7 @@
 //   - reload_http.go, reload.go, reload_access.go, reload_settings.go: a running node reads its configuration again
 //   - issuers.go, policies.go, roots.go: whose tokens are good, and authorities for an image that has none
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
-//   - node.go, mend.go: the node itself, and advice to people beside an error
+//   - node.go, alarms.go, mend.go: the node itself, its alarms, and advice to people beside an error
 //   - config.go, limits.go, addresses.go: the configuration
 //
 // The packages client, bench, entities, dial, exit and process have doors that test/arch holds.

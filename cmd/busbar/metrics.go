@@ -48,6 +48,7 @@ type nodeCollector struct {
 	paused  *prometheus.Desc
 	stuck   *prometheus.Desc
 	dropped *prometheus.Desc
+	alarm   *prometheus.Desc
 }
 
 type frontMetric struct {
@@ -100,6 +101,7 @@ func newNodeCollector(n *node) *nodeCollector {
 		dropped: desc("messages_dropped_total", "Messages that ended without being completed, by reason; of the partitions that this node leads. "+
 			"Without entity: messages of deleted entities, and of entities beyond the first "+strconv.Itoa(maxDropEntities)+".",
 			"partition", "entity", "reason"),
+		alarm: desc("alarm", "1 while an alarm of this node is raised.", "alarm"),
 		peers: desc("nodes", "Nodes known to gossip, by state.", "state"),
 	}
 }
@@ -110,7 +112,7 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	for _, d := range []*prometheus.Desc{c.reject, c.used, c.limit, c.refused, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.stuck,
-		c.longest, c.paused, c.clock, c.dropped} {
+		c.longest, c.paused, c.clock, c.dropped, c.alarm} {
 		ch <- d
 	}
 }
@@ -176,6 +178,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.apply, prometheus.CounterValue, float64(s.Applied), p)
 	}
 	c.collectDrops(ch)
+	c.collectAlarms(ch)
 	if free, _, err := c.n.dir.Space(); err == nil {
 		ch <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(free))
 	}
@@ -188,6 +191,17 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for state, count := range states {
 		ch <- prometheus.MustNewConstMetric(c.peers, prometheus.GaugeValue, float64(count), state)
+	}
+}
+
+// collectAlarms gives each alarm a series, so that an alert sees the end of one.
+func (c *nodeCollector) collectAlarms(ch chan<- prometheus.Metric) {
+	raised := map[string]float64{}
+	for _, a := range c.n.alarms.list() {
+		raised[a.Name] = 1
+	}
+	for _, check := range c.n.alarmChecks() {
+		ch <- prometheus.MustNewConstMetric(c.alarm, prometheus.GaugeValue, raised[check.Name], check.Name)
 	}
 }
 

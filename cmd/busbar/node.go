@@ -55,6 +55,7 @@ type node struct {
 	api        *rest.API
 	refusals   *refusal.Log
 	front      *transport.Server
+	alarms     *alarms
 	ops        *http.Server
 	doors      *doors
 	reloader   *reloader
@@ -127,3 +128,6 @@ func (l lives) Distrust(reason string, life uint64) error {
 	}
 	return l.dir.Outlive(life)
 }
+
+// alarmChecks are all checks that turn no client away.
+func (n *node) alarmChecks() []partition.Check { return n.host.Alarms() }

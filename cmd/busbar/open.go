@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -66,7 +67,8 @@ func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err e
 		}
 	}()
 	for _, open := range []func(context.Context) error{
-		n.openStorage, n.openCertificates, n.openDoors, n.openMesh, n.openPartitions, n.openFront, n.openIssuers, n.openOps,
+		n.openStorage, n.openCertificates, n.openDoors, n.openMesh, n.openPartitions, n.watchAlarms, n.openFront,
+		n.openIssuers, n.openOps,
 		n.found, n.openPolicies, n.serve, n.startEntities,
 	} {
 		if err := open(ctx); err != nil {
@@ -190,6 +192,15 @@ func (n *node) openPartitions(context.Context) error {
 	})
 	n.onClose(func(context.Context) error { stop(); return nil })
 	return n.gossip.SetAddrs(n.doors.ops.Addr().String(), n.doors.clientAddrs())
+}
+
+// watchAlarms starts to look until the node closes.
+func (n *node) watchAlarms(context.Context) error {
+	n.alarms = &alarms{look: n.alarmChecks, log: n.log.Named("alarms"), failing: map[string]int{}}
+	var wg sync.WaitGroup
+	wg.Go(func() { n.alarms.run(n.background) })
+	n.onClose(func(context.Context) error { n.cancel(); wg.Wait(); return nil })
+	return nil
 }
 
 func (n *node) openFront(context.Context) error {

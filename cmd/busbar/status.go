@@ -7,6 +7,7 @@ import (
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
@@ -22,6 +23,23 @@ func (s *status) Counts(ctx context.Context, d *fsm.Descriptor) (fsm.EntityCount
 
 // Ready returns why this node cannot serve now.
 func (s *status) Ready(ctx context.Context) error { return s.n.host.Ready(ctx) }
+
+// Checks returns what this node looks at in itself.
+func (s *status) Checks(ctx context.Context) []rest.Check {
+	var out []rest.Check
+	add := func(all []partition.Check, readiness bool) {
+		for _, c := range all {
+			shown := rest.Check{Name: c.Name, Status: rest.CheckOK, Readiness: readiness}
+			if c.Err != nil {
+				shown.Status, shown.Reason = rest.CheckFailing, c.Err.Error()
+			}
+			out = append(out, shown)
+		}
+	}
+	add(s.n.host.Readiness(ctx), true)
+	add(s.n.alarmChecks(), false)
+	return out
+}
 
 // TransferLeader moves a leadership; to is a name or an identity.
 func (s *status) TransferLeader(ctx context.Context, p fsm.PartitionID, to fsm.NodeID) error {
@@ -72,7 +90,7 @@ func (s *status) Cluster(context.Context) rest.ClusterStatus {
 		return id
 	}
 	out := rest.ClusterStatus{Node: show(s.n.id), Nodes: []rest.NodeStatus{},
-		Entities: []rest.EntityStatus{}}
+		Entities: []rest.EntityStatus{}, Alarms: s.n.alarms.list()}
 	for _, m := range s.n.gossip.Members() {
 		out.Nodes = append(out.Nodes, rest.NodeStatus{ID: show(m.ID), UUID: m.ID,
 			State: m.State.String(), Address: clientAddr(m), Operations: m.OpsAddr})

@@ -192,7 +192,10 @@ func TestFullDiskTakesDeletions(t *testing.T) {
 	fillUntil(t, filler, left)
 	// The disk is looked at once a second.
 	for err = nil; err == nil && ctx.Err() == nil; wait(ctx, 50*time.Millisecond) {
-		_, err = n.Get(ctx, "/readyz")
+		_, err = n.Get(ctx, "/api/health/checks/disk-space")
+	}
+	if _, err := n.Get(ctx, "/readyz"); err != nil {
+		t.Errorf("a full disk turns receivers away, who would make room: %v", err)
 	}
 	sending, stopSending := context.WithTimeout(ctx, refusalLimit)
 	defer stopSending()
@@ -200,7 +203,7 @@ func TestFullDiskTakesDeletions(t *testing.T) {
 	renewing, stopRenewing := context.WithTimeout(ctx, refusalLimit)
 	defer stopRenewing()
 	renewed := rx.RenewMessageLock(renewing, list[0], nil)
-	t.Logf("ready: %v; a message: %v; a renewal: %v", err, p.err, renewed)
+	t.Logf("space: %v; a message: %v; a renewal: %v", err, p.err, renewed)
 	if p.err == nil || renewed == nil || !strings.Contains(fmt.Sprint(err), "disk is nearly full") {
 		t.Fatal("a full disk refuses nothing")
 	}

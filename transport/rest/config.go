@@ -160,6 +160,8 @@ type Cluster interface {
 	Cluster(ctx context.Context) ClusterStatus
 	// Ready returns why this node cannot serve now, nil if it can.
 	Ready(ctx context.Context) error
+	// Checks returns what the node looks at in itself: first what Ready is made of, then alarms.
+	Checks(ctx context.Context) []Check
 	// TransferLeader moves the leadership of a partition to a node that holds a replica of it.
 	TransferLeader(ctx context.Context, partition fsm.PartitionID, to fsm.NodeID) error
 }

@@ -233,6 +233,14 @@ func (w *world) Cluster(context.Context) ClusterStatus {
 
 func (w *world) Ready(context.Context) error { return w.ready }
 
+func (w *world) Checks(context.Context) []Check {
+	leaders := Check{Name: "leaders", Status: CheckOK, Readiness: true}
+	if w.ready != nil {
+		leaders.Status, leaders.Reason = CheckFailing, w.ready.Error()
+	}
+	return []Check{leaders, {Name: "disk-space", Status: CheckFailing, Reason: "disk is nearly full"}}
+}
+
 func (w *world) TransferLeader(_ context.Context, p fsm.PartitionID, to fsm.NodeID) error {
 	if w.transfer != nil {
 		return w.transfer

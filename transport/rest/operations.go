@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -17,7 +18,9 @@ type ClusterStatus struct {
 	Node fsm.NodeID `json:"node"` // the one that answers
 	// Clock is what the comparison with the other nodes' clocks says of the answering one (S-289); none
 	// while there are too few to compare with.
-	Clock      *ClockStatus      `json:"clock,omitempty"`
+	Clock *ClockStatus `json:"clock,omitempty"`
+	// Alarms are those of the node that answers.
+	Alarms     []Alarm           `json:"alarms,omitempty"`
 	Nodes      []NodeStatus      `json:"nodes"`
 	Partitions []PartitionStatus `json:"partitions"`
 	Entities   []EntityStatus    `json:"entities"`
@@ -82,6 +85,8 @@ func (a *API) Operations() http.Handler {
 			writeJSON(w, r, http.StatusOK, map[string]string{"status": "alive"})
 		case path == "/readyz" && isRead(r):
 			a.serveReady(w, r)
+		case (path == checksPath || strings.HasPrefix(path, checkPrefix)) && isRead(r):
+			a.serveChecks(w, r)
 		case path == "/metrics" && isRead(r):
 			metrics.ServeHTTP(w, r)
 		case path == "/api/cluster" && isRead(r):
@@ -98,33 +103,6 @@ func (a *API) Operations() http.Handler {
 
 func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), a.cfg.RequestTimeout)
-}
-
-// serveHealth answers as the official emulator does: containers wait for these texts.
-func (a *API) serveHealth(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := a.timeout(r)
-	defer cancel()
-	if err := a.deps.Cluster.Ready(ctx); err != nil {
-		writeJSON(w, r, http.StatusServiceUnavailable, health{"unhealthy", "Service is unhealthy."})
-		return
-	}
-	writeJSON(w, r, http.StatusOK, health{"healthy", "Service is healthy."})
-}
-
-type health struct {
-	Status  string `json:"status"`
-	Message string `json:"message"`
-}
-
-func (a *API) serveReady(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := a.timeout(r)
-	defer cancel()
-	if err := a.deps.Cluster.Ready(ctx); err != nil {
-		writeJSON(w, r, http.StatusServiceUnavailable,
-			map[string]string{"status": "not ready", "reason": err.Error()})
-		return
-	}
-	writeJSON(w, r, http.StatusOK, map[string]string{"status": "ready"})
 }
 
 func (a *API) serveTransfer(w http.ResponseWriter, r *http.Request) {

@@ -61,6 +61,29 @@ func TestAnUnreadyNodeIsAliveAndSaysWhy(t *testing.T) {
 	}
 }
 
+// An alarm is told, and turns nobody away.
+func TestChecksHaveNames(t *testing.T) {
+	h := newOperations(t)
+	disk := `{"name":"disk-space","status":"failing","readiness":false,"reason":"disk is nearly full"}`
+	well := `{"name":"leaders","status":"ok","readiness":true}`
+	ill := `{"name":"leaders","status":"failing","readiness":true,"reason":"partition 3 has no leader"}`
+	check := func(target, want string) {
+		t.Helper()
+		status, text := h.do(t, "GET", target, "", "Authorization", "")
+		if got := fmt.Sprint(status, " ", text); got != want {
+			t.Errorf("%s: got %s, want %s", target, got, want)
+		}
+	}
+	check("/readyz?verbose", `200 {"checks":[`+well+`,`+disk+`],"status":"ready"}`)
+	check("/api/health/checks", `200 {"checks":[`+well+`,`+disk+`]}`)
+	check("/api/health/checks/leaders", `200 `+well)
+	check("/api/health/checks/disk-space", `503 `+disk)
+	check("/api/health/checks/nosuch", `404 {"error":"there is no check of that name; there are leaders, disk-space"}`)
+	h.ready = errors.New("partition 3 has no leader")
+	check("/readyz?verbose", `503 {"checks":[`+ill+`,`+disk+`],"reason":"partition 3 has no leader","status":"not ready"}`)
+	check("/api/health/checks/leaders", `503 `+ill)
+}
+
 func TestOperationsServeManagementWithATokenOnly(t *testing.T) {
 	h := newOperations(t)
 	h.create(t, "q", "")

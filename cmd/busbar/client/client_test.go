@@ -86,11 +86,14 @@ func (s *shelf) Cluster(context.Context) rest.ClusterStatus {
 		Nodes: []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", State: "alive"}},
 		Partitions: []rest.PartitionStatus{{ID: 3, Leader: "aaaa-1", Term: 7,
 			Differs: []string{"aabb-2 is wanted and not taken in yet"}}},
-		Clock: &rest.ClockStatus{AheadMillis: -3_600_000, Wrong: true},
+		Alarms: []rest.Alarm{{Name: "disk-space", Reason: "disk is nearly full"}},
+		Clock:  &rest.ClockStatus{AheadMillis: -3_600_000, Wrong: true},
 	}
 }
 
 func (s *shelf) Ready(context.Context) error { return nil }
+
+func (s *shelf) Checks(context.Context) []rest.Check { return nil }
 
 func (s *shelf) TransferLeader(_ context.Context, p fsm.PartitionID, to fsm.NodeID) error {
 	if p != 3 || to != "aabb-2" {

@@ -31,6 +31,10 @@ type clusterStatus struct {
 		AheadMillis int64 `json:"aheadMillis"`
 		Wrong       bool  `json:"wrong"`
 	} `json:"clock"`
+	Alarms []struct {
+		Name   string `json:"name"`
+		Reason string `json:"reason"`
+	} `json:"alarms"`
 	Nodes []struct {
 		ID      string `json:"id"`
 		State   string `json:"state"`
@@ -277,6 +281,9 @@ func printStatus(w io.Writer, s clusterStatus) error {
 	if s.Clock != nil && s.Clock.Wrong {
 		ahead := time.Duration(s.Clock.AheadMillis) * time.Millisecond
 		notes = append(notes, fmt.Sprintf("the clock of the node that answers is %s ahead of the others': set it", ahead))
+	}
+	for _, a := range s.Alarms {
+		notes = append(notes, fmt.Sprintf("alarm %s of the node that answers: %s", a.Name, a.Reason))
 	}
 	if len(notes) == 0 {
 		return nil
