@@ -255,7 +255,7 @@ func TestARateChangesWhileTheServerRuns(t *testing.T) {
 		}
 	}
 	r.set(KeyRate{Messages: 1, MessageBurst: 10})
-	if refused() || !refused() {
+	if first, second := refused(), refused(); first || !second {
 		t.Error("the burst of 10 does not hold 6 messages and refuse 12")
 	}
 	if r.take("", 1_000, 1) != nil {
@@ -266,7 +266,7 @@ func TestARateChangesWhileTheServerRuns(t *testing.T) {
 		t.Error("the burst of 20 refuses 12 messages")
 	}
 	r.set(KeyRate{})
-	if refused() || refused() {
+	if first, second := refused(), refused(); first || second {
 		t.Error("refused without a rate")
 	}
 }

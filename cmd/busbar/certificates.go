@@ -108,7 +108,7 @@ func earliest(all []*x509.Certificate) (end time.Time) {
 }
 
 // faults reports certificates that peers refuse now. warnings are of what they will refuse soon, or under some names.
-func (c *certificates) faults(cfg *Config, now time.Time) (fault error, warnings []string) {
+func (c *certificates) faults(cfg *Config, now time.Time) (warnings []string, fault error) {
 	var errs []error
 	age := func(file string, all []*x509.Certificate) {
 		for _, one := range all {
@@ -137,7 +137,7 @@ func (c *certificates) faults(cfg *Config, now time.Time) (fault error, warnings
 		warnings = append(warnings, fmt.Sprintf("%s: the certificate is for %s; clients that connect to %s refuse it",
 			cfg.TLSCert, strings.Join(namesOf(chain[0]), ", "), strings.Join(unnamed, ", ")))
 	}
-	return errors.Join(errs...), warnings
+	return warnings, errors.Join(errs...)
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -42,7 +42,7 @@ func (n *node) warnOfCertificates(ctx context.Context, now func() time.Time) {
 }
 
 func tellFaults(log hclog.Logger, c *certificates, cfg *Config, now time.Time) {
-	fault, warnings := c.faults(cfg, now)
+	warnings, fault := c.faults(cfg, now)
 	if fault != nil {
 		log.Error("clients or other nodes refuse the certificate", "error", fault)
 	}

@@ -170,7 +170,7 @@ func (r *reloader) prepareCertificates(_ context.Context, next *Config, p *prepa
 			return err
 		}
 	}
-	if fault, _ := fresh.faults(next, time.Now()); fault != nil {
+	if _, fault := fresh.faults(next, time.Now()); fault != nil {
 		return fault
 	}
 	if !sameShown {

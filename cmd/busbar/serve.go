@@ -141,7 +141,7 @@ func newConfigCommand() *cobra.Command {
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		fault, warnings := paper.faults(&cfg, time.Now())
+		warnings, fault := paper.faults(&cfg, time.Now())
 		for _, warning := range warnings {
 			fmt.Fprintln(cmd.OutOrStdout(), "warning:", warning)
 		}
