@@ -10,6 +10,7 @@ import (
 
 	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/rest"
 )
 
 // opsGuard asks for a token where the operations port itself does not. It guards commands to the cluster, the audit,
@@ -26,10 +27,10 @@ type opsGuard struct {
 // guarded reports whether a path needs Manage on the namespace.
 func guarded(path string) bool {
 	switch path {
-	case client.TransferPath, client.AuditPath, resetPath, reloadPath:
+	case client.AuditPath, resetPath, reloadPath:
 		return true
 	}
-	return strings.HasPrefix(path, profilesPath)
+	return strings.HasPrefix(path, rest.ClusterCommands) || strings.HasPrefix(path, profilesPath)
 }
 
 // handler answers 401 without a valid token, and 403 where the token has no Manage right on the namespace.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/fsm"
@@ -43,17 +42,11 @@ func (s *status) Checks(ctx context.Context) []rest.Check {
 
 // TransferLeader moves a leadership; to is a name or an identity.
 func (s *status) TransferLeader(ctx context.Context, p fsm.PartitionID, to fsm.NodeID) error {
-	names := s.names()
-	for id, name := range names {
-		if name == to {
-			to = id
-			break
-		}
+	id, err := s.identity(to)
+	if err != nil {
+		return err
 	}
-	if _, known := names[to]; !known {
-		return fmt.Errorf("node %q: %w", to, fsm.ErrNoEntity)
-	}
-	return s.n.host.TransferLeadership(ctx, p, to)
+	return s.n.host.TransferLeadership(ctx, p, id)
 }
 
 func (s *status) catalog() *catalog.View {
@@ -89,17 +82,14 @@ func (s *status) Cluster(context.Context) rest.ClusterStatus {
 		}
 		return id
 	}
-	out := rest.ClusterStatus{Node: show(s.n.id), Nodes: []rest.NodeStatus{},
-		Entities: []rest.EntityStatus{}, Alarms: s.n.alarms.list()}
-	for _, m := range s.n.gossip.Members() {
-		out.Nodes = append(out.Nodes, rest.NodeStatus{ID: show(m.ID), UUID: m.ID,
-			State: m.State.String(), Address: clientAddr(m), Operations: m.OpsAddr})
-	}
+	out := rest.ClusterStatus{Node: show(s.n.id), Entities: []rest.EntityStatus{}, Alarms: s.n.alarms.list()}
 	if c := s.n.host.Clock(); c.Judged {
 		out.Clock = &rest.ClockStatus{AheadMillis: c.Ahead.Milliseconds(), Wrong: c.Wrong}
 	}
 	out.Partitions = s.partitions(show)
+	out.Nodes, out.Moves = s.nodes(out.Partitions, show), moves(out.Partitions)
 	v := s.catalog()
+	out.Level = v.Level()
 	for _, kind := range []fsm.EntityKind{fsm.Queue, fsm.Topic, fsm.Subscription} {
 		for _, d := range v.List(kind, 0, -1) {
 			out.Entities = append(out.Entities, rest.EntityStatus{Name: d.Name, Shares: d.Partitions})

@@ -164,6 +164,12 @@ type Cluster interface {
 	Checks(ctx context.Context) []Check
 	// TransferLeader moves the leadership of a partition to a node that holds a replica of it.
 	TransferLeader(ctx context.Context, partition fsm.PartitionID, to fsm.NodeID) error
+	// Wish sets what an operator wants of a node: "drain", "undrain", "remove" or "forget". It returns as soon as the
+	// wish is kept; Cluster tells how far it has come.
+	Wish(ctx context.Context, verb string, node fsm.NodeID) error
+	// Rebalance hands leaderships to the preferred leaders: to one node, or to all if node is "". It returns how many
+	// were handed over, and a sentence for each that stays.
+	Rebalance(ctx context.Context, node fsm.NodeID) (moved int, stay []string, err error)
 }
 
 // Deps are the other rooms, as this one needs them.

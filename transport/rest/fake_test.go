@@ -249,6 +249,22 @@ func (w *world) TransferLeader(_ context.Context, p fsm.PartitionID, to fsm.Node
 	return nil
 }
 
+func (w *world) Wish(_ context.Context, verb string, node fsm.NodeID) error {
+	if w.transfer != nil {
+		return w.transfer
+	}
+	w.transfers = append(w.transfers, fmt.Sprintf("%s %s", verb, node))
+	return nil
+}
+
+func (w *world) Rebalance(_ context.Context, node fsm.NodeID) (int, []string, error) {
+	if w.transfer != nil {
+		return 0, nil, w.transfer
+	}
+	w.transfers = append(w.transfers, fmt.Sprintf("rebalance %s", node))
+	return 2, []string{"partition 3 was not handed to b"}, nil
+}
+
 // house is an API on a world, and a way to talk to it.
 type house struct {
 	*world

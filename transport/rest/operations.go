@@ -3,10 +3,10 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -24,6 +24,10 @@ type ClusterStatus struct {
 	Nodes      []NodeStatus      `json:"nodes"`
 	Partitions []PartitionStatus `json:"partitions"`
 	Entities   []EntityStatus    `json:"entities"`
+	// Level is the kind of changes of the catalog that every node knows.
+	Level uint32 `json:"level,omitempty"`
+	// Moves are the partitions whose replicas are not where the catalog wants them.
+	Moves []fsm.PartitionID `json:"moves,omitempty"`
 }
 
 // ClockStatus says how far a node's date is from the others'.
@@ -39,6 +43,17 @@ type NodeStatus struct {
 	State      string     `json:"state"`                // "alive", "dead" or "left"
 	Address    string     `json:"address"`              // for clients, host:port
 	Operations string     `json:"operations,omitempty"` // for operators, host:port
+	Zone       string     `json:"zone,omitempty"`       // as the node named it
+	// Wish is what an operator wants of the node: "drain", "remove", "gone", or "" if it is to serve. Since is when
+	// that was said.
+	Wish  string     `json:"wish,omitempty"`
+	Since *time.Time `json:"since,omitempty"`
+	// Leads counts the groups that the node leads, Replicas those of which it has or is to have a replica, the catalog
+	// left out.
+	Leads    int `json:"leads,omitempty"`
+	Replicas int `json:"replicas,omitempty"`
+	// Stays says why the replicas of a node that is to be empty do not move, "" if they do.
+	Stays string `json:"stays,omitempty"`
 }
 
 // PartitionStatus is one Raft group; number 0 is the catalog.
@@ -66,6 +81,9 @@ type EntityStatus struct {
 	Shares []fsm.PartitionID `json:"shares"`
 }
 
+// ClusterCommands is where the paths begin by which operators command the cluster, all of them POST.
+const ClusterCommands = "/api/cluster/"
+
 // Operations returns the handler of the operations port: health, metrics, the cluster, and the
 // management API on every other path. Health, metrics and the state of the cluster need no token,
 // because probes and collectors have none; cmd/busbar asks for one before a leader is moved. The
@@ -75,7 +93,7 @@ func (a *API) Operations() http.Handler {
 		ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: 4,
 	})
 	// A page in an operator's browser can reach the loopback interface: it must not command.
-	commands := http.NewCrossOriginProtection().Handler(http.HandlerFunc(a.serveTransfer))
+	commands := http.NewCrossOriginProtection().Handler(http.HandlerFunc(a.serveCommand))
 	management := a.Management()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
@@ -93,7 +111,7 @@ func (a *API) Operations() http.Handler {
 			ctx, cancel := a.timeout(r)
 			defer cancel()
 			writeJSON(w, r, http.StatusOK, a.deps.Cluster.Cluster(ctx))
-		case path == "/api/cluster/transfer-leader" && r.Method == http.MethodPost:
+		case strings.HasPrefix(path, ClusterCommands) && r.Method == http.MethodPost:
 			commands.ServeHTTP(w, r)
 		default:
 			management.ServeHTTP(w, r)
@@ -103,31 +121,6 @@ func (a *API) Operations() http.Handler {
 
 func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), a.cfg.RequestTimeout)
-}
-
-func (a *API) serveTransfer(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := a.timeout(r)
-	defer cancel()
-	values := r.URL.Query()
-	partition, err := strconv.ParseUint(values.Get("partition"), 10, 15) // A1: below 32768
-	to := values.Get("to")
-	if err != nil || to == "" {
-		writeJSON(w, r, http.StatusBadRequest,
-			map[string]string{"error": "want partition=N&to=NODE in the query"})
-		return
-	}
-	err = a.deps.Cluster.TransferLeader(ctx, fsm.PartitionID(partition), fsm.NodeID(to))
-	switch {
-	case err == nil:
-		a.log.Info("leadership transferred", "partition", partition, "to", to)
-		writeJSON(w, r, http.StatusOK, map[string]string{"status": "transferred"})
-	case errors.Is(err, fsm.ErrNoEntity):
-		writeJSON(w, r, http.StatusNotFound, map[string]string{"error": err.Error()})
-	case asProblem(err).status == http.StatusServiceUnavailable:
-		writeJSON(w, r, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
-	default:
-		writeJSON(w, r, http.StatusConflict, map[string]string{"error": err.Error()})
-	}
 }
 
 func writeJSON(w http.ResponseWriter, r *http.Request, status int, value any) {

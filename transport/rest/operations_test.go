@@ -106,7 +106,7 @@ func TestOperationsServeManagementWithATokenOnly(t *testing.T) {
 }
 
 func TestTransferLeader(t *testing.T) {
-	const path = "/api/cluster/transfer-leader"
+	const path = ClusterCommands + "transfer-leader"
 	h := newOperations(t)
 	for target, want := range map[string]int{
 		path + "?partition=3&to=b":     200,
@@ -151,5 +151,44 @@ func TestTransferLeader(t *testing.T) {
 	}
 	if len(h.transfers) != 0 {
 		t.Errorf("a page in a browser commanded %v", h.transfers)
+	}
+}
+
+func TestOperatorsSayWhatTheyWantOfANode(t *testing.T) {
+	h := newOperations(t)
+	for _, tc := range []struct {
+		method, path string
+		fails        error
+		status       int
+		want         string
+	}{
+		{"POST", "drain?node=b", nil, 200, `"verb":"drain"`},
+		{"POST", "undrain?node=b", nil, 200, `"verb":"undrain"`},
+		{"POST", "remove?node=b", nil, 200, `"verb":"remove"`},
+		{"POST", "forget?node=b", nil, 200, `"verb":"forget"`},
+		{"POST", "rebalance", nil, 200, `{"moved":2,"stay":["partition 3 was not handed to b"]}`},
+		{"POST", "rebalance?node=b", nil, 200, `"moved":2`},
+		{"POST", "drain", nil, 400, "node=NODE"},
+		{"POST", "dance?node=b", nil, 404, "dance"},
+		{"POST", "drain?node=x", fmt.Errorf("node x: %w", fsm.ErrNoEntity), 404, "node x"},
+		{"POST", "drain?node=b", fmt.Errorf("node c is too old: %w", fsm.ErrUnavailable), 503, "node c is too old"},
+		{"POST", "forget?node=b", errors.New("node b answers"), 409, "node b answers"},
+		{"POST", "rebalance?node=x", fmt.Errorf("node x: %w", fsm.ErrNoEntity), 404, "node x"},
+	} {
+		h.transfer = tc.fails
+		if status, text := h.do(t, tc.method, ClusterCommands+tc.path, ""); status != tc.status ||
+			!strings.Contains(text, tc.want) {
+			t.Errorf("%s %s: %d %s, want %d %s", tc.method, tc.path, status, text, tc.status, tc.want)
+		}
+	}
+	const want = "drain b; undrain b; remove b; forget b; rebalance ; rebalance b"
+	if got := strings.Join(h.transfers, "; "); got != want {
+		t.Errorf("commanded %q, want %q", got, want)
+	}
+	h.transfer, h.transfers = nil, nil
+	status, _ := h.do(t, "POST", ClusterCommands+"drain?node=b", "", "Origin", "http://evil.example",
+		"Sec-Fetch-Site", "cross-site")
+	if status != 403 || len(h.transfers) != 0 {
+		t.Errorf("a page in a browser: %d, commanded %v", status, h.transfers)
 	}
 }

@@ -27,7 +27,10 @@ import (
 )
 
 // shelf is a catalog in memory behind the real management API.
-type shelf struct{ queues map[string]*fsm.Descriptor }
+type shelf struct {
+	queues map[string]*fsm.Descriptor
+	wishes map[fsm.NodeID]string
+}
 
 func (s *shelf) Get(_ context.Context, name string) (*fsm.Descriptor, error) {
 	if d, ok := s.queues[strings.ToLower(name)]; ok {
@@ -82,8 +85,17 @@ func (s *shelf) Counts(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool
 }
 
 func (s *shelf) Cluster(context.Context) rest.ClusterStatus {
+	nodes := []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", State: "alive", Leads: 2, Replicas: 3}}
+	switch s.wishes["aabb-2"] {
+	case "drain":
+		nodes[1].Wish, nodes[1].Leads, nodes[1].Stays = "drain", 0, "no other node is free"
+	case "remove":
+		nodes[1].Wish = "remove"
+	case "forget":
+		nodes = nodes[:1]
+	}
 	return rest.ClusterStatus{
-		Nodes: []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", State: "alive"}},
+		Nodes: nodes,
 		Partitions: []rest.PartitionStatus{{ID: 3, Leader: "aaaa-1", Term: 7,
 			Differs: []string{"aabb-2 is wanted and not taken in yet"}}},
 		Alarms: []rest.Alarm{{Name: "disk-space", Reason: "disk is nearly full"}},
@@ -102,6 +114,15 @@ func (s *shelf) TransferLeader(_ context.Context, p fsm.PartitionID, to fsm.Node
 	return nil
 }
 
+func (s *shelf) Wish(_ context.Context, verb string, n fsm.NodeID) error {
+	s.wishes[n] = verb
+	return nil
+}
+
+func (s *shelf) Rebalance(_ context.Context, n fsm.NodeID) (int, []string, error) {
+	return 1, []string{"partition 3 was not handed to " + string(n)}, nil
+}
+
 // serveShelf returns the address of the API.
 func serveShelf(t *testing.T) string {
 	t.Helper()
@@ -114,7 +135,7 @@ func serveShelf(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shelf{queues: map[string]*fsm.Descriptor{}}
+	s := &shelf{queues: map[string]*fsm.Descriptor{}, wishes: map[fsm.NodeID]string{}}
 	api, err := rest.New(rest.Defaults(), rest.Deps{Entities: s, Topics: s, Cluster: s, Policies: policies,
 		Metrics: prometheus.NewRegistry(), Now: time.Now,
 		Refusals: refusal.New(7, hclog.NewNullLogger(), time.Now)}, hclog.NewNullLogger())
@@ -223,6 +244,19 @@ func TestClusterCommands(t *testing.T) {
 		{"an unknown node", []string{"transfer-leader", "3", "zz"}, exit.NotFound, "no node"},
 		{"an unknown partition", []string{"transfer-leader", "9", "aabb"}, exit.NotFound, "404"},
 		{"a partition that is no number", []string{"transfer-leader", "x", "aabb"}, exit.Usage, "not a number"},
+		{"remove without waiting", []string{"remove", "aabb", "--wait", "0"}, 0, "the cluster works on it"},
+		{"remove that takes longer than is waited", []string{"remove", "aabb", "--wait", "1ns"}, exit.Failed,
+			"leads 2 groups and holds 3 replicas"},
+		{"status tells of a wish", []string{"status"}, 0, "aabb-2 is wanted empty (remove)"},
+		{"undrain", []string{"undrain", "aabb"}, 0, "gets its share again"},
+		{"drain with no node free", []string{"drain", "aabb"}, 0, "leads nothing and keeps 3 replicas: no other node is free"},
+		{"drain as JSON", []string{"drain", "aabb", "-o", "json"}, 0, `"done":true`},
+		{"rebalance", []string{"rebalance"}, 0, "handed over 1 leadership"},
+		{"rebalance one", []string{"rebalance", "aabb"}, 0, "partition 3 was not handed to aabb-2"},
+		{"rebalance two", []string{"rebalance", "a", "b"}, exit.Usage, "at most one node"},
+		{"drain of an unknown node", []string{"drain", "zz"}, exit.NotFound, "no node"},
+		{"drain of no node", []string{"drain"}, exit.Usage, "takes 1 arguments"},
+		{"forget", []string{"forget", "aabb"}, 0, "the cluster has forgotten the node"},
 		{"no subcommand", nil, exit.Usage, "needs a subcommand"},
 	}
 	for _, s := range steps {

@@ -35,11 +35,8 @@ type clusterStatus struct {
 		Name   string `json:"name"`
 		Reason string `json:"reason"`
 	} `json:"alarms"`
-	Nodes []struct {
-		ID      string `json:"id"`
-		State   string `json:"state"`
-		Address string `json:"address"`
-	} `json:"nodes"`
+	Nodes      []nodeRow `json:"nodes"`
+	Moves      []int     `json:"moves"`
 	Partitions []struct {
 		ID       int      `json:"id"`
 		Leader   string   `json:"leader"`
@@ -64,7 +61,7 @@ const opsUsage = "operations port of any node (environment: BUSBAR_OPS; default 
 
 // NewClusterCommand makes busbar cluster: nodes, partitions and leaders.
 func NewClusterCommand() *cobra.Command {
-	c := &cobra.Command{Use: "cluster", Short: "Look at the cluster and move leaders",
+	c := &cobra.Command{Use: "cluster", Short: "Look at the cluster, move leaders, and drain or remove nodes",
 		Args: cobra.NoArgs, RunE: showHelp}
 	f := &opsFlags{}
 	dial.AddOutputFlag(c, &f.Flags)
@@ -73,7 +70,10 @@ func NewClusterCommand() *cobra.Command {
 	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "limit of one request")
 	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
 	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
-	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f))
+	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f), rebalanceCommand(f))
+	for _, v := range nodeVerbs {
+		c.AddCommand(nodeVerbCommand(f, v))
+	}
 	return c
 }
 
@@ -240,6 +240,7 @@ func (f *opsFlags) client() (*http.Client, error) {
 
 func printStatus(w io.Writer, s clusterStatus) error {
 	nodes := [][]string{{"NODE", "STATE", "ADDRESS", "LEADS"}}
+	var notes []string
 	for _, n := range s.Nodes {
 		leads := 0
 		for _, p := range s.Partitions {
@@ -248,6 +249,10 @@ func printStatus(w io.Writer, s clusterStatus) error {
 			}
 		}
 		nodes = append(nodes, []string{n.ID, n.State, n.Address, strconv.Itoa(leads)})
+		if n.Wish != "" {
+			_, text := drained(&n)
+			notes = append(notes, fmt.Sprintf("%s is wanted empty (%s): %s", n.ID, n.Wish, text))
+		}
 	}
 	if err := dial.PrintTable(w, nodes); err != nil {
 		return err
@@ -256,7 +261,6 @@ func printStatus(w io.Writer, s clusterStatus) error {
 		return err
 	}
 	rows := [][]string{{"PARTITION", "LEADER", "TERM", "APPLIED", "REPLICAS"}}
-	var notes []string
 	for _, p := range s.Partitions {
 		replicas := slices.Clone(p.Replicas)
 		for i := range replicas {

@@ -1,0 +1,155 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/busbar-mq/busbar/test/cluster"
+)
+
+// growLimit is long: two dozen replicas move one after the other.
+const growLimit = 10 * time.Minute
+
+// TestT267NodesComeAndGo (S-315, S-318, S-320): two nodes join a cluster of three under load and get their share. One
+// is drained and serves again, then both are removed. No client of the three sees an error, no message is lost or out
+// of its session's order.
+func TestT267NodesComeAndGo(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), growLimit)
+	defer cancel()
+	dir := t.TempDir()
+	c, err := cluster.Start(ctx, dir, nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	createQueue(ctx, t, c.Nodes[0], ordered, true, true)
+	createQueue(ctx, t, c.Nodes[1], plain, false, false)
+	over, finish := context.WithCancel(ctx)
+	defer finish()
+	l := &load{cluster: c, ledger: newLedger(), over: over, stop: make(chan struct{}),
+		down: make([]atomic.Bool, nodes), deaths: make([]atomic.Int64, nodes)}
+	for i := range sessions {
+		l.produce(ordered, fmt.Sprintf("session-%02d", i), i, true)
+	}
+	for i := range nodes {
+		l.produce(plain, fmt.Sprintf("lane-%d", i), i, false)
+		l.consume(plain, i, false)
+		l.consume(ordered, i, true)
+	}
+	more := join(ctx, t, c, dir, "n4", "n5")
+	l.level(ctx, t, "n1", "n2", "n3", "n4", "n5")
+	l.command(ctx, t, "drain", "n4")
+	l.level(ctx, t, "n1", "n2", "n3", "n5")
+	l.command(ctx, t, "undrain", "n4")
+	l.level(ctx, t, "n1", "n2", "n3", "n4", "n5")
+	for _, n := range more {
+		l.command(ctx, t, "remove", n.ID)
+		n.Stop()
+	}
+	l.level(ctx, t, "n1", "n2", "n3")
+	close(l.stop)
+	l.makers.Wait()
+	drain(ctx, t, l)
+	finish()
+	l.wg.Wait()
+	for _, fault := range l.ledger.judge(map[string]bool{ordered: true}) {
+		t.Error(fault)
+	}
+	sent, doubt, completed := l.ledger.tally()
+	t.Logf("%d acknowledged, %d in doubt, %d completed", sent, doubt, completed)
+	if sent < 100 || doubt > 0 {
+		t.Errorf("%d messages were acknowledged and %d are in doubt", sent, doubt)
+	}
+	if t.Failed() {
+		for _, n := range append(c.Nodes, more...) {
+			t.Logf("%s printed at last:\n%s", n.ID, n.Log(3000))
+		}
+	}
+}
+
+// join starts further nodes of a cluster.
+func join(ctx context.Context, t *testing.T, c *cluster.Cluster, dir string, names ...string) (more []*cluster.Node) {
+	t.Helper()
+	for _, name := range names {
+		more = append(more, &cluster.Node{ID: name, Dir: filepath.Join(dir, name), CA: filepath.Join(dir, "tls", "ca.pem")})
+	}
+	fatal(t, "ports", cluster.OnLoopback(more, cluster.Membership{}))
+	var gossip []string
+	for _, n := range c.Nodes {
+		gossip = append(gossip, n.Gossip)
+	}
+	for _, n := range more {
+		n.Member(cluster.Membership{Size: nodes, Advertise: "127.0.0.1", Join: gossip})
+		fatal(t, "start "+n.ID, n.Start())
+		t.Cleanup(n.Kill)
+	}
+	for _, n := range more {
+		fatal(t, "ready "+n.ID, n.WaitReady(ctx))
+	}
+	return more
+}
+
+// command runs a verb for a node by the command line, which waits for its end.
+func (l *load) command(ctx context.Context, t *testing.T, verb, name string) {
+	t.Helper()
+	bin, err := cluster.Binary()
+	fatal(t, "binary", err)
+	_, ops := l.cluster.Nodes[0].Doors()
+	began := time.Now()
+	out, err := exec.CommandContext(ctx, bin, "cluster", verb, name, "--ops", ops).CombinedOutput()
+	t.Logf("%s %s took %s: %s", verb, name, time.Since(began).Round(time.Millisecond),
+		strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", "; "))
+	fatal(t, verb+" "+name, err)
+}
+
+// level waits until the replicas of all data partitions are spread over nodes, and nothing moves.
+func (l *load) level(ctx context.Context, t *testing.T, names ...string) {
+	t.Helper()
+	began, why := time.Now(), ""
+	for ctx.Err() == nil {
+		s, err := l.cluster.Status(ctx)
+		if err == nil {
+			if why = unlevel(s, names); why == "" {
+				t.Logf("level over %v after %s", names, time.Since(began).Round(time.Millisecond))
+				return
+			}
+		}
+		sleep(ctx, 200*time.Millisecond)
+	}
+	t.Fatalf("replicas are not level over %v: %s", names, why)
+}
+
+func unlevel(s cluster.Status, names []string) string {
+	count := map[string]int{}
+	for _, p := range s.Partitions {
+		if len(p.Differs) > 0 {
+			return strings.Join(p.Differs, "; ")
+		}
+		if p.ID == 0 {
+			continue
+		}
+		for _, n := range p.Replicas {
+			count[n]++
+		}
+	}
+	for name := range count {
+		if !slices.Contains(names, name) {
+			return fmt.Sprintf("%s has replicas: %v", name, count)
+		}
+	}
+	for _, a := range names {
+		for _, b := range names {
+			if count[a] > count[b]+1 {
+				return fmt.Sprint(count)
+			}
+		}
+	}
+	return ""
+}

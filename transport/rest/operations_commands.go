@@ -1,0 +1,77 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// serveCommand carries out what an operator commands the cluster. The answer to a wish does not wait for the work.
+func (a *API) serveCommand(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := a.timeout(r)
+	defer cancel()
+	node := fsm.NodeID(r.URL.Query().Get("node"))
+	switch verb := strings.TrimPrefix(r.URL.Path, ClusterCommands); verb {
+	case "transfer-leader":
+		a.serveTransfer(ctx, w, r)
+	case "drain", "undrain", "remove", "forget":
+		if node == "" {
+			writeJSON(w, r, http.StatusBadRequest, map[string]string{"error": "want node=NODE in the query"})
+			return
+		}
+		if err := a.deps.Cluster.Wish(ctx, verb, node); err != nil {
+			a.refuseCommand(w, r, err)
+			return
+		}
+		a.log.Info("an operator wants of a node", "verb", verb, "node", node)
+		writeJSON(w, r, http.StatusOK, map[string]string{"status": "wanted", "node": string(node), "verb": verb})
+	case "rebalance":
+		moved, stay, err := a.deps.Cluster.Rebalance(ctx, node)
+		if err != nil {
+			a.refuseCommand(w, r, err)
+			return
+		}
+		a.log.Info("leaderships were handed to the preferred leaders", "handed over", moved, "stay", len(stay))
+		writeJSON(w, r, http.StatusOK, rebalanced{Moved: moved, Stay: stay})
+	default:
+		writeJSON(w, r, http.StatusNotFound, map[string]string{"error": "there is no command " + strconv.Quote(verb)})
+	}
+}
+
+type rebalanced struct {
+	Moved int      `json:"moved"`
+	Stay  []string `json:"stay,omitempty"` // a sentence for each leadership that was not handed over
+}
+
+// refuseCommand answers with the error of a command: 404 for a node that is not known, 503 if it may work later.
+func (a *API) refuseCommand(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusConflict
+	switch {
+	case errors.Is(err, fsm.ErrNoEntity):
+		status = http.StatusNotFound
+	case asProblem(err).status == http.StatusServiceUnavailable:
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, r, status, map[string]string{"error": err.Error()})
+}
+
+func (a *API) serveTransfer(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	values := r.URL.Query()
+	partition, err := strconv.ParseUint(values.Get("partition"), 10, 15) // A1: below 32768
+	to := values.Get("to")
+	if err != nil || to == "" {
+		writeJSON(w, r, http.StatusBadRequest,
+			map[string]string{"error": "want partition=N&to=NODE in the query"})
+		return
+	}
+	if err := a.deps.Cluster.TransferLeader(ctx, fsm.PartitionID(partition), fsm.NodeID(to)); err != nil {
+		a.refuseCommand(w, r, err)
+		return
+	}
+	a.log.Info("leadership transferred", "partition", partition, "to", to)
+	writeJSON(w, r, http.StatusOK, map[string]string{"status": "transferred"})
+}
