@@ -259,8 +259,8 @@ func TestRequestsLeaveAPausedLeader(t *testing.T) {
 		hint := run(p.await("wait for a hint"))
 		kinds := p.kinds()
 		synctest.Wait()
-		thaw := b.net.freeze(pausedNode)
-		defer thaw()
+		b.net.Freeze(pausedNode, true)
+		defer b.net.Heal()
 		simple := run(kinds...)
 		p.leaders(pausedNode)
 		known := time.Now()
@@ -276,7 +276,7 @@ func TestRequestsLeaveAPausedLeader(t *testing.T) {
 		if err != nil || !complete || c.Active != 3 || c.Scheduled != 0 || c.Deferred != 1 {
 			t.Errorf("counts %+v, complete %v, %v", c, complete, err)
 		}
-		thaw()
+		b.net.Freeze(pausedNode, false)
 		b.leader(1)
 	})
 }

@@ -311,7 +311,7 @@ func TestNothingIsLostAfterAFailedWrite(t *testing.T) {
 				third = string(id)
 			}
 		}
-		c.net.isolate(fsm.NodeID(third), true)
+		c.net.Isolate(fsm.NodeID(third), true)
 		for i := range uint64(2) {
 			if _, err := next.Propose(shortly(t, time.Second), enqueue(reqID(3, i+1), "late")); err == nil {
 				acked++
@@ -319,7 +319,7 @@ func TestNothingIsLostAfterAFailedWrite(t *testing.T) {
 		}
 		c.crash(next.Node())
 		c.crash(bad)
-		c.net.isolate(fsm.NodeID(third), false)
+		c.net.Isolate(fsm.NodeID(third), false)
 		c.start(bad)
 		if err := c.nodes[bad].host.Open(1, c.ids); err != nil {
 			t.Fatal(err)

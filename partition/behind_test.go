@@ -46,7 +46,7 @@ func TestAppendsFromBeforeASnapshotAreTaken(t *testing.T) {
 		defer c.close()
 		leader := c.leader(1)
 		far := c.others(leader.Node())[0]
-		c.net.isolate(far, true)
+		c.net.Isolate(far, true)
 		sent := 0
 		fill := func(n int) {
 			for range n {
@@ -60,7 +60,7 @@ func TestAppendsFromBeforeASnapshotAreTaken(t *testing.T) {
 		if err := leader.Snapshot(); err != nil {
 			t.Fatal(err)
 		}
-		c.net.isolate(far, false)
+		c.net.Isolate(far, false)
 		c.settled()
 		fill(20)
 		c.settled()
@@ -90,14 +90,14 @@ func TestAppendsFromBeforeASnapshotAreTaken(t *testing.T) {
 			t.Errorf("the log ends at %d, it was %d", now, last)
 		}
 		// Entries that are new come along.
-		c.net.isolate(far, true)
+		c.net.Isolate(far, true)
 		fill(10)
 		a := appended(t, c, follower, leader, first-10, leader.LastIndex()-(first-10)+1)
 		if !a.Success || follower.LastIndex() != leader.LastIndex() {
 			t.Errorf("success %t, the log ends at %d, the leader's at %d", a.Success, follower.LastIndex(), leader.LastIndex())
 		}
 		time.Sleep(time.Second)
-		c.net.isolate(far, false)
+		c.net.Isolate(far, false)
 		if s := c.settled(); s.Enqueues != sent {
 			t.Errorf("%d messages, want %d", s.Enqueues, sent)
 		}

@@ -71,7 +71,7 @@ func (c *testCluster) settled(except ...fsm.NodeID) smallState {
 // S-298, S-307, A6: whatever happens to leaders, a request asked again with its id has one effect.
 func TestOneEffectThroughLeaderCuts(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
-		c.net.delay = time.Millisecond
+		c.net.SetDelay(time.Millisecond, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		stop := make(chan struct{})
@@ -99,10 +99,10 @@ func TestOneEffectThroughLeaderCuts(t *testing.T) {
 		for range 8 {
 			l := c.leader(1).Node()
 			time.Sleep(time.Second)
-			c.net.isolate(l, true)
+			c.net.Isolate(l, true)
 			c.leader(1, l)
 			time.Sleep(time.Second)
-			c.net.isolate(l, false)
+			c.net.Isolate(l, false)
 		}
 		close(stop)
 		sum := 0
@@ -163,14 +163,14 @@ func TestLeaseStandsStillWithoutALeader(t *testing.T) {
 		}
 		before := state(r)
 		for _, id := range c.ids {
-			c.net.isolate(id, true)
+			c.net.Isolate(id, true)
 		}
 		time.Sleep(10 * time.Minute)
 		if _, err := c.sendVia(shortly(t, time.Second), "n1", enqueue(reqID(9, 1), "x")); err == nil {
 			t.Error("a write succeeds without a majority")
 		}
 		for _, id := range c.ids {
-			c.net.isolate(id, false)
+			c.net.Isolate(id, false)
 		}
 		r = c.leader(1)
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 2), "x")); err != nil {
@@ -203,7 +203,7 @@ func TestCutLeaderAcknowledgesNothing(t *testing.T) {
 		if _, err := r.Propose(t.Context(), enqueue(reqID(2, 1), "one")); err != nil {
 			t.Fatal(err)
 		}
-		c.net.isolate(r.Node(), true)
+		c.net.Isolate(r.Node(), true)
 		cut := make(chan error, 1)
 		go func() {
 			o, err := r.Propose(t.Context(), lock(reqID(3, 1), 1, 0))
@@ -249,7 +249,7 @@ func TestSnapshotRestartInstall(t *testing.T) {
 		defer c.close()
 		r := c.leader(1)
 		far := c.others(r.Node())[0]
-		c.net.isolate(far, true)
+		c.net.Isolate(far, true)
 		fill := func(from, to int) {
 			for i := from; i < to; i++ {
 				if _, err := r.Propose(t.Context(), enqueue(reqID(1, uint64(i+1)), fmt.Sprint("b", i))); err != nil {
@@ -262,14 +262,12 @@ func TestSnapshotRestartInstall(t *testing.T) {
 			t.Fatal(err)
 		}
 		fill(200, 300)
-		c.net.isolate(far, false)
+		c.net.Isolate(far, false)
 		s := c.settled()
 		if s.Enqueues != 300 || len(s.Ready[1]) != 300 {
 			t.Fatalf("%d enqueues, %d ready", s.Enqueues, len(s.Ready[1]))
 		}
-		c.net.mu.Lock()
-		installs := c.net.calls[KindSnapshot]
-		c.net.mu.Unlock()
+		installs := c.net.Calls(KindSnapshot)
 		if installs == 0 {
 			t.Error("no snapshot was installed: the test tests nothing")
 		}
@@ -451,7 +449,7 @@ func TestCloseUnderHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.open(1)
-		c.net.delay = 100 * time.Microsecond
+		c.net.SetDelay(100*time.Microsecond, 0)
 		for round := range 10 {
 			l := c.leader(1).Node()
 			follower := c.others(l)[round%2]
@@ -472,7 +470,7 @@ func TestTransferAsksFirst(t *testing.T) {
 		r := c.leader(1)
 		h := c.nodes[r.Node()].host
 		for _, id := range c.others(r.Node()) {
-			c.net.setCut(r.Node(), id, true)
+			c.net.SetCut(r.Node(), id, true)
 		}
 		if err := h.TransferLeadership(t.Context(), 1, ""); err == nil {
 			t.Error("leadership was handed to nobody")

@@ -108,11 +108,11 @@ func TestNodeWithAWrongClockLeavesLeadingToOthers(t *testing.T) {
 		// The leader goes, and raft's time-outs decide: ten times, so that chance would have it lead.
 		for i := range 10 {
 			gone := c.leader(1).Node()
-			c.net.isolate(gone, true)
+			c.net.Isolate(gone, true)
 			if got := c.leader(1, gone).Node(); got == wrong {
 				t.Fatalf("time %d: the one with the wrong date leads", i)
 			}
-			c.net.isolate(gone, false)
+			c.net.Isolate(gone, false)
 			time.Sleep(10 * time.Second)
 		}
 		d.set(wrong, 0)
@@ -144,12 +144,12 @@ func TestWrongClockLeadsWhenNobodyElseCan(t *testing.T) {
 		if s := c.nodes[wrong].host.Clock(); !s.Wrong || s.Ahead != -time.Hour {
 			t.Fatalf("an hour behind: %+v", s)
 		}
-		c.net.isolate(behind, true)
+		c.net.Isolate(behind, true)
 		if _, err := old.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
 		}
 		c.crash(old.Node())
-		c.net.isolate(behind, false)
+		c.net.Isolate(behind, false)
 		if got := c.leader(1, old.Node()).Node(); got != wrong {
 			t.Errorf("%s leads without the last message", got)
 		}
@@ -197,9 +197,9 @@ func TestClocksOfStrangersAndLiars(t *testing.T) {
 			t.Errorf("a question with a text: %v", err)
 		}
 		var answer []byte
-		liar := c.net.port("liar")
+		liar := c.net.Port("liar")
 		liar.Handle(KindClock, func(context.Context, fsm.NodeID, []byte) ([]byte, error) { return answer, nil })
-		c.net.attach(liar)
+		c.net.Attach(liar)
 		for _, tc := range []struct {
 			name   string
 			answer []byte

@@ -44,7 +44,7 @@ func TestSurvivorsDoNotWaitForEachOther(t *testing.T) {
 				survivors := c.others(old.Node())
 				late, other := survivors[tc.late], survivors[1-tc.late]
 				release := c.nodes[late].disks[1].log.hang()
-				c.net.setCut(old.Node(), other, tc.alone)
+				c.net.SetCut(old.Node(), other, tc.alone)
 				start(t.Context(), old, enqueue(reqID(1, 1), "x"))
 				time.Sleep(100 * time.Millisecond)
 				c.crash(old.Node())
@@ -117,12 +117,12 @@ func TestNodeThatHearsNobodyDoesNotStand(t *testing.T) {
 		leader := c.leader(1)
 		term := termOf(leader)
 		alone := c.others(leader.Node())[0]
-		c.net.isolate(alone, true)
+		c.net.Isolate(alone, true)
 		for _, lost := range c.others(alone) {
 			c.nodes[alone].host.PeerLost(t.Context(), lost)
 		}
 		time.Sleep(5 * time.Second)
-		c.net.isolate(alone, false)
+		c.net.Isolate(alone, false)
 		time.Sleep(5 * time.Second)
 		if got := termOf(leader); got != term || !leader.Leading() {
 			t.Errorf("term %d after the node came back, leading %v; want %d and true", got,
@@ -137,12 +137,12 @@ func TestFollowerThatComesBackIsAskedAtOnce(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
 		others := c.others(r.Node())
-		c.net.isolate(others[0], true)
+		c.net.Isolate(others[0], true)
 		time.Sleep(time.Minute)
 		if _, err := c.sendVia(t.Context(), r.Node(), enqueue(fsm.RequestID{}, "x")); err != nil {
 			t.Fatal(err)
 		}
-		c.net.isolate(others[0], false)
+		c.net.Isolate(others[0], false)
 		c.crash(others[1])
 		began := time.Now()
 		if _, err := c.sendVia(t.Context(), r.Node(), enqueue(fsm.RequestID{}, "y")); err != nil {

@@ -218,7 +218,7 @@ func TestForwardWaitsForItsDestination(t *testing.T) {
 			for _, r := range sick {
 				r.SetStalled(yes)
 			}
-			b.net.swallows(func(_, _ fsm.NodeID, kind uint8, msg []byte) bool {
+			b.net.Swallow(func(_, _ fsm.NodeID, kind uint8, msg []byte) bool {
 				if !yes || kind != KindRaft {
 					return false
 				}

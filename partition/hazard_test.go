@@ -24,7 +24,7 @@ func TestDeposedLeaderNeedsOneSnapshot(t *testing.T) {
 		if _, err := old.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
 		}
-		c.net.isolate(old.Node(), true)
+		c.net.Isolate(old.Node(), true)
 		for i := range uint64(5) { // what it has to itself, in terms that nobody else knows
 			if _, err := old.Propose(shortly(t, time.Second), enqueue(reqID(2, i+1), "lost")); err == nil {
 				t.Fatal("a cut leader acknowledges")
@@ -42,7 +42,7 @@ func TestDeposedLeaderNeedsOneSnapshot(t *testing.T) {
 			}
 		}
 		before := installs(c)
-		c.net.isolate(old.Node(), false)
+		c.net.Isolate(old.Node(), false)
 		if s := c.settled(); s.Enqueues != 301 { // S-303: what was not committed leaves no trace
 			t.Errorf("%d enqueues", s.Enqueues)
 		}
@@ -54,9 +54,7 @@ func TestDeposedLeaderNeedsOneSnapshot(t *testing.T) {
 }
 
 func installs(c *testCluster) int {
-	c.net.mu.Lock()
-	defer c.net.mu.Unlock()
-	return c.net.calls[KindSnapshot]
+	return c.net.Calls(KindSnapshot)
 }
 
 // R5: rejected calls in a burst do not stop replication to a follower for good.
@@ -65,12 +63,12 @@ func TestReplicationSurvivesRejections(t *testing.T) {
 		r := c.leader(1)
 		slow := c.others(r.Node())[0]
 		for i := range uint64(100) {
-			c.net.setCut(r.Node(), slow, i%2 == 0)
+			c.net.SetCut(r.Node(), slow, i%2 == 0)
 			if _, err := r.Propose(t.Context(), enqueue(reqID(1, i+1), "x")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.net.setCut(r.Node(), slow, false)
+		c.net.SetCut(r.Node(), slow, false)
 		if s := c.settled(); s.Enqueues != 100 {
 			t.Errorf("%d enqueues", s.Enqueues)
 		}
@@ -81,7 +79,7 @@ func TestReplicationSurvivesRejections(t *testing.T) {
 func TestDeposedLeaderReadsNothing(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		old := c.leader(1)
-		c.net.isolate(old.Node(), true)
+		c.net.Isolate(old.Node(), true)
 		next := c.leader(1, old.Node())
 		if _, err := next.Propose(t.Context(), enqueue(reqID(1, 1), "x")); err != nil {
 			t.Fatal(err)
@@ -101,7 +99,7 @@ func TestStrangersAreNotHeard(t *testing.T) {
 		defer c.close()
 		r := c.leader(1)
 		c.nodes["n1"].host.deps.Member = func(n fsm.NodeID) bool { return n != "evil" }
-		evil := c.net.port("evil")
+		evil := c.net.Port("evil")
 		h := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("evil"), Addr: []byte("evil")}
 		vote := &raft.RequestVoteRequest{RPCHeader: h, Term: 99, LeadershipTransfer: true}
 		if err := newPeer("evil", 1, evil).RequestVote("n1", "n1", vote, new(raft.RequestVoteResponse)); err == nil {

@@ -105,7 +105,7 @@ func TestCloseAnswersEverybody(t *testing.T) {
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
-		c.nodes["n1"].port.close()
+		c.nodes["n1"].port.Kill()
 		if _, err := r.Propose(t.Context(), enqueue(reqID(3, 2), "x")); !errors.Is(err, fsm.ErrClosed) {
 			t.Errorf("after close: %v", err)
 		}
@@ -129,13 +129,13 @@ func TestCloseGivesUpOnAHungDisk(t *testing.T) {
 		}
 		<-p.done
 		release() // lets the goroutines of the bubble end
-		c.nodes["n1"].port.close()
+		c.nodes["n1"].port.Kill()
 	})
 }
 
 func TestHostAnswersHostileCalls(t *testing.T) {
 	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
-		other := c.net.port("n2")
+		other := c.net.Port("n2")
 		head := verbHead(1, 0)
 		for _, kind := range []uint8{KindRaft, KindPropose, KindQuery, KindAwait, KindUnpark, KindReadIndex} {
 			for _, b := range [][]byte{nil, {9}, {1}, {1, 0, 1}, {1, 0, 9, 1}, append(head, 0xff, 0xff),

@@ -17,222 +17,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/busbar-mq/busbar/cluster/callnet"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 var errDisk = errors.New("input/output error")
-
-// network carries calls between the hosts of a test, in memory. Links are cut per direction.
-type network struct {
-	mu    sync.Mutex
-	ports map[fsm.NodeID]*port
-	cut   map[[2]fsm.NodeID]bool
-	delay time.Duration
-	calls map[uint8]int
-	lost  chan struct{} // closed and replaced when links are cut: calls under way end
-	// swallow takes calls that are never answered, nil for none.
-	swallow func(from, to fsm.NodeID, kind uint8, b []byte) bool
-	// frozen are the nodes that are paused: what goes to them or comes from them waits. No call is given
-	// up, unlike by the mesh, so that nothing but the caller itself ends one.
-	frozen map[fsm.NodeID]chan struct{}
-}
-
-func newNetwork() *network {
-	return &network{
-		ports: map[fsm.NodeID]*port{}, cut: map[[2]fsm.NodeID]bool{}, calls: map[uint8]int{},
-		lost: make(chan struct{}), frozen: map[fsm.NodeID]chan struct{}{},
-	}
-}
-
-// freeze pauses a node until it is thawed, as far as the others can tell.
-func (n *network) freeze(id fsm.NodeID) (thaw func()) {
-	gate := make(chan struct{})
-	n.mu.Lock()
-	n.frozen[id] = gate
-	n.mu.Unlock()
-	return sync.OnceFunc(func() {
-		n.mu.Lock()
-		delete(n.frozen, id)
-		n.mu.Unlock()
-		close(gate)
-	})
-}
-
-// passing waits until neither of two nodes is paused.
-func (n *network) passing(ctx context.Context, ids ...fsm.NodeID) error {
-	for _, id := range ids {
-		n.mu.Lock()
-		gate := n.frozen[id]
-		n.mu.Unlock()
-		if gate == nil {
-			continue
-		}
-		select {
-		case <-gate:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-type handler = func(context.Context, fsm.NodeID, []byte) ([]byte, error)
-type streamHandler = func(context.Context, fsm.NodeID, []byte, io.Reader) ([]byte, error)
-
-type port struct {
-	net  *network
-	id   fsm.NodeID
-	mu   sync.Mutex
-	up   bool
-	h    map[uint8]handler
-	hs   map[uint8]streamHandler
-	down chan struct{}
-}
-
-func (n *network) port(id fsm.NodeID) *port {
-	p := &port{net: n, id: id, up: true, h: map[uint8]handler{}, hs: map[uint8]streamHandler{},
-		down: make(chan struct{})}
-	return p
-}
-
-// attach makes a port reachable, once its handlers are registered.
-func (n *network) attach(p *port) {
-	n.mu.Lock()
-	n.ports[p.id] = p
-	n.mu.Unlock()
-}
-
-func (n *network) setCut(from, to fsm.NodeID, cut bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.cut[[2]fsm.NodeID{from, to}] = cut
-	close(n.lost)
-	n.lost = make(chan struct{})
-}
-
-func (n *network) isolate(id fsm.NodeID, cut bool) {
-	n.mu.Lock()
-	var others []fsm.NodeID
-	for o := range n.ports {
-		if o != id {
-			others = append(others, o)
-		}
-	}
-	n.mu.Unlock()
-	for _, o := range others {
-		n.setCut(id, o, cut)
-		n.setCut(o, id, cut)
-	}
-}
-
-func (n *network) passable(from, to fsm.NodeID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return !n.cut[[2]fsm.NodeID{from, to}]
-}
-
-func (p *port) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.up {
-		p.up = false
-		close(p.down)
-	}
-}
-
-func (p *port) Handle(kind uint8, h func(context.Context, fsm.NodeID, []byte) ([]byte, error)) {
-	p.h[kind] = h
-}
-
-func (p *port) HandleStream(kind uint8,
-	h func(context.Context, fsm.NodeID, []byte, io.Reader) ([]byte, error)) {
-	p.hs[kind] = h
-}
-
-func (p *port) Call(ctx context.Context, to fsm.NodeID, kind uint8, b []byte) ([]byte, error) {
-	b = bytes.Clone(b)
-	p.net.mu.Lock()
-	swallow := p.net.swallow
-	p.net.mu.Unlock()
-	if swallow != nil && swallow(p.id, to, kind, b) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return p.do(ctx, to, kind, func(ctx context.Context, o *port) ([]byte, error) {
-		return o.h[kind](ctx, p.id, b)
-	})
-}
-
-func (p *port) CallStream(ctx context.Context, to fsm.NodeID, kind uint8, head []byte,
-	body io.Reader) ([]byte, error) {
-	return p.do(ctx, to, kind, func(ctx context.Context, o *port) ([]byte, error) {
-		return o.hs[kind](ctx, p.id, head, body)
-	})
-}
-
-func (p *port) do(ctx context.Context, to fsm.NodeID, kind uint8,
-	f func(context.Context, *port) ([]byte, error)) ([]byte, error) {
-	n := p.net
-	n.mu.Lock()
-	o := n.ports[to]
-	delay := n.delay
-	n.calls[kind]++
-	n.mu.Unlock()
-	if o == nil || !n.passable(p.id, to) {
-		return nil, fmt.Errorf("no way to %s: %w", to, fsm.ErrUnavailable)
-	}
-	select {
-	case <-o.down:
-		return nil, fmt.Errorf("%s is down: %w", to, fsm.ErrUnavailable)
-	default:
-	}
-	if err := n.passing(ctx, p.id, to); err != nil {
-		return nil, err
-	}
-	inner, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	stop := context.AfterFunc(ctx, cancel)
-	defer stop()
-	type result struct {
-		b   []byte
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		if delay > 0 {
-			time.Sleep(delay)
-		}
-		b, err := f(inner, o)
-		if delay > 0 {
-			time.Sleep(delay)
-		}
-		done <- result{b, err}
-	}()
-	for {
-		n.mu.Lock()
-		lost := n.lost
-		broken := n.cut[[2]fsm.NodeID{p.id, to}] || n.cut[[2]fsm.NodeID{to, p.id}]
-		n.mu.Unlock()
-		if broken {
-			return nil, fmt.Errorf("connection to %s lost: %w", to, fsm.ErrUnknown)
-		}
-		select {
-		case r := <-done:
-			if err := n.passing(ctx, p.id, to); err != nil {
-				return nil, err
-			}
-			return bytes.Clone(r.b), r.err
-		case <-lost:
-		case <-o.down:
-			return nil, fmt.Errorf("%s went down: %w", to, fsm.ErrUnknown)
-		case <-p.down:
-			return nil, fmt.Errorf("%s is down: %w", p.id, fsm.ErrUnknown)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
 
 // memBodies is Bodies in memory. A snapshot holds all of them inline.
 type memBodies struct {
@@ -418,7 +208,7 @@ func (h *hints) Announce(p fsm.PartitionID, n fsm.NodeID, term uint64) {
 type testNode struct {
 	id    fsm.NodeID
 	host  *Host
-	port  *port
+	port  *callnet.Port
 	disks map[fsm.PartitionID]*disk
 	lives Lives // nil unless a test is about them
 	// rebuilds counts the calls that were heeded.
@@ -451,7 +241,7 @@ func (n *testNode) quarantine(p fsm.PartitionID, reason string) error {
 // testCluster is some hosts on one network.
 type testCluster struct {
 	t     testing.TB
-	net   *network
+	net   *callnet.Net
 	hints *hints
 	nodes map[fsm.NodeID]*testNode
 	ids   []fsm.NodeID
@@ -463,7 +253,7 @@ type testCluster struct {
 }
 
 func newTestCluster(t testing.TB, n int) *testCluster {
-	c := &testCluster{t: t, net: newNetwork(), hints: &hints{m: map[fsm.PartitionID]hint{}},
+	c := &testCluster{t: t, net: callnet.New(callnet.Config{}), hints: &hints{m: map[fsm.PartitionID]hint{}},
 		nodes: map[fsm.NodeID]*testNode{}, fatal: make(chan error, 16),
 		machine: func(fsm.PartitionID) replica.Machine { return newSmall() }}
 	for i := range n {
@@ -479,7 +269,7 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 		n = &testNode{id: id, disks: map[fsm.PartitionID]*disk{}}
 		c.nodes[id] = n
 	}
-	n.port = c.net.port(id)
+	n.port = c.net.Port(id)
 	cfg := Defaults()
 	cfg.Node = id
 	cfg.Incarnation = 1
@@ -510,7 +300,7 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 		c.t.Fatal(err)
 	}
 	n.host = h
-	c.net.attach(n.port)
+	c.net.Attach(n.port)
 	return n
 }
 
@@ -536,17 +326,17 @@ func (c *testCluster) close() {
 			if err := n.host.Close(ctx); err != nil {
 				c.t.Error(err)
 			}
-			n.port.close()
+			n.port.Kill()
 		}
 	}
-	time.Sleep(10 * c.net.delay) // a bubble ends only when the calls under way have ended
+	time.Sleep(10 * c.net.Delay()) // a bubble ends only when the calls under way have ended
 }
 
 // crash stops a node without handing anything over; its disks stay.
 func (c *testCluster) crash(id fsm.NodeID) {
 	c.t.Helper()
 	n := c.nodes[id]
-	n.port.close()
+	n.port.Kill()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := n.host.Close(ctx); err != nil {

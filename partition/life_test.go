@@ -78,9 +78,7 @@ func TestRequestOfALostLifeIsUnknownIfItWasAskedBefore(t *testing.T) {
 			})
 			return n
 		}
-		b.net.mu.Lock()
-		b.net.delay = 10 * time.Millisecond
-		b.net.mu.Unlock()
+		b.net.SetDelay(10*time.Millisecond, 0)
 		done := make(chan error, 1)
 		go func() {
 			o, err := b.all[via].r.Propose(shortly(t, time.Minute), fsm.RequestID{Node: life, Pump: 1, Counter: 1},
@@ -93,7 +91,7 @@ func TestRequestOfALostLifeIsUnknownIfItWasAskedBefore(t *testing.T) {
 		for enqueues() == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		b.net.isolate(via, true) // the answer is on its way
+		b.net.Isolate(via, true) // the answer is on its way
 		var on fsm.NodeID
 		for _, id := range b.others(via) {
 			on = id
@@ -102,7 +100,7 @@ func TestRequestOfALostLifeIsUnknownIfItWasAskedBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second) // the partitions hear of it
-		b.net.isolate(via, false)
+		b.net.Isolate(via, false)
 		if err := <-done; !errors.Is(err, fsm.ErrUnknown) {
 			t.Errorf("the request ended with %v", err)
 		}
@@ -159,7 +157,7 @@ func TestNotReadyWhileTheLeaderIsLost(t *testing.T) {
 		if err := h.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.net.isolate(l, true)
+		c.net.Isolate(l, true)
 		h.lost.add(l)
 		if r := h.Replica(1); func() fsm.NodeID { n, _ := r.Leader(); return n }() != l {
 			t.Fatal("the follower has noticed by itself")
@@ -173,7 +171,7 @@ func TestNotReadyWhileTheLeaderIsLost(t *testing.T) {
 			t.Errorf("with another leader: %v", err)
 		}
 		// It comes back, leads again, and is as good as any.
-		c.net.isolate(l, false)
+		c.net.Isolate(l, false)
 		time.Sleep(5 * time.Second)
 		if err := c.leader(1).Transfer(shortly(t, 10*time.Second), l); err != nil {
 			t.Fatal(err)

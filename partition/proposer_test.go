@@ -245,7 +245,7 @@ func TestCancelUnparks(t *testing.T) {
 			lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 				var g Group = r
 				if where != "here" {
-					other := c.net.port("n2")
+					other := c.net.Port("n2")
 					g = NewRemote(other, "n1", 1)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
@@ -275,7 +275,7 @@ func TestCancelInFlightReturnsTheOutcome(t *testing.T) {
 			lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 				var g Group = r
 				if where != "here" {
-					g = NewRemote(c.net.port("n2"), "n1", 1)
+					g = NewRemote(c.net.Port("n2"), "n1", 1)
 				}
 				if _, err := r.Propose(t.Context(), enqueue(reqID(2, 1), "x")); err != nil {
 					t.Fatal(err)
@@ -322,7 +322,7 @@ func TestACancelledQueryEnds(t *testing.T) {
 // The unpark and the enqueue race; whichever wins, the message is either in the outcome or ready.
 func TestUnparkRace(t *testing.T) {
 	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
-		g := NewRemote(c.net.port("n2"), "n1", 1)
+		g := NewRemote(c.net.Port("n2"), "n1", 1)
 		got, ready := 0, 0
 		for i := range uint64(200) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -440,7 +440,7 @@ func TestTicks(t *testing.T) {
 func TestAwait(t *testing.T) {
 	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
 		k := fsm.WaitKey{Entity: 1}
-		for name, g := range map[string]Group{"here": r, "elsewhere": NewRemote(c.net.port("n2"), "n1", 1)} {
+		for name, g := range map[string]Group{"here": r, "elsewhere": NewRemote(c.net.Port("n2"), "n1", 1)} {
 			began := time.Now()
 			if err := g.Await(t.Context(), k); err != nil || time.Since(began) < replica.AwaitLimit {
 				t.Errorf("%s: nothing happened, yet %v after %v", name, err, time.Since(began))
@@ -475,7 +475,7 @@ func TestQueriesRideTheLog(t *testing.T) {
 		if _, err := r.Propose(t.Context(), enqueue(reqID(1, 1), "x", "y")); err != nil {
 			t.Fatal(err)
 		}
-		a, err := NewRemote(c.net.port("n2"), "n1", 1).Query(t.Context(), // S-304
+		a, err := NewRemote(c.net.Port("n2"), "n1", 1).Query(t.Context(), // S-304
 			fsm.QueryRequest{Entity: 1, Query: &fsm.Peek{Max: 10}})
 		if err != nil || len(a.Messages) != 2 || string(a.Messages[1].Body) != "y" {
 			t.Fatalf("peek: %+v, %v", a, err)

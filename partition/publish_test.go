@@ -74,9 +74,7 @@ func TestANodeThatHangsDelaysNoChangeForLong(t *testing.T) {
 			return time.Since(began)
 		}
 		swallow := func(f func(_, to fsm.NodeID, kind uint8, _ []byte) bool) {
-			b.net.mu.Lock()
-			b.net.swallow = f
-			b.net.mu.Unlock()
+			b.net.Swallow(f)
 		}
 		swallow(func(_, to fsm.NodeID, kind uint8, _ []byte) bool { return to == other && kind == KindCatalog })
 		if d := took("beside one that hangs"); d < publishTimeout || d > publishTimeout+100*time.Millisecond {

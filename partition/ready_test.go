@@ -65,12 +65,12 @@ func TestReadinessNamesWhatIsWrong(t *testing.T) {
 		if got := failing(far); len(got) != 0 {
 			t.Errorf("all is well, and %v fail", got)
 		}
-		c.net.isolate(far, true)
+		c.net.Isolate(far, true)
 		time.Sleep(time.Minute)
 		if got := failing(far); len(got) != 1 || got[0] != CheckLeaders {
 			t.Errorf("cut off, and %v fail", got)
 		}
-		c.net.isolate(far, false)
+		c.net.Isolate(far, false)
 		time.Sleep(time.Minute)
 		c.nodes[far].host.Replica(1).Fail(errDisk)
 		if got := failing(far); len(got) != 1 || got[0] != CheckReplicas {

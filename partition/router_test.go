@@ -317,7 +317,7 @@ func (b *brokers) stop(id fsm.NodeID) {
 	if err := n.host.Close(shortly(b.t.(*testing.T), time.Minute)); err != nil {
 		b.t.Error(err)
 	}
-	n.port.close()
+	n.port.Kill()
 	b.nodes[id].host = nil
 	delete(b.all, id)
 }
@@ -383,13 +383,13 @@ func TestCallerGoneAndLeaderLost(t *testing.T) {
 			o, err = b.all[via].r.Propose(ctx, reqOf(1, 1, 1), k, &fsm.Lock{Max: 1, Wait: 60_000})
 		}()
 		synctest.Wait()
-		b.net.setCut(via, l.Node(), true)
+		b.net.SetCut(via, l.Node(), true)
 		release()
 		time.Sleep(100 * time.Millisecond)
-		b.net.setCut(l.Node(), via, true)
+		b.net.SetCut(l.Node(), via, true)
 		cancel()
-		b.net.setCut(via, l.Node(), false)
-		b.net.setCut(l.Node(), via, false)
+		b.net.SetCut(via, l.Node(), false)
+		b.net.SetCut(l.Node(), via, false)
 		<-done
 		if err != nil || len(o.Locked) != 1 {
 			t.Errorf("what was taken is not told: %+v, %v", o, err)

@@ -84,7 +84,7 @@ func TestOldCopyOfADirectoryTakesNothingBack(t *testing.T) {
 				b.kill("n3")
 				start("n3")
 				b.whole("n1 n2 n3")
-				b.net.isolate("n1", true)
+				b.net.Isolate("n1", true)
 				key := fsm.Key{Entity: d.ID, By: fsm.ByShare}
 				b.leaderOf(1, "n1")
 				for i := range 10 {
@@ -93,7 +93,7 @@ func TestOldCopyOfADirectoryTakesNothingBack(t *testing.T) {
 				for _, id := range b.ids {
 					b.kill(id)
 				}
-				b.net.isolate("n1", false)
+				b.net.Isolate("n1", false)
 
 				b.nodes["n3"].disks = old
 				if guarded {
@@ -232,7 +232,7 @@ func TestReplicaWithoutAConfigurationDoesNotVote(t *testing.T) {
 		c.crash("n3")
 		n.disks[1] = newDisk() // its disk was lost
 		c.start("n3")
-		c.net.isolate("n3", true)
+		c.net.Isolate("n3", true)
 		if err := n.host.Open(1, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -252,6 +252,6 @@ func TestReplicaWithoutAConfigurationDoesNotVote(t *testing.T) {
 		if term := termOf(r); term != 0 {
 			t.Errorf("term went to %d", term)
 		}
-		c.net.isolate("n3", false)
+		c.net.Isolate("n3", false)
 	})
 }

@@ -32,12 +32,6 @@ func withEntries(kind uint8, b []byte, p fsm.PartitionID) bool {
 	return ok && len(a.Entries) > 0
 }
 
-func (n *network) swallows(f func(from, to fsm.NodeID, kind uint8, b []byte) bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.swallow = f
-}
-
 // R5, R10: a leader whose heartbeats are answered and whose entries never commit is opened anew, and
 // somebody else leads. What it answered is unknown, not lost.
 func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
@@ -48,7 +42,7 @@ func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		term := termOf(l)
-		c.net.swallows(func(from, _ fsm.NodeID, kind uint8, b []byte) bool {
+		c.net.Swallow(func(from, _ fsm.NodeID, kind uint8, b []byte) bool {
 			return from == bad && withEntries(kind, b, 1)
 		})
 		began := time.Now()
@@ -66,7 +60,7 @@ func TestLeaderThatDoesNotAdvanceIsOpenedAnew(t *testing.T) {
 		if o, err := next.Propose(t.Context(), enqueue(reqID(1, 2), "y")); err != nil || len(o.Numbers) != 1 {
 			t.Errorf("asked again: %+v, %v", o, err)
 		}
-		c.net.swallows(nil)
+		c.net.Swallow(nil)
 		if s := c.settled(); s.Enqueues != 2 {
 			t.Errorf("%d enqueues", s.Enqueues)
 		}
@@ -147,7 +141,7 @@ func TestRaftThatDoesNotEndEndsTheProcess(t *testing.T) {
 		if err := n.host.Close(t.Context()); !errors.Is(err, replica.ErrHangs) {
 			t.Errorf("closed: %v", err)
 		}
-		n.port.close()
+		n.port.Kill()
 		n.host = nil
 		release()
 		time.Sleep(time.Second)
@@ -165,7 +159,7 @@ func TestFollowerThatDoesNotAdvance(t *testing.T) {
 				l := b.leader(1)
 				slow := b.others(l.Node())[0]
 				stuck := b.nodes[slow].host.Replica(1)
-				b.net.swallows(func(from, to fsm.NodeID, kind uint8, msg []byte) bool {
+				b.net.Swallow(func(from, to fsm.NodeID, kind uint8, msg []byte) bool {
 					if !withEntries(kind, msg, 1) || to != slow {
 						return false
 					}

@@ -14,14 +14,14 @@ import (
 // what it lacks only after a pause.
 func (c *testCluster) lag(t *testing.T, leader *replica.Replica, follower fsm.NodeID) {
 	t.Helper()
-	c.net.isolate(follower, true)
+	c.net.Isolate(follower, true)
 	time.Sleep(10 * time.Second)
 	for range 32 { // four times what a follower that is closely behind may lack
 		if _, err := c.sendVia(t.Context(), leader.Node(), enqueue(fsm.RequestID{}, "x")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.net.isolate(follower, false)
+	c.net.Isolate(follower, false)
 }
 
 // A stop in good order, and an operator without a wish, hand over to who can lead at once. S-295.

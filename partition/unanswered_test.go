@@ -35,19 +35,17 @@ func TestLateCopyOfARetiredPumpIsNotAppliedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.net.mu.Lock()
-		b.net.delay = 10 * time.Millisecond
-		b.net.mu.Unlock()
+		b.net.SetDelay(10*time.Millisecond, 0)
 		var late []byte
 		var tries atomic.Int32
-		b.net.swallows(func(from, to fsm.NodeID, kind uint8, msg []byte) bool {
+		b.net.Swallow(func(from, to fsm.NodeID, kind uint8, msg []byte) bool {
 			if from == via && to == l.Node() && kind == KindPropose && tries.Add(1) == 1 {
 				late = bytes.Clone(msg)
 				go func() { // the connection breaks with the request in it
 					time.Sleep(time.Millisecond)
-					b.net.setCut(from, to, true)
+					b.net.SetCut(from, to, true)
 					time.Sleep(time.Millisecond)
-					b.net.setCut(from, to, false)
+					b.net.SetCut(from, to, false)
 				}()
 			}
 			return false
@@ -57,7 +55,7 @@ func TestLateCopyOfARetiredPumpIsNotAppliedAgain(t *testing.T) {
 			t.Fatal("the first attempt was answered: nothing is shown")
 		}
 		drop(1)
-		answer, err := b.nodes[l.Node()].port.h[KindPropose](t.Context(), via, late)
+		answer, err := b.nodes[l.Node()].port.Deliver(t.Context(), via, KindPropose, late)
 		if err == nil {
 			answer, err = openResult(answer)
 		}

@@ -21,6 +21,7 @@ var doors = map[string][]string{
 	"partition/raftnet": {"fsm", "partition/wire"},
 	"partition/wire":    {"fsm"},
 	"cluster":           {"fsm"},
+	"cluster/callnet":   {"fsm"},
 	"cluster/simnet":    {"cluster", "fsm"},
 	"storage":           {},
 	"storage/faultfs":   {"storage"},
@@ -49,7 +50,7 @@ var testDoors = map[string][]string{
 	"cmd/busbar/client": {"transport/auth", "transport/refusal"},
 	"cluster":           {"cluster/simnet"},
 	"storage":           {"storage/faultfs"},
-	"partition":         {"storage/faultfs"},
+	"partition":         {"cluster/callnet", "storage/faultfs"},
 }
 
 // assembly is the package that puts the rooms together. It holds all the keys; the packages below it have doors.

@@ -9,7 +9,7 @@ var testRooms = map[string][]string{
 	"test/arch":  {},
 	"test/model": {"fsm", "fsm/rule"},
 	"test/check": {"fsm", "test/model", "transport"}, // a mutant stands in front of a transport.Broker
-	"test/simulation": {"cluster", "cluster/simnet", "fsm", "fsm/catalog", "partition", "partition/control", "partition/replica",
+	"test/simulation": {"cluster", "cluster/callnet", "cluster/simnet", "fsm", "fsm/catalog", "partition", "partition/control", "partition/replica",
 		"storage", "storage/faultfs", "test/check", "transport", "transport/amqp", "transport/auth", "transport/refusal"},
 	"test/simulation/scenario": {"fsm", "fsm/catalog", "fsm/stored", "partition", "test/check", "test/simulation",
 		"transport", "transport/amqp", "transport/auth", "transport/refusal", "transport/rest"},

@@ -239,14 +239,7 @@ func (l *Lab) Applied(node int, p fsm.PartitionID) uint64 {
 }
 
 // Hops returns the requests for partitions that nodes pass on to each other while f runs.
-func (l *Lab) Hops(f func()) []Hop {
-	n := l.w.net
-	n.change(func() { n.traced, n.hops = true, nil })
-	f()
-	var hops []Hop
-	n.change(func() { n.traced, hops = false, n.hops })
-	return hops
-}
+func (l *Lab) Hops(f func()) []Hop { return l.w.net.trace(f) }
 
 // ID is the name that a node has among the others.
 func (l *Lab) ID(node int) fsm.NodeID { return l.w.machines[node].id }

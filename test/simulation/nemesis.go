@@ -115,11 +115,11 @@ func (n *nemesis) run(until time.Time, active []fault) {
 
 func (n *nemesis) cut(pairs ...[2]fsm.NodeID) func() {
 	for _, p := range pairs {
-		n.w.net.setCut(p[0], p[1], true)
+		n.w.net.SetCut(p[0], p[1], true)
 	}
 	return func() {
 		for _, p := range pairs {
-			n.w.net.setCut(p[0], p[1], false)
+			n.w.net.SetCut(p[0], p[1], false)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (n *nemesis) hub(m *machine) func() {
 
 func (n *nemesis) reset(m *machine) func() {
 	for _, o := range n.others(m) {
-		n.w.net.reset(m.id, o)
+		n.w.net.Reset(m.id, o)
 	}
 	return func() {}
 }
@@ -183,11 +183,11 @@ func (n *nemesis) reset(m *machine) func() {
 func (n *nemesis) pause(m *machine) func() {
 	d := m.disk
 	d.stick()
-	n.w.net.freeze(m.id, true)
+	n.w.net.Freeze(m.id, true)
 	n.cutClients(m, true)
 	return func() {
 		d.unstick()
-		n.w.net.freeze(m.id, false)
+		n.w.net.Freeze(m.id, false)
 		n.cutClients(m, false)
 	}
 }
@@ -332,7 +332,7 @@ func (n *nemesis) clientsReset(m *machine) func() {
 
 func (n *nemesis) slowNetwork(*machine) func() {
 	d := time.Duration(n.rng.Int64N(int64(150 * time.Millisecond)))
-	n.w.net.change(func() { n.w.net.delay, n.w.net.jitter = d/4, d })
+	n.w.net.SetDelay(d/4, d)
 	n.w.clients.SetDelay(d / 2)
 	return n.w.calmNetwork
 }

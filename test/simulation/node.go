@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/cluster"
+	"github.com/busbar-mq/busbar/cluster/callnet"
 	"github.com/busbar-mq/busbar/cluster/simnet"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
@@ -50,7 +51,7 @@ type node struct {
 	log   hclog.Logger
 	fs    *faultfs.FS
 	disk  *disk
-	port  *port
+	port  *callnet.Port
 	clock *clock
 	ended chan struct{}
 
@@ -70,7 +71,7 @@ type node struct {
 // start boots a node on the machine.
 func (w *world) start(m *machine) error {
 	m.life++
-	n := &node{machine: m, w: w, clock: newClock(), fs: m.fs, disk: m.disk, port: w.net.port(m.id),
+	n := &node{machine: m, w: w, clock: newClock(), fs: m.fs, disk: m.disk, port: w.net.Port(m.id),
 		ended: make(chan struct{}), served: make(chan error, 1),
 		log: w.log.Named(fmt.Sprintf("%s.%d", m.id, m.life))}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -100,13 +101,13 @@ func (n *node) open() error {
 	if err != nil {
 		return err
 	}
-	n.port.lost = func(peer fsm.NodeID) {
+	n.port.OnLost(func(peer fsm.NodeID) {
 		n.w.c.add("peers given up", 1)
 		n.host.PeerLost(n.ctx, peer)
-	}
+	})
 	n.directory = partition.NewDirectory(n.host)
 	n.router = partition.NewRouter(n.host, n.directory)
-	n.w.net.attach(n.port)
+	n.w.net.Attach(n.port)
 	if err := n.openFront(incarnation); err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func (n *node) fatal(err error) {
 // crash ends the process without a word. With power loss what was not synced is gone too. It returns
 // when nothing of the process runs any more.
 func (n *node) crash(powerLoss bool, rng *rand.Rand) {
-	n.port.kill()
+	n.port.Kill()
 	n.w.clients.Host(n.ip).Kill()
 	m := n.machine
 	m.disk = n.disk.powerOff()
@@ -211,7 +212,7 @@ func (n *node) stop(orderly bool) {
 		err := errors.Join(n.front.Close(ctx), <-n.served)
 		n.sup.Close()
 		err = errors.Join(err, n.host.Close(ctx))
-		n.port.kill()
+		n.port.Kill()
 		n.w.clients.Host(n.ip).Kill()
 		err = errors.Join(err, n.dir.Close())
 		if err != nil {

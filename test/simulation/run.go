@@ -77,7 +77,7 @@ func Run(cfg Config) (*Result, error) {
 	w.calmNetwork()
 	rng := w.rng()
 	if rng.IntN(2) == 0 {
-		w.net.change(func() { w.net.lateChance, w.net.copyChance = 0.3, 0.005 })
+		w.net.SetChances(0.3, 0.005)
 	}
 	n := &nemesis{w: w, rng: rng}
 	names := ""
@@ -97,7 +97,7 @@ func Run(cfg Config) (*Result, error) {
 
 // repairAll ends every fault there may be.
 func (w *world) repairAll() {
-	w.net.heal()
+	w.net.Heal()
 	w.clients.Heal()
 	w.calmNetwork()
 	w.heal()

@@ -58,7 +58,7 @@ func (w *world) reached(n *node, p fsm.PartitionID, at Point, index uint64) {
 		return
 	}
 	t.once.Do(func() {
-		n.port.kill()
+		n.port.Kill()
 		w.clients.Host(n.ip).Kill()
 		w.do(func() { n.crash(true, w.rng()); close(t.down) })
 	})

@@ -244,12 +244,12 @@ func (w *world) close() {
 			m.node.stop(false)
 		}
 	}
-	w.net.close()
+	w.net.Close()
 }
 
 // calmNetwork is how the network is when nothing is wrong with it.
 func (w *world) calmNetwork() {
-	w.net.change(func() { w.net.delay, w.net.jitter = w.cfg.Delay/4, w.cfg.Delay })
+	w.net.SetDelay(w.cfg.Delay/4, w.cfg.Delay)
 	w.clients.SetDelay(w.cfg.Delay / 2)
 }
 
