@@ -83,19 +83,8 @@ func (s *Server) deliverHTTP(q *httpRequest, d *fsm.Delivery) error {
 		return err
 	}
 	h := q.w.Header()
-	m := amqp.ReadMap(amqp.SectionValue(parts.ApplicationProperties))
-	for {
-		key, v, ok := m.Next()
-		if !ok {
-			break
-		}
-		name, _ := key.Text()
-		if value, ok := propertyText(v); ok && isToken(name) && isProperty(name) {
-			h[name] = []string{value} // with the sender's capitals
-		}
-	}
-	if m.Err() != nil {
-		return m.Err()
+	if err := putProperties(h, &parts); err != nil {
+		return err
 	}
 	body := rawBody(&end)
 	h.Set("Server", "Busbar")
@@ -122,6 +111,21 @@ func (s *Server) deliverHTTP(q *httpRequest, d *fsm.Delivery) error {
 		}
 	}
 	return nil
+}
+
+// putProperties sets a header for each application property that a header can show.
+func putProperties(h http.Header, parts *amqp.Sections) error {
+	m := amqp.ReadMap(amqp.SectionValue(parts.ApplicationProperties))
+	for {
+		key, v, ok := m.Next()
+		if !ok {
+			return m.Err()
+		}
+		name, _ := key.Text()
+		if value, ok := propertyText(v); ok && isToken(name) && isProperty(name) {
+			h[name] = []string{value} // with the sender's capitals
+		}
+	}
 }
 
 // locationOf is the URL by which the lock is settled or renewed.

@@ -76,7 +76,14 @@ func (l *link) resolve() error {
 		return err
 	}
 	l.dest = dest
-	s, name := l.ch.c.s, l.addr.entity
+	l.look()
+	return nil
+}
+
+// look asks the catalog for the entity of the link, and for that of its destination if it has one.
+func (l *link) look() {
+	l.ch.c.onLoop()
+	s, name, dest := l.ch.c.s, l.addr.entity, l.dest
 	ctx, cancel := context.WithTimeout(l.ch.c.ctx, s.cfg.ProposeTimeout)
 	l.cancel = cancel
 	l.ch.c.spawn(func() func() {
@@ -102,7 +109,6 @@ func (l *link) resolve() error {
 			}
 		}
 	})
-	return nil
 }
 
 // wanted returns the address of our side.

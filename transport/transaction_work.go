@@ -60,16 +60,8 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 		why := refusal
 		var part *txnDelivery
 		if why == nil && d.owner != nil {
-			item := v.item
-			item.Seq, item.Token = d.seq, d.token
-			o := d.owner
-			part = &txnDelivery{ch: ch, id: d.id, forgotten: p.Settled, state: reply, session: o.session}
-			w := txnWork{desc: o.desc, sub: o.sub, share: max(0, o.desc.ShareOf(d.token.Prefix())),
-				cmd: &fsm.Settle{Session: o.proof(), Items: []fsm.SettleItem{item}}, delivery: part}
-			if d.key != nil {
-				w.text, w.byText, w.keyed = d.key.text, d.key.given, true
-			}
-			why = t.add(w)
+			part = &txnDelivery{ch: ch, id: d.id, forgotten: p.Settled, state: reply, session: d.owner.session}
+			why = t.add(settlementWork(d, v.item, part))
 		}
 		switch {
 		case why != nil:
@@ -107,4 +99,16 @@ func (ch *channel) dispositionIn(p *amqp.Disposition, state *amqp.TransactionalS
 		ch.dones = append(ch.dones, ack{id: p.First, state: c.reject(amqpError(amqp.ConditionNotFound,
 			"The delivery is not known to the link any more."), "")})
 	}
+}
+
+// settlementWork is the settlement of a delivery as work of a transaction.
+func settlementWork(d *sentDelivery, item fsm.SettleItem, part *txnDelivery) txnWork {
+	o := d.owner
+	item.Seq, item.Token = d.seq, d.token
+	w := txnWork{desc: o.desc, sub: o.sub, share: max(0, o.desc.ShareOf(d.token.Prefix())),
+		cmd: &fsm.Settle{Session: o.proof(), Items: []fsm.SettleItem{item}}, delivery: part}
+	if d.key != nil {
+		w.text, w.byText, w.keyed = d.key.text, d.key.given, true
+	}
+	return w
 }

@@ -346,34 +346,12 @@ func (c *Config) limitAt(name string) (string, bool) {
 func (c *Config) resolve() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	c.fill()
 	if c.DataDir == "" {
 		bad("data-dir is not set: pass --data-dir DIR, the directory of everything the node keeps")
-	} else if abs, err := filepath.Abs(c.DataDir); err == nil {
-		c.DataDir = abs
-	}
-	if c.NodeName == "" {
-		c.NodeName, _ = os.Hostname()
-	}
-	if c.DevCADir == "" {
-		c.DevCADir = filepath.Join(c.DataDir, "tls")
-	}
-	if c.Dev && c.RootKey == "" && len(c.Policies) == 0 {
-		c.RootKey = devKey
-	}
-	if c.RootKey != "" {
-		c.Policies = append(c.Policies, policy{Name: devKeyName, Primary: c.RootKey,
-			Rights: list{"Send", "Listen", "Manage"}})
-		c.RootKey = ""
 	}
 	if len(c.Policies) == 0 {
 		bad("no access key: set BUSBAR_ROOT_KEY, or policies in the configuration file (only --dev has a default)")
-	}
-	if c.AMQPListen == nil {
-		// Plain text for other machines is asked for where there is TLS.
-		c.AMQPListen = list{":5672"}
-		if len(c.TLSListen) > 0 {
-			c.AMQPListen = list{"127.0.0.1:5672"}
-		}
 	}
 	c.validateAddresses(bad)
 	c.validateAccess(bad)
@@ -408,6 +386,34 @@ func (c *Config) resolve() error {
 		bad("log-level is %q, want trace, debug, info, warn or error", c.LogLevel)
 	}
 	return errors.Join(errs...)
+}
+
+// fill sets what follows from the other settings.
+func (c *Config) fill() {
+	if abs, err := filepath.Abs(c.DataDir); err == nil && c.DataDir != "" {
+		c.DataDir = abs
+	}
+	if c.NodeName == "" {
+		c.NodeName, _ = os.Hostname()
+	}
+	if c.DevCADir == "" {
+		c.DevCADir = filepath.Join(c.DataDir, "tls")
+	}
+	if c.Dev && c.RootKey == "" && len(c.Policies) == 0 {
+		c.RootKey = devKey
+	}
+	if c.RootKey != "" {
+		c.Policies = append(c.Policies, policy{Name: devKeyName, Primary: c.RootKey,
+			Rights: list{"Send", "Listen", "Manage"}})
+		c.RootKey = ""
+	}
+	if c.AMQPListen == nil {
+		// Plain text for other machines is asked for where there is TLS.
+		c.AMQPListen = list{":5672"}
+		if len(c.TLSListen) > 0 {
+			c.AMQPListen = list{"127.0.0.1:5672"}
+		}
+	}
 }
 
 // frontConfig is that of the AMQP front end.

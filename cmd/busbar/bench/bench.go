@@ -178,32 +178,14 @@ func (b *loadConfig) resolve() error {
 	if !slices.Contains([]string{"first", "second", "delete"}, b.Settle) {
 		faults = append(faults, "--settle is first, second or delete")
 	}
-	if b.Receivers == 0 {
-		b.Receivers = 1
-		if b.receives() {
-			b.Receivers = max(1, b.Sessions)
-		}
-	}
-	if b.Settle != "second" {
-		b.Concurrency = 1
-	}
-	if b.Mode == "latency" && b.Rate == 0 {
-		b.Rate = 2000
-	}
+	b.fill()
 	if b.Mode == "cycle" {
 		within("backlog", b.Backlog, 1, maxBacklog)
-	} else {
-		b.Backlog = 0
 	}
 	if b.Mode == "receive" {
-		b.Warmup = 0
 		within("preload", b.Preload, 1, math.MaxInt32)
-	} else {
-		b.Preload = 0
 	}
-	if b.Sessions == 0 {
-		b.SessionMessages, b.SessionState = 0, false
-	} else {
+	if b.Sessions != 0 {
 		within("session-messages", b.SessionMessages, 1, maxWindow)
 	}
 	within("connections", b.Connections, 1, maxWorkers)
@@ -225,6 +207,33 @@ func (b *loadConfig) resolve() error {
 		return exit.Usagef("%s", strings.Join(faults, "; "))
 	}
 	return nil
+}
+
+// fill sets what follows from the other settings, and takes back what does not count with them.
+func (b *loadConfig) fill() {
+	if b.Receivers == 0 {
+		b.Receivers = 1
+		if b.receives() {
+			b.Receivers = max(1, b.Sessions)
+		}
+	}
+	if b.Settle != "second" {
+		b.Concurrency = 1
+	}
+	if b.Mode == "latency" && b.Rate == 0 {
+		b.Rate = 2000
+	}
+	if b.Mode != "cycle" {
+		b.Backlog = 0
+	}
+	if b.Mode == "receive" {
+		b.Warmup = 0
+	} else {
+		b.Preload = 0
+	}
+	if b.Sessions == 0 {
+		b.SessionMessages, b.SessionState = 0, false
+	}
 }
 
 func (b *loadConfig) sends() bool    { return b.Mode != "receive" }
