@@ -39,7 +39,8 @@ def within(client):
     send(client, "order-session")
     with client.get_queue_receiver("order-session", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=60) as slow:
         try:
-            with client.get_queue_receiver("order-session", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=2):
+            with ServiceBusClient.from_connection_string(CONNECTION, retry_total=0) as impatient, \
+                    impatient.get_queue_receiver("order-session", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=2):
                 raise RuntimeError("two consumers hold one session")
         except OperationTimeoutError:
             print("the second consumer gets nothing of the session")

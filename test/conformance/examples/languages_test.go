@@ -30,6 +30,13 @@ var all = []language{
 		command: func(dir, example string) *exec.Cmd {
 			return exec.Command(filepath.Join(dir, "venv", "bin", "python"), "-B", filepath.Join(root, example, "main.py"))
 		}},
+	{name: "javascript", title: "JavaScript", file: "main.js", runner: "js", pin: "package.json",
+		pinned: `"@azure/service-bus": "VERSION"`,
+		command: func(dir, example string) *exec.Cmd {
+			cmd := exec.Command("node", filepath.Join(root, example, "main.js"))
+			cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(dir, "node_modules"))
+			return cmd
+		}},
 }
 
 // missing reports whether this machine cannot run the language.

@@ -17,7 +17,8 @@ import (
 
 const (
 	programLimit = 3 * time.Minute
-	beforeKill   = 1500 * time.Millisecond // programs start meanwhile, and later run on three nodes
+	firstKill    = 100 * time.Millisecond // quick programs meet it
+	beforeKill   = 1500 * time.Millisecond
 	whileDead    = 1500 * time.Millisecond
 )
 
@@ -69,7 +70,7 @@ func (l language) run(t *testing.T, c *cluster.Cluster, dir, name string) {
 	ctx, cancel := context.WithTimeout(t.Context(), programLimit)
 	defer cancel()
 	cmd := l.command(dir, name)
-	cmd.Env = append(os.Environ(), "SERVICEBUS_CONNECTION_STRING="+c.Nodes[0].Plain())
+	cmd.Env = append(cmd.Environ(), "SERVICEBUS_CONNECTION_STRING="+c.Nodes[0].Plain())
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	// A program may have children; all go when the time is up, or this process does.
@@ -136,11 +137,11 @@ func killOthers(t *testing.T, c *cluster.Cluster) (finish func() (kills int)) {
 	stop, kills := make(chan struct{}), 0
 	var killer sync.WaitGroup
 	killer.Go(func() {
-		for {
+		for wait := firstKill; ; wait = beforeKill {
 			select {
 			case <-stop:
 				return
-			case <-time.After(beforeKill):
+			case <-time.After(wait):
 			}
 			victim, err := leader(t.Context(), c)
 			if err != nil {
