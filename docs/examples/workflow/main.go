@@ -65,7 +65,7 @@ func run(ctx context.Context) error {
 }
 
 func handle(ctx context.Context, client *azservicebus.Client, crash string) error {
-	session, err := client.AcceptNextSessionForQueue(ctx, queue, nil) // waits until the lock of a dead process has ended
+	session, err := client.AcceptNextSessionForQueue(ctx, queue, nil) // waits until the session of a dead process is free
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ async function start(client) {
 }
 
 async function handle(client, crash) {
-  const session = await client.acceptNextSession(queue); // waits until the lock of a dead process has ended
+  const session = await client.acceptNextSession(queue); // waits until the session of a dead process is free
   // What the session keeps: a state, and the id of the last message whose work is in it.
   let order = (await session.getSessionState()) ?? { state: "new", last: null };
   console.log(`${session.sessionId}: a process finds it ${order.state}`);

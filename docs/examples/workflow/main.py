@@ -24,7 +24,7 @@ def main():
 
 
 def handle(crash):
-    # Accepting waits until the lock of a dead process has ended.
+    # Accepting waits until the session of a dead process is free.
     with ServiceBusClient.from_connection_string(CONNECTION) as client, \
             client.get_queue_receiver(QUEUE, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=60) as receiver:
         state = receiver.session.get_state()
