@@ -107,11 +107,15 @@ func (b *brokers) traffic(via ...fsm.NodeID) *traffic {
 	d := b.createQueue(b.t.Context(), via[0], queue("traffic", true))
 	w := &traffic{b: b, d: d, stop: make(chan struct{}), done: make(chan struct{}),
 		sent: map[fsm.SequenceNumber]int{}, got: map[fsm.SequenceNumber]int{}}
-	go w.run(via)
+	var routers []*Router
+	for _, id := range via {
+		routers = append(routers, b.all[id].r)
+	}
+	go w.run(routers)
 	return w
 }
 
-func (w *traffic) run(via []fsm.NodeID) {
+func (w *traffic) run(routers []*Router) {
 	defer close(w.done)
 	for n := 1; ; n++ {
 		select {
@@ -121,7 +125,7 @@ func (w *traffic) run(via []fsm.NodeID) {
 		}
 		share := n % len(w.d.Partitions)
 		k := fsm.Key{Entity: w.d.ID, By: fsm.ByShare, Share: uint16(share)}
-		r := w.b.all[via[n%len(via)]].r
+		r := routers[n%len(routers)]
 		ctx, cancel := context.WithTimeout(w.b.t.Context(), 30*time.Second)
 		began := time.Now()
 		o, err := r.Propose(ctx, reqOf(7, 1, 2*n), k, &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("b")}}})
