@@ -28,13 +28,10 @@ type node struct {
 	deaths   []string // ends that nobody had expected
 }
 
-// askLimit bounds a question to a node, which may be cut off.
-const askLimit = 3 * time.Second
-
 // newNode makes a node that has no addresses yet.
 func newNode(sup *supervisor, number int, ip, dir, log string) *node {
 	n := &node{number: number, ip: ip, sup: sup}
-	n.Node = &cluster.Node{ID: fmt.Sprintf("n%d", number), Dir: dir, LogFile: log, Patience: askLimit, Watch: n}
+	n.Node = &cluster.Node{ID: fmt.Sprintf("n%d", number), Dir: dir, LogFile: log, CutOff: true, Watch: n}
 	return n
 }
 

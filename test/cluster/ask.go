@@ -23,8 +23,8 @@ const (
 const (
 	// ReadyLimit bounds the wait for a node that starts; a healthy one takes a fraction of it.
 	ReadyLimit = 60 * time.Second
-	// askLimit bounds a question to the operations port, readyLimit one of those that wait for a node.
-	askLimit, readyLimit = 10 * time.Second, 3 * time.Second
+	// askLimit bounds a question to the operations port, cutOffLimit one to a node that may be cut off.
+	askLimit, cutOffLimit = 10 * time.Second, 3 * time.Second
 )
 
 // Doors returns the addresses for clients and for operators.
@@ -62,8 +62,6 @@ func (n *Node) ready(ctx context.Context) error {
 	if err := n.readPorts(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyLimit)
-	defer cancel()
 	_, err := n.Get(ctx, "/readyz")
 	return err
 }
@@ -94,9 +92,9 @@ func (n *Node) readPorts() error {
 
 // Get reads a path of the operations port.
 func (n *Node) Get(ctx context.Context, path string) ([]byte, error) {
-	limit := n.Patience
-	if limit == 0 {
-		limit = askLimit
+	limit := askLimit
+	if n.CutOff {
+		limit = cutOffLimit
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -105,7 +103,7 @@ func (n *Node) Get(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Close = true // a connection to a node that is cut off, or was, would be used again
+	req.Close = n.CutOff
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err

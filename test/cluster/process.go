@@ -26,8 +26,9 @@ type Node struct {
 
 	// LogFile is where the process prints; "" is ID.log beside Dir.
 	LogFile string
-	// Patience bounds a question to the operations port; 0 is askLimit.
-	Patience time.Duration
+	// CutOff says that the network may be broken: a question to the operations port takes cutOffLimit at most, over a
+	// connection of its own. A connection that was cut would be used again.
+	CutOff bool
 	// Watch is told of each life. nil: the kernel ends the process together with this one.
 	Watch Watcher
 
