@@ -1,4 +1,5 @@
-// Command links checks that what pages and comments refer to is there: go run ./scripts/links README.md docs .github test/README.md.
+// Command links checks that what pages and comments refer to is there:
+// go run ./scripts/links README.md docs .github test/README.md.
 //
 // In Markdown files it follows relative links and anchors. A code span that names a file, a test, or a place in the
 // code must be true: `storage/dir.go: Dir.Group` is a declaration in that file.
