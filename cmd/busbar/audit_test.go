@@ -38,7 +38,7 @@ func auditNode(t *testing.T, dir string) *node {
 
 func debugCommand(args ...string) (string, error) {
 	var out bytes.Buffer
-	c := client.NewDebugCommand(auditDirs)
+	c := client.NewDebugCommand(auditDirs, recoverDirs)
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetOut(&out)
 	c.SetArgs(args)

@@ -32,7 +32,7 @@ func run(args []string) int {
 	root.AddCommand(newServeCommand(), newConfigCommand(),
 		client.NewClusterCommand(), client.NewQueueCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
 		client.NewSendCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewMessagesCommand(),
-		client.NewDebugCommand(auditDirs), client.NewHealthCheckCommand(),
+		client.NewDebugCommand(auditDirs, recoverDirs), client.NewHealthCheckCommand(),
 		bench.NewCommand(), bench.NewFrontendCommand())
 	root.SetArgs(args)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })

@@ -25,21 +25,9 @@ type Stored struct {
 func AuditStores(ctx context.Context, p fsm.PartitionID, s Stores, empty func() Machine, upTo uint64) (
 	out Stored, err error) {
 	out.Partition = p
-	m := &machine{bodies: s.Bodies, m: empty(), notify: func() {}, digests: newDigests(nil, nil)}
-	metas, err := s.Snapshots.List()
+	m, err := reopen(s, empty)
 	if err != nil {
-		return out, fmt.Errorf("list snapshots: %w", err)
-	}
-	if len(metas) > 0 {
-		_, r, err := s.Snapshots.Open(metas[0].ID)
-		if err != nil {
-			return out, fmt.Errorf("open snapshot %s: %w", metas[0].ID, err)
-		}
-		err = errors.Join(m.Restore(r), r.Close())
-		if err != nil {
-			return out, err
-		}
-		m.applied.Store(max(m.applied.Load(), metas[0].Index))
+		return out, err
 	}
 	if err := out.replay(ctx, s.Log, m, upTo); err != nil {
 		return out, err
@@ -54,6 +42,27 @@ func AuditStores(ctx context.Context, p fsm.PartitionID, s Stores, empty func() 
 	end.Index = c.index
 	out.Partition, out.Digest = p, end
 	return out, ctx.Err()
+}
+
+// reopen restores the newest snapshot of stores that no replica uses, if there is one.
+func reopen(s Stores, empty func() Machine) (*machine, error) {
+	m := &machine{bodies: s.Bodies, m: empty(), notify: func() {}, digests: newDigests(nil, nil)}
+	metas, err := s.Snapshots.List()
+	if err != nil {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	if len(metas) == 0 {
+		return m, nil
+	}
+	_, r, err := s.Snapshots.Open(metas[0].ID)
+	if err != nil {
+		return nil, fmt.Errorf("open snapshot %s: %w", metas[0].ID, err)
+	}
+	if err := errors.Join(m.Restore(r), r.Close()); err != nil {
+		return nil, err
+	}
+	m.applied.Store(max(m.applied.Load(), metas[0].Index))
+	return m, nil
 }
 
 // replay applies the log behind what was restored.

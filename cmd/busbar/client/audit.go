@@ -24,11 +24,11 @@ const AuditPath = "/api/debug/audit"
 // The number "only" is the partition to audit, or -1 for all.
 type StoppedAudit func(ctx context.Context, dirs []string, store string, only int) ([]partition.GroupAudit, error)
 
-// NewDebugCommand makes busbar debug. offline audits the directories of stopped nodes.
-func NewDebugCommand(offline StoppedAudit) *cobra.Command {
+// NewDebugCommand makes busbar debug, whose commands audit and recover the directories of stopped nodes.
+func NewDebugCommand(offline StoppedAudit, recover StoppedRecovery) *cobra.Command {
 	c := &cobra.Command{Use: "debug", Short: "Look for what is wrong inside", Args: cobra.NoArgs,
 		RunE: showHelp}
-	c.AddCommand(auditCommand(offline))
+	c.AddCommand(auditCommand(offline), recoverCommand(recover))
 	return c
 }
 

@@ -9,6 +9,7 @@
 //   - inspect.go, inspect_commands.go, locks.go, transactions.go: what the operations port shows of an entity
 //   - purge.go, redrive.go, release.go, options.go, suspend.go: what an operator changes there
 //   - cluster.go, cluster_nodes.go, audit.go, healthcheck.go: nodes, leaders, the audit of replicas, and a probe
+//   - recover.go: a majority that is lost for good
 //   - print.go, bar.go: messages and progress on a terminal
 //
 // Start with NewQueueCommand, or with NewReceiveCommand for AMQP.
