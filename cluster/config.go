@@ -75,9 +75,9 @@ type Config struct {
 	// memberlist.
 	GossipListen    string
 	GossipAdvertise string
-	// GossipKey encrypts gossip with AES-256: 32 bytes, or none. With none, gossip is as trustworthy
-	// as the network.
-	GossipKey []byte
+	// GossipKeys encrypt gossip with AES-256, 32 bytes each, or none. The first one encrypts, all are accepted. With
+	// none, gossip is as trustworthy as the network.
+	GossipKeys [][]byte
 	// Join lists host:port of other nodes' gossip. Names are resolved again at every attempt.
 	Join []string
 	// GossipTransport replaces UDP and TCP in tests; nil means the network.
@@ -107,8 +107,9 @@ const (
 type TLS struct {
 	// Certificate is asked at every handshake, so a renewed certificate needs no restart.
 	Certificate func() (*tls.Certificate, error)
-	// CA is the private authority of the cluster, and nothing else.
-	CA *x509.CertPool
+	// CA is the private authority of the cluster, and nothing else. It is asked at every handshake, too. Links that are
+	// open stay when it changes.
+	CA func() *x509.CertPool
 	// RequireNodeURI refuses certificates that do not name their node.
 	RequireNodeURI bool
 }
@@ -189,8 +190,8 @@ func (c *Config) Validate() error {
 		bad("TLS needs both a certificate and a CA")
 	}
 	errs = append(errs, c.validateAddresses()...)
-	if n := len(c.GossipKey); n != 0 && n != 32 {
-		bad("gossip key has %d bytes, want 32 or none", n)
+	if err := checkGossipKeys(c.GossipKeys); err != nil {
+		errs = append(errs, err)
 	}
 	if c.BootstrapExpect < 0 || c.BootstrapExpect > maxBootstrapNodes {
 		bad("bootstrap-expect is %d, want 0 to %d", c.BootstrapExpect, maxBootstrapNodes)

@@ -78,6 +78,7 @@ type Gossip struct {
 	cancel context.CancelFunc
 	joins  sync.WaitGroup
 	queue  memberlist.TransmitLimitedQueue // of what this room broadcasts
+	ring   *memberlist.Keyring             // nil: gossip is not encrypted
 
 	// turn serialises Start, Leave and Close, which wait for memberlist. It is taken before mu.
 	turn sync.Mutex
@@ -117,6 +118,13 @@ func NewGossip(cfg Config, view *View, log hclog.Logger) (*Gossip, error) {
 		self: detail{node: cfg.Node, incarnation: cfg.Incarnation, version: 1,
 			opsAddr: cfg.OpsAddr, clientAddrs: cfg.ClientAddrs},
 	}
+	if len(cfg.GossipKeys) > 0 {
+		ring, err := memberlist.NewKeyring(cfg.GossipKeys, cfg.GossipKeys[0])
+		if err != nil {
+			return nil, fmt.Errorf("gossip keys: %w", err)
+		}
+		g.ring = ring
+	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.queue.RetransmitMult = 4
 	g.queue.NumNodes = g.alive
@@ -155,7 +163,7 @@ func (g *Gossip) Start(peer net.Addr) error {
 		return fmt.Errorf("start gossip: %w", err)
 	}
 	g.list = list
-	g.log.Info("gossip listens", "address", list.LocalNode().Address(), "encrypted", len(g.cfg.GossipKey) > 0)
+	g.log.Info("gossip listens", "address", list.LocalNode().Address(), "encrypted", g.ring != nil)
 	g.spreadDetail()
 	if len(g.cfg.Join) > 0 {
 		g.joins.Go(func() { g.join(list) })
@@ -174,7 +182,7 @@ func (g *Gossip) listConfig() (*memberlist.Config, error) {
 	conf := memberlist.DefaultLANConfig()
 	conf.Name = lifeName(g.cfg.Node, g.cfg.Incarnation)
 	conf.Label = g.cfg.ClusterName
-	conf.SecretKey = g.cfg.GossipKey
+	conf.Keyring = g.ring
 	conf.Transport = g.cfg.GossipTransport
 	conf.BindAddr, conf.BindPort = host, int(port)
 	conf.AdvertisePort = int(port)

@@ -18,7 +18,10 @@ import (
 func startGossip(t *testing.T, id fsm.NodeID, key string, join ...string) (*Gossip, *View) {
 	t.Helper()
 	cfg := testConfig(id)
-	cfg.Join, cfg.GossipKey = join, []byte(key)
+	cfg.Join = join
+	if key != "" {
+		cfg.GossipKeys = [][]byte{[]byte(key)}
+	}
 	view := NewView()
 	g, err := NewGossip(cfg, view, hclog.NewNullLogger())
 	if err != nil {
@@ -82,10 +85,10 @@ func TestGossipWithAnotherKeyOrClusterIsNotHeard(t *testing.T) {
 		n1 := s.start(s.config(1, 1), simIP(1))
 		defer n1.stop()
 		wrongKey, wrongName := s.config(2, 2), s.config(3, 3)
-		wrongKey.GossipKey = []byte("ffffffffffffffffffffffffffffffff")
+		wrongKey.GossipKeys = [][]byte{[]byte("ffffffffffffffffffffffffffffffff")}
 		wrongName.ClusterName = "other"
 		noKey := s.config(4, 4)
-		noKey.GossipKey = nil
+		noKey.GossipKeys = nil
 		for i, cfg := range []Config{wrongKey, wrongName, noKey} {
 			n := s.start(cfg, simIP(i+2))
 			defer n.stop()

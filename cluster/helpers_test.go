@@ -168,7 +168,7 @@ func (a *authority) tls(t testing.TB, uris ...string) *TLS {
 	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	return &TLS{Certificate: func() (*tls.Certificate, error) { return cert, nil }, CA: pool}
+	return &TLS{Certificate: func() (*tls.Certificate, error) { return cert, nil }, CA: func() *x509.CertPool { return pool }}
 }
 
 // settleGoroutines fails if more goroutines than before stay for good. They end on their own soon

@@ -176,7 +176,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 		"a frame beyond handlers":            func(c *Config) { c.MaxHandledBytes = int(c.MaxFrameBytes) - 1 },
 		"redial pauses upside down":          func(c *Config) { c.RedialMax = c.RedialMin - 1 },
 		"half a TLS":                         func(c *Config) { c.TLS = &TLS{} },
-		"a short gossip key":                 func(c *Config) { c.GossipKey = make([]byte, 16) },
+		"a short gossip key":                 func(c *Config) { c.GossipKeys = [][]byte{make([]byte, 16)} },
 		"a port that is a name":              func(c *Config) { c.PeerListen = "127.0.0.1:http" },
 		"a port too large":                   func(c *Config) { c.GossipListen = "127.0.0.1:65536" },
 		"an advertised address without host": func(c *Config) { c.PeerAdvertise = ":5301" },

@@ -70,7 +70,7 @@ func (t *TLS) config(client bool) *tls.Config {
 				rest.AddCert(c)
 			}
 			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
-				Roots: t.CA, Intermediates: rest, KeyUsages: []x509.ExtKeyUsage{usage},
+				Roots: t.CA(), Intermediates: rest, KeyUsages: []x509.ExtKeyUsage{usage},
 			})
 			return err
 		},

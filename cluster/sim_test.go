@@ -42,7 +42,7 @@ func (s *simNet) config(i int, incarnation fsm.Incarnation) Config {
 	cfg.Incarnation = incarnation
 	cfg.PeerListen, cfg.GossipListen = ":5301", ":5302"
 	cfg.Join = []string{simIP(1) + ":5302"}
-	cfg.GossipKey = []byte("0123456789abcdef0123456789abcdef")
+	cfg.GossipKeys = [][]byte{[]byte("0123456789abcdef0123456789abcdef")}
 	return cfg
 }
 

@@ -65,7 +65,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 		{"no certificate", &tls.Config{}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.conf.RootCAs, c.conf.InsecureSkipVerify = client.CA, true
+			c.conf.RootCAs, c.conf.InsecureSkipVerify = client.CA(), true
 			conn := tls.Client(dialRaw(t, a), c.conf)
 			conn.SetDeadline(time.Now().Add(10 * time.Second))
 			conn.Write(appendHello(nil, identity{cluster: "test", node: "z", incarnation: 9}))

@@ -42,7 +42,7 @@ func (c *Config) validateAddresses(bad func(string, ...any)) {
 	if c.RequireNodeURI && c.TLSCA == "" {
 		bad("require-node-uri needs tls-ca: without it nodes show no certificates")
 	}
-	if c.TLSCA != "" && c.GossipKey == "" && !onLoopback(c.GossipListen) {
+	if c.TLSCA != "" && !c.encryptsGossip() && !onLoopback(c.GossipListen) {
 		bad("gossip-key is not set: nodes trust each other by certificates, and gossip on %s would be open to everybody. "+
 			"Set BUSBAR_GOSSIP_KEY to the same 32 bytes in base64 on every node (openssl rand -base64 32)", c.GossipListen)
 	}

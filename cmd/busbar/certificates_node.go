@@ -87,5 +87,5 @@ func (n *node) peerTLS(node fsm.NodeID) (*cluster.TLS, error) {
 	if err := c.forNode(&n.cfg, node); err != nil {
 		return nil, err
 	}
-	return &cluster.TLS{CA: c.authority, RequireNodeURI: n.cfg.RequireNodeURI, Certificate: n.shownCertificate}, nil
+	return &cluster.TLS{CA: func() *x509.CertPool { return n.certificates.Load().authority }, RequireNodeURI: n.cfg.RequireNodeURI, Certificate: n.shownCertificate}, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +57,9 @@ type Config struct {
 	RequireNodeURI     bool   `yaml:"require-node-uri"`
 	AllowPlaintextPeer bool   `yaml:"allow-plaintext-peers"`
 	GossipKey          secret `yaml:"gossip-key"` // base64 of 32 bytes
+	// GossipKeys and GossipKeysFile are a ring of such keys, in the place of one: the first encrypts, all are accepted.
+	GossipKeys     secrets `yaml:"gossip-keys"`
+	GossipKeysFile string  `yaml:"gossip-keys-file"`
 
 	LogLevel  string `yaml:"log-level"`
 	LogFormat string `yaml:"log-format"`
@@ -68,8 +70,9 @@ type Config struct {
 
 	Entities string `yaml:"entities"`
 
-	RootKey  secret   `yaml:"root-key"`
-	Policies []policy `yaml:"policies"`
+	RootKey          secret   `yaml:"root-key"`
+	RootKeySecondary secret   `yaml:"root-key-secondary"` // valid beside it, so that keys can be rotated
+	Policies         []policy `yaml:"policies"`
 
 	// Namespace is the name of the namespace, for the management API and for AMQP clients.
 	Namespace string `yaml:"namespace"`
@@ -247,7 +250,9 @@ func settings() []setting {
 func environmentOnly() []setting {
 	return []setting{
 		text("root-key", "", func(c *Config) *string { return (*string)(&c.RootKey) }),
+		text("root-key-secondary", "", func(c *Config) *string { return (*string)(&c.RootKeySecondary) }),
 		text("gossip-key", "", func(c *Config) *string { return (*string)(&c.GossipKey) }),
+		text("gossip-keys-file", "", func(c *Config) *string { return &c.GossipKeysFile }),
 	}
 }
 
@@ -350,6 +355,9 @@ func (c *Config) resolve() error {
 	if c.DataDir == "" {
 		bad("data-dir is not set: pass --data-dir DIR, the directory of everything the node keeps")
 	}
+	if c.RootKeySecondary != "" { // fill has taken it with its first one
+		bad("root-key-secondary needs root-key: it is the second key of the same policy")
+	}
 	if len(c.Policies) == 0 {
 		bad("no access key: set BUSBAR_ROOT_KEY, or policies in the configuration file (only --dev has a default)")
 	}
@@ -367,10 +375,8 @@ func (c *Config) resolve() error {
 		bad("replication-factor is %d, want at least 1", c.ReplicationFactor)
 	}
 	c.ReplicationFactor = min(c.ReplicationFactor, max(1, c.BootstrapExpect))
-	if c.GossipKey != "" {
-		if k, err := base64.StdEncoding.DecodeString(string(c.GossipKey)); err != nil || len(k) != 32 {
-			bad("gossip-key is not base64 of 32 bytes")
-		}
+	if _, err := c.gossipRing(); err != nil {
+		bad("%w", err)
 	}
 	if c.LogStore != "wal" && c.LogStore != "boltdb" {
 		bad("log-store is %q, want wal or boltdb", c.LogStore)
@@ -403,9 +409,9 @@ func (c *Config) fill() {
 		c.RootKey = devKey
 	}
 	if c.RootKey != "" {
-		c.Policies = append(c.Policies, policy{Name: devKeyName, Primary: c.RootKey,
+		c.Policies = append(c.Policies, policy{Name: devKeyName, Primary: c.RootKey, Secondary: c.RootKeySecondary,
 			Rights: list{"Send", "Listen", "Manage"}})
-		c.RootKey = ""
+		c.RootKey, c.RootKeySecondary = "", ""
 	}
 	if c.AMQPListen == nil {
 		// Plain text for other machines is asked for where there is TLS.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -109,6 +108,7 @@ func (n *node) openMesh(context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.reloader.gossip = cfg.GossipKeys
 	n.view = cluster.NewView()
 	if n.gossip, err = cluster.NewGossip(cfg, n.view, n.log); err != nil {
 		return err
@@ -126,13 +126,11 @@ func (n *node) clusterConfig() (cluster.Config, error) {
 	cfg.PeerListen, cfg.GossipListen = n.cfg.PeerListen, n.cfg.GossipListen
 	cfg.AllowPlaintext = n.cfg.AllowPlaintextPeer
 	cfg.Join, cfg.BootstrapExpect = n.cfg.Join, n.cfg.BootstrapExpect
-	if n.cfg.GossipKey != "" {
-		key, err := base64.StdEncoding.DecodeString(string(n.cfg.GossipKey))
-		if err != nil {
-			return cfg, fmt.Errorf("gossip-key: %w", err)
-		}
-		cfg.GossipKey = key
+	keys, err := n.cfg.gossipRing()
+	if err != nil {
+		return cfg, err
 	}
+	cfg.GossipKeys = keys
 	if n.cfg.Advertise != "" {
 		if p := portOf(n.cfg.PeerListen); p != "0" {
 			cfg.PeerAdvertise = net.JoinHostPort(n.cfg.Advertise, p)

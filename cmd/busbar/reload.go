@@ -25,6 +25,7 @@ type reloader struct {
 
 	mu        sync.Mutex        // one reload at a time
 	documents map[string][]byte // keys of issuers that are files, by issuer; nil before they were read
+	gossip    [][]byte          // keys of gossip
 
 	applied, refused atomic.Uint64
 	lastFailed       atomic.Bool
@@ -46,16 +47,37 @@ func newReloader(n *node) *reloader {
 	return r
 }
 
-// run reloads whenever it is asked to, until ctx ends.
+// run reloads whenever it is asked to, and when a file has changed, until ctx ends.
 func (r *reloader) run(ctx context.Context, hangups <-chan struct{}) {
+	w := newFileWatch(r.watched)
+	look := time.NewTicker(watchEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-hangups:
 			_, _ = r.reload(ctx, "signal") // the log has it
+			w.accept()
+		case <-look.C:
+			if w.changed() {
+				_, _ = r.reload(ctx, "changed files")
+				w.accept()
+			}
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// watched are the files that a reload would read.
+func (r *reloader) watched() []string {
+	now := r.running.Load()
+	files := []string{r.n.cfg.file, now.TLSCert, now.TLSKey, now.TLSCA, now.GossipKeysFile}
+	for _, i := range now.Issuers {
+		if i.isFile() {
+			files = append(files, i.Keys)
+		}
+	}
+	return slices.DeleteFunc(files, func(file string) bool { return file == "" })
 }
 
 // reload reads everything, checks it, and then replaces what has changed. why stands in the log.
@@ -141,7 +163,7 @@ func (r *reloader) prepare(ctx context.Context, next *Config) (*prepared, error)
 	p := &prepared{}
 	var errs []error
 	for _, part := range []func(context.Context, *Config, *prepared) error{
-		r.prepareCertificates, r.prepareAccess, r.prepareIssuers, r.prepareLimits,
+		r.prepareCertificates, r.prepareAccess, r.prepareIssuers, r.prepareLimits, r.prepareGossip,
 	} {
 		if err := part(ctx, next, p); err != nil {
 			errs = append(errs, err)

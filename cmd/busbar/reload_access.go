@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -64,6 +66,27 @@ func (r *reloader) prepareIssuers(_ context.Context, next *Config, p *prepared) 
 			}
 		}
 		r.n.issuers.replace(r.n.background, next.Issuers)
+	})
+	return nil
+}
+
+// prepareGossip makes the ring of keys that of the configuration.
+func (r *reloader) prepareGossip(_ context.Context, next *Config, p *prepared) error {
+	keys, err := next.gossipRing()
+	if err != nil {
+		return err
+	}
+	if slices.EqualFunc(keys, r.gossip, bytes.Equal) {
+		return nil
+	}
+	if next.GossipKeysFile != "" {
+		p.files = append(p.files, "gossip-keys-file")
+	}
+	p.then(func() {
+		r.gossip = keys
+		if err := r.n.gossip.SetKeys(keys); err != nil {
+			r.log.Error("keys of gossip", "error", err) // they were checked
+		}
 	})
 	return nil
 }

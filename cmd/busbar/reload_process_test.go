@@ -72,6 +72,12 @@ func TestAHangupReloadsAProcess(t *testing.T) {
 	if log := p.log.String(); !strings.Contains(log, "setting=node-id") {
 		t.Errorf("the log does not name the setting: %s", log)
 	}
+	// A renewed certificate needs no signal.
+	ours.issue(t, dir, paper{name: "fourth"})
+	p.awaitLog(`by="changed files" changed=tls-cert`)
+	if got := shown(t, p.secure); got != "fourth" {
+		t.Errorf("after a change of the files the certificate is of %q", got)
+	}
 	p.signal(syscall.SIGTERM)
 	if code := p.code(); code != 0 {
 		t.Errorf("exit code %d, %s", code, p.log)

@@ -13,7 +13,9 @@ func changesLive(name string, now, next *Config) bool {
 		return now.TLSCert != "" && next.TLSCert != ""
 	case "tls-ca": // TLS between nodes is not turned on or off while they talk
 		return now.TLSCA != "" && next.TLSCA != ""
-	case "root-key", "policies", "issuers", "clock-skew", "log-level":
+	case "gossip-key", "gossip-keys", "gossip-keys-file": // nor is encryption
+		return now.encryptsGossip() && next.encryptsGossip()
+	case "root-key", "root-key-secondary", "policies", "issuers", "clock-skew", "log-level":
 		return true
 	case "limits.links", "limits.concurrent-receives": // connections and replicas keep those that they began with
 		return false

@@ -203,3 +203,81 @@ func TestAReloadChangesLimits(t *testing.T) {
 		t.Errorf("limits of sockets: %+v", got)
 	}
 }
+
+// Both root keys open the namespace, so that one can be changed while the other is in use.
+func TestRootKeysRotate(t *testing.T) {
+	r := openReloading(t, "root-key: old\nroot-key-secondary: rootkey\n")
+	check := func(key, want string) {
+		t.Helper()
+		if got := tries(t, r.target(devKeyName, key), "orders"); got != want {
+			t.Errorf("the key %s can %q, want %q", key, got, want)
+		}
+	}
+	token := auth.NewToken("http://"+r.host+"/", devKeyName, "old", time.Now().Add(time.Hour))
+	if res, text := r.request(t, "PUT", "/orders", atomOf("QueueDescription", ""), token, "Content-Type", dial.AtomEntryType); res.StatusCode >= 300 {
+		t.Fatal(text)
+	}
+	check("old", "send,receive")
+	check("rootkey", "send,receive")
+	if err := os.WriteFile(r.file, []byte("root-key: rootkey\nroot-key-secondary: new\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.reloader.reload(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	check("old", "nothing")
+	check("rootkey", "send,receive")
+	check("new", "send,receive")
+	if err := os.WriteFile(r.file, []byte("root-key-secondary: new\n"+rootPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.reloader.reload(t.Context(), "test"); err == nil || !strings.Contains(err.Error(), "needs root-key") {
+		t.Errorf("a secondary key alone: %v", err)
+	}
+}
+
+// The ring of gossip comes from one setting, a list or a file, and a reload turns it.
+func TestGossipKeysComeFromAListOrAFile(t *testing.T) {
+	one, two := strings.Repeat("A", 43)+"=", strings.Repeat("B", 42)+"A="
+	file := filepath.Join(t.TempDir(), "ring")
+	keep := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep("# the first encrypts\n" + two + "\n\n" + one + "\n")
+	base := "data-dir: /d\nroot-key: k\n"
+	for name, c := range map[string]struct {
+		text  string
+		keys  int
+		error string
+	}{
+		"none": {"", 0, ""}, "one": {"gossip-key: " + one, 1, ""}, "a list": {"gossip-keys: [" + two + ", " + one + "]", 2, ""},
+		"a text": {"gossip-keys: " + two + "," + one, 2, ""}, "a file": {"gossip-keys-file: " + file, 2, ""},
+		"two settings": {"gossip-key: " + one + "\ngossip-keys-file: " + file, 0, "set one of gossip-key"},
+		"a short key":  {"gossip-keys: [" + one + ", AAAA]", 0, "key 2 of 2"},
+		"a key twice":  {"gossip-keys: [" + one + ", " + one + "]", 0, "twice"},
+		"no such file": {"gossip-keys-file: /nowhere/ring", 0, "no such file"},
+		"too many":     {"gossip-keys: [A, A, A, A, A, A, A, A, A]", 0, "want at most 8"},
+	} {
+		cfg, err := load(writeConfig(t, base+c.text+"\n"), nil, environment(nil))
+		if (err != nil) != (c.error != "") || err != nil && !strings.Contains(err.Error(), c.error) {
+			t.Errorf("%s: %v, want %q", name, err, c.error)
+			continue
+		}
+		if ring, _ := cfg.gossipRing(); err == nil && len(ring) != c.keys {
+			t.Errorf("%s: %d keys, want %d", name, len(ring), c.keys)
+		}
+	}
+	r := openReloading(t, rootPolicy+"gossip-keys-file: "+file+"\n")
+	keep(one + "\n")
+	if done := r.mustReload(t, rootPolicy+"gossip-keys-file: "+file+"\n"); strings.Join(done.Changed, " ") != "gossip-keys-file" {
+		t.Errorf("done: %+v", done)
+	}
+	if done := r.mustReload(t, rootPolicy); strings.Join(done.Restart, " ") != "gossip-keys-file" || len(done.Changed) > 0 {
+		t.Errorf("done without keys: %+v", done)
+	}
+	if strings.Contains(r.log.String(), one[:20]) {
+		t.Error("the log tells a key")
+	}
+}
