@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,7 +14,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
@@ -136,6 +140,46 @@ func TestFaultsOfCertificatesAreFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A node warns of a certificate that ends soon when it starts, and then once a day.
+func TestANodeWarnsOfCertificatesOnceADay(t *testing.T) {
+	day := 24 * time.Hour
+	dir := t.TempDir()
+	newAuthority(t, "ours").issue(t, dir, paper{until: 31*day + time.Hour})
+	cfg := Config{TLSCert: dir + "/node.pem", TLSKey: dir + "/node.key"}
+	c, err := readCertificates(&cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		book := new(logBook)
+		n := &node{cfg: cfg, log: hclog.New(&hclog.LoggerOptions{Output: book})}
+		n.certificates.Store(c)
+		began := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			n.warnOfCertificates(ctx, func() time.Time { return real.Add(time.Since(began)) })
+		}()
+		count := func() (warnings, errors int) {
+			return strings.Count(book.String(), "renew it"), strings.Count(book.String(), "has expired at")
+		}
+		for _, c := range []struct {
+			wait           time.Duration
+			warned, failed int
+		}{{0, 0, 0}, {day, 0, 0}, {day, 1, 0}, {day - time.Minute, 1, 0}, {time.Minute, 2, 0}, {28 * day, 30, 0}, {day, 30, 1}} {
+			time.Sleep(c.wait)
+			synctest.Wait()
+			if warned, failed := count(); warned != c.warned || failed != c.failed {
+				t.Errorf("after %v: %d warnings and %d errors, want %d and %d", time.Since(began), warned, failed, c.warned, c.failed)
+			}
+		}
+		cancel()
+		<-done
+	})
 }
 
 func mustRename(t *testing.T, from, to string) {

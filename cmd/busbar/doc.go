@@ -13,13 +13,14 @@
 //   - status.go, status_nodes.go, status_members.go, operator.go, metrics.go, messages.go, reset.go, audit.go,
 //     profiles.go: what the operations port answers
 //   - audit_stopped.go, recover.go: an audit of data directories whose nodes are stopped, and their recovery
-//   - reload_http.go, reload.go, reload_access.go, reload_watch.go, reload_settings.go: a running node reads its configuration again
+//   - reload_http.go, reload.go, reload_access.go, reload_watch.go, reload_settings.go, service.go: a running node reads its
+//     configuration again; what systemd is told
 //   - issuers.go, policies.go, roots.go: whose tokens are good, and authorities for an image that has none
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
 //   - node.go, alarms.go, mend.go: the node itself, its alarms, and advice to people beside an error
 //   - config.go, gossip_keys.go, limits.go, addresses.go: the configuration
 //
-// The packages client, lines, bench, entities, dial, exit and process have doors that test/arch holds.
+// The packages client, lines, bench, entities, dial, exit, notify and process have doors that test/arch holds.
 //
 // Start with open.go.
 package main

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/notify"
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -21,7 +22,8 @@ type reloader struct {
 	n   *node
 	log hclog.Logger
 
-	running atomic.Pointer[Config] // in effect now; never changed in place
+	running atomic.Pointer[Config]  // in effect now; never changed in place
+	manager atomic.Pointer[service] // nil before the node serves
 
 	mu        sync.Mutex        // one reload at a time
 	documents map[string][]byte // keys of issuers that are files, by issuer; nil before they were read
@@ -84,6 +86,10 @@ func (r *reloader) watched() []string {
 func (r *reloader) reload(ctx context.Context, why string) (reloaded, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if manager := r.manager.Load(); manager != nil {
+		manager.say(notify.Reloading()...)
+		defer manager.say(notify.Ready, notify.Status(serving))
+	}
 	done, err := r.reloadLocked(ctx)
 	if err != nil {
 		r.refused.Add(1)

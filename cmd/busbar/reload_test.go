@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -279,5 +281,40 @@ func TestGossipKeysComeFromAListOrAFile(t *testing.T) {
 	}
 	if strings.Contains(r.log.String(), one[:20]) {
 		t.Error("the log tells a key")
+	}
+}
+
+// Other nodes' certificates may come from an authority as soon as a reload has read it, and no longer than it is there.
+func TestAReloadReplacesTheAuthority(t *testing.T) {
+	ours, theirs, dir := newAuthority(t, "ours"), newAuthority(t, "theirs"), t.TempDir()
+	ours.issue(t, dir, paper{})
+	text := rootPolicy + "tls-cert: " + dir + "/node.pem\ntls-key: " + dir + "/node.key\ntls-ca: " + dir + "/ca.pem\n"
+	r := openReloading(t, text)
+	peers, err := r.peerTLS(r.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusts := func(a *authority) bool {
+		_, err := a.cert.Verify(x509.VerifyOptions{Roots: peers.CA(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+		return err == nil
+	}
+	if !trusts(ours) || trusts(theirs) {
+		t.Fatal("before the reload")
+	}
+	both := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ours.cert.Raw}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: theirs.cert.Raw})...)
+	if err := os.WriteFile(filepath.Join(dir, "ca.pem"), both, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if done := r.mustReload(t, text); strings.Join(done.Changed, " ") != "tls-ca" || !trusts(ours) || !trusts(theirs) {
+		t.Errorf("with both: %+v", done)
+	}
+	theirs.issue(t, dir, paper{})
+	if done := r.mustReload(t, text); strings.Join(done.Changed, " ") != "tls-ca tls-cert" || trusts(ours) || !trusts(theirs) {
+		t.Errorf("with the new one: %+v", done)
+	}
+	writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", ours.cert.Raw)
+	if status, answer := r.write(t, text); status != http.StatusUnprocessableEntity || !strings.Contains(answer, "other nodes refuse") || !trusts(theirs) {
+		t.Errorf("with an authority that did not sign: %d %s", status, answer)
 	}
 }

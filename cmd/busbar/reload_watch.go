@@ -16,8 +16,8 @@ const (
 	maxWatchedBytes = 4 << 20
 )
 
-// fileWatch finds out that files have changed, when they are at rest again: a certificate and its key are two files, and
-// between the first and the second they do not fit.
+// fileWatch finds out that files have changed, when they are at rest again. A certificate and its key are two files, and
+// they do not fit while one of them is still the old one.
 type fileWatch struct {
 	files   func() []string
 	known   map[string][sha256.Size]byte // as they were read last

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
+	"github.com/busbar-mq/busbar/cmd/busbar/notify"
 	"github.com/busbar-mq/busbar/cmd/busbar/process"
 )
 
@@ -76,6 +78,8 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 	defer close(done)
 	end := &ending{signals: signals, stop: stop, reload: hangups, exit: os.Exit, log: log}
 	go end.run(done)
+	manager := newService(os.LookupEnv, os.Getpid(), log)
+	manager.say(notify.Status("waiting for the cluster"))
 	if cfg.QuietRuntime {
 		if err := process.QuietRuntime(); err != nil {
 			log.Debug("the runtime is left as it is", "reason", err)
@@ -92,8 +96,11 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 	if cfg.Dev {
 		n.printConnectionStrings(out)
 	}
-	reloading := make(chan struct{})
-	go func() { defer close(reloading); n.reloader.run(ctx, hangups) }()
+	n.reloader.manager.Store(manager)
+	manager.say(notify.Ready, notify.Status(serving))
+	var beside sync.WaitGroup
+	beside.Go(func() { n.reloader.run(ctx, hangups) })
+	beside.Go(func() { manager.watch(ctx, n.alive) })
 	var failed error
 	select {
 	case <-ctx.Done():
@@ -101,7 +108,8 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 		log.Error("stopping", "error", failed)
 		stop()
 	}
-	<-reloading // so that nothing is replaced while it is closed
+	manager.say(notify.Stopping, notify.Status("handing over and closing"))
+	beside.Wait() // so that nothing is replaced while it is closed
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if err := n.close(stopping); err != nil {

@@ -37,6 +37,7 @@ var doors = map[string][]string{
 
 	"cmd/busbar/exit":     {},
 	"cmd/busbar/process":  {},
+	"cmd/busbar/notify":   {},
 	"cmd/busbar/dial":     {"cmd/busbar/exit", "transport/auth"},
 	"cmd/busbar/entities": {"cmd/busbar/dial", "cmd/busbar/exit"},
 	"cmd/busbar/lines":    {"transport/amqp"},
