@@ -18,7 +18,7 @@
 //   - issuers.go, policies.go, roots.go: whose tokens are good, and authorities for an image that has none
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
 //   - node.go, alarms.go, mend.go: the node itself, its alarms, and advice to people beside an error
-//   - config.go, gossip_keys.go, limits.go, addresses.go: the configuration
+//   - config.go, limits.go, addresses.go, gossip_keys.go: the configuration
 //
 // The packages client, lines, bench, entities, dial, exit, notify and process have doors that test/arch holds.
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync"
@@ -116,6 +117,31 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 		log.Warn("stopped", "error", err)
 	}
 	return failed
+}
+
+// alive returns why the node is not alive: its operations port does not answer, or its partitions. It asks nothing of other
+// nodes, because a restart does not bring them back.
+func (n *node) alive(ctx context.Context) error {
+	answer := make(chan error, 1)
+	go func() { // what hangs must not hang the watchdog
+		_ = n.host.Status()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/livez", nil)
+		if err != nil {
+			answer <- err
+			return
+		}
+		response, err := inside{n.ops.Handler}.RoundTrip(request)
+		if err == nil && response.StatusCode != http.StatusOK {
+			err = fmt.Errorf("/livez answers %s", http.StatusText(response.StatusCode))
+		}
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return errors.New("the node does not answer itself in time")
+	}
 }
 
 func newLogger(cfg Config) hclog.Logger {

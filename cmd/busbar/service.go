@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -55,30 +52,5 @@ func (s *service) watch(ctx context.Context, check func(context.Context) error) 
 		default:
 			s.say(notify.Alive)
 		}
-	}
-}
-
-// alive returns why the node is not alive: its operations port does not answer, or its partitions. It asks nothing of other
-// nodes, because a restart does not bring them back.
-func (n *node) alive(ctx context.Context) error {
-	answer := make(chan error, 1)
-	go func() { // what hangs must not hang the watchdog
-		_ = n.host.Status()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/livez", nil)
-		if err != nil {
-			answer <- err
-			return
-		}
-		response, err := inside{n.ops.Handler}.RoundTrip(request)
-		if err == nil && response.StatusCode != http.StatusOK {
-			err = fmt.Errorf("/livez answers %s", http.StatusText(response.StatusCode))
-		}
-		answer <- err
-	}()
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return errors.New("the node does not answer itself in time")
 	}
 }
