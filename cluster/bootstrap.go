@@ -93,6 +93,12 @@ func NewBootstrap(cfg Config, mesh *Mesh, gossip *Gossip, store BootstrapStore, 
 	return b
 }
 
+// Alive returns the nodes that are alive, in order of their ids.
+func (g *Gossip) Alive() []fsm.NodeID {
+	alive, _ := g.living()
+	return alive
+}
+
 // living returns the ids of the nodes that are alive, sorted, and what Changed does.
 func (g *Gossip) living() (alive []fsm.NodeID, changed <-chan struct{}) {
 	changed = g.Changed()

@@ -5,9 +5,13 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -88,7 +92,7 @@ func (d *Directory) AuditGroup(ctx context.Context, p fsm.PartitionID) GroupAudi
 		return g
 	}
 	content := binary.BigEndian.AppendUint64(verbHead(p, auditCallBytes), mark.Index)
-	for _, n := range d.membersOf(p) {
+	for _, n := range d.audited(p) {
 		var a replica.Audit
 		b, err := d.host.deps.Caller.Call(ctx, n, KindAudit, content)
 		if err == nil {
@@ -98,7 +102,9 @@ func (d *Directory) AuditGroup(ctx context.Context, p fsm.PartitionID) GroupAudi
 			err = json.Unmarshal(b, &a)
 		}
 		if err != nil {
-			problem("node %s: %v", n, err)
+			if !d.spare(p, n) {
+				problem("node %s: %v", n, err)
+			}
 			continue
 		}
 		g.Replicas = append(g.Replicas, a)
@@ -108,6 +114,33 @@ func (d *Directory) AuditGroup(ctx context.Context, p fsm.PartitionID) GroupAudi
 		}
 	}
 	return g
+}
+
+// audited returns the nodes that hold a partition. Those of the catalog are the members of its group: the list of nodes
+// has all that ever were.
+func (d *Directory) audited(p fsm.PartitionID) []fsm.NodeID {
+	r := d.host.Replica(p)
+	if p != fsm.CatalogPartition || r == nil || r.Blank() {
+		return d.membersOf(p)
+	}
+	var ids []fsm.NodeID
+	for _, s := range r.Servers() {
+		ids = append(ids, fsm.NodeID(s.ID))
+	}
+	return ids
+}
+
+// spare reports whether a copy of the catalog is needed by nobody: its node has neither a vote nor a place, and may have
+// left.
+func (d *Directory) spare(p fsm.PartitionID, n fsm.NodeID) bool {
+	r, v := d.host.Replica(p), d.View()
+	if p != fsm.CatalogPartition || r == nil || v == nil {
+		return false
+	}
+	voter := slices.ContainsFunc(r.Servers(), func(s raft.Server) bool {
+		return s.ID == raft.ServerID(n) && s.Suffrage == raft.Voter
+	})
+	return !voter && !control.Placed(v)[n]
 }
 
 func checkpointOf(ctx context.Context, g Group) (d replica.Digest, err error) {

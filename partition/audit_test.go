@@ -113,3 +113,29 @@ func TestAuditAnswersHostileCalls(t *testing.T) {
 		}
 	})
 }
+
+// Nodes that came and went are no problem of a cluster that is well. A voter that does not answer is one.
+func TestAuditIsQuietAboutNodesThatLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _, _ := loaded(t)
+		defer b.close()
+		b.late("n4")
+		time.Sleep(time.Minute)
+		b.leave("n4")
+		for _, pause := range []time.Duration{time.Minute, Defaults().ReplaceAfter} {
+			time.Sleep(pause)
+			for p := range fsm.PartitionID(b.partitions + 1) {
+				if g := b.all["n2"].dir.AuditGroup(shortly(t, time.Minute), p); !g.Well() || len(g.Replicas) != 3 {
+					t.Errorf("partition %d is well, but: %+v", p, g)
+				}
+			}
+		}
+		if got := b.voters(0); got != "n1 n2 n3" {
+			t.Errorf("the catalog still has %s", got)
+		}
+		b.kill("n3")
+		if g := b.all["n2"].dir.AuditGroup(shortly(t, time.Minute), 0); g.Well() {
+			t.Error("a voter that is away is no problem")
+		}
+	})
+}

@@ -14,6 +14,8 @@ import (
 type Config struct {
 	replica.Config
 
+	// Name is what people called this node, empty if they did not: a name of two nodes that live is refused.
+	Name string
 	// Incarnation is this life of the node; Busbar's own proposals are numbered under it.
 	Incarnation fsm.Incarnation
 	// Limits are those of the namespace; what this node proposes to the catalog is judged by them.

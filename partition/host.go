@@ -254,9 +254,21 @@ func (h *Host) fatal(err error) {
 	})
 }
 
+// ownName is what people called this node, if the catalog knows it so.
+func (h *Host) ownName() string {
+	v := h.catalog()
+	if v == nil || h.cfg.Name == "" {
+		return ""
+	}
+	if n, ok := v.Node(h.cfg.Node); !ok || n.Name != h.cfg.Name {
+		return ""
+	}
+	return h.cfg.Name
+}
+
 // Status returns the state of every replica here, by partition.
 func (h *Host) Status() []replica.Status {
-	out := []replica.Status{}
+	out, name := []replica.Status{}, h.ownName()
 	for _, r := range h.list() {
 		out = append(out, r.Status())
 	}
@@ -272,6 +284,9 @@ func (h *Host) Status() []replica.Status {
 		out = append(out, replica.Status{Partition: p, Node: h.cfg.Node, Failure: err.Error(), Broken: true})
 	}
 	slices.SortFunc(out, func(a, b replica.Status) int { return int(a.Partition) - int(b.Partition) })
+	for i := range out {
+		out[i].Name = name
+	}
 	return out
 }
 

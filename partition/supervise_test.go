@@ -50,6 +50,7 @@ type brokers struct {
 	named      string             // name of the next node to join, its id if empty
 	votes      int                // of the catalog at most, the default if 0
 	left       sync.Map           // fsm.NodeID of those that said goodbye
+	taken      sync.Map           // fsm.NodeID to the node that has its name
 }
 
 func newBrokers(t *testing.T, n int) *brokers { return newBrokersWith(t, n, 0) }
@@ -69,7 +70,14 @@ func newBrokersWith(t *testing.T, n, votes int) *brokers {
 
 func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	b.t.Helper()
+	name := b.named
+	if name == "" {
+		name = string(id)
+	}
+	prior := b.cfg
+	b.cfg = func(c *Config) { prior(c); c.Name = name }
 	n := &broker{testNode: b.start(id)}
+	b.cfg = prior
 	n.dir = NewDirectory(n.host)
 	n.r = NewRouter(n.host, n.dir)
 	cfg := control.Defaults()
@@ -81,6 +89,8 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	if b.votes > 0 {
 		cfg.CatalogVoters = b.votes
 	}
+	cfg.Peers = func() []fsm.NodeID { return b.ids }
+	cfg.NameTaken = func(owner fsm.NodeID) { b.taken.Store(id, owner) }
 	cfg.Left = func(id fsm.NodeID) bool { _, left := b.left.Load(id); return left }
 	b.left.Delete(id)
 	var err error

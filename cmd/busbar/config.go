@@ -32,6 +32,7 @@ const (
 type Config struct {
 	DataDir  string `yaml:"data-dir"`
 	NodeName string `yaml:"node-id"`
+	unnamed  bool   // nobody chose the name: it is that of the host, and several nodes on one host have it
 	Dev      bool   `yaml:"dev"`
 	DevCADir string `yaml:"dev-ca-dir"`
 
@@ -401,6 +402,7 @@ func (c *Config) fill() {
 	}
 	if c.NodeName == "" {
 		c.NodeName, _ = os.Hostname()
+		c.unnamed = true
 	}
 	if c.DevCADir == "" {
 		c.DevCADir = filepath.Join(c.DataDir, "tls")

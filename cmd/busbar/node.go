@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -56,9 +57,11 @@ type node struct {
 	refusals   *refusal.Log
 	front      *transport.Server
 	alarms     *alarms
-	ops        *http.Server
-	doors      *doors
-	reloader   *reloader
+	// nameOwner is the node that has the name of this one, nil or empty if none has.
+	nameOwner atomic.Pointer[fsm.NodeID]
+	ops       *http.Server
+	doors     *doors
+	reloader  *reloader
 
 	certificates atomic.Pointer[certificates] // never nil once they are opened
 
@@ -130,4 +133,11 @@ func (l lives) Distrust(reason string, life uint64) error {
 }
 
 // alarmChecks are all checks that turn no client away.
-func (n *node) alarmChecks() []partition.Check { return n.host.Alarms() }
+func (n *node) alarmChecks() []partition.Check {
+	name := partition.Check{Name: "node-name"}
+	if owner := n.nameOwner.Load(); owner != nil && *owner != "" {
+		name.Err = fmt.Errorf("node-id %s is that of node %s, which answers, so this node is not taken in: give it another "+
+			"node-id, or stop the other one", n.cfg.NodeName, *owner)
+	}
+	return append(n.host.Alarms(), name)
+}

@@ -161,6 +161,9 @@ func portOf(addr string) string {
 func (n *node) openPartitions(context.Context) error {
 	cfg := partition.Defaults()
 	cfg.Node, cfg.Incarnation = n.id, n.incarnation
+	if !n.cfg.unnamed {
+		cfg.Name = n.cfg.NodeName
+	}
 	cfg.Limits, cfg.MaxReceives = n.cfg.Limits.namespace(), n.cfg.Limits.ConcurrentReceives
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
@@ -281,6 +284,9 @@ func (n *node) found(ctx context.Context) error {
 	}
 	cfg := control.Defaults()
 	cfg.Name, cfg.Bootstrap = n.cfg.NodeName, members
+	if !n.cfg.unnamed {
+		cfg.Peers, cfg.NameTaken = n.gossip.Alive, func(owner fsm.NodeID) { n.nameOwner.Store(&owner) }
+	}
 	cfg.Partitions, cfg.Replicas = n.cfg.Partitions, n.cfg.ReplicationFactor
 	cfg.CatalogVoters, cfg.Place, cfg.Left = catalogVoters, cluster.Place, n.gossip.Left
 	n.supervisor, err = partition.Supervise(n.host, n.directory, cfg)

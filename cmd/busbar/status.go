@@ -58,15 +58,27 @@ func (s *status) catalog() *catalog.View {
 
 // names returns how each node is shown.
 func (s *status) names() map[fsm.NodeID]fsm.NodeID {
-	nodes := s.catalog().Nodes()
-	used := map[string]int{}
-	for _, n := range nodes {
-		used[n.Name]++
+	alive := map[fsm.NodeID]bool{s.n.id: true}
+	for _, m := range s.n.gossip.Members() {
+		alive[m.ID] = alive[m.ID] || m.State == cluster.MemberAlive
 	}
-	out := map[fsm.NodeID]fsm.NodeID{s.n.id: s.n.id}
+	return displayNames(s.n.id, s.catalog().Nodes(), alive)
+}
+
+// displayNames gives a node the name that people gave it. Of several nodes of one name, the only one that lives has it: the
+// others were machines or disks before it. Two that live are shown by their identities.
+func displayNames(self fsm.NodeID, nodes []catalog.Node, alive map[fsm.NodeID]bool) map[fsm.NodeID]fsm.NodeID {
+	all, living := map[string]int{}, map[string]int{}
+	for _, n := range nodes {
+		all[n.Name]++
+		if alive[n.ID] {
+			living[n.Name]++
+		}
+	}
+	out := map[fsm.NodeID]fsm.NodeID{self: self}
 	for _, n := range nodes {
 		out[n.ID] = n.ID
-		if n.Name != "" && used[n.Name] == 1 {
+		if n.Name != "" && (all[n.Name] == 1 || living[n.Name] == 1 && alive[n.ID]) {
 			out[n.ID] = fsm.NodeID(n.Name)
 		}
 	}

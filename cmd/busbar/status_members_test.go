@@ -1,10 +1,12 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 func TestWhereAGroupIsNotWhatTheCatalogWants(t *testing.T) {
@@ -33,5 +35,25 @@ func TestWhereAGroupIsNotWhatTheCatalogWants(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+func TestANameIsThatOfTheNodeThatLives(t *testing.T) {
+	nodes := []catalog.Node{{ID: "a", Name: "n1"}, {ID: "b", Name: "n2"}, {ID: "c", Name: "n2"}, {ID: "d", Name: "n3"},
+		{ID: "e", Name: "n3"}, {ID: "f", Name: "n4"}, {ID: "g", Name: "n4"}, {ID: "h"}}
+	alive := map[fsm.NodeID]bool{"a": true, "c": true, "d": true, "e": true, "h": true}
+	want := map[fsm.NodeID]fsm.NodeID{
+		"a": "n1",
+		"b": "b", "c": "n2", // a new disk has the name of the old one
+		"d": "d", "e": "e", // two that live
+		"f": "f", "g": "g", // two that are gone
+		"h": "h",
+	}
+	if got := displayNames("a", nodes, alive); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	delete(alive, "a")
+	if got := displayNames("h", nodes, alive); got["a"] != "n1" {
+		t.Errorf("a node that is away is called %s", got["a"])
 	}
 }

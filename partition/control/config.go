@@ -12,6 +12,11 @@ import (
 type Config struct {
 	// Name is the node's name for people.
 	Name string
+	// Peers returns the nodes that seem to live. With it, a node that is new to the cluster asks them whether one has its
+	// name. nil: a name may be that of several nodes.
+	Peers func() []fsm.NodeID
+	// NameTaken is told which node has the name of this one, and "" when it is free again; nil for nobody.
+	NameTaken func(owner fsm.NodeID)
 	// Bootstrap are the nodes that group 0 is created with (A20), the same list on each of them;
 	// empty on a node that joins a cluster, which waits to be added.
 	Bootstrap []fsm.NodeID

@@ -13,13 +13,15 @@ import (
 type Status struct {
 	Partition fsm.PartitionID `json:"partition"`
 	Node      fsm.NodeID      `json:"node"`
-	Leader    fsm.NodeID      `json:"leader,omitempty"`
-	Leading   bool            `json:"leading"`
-	Term      uint64          `json:"term"`
-	Last      uint64          `json:"last"`      // last log index
-	LastTerm  uint64          `json:"last_term"` // its term
-	Committed uint64          `json:"committed"`
-	Applied   uint64          `json:"applied"`
+	// Name is what the node is called by people, once the catalog knows it under that name; empty if nobody named it.
+	Name      string     `json:"name,omitempty"`
+	Leader    fsm.NodeID `json:"leader,omitempty"`
+	Leading   bool       `json:"leading"`
+	Term      uint64     `json:"term"`
+	Last      uint64     `json:"last"`      // last log index
+	LastTerm  uint64     `json:"last_term"` // its term
+	Committed uint64     `json:"committed"`
+	Applied   uint64     `json:"applied"`
 	// Received is how many bytes of snapshots came since the replica was opened: a replica whose
 	// Applied stands still advances while this grows.
 	Received  uint64       `json:"received,omitempty"`
