@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -79,6 +80,16 @@ type agreement struct {
 
 // KindBootstrap is the call of Bootstrap.
 const KindBootstrap uint8 = 64
+
+// Founded returns a digest of the list of first members that a store has confirmed, zero if there is none.
+func Founded(store BootstrapStore) Digest {
+	data, err := store.Read(confirmedName)
+	if err != nil {
+		return Digest{}
+	}
+	sum := sha256.Sum256(data)
+	return Digest(sum[:len(Digest{})])
+}
 
 // NewBootstrap registers its call with mesh, so it must come before Mesh.Start.
 func NewBootstrap(cfg Config, mesh *Mesh, gossip *Gossip, store BootstrapStore, log hclog.Logger) *Bootstrap {

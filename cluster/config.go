@@ -23,6 +23,14 @@ type Config struct {
 	Node        fsm.NodeID
 	Incarnation fsm.Incarnation
 
+	// RootKey is a digest of the key that all nodes share, zero if there is none. A node with another one is refused, unless
+	// Known says that it is a member: a key is changed node by node. nil: no node is known.
+	RootKey Digest
+	Known   func(fsm.NodeID) bool
+	// Founded returns a digest of the founders, zero while they are not known: a node with others is refused. nil: never
+	// known.
+	Founded func() Digest
+
 	// PeerListen is where the mesh listens, host:port. PeerAdvertise is what other nodes dial; empty
 	// means the address that gossip found, with the port of PeerListen.
 	PeerListen    string

@@ -16,6 +16,13 @@ func (m *Mesh) checkIdentity(conn net.Conn, id identity) error {
 		return fmt.Errorf("peer is of cluster %q", id.cluster)
 	case id.node == m.cfg.Node:
 		return fmt.Errorf("peer has our own node id %s", id.node)
+	case id.keyed.differs(m.cfg.RootKey) && m.cfg.Known != nil && m.cfg.Known(id.node):
+		// The key of a cluster is changed node by node.
+		m.tellOnce("a member of the cluster has another root key", id.node, errOtherKey)
+	case id.keyed.differs(m.cfg.RootKey):
+		return fmt.Errorf("%w: node %s: %w", errForeign, id.node, errOtherKey)
+	case id.founded.differs(m.founded()):
+		return fmt.Errorf("%w: node %s is of a cluster that other nodes founded", errForeign, id.node)
 	}
 	return m.checkCertificate(conn, id.node)
 }
@@ -86,5 +93,14 @@ func (m *Mesh) welcome(
 func (m *Mesh) identity(version uint8, wants fsm.NodeID) identity {
 	return identity{
 		version: version, cluster: m.cfg.ClusterName, node: m.cfg.Node, incarnation: m.cfg.Incarnation, wants: wants,
+		founded: m.founded(), keyed: m.cfg.RootKey,
 	}
+}
+
+// founded is the digest of the founders, zero while this node does not know them.
+func (m *Mesh) founded() Digest {
+	if m.cfg.Founded == nil {
+		return Digest{}
+	}
+	return m.cfg.Founded()
 }

@@ -344,7 +344,7 @@ func TestTooManyPeersAreRefused(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(appendHello(nil, identity{cluster: "test", node: "z", incarnation: 9, wants: "a"}))
+	f.Add(appendHello(nil, identity{cluster: "test", node: "z", incarnation: 9, wants: "a", founded: Digest{1}, keyed: Digest{2}}))
 	f.Add(appendHello(nil, identity{version: 2, cluster: "test", node: "z", incarnation: 9}))
 	f.Add(appendRefusal(nil, helloVersion, "no"))
 	f.Fuzz(func(t *testing.T, b []byte) {

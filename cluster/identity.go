@@ -34,7 +34,29 @@ type identity struct {
 	incarnation fsm.Incarnation
 	// wants is the node that a dialler expects to answer; empty in an answer, and in a hello of version 2.
 	wants fsm.NodeID
+	// founded and keyed are digests of what the founders of the cluster are, and of the root key; zero if unknown. Two that
+	// are known and differ are of two clusters.
+	founded, keyed Digest
 }
+
+// Digest is the beginning of a hash of something that all nodes of a cluster have in common; zero is unknown.
+type Digest [8]byte
+
+// The tags of the fields behind the names. A number is never used again.
+const (
+	tagFounded = 1
+	tagKeyed   = 2
+)
+
+func appendDigest(b []byte, tag byte, d Digest) []byte {
+	if d == (Digest{}) {
+		return b
+	}
+	return append(append(b, tag, byte(len(d))), d[:]...)
+}
+
+// differs reports whether both digests are known and not the same.
+func (d Digest) differs(o Digest) bool { return d != o && d != (Digest{}) && o != (Digest{}) }
 
 var (
 	// errRefused is the peer's answer that it does not want this connection.
@@ -42,6 +64,9 @@ var (
 	// errNoHello says that the peer ended the connection instead of answering the hello. A node of an earlier version
 	// does so when it hears a later one.
 	errNoHello = errors.New("no hello came back")
+	// errForeign says that a node belongs to another cluster, or has another key.
+	errForeign  = errors.New("the two nodes do not belong together")
+	errOtherKey = errors.New("its root key is another one than that of this node")
 	// errOtherNode says that another node has the address of the one that was dialled.
 	errOtherNode = errors.New("another node has this address")
 )
@@ -55,6 +80,8 @@ func appendHello(b []byte, id identity) []byte {
 	body = appendText(body, string(id.node))
 	if id.version > helloVersionBefore {
 		body = appendText(body, string(id.wants))
+		body = appendDigest(body, tagFounded, id.founded)
+		body = appendDigest(body, tagKeyed, id.keyed)
 	}
 	b = append(b, helloMagic...)
 	b = append(b, id.version, helloWelcome)
@@ -116,8 +143,13 @@ func parseIdentity(b []byte, version uint8) (identity, error) {
 	if version > helloVersionBefore {
 		id.wants = r.node(true)
 		for r.err == nil && len(r.b) > 0 {
-			r.number(1)
-			r.take(int(r.number(1)))
+			tag := r.number(1)
+			switch field := r.take(int(r.number(1))); {
+			case tag == tagFounded && len(field) == len(Digest{}):
+				id.founded = Digest(field)
+			case tag == tagKeyed && len(field) == len(Digest{}):
+				id.keyed = Digest(field)
+			}
 		}
 	}
 	if err := r.end(); err != nil {

@@ -48,6 +48,9 @@ type Mesh struct {
 	watchers   map[int]func(fsm.NodeID, bool)
 	nextWatch  int
 
+	told     sync.Mutex // guards refusals
+	refusals map[fsm.NodeID]refusal
+
 	news      sync.Mutex // guards reports; apart from mu, because it is taken under peer.mu
 	reports   []report
 	newsReady chan struct{} // capacity 1
@@ -69,8 +72,8 @@ func NewMesh(cfg Config, resolve Resolve, log hclog.Logger) (*Mesh, error) {
 	m := &Mesh{
 		cfg: cfg, network: cfg.Network, resolve: resolve, log: log.Named("mesh"),
 		peers: map[fsm.NodeID]*peer{}, links: map[*link]struct{}{},
-		handshakes: map[*meteredConn]shake{},
-		watchers:   map[int]func(fsm.NodeID, bool){}, newsReady: make(chan struct{}, 1),
+		handshakes: map[*meteredConn]shake{}, refusals: map[fsm.NodeID]refusal{},
+		watchers: map[int]func(fsm.NodeID, bool){}, newsReady: make(chan struct{}, 1),
 	}
 	if m.network == nil {
 		m.network = tcp{}
@@ -233,6 +236,9 @@ func (m *Mesh) admit(raw *meteredConn) {
 		err = errGaveWay
 	}
 	if err != nil {
+		if errors.Is(err, errForeign) {
+			m.tellOnce("a node was refused", id.node, err)
+		}
 		m.log.Debug("connection refused", "from", raw.RemoteAddr(), "error", err)
 		raw.Close()
 		return

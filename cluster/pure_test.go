@@ -205,6 +205,9 @@ func TestGoldenBytes(t *testing.T) {
 	}{
 		"hello": {appendHello(nil, identity{cluster: "prod", node: "n1", incarnation: 0x0102, wants: "n2"}),
 			"42424d48 03 00 0013 0000000000000102 04 70726f64 02 6e31 02 6e32"},
+		"hello with digests": {appendHello(nil, identity{cluster: "prod", node: "n1", incarnation: 0x0102,
+			founded: Digest{1, 2}, keyed: Digest{3}}),
+			"42424d48 03 00 0025 0000000000000102 04 70726f64 02 6e31 00 01 08 0102000000000000 02 08 0300000000000000"},
 		"hello of version 2": {appendHello(nil, identity{version: 2, cluster: "prod", node: "n1", incarnation: 0x0102}),
 			"42424d48 02 00 0010 0000000000000102 04 70726f64 02 6e31"},
 		"refusal": {appendRefusal(nil, helloVersion, "no"), "42424d48 03 01 0002 6e6f"},

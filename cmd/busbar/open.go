@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -10,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -126,6 +129,25 @@ func (n *node) clusterConfig() (cluster.Config, error) {
 	cfg.PeerListen, cfg.GossipListen = n.cfg.PeerListen, n.cfg.GossipListen
 	cfg.AllowPlaintext = n.cfg.AllowPlaintextPeer
 	cfg.Join, cfg.BootstrapExpect = n.cfg.Join, n.cfg.BootstrapExpect
+	cfg.RootKey = keyDigest(n.cfg.Policies)
+	cfg.Known = func(id fsm.NodeID) bool {
+		if n.directory == nil || n.directory.View() == nil { // before the mesh speaks, or the catalog is there
+			return false
+		}
+		_, known := n.directory.View().Node(id)
+		return known
+	}
+	var founders atomic.Pointer[cluster.Digest] // the file is written once, and read at hellos until then
+	cfg.Founded = func() cluster.Digest {
+		if d := founders.Load(); d != nil {
+			return *d
+		}
+		d := cluster.Founded(n.dir)
+		if d != (cluster.Digest{}) {
+			founders.Store(&d)
+		}
+		return d
+	}
 	keys, err := n.cfg.gossipRing()
 	if err != nil {
 		return cfg, err
@@ -147,6 +169,18 @@ func (n *node) clusterConfig() (cluster.Config, error) {
 		cfg.TLS = identity
 	}
 	return cfg, nil
+}
+
+// keyDigest tells two root keys apart without giving either away; zero without a key.
+func keyDigest(policies []policy) (d cluster.Digest) {
+	for _, p := range policies {
+		if p.Name == devKeyName && p.Primary != "" {
+			mac := hmac.New(sha256.New, []byte(p.Primary))
+			mac.Write([]byte("busbar: nodes of one cluster have one root key"))
+			copy(d[:], mac.Sum(nil))
+		}
+	}
+	return d
 }
 
 func portOf(addr string) string {
