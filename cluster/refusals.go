@@ -23,7 +23,7 @@ type refusal struct {
 func (m *Mesh) tellOnce(what string, node fsm.NodeID, reason error) {
 	m.told.Lock()
 	defer m.told.Unlock()
-	now, text := time.Now(), reason.Error()
+	now, text := time.Now(), reason.Error() // by text: a line that says the same is not logged again
 	if last, known := m.refusals[node]; known && last.reason == text && now.Sub(last.at) < tellAgain {
 		return
 	}
