@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -67,7 +68,7 @@ func (s *Socket) Watchdog() time.Duration {
 const sendTimeout = time.Second
 
 // Send sends lines in one packet.
-func (s *Socket) Send(lines ...string) error {
+func (s *Socket) Send(lines ...string) (err error) {
 	if s == nil {
 		return nil
 	}
@@ -75,7 +76,7 @@ func (s *Socket) Send(lines ...string) error {
 	if err != nil {
 		return fmt.Errorf("tell systemd: %w", err)
 	}
-	defer c.Close()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	if err := c.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return fmt.Errorf("tell systemd: %w", err)
 	}
