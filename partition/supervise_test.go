@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,11 +48,12 @@ type brokers struct {
 	*testCluster
 	all        map[fsm.NodeID]*broker
 	partitions int
-	lifeOf     map[fsm.NodeID]int // restarts
-	named      string             // name of the next node to join, its id if empty
-	votes      int                // of the catalog at most, the default if 0
-	left       sync.Map           // fsm.NodeID of those that said goodbye
-	taken      sync.Map           // fsm.NodeID to the node that has its name
+	lifeOf     map[fsm.NodeID]int           // restarts
+	named      string                       // name of the next node to join, its id if empty
+	votes      int                          // of the catalog at most, the default if 0
+	left       sync.Map                     // fsm.NodeID of those that said goodbye
+	taken      sync.Map                     // fsm.NodeID to the node that has its name
+	peers      atomic.Pointer[[]fsm.NodeID] // the nodes that gossip tells of, as of the last one that joined
 }
 
 func newBrokers(t *testing.T, n int) *brokers { return newBrokersWith(t, n, 0) }
@@ -89,7 +92,9 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	if b.votes > 0 {
 		cfg.CatalogVoters = b.votes
 	}
-	cfg.Peers = func() []fsm.NodeID { return b.ids }
+	peers := slices.Clone(b.ids)
+	b.peers.Store(&peers)
+	cfg.Peers = func() []fsm.NodeID { return *b.peers.Load() }
 	cfg.NameTaken = func(owner fsm.NodeID) { b.taken.Store(id, owner) }
 	cfg.Left = func(id fsm.NodeID) bool { _, left := b.left.Load(id); return left }
 	b.left.Delete(id)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -19,32 +20,33 @@ import (
 // The watchdog is answered twice in its period while the node's check passes, and not while it fails or hangs.
 func TestTheWatchdogIsAnsweredByAHealthyNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		said := 0
+		var said atomic.Int64
 		s := &service{send: func(lines ...string) error {
 			if strings.Join(lines, " ") == notify.Alive {
-				said++
+				said.Add(1)
 			}
 			return nil
 		}, watchdog: 10 * time.Second, log: hclog.NewNullLogger()}
 		healthy, broken, hangs := func(context.Context) error { return nil }, func(context.Context) error { return errors.New("broken") },
 			func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		check := healthy
+		var check atomic.Value // a func(context.Context) error
+		check.Store(healthy)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			s.watch(ctx, func(ctx context.Context) error { return check(ctx) })
+			s.watch(ctx, func(ctx context.Context) error { return check.Load().(func(context.Context) error)(ctx) })
 		}()
 		for _, c := range []struct {
 			name  string
 			check func(context.Context) error
-			want  int
+			want  int64
 		}{{"healthy", healthy, 6}, {"broken", broken, 6}, {"healthy again", healthy, 12}, {"hanging", hangs, 12}} {
-			check = c.check
+			check.Store(c.check)
 			time.Sleep(30*time.Second + time.Millisecond)
 			synctest.Wait()
-			if said != c.want {
-				t.Errorf("%s: answered %d times, want %d", c.name, said, c.want)
+			if n := said.Load(); n != c.want {
+				t.Errorf("%s: answered %d times, want %d", c.name, n, c.want)
 			}
 		}
 		cancel()
