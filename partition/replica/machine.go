@@ -32,10 +32,11 @@ type machine struct {
 	// looks whether the replica advances must not wait for an entry that takes long.
 	applied atomic.Uint64
 	broken  bool // an entry could not be applied: nothing may be, ever after
-	// members are those of the last configuration entry applied, which has the index since. Raft itself
-	// tells neither the index nor whether what it names is committed.
-	members raft.Configuration
-	since   uint64
+	// members are those of the last committed configuration, nil before the first one. Raft itself tells neither the index
+	// nor whether what it names is committed. It is written by raft's goroutine and read without a lock, as applied is.
+	members atomic.Pointer[membership]
+	// imaged returns the configuration that stands beside the newest snapshot, index 0 without one; nil in tests.
+	imaged func() membership
 	// unrestored is why the last snapshot could not be restored; raft only logs it.
 	unrestored error
 
@@ -49,6 +50,12 @@ type machine struct {
 	// entries and bytes of log since the last snapshot.
 	sinceEntries atomic.Uint64
 	sinceBytes   atomic.Int64
+}
+
+// membership is a committed configuration of the group, and the index of its entry.
+type membership struct {
+	raft.Configuration
+	index uint64
 }
 
 // applied is what ApplyBatch answers for one entry.
@@ -100,7 +107,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 // advance the index that raft gives to a snapshot.
 func (m *machine) StoreConfiguration(index uint64, c raft.Configuration) {
 	m.mu.Lock()
-	m.members, m.since = c, index
+	m.members.Store(&membership{c, index})
 	m.applied.Store(max(m.applied.Load(), index))
 	m.mu.Unlock()
 }
@@ -339,6 +346,11 @@ func (m *machine) Restore(r io.ReadCloser) error {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
 	m.applied.Store(index)
+	if m.imaged != nil {
+		if image, known := m.imaged(), m.members.Load(); known == nil || image.index > known.index {
+			m.members.Store(&image)
+		}
+	}
 	m.sinceEntries.Store(0)
 	m.sinceBytes.Store(0)
 	m.notify()

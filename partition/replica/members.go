@@ -16,17 +16,22 @@ func (r *Replica) Blank() bool {
 // Servers returns the members of the group as far as raft knows here; that may not be committed.
 func (r *Replica) Servers() []raft.Server { return r.raft.GetConfiguration().Configuration().Servers }
 
-// Configuration returns the last committed configuration and its index. Raft's own answer may be of an
-// entry that is not committed, and has no index.
+// Configuration returns the last committed configuration and its index, 0 without one. Raft's own answer may be of an
+// entry that is not committed, and has no index. It waits neither for the machine nor for the disk.
 func (r *Replica) Configuration() (raft.Configuration, uint64) {
-	r.machine.mu.Lock()
-	c, index := r.machine.members, r.machine.since
-	r.machine.mu.Unlock()
-	metas, err := r.stores.Snapshots.List()
-	if err == nil && len(metas) > 0 && metas[0].ConfigurationIndex > index {
-		return metas[0].Configuration, metas[0].ConfigurationIndex
+	if m := r.machine.members.Load(); m != nil {
+		return m.Configuration, m.index
 	}
-	return c, index
+	return raft.Configuration{}, 0
+}
+
+// imaged returns the configuration beside the newest snapshot.
+func (r *Replica) imaged() membership {
+	metas, err := r.stores.Snapshots.List()
+	if err != nil || len(metas) == 0 {
+		return membership{}
+	}
+	return membership{metas[0].Configuration, metas[0].ConfigurationIndex}
 }
 
 // Peers returns the other voters of the group as far as this replica knows.

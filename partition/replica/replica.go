@@ -82,7 +82,7 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 		r.Verify()
 	}
 	r.guard = newGuard(s, r.cfg.LogCacheBytes, r.Fail)
-	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, ended: r.guard.ended,
+	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, ended: r.guard.ended, imaged: r.imaged,
 		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, digests: newDigests(r.stopping, &r.wg)}
 	r.net = raftnet.New(raftnet.Config{
 		Group: id, Self: r.cfg.Node, Caller: o.Caller,
