@@ -60,6 +60,7 @@ func (s *set) render(t *testing.T, dir string, secrets map[string]string) []stri
 	certify(t, filepath.Join(dir, "tls"))
 	for name, text := range s.config.Data {
 		text = strings.ReplaceAll(text, "/etc/busbar/tls/", filepath.Join(dir, "tls")+"/")
+		text = strings.ReplaceAll(text, "/etc/busbar/config/", dir+"/")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

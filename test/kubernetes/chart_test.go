@@ -4,10 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"maps"
-	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -222,16 +220,10 @@ func TestConfigCheckOfTheChart(t *testing.T) {
 settings: {partitions: 12, log-level: debug}
 entities: {UserConfig: {Namespaces: [{Name: sbemulatorns, Queues: [{Name: orders}]}]}}
 `)
-	dir := t.TempDir()
-	for _, name := range []string{"busbar.yaml", "Config.json"} {
-		text := strings.ReplaceAll(s.config.Data[name], "/etc/busbar/config", dir)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.secrets = load(t).secrets
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	cmd := exec.Command(binary(t), "config", "check")
-	cmd.Env = []string{"BUSBAR_CONFIG=" + filepath.Join(dir, "busbar.yaml"), "BUSBAR_ROOT_KEY=a", "BUSBAR_NODE_ID=busbar-0",
-		"BUSBAR_ADVERTISE=10.1.2.3", "BUSBAR_GOSSIP_KEY=" + base64.StdEncoding.EncodeToString(make([]byte, 32))}
+	cmd.Env = s.render(t, t.TempDir(), map[string]string{"root-key": key, "gossip-key": key})
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
