@@ -60,17 +60,23 @@ func (b *brokers) wantCatalog(t *testing.T, within time.Duration, want string) {
 }
 
 // Adding a node, stopping it, and the loss of another one: three commands of an operator, of which none may stop the
-// catalog. Partitions that the planner had given to the added node do stop: two of their three replicas are away.
+// catalog. A node that drains from the start is given no replica, so the partitions serve as well. Without that the planner
+// moves replicas to the added node, and partitions that lose two of three stop.
 func TestANodeThatCameAndWentDoesNotCount(t *testing.T) {
-	for name, goodbye := range map[string]bool{"stopped": true, "killed": false} {
+	for name, c := range map[string]struct{ goodbye, drains bool }{
+		"stopped": {true, false}, "killed": {false, false}, "drained and stopped": {true, true}, "drained and killed": {false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBrokersWith(t, 3, 5)
 				defer b.close()
 				b.createQueue(shortly(t, time.Minute), "n1", queue("orders", true))
 				b.late("n4")
+				if c.drains {
+					b.wish("n1", "n4", catalog.Drain)
+				}
 				time.Sleep(time.Minute)
-				if goodbye {
+				if c.goodbye {
 					b.leave("n4")
 				} else {
 					b.kill("n4")
@@ -78,6 +84,9 @@ func TestANodeThatCameAndWentDoesNotCount(t *testing.T) {
 				time.Sleep(time.Second)
 				b.kill("n3")
 				b.decides(t, "n1")
+				if c.drains {
+					b.createQueue(shortly(t, time.Minute), "n1", queue("made by two of three", false))
+				}
 			})
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,7 +235,9 @@ func TestNodeJoins(t *testing.T) {
 			b.cfg = func(c *Config) { c.Incarnation = fsm.Incarnation(200 + i) }
 			b.join(id, nil)
 		}
-		time.Sleep(30 * time.Second)
+		for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
+			b.votersHavePlaces(t, "n1")
+		}
 		for i, id := range b.ids {
 			sendOne(t, b.all[id].r, reqOf(i, 5, 1), fsm.Key{Entity: d.ID})
 		}
@@ -242,6 +245,23 @@ func TestNodeJoins(t *testing.T) {
 			t.Errorf("catalog: %s", got)
 		}
 	})
+}
+
+// votersHavePlaces fails the test if a node that did not found the cluster votes in the catalog without a replica of a
+// partition that it should hold.
+func (b *brokers) votersHavePlaces(t *testing.T, founder fsm.NodeID) {
+	t.Helper()
+	for word := range strings.FieldsSeq(b.voters(0)) {
+		id := fsm.NodeID(word)
+		if strings.HasPrefix(word, "(") || id == founder {
+			continue
+		}
+		if !slices.ContainsFunc(b.all[founder].dir.View().Groups(), func(g catalog.Group) bool {
+			return g.ID != fsm.CatalogPartition && slices.Contains(g.Members, id)
+		}) {
+			t.Fatalf("%s votes in the catalog and has no place", id)
+		}
+	}
 }
 
 // A3: leaderships go to the nodes that the placement prefers.
