@@ -46,7 +46,7 @@ bench() { # bench FLAG...: one measurement, in a session of its own
 }
 
 place=leader # where the client is: at the node that leads, or at the next one (other)
-base=5672    # the listener it connects to: 5673 is the one on loopback
+base=5672    # the port of node 1 that the client connects to; 5673 is the listener on loopback
 connect() {
 	local n=1
 	if ((${#pids[@]} > 2)); then

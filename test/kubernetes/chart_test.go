@@ -20,7 +20,7 @@ import (
 
 const chart = manifests + "/chart"
 
-// values are what a user gives to the chart, as YAML.
+// render renders the chart for a release and decodes its objects. values are YAML, as in a user's values file.
 func render(t *testing.T, release, values string) (*set, error) {
 	t.Helper()
 	c, err := loader.Load(chart)
@@ -52,6 +52,7 @@ func render(t *testing.T, release, values string) (*set, error) {
 	return s, nil
 }
 
+// rendered is render for values that the chart must take.
 func rendered(t *testing.T, release, values string) *set {
 	t.Helper()
 	s, err := render(t, release, values)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,23 +34,9 @@ func TestLeaderKilledAndNobodyNotices(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	createQueue(ctx, t, c.Nodes[0], ordered, true, true)
-	createQueue(ctx, t, c.Nodes[1], plain, false, false)
-
 	over, finish := context.WithCancel(ctx)
 	defer finish()
-	l := &load{cluster: c, ledger: newLedger(), over: over, stop: make(chan struct{}),
-		down: make([]atomic.Bool, nodes), deaths: make([]atomic.Int64, nodes)}
-	for i := range sessions {
-		l.produce(ordered, fmt.Sprintf("session-%02d", i), i, true)
-	}
-	for i := range nodes {
-		l.produce(plain, fmt.Sprintf("lane-%d", i), i, false)
-		l.consume(plain, i, false)
-		for range 3 {
-			l.consume(ordered, i, true)
-		}
-	}
+	l := begin(ctx, over, t, c, 3)
 	for round := range kills {
 		killBusiest(ctx, t, l, round)
 	}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,20 +28,9 @@ func TestT267NodesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	createQueue(ctx, t, c.Nodes[0], ordered, true, true)
-	createQueue(ctx, t, c.Nodes[1], plain, false, false)
 	over, finish := context.WithCancel(ctx)
 	defer finish()
-	l := &load{cluster: c, ledger: newLedger(), over: over, stop: make(chan struct{}),
-		down: make([]atomic.Bool, nodes), deaths: make([]atomic.Int64, nodes)}
-	for i := range sessions {
-		l.produce(ordered, fmt.Sprintf("session-%02d", i), i, true)
-	}
-	for i := range nodes {
-		l.produce(plain, fmt.Sprintf("lane-%d", i), i, false)
-		l.consume(plain, i, false)
-		l.consume(ordered, i, true)
-	}
+	l := begin(ctx, over, t, c, 1)
 	more := join(ctx, t, c, dir, "n4", "n5")
 	l.level(ctx, t, "n1", "n2", "n3", "n4", "n5")
 	l.command(ctx, t, "drain", "n4")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -82,6 +83,27 @@ func nothing(err error) bool {
 	var se *azservicebus.Error
 	return errors.Is(err, context.DeadlineExceeded) ||
 		errors.As(err, &se) && se.Code == azservicebus.CodeTimeout
+}
+
+// begin makes the two queues and starts a producer for each session and node, a consumer of the plain queue on each node,
+// and so many holders of sessions on each. All of them end with over.
+func begin(ctx, over context.Context, t *testing.T, c *cluster.Cluster, holders int) *load {
+	t.Helper()
+	createQueue(ctx, t, c.Nodes[0], ordered, true, true)
+	createQueue(ctx, t, c.Nodes[1], plain, false, false)
+	l := &load{cluster: c, ledger: newLedger(), over: over, stop: make(chan struct{}),
+		down: make([]atomic.Bool, nodes), deaths: make([]atomic.Int64, nodes)}
+	for i := range sessions {
+		l.produce(ordered, fmt.Sprintf("session-%02d", i), i, true)
+	}
+	for i := range nodes {
+		l.produce(plain, fmt.Sprintf("lane-%d", i), i, false)
+		l.consume(plain, i, false)
+		for range holders {
+			l.consume(ordered, i, true)
+		}
+	}
+	return l
 }
 
 // produce sends numbered messages in one lane until told to stop.
