@@ -14,6 +14,7 @@
 // From the top down: a file uses what stands below it, with few exceptions.
 //
 //   - answer.go, browse.go: queries, answered from the state
+//   - census.go: what an image holds, for backups
 //   - invariant.go, invariant_topic.go: what must hold in every state
 //   - restore.go, restore_large.go, restore_move.go, restore_share.go, snapshot.go, snapshot_share.go: a state from an
 //     image, and an image of it

@@ -34,6 +34,7 @@ const maxRestored = 1<<64 - 1<<32
 type loader struct {
 	s        *State
 	version  uint8  // of the image
+	anyID    bool   // the image tells of which partition it is
 	begun    bool   // the state record was read
 	sh       *share // what sessions and messages belong to
 	dropped  bool
@@ -183,7 +184,11 @@ func (l *loader) record(r *reader) {
 
 func (l *loader) state(r *reader) {
 	l.begun = true
-	if PartitionID(r.u16()) != l.s.id {
+	id := PartitionID(r.u16())
+	if l.anyID {
+		l.s.id = id
+	}
+	if id != l.s.id {
 		r.fail("image of another partition")
 	}
 	l.s.index = r.uvarint()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -81,8 +82,30 @@ type memPin struct{ bytes.Buffer }
 
 func (*memPin) Close() error { return nil }
 
+func (p *memPin) Inline(w io.Writer) (int64, error) {
+	n, err := w.Write(p.Bytes())
+	return int64(n), err
+}
+
+// eachMemBody is the BodyReader of what memBodies pins. A body is a whole entry.
+func eachMemBody(r io.Reader, each func(uint64, uint32, []byte) error) error {
+	entries, live := map[uint64][]byte{}, map[uint64]int{}
+	whole, err := io.ReadAll(r)
+	in := bytes.NewReader(whole) // a byte reader: the decoders take no more than theirs
+	if err := errors.Join(err, gob.NewDecoder(in).Decode(&entries), gob.NewDecoder(in).Decode(&live)); err != nil {
+		return err
+	}
+	for _, index := range slices.Sorted(maps.Keys(entries)) {
+		if err := each(index, 0, entries[index]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *memBodies) Pin() interface {
 	io.WriterTo
+	Inline(io.Writer) (int64, error)
 	io.Closer
 } {
 	b.mu.Lock()

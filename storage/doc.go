@@ -24,7 +24,7 @@
 //   - dir.go, life.go, ballast.go, replica.go: the data directory, what it knows of groups and nodes, spare disk space
 //   - group.go: one group, opened and closed
 //   - restore.go, sink.go, snapread.go, snapshot.go: snapshots, written and read
-//   - pin.go, block.go, chunk.go: bodies in snapshots, and their checksums
+//   - inline.go, pin.go, block.go, chunk.go: bodies in snapshots and backups, and their checksums
 //   - put.go, compact.go, bodies.go, writebuffer.go, cache.go, record.go, segment.go: bodies of messages and segments
 //   - log.go, logend.go: the log as raft sees it
 //   - stable.go, bolt.go, boltpages.go: votes, and checks of bolt files

@@ -18,6 +18,7 @@ var (
 		Free(index uint64, offset, length uint32)
 		Pin() interface {
 			io.WriterTo
+			Inline(io.Writer) (int64, error)
 			io.Closer
 		}
 		Restore(r io.Reader) error

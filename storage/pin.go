@@ -29,11 +29,12 @@ type pinnedSegment struct {
 	extent uint32
 }
 
-// Pin freezes what is kept now for a snapshot. WriteTo appends a manifest to the snapshot, after the
-// image; what it names is durable by then. The segments live until Close, or as long as the
+// Pin freezes what is kept now for a snapshot or a backup. WriteTo appends a manifest to the snapshot, after the
+// image; what it names is durable by then. Inline writes the bodies themselves. The segments live until Close, or as long as the
 // snapshot that was made of it.
 func (b *Bodies) Pin() interface {
 	io.WriterTo
+	Inline(io.Writer) (int64, error)
 	io.Closer
 } {
 	// The nonce tells the manifests of this process from anything that a peer may send: only a

@@ -103,20 +103,25 @@ func (r *snapshotReader) Close() error {
 	return err
 }
 
-// inlineReader makes an inline block out of a manifest and the segments it names.
-type inlineReader struct {
-	manifest *manifestReader
-	files    map[uint32]File
-	out      []byte // what is to be read next
-	crc      hash.Hash32
-	trailer  blockTrailer
-	ended    bool
+// entries gives entries of an index in order; io.EOF after the last. dead is valid until the next call.
+type entries interface {
+	next() (index uint64, at recordAt, dead []Span, err error)
 }
 
-func newInlineReader(m *manifestReader, files map[uint32]File, entries uint64) *inlineReader {
-	r := &inlineReader{manifest: m, files: files, crc: crc32.New(castagnoli()),
-		trailer: blockTrailer{kind: kindInline, entries: entries}}
-	r.emit(binary.LittleEndian.AppendUint64(blockHeader(kindInline, 0), entries))
+// inlineReader makes an inline block out of entries and the segments that they name.
+type inlineReader struct {
+	entries entries
+	files   map[uint32]File
+	out     []byte // what is to be read next
+	crc     hash.Hash32
+	trailer blockTrailer
+	ended   bool
+}
+
+func newInlineReader(e entries, files map[uint32]File, count uint64) *inlineReader {
+	r := &inlineReader{entries: e, files: files, crc: crc32.New(castagnoli()),
+		trailer: blockTrailer{kind: kindInline, entries: count}}
+	r.emit(binary.LittleEndian.AppendUint64(blockHeader(kindInline, 0), count))
 	return r
 }
 
@@ -142,7 +147,7 @@ func (r *inlineReader) Read(p []byte) (int, error) {
 
 // fill reads the next entry, or ends the block.
 func (r *inlineReader) fill() error {
-	index, at, dead, err := r.manifest.next()
+	index, at, dead, err := r.entries.next()
 	if errors.Is(err, io.EOF) {
 		r.ended = true
 		r.trailer.length += blockTrailerBytes

@@ -72,6 +72,7 @@ func (b brittleBodies) Read(uint64, uint32, uint32) ([]byte, error) {
 func (b brittleBodies) Free(uint64, uint32, uint32) {}
 func (b brittleBodies) Pin() interface {
 	io.WriterTo
+	Inline(io.Writer) (int64, error)
 	io.Closer
 } {
 	return emptyPin{strings.NewReader("")}
@@ -80,7 +81,8 @@ func (b brittleBodies) Restore(io.Reader) error { return b.err }
 
 type emptyPin struct{ *strings.Reader }
 
-func (emptyPin) Close() error { return nil }
+func (emptyPin) Inline(io.Writer) (int64, error) { return 0, nil }
+func (emptyPin) Close() error                    { return nil }
 
 // alone runs f with the leader of a group of one that counts, in a bubble.
 func alone(t *testing.T, f func(t *testing.T, r *Replica, state *counter)) {

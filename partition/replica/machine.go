@@ -295,13 +295,17 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return s, nil
 }
 
+// pin is what Bodies.Pin returns.
+type pin = interface {
+	io.WriterTo
+	Inline(io.Writer) (int64, error)
+	io.Closer
+}
+
 type snapshot struct {
 	image io.WriterTo
 	index uint64
-	pin   interface {
-		io.WriterTo
-		io.Closer
-	}
+	pin   pin
 }
 
 // Persist implements raft.FSMSnapshot.
@@ -313,22 +317,30 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 }
 
 func (s *snapshot) write(sink io.Writer) error {
-	w := bufio.NewWriterSize(sink, imageBuffer)
+	if err := WriteImage(sink, s.index, s.image); err != nil {
+		return err
+	}
+	if _, err := s.pin.WriteTo(sink); err != nil {
+		return fmt.Errorf("write bodies of the snapshot: %w", err)
+	}
+	return nil
+}
+
+// WriteImage writes the image of a state that has applied the entry index, up to its bodies.
+func WriteImage(to io.Writer, index uint64, image io.WriterTo) error {
+	w := bufio.NewWriterSize(to, imageBuffer)
 	head := append(make([]byte, 0, snapshotPreamble), snapshotMagic...)
 	head = append(head, snapshotVersion)
-	head = binary.BigEndian.AppendUint64(head, s.index)
+	head = binary.BigEndian.AppendUint64(head, index)
 	head = binary.BigEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
 	if _, err := w.Write(head); err != nil {
 		return fmt.Errorf("write snapshot preamble: %w", err)
 	}
-	if _, err := s.image.WriteTo(w); err != nil {
+	if _, err := image.WriteTo(w); err != nil {
 		return fmt.Errorf("write state image: %w", err)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("write state image: %w", err)
-	}
-	if _, err := s.pin.WriteTo(sink); err != nil {
-		return fmt.Errorf("write bodies of the snapshot: %w", err)
 	}
 	return nil
 }
@@ -365,14 +377,8 @@ func (m *machine) trouble() error {
 }
 
 func (m *machine) restore(r io.Reader) (index uint64, err error) {
-	head := make([]byte, snapshotPreamble)
-	if _, err := io.ReadFull(r, head); err != nil {
+	if index, err = ReadPreamble(r); err != nil {
 		return 0, err
-	}
-	sum := binary.BigEndian.Uint32(head[snapshotPreamble-4:])
-	if string(head[:4]) != snapshotMagic || head[4] != snapshotVersion ||
-		sum != crc32.Checksum(head[:snapshotPreamble-4], castagnoli) {
-		return 0, fmt.Errorf("preamble: %w", fsm.ErrFormat)
 	}
 	m.mu.Lock()
 	err = m.m.Restore(r)
@@ -382,6 +388,20 @@ func (m *machine) restore(r io.Reader) (index uint64, err error) {
 	}
 	if err := m.bodies.Restore(r); err != nil {
 		return 0, fmt.Errorf("bodies: %w", err)
+	}
+	return index, nil
+}
+
+// ReadPreamble reads what a snapshot begins with, and returns the index that the image has applied.
+func ReadPreamble(r io.Reader) (index uint64, err error) {
+	head := make([]byte, snapshotPreamble)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return 0, fmt.Errorf("preamble: %w", err)
+	}
+	sum := binary.BigEndian.Uint32(head[snapshotPreamble-4:])
+	if string(head[:4]) != snapshotMagic || head[4] != snapshotVersion ||
+		sum != crc32.Checksum(head[:snapshotPreamble-4], castagnoli) {
+		return 0, fmt.Errorf("preamble: %w", fsm.ErrFormat)
 	}
 	return binary.BigEndian.Uint64(head[5:]), nil
 }

@@ -51,11 +51,8 @@ type Bodies interface {
 	// Free says that the body of length bytes at offset of the entry is referred to no more.
 	Free(index uint64, offset, length uint32)
 	// Pin freezes what is kept now for a snapshot; writing it appends the names of the segments to
-	// the snapshot after the image. Segments live until Close.
-	Pin() interface {
-		io.WriterTo
-		io.Closer
-	}
+	// the snapshot after the image. Inline writes the bodies themselves. Segments live until Close.
+	Pin() pin
 	// Restore makes the kept bytes those of a snapshot; r is the reader that raft gave to
 	// FSM.Restore, with the image already read from it.
 	Restore(r io.Reader) error
