@@ -47,11 +47,11 @@ test-unit:
 	@go test $(RACE) -short -tags loopcheck ./...
 	@cd test && go test $(RACE) -short ./arch ./model && go test ./model -args -sequences=$(SEQUENCES)
 
-## test-modules: vet and the short tests of the module test: checkers, manifests, simulation, chaos
+## test-modules: vet and the short tests of the module test: backups in S3, checkers, manifests, simulation, chaos
 #
 # The tests are a module of their own, so that users of the broker do not depend on what they need.
 test-modules: build
-	@cd test && go vet ./... && go test -short ./check ./kubernetes ./simulation/... && \
+	@cd test && go vet ./... && go test -short ./backup ./check ./kubernetes ./simulation/... && \
 		go test -short -count=1 ./chaos # the binary is no input of the cache
 
 ## test-failover: failover and attacks on a cluster of real processes

@@ -20,7 +20,7 @@
 //   - node.go, alarms.go, mend.go: the node itself, its alarms, and advice to people beside an error
 //   - config.go, limits.go, addresses.go, gossip_keys.go: the configuration
 //
-// The packages client, lines, bench, entities, dial, exit, notify and process have doors that test/arch holds.
+// The packages client, lines, backup, bench, entities, dial, exit, notify and process have doors that test/arch holds.
 //
 // Start with open.go.
 package main

@@ -13,7 +13,8 @@ var testRooms = map[string][]string{
 		"storage", "storage/faultfs", "test/check", "transport", "transport/amqp", "transport/auth", "transport/refusal"},
 	"test/simulation/scenario": {"fsm", "fsm/catalog", "fsm/stored", "partition", "test/check", "test/simulation",
 		"transport", "transport/amqp", "transport/auth", "transport/refusal", "transport/rest"},
-	"test/cluster":               {}, // it knows of the broker what operators know
+	"test/cluster":               {},                    // it knows of the broker what operators know
+	"test/backup":                {"cmd/busbar/backup"}, // its store like S3, with a server that the root does not depend on
 	"test/chaos":                 {"test/check", "test/cluster", "transport/amqp", "transport/auth"},
 	"test/conformance":           {"test/cluster", "test/conformance/raw", "transport/amqp", "transport/auth"},
 	"test/conformance/attack":    {"test/cluster", "test/conformance/raw", "transport/amqp", "transport/auth"},
