@@ -13,7 +13,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -460,7 +459,7 @@ func (c *Config) validateAccess(bad func(string, ...any)) {
 		}
 	}
 	if c.Entities != "" {
-		if _, _, err := entities.Read(c.Entities); err != nil {
+		if err := checkEntities(c.Entities, limits); err != nil {
 			bad("%w", err)
 		}
 	}

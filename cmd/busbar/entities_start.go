@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/rest"
 )
 
 // entitiesPause is the pause before a file is tried again while the cluster is not ready.
@@ -26,6 +28,9 @@ func (n *node) startEntities(context.Context) error {
 		return nil
 	}
 	all, notes, err := entities.Read(n.cfg.Entities)
+	if err == nil {
+		err = judgeEntities(n.cfg.Entities, all, n.cfg.restConfig())
+	}
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -37,7 +42,7 @@ func (n *node) startEntities(context.Context) error {
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	m := &dial.Management{Target: t, Limit: time.Minute, HTTP: &http.Client{Transport: inside{n.api.Management()}}}
+	m := &dial.Management{Target: t, Limit: time.Minute, HTTP: &http.Client{Transport: inside{n.api.Inside()}}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -62,6 +67,29 @@ func (n *node) startEntities(context.Context) error {
 		}
 	}()
 	n.onClose(func(context.Context) error { n.cancel(); <-done; return nil })
+	return nil
+}
+
+// checkEntities reads and judges a file of entities with the settings of this node.
+func checkEntities(file string, limits rest.Config) error {
+	all, _, err := entities.Read(file)
+	if err != nil {
+		return err
+	}
+	return judgeEntities(file, all, limits)
+}
+
+// judgeEntities says what the management API would say to the descriptions of a file, all faults together.
+func judgeEntities(file string, all []entities.Spec, limits rest.Config) error {
+	err := entities.Check(all, func(path, element, inner string) error {
+		if err := rest.Validate(limits, path, strings.NewReader(dial.Document(element, inner))); err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("entities %s: %w", file, err)
+	}
 	return nil
 }
 

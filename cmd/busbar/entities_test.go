@@ -21,6 +21,20 @@ func (l *liveNode) connection() string {
 		";UseDevelopmentEmulator=true"
 }
 
+// awaitEntities returns when the node has made what its file asks for.
+func (l *liveNode) awaitEntities(t *testing.T) {
+	t.Helper()
+	for !strings.Contains(l.log.String(), "entities are there") {
+		select {
+		case err := <-l.failed:
+			t.Fatal(err)
+		case <-t.Context().Done():
+			t.Fatal("never made")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
 // The official emulator's Config.json is read as it is; a second time nothing is created; what was
 // changed meanwhile is told and left alone; what export writes makes the same.
 func TestEntitiesOfTheEmulatorsFile(t *testing.T) {
@@ -95,15 +109,7 @@ func TestEntitiesAtTheStart(t *testing.T) {
 	for _, start := range []string{"first start", "second start"} {
 		t.Run(start, func(t *testing.T) {
 			l := openLive(t, cfg)
-			for !strings.Contains(l.log.String(), "entities are there") {
-				select {
-				case err := <-l.failed:
-					t.Fatal(err)
-				case <-t.Context().Done():
-					t.Fatal("never made")
-				case <-time.After(5 * time.Millisecond):
-				}
-			}
+			l.awaitEntities(t)
 			_, text := l.request(t, "GET", "/topic.1", "", "")
 			if !strings.Contains(text, "<SubscriptionCount>4<") {
 				t.Errorf("got %s", text)
@@ -184,7 +190,7 @@ func TestLimitsAreMoved(t *testing.T) {
 func TestEntitiesThatTheBrokerRefuses(t *testing.T) {
 	l := openLive(t, nodeConfig(t, nil))
 	for name, tc := range map[string]struct{ text, want string }{
-		"a bad value": {"Queues:\n- Name: a\n  Properties: {LockDuration: PT6M}\n", "line 2, /Queues/0: create a: 400"},
+		"a bad value": {"Queues:\n- Name: a\n  Properties: {LockDuration: PT6M}\n", "line 3, /Queues/0/Properties/LockDuration: check a: 400"},
 		"a circle": {"Queues:\n- {Name: a, Properties: {ForwardTo: b}}\n- {Name: b, Properties: {ForwardTo: a}}\n",
 			"line 2, /Queues/0: a, b are new and forward in a circle"},
 	} {
@@ -196,6 +202,151 @@ func TestEntitiesThatTheBrokerRefuses(t *testing.T) {
 		if code == 0 || !strings.Contains(out, tc.want) {
 			t.Errorf("%s: %d %s", name, code, out)
 		}
+	}
+}
+
+// The whole file is judged before anything is made, by the client of a broker as by a node and by config check. Every
+// fault has its own line and pointer.
+func TestAFileWithFaultsMakesNothing(t *testing.T) {
+	const text = `Queues:
+- Name: good
+- Name: slow
+  Properties:
+    LockDuration: PT10M
+    MaxDeliveryCount: 0
+- Name: both
+  Properties: {RequiresSession: true, ForwardTo: good}
+Topics:
+- Name: t
+  Subscriptions:
+  - Name: s
+    Rules:
+    - Name: broken
+      Properties:
+        FilterType: Sql
+        SqlFilter: {SqlExpression: a = = 3}
+- Name: "bad name"
+`
+	file := filepath.Join(t.TempDir(), "e.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	faults := []string{
+		"line 5, /Queues/1/Properties/LockDuration: ", "line 6, /Queues/1/Properties/MaxDeliveryCount: ",
+		"line 7, /Queues/2: ", "ForwardTo cannot be combined with RequiresSession",
+		"line 14, /Topics/0/Subscriptions/0/Rules/0: ", "syntax error at character 5", "line 18, /Topics/1: ",
+	}
+	l := openLive(t, nodeConfig(t, nil))
+	for _, more := range [][]string{nil, {"--dry-run"}, {"--update"}} {
+		out, code := execute(t, client.NewEntitiesCommand(), "", append([]string{"apply", file, "--connection-string",
+			l.connection()}, more...)...)
+		if code != exit.Usage {
+			t.Errorf("apply %v: exit code %d", more, code)
+		}
+		for _, want := range faults {
+			if !strings.Contains(out, want) {
+				t.Errorf("apply %v does not tell %q: %s", more, want, out)
+			}
+		}
+	}
+	if out, _ := execute(t, client.NewEntitiesCommand(), "", "list", "--connection-string", l.connection()); strings.Count(out, "\n") != 1 {
+		t.Errorf("something was made: %s", out)
+	}
+	given := map[string][]string{"dev": {"true"}, "data-dir": {t.TempDir()}, "entities": {file}}
+	_, err := load("", given, environment(nil))
+	for _, want := range faults {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the configuration does not tell %q: %v", want, err)
+		}
+	}
+}
+
+// With --update a broker becomes what the file says, with --prune nothing else is left; a dry run tells both.
+func TestApplyUpdatesAndPrunes(t *testing.T) {
+	l := openLive(t, nodeConfig(t, nil))
+	file := filepath.Join(t.TempDir(), "e.yaml")
+	apply := func(code int, text string, more ...string) string {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, got := execute(t, client.NewEntitiesCommand(), "", append([]string{"apply", file, "--connection-string",
+			l.connection()}, more...)...)
+		if got != code {
+			t.Fatalf("apply %v: exit code %d, want %d: %s", more, got, code, out)
+		}
+		return out
+	}
+	apply(0, `Queues:
+- Name: orders
+  Properties: {MaxDeliveryCount: 5, LockDuration: PT30S, UserMetadata: kept, EnablePartitioning: true, RetryMin: PT2S, RetryMax: PT1M}
+- Name: old
+Topics:
+- Name: trade
+  Subscriptions:
+  - Name: eu
+    Rules:
+    - {Name: region, Properties: {FilterType: Sql, SqlFilter: {SqlExpression: region = 'eu'}}}
+    - {Name: more, Properties: {FilterType: True}}
+  - Name: left
+`)
+	l.put(t, "/orders", "QueueDescription", `<LockDuration>PT30S</LockDuration><MaxSizeInMegabytes>1024</MaxSizeInMegabytes>`+
+		`<UserMetadata>kept</UserMetadata><MaxDeliveryCount>5</MaxDeliveryCount><AuthorizationRules>`+
+		`<AuthorizationRule i:type="SharedAccessAuthorizationRule" xmlns:i="http://www.w3.org/2001/XMLSchema-instance">`+
+		`<ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue><Rights><AccessRights>Send</AccessRights></Rights>`+
+		`<KeyName>app</KeyName><PrimaryKey>AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=</PrimaryKey>`+
+		`<SecondaryKey>HxAeDx0OHA0bDBoLGQoYCRcIFgcVBhQFEwQSAxECEAE=</SecondaryKey></AuthorizationRule></AuthorizationRules>`, "If-Match", "*")
+	const next = `Queues:
+- Name: orders
+  Properties: {MaxDeliveryCount: 7, NoDeadLetter: true}
+Topics:
+- Name: trade
+  Subscriptions:
+  - Name: eu
+    Rules:
+    - {Name: region, Properties: {FilterType: Sql, SqlFilter: {SqlExpression: region = 'us'}}}
+`
+	out := apply(exit.Conflict, next)
+	for _, want := range []string{`MaxDeliveryCount of orders is "5", the file wants "7"`, "0 created, 4 differ", "has a rule more"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %s", want, out)
+		}
+	}
+	apply(exit.Usage, next, "--update", "--prune")
+	out = apply(0, next, "--update", "--prune", "--dry-run")
+	for _, want := range []string{`would set MaxDeliveryCount of orders: "5" becomes "7"`, "would delete queue old",
+		"would delete subscription trade/Subscriptions/left", "would delete rule trade/Subscriptions/eu/Rules/more",
+		"would set the rule trade/Subscriptions/eu/Rules/region: (SqlFilter region = 'eu') becomes (SqlFilter region = 'us')",
+		"0 would be created, 2 would be updated, 3 would be deleted, 0 differ"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %s", want, out)
+		}
+	}
+	if out := apply(0, next, "--update", "--prune", "--yes"); !strings.Contains(out, "0 created, 2 updated, 3 deleted, 0 differ") {
+		t.Errorf("got %s", out)
+	}
+	if out := apply(0, next, "--update", "--prune", "--yes"); !strings.Contains(out, "0 created, 0 updated, 0 deleted, 0 differ") {
+		t.Errorf("the second time: %s", out)
+	}
+	_, text := l.request(t, "GET", "/orders", "", "")
+	for _, want := range []string{"<MaxDeliveryCount>7<", "<LockDuration>PT30S<", "<UserMetadata>kept<", "<MaxSizeInMegabytes>16384<",
+		"<KeyName>app<", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "<EnablePartitioning>true<", "<NoDeadLetter>true<", "<RetryMin>PT2S<"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("after the update orders has no %s: %s", want, text)
+		}
+	}
+	list, _ := execute(t, client.NewEntitiesCommand(), "", "list", "--connection-string", l.connection())
+	if got := strings.Fields(list); strings.Contains(list, "left") || strings.Contains(list, "old") || len(got) != 7+3*7 {
+		t.Errorf("there is: %s", list)
+	}
+}
+
+// A node that makes what its file asks for refuses nobody: its own questions are neither counted nor logged as refusals.
+func TestAFileOfEntitiesCountsNoRefusals(t *testing.T) {
+	l := openLive(t, nodeConfig(t, func(c *Config) { c.Entities = emulatorFile }))
+	l.awaitEntities(t)
+	if strings.Contains(l.log.String(), "refused") {
+		t.Errorf("the log tells of refusals: %s", l.log.String())
 	}
 }
 

@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/bench"
 	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
+	"github.com/busbar-mq/busbar/cmd/busbar/manage"
 )
 
 // version is set by the linker.
@@ -30,15 +32,50 @@ func run(args []string) int {
 		},
 	}
 	root.AddCommand(newServeCommand(), newConfigCommand(),
-		client.NewClusterCommand(), client.NewQueueCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
-		client.NewSendCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewMessagesCommand(),
+		client.NewClusterCommand(), client.NewQueueCommand(), manage.NewTopicCommand(), manage.NewSubscriptionCommand(),
+		manage.NewRuleCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
+		client.NewSendCommand(), client.NewCancelCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewMessagesCommand(),
 		client.NewDebugCommand(auditDirs, recoverDirs), client.NewHealthCheckCommand(),
 		bench.NewCommand(), bench.NewFrontendCommand())
+	root.AddCommand(newVersionCommand())
 	root.SetArgs(args)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
+	reached := watchRuns(root)
 	err := root.Execute()
+	if err != nil && !*reached {
+		err = exit.With(exit.Usage, err) // cobra refused the command line
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "busbar:", err)
 	}
 	return exit.Code(err)
+}
+
+// watchRuns notes whether a command came to its own code. An error before that is one of the command line: an unknown
+// command or flag, arguments that do not fit, flags that exclude each other.
+func watchRuns(c *cobra.Command) *bool {
+	reached := new(bool)
+	var watch func(c *cobra.Command)
+	watch = func(c *cobra.Command) {
+		if run := c.RunE; run != nil {
+			c.RunE = func(c *cobra.Command, args []string) error {
+				*reached = true
+				return run(c, args)
+			}
+		}
+		for _, below := range c.Commands() {
+			watch(below)
+		}
+	}
+	watch(c)
+	return reached
+}
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of this program", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "busbar %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
 }

@@ -175,7 +175,7 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.stuck, prometheus.CounterValue, float64(s.Stuck), p)
 		ch <- prometheus.MustNewConstMetric(c.leads, prometheus.GaugeValue, leading, p)
 		ch <- prometheus.MustNewConstMetric(c.terms, prometheus.GaugeValue, float64(s.Term), p)
-		ch <- prometheus.MustNewConstMetric(c.apply, prometheus.CounterValue, float64(s.Applied), p)
+		ch <- prometheus.MustNewConstMetric(c.apply, prometheus.GaugeValue, float64(s.Applied), p)
 	}
 	c.collectDrops(ch)
 	c.collectAlarms(ch)

@@ -317,7 +317,7 @@ func (l *linesEnv) stops() {
 		l.Errorf("import said %s", said)
 	}
 	_, said = l.both(2, input, "messages", "import", q, "--from-line", "5")
-	if !strings.Contains(said, "line 6: the line is cut off") || !strings.Contains(said, "(1 messages were stored") {
+	if !strings.Contains(said, "line 6: the line is cut off") || !strings.Contains(said, "(1 message was stored") {
 		l.Errorf("import said %s", said)
 	}
 	l.bodies("1 2 3", l.messages("peek", q))

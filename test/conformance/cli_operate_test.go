@@ -89,7 +89,7 @@ func drops(s *shell, ops string) {
 	if _, after, ok := strings.Cut(exported, q); !ok || !strings.Contains(after, "NoDeadLetter: true") {
 		s.Errorf("entities export printed %s", exported)
 	}
-	s.do(0, "", "queue", "delete", q)
+	s.do(0, "", "queue", "delete", q, "--yes")
 }
 
 // refusals: S-151. What the broker refuses is an error with an exit code, and what was not settled is back.
@@ -109,10 +109,10 @@ func refusals(s *shell) {
 	s.bodies("two three", s.messages("receive", q, "--max", "2")) // these were given back at once
 
 	_, said = s.both(2, "short\n"+strings.Repeat("x", 70<<10)+"\nnever\n", "send", q)
-	if !strings.Contains(said, "(1 messages were stored)") {
+	if !strings.Contains(said, "(1 message was stored)") {
 		s.Errorf("send said %s", said)
 	}
-	s.do(0, "", "queue", "delete", q)
+	s.do(0, "", "queue", "delete", q, "--yes")
 }
 
 // looks: messages that are only looked at, or abandoned, come once each and go back in order.
@@ -138,8 +138,8 @@ func looks(s *shell) {
 			}
 		}
 	}
-	s.do(0, "", "queue", "delete", q)
-	s.do(0, "", "queue", "delete", grouped)
+	s.do(0, "", "queue", "delete", q, "--yes")
+	s.do(0, "", "queue", "delete", grouped, "--yes")
 }
 
 // late: S-151, S-159. Whoever reads the output too late has lost the lock and is told so.
@@ -180,7 +180,7 @@ func late(s *shell) {
 	if len(again) != 1 || again[0].DeliveryCount != 2 {
 		s.Errorf("the message came back as %d with count %d", len(again), again[0].DeliveryCount)
 	}
-	s.do(0, "", "queue", "delete", q)
+	s.do(0, "", "queue", "delete", q, "--yes")
 }
 
 // releases: S-54. An operator takes locks and sessions from their holders.
@@ -234,8 +234,8 @@ func releases(s *shell) {
 			s.Errorf("the releases of %s are %s", queue, history)
 		}
 	}
-	s.do(0, "", "queue", "delete", q)
-	s.do(0, "", "queue", "delete", grouped)
+	s.do(0, "", "queue", "delete", q, "--yes")
+	s.do(0, "", "queue", "delete", grouped, "--yes")
 }
 
 // stuck starts a command whose output nobody reads, once its first byte is there. The result reads the rest

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // Content types of answers, as the service writes them.
@@ -25,6 +26,7 @@ type API struct {
 	deps  Deps
 	log   hclog.Logger
 	slots chan struct{} // one token per management request under way
+	quiet bool          // the node asks itself: its refusals are no client's
 }
 
 // NewServer returns an http.Server for a handler of this package, with limits against clients that
@@ -44,6 +46,13 @@ func NewServer(h http.Handler, log hclog.Logger) *http.Server {
 
 // Management returns the handler of the management API: every path is its own.
 func (a *API) Management() http.Handler { return http.HandlerFunc(a.serveManagement) }
+
+// Inside is [API.Management] for requests of the node itself: what it is refused is neither counted nor logged.
+func (a *API) Inside() http.Handler {
+	own := *a
+	own.quiet = true
+	return own.Management()
+}
 
 // answer is what a management request comes to.
 type answer struct {
@@ -124,6 +133,9 @@ func (a *API) manage(ctx context.Context, r *http.Request) (*answer, error) {
 }
 
 func (a *API) dispatch(q *request) (*answer, error) {
+	if q.http.Method == http.MethodPost && q.query.validate {
+		return a.validate(q)
+	}
 	switch q.where.kind {
 	case routeEntity:
 		switch q.http.Method {
@@ -226,7 +238,10 @@ func hostOf(r *http.Request) (string, error) {
 // fail writes an error, and to the log what the client is not told.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := asProblem(err)
-	mark := note(a.deps.Refusals, p, r, strings.Trim(r.URL.Path, "/"))
+	mark := refusal.Mark{Code: p.code(), At: a.deps.Now().UTC()}
+	if !a.quiet {
+		mark = note(a.deps.Refusals, p, r, strings.Trim(r.URL.Path, "/"))
+	}
 	h := w.Header()
 	h.Set("Server", "Busbar")
 	h.Set("Content-Type", errorType)

@@ -154,6 +154,7 @@ func checkName(host, name string) error {
 type query struct {
 	apiVersion string
 	enrich     bool // .NET, Python, Java: counters are what the client is after
+	validate   bool // our own command line: nothing is to be created
 	skip, top  int
 	err        error // of skip or top; only lists care
 }
@@ -171,6 +172,8 @@ func parseQuery(r *http.Request) query {
 			}
 		case "enrich":
 			q.enrich = strings.EqualFold(value, "true")
+		case "validate":
+			q.validate = strings.EqualFold(value, "true")
 		case "$skip":
 			q.skip = q.number(name, value)
 		case "$top":

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -87,10 +88,9 @@ func (d *dialer) create(ctx context.Context, cfg *loadConfig) error {
 	if len(d.targets) == 0 {
 		return exit.Usagef("--create needs a connection string")
 	}
-	m := dial.NewManagement(d.targets[0], d.limit)
-	sessions := cfg.Sessions > 0
-	_, err := m.CreateQueue(ctx, cfg.Queue, dial.Queue{
-		RequiresSession: &sessions, LockDuration: "PT1M", MaxSizeInMegabytes: 81920})
+	description := dial.Tag("LockDuration", "PT1M") + dial.Tag("MaxSizeInMegabytes", "81920") +
+		dial.Tag("RequiresSession", strconv.FormatBool(cfg.Sessions > 0))
+	_, err := dial.NewManagement(d.targets[0], d.limit).Create(ctx, cfg.Queue, "QueueDescription", description)
 	if exit.Code(err) == exit.Conflict {
 		return nil
 	}

@@ -179,20 +179,20 @@ func TestQueueCommands(t *testing.T) {
 		{"nothing is listed at first", cs, []string{"list", "-o", "json"}, 0, "[]"},
 		{"create", cs, []string{"create", "Orders", "--session", "--lock-duration", "45s",
 			"--max-delivery-count", "3", "-o", "json"}, 0, `"lockDuration":"PT45S"`},
-		{"a second create is a conflict", cs, []string{"create", "orders"}, exit.Conflict, "409"},
+		{"a second create is a conflict", cs, []string{"create", "orders"}, exit.Conflict, "orders exists already"},
 		{"show keeps the name as created", cs, []string{"show", "ORDERS", "-o", "json"}, 0, `"name":"Orders"`},
 		{"show tells of sessions", cs, []string{"show", "orders", "-o", "json"}, 0, `"requiresSession":true`},
-		{"show of nothing is not found", cs, []string{"show", "none"}, exit.NotFound, "no queue none"},
+		{"show of nothing is not found", cs, []string{"show", "none"}, exit.NotFound, "there is no none"},
 		{"the table has a heading", cs, []string{"list"}, 0, "NAME"},
 		{"the table has the queue", cs, []string{"list"}, 0, "Orders"},
 		{"a wrong key is unauthorised", wrong, []string{"list"}, exit.Unauthorised, "401"},
 		{"a key without Manage is unauthorised", weak, []string{"create", "x"}, exit.Unauthorised, "401"},
 		{"a bad value is a usage error", cs, []string{"create", "x", "--lock-duration", "1h"}, exit.Usage, "400"},
 		{"a flag that nobody knows is a usage error", cs, []string{"list", "--nonsense"}, exit.Usage, "nonsense"},
-		{"a missing name is a usage error", cs, []string{"create"}, exit.Usage, "1 arguments"},
+		{"a missing name is a usage error", cs, []string{"create"}, exit.Usage, "takes the name of one queue, got 0 arguments"},
 		{"an unknown output is a usage error", cs, []string{"list", "-o", "xml"}, exit.Usage, "xml"},
-		{"delete", cs, []string{"delete", "orders"}, 0, "deleted orders"},
-		{"a second delete is not found", cs, []string{"delete", "orders"}, exit.NotFound, "404"},
+		{"delete", cs, []string{"delete", "orders"}, 0, "deleted Orders"},
+		{"a second delete is not found", cs, []string{"delete", "orders"}, exit.NotFound, "there is no orders"},
 	}
 	for _, s := range steps {
 		t.Run(s.name, func(t *testing.T) {
@@ -302,7 +302,6 @@ func TestDataCommandsCheckTheirCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no connection string", NewSendCommand(), []string{"q", "x"}, "no connection string"},
 		{"no queue", NewPeekCommand(), []string{"--connection-string", cs}, "name a queue"},
 		{"a property without =", NewSendCommand(), []string{"q", "x", "--property", "a", "--connection-string", cs}, "NAME=TEXT"},
 		{"a count of none", NewSendCommand(), []string{"q", "x", "--count", "0", "--connection-string", cs}, "--count"},

@@ -3,7 +3,7 @@
 //
 // # Where things are
 //
-//   - send.go, receive.go, peek.go: messages, as any client of AMQP sees them
+//   - send.go, schedule.go, receive.go, peek.go: messages, as any client of AMQP sees them
 //   - messages.go, messages_import.go: messages as lines of JSON, out and in
 //   - queue.go, entities.go: queues and files of entities, by the management API
 //   - inspect.go, inspect_commands.go, locks.go, transactions.go: what the operations port shows of an entity

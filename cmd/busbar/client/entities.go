@@ -8,21 +8,53 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
+	"github.com/busbar-mq/busbar/cmd/busbar/manage"
 )
 
 // NewEntitiesCommand makes busbar entities: apply and export files of entities.
 func NewEntitiesCommand() *cobra.Command {
-	c := &cobra.Command{Use: "entities", Short: "Write down and make queues, topics, subscriptions and rules"}
+	c := &cobra.Command{Use: "entities", Short: "List, write down and make queues, topics, subscriptions and rules",
+		Args: cobra.NoArgs, RunE: showHelp}
 	f := dial.AddFlags(c)
+	c.AddCommand(entitiesListCommand(f), entitiesApplyCommand(f), entitiesExportCommand(f))
+	return c
+}
+
+func entitiesListCommand(f *dial.Flags) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List all queues, topics and subscriptions with their counts", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			t, err := f.Target()
+			if err != nil {
+				return err
+			}
+			all, err := entities.ListAll(c.Context(), dial.NewManagement(t, f.Timeout))
+			if err != nil {
+				return err
+			}
+			return manage.PrintList(c.OutOrStdout(), f, all)
+		},
+	}
+}
+
+func entitiesApplyCommand(f *dial.Flags) *cobra.Command {
 	apply := &cobra.Command{
 		Use:   "apply FILE",
-		Short: "Create what the file has and the broker has not; tell what differs",
-		Long: "The file is the official emulator's Config.json, or YAML of the same shape. What is there " +
-			"already is not changed: a difference is told, and the exit code is 4.",
+		Short: "Create what the file has and the broker has not; tell or change what differs",
+		Long: "The file is the official emulator's Config.json, or YAML of the same shape. The broker judges all of it before\n" +
+			"anything is made. What is there already is not changed: a difference is told, and the exit code is 4. With\n" +
+			"--update it is changed. With --prune what the file does not have is deleted, which needs --yes or --dry-run.",
 		Args: cobra.ExactArgs(1),
 	}
-	dry := apply.Flags().Bool("dry-run", false, "say what would be created, and create nothing")
+	flags := apply.Flags()
+	dry := flags.Bool("dry-run", false, "say what would be done, and do nothing")
+	update := flags.Bool("update", false, "change properties and rules that differ from the file")
+	prune := flags.Bool("prune", false, "delete entities and rules that the file does not have, with their messages")
+	yes := flags.Bool("yes", false, "delete what --prune finds")
 	apply.RunE = func(cmd *cobra.Command, args []string) error {
+		if *prune && !*yes && !*dry {
+			return exit.Usagef("--prune deletes entities with their messages; look at it with --dry-run, then add --yes")
+		}
 		all, notes, err := entities.Read(args[0])
 		if err != nil {
 			return exit.With(exit.Usage, err)
@@ -36,16 +68,20 @@ func NewEntitiesCommand() *cobra.Command {
 		for _, note := range notes {
 			say("%s", note)
 		}
-		a := &entities.Applier{API: dial.NewManagement(t, f.Timeout), DryRun: *dry, Say: say}
+		a := &entities.Applier{API: dial.NewManagement(t, f.Timeout), DryRun: *dry, Update: *update, Prune: *prune, Say: say}
 		if err := a.Apply(cmd.Context(), all); err != nil {
 			return err
 		}
-		say("%d created, %d differ", a.Created, a.Drifted)
+		say("%s", a.Summary())
 		if a.Drifted > 0 {
 			return exit.With(exit.Conflict, fmt.Errorf("%d differences", a.Drifted))
 		}
 		return nil
 	}
+	return apply
+}
+
+func entitiesExportCommand(f *dial.Flags) *cobra.Command {
 	export := &cobra.Command{
 		Use:   "export",
 		Short: "Write all entities as a file that apply reads",
@@ -67,6 +103,5 @@ func NewEntitiesCommand() *cobra.Command {
 		}
 		return entities.Write(cmd.OutOrStdout(), exported, f.Output == "json")
 	}
-	c.AddCommand(apply, export)
-	return c
+	return export
 }

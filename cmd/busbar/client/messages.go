@@ -92,7 +92,7 @@ func (e *exportFlags) command(c *cobra.Command, f *dial.Flags, args []string) er
 		return err
 	}
 	return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"exported": n, "queue": queue, "file": e.file},
-		fmt.Sprintf("exported %d messages of %s to %s", n, queue, e.file))
+		fmt.Sprintf("exported %s of %s to %s", dial.Plural(n, "message"), queue, e.file))
 }
 
 // writeWhole makes a file that is there with all its content or not at all.

@@ -271,7 +271,7 @@ func (m *importer) left() string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, " (%d messages were stored", m.done)
+	b.WriteString(" (" + wereStored(m.done))
 	for _, list := range []struct {
 		text  string
 		lines []int

@@ -59,18 +59,11 @@ func (p *peekFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue s
 		queue += "/$DeadLetterQueue"
 	}
 	ctx := c.Context()
-	w, err := dial.Connect(ctx, t, queue, f.Timeout)
+	w, r, done, err := openManagement(ctx, t, f.Timeout, queue)
 	if err != nil {
 		return err
 	}
-	defer w.Close()
-	opening, cancel := context.WithTimeout(ctx, f.Timeout)
-	defer cancel()
-	r, err := w.OpenRequests(opening, queue+"/$management")
-	if err != nil {
-		return err
-	}
-	defer r.Close()
+	defer done()
 	out := &messagePrinter{w: c.OutOrStdout(), json: f.Output == "json"}
 	for from, left := p.from, p.max; left > 0; {
 		page, err := p.page(ctx, w, r, from, min(left, peekPage), c.Flags().Changed("session"))

@@ -100,7 +100,7 @@ func (p *purgeFlags) run(c *cobra.Command, f *dial.Flags, args []string) error {
 		return exit.With(exit.Code(err), fmt.Errorf("stopped after %d messages (%w); go on with: busbar queue purge %s%s",
 			deleted, err, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), p.resume(values)))
 	}
-	text := fmt.Sprintf("deleted %d messages of %s", deleted, i.path)
+	text := fmt.Sprintf("deleted %s of %s", dial.Plural(deleted, "message"), i.path)
 	if skipped > 0 {
 		text += fmt.Sprintf("; %d sessions are held by receivers and were left alone", skipped)
 	}

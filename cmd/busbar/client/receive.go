@@ -83,12 +83,15 @@ func (r *receiveFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queu
 	in, err := r.open(c, w, path)
 	if err != nil {
 		if r.nextSession && dial.NothingCame(err) {
+			fmt.Fprintf(c.ErrOrStderr(), "no session with messages in %v\n", r.wait)
 			return nil
 		}
 		return err
 	}
-	err = (&receiving{receiveFlags: r, w: w, in: in,
-		out: &messagePrinter{w: c.OutOrStdout(), json: f.Output == "json"}}).run(c.Context())
+	taking := &receiving{receiveFlags: r, w: w, in: in, out: &messagePrinter{w: c.OutOrStdout(), json: f.Output == "json"}}
+	if err = taking.run(c.Context()); err == nil && taking.got == 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "no message in %v\n", r.wait)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.Limit)
 	defer cancel()
 	return errors.Join(err, dial.Failure("close", in.Close(ctx)))
@@ -124,6 +127,7 @@ type receiving struct {
 	w    *dial.Wire
 	in   *amqp.Receiver
 	out  *messagePrinter
+	got  int             // messages that were printed and settled, or are held
 	held []*amqp.Message // printed, and given back at the end
 }
 
@@ -147,9 +151,9 @@ func (r *receiving) run(ctx context.Context) error {
 // take receives until it has enough or nothing more comes. A message that arrives while credit is taken back is
 // settled like the rest, so that nothing stays locked for nobody.
 func (r *receiving) take(ctx context.Context) error {
-	got, wait := 0, r.wait
-	for got < r.max {
-		credit := min(r.max-got, maxCredit)
+	wait := r.wait
+	for r.got < r.max {
+		credit := min(r.max-r.got, maxCredit)
 		if err := r.in.IssueCredit(uint32(credit)); err != nil {
 			return dial.Failure("receive", err)
 		}
@@ -164,7 +168,6 @@ func (r *receiving) take(ctx context.Context) error {
 			if err := r.finish(ctx, m); err != nil {
 				return err
 			}
-			got++
 			wait = idleWait
 		}
 	}
@@ -208,6 +211,7 @@ func (r *receiving) finish(ctx context.Context, m *amqp.Message) error {
 	if err := r.out.print(describe(m, true)); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
+	r.got++
 	ctx, cancel := context.WithTimeout(ctx, r.w.Limit)
 	defer cancel()
 	switch {

@@ -152,10 +152,10 @@ func (r *redriveFlags) run(c *cobra.Command, f *dial.Flags, args []string) error
 			moved, err, r.line, strings.TrimSuffix(i.path, "/$DeadLetterQueue"), r.resume(values, moved)))
 	}
 	done := map[string]any{"entity": i.path, "moved": moved}
-	text := fmt.Sprintf("sent %d messages of %s again", moved, i.path)
+	text := fmt.Sprintf("sent %s of %s again", dial.Plural(moved, "message"), i.path)
 	if r.to != "" {
 		done["to"] = r.to
-		text = fmt.Sprintf("moved %d messages of %s to %s", moved, i.path, r.to)
+		text = fmt.Sprintf("moved %s of %s to %s", dial.Plural(moved, "message"), i.path, r.to)
 		left, known := i.arrived(ctx, r.wait)
 		if known {
 			done["onTheirWay"] = left

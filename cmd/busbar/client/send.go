@@ -32,8 +32,12 @@ type sendFlags struct {
 	to                                   string
 	properties                           []string
 	count                                int
-	ttl                                  time.Duration
+	ttl, in                              time.Duration
+	at                                   string // RFC 3339
 }
+
+// bodies yields what is to be sent.
+type bodies = iter.Seq2[[]byte, error]
 
 // NewSendCommand makes busbar send.
 func NewSendCommand() *cobra.Command {
@@ -57,25 +61,35 @@ func NewSendCommand() *cobra.Command {
 	flags.StringArrayVar(&s.properties, "property", nil, "application property NAME=TEXT; may be repeated")
 	flags.IntVar(&s.count, "count", 1, "send everything this often")
 	flags.DurationVar(&s.ttl, "ttl", 0, "time to live")
+	flags.DurationVar(&s.in, "in", 0, "schedule the messages for this time from now; their numbers are printed")
+	flags.StringVar(&s.at, "at", "", "schedule the messages for this time, such as 2026-01-31T08:00:00Z")
+	c.MarkFlagsMutuallyExclusive("in", "at")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		t, err := f.Target()
 		if err != nil {
 			return err
 		}
-		queue, bodies, err := t.Queue(args)
+		at, err := s.due(c, time.Now())
 		if err != nil {
 			return err
 		}
-		source, err := s.source(bodies, c.InOrStdin())
+		queue, texts, err := t.Queue(args)
+		if err != nil {
+			return err
+		}
+		source, err := s.source(texts, c.InOrStdin())
 		if err != nil {
 			return err
 		}
 		if _, err := s.message(c, nil); err != nil {
 			return err
 		}
+		if !at.IsZero() {
+			return s.later(c, t, f, queue, source, at)
+		}
 		n, err := s.run(c, t, f, queue, source)
 		if err != nil {
-			return fmt.Errorf("%w (%d messages were stored)", err, n)
+			return fmt.Errorf("%w (%s)", err, wereStored(n))
 		}
 		return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"sent": n, "queue": queue},
 			fmt.Sprintf("sent %d to %s", n, queue))
@@ -83,21 +97,40 @@ func NewSendCommand() *cobra.Command {
 	return c
 }
 
+// later schedules the messages and prints their numbers.
+func (s *sendFlags) later(c *cobra.Command, t *dial.Target, f *dial.Flags, queue string, source bodies, at time.Time) error {
+	numbers, err := s.schedule(c, t, f, queue, source, at)
+	if err != nil {
+		return fmt.Errorf("%w (%d messages were scheduled: %s)", err, len(numbers), numbersText(numbers))
+	}
+	return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"scheduled": numbers, "queue": queue, "at": at.UTC()},
+		fmt.Sprintf("scheduled %s to %s for %s: %s", dial.Plural(len(numbers), "message"), queue,
+			at.UTC().Format(time.RFC3339), numbersText(numbers)))
+}
+
+// wereStored says how many messages the broker has.
+func wereStored(n int) string {
+	if n == 1 {
+		return "1 message was stored"
+	}
+	return fmt.Sprintf("%d messages were stored", n)
+}
+
 // source yields the bodies to send.
-func (s *sendFlags) source(bodies []string, in io.Reader) (iter.Seq2[[]byte, error], error) {
+func (s *sendFlags) source(given []string, in io.Reader) (bodies, error) {
 	if s.count < 1 {
 		return nil, exit.Usagef("--count must be at least 1")
 	}
 	switch {
-	case s.file != "" && len(bodies) > 0:
+	case s.file != "" && len(given) > 0:
 		return nil, exit.Usagef("give a file or bodies, not both")
 	case s.file != "":
 		b, err := os.ReadFile(s.file)
 		if err != nil {
 			return nil, exit.With(exit.Usage, err)
 		}
-		bodies = []string{string(b)}
-	case len(bodies) == 0:
+		given = []string{string(b)}
+	case len(given) == 0:
 		if s.count > 1 {
 			return nil, exit.Usagef("--count needs bodies on the command line or a file")
 		}
@@ -105,7 +138,7 @@ func (s *sendFlags) source(bodies []string, in io.Reader) (iter.Seq2[[]byte, err
 	}
 	return func(yield func([]byte, error) bool) {
 		for range s.count {
-			for _, b := range bodies {
+			for _, b := range given {
 				if !yield([]byte(b), nil) {
 					return
 				}
@@ -167,7 +200,7 @@ func (s *sendFlags) message(c *cobra.Command, body []byte) (*amqp.Message, error
 }
 
 // run sends with many messages in flight and returns how many the broker has taken.
-func (s *sendFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue string, source iter.Seq2[[]byte, error]) (sent int, err error) {
+func (s *sendFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue string, source bodies) (sent int, err error) {
 	w, err := dial.Connect(c.Context(), t, queue, f.Timeout)
 	if err != nil {
 		return 0, err

@@ -62,3 +62,11 @@ func PrintDone(w io.Writer, f *Flags, v map[string]any, text string) error {
 	_, err := fmt.Fprintln(w, text)
 	return err
 }
+
+// Plural writes a number of things: "1 message", "2 messages".
+func Plural[N int | uint64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

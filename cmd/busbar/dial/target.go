@@ -31,6 +31,20 @@ type Target struct {
 	entity    string // EntityPath, "" if the string is for the whole namespace
 	roots     *x509.CertPool
 	Version   string // of this program; the broker is told
+	assumed   bool   // nobody named a broker, so it is the development broker of this machine
+}
+
+// developmentString is the connection string of a node with --dev and of the official emulator.
+const developmentString = "Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;" +
+	"UseDevelopmentEmulator=true"
+
+// reached adds to the error of a connection that no broker was named.
+func (t *Target) reached(err error) error {
+	if err == nil || !t.assumed {
+		return err
+	}
+	return fmt.Errorf("%w; neither --connection-string nor SERVICEBUS_CONNECTION_STRING names a broker, so that of "+
+		"busbar serve --dev on this machine was tried", err)
 }
 
 // Flags are the flags that every client command has.
@@ -57,7 +71,7 @@ func AddFlags(c *cobra.Command) *Flags {
 	return f
 }
 
-// Target reads the connection string from the flag or the environment.
+// Target reads the connection string from the flag or the environment. Without one it is the development broker.
 func (f *Flags) Target() (*Target, error) {
 	if err := f.CheckOutput(); err != nil {
 		return nil, err
@@ -66,14 +80,15 @@ func (f *Flags) Target() (*Target, error) {
 	if text == "" {
 		text = os.Getenv("SERVICEBUS_CONNECTION_STRING")
 	}
-	if text == "" {
-		return nil, exit.Usagef("no connection string: give --connection-string or set " +
-			"SERVICEBUS_CONNECTION_STRING")
+	assumed := text == ""
+	if assumed {
+		text = developmentString
 	}
 	t, err := parseConnectionString(text)
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
+	t.assumed = assumed
 	t.Version = f.Version()
 	if f.CAFile != "" {
 		if t.roots, err = ReadRoots(f.CAFile); err != nil {

@@ -1,8 +1,10 @@
 package dial
 
 import (
+	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestConnectionString(t *testing.T) {
@@ -45,5 +47,50 @@ func TestConnectionString(t *testing.T) {
 				t.Errorf("got %+v, want %+v", *got, c.want)
 			}
 		})
+	}
+}
+
+// Without a connection string the development broker of this machine is meant, and an error says so.
+func TestNoConnectionStringMeansTheDevelopmentBroker(t *testing.T) {
+	t.Setenv("SERVICEBUS_CONNECTION_STRING", "")
+	target, err := (&Flags{Output: "table"}).Target()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if target.Host != "localhost:5672" || !target.Plain || target.KeyName != "RootManageSharedAccessKey" || target.Key != "SAS_KEY_VALUE" {
+		t.Errorf("got %+v", target)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.Host = listener.Addr().String()
+	listener.Close() // so nobody is there
+	const hint = "neither --connection-string nor SERVICEBUS_CONNECTION_STRING names a broker"
+	if _, err := NewManagement(target, time.Minute).Get(t.Context(), "q"); err == nil || !strings.Contains(err.Error(), hint) {
+		t.Errorf("over HTTP: %v", err)
+	}
+	if _, err := Connect(t.Context(), target, "q", time.Minute); err == nil || !strings.Contains(err.Error(), hint) {
+		t.Errorf("over AMQP: %v", err)
+	}
+	t.Setenv("SERVICEBUS_CONNECTION_STRING", "Endpoint=sb://"+target.Host+";SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true")
+	if target, err = (&Flags{Output: "table"}).Target(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Connect(t.Context(), target, "q", time.Minute); err == nil || strings.Contains(err.Error(), hint) {
+		t.Errorf("with a connection string: %v", err)
+	}
+}
+
+// What the service says is shortened for a terminal; the tracking id stays.
+func TestTextsOfTheServiceAreShortened(t *testing.T) {
+	for text, want := range map[string]string{
+		"SubCode=40900. Conflict. You're requesting an operation that isn't allowed in the resource's current state. To know more visit " +
+			"https://aka.ms/sbResourceMgrExceptions. TrackingId:abc_G1, SystemTracker:x, Timestamp:2026-01-01T00:00:00": "SubCode=40900. Conflict. You're requesting an operation that isn't allowed in the resource's current state|abc_G1",
+		"plain": "plain|", "": "|",
+	} {
+		if short, id := shortened(text); short+"|"+id != want {
+			t.Errorf("%s: %q, want %q", text, short+"|"+id, want)
+		}
 	}
 }

@@ -42,7 +42,7 @@ func ConnectBy(ctx context.Context, dial Func, t *Target, path string, limit tim
 		Properties: map[string]any{"product": "busbar-cli", "version": t.Version},
 	})
 	if err != nil {
-		return nil, Failure("connect to "+t.Host, err)
+		return nil, t.reached(Failure("connect to "+t.Host, err))
 	}
 	w := &Wire{t: t, Limit: limit, Conn: conn}
 	if w.Session, err = conn.NewSession(ctx, nil); err != nil {

@@ -1,72 +1,37 @@
 package entities
 
 import (
-	"bytes"
 	"context"
-	"encoding/xml"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
-	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
-
-// xmlNode is an element of an answer, whatever it is.
-type xmlNode struct {
-	XMLName xml.Name
-	Attrs   []xml.Attr `xml:",any,attr"`
-	Text    string     `xml:",chardata"`
-	Nodes   []xmlNode  `xml:",any"`
-}
-
-// child returns the first child of that name, nil if there is none.
-func (n *xmlNode) child(name string) *xmlNode {
-	if n == nil {
-		return nil
-	}
-	for i := range n.Nodes {
-		if n.Nodes[i].XMLName.Local == name {
-			return &n.Nodes[i]
-		}
-	}
-	return nil
-}
-
-// text returns the text of a child, "" if there is none.
-func (n *xmlNode) text(name string) string {
-	if c := n.child(name); c != nil {
-		return c.Text
-	}
-	return ""
-}
-
-// kind returns the local name of i:type.
-func (n *xmlNode) kind() string {
-	for _, a := range n.Attrs {
-		if a.Name.Local == "type" {
-			return a.Value[strings.LastIndexByte(a.Value, ':')+1:]
-		}
-	}
-	return ""
-}
 
 // Applier makes what a file asks for, by the management API.
 type Applier struct {
 	API    *dial.Management
-	DryRun bool                             // nothing is created, and Say tells what would be
-	Say    func(format string, args ...any) // tells a person; Export needs none
+	DryRun bool // nothing is changed, and Say tells what would be
+	Update bool // properties and rules that differ are changed; without it they are told
+	// Prune deletes what the file does not have: rules of its subscriptions, subscriptions of its topics, and entities.
+	Prune bool
+	Say   func(format string, args ...any) // tells a person; Export needs none
 
-	// Created counts what was missing, Drifted the properties and rules that differ from the file.
-	Created, Drifted int
+	// Created, Updated and Deleted count what was done, or would be in a dry run. Drifted counts the properties and
+	// rules that differ from the file and stay so.
+	Created, Updated, Deleted, Drifted int
 }
 
-// Apply creates what is missing and tells what is there and differs; it changes nothing that is there.
+// Apply creates what is missing and tells what is there and differs. With Update it changes that, too. The whole file is
+// judged by the broker before anything is made.
 func (a *Applier) Apply(ctx context.Context, all []Spec) error {
 	list, err := a.ordered(ctx, all)
 	if err != nil {
+		return err
+	}
+	if err := Check(list, func(path, element, inner string) error { return a.API.Check(ctx, path, element, inner) }); err != nil {
 		return err
 	}
 	for _, e := range list {
@@ -74,7 +39,28 @@ func (a *Applier) Apply(ctx context.Context, all []Spec) error {
 			return e.errorf("%w", err)
 		}
 	}
+	if a.Prune {
+		return a.prune(ctx, all)
+	}
 	return nil
+}
+
+// Summary says in a sentence what was done.
+func (a *Applier) Summary() string {
+	verb := func(n int, done, would string) string {
+		if a.DryRun {
+			done = would
+		}
+		return fmt.Sprintf("%d %s", n, done)
+	}
+	text := verb(a.Created, "created", "would be created")
+	if a.Update {
+		text += ", " + verb(a.Updated, "updated", "would be updated")
+	}
+	if a.Prune {
+		text += ", " + verb(a.Deleted, "deleted", "would be deleted")
+	}
+	return text + fmt.Sprintf(", %d differ", a.Drifted)
 }
 
 // awaits reports whether e forwards to one of those that are not made yet, or is below it.
@@ -83,11 +69,11 @@ func awaits(e Spec, waiting []Spec) bool {
 		if other.path == e.path {
 			continue
 		}
-		if e.kind == "Subscription" && strings.HasPrefix(e.path, other.path+"/Subscriptions/") {
+		if e.kind == Subscription && strings.HasPrefix(e.path, other.path+"/Subscriptions/") {
 			return true
 		}
 		for _, p := range e.props {
-			if strings.HasPrefix(p.name, "Forward") && strings.EqualFold(entityOf(p.value), other.path) {
+			if strings.HasPrefix(p.Name, "Forward") && strings.EqualFold(TargetOf(p.Value), other.path) {
 				return true
 			}
 		}
@@ -95,55 +81,55 @@ func awaits(e Spec, waiting []Spec) bool {
 	return false
 }
 
-// entityOf is the entity that a forward target names.
-func entityOf(target string) string {
+// TargetOf is the entity that a forward target names.
+func TargetOf(target string) string {
 	if u, err := url.Parse(target); err == nil && u.Scheme != "" && u.Host != "" {
 		target = u.Path
 	}
 	return strings.Trim(target, "/")
 }
 
-// get returns what an Atom entry holds, nil if there is nothing at that path.
-func (a *Applier) get(ctx context.Context, path string) (*xmlNode, error) {
-	answer, err := a.API.Do(ctx, "show "+path, http.MethodGet, path, "", nil)
-	if exit.Code(err) == exit.NotFound {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var root xmlNode
-	if err := xml.Unmarshal(answer, &root); err != nil {
-		return nil, fmt.Errorf("show %s: %w", path, err)
-	}
-	if content := root.child("content"); content != nil && len(content.Nodes) == 1 {
-		return &content.Nodes[0], nil
-	}
-	return nil, nil
-}
-
 func (a *Applier) entity(ctx context.Context, e Spec) error {
-	there, err := a.get(ctx, e.path)
+	there, err := Get(ctx, a.API, e.path)
 	if err != nil {
 		return err
 	}
 	if there == nil {
 		return a.create(ctx, e)
 	}
-	if there.XMLName.Local != e.kind+"Description" {
+	if there.Kind != e.kind {
 		return fmt.Errorf("%s is there already, and no %s", e.path, strings.ToLower(e.kind))
 	}
+	var change []Property
 	for _, p := range e.props {
-		got := there.text(p.name)
-		if isOption(p.name) {
-			got = there.child("Options").text(p.name)
+		got := there.Property(p.Name)
+		if sameValue(p.Name, got, p.Value) {
+			continue
 		}
-		if !sameValue(p.name, got, p.value) {
-			a.drift("line %d, %s: %s of %s is %q, the file wants %q", p.line, p.pointer, p.name, e.path, got,
-				p.value)
+		if !a.Update {
+			a.drift("line %d, %s: %s of %s is %q, the file wants %q", p.line, p.pointer, p.Name, e.path, got, p.Value)
+			continue
+		}
+		change = append(change, p.Property)
+		a.would("set %s of %s: %q becomes %q", p.Name, e.path, got, p.Value)
+	}
+	if len(change) > 0 {
+		a.Updated++
+		if !a.DryRun {
+			if _, err := Update(ctx, a.API, there, change); err != nil {
+				return err
+			}
 		}
 	}
 	return a.rulesOf(ctx, e)
+}
+
+// would tells what is done, or what would be in a dry run.
+func (a *Applier) would(format string, args ...any) {
+	if a.DryRun {
+		format = "would " + format
+	}
+	a.Say(format, args...)
 }
 
 func (a *Applier) drift(format string, args ...any) {
@@ -157,7 +143,7 @@ func (a *Applier) create(ctx context.Context, e Spec) error {
 		a.Say("would create %s %s", strings.ToLower(e.kind), e.path)
 		return nil
 	}
-	if err := a.put(ctx, e.path, e.kind+"Description", elementsOf(e)); err != nil {
+	if _, err := a.API.Create(ctx, e.path, e.kind+"Description", elementsOf(e)); err != nil {
 		return err
 	}
 	a.Say("created %s %s", strings.ToLower(e.kind), e.path)
@@ -165,19 +151,11 @@ func (a *Applier) create(ctx context.Context, e Spec) error {
 		if i == 0 {
 			continue // it came with the subscription, so nothing slips past it
 		}
-		if err := a.put(ctx, e.path+"/Rules/"+r.name, "RuleDescription", r.xml()); err != nil {
+		if _, err := a.API.Create(ctx, e.path+"/Rules/"+r.Name, ruleElement, r.XML()); err != nil {
 			return r.errorf("%w", err)
 		}
 	}
 	return nil
-}
-
-func (a *Applier) put(ctx context.Context, path, element, inner string) error {
-	body := `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><` + element +
-		` xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"` +
-		` xmlns:i="http://www.w3.org/2001/XMLSchema-instance">` + inner + `</` + element + `></content></entry>`
-	_, err := a.API.Do(ctx, "create "+path, http.MethodPut, path, "", []byte(body))
-	return err
 }
 
 // rulesOf compares the rules of a subscription that is there.
@@ -186,160 +164,112 @@ func (a *Applier) rulesOf(ctx context.Context, e Spec) error {
 		return nil
 	}
 	for _, r := range e.rules {
-		path := e.path + "/Rules/" + r.name
-		there, err := a.get(ctx, path)
-		if err != nil {
-			return err
-		}
-		if there == nil {
-			a.Created++
-			if a.DryRun {
-				a.Say("would create rule %s", path)
-				continue
-			}
-			if err := a.put(ctx, path, "RuleDescription", r.xml()); err != nil {
-				return r.errorf("%w", err)
-			}
-			a.Say("created rule %s", path)
-			continue
-		}
-		var want xmlNode
-		if err := xml.Unmarshal([]byte(`<r xmlns:i="http://www.w3.org/2001/XMLSchema-instance">`+r.xml()+`</r>`),
-			&want); err != nil {
+		if err := a.ruleOf(ctx, e.path+"/Rules/"+r.Name, r); err != nil {
 			return r.errorf("%w", err)
-		}
-		if got, wanted := ruleText(there), ruleText(&want); got != wanted {
-			a.drift("line %d, %s: the rule %s is %s, the file wants %s", r.line, r.pointer, path, got, wanted)
 		}
 	}
 	return a.extraRules(ctx, e)
 }
 
-// extraRules tells of rules that the file does not have: with them a subscription gets more.
+func (a *Applier) ruleOf(ctx context.Context, path string, r ruleSpec) error {
+	there, err := a.API.Get(ctx, path)
+	if err != nil {
+		return err
+	}
+	if there.Content == nil {
+		a.Created++
+		if a.DryRun {
+			a.Say("would create rule %s", path)
+			return nil
+		}
+		if _, err := a.API.Create(ctx, path, ruleElement, r.XML()); err != nil {
+			return err
+		}
+		a.Say("created rule %s", path)
+		return nil
+	}
+	want, err := dial.ParseElement(r.XML())
+	if err != nil {
+		return err
+	}
+	got, wanted := RuleText(there.Content), RuleText(want)
+	switch {
+	case got == wanted:
+		return nil
+	case !a.Update:
+		a.drift("line %d, %s: the rule %s is %s, the file wants %s", r.line, r.pointer, path, got, wanted)
+		return nil
+	}
+	a.Updated++
+	a.would("set the rule %s: %s becomes %s", path, got, wanted)
+	if a.DryRun {
+		return nil
+	}
+	_, err = a.API.Update(ctx, path, ruleElement, r.XML())
+	return err
+}
+
+// extraRules deletes or tells of rules that the file does not have: with them a subscription gets more.
 func (a *Applier) extraRules(ctx context.Context, e Spec) error {
-	rules, err := a.list(ctx, e.path+"/Rules")
+	rules, err := a.API.List(ctx, e.path+"/Rules")
 	if err != nil {
 		return err
 	}
 	for _, r := range rules {
-		name := r.text("title")
-		if !slices.ContainsFunc(e.rules, func(s ruleSpec) bool { return strings.EqualFold(s.name, name) }) {
-			a.drift("line %d, %s: %s has a rule %s that the file does not have", e.line, e.pointer, e.path, name)
+		if slices.ContainsFunc(e.rules, func(s ruleSpec) bool { return strings.EqualFold(s.Name, r.Title) }) {
+			continue
+		}
+		if !a.Prune {
+			a.drift("line %d, %s: %s has a rule %s that the file does not have", e.line, e.pointer, e.path, r.Title)
+			continue
+		}
+		if err := a.delete(ctx, "rule", e.path+"/Rules/"+r.Title); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// list reads all entries of a feed.
-func (a *Applier) list(ctx context.Context, path string) ([]xmlNode, error) {
-	var all []xmlNode
-	for {
-		query := fmt.Sprintf("&$skip=%d&$top=%d", len(all), dial.AtomPageSize)
-		answer, err := a.API.Do(ctx, "list "+path, http.MethodGet, path, query, nil)
-		if err != nil {
-			return nil, err
+func (a *Applier) delete(ctx context.Context, kind, path string) error {
+	a.Deleted++
+	a.would("delete %s %s", kind, path)
+	if a.DryRun {
+		return nil
+	}
+	return a.API.Delete(ctx, path)
+}
+
+// prune deletes entities that the file does not have. A topic goes with its subscriptions.
+func (a *Applier) prune(ctx context.Context, all []Spec) error {
+	wanted := map[string]bool{}
+	for _, e := range all {
+		wanted[strings.ToLower(e.path)] = true
+	}
+	there, err := ListAll(ctx, a.API)
+	if err != nil {
+		return err
+	}
+	for _, d := range there {
+		topic, _, below := SplitSubscription(d.Path)
+		if wanted[strings.ToLower(d.Path)] || (below && !wanted[strings.ToLower(topic)]) {
+			continue
 		}
-		var feed xmlNode
-		if err := xml.Unmarshal(answer, &feed); err != nil {
-			return nil, fmt.Errorf("list %s: %w", path, err)
-		}
-		before := len(all)
-		for _, n := range feed.Nodes {
-			if n.XMLName.Local == "entry" {
-				all = append(all, n)
-			}
-		}
-		if len(all)-before < dial.AtomPageSize {
-			return all, nil
+		if err := a.delete(ctx, strings.ToLower(d.Kind), d.Path); err != nil {
+			return err
 		}
 	}
+	return nil
 }
-
-func escaped(text string) string {
-	var out bytes.Buffer
-	_ = xml.EscapeText(&out, []byte(text)) // a buffer takes everything
-	return out.String()
-}
-
-func tagged(name, text string) string { return "<" + name + ">" + escaped(text) + "</" + name + ">" }
 
 // elementsOf writes the elements of a new entity.
 func elementsOf(e Spec) string {
-	var out, options strings.Builder
-	for _, p := range e.props {
-		if isOption(p.name) {
-			options.WriteString(tagged(p.name, p.value))
-			continue
-		}
-		out.WriteString(tagged(p.name, p.value))
+	set := make([]Property, len(e.props))
+	for i, p := range e.props {
+		set[i] = p.Property
 	}
+	var first *Rule
 	if len(e.rules) > 0 {
-		out.WriteString("<DefaultRuleDescription>" + e.rules[0].xml() + "</DefaultRuleDescription>")
+		first = &e.rules[0].Rule
 	}
-	if options.Len() > 0 {
-		out.WriteString(`<Options xmlns="urn:busbar:entity">` + options.String() + "</Options>")
-	}
-	return out.String()
-}
-
-// xml writes filter, action and name.
-func (r *ruleSpec) xml() string {
-	var out strings.Builder
-	switch r.filter {
-	case "Correlation":
-		out.WriteString(`<Filter i:type="CorrelationFilter">`)
-		for _, f := range r.fields {
-			out.WriteString(tagged(f.name, f.value))
-		}
-		if len(r.properties) > 0 {
-			out.WriteString("<Properties>")
-			for _, p := range r.properties {
-				out.WriteString("<KeyValueOfstringanyType>" + tagged("Key", p.name) + `<Value i:type="d6p1:` +
-					p.kind + `" xmlns:d6p1="http://www.w3.org/2001/XMLSchema">` + escaped(p.value) +
-					"</Value></KeyValueOfstringanyType>")
-			}
-			out.WriteString("</Properties>")
-		}
-	case "Sql":
-		out.WriteString(`<Filter i:type="SqlFilter">` + tagged("SqlExpression", r.sql))
-	default:
-		out.WriteString(`<Filter i:type="` + r.filter + `Filter">`)
-	}
-	out.WriteString("</Filter>")
-	if r.action != "" {
-		out.WriteString(`<Action i:type="SqlRuleAction">` + tagged("SqlExpression", r.action) + "</Action>")
-	}
-	return out.String() + tagged("Name", r.name)
-}
-
-// ruleText says what a rule does, so that two of them can be compared by people, too.
-func ruleText(n *xmlNode) string {
-	var parts []string
-	if f := n.child("Filter"); f != nil {
-		parts = append(parts, f.kind())
-		if f.kind() == "SqlFilter" {
-			parts = append(parts, f.text("SqlExpression"))
-		}
-		for _, name := range correlationNames {
-			if c := f.child(name); c != nil {
-				parts = append(parts, name+"="+c.Text)
-			}
-		}
-		if p := f.child("Properties"); p != nil {
-			var pairs []string
-			for i := range p.Nodes {
-				pair := p.Nodes[i].text("Key") + "=" + p.Nodes[i].text("Value")
-				if kind := p.Nodes[i].child("Value").kind(); !slices.Contains([]string{"string", "int", "double", "boolean"}, kind) {
-					pair += ":" + kind
-				}
-				pairs = append(pairs, pair)
-			}
-			slices.Sort(pairs) // they are compared all together
-			parts = append(parts, pairs...)
-		}
-	}
-	if a := n.child("Action"); a != nil && a.text("SqlExpression") != "" {
-		parts = append(parts, "then "+a.text("SqlExpression"))
-	}
-	return "(" + strings.Join(parts, " ") + ")"
+	return elements(set, firstRule(first))
 }

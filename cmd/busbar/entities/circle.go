@@ -28,12 +28,12 @@ func circles(all []Spec) (in []Spec) {
 	next := map[string][]string{} // by path in lower case: where its messages go
 	for _, e := range all {
 		path := strings.ToLower(e.path)
-		if topic, _, below := strings.Cut(path, "/subscriptions/"); below && e.kind == "Subscription" {
+		if topic, _, below := strings.Cut(path, "/subscriptions/"); below && e.kind == Subscription {
 			next[topic] = append(next[topic], path)
 		}
 		for _, p := range e.props {
-			if strings.HasPrefix(p.name, "Forward") && p.value != "" {
-				next[path] = append(next[path], strings.ToLower(entityOf(p.value)))
+			if strings.HasPrefix(p.Name, "Forward") && p.Value != "" {
+				next[path] = append(next[path], strings.ToLower(TargetOf(p.Value)))
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func circles(all []Spec) (in []Spec) {
 				todo = append(todo[:len(todo):len(todo)], next[at]...)
 			}
 		}
-		if seen[path] && e.kind != "Topic" {
+		if seen[path] && e.kind != Topic {
 			in = append(in, e)
 		}
 	}
@@ -75,7 +75,7 @@ func (a *Applier) ordered(ctx context.Context, all []Spec) (list []Spec, err err
 		}
 		waiting = nil
 		for _, e := range before {
-			there, err := a.get(ctx, e.path)
+			there, err := Get(ctx, a.API, e.path)
 			if err != nil {
 				return nil, e.errorf("%w", err)
 			}
@@ -119,7 +119,6 @@ func circleError(waiting []Spec) error {
 // WarnOfCircle tells on standard error if a queue that was just created forwards to itself or in a circle
 // (RUL-24). It follows at most 100 entities; what it cannot read it does not follow.
 func WarnOfCircle(ctx context.Context, m *dial.Management, name string, tell func(string)) {
-	a := &Applier{API: m}
 	var all []Spec
 	todo := []string{name}
 	seen := map[string]bool{}
@@ -129,22 +128,22 @@ func WarnOfCircle(ctx context.Context, m *dial.Management, name string, tell fun
 			continue
 		}
 		seen[path] = true
-		there, err := a.get(ctx, path)
+		there, err := Get(ctx, m, path)
 		if err != nil || there == nil {
 			continue
 		}
-		e := Spec{path: path, kind: strings.TrimSuffix(there.XMLName.Local, "Description")}
+		e := Spec{path: path, kind: there.Kind}
 		for _, property := range []string{"ForwardTo", "ForwardDeadLetteredMessagesTo"} {
-			if to := entityOf(there.text(property)); to != "" {
-				e.props = append(e.props, propertySpec{name: property, value: to})
+			if to := TargetOf(there.Value(property)); to != "" {
+				e.props = append(e.props, propertySpec{Property: Property{property, to}})
 				todo = append(todo, to)
 			}
 		}
 		all = append(all, e)
-		if e.kind == "Topic" {
-			below, _ := a.list(ctx, path+"/Subscriptions")
+		if e.kind == Topic {
+			below, _ := List(ctx, m, Subscription, path)
 			for _, s := range below {
-				todo = append(todo, path+"/subscriptions/"+s.text("title"))
+				todo = append(todo, s.Path)
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
 // Namespace is the shape of a file of entities.
@@ -32,37 +34,38 @@ type exportedRule struct {
 // Export reads everything that apply could make. withheld are entities with keys, which no file has.
 func (a *Applier) Export(ctx context.Context) (out *Namespace, withheld []string, err error) {
 	out = &Namespace{}
-	queues, err := a.list(ctx, "$Resources/Queues")
+	queues, err := List(ctx, a.API, Queue, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	topics, err := a.list(ctx, "$Resources/Topics")
+	topics, err := List(ctx, a.API, Topic, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range queues {
-		out.Queues = append(out.Queues, exportEntity("Queue", &queues[i], &withheld))
+	for _, d := range queues {
+		out.Queues = append(out.Queues, exportEntity(d, &withheld))
 	}
-	for i := range topics {
-		t := exportEntity("Topic", &topics[i], &withheld)
-		below, err := a.list(ctx, t.Name+"/Subscriptions")
+	for _, d := range topics {
+		t := exportEntity(d, &withheld)
+		below, err := List(ctx, a.API, Subscription, d.Path)
 		if err != nil {
 			return nil, nil, err
 		}
-		for i := range below {
-			s := exportEntity("Subscription", &below[i], &withheld)
-			rules, err := a.list(ctx, t.Name+"/Subscriptions/"+s.Name+"/Rules")
+		for _, d := range below {
+			s := exportEntity(d, &withheld)
+			rules, err := a.API.List(ctx, d.Path+"/Rules")
 			if err != nil {
 				return nil, nil, err
 			}
-			for i := range rules {
-				if content := rules[i].child("content"); content != nil && len(content.Nodes) == 1 {
-					r, err := exportRule(rules[i].text("title"), &content.Nodes[0])
-					if err != nil {
-						return nil, nil, fmt.Errorf("%s/Subscriptions/%s: %w", t.Name, s.Name, err)
-					}
-					s.Rules = append(s.Rules, r)
+			for _, rule := range rules {
+				if rule.Content == nil {
+					continue
 				}
+				r, err := exportRule(rule.Title, rule.Content)
+				if err != nil {
+					return nil, nil, fmt.Errorf("%s: %w", d.Path, err)
+				}
+				s.Rules = append(s.Rules, r)
 			}
 			t.Subscriptions = append(t.Subscriptions, s)
 		}
@@ -71,28 +74,23 @@ func (a *Applier) Export(ctx context.Context) (out *Namespace, withheld []string
 	return out, withheld, nil
 }
 
-func exportEntity(kind string, entry *xmlNode, withheld *[]string) exportedEntity {
-	e := exportedEntity{Name: entry.text("title"), Properties: map[string]any{}}
-	d := entry.child("content").child(kind + "Description")
-	for _, name := range namesOf(kind) {
-		value := d.text(name)
-		switch {
-		case value == "" || value == "P10675199DT2H48M5.4775807S":
-			continue // not set, or without limit, which is what no value means
-		case strings.HasPrefix(name, "Forward"):
-			value = entityOf(value)
-		case name == "MaxSizeInMegabytes" && d.text("EnablePartitioning") == "true":
-			value = divided(value)
-		}
-		e.Properties[name] = typedValue(value)
+func exportEntity(d *Description, withheld *[]string) exportedEntity {
+	e := exportedEntity{Name: d.Path, Properties: map[string]any{}}
+	if _, name, ok := SplitSubscription(d.Path); ok && d.Kind == Subscription {
+		e.Name = name
 	}
-	if options := d.child("Options"); options != nil {
+	for _, name := range namesOf(d.Kind) {
+		if value := d.current(name); value != "" && value != Unlimited {
+			e.Properties[name] = typedValue(value) // without limit is what no value means
+		}
+	}
+	if options := d.Child("Options"); options != nil {
 		for _, o := range options.Nodes {
 			e.Properties[o.XMLName.Local] = typedValue(o.Text)
 		}
 	}
-	if rules := d.child("AuthorizationRules"); rules != nil && len(rules.Nodes) > 0 {
-		*withheld = append(*withheld, e.Name)
+	if rules := d.Child("AuthorizationRules"); rules != nil && len(rules.Nodes) > 0 {
+		*withheld = append(*withheld, d.Path)
 	}
 	return e
 }
@@ -122,37 +120,37 @@ func exportedValue(kind, text string) any {
 
 // exportRule writes a rule in the emulator's words. A parameter of an expression is an error: a file cannot say
 // it, and it must not get lost.
-func exportRule(name string, d *xmlNode) (exportedRule, error) {
+func exportRule(name string, d *dial.Element) (exportedRule, error) {
 	r := exportedRule{Name: name, Properties: map[string]any{}}
-	f := d.child("Filter")
-	kind := strings.TrimSuffix(f.kind(), "Filter")
+	f := d.Child("Filter")
+	kind := strings.TrimSuffix(f.Type(), "Filter")
 	r.Properties["FilterType"] = kind
-	for _, n := range []*xmlNode{f, d.child("Action")} {
-		if p := n.child("Parameters"); p != nil && len(p.Nodes) > 0 {
+	for _, n := range []*dial.Element{f, d.Child("Action")} {
+		if p := n.Child("Parameters"); p != nil && len(p.Nodes) > 0 {
 			return r, fmt.Errorf("rule %s has parameters, which a file cannot say", name)
 		}
 	}
 	switch kind {
 	case "Sql":
-		r.Properties["SqlFilter"] = map[string]any{"SqlExpression": f.text("SqlExpression")}
+		r.Properties["SqlFilter"] = map[string]any{"SqlExpression": f.Value("SqlExpression")}
 	case "Correlation":
 		fields := map[string]any{}
 		for _, name := range correlationNames {
-			if c := f.child(name); c != nil {
+			if c := f.Child(name); c != nil {
 				fields[name] = c.Text
 			}
 		}
-		if p := f.child("Properties"); p != nil && len(p.Nodes) > 0 {
+		if p := f.Child("Properties"); p != nil && len(p.Nodes) > 0 {
 			properties := map[string]any{}
 			for i := range p.Nodes {
-				v := p.Nodes[i].child("Value")
-				properties[p.Nodes[i].text("Key")] = exportedValue(v.kind(), v.Text)
+				v := p.Nodes[i].Child("Value")
+				properties[p.Nodes[i].Value("Key")] = exportedValue(v.Type(), v.Text)
 			}
 			fields["Properties"] = properties
 		}
 		r.Properties["CorrelationFilter"] = fields
 	}
-	if action := d.child("Action").text("SqlExpression"); action != "" {
+	if action := d.Child("Action").Value("SqlExpression"); action != "" {
 		r.Properties["Action"] = map[string]any{"SqlExpression": action}
 	}
 	return r, nil

@@ -29,29 +29,23 @@ func (p place) errorf(format string, args ...any) error {
 // Spec is one entity that a file asks for.
 type Spec struct {
 	place
-	kind  string // "Queue", "Topic" or "Subscription"
+	kind  string // Queue, Topic or Subscription
 	path  string // of a subscription: topic/Subscriptions/name
 	props []propertySpec
 	rules []ruleSpec
 }
 
-// propertySpec is an element of a description and its text.
+// propertySpec is a property and where it stands.
 type propertySpec struct {
 	place
-	name, value string
+	Property
 }
 
-// ruleSpec is a rule of a subscription.
+// ruleSpec is a rule of a subscription and where it stands.
 type ruleSpec struct {
 	place
-	name, filter string // filter is True, False, Sql or Correlation
-	sql, action  string
-	fields       []propertySpec // of a correlation filter
-	properties   []typedSpec
+	Rule
 }
-
-// typedSpec is a property that a correlation filter compares; kind is its XML Schema type.
-type typedSpec struct{ name, kind, value string }
 
 // Read reads a file of entities: the official emulator's Config.json, or what is under one of
 // its namespaces, as JSON with comments or as YAML. All problems are reported, with line and pointer.
@@ -311,9 +305,9 @@ func (r *reader) namespace(all []member) {
 					"whatever it is called (%q)", m.line, m.pointer, name))
 			}
 		case "queues":
-			r.items(m, func(n *yaml.Node, at place) { r.entity("Queue", "", n, at) })
+			r.items(m, func(n *yaml.Node, at place) { r.entity(Queue, "", n, at) })
 		case "topics":
-			r.items(m, func(n *yaml.Node, at place) { r.entity("Topic", "", n, at) })
+			r.items(m, func(n *yaml.Node, at place) { r.entity(Topic, "", n, at) })
 		default:
 			r.fail(m.place, "is unknown; want Queues or Topics")
 		}
@@ -330,9 +324,9 @@ func (r *reader) entity(kind, topic string, n *yaml.Node, at place) {
 			e.path, _ = r.scalar(m)
 		case m.key == "properties":
 			r.properties(&e, m)
-		case m.key == "subscriptions" && kind == "Topic":
+		case m.key == "subscriptions" && kind == Topic:
 			below = append(below, m)
-		case m.key == "rules" && kind == "Subscription":
+		case m.key == "rules" && kind == Subscription:
 			r.items(m, func(n *yaml.Node, at place) { r.rule(&e, n, at) })
 		default:
 			r.fail(m.place, "is unknown in a %s", strings.ToLower(kind))
@@ -343,7 +337,7 @@ func (r *reader) entity(kind, topic string, n *yaml.Node, at place) {
 		return
 	}
 	if topic != "" {
-		e.path = topic + "/Subscriptions/" + e.path
+		e.path = SubscriptionPath(topic, e.path)
 	}
 	for _, other := range r.all {
 		if strings.EqualFold(other.path, e.path) {
@@ -352,7 +346,7 @@ func (r *reader) entity(kind, topic string, n *yaml.Node, at place) {
 	}
 	r.all = append(r.all, e)
 	for _, m := range below {
-		r.items(m, func(n *yaml.Node, at place) { r.entity("Subscription", e.path, n, at) })
+		r.items(m, func(n *yaml.Node, at place) { r.entity(Subscription, e.path, n, at) })
 	}
 }
 
@@ -364,7 +358,7 @@ func (r *reader) properties(e *Spec, m member) {
 			continue
 		}
 		if value, ok := r.scalar(m); ok && value != "" {
-			e.props = append(e.props, propertySpec{m.place, name, value})
+			e.props = append(e.props, propertySpec{m.place, Property{name, value}})
 		}
 	}
 }

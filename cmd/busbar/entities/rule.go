@@ -28,11 +28,11 @@ var (
 func namesOf(kind string) []string {
 	var all []string
 	switch kind {
-	case "Queue":
+	case Queue:
 		all = append(append(all, receiverNames...), senderNames...)
-	case "Topic":
+	case Topic:
 		all = append(append(all, senderNames...), topicNames...)
-	case "Subscription":
+	case Subscription:
 		all = append(append(all, receiverNames...), subscriptionNames...)
 	}
 	return append(all, commonNames...)
@@ -63,7 +63,7 @@ func (r *reader) rule(e *Spec, n *yaml.Node, at place) {
 	for _, m := range r.members(n, at) {
 		switch m.key {
 		case "name":
-			s.name, _ = r.scalar(m)
+			s.Name, _ = r.scalar(m)
 		case "properties":
 			for _, m := range r.members(m.node, m.place) {
 				r.ruleProperty(&s, m)
@@ -73,18 +73,18 @@ func (r *reader) rule(e *Spec, n *yaml.Node, at place) {
 		}
 	}
 	switch {
-	case s.name == "":
+	case s.Name == "":
 		r.fail(at, "the rule has no name")
-	case s.filter == "":
-		r.fail(at, "the rule %s has no FilterType", s.name)
-	case s.filter == "Sql" && s.sql == "":
-		r.fail(at, "the rule %s has no SqlExpression", s.name)
-	case s.filter == "Correlation" && len(s.fields)+len(s.properties) == 0:
-		r.fail(at, "the filter of the rule %s has nothing to compare", s.name)
+	case s.Filter == "":
+		r.fail(at, "the rule %s has no FilterType", s.Name)
+	case s.Filter == "Sql" && s.SQL == "":
+		r.fail(at, "the rule %s has no SqlExpression", s.Name)
+	case s.Filter == "Correlation" && len(s.Fields)+len(s.Properties) == 0:
+		r.fail(at, "the filter of the rule %s has nothing to compare", s.Name)
 	}
 	for _, other := range e.rules {
-		if strings.EqualFold(other.name, s.name) {
-			r.fail(at, "the rule %s is named on line %d as well", s.name, other.line)
+		if strings.EqualFold(other.Name, s.Name) {
+			r.fail(at, "the rule %s is named on line %d as well", s.Name, other.line)
 		}
 	}
 	e.rules = append(e.rules, s)
@@ -103,13 +103,13 @@ func (r *reader) ruleProperty(s *ruleSpec, m member) {
 	switch m.key {
 	case "filtertype":
 		text, _ := r.scalar(m)
-		if s.filter = foldIn([]string{"True", "False", "Sql", "Correlation"}, text); s.filter == "" {
+		if s.Filter = foldIn([]string{"True", "False", "Sql", "Correlation"}, text); s.Filter == "" {
 			r.fail(m.place, "%q is no type of filter; want Correlation, Sql, True or False", text)
 		}
 	case "sqlfilter":
-		expression(&s.sql)
+		expression(&s.SQL)
 	case "action":
-		expression(&s.action)
+		expression(&s.Action)
 	case "correlationfilter":
 		for _, m := range r.members(m.node, m.place) {
 			r.correlation(s, m)
@@ -122,7 +122,7 @@ func (r *reader) ruleProperty(s *ruleSpec, m member) {
 func (r *reader) correlation(s *ruleSpec, m member) {
 	if name := foldIn(correlationNames, m.key); name != "" {
 		if value, ok := r.scalar(m); ok && value != "" {
-			s.fields = append(s.fields, propertySpec{m.place, name, value})
+			s.Fields = append(s.Fields, Property{name, value})
 		}
 		return
 	}
@@ -132,7 +132,7 @@ func (r *reader) correlation(s *ruleSpec, m member) {
 	}
 	for _, p := range r.members(m.node, m.place) {
 		if kind, value, ok := r.typed(p); ok {
-			s.properties = append(s.properties, typedSpec{lastKey(m.node, p), kind, value})
+			s.Properties = append(s.Properties, TypedProperty{lastKey(m.node, p), kind, value})
 		}
 	}
 }

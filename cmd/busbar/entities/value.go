@@ -10,6 +10,9 @@ import (
 var writtenDuration = regexp.MustCompile(
 	`^P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$`)
 
+// Unlimited is the duration of a property that has no limit.
+const Unlimited = "P10675199DT2H48M5.4775807S"
+
 // secondsOf reads a duration; years and months count as the broker counts them.
 func secondsOf(text string) (float64, bool) {
 	parts := writtenDuration.FindStringSubmatch(text)
@@ -34,7 +37,7 @@ func sameValue(name, got, want string) bool {
 	case strings.EqualFold(got, want):
 		return true
 	case strings.HasPrefix(name, "Forward"):
-		return strings.EqualFold(entityOf(got), entityOf(want))
+		return strings.EqualFold(TargetOf(got), TargetOf(want))
 	case name == "MaxSizeInMegabytes":
 		a, errA := strconv.ParseUint(got, 10, 64)
 		b, errB := strconv.ParseUint(want, 10, 64)
