@@ -87,7 +87,7 @@ func (s *Server) admitHTTP(q *httpRequest, right auth.Right) error {
 	if err != nil {
 		return &httpProblem{status: http.StatusUnauthorized, text: auth.TextOf(err), cause: err}
 	}
-	known(q.r)
+	Known(q.r)
 	q.key = keyOf(claim)
 	path := q.addr.path()
 	if !claim.Allows(path, right) {

@@ -186,46 +186,13 @@ func seatOf(r *http.Request) *sockets.Seat {
 	return nil
 }
 
-// known notes that a request had a valid token.
-func known(r *http.Request) {
+// Known notes that the token of a request was accepted: its socket is no stranger's from now on, however long the answer
+// takes. A request that came over no socket of a [Server] has no seat, and nothing is noted.
+func Known(r *http.Request) {
 	if seat := seatOf(r); seat != nil {
 		seat.Known()
 	}
 }
-
-// withToken takes note of the sockets whose requests are served by next: only a valid token opens anything there.
-func withToken(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(&tokenWriter{ResponseWriter: w, r: r}, r)
-	})
-}
-
-// tokenWriter sees that a request is answered with a success.
-type tokenWriter struct {
-	http.ResponseWriter
-	r    *http.Request
-	told bool // the status is known
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *tokenWriter) WriteHeader(status int) {
-	if !w.told && status >= http.StatusOK && status < http.StatusMultipleChoices {
-		known(w.r)
-	}
-	w.told = true
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (w *tokenWriter) Write(b []byte) (int, error) {
-	if !w.told {
-		w.WriteHeader(http.StatusOK)
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap serves http.ResponseController.
-func (w *tokenWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // handoff is a net.Listener whose sockets come from the sniffer.
 type handoff struct {
@@ -272,7 +239,7 @@ func (s *Server) startHTTP(handler http.Handler) {
 	if handler == nil {
 		handler = http.NotFoundHandler()
 	}
-	handler = s.withWebSocket(s.Messages(withToken(handler)))
+	handler = s.withWebSocket(s.Messages(handler))
 	if s.cfg.Guard != nil {
 		handler = s.cfg.Guard(handler)
 	}

@@ -154,6 +154,50 @@ func TestAReceiveOverHTTPWaitsAsLongAsItAsked(t *testing.T) {
 	})
 }
 
+// A socket is no stranger's from the moment when its token is accepted: an answer may wait for the cluster. A success for
+// which no token was asked, like the list of a namespace that the public sees, keeps no socket open.
+func TestAnAcceptedTokenGivesTheTimeOfAnAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		accepted bool
+		pause    time.Duration // of the handler
+		answered bool
+	}{
+		{"a slow answer behind an accepted token comes", true, 50 * time.Second, true},
+		{"a slow answer without an accepted token does not", false, 50 * time.Second, false},
+		{"a success without an accepted token keeps no socket open", false, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t, 1)
+				defer b.close()
+				b.server.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if c.accepted {
+						Known(r)
+					}
+					time.Sleep(c.pause)
+					w.WriteHeader(http.StatusNoContent)
+				})
+				client := b.web()
+				if got := client.ask("GET", "/$Resources/Queues", ""); (got == 204) != c.answered {
+					t.Errorf("answered %d, 0 is a closed socket", got)
+				}
+				if _, strangers := b.server.sockets.Used(); (strangers == 1) == c.accepted {
+					t.Errorf("%d strangers", strangers)
+				}
+				want := httpIdleTimeout
+				if !c.accepted {
+					want = max(0, b.server.cfg.AuthTimeout-c.pause)
+				}
+				if took := client.ended(); took != want {
+					t.Errorf("the socket stayed %v, want %v", took, want)
+				}
+				time.Sleep(c.pause) // the handler ends
+			})
+		})
+	}
+}
+
 // F1: sockets that speak HTTP have the same limits as others: strangers cannot take the places of clients, and idle
 // clients make room.
 func TestHTTPSocketsAreLimited(t *testing.T) {

@@ -38,6 +38,24 @@ func TestMessagesOverHTTP(t *testing.T) {
 	}
 }
 
+// A socket is no stranger's once its token was accepted, whatever the answer is; what anybody may see makes none known.
+func TestAnAcceptedTokenMakesASocketKnown(t *testing.T) {
+	l := openLive(t, nodeConfig(t, nil))
+	for _, c := range []struct {
+		name, method, path, token string
+		status, strangers         int
+	}{
+		{"the public's view of the namespace", "GET", "/", "none", 200, 1},
+		{"a token of another key", "DELETE", "/nosuch", auth.NewToken("http://"+l.host, devKeyName, "other", time.Now().Add(time.Hour)), 401, 1},
+		{"an accepted token for what is not there", "DELETE", "/nosuch", "", 404, 0},
+	} {
+		res, text := l.request(t, c.method, c.path, "", c.token)
+		if _, strangers := l.front.Sockets().Used(); res.StatusCode != c.status || strangers != c.strangers {
+			t.Errorf("%s: %d %s, %d strangers, want %d and %d", c.name, res.StatusCode, text, strangers, c.status, c.strangers)
+		}
+	}
+}
+
 // A rule that ATOM sets selects what is published over HTTP, changes the copies, and takes effect while
 // a receiver waits; the counters tell of it.
 func TestTopicsOverHTTP(t *testing.T) {

@@ -250,7 +250,7 @@ func (n *node) openFront(context.Context) error {
 	metrics := newMetrics(n)
 	n.api, err = rest.New(n.cfg.restConfig(), rest.Deps{
 		Entities: keyedEntities{n.directory, keys}, Topics: n.directory, Cluster: st, Policies: n.policies,
-		Metrics: metrics, Refusals: n.refusals, Now: time.Now}, n.log.Named("http"))
+		Metrics: metrics, Refusals: n.refusals, Now: time.Now, Accepted: transport.Known}, n.log.Named("http"))
 	if err != nil {
 		return err
 	}

@@ -179,6 +179,9 @@ func (a *API) authenticate(r *http.Request) (auth.Claim, error) {
 	if err != nil {
 		return auth.Claim{}, unauthorized(err)
 	}
+	if a.deps.Accepted != nil {
+		a.deps.Accepted(r)
+	}
 	return claim, nil
 }
 

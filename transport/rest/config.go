@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -181,6 +182,8 @@ type Deps struct {
 	Metrics  prometheus.Gatherer
 	Refusals *refusal.Log
 	Now      func() time.Time // wall clock
+	// Accepted is told of each request whose token was accepted, before the cluster is asked anything. A nil one is not.
+	Accepted func(*http.Request)
 }
 
 // New returns the API; it starts nothing.

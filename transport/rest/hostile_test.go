@@ -356,6 +356,39 @@ func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	}
 }
 
+// The front end hears of a token as soon as it is accepted: what follows may wait for the cluster. It hears of no other.
+func TestAnAcceptedTokenIsToldBeforeTheClusterIsAsked(t *testing.T) {
+	h := newHouse(t)
+	told := make(chan *http.Request, 1)
+	h.api.deps.Accepted = func(r *http.Request) { told <- r }
+	for name, refused := range map[string]string{
+		"without a token": "", "a wrong key": token(root, "other", "h"), "no token at all": "Bearer x"} {
+		if status, text := h.do(t, "GET", "/q", "", "Authorization", refused); status != http.StatusUnauthorized || len(told) > 0 {
+			t.Errorf("%s: %d %s, told %d times", name, status, text, len(told))
+		}
+	}
+	if status, _ := h.do(t, "GET", "/", "", "Authorization", ""); status != http.StatusOK || len(told) > 0 {
+		t.Errorf("the public's view of the namespace: %d, told %d times", status, len(told))
+	}
+	h.block, h.entered = make(chan struct{}), make(chan struct{})
+	r := httptest.NewRequest("GET", "/q", nil)
+	r.Header.Set("Authorization", token(root, rootKey, "h"))
+	w, done := httptest.NewRecorder(), make(chan struct{})
+	go func() {
+		defer close(done)
+		h.handler.ServeHTTP(w, r)
+	}()
+	<-h.entered
+	if len(told) != 1 || <-told != r {
+		t.Error("the request waits for the cluster, and its accepted token was not told")
+	}
+	close(h.block)
+	<-done
+	if w.Code != http.StatusOK {
+		t.Errorf("got %d", w.Code)
+	}
+}
+
 func FuzzDescription(f *testing.F) {
 	f.Add([]byte(queueBody("<LockDuration>PT1M</LockDuration>")))
 	f.Add([]byte(queueBody("<AuthorizationRules><AuthorizationRule/></AuthorizationRules>")))
