@@ -138,6 +138,36 @@ func TestFullDiskRefusesPublishesBeforeSettlements(t *testing.T) {
 	})
 }
 
+// When the alarm has ended, messages are stored. A leader that believes its voters' disks full refuses as one whose own
+// disk is, so it raises the alarm as well, and it learns of room a look later than the disk is measured.
+func TestTheAlarmOfTheDiskEndsWhenMessagesAreStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrokers(t, 0)
+		b.disk, b.ids = &memDisk{free: 1 << 30}, []fsm.NodeID{"n1"}
+		b.cfg = func(c *Config) { c.Incarnation = 100 }
+		n := b.join("n1", b.ids)
+		defer b.close()
+		d := b.createQueue(t.Context(), "n1", queue("orders", false))
+		measured := func(free uint64, full bool) {
+			b.disk.mu.Lock()
+			b.disk.free = free
+			b.disk.mu.Unlock()
+			for (alarm(t, n.host, CheckDiskSpace) != nil) != full {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		for i := range 20 {
+			measured(1<<30/10, true)
+			time.Sleep(3*time.Second + time.Duration(i)*97*time.Millisecond) // the leader has asked its voters
+			measured(1<<29, false)
+			sent := fsm.Request{ID: reqOf(0, 1, i+1), Entity: d.ID, Command: &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("x")}}}}
+			if _, err := n.host.Replica(d.Partitions[0]).Propose(t.Context(), sent); err != nil {
+				t.Errorf("round %d: the alarm has ended, and a message is refused: %v", i, err)
+			}
+		}
+	})
+}
+
 // Between two looks at a small disk no more is stored than half of what is kept free leaves room for.
 func TestFastPublisherDoesNotOvertakeTheLookAtTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,19 +75,31 @@ func (h *Host) Readiness(ctx context.Context) []Check {
 // Alarms returns the checks that turn no client away, and of which an operator should hear. They fail when entities
 // cannot be changed, messages are not stored, or the clock is wrong.
 func (h *Host) Alarms() []Check {
-	catalog, disk, clock := error(nil), error(nil), error(nil)
+	catalog, disk, clock := error(nil), h.noRoom(), error(nil)
 	if r := h.Replica(fsm.CatalogPartition); r != nil && r.Err() == nil {
 		if catalog = h.leaderless(r); catalog != nil {
 			catalog = fmt.Errorf("the catalog has no leader, so entities cannot be changed: %w", catalog)
 		}
 	}
-	if level := h.space.Level(); level >= replica.RoomForSettling {
-		disk = fmt.Errorf("disk is nearly full, %d bytes are free: nothing more is stored: %w", h.space.free.Load(), fsm.ErrBusy)
-	}
 	if c := h.Clock(); c.Wrong {
 		clock = fmt.Errorf("the clock is %v ahead of the median of all nodes, so others lead: %w", c.Ahead, fsm.ErrUnavailable)
 	}
 	return []Check{{CheckCatalogLeader, catalog}, {CheckDiskSpace, disk}, {CheckClock, clock}}
+}
+
+// noRoom returns why messages are not stored here: the disk of this node, or those of most voters of a partition that it
+// leads.
+func (h *Host) noRoom() error {
+	if h.space.Level() >= replica.RoomForSettling {
+		return fmt.Errorf("disk is nearly full, %d bytes are free: nothing more is stored: %w", h.space.free.Load(), fsm.ErrBusy)
+	}
+	for _, r := range h.list() {
+		if r.VotersFull() {
+			return fmt.Errorf("partition %d stores nothing more, because the disks of most of its nodes are nearly full: %w",
+				r.ID(), fsm.ErrBusy)
+		}
+	}
+	return nil
 }
 
 // leaderless returns an error if a replica knows no leader, or a lost one. A follower believes in its leader until a

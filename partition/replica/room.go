@@ -98,3 +98,6 @@ func (r *Replica) fits(c fsm.Command) error {
 
 // SetVotersFull tells a leader whether so many voters have no room that a majority would not hold an entry.
 func (r *Replica) SetVotersFull(full bool) { r.votersFull.Store(full) }
+
+// VotersFull reports whether the replica leads and stores nothing because too many of its voters have no room.
+func (r *Replica) VotersFull() bool { return r.Leading() && r.votersFull.Load() }
