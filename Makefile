@@ -56,7 +56,7 @@ test-modules: build
 
 ## test-failover: failover and attacks on a cluster of real processes
 test-failover: build
-	@cd test && go vet ./conformance/... && go test -count=1 -timeout 6m -p 1 ./conformance/failover ./conformance/attack
+	@cd test && go vet ./conformance/... && go test -short -count=1 -timeout 6m -p 1 ./conformance/failover ./conformance/attack
 
 ## lint: staticcheck, errcheck, errorlint, ineffassign, goimports, pinned in scripts/lint
 lint: $(TOOLS)/staticcheck

@@ -383,11 +383,11 @@ func TestIdleEntityIsDeleted(t *testing.T) {
 		defer b.close()
 		ctx := shortly(t, time.Hour)
 		idle, used := queue("idle", true), queue("used", false)
-		idle.AutoDeleteOnIdle, used.AutoDeleteOnIdle = 300_000, 300_000
+		idle.AutoDeleteOnIdle, used.AutoDeleteOnIdle = 60_000, 60_000
 		b.createQueue(ctx, "n1", idle)
 		d := b.createQueue(ctx, "n1", used)
-		for i := range 12 {
-			time.Sleep(time.Minute)
+		for i := range 12 { // three times the limit, each pause a quarter of it
+			time.Sleep(15 * time.Second)
 			b.put(ctx, d, reqOf(0, 1, i+1), "x")
 		}
 		if _, err := b.all["n2"].dir.Get(ctx, "idle"); !errors.Is(err, fsm.ErrNoEntity) {

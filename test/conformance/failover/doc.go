@@ -2,7 +2,8 @@
 // real clients, and then counts. Nothing acknowledged may be missing, nothing completed may come again, no session
 // may be out of order, and no number may be left out. No client of a surviving node may have seen an error.
 //
-// Another test lets nodes join, drain and leave under the same load, of which nobody may notice anything either.
+// Another test lets nodes join, drain and leave under the same load, of which nobody may notice anything either. With
+// -short its cluster has fewer groups, so fewer replicas move.
 //
 // Start with failover_test.go; ledger_test.go is what is counted.
 package failover
