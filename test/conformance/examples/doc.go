@@ -1,8 +1,8 @@
 // Package examples runs the programs of docs/examples as their pages say, and compares what they print with the pages.
 //
-// Three nodes serve the programs of one language, all at a time. The clients connect to one of them; the others are
-// killed and started again meanwhile, the one that leads most partitions first. With -short one node serves them, and
-// nobody is killed.
+// Three nodes serve the programs of one language, and the languages run side by side. The clients connect to one of
+// these nodes. The others are killed and started again meanwhile, the one that leads most partitions first. With -short
+// one node serves them, and nobody is killed.
 //
 //	go test ./conformance/examples -parallel 8
 //	go test ./conformance/examples -short -run 'TestPrograms/Go/fifo'

@@ -30,6 +30,7 @@ func TestPrograms(t *testing.T) {
 				fmt.Printf("SKIPPED: the examples in %s did not run, for the command %s is not on the path\n", l.title, l.needs)
 				t.SkipNow()
 			}
+			t.Parallel() // each language has its own nodes, and its programs wait more than they work
 			began := time.Now()
 			dir := l.install(t)
 			installed := time.Since(began)
