@@ -18,6 +18,8 @@ const (
 	largeID = "large-message"
 	// largeLimit bounds the scenario, which goes on until its message is through.
 	largeLimit = 10 * time.Minute
+	// besideMB is the most that is sent with several libraries at a time: they send for a time, and not so many messages.
+	besideMB = 5
 )
 
 // TestLargeWhileLeadersDie runs the scenario of large messages on three nodes whose leaders are killed
@@ -37,6 +39,9 @@ func TestLargeWhileLeadersDie(t *testing.T) {
 }
 
 func (l library) largeWhileLeadersDie(t *testing.T) {
+	if *largeMB <= besideMB {
+		t.Parallel() // each has nodes of its own
+	}
 	// All nodes live for longer between two kills than one step with the message takes.
 	life := orderLife + time.Duration(*largeMB)*200*time.Millisecond
 	// The last of its queues is the first of the way.
