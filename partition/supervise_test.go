@@ -51,6 +51,7 @@ type brokers struct {
 	lifeOf     map[fsm.NodeID]int           // restarts
 	named      string                       // name of the next node to join, its id if empty
 	votes      int                          // of the catalog at most, the default if 0
+	zone       map[fsm.NodeID]string        // where nodes say that they stand, from their next start on
 	left       sync.Map                     // fsm.NodeID of those that said goodbye
 	taken      sync.Map                     // fsm.NodeID to the node that has its name
 	peers      atomic.Pointer[[]fsm.NodeID] // the nodes that gossip tells of, as of the last one that joined
@@ -59,9 +60,12 @@ type brokers struct {
 func newBrokers(t *testing.T, n int) *brokers { return newBrokersWith(t, n, 0) }
 
 // newBrokersWith makes a cluster of which so many nodes may vote in the catalog, 0 for the default.
-func newBrokersWith(t *testing.T, n, votes int) *brokers {
+func newBrokersWith(t *testing.T, n, votes int) *brokers { return newBrokersIn(t, n, votes, nil) }
+
+// newBrokersIn makes such a cluster whose nodes stand in zones.
+func newBrokersIn(t *testing.T, n, votes int, zone map[fsm.NodeID]string) *brokers {
 	b := &brokers{testCluster: newTestCluster(t, n), all: map[fsm.NodeID]*broker{}, partitions: 4,
-		lifeOf: map[fsm.NodeID]int{}, votes: votes}
+		lifeOf: map[fsm.NodeID]int{}, votes: votes, zone: zone}
 	b.machine = realMachine
 	for i := range n {
 		id := fsm.NodeID(fmt.Sprintf("n%d", i+1))
@@ -89,6 +93,7 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	}
 	defer func() { b.named = "" }()
 	cfg.Name, cfg.Bootstrap, cfg.Place, cfg.Partitions = b.named, bootstrap, placeRound, b.partitions
+	cfg.Zone = b.zone[id]
 	if b.votes > 0 {
 		cfg.CatalogVoters = b.votes
 	}

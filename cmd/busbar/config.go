@@ -31,6 +31,8 @@ const (
 type Config struct {
 	DataDir  string `yaml:"data-dir"`
 	NodeName string `yaml:"node-id"`
+	// Zone is where the node stands, as its operator calls that: the replicas of a partition avoid one zone.
+	Zone     string `yaml:"zone"`
 	unnamed  bool   // nobody chose the name: it is that of the host, and several nodes on one host have it
 	Dev      bool   `yaml:"dev"`
 	DevCADir string `yaml:"dev-ca-dir"`
@@ -216,6 +218,7 @@ func settings() []setting {
 	return []setting{
 		text("data-dir", "directory of everything the node keeps", func(c *Config) *string { return &c.DataDir }),
 		text("node-id", "name of the node, for people (default: host name)", func(c *Config) *string { return &c.NodeName }),
+		text("zone", "where the node stands, such as a rack, a room or an availability zone: the replicas of a partition avoid one zone", func(c *Config) *string { return &c.Zone }),
 		truth("dev", "development: loopback, the well-known key, a CA under the data directory", func(c *Config) *bool { return &c.Dev }),
 		text("dev-ca-dir", "directory of the development CA, to share it between nodes (default: DATA-DIR/tls)", func(c *Config) *string { return &c.DevCADir }),
 		texts("amqp-listen", "address for plain AMQP, HTTP and WebSocket; may be repeated; port 0 is any", func(c *Config) *list { return &c.AMQPListen }),
@@ -371,6 +374,9 @@ func (c *Config) resolve() error {
 	if c.Partitions < 1 || c.Partitions > 1024 {
 		bad("partitions is %d, want 1 to 1024", c.Partitions)
 	}
+	if !validZone(c.Zone) {
+		bad("zone is %q, want at most %d letters, digits and signs of ASCII without spaces", c.Zone, maxZone)
+	}
 	if c.ReplicationFactor < 1 {
 		bad("replication-factor is %d, want at least 1", c.ReplicationFactor)
 	}
@@ -392,6 +398,14 @@ func (c *Config) resolve() error {
 		bad("log-level is %q, want trace, debug, info, warn or error", c.LogLevel)
 	}
 	return errors.Join(errs...)
+}
+
+// maxZone bounds the name of a zone; the catalog takes up to 256 bytes.
+const maxZone = 128
+
+// validZone reports whether a zone can be shown in tables and logs as it is.
+func validZone(zone string) bool {
+	return len(zone) <= maxZone && !strings.ContainsFunc(zone, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // fill sets what follows from the other settings.

@@ -69,13 +69,13 @@ func TestUnknownKeysAreErrorsWithTheirLine(t *testing.T) {
 
 func TestEveryProblemIsReported(t *testing.T) {
 	given := map[string][]string{"partitions": {"0"}, "log-level": {"loud"}, "amqp-listen": {"5672"},
-		"tls-cert": {"x"}, "bootstrap-expect": {"many"}}
+		"tls-cert": {"x"}, "bootstrap-expect": {"many"}, "zone": {"two words"}}
 	_, err := load("", given, environment(nil))
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{"--data-dir", "access key", "partitions is 0", "log-level", "HOST:PORT",
-		"tls-key", "bootstrap-expect"} {
+		"tls-key", "bootstrap-expect", "zone is"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %q in: %v", want, err)
 		}

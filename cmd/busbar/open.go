@@ -317,7 +317,7 @@ func (n *node) found(ctx context.Context) error {
 		members = nil
 	}
 	cfg := control.Defaults()
-	cfg.Name, cfg.Bootstrap = n.cfg.NodeName, members
+	cfg.Name, cfg.Zone, cfg.Bootstrap = n.cfg.NodeName, n.cfg.Zone, members
 	if !n.cfg.unnamed {
 		cfg.Peers, cfg.NameTaken = n.gossip.Alive, func(owner fsm.NodeID) { n.nameOwner.Store(&owner) }
 	}

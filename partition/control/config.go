@@ -12,6 +12,9 @@ import (
 type Config struct {
 	// Name is the node's name for people.
 	Name string
+	// Zone is what the node says of where it stands, "" if it says nothing. The catalog is told when every node knows
+	// zones.
+	Zone string
 	// Peers returns the nodes that seem to live. With it, a node that is new to the cluster asks them whether one has its
 	// name. nil: a name may be that of several nodes.
 	Peers func() []fsm.NodeID

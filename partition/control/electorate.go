@@ -178,7 +178,11 @@ func (e *electorate) next(g *repairGroup) (what int, n fsm.NodeID) {
 // elect returns the next step towards the voters that the catalog should have, nil if there is none.
 func (m *repairer) elect(g *repairGroup, v *catalog.View, states map[fsm.NodeID]nodeState) *repairStep {
 	e := &electorate{self: g.self, most: m.s.cfg.CatalogVoters, servers: g.servers, ready: g.ready,
-		placed: Placed(v), lost: map[fsm.NodeID]bool{}, left: map[fsm.NodeID]bool{}, late: map[fsm.NodeID]bool{}}
+		placed: Placed(v), lost: map[fsm.NodeID]bool{}, left: map[fsm.NodeID]bool{}, late: map[fsm.NodeID]bool{},
+		zone: map[fsm.NodeID]string{}}
+	for _, n := range v.Nodes() {
+		e.zone[n.ID] = n.Zone
+	}
 	for n, away := range m.gone(v, states) { // order-free: fills maps
 		e.lost[n] = m.overdue(v, n, away, states)
 		e.left[n] = m.s.cfg.Left != nil && m.s.cfg.Left(n)

@@ -22,7 +22,7 @@ func (r registrar) run(ctx context.Context) {
 	r.awaitName(ctx)
 	for ctx.Err() == nil {
 		life, changed := s.host.Life()
-		n := catalog.Node{ID: s.host.Node(), Name: s.cfg.Name, Incarnation: life}
+		n := catalog.Node{ID: s.host.Node(), Name: s.cfg.Name, Incarnation: life, Zone: r.zone()}
 		limit, cancel := context.WithTimeout(ctx, registerTimeout)
 		err := s.host.Change(limit, &catalog.Change{Node: &n, Before: r.before()})
 		cancel()
@@ -44,9 +44,38 @@ func (r registrar) run(ctx context.Context) {
 			s.log.Info("not registered yet", "error", err)
 			continue
 		}
+		r.rest(ctx, changed, n.Zone)
+	}
+}
+
+// zone returns the zone to register with: "" while a node of the cluster does not know zones.
+func (r registrar) zone() string {
+	if v := r.s.host.View(); v == nil || v.Level() < zonesSince {
+		return ""
+	}
+	return r.s.cfg.Zone
+}
+
+// zonesSince is the level of the catalog from which on nodes register with their zone.
+const zonesSince = 1
+
+// rest waits until the life that was registered is over, or until the catalog may be told of the zone that it was
+// registered without.
+func (r registrar) rest(ctx context.Context, changed <-chan struct{}, told string) {
+	for {
+		news := r.s.host.CatalogChanged() // before looking, then nothing is missed
+		if r.zone() != told {
+			return
+		}
+		if told == r.s.cfg.Zone {
+			news = nil
+		}
 		select {
 		case <-changed:
+			return
 		case <-ctx.Done():
+			return
+		case <-news:
 		}
 	}
 }

@@ -126,6 +126,7 @@ type Status struct {
 		ID      string `json:"id"`
 		State   string `json:"state"`
 		Address string `json:"address"`
+		Zone    string `json:"zone"`
 	} `json:"nodes"`
 	Partitions []Partition `json:"partitions"`
 	Entities   []Entity    `json:"entities"`

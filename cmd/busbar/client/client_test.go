@@ -85,7 +85,7 @@ func (s *shelf) Counts(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool
 }
 
 func (s *shelf) Cluster(context.Context) rest.ClusterStatus {
-	nodes := []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", State: "alive", Leads: 2, Replicas: 3}}
+	nodes := []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", State: "alive", Leads: 2, Replicas: 3, Zone: "rack-7"}}
 	switch s.wishes["aabb-2"] {
 	case "drain":
 		nodes[1].Wish, nodes[1].Leads, nodes[1].Stays = "drain", 0, "no other node is free"
@@ -235,6 +235,7 @@ func TestClusterCommands(t *testing.T) {
 		want string
 	}{
 		{"status is a table", []string{"status"}, 0, "aaaa-1"},
+		{"status tells zones", []string{"status"}, 0, "rack-7"},
 		{"status tells what is not as it should be", []string{"status"}, 0, "partition 3: aabb-2 is wanted"},
 		{"status tells of a wrong clock", []string{"status"}, 0, "is -1h0m0s ahead"},
 		{"status is JSON", []string{"status", "-o", "json"}, 0, `"term":7`},

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -239,7 +240,7 @@ func (f *opsFlags) client() (*http.Client, error) {
 }
 
 func printStatus(w io.Writer, s clusterStatus) error {
-	nodes := [][]string{{"NODE", "STATE", "ADDRESS", "LEADS"}}
+	nodes := [][]string{{"NODE", "STATE", "ADDRESS", "LEADS", "ZONE"}}
 	var notes []string
 	for _, n := range s.Nodes {
 		leads := 0
@@ -248,7 +249,7 @@ func printStatus(w io.Writer, s clusterStatus) error {
 				leads++
 			}
 		}
-		nodes = append(nodes, []string{n.ID, n.State, n.Address, strconv.Itoa(leads)})
+		nodes = append(nodes, []string{n.ID, n.State, n.Address, strconv.Itoa(leads), cmp.Or(n.Zone, "-")})
 		if n.Wish != "" {
 			_, text := drained(&n)
 			notes = append(notes, fmt.Sprintf("%s is wanted empty (%s): %s", n.ID, n.Wish, text))

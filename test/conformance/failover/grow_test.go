@@ -41,6 +41,7 @@ func TestT267NodesComeAndGo(t *testing.T) {
 	l := begin(ctx, over, t, c, 1)
 	more := join(ctx, t, c, dir, "n4", "n5")
 	l.level(ctx, t, "n1", "n2", "n3", "n4", "n5")
+	l.tellZones(ctx, t, more)
 	l.command(ctx, t, "drain", "n4")
 	l.level(ctx, t, "n1", "n2", "n3", "n5")
 	l.command(ctx, t, "undrain", "n4")
@@ -82,7 +83,7 @@ func join(ctx context.Context, t *testing.T, c *cluster.Cluster, dir string, nam
 		gossip = append(gossip, n.Gossip)
 	}
 	for _, n := range more {
-		n.Member(cluster.Membership{Size: nodes, Advertise: "127.0.0.1", Join: gossip})
+		n.Member(cluster.Membership{Size: nodes, Advertise: "127.0.0.1", Join: gossip, Extra: []string{"--zone", zoneOf(n.ID)}})
 		fatal(t, "start "+n.ID, n.Start())
 		t.Cleanup(n.Kill)
 	}
@@ -90,6 +91,30 @@ func join(ctx context.Context, t *testing.T, c *cluster.Cluster, dir string, nam
 		fatal(t, "ready "+n.ID, n.WaitReady(ctx))
 	}
 	return more
+}
+
+// zoneOf is the zone that a node that joins is started in, one of its own.
+func zoneOf(id string) string { return "rack-" + id }
+
+// tellZones fails the test unless the cluster tells the zones of nodes, in its status and in what the command prints.
+func (l *load) tellZones(ctx context.Context, t *testing.T, nodes []*cluster.Node) {
+	t.Helper()
+	s, err := l.cluster.Status(ctx)
+	fatal(t, "status", err)
+	told := map[string]string{}
+	for _, n := range s.Nodes {
+		told[n.ID] = n.Zone
+	}
+	bin, err := cluster.Binary()
+	fatal(t, "binary", err)
+	_, ops := l.cluster.Nodes[0].Doors()
+	table, err := exec.CommandContext(ctx, bin, "cluster", "status", "--ops", ops).CombinedOutput()
+	fatal(t, "cluster status", err)
+	for _, n := range nodes {
+		if told[n.ID] != zoneOf(n.ID) || !strings.Contains(string(table), zoneOf(n.ID)) {
+			t.Errorf("%s stands in %s, and the cluster tells %v and\n%s", n.ID, zoneOf(n.ID), told, table)
+		}
+	}
 }
 
 // command runs a verb for a node by the command line, which waits for its end.
