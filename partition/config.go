@@ -27,6 +27,8 @@ type Config struct {
 	FatalAfter time.Duration
 	// Disk sets when this node stops taking what its disk may not hold.
 	Disk DiskLimits
+	// MoveBytesPerSecond bounds the snapshots that this node sends to new replicas, all of them together; 0 for no bound.
+	MoveBytesPerSecond int64
 	// RepairAfter is how long a replica must have failed before its group goes on without it and it is
 	// rebuilt. A stuck replica that is opened anew must not be removed for that.
 	RepairAfter time.Duration
@@ -39,6 +41,10 @@ type Config struct {
 	VerifyPatience time.Duration
 }
 
+// LeastMoveRate is the lowest bound of what a node sends to new replicas, in bytes per second. Below it a move would
+// last for days.
+const LeastMoveRate = 1 << 20
+
 // Defaults returns the configuration that the project is tested with.
 func Defaults() Config {
 	return Config{
@@ -47,9 +53,10 @@ func Defaults() Config {
 		FatalAfter: 15 * time.Second,
 		Disk: DiskLimits{PublishFraction: 0.15, PublishFloor: 2 << 30, SettleFraction: 0.03,
 			SettleFloor: 512 << 20},
-		RepairAfter:    5 * time.Second,
-		ReplaceAfter:   10 * time.Minute,
-		VerifyPatience: 2 * time.Second,
+		MoveBytesPerSecond: 32 << 20,
+		RepairAfter:        5 * time.Second,
+		ReplaceAfter:       10 * time.Minute,
+		VerifyPatience:     2 * time.Second,
 	}
 }
 
@@ -72,6 +79,8 @@ func (c *Config) Validate() error {
 	need(c.StuckAfter > c.FatalAfter && c.StuckAfter > 2*c.RPCTimeout,
 		"StuckAfter %v is within what a slow disk or two calls of raft take", c.StuckAfter)
 	need(c.Disk.problem() == "", "%s", c.Disk.problem())
+	need(c.MoveBytesPerSecond == 0 || c.MoveBytesPerSecond >= LeastMoveRate,
+		"MoveBytesPerSecond %d is neither 0 nor at least %d", c.MoveBytesPerSecond, LeastMoveRate)
 	need(c.RepairAfter > watchdogEvery, "RepairAfter %v is not above %v, the time between two looks", c.RepairAfter,
 		watchdogEvery)
 	need(c.ReplaceAfter > c.RepairAfter, "ReplaceAfter %v is not above RepairAfter %v", c.ReplaceAfter, c.RepairAfter)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -36,6 +37,8 @@ type Host struct {
 	lost           lostPeers
 	away           away
 	space          diskSpace
+	pace           replica.Pace                         // of the disk
+	rate           *raftnet.Rate                        // of snapshots to new replicas
 	spread         map[fsm.PartitionID]*replica.Replica // spreadReadOnly's alone: what failed these has failed the others
 	leaders        broadcast                            // a leader became known or lost
 	catalogChanged broadcast                            // the catalog's replica here applied something
@@ -56,7 +59,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 		members:  map[fsm.PartitionID][]fsm.NodeID{},
 		restarts: map[fsm.PartitionID]int{}, stuckFound: map[fsm.PartitionID]uint64{},
 		restarted: map[fsm.PartitionID]time.Time{}, opening: map[fsm.PartitionID]bool{},
-		broken: map[fsm.PartitionID]error{}, spread: map[fsm.PartitionID]*replica.Replica{}, stop: make(chan struct{}),
+		broken: map[fsm.PartitionID]error{}, rate: raftnet.NewRate(cfg.MoveBytesPerSecond), spread: map[fsm.PartitionID]*replica.Replica{}, stop: make(chan struct{}),
 	}
 	h.SetLimits(cfg.Limits)
 	h.staleness.init(h)
@@ -93,6 +96,9 @@ func (h *Host) Node() fsm.NodeID { return h.cfg.Node }
 // SetLimits changes the limits of the namespace by which this node judges changes of entities.
 func (h *Host) SetLimits(l catalog.Limits) { h.limits.Store(&l) }
 
+// SetMoveRate changes how many bytes per second this node sends to new replicas, 0 for no bound.
+func (h *Host) SetMoveRate(perSecond int64) { h.rate.Set(perSecond) }
+
 // Open opens the replica of a partition, unless it is open. With members a group without state is
 // created with them as voters, which every member must be told alike (A20); with none the replica
 // waits until the group's leader adds it.
@@ -119,7 +125,7 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*replica.Replica, 
 		members = nil
 	}
 	r, err := replica.Open(p, s, members, replica.Options{
-		Config: &h.cfg.Config, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room,
+		Config: &h.cfg.Config, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room, Pace: &h.pace, Rate: h.rate,
 		Empty: func() replica.Machine { return h.deps.Machine(p) }, Verified: h.staleness.alwaysVerified(), Log: h.deps.Log,
 	})
 	if err != nil {
@@ -277,7 +283,7 @@ func (h *Host) Status() []replica.Status {
 	for i := range out {
 		out[i].Stuck = h.stuckFound[out[i].Partition]
 		if out[i].Partition == fsm.CatalogPartition {
-			out[i].CatalogLevel = catalog.Level
+			out[i].CatalogLevel, out[i].WriteMean = catalog.Level, h.pace.Worst()
 		}
 	}
 	for p, err := range h.broken {
@@ -288,6 +294,13 @@ func (h *Host) Status() []replica.Status {
 		out[i].Name = name
 	}
 	return out
+}
+
+// Ask asks a node for the states of its replicas, for half a second at most.
+func (h *Host) Ask(ctx context.Context, n fsm.NodeID) ([]replica.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, targetTimeout)
+	defer cancel()
+	return askStatus(ctx, h.deps.Caller, n)
 }
 
 // Close hands the leaderships away, as long as ctx lasts, and closes every replica.

@@ -157,10 +157,11 @@ func (d *disk) stores() replica.Stores {
 // faultyLog is a log store that fails or hangs when told to.
 type faultyLog struct {
 	raft.LogStore
-	mu   sync.Mutex
-	err  error
-	keep bool          // keep the entries although an error is reported (R3)
-	gate chan struct{} // writes wait until it is closed
+	mu    sync.Mutex
+	err   error
+	keep  bool          // keep the entries although an error is reported (R3)
+	gate  chan struct{} // writes wait until it is closed
+	delay *atomic.Int64 // nanoseconds that each write takes, nil for none
 	// whole says that the store has no holes, as that of package storage: raft empties it when it
 	// installs a snapshot.
 	whole bool
@@ -189,6 +190,9 @@ func (l *faultyLog) StoreLogs(logs []*raft.Log) error {
 	l.mu.Lock()
 	err, keep, gate := l.err, l.keep, l.gate
 	l.mu.Unlock()
+	if l.delay != nil && l.delay.Load() > 0 {
+		time.Sleep(time.Duration(l.delay.Load()))
+	}
 	if gate != nil {
 		<-gate
 	}
@@ -236,7 +240,8 @@ type testNode struct {
 	lives Lives // nil unless a test is about them
 	// rebuilds counts the calls that were heeded.
 	rebuilds atomic.Int64
-	mu       sync.Mutex // of disks, while a host runs
+	delay    atomic.Int64 // nanoseconds that a write of a log takes
+	mu       sync.Mutex   // of disks, while a host runs
 }
 
 // rebuild makes the disk of a partition empty.
@@ -249,6 +254,7 @@ func (n *testNode) rebuild(p fsm.PartitionID, removed uint64) error {
 	}
 	n.rebuilds.Add(1)
 	n.disks[p] = newDisk()
+	n.disks[p].log.delay = &n.delay
 	n.disks[p].rejoins, n.disks[p].removed = true, removed
 	return nil
 }
@@ -311,6 +317,7 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 			defer n.mu.Unlock()
 			if n.disks[p] == nil {
 				n.disks[p] = newDisk()
+				n.disks[p].log.delay = &n.delay
 			}
 			if err := n.disks[p].damaged; err != nil {
 				return replica.Stores{}, err

@@ -17,6 +17,7 @@ type peer struct{}
 func (peer) Silent() bool                      { return false }
 func (peer) Blank() bool                       { return false }
 func (peer) Allowed(fsm.NodeID) bool           { return true }
+func (peer) Learner(raft.ServerID) bool        { return false }
 func (peer) Term() uint64                      { return 0 }
 func (peer) Defers() bool                      { return false }
 func (peer) Given()                            {}

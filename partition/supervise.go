@@ -104,9 +104,7 @@ func (c controlSide) Retire(ctx context.Context, p fsm.PartitionID, leader fsm.N
 
 // Ask implements control.Host.
 func (c controlSide) Ask(ctx context.Context, n fsm.NodeID) ([]replica.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, targetTimeout)
-	defer cancel()
-	return askStatus(ctx, c.h.deps.Caller, n)
+	return c.h.Ask(ctx, n)
 }
 
 // Rebuild implements control.Host.

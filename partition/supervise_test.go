@@ -52,6 +52,7 @@ type brokers struct {
 	named      string                       // name of the next node to join, its id if empty
 	votes      int                          // of the catalog at most, the default if 0
 	zone       map[fsm.NodeID]string        // where nodes say that they stand, from their next start on
+	tune       func(*Config)                // of each node, nil for nothing
 	left       sync.Map                     // fsm.NodeID of those that said goodbye
 	taken      sync.Map                     // fsm.NodeID to the node that has its name
 	peers      atomic.Pointer[[]fsm.NodeID] // the nodes that gossip tells of, as of the last one that joined
@@ -60,12 +61,15 @@ type brokers struct {
 func newBrokers(t *testing.T, n int) *brokers { return newBrokersWith(t, n, 0) }
 
 // newBrokersWith makes a cluster of which so many nodes may vote in the catalog, 0 for the default.
-func newBrokersWith(t *testing.T, n, votes int) *brokers { return newBrokersIn(t, n, votes, nil) }
+func newBrokersWith(t *testing.T, n, votes int) *brokers {
+	return newBrokersAs(t, n, func(b *brokers) { b.votes = votes })
+}
 
-// newBrokersIn makes such a cluster whose nodes stand in zones.
-func newBrokersIn(t *testing.T, n, votes int, zone map[fsm.NodeID]string) *brokers {
+// newBrokersAs makes a cluster that f has told how it is to be.
+func newBrokersAs(t *testing.T, n int, f func(b *brokers)) *brokers {
 	b := &brokers{testCluster: newTestCluster(t, n), all: map[fsm.NodeID]*broker{}, partitions: 4,
-		lifeOf: map[fsm.NodeID]int{}, votes: votes, zone: zone}
+		lifeOf: map[fsm.NodeID]int{}}
+	f(b)
 	b.machine = realMachine
 	for i := range n {
 		id := fsm.NodeID(fmt.Sprintf("n%d", i+1))
@@ -82,7 +86,13 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 		name = string(id)
 	}
 	prior := b.cfg
-	b.cfg = func(c *Config) { prior(c); c.Name = name }
+	b.cfg = func(c *Config) {
+		prior(c)
+		c.Name = name
+		if b.tune != nil {
+			b.tune(c)
+		}
+	}
 	n := &broker{testNode: b.start(id)}
 	b.cfg = prior
 	n.dir = NewDirectory(n.host)

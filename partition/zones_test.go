@@ -17,7 +17,7 @@ func inZones(t *testing.T, votes int, zones ...string) *brokers {
 	for i, z := range zones {
 		zone[fsm.NodeID(fmt.Sprint("n", i+1))] = z
 	}
-	return newBrokersIn(t, len(zones), votes, zone)
+	return newBrokersAs(t, len(zones), func(b *brokers) { b.votes, b.zone = votes, zone })
 }
 
 // crowded reports a partition of which two replicas stand in one zone, or that is not yet where the catalog wants it.

@@ -104,7 +104,7 @@ func (p *Port) Deliver(ctx context.Context, from fsm.NodeID, kind uint8, b []byt
 
 // CallStream sends bytes and a stream to a node and waits for its answer. A lost link ends the stream in the middle.
 func (p *Port) CallStream(ctx context.Context, to fsm.NodeID, kind uint8, head []byte, body io.Reader) ([]byte, error) {
-	r := &stream{r: body}
+	r := &stream{r: body, turn: make(chan struct{}, 1)}
 	defer r.end()
 	p.net.begun(p.id, to, kind)
 	return p.carried(ctx, to, func(ctx context.Context, o *Port) ([]byte, error) {
@@ -118,23 +118,24 @@ func (p *Port) CallStream(ctx context.Context, to fsm.NodeID, kind uint8, head [
 	})
 }
 
-// stream is a body under way. It breaks off when the link is lost.
+// stream is a body under way. It breaks off when the link is lost. A reader may pause inside of Read. So the fields are
+// guarded by a channel, on which a bubble of virtual time can wait; a mutex would keep time from passing.
 type stream struct {
-	mu   sync.Mutex
+	turn chan struct{}
 	r    io.Reader
 	over bool
 }
 
 func (s *stream) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	s.over = true
 }
 
 // Read implements io.Reader.
 func (s *stream) Read(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	if s.over {
 		return 0, io.ErrUnexpectedEOF
 	}

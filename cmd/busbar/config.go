@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/transport"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/rest"
@@ -52,6 +53,8 @@ type Config struct {
 	Join              list `yaml:"join"`
 	Partitions        int  `yaml:"partitions"`
 	ReplicationFactor int  `yaml:"replication-factor"`
+	// MoveRate is how many bytes per second the node sends to new replicas at most, 0 for no bound.
+	MoveRate int `yaml:"move-bytes-per-second"`
 
 	TLSCert            string `yaml:"tls-cert"`
 	TLSKey             string `yaml:"tls-key"`
@@ -155,6 +158,7 @@ func defaults(dev bool) Config {
 		TLSListen: nil, OpsListen: "127.0.0.1:5300",
 		PeerListen: ":5301", GossipListen: ":5302",
 		BootstrapExpect: 3, Partitions: 6, ReplicationFactor: 3,
+		MoveRate: int(partition.Defaults().MoveBytesPerSecond),
 		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
 		QuietRuntime: true, ClockSkew: auth.DefaultExpiryTolerance,
 		Namespace: "busbar", Tier: string(rest.Premium), MaxLockDuration: rest.Defaults().MaxLockDuration,
@@ -233,6 +237,7 @@ func settings() []setting {
 		texts("join", "gossip addresses of other nodes; may be repeated", func(c *Config) *list { return &c.Join }),
 		number("partitions", "number of data partitions at bootstrap", func(c *Config) *int { return &c.Partitions }),
 		number("replication-factor", "replicas of each partition", func(c *Config) *int { return &c.ReplicationFactor }),
+		number("move-bytes-per-second", "bytes per second that the node sends to new replicas at most; 0 for no bound", func(c *Config) *int { return &c.MoveRate }),
 		text("tls-cert", "certificate chain, PEM", func(c *Config) *string { return &c.TLSCert }),
 		text("tls-key", "private key, PEM", func(c *Config) *string { return &c.TLSKey }),
 		text("tls-ca", "CA that certificates of other nodes must come from, PEM; turns on TLS between nodes", func(c *Config) *string { return &c.TLSCA }),
@@ -373,6 +378,9 @@ func (c *Config) resolve() error {
 	}
 	if c.Partitions < 1 || c.Partitions > 1024 {
 		bad("partitions is %d, want 1 to 1024", c.Partitions)
+	}
+	if c.MoveRate != 0 && c.MoveRate < partition.LeastMoveRate {
+		bad("move-bytes-per-second is %d, want at least %d, or 0 for no bound", c.MoveRate, partition.LeastMoveRate)
 	}
 	if !validZone(c.Zone) {
 		bad("zone is %q, want at most %d letters, digits and signs of ASCII without spaces", c.Zone, maxZone)

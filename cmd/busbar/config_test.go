@@ -69,13 +69,15 @@ func TestUnknownKeysAreErrorsWithTheirLine(t *testing.T) {
 
 func TestEveryProblemIsReported(t *testing.T) {
 	given := map[string][]string{"partitions": {"0"}, "log-level": {"loud"}, "amqp-listen": {"5672"},
-		"tls-cert": {"x"}, "bootstrap-expect": {"many"}, "zone": {"two words"}}
+		"tls-cert": {"x"}, "bootstrap-expect": {"many"}, "zone": {"two words"},
+		"move-bytes-per-second": {"1000"}}
 	_, err := load("", given, environment(nil))
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{"--data-dir", "access key", "partitions is 0", "log-level", "HOST:PORT",
-		"tls-key", "bootstrap-expect", "zone is"} {
+		"tls-key", "bootstrap-expect", "zone is",
+		"move-bytes-per-second is 1000"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %q in: %v", want, err)
 		}

@@ -102,6 +102,7 @@ func (r *reloader) prepareLimits(_ context.Context, next *Config, p *prepared) e
 			r.log.Error("limits", "error", err) // they were checked
 		}
 		r.n.host.SetLimits(next.Limits.namespace())
+		r.n.host.SetMoveRate(int64(next.MoveRate))
 	})
 	return nil
 }

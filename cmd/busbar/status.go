@@ -7,7 +7,6 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
-	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
@@ -86,7 +85,7 @@ func displayNames(self fsm.NodeID, nodes []catalog.Node, alive map[fsm.NodeID]bo
 }
 
 // Cluster describes nodes, partitions and entities as this node sees them.
-func (s *status) Cluster(context.Context) rest.ClusterStatus {
+func (s *status) Cluster(ctx context.Context) rest.ClusterStatus {
 	names := s.names()
 	show := func(id fsm.NodeID) fsm.NodeID {
 		if name, ok := names[id]; ok {
@@ -98,8 +97,11 @@ func (s *status) Cluster(context.Context) rest.ClusterStatus {
 	if c := s.n.host.Clock(); c.Judged {
 		out.Clock = &rest.ClockStatus{AheadMillis: c.Ahead.Milliseconds(), Wrong: c.Wrong}
 	}
-	out.Partitions = s.partitions(show)
+	told := s.leadersElsewhere(ctx)
+	var moving []move
+	out.Partitions, moving = s.partitions(told, show)
 	out.Nodes, out.Moves = s.nodes(out.Partitions, show), moves(out.Partitions)
+	out.Progress = s.progress(ctx, moving, told, show)
 	v := s.catalog()
 	out.Level = v.Level()
 	for _, kind := range []fsm.EntityKind{fsm.Queue, fsm.Topic, fsm.Subscription} {
@@ -117,35 +119,39 @@ func clientAddr(m cluster.Member) string {
 	return m.ClientAddrs[0]
 }
 
-// partitions lists every partition: from the replica here if there is one, else what gossip says.
-func (s *status) partitions(show func(fsm.NodeID) fsm.NodeID) []rest.PartitionStatus {
-	here := map[fsm.PartitionID]replica.Status{}
-	for _, st := range s.n.host.Status() {
-		here[st.Partition] = st
-	}
+// partitions lists every partition: from the replica here if there is one, else as its leader tells it, else what gossip
+// says. It returns those that move, too.
+func (s *status) partitions(told tellings, show func(fsm.NodeID) fsm.NodeID) (out []rest.PartitionStatus, moving []move) {
 	terms := map[fsm.PartitionID]uint64{}
 	for _, row := range s.n.view.Leaders() {
 		terms[row.Partition] = row.Term
 	}
 	groups := append([]catalog.Group{{ID: fsm.CatalogPartition, Members: s.catalogMembers()}},
 		s.catalog().Groups()...)
-	out := make([]rest.PartitionStatus, 0, len(groups))
 	for _, g := range groups {
 		p := rest.PartitionStatus{ID: g.ID, Replicas: []fsm.NodeID{}}
 		members := g.Members
-		if st, ok := here[g.ID]; ok {
+		leader, known := s.n.view.Leader(g.ID)
+		st, ok := told[s.n.id][g.ID]
+		if ok {
 			p.Leader, p.Term, p.Applied = show(st.Leader), st.Term, st.Applied
 			p.Failure = st.Failure
+		} else if known {
+			p.Leader, p.Term = show(leader), terms[g.ID]
+			st, ok = told[leader][g.ID]
+		}
+		if ok {
 			p.Voters, p.Nonvoters, p.Differs = s.compare(g, &st, show)
 			if len(st.Voters)+len(st.Nonvoters) > 0 {
 				members = append(append([]fsm.NodeID(nil), st.Voters...), st.Nonvoters...)
 			}
-		} else if leader, ok := s.n.view.Leader(g.ID); ok {
-			p.Leader, p.Term = show(leader), terms[g.ID]
+			if len(p.Differs) > 0 && g.ID != fsm.CatalogPartition {
+				moving = append(moving, move{g.ID, st.Leader, filled(g, &st)})
+			}
 		}
 		p.Replicas = append(p.Replicas, named(members, show)...)
 		p.Members = named(g.Members, show)
 		out = append(out, p)
 	}
-	return out
+	return out, moving
 }

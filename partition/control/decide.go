@@ -16,6 +16,7 @@ func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID
 		return []*catalog.Change{{Raise: catalog.Level}}
 	}
 	l := m.layout(v, states)
+	m.tellSlow(l)
 	for _, x := range Plan(l) {
 		if l.Gated {
 			x.Epoch = nil
@@ -79,9 +80,10 @@ func leaderOf(p fsm.PartitionID, states map[fsm.NodeID]nodeState) *replica.Statu
 func (m *repairer) layout(v *catalog.View, states map[fsm.NodeID]nodeState) Layout {
 	away := m.gone(v, states)
 	l := Layout{Replicas: m.s.cfg.Replicas, Gated: v.Level() < 1}
+	slow := slowDisks(v, states)
 	for _, n := range v.Nodes() {
 		st, answers := states[n.ID][fsm.CatalogPartition]
-		x := LayoutNode{ID: n.ID, Zone: n.Zone, Leaves: n.Leaves(), Gone: n.Wish == catalog.Gone}
+		x := LayoutNode{ID: n.ID, Zone: n.Zone, Leaves: n.Leaves(), Gone: n.Wish == catalog.Gone, Slow: slow[n.ID]}
 		x.Takes = answers && !x.Leaves && st.Failure == "" && !st.Full && !st.WrongClock && st.CatalogLevel >= v.Level()
 		if silent, is := away[n.ID]; is {
 			x.Lost = x.Gone || m.overdue(v, n.ID, silent, states)

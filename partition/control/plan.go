@@ -22,6 +22,8 @@ type LayoutNode struct {
 	Zone string // "" if it named none
 	// Takes says that the node may be given replicas and leaders: it answers, has room, and does not leave.
 	Takes bool
+	// Slow says that the disk of the node writes much slower than those of most.
+	Slow bool
 	// Leaves says that an operator wants the node empty.
 	Leaves bool
 	// Lost says that the node was away for so long that others take its places.
@@ -87,6 +89,9 @@ func newPlanner(l Layout) *planner {
 // takes reports whether a node may be given more.
 func (p *planner) takes(n fsm.NodeID) bool { return p.nodes[n] != nil && p.nodes[n].Takes }
 
+// able reports whether a node may be given more to make the cluster more even: it takes, and its disk is not slow.
+func (p *planner) able(n fsm.NodeID) bool { return p.takes(n) && !p.nodes[n].Slow }
+
 // leaves reports whether a node is to be empty. A node that the catalog does not know is nowhere wanted.
 func (p *planner) leaves(n fsm.NodeID) bool { return p.nodes[n] == nil || p.nodes[n].Leaves }
 
@@ -104,27 +109,34 @@ func (p *planner) crowding(members []fsm.NodeID) (pairs int) {
 	return pairs
 }
 
-// free returns the best node for a place beside some members: zones first, then the fewest replicas, then the lowest
-// id. "" if no node is free.
+// free returns the best node for a place beside some members, "" if no node is free. The best has a disk that is not slow.
+// Of these it shares a zone with the fewest members, then holds the fewest replicas, then has the lowest id.
 func (p *planner) free(beside []fsm.NodeID, members []fsm.NodeID) fsm.NodeID {
-	best, crowd := fsm.NodeID(""), 0
+	var best fsm.NodeID
+	var bestCosts [3]int
 	for i := range p.Nodes {
 		n := p.Nodes[i].ID
 		if !p.Nodes[i].Takes || slices.Contains(members, n) {
 			continue
 		}
-		c := p.crowding(append(slices.Clone(beside), n))
-		if best == "" || c < crowd || c == crowd && p.load[n] < p.load[best] {
-			best, crowd = n, c
+		costs := [3]int{0, p.crowding(append(slices.Clone(beside), n)), p.load[n]}
+		if p.Nodes[i].Slow {
+			costs[0] = 1
+		}
+		if best == "" || slices.Compare(costs[:], bestCosts[:]) < 0 {
+			best, bestCosts = n, costs
 		}
 	}
 	return best
 }
 
-// exchanged returns the exchange that puts a node into the place of a member.
-func exchanged(g *LayoutGroup, i int, to fsm.NodeID) *catalog.Exchange {
+// exchanged returns the exchange that puts a node into the place of a member. A node whose disk is slow is not to lead.
+func (p *planner) exchanged(g *LayoutGroup, i int, to fsm.NodeID) *catalog.Exchange {
 	members := slices.Clone(g.Members)
 	members[i] = to
+	if i == 0 && p.nodes[to].Slow {
+		members = append(members[1:], to)
+	}
 	return exchange(g, members)
 }
 
@@ -154,7 +166,7 @@ func (p *planner) replaceLost() (all []catalog.Exchange) {
 		switch {
 		case to != "":
 			p.load[to]++
-			all = append(all, *exchanged(g, i, to))
+			all = append(all, *p.exchanged(g, i, to))
 		case p.nodes[g.Members[i]].Gone && len(g.Members) > 1:
 			all = append(all, *exchange(g, without(g.Members, i)))
 		}
@@ -192,7 +204,7 @@ func (p *planner) empty() *catalog.Exchange {
 				continue
 			}
 			if to := p.free(without(g.Members, i), g.Members); to != "" {
-				return exchanged(g, i, to)
+				return p.exchanged(g, i, to)
 			}
 		}
 	}
@@ -206,8 +218,8 @@ func (p *planner) spreadZones() *catalog.Exchange {
 		crowd := p.crowding(g.Members)
 		for i := len(g.Members) - 1; i >= 0 && crowd > 0; i-- { // the preferred leader last
 			to := p.free(without(g.Members, i), g.Members)
-			if to != "" && p.crowding(append(without(g.Members, i), to)) < crowd {
-				return exchanged(g, i, to)
+			if p.able(to) && p.crowding(append(without(g.Members, i), to)) < crowd {
+				return p.exchanged(g, i, to)
 			}
 		}
 	}
@@ -226,11 +238,11 @@ func (p *planner) level() *catalog.Exchange {
 			for j := range p.Nodes {
 				to := p.Nodes[j].ID
 				d := p.load[from] - p.load[to]
-				if d <= gap || !p.Nodes[j].Takes || slices.Contains(g.Members, to) ||
+				if d <= gap || !p.able(to) || slices.Contains(g.Members, to) ||
 					p.crowding(append(without(g.Members, i), to)) > crowd {
 					continue
 				}
-				best, gap = exchanged(g, i, to), d
+				best, gap = p.exchanged(g, i, to), d
 			}
 		}
 	}

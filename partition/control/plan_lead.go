@@ -17,7 +17,7 @@ func (p *planner) lead() *catalog.Exchange {
 		}
 		best := -1
 		for i, n := range g.Members {
-			if p.takes(n) && (best < 0 || p.leads[n] < p.leads[g.Members[best]]) {
+			if p.takes(n) && (best < 0 || p.betterLeader(n, g.Members[best])) {
 				best = i
 			}
 		}
@@ -26,6 +26,14 @@ func (p *planner) lead() *catalog.Exchange {
 		}
 	}
 	return p.levelLeaders()
+}
+
+// betterLeader reports whether a node should lead before another one: its disk is not slow, or it leads less.
+func (p *planner) betterLeader(a, b fsm.NodeID) bool {
+	if x, y := p.able(a), p.able(b); x != y {
+		return x
+	}
+	return p.leads[a] < p.leads[b]
 }
 
 // first returns the exchange that makes a member the preferred leader.
@@ -53,7 +61,7 @@ func (p *planner) levelLeaders() *catalog.Exchange {
 					continue
 				}
 				for i, n := range g.Members[1:] {
-					if _, was := seen[n]; was || !p.takes(n) {
+					if _, was := seen[n]; was || !p.able(n) {
 						continue
 					}
 					seen[n] = seen[at] + 1

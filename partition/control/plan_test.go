@@ -170,9 +170,11 @@ func (w *planWorld) fill(g *planGroup) bool {
 // trouble lets something happen to a node.
 func (w *planWorld) trouble() {
 	n := &w.nodes[w.rng.IntN(len(w.nodes))]
-	switch w.rng.IntN(4) {
+	switch w.rng.IntN(5) {
 	case 0:
 		n.Leaves = !n.Leaves
+	case 4:
+		n.Slow = !n.Slow
 	case 1:
 		n.Lost = !w.up[n.ID] && w.rng.IntN(3) == 0
 	case 2:
@@ -225,6 +227,10 @@ func (w *planWorld) run(steps int) {
 		default:
 			w.carry(w.groups[w.rng.IntN(len(w.groups))])
 		}
+	}
+	w.settle()
+	for i := range w.nodes {
+		w.nodes[i].Slow = false
 	}
 	w.settle()
 }

@@ -29,6 +29,7 @@ type repairer struct {
 	// silent are the nodes that do not answer the catalog's leader, and since when.
 	silent map[fsm.NodeID]time.Time
 	asked  time.Time
+	slow   map[fsm.NodeID]bool // nodes whose disks are slow, as they were told of in the log
 	// follows says how the followers of the groups led here advance.
 	follows map[memberOf]*follow
 
@@ -44,6 +45,7 @@ type repairer struct {
 
 func newRepairer(s *Supervisor) *repairer {
 	return &repairer{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
+		slow:    map[fsm.NodeID]bool{},
 		follows: map[memberOf]*follow{}, busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{},
 		rebuilt: map[memberOf]uint64{}}
 }

@@ -8,6 +8,8 @@
 //	transport.go  what raft asks of other nodes
 //	serve.go      what other nodes ask of raft here
 //	codec.go      the bytes of calls and answers (docs/formats/raft.md)
+//	sending.go    snapshots that are on their way, and how far they are
+//	rate.go       what a node sends to new replicas in a second
 //	gate.go       snapshots that the replica does not need are kept from raft
 //	heard.go      how old the state here may be (S-305)
 //	log.go        what of raft's log lines is passed on

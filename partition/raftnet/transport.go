@@ -41,6 +41,7 @@ type Config struct {
 	ElectionTimeout  time.Duration // bounds every call but appends and snapshots
 	RPCTimeout       time.Duration // bounds an append
 	MaxAppendBytes   int           // bounds the entries of one append; one entry always fits
+	Rate             *Rate         // of snapshots to nodes without a vote; nil for no bound
 }
 
 // Replica is what a Transport asks of the replica that it belongs to, and what it tells it. The methods are called from
@@ -53,6 +54,8 @@ type Replica interface {
 	Blank() bool
 	// Allowed reports whether a node is a member of the cluster.
 	Allowed(fsm.NodeID) bool
+	// Learner reports whether a node is a member without a vote.
+	Learner(raft.ServerID) bool
 	// Term returns raft's term.
 	Term() uint64
 	// Defers reports whether the replica leaves an election to others.
@@ -78,6 +81,7 @@ type Transport struct {
 	gate    *gate
 	// received counts the bytes of snapshots that raft has read.
 	received atomic.Uint64
+	sendings sendings
 	heard    heard // from leaders, and from peers that follow this replica
 	rpc      chan raft.RPC
 	ctx      context.Context // ends with Close; raft's own calls carry none
@@ -252,20 +256,33 @@ func (t *Transport) TimeoutNow(id raft.ServerID, _ raft.ServerAddress, args *raf
 	return t.call(id, b, TimeoutNow, func(r *wire.Reader) { readHeader(r, &resp.RPCHeader) })
 }
 
-// minSnapshotRate is the slowest snapshot stream that is not given up, in bytes per second.
+// minSnapshotRate is the slowest snapshot stream that is not given up, in bytes per second. Pauses for a Rate do not
+// count.
 const minSnapshotRate = 1 << 20
 
-// InstallSnapshot implements raft.Transport: one stream, header first.
+// InstallSnapshot implements raft.Transport: one stream, header first. A replica that votes is missed by its group, so
+// that nothing slows its snapshot; a new one has time.
 func (t *Transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress,
 	args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	if t.replica.Silent() {
 		return ErrSilent
 	}
-	limit := t.cfg.RPCTimeout + time.Duration(args.Size/minSnapshotRate)*time.Second
-	ctx, cancel := context.WithTimeout(t.ctx, limit)
+	o, end := t.sendings.begin(fsm.NodeID(id), args.LastLogIndex, uint64(args.Size))
+	defer end()
+	ctx, cancel := context.WithCancel(t.ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
 	defer cancel()
+	watch.Go(func() {
+		o.await(ctx, t.cfg.RPCTimeout+time.Duration(args.Size/minSnapshotRate)*time.Second)
+		cancel()
+	})
+	body := &pacedReader{from: data, o: o, done: ctx.Done()}
+	if t.replica.Learner(id) {
+		body.rate = t.cfg.Rate
+	}
 	header := appendInstall(t.head(Install, 512), args)
-	b, err := t.cfg.Caller.CallStream(ctx, fsm.NodeID(id), KindSnapshot, header, data)
+	b, err := t.cfg.Caller.CallStream(ctx, fsm.NodeID(id), KindSnapshot, header, body)
 	if err != nil {
 		return err
 	}

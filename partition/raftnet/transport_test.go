@@ -17,11 +17,12 @@ import (
 )
 
 // testReplica is a member's replica with data; the cases set what is otherwise.
-type testReplica struct{ silent, stranger bool }
+type testReplica struct{ silent, stranger, learner bool }
 
 func (r testReplica) Silent() bool                    { return r.silent }
 func (testReplica) Blank() bool                       { return false }
 func (r testReplica) Allowed(fsm.NodeID) bool         { return !r.stranger }
+func (r testReplica) Learner(raft.ServerID) bool      { return r.learner }
 func (testReplica) Term() uint64                      { return 1 }
 func (testReplica) Defers() bool                      { return false }
 func (testReplica) Given()                            {}

@@ -18,6 +18,7 @@ type guard struct {
 	log    raft.LogStore
 	stable raft.StableStore
 	cache  *logCache
+	pace   *Pace       // told how long writes of the log take; nil for nobody
 	fail   func(error) // marks the replica failed; called at most a few times, must not block
 
 	mu    sync.Mutex
@@ -168,9 +169,10 @@ func (g *guard) StoreLog(log *raft.Log) error { return g.StoreLogs([]*raft.Log{l
 
 // StoreLogs implements raft.LogStore.
 func (g *guard) StoreLogs(logs []*raft.Log) error {
-	end := g.begin()
+	end, began := g.begin(), time.Now()
 	err := g.log.StoreLogs(logs)
 	end()
+	g.pace.note(time.Since(began))
 	if err != nil {
 		return g.halt(fmt.Errorf("write %d log entries: %w", len(logs), err))
 	}

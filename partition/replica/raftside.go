@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -27,6 +28,11 @@ func (s raftSide) Blank() bool { return s.r.Blank() }
 
 // Allowed implements raftnet.Replica.
 func (s raftSide) Allowed(n fsm.NodeID) bool { return s.r.node.Allowed(n) }
+
+// Learner implements raftnet.Replica.
+func (s raftSide) Learner(n raft.ServerID) bool {
+	return slices.ContainsFunc(s.r.Servers(), func(o raft.Server) bool { return o.ID == n && o.Suffrage != raft.Voter })
+}
 
 // Term implements raftnet.Replica.
 func (s raftSide) Term() uint64 { return s.r.raft.CurrentTerm() }

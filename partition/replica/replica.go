@@ -59,8 +59,11 @@ type Options struct {
 	Config *Config
 	Node   Node
 	Caller raftnet.Caller
-	// Room is that of the disk which the stores are on.
+	// Room and Pace are those of the disk which the stores are on.
 	Room *Room
+	Pace *Pace
+	// Rate bounds the snapshots that the replica sends to new ones; nil for no bound.
+	Rate *raftnet.Rate
 	// Empty returns an empty state machine.
 	Empty func() Machine
 	// Verified says that the data is known to be the newest there is.
@@ -82,12 +85,13 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 		r.Verify()
 	}
 	r.guard = newGuard(s, r.cfg.LogCacheBytes, r.Fail)
+	r.guard.pace = o.Pace
 	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, ended: r.guard.ended, imaged: r.imaged,
 		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, digests: newDigests(r.stopping, &r.wg)}
 	r.net = raftnet.New(raftnet.Config{
 		Group: id, Self: r.cfg.Node, Caller: o.Caller,
 		HeartbeatTimeout: r.cfg.HeartbeatTimeout, ElectionTimeout: r.cfg.ElectionTimeout,
-		RPCTimeout: r.cfg.RPCTimeout, MaxAppendBytes: r.cfg.MaxAppendBytes,
+		RPCTimeout: r.cfg.RPCTimeout, MaxAppendBytes: r.cfg.MaxAppendBytes, Rate: o.Rate,
 	}, raftSide{r}, s.Snapshots)
 	if err := r.start(members); err != nil {
 		r.guard.end()

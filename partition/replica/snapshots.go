@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,9 @@ const snapshotPause = 10 * time.Second
 
 // needyPause is how often a snapshot is taken to get room on a disk that is nearly full.
 const needyPause = 30 * time.Second
+
+// fillingTimes is by how much the log of a leader may grow longer while a new replica is filled.
+const fillingTimes = 16
 
 // snapshots decides when a replica takes one. Raft's own schedule counts entries, which may be 256
 // KiB or 100 bytes.
@@ -34,8 +38,11 @@ func (s *snapshots) look() {
 	// now and then a full disk would stay full, because nothing is published that would cause one.
 	needy := s.r.room.Level() == RoomForSettling && m.sinceEntries.Load() > 0 &&
 		time.Since(s.last) >= needyPause
-	if !needy && m.sinceBytes.Load() < s.r.cfg.SnapshotBytes &&
-		m.sinceEntries.Load() < s.r.cfg.SnapshotEntries {
+	bytes, entries := s.r.cfg.SnapshotBytes, s.r.cfg.SnapshotEntries
+	if s.r.fills() {
+		bytes, entries = fillingTimes*bytes, fillingTimes*entries
+	}
+	if !needy && m.sinceBytes.Load() < bytes && m.sinceEntries.Load() < entries {
 		return
 	}
 	s.last = time.Now()
@@ -50,6 +57,13 @@ func (s *snapshots) look() {
 			s.r.log.Warn("snapshot failed", "error", err)
 		}
 	}()
+}
+
+// fills reports whether this replica leads a group that a new member catches up with. A snapshot cuts the log, whose
+// entries the member needs behind the snapshot that it was sent. Without them it would be sent another one, and again. The catalog has members without a vote for good, and its images are small.
+func (r *Replica) fills() bool {
+	return r.id != fsm.CatalogPartition && r.Leading() &&
+		slices.ContainsFunc(r.Servers(), func(s raft.Server) bool { return s.Suffrage != raft.Voter })
 }
 
 // Snapshot writes a snapshot now and cuts the log behind it.

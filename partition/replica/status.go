@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
 // Status is a replica's state as operators see it.
@@ -24,15 +25,20 @@ type Status struct {
 	Applied   uint64     `json:"applied"`
 	// Received is how many bytes of snapshots came since the replica was opened: a replica whose
 	// Applied stands still advances while this grows.
-	Received  uint64       `json:"received,omitempty"`
-	Voters    []fsm.NodeID `json:"voters"`
-	Nonvoters []fsm.NodeID `json:"nonvoters,omitempty"`
+	Received uint64 `json:"received,omitempty"`
+	// Sending are the snapshots that the replica sends to others now.
+	Sending   []raftnet.Sending `json:"sending,omitempty"`
+	Voters    []fsm.NodeID      `json:"voters"`
+	Nonvoters []fsm.NodeID      `json:"nonvoters,omitempty"`
 	// Configured is the index of the last committed configuration, 0 if there is none. Changing says that Voters and
 	// Nonvoters are of a later one.
 	Configured uint64 `json:"configured,omitempty"`
 	Changing   bool   `json:"changing,omitempty"`
 	// CatalogLevel is the highest kind of change that the node knows; it is told with the replica of the catalog.
 	CatalogLevel uint32 `json:"catalog_level,omitempty"`
+	// WriteMean is how long the disk of the node took for a write of a log, in the worst ten seconds of two
+	// minutes. It is 0 if too little was written to say, and told with the replica of the catalog.
+	WriteMean time.Duration `json:"write_mean_ns,omitempty"`
 	// Digests are the newest of the state, behind entries that the leader marked.
 	Digests []Digest `json:"digests,omitempty"`
 	// Failure is why the replica does not serve; Broken says that it will not do so by itself any
@@ -56,7 +62,7 @@ func (r *Replica) Status() Status {
 	s := Status{Partition: r.id, Node: r.cfg.Node, Leading: r.Leading()}
 	s.Leader, s.Term = r.Leader()
 	s.Committed, s.Applied = r.raft.CommitIndex(), r.machine.index()
-	s.Received, s.Digests = r.net.Received(), r.machine.digests.list()
+	s.Received, s.Sending, s.Digests = r.net.Received(), r.net.Sending(), r.machine.digests.list()
 	s.Last, s.LastTerm = r.raft.LastIndex(), r.lastTerm()
 	servers := r.Servers()
 	committed, index := r.Configuration()

@@ -28,6 +28,22 @@ type ClusterStatus struct {
 	Level uint32 `json:"level,omitempty"`
 	// Moves are the partitions whose replicas are not where the catalog wants them.
 	Moves []fsm.PartitionID `json:"moves,omitempty"`
+	// Progress is how far the replicas are that are being filled for these.
+	Progress []MoveStatus `json:"progress,omitempty"`
+}
+
+// MoveStatus is how far a new replica is.
+type MoveStatus struct {
+	Partition fsm.PartitionID `json:"partition"`
+	Node      fsm.NodeID      `json:"node"` // that gets it
+	From      fsm.NodeID      `json:"from"` // that leads the partition
+	// EntriesLeft counts the entries of the log that the replica has not applied yet. Those in a snapshot go at once.
+	EntriesLeft uint64 `json:"entriesLeft"`
+	// BytesSent and BytesTotal are of the snapshot that is on its way, 0 if there is none. BytesPerSecond is the mean since
+	// it began.
+	BytesSent      uint64 `json:"bytesSent,omitempty"`
+	BytesTotal     uint64 `json:"bytesTotal,omitempty"`
+	BytesPerSecond uint64 `json:"bytesPerSecond,omitempty"`
 }
 
 // ClockStatus says how far a node's date is from the others'.
@@ -65,8 +81,8 @@ type PartitionStatus struct {
 	Applied  uint64          `json:"applied"` // index at the replica of the answering node, or 0
 	// Failure is why the replica of the answering node does not serve; "" if it does.
 	Failure string `json:"failure,omitempty"`
-	// Voters and Nonvoters are the members of the group as its replica at the answering node knows
-	// them, none if that node has no replica; Members are those that the catalog wants.
+	// Voters and Nonvoters are the members of the group as its replica at the answering node knows them. Without a replica
+	// they are as the leader tells them, if it answers. Members are those that the catalog wants.
 	Voters    []fsm.NodeID `json:"voters,omitempty"`
 	Nonvoters []fsm.NodeID `json:"nonvoters,omitempty"`
 	Members   []fsm.NodeID `json:"members,omitempty"`

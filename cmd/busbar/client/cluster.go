@@ -38,6 +38,7 @@ type clusterStatus struct {
 	} `json:"alarms"`
 	Nodes      []nodeRow `json:"nodes"`
 	Moves      []int     `json:"moves"`
+	Progress   []moveRow `json:"progress"`
 	Partitions []struct {
 		ID       int      `json:"id"`
 		Leader   string   `json:"leader"`
@@ -282,6 +283,9 @@ func printStatus(w io.Writer, s clusterStatus) error {
 	}
 	if err := dial.PrintTable(w, rows); err != nil {
 		return err
+	}
+	for _, m := range s.Progress {
+		notes = append(notes, m.text())
 	}
 	if s.Clock != nil && s.Clock.Wrong {
 		ahead := time.Duration(s.Clock.AheadMillis) * time.Millisecond

@@ -121,9 +121,9 @@ func nodeVerbCommand(f *opsFlags, v nodeVerb) *cobra.Command {
 func (f *opsFlags) await(c *cobra.Command, v nodeVerb, node string, wait time.Duration) error {
 	limit, cancel := context.WithTimeout(c.Context(), wait)
 	defer cancel()
-	last := ""
+	var told progressLines
 	for {
-		row, err := f.node(c.Context(), node)
+		row, moves, err := f.node(c.Context(), node)
 		if err != nil {
 			return err
 		}
@@ -131,11 +131,8 @@ func (f *opsFlags) await(c *cobra.Command, v nodeVerb, node string, wait time.Du
 		if done {
 			return dial.PrintDone(c.OutOrStdout(), &f.Flags, map[string]any{"node": node, "done": true, "state": text}, text)
 		}
-		if text != last {
-			if _, err := fmt.Fprintln(c.ErrOrStderr(), text); err != nil {
-				return err
-			}
-			last = text
+		if err := told.print(c.ErrOrStderr(), text, moves); err != nil {
+			return err
 		}
 		if wait <= 0 {
 			return dial.PrintDone(c.OutOrStdout(), &f.Flags, map[string]any{"node": node, "done": false, "state": text},
@@ -149,22 +146,22 @@ func (f *opsFlags) await(c *cobra.Command, v nodeVerb, node string, wait time.Du
 	}
 }
 
-// node returns what the cluster says of a node, nil if it lists none of that name.
-func (f *opsFlags) node(ctx context.Context, id string) (*nodeRow, error) {
+// node returns what the cluster says of a node, nil if it lists none of that name, and how far replicas are that move.
+func (f *opsFlags) node(ctx context.Context, id string) (*nodeRow, []moveRow, error) {
 	body, err := f.call(ctx, http.MethodGet, "/api/cluster")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var s clusterStatus
 	if err := json.Unmarshal(body, &s); err != nil {
-		return nil, fmt.Errorf("cluster status: %w", err)
+		return nil, nil, fmt.Errorf("cluster status: %w", err)
 	}
 	for i := range s.Nodes {
 		if s.Nodes[i].ID == id {
-			return &s.Nodes[i], nil
+			return &s.Nodes[i], s.Progress, nil
 		}
 	}
-	return nil, nil
+	return nil, s.Progress, nil
 }
 
 func rebalanceCommand(f *opsFlags) *cobra.Command {
