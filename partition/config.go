@@ -29,6 +29,8 @@ type Config struct {
 	Disk DiskLimits
 	// MoveBytesPerSecond bounds the snapshots that this node sends to new replicas, all of them together; 0 for no bound.
 	MoveBytesPerSecond int64
+	// Partitions is how many data partitions this node wants the cluster to have; 0 if its operator did not say.
+	Partitions int
 	// RepairAfter is how long a replica must have failed before its group goes on without it and it is
 	// rebuilt. A stuck replica that is opened anew must not be removed for that.
 	RepairAfter time.Duration

@@ -39,6 +39,7 @@ type Host struct {
 	space          diskSpace
 	pace           replica.Pace                         // of the disk
 	rate           *raftnet.Rate                        // of snapshots to new replicas
+	partitions     atomic.Int64                         // that this node wants, 0 if nobody said
 	spread         map[fsm.PartitionID]*replica.Replica // spreadReadOnly's alone: what failed these has failed the others
 	leaders        broadcast                            // a leader became known or lost
 	catalogChanged broadcast                            // the catalog's replica here applied something
@@ -62,6 +63,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 		broken: map[fsm.PartitionID]error{}, rate: raftnet.NewRate(cfg.MoveBytesPerSecond), spread: map[fsm.PartitionID]*replica.Replica{}, stop: make(chan struct{}),
 	}
 	h.SetLimits(cfg.Limits)
+	h.SetPartitions(cfg.Partitions)
 	h.staleness.init(h)
 	h.life.current = cfg.Incarnation
 	if h.deps.Member == nil {
@@ -98,6 +100,9 @@ func (h *Host) SetLimits(l catalog.Limits) { h.limits.Store(&l) }
 
 // SetMoveRate changes how many bytes per second this node sends to new replicas, 0 for no bound.
 func (h *Host) SetMoveRate(perSecond int64) { h.rate.Set(perSecond) }
+
+// SetPartitions changes how many data partitions this node wants the cluster to have, 0 if nobody said.
+func (h *Host) SetPartitions(n int) { h.partitions.Store(int64(n)) }
 
 // Open opens the replica of a partition, unless it is open. With members a group without state is
 // created with them as voters, which every member must be told alike (A20); with none the replica
@@ -284,6 +289,7 @@ func (h *Host) Status() []replica.Status {
 		out[i].Stuck = h.stuckFound[out[i].Partition]
 		if out[i].Partition == fsm.CatalogPartition {
 			out[i].CatalogLevel, out[i].WriteMean = catalog.Level, h.pace.Worst()
+			out[i].Partitions = int(h.partitions.Load())
 		}
 	}
 	for p, err := range h.broken {

@@ -52,6 +52,7 @@ type brokers struct {
 	named      string                       // name of the next node to join, its id if empty
 	votes      int                          // of the catalog at most, the default if 0
 	zone       map[fsm.NodeID]string        // where nodes say that they stand, from their next start on
+	wanted     map[fsm.NodeID]int           // partitions that nodes ask for, from their next start on
 	tune       func(*Config)                // of each node, nil for nothing
 	left       sync.Map                     // fsm.NodeID of those that said goodbye
 	taken      sync.Map                     // fsm.NodeID to the node that has its name
@@ -88,7 +89,7 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	prior := b.cfg
 	b.cfg = func(c *Config) {
 		prior(c)
-		c.Name = name
+		c.Name, c.Partitions = name, b.wanted[id]
 		if b.tune != nil {
 			b.tune(c)
 		}

@@ -52,6 +52,7 @@ type Config struct {
 	BootstrapExpect   int  `yaml:"bootstrap-expect"`
 	Join              list `yaml:"join"`
 	Partitions        int  `yaml:"partitions"`
+	partitionsSet     bool // somebody said how many
 	ReplicationFactor int  `yaml:"replication-factor"`
 	// MoveRate is how many bytes per second the node sends to new replicas at most, 0 for no bound.
 	MoveRate int `yaml:"move-bytes-per-second"`
@@ -157,7 +158,7 @@ func defaults(dev bool) Config {
 	c := Config{
 		TLSListen: nil, OpsListen: "127.0.0.1:5300",
 		PeerListen: ":5301", GossipListen: ":5302",
-		BootstrapExpect: 3, Partitions: 6, ReplicationFactor: 3,
+		BootstrapExpect: 3, Partitions: defaultPartitions, ReplicationFactor: 3,
 		MoveRate: int(partition.Defaults().MoveBytesPerSecond),
 		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
 		QuietRuntime: true, ClockSkew: auth.DefaultExpiryTolerance,
@@ -235,7 +236,7 @@ func settings() []setting {
 		texts("allowed-hosts", "names by which browsers may call the node besides its own; may be repeated", func(c *Config) *list { return &c.AllowedHosts }),
 		number("bootstrap-expect", "number of nodes that found the cluster", func(c *Config) *int { return &c.BootstrapExpect }),
 		texts("join", "gossip addresses of other nodes; may be repeated", func(c *Config) *list { return &c.Join }),
-		number("partitions", "number of data partitions at bootstrap", func(c *Config) *int { return &c.Partitions }),
+		number("partitions", "number of data partitions; a cluster gets more when all nodes ask for them, and never fewer", func(c *Config) *int { return &c.Partitions }),
 		number("replication-factor", "replicas of each partition", func(c *Config) *int { return &c.ReplicationFactor }),
 		number("move-bytes-per-second", "bytes per second that the node sends to new replicas at most; 0 for no bound", func(c *Config) *int { return &c.MoveRate }),
 		text("tls-cert", "certificate chain, PEM", func(c *Config) *string { return &c.TLSCert }),
@@ -293,6 +294,9 @@ func load(file string, given map[string][]string, getenv func(string) (string, b
 				errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
 			}
 		}
+		if _, inEnvironment := getenv(name); s.name == "partitions" && (inEnvironment || len(given[s.name]) > 0) {
+			c.partitionsSet = true
+		}
 		if v := given[s.name]; len(v) > 0 {
 			if err := s.set(&c, v); err != nil {
 				errs = append(errs, fmt.Errorf("flag --%s: %w", s.name, err))
@@ -334,12 +338,13 @@ func (c *Config) readFile(file string) error {
 		return fmt.Errorf("configuration %s: %w", file, err)
 	}
 	var lines struct {
-		Limits map[string]yaml.Node `yaml:"limits"`
+		Limits     map[string]yaml.Node `yaml:"limits"`
+		Partitions yaml.Node            `yaml:"partitions"`
 	}
 	if err := yaml.Unmarshal(b, &lines); err != nil {
 		return fmt.Errorf("configuration %s: %w", file, err)
 	}
-	c.file, c.limitLines = file, map[string]int{}
+	c.file, c.limitLines, c.partitionsSet = file, map[string]int{}, !lines.Partitions.IsZero()
 	for name, node := range lines.Limits {
 		c.limitLines[name] = node.Line
 	}
@@ -408,13 +413,8 @@ func (c *Config) resolve() error {
 	return errors.Join(errs...)
 }
 
-// maxZone bounds the name of a zone; the catalog takes up to 256 bytes.
-const maxZone = 128
-
-// validZone reports whether a zone can be shown in tables and logs as it is.
-func validZone(zone string) bool {
-	return len(zone) <= maxZone && !strings.ContainsFunc(zone, func(r rune) bool { return r <= ' ' || r > '~' })
-}
+// wantedPartitions is how many data partitions the operator asked for, 0 if nobody said.
+func (c *Config) wantedPartitions() int { return wantedPartitions(c.partitionsSet, c.Partitions) }
 
 // fill sets what follows from the other settings.
 func (c *Config) fill() {

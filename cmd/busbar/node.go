@@ -139,5 +139,15 @@ func (n *node) alarmChecks() []partition.Check {
 		name.Err = fmt.Errorf("node-id %s is that of node %s, which answers, so this node is not taken in: give it another "+
 			"node-id, or stop the other one", n.cfg.NodeName, *owner)
 	}
-	return append(n.host.Alarms(), name)
+	partitions := partition.Check{Name: checkPartitions,
+		Err: tooFewPartitions(n.reloader.running.Load().wantedPartitions(), n.partitions())}
+	return append(n.host.Alarms(), name, partitions)
+}
+
+// partitions is how many data partitions the cluster has, as far as this node knows.
+func (n *node) partitions() int {
+	if n.directory == nil || n.directory.View() == nil {
+		return 0
+	}
+	return len(n.directory.View().Groups())
 }

@@ -198,6 +198,7 @@ func (n *node) openPartitions(context.Context) error {
 	if !n.cfg.unnamed {
 		cfg.Name = n.cfg.NodeName
 	}
+	cfg.Partitions = n.cfg.wantedPartitions()
 	cfg.MoveBytesPerSecond = int64(n.cfg.MoveRate)
 	cfg.Limits, cfg.MaxReceives = n.cfg.Limits.namespace(), n.cfg.Limits.ConcurrentReceives
 	host, err := partition.NewHost(cfg, partition.Deps{

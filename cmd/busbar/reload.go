@@ -169,7 +169,7 @@ func (r *reloader) prepare(ctx context.Context, next *Config) (*prepared, error)
 	p := &prepared{}
 	var errs []error
 	for _, part := range []func(context.Context, *Config, *prepared) error{
-		r.prepareCertificates, r.prepareAccess, r.prepareIssuers, r.prepareLimits, r.prepareGossip,
+		r.prepareCertificates, r.prepareAccess, r.prepareIssuers, r.prepareLimits, r.prepareGossip, r.preparePartitions,
 	} {
 		if err := part(ctx, next, p); err != nil {
 			errs = append(errs, err)

@@ -107,6 +107,17 @@ func (r *reloader) prepareLimits(_ context.Context, next *Config, p *prepared) e
 	return nil
 }
 
+// preparePartitions refuses a lower number, and asks the cluster for a higher one.
+func (r *reloader) preparePartitions(_ context.Context, next *Config, p *prepared) error {
+	if next.Partitions != r.running.Load().Partitions {
+		if err := tooFewPartitions(next.wantedPartitions(), r.n.partitions()); err != nil {
+			return err
+		}
+	}
+	p.then(func() { r.n.host.SetPartitions(next.wantedPartitions()) })
+	return nil
+}
+
 // openIssuers makes the configured issuers known. A key file that cannot be read keeps the node from starting. An
 // issuer that does not answer does not: its tokens are refused until it does.
 func (n *node) openIssuers(context.Context) error {

@@ -15,7 +15,7 @@ func changesLive(name string, now, next *Config) bool {
 		return now.TLSCA != "" && next.TLSCA != ""
 	case "gossip-key", "gossip-keys", "gossip-keys-file": // nor is encryption
 		return now.encryptsGossip() && next.encryptsGossip()
-	case "root-key", "root-key-secondary", "policies", "issuers", "clock-skew", "log-level", "move-bytes-per-second":
+	case "root-key", "root-key-secondary", "policies", "issuers", "clock-skew", "log-level", "move-bytes-per-second", "partitions":
 		return true
 	case "limits.links", "limits.concurrent-receives": // connections and replicas keep those that they began with
 		return false

@@ -26,9 +26,18 @@ type reloading struct {
 
 func openReloading(t *testing.T, text string) *reloading {
 	t.Helper()
+	return openReloadingIn(t, t.TempDir(), text, "partitions", "1")
+}
+
+// openReloadingIn opens it over a data directory, with further flags: names and values in turn.
+func openReloadingIn(t *testing.T, dir, text string, flags ...string) *reloading {
+	t.Helper()
 	file := writeConfig(t, text)
-	given := map[string][]string{"dev": {"true"}, "data-dir": {t.TempDir()}, "partitions": {"1"}, "node-id": {"n1"},
+	given := map[string][]string{"dev": {"true"}, "data-dir": {dir}, "node-id": {"n1"},
 		"amqp-listen": {"127.0.0.1:0"}, "tls-listen": {"127.0.0.1:0"}, "ops-listen": {"127.0.0.1:0"}}
+	for i := 0; i < len(flags); i += 2 {
+		given[flags[i]] = []string{flags[i+1]}
+	}
 	cfg, err := load(file, given, environment(nil))
 	if err != nil {
 		t.Fatal(err)

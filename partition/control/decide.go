@@ -10,7 +10,7 @@ import (
 )
 
 // decide returns, on the catalog's leader, the changes of the catalog that are due now. There is at most one kind of
-// them: the level, exchanges of members, or nodes to be forgotten.
+// them: the level, exchanges of members, new partitions, or nodes to be forgotten.
 func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID]nodeState) (out []*catalog.Change) {
 	if v.Level() < catalog.Level && m.allKnow(v, g, states) {
 		return []*catalog.Change{{Raise: catalog.Level}}
@@ -25,6 +25,9 @@ func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID
 	}
 	if len(out) > 0 || l.Gated {
 		return out
+	}
+	if placed := m.grow(v, l, states); placed != nil {
+		return []*catalog.Change{{Place: placed}}
 	}
 	for _, n := range v.Nodes() {
 		if (n.Wish == catalog.Remove || n.Wish == catalog.Gone) && n.ID != g.self && !holds(v, n.ID, states) {
@@ -142,6 +145,9 @@ func (m *repairer) tell(c *catalog.Change) {
 	case c.Replace != nil:
 		m.s.log.Info("a partition gets other members", "partition", uint16(c.Replace.ID), "from", c.Replace.From,
 			"to", c.Replace.Members)
+	case c.Place != nil:
+		first, last := c.Place.Groups[0], c.Place.Groups[len(c.Place.Groups)-1]
+		m.s.log.Info("partitions are added", "from", uint16(first.ID), "to", uint16(last.ID))
 	case c.Forget != nil:
 		m.s.log.Info("a node is forgotten", "node", c.Forget.ID)
 	case c.Raise > 0:

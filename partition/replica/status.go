@@ -39,6 +39,9 @@ type Status struct {
 	// WriteMean is how long the disk of the node took for a write of a log, in the worst ten seconds of two
 	// minutes. It is 0 if too little was written to say, and told with the replica of the catalog.
 	WriteMean time.Duration `json:"write_mean_ns,omitempty"`
+	// Partitions is how many data partitions the node wants the cluster to have, 0 if its operator did not say. It is told
+	// with the replica of the catalog.
+	Partitions int `json:"partitions,omitempty"`
 	// Digests are the newest of the state, behind entries that the leader marked.
 	Digests []Digest `json:"digests,omitempty"`
 	// Failure is why the replica does not serve; Broken says that it will not do so by itself any
