@@ -226,6 +226,13 @@ func (n *Net) passesLocked(from, to fsm.NodeID) bool {
 	return !n.cut[[2]fsm.NodeID{from, to}]
 }
 
+// Passes reports whether a message gets from one node to another now.
+func (n *Net) Passes(from, to fsm.NodeID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.passesLocked(from, to)
+}
+
 // watch gives up silent links and restores those that can be.
 func (n *Net) watch() {
 	defer n.wg.Done()

@@ -18,7 +18,7 @@ func canary(t *testing.T, edit func(*Config)) *Result {
 	var out *Result
 	_, err := bubble(t, func(t *testing.T) {
 		cfg := configOf(1, 1)
-		cfg.Dir, cfg.Log = t.TempDir(), io.Discard
+		cfg.Dir, cfg.Log, cfg.Nodes, cfg.Partitions = t.TempDir(), io.Discard, 3, 2
 		cfg.AllQueues, cfg.Forever, cfg.faults = true, false, nil
 		edit(&cfg)
 		r, err := Run(cfg)
@@ -47,7 +47,7 @@ func caught(list []check.Violation) []string {
 func TestCanaryOfLiveness(t *testing.T) {
 	_, err := bubble(t, func(t *testing.T) {
 		cfg := configOf(1, 1)
-		cfg.Dir, cfg.Log, cfg.Forever = t.TempDir(), io.Discard, false
+		cfg.Dir, cfg.Log, cfg.Forever, cfg.Nodes = t.TempDir(), io.Discard, false, 3
 		w, err := newWorld(cfg)
 		defer w.close()
 		if err != nil {
@@ -57,8 +57,8 @@ func TestCanaryOfLiveness(t *testing.T) {
 			t.Fatalf("a healthy cluster: %v", err)
 		}
 		n := &nemesis{w: w, rng: w.rng()}
-		n.isolate(w.machines[0])
-		n.isolate(w.machines[1])
+		n.isolate(w.machines()[0])
+		n.isolate(w.machines()[1])
 		time.Sleep(10 * time.Second)
 		if err := w.serving(nil); err == nil || !strings.HasPrefix(err.Error(), "I26") {
 			t.Errorf("a cluster without a majority: %v", err)

@@ -106,9 +106,10 @@ func (c *client) pause(d time.Duration) {
 func (c *client) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	m := c.w.machines[c.rng.IntN(len(c.w.machines))]
+	there := c.w.there()
+	m := there[c.rng.IntN(len(there))]
 	for c.calm && m == c.w.avoid {
-		m = c.w.machines[c.rng.IntN(len(c.w.machines))]
+		m = there[c.rng.IntN(len(there))]
 	}
 	raw, err := c.host.Dial(ctx, m.ip+clientPort)
 	if err != nil {

@@ -52,6 +52,9 @@ const (
 	takeOvers      = "sessions taken over"
 	handedOver     = "handed over and settled"
 	formersRefused = "settlements of former holders refused"
+
+	replicasDeleted = "replicas deleted"
+	disksLost       = "disks lost"
 )
 
 // enough says what a set of runs with faults, of so many virtual minutes together, did not exercise.
@@ -60,7 +63,7 @@ func enough(c map[string]int, minutes int) (missing []string) {
 		faultsBegun: 200, check.Elections: 200, check.Deliveries: 10_000, check.Redeliveries: 500,
 		check.Retries: 10, check.UnknownOutcome: 100, check.LocksLost: 100, check.DeadLettered: 300,
 		check.Exceeded: 10, statesRestored: 20, powerLosses: 10, truncations: 1,
-		takeOvers: 30, handedOver: 5, formersRefused: 2,
+		takeOvers: 30, handedOver: 5, formersRefused: 2, replicasDeleted: 5, disksLost: 1,
 	} {
 		if c[name] < perHundred*minutes/100 {
 			missing = append(missing, fmt.Sprintf("%s=%d", name, c[name]))

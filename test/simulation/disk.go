@@ -50,6 +50,8 @@ type write struct {
 type group struct {
 	logs   []raft.Log // in order
 	stable map[string][]byte
+	// removed is that of the directory in which the group is: a replica that is rebuilt has a later one.
+	removed uint64
 }
 
 func newDisk(rng *rand.Rand, calm time.Duration) *disk {
@@ -159,6 +161,15 @@ func (d *disk) reconcile(p fsm.PartitionID, index, term uint64) {
 	first, last := g.logs[0].Index, g.logs[len(g.logs)-1].Index
 	if last < index || first <= index && g.logs[index-first].Term != term {
 		g.logs = nil
+	}
+}
+
+// renew empties what a group has on the disk if it is of an earlier replica than the directory of the group.
+func (d *disk) renew(p fsm.PartitionID, removed uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if g := d.groupLocked(p); g.removed != removed {
+		*g = group{stable: map[string][]byte{}, removed: removed}
 	}
 }
 

@@ -7,10 +7,12 @@
 // # Where things are
 //
 //   - run.go, bubble.go, world.go, final.go: one run, its phases, and what must hold at its end
-//   - node.go, disk.go, clock.go, net.go: a computer, the node on it, and what the node believes to be its surroundings
+//   - computer.go, node.go, disk.go, clock.go, net.go, gossip.go: a computer, the node on it, and what the node believes
+//     to be its surroundings
 //   - machine.go: state machines whose digests are compared
 //   - client.go, workers.go, shared.go, others.go: clients, and what they ask for
-//   - nemesis.go, trap.go: the faults
+//   - nemesis.go, nemesis_members.go, trap.go: the faults
+//   - watch.go, homes.go: where replicas, votes and nodes should be, while the faults last and at the end
 //   - lab.go, count.go: a small cluster for tests, counters of a run
 //
 // The acceptance scenarios of the specification are in package scenario below. Start with TestSeed in run_test.go.

@@ -10,17 +10,14 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/test/check"
 )
 
 const (
-	// leaderLimit, catchUpLimit, wholeLimit and drainLimit are how long after the last fault something has to hold
-	// (I26). Everything has to serve, the followers to have caught up, every replica to have its vote again, and the
-	// queues to be emptied.
+	// leaderLimit, catchUpLimit and drainLimit are how long after the last fault something has to hold (I26).
+	// Everything has to serve, the followers to have caught up, and the queues to be emptied. Of places see homesLimit.
 	leaderLimit  = 30 * time.Second
 	catchUpLimit = 60 * time.Second
-	wholeLimit   = 60 * time.Second
 	drainLimit   = 5 * time.Minute
 )
 
@@ -62,7 +59,7 @@ func (w *world) serving(except *machine) error {
 	}
 	return within(catchUpLimit, func(context.Context) error {
 		for p, lead := range leads {
-			for _, m := range w.machines {
+			for _, m := range w.there() {
 				if m == except {
 					continue
 				}
@@ -84,41 +81,6 @@ func (w *world) serving(except *machine) error {
 		}
 		return nil
 	})
-}
-
-// whole waits until every node that the catalog gives a replica has a vote in its group again. The catalog must have
-// as many votes as it wants, and all must have caught up. Only then a group can do without one of them.
-func (w *world) whole() error {
-	err := within(wholeLimit, func(context.Context) error {
-		w.heal()
-		for p := range w.cfg.Partitions + 1 {
-			id := fsm.PartitionID(p)
-			m := w.leaderOf(id)
-			if m == nil {
-				return fmt.Errorf("I26: partition %d has no leader %v after the faults", p, wholeLimit)
-			}
-			s := m.node.host.Replica(id).Status()
-			if n := w.lacking(id, s.Voters); n > 0 {
-				return fmt.Errorf("I26: partition %d lacks %d votes %v after the faults: %+v", p, n, wholeLimit, s)
-			}
-		}
-		return nil
-	})
-	return errors.Join(err, w.serving(nil))
-}
-
-// lacking is how many votes a group should have beside those that it has.
-func (w *world) lacking(p fsm.PartitionID, voters []fsm.NodeID) int {
-	if p == fsm.CatalogPartition {
-		return min(len(w.machines), control.Defaults().CatalogVoters) - len(voters)
-	}
-	lack := 0
-	for _, m := range w.machines {
-		if m.node == nil || m.node.placed(p) && !slices.Contains(voters, m.id) {
-			lack++
-		}
-	}
-	return lack
 }
 
 // placed reports whether the catalog gives the node a replica of a partition.

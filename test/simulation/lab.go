@@ -106,26 +106,26 @@ func newLab(lc LabConfig, dir string) (*Lab, error) {
 func (l *Lab) Policy() (name, key string) { return policyName, policyKey }
 
 // Nodes is how many nodes the cluster has; they are numbered from 0.
-func (l *Lab) Nodes() int { return len(l.w.machines) }
+func (l *Lab) Nodes() int { return len(l.w.machines()) }
 
 // Dial connects a new client machine, or the one of an earlier call with that number, to a node.
 func (l *Lab) Dial(ctx context.Context, client, node int) (net.Conn, error) {
-	return l.w.clientHost(client).Dial(ctx, l.w.machines[node].ip+clientPort)
+	return l.w.clientHost(client).Dial(ctx, l.w.machines()[node].ip+clientPort)
 }
 
 // Directory finds and changes entities through a node, as its management API does.
-func (l *Lab) Directory(node int) *partition.Directory { return l.w.machines[node].node.directory }
+func (l *Lab) Directory(node int) *partition.Directory { return l.w.machines()[node].node.directory }
 
 // Router asks and tells partitions through a node, as its front ends do.
-func (l *Lab) Router(node int) *partition.Router { return l.w.machines[node].node.router }
+func (l *Lab) Router(node int) *partition.Router { return l.w.machines()[node].node.router }
 
 // Front is what a node's clients speak with.
-func (l *Lab) Front(node int) *transport.Server { return l.w.machines[node].node.front }
+func (l *Lab) Front(node int) *transport.Server { return l.w.machines()[node].node.front }
 
 // Leader returns the node that leads a partition, -1 if none does.
 func (l *Lab) Leader(p fsm.PartitionID) int {
 	m := l.w.leaderOf(p)
-	for i, o := range l.w.machines {
+	for i, o := range l.w.machines() {
 		if o == m {
 			return i
 		}
@@ -142,7 +142,7 @@ func (l *Lab) Lead(p fsm.PartitionID, node int) error {
 		case -1:
 			return fmt.Errorf("partition %d has no leader", p)
 		default:
-			err := l.w.machines[at].node.host.TransferLeadership(ctx, p, l.w.machines[node].id)
+			err := l.w.machines()[at].node.host.TransferLeadership(ctx, p, l.w.machines()[node].id)
 			if err == nil {
 				err = fmt.Errorf("partition %d is led by node %d", p, l.Leader(p))
 			}
@@ -153,49 +153,49 @@ func (l *Lab) Lead(p fsm.PartitionID, node int) error {
 
 // Crash ends a node's process without a word; with power what it had not synced is gone, too.
 func (l *Lab) Crash(node int, power bool) {
-	if n := l.w.machines[node].node; n != nil {
+	if n := l.w.machines()[node].node; n != nil {
 		n.crash(power, l.w.rng())
 	}
 }
 
 // Up reports whether a node's process runs.
-func (l *Lab) Up(node int) bool { return l.w.machines[node].node != nil }
+func (l *Lab) Up(node int) bool { return l.w.machines()[node].node != nil }
 
 // Stop ends a node in good order.
 func (l *Lab) Stop(node int) {
-	if n := l.w.machines[node].node; n != nil {
+	if n := l.w.machines()[node].node; n != nil {
 		n.stop(true)
 	}
 }
 
 // Start starts a node that is down.
 func (l *Lab) Start(node int) error {
-	if l.w.machines[node].node != nil {
+	if l.w.machines()[node].node != nil {
 		return nil
 	}
-	return l.w.start(l.w.machines[node])
+	return l.w.start(l.w.machines()[node])
 }
 
 // Isolate cuts a node off from the others, though not from its clients, until the function it
 // returns is called.
-func (l *Lab) Isolate(node int) (heal func()) { return l.n.isolate(l.w.machines[node]) }
+func (l *Lab) Isolate(node int) (heal func()) { return l.n.isolate(l.w.machines()[node]) }
 
 // CutClient holds back everything between a client machine and a node, as TCP does, until healed.
 func (l *Lab) CutClient(client, node int) (heal func()) {
-	a, b := l.w.clientHost(client).IP(), l.w.machines[node].ip
+	a, b := l.w.clientHost(client).IP(), l.w.machines()[node].ip
 	l.w.clients.Cut(a, b)
 	return func() { l.w.clients.Reconnect(a, b) }
 }
 
 // Clock sets a node's date wrong; time goes on passing as everywhere.
-func (l *Lab) Clock(node int, offset time.Duration) { l.w.machines[node].node.clock.step(offset) }
+func (l *Lab) Clock(node int, offset time.Duration) { l.w.machines()[node].node.clock.step(offset) }
 
 // Dates is what a node says of its own date, compared with those of the others.
-func (l *Lab) Dates(node int) partition.ClockStatus { return l.w.machines[node].node.host.Clock() }
+func (l *Lab) Dates(node int) partition.ClockStatus { return l.w.machines()[node].node.host.Clock() }
 
 // SlowDisk makes every write of a node wait for up to d.
 func (l *Lab) SlowDisk(node int, d time.Duration) {
-	l.w.machines[node].disk.set(func(k *disk) { k.slow = d })
+	l.w.machines()[node].disk.set(func(k *disk) { k.slow = d })
 }
 
 // ClientDelay is how long everything takes between the clients and the nodes, one way.
@@ -203,7 +203,7 @@ func (l *Lab) ClientDelay(d time.Duration) { l.w.clients.SetDelay(d) }
 
 // Holders are the nodes that run a replica of a partition.
 func (l *Lab) Holders(p fsm.PartitionID) (nodes []int) {
-	for i, m := range l.w.machines {
+	for i, m := range l.w.machines() {
 		if m.node != nil && m.node.host.Replica(p) != nil {
 			nodes = append(nodes, i)
 		}
@@ -215,7 +215,7 @@ func (l *Lab) Holders(p fsm.PartitionID) (nodes []int) {
 // at rest.
 func (l *Lab) StartAfter(p fsm.PartitionID, id fsm.EntityID, last uint64) {
 	for _, node := range l.Holders(p) {
-		l.w.machines[node].node.host.Replica(p).View(func(m replica.Machine, _ uint64) {
+		l.w.machines()[node].node.host.Replica(p).View(func(m replica.Machine, _ uint64) {
 			if s, ok := m.(*watched); ok {
 				s.StartAfter(id, last)
 			}
@@ -225,7 +225,7 @@ func (l *Lab) StartAfter(p fsm.PartitionID, id fsm.EntityID, last uint64) {
 
 // Snapshot makes every replica of a node write one.
 func (l *Lab) Snapshot(node int) {
-	n := l.w.machines[node].node
+	n := l.w.machines()[node].node
 	for p := range l.w.cfg.Partitions + 1 {
 		if r := n.host.Replica(fsm.PartitionID(p)); r != nil {
 			_ = r.Snapshot() // refused if there is nothing new
@@ -235,14 +235,14 @@ func (l *Lab) Snapshot(node int) {
 
 // Applied returns the log index that a node's replica has applied.
 func (l *Lab) Applied(node int, p fsm.PartitionID) uint64 {
-	return l.w.machines[node].node.host.Replica(p).Status().Applied
+	return l.w.machines()[node].node.host.Replica(p).Status().Applied
 }
 
 // Hops returns the requests for partitions that nodes pass on to each other while f runs.
 func (l *Lab) Hops(f func()) []Hop { return l.w.net.trace(f) }
 
 // ID is the name that a node has among the others.
-func (l *Lab) ID(node int) fsm.NodeID { return l.w.machines[node].id }
+func (l *Lab) ID(node int) fsm.NodeID { return l.w.machines()[node].id }
 
 // BodyBytes is how many bytes of bodies a node has stored for a partition since it started.
 func (l *Lab) BodyBytes(node int, p fsm.PartitionID) uint64 { return l.bodies(node, p).PutBytes }
@@ -251,7 +251,7 @@ func (l *Lab) BodyBytes(node int, p fsm.PartitionID) uint64 { return l.bodies(no
 func (l *Lab) LiveBodyBytes(node int, p fsm.PartitionID) uint64 { return l.bodies(node, p).LiveBytes }
 
 func (l *Lab) bodies(node int, p fsm.PartitionID) storage.BodyStats {
-	b, ok := l.w.machines[node].node.bodies.Load(p)
+	b, ok := l.w.machines()[node].node.bodies.Load(p)
 	if !ok {
 		return storage.BodyStats{}
 	}
@@ -260,7 +260,7 @@ func (l *Lab) bodies(node int, p fsm.PartitionID) storage.BodyStats {
 
 // Digest returns a hash over the state of a node's replica and the index it stands for.
 func (l *Lab) Digest(node int, p fsm.PartitionID) (sum, index uint64) {
-	l.w.machines[node].node.host.Replica(p).View(func(m replica.Machine, applied uint64) {
+	l.w.machines()[node].node.host.Replica(p).View(func(m replica.Machine, applied uint64) {
 		if s, ok := m.(*watched); ok {
 			sum, index = s.Digest(), applied
 		}

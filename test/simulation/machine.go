@@ -68,7 +68,7 @@ func (i *watchedImage) WriteTo(to io.Writer) (int64, error) {
 	if err == nil {
 		i.node.w.c.add("images read back", 1)
 		if bad := readable(image.Bytes(), i.fresh()); bad != nil {
-			i.node.w.spoil(fmt.Errorf("%s wrote an image of %d bytes: %w", i.node.id, image.Len(), bad))
+			i.node.w.spoil("I24", fmt.Errorf("%s wrote an image of %d bytes: %w", i.node.id, image.Len(), bad))
 		}
 	}
 	return n, err

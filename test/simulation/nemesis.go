@@ -16,6 +16,9 @@ type fault struct {
 	name string
 	// minority says that one node may suffer it for ever and the rest must go on (liveness mode).
 	minority bool
+	// long says that the fault may last until others have taken the node's places. light says that the node goes on
+	// meanwhile, so that other faults may strike it.
+	long, light bool
 	// begin starts the fault on a node and returns what ends it; nil if it could not begin.
 	begin func(n *nemesis, m *machine) (end func())
 }
@@ -23,94 +26,110 @@ type fault struct {
 // faults returns the vocabulary. Every seed uses a random part of it.
 func faults() []fault {
 	return []fault{
-		{"isolate", true, (*nemesis).isolate},
-		{"deaf", true, (*nemesis).deaf},
-		{"mute", true, (*nemesis).mute},
-		{"hub", false, (*nemesis).hub},
-		{"reset", false, (*nemesis).reset},
-		{"pause", true, (*nemesis).pause},
-		{"kill", true, (*nemesis).kill},
-		{"power", true, (*nemesis).power},
-		{"power of all", false, (*nemesis).powerAll},
-		{"restart", false, (*nemesis).restart},
-		{"slow disk", true, (*nemesis).slowDisk},
-		{"stuck disk", true, (*nemesis).stuckDisk},
-		{"failing disk", true, (*nemesis).failingDisk},
-		{"failing bodies", true, (*nemesis).failingBodies},
-		{"transfer", false, (*nemesis).transfer},
-		{"snapshot", false, (*nemesis).snapshot},
-		{"clock step", true, (*nemesis).clockStep},
-		{"clock drift", true, (*nemesis).clockDrift},
-		{"clients cut", true, (*nemesis).clientsCut},
-		{"clients reset", false, (*nemesis).clientsReset},
-		{"slow network", false, (*nemesis).slowNetwork},
+		{name: "isolate", minority: true, begin: (*nemesis).isolate},
+		{name: "deaf", minority: true, begin: (*nemesis).deaf},
+		{name: "mute", minority: true, begin: (*nemesis).mute},
+		{name: "hub", begin: (*nemesis).hub},
+		{name: "reset", begin: (*nemesis).reset},
+		{name: "pause", minority: true, begin: (*nemesis).pause},
+		{name: "kill", minority: true, begin: (*nemesis).kill},
+		{name: "power", minority: true, begin: (*nemesis).power},
+		{name: "power of all", begin: (*nemesis).powerAll},
+		{name: "restart", begin: (*nemesis).restart},
+		{name: "slow disk", minority: true, begin: (*nemesis).slowDisk},
+		{name: "stuck disk", minority: true, begin: (*nemesis).stuckDisk},
+		{name: "failing disk", minority: true, begin: (*nemesis).failingDisk},
+		{name: "failing bodies", minority: true, begin: (*nemesis).failingBodies},
+		{name: "transfer", begin: (*nemesis).transfer},
+		{name: "snapshot", begin: (*nemesis).snapshot},
+		{name: "clock step", minority: true, begin: (*nemesis).clockStep},
+		{name: "clock drift", minority: true, begin: (*nemesis).clockDrift},
+		{name: "clients cut", minority: true, begin: (*nemesis).clientsCut},
+		{name: "clients reset", begin: (*nemesis).clientsReset},
+		{name: "slow network", begin: (*nemesis).slowNetwork},
+		{name: "away", minority: true, long: true, begin: (*nemesis).away},
+		{name: "lose a zone", begin: (*nemesis).loseZone},
+		{name: "join", light: true, begin: (*nemesis).join},
+		{name: "drain", light: true, begin: (*nemesis).drain},
+		{name: "remove", light: true, begin: (*nemesis).remove},
+		{name: "forget", begin: (*nemesis).forget},
+		{name: "replace disk", begin: (*nemesis).replaceDisk},
+		{name: "rebalance", light: true, begin: (*nemesis).rebalance},
 	}
 }
 
 // nemesis makes things go wrong, one after the other or together.
 type nemesis struct {
-	w   *world
-	rng *rand.Rand
+	w    *world
+	rng  *rand.Rand
+	list []running
 }
 
-// pick returns a node, more often than not one that leads something.
+// running is a fault under way.
+type running struct {
+	fault
+	end func()
+	m   *machine
+	at  time.Time // when it ends
+}
+
+// pick returns a node of the cluster, more often than not one that leads something.
 func (n *nemesis) pick() *machine {
 	if n.rng.IntN(3) > 0 {
-		if m := n.w.leaderOf(fsm.PartitionID(n.rng.IntN(n.w.cfg.Partitions + 1))); m != nil {
+		if m := n.w.leaderOf(fsm.PartitionID(n.rng.IntN(n.w.cfg.Partitions + 1))); m != nil && !m.out.Load() {
 			return m
 		}
 	}
-	return n.w.machines[n.rng.IntN(len(n.w.machines))]
+	there := n.w.there()
+	return there[n.rng.IntN(len(there))]
 }
 
 // run lets faults begin and end until time is over; the last ends before run returns.
 func (n *nemesis) run(until time.Time, active []fault) {
-	busy := map[*machine]bool{}
-	type running struct {
-		end  func()
-		m    *machine
-		name string
-		at   time.Time
-	}
-	var list []running
-	finish := func(i int) {
-		r := list[i]
-		list = slices.Delete(list, i, i+1)
-		n.w.event("end of %q on %s", r.name, r.m.id)
-		r.end()
-		delete(busy, r.m)
-	}
 	for time.Now().Before(until) {
 		time.Sleep(time.Duration(n.rng.Int64N(int64(4 * time.Second))))
 		n.w.heal()
-		for i := len(list) - 1; i >= 0; i-- {
-			if !time.Now().Before(list[i].at) {
-				finish(i)
+		n.switchOff()
+		for i := len(n.list) - 1; i >= 0; i-- {
+			if !time.Now().Before(n.list[i].at) {
+				n.finish(i)
 			}
 		}
-		if len(list) >= n.w.cfg.Overlap || len(active) == 0 {
-			continue
+		if len(n.list) < n.w.cfg.Overlap && len(active) > 0 {
+			n.start(active[n.rng.IntN(len(active))], n.pick())
 		}
-		m := n.pick()
-		f := active[n.rng.IntN(len(active))]
-		if busy[m] || m.node == nil {
-			continue
-		}
-		n.w.event("begin of %q on %s", f.name, m.id)
-		end := f.begin(n, m)
-		if end == nil {
-			continue
-		}
-		n.w.c.add(faultsBegun, 1)
-		n.w.c.add("fault "+f.name, 1)
-		busy[m] = true
-		long := n.w.cfg.FaultTime
-		list = append(list, running{end, m, f.name,
-			time.Now().Add(time.Duration(n.rng.Int64N(int64(long))))})
 	}
-	for len(list) > 0 {
-		finish(0)
+	for len(n.list) > 0 {
+		n.finish(0)
 	}
+}
+
+// finish ends a fault.
+func (n *nemesis) finish(i int) {
+	r := n.list[i]
+	n.list = slices.Delete(n.list, i, i+1)
+	n.w.event("end of %q on %s", r.name, r.m.id)
+	r.end()
+}
+
+// start begins a fault on a node, unless another one has the node in its hands.
+func (n *nemesis) start(f fault, m *machine) {
+	busy := slices.ContainsFunc(n.list, func(r running) bool { return r.m == m && !(r.light && !f.light) })
+	if busy || m.node == nil {
+		return
+	}
+	n.w.event("begin of %q on %s", f.name, m.id)
+	end := f.begin(n, m)
+	if end == nil {
+		return
+	}
+	n.w.c.add(faultsBegun, 1)
+	n.w.c.add("fault "+f.name, 1)
+	most := n.w.cfg.FaultTime
+	if f.long {
+		most += 2 * n.w.cfg.partition.ReplaceAfter
+	}
+	n.list = append(n.list, running{f, end, m, time.Now().Add(time.Duration(n.rng.Int64N(int64(most))))})
 }
 
 func (n *nemesis) cut(pairs ...[2]fsm.NodeID) func() {
@@ -125,8 +144,8 @@ func (n *nemesis) cut(pairs ...[2]fsm.NodeID) func() {
 }
 
 func (n *nemesis) others(m *machine) (ids []fsm.NodeID) {
-	for _, o := range n.w.machines {
-		if o != m {
+	for _, o := range n.w.machines() {
+		if o != m && !o.over.Load() {
 			ids = append(ids, o.id)
 		}
 	}
@@ -221,7 +240,7 @@ func (n *nemesis) power(m *machine) func() {
 
 func (n *nemesis) powerAll(m *machine) func() {
 	var ends []func()
-	for _, o := range n.w.machines {
+	for _, o := range n.w.machines() {
 		if o.node != nil {
 			ends = append(ends, n.power(o))
 		}

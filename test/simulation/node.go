@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -29,20 +28,9 @@ import (
 const (
 	policyName, policyKey = "RootManageSharedAccessKey", "c2VjcmV0IGtleSBmb3IgdGVzdHM="
 	clientPort            = ":5672"
+	// catalogVoters is how many nodes vote in the catalog at most, as in command busbar.
+	catalogVoters = 5
 )
-
-// machine is the computer that a node runs on: what survives the process.
-type machine struct {
-	id   fsm.NodeID
-	ip   string
-	dir  string // for the files that package storage gives to other libraries; they stay empty
-	fs   *faultfs.FS
-	disk *disk
-	life int
-	node *node // nil while it is down
-	// failed are the errors of starts that did not succeed.
-	failed []error
-}
 
 // node is one life of a broker process.
 type node struct {
@@ -56,6 +44,8 @@ type node struct {
 	ended chan struct{}
 
 	dir       *storage.Dir
+	view      *cluster.View
+	gossips   sync.WaitGroup
 	host      *partition.Host
 	directory *partition.Directory
 	router    *partition.Router
@@ -79,6 +69,8 @@ func (w *world) start(m *machine) error {
 		return fmt.Errorf("start %s: %w", m.id, err)
 	}
 	m.node = n
+	m.stopped.Store(false)
+	n.gossips.Go(n.gossip)
 	w.c.add("starts", 1)
 	return nil
 }
@@ -93,10 +85,12 @@ func (n *node) open() error {
 	}
 	incarnation := fsm.Incarnation(n.w.rng().Uint64() | 1)
 	pc := n.w.cfg.partition
-	pc.Node, pc.Incarnation, pc.Clock = n.id, incarnation, n.clock.now
+	pc.Node, pc.Name, pc.Incarnation, pc.Clock = n.id, n.name, incarnation, n.clock.now
+	n.view = cluster.NewView()
 	n.host, err = partition.NewHost(pc, partition.Deps{
-		Caller: n.port, Locator: cluster.NewView(), Open: n.stores, Machine: n.machineOf,
-		OnFatal: n.fatal, Log: n.log,
+		Caller: n.port, Locator: n.view, Open: n.stores, Machine: n.machineOf, OnFatal: n.fatal, Log: n.log,
+		Rebuild: n.rebuild, Lives: lives{n.dir},
+		Quarantine: func(p fsm.PartitionID, reason string) error { return n.dir.Quarantine(uint16(p), reason) },
 	})
 	if err != nil {
 		return err
@@ -112,8 +106,11 @@ func (n *node) open() error {
 		return err
 	}
 	sc := control.Defaults()
-	sc.Name, sc.Bootstrap, sc.Place = string(n.id), n.w.ids, cluster.Place
-	sc.Partitions, sc.Replicas = n.w.cfg.Partitions, n.w.cfg.Replicas
+	sc.Name, sc.Peers, sc.Left, sc.Place = n.name, n.w.alive, n.w.left, cluster.Place
+	sc.Partitions, sc.Replicas, sc.CatalogVoters = n.w.cfg.Partitions, n.w.cfg.Replicas, catalogVoters
+	if n.founder {
+		sc.Bootstrap = n.w.founders
+	}
 	n.sup, err = partition.Supervise(n.host, n.directory, sc)
 	return err
 }
@@ -163,6 +160,11 @@ func (n *node) stores(p fsm.PartitionID) (replica.Stores, error) {
 	if err != nil {
 		return replica.Stores{}, err
 	}
+	removed, err := n.rebuilt(p)
+	if err != nil {
+		return replica.Stores{}, errors.Join(err, g.Close())
+	}
+	n.disk.renew(p, removed)
 	list, err := g.Snapshots().List()
 	if err != nil {
 		return replica.Stores{}, errors.Join(err, g.Close())
@@ -173,8 +175,14 @@ func (n *node) stores(p fsm.PartitionID) (replica.Stores, error) {
 	n.bodies.Store(p, g.Bodies())
 	return replica.Stores{
 		Log: &logStore{n.disk, p, n.w.c, n}, Stable: &stableStore{d: n.disk, p: p}, Snapshots: g.Snapshots(),
-		Bodies: g.Bodies(), Close: g.Close,
+		Bodies: g.Bodies(), Close: g.Close, Rejoins: g.Rejoins(),
 	}, nil
+}
+
+// rebuild deletes the replica of a partition. Its log and votes go when the partition is opened again.
+func (n *node) rebuild(p fsm.PartitionID, removed uint64) error {
+	n.w.c.add(replicasDeleted, 1)
+	return n.dir.Rebuild(uint16(p), removed)
 }
 
 // fatal is what the process says when it must end; the world restarts it, as an orchestrator does.
@@ -209,6 +217,7 @@ func (n *node) stop(orderly bool) {
 			cancel()
 		}
 		n.cancel()
+		n.gossips.Wait()
 		err := errors.Join(n.front.Close(ctx), <-n.served)
 		n.sup.Close()
 		err = errors.Join(err, n.host.Close(ctx))
@@ -219,16 +228,11 @@ func (n *node) stop(orderly bool) {
 			n.log.Debug("stopped", "orderly", orderly, "error", err)
 		}
 		n.machine.node = nil
+		n.stopped.Store(orderly)
 		close(n.ended)
 	})
 	<-n.ended
 }
 
-func newMachine(root string, i int, rng *rand.Rand, sync time.Duration) *machine {
-	id := fsm.NodeID(fmt.Sprintf("n%d", i+1))
-	return &machine{id: id, ip: fmt.Sprintf("10.0.0.%d", i+1), dir: filepath.Join(root, string(id)),
-		fs: faultfs.New(), disk: newDisk(rng, sync)}
-}
-
-// simnetHost is where a client lives.
+// clientHost is where a client lives.
 func (w *world) clientHost(i int) *simnet.Host { return w.clients.Host(fmt.Sprintf("10.1.0.%d", i+1)) }

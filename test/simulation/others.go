@@ -208,8 +208,8 @@ func (w *world) nextDeferred(queue string) (check.Message, bool) {
 func (c *client) rule(name string) {
 	for c.w.ctx.Err() == nil {
 		c.pause(2 * time.Second)
-		m := c.w.machines[c.rng.IntN(len(c.w.machines))]
-		node := m.node
+		there := c.w.there()
+		node := there[c.rng.IntN(len(there))].node
 		if node == nil {
 			continue
 		}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -26,7 +27,7 @@ type Result struct {
 func configOf(seed uint64, minutes int) Config {
 	rng := rand.New(rand.NewPCG(seed, 0x73696d))
 	cfg := Config{
-		Seed: seed, Minutes: minutes, Nodes: []int{3, 3, 3, 4, 5}[rng.IntN(5)], Partitions: 1 + rng.IntN(3), Replicas: 3,
+		Seed: seed, Minutes: minutes, Nodes: []int{3, 3, 3, 3, 5, 5, 7, 9}[rng.IntN(8)], Replicas: 3,
 		BodySegmentBytes: 16 << 10 << rng.IntN(4), ProposeTimeout: 50 * time.Second,
 		SendEvery: time.Duration(100+rng.IntN(400)) * time.Millisecond * time.Duration(max(1, minutes/3)),
 		Sessions:  2 + rng.IntN(8),
@@ -34,9 +35,15 @@ func configOf(seed uint64, minutes int) Config {
 		FaultTime: time.Duration(5+rng.IntN(30)) * time.Second, Overlap: 1 + rng.IntN(3),
 		MaxStep: time.Minute, Forever: seed%4 == 3,
 	}
+	cfg.Partitions = 1 + rng.IntN(cfg.Nodes)
+	cfg.MaxNodes = cfg.Nodes + rng.IntN(3)
+	if rng.IntN(2) == 0 {
+		cfg.Zones = 3
+	}
 	p := partition.Defaults()
 	p.SnapshotEntries = uint64(100 + rng.IntN(900))
 	p.TrailingLogs = 64
+	p.ReplaceAfter = time.Duration(30+rng.IntN(90)) * time.Second
 	if rng.IntN(3) == 0 {
 		p.MaxEntryBytes = 4 << 10
 	}
@@ -84,15 +91,17 @@ func Run(cfg Config) (*Result, error) {
 	for _, f := range cfg.faults {
 		names += " [" + f.name + "]"
 	}
-	w.event("seed %d: %d partitions, faults:%s", cfg.Seed, cfg.Partitions, names)
+	w.event("seed %d: %d to %d nodes, %d zones, %d partitions, faults:%s", cfg.Seed, cfg.Nodes, cfg.MaxNodes, cfg.Zones,
+		cfg.Partitions, names)
 	w.startClients()
 	n.run(time.Now().Add(time.Duration(cfg.Minutes)*time.Minute), cfg.faults)
 	w.repairAll()
+	before := []error{n.orders(), w.serving(nil), n.homes()}
+	w.event("every replica is back: %v", errors.Join(before...))
 	if !cfg.Forever {
-		return w.finish(nil, nil)
+		return w.finish(nil, before)
 	}
-	err = w.whole()
-	return w.finish(n.forever(), err)
+	return w.finish(n.forever(), before)
 }
 
 // repairAll ends every fault there may be.
@@ -101,7 +110,7 @@ func (w *world) repairAll() {
 	w.clients.Heal()
 	w.calmNetwork()
 	w.heal()
-	for _, m := range w.machines {
+	for _, m := range w.machines() {
 		m.disk.unstick()
 		m.disk.set(func(d *disk) { d.slow, d.failNext = d.calm, nil })
 		m.fs.Heal()
@@ -129,24 +138,33 @@ func (n *nemesis) forever() *machine {
 }
 
 // finish lets things calm down and checks everything; before is what was found so far.
-func (w *world) finish(sick *machine, before error) (*Result, error) {
+func (w *world) finish(sick *machine, before []error) (*Result, error) {
 	var wrong []check.Violation
-	fail := func(err error) {
-		if err != nil {
-			wrong = append(wrong, check.Violation{Invariant: "I26", Text: err.Error()})
+	fail := func(errs ...error) {
+		for _, err := range errs {
+			if err == nil {
+				continue
+			}
+			v, at := check.Violation{Invariant: "I26", Text: err.Error()}, (*breach)(nil)
+			if errors.As(err, &at) {
+				v.Invariant = at.invariant
+			}
+			wrong = append(wrong, v)
 		}
 	}
 	w.mu.Lock()
 	w.avoid = sick
 	w.mu.Unlock()
-	fail(before)
+	fail(before...)
 	fail(w.serving(sick))
 	time.Sleep(20 * time.Second)
 	w.cancel()
 	w.work.Wait()
 	w.event("clients have stopped")
 	final, err := w.places()
-	fail(err)
+	if err != nil {
+		fail(fmt.Errorf("I26: what is left cannot be listed: %w", err))
+	}
 	if err == nil {
 		w.rec.Finish(final)
 	}
@@ -157,9 +175,7 @@ func (w *world) finish(sick *machine, before error) (*Result, error) {
 	w.stored(sick)
 	wrong = append(wrong, w.witness.Check(h)...)
 	w.mu.Lock()
-	for _, err := range w.spoiled {
-		wrong = append(wrong, check.Violation{Invariant: "I24", Text: err.Error()})
-	}
+	wrong = append(wrong, w.spoiled...)
 	w.mu.Unlock()
 	cover := check.Cover(h, w.witness)
 	w.c.each(func(name string, n int) { cover[name] += n })
@@ -169,7 +185,7 @@ func (w *world) finish(sick *machine, before error) (*Result, error) {
 // stored shows the witness what the replicas have in their stores, up to what they know to be committed. It shows
 // their states, too.
 func (w *world) stored(except *machine) {
-	for _, m := range w.machines {
+	for _, m := range w.machines() {
 		if m.node == nil || m == except {
 			continue
 		}

@@ -27,11 +27,13 @@ type Config struct {
 	Log     io.Writer
 	Verbose bool
 
-	Nodes, Partitions, Replicas int
-	BodySegmentBytes            int
-	ProposeTimeout              time.Duration
-	SendEvery                   time.Duration
-	Sessions                    int
+	// Nodes found the cluster. At most MaxNodes are in it at a time, in so many Zones; without zones if that is 0.
+	Nodes, MaxNodes, Zones int
+	Partitions, Replicas   int
+	BodySegmentBytes       int
+	ProposeTimeout         time.Duration
+	SendEvery              time.Duration
+	Sessions               int
 	// Delay is how long a message takes at most on a calm network, SyncTime a write to a calm disk.
 	Delay, SyncTime time.Duration
 	// FaultTime bounds a fault, Overlap how many there are at once, MaxStep how wrong a date gets.
@@ -58,8 +60,8 @@ type world struct {
 	c        *counters
 	net      *peers
 	clients  *simnet.Net
-	ids      []fsm.NodeID
-	machines []*machine
+	founders []fsm.NodeID
+	all      atomic.Pointer[[]*machine] // exchanged under mu
 	rec      *check.Recorder
 	witness  *check.Witness
 	queues   []check.Queue
@@ -79,8 +81,8 @@ type world struct {
 	chance   *rand.Rand // seeds the others
 	deferred map[string][]check.Message
 	sick     []*node
-	spoiled  []error  // what no replica may do, whatever the clients saw
-	avoid    *machine // clients of the end do not go there
+	spoiled  []check.Violation // what no replica may do, whatever the clients saw
+	avoid    *machine          // clients of the end do not go there
 }
 
 // rng returns a new source of chance, from the seed.
@@ -98,10 +100,10 @@ func (w *world) event(format string, args ...any) {
 func (w *world) sessionID(rng *rand.Rand) string { return fmt.Sprintf("s%d", rng.IntN(w.cfg.Sessions)) }
 
 // spoil remembers what is wrong whatever the clients saw.
-func (w *world) spoil(err error) {
+func (w *world) spoil(invariant string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.spoiled = append(w.spoiled, err)
+	w.spoiled = append(w.spoiled, check.Violation{Invariant: invariant, Text: err.Error()})
 }
 
 func (w *world) sicken(n *node) {
@@ -143,11 +145,11 @@ func newWorldOf(cfg Config, queues []check.Queue) (*world, error) {
 	}
 	w.rec = check.NewRecorder(10*time.Millisecond, wall, w.queues...)
 	w.net = newPeers(w.rng(), w.c)
-	for i := range cfg.Nodes {
-		m := newMachine(cfg.Dir, i, w.rng(), cfg.SyncTime)
-		w.machines, w.ids = append(w.machines, m), append(w.ids, m.id)
+	w.all.Store(&[]*machine{})
+	for range cfg.Nodes {
+		w.founders = append(w.founders, w.founder().id)
 	}
-	for _, m := range w.machines {
+	for _, m := range w.machines() {
 		if err := w.start(m); err != nil {
 			return w, err
 		}
@@ -161,7 +163,7 @@ func (w *world) createQueues() error {
 	for i := range w.queues {
 		q := &w.queues[i]
 		for {
-			_, err := w.machines[0].node.directory.Create(ctx, descriptorOf(q))
+			_, err := w.machines()[0].node.directory.Create(ctx, descriptorOf(q))
 			if err == nil {
 				break
 			}
@@ -232,13 +234,14 @@ func (w *world) startClients() {
 	for range 2 {
 		start(func(c *client) { c.rule("ephemeral") })
 	}
+	w.do(w.watch)
 }
 
 // close ends everything.
 func (w *world) close() {
 	w.cancel()
 	w.work.Wait()
-	for _, m := range w.machines {
+	for _, m := range w.machines() {
 		m.disk.unstick()
 		if m.node != nil {
 			m.node.stop(false)
@@ -253,22 +256,25 @@ func (w *world) calmNetwork() {
 	w.clients.SetDelay(w.cfg.Delay / 2)
 }
 
-// leaderOf returns the machine whose replica leads, nil if none does.
-func (w *world) leaderOf(p fsm.PartitionID) *machine {
-	for _, m := range w.machines {
+// leaderOf returns the machine whose replica leads, in the newest term of those that say so; nil if none does.
+func (w *world) leaderOf(p fsm.PartitionID) (leader *machine) {
+	newest := uint64(0)
+	for _, m := range w.machines() {
 		if m.node == nil {
 			continue
 		}
 		if r := m.node.host.Replica(p); r != nil && r.Leading() {
-			return m
+			if _, term := r.Leader(); leader == nil || term > newest {
+				leader, newest = m, term
+			}
 		}
 	}
-	return nil
+	return leader
 }
 
 // boot starts a node on a machine that has none; a start that fails is tried again by heal.
 func (w *world) boot(m *machine) {
-	if m.node != nil {
+	if m.node != nil || m.over.Load() {
 		return
 	}
 	if err := w.start(m); err != nil {
