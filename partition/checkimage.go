@@ -11,9 +11,9 @@ import (
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
-// BodyReader reads the bodies behind the image of a partition from r, exactly to their end, and calls each with every
-// one: the index of the entry that brought it, the offset in that entry, and the bytes, which may be used again
-// afterwards. Bodies come in order of index and offset. storage.EachBody is one.
+// BodyReader reads the bodies behind the image of a partition from r, exactly to their end. It calls each with the index
+// of the entry that brought a body, with the offset in that entry, and with the bytes. The bytes may be used again after
+// the call. Bodies come in order of index and offset. storage.EachBody is one.
 type BodyReader func(r io.Reader, each func(index uint64, offset uint32, body []byte) error) error
 
 // ImageReport is what CheckImage has found in the image of one partition.
@@ -27,7 +27,7 @@ type ImageReport struct {
 }
 
 // CheckImage reads the image of a partition with the bodies behind it, as a backup holds them, to the end of r. It
-// restores the image into an empty state machine, which counts everything anew, checks the invariants of the state, and
+// restores the image into an empty state machine, which counts everything anew. It checks the invariants of the state, and
 // looks at every body that something refers to. It keeps no body, and needs memory for the state alone. An error names
 // the place.
 func CheckImage(r io.Reader, bodies BodyReader) (ImageReport, error) {
@@ -90,7 +90,7 @@ func wantedBodies(s *fsm.State) *wanted {
 	return w
 }
 
-// take calls f with those of the wanted bodies that lie in the next one that was read. What was passed by is missing.
+// take calls f with those of the wanted bodies that lie in the next one that was read. A body that was passed by is missing.
 func (w *wanted) take(index uint64, offset uint32, body []byte, f func(fsm.BodyRef, []byte) error) error {
 	for len(w.refs) > 0 {
 		ref := w.refs[0]

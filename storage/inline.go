@@ -62,8 +62,8 @@ func (p *pin) Inline(w io.Writer) (int64, error) {
 	return n, nil
 }
 
-// EachBody reads an inline block from r, exactly to its end. It calls each with every body in it: the index of the
-// entry that brought the body, the offset in that entry, and the bytes, which are used again afterwards. Bodies come
+// EachBody reads an inline block from r, exactly to its end. It calls each with the index of the entry that
+// brought a body, with the offset in that entry, and with the bytes. The bytes are used again after the call. Bodies come
 // in order of index and offset.
 func EachBody(r io.Reader, each func(index uint64, offset uint32, body []byte) error) error {
 	return scanInline(r, func(index uint64, rec []byte) error {
