@@ -124,7 +124,7 @@ func TestOperatorsCommands(t *testing.T) {
 	if out := d.must(client.NewQueueCommand(), "", "purge", "orders", "--dlq", "--yes", "--reason", "none"); !strings.Contains(out, "deleted 0 messages") {
 		t.Errorf("purge: %s", out)
 	}
-	if out := d.must(client.NewQueueCommand(), "", "purge", "orders", "--dlq", "--yes"); !strings.Contains(out, "deleted 1 messages of orders/$DeadLetterQueue") {
+	if out := d.must(client.NewQueueCommand(), "", "purge", "orders", "--dlq", "--yes"); !strings.Contains(out, "deleted 1 message of orders/$DeadLetterQueue") {
 		t.Errorf("purge: %s", out)
 	}
 	if out := d.must(client.NewQueueCommand(), "", "purge", "orders", "--yes", "--json"); !strings.Contains(out, `"deleted":2`) {
