@@ -29,6 +29,9 @@ make lint
 echo '-- links of the documentation, references of comments'
 go run ./scripts/links README.md docs .github test/README.md
 
+echo '-- parts of the examples in other pages'
+go run ./scripts/snippets README.md docs/guide docs/patterns.md
+
 echo '-- diagrams'
 go run ./scripts/mermaid README.md docs test/README.md
 
