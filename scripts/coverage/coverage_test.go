@@ -121,6 +121,12 @@ func TestRun(t *testing.T) {
 			rowsDoc:     "## Article\n\n| F0-01 | It rains. | G | S-1 |\n| F0-02 | It snows. | L | S-1 |\n",
 			exampleRows: "F0-01 F0-02 | rain\n", "docs/examples/rain/README.md": "# Rain\n",
 		}, false, ""},
+		{"guidance with a section of the guide", map[string]string{
+			rowsDoc:     "## Article\n\n| F0-01 | It rains. | G | S-1 |\n",
+			exampleRows: "F0-01 | guide/rain.md#how-it-rains\n", "docs/guide/rain.md": "# Rain\n",
+		}, false, ""},
+		{"a page of the guide that is not there", map[string]string{
+			exampleRows: "F0-01 | guide/snow.md#how\n"}, false, "there is no page guide/snow.md"},
 		{"guidance in no line", map[string]string{
 			rowsDoc: "## Article\n\n| F0-01 | It rains. | G | S-1 |\n",
 		}, false, "F0-01 is guidance and in no line"},

@@ -11,7 +11,8 @@ import (
 const exampleRows = "docs/examples/rows.txt"
 
 // readExamples reads which examples show which row, as the cell of docs/mission.md for each row. A line is
-// "F0-12 F0-13 | fifo order" or "F3-10 | none | reason"; # starts a comment.
+// "F0-12 F0-13 | fifo order" or "F3-10 | none | reason". A section of a page of docs/guide may stand where an example
+// stands. A line that begins with # is a comment.
 func readExamples(file string) (map[string]string, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -19,11 +20,10 @@ func readExamples(file string) (map[string]string, error) {
 	}
 	cells := map[string]string{}
 	for line := range strings.Lines(string(b)) {
-		text, _, _ := strings.Cut(line, "#")
-		if strings.TrimSpace(text) == "" {
+		if text := strings.TrimSpace(line); text == "" || text[0] == '#' {
 			continue
 		}
-		fields := strings.Split(text, "|")
+		fields := strings.Split(line, "|")
 		for i := range fields {
 			fields[i] = strings.TrimSpace(fields[i])
 		}
@@ -51,12 +51,26 @@ func exampleCell(dir string, fields []string) (string, error) {
 	}
 	var links []string
 	for _, name := range strings.Fields(fields[1]) {
+		if page, section, ok := guidePage(name); ok {
+			if _, err := os.Stat(filepath.Join(dir, "..", page)); err != nil {
+				return "", fmt.Errorf("there is no page %s: %w", page, err)
+			}
+			links = append(links, fmt.Sprintf("[%s](%s)", strings.ReplaceAll(section, "-", " "), name))
+			continue
+		}
 		if _, err := os.Stat(filepath.Join(dir, name, "README.md")); err != nil {
 			return "", fmt.Errorf("there is no example %s: %w", name, err)
 		}
 		links = append(links, fmt.Sprintf("[%s](examples/%s/README.md)", name, name))
 	}
 	return strings.Join(links, ", "), nil
+}
+
+// guidePage splits the name of a section of the guide into the path of its page and the anchor. Whether the section is
+// there is for scripts/links to say.
+func guidePage(name string) (page, section string, ok bool) {
+	page, section, ok = strings.Cut(name, "#")
+	return page, section, ok && strings.HasPrefix(page, "guide/") && section != ""
 }
 
 // checkExamples returns an error unless every row of guidance has a cell, and every cell a row. An example may serve

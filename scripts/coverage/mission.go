@@ -100,7 +100,7 @@ func renderMission(chapters []chapter, found map[int][]string, examples map[stri
 	fmt.Fprintf(&b, "# The mission and its tests\n\nWritten by `make coverage` from [mission-rows.md](spec/mission-rows.md); "+
 		"do not edit.\n\nThe mission has %d rows. %d of them bind the broker (kind B), and each of those names statements that a test holds.\n"+
 		"This page shows one test for each statement; [coverage.md](coverage.md) has all of them.\n"+
-		"Rows of guidance (kind G) have an [example](examples/README.md), or a reason why there is none.\n\n", total, bound)
+		"Rows of guidance (kind G) have an [example](examples/README.md) or a section of the [guide](guide/README.md), or a reason why there is none.\n\n", total, bound)
 	for _, c := range chapters {
 		fmt.Fprintf(&b, "## %s\n\n| row | claim | kind | statement: test | example |\n| --- | --- | --- | --- | --- |\n", c.title)
 		for _, r := range c.rows {
