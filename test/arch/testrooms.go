@@ -32,6 +32,7 @@ var testRooms = map[string][]string{
 	"scripts/lint":     {},
 	"scripts/mermaid":  {},
 	"scripts/prose":    {},
+	"scripts/snippets": {},
 }
 
 // examples are programs that a reader can copy out: none imports anything of ours.
