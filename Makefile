@@ -174,7 +174,7 @@ nightly: verify
 	@$(MAKE) fuzz T=60s
 	@$(MAKE) failovers N=10
 	@cd test && go test -count=1 -timeout 15m ./chaos && go test -count=1 -timeout 15m ./check ./kubernetes
-	@cd test/simulation && go test -count=1 -timeout 60m -run Canar .
+	@cd test/simulation && go test -count=1 -timeout 60m -run 'Canar|TestManyPartitions' .
 	@cd test/simulation && go test -count=1 -timeout 90m ./scenario
 	@$(MAKE) cover-fsm
 	@$(MAKE) sim SEED=1-100 MINUTES=10

@@ -92,6 +92,20 @@ func TestCanaryOfAnEvenLoad(t *testing.T) {
 	})
 }
 
+// Two replicas in one zone are told while a node of another zone is free.
+func TestCanaryOfZones(t *testing.T) {
+	planted(t, 4, func(t *testing.T, n *nemesis) {
+		n.w.alone()
+		for _, m := range n.w.there() {
+			m.zone = "free"
+		}
+		for i, id := range n.w.view().Groups()[0].Members {
+			n.w.computerOf(id).zone = []string{"a", "a", "b"}[i]
+		}
+		accused(t, n.w.misplaced(), "I27", "two replicas stand in one zone")
+	})
+}
+
 // joined starts a node, and returns when the catalog knows it. The loops of the others have ended, so it gets nothing.
 func (n *nemesis) joined(t *testing.T) *machine {
 	t.Helper()

@@ -121,10 +121,38 @@ func (pl *placement) group(g catalog.Group) error {
 	if st.Changing || len(st.Nonvoters) > 0 || !same(st.Voters, g.Members) {
 		return fmt.Errorf("voters %v, without a vote %v, changing %v", st.Voters, st.Nonvoters, st.Changing)
 	}
+	if free := pl.emptyZone(g.Members); free != "" && pl.crowded(g.Members) {
+		return fmt.Errorf("two replicas stand in one zone, and %s in a zone without one", free)
+	}
 	if !pl.able[leader.id] && slices.ContainsFunc(g.Members, func(n fsm.NodeID) bool { return pl.able[n] }) {
 		return fmt.Errorf("%s leads and is to lead nothing", leader.id)
 	}
 	return pl.holders(g, &st)
+}
+
+// crowded reports whether two of the nodes stand in one zone.
+func (pl *placement) crowded(nodes []fsm.NodeID) bool {
+	in := map[string]bool{}
+	for _, n := range nodes {
+		zone := pl.w.computerOf(n).zone
+		if in[zone] {
+			return zone != ""
+		}
+		in[zone] = true
+	}
+	return false
+}
+
+// emptyZone returns a node that can hold more and stands in a zone in which none of the others does, "" if there is none.
+func (pl *placement) emptyZone(others []fsm.NodeID) fsm.NodeID {
+	for _, m := range pl.w.there() {
+		if pl.able[m.id] && m.zone != "" && !slices.ContainsFunc(others, func(n fsm.NodeID) bool {
+			return pl.w.computerOf(n).zone == m.zone
+		}) {
+			return m.id
+		}
+	}
+	return ""
 }
 
 // holders returns which node should have a working replica and has none, or has one and should not.

@@ -24,7 +24,9 @@ type fault struct {
 }
 
 // faults returns the vocabulary. Every seed uses a random part of it.
-func faults() []fault {
+func faults() []fault { return append(otherFaults(), memberFaults()...) }
+
+func otherFaults() []fault {
 	return []fault{
 		{name: "isolate", minority: true, begin: (*nemesis).isolate},
 		{name: "deaf", minority: true, begin: (*nemesis).deaf},
@@ -47,14 +49,6 @@ func faults() []fault {
 		{name: "clients cut", minority: true, begin: (*nemesis).clientsCut},
 		{name: "clients reset", begin: (*nemesis).clientsReset},
 		{name: "slow network", begin: (*nemesis).slowNetwork},
-		{name: "away", minority: true, long: true, begin: (*nemesis).away},
-		{name: "lose a zone", begin: (*nemesis).loseZone},
-		{name: "join", light: true, begin: (*nemesis).join},
-		{name: "drain", light: true, begin: (*nemesis).drain},
-		{name: "remove", light: true, begin: (*nemesis).remove},
-		{name: "forget", begin: (*nemesis).forget},
-		{name: "replace disk", begin: (*nemesis).replaceDisk},
-		{name: "rebalance", light: true, begin: (*nemesis).rebalance},
 	}
 }
 

@@ -15,6 +15,20 @@ import (
 // Faults that change who is in the cluster. A disk is lost for good only while no other fault is under way and every
 // group can do without it. Three replicas bear one loss, and no more is promised.
 
+// memberFaults returns them.
+func memberFaults() []fault {
+	return []fault{
+		{name: "away", minority: true, long: true, begin: (*nemesis).away},
+		{name: "lose a zone", begin: (*nemesis).loseZone},
+		{name: "join", light: true, begin: (*nemesis).join},
+		{name: "drain", light: true, begin: (*nemesis).drain},
+		{name: "remove", light: true, begin: (*nemesis).remove},
+		{name: "forget", begin: (*nemesis).forget},
+		{name: "replace disk", begin: (*nemesis).replaceDisk},
+		{name: "rebalance", light: true, begin: (*nemesis).rebalance},
+	}
+}
+
 // wishLimit bounds one command of an operator.
 const wishLimit = 5 * time.Second
 

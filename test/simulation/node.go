@@ -106,7 +106,7 @@ func (n *node) open() error {
 		return err
 	}
 	sc := control.Defaults()
-	sc.Name, sc.Peers, sc.Left, sc.Place = n.name, n.w.alive, n.w.left, cluster.Place
+	sc.Name, sc.Zone, sc.Peers, sc.Left, sc.Place = n.name, n.zone, n.w.alive, n.w.left, cluster.Place
 	sc.Partitions, sc.Replicas, sc.CatalogVoters = n.w.cfg.Partitions, n.w.cfg.Replicas, catalogVoters
 	if n.founder {
 		sc.Bootstrap = n.w.founders

@@ -58,13 +58,23 @@ func configOf(seed uint64, minutes int) Config {
 	return cfg
 }
 
-// activeFaults draws the faults of a seed.
+// activeFaults draws the faults of a seed: half of all. A third of the seeds have all changes of members, and a quarter of the
+// other faults.
 func activeFaults(rng *rand.Rand) []fault {
+	every, of := rng.IntN(3) == 0, 2
+	if every {
+		of = 4
+	}
 	var active []fault
 	for len(active) < 3 {
 		active = nil
-		for _, f := range faults() {
-			if rng.IntN(2) == 0 {
+		for _, f := range otherFaults() {
+			if rng.IntN(of) == 0 {
+				active = append(active, f)
+			}
+		}
+		for _, f := range memberFaults() {
+			if every || rng.IntN(2) == 0 {
 				active = append(active, f)
 			}
 		}
@@ -119,7 +129,8 @@ func (w *world) repairAll() {
 	w.event("all faults are over")
 }
 
-// forever begins a minority fault that never ends.
+// forever begins a fault of a minority that never ends, if every group can do without its node. Of two nodes that are
+// left, none can go.
 func (n *nemesis) forever() *machine {
 	var list []fault
 	for _, f := range faults() {
@@ -128,7 +139,7 @@ func (n *nemesis) forever() *machine {
 		}
 	}
 	m, f := n.pick(), list[n.rng.IntN(len(list))]
-	if m.node == nil {
+	if m.node == nil || !n.mayLose(m) {
 		return nil
 	}
 	n.w.event("%q on %s, for ever", f.name, m.id)
