@@ -47,12 +47,12 @@ test-unit:
 	@go test $(RACE) -short -tags loopcheck ./...
 	@cd test && go test $(RACE) -short ./arch ./model && go test ./model -args -sequences=$(SEQUENCES)
 
-## test-modules: vet and the short tests of the module test: backups in S3, checkers, manifests, simulation, chaos
+## test-modules: vet and the short tests of the module test: backups in S3, checkers, manifests, simulation, chaos, Kubernetes acted out
 #
 # The tests are a module of their own, so that users of the broker do not depend on what they need.
 test-modules: build
-	@cd test && go vet ./... && go test -short ./backup ./check ./kubernetes ./simulation/... && \
-		go test -short -count=1 ./chaos # the binary is no input of the cache
+	@cd test && go vet ./... && go test -short ./backup ./check ./kubernetes ./ledger ./simulation/... && \
+		go test -short -count=1 ./chaos ./kubernetes/acted # the binary is no input of the cache
 
 ## test-failover: failover and attacks on a cluster of real processes
 #
@@ -173,7 +173,8 @@ nightly: verify
 	@cd test && go test $(RACE) -timeout 60m ./arch ./model && go test -timeout 60m ./model -args -sequences=200000
 	@$(MAKE) fuzz T=60s
 	@$(MAKE) failovers N=10
-	@cd test && go test -count=1 -timeout 15m ./chaos && go test -count=1 -timeout 15m ./check ./kubernetes
+	@cd test && go test -count=1 -timeout 15m ./chaos && go test -count=1 -timeout 15m ./check ./kubernetes ./ledger
+	@cd test && go test -count=1 -timeout 60m ./kubernetes/acted -args -long
 	@cd test/simulation && go test -count=1 -timeout 60m -run 'Canar|TestManyPartitions' .
 	@cd test/simulation && go test -count=1 -timeout 90m ./scenario
 	@$(MAKE) cover-fsm

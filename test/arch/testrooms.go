@@ -15,16 +15,20 @@ var testRooms = map[string][]string{
 		"transport", "transport/amqp", "transport/auth", "transport/refusal", "transport/rest"},
 	"test/cluster":               {},                    // it knows of the broker what operators know
 	"test/backup":                {"cmd/busbar/backup"}, // its store like S3, with a server that the root does not depend on
-	"test/chaos":                 {"test/check", "test/cluster", "transport/amqp", "transport/auth"},
+	"test/chaos":                 {"test/check", "test/cluster", "test/namespaces", "transport/amqp", "transport/auth"},
 	"test/conformance":           {"test/cluster", "test/conformance/raw", "transport/amqp", "transport/auth"},
 	"test/conformance/attack":    {"test/cluster", "test/conformance/raw", "transport/amqp", "transport/auth"},
 	"test/conformance/examples":  {"test/cluster", "test/conformance/languages"},
-	"test/conformance/failover":  {"test/cluster"},
+	"test/conformance/failover":  {"test/cluster", "test/ledger"},
 	"test/conformance/go":        {}, // it is built with every version of the SDK, and with nothing of ours
 	"test/conformance/languages": {"test/cluster"},
 	"test/conformance/raw":       {"test/cluster", "transport/amqp"},
 	"test/conformance/smoke":     {"test/cluster"},
-	"test/kubernetes":            {},
+	"test/kubernetes":            {"test/kubernetes/manifests"},
+	"test/kubernetes/acted":      {"test/cluster", "test/kubernetes/manifests", "test/ledger", "test/namespaces"},
+	"test/kubernetes/manifests":  {},
+	"test/ledger":                {},
+	"test/namespaces":            {},
 	"test/suites":                {"test/cluster", "test/conformance/languages"},
 
 	"scripts/coverage": {},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/test/cluster"
+	"github.com/busbar-mq/busbar/test/namespaces"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -166,7 +167,7 @@ func (b *bed) address(cfg bedConfig, n *node) {
 func (b *bed) rename(cfg bedConfig, n *node, ip string) error {
 	ns := netns(n.number)
 	// In this order: with the first address of a network go all others.
-	if err := commands("ip -n "+ns+" addr del "+n.ip+"/16 dev eth0",
+	if err := namespaces.RunAll("ip -n "+ns+" addr del "+n.ip+"/16 dev eth0",
 		"ip -n "+ns+" addr add "+ip+"/16 dev eth0"); err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
 // diskBytes is the size of a node's disk. Sparse: it takes what is used.
@@ -47,7 +49,7 @@ func newDisk(sup *supervisor, image, mount string) (*disk, error) {
 		return nil, err
 	}
 	// No reserve for root, or a full disk would not be full for a node that runs as root.
-	if err := command("mkfs.ext4", "-q", "-F", "-m", "0", image); err != nil {
+	if err := namespaces.Run("mkfs.ext4", "-q", "-F", "-m", "0", image); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(mount, 0o755); err != nil {
@@ -61,12 +63,12 @@ func newDisk(sup *supervisor, image, mount string) (*disk, error) {
 	return d, d.attach()
 }
 
-func (d *disk) attach() error { return command("mount", "-o", "loop", d.image, d.mount) }
+func (d *disk) attach() error { return namespaces.Run("mount", "-o", "loop", d.image, d.mount) }
 
 // detach waits for the last user to be gone.
 func (d *disk) detach() (err error) {
 	for range 100 {
-		if err = command("umount", d.mount); err == nil {
+		if err = namespaces.Run("umount", d.mount); err == nil {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -137,7 +139,7 @@ func (d *disk) freeze(within time.Duration) (thaw func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return thaw, command("fsfreeze", "-f", d.mount)
+	return thaw, namespaces.Run("fsfreeze", "-f", d.mount)
 }
 
 // hangs reports whether a write to the disk does not return.
@@ -161,7 +163,7 @@ func (d *disk) hangs() bool {
 // goneReadOnly makes the kernel find an error in the file system of a disk. The file system takes no more writes
 // then, as when the device below answers nonsense. Only a new mount ends that.
 func (d *disk) goneReadOnly() error {
-	if err := command("mount", "-o", "remount,errors=remount-ro", d.mount); err != nil {
+	if err := namespaces.Run("mount", "-o", "remount,errors=remount-ro", d.mount); err != nil {
 		return err
 	}
 	device, err := d.device()

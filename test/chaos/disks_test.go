@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
 // exchange replaces the data directory of n3 in the moment in which it hurts most: n2 was away while
@@ -70,7 +72,7 @@ func exchangeDisk(t *testing.T, how exchanged) {
 		t.Skip("a minute of real processes")
 	}
 	network := overLoopback
-	if inside() {
+	if namespaces.Inside() {
 		network = overBridge
 	}
 	dir := t.ArtifactDir()

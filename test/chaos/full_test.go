@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
 const (
@@ -124,7 +126,7 @@ func smallNode(t *testing.T, queue string) (*node, *azservicebus.Client) {
 	if testing.Short() {
 		t.Skip("some minutes of real processes")
 	}
-	if !inside() {
+	if !namespaces.Inside() {
 		t.Skip("no mount namespace: ", noNamespaces())
 	}
 	dir := t.ArtifactDir()
@@ -132,10 +134,10 @@ func smallNode(t *testing.T, queue string) (*node, *azservicebus.Client) {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := command("mount", "-t", "tmpfs", "-o", smallDisk, "none", home); err != nil {
+	if err := namespaces.Run("mount", "-t", "tmpfs", "-o", smallDisk, "none", home); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = command("umount", "-l", home) })
+	t.Cleanup(func() { _ = namespaces.Run("umount", "-l", home) })
 	ctx, cancel := context.WithTimeout(context.Background(), 2*readyLimit)
 	defer cancel()
 	b, err := newBed(ctx, bedConfig{dir: dir, binary: binary(t), network: overBridge, nodes: 1}, supervised(t))

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
 func main() {
@@ -58,7 +60,7 @@ func chaos(args []string) int {
 		return 2
 	}
 	why := noNamespaces()
-	if why == nil && !inside() && o.network != overLoopback {
+	if why == nil && !namespaces.Inside() && o.network != overLoopback {
 		return moveInside()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -73,7 +75,7 @@ func chaos(args []string) int {
 // networks are the kinds of network that the cluster runs over, one after the other.
 func (o *options) networks() []string {
 	switch {
-	case !inside():
+	case !namespaces.Inside():
 		return []string{overLoopback}
 	case o.network != "":
 		return []string{o.network}
@@ -98,8 +100,8 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 	} else {
 		o.keep = true
 	}
-	networks, disks := o.networks(), inside()
-	if !inside() {
+	networks, disks := o.networks(), namespaces.Inside()
+	if !namespaces.Inside() {
 		fmt.Fprintln(out, "no namespaces and no disks of their own:", why)
 	}
 	sup, err := startSupervisor()
@@ -107,7 +109,7 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 		return 2, err
 	}
 	defer func() { err = errors.Join(err, sup.close()) }()
-	if inside() {
+	if namespaces.Inside() {
 		if err := furnish(); err != nil {
 			return 2, err
 		}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
 // TestMain moves the tests into namespaces of their own where that is possible, and is the supervisor
@@ -14,10 +16,10 @@ func TestMain(m *testing.M) {
 		superviseMain(os.Stdin, os.Stdout, os.Stderr)
 		return
 	}
-	if noNamespaces() == nil && !inside() {
+	if noNamespaces() == nil && !namespaces.Inside() {
 		os.Exit(moveInside())
 	}
-	if inside() {
+	if namespaces.Inside() {
 		if err := furnish(); err != nil {
 			panic(err)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
 // lead sends what one side sends to an address to nobody: the neighbour table of from gets a hardware
@@ -25,13 +27,13 @@ func (s *strike) lead(from string, to string) error {
 		return err
 	}
 	s.onHeal(back)
-	return command(argv("replace", to, "lladdr", nowhereMAC, "dev", dev, "nud", "permanent")...)
+	return namespaces.Run(argv("replace", to, "lladdr", nowhereMAC, "dev", dev, "nud", "permanent")...)
 }
 
 // silent reports whether a connection between two places does not come about. from is a node; the
 // attempt is made inside its namespace.
 func silent(from *node, to string) error {
-	err := command("nsenter", "--net=/run/netns/"+netns(from.number), "timeout", "0.7", "bash", "-c",
+	err := namespaces.Run("nsenter", "--net=/run/netns/"+netns(from.number), "timeout", "0.7", "bash", "-c",
 		fmt.Sprintf("exec 3<>/dev/tcp/%s/%d", to, portPeer))
 	if err == nil {
 		return fmt.Errorf("%s still reaches %s", from.ID, to)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/test/cluster"
+	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
 // TestDiskThatTurnsReadOnly has the kernel turn the disk of the busiest node read-only under load: its
@@ -22,7 +23,7 @@ func TestDiskThatTurnsReadOnly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute of real processes")
 	}
-	if err := noDisks(); err != nil || !inside() {
+	if err := noDisks(); err != nil || !namespaces.Inside() {
 		t.Skip("no disks of their own: ", err, noNamespaces())
 	}
 	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
@@ -108,17 +109,17 @@ func awaitStatus(ctx context.Context, b *bed, except *node, wanted func(*cluster
 
 // TestNodeOnAReadOnlyDisk starts a node where it cannot write: it says so, and what to do, and ends.
 func TestNodeOnAReadOnlyDisk(t *testing.T) {
-	if !inside() {
+	if !namespaces.Inside() {
 		t.Skip("no mount namespace: ", noNamespaces())
 	}
 	mount := filepath.Join(t.ArtifactDir(), "disk")
 	if err := os.MkdirAll(mount, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := command("mount", "-t", "tmpfs", "-o", smallDisk, "none", mount); err != nil {
+	if err := namespaces.Run("mount", "-t", "tmpfs", "-o", smallDisk, "none", mount); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = command("umount", "-l", mount) })
+	t.Cleanup(func() { _ = namespaces.Run("umount", "-l", mount) })
 	used := filepath.Join(mount, "used")
 	lone(t, used, func(n *node) {
 		limit, cancel := context.WithTimeout(t.Context(), readyLimit)
@@ -127,7 +128,7 @@ func TestNodeOnAReadOnlyDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if err := command("mount", "-o", "remount,ro", mount); err != nil {
+	if err := namespaces.Run("mount", "-o", "remount,ro", mount); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{used, filepath.Join(mount, "fresh")} {
@@ -148,7 +149,7 @@ func TestNodeOnAReadOnlyDisk(t *testing.T) {
 			t.Errorf("%s: it panicked: %s", dir, out)
 		}
 	}
-	if err := command("mount", "-o", "remount,rw", mount); err != nil {
+	if err := namespaces.Run("mount", "-o", "remount,rw", mount); err != nil {
 		t.Fatal(err)
 	}
 	lone(t, used, func(n *node) {

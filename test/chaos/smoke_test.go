@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
 var seed = flag.Uint64("seed", 0, "of the smoke test; 0 draws one and prints it")
@@ -41,7 +43,7 @@ func TestSmoke(t *testing.T) {
 		t.Skip("a minute of real processes")
 	}
 	network := overLoopback
-	if inside() {
+	if namespaces.Inside() {
 		network = overBridge
 	}
 	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
@@ -60,7 +62,7 @@ func TestSmoke(t *testing.T) {
 // TestOneKillAndOnePause is the short form of a run: what make test does every time.
 func TestOneKillAndOnePause(t *testing.T) {
 	network := overLoopback
-	if inside() {
+	if namespaces.Inside() {
 		network = overBridge
 	}
 	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
@@ -83,7 +85,7 @@ func TestNewAddresses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute of real processes")
 	}
-	if !inside() {
+	if !namespaces.Inside() {
 		t.Skip("no network namespaces: ", noNamespaces())
 	}
 	names := newNames(t)
@@ -150,11 +152,11 @@ func newNames(t *testing.T) *names {
 	t.Helper()
 	n := &names{file: t.TempDir() + "/hosts", ips: map[int]string{}}
 	n.write(t)
-	if err := command("mount", "--bind", n.file, "/etc/hosts"); err != nil {
+	if err := namespaces.Run("mount", "--bind", n.file, "/etc/hosts"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := command("umount", "/etc/hosts"); err != nil {
+		if err := namespaces.Run("umount", "/etc/hosts"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -29,7 +29,8 @@ func Certify(dir string, names []string, addresses []net.IP) error {
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"},
 		DNSNames: append([]string{"localhost"}, names...), IPAddresses: addresses,
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		// A node is a server to clients, and both to other nodes.
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -17,6 +17,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	core "k8s.io/api/core/v1"
+
+	"github.com/busbar-mq/busbar/test/kubernetes/manifests"
 )
 
 func binary(t *testing.T) string {
@@ -39,26 +43,19 @@ func binary(t *testing.T) string {
 func (s *set) render(t *testing.T, dir string, secrets map[string]string) []string {
 	t.Helper()
 	fields := map[string]string{"metadata.name": "busbar-0", "status.podIP": "10.1.2.3"}
-	var env []string
-	for _, e := range s.container(t).Env {
-		value := e.Value
-		switch from := e.ValueFrom; {
-		case from == nil:
-		case from.FieldRef != nil:
-			value = fields[from.FieldRef.FieldPath]
-		case from.SecretKeyRef != nil:
-			if _, ok := s.secrets[from.SecretKeyRef.Name].StringData[from.SecretKeyRef.Key]; !ok {
-				t.Errorf("%s: secret %s has no key %s", e.Name, from.SecretKeyRef.Name, from.SecretKeyRef.Key)
-			}
-			value = secrets[from.SecretKeyRef.Key]
+	env := manifests.Environment(s.container(t), fields, func(from *core.SecretKeySelector) string {
+		if _, ok := s.Secrets[from.Name].StringData[from.Key]; !ok {
+			t.Errorf("secret %s has no key %s", from.Name, from.Key)
 		}
-		if strings.HasPrefix(value, "/etc/") {
-			value = filepath.Join(dir, filepath.Base(value))
+		return secrets[from.Key]
+	})
+	for i, e := range env {
+		if name, value, _ := strings.Cut(e, "="); strings.HasPrefix(value, "/etc/") {
+			env[i] = name + "=" + filepath.Join(dir, filepath.Base(value))
 		}
-		env = append(env, e.Name+"="+value)
 	}
 	certify(t, filepath.Join(dir, "tls"))
-	for name, text := range s.config.Data {
+	for name, text := range s.Config.Data {
 		text = strings.ReplaceAll(text, "/etc/busbar/tls/", filepath.Join(dir, "tls")+"/")
 		text = strings.ReplaceAll(text, "/etc/busbar/config/", dir+"/")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -117,7 +114,7 @@ func TestConfigCheck(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := load(t)
 			if c.change != nil {
-				s.config.Data["busbar.yaml"] = c.change(s.config.Data["busbar.yaml"])
+				s.Config.Data["busbar.yaml"] = c.change(s.Config.Data["busbar.yaml"])
 			}
 			cmd := exec.Command(binary(t), "config", "check")
 			cmd.Env = s.render(t, t.TempDir(), c.secrets)
@@ -174,7 +171,7 @@ func TestBinaryNeedsNothing(t *testing.T) {
 
 // TestDockerfile checks what no build is needed for: the base, the user, the command.
 func TestDockerfile(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(manifests, "Dockerfile"))
+	text, err := os.ReadFile(filepath.Join(directory, "Dockerfile"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +193,7 @@ func TestDockerfile(t *testing.T) {
 		t.Error("RUN needs a shell, which the image does not have")
 	}
 	s := load(t)
-	if uid := *s.pod().SecurityContext.RunAsUser; uid != 65532 {
+	if uid := *s.Pod().SecurityContext.RunAsUser; uid != 65532 {
 		t.Errorf("the pod runs as %d, the image as %s", uid, user)
 	}
 	if args := s.container(t).Args; len(args) != 1 || args[0] != "serve" {

@@ -5,57 +5,29 @@ import (
 	"encoding/json"
 	"maps"
 	"os/exec"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/busbar-mq/busbar/test/kubernetes/manifests"
 )
 
-const chart = manifests + "/chart"
+const chart = directory + "/chart"
 
-// render renders the chart for a release and decodes its objects. values are YAML, as in a user's values file.
-func render(t *testing.T, release, values string) (*set, error) {
-	t.Helper()
-	c, err := loader.Load(chart)
-	if err != nil {
-		t.Fatal(err)
-	}
-	given, err := chartutil.ReadValues([]byte(values))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{
-		Name: release, Namespace: "messaging", Revision: 1, IsInstall: true}, nil)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Engine{Strict: true}.Render(c, all)
-	if err != nil {
-		return nil, err
-	}
-	s := newSet()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if path.Ext(name) != ".yaml" || strings.TrimSpace(files[name]) == "" {
-			continue
-		}
-		if err := s.decodeFile([]byte(files[name])); err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, files[name])
-		}
-	}
-	return s, nil
+// render renders the chart for a release. values are YAML, as in a user's values file.
+func render(release, values string) (*set, error) {
+	s, err := manifests.Render(chart, release, "messaging", values)
+	return &set{s}, err
 }
 
 // rendered is render for values that the chart must take.
 func rendered(t *testing.T, release, values string) *set {
 	t.Helper()
-	s, err := render(t, release, values)
+	s, err := render(release, values)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,22 +42,22 @@ func (s *set) plain(t *testing.T) map[string]any {
 		delete(m, "app.kubernetes.io/managed-by")
 		delete(m, "helm.sh/chart")
 	}
-	pod := &s.stateful.Spec.Template
+	pod := &s.Stateful.Spec.Template
 	delete(pod.Annotations, "checksum/config")
 	if len(pod.Annotations) == 0 {
 		pod.Annotations = nil
 	}
-	for _, m := range []map[string]string{s.stateful.Labels, s.config.Labels, s.budget.Labels, s.isolation.Labels} {
+	for _, m := range []map[string]string{s.Stateful.Labels, s.Config.Labels, s.Budget.Labels, s.Isolation.Labels} {
 		strip(m)
 	}
 	var settings map[string]any
-	if err := yaml.UnmarshalStrict([]byte(s.config.Data["busbar.yaml"]), &settings); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(s.Config.Data["busbar.yaml"]), &settings); err != nil {
 		t.Fatal(err)
 	}
-	s.config.Data = nil
-	all := map[string]any{"StatefulSet": s.stateful, "ConfigMap": s.config, "busbar.yaml": settings,
-		"PodDisruptionBudget": s.budget, "NetworkPolicy": s.isolation}
-	for name, service := range s.services {
+	s.Config.Data = nil
+	all := map[string]any{"StatefulSet": s.Stateful, "ConfigMap": s.Config, "busbar.yaml": settings,
+		"PodDisruptionBudget": s.Budget, "NetworkPolicy": s.Isolation}
+	for name, service := range s.Services {
 		strip(service.Labels)
 		all["Service "+name] = service
 	}
@@ -133,11 +105,11 @@ entities: {UserConfig: {Namespaces: []}}
 		Partitions int      `json:"partitions"`
 		Entities   string   `json:"entities"`
 	}
-	if err := yaml.Unmarshal([]byte(s.config.Data["busbar.yaml"]), &file); err != nil {
+	if err := yaml.Unmarshal([]byte(s.Config.Data["busbar.yaml"]), &file); err != nil {
 		t.Fatal(err)
 	}
-	pod, c, spec := s.pod(), s.container(t), &s.stateful.Spec
-	client := s.services["busbar-orders"]
+	pod, c, spec := s.Pod(), s.container(t), &s.Stateful.Spec
+	client := s.Services["busbar-orders"]
 	claim := spec.VolumeClaimTemplates[0].Spec
 	facts := []struct {
 		name string
@@ -148,7 +120,7 @@ entities: {UserConfig: {Namespaces: []}}
 		{"the digest wins", c.Image == "registry.example/busbar@"+digest},
 		{"a setting is passed on, and replaces the chart's", file.Partitions == 12},
 		{"entities are a file of the configuration", file.Entities == "/etc/busbar/config/Config.json" &&
-			strings.Contains(s.config.Data["Config.json"], `"Namespaces": []`)},
+			strings.Contains(s.Config.Data["Config.json"], `"Namespaces": []`)},
 		{"the volume", *claim.StorageClassName == "fast" && claim.Resources.Requests.Storage().String() == "100Gi" &&
 			spec.PersistentVolumeClaimRetentionPolicy.WhenScaled == "Delete" &&
 			spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted == "Retain"},
@@ -156,20 +128,20 @@ entities: {UserConfig: {Namespaces: []}}
 		{"memory", slices.ContainsFunc(c.Env, func(e core.EnvVar) bool { return e.Name == "GOMEMLIMIT" && e.Value == "7GiB" })},
 		{"the stop", c.Lifecycle.PreStop.Sleep.Seconds == 15 && *pod.TerminationGracePeriodSeconds == 60},
 		{"the service", client.Spec.Type == core.ServiceTypeLoadBalancer && client.Annotations["lb.example/internal"] == "true"},
-		{"only named clients come in", s.isolation.Spec.Ingress[0].From[0].NamespaceSelector.MatchLabels["team"] == "orders"},
+		{"only named clients come in", s.Isolation.Spec.Ingress[0].From[0].NamespaceSelector.MatchLabels["team"] == "orders"},
 		{"where pods may run", pod.NodeSelector["disk"] == "nvme" && pod.Tolerations[0].Value == "busbar" &&
 			pod.PriorityClassName == "high"},
 		{"labels of the pod", spec.Template.Labels["team"] == "orders"},
 		{"another release selects its own pods", spec.Selector.MatchLabels["app.kubernetes.io/instance"] == "orders" &&
 			client.Spec.Selector["app.kubernetes.io/instance"] == "orders"},
-		{"the monitor finds the service of the nodes", s.monitor.Labels["release"] == "prometheus" &&
-			subset(s.monitor.Spec.Selector.MatchLabels, s.services["busbar-orders-peers"].Labels) &&
-			!subset(s.monitor.Spec.Selector.MatchLabels, client.Labels) && s.monitor.Spec.Endpoints[0].Port == "operations"},
-		{"the certificate is in the secret of the pods", s.certificate.Spec.SecretName == "busbar-tls" &&
-			s.certificate.Spec.IssuerRef.Name == "ca"},
-		{"clients and nodes find their names in it", slices.Contains(s.certificate.Spec.DNSNames, "bus.example") &&
-			slices.Contains(s.certificate.Spec.DNSNames, "busbar-orders.messaging.svc") &&
-			slices.Contains(s.certificate.Spec.DNSNames, "*.busbar-orders-peers")},
+		{"the monitor finds the service of the nodes", s.Monitor.Labels["release"] == "prometheus" &&
+			subset(s.Monitor.Spec.Selector.MatchLabels, s.Services["busbar-orders-peers"].Labels) &&
+			!subset(s.Monitor.Spec.Selector.MatchLabels, client.Labels) && s.Monitor.Spec.Endpoints[0].Port == "operations"},
+		{"the certificate is in the secret of the pods", s.Certificate.Spec.SecretName == "busbar-tls" &&
+			s.Certificate.Spec.IssuerRef.Name == "ca"},
+		{"clients and nodes find their names in it", slices.Contains(s.Certificate.Spec.DNSNames, "bus.example") &&
+			slices.Contains(s.Certificate.Spec.DNSNames, "busbar-orders.messaging.svc") &&
+			slices.Contains(s.Certificate.Spec.DNSNames, "*.busbar-orders-peers")},
 	}
 	for _, f := range facts {
 		if !f.ok {
@@ -190,7 +162,7 @@ func subset(of, all map[string]string) bool {
 // A change of the configuration restarts the pods; another one of the chart's values does not.
 func TestChartRestartsPodsForTheirConfiguration(t *testing.T) {
 	sum := func(values string) string {
-		return rendered(t, "busbar", values).stateful.Spec.Template.Annotations["checksum/config"]
+		return rendered(t, "busbar", values).Stateful.Spec.Template.Annotations["checksum/config"]
 	}
 	base := sum("")
 	if base == "" || sum("replicas: 5") != base || sum("settings: {partitions: 7}") == base || sum("entities: {a: 1}") == base {
@@ -208,7 +180,7 @@ func TestChartRefuses(t *testing.T) {
 		"no replicas":                      {"replicas: 0", "replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := render(t, "busbar", c.values); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := render("busbar", c.values); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want an error with %q", err, c.want)
 			}
 		})
@@ -221,7 +193,7 @@ func TestConfigCheckOfTheChart(t *testing.T) {
 settings: {partitions: 12, log-level: debug}
 entities: {UserConfig: {Namespaces: [{Name: sbemulatorns, Queues: [{Name: orders}]}]}}
 `)
-	s.secrets = load(t).secrets
+	s.Secrets = load(t).Secrets
 	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	cmd := exec.Command(binary(t), "config", "check")
 	cmd.Env = s.render(t, t.TempDir(), map[string]string{"root-key": key, "gossip-key": key})

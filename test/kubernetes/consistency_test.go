@@ -16,7 +16,7 @@ const orderlyStop = 20
 
 func TestPod(t *testing.T) {
 	s := load(t)
-	pod, c := s.pod(), s.container(t)
+	pod, c := s.Pod(), s.container(t)
 	truth := func(p *bool) bool { return p != nil && *p }
 	facts := []struct {
 		name string
@@ -33,14 +33,14 @@ func TestPod(t *testing.T) {
 		{"services add no BUSBAR_ variable", pod.EnableServiceLinks != nil && !*pod.EnableServiceLinks},
 		{"two nodes share no machine", len(pod.Affinity.PodAntiAffinity.
 			RequiredDuringSchedulingIgnoredDuringExecution) == 1},
-		{"no node waits for another to be ready", s.stateful.Spec.PodManagementPolicy == "Parallel"},
-		{"the next node goes after the last one is settled", s.stateful.Spec.MinReadySeconds > 0},
-		{"there are three", *s.stateful.Spec.Replicas == 3},
-		{"one at a time may be away", s.budget.Spec.MaxUnavailable.IntValue() == 1},
-		{"a node that waits for its peers is found by them", s.services["busbar-peers"].Spec.PublishNotReadyAddresses &&
-			s.services["busbar-peers"].Spec.ClusterIP == core.ClusterIPNone},
-		{"the set's names are in the service of the nodes", s.stateful.Spec.ServiceName == "busbar-peers"},
-		{"volumes outlive the set", s.stateful.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted == "Retain"},
+		{"no node waits for another to be ready", s.Stateful.Spec.PodManagementPolicy == "Parallel"},
+		{"the next node goes after the last one is settled", s.Stateful.Spec.MinReadySeconds > 0},
+		{"there are three", *s.Stateful.Spec.Replicas == 3},
+		{"one at a time may be away", s.Budget.Spec.MaxUnavailable.IntValue() == 1},
+		{"a node that waits for its peers is found by them", s.Services["busbar-peers"].Spec.PublishNotReadyAddresses &&
+			s.Services["busbar-peers"].Spec.ClusterIP == core.ClusterIPNone},
+		{"the set's names are in the service of the nodes", s.Stateful.Spec.ServiceName == "busbar-peers"},
+		{"volumes outlive the set", s.Stateful.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted == "Retain"},
 		{"liveness does not depend on the peers", c.LivenessProbe.HTTPGet.Path == "/livez" &&
 			c.StartupProbe.HTTPGet.Path == "/livez"},
 		{"readiness depends on them", c.ReadinessProbe.HTTPGet.Path == "/readyz"},
@@ -74,16 +74,16 @@ func goLimit(t *testing.T, c *core.Container) int64 {
 // TestSelectors checks that everything that selects pods selects these.
 func TestSelectors(t *testing.T) {
 	s := load(t)
-	pod := s.stateful.Spec.Template.Labels
+	pod := s.Stateful.Spec.Template.Labels
 	chosen := map[string]map[string]string{
-		"the set":               s.stateful.Spec.Selector.MatchLabels,
-		"the disruption budget": s.budget.Spec.Selector.MatchLabels,
-		"the network policy":    s.isolation.Spec.PodSelector.MatchLabels,
-		"anti-affinity": s.pod().Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].
+		"the set":               s.Stateful.Spec.Selector.MatchLabels,
+		"the disruption budget": s.Budget.Spec.Selector.MatchLabels,
+		"the network policy":    s.Isolation.Spec.PodSelector.MatchLabels,
+		"anti-affinity": s.Pod().Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].
 			LabelSelector.MatchLabels,
-		"topology spread": s.pod().TopologySpreadConstraints[0].LabelSelector.MatchLabels,
+		"topology spread": s.Pod().TopologySpreadConstraints[0].LabelSelector.MatchLabels,
 	}
-	for name, service := range s.services {
+	for name, service := range s.Services {
 		chosen["service "+name] = service.Spec.Selector
 	}
 	if len(chosen) != 7 {
@@ -118,7 +118,7 @@ func TestPorts(t *testing.T) {
 		Expect int      `json:"bootstrap-expect"`
 		Join   []string `json:"join"`
 	}
-	if err := yaml.Unmarshal([]byte(s.config.Data["busbar.yaml"]), &file); err != nil {
+	if err := yaml.Unmarshal([]byte(s.Config.Data["busbar.yaml"]), &file); err != nil {
 		t.Fatal(err)
 	}
 	listens := map[string]string{"amqps": file.TLS[0], "operations": file.Ops, "peers": file.Peer,
@@ -131,7 +131,7 @@ func TestPorts(t *testing.T) {
 	if len(byName) != len(listens) {
 		t.Errorf("%d container ports, %d listeners", len(byName), len(listens))
 	}
-	for name, service := range s.services {
+	for name, service := range s.Services {
 		for _, p := range service.Spec.Ports {
 			to, ok := byName[p.TargetPort.StrVal]
 			if !ok || protocol(to.Protocol) != protocol(p.Protocol) {
@@ -139,7 +139,7 @@ func TestPorts(t *testing.T) {
 			}
 		}
 	}
-	for _, rule := range s.isolation.Spec.Ingress {
+	for _, rule := range s.Isolation.Spec.Ingress {
 		for _, p := range rule.Ports {
 			at := p.Port.String() + "/" + string(protocol(*p.Protocol))
 			if !open[at] {
@@ -156,11 +156,11 @@ func TestPorts(t *testing.T) {
 			t.Errorf("the probe of %s asks port %s", probe.HTTPGet.Path, probe.HTTPGet.Port.String())
 		}
 	}
-	if file.Expect != int(*s.stateful.Spec.Replicas) || len(file.Join) != file.Expect {
-		t.Errorf("%d replicas, %d founders, %d names to join", *s.stateful.Spec.Replicas, file.Expect, len(file.Join))
+	if file.Expect != int(*s.Stateful.Spec.Replicas) || len(file.Join) != file.Expect {
+		t.Errorf("%d replicas, %d founders, %d names to join", *s.Stateful.Spec.Replicas, file.Expect, len(file.Join))
 	}
 	for i, join := range file.Join {
-		if want := s.stateful.Name + "-" + strconv.Itoa(i) + "." + s.stateful.Spec.ServiceName + file.Gossip; join != want {
+		if want := s.Stateful.Name + "-" + strconv.Itoa(i) + "." + s.Stateful.Spec.ServiceName + file.Gossip; join != want {
 			t.Errorf("join %s, want %s", join, want)
 		}
 	}
@@ -178,25 +178,25 @@ func protocol(p core.Protocol) core.Protocol {
 func TestVolumes(t *testing.T) {
 	s := load(t)
 	sources := map[string]core.Volume{}
-	for _, v := range s.pod().Volumes {
+	for _, v := range s.Pod().Volumes {
 		sources[v.Name] = v
 	}
 	mounts := map[string]core.VolumeMount{}
 	for _, m := range s.container(t).VolumeMounts {
 		mounts[m.MountPath] = m
-		if m.ReadOnly == (m.Name == s.stateful.Spec.VolumeClaimTemplates[0].Name) {
+		if m.ReadOnly == (m.Name == s.Stateful.Spec.VolumeClaimTemplates[0].Name) {
 			t.Errorf("volume %s: read-only is %t", m.Name, m.ReadOnly)
 		}
 	}
 	var file map[string]any
-	if err := yaml.Unmarshal([]byte(s.config.Data["busbar.yaml"]), &file); err != nil {
+	if err := yaml.Unmarshal([]byte(s.Config.Data["busbar.yaml"]), &file); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := mounts[file["data-dir"].(string)]; !ok {
 		t.Errorf("data-dir %s is no volume", file["data-dir"])
 	}
 	secret := sources[mounts["/etc/busbar/tls"].Name].Secret
-	keys := s.secrets[secret.SecretName].StringData
+	keys := s.Secrets[secret.SecretName].StringData
 	if *secret.DefaultMode != 0o440 {
 		t.Errorf("keys have mode %o", *secret.DefaultMode)
 	}
@@ -206,7 +206,7 @@ func TestVolumes(t *testing.T) {
 			t.Errorf("%s is %s, which no volume holds", setting, file[setting])
 		}
 	}
-	if got := sources[mounts["/etc/busbar/config"].Name].ConfigMap.Name; got != s.config.Name {
+	if got := sources[mounts["/etc/busbar/config"].Name].ConfigMap.Name; got != s.Config.Name {
 		t.Errorf("the configuration is mounted from %s", got)
 	}
 }

@@ -5,5 +5,5 @@
 // Another test lets nodes join, drain and leave under the same load, of which nobody may notice anything either. With
 // -short its cluster has fewer groups, so fewer replicas move.
 //
-// Start with failover_test.go; ledger_test.go is what is counted.
+// Start with failover_test.go; package ledger has what is counted.
 package failover

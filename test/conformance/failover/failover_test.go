@@ -46,10 +46,10 @@ func TestLeaderKilledAndNobodyNotices(t *testing.T) {
 	finish()
 	l.wg.Wait()
 
-	for _, fault := range l.ledger.judge(map[string]bool{ordered: true}) {
+	for _, fault := range l.ledger.Judge(map[string]bool{ordered: true}) {
 		t.Error(fault)
 	}
-	sent, doubt, completed := l.ledger.tally()
+	sent, doubt, completed := l.ledger.Tally()
 	t.Logf("%d acknowledged, %d in doubt, %d completed, %d leaders killed", sent, doubt, completed, kills)
 	if sent < 100*kills {
 		t.Errorf("only %d messages were acknowledged: that was no load", sent)
@@ -234,7 +234,7 @@ func drain(ctx context.Context, t *testing.T, l *load) {
 		for {
 			p, err := a.GetQueueRuntimeProperties(ctx, q, nil)
 			if ctx.Err() != nil {
-				n, example := l.ledger.missing()
+				n, example := l.ledger.Missing()
 				t.Errorf("%s is not empty after %s; %d acknowledged messages missing, such as %v",
 					q, drainLimit, n, example)
 				return

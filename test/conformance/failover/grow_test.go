@@ -56,10 +56,10 @@ func TestT267NodesComeAndGo(t *testing.T) {
 	drain(ctx, t, l)
 	finish()
 	l.wg.Wait()
-	for _, fault := range l.ledger.judge(map[string]bool{ordered: true}) {
+	for _, fault := range l.ledger.Judge(map[string]bool{ordered: true}) {
 		t.Error(fault)
 	}
-	sent, doubt, completed := l.ledger.tally()
+	sent, doubt, completed := l.ledger.Tally()
 	t.Logf("%d acknowledged, %d in doubt, %d completed", sent, doubt, completed)
 	if sent < 100 || doubt > 0 {
 		t.Errorf("%d messages were acknowledged and %d are in doubt", sent, doubt)

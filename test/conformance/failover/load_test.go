@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/busbar-mq/busbar/test/cluster"
+	"github.com/busbar-mq/busbar/test/ledger"
 )
 
 // once makes the SDK try every operation a single time: what the broker cannot hide, the test sees.
@@ -27,7 +28,7 @@ const (
 // load is a set of producers and consumers on the nodes of a cluster.
 type load struct {
 	cluster *cluster.Cluster
-	ledger  *ledger
+	ledger  *ledger.Ledger
 	secure  bool
 	down    []atomic.Bool  // by node: about to be killed, or not yet back
 	deaths  []atomic.Int64 // by node: how often it was killed
@@ -72,7 +73,7 @@ func (h *home) leave() {
 // made, and moves on; an error of any other client is a fault.
 func (h *home) excuse(what string, err error) {
 	if h.l.deaths[h.at].Load() == h.deaths {
-		h.l.ledger.fault("%s on the living node n%d: %v", what, h.at+1, err)
+		h.l.ledger.Fault("%s on the living node n%d: %v", what, h.at+1, err)
 		time.Sleep(100 * time.Millisecond) // a fault that repeats must not fill the log
 	}
 	h.leave()
@@ -91,7 +92,7 @@ func begin(ctx, over context.Context, t *testing.T, c *cluster.Cluster, holders 
 	t.Helper()
 	createQueue(ctx, t, c.Nodes[0], ordered, true, true)
 	createQueue(ctx, t, c.Nodes[1], plain, false, false)
-	l := &load{cluster: c, ledger: newLedger(), over: over, stop: make(chan struct{}),
+	l := &load{cluster: c, ledger: ledger.New(), over: over, stop: make(chan struct{}),
 		down: make([]atomic.Bool, nodes), deaths: make([]atomic.Int64, nodes)}
 	for i := range sessions {
 		l.produce(ordered, fmt.Sprintf("session-%02d", i), i, true)
@@ -118,8 +119,8 @@ func (l *load) produce(queue, lane string, at int, session bool) {
 				return
 			case <-time.After(pause):
 			}
-			m := message{queue: queue, lane: lane, number: n}
-			out := &azservicebus.Message{Body: m.body()}
+			m := ledger.Message{Queue: queue, Series: lane, Number: n}
+			out := &azservicebus.Message{Body: m.Body()}
 			if session {
 				out.SessionID = &lane
 			}
@@ -127,11 +128,11 @@ func (l *load) produce(queue, lane string, at int, session bool) {
 				s = nil
 			}
 			if err := l.sendOne(h, &s, queue, out); err != nil {
-				l.ledger.submitted(m, unknown)
+				l.ledger.Submitted(m, ledger.Unknown)
 				h.excuse("send", err)
 				continue
 			}
-			l.ledger.submitted(m, acknowledged)
+			l.ledger.Submitted(m, ledger.Acknowledged)
 		}
 	})
 }
@@ -230,12 +231,12 @@ func (l *load) takeSome(h *home, queue string, r receiver, most int) (n int, ok 
 	got, err := r.ReceiveMessages(ctx, most, nil)
 	cancel()
 	for _, g := range got {
-		m, bad := parse(queue, g.Body)
+		m, bad := ledger.Parse(queue, g.Body)
 		if bad != nil {
-			l.ledger.fault("%s: body %q: %v", queue, g.Body, bad)
+			l.ledger.Fault("%s: body %q: %v", queue, g.Body, bad)
 			continue
 		}
-		l.ledger.received(m, *g.SequenceNumber)
+		l.ledger.Received(m, *g.SequenceNumber)
 		ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 		began := time.Now()
 		settled := r.CompleteMessage(ctx, g, nil)
@@ -244,7 +245,7 @@ func (l *load) takeSome(h *home, queue string, r receiver, most int) (n int, ok 
 			h.excuse(fmt.Sprintf("complete %v after %s", m, time.Since(began).Round(time.Millisecond)), settled)
 			return n, false
 		}
-		l.ledger.done(m)
+		l.ledger.Done(m)
 		n++
 	}
 	if err != nil && !nothing(err) && l.over.Err() == nil {
