@@ -289,6 +289,7 @@ func (l *Load) hold() {
 			}
 			if hasCode(err, azservicebus.CodeConnectionLost) { // the SDK accepts once, without retries
 				l.note("accepts that ended with their connections")
+				pause(l.over, 100*time.Millisecond)
 				continue
 			}
 			if l.did(o, err) {

@@ -69,27 +69,36 @@ func (k *Kube) AwaitReady(ctx context.Context, count int) error {
 	})
 }
 
-// AwaitWhole waits until each partition has the replicas that the cluster wants, in the eyes of a pod that is ready.
+// AwaitWhole waits until each partition has the replicas that the cluster wants.
 func (k *Kube) AwaitWhole(ctx context.Context, replicas int) error {
 	return await(ctx, func() error { return k.whole(ctx, replicas) })
 }
 
+// whole asks every pod that is ready: a node knows the voters of its own partitions alone.
 func (k *Kube) whole(ctx context.Context, replicas int) error {
-	ready := k.readyPods()
-	if len(ready) == 0 {
-		return errors.New("no pod is ready")
+	voters := map[int]int{}
+	for _, name := range k.readyPods() {
+		p, err := k.pod(name)
+		if err != nil {
+			return err
+		}
+		s, err := p.node.Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, part := range s.Partitions {
+			if len(part.Differs) > 0 {
+				return fmt.Errorf("%s says of partition %d: %q", name, part.ID, part.Differs)
+			}
+			voters[part.ID] = max(voters[part.ID], len(part.Voters))
+		}
 	}
-	p, err := k.pod(ready[0])
-	if err != nil {
-		return err
+	if len(voters) < 2 {
+		return fmt.Errorf("only %d partitions are known", len(voters))
 	}
-	s, err := p.node.Status(ctx)
-	if err != nil {
-		return err
-	}
-	for _, part := range s.Partitions {
-		if len(part.Differs) > 0 || part.ID > 0 && len(part.Voters) != replicas {
-			return fmt.Errorf("partition %d has %d voters of %d: %q", part.ID, len(part.Voters), replicas, part.Differs)
+	for id, n := range voters {
+		if id > 0 && n != replicas {
+			return fmt.Errorf("partition %d has %d voters of %d", id, n, replicas)
 		}
 	}
 	return nil
