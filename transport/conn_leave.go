@@ -35,9 +35,10 @@ func (c *conn) peerClosed(p *amqp.Close) {
 	c.rearm()
 }
 
-// leave ends the connection because the node stops. Requests in flight are answered, then the client is told. When it
-// has answered, or does not within CloseTimeout, its sessions are given back. Before that it would take itself for
-// the holder of a session that another one has already.
+// leave ends the connection because the node stops. No more messages are delivered. Requests in flight are answered, and
+// the client has a moment to settle what it holds (awaitsVerdicts). Then the client is told. When it has answered, or does
+// not within CloseTimeout, its sessions are given back. Before that it would take itself for the holder of a session that
+// another one has already.
 func (c *conn) leave() {
 	if c.phase != phaseOpen {
 		return
@@ -49,6 +50,48 @@ func (c *conn) leave() {
 		ch.closeLinks(true)
 	}
 	c.rearm()
+}
+
+// takesInLeaving reports whether a frame counts although the node stops. It is a verdict, the answer to a detach of ours,
+// or a close. A transfer or an attach is for the next node.
+func (c *conn) takesInLeaving(number uint16, p amqp.Performative) bool {
+	if c.phase != phaseLeaving || !c.forced || c.orderly {
+		return false
+	}
+	switch p := p.(type) {
+	case *amqp.Disposition, *amqp.Close:
+		return true
+	case *amqp.Detach:
+		ch := c.channels[number]
+		return ch != nil && ch.links[p.Handle] != nil && ch.links[p.Handle].told
+	}
+	return false
+}
+
+// awaitsVerdicts reports whether the close has to wait for the verdicts on what the client holds. For half of
+// CloseTimeout the client may settle over its links. Then they are detached, and the other half is for its answer. A client
+// that learns of the detach first settles over another connection, by the token (RUL-2). The Go SDK does not if it
+// learns of the close first: it tries the dead link again and again. Links of sessions end with the connection.
+func (c *conn) awaitsVerdicts() (awaits bool) {
+	patient := time.Since(c.leftAt) < c.cfg.CloseTimeout/2
+	for _, ch := range c.channels {
+		for _, l := range ch.links {
+			e, ok := l.end.(*egress)
+			switch {
+			case !ok || l.state != linkDetaching:
+			case l.told:
+				awaits = true
+			case e.unsettled == 0:
+			case patient:
+				awaits = true
+			case e.session == nil:
+				awaits, l.told = true, true
+				ch.flushAcks()
+				l.sendDetach(amqpError(amqp.ConditionDetachForced, "The broker is shutting down, connect again."))
+			}
+		}
+	}
+	return awaits
 }
 
 // releaseSessions gives back the sessions that leave kept.
@@ -71,6 +114,9 @@ func (c *conn) finishLeaving() {
 		if !late && ch.busy() {
 			return
 		}
+	}
+	if !late && !c.orderly && c.awaitsVerdicts() {
+		return
 	}
 	for _, ch := range c.channels {
 		ch.flushAcks()

@@ -171,7 +171,7 @@ func (c *conn) frame(f *frame) error {
 		}
 		return nil // Q25: what was in flight when we closed
 	}
-	if c.phase != phaseOpen {
+	if c.phase != phaseOpen && !c.takesInLeaving(f.channel, p) {
 		return nil // after a close there is nothing to say
 	}
 	switch p := p.(type) {

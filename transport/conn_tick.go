@@ -57,6 +57,9 @@ func (c *conn) nextWake() time.Duration {
 	switch c.phase {
 	case phaseClosing, phaseLeaving:
 		earlier(c.leftAt.Add(c.cfg.CloseTimeout))
+		if half := c.leftAt.Add(c.cfg.CloseTimeout / 2); half.After(now) {
+			earlier(half) // see awaitsVerdicts
+		}
 	case phaseOpen:
 		if !c.authed {
 			earlier(c.openedAt.Add(c.cfg.AuthTimeout))

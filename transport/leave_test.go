@@ -66,3 +66,65 @@ func TestSessionsAreGivenBackWhenTheirHoldersKnow(t *testing.T) {
 		})
 	}
 }
+
+// A client holds a message when the node stops. It may settle it over its link for a moment. A client that has not is told
+// by a detach first, so that it settles over another connection by the lock token. S-161.
+func TestALeavingNodeTakesVerdicts(t *testing.T) {
+	cases := []struct {
+		name    string
+		settles bool // soon
+		answers bool // the detach
+		took    func(limit time.Duration) time.Duration
+	}{
+		{"a client that settles soon is answered, and then told", true, true,
+			func(time.Duration) time.Duration { return 100 * time.Millisecond }},
+		{"a client that keeps the message is detached, answers, and is told", false, true,
+			func(limit time.Duration) time.Duration { return limit / 2 }},
+		{"a client that does not answer is told at the end", false, false,
+			func(limit time.Duration) time.Duration { return limit }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				b.broker.queue("q")
+				d := newDeal(t, b)
+				d.fill("q", 1)
+				client := b.client()
+				client.authenticate()
+				client.attach(0, receiverOf(2, "q"))
+				client.send(0, credit(2, 0, 1, false))
+				got, _ := expect[*amqp.Transfer](client)
+				d.c.close()
+				began := time.Now()
+				go func() { _ = b.server.Close(context.Background()) }()
+				time.Sleep(100 * time.Millisecond)
+				if c.settles {
+					client.send(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: got.DeliveryID.Value, State: amqp.Accepted{}})
+					answer, _ := expect[*amqp.Disposition](client)
+					if _, accepted := answer.State.(amqp.Accepted); !accepted || !answer.Settled {
+						t.Errorf("answered %+v", answer)
+					}
+				} else {
+					detach, _ := expect[*amqp.Detach](client)
+					if detach.Error == nil || detach.Error.Condition != amqp.ConditionDetachForced || !detach.Closed {
+						t.Errorf("detached with %+v", detach)
+					}
+					if took, half := time.Since(began), b.server.cfg.CloseTimeout/2; took != half {
+						t.Errorf("detached after %s, want %s", took, half)
+					}
+					if c.answers {
+						client.send(0, &amqp.Detach{Handle: 2, Closed: true})
+					}
+				}
+				told, _ := expect[*amqp.Close](client)
+				if told.Error == nil || told.Error.Condition != amqp.ConditionConnectionForced {
+					t.Errorf("told %v", told.Error)
+				}
+				if took, want := time.Since(began), c.took(b.server.cfg.CloseTimeout); took != want {
+					t.Errorf("told after %s, want %s", took, want)
+				}
+				client.close()
+			})
+		})
+	}
+}

@@ -53,6 +53,7 @@ type link struct {
 
 	// Its life.
 	state      linkState
+	told       bool               // our detach has gone out because the node stops; the client's answer is awaited
 	end        endpoint           // nil until attached
 	cancel     context.CancelFunc // of the look-up or accept under way
 	indexed    bool               // counted, and in the connection's index unless stolen
