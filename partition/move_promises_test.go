@@ -354,11 +354,15 @@ func (p *promises) judgeLocks() {
 	}
 }
 
-// S-318, T-270: all replicas of a partition, and its leadership, move to other nodes while its clients go on.
+// S-318, T-270: all replicas of a partition, and its leadership, move to other nodes while its clients go on. The new
+// replicas are filled by an image, because the log is cut behind all that was promised.
 func TestT270AMoveKeepsWhatThePartitionPromised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrokersAs(t, 3, func(b *brokers) { b.partitions = 1 })
+		b := newBrokersAs(t, 3, func(b *brokers) {
+			b.partitions, b.tune = 1, func(c *Config) { c.TrailingLogs = 64 }
+		})
 		defer b.close()
+		b.net.SetDelay(2*time.Millisecond, 0)
 		p := newPromises(t, b)
 		b.knowsLevel("n1")
 		for _, id := range []fsm.NodeID{"n4", "n5", "n6"} {
@@ -369,12 +373,21 @@ func TestT270AMoveKeepsWhatThePartitionPromised(t *testing.T) {
 		receiving, end := context.WithCancel(t.Context())
 		defer end()
 		p.load(sending, receiving)
+		time.Sleep(3 * time.Second)
+		for _, id := range []fsm.NodeID{"n1", "n2", "n3"} {
+			if err := b.all[id].host.Replica(1).Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for _, id := range []fsm.NodeID{"n1", "n2", "n3"} {
 			b.wish("n1", id, catalog.Drain)
 		}
 		b.until("the partition has moved", func() string {
 			return b.drained("n1") + b.drained("n2") + b.drained("n3") + b.unfinished("n1")
 		})
+		if images := b.net.Calls(KindSnapshot); images < 3 {
+			t.Errorf("%d images were sent", images)
+		}
 		if got := b.voters(1); got != "n4 n5 n6" {
 			t.Errorf("the partition has the members %s", got)
 		}

@@ -114,7 +114,7 @@ func TestASlowMoveUnderLoadIsSentOneSnapshot(t *testing.T) {
 
 // busyCatalog has entities made and deleted all the time, so that each node writes, until stop is called.
 func (b *brokers) busyCatalog(via fsm.NodeID) (stop func()) {
-	end, done := make(chan struct{}), make(chan struct{})
+	end, done, dir := make(chan struct{}), make(chan struct{}), b.all[via].dir
 	go func() {
 		defer close(done)
 		for i := 0; ; i++ {
@@ -123,9 +123,9 @@ func (b *brokers) busyCatalog(via fsm.NodeID) (stop func()) {
 				return
 			case <-time.After(300 * time.Millisecond):
 			}
-			d, err := b.all[via].dir.Create(b.t.Context(), queue(fmt.Sprint("q", i), false))
+			d, err := dir.Create(b.t.Context(), queue(fmt.Sprint("q", i), false))
 			if err == nil {
-				err = b.all[via].dir.Delete(b.t.Context(), d.Name)
+				err = dir.Delete(b.t.Context(), d.Name)
 			}
 			if err != nil {
 				b.t.Errorf("entity %d: %v", i, err)

@@ -3,11 +3,12 @@ package failover
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,22 +17,25 @@ import (
 
 const (
 	growLimit = 10 * time.Minute // long: replicas move one after the other
-	// fewGroups is how many groups with messages the short form has. Its nodes still get and give a replica each.
-	fewGroups = 2
+	// manyGroups is how many groups with messages the test has, fewGroups how many in its short form. Its nodes still get
+	// and give a replica each. moreGroups are added at the end.
+	manyGroups, fewGroups, moreGroups = 6, 2, 3
 )
 
 // TestT267NodesComeAndGo (S-315, S-318, S-320): two nodes join a cluster of three under load and get their share. One
-// is drained and serves again, then both are removed. No client of the three sees an error, no message is lost or out
-// of its session's order.
+// is drained and serves again, then both are removed. At last partitions are added. No client of the three sees an error,
+// no message is lost or out of its session's order.
 func TestT267NodesComeAndGo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), growLimit)
 	defer cancel()
-	var extra []string
+	groups := manyGroups
 	if testing.Short() {
-		extra = []string{"--partitions", strconv.Itoa(fewGroups)}
+		groups = fewGroups
 	}
 	dir := t.TempDir()
-	c, err := cluster.Start(ctx, dir, nodes, extra...)
+	settings := filepath.Join(dir, "busbar.yaml")
+	fatal(t, "settings", os.WriteFile(settings, fmt.Appendf(nil, "partitions: %d\n", groups), 0o600))
+	c, err := cluster.Start(ctx, dir, nodes, "--config", settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +55,7 @@ func TestT267NodesComeAndGo(t *testing.T) {
 		n.Stop()
 	}
 	l.level(ctx, t, "n1", "n2", "n3")
+	l.morePartitions(ctx, t, settings, groups+moreGroups)
 	close(l.stop)
 	l.makers.Wait()
 	drain(ctx, t, l)
@@ -128,6 +133,53 @@ func (l *load) command(ctx context.Context, t *testing.T, verb, name string) {
 	t.Logf("%s %s took %s: %s", verb, name, time.Since(began).Round(time.Millisecond),
 		strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", "; "))
 	fatal(t, verb+" "+name, err)
+}
+
+// morePartitions has the nodes read a higher number of partitions. A queue that is created then has a share in each, and
+// one that was there keeps its shares.
+func (l *load) morePartitions(ctx context.Context, t *testing.T, settings string, n int) {
+	t.Helper()
+	began := time.Now()
+	before := l.shares(ctx, t, ordered)
+	fatal(t, "settings", os.WriteFile(settings, fmt.Appendf(nil, "partitions: %d\n", n), 0o600))
+	for _, node := range l.cluster.Nodes {
+		fatal(t, "reload "+node.ID, node.Signal(syscall.SIGHUP))
+	}
+	for why := "not asked"; why != ""; sleep(ctx, 200*time.Millisecond) {
+		s, err := l.cluster.Status(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("not %d partitions: %s", n, why)
+		}
+		switch {
+		case err != nil:
+			why = err.Error()
+		case len(s.Partitions) != n+1:
+			why = fmt.Sprintf("%d partitions with the catalog", len(s.Partitions))
+		default:
+			why = unlevel(s, []string{"n1", "n2", "n3"})
+		}
+	}
+	createQueue(ctx, t, l.cluster.Nodes[1], "later", false, true)
+	if got := l.shares(ctx, t, "later"); len(got) != n {
+		t.Errorf("shares of a new queue: %v", got)
+	}
+	if got := l.shares(ctx, t, ordered); !slices.Equal(got, before) {
+		t.Errorf("shares of the queue %s: %v, once %v", ordered, got, before)
+	}
+	t.Logf("%d partitions after %s", n, time.Since(began).Round(time.Millisecond))
+}
+
+// shares returns the partitions of an entity.
+func (l *load) shares(ctx context.Context, t *testing.T, name string) []int {
+	t.Helper()
+	s, err := l.cluster.Status(ctx)
+	fatal(t, "status", err)
+	for _, e := range s.Entities {
+		if e.Name == name {
+			return e.Shares
+		}
+	}
+	return nil
 }
 
 // level waits until the replicas of all data partitions are spread over nodes, and nothing moves.
