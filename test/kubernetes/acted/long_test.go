@@ -193,3 +193,29 @@ func TestBadTemplate(t *testing.T) {
 	settled(t, k)
 	finish()
 }
+
+// TestKillsAreNoticed is the canary of the load: pods are killed behind its back, and it must tell of failed operations.
+func TestKillsAreNoticed(t *testing.T) {
+	whole(t)
+	k := play(t, render(t, ""), 3)
+	var l *Load
+	within(t, "the load", func(ctx context.Context) (err error) {
+		l, err = k.StartLoad(ctx)
+		return err
+	})
+	for i := range 6 {
+		p, err := k.pod([]string{"busbar-0", "busbar-1", "busbar-2"}[i%3])
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.delete(0)
+		<-p.gone
+		within(t, "the new pod", func(ctx context.Context) error { return k.AwaitReady(ctx, 3) })
+	}
+	within(t, "the end", func(ctx context.Context) error {
+		if faults := l.Finish(ctx); len(faults) == 0 {
+			t.Errorf("six pods were killed, and no operation failed: %s", l.Counts())
+		}
+		return nil
+	})
+}

@@ -19,12 +19,13 @@ func (k *Kube) Apply(set *manifests.Set) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	spec := &set.Stateful.Spec
-	revision := k.plan.update
-	if k.set == nil || !sameTemplate(k.set, set) {
-		revision++
-		k.sets[revision] = set
+	revision := len(k.sets) + 1
+	for r, earlier := range k.sets {
+		if sameTemplate(earlier, set) { // a template that comes back has the revision that it had
+			revision = r
+		}
 	}
-	k.set = set
+	k.sets[revision], k.set = set, set
 	p := plan{replicas: int(*spec.Replicas), parallel: spec.PodManagementPolicy == "Parallel",
 		minReady: time.Duration(spec.MinReadySeconds) * time.Second, current: max(k.plan.current, 1), update: revision}
 	if u := spec.UpdateStrategy.RollingUpdate; u != nil && u.Partition != nil {
