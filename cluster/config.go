@@ -31,6 +31,9 @@ type Config struct {
 	// known.
 	Founded func() Digest
 
+	// Versions returns what this node knows and has. A node that does not fit beside it is refused. nil: every node fits.
+	Versions func() Versions
+
 	// PeerListen is where the mesh listens, host:port. PeerAdvertise is what other nodes dial; empty
 	// means the address that gossip found, with the port of PeerListen.
 	PeerListen    string

@@ -14,6 +14,11 @@ import (
 // A node with another root key, or of a cluster that others founded, is refused on both sides, and both logs say why,
 // once. A node that tells neither is of the build before, or has not joined yet.
 func TestNodesOfAnotherClusterAreRefused(t *testing.T) {
+	versions := func(newest, oldest, has fsm.Version) func(*Config) {
+		return func(c *Config) {
+			c.Versions = func() Versions { return Versions{Newest: newest, Oldest: oldest, Has: has} }
+		}
+	}
 	always := func(d Digest) func() Digest { return func() Digest { return d } }
 	for name, c := range map[string]struct {
 		a, b       func(*Config)
@@ -26,7 +31,19 @@ func TestNodesOfAnotherClusterAreRefused(t *testing.T) {
 			"that other nodes founded", ""},
 		"the same": {func(c *Config) { c.RootKey, c.Founded = Digest{1}, always(Digest{3}) },
 			func(c *Config) { c.RootKey, c.Founded = Digest{1}, always(Digest{3}) }, "", ""},
-		"one tells nothing": {func(c *Config) { c.RootKey, c.Founded = Digest{1}, always(Digest{3}) }, func(*Config) {}, "", ""},
+		"one tells nothing":       {func(c *Config) { c.RootKey, c.Founded = Digest{1}, always(Digest{3}) }, func(*Config) {}, "", ""},
+		"one minor release apart": {versions(105, 1, 1), versions(203, 101, 1), "", ""},
+		"two minor releases apart": {versions(105, 1, 1), versions(301, 200, 1),
+			"knows cluster versions up to 0.1-5, and this node works with 0.2-0 and later: upgrade by one minor release at a time, " +
+				"to 0.2 first", ""},
+		"the dialler is the newer one": {versions(301, 200, 201), versions(199, 1, 1), "this node knows cluster versions up to " +
+			"0.1-99, and the cluster of node a has 0.2-1: run release 0.2 or later on this node", ""},
+		"finalized": {versions(105, 1, 1), versions(203, 101, 201),
+			"node a knows cluster versions up to 0.1-5, and the cluster of this node has 0.2-1: run release 0.2 or later on node a", ""},
+		"finalized at what both know": {versions(105, 1, 101), versions(203, 101, 101), "", ""},
+		"a program before versions":   {func(*Config) {}, versions(101, 0, 1), "", ""},
+		"the same after the end of an upgrade": {func(*Config) {}, versions(101, 0, 101),
+			"node a knows cluster versions up to 0.0-1, and the cluster of this node has 0.1-1: run release 0.1", ""},
 		"members whose key is being changed": {
 			func(c *Config) { c.RootKey, c.Known = Digest{1}, func(id fsm.NodeID) bool { return id == "b" } },
 			func(c *Config) { c.RootKey, c.Known = Digest{2}, func(id fsm.NodeID) bool { return id == "a" } },
@@ -62,6 +79,10 @@ func TestNodesOfAnotherClusterAreRefused(t *testing.T) {
 			b.Close()
 			for which, log := range map[string]*lostLinks{"dialler": logA, "listener": logB} {
 				text := log.b.String()
+				if other := map[string]string{"dialler": "peer=b", "listener": "peer=a"}[which]; c.reason != "" &&
+					!strings.Contains(text, other) {
+					t.Errorf("the log of the %s does not name the other node:\n%s", which, text)
+				}
 				if c.reason != "" && strings.Count(text, c.reason) != 1 {
 					t.Errorf("the log of the %s tells the reason %d times:\n%s", which, strings.Count(text, c.reason), text)
 				}

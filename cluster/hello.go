@@ -24,6 +24,9 @@ func (m *Mesh) checkIdentity(conn net.Conn, id identity) error {
 	case id.founded.differs(m.founded()):
 		return fmt.Errorf("%w: node %s is of a cluster that other nodes founded", errForeign, id.node)
 	}
+	if err := m.checkVersions(id); err != nil {
+		return err
+	}
 	return m.checkCertificate(conn, id.node)
 }
 
@@ -58,7 +61,8 @@ func (m *Mesh) greet(ctx context.Context, raw net.Conn, want fsm.NodeID, version
 
 // welcome is the listener's half. The hello answers before the link is registered; refuse decides on
 // bounds of ours. A dialler that wants another node is answered, so that it learns who is here. It gets no
-// link: the one that it may have with this node is a good one.
+// link: the one that it may have with this node is a good one. A peer that is refused is returned beside
+// the error.
 func (m *Mesh) welcome(
 	ctx context.Context, raw net.Conn, refuse func(identity) error,
 ) (net.Conn, identity, error) {
@@ -78,7 +82,7 @@ func (m *Mesh) welcome(
 	}
 	if err != nil {
 		_, _ = conn.Write(appendRefusal(nil, id.version, err.Error())) // the peer's loss if it does not read it
-		return nil, identity{}, err
+		return nil, id, err
 	}
 	if _, err := conn.Write(appendHello(nil, m.identity(id.version, ""))); err != nil {
 		return nil, identity{}, fmt.Errorf("write hello: %w", err)
@@ -93,7 +97,7 @@ func (m *Mesh) welcome(
 func (m *Mesh) identity(version uint8, wants fsm.NodeID) identity {
 	return identity{
 		version: version, cluster: m.cfg.ClusterName, node: m.cfg.Node, incarnation: m.cfg.Incarnation, wants: wants,
-		founded: m.founded(), keyed: m.cfg.RootKey,
+		founded: m.founded(), keyed: m.cfg.RootKey, versions: m.versions(),
 	}
 }
 

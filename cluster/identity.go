@@ -37,6 +37,8 @@ type identity struct {
 	// founded and keyed are digests of what the founders of the cluster are, and of the root key; zero if unknown. Two that
 	// are known and differ are of two clusters.
 	founded, keyed Digest
+	// versions are what the node's program knows and the cluster has; nil of a program that does not tell.
+	versions *Versions
 }
 
 // Digest is the beginning of a hash of something that all nodes of a cluster have in common; zero is unknown.
@@ -44,8 +46,9 @@ type Digest [8]byte
 
 // The tags of the fields behind the names. A number is never used again.
 const (
-	tagFounded = 1
-	tagKeyed   = 2
+	tagFounded  = 1
+	tagKeyed    = 2
+	tagVersions = 3
 )
 
 func appendDigest(b []byte, tag byte, d Digest) []byte {
@@ -82,6 +85,7 @@ func appendHello(b []byte, id identity) []byte {
 		body = appendText(body, string(id.wants))
 		body = appendDigest(body, tagFounded, id.founded)
 		body = appendDigest(body, tagKeyed, id.keyed)
+		body = appendVersions(body, id.versions)
 	}
 	b = append(b, helloMagic...)
 	b = append(b, id.version, helloWelcome)
@@ -149,6 +153,8 @@ func parseIdentity(b []byte, version uint8) (identity, error) {
 				id.founded = Digest(field)
 			case tag == tagKeyed && len(field) == len(Digest{}):
 				id.keyed = Digest(field)
+			case tag == tagVersions && len(field) >= versionsBytes: // a later build may say more
+				id.versions = parseVersions(field)
 			}
 		}
 	}

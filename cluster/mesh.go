@@ -236,7 +236,7 @@ func (m *Mesh) admit(raw *meteredConn) {
 		err = errGaveWay
 	}
 	if err != nil {
-		if errors.Is(err, errForeign) {
+		if errors.Is(err, errForeign) || errors.Is(err, errVersions) {
 			m.tellOnce("a node was refused", id.node, err)
 		}
 		m.log.Debug("connection refused", "from", raw.RemoteAddr(), "error", err)

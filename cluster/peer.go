@@ -222,7 +222,7 @@ func (p *peer) try() (again bool) {
 		p.failed(err, true) // the address is another node's now; this one dials us, or is heard of elsewhere
 		return false
 	}
-	if errors.Is(err, errForeign) || errors.Is(err, errRefused) {
+	if errors.Is(err, errForeign) || errors.Is(err, errVersions) || errors.Is(err, errRefused) {
 		m.tellOnce("a node and this one do not take each other", p.id, err)
 	}
 	p.failed(err, isRefused(err) || p.hangsUp(err))

@@ -13,6 +13,7 @@
 //
 // From the top down: a file uses what stands below it, with few exceptions.
 //
+//   - versions.go: since which cluster version nodes know which command, change, call and form of bytes
 //   - answer.go, browse.go: queries, answered from the state
 //   - census.go: what an image holds, for backups
 //   - invariant.go, invariant_topic.go: what must hold in every state
@@ -33,8 +34,8 @@
 //     codec_descriptor.go, codec.go, reader.go: the bytes of entries, commands and answers
 //   - query.go, command_internal.go, command_move.go, command_large.go, command.go, traits.go: questions and commands,
 //     and what the commands are to other packages
-//   - descriptor.go, outcome.go, refusal.go, errors.go, reading.go, id.go, keyhash.go: settings of entities, answers,
-//     and the smallest words
+//   - descriptor.go, outcome.go, refusal.go, version.go, errors.go, reading.go, id.go, keyhash.go: settings of entities,
+//     answers, and the smallest words
 //
 // The package stored has the bytes of a message, the package rule the language of rules.
 //

@@ -16,6 +16,8 @@ type Config struct {
 
 	// Name is what people called this node, empty if they did not: a name of two nodes that live is refused.
 	Name string
+	// Program is the version of the program, for people.
+	Program string
 	// Incarnation is this life of the node; Busbar's own proposals are numbered under it.
 	Incarnation fsm.Incarnation
 	// Limits are those of the namespace; what this node proposes to the catalog is judged by them.

@@ -2,7 +2,10 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"sync"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
@@ -14,44 +17,118 @@ func (d *Directory) Wish(ctx context.Context, n fsm.NodeID, w catalog.Wish) erro
 	if err := d.catchUp(ctx); err != nil {
 		return err
 	}
-	v := d.View()
-	if v == nil || v.Level() < 1 {
-		return d.behind(ctx, v)
-	}
-	if _, err := d.change(ctx, &catalog.Change{Wish: &catalog.NodeWish{ID: n, Wish: w}}); err != nil {
+	_, err := d.change(ctx, &catalog.Change{Wish: &catalog.NodeWish{ID: n, Wish: w}})
+	switch {
+	case errors.Is(err, fsm.ErrVersion):
+		return fmt.Errorf("node %s: %w; %s", n, err, Behind(d.Programs(ctx), fsm.NewestVersion))
+	case err != nil:
 		return fmt.Errorf("node %s: %w", n, err)
 	}
 	return nil
 }
 
-// behind returns an error that names a node because of which the catalog's level does not rise.
-func (d *Directory) behind(ctx context.Context, v *catalog.View) error {
-	if v == nil {
-		return fmt.Errorf("no catalog on this node: %w", fsm.ErrUnavailable)
-	}
-	for _, n := range v.Nodes() {
-		ask, cancel := context.WithTimeout(ctx, targetTimeout)
-		all, err := askStatus(ask, d.host.deps.Caller, n.ID)
-		cancel()
-		switch {
-		case err != nil:
-			return fmt.Errorf("node %s (%s) does not answer, so it is not known whether its program is new enough; "+
-				"start it: %w", n.ID, n.Name, fsm.ErrUnavailable)
-		case levelOf(all) < catalog.Level:
-			return fmt.Errorf("the program of node %s (%s) is too old for this; upgrade it: %w", n.ID, n.Name,
-				fsm.ErrUnavailable)
-		}
-	}
-	return fmt.Errorf("the cluster has not agreed yet that every node knows this; ask again in a few seconds: %w",
-		fsm.ErrUnavailable)
+// Program is the program of a node, as the node says.
+type Program struct {
+	catalog.Node
+	// Release is the program's own version, "" if the program does not tell it.
+	Release string
+	// Knows is the newest cluster version that the program knows.
+	Knows fsm.Version
+	// Err is why the node did not answer.
+	Err error
 }
 
-// levelOf returns the level that a node told with the status of its replica of the catalog.
-func levelOf(all []replica.Status) uint32 {
+// Programs asks every node of the catalog for its program.
+func (d *Directory) Programs(ctx context.Context) []Program {
+	v := d.View()
+	if v == nil {
+		return nil
+	}
+	nodes := v.Nodes()
+	out := make([]Program, len(nodes))
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() {
+			ask, cancel := context.WithTimeout(ctx, targetTimeout)
+			defer cancel()
+			out[i].Node = n
+			all, err := askStatus(ask, d.host.deps.Caller, n.ID)
+			if out[i].Err = err; err == nil {
+				out[i].Knows, out[i].Release = programOf(all)
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// programOf returns what a node told with the status of its replica of the catalog.
+func programOf(all []replica.Status) (fsm.Version, string) {
 	for i := range all {
 		if all[i].Partition == fsm.CatalogPartition {
-			return all[i].CatalogLevel
+			return all[i].CatalogLevel, all[i].Program
 		}
 	}
-	return 0
+	return fsm.VersionFirst, ""
+}
+
+// Behind names the nodes because of which a cluster cannot have a version, "" if there are none.
+func Behind(all []Program, to fsm.Version) string {
+	var out []string
+	for _, p := range all {
+		switch {
+		case p.Err != nil:
+			out = append(out, fmt.Sprintf("node %s (%s) does not answer, so its program is not known: start it, or take it "+
+				"out by busbar cluster forget", p.ID, p.Name))
+		case p.Knows < to:
+			out = append(out, fmt.Sprintf("node %s (%s) knows cluster versions up to %s: run release %s or later on it", p.ID,
+				p.Name, p.Knows, to.Release()))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// ErrNotFinalized says why the cluster version was not raised.
+var ErrNotFinalized = errors.New("the cluster version was not raised")
+
+// Finalize raises the cluster version to the highest that every node knows, and returns it. From then on no node starts
+// with an earlier program. It is refused while a node does not answer, or if no higher version is known to all.
+func (d *Directory) Finalize(ctx context.Context) (fsm.Version, error) {
+	if err := d.catchUp(ctx); err != nil {
+		return 0, err
+	}
+	v := d.View()
+	if v == nil {
+		return 0, fmt.Errorf("no catalog on this node: %w", fsm.ErrUnavailable)
+	}
+	has, to := v.ClusterVersion(), fsm.NewestVersion
+	all := d.Programs(ctx)
+	var ids []fsm.NodeID
+	heard := []catalog.Life{}
+	for _, p := range all {
+		if p.Err == nil {
+			to = min(to, p.Knows)
+		}
+		ids, heard = append(ids, p.ID), append(heard, catalog.Life{ID: p.ID, Incarnation: p.Incarnation})
+	}
+	switch {
+	case has >= fsm.NewestVersion:
+		return has, nil
+	case Behind(all, to) != "": // somebody does not answer
+		return has, fmt.Errorf("%w: %s", ErrNotFinalized, Behind(all, to))
+	case to <= has:
+		return has, fmt.Errorf("%w: %s", ErrNotFinalized, Behind(all, fsm.NewestVersion))
+	}
+	if err := d.host.AdmitVersion(ctx, ids, to); err != nil {
+		return has, fmt.Errorf("%w: %w", ErrNotFinalized, err)
+	}
+	raise := &catalog.Change{Raise: to}
+	if to >= fsm.VersionUpgrades {
+		raise.Heard = heard
+	}
+	if _, err := d.change(ctx, raise); err != nil {
+		return has, fmt.Errorf("%w: %w", ErrNotFinalized, err)
+	}
+	d.publish(ctx)
+	return to, nil
 }

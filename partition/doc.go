@@ -19,7 +19,8 @@
 //   - directory_nodes.go, directory_rules.go, directory.go, publish.go: nodes and entities, as the catalog has them
 //   - sender.go, unanswered.go, life.go: one request, tried until it has an answer
 //   - stepdown.go, dates.go, failover.go, transfer.go: who leads
-//   - staleness.go, quarantine.go, reopen.go, stuck.go, disk.go, away.go: is this node well, and are its peers there?
+//   - staleness.go, quarantine.go, reopen.go, stuck.go, disk.go, away.go, version.go: is this node well, are its peers
+//     there, and do they know what it sends?
 //   - host.go: the replicas here, and the loops that watch them
 //   - lost.go, remote.go, remotecodec.go: other nodes, and the bytes of calls to them
 //   - config.go, ports.go: settings, and what a host is given

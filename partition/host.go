@@ -41,8 +41,10 @@ type Host struct {
 	rate           *raftnet.Rate                        // of snapshots to new replicas
 	partitions     atomic.Int64                         // that this node wants, 0 if nobody said
 	spread         map[fsm.PartitionID]*replica.Replica // spreadReadOnly's alone: what failed these has failed the others
-	leaders        broadcast                            // a leader became known or lost
-	catalogChanged broadcast                            // the catalog's replica here applied something
+	version        clusterVersion
+	unversioned    Caller    // for calls that the version of the cluster does not allow yet
+	leaders        broadcast // a leader became known or lost
+	catalogChanged broadcast // the catalog's replica here applied something
 	released       atomic.Pointer[func(fsm.EntityID, string)]
 
 	stop      chan struct{}
@@ -72,7 +74,10 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	if h.deps.OnFatal == nil {
 		h.deps.OnFatal = func(error) {}
 	}
+	h.unversioned = deps.Caller
+	h.deps.Caller = newVersionedCaller(deps.Caller, h)
 	h.handle()
+	h.wg.Go(h.followVersion)
 	h.wg.Add(1)
 	go func() { defer h.wg.Done(); h.watchdog() }()
 	h.wg.Add(1)
@@ -288,8 +293,8 @@ func (h *Host) Status() []replica.Status {
 	for i := range out {
 		out[i].Stuck = h.stuckFound[out[i].Partition]
 		if out[i].Partition == fsm.CatalogPartition {
-			out[i].CatalogLevel, out[i].WriteMean = catalog.Level, h.pace.Worst()
-			out[i].Partitions = int(h.partitions.Load())
+			out[i].CatalogLevel, out[i].Program = fsm.NewestVersion, h.cfg.Program
+			out[i].WriteMean, out[i].Partitions = h.pace.Worst(), int(h.partitions.Load())
 		}
 	}
 	for p, err := range h.broken {

@@ -242,6 +242,19 @@ type testNode struct {
 	rebuilds atomic.Int64
 	delay    atomic.Int64 // nanoseconds that a write of a log takes
 	mu       sync.Mutex   // of disks, while a host runs
+	// kept is the cluster version that the data directory was told, keepFault why it cannot be told one.
+	kept      fsm.Version
+	keepFault error
+}
+
+// keep is the data directory of a node that is told a cluster version.
+func (n *testNode) keep(v fsm.Version) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.keepFault == nil {
+		n.kept = max(n.kept, v)
+	}
+	return n.keepFault
 }
 
 // rebuild makes the disk of a partition empty.
@@ -310,7 +323,7 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 		d = c.disk
 	}
 	h, err := NewHost(cfg, Deps{
-		Disk:   d,
+		Disk: d, KeepVersion: n.keep,
 		Caller: n.port, Locator: c.hints, Machine: c.machine, Log: testLog(c.t),
 		Open: func(p fsm.PartitionID) (replica.Stores, error) {
 			n.mu.Lock()

@@ -24,6 +24,9 @@ func (n nodeSide) Defers(r *replica.Replica) bool { return n.h.defers(context.Ba
 // Changed implements Node.
 func (n nodeSide) Changed(r *replica.Replica) { n.h.note(r) }
 
+// ClusterVersion implements Node.
+func (n nodeSide) ClusterVersion() fsm.Version { return n.h.ClusterVersion() }
+
 // Applied implements Node.
 func (n nodeSide) Applied(p fsm.PartitionID) {
 	if p == fsm.CatalogPartition {

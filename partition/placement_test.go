@@ -304,7 +304,7 @@ func TestANodeThatIsGoneIsForgotten(t *testing.T) {
 					b.grow("n4")
 					b.until("four nodes have their share", func() string { return b.level("n1", "n2", "n3", "n4") })
 				} else {
-					b.knowsLevel("n2")
+					b.wantVersion("n2", fsm.NewestVersion)
 				}
 				b.kill("n1")
 				b.wish("n2", "n1", catalog.Gone)
@@ -354,23 +354,23 @@ func TestNoReplicaIsDeletedThatIsWanted(t *testing.T) {
 	})
 }
 
-// The catalog's own level rises when every node has said what it knows, and not before.
-func TestTheLevelWaitsForEveryNode(t *testing.T) {
+// A new cluster gets its first version when every node has said what it knows, and not before.
+func TestTheFirstClusterVersionWaitsForEveryNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		b.createQueue(t.Context(), "n1", queue("orders", true))
-		b.knowsLevel("n1")
+		b.wantVersion("n1", fsm.NewestVersion)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
-		b.old("n3")
+		b.knows("n3", fsm.VersionFirst)
 		b.createQueue(t.Context(), "n1", queue("orders", true))
 		b.grow("n4")
 		time.Sleep(5 * time.Minute)
-		if l := b.all["n1"].dir.View().Level(); l != 0 {
-			t.Errorf("level %d with a node that knows none", l)
+		if v := b.all["n1"].dir.View().ClusterVersion(); v != fsm.VersionFirst {
+			t.Errorf("cluster version %s with a node that knows none", v)
 		}
 		if err := b.all["n1"].dir.Wish(t.Context(), "n1", catalog.Drain); err == nil ||
 			!strings.Contains(err.Error(), "n3") {
@@ -382,23 +382,23 @@ func TestTheLevelWaitsForEveryNode(t *testing.T) {
 	})
 }
 
-func (b *brokers) knowsLevel(id fsm.NodeID) {
+func (b *brokers) wantVersion(id fsm.NodeID, want fsm.Version) {
 	b.t.Helper()
-	b.until("the level is known", func() string {
-		if l := b.all[id].dir.View().Level(); l != catalog.Level {
-			return fmt.Sprint(l)
+	b.until("the cluster version is known", func() string {
+		if v := b.all[id].dir.View().ClusterVersion(); v != want || b.all[id].host.ClusterVersion() != want {
+			return v.String()
 		}
 		return ""
 	})
 }
 
-// old makes a node answer as one that knows no level.
-func (b *brokers) old(id fsm.NodeID) {
+// knows makes a node answer as one whose program knows no version above one.
+func (b *brokers) knows(id fsm.NodeID, newest fsm.Version) {
 	h := b.all[id].host
 	b.all[id].port.Handle(KindStatus, func(context.Context, fsm.NodeID, []byte) ([]byte, error) {
 		all := h.Status()
 		for i := range all {
-			all[i].CatalogLevel = 0
+			all[i].CatalogLevel = min(all[i].CatalogLevel, newest)
 		}
 		return appendJSON(nil, all)
 	})

@@ -24,6 +24,9 @@ type Deps struct {
 	// Quarantine notes durably that a partition's stores must not be used, and why: Open refuses them
 	// until they are rebuilt. nil: a new start forgets it.
 	Quarantine func(p fsm.PartitionID, reason string) error
+	// KeepVersion has the data directory refuse, from now on, programs that do not know a cluster version. nil: nobody
+	// refuses them.
+	KeepVersion func(fsm.Version) error
 	// Lives tells old copies of the data from the data; nil if that cannot be told.
 	Lives Lives
 	// Disk tells how full the disk is; nil if nobody looks.
@@ -105,6 +108,8 @@ const (
 	KindCatalog uint8 = 18
 	// KindReleased tells a node that an operator took a session from its holder (S-54).
 	KindReleased uint8 = 19
+	// KindVersion has a node tell its data directory a cluster version that is about to be reached.
+	KindVersion uint8 = 20
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

@@ -211,6 +211,9 @@ func (s *sender) known(p fsm.PartitionID) bool {
 // it is idempotent, that is, changes nothing when done twice.
 func (s *sender) propose(ctx context.Context, p fsm.PartitionID, req fsm.Request, a *attempts,
 	again func(error) bool) (fsm.Outcome, error) {
+	if err := s.host.mayPropose(req.Command); err != nil {
+		return fsm.Outcome{}, err
+	}
 	var o fsm.Outcome
 	waits := fsm.WaitOf(req.Command)
 	until := time.Now().Add(time.Duration(min(waits, replica.MaxWait)) * time.Millisecond)

@@ -35,6 +35,7 @@ func (h *Host) handle() {
 	c.Handle(KindClock, h.serveClock)
 	c.Handle(KindCatalog, h.serveCatalog)
 	c.Handle(KindReleased, h.serveReleased)
+	c.Handle(KindVersion, h.serveVersion)
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {

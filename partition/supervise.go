@@ -82,6 +82,11 @@ func (c controlSide) Change(ctx context.Context, change *catalog.Change) error {
 	return err
 }
 
+// AdmitVersion implements control.Host.
+func (c controlSide) AdmitVersion(ctx context.Context, nodes []fsm.NodeID, to fsm.Version) error {
+	return c.h.AdmitVersion(ctx, nodes, to)
+}
+
 // Diverge implements control.Host.
 func (c controlSide) Diverge(r *replica.Replica, own replica.Digest, agreed string) {
 	c.h.diverge(r, own, agreed)

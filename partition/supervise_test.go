@@ -50,6 +50,7 @@ type brokers struct {
 	partitions int
 	lifeOf     map[fsm.NodeID]int           // restarts
 	named      string                       // name of the next node to join, its id if empty
+	finalizes  bool                         // the setting Finalize of nodes that join
 	votes      int                          // of the catalog at most, the default if 0
 	zone       map[fsm.NodeID]string        // where nodes say that they stand, from their next start on
 	wanted     map[fsm.NodeID]int           // partitions that nodes ask for, from their next start on
@@ -105,6 +106,7 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	defer func() { b.named = "" }()
 	cfg.Name, cfg.Bootstrap, cfg.Place, cfg.Partitions = b.named, bootstrap, placeRound, b.partitions
 	cfg.Zone = b.zone[id]
+	cfg.Finalize = b.finalizes
 	if b.votes > 0 {
 		cfg.CatalogVoters = b.votes
 	}

@@ -38,6 +38,11 @@ type Config struct {
 	// Hard are the hard settings of other rooms (the version of the hash, of the entry's encoding).
 	// They are written at the first start and compared at every other.
 	Hard map[string]int
+	// FirstVersion is the cluster version that a new directory tells, 0 for none.
+	FirstVersion int
+	// AdmitVersion judges the cluster version that the directory tells, 0 for none, before anything is read or written; its
+	// error is that of Open. nil: every version is good.
+	AdmitVersion func(version int) error
 	// FS is the file system; nil is the operating system's. Tests put faultfs here.
 	FS FS
 }

@@ -47,7 +47,9 @@ type Dir struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[uint16]*Group
+	// version is the cluster version that the directory tells.
+	version int
+	open    map[uint16]*Group
 }
 
 // Open opens the data directory, creating it at the first start: takes the lock, compares the hard
@@ -128,7 +130,7 @@ func (d *Dir) load() error {
 	if missing && len(groups) > 0 {
 		return fmt.Errorf("%s: %w: missing, but there is data beside it", identity, ErrCorrupt)
 	}
-	if err := checkHard(d.fsys, d.cfg.Dir, hardOf(d.cfg), missing); err != nil {
+	if d.version, err = checkHard(&d.cfg, d.fsys, missing); err != nil {
 		return err
 	}
 	if missing {

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -93,6 +94,61 @@ func TestSecondProcessHearsWhoHoldsTheDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	openDir(t, cfg)
+}
+
+// The cluster version of a directory rises, is judged before everything else, and is the only setting that may differ.
+func TestADirectoryTellsItsClusterVersion(t *testing.T) {
+	cfg := Defaults()
+	cfg.Dir, cfg.Hard = filepath.Join(t.TempDir(), "data"), map[string]int{"hash": 1}
+	knows := 0
+	cfg.AdmitVersion = func(version int) error {
+		if version > knows {
+			return fmt.Errorf("version %d is not known", version)
+		}
+		return nil
+	}
+	d := openDir(t, cfg)
+	fresh, err := os.ReadFile(filepath.Join(cfg.Dir, hardFile))
+	if err != nil || strings.Contains(string(fresh), versionSetting) || d.Version() != 0 {
+		t.Fatalf("a new directory tells version %d: %s, %v", d.Version(), fresh, err)
+	}
+	for _, to := range []int{101, 101, 100, 205} {
+		if err := d.KeepVersion(to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.Version() != 205 {
+		t.Errorf("version %d", d.Version())
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.KeepVersion(300); !errors.Is(err, ErrClosed) {
+		t.Errorf("a closed directory: %v", err)
+	}
+	other := cfg
+	other.Hard = map[string]int{"hash": 2} // not a word of that: the program is too old for any of it
+	if _, err := Open(other, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), "version 205 is not known") {
+		t.Errorf("a program that does not know the version: %v", err)
+	}
+	cfg.AdmitVersion = nil
+	other.AdmitVersion = nil
+	var hard *HardError
+	if _, err := Open(other, hclog.NewNullLogger()); !errors.As(err, &hard) || strings.Contains(err.Error(), versionSetting) {
+		t.Errorf("another hash: %v", err)
+	}
+	knows = 205
+	if d = openDir(t, cfg); d.Version() != 205 {
+		t.Errorf("version %d after a restart", d.Version())
+	}
+	cfg.Dir, cfg.FirstVersion = filepath.Join(t.TempDir(), "other"), 200
+	if d = openDir(t, cfg); d.Version() != 200 {
+		t.Errorf("a new directory of a later program tells %d", d.Version())
+	}
+	d.Close()
+	if d = openDir(t, cfg); d.Version() != 200 {
+		t.Errorf("the same opened again tells %d", d.Version())
+	}
 }
 
 func TestHardSettingsThatDifferRefuseToStart(t *testing.T) {

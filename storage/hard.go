@@ -23,6 +23,11 @@ const (
 
 const hardFile = "hard.json"
 
+// versionSetting is the hard setting with the cluster version of the directory. It is the only one that changes, and
+// only rises ([Dir.KeepVersion]). A program from before there were cluster versions refuses it as one that it does not
+// have. A directory without it is of version 0.
+const versionSetting = "cluster"
+
 // hardSettings is the content of hard.json: what must not change while there is data.
 type hardSettings struct {
 	Log     string         `json:"log"`
@@ -31,8 +36,11 @@ type hardSettings struct {
 }
 
 func hardOf(cfg Config) hardSettings {
-	rooms := make(map[string]int, len(cfg.Hard))
+	rooms := make(map[string]int, len(cfg.Hard)+1)
 	maps.Copy(rooms, cfg.Hard)
+	if cfg.FirstVersion > 0 {
+		rooms[versionSetting] = cfg.FirstVersion
+	}
 	return hardSettings{
 		Log: cfg.Log,
 		Formats: map[string]int{
@@ -58,31 +66,70 @@ func (e *HardError) Error() string {
 		e.File, strings.Join(e.Diffs, "; "))
 }
 
-// checkHard writes the hard settings at the first start and compares them at every other. fresh says that the
-// directory holds no data: missing settings are no loss then.
-func checkHard(fsys FS, dir string, want hardSettings, fresh bool) error {
-	name := filepath.Join(dir, hardFile)
+// checkHard writes the hard settings at the first start and compares them at every other; it returns the cluster version
+// of the directory. fresh says that the directory holds no data: missing settings are no loss then.
+func checkHard(cfg *Config, fsys FS, fresh bool) (version int, err error) {
+	name, want := filepath.Join(cfg.Dir, hardFile), hardOf(*cfg)
 	text, err := readSmall(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !fresh {
-			return fmt.Errorf("%s: %w: missing, but there is data beside it", name, ErrCorrupt)
+			return 0, fmt.Errorf("%s: %w: missing, but there is data beside it", name, ErrCorrupt)
 		}
-		text, err := json.MarshalIndent(want, "", "  ")
-		if err != nil {
-			return err
-		}
-		return writeSmall(fsys, name, text)
+		return cfg.FirstVersion, writeHard(fsys, name, want)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var got hardSettings
 	if err := json.Unmarshal(text, &got); err != nil {
-		return fmt.Errorf("read %s: %w: %w", name, ErrCorrupt, err)
+		return 0, fmt.Errorf("read %s: %w: %w", name, ErrCorrupt, err)
 	}
+	// First of all: a directory of a later version may differ in any other way.
+	version = got.Rooms[versionSetting]
+	if cfg.AdmitVersion != nil {
+		if err := cfg.AdmitVersion(version); err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	delete(got.Rooms, versionSetting)
+	delete(want.Rooms, versionSetting)
 	if diffs := diffHard(got, want); len(diffs) > 0 {
-		return &HardError{File: name, Diffs: diffs}
+		return 0, &HardError{File: name, Diffs: diffs}
 	}
+	return version, nil
+}
+
+func writeHard(fsys FS, name string, settings hardSettings) error {
+	text, err := json.MarshalIndent(settings, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeSmall(fsys, name, text)
+}
+
+// Version returns the cluster version that the directory tells, 0 if it tells none.
+func (d *Dir) Version() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.version
+}
+
+// KeepVersion has the directory tell a cluster version, durably, unless it tells that or a higher one.
+func (d *Dir) KeepVersion(version int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed:
+		return ErrClosed
+	case version <= d.version:
+		return nil
+	}
+	settings := hardOf(d.cfg)
+	settings.Rooms[versionSetting] = version
+	if err := writeHard(d.fsys, filepath.Join(d.cfg.Dir, hardFile), settings); err != nil {
+		return err
+	}
+	d.version = version
 	return nil
 }
 

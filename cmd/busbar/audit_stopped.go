@@ -28,10 +28,7 @@ func openStopped(path, store string) (stoppedNode, error) {
 	if _, err := os.Stat(filepath.Join(path, "identity.json")); err != nil {
 		return stoppedNode{}, exit.With(exit.NotFound, fmt.Errorf("%s is no data directory: %w", path, err))
 	}
-	cfg := storage.Defaults()
-	cfg.Dir, cfg.Log = path, store
-	cfg.Hard = map[string]int{"hash": fsm.HashVersion, "entry": fsm.EntryVersion}
-	dir, err := storage.Open(cfg, hclog.NewNullLogger())
+	dir, err := storage.Open(storageConfig(path, store), hclog.NewNullLogger())
 	if err != nil {
 		return stoppedNode{}, fmt.Errorf("%s: %w (the node must be stopped)", path, err)
 	}

@@ -56,6 +56,8 @@ type Config struct {
 	ReplicationFactor int  `yaml:"replication-factor"`
 	// MoveRate is how many bytes per second the node sends to new replicas at most, 0 for no bound.
 	MoveRate int `yaml:"move-bytes-per-second"`
+	// FinalizeUpgrades has the cluster version rise without an operator.
+	FinalizeUpgrades bool `yaml:"finalize-upgrades"`
 
 	TLSCert            string `yaml:"tls-cert"`
 	TLSKey             string `yaml:"tls-key"`
@@ -169,7 +171,7 @@ func defaults(dev bool) Config {
 		c.AMQPListen, c.TLSListen = list{"127.0.0.1:5672"}, list{"127.0.0.1:5671"}
 		c.PeerListen, c.GossipListen = "127.0.0.1:0", "127.0.0.1:0"
 		c.Advertise = "127.0.0.1"
-		c.BootstrapExpect = 1
+		c.BootstrapExpect, c.FinalizeUpgrades = 1, true
 	}
 	return c
 }
@@ -239,6 +241,7 @@ func settings() []setting {
 		number("partitions", "number of data partitions; a cluster gets more when all nodes ask for them, and never fewer", func(c *Config) *int { return &c.Partitions }),
 		number("replication-factor", "replicas of each partition", func(c *Config) *int { return &c.ReplicationFactor }),
 		number("move-bytes-per-second", "bytes per second that the node sends to new replicas at most; 0 for no bound", func(c *Config) *int { return &c.MoveRate }),
+		truth("finalize-upgrades", "finalize an upgrade as soon as every node runs it; nobody can go back from then on (default with --dev)", func(c *Config) *bool { return &c.FinalizeUpgrades }),
 		text("tls-cert", "certificate chain, PEM", func(c *Config) *string { return &c.TLSCert }),
 		text("tls-key", "private key, PEM", func(c *Config) *string { return &c.TLSKey }),
 		text("tls-ca", "CA that certificates of other nodes must come from, PEM; turns on TLS between nodes", func(c *Config) *string { return &c.TLSCA }),

@@ -10,14 +10,14 @@
 //   - signals.go: what ends a process
 //   - open.go, entities_start.go: a node opens the rooms in order, and makes the entities of its file
 //   - ops_token.go, ops_sockets.go, hosts.go: who may use the operations port, and what keeps web pages away from it
-//   - status_moves.go, status.go, status_nodes.go, status_members.go, operator.go, metrics.go, messages.go, reset.go,
-//     audit.go, profiles.go: what the operations port answers
+//   - status_moves.go, status.go, status_upgrade.go, status_nodes.go, status_members.go, operator.go, metrics.go, messages.go,
+//     reset.go, audit.go, profiles.go: what the operations port answers
 //   - audit_stopped.go, recover.go: an audit of data directories whose nodes are stopped, and their recovery
 //   - reload_http.go, reload.go, reload_access.go, reload_watch.go, reload_settings.go, service.go: a running node reads its
 //     configuration again; what systemd is told
 //   - issuers.go, policies.go, roots.go: whose tokens are good, and authorities for an image that has none
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
-//   - node.go, alarms.go, mend.go: the node itself, its alarms, and advice to people beside an error
+//   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error
 //   - config.go, placement.go, limits.go, addresses.go, gossip_keys.go: the configuration
 //
 // The packages client, lines, backup, bench, entities, dial, exit, notify and process have doors that test/arch holds.

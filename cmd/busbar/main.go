@@ -13,9 +13,6 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/manage"
 )
 
-// version is set by the linker.
-var version = "development"
-
 func main() { os.Exit(run(os.Args[1:])) }
 
 // run executes one command line and returns the exit code: 0 done, 1 failed at run time, 2 usage or
@@ -24,7 +21,7 @@ func run(args []string) int {
 	root := &cobra.Command{
 		Use:           "busbar",
 		Short:         "A replicated message broker for Azure Service Bus clients",
-		Version:       version,
+		Version:       programVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, _ []string) error {

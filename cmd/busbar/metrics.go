@@ -24,8 +24,9 @@ func newMetrics(n *node) *prometheus.Registry {
 	)
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "busbar_build_info", Help: "Always 1; the label is the version.",
-		ConstLabels: prometheus.Labels{"version": version},
+		ConstLabels: prometheus.Labels{"version": programVersion()},
 	}, func() float64 { return 1 }))
+	r.MustRegister(versionMetrics(n)...)
 	return r
 }
 

@@ -23,7 +23,7 @@ func TestEachMetricIsInTheOperatorsPage(t *testing.T) {
 	newNodeCollector(nil).Describe(descs)
 	newReloadCollector(nil).Describe(descs)
 	close(descs)
-	known := []string{"busbar_build_info"}
+	known := []string{"busbar_build_info", "busbar_cluster_version", "busbar_known_version"}
 	for d := range descs {
 		known = append(known, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1])
 	}

@@ -81,10 +81,8 @@ func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err e
 }
 
 func (n *node) openStorage(context.Context) error {
-	cfg := storage.Defaults()
-	cfg.Dir, cfg.Log = n.cfg.DataDir, n.cfg.LogStore
+	cfg := storageConfig(n.cfg.DataDir, n.cfg.LogStore)
 	cfg.BallastBytes = ballastBytes
-	cfg.Hard = map[string]int{"hash": fsm.HashVersion, "entry": fsm.EntryVersion}
 	dir, err := storage.Open(cfg, n.log.Named("storage"))
 	if err != nil {
 		return mendable(fmt.Errorf("data directory: %w", err), cfg.Dir)
@@ -97,7 +95,7 @@ func (n *node) openStorage(context.Context) error {
 		return err
 	}
 	n.incarnation = fsm.Incarnation(binary.LittleEndian.Uint64(chance[:]) | 1) // never 0
-	n.log.Info("starting", "version", version, "node", n.id, "name", n.cfg.NodeName)
+	n.log.Info("starting", "version", programVersion(), "knows", fsm.NewestVersion.String(), "data", fsm.Version(dir.Version()).String(), "node", n.id, "name", n.cfg.NodeName)
 	if descriptors, known := process.MaxDescriptors(); known {
 		_, reserve := room(descriptors, n.cfg.Partitions)
 		n.log.Info("open files", "limit", descriptors, "reserved", reserve, "connections", n.cfg.Limits.Connections,
@@ -130,6 +128,13 @@ func (n *node) clusterConfig() (cluster.Config, error) {
 	cfg.AllowPlaintext = n.cfg.AllowPlaintextPeer
 	cfg.Join, cfg.BootstrapExpect = n.cfg.Join, n.cfg.BootstrapExpect
 	cfg.RootKey = keyDigest(n.cfg.Policies)
+	cfg.Versions = func() cluster.Versions {
+		v := cluster.Versions{Newest: fsm.NewestVersion, Oldest: fsm.OldestVersion}
+		if n.host != nil { // before the mesh speaks
+			v.Has = n.host.ClusterVersion()
+		}
+		return v
+	}
 	cfg.Known = func(id fsm.NodeID) bool {
 		if n.directory == nil || n.directory.View() == nil { // before the mesh speaks, or the catalog is there
 			return false
@@ -194,7 +199,7 @@ func portOf(addr string) string {
 // openPartitions registers the calls of the partitions, then lets the mesh and gossip speak.
 func (n *node) openPartitions(context.Context) error {
 	cfg := partition.Defaults()
-	cfg.Node, cfg.Incarnation = n.id, n.incarnation
+	cfg.Node, cfg.Incarnation, cfg.Program = n.id, n.incarnation, programVersion()
 	if !n.cfg.unnamed {
 		cfg.Name = n.cfg.NodeName
 	}
@@ -203,9 +208,10 @@ func (n *node) openPartitions(context.Context) error {
 	cfg.Limits, cfg.MaxReceives = n.cfg.Limits.namespace(), n.cfg.Limits.ConcurrentReceives
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
-		Rebuild:    func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
-		Quarantine: func(p fsm.PartitionID, reason string) error { return n.dir.Quarantine(uint16(p), reason) },
-		Lives:      lives{n.dir}, Disk: n.dir, Log: n.log.Named("partition"),
+		Rebuild:     func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
+		Quarantine:  func(p fsm.PartitionID, reason string) error { return n.dir.Quarantine(uint16(p), reason) },
+		KeepVersion: func(v fsm.Version) error { return n.dir.KeepVersion(int(v)) },
+		Lives:       lives{n.dir}, Disk: n.dir, Log: n.log.Named("partition"),
 	})
 	if err != nil {
 		return err
@@ -323,7 +329,7 @@ func (n *node) found(ctx context.Context) error {
 	if !n.cfg.unnamed {
 		cfg.Peers, cfg.NameTaken = n.gossip.Alive, func(owner fsm.NodeID) { n.nameOwner.Store(&owner) }
 	}
-	cfg.Partitions, cfg.Replicas = n.cfg.Partitions, n.cfg.ReplicationFactor
+	cfg.Partitions, cfg.Replicas, cfg.Finalize = n.cfg.Partitions, n.cfg.ReplicationFactor, n.cfg.FinalizeUpgrades
 	cfg.CatalogVoters, cfg.Place, cfg.Left = catalogVoters, cluster.Place, n.gossip.Left
 	n.supervisor, err = partition.Supervise(n.host, n.directory, cfg)
 	if err != nil {

@@ -29,6 +29,8 @@ func guarded(path string) bool {
 	switch path {
 	case client.AuditPath, resetPath, reloadPath:
 		return true
+	case rest.UpgradePath: // a state
+		return false
 	}
 	return strings.HasPrefix(path, rest.ClusterCommands) || strings.HasPrefix(path, profilesPath)
 }

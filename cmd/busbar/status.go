@@ -103,7 +103,7 @@ func (s *status) Cluster(ctx context.Context) rest.ClusterStatus {
 	out.Nodes, out.Moves = s.nodes(out.Partitions, show), moves(out.Partitions)
 	out.Progress = s.progress(ctx, moving, told, show)
 	v := s.catalog()
-	out.Level = v.Level()
+	out.ClusterVersion, out.Knows = v.ClusterVersion().String(), fsm.NewestVersion.String()
 	for _, kind := range []fsm.EntityKind{fsm.Queue, fsm.Topic, fsm.Subscription} {
 		for _, d := range v.List(kind, 0, -1) {
 			out.Entities = append(out.Entities, rest.EntityStatus{Name: d.Name, Shares: d.Partitions})

@@ -36,12 +36,19 @@ type Change struct {
 	Before *fsm.Incarnation `json:"before,omitempty"`
 	// Lost declares a life of a node over (RUL-19).
 	Lost *Loss `json:"lost,omitempty"`
-	// Wish says what an operator wants of a node. Of this field and the next two see Level.
+	// Program comes beside Node: the newest cluster version that the node's program knows. A node of which it is below that of
+	// the cluster is refused. Below fsm.VersionUpgrades it is passed over.
+	Program fsm.Version `json:"program,omitempty"`
+	// Wish says what an operator wants of a node.
 	Wish *NodeWish `json:"wish,omitempty"`
-	// Forget removes a node that holds nothing from the list for good.
-	Forget *Forgetting `json:"forget,omitempty"`
-	// Raise sets the level of the catalog: every node knows changes of that level.
-	Raise uint32 `json:"raise,omitempty"`
+	// Forget removes a node that holds nothing from the list for good. It names the life that the one knew who decided.
+	Forget *Life `json:"forget,omitempty"`
+	// Raise sets the cluster version: every node knows what came with it.
+	Raise fsm.Version `json:"raise,omitempty"`
+	// Heard comes beside Raise: the lives of all nodes, as the one knew them who asked them. A node that the catalog knows
+	// in another life may run another program by now, so the change is refused. nil is asked by nobody and not judged:
+	// that of a program before fsm.VersionUpgrades.
+	Heard []Life `json:"heard,omitempty"`
 	// Limits are those by which Create and PutRule are judged, nil for the defaults. They come beside
 	// the one field that is set.
 	Limits *Limits `json:"limits,omitempty"`
@@ -112,6 +119,12 @@ type Node struct {
 	// node: a registration does not set them.
 	Wish  Wish     `json:"wish,omitempty"`
 	Since fsm.Wall `json:"since,omitempty"`
+}
+
+// Life names a node and a life of it.
+type Life struct {
+	ID          fsm.NodeID      `json:"id"`
+	Incarnation fsm.Incarnation `json:"incarnation"`
 }
 
 // Loss names a life of a node that is over.

@@ -23,8 +23,8 @@ func TestWhatMayWaitForRoomOnTheDisk(t *testing.T) {
 		"a node":       {Change{Node: &Node{}}, false},
 		"a life ended": {Change{Lost: &Loss{}}, false},
 		"a wish":       {Change{Wish: &NodeWish{}}, false},
-		"a node goes":  {Change{Forget: &Forgetting{}}, false},
-		"a level":      {Change{Raise: 1}, false},
+		"a node goes":  {Change{Forget: &Life{}}, false},
+		"a version":    {Change{Raise: 1}, false},
 	} {
 		if got := Grows(tc.change.Command()); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)

@@ -6,13 +6,6 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// Level is the highest kind of change that this program knows. A Wish, a Forget and an Exchange with an epoch are
-// proposed only when the catalog's own level says that every node knows them. An older node would take them for empty
-// changes, and its catalog would be another one (docs/decisions/0065-placement.md).
-//
-//	1	Wish, Forget, Exchange.Epoch, Node.Zone
-const Level = 1
-
 // Wish is what an operator wants of a node.
 type Wish string
 
@@ -30,17 +23,8 @@ type NodeWish struct {
 	Wish Wish       `json:"wish,omitempty"`
 }
 
-// Forgetting names a node, and its life as the one knew it who decided.
-type Forgetting struct {
-	ID          fsm.NodeID      `json:"id"`
-	Incarnation fsm.Incarnation `json:"incarnation"`
-}
-
 // Leaves reports whether the node is to lead and hold nothing.
 func (n *Node) Leaves() bool { return n.Wish != Serve }
-
-// Level returns the level that every node of the cluster knows.
-func (v *View) Level() uint32 { return v.level }
 
 // IsRemoved reports whether a node was forgotten.
 func (v *View) IsRemoved(n fsm.NodeID) bool { return slices.Contains(v.removed, n) }
@@ -78,7 +62,7 @@ func (s *State) wish(w NodeWish) fsm.Outcome {
 }
 
 // forgetNode removes a node for good: it holds nothing, and what is left of its last life is over.
-func (s *State) forgetNode(f Forgetting) fsm.Outcome {
+func (s *State) forgetNode(f Life) fsm.Outcome {
 	n, known := s.view.nodes.Get(f.ID)
 	switch {
 	case !known:
@@ -110,19 +94,5 @@ func (s *State) fence(x *Exchange, epoch uint64) fsm.Outcome {
 			return refuse(fsm.InvalidOperation, "node %s is not in the catalog", m)
 		}
 	}
-	return fsm.Outcome{}
-}
-
-// raise sets the level; it never falls.
-func (s *State) raise(level uint32) fsm.Outcome {
-	switch {
-	case level > Level:
-		return refuse(fsm.InvalidArgument, "level %d is not known, %d is the highest", level, Level)
-	case level <= s.view.level:
-		return fsm.Outcome{}
-	}
-	v := s.next()
-	v.level = level
-	s.view = v
 	return fsm.Outcome{}
 }

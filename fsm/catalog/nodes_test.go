@@ -69,7 +69,7 @@ func TestAWishOutlastsALife(t *testing.T) {
 
 func TestANodeIsForgottenWhenItHoldsNothing(t *testing.T) {
 	w := placedWorld(t)
-	forget := Change{Forget: &Forgetting{ID: "c", Incarnation: 3}}
+	forget := Change{Forget: &Life{ID: "c", Incarnation: 3}}
 	w.refused(forget, fsm.InvalidOperation) // nobody wants it
 	w.must(Change{Wish: &NodeWish{ID: "c", Wish: Remove}})
 	w.refused(forget, fsm.InvalidOperation) // it holds partitions
@@ -77,7 +77,7 @@ func TestANodeIsForgottenWhenItHoldsNothing(t *testing.T) {
 		w.must(Change{Replace: &Exchange{ID: p + 1, From: []fsm.NodeID{"a", "b", "c"},
 			Members: []fsm.NodeID{"a", "b", "d"}, Epoch: epochOf(0)}})
 	}
-	w.refused(Change{Forget: &Forgetting{ID: "c", Incarnation: 2}}, fsm.Stale)
+	w.refused(Change{Forget: &Life{ID: "c", Incarnation: 2}}, fsm.Stale)
 	w.must(forget)
 	v := w.s.View()
 	if _, known := v.Node("c"); known || !v.IsRemoved("c") || !v.IsLost(3) {
@@ -87,22 +87,12 @@ func TestANodeIsForgottenWhenItHoldsNothing(t *testing.T) {
 	w.refused(Change{Node: &Node{ID: "c", Name: "c", Incarnation: 30}}, fsm.Unauthorized)
 }
 
-func TestTheLevelNeverFalls(t *testing.T) {
-	w := placedWorld(t)
-	w.must(Change{Raise: 1})
-	w.must(Change{Raise: 1})
-	w.refused(Change{Raise: Level + 1}, fsm.InvalidArgument)
-	if l := w.s.View().Level(); l != 1 {
-		t.Errorf("level %d", l)
-	}
-}
-
 // What the changes of placement look like is a format: nodes of other versions read it.
 func TestPlacementChangesAsText(t *testing.T) {
 	for want, c := range map[string]Change{
 		`{"wish":{"id":"a","wish":"drain"}}`:             {Wish: &NodeWish{ID: "a", Wish: Drain}},
 		`{"wish":{"id":"a"}}`:                            {Wish: &NodeWish{ID: "a"}},
-		`{"forget":{"id":"a","incarnation":7}}`:          {Forget: &Forgetting{ID: "a", Incarnation: 7}},
+		`{"forget":{"id":"a","incarnation":7}}`:          {Forget: &Life{ID: "a", Incarnation: 7}},
 		`{"raise":1}`:                                    {Raise: 1},
 		`{"node":{"id":"a","name":"n","incarnation":7}}`: {Node: &Node{ID: "a", Name: "n", Incarnation: 7}},
 		`{"node":{"id":"a","name":"n","incarnation":7,"zone":"z"}}`: {
@@ -118,7 +108,7 @@ func TestPlacementChangesAsText(t *testing.T) {
 	}
 }
 
-// An image of a catalog that never met level 1 is byte for byte what an older node writes.
+// An image of a catalog that never met cluster version 0.0-1 is byte for byte what an older node writes.
 func TestPlacementInAnImage(t *testing.T) {
 	w := placedWorld(t)
 	image := func() []byte {
@@ -130,12 +120,12 @@ func TestPlacementInAnImage(t *testing.T) {
 	}
 	for _, field := range []string{"epoch", "wish", "since", "zone", "Removed", "Level"} {
 		if bytes.Contains(image(), []byte(`"`+field+`"`)) {
-			t.Errorf("the image of level 0 has %q", field)
+			t.Errorf("the image of version 0.0-0 has %q", field)
 		}
 	}
 	w.must(Change{Raise: 1})
 	w.must(Change{Wish: &NodeWish{ID: "d", Wish: Gone}})
-	w.must(Change{Forget: &Forgetting{ID: "d", Incarnation: 4}})
+	w.must(Change{Forget: &Life{ID: "d", Incarnation: 4}})
 	w.must(Change{Wish: &NodeWish{ID: "c", Wish: Drain}})
 	w.must(Change{Replace: &Exchange{ID: 1, From: []fsm.NodeID{"a", "b", "c"}, Members: []fsm.NodeID{"c", "b", "a"},
 		Epoch: epochOf(0)}})
@@ -145,8 +135,8 @@ func TestPlacementInAnImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := s.View()
-	if n, _ := v.Node("c"); n.Wish != Drain || v.Level() != 1 || !v.IsRemoved("d") || v.Groups()[0].Epoch != 1 {
-		t.Errorf("restored: nodes %+v, level %d, removed %v, groups %+v", v.Nodes(), v.Level(), v.Removed(), v.Groups())
+	if n, _ := v.Node("c"); n.Wish != Drain || v.ClusterVersion() != fsm.VersionPlacement || !v.IsRemoved("d") || v.Groups()[0].Epoch != 1 {
+		t.Errorf("restored: nodes %+v, cluster version %s, removed %v, groups %+v", v.Nodes(), v.ClusterVersion(), v.Removed(), v.Groups())
 	}
 	w.s = s
 	if after := image(); !bytes.Equal(before, after) {

@@ -33,7 +33,7 @@ type image struct {
 	Nodes    []Node
 	Lost     []fsm.Incarnation
 	Removed  []fsm.NodeID `json:",omitempty"`
-	Level    uint32       `json:",omitempty"`
+	Level    fsm.Version  `json:",omitempty"` // the cluster version
 	Results  []remembered
 }
 
@@ -59,7 +59,7 @@ func (s *State) Capture() io.WriterTo {
 func (c *capture) WriteTo(w io.Writer) (int64, error) {
 	m := image{Wall: c.wall, Lease: c.lease, Epoch: c.epoch, Index: c.index, Version: c.view.version,
 		NextID: c.view.nextID, Entities: c.view.ids.Values(), Groups: c.view.Groups(),
-		Nodes: c.view.Nodes(), Lost: c.view.lost, Removed: c.view.removed, Level: c.view.level}
+		Nodes: c.view.Nodes(), Lost: c.view.lost, Removed: c.view.removed, Level: c.view.cluster}
 	for k, r := range c.results { // ordered: sorted below
 		m.Results = append(m.Results, remembered{k, r})
 	}
@@ -106,13 +106,17 @@ func (s *State) Restore(r io.Reader) error {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return fmt.Errorf("%w: catalog image: %w", fsm.ErrFormat, err)
 	}
+	if m.Level > fsm.NewestVersion {
+		return fmt.Errorf("%w: catalog image of cluster version %s, this program knows %s at most", fsm.ErrFormat, m.Level,
+			fsm.NewestVersion)
+	}
 	s.install(&m)
 	return nil
 }
 
 func (s *State) install(m *image) {
 	v := &View{version: m.Version, nextID: m.NextID, names: btree.Map[string, *fsm.Descriptor]{},
-		lost: m.Lost, removed: m.Removed, level: m.Level}
+		lost: m.Lost, removed: m.Removed, cluster: m.Level}
 	for _, d := range m.Entities {
 		if d != nil {
 			v.put(d)

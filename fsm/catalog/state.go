@@ -173,13 +173,13 @@ func (s *State) change(data []byte) fsm.Outcome {
 	case c.Replace != nil:
 		return s.replace(*c.Replace)
 	case c.Node != nil:
-		return s.node(*c.Node, c.Before)
+		return s.node(*c.Node, c.Before, c.Program)
 	case c.Wish != nil:
 		return s.wish(*c.Wish)
 	case c.Forget != nil:
 		return s.forgetNode(*c.Forget)
 	case c.Raise > 0:
-		return s.raise(c.Raise)
+		return s.raise(c.Raise, c.Heard)
 	case c.Lost != nil:
 		v := s.next()
 		v.lose(c.Lost.Incarnation)
@@ -353,9 +353,12 @@ func checkGroup(g Group) string {
 	return ""
 }
 
-func (s *State) node(n Node, before *fsm.Incarnation) fsm.Outcome {
+func (s *State) node(n Node, before *fsm.Incarnation, program fsm.Version) fsm.Outcome {
 	if n.ID == "" || n.Incarnation == 0 {
 		return refuse(fsm.InvalidArgument, "a node needs an id and an incarnation")
+	}
+	if o := s.admitProgram(&n, program); o.Refusal != fsm.None {
+		return o
 	}
 	if len(n.Zone) > maxZoneBytes {
 		return refuse(fsm.InvalidArgument, "a zone of %d bytes, at most %d", len(n.Zone), maxZoneBytes)

@@ -20,7 +20,7 @@ type View struct {
 	nodes   btree.Map[fsm.NodeID, Node]
 	lost    []fsm.Incarnation // oldest first
 	removed []fsm.NodeID      // oldest first
-	level   uint32
+	cluster fsm.Version       // that every node knows
 }
 
 func newView() *View { return &View{nextID: 1} }
@@ -29,7 +29,7 @@ func newView() *View { return &View{nextID: 1} }
 func (v *View) clone() *View {
 	return &View{version: v.version, nextID: v.nextID, names: *v.names.Copy(), ids: *v.ids.Copy(),
 		groups: *v.groups.Copy(), nodes: *v.nodes.Copy(), lost: slices.Clone(v.lost),
-		removed: slices.Clone(v.removed), level: v.level}
+		removed: slices.Clone(v.removed), cluster: v.cluster}
 }
 
 func fold(name string) string { return strings.ToLower(name) }

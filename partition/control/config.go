@@ -32,6 +32,9 @@ type Config struct {
 	// Left reports whether a node is known to have been stopped in good order; nil if that is not known. It is a hint: a
 	// node that answers has not left.
 	Left func(fsm.NodeID) bool
+	// Finalize has the cluster version rise as soon as every node knows a higher one. Without it an operator does that, but
+	// for the first version of a new cluster.
+	Finalize bool
 	// Place chooses the replicas of new partitions; the first of each is its preferred leader.
 	Place func(
 		nodes []fsm.NodeID, partitions []fsm.PartitionID, replicas int,

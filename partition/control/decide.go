@@ -10,10 +10,11 @@ import (
 )
 
 // decide returns, on the catalog's leader, the changes of the catalog that are due now. There is at most one kind of
-// them: the level, exchanges of members, new partitions, or nodes to be forgotten.
+// them: the cluster version, exchanges of members, new partitions, or nodes to be forgotten.
 func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID]nodeState) (out []*catalog.Change) {
-	if v.Level() < catalog.Level && m.allKnow(v, g, states) {
-		return []*catalog.Change{{Raise: catalog.Level}}
+	if raise, asked := m.raise(v, g, states); raise != nil {
+		m.admits = asked
+		return []*catalog.Change{raise}
 	}
 	l := m.layout(v, states)
 	m.tellSlow(l)
@@ -31,23 +32,44 @@ func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID
 	}
 	for _, n := range v.Nodes() {
 		if (n.Wish == catalog.Remove || n.Wish == catalog.Gone) && n.ID != g.self && !holds(v, n.ID, states) {
-			out = append(out, &catalog.Change{Forget: &catalog.Forgetting{ID: n.ID, Incarnation: n.Incarnation}})
+			out = append(out, &catalog.Change{Forget: &catalog.Life{ID: n.ID, Incarnation: n.Incarnation}})
 		}
 	}
 	return out
 }
 
-// allKnow reports whether every node of the catalog knows changes of our level. A node that has been away for so long
-// that others take its places is not asked.
-func (m *repairer) allKnow(v *catalog.View, g *repairGroup, states map[fsm.NodeID]nodeState) bool {
+// raise returns the change that gives the cluster a version without an operator, nil if there is none. It returns the nodes,
+// too, that have said to know the version. A new cluster gets its first version so, and with the setting Finalize any.
+// Every node of the catalog must know it. A node that has been away for so long that others take its places is not asked.
+// It is refused when it comes back with an old program.
+func (m *repairer) raise(v *catalog.View, g *repairGroup, states map[fsm.NodeID]nodeState) (
+	_ *catalog.Change, asked []fsm.NodeID) {
+	has, to := v.ClusterVersion(), fsm.NewestVersion
+	if has >= to || has > fsm.VersionFirst && !m.s.cfg.Finalize || len(v.Nodes()) == 0 {
+		return nil, nil
+	}
 	away := m.gone(v, states)
-	nodes := slices.Concat(nodeIDs(v), g.existing)
-	return len(v.Nodes()) > 0 && !slices.ContainsFunc(nodes, func(n fsm.NodeID) bool {
-		if states[n] == nil {
-			return away[n] < m.s.timing.ReplaceAfter
+	for _, n := range slices.Concat(nodeIDs(v), g.existing) {
+		switch st, answers := states[n][fsm.CatalogPartition]; {
+		case states[n] == nil && away[n] < m.s.timing.ReplaceAfter:
+			return nil, nil
+		case states[n] == nil:
+		case !answers:
+			return nil, nil
+		default:
+			to, asked = min(to, st.CatalogLevel), append(asked, n)
 		}
-		return states[n][fsm.CatalogPartition].CatalogLevel < catalog.Level
-	})
+	}
+	if to <= has {
+		return nil, nil
+	}
+	raise := &catalog.Change{Raise: to}
+	if to >= fsm.VersionUpgrades {
+		for _, n := range v.Nodes() {
+			raise.Heard = append(raise.Heard, catalog.Life{ID: n.ID, Incarnation: n.Incarnation})
+		}
+	}
+	return raise, asked
 }
 
 // holds reports whether a node holds a replica. The catalog may want it there, a group may have the node as a member,
@@ -82,12 +104,13 @@ func leaderOf(p fsm.PartitionID, states map[fsm.NodeID]nodeState) *replica.Statu
 // layout gathers what a plan is made from.
 func (m *repairer) layout(v *catalog.View, states map[fsm.NodeID]nodeState) Layout {
 	away := m.gone(v, states)
-	l := Layout{Replicas: m.s.cfg.Replicas, Gated: v.Level() < 1}
+	l := Layout{Replicas: m.s.cfg.Replicas, Gated: v.ClusterVersion() < fsm.VersionPlacement}
 	slow := slowDisks(v, states)
 	for _, n := range v.Nodes() {
 		st, answers := states[n.ID][fsm.CatalogPartition]
 		x := LayoutNode{ID: n.ID, Zone: n.Zone, Leaves: n.Leaves(), Gone: n.Wish == catalog.Gone, Slow: slow[n.ID]}
-		x.Takes = answers && !x.Leaves && st.Failure == "" && !st.Full && !st.WrongClock && st.CatalogLevel >= v.Level()
+		x.Takes = answers && !x.Leaves && st.Failure == "" && !st.Full && !st.WrongClock &&
+			st.CatalogLevel >= v.ClusterVersion()
 		if silent, is := away[n.ID]; is {
 			x.Lost = x.Gone || m.overdue(v, n.ID, silent, states)
 			x.Successor = successor(v, n.ID, states)
@@ -122,11 +145,18 @@ func (m *repairer) propose(all []*catalog.Change) {
 		return
 	}
 	m.proposing = true
+	asked := m.admits
 	m.s.Go(func(ctx context.Context) {
 		for _, c := range all {
 			m.tell(c)
 			limit, cancel := context.WithTimeout(ctx, admitTimeout)
-			err := m.s.host.Change(limit, c)
+			var err error
+			if c.Raise > 0 {
+				err = m.s.host.AdmitVersion(limit, asked, c.Raise)
+			}
+			if err == nil {
+				err = m.s.host.Change(limit, c)
+			}
 			cancel()
 			if err != nil {
 				m.s.log.Warn("the catalog was not changed", "error", err)
@@ -151,6 +181,6 @@ func (m *repairer) tell(c *catalog.Change) {
 	case c.Forget != nil:
 		m.s.log.Info("a node is forgotten", "node", c.Forget.ID)
 	case c.Raise > 0:
-		m.s.log.Info("every node knows the changes of a level", "level", c.Raise)
+		m.s.log.Info("every node knows a cluster version", "version", c.Raise.String())
 	}
 }

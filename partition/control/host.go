@@ -35,6 +35,8 @@ type Host interface {
 	LifeRefused(fsm.Incarnation)
 	// Change commits one change of the catalog.
 	Change(context.Context, *catalog.Change) error
+	// AdmitVersion has nodes tell their data directories a cluster version that is about to be reached.
+	AdmitVersion(ctx context.Context, nodes []fsm.NodeID, to fsm.Version) error
 	// Diverge fails a replica of this node because a majority has another digest.
 	Diverge(r *replica.Replica, own replica.Digest, agreed string)
 	// HandOver hands the leadership of a partition to any voter that answers.

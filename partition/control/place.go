@@ -65,7 +65,7 @@ func (p *placer) admit(r *replica.Replica, v *catalog.View) error {
 		in[fsm.NodeID(m.ID)] = true
 	}
 	for _, n := range v.Nodes() {
-		if !in[n.ID] && p.mayJoin(n.ID, v.Level()) {
+		if !in[n.ID] && p.mayJoin(n.ID, v.ClusterVersion()) {
 			p.s.log.Info("node joins the catalog", "node", n.ID, "name", n.Name)
 			return p.s.wait(r.AddNonvoter(n.ID, 0))
 		}
@@ -74,13 +74,13 @@ func (p *placer) admit(r *replica.Replica, v *catalog.View) error {
 }
 
 // mayJoin reports whether a node has a replica of the catalog that can be taken in: one that has
-// failed is rebuilt first (repairer). A program that knows less than the catalog's level must be replaced first.
-func (p *placer) mayJoin(n fsm.NodeID, level uint32) bool {
+// failed is rebuilt first (repairer). A program that does not know the cluster version must be replaced first.
+func (p *placer) mayJoin(n fsm.NodeID, version fsm.Version) bool {
 	all, err := p.s.host.Ask(p.s.ctx, n)
 	if err != nil {
 		return false
 	}
 	return slices.ContainsFunc(all, func(st replica.Status) bool {
-		return st.Partition == fsm.CatalogPartition && !st.Broken && st.CatalogLevel >= level
+		return st.Partition == fsm.CatalogPartition && !st.Broken && st.CatalogLevel >= version
 	})
 }

@@ -24,12 +24,14 @@ func (r registrar) run(ctx context.Context) {
 		life, changed := s.host.Life()
 		n := catalog.Node{ID: s.host.Node(), Name: s.cfg.Name, Incarnation: life, Zone: r.zone()}
 		limit, cancel := context.WithTimeout(ctx, registerTimeout)
-		err := s.host.Change(limit, &catalog.Change{Node: &n, Before: r.before()})
+		err := s.host.Change(limit, &catalog.Change{Node: &n, Before: r.before(),
+			Program: fsm.NewestVersion})
 		cancel()
 		var refused *fsm.RefusedError
 		switch {
 		case err == nil:
-		case errors.As(err, &refused) && refused.Refusal == fsm.Stale: // the catalog here is behind
+		case errors.Is(err, fsm.ErrVersion),
+			errors.As(err, &refused) && refused.Refusal == fsm.Stale: // the catalog here is behind
 			select {
 			case <-ctx.Done():
 			case <-time.After(lookEvery):
@@ -50,14 +52,11 @@ func (r registrar) run(ctx context.Context) {
 
 // zone returns the zone to register with: "" while a node of the cluster does not know zones.
 func (r registrar) zone() string {
-	if v := r.s.host.View(); v == nil || v.Level() < zonesSince {
+	if v := r.s.host.View(); v == nil || v.ClusterVersion() < fsm.VersionPlacement {
 		return ""
 	}
 	return r.s.cfg.Zone
 }
-
-// zonesSince is the level of the catalog from which on nodes register with their zone.
-const zonesSince = 1
 
 // rest waits until the life that was registered is over, or until the catalog may be told of the zone that it was
 // registered without.

@@ -30,6 +30,8 @@ type repairer struct {
 	silent map[fsm.NodeID]time.Time
 	asked  time.Time
 	slow   map[fsm.NodeID]bool // nodes whose disks are slow, as they were told of in the log
+	// admits are the nodes that have said to know the cluster version that is proposed.
+	admits []fsm.NodeID
 	// follows says how the followers of the groups led here advance.
 	follows map[memberOf]*follow
 

@@ -45,11 +45,12 @@ func (c *counter) NextDeadline() (wall fsm.Wall, lease fsm.Lease) { return 0, 0 
 // noPeers is the node of a replica that is alone.
 type noPeers struct{}
 
-func (noPeers) Allowed(fsm.NodeID) bool { return true }
-func (noPeers) WrongClock() bool        { return false }
-func (noPeers) Defers(*Replica) bool    { return false }
-func (noPeers) Changed(*Replica)        {}
-func (noPeers) Applied(fsm.PartitionID) {}
+func (noPeers) Allowed(fsm.NodeID) bool     { return true }
+func (noPeers) WrongClock() bool            { return false }
+func (noPeers) ClusterVersion() fsm.Version { return fsm.NewestVersion }
+func (noPeers) Defers(*Replica) bool        { return false }
+func (noPeers) Changed(*Replica)            {}
+func (noPeers) Applied(fsm.PartitionID)     {}
 
 func (noPeers) Call(context.Context, fsm.NodeID, uint8, []byte) ([]byte, error) {
 	return nil, fsm.ErrUnavailable

@@ -18,7 +18,7 @@
 //   - stamp.go, hooks.go, parking.go, waiters.go, call.go: the parts of a proposal: its time, who hears of it, how it waits
 //   - machine.go, digest.go, drops.go, peak.go: entries are applied, and what is noted about them
 //   - guard.go, room.go, pace.go, logcache.go: the stores of the log and the votes, with errors kept away from raft
-//   - config.go, ports.go: settings, and what a replica is given
+//   - config.go, ports.go, toonew.go: settings, what a replica is given, and what it must not take yet
 //
 // A request becomes a call (call.go). The call is parked (parking.go) or rides in an entry (round.go). The entry is
 // stamped (stamp.go) and given to raft (lead.go). The call is answered when machine.go has applied the entry.

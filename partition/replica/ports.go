@@ -71,6 +71,8 @@ type Deliverer interface {
 type Node interface {
 	// Allowed reports whether a node is a member of the cluster.
 	Allowed(fsm.NodeID) bool
+	// ClusterVersion returns the version that every node of the cluster knows, as this node has heard.
+	ClusterVersion() fsm.Version
 	// WrongClock reports whether the date of this node is wrong.
 	WrongClock() bool
 	// Defers reports whether a replica leaves an election to others because of that.

@@ -173,6 +173,9 @@ func (r *Replica) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, er
 	if err := r.fits(req.Command); err != nil {
 		return fsm.Outcome{}, err
 	}
+	if err := TooNew(req.Command, r.node.ClusterVersion()); err != nil {
+		return fsm.Outcome{}, err
+	}
 	return r.prop.propose(ctx, req)
 }
 

@@ -34,8 +34,10 @@ type Status struct {
 	// Nonvoters are of a later one.
 	Configured uint64 `json:"configured,omitempty"`
 	Changing   bool   `json:"changing,omitempty"`
-	// CatalogLevel is the highest kind of change that the node knows; it is told with the replica of the catalog.
-	CatalogLevel uint32 `json:"catalog_level,omitempty"`
+	// CatalogLevel is the newest cluster version that the node's program knows, Program the version of the program. Both are
+	// told with the replica of the catalog.
+	CatalogLevel fsm.Version `json:"catalog_level,omitempty"`
+	Program      string      `json:"program,omitempty"`
 	// WriteMean is how long the disk of the node took for a write of a log, in the worst ten seconds of two
 	// minutes. It is 0 if too little was written to say, and told with the replica of the catalog.
 	WriteMean time.Duration `json:"write_mean_ns,omitempty"`

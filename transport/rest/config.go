@@ -171,6 +171,9 @@ type Cluster interface {
 	// Rebalance hands leaderships to the preferred leaders: to one node, or to all if node is "". It returns how many
 	// were handed over, and a sentence for each that stays.
 	Rebalance(ctx context.Context, node fsm.NodeID) (moved int, stay []string, err error)
+	// Upgrade tells the cluster version and the programs of the nodes; Finalize raises the version to what all of them know.
+	Upgrade(ctx context.Context) UpgradeStatus
+	Finalize(ctx context.Context) (UpgradeStatus, error)
 }
 
 // Deps are the other rooms, as this one needs them.

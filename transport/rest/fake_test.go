@@ -257,6 +257,18 @@ func (w *world) Wish(_ context.Context, verb string, node fsm.NodeID) error {
 	return nil
 }
 
+func (w *world) Upgrade(context.Context) UpgradeStatus {
+	return UpgradeStatus{Version: "0.0-1", Knows: "0.1-1", Next: "0.1-1", Nodes: []NodeProgram{{ID: "n1", UUID: "a"}}}
+}
+
+func (w *world) Finalize(context.Context) (UpgradeStatus, error) {
+	if w.transfer != nil {
+		return UpgradeStatus{}, w.transfer
+	}
+	w.transfers = append(w.transfers, "finalize")
+	return UpgradeStatus{Version: "0.1-1", Knows: "0.1-1"}, nil
+}
+
 func (w *world) Rebalance(_ context.Context, node fsm.NodeID) (int, []string, error) {
 	if w.transfer != nil {
 		return 0, nil, w.transfer

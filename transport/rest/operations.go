@@ -24,8 +24,9 @@ type ClusterStatus struct {
 	Nodes      []NodeStatus      `json:"nodes"`
 	Partitions []PartitionStatus `json:"partitions"`
 	Entities   []EntityStatus    `json:"entities"`
-	// Level is the kind of changes of the catalog that every node knows.
-	Level uint32 `json:"level,omitempty"`
+	// ClusterVersion is what every node knows. Knows is the newest version that the program of the node that answers knows.
+	ClusterVersion string `json:"clusterVersion,omitempty"`
+	Knows          string `json:"knows,omitempty"`
 	// Moves are the partitions whose replicas are not where the catalog wants them.
 	Moves []fsm.PartitionID `json:"moves,omitempty"`
 	// Progress is how far the replicas are that are being filled for these.
@@ -100,6 +101,29 @@ type EntityStatus struct {
 // ClusterCommands is where the paths begin by which operators command the cluster, all of them POST.
 const ClusterCommands = "/api/cluster/"
 
+// UpgradePath is where GET tells how far an upgrade is.
+const UpgradePath = "/api/cluster/upgrade"
+
+// UpgradeStatus is the cluster version, and the programs of the nodes.
+type UpgradeStatus struct {
+	Version string `json:"version"` // the cluster version, such as 0.1-1
+	Knows   string `json:"knows"`   // the newest version that the program of the node that answers knows
+	// Next is the version that every node that answers knows and the cluster does not have, "" if there is none.
+	Next string `json:"next,omitempty"`
+	// Waits says why the cluster version cannot be raised, "" if it can or need not be.
+	Waits string        `json:"waits,omitempty"`
+	Nodes []NodeProgram `json:"nodes"`
+}
+
+// NodeProgram is the program of a node.
+type NodeProgram struct {
+	ID      fsm.NodeID `json:"id"`   // as people named it, if that is unique
+	UUID    fsm.NodeID `json:"uuid"` // its identity
+	Program string     `json:"program,omitempty"`
+	Knows   string     `json:"knows,omitempty"`   // the newest cluster version that it knows, "" if the node does not answer
+	Problem string     `json:"problem,omitempty"` // why the node does not answer
+}
+
 // Operations returns the handler of the operations port: health, metrics, the cluster, and the
 // management API on every other path. Health, metrics and the state of the cluster need no token,
 // because probes and collectors have none; cmd/busbar asks for one before a leader is moved. The
@@ -127,6 +151,10 @@ func (a *API) Operations() http.Handler {
 			ctx, cancel := a.timeout(r)
 			defer cancel()
 			writeJSON(w, r, http.StatusOK, a.deps.Cluster.Cluster(ctx))
+		case path == UpgradePath && isRead(r):
+			ctx, cancel := a.timeout(r)
+			defer cancel()
+			writeJSON(w, r, http.StatusOK, a.deps.Cluster.Upgrade(ctx))
 		case strings.HasPrefix(path, ClusterCommands) && r.Method == http.MethodPost:
 			commands.ServeHTTP(w, r)
 		default:

@@ -37,6 +37,14 @@ func (a *API) serveCommand(w http.ResponseWriter, r *http.Request) {
 		}
 		a.log.Info("leaderships were handed to the preferred leaders", "handed over", moved, "stay", len(stay))
 		writeJSON(w, r, http.StatusOK, rebalanced{Moved: moved, Stay: stay})
+	case "upgrade/finalize":
+		upgrade, err := a.deps.Cluster.Finalize(ctx)
+		if err != nil {
+			a.refuseCommand(w, r, err)
+			return
+		}
+		a.log.Info("an operator finalized an upgrade", "cluster version", upgrade.Version)
+		writeJSON(w, r, http.StatusOK, upgrade)
 	default:
 		writeJSON(w, r, http.StatusNotFound, map[string]string{"error": "there is no command " + strconv.Quote(verb)})
 	}

@@ -167,6 +167,11 @@ func TestOperatorsSayWhatTheyWantOfANode(t *testing.T) {
 		{"POST", "remove?node=b", nil, 200, `"verb":"remove"`},
 		{"POST", "forget?node=b", nil, 200, `"verb":"forget"`},
 		{"POST", "rebalance", nil, 200, `{"moved":2,"stay":["partition 3 was not handed to b"]}`},
+		{"GET", "upgrade", nil, 200, `{"version":"0.0-1","knows":"0.1-1","next":"0.1-1","nodes":[{"id":"n1","uuid":"a"}]}`},
+		{"POST", "upgrade", nil, 404, "there is no command"},
+		{"POST", "upgrade/finalize", nil, 200, `{"version":"0.1-1","knows":"0.1-1","nodes":null}`},
+		{"POST", "upgrade/finalize", errors.New("the cluster version was not raised: node x"), 409, "node x"},
+		{"POST", "upgrade/finalize", &fsm.VersionError{What: "it", Needs: 101}, 503, "it needs cluster version 0.1-1"},
 		{"POST", "rebalance?node=b", nil, 200, `"moved":2`},
 		{"POST", "drain", nil, 400, "node=NODE"},
 		{"POST", "dance?node=b", nil, 404, "dance"},
@@ -181,7 +186,7 @@ func TestOperatorsSayWhatTheyWantOfANode(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d %s", tc.method, tc.path, status, text, tc.status, tc.want)
 		}
 	}
-	const want = "drain b; undrain b; remove b; forget b; rebalance ; rebalance b"
+	const want = "drain b; undrain b; remove b; forget b; rebalance ; finalize; rebalance b"
 	if got := strings.Join(h.transfers, "; "); got != want {
 		t.Errorf("commanded %q, want %q", got, want)
 	}

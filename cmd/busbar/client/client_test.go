@@ -30,6 +30,8 @@ import (
 type shelf struct {
 	queues map[string]*fsm.Descriptor
 	wishes map[fsm.NodeID]string
+	// finalized says that an upgrade is. Until n2 is forgotten it cannot be.
+	finalized bool
 }
 
 func (s *shelf) Get(_ context.Context, name string) (*fsm.Descriptor, error) {
@@ -95,7 +97,7 @@ func (s *shelf) Cluster(context.Context) rest.ClusterStatus {
 		nodes = nodes[:1]
 	}
 	return rest.ClusterStatus{
-		Nodes: nodes,
+		ClusterVersion: "0.0-1", Knows: "0.1-1", Nodes: nodes,
 		Partitions: []rest.PartitionStatus{{ID: 3, Leader: "aaaa-1", Term: 7,
 			Differs: []string{"aabb-2 is wanted and not taken in yet"}}},
 		Alarms: []rest.Alarm{{Name: "disk-space", Reason: "disk is nearly full"}},
@@ -121,6 +123,28 @@ func (s *shelf) Wish(_ context.Context, verb string, n fsm.NodeID) error {
 
 func (s *shelf) Rebalance(_ context.Context, n fsm.NodeID) (int, []string, error) {
 	return 1, []string{"partition 3 was not handed to " + string(n)}, nil
+}
+
+func (s *shelf) Upgrade(context.Context) rest.UpgradeStatus {
+	u := rest.UpgradeStatus{Version: "0.0-1", Knows: "0.1-1", Nodes: []rest.NodeProgram{
+		{ID: "n1", UUID: "a-1", Program: "0.1.0", Knows: "0.1-1"}, {ID: "n2", UUID: "b-2", Problem: "it is away"}}}
+	switch {
+	case s.finalized:
+		u.Version = "0.1-1"
+	case s.wishes["aabb-2"] != "forget":
+		u.Waits = "node n2 is away"
+	default:
+		u.Next = "0.1-1"
+	}
+	return u
+}
+
+func (s *shelf) Finalize(ctx context.Context) (rest.UpgradeStatus, error) {
+	if u := s.Upgrade(ctx); u.Waits != "" {
+		return u, fmt.Errorf("the cluster version was not raised: %s", u.Waits)
+	}
+	s.finalized = true
+	return s.Upgrade(ctx), nil
 }
 
 // serveShelf returns the address of the API.
@@ -255,9 +279,18 @@ func TestClusterCommands(t *testing.T) {
 		{"rebalance", []string{"rebalance"}, 0, "handed over 1 leadership"},
 		{"rebalance one", []string{"rebalance", "aabb"}, 0, "partition 3 was not handed to aabb-2"},
 		{"rebalance two", []string{"rebalance", "a", "b"}, exit.Usage, "at most one node"},
+		{"status tells of an upgrade that is not finalized", []string{"status"}, 0, "the cluster version is 0.0-1, and the program of"},
+		{"upgrade", []string{"upgrade"}, exit.Usage, "needs a subcommand"},
+		{"upgrade that waits for a node", []string{"upgrade", "status"}, 0, "0.0-1: it cannot be raised: node n2 is away"},
+		{"upgrade that cannot be finalized", []string{"upgrade", "finalize"}, exit.Conflict, "was not raised: node n2 is away"},
 		{"drain of an unknown node", []string{"drain", "zz"}, exit.NotFound, "no node"},
 		{"drain of no node", []string{"drain"}, exit.Usage, "takes 1 arguments"},
 		{"forget", []string{"forget", "aabb"}, 0, "the cluster has forgotten the node"},
+		{"upgrade that nothing is in the way of", []string{"upgrade", "status"}, 0, "every node knows 0.1-1. Run busbar"},
+		{"upgrade as JSON", []string{"upgrade", "status", "-o", "json"}, 0, `"next":"0.1-1"`},
+		{"upgrade names programs", []string{"upgrade", "status"}, 0, "n1    0.1.0    0.1-1"},
+		{"upgrade names silent nodes", []string{"upgrade", "status"}, 0, "n2    unknown  does not answer"},
+		{"upgrade is finalized", []string{"upgrade", "finalize"}, 0, "cluster version 0.1-1: nothing is to be finalized"},
 		{"no subcommand", nil, exit.Usage, "needs a subcommand"},
 	}
 	for _, s := range steps {

@@ -36,10 +36,12 @@ type clusterStatus struct {
 		Name   string `json:"name"`
 		Reason string `json:"reason"`
 	} `json:"alarms"`
-	Nodes      []nodeRow `json:"nodes"`
-	Moves      []int     `json:"moves"`
-	Progress   []moveRow `json:"progress"`
-	Partitions []struct {
+	ClusterVersion string    `json:"clusterVersion"`
+	Knows          string    `json:"knows"`
+	Nodes          []nodeRow `json:"nodes"`
+	Moves          []int     `json:"moves"`
+	Progress       []moveRow `json:"progress"`
+	Partitions     []struct {
 		ID       int      `json:"id"`
 		Leader   string   `json:"leader"`
 		Term     uint64   `json:"term"`
@@ -72,7 +74,7 @@ func NewClusterCommand() *cobra.Command {
 	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "limit of one request")
 	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
 	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
-	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f), rebalanceCommand(f))
+	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f), rebalanceCommand(f), upgradeCommand(f))
 	for _, v := range nodeVerbs {
 		c.AddCommand(nodeVerbCommand(f, v))
 	}
@@ -290,6 +292,10 @@ func printStatus(w io.Writer, s clusterStatus) error {
 	if s.Clock != nil && s.Clock.Wrong {
 		ahead := time.Duration(s.Clock.AheadMillis) * time.Millisecond
 		notes = append(notes, fmt.Sprintf("the clock of the node that answers is %s ahead of the others': set it", ahead))
+	}
+	if s.ClusterVersion != s.Knows {
+		notes = append(notes, fmt.Sprintf("the cluster version is %s, and the program of the node that answers knows %s: see "+
+			"busbar cluster upgrade status", s.ClusterVersion, s.Knows))
 	}
 	for _, a := range s.Alarms {
 		notes = append(notes, fmt.Sprintf("alarm %s of the node that answers: %s", a.Name, a.Reason))
