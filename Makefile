@@ -24,7 +24,7 @@ SEQUENCES ?= 8000
 comma := ,
 
 .PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model mutations failovers conformance conformance-full compatibility \
-        bench growth steady microbench cover cover-fsm coverage all clean help
+        upgrades bench growth steady microbench cover cover-fsm coverage all clean help
 
 ## build: bin/busbar
 build:
@@ -162,6 +162,10 @@ mutations:
 failovers: build
 	@cd test/conformance && go test -count=$(N) -timeout 60m ./failover
 
+## upgrades: exchange the program of a cluster under load, from the commit before on main and from the last tag, and back
+upgrades: build
+	@cd test/conformance && go test -count=1 -timeout 40m -v -run TestAClusterIsUpgraded ./failover -args -upgrade
+
 ## sim: whole clusters in virtual time with faults drawn from a seed (SEED=7 or 1-25, MINUTES=10)
 sim:
 	@cd test/simulation && go vet ./... && go test -count=1 -timeout 24h -v -run '^TestSeeds$$' . \
@@ -173,6 +177,7 @@ nightly: verify
 	@cd test && go test $(RACE) -timeout 60m ./arch ./model && go test -timeout 60m ./model -args -sequences=200000
 	@$(MAKE) fuzz T=60s
 	@$(MAKE) failovers N=10
+	@$(MAKE) upgrades
 	@cd test && go test -count=1 -timeout 15m ./chaos && go test -count=1 -timeout 15m ./check ./kubernetes ./ledger
 	@cd test && go test -count=1 -timeout 60m ./kubernetes/acted -args -long
 	@cd test/simulation && go test -count=1 -timeout 60m -run 'Canar|TestManyPartitions' .

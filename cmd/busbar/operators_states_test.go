@@ -31,6 +31,12 @@ func (d *desk) propose(queue string, c fsm.Command) fsm.Outcome {
 // schedule sends a message that comes in an hour.
 func (d *desk) schedule(queue, body, session string) {
 	d.t.Helper()
+	d.at(queue, body, session, time.Now().Add(time.Hour))
+}
+
+// at sends a message that comes at a time; session is "" for none.
+func (d *desk) at(queue, body, session string, when time.Time) {
+	d.t.Helper()
 	p := d.n.cfg.Policies[0]
 	conn, err := amqp.Dial(d.t.Context(), "amqp://"+d.n.host, &amqp.ConnOptions{
 		SASLType: amqp.SASLTypePlain(p.Name, string(p.Primary))})
@@ -47,8 +53,10 @@ func (d *desk) schedule(queue, body, session string) {
 		d.t.Fatal(err)
 	}
 	m := amqp.NewMessage([]byte(body))
-	m.Properties = &amqp.MessageProperties{GroupID: &session}
-	m.Annotations = amqp.Annotations{"x-opt-scheduled-enqueue-time": time.Now().Add(time.Hour)}
+	if session != "" {
+		m.Properties = &amqp.MessageProperties{GroupID: &session}
+	}
+	m.Annotations = amqp.Annotations{"x-opt-scheduled-enqueue-time": when}
 	if err := out.Send(d.t.Context(), m, nil); err != nil {
 		d.t.Fatal(err)
 	}

@@ -30,6 +30,10 @@ func newDesk(t *testing.T) *desk {
 			t.Fatal("the node does not become ready")
 		}
 	}
+	return deskAt(t, n)
+}
+
+func deskAt(t *testing.T, n *liveNode) *desk {
 	p := n.cfg.Policies[0]
 	return &desk{t: t, n: n, base: "http://" + n.doors.ops.Addr().String(),
 		cs: fmt.Sprintf("Endpoint=sb://%s;SharedAccessKeyName=%s;SharedAccessKey=%s;UseDevelopmentEmulator=true",

@@ -17,12 +17,17 @@ type Cluster struct {
 // Start starts count nodes on loopback with their data below dir, and returns when all are ready. They share a
 // certificate authority. extra are further flags of every node.
 func Start(ctx context.Context, dir string, count int, extra ...string) (*Cluster, error) {
+	return StartAs(ctx, dir, count, Membership{Extra: extra})
+}
+
+// StartAs is Start with the program and the flags of a membership.
+func StartAs(ctx context.Context, dir string, count int, m Membership) (*Cluster, error) {
 	c := &Cluster{}
 	for i := range count {
 		id := fmt.Sprintf("n%d", i+1)
 		c.Nodes = append(c.Nodes, &Node{ID: id, Dir: filepath.Join(dir, id), CA: filepath.Join(dir, "tls", "ca.pem")})
 	}
-	if err := OnLoopback(c.Nodes, Membership{Extra: extra}); err != nil {
+	if err := OnLoopback(c.Nodes, m); err != nil {
 		return nil, err
 	}
 	for _, n := range c.Nodes {

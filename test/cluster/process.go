@@ -76,6 +76,13 @@ func (n *Node) Command(program []string, args ...string) {
 	n.program, n.args = program, args
 }
 
+// Program has the next Start run another program with the same flags.
+func (n *Node) Program(program ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.program = program
+}
+
 func (n *Node) command() (*exec.Cmd, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
