@@ -88,7 +88,7 @@ func TestPartitionsWaitForEveryNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
-		b.old("n3")
+		b.knows("n3", fsm.VersionFirst)
 		b.createQueue(t.Context(), "n1", queue("orders", true))
 		b.want(6, "n1", "n2", "n3")
 		b.stays(4, "n1")
@@ -102,7 +102,7 @@ func TestPartitionsAreAddedWhateverDies(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b, d, sent := loaded(t)
 			defer b.close()
-			b.knowsLevel("n1")
+			b.wantVersion("n1", fsm.NewestVersion)
 			b.want(24, "n1", "n2", "n3")
 			time.Sleep(time.Duration(after) * 700 * time.Millisecond)
 			victim := b.leader(fsm.CatalogPartition).Node()

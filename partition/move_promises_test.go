@@ -364,7 +364,7 @@ func TestT270AMoveKeepsWhatThePartitionPromised(t *testing.T) {
 		defer b.close()
 		b.net.SetDelay(2*time.Millisecond, 0)
 		p := newPromises(t, b)
-		b.knowsLevel("n1")
+		b.wantVersion("n1", fsm.NewestVersion)
 		for _, id := range []fsm.NodeID{"n4", "n5", "n6"} {
 			b.grow(id)
 		}

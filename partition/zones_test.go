@@ -133,7 +133,7 @@ func TestZonesWaitForOlderNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inZones(t, 3, "east", "west", "north")
 		defer b.close()
-		b.old("n3")
+		b.knows("n3", fsm.VersionFirst)
 		b.createQueue(t.Context(), "n1", queue("orders", true))
 		time.Sleep(5 * time.Minute)
 		for _, n := range b.all["n1"].dir.View().Nodes() {
