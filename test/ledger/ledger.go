@@ -81,7 +81,8 @@ func (l *Ledger) Received(m Message, number int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.completed[m] > 0 {
-		l.faultLocked("%v came again after its completion was acknowledged", m)
+		l.faultLocked("%v came again after its completion was acknowledged, with number %d; it had %v", m, number,
+			l.numbersLocked(m))
 	}
 	if l.numbers[m.Queue] == nil {
 		l.numbers[m.Queue] = map[int64]Message{}
@@ -95,6 +96,17 @@ func (l *Ledger) Received(m Message, number int64) {
 		series := m.Queue + " " + m.Series
 		l.firsts[series] = append(l.firsts[series], m.Number)
 	}
+}
+
+// numbersLocked returns the sequence numbers with which a message came. Two mean that it was stored twice.
+func (l *Ledger) numbersLocked(m Message) (all []int64) {
+	for number, carried := range l.numbers[m.Queue] {
+		if carried == m {
+			all = append(all, number)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Done says that the completion of a message was acknowledged.

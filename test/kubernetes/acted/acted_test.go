@@ -95,12 +95,13 @@ func within(t *testing.T, what string, wait func(context.Context) error) {
 	}
 }
 
-// load starts the clients; the function that it returns ends them and fails the test for everything that they saw.
-func load(t *testing.T, k *Kube) (finish func()) {
+// load starts the clients; the function that it returns ends them and fails the test for everything that they saw. The
+// queues have duplicate detection if pods will be killed.
+func load(t *testing.T, k *Kube, killed bool) (finish func()) {
 	t.Helper()
 	var l *Load
 	within(t, "the load", func(ctx context.Context) (err error) {
-		l, err = k.StartLoad(ctx)
+		l, err = k.StartLoad(ctx, killed)
 		return err
 	})
 	return func() {
@@ -136,7 +137,7 @@ func TestRollingUpdateAndLostPod(t *testing.T) {
 	set := render(t, "")
 	replicas := int(*set.Stateful.Spec.Replicas)
 	k := play(t, set, replicas)
-	finish := load(t, k)
+	finish := load(t, k, true)
 	k.Apply(another(t, "", int32(replicas-1)))
 	within(t, "the end of the old pod", func(ctx context.Context) error { return k.awaitRevision(ctx, "busbar-2", 2) })
 	within(t, "the rollout", func(ctx context.Context) error { return k.AwaitReady(ctx, replicas) })

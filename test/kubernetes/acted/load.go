@@ -84,21 +84,23 @@ func (k *Kube) client() (*azservicebus.Client, error) {
 	return azservicebus.NewClientFromConnectionString(k.ConnectionString(), &azservicebus.ClientOptions{TLSConfig: k.tlsConfig()})
 }
 
-// MakeQueue makes a queue by the management API of the Service.
-func (k *Kube) MakeQueue(ctx context.Context, name string, sessions bool) error {
+// MakeQueue makes a queue by the management API of the Service, with or without sessions and duplicate detection.
+func (k *Kube) MakeQueue(ctx context.Context, name string, sessions, once bool) error {
 	c, err := admin.NewClientFromConnectionString(k.ConnectionString(), &admin.ClientOptions{ClientOptions: azcore.ClientOptions{
 		Transport: &http.Client{Transport: &http.Transport{TLSClientConfig: k.tlsConfig()}}}})
 	if err != nil {
 		return err
 	}
-	_, err = c.CreateQueue(ctx, name, &admin.CreateQueueOptions{Properties: &admin.QueueProperties{RequiresSession: &sessions}})
+	_, err = c.CreateQueue(ctx, name, &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
+		RequiresSession: &sessions, RequiresDuplicateDetection: &once}})
 	return err
 }
 
-// StartLoad makes the queues and starts the clients.
-func (k *Kube) StartLoad(ctx context.Context) (*Load, error) {
+// StartLoad makes the queues and starts the clients. once gives the queues duplicate detection. Where a pod is killed the
+// SDK repeats a send whose answer was lost, and nothing else keeps the message from being stored twice.
+func (k *Kube) StartLoad(ctx context.Context, once bool) (*Load, error) {
 	for name, sessions := range map[string]bool{plainQueue: false, orderedQueue: true} {
-		if err := k.MakeQueue(ctx, name, sessions); err != nil {
+		if err := k.MakeQueue(ctx, name, sessions, once); err != nil {
 			return nil, fmt.Errorf("make queue %s: %w", name, err)
 		}
 	}
@@ -178,7 +180,8 @@ func (l *Load) produce(queue, series string, session bool) {
 			case <-time.After(sendPause):
 			}
 			m := ledger.Message{Queue: queue, Series: series, Number: n}
-			out := &azservicebus.Message{Body: m.Body()}
+			id := string(m.Body())
+			out := &azservicebus.Message{Body: m.Body(), MessageID: &id}
 			if session {
 				out.SessionID = &series
 			}

@@ -27,7 +27,7 @@ func settled(t *testing.T, k *Kube) {
 func TestRollingUpdate(t *testing.T) {
 	whole(t)
 	k := play(t, render(t, ""), 3)
-	finish := load(t, k)
+	finish := load(t, k, false)
 	settled(t, k)
 	k.Apply(another(t, "", 0))
 	settled(t, k)
@@ -40,7 +40,7 @@ func TestRollingUpdateWithoutPause(t *testing.T) {
 	whole(t)
 	const values = "minReadySeconds: 0\n"
 	k := play(t, render(t, values), 3)
-	finish := load(t, k)
+	finish := load(t, k, false)
 	settled(t, k)
 	k.Apply(another(t, values, 0))
 	settled(t, k)
@@ -51,7 +51,7 @@ func TestRollingUpdateWithoutPause(t *testing.T) {
 func TestDrainOfEachMachine(t *testing.T) {
 	whole(t)
 	k := play(t, render(t, ""), 4)
-	finish := load(t, k)
+	finish := load(t, k, false)
 	settled(t, k)
 	for _, m := range []string{"machine-0", "machine-1", "machine-2"} {
 		within(t, "the drain", func(ctx context.Context) error {
@@ -68,7 +68,7 @@ func TestDrainOfEachMachine(t *testing.T) {
 func TestDrainsAtOnce(t *testing.T) {
 	whole(t)
 	k := play(t, render(t, ""), 5)
-	finish := load(t, k)
+	finish := load(t, k, false)
 	settled(t, k)
 	refused, errs := make(chan int, 2), make(chan error, 2)
 	for _, m := range []string{"machine-0", "machine-1"} {
@@ -96,7 +96,7 @@ func TestDrainsAtOnce(t *testing.T) {
 func TestNewDisk(t *testing.T) {
 	whole(t)
 	k := play(t, render(t, ""), 3)
-	finish := load(t, k)
+	finish := load(t, k, false)
 	settled(t, k)
 	for _, name := range []string{"busbar-2", "busbar-1", "busbar-0"} {
 		if err := k.ReplaceDisk(name); err != nil {
@@ -124,7 +124,7 @@ func operate(t *testing.T, k *Kube, command ...string) string {
 func TestScale(t *testing.T) {
 	whole(t)
 	k := play(t, render(t, ""), 5)
-	finish := load(t, k)
+	finish := load(t, k, false)
 	settled(t, k)
 	for range 2 {
 		k.Apply(render(t, "replicas: 5\n"))
@@ -149,7 +149,7 @@ func TestScale(t *testing.T) {
 func TestCrashLoop(t *testing.T) {
 	whole(t)
 	k := play(t, render(t, ""), 4)
-	finish := load(t, k)
+	finish := load(t, k, true)
 	settled(t, k)
 	file := filepath.Join(k.claim("data", "busbar-1"), "identity.json")
 	if _, err := os.Stat(file); err != nil {
@@ -180,7 +180,7 @@ func TestCrashLoop(t *testing.T) {
 func TestBadTemplate(t *testing.T) {
 	whole(t)
 	k := play(t, render(t, ""), 3)
-	finish := load(t, k)
+	finish := load(t, k, false)
 	settled(t, k)
 	bad := another(t, "", 0)
 	bad.Pod().Containers[0].Args = append(bad.Pod().Containers[0].Args, "--no-such-flag")
@@ -200,7 +200,7 @@ func TestKillsAreNoticed(t *testing.T) {
 	k := play(t, render(t, ""), 3)
 	var l *Load
 	within(t, "the load", func(ctx context.Context) (err error) {
-		l, err = k.StartLoad(ctx)
+		l, err = k.StartLoad(ctx, true)
 		return err
 	})
 	for i := range 6 {
