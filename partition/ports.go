@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 
 	"github.com/hashicorp/go-hclog"
@@ -36,6 +37,8 @@ type Deps struct {
 	// Member reports whether a node belongs to the cluster; nil means that the mesh's
 	// authentication decides alone.
 	Member func(fsm.NodeID) bool
+	// About returns what the node says of itself to operators, as JSON; nil if it says nothing.
+	About func(context.Context) json.RawMessage
 	// OnFatal is told, at most once, that the process must end: a store call does not return.
 	OnFatal func(error)
 	Log     hclog.Logger

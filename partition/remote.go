@@ -122,7 +122,23 @@ const maxStatusReplicas = 1 << 15
 
 // askStatus asks a node for its Status.
 func askStatus(ctx context.Context, c Caller, n fsm.NodeID) ([]replica.Status, error) {
-	b, err := c.Call(ctx, n, KindStatus, nil)
+	return askStatusWith(ctx, c, n, nil)
+}
+
+// aboutWord asks a node for what it says of itself. Programs that do not know the word answer without it.
+const aboutWord = "about"
+
+// AskAbout asks a node for its Status, and for what it says of itself. The latter is nil if its program says nothing.
+func (h *Host) AskAbout(ctx context.Context, n fsm.NodeID) ([]replica.Status, json.RawMessage, error) {
+	all, err := askStatusWith(ctx, h.deps.Caller, n, []byte(aboutWord))
+	if err != nil || len(all) == 0 {
+		return nil, nil, err
+	}
+	return all, all[0].About, nil
+}
+
+func askStatusWith(ctx context.Context, c Caller, n fsm.NodeID, content []byte) ([]replica.Status, error) {
+	b, err := c.Call(ctx, n, KindStatus, content)
 	if err != nil {
 		return nil, err
 	}

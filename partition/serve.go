@@ -145,7 +145,12 @@ func serveReadIndex(ctx context.Context, r *replica.Replica, _ []byte) ([]byte, 
 	return binary.AppendUvarint(success(10), index), nil
 }
 
-// serveStatus answers with this node's Status as JSON: for people, and for choosing a candidate.
-func (h *Host) serveStatus(context.Context, fsm.NodeID, []byte) ([]byte, error) {
-	return json.Marshal(h.Status())
+// serveStatus answers with this node's Status as JSON: for people, and for choosing a candidate. A question with the word
+// "about" is answered with what the node says of itself, too.
+func (h *Host) serveStatus(ctx context.Context, _ fsm.NodeID, b []byte) ([]byte, error) {
+	all := h.Status()
+	if string(b) == aboutWord && h.deps.About != nil && len(all) > 0 {
+		all[0].About = h.deps.About(ctx)
+	}
+	return json.Marshal(all)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
@@ -76,3 +77,12 @@ func (a *alarms) list() []rest.Alarm {
 	defer a.mu.Unlock()
 	return a.raised
 }
+
+// healthView keeps the last answer. One request at a time asks the nodes.
+type healthView struct {
+	turn chan struct{}
+	last *client.ClusterHealth
+	at   time.Time
+}
+
+func newHealthView() healthView { return healthView{turn: make(chan struct{}, 1)} }

@@ -10,6 +10,7 @@
 //   - signals.go: what ends a process
 //   - open.go, entities_start.go: a node opens the rooms in order, and makes the entities of its file
 //   - ops_token.go, ops_sockets.go, hosts.go: who may use the operations port, and what keeps web pages away from it
+//   - health.go, about.go: what is wrong with the cluster, and what a node says of itself for that
 //   - status_moves.go, status.go, status_upgrade.go, status_nodes.go, status_members.go, operator.go, metrics.go, messages.go,
 //     reset.go, audit.go, profiles.go: what the operations port answers
 //   - audit_stopped.go, recover.go: an audit of data directories whose nodes are stopped, and their recovery
@@ -20,7 +21,7 @@
 //   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error
 //   - config.go, placement.go, limits.go, addresses.go, gossip_keys.go: the configuration
 //
-// The packages client, lines, backup, bench, entities, dial, exit, notify and process have doors that test/arch holds.
+// The packages client, doctor, lines, backup, bench, entities, dial, exit, notify and process have doors that test/arch holds.
 //
 // Start with open.go.
 package main

@@ -60,10 +60,13 @@ type node struct {
 	// nameOwner is the node that has the name of this one, nil or empty if none has.
 	nameOwner atomic.Pointer[fsm.NodeID]
 	ops       *http.Server
+	health    healthView
 	doors     *doors
 	reloader  *reloader
 
 	certificates atomic.Pointer[certificates] // never nil once they are opened
+
+	started time.Time
 
 	// failed receives the error that ends the process; it holds one.
 	failed chan error

@@ -58,7 +58,7 @@ const ballastBytes = 64 << 20
 // openNode opens every room and returns when the node serves, or ctx ends. The operations port
 // answers from early on, so that an orchestrator sees a node that waits for its peers alive.
 func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err error) {
-	n := &node{cfg: cfg, log: log, failed: make(chan error, 1)}
+	n := &node{cfg: cfg, log: log, failed: make(chan error, 1), started: time.Now(), health: newHealthView()}
 	n.background, n.cancel = context.WithCancel(context.Background())
 	n.reloader = newReloader(n)
 	defer func() {
@@ -211,7 +211,7 @@ func (n *node) openPartitions(context.Context) error {
 		Rebuild:     func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
 		Quarantine:  func(p fsm.PartitionID, reason string) error { return n.dir.Quarantine(uint16(p), reason) },
 		KeepVersion: func(v fsm.Version) error { return n.dir.KeepVersion(int(v)) },
-		Lives:       lives{n.dir}, Disk: n.dir, Log: n.log.Named("partition"),
+		About:       n.about, Lives: lives{n.dir}, Disk: n.dir, Log: n.log.Named("partition"),
 	})
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (n *node) openFront(context.Context) error {
 }
 
 func (n *node) openOps(context.Context) error {
-	handler, err := n.withOperator(n.withMessages(n.withReload(withAudit(n.api.Operations(), n.directory))))
+	handler, err := n.withOperator(n.withMessages(n.withReload(n.withHealth(withAudit(n.api.Operations(), n.directory)))))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -60,6 +61,9 @@ type Status struct {
 	// SnapshotPause is how long the beginning of a snapshot kept it from applying.
 	ApplyPeak     time.Duration `json:"apply_peak_ns,omitempty"`
 	SnapshotPause time.Duration `json:"snapshot_pause_ns,omitempty"`
+	// About is what the node says of itself, in the first status of its answer to a question for that. It is JSON, and
+	// nobody but the operations port reads it.
+	About json.RawMessage `json:"about,omitempty"`
 }
 
 // Status returns the replica's state.

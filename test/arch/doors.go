@@ -42,8 +42,9 @@ var doors = map[string][]string{
 	"cmd/busbar/entities": {"cmd/busbar/dial", "cmd/busbar/exit"},
 	"cmd/busbar/lines":    {"transport/amqp"},
 	"cmd/busbar/backup":   {},
+	"cmd/busbar/doctor":   {},
 	"cmd/busbar/manage":   {"cmd/busbar/dial", "cmd/busbar/entities", "cmd/busbar/exit", "fsm/rule", "transport/rest"},
-	"cmd/busbar/client": {"cmd/busbar/backup", "cmd/busbar/dial", "cmd/busbar/entities", "cmd/busbar/exit", "cmd/busbar/lines", "cmd/busbar/manage", "fsm", "partition", "storage",
+	"cmd/busbar/client": {"cmd/busbar/backup", "cmd/busbar/dial", "cmd/busbar/doctor", "cmd/busbar/entities", "cmd/busbar/exit", "cmd/busbar/lines", "cmd/busbar/manage", "fsm", "partition", "storage",
 		"transport/rest"},
 	"cmd/busbar/bench": {"cmd/busbar/dial", "cmd/busbar/exit", "fsm", "transport", "transport/auth", "transport/refusal"},
 }

@@ -268,7 +268,7 @@ func TestClusterCommands(t *testing.T) {
 		{"an ambiguous beginning", []string{"transfer-leader", "3", "aa"}, exit.Usage, "any of"},
 		{"an unknown node", []string{"transfer-leader", "3", "zz"}, exit.NotFound, "no node"},
 		{"an unknown partition", []string{"transfer-leader", "9", "aabb"}, exit.NotFound, "404"},
-		{"a partition that is no number", []string{"transfer-leader", "x", "aabb"}, exit.Usage, "not a number"},
+		{"a partition that is no number", []string{"transfer-leader", "x", "aabb"}, exit.Usage, "neither a number nor catalog"},
 		{"remove without waiting", []string{"remove", "aabb", "--wait", "0"}, 0, "the cluster works on it"},
 		{"remove that takes longer than is waited", []string{"remove", "aabb", "--wait", "1ns"}, exit.Failed,
 			"leads 2 groups and holds 3 replicas"},

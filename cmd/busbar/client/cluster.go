@@ -23,6 +23,9 @@ import (
 
 const maxStatusBytes = 16 << 20
 
+// catalogName is what people call partition 0.
+const catalogName = "catalog"
+
 // TransferPath is where the operations port moves a leader.
 const TransferPath = "/api/cluster/transfer-leader"
 
@@ -41,7 +44,9 @@ type clusterStatus struct {
 	Nodes          []nodeRow `json:"nodes"`
 	Moves          []int     `json:"moves"`
 	Progress       []moveRow `json:"progress"`
-	Partitions     []struct {
+	// says has what the nodes say of themselves, by node; it comes from another path.
+	says       map[string]NodeHealth
+	Partitions []struct {
 		ID       int      `json:"id"`
 		Leader   string   `json:"leader"`
 		Term     uint64   `json:"term"`
@@ -74,7 +79,8 @@ func NewClusterCommand() *cobra.Command {
 	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "limit of one request")
 	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
 	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
-	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f), rebalanceCommand(f), upgradeCommand(f))
+	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f), rebalanceCommand(f), clusterHealthCommand(f),
+		clusterDoctorCommand(f), upgradeCommand(f))
 	for _, v := range nodeVerbs {
 		c.AddCommand(nodeVerbCommand(f, v))
 	}
@@ -84,6 +90,8 @@ func NewClusterCommand() *cobra.Command {
 func clusterStatusCommand(f *opsFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show nodes and partitions", Args: exactly(0),
+		Long: "Show nodes and partitions. The exit code is 0 if there was an answer, whatever it shows: busbar cluster health " +
+			"tells by its exit code whether the cluster is healthy.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.CheckOutput(); err != nil {
 				return err
@@ -100,6 +108,13 @@ func clusterStatusCommand(f *opsFlags) *cobra.Command {
 			if err := json.Unmarshal(body, &s); err != nil {
 				return fmt.Errorf("cluster status: %w", err)
 			}
+			// A node of an older version does not tell these; the table has a dash then.
+			if h, err := f.health(c.Context()); err == nil {
+				s.says = map[string]NodeHealth{}
+				for _, n := range h.Nodes {
+					s.says[n.ID] = n
+				}
+			}
 			return printStatus(c.OutOrStdout(), s)
 		},
 	}
@@ -107,25 +122,29 @@ func clusterStatusCommand(f *opsFlags) *cobra.Command {
 
 func transferLeaderCommand(f *opsFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "transfer-leader PARTITION NODE", Short: "Make another replica lead a partition",
+		Use: "transfer-leader PARTITION NODE", Short: "Make another replica lead a partition, or the catalog",
 		Args: exactly(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.CheckOutput(); err != nil {
 				return err
 			}
-			if _, err := strconv.ParseUint(args[0], 10, 15); err != nil {
-				return exit.Usagef("partition %q is not a number", args[0])
+			partition := args[0]
+			if partition == catalogName {
+				partition = "0"
+			}
+			if _, err := strconv.ParseUint(partition, 10, 15); err != nil {
+				return exit.Usagef("partition %q is neither a number nor %s", args[0], catalogName)
 			}
 			node, err := f.nodeID(c.Context(), args[1])
 			if err != nil {
 				return err
 			}
-			query := url.Values{"partition": {args[0]}, "to": {node}}
+			query := url.Values{"partition": {partition}, "to": {node}}
 			if _, err := f.call(c.Context(), http.MethodPost, TransferPath+"?"+query.Encode()); err != nil {
 				return err
 			}
 			return dial.PrintDone(c.OutOrStdout(), &f.Flags,
-				map[string]any{"partition": args[0], "leader": node},
+				map[string]any{"partition": partition, "leader": node},
 				fmt.Sprintf("partition %s is led by %s", args[0], node))
 		},
 	}
@@ -243,7 +262,7 @@ func (f *opsFlags) client() (*http.Client, error) {
 }
 
 func printStatus(w io.Writer, s clusterStatus) error {
-	nodes := [][]string{{"NODE", "STATE", "ADDRESS", "LEADS", "ZONE"}}
+	nodes := [][]string{{"NODE", "STATE", "ADDRESS", "LEADS", "ZONE", "VERSION", "UPTIME", "DISK FREE"}}
 	var notes []string
 	for _, n := range s.Nodes {
 		leads := 0
@@ -252,7 +271,12 @@ func printStatus(w io.Writer, s clusterStatus) error {
 				leads++
 			}
 		}
-		nodes = append(nodes, []string{n.ID, n.State, n.Address, strconv.Itoa(leads), cmp.Or(n.Zone, "-")})
+		version, uptime, disk := "-", "-", "-"
+		if says, ok := s.says[n.ID]; ok && says.Version != "" {
+			version, uptime = says.Version, (time.Duration(says.UptimeMillis) * time.Millisecond).Round(time.Second).String()
+			disk = fmt.Sprintf("%d of %d MiB", says.DiskFree>>20, says.DiskTotal>>20)
+		}
+		nodes = append(nodes, []string{n.ID, n.State, n.Address, strconv.Itoa(leads), cmp.Or(n.Zone, "-"), version, uptime, disk})
 		if n.Wish != "" {
 			_, text := drained(&n)
 			notes = append(notes, fmt.Sprintf("%s is wanted empty (%s): %s", n.ID, n.Wish, text))
@@ -272,7 +296,7 @@ func printStatus(w io.Writer, s clusterStatus) error {
 		}
 		name := strconv.Itoa(p.ID)
 		if p.ID == 0 {
-			name = "catalog"
+			name = catalogName
 		}
 		rows = append(rows, []string{name, shortID(p.Leader), strconv.FormatUint(p.Term, 10),
 			strconv.FormatUint(p.Applied, 10), strings.Join(replicas, " ")})

@@ -13,7 +13,8 @@ const (
 	NotFound     = 3
 	Conflict     = 4
 	Unauthorised = 5
-	CutOff       = 6 // a node ended before its stop was over: at a second signal, or because the stop took too long
+	Unhealthy    = 10 // of busbar cluster health and doctor: something is wrong with the cluster
+	CutOff       = 6  // a node ended before its stop was over: at a second signal, or because the stop took too long
 )
 
 // Error is an error that knows its exit code.
