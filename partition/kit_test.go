@@ -247,6 +247,20 @@ type testNode struct {
 	keepFault error
 }
 
+// refuseVersions has the data directory refuse every cluster version; nil ends that.
+func (n *testNode) refuseVersions(why error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.keepFault = why
+}
+
+// keptVersion is the cluster version that the data directory was told last.
+func (n *testNode) keptVersion() fsm.Version {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.kept
+}
+
 // keep is the data directory of a node that is told a cluster version.
 func (n *testNode) keep(v fsm.Version) error {
 	n.mu.Lock()

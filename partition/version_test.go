@@ -46,11 +46,11 @@ func TestAnUpgradeIsFinalized(t *testing.T) {
 		if v := b.all["n1"].host.ClusterVersion(); v != fsm.VersionPlacement {
 			t.Errorf("cluster version %s, and no operator has asked for it", v)
 		}
-		b.nodes["n2"].keepFault = errors.New("no room")
+		b.nodes["n2"].refuseVersions(errors.New("no room"))
 		if _, err := b.finalize("n1"); !errors.Is(err, ErrNotFinalized) || !strings.Contains(err.Error(), "no room") {
 			t.Errorf("with a data directory that cannot be told: %v", err)
 		}
-		b.nodes["n2"].keepFault = nil
+		b.nodes["n2"].refuseVersions(nil)
 		if v := b.all["n1"].dir.View().ClusterVersion(); v != fsm.VersionPlacement {
 			t.Errorf("cluster version %s, and a data directory does not know it", v)
 		}
@@ -58,8 +58,8 @@ func TestAnUpgradeIsFinalized(t *testing.T) {
 			t.Fatalf("%s, %v", v, err)
 		}
 		for _, id := range b.ids {
-			if b.nodes[id].kept != fsm.NewestVersion {
-				t.Errorf("the data directory of %s was told %s", id, b.nodes[id].kept)
+			if kept := b.nodes[id].keptVersion(); kept != fsm.NewestVersion {
+				t.Errorf("the data directory of %s was told %s", id, kept)
 			}
 			b.wantVersion(id, fsm.NewestVersion)
 		}
@@ -115,8 +115,8 @@ func TestAnUpgradeIsFinalizedByItself(t *testing.T) {
 		}
 		for _, id := range b.ids {
 			b.wantVersion(id, fsm.NewestVersion)
-			if b.nodes[id].kept != fsm.NewestVersion {
-				t.Errorf("the data directory of %s was told %s", id, b.nodes[id].kept)
+			if kept := b.nodes[id].keptVersion(); kept != fsm.NewestVersion {
+				t.Errorf("the data directory of %s was told %s", id, kept)
 			}
 		}
 	})

@@ -27,6 +27,7 @@ type streamHandler = func(context.Context, fsm.NodeID, []byte, io.Reader) ([]byt
 type Port struct {
 	net     *Net
 	id      fsm.NodeID
+	mu      sync.Mutex // of calls, which a test may exchange while the node runs
 	calls   map[uint8]handler
 	streams map[uint8]streamHandler
 	lost    func(fsm.NodeID) // nil for none
@@ -40,8 +41,10 @@ func (n *Net) Port(id fsm.NodeID) *Port {
 	return &Port{net: n, id: id, calls: map[uint8]handler{}, streams: map[uint8]streamHandler{}, down: make(chan struct{})}
 }
 
-// Handle registers the handler of a kind of calls, before the port is attached.
+// Handle registers the handler of a kind of calls. A test may exchange it while the node runs.
 func (p *Port) Handle(kind uint8, h func(context.Context, fsm.NodeID, []byte) ([]byte, error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.calls[kind] = h
 }
 
@@ -95,7 +98,9 @@ func (p *Port) Call(ctx context.Context, to fsm.NodeID, kind uint8, b []byte) ([
 
 // Deliver has a call handled as if it had just arrived from a node, past the network and its faults.
 func (p *Port) Deliver(ctx context.Context, from fsm.NodeID, kind uint8, b []byte) ([]byte, error) {
+	p.mu.Lock()
 	h := p.calls[kind]
+	p.mu.Unlock()
 	if h == nil {
 		return nil, fmt.Errorf("no handler of kind %d", kind)
 	}

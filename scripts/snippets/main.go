@@ -29,7 +29,7 @@ func main() {
 	flag.Parse()
 	cuts, err := run(flag.Args(), *write)
 	if err == nil && cuts == 0 {
-		err = errors.New("no page has a comment that begins with <!-- cut:")
+		err = errors.New("no page has a comment that begins with \"<!-- cut:\", so nothing was compared")
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "snippets: %v\n", err)

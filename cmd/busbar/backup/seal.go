@@ -192,7 +192,7 @@ type sealedReader struct {
 
 func (s *sealedReader) Read(p []byte) (int, error) {
 	n, err := s.plain.Read(p)
-	if err != nil && err != io.EOF && (s.src.err == nil || errors.Is(s.src.err, io.EOF)) {
+	if err != nil && !errors.Is(err, io.EOF) && (s.src.err == nil || errors.Is(s.src.err, io.EOF)) {
 		err = fmt.Errorf("%w (%v)", errSealBroken, err) //nolint:errorlint // what age says is for people
 	}
 	return n, err

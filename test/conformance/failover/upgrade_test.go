@@ -76,10 +76,10 @@ func upgradeFrom(t *testing.T, old program) {
 	drain(ctx, t, l)
 	finish()
 	l.wg.Wait()
-	for _, fault := range l.ledger.judge(map[string]bool{ordered: true}) {
+	for _, fault := range l.ledger.Judge(map[string]bool{ordered: true}) {
 		t.Error(fault)
 	}
-	sent, doubt, completed := l.ledger.tally()
+	sent, doubt, completed := l.ledger.Tally()
 	t.Logf("from %s, %s to %s: %d acknowledged, %d in doubt, %d completed, 4 leaders killed", old.name, before.Version, after.Version,
 		sent, doubt, completed)
 	if sent < 400 {
