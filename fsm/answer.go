@@ -24,6 +24,8 @@ func (s *State) Query(q QueryRequest) Answer {
 		return Answer{Refusal: Stale}
 	case q.Sub > TransferDeadLetter && !moving:
 		return Answer{Refusal: InvalidArgument, Detail: "no such subqueue"}
+	case moving && sh.restoring: // not all that is in transit is there yet
+		return Answer{Refusal: Busy, Detail: restoringText}
 	case q.Sub != Main && sh.d.NoDeadLetter && !moving:
 		return Answer{Refusal: EntityNotFound, Detail: "the entity has no dead-letter queue"}
 	}
@@ -247,6 +249,9 @@ func (s *State) Deliverable(k WaitKey) bool {
 	sh, ok := s.shares.Get(k.Entity)
 	if !ok || k.Sub > TransferQueue {
 		return true
+	}
+	if sh.restoring {
+		return !sh.forwards(k.Sub) // receivers hear the refusal, forwarders wait for the end
 	}
 	if k.Kind == WaitMessage && !k.HasSession && sh.forwards(k.Sub) {
 		return sh.movable(k.Sub)

@@ -24,6 +24,9 @@ func (s *State) Apply(index uint64, e *Entry) Result {
 	}
 	s.wall = max(s.wall, e.Wall)
 	s.lease = max(s.lease, e.Lease)
+	if s.holding != 0 && s.heldUntil <= s.lease {
+		s.endHold()
+	}
 	for i := range e.Requests {
 		s.run.place = i
 		s.run.stamp++
@@ -94,6 +97,8 @@ func (s *State) dispatch(req *Request, o *Outcome) {
 		s.dropPumps(c)
 	case *NodeLost:
 		s.nodeLost(c.Node)
+	case *HoldForwards:
+		s.holdForwards(c, o)
 	case *PutEntity:
 		s.putEntity(req, c, o)
 	case *DropEntity:
@@ -119,6 +124,10 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 	}
 	if req.Sub != Main && sh.d.NoDeadLetter && !forward {
 		o.refuse(EntityNotFound, "the entity has no dead-letter queue") // S-169
+		return
+	}
+	if sh.restoring && !restores(req.Command) {
+		o.refuse(Busy, restoringText)
 		return
 	}
 	s.expire(sh)
@@ -157,6 +166,8 @@ func (s *State) dispatchShare(req *Request, o *Outcome) {
 		s.forward(sh, req, c, o)
 	case *DropLocks:
 		s.dropLocks(sh, c)
+	case *Restore:
+		s.putBack(sh, c, o)
 	default:
 		s.dispatchSession(sh, req, o)
 	}

@@ -43,6 +43,8 @@ const (
 	kindReserve
 	kindReserved // Enqueue or Transfer with messages that have reserved numbers
 	kindRevokeBy // Revoke that names its operator
+	kindHoldForwards
+	kindRestore
 )
 
 // minMessageBytes is the shortest encoded message: flags, three lengths or times, body length.

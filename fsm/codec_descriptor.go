@@ -2,11 +2,13 @@ package fsm
 
 import "github.com/busbar-mq/busbar/fsm/rule"
 
-// Version 1 ends before the histories, version 2 before the rules.
+// Version 1 ends before the histories, version 2 before the rules. Version 4 has prefixes behind them, and is written
+// only if there are some: an older program reads version 3.
 const (
 	descriptorVersion1 = 1
 	descriptorVersion2 = 2
-	descriptorVersion  = 3
+	descriptorVersion3 = 3
+	descriptorVersion  = 4
 )
 
 // The shortest encoded authorization rule, and rule of a subscription.
@@ -17,7 +19,11 @@ const (
 
 // AppendDescriptor appends an entity descriptor.
 func AppendDescriptor(dst []byte, d *Descriptor) []byte {
-	dst = append(dst, descriptorVersion)
+	version := byte(descriptorVersion3)
+	if len(d.Prefixes) > 0 {
+		version = descriptorVersion
+	}
+	dst = append(dst, version)
 	dst = appendUint(dst, uint64(d.ID))
 	dst = appendUint(dst, d.Version)
 	dst = append(dst, byte(d.Kind), byte(d.Status))
@@ -59,6 +65,12 @@ func AppendDescriptor(dst []byte, d *Descriptor) []byte {
 	for i := range d.Rules {
 		dst = appendTime(appendString(dst, d.Rules[i].Name), d.Rules[i].CreatedAt)
 		dst = appendBytes(dst, d.Rules[i].Source.Append(nil))
+	}
+	if version == descriptorVersion {
+		dst = appendUint(dst, uint64(len(d.Prefixes)))
+		for _, p := range d.Prefixes {
+			dst = appendUint(dst, uint64(p))
+		}
 	}
 	return dst
 }
@@ -138,6 +150,9 @@ func (r *reader) descriptor() Descriptor {
 	}
 	for i := range d.Rules {
 		d.Rules[i] = r.rule()
+	}
+	if version == descriptorVersion {
+		d.Prefixes = listOf(r, 1, func() PartitionID { return PartitionID(r.u16()) })
 	}
 	return d
 }

@@ -45,7 +45,13 @@ func goldenCommands() map[string]Command {
 		"become_leader":     &BecomeLeader{Node: "n1"},
 		"tick":              &Tick{Listeners: []EntityID{1, 2}},
 		"barrier":           &Barrier{},
-		"touch":             &Touch{},
+		"hold_forwards":     &HoldForwards{Hold: 300, For: 30_000, Renew: true},
+		"restore_begin": &Restore{Step: RestoreBegin, Counters: ShareCounters{Arrival: 300, LastTransfer: 2,
+			Moves: [4]uint64{3, 4, 5, 6}, Histories: [3]uint64{7, 8, 9}, Touched: 1700000000000, Forgotten: 1700000000001,
+			Drops: Drops{DropQuota: 4}}},
+		"restore":     goldenRestore(),
+		"restore_end": &Restore{Step: RestoreEnd},
+		"touch":       &Touch{},
 		"redrive": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
 			After: 3, Max: 4},
 		"discard": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
@@ -187,19 +193,22 @@ func (a *annotator) keyed(m string) {
 func (a *annotator) moved(m string) {
 	a.text(m + ".PartitionKey")
 	if a.bool(m + ".has carried") {
-		c := m + ".Carried"
-		a.uint(c + ".EnqueuedSeq")
-		a.byte(c + ".Hops")
-		a.text(c + ".Reason")
-		a.text(c + ".Description")
-		a.text(c + ".Source")
-		a.properties(c + ".Properties")
-		a.list(c+".System", func(v string) {
-			a.byte(v + ".Property")
-			a.text(v + ".Value")
-		})
+		a.carried(m + ".Carried")
 	}
 	a.message(m)
+}
+
+func (a *annotator) carried(c string) {
+	a.uint(c + ".EnqueuedSeq")
+	a.byte(c + ".Hops")
+	a.text(c + ".Reason")
+	a.text(c + ".Description")
+	a.text(c + ".Source")
+	a.properties(c + ".Properties")
+	a.list(c+".System", func(v string) {
+		a.byte(v + ".Property")
+		a.text(v + ".Value")
+	})
 }
 
 func (a *annotator) upload(u string) {
@@ -351,6 +360,12 @@ func (a *annotator) internal(kind uint8, c string) {
 		}
 	case kindChange:
 		a.text(c + ".Data")
+	case kindHoldForwards:
+		a.uint(c + ".Hold")
+		a.time(c + ".For")
+		a.bool(c + ".Renew")
+	case kindRestore:
+		a.restore(c)
 	case kindDropEntity, kindBarrier, kindTouch:
 	default:
 		a.t.Fatalf("nothing tells the fields of kind %d", kind)
@@ -400,6 +415,9 @@ func (a *annotator) descriptor(d string) {
 			a.time(r + ".CreatedAt")
 			a.text(r + ".Source")
 		})
+	}
+	if version == descriptorVersion {
+		a.numbers(d + ".Prefixes")
 	}
 }
 

@@ -9,7 +9,7 @@ func appendLarge(dst []byte, c Command) []byte {
 	if c, ok := c.(*Reserve); ok {
 		return appendUint(append(dst, kindReserve), uint64(c.Count))
 	}
-	return appendInternal(dst, c)
+	return appendBackup(dst, c)
 }
 
 func (r *reader) large(kind uint8) Command {
@@ -32,7 +32,7 @@ func (r *reader) large(kind uint8) Command {
 		}
 		return c
 	}
-	return r.internal(kind)
+	return r.backup(kind)
 }
 
 func appendUpload(dst []byte, u Upload) []byte {

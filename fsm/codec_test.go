@@ -22,7 +22,7 @@ func goldenToken(n byte) LockToken {
 
 func goldenDescriptor() Descriptor {
 	return Descriptor{ID: 12, Version: 34, Kind: Queue, Name: "Orders", Parent: 3,
-		Partitions: []PartitionID{1, 2}, Partitioned: true, Status: SendDisabled, RequiresSession: true,
+		Partitions: []PartitionID{1, 2}, Prefixes: []PartitionID{5, 3}, Partitioned: true, Status: SendDisabled, RequiresSession: true,
 		LockDuration: 60000, MaxDelivery: 10, MaxMessageBytes: 1 << 20, MaxSizeBytes: 1 << 30,
 		DefaultTTL: Unlimited, DeadLetterOnExpiration: true, NoDeadLetter: true, DetectDuplicates: true,
 		DuplicateWindow: 600000, AutoDeleteOnIdle: Unlimited, ForwardTo: "a", ForwardDeadLettersTo: "b",
@@ -102,7 +102,10 @@ func readOldDescriptor(t *testing.T, version int) {
 		t.Fatal(err)
 	}
 	want := goldenDescriptor()
-	want.Rules = nil
+	want.Prefixes = nil
+	if version < descriptorVersion3 {
+		want.Rules = nil
+	}
 	if version == 1 {
 		want.ProcessedHistory, want.ProcessedHistoryBody, want.AcceptedHistory = false, false, false
 		want.HistoryCount, want.HistoryAge, want.HistoryMaxBytes = 0, 0, 0
@@ -110,6 +113,16 @@ func readOldDescriptor(t *testing.T, version int) {
 	}
 	if got := e.Requests[0].Command.(*PutEntity).Descriptor; !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+}
+
+// S-365: an older program reads the description of an entity that was not restored.
+func TestDescriptorsWithoutPrefixesAreOfVersion3(t *testing.T) {
+	d := goldenDescriptor()
+	d.Prefixes = nil
+	_, golden := goldenBytes(t, "testdata/codec/put_entity.v3.hex")
+	if got := AppendDescriptor(nil, &d); got[0] != descriptorVersion3 || !bytes.HasSuffix(golden, got) {
+		t.Errorf("%x", got)
 	}
 }
 
@@ -269,7 +282,17 @@ func TestGoldensSetEveryField(t *testing.T) {
 	to := *goldenCommands()["redrive_to"].(*Redrive)
 	to.Discard = goldenCommands()["discard"].(*Redrive).Discard // no command has both
 	check(to)
-	older := map[string]bool{"put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true,
+	page := *goldenCommands()["restore"].(*Restore)
+	page.Counters = goldenCommands()["restore_begin"].(*Restore).Counters // no step has both
+	check(page)
+	check(page.Counters)
+	check(page.Uses[0][0].Message)
+	check(page.IDs[0])
+	check(page.Origins[0])
+	state := page.Sessions[0]
+	state.Parts = page.Sessions[1].Parts // no state is whole and in parts
+	check(state)
+	older := map[string]bool{"restore": true, "restore_begin": true, "restore_end": true, "put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true,
 		"redrive_to": true, "discard": true, "large": true, "large_transfer": true, "large_state": true,
 		"accept_session": true, "release_session": true,
 		"enqueue_reserved": true, "transfer_reserved": true}

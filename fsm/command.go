@@ -32,6 +32,7 @@ type Request struct {
 //   - From one entity to another: [Transfer], [Forward]
 //   - Many messages: [DeleteMessages], [Redrive]
 //   - An operator: [Revoke]
+//   - Backups: [HoldForwards], [Restore]
 //   - Entities: [PutEntity], [DropEntity], [Touch]
 //   - Leadership, time and nodes: [BecomeLeader], [Tick], [Barrier], [NodeLost], [DropPumps]
 //   - The catalog: [Change], whose content package catalog knows

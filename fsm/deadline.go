@@ -12,9 +12,18 @@ const (
 
 // reschedule makes the partition's index of deadlines agree with the share's.
 func (s *State) reschedule(sh *share) {
-	lease, _ := sh.leaseDue.Min()
-	register(s.leaseNext, &sh.leaseReg, lease.at, sh.d.ID)
-	register(s.wallNext, &sh.wallReg, sh.nextWall(), sh.d.ID)
+	lease, wall := sh.nextDue()
+	register(s.leaseNext, &sh.leaseReg, lease, sh.d.ID)
+	register(s.wallNext, &sh.wallReg, wall, sh.d.ID)
+}
+
+// nextDue returns the earliest deadlines of the share, 0 if there is none.
+func (sh *share) nextDue() (Lease, Wall) {
+	if sh.restoring {
+		return 0, 0
+	}
+	first, _ := sh.leaseDue.Min()
+	return first.at, sh.nextWall()
 }
 
 // register makes an index name a share at its next deadline; at is 0 if there is none. known is what the index has of
@@ -35,8 +44,10 @@ func register[T instant](index *btree.BTreeG[nextDue[T]], known *T, at T, id Ent
 // conclude ends work on a share. The first part of the doomed messages expires, and the deadlines of the share become
 // known. Both are done at the end of the entry, because most requests of an entry concern the same share.
 func (s *State) conclude(sh *share) {
-	s.sweepDoomed(sh, s.maxDue)
-	s.wakeAfterExpiry(sh)
+	if !sh.restoring {
+		s.sweepDoomed(sh, s.maxDue)
+		s.wakeAfterExpiry(sh)
+	}
 	if sh.concluded != s.index {
 		sh.concluded = s.index
 		s.run.concluded = append(s.run.concluded, sh.d.ID)
@@ -72,6 +83,9 @@ func (sh *share) nextWall() Wall {
 // expire ends every lock of the share whose time is over, so what follows does not depend on when
 // the last Tick ran (S-290). Scheduled messages wait for a Tick.
 func (s *State) expire(sh *share) {
+	if sh.restoring {
+		return
+	}
 	for {
 		d, ok := sh.leaseDue.Min()
 		if !ok || d.at > s.lease {

@@ -45,6 +45,10 @@ type Descriptor struct {
 	// says that numbers and tokens carry the partition id; otherwise there is exactly one share.
 	Partitions  []PartitionID
 	Partitioned bool
+	// Prefixes are parallel to Partitions in a partitioned entity that was restored: what the numbers and tokens of each
+	// share carry. Clients keep numbers, so a share in another partition goes on with the prefix that it had (S-365).
+	// Without them each share carries the id of its partition.
+	Prefixes []PartitionID `json:",omitempty"`
 
 	Status Status
 	// AsSent is the catalog's own: the shares' descriptions leave it out.
@@ -226,11 +230,14 @@ func (d *Descriptor) Restore() {
 	d.Suspended, d.UserStatus = false, Active
 }
 
-// Prefix returns the partition id that numbers and tokens of share i carry: 0 if the entity is not
-// partitioned (RUL-21).
+// Prefix returns what numbers and tokens of share i carry: 0 if the entity is not partitioned (RUL-21), else the id of
+// a partition. It is that of the share, unless the entity was restored.
 func (d *Descriptor) Prefix(share int) PartitionID {
-	if !d.Partitioned {
+	switch {
+	case !d.Partitioned:
 		return 0
+	case len(d.Prefixes) > 0:
+		return d.Prefixes[share]
 	}
 	return d.Partitions[share]
 }
@@ -240,12 +247,10 @@ func (d *Descriptor) ShareOf(prefix PartitionID) int {
 	if !d.Partitioned {
 		return 0
 	}
-	for i, p := range d.Partitions {
-		if p == prefix {
-			return i
-		}
+	if len(d.Prefixes) > 0 {
+		return slices.Index(d.Prefixes, prefix)
 	}
-	return -1
+	return slices.Index(d.Partitions, prefix)
 }
 
 // sends and receives report what a status allows (S-252, S-253).

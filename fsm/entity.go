@@ -75,7 +75,8 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 	}
 	if old := sh.d; old.Kind != d.Kind || old.Parent != d.Parent || old.RequiresSession != d.RequiresSession ||
 		old.DetectDuplicates != d.DetectDuplicates ||
-		old.Partitioned != d.Partitioned || !slices.Equal(old.Partitions, d.Partitions) {
+		old.Partitioned != d.Partitioned || !slices.Equal(old.Partitions, d.Partitions) ||
+		!slices.Equal(old.Prefixes, d.Prefixes) {
 		o.refuse(InvalidOperation, "kind, sessions, duplicate detection and partitions never change") // S-261
 		return
 	}
@@ -122,6 +123,8 @@ func malformed(d *Descriptor, index int) string {
 		return "several shares without partitioning"
 	case d.Partitioned && slices.Max(d.Partitions) > maxPartitionID:
 		return "partition id too large"
+	case !d.PrefixesFit():
+		return "prefixes that do not tell the shares apart"
 	case d.Kind < Queue || d.Kind > Subscription:
 		return "unknown kind"
 	case d.Kind == Subscription && d.Parent == 0:
@@ -134,6 +137,16 @@ func malformed(d *Descriptor, index int) string {
 	return ""
 }
 
+// PrefixesFit reports whether the prefixes of a restored entity, if it has any, tell its shares apart.
+func (d *Descriptor) PrefixesFit() bool {
+	if len(d.Prefixes) == 0 {
+		return true
+	}
+	sorted := slices.Sorted(slices.Values(d.Prefixes))
+	return d.Partitioned && len(d.Prefixes) == len(d.Partitions) && sorted[0] > 0 &&
+		sorted[len(sorted)-1] <= maxPartitionID && len(slices.Compact(sorted)) == len(d.Prefixes)
+}
+
 // maxPartitionID keeps numbers with a partition id positive (S-93).
 const maxPartitionID PartitionID = 1<<15 - 1
 
@@ -141,6 +154,7 @@ const maxPartitionID PartitionID = 1<<15 - 1
 func (d *Descriptor) clone() *Descriptor {
 	c := *d
 	c.Partitions = slices.Clone(d.Partitions)
+	c.Prefixes = slices.Clone(d.Prefixes)
 	c.AuthRules = slices.Clone(d.AuthRules)
 	c.Rules = slices.Clone(d.Rules)
 	c.Name = strings.Clone(d.Name)

@@ -284,12 +284,11 @@ func (s *State) checkDeadlines(sh *share) error {
 	if err != nil {
 		return err
 	}
-	first, _ := sh.leaseDue.Min()
-	_, ok := s.leaseNext.Get(nextDue[Lease]{at: first.at, entity: sh.d.ID})
-	if sh.leaseReg != first.at || ok != (first.at != 0) {
-		return fmt.Errorf("first lease deadline %d, registered %d", first.at, sh.leaseReg)
+	first, next := sh.nextDue()
+	_, ok := s.leaseNext.Get(nextDue[Lease]{at: first, entity: sh.d.ID})
+	if sh.leaseReg != first || ok != (first != 0) {
+		return fmt.Errorf("first lease deadline %d, registered %d", first, sh.leaseReg)
 	}
-	next := sh.nextWall()
 	_, ok = s.wallNext.Get(nextDue[Wall]{at: next, entity: sh.d.ID})
 	if sh.wallReg != next || ok != (next != 0) {
 		return fmt.Errorf("first wall deadline %d, registered %d", next, sh.wallReg)

@@ -69,10 +69,10 @@ func (s *State) stage(sh *share, req *Request, c *BodyPart, o *Outcome) {
 		s.free(s.partRef(c)) // an earlier attempt has staged it
 	case int(c.Number) > len(up.parts):
 		o.refuse(UploadLost, "parts before this one are missing")
-	case sh.d.MaxMessageBytes > 0 && up.bytes+n > limit:
+	case sh.d.MaxMessageBytes > 0 && up.bytes+n > limit && !sh.restoring: // it was sent when it was allowed
 		o.refuse(MessageSizeExceeded, fmt.Sprintf("size %d bytes, maximum %d bytes", up.bytes+n,
 			sh.d.MaxMessageBytes))
-	case !sh.fits(n, o):
+	case !sh.restoring && !sh.fits(n, o):
 	case len(up.parts) == 0 && sh.uploads.Len() >= maxUploads || s.staged+n > maxStagedBytes:
 		o.refuse(Busy, "too many large bodies are being uploaded")
 	default:

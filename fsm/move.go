@@ -94,6 +94,10 @@ func (s *State) forward(sh *share, req *Request, c *Forward, o *Outcome) {
 		o.Refusal = NotLeader
 		return
 	}
+	if s.holding != 0 {
+		o.refuse(Busy, "a backup holds forwards")
+		return
+	}
 	if req.Sub == TransferDeadLetter {
 		o.refuse(InvalidOperation, "nothing is forwarded from there")
 		return

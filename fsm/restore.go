@@ -138,6 +138,17 @@ func (l *loader) record(r *reader) {
 		l.body(r)
 	case recordDrops:
 		l.drops(r)
+	case recordHold:
+		l.s.holding, l.s.heldUntil = r.uvarint(), r.lease()
+		if l.sh != nil || l.s.holding == 0 || l.s.heldUntil <= l.s.lease {
+			r.fail("hold of forwards that is over")
+		}
+	case recordRestoring:
+		if l.sh == nil || l.dropped || l.sh.restoring {
+			r.fail("restore of no share")
+			return
+		}
+		l.sh.restoring = true
 	case recordLarge:
 		l.large(r)
 	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName, recordPause,

@@ -50,6 +50,8 @@ type share struct {
 	// listening says that somebody receives from the entity, as far as the log knows (A22); starved,
 	// that a receive was given nothing because there was more to expire than one entry may.
 	listening, starved bool
+	// restoring says that a Restore puts the content of the share back. Until its end time does nothing here.
+	restoring bool
 
 	// seen are the message ids of the duplicate window, by hash and in the order of acceptance.
 	seen      *btree.BTreeG[seen]

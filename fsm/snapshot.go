@@ -14,8 +14,11 @@ import (
 // CRC-32C of everything from the header to here). A frame of length 0 is the last. Payloads are
 // whole records; what can be derived from others is not written.
 const (
-	imageMagic   = "BBSTATE"
-	imageVersion = 8 // of what is written; 1 to 7 are read, too
+	imageMagic = "BBSTATE"
+	// imageVersion is what is written if a state has something that version 8 has no record for; else that is written, so
+	// an older program reads it. Versions 1 to 7 are read, too.
+	imageVersion  = 9
+	imageVersion8 = 8
 	// frameBytes is how much is gathered before it is written.
 	frameBytes = 64 << 10
 	// maxFrameBytes bounds what Restore reads at once. The longest record is a remembered
@@ -47,6 +50,8 @@ const (
 	recordUpload                        // what is staged of a body in the share; version 5
 	recordParted                        // state of a session in parts, behind the sessions; version 5
 	recordShared                        // of a session that is held without exclusion, behind the sessions; version 6
+	recordHold                          // of forwards, behind the state record; version 9
+	recordRestoring                     // the share is being restored; version 9
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -68,7 +73,7 @@ func (s *State) Capture() io.WriterTo {
 	return &image{
 		head: State{
 			id: s.id, index: s.index, epoch: s.epoch, wall: s.wall, lease: s.lease,
-			lostOrder: s.lostOrder, deleted: s.deleted,
+			lostOrder: s.lostOrder, deleted: s.deleted, holding: s.holding, heldUntil: s.heldUntil,
 		},
 		shares:  s.shares.Copy(),
 		dropped: s.dropped.Copy(),
@@ -94,7 +99,7 @@ func (s *State) Digest() uint64 {
 // WriteTo writes the image.
 func (img *image) WriteTo(w io.Writer) (int64, error) {
 	f := frameWriter{w: w, buf: make([]byte, 4, 4+frameBytes+4096)}
-	f.raw(append([]byte(imageMagic), imageVersion))
+	f.raw(append([]byte(imageMagic), img.version()))
 	h := &img.head
 	b := append(f.buf, recordState)
 	b = appendUint(b, uint64(h.id))
@@ -103,6 +108,9 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 	b = appendTime(b, h.wall)
 	b = appendTime(b, h.lease)
 	f.buf = appendUint(b, h.lostOrder)
+	if h.holding != 0 {
+		f.done(appendTime(appendUint(append(f.buf, recordHold), h.holding), h.heldUntil))
+	}
 	img.lost.Scan(func(order uint64, node Incarnation) bool {
 		b := appendUint(append(f.buf, recordLost), order)
 		return f.done(binary.LittleEndian.AppendUint64(b, uint64(node)))
@@ -124,6 +132,21 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 		return f.n, fmt.Errorf("write image of partition %d: %w", h.id, f.err)
 	}
 	return f.n, nil
+}
+
+// version is the oldest that can say what the image has.
+func (img *image) version() byte {
+	version := byte(imageVersion8)
+	if img.head.holding != 0 {
+		return imageVersion
+	}
+	img.shares.Scan(func(_ EntityID, sh *share) bool {
+		if sh.restoring {
+			version = imageVersion
+		}
+		return version == imageVersion8
+	})
+	return version
 }
 
 // frameWriter gathers records in buf, behind four bytes for the length.
@@ -184,6 +207,9 @@ func (f *frameWriter) share(sh *share, dropped bool) bool {
 	b = appendUint(b, sh.history[Releases].last)
 	if !dropped {
 		b = appendDrops(b, &sh.drops)
+	}
+	if sh.restoring && !dropped {
+		b = append(b, recordRestoring)
 	}
 	if !f.done(b) {
 		return false

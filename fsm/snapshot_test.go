@@ -349,19 +349,28 @@ func FuzzRestore(f *testing.F) {
 // T-250 // S-281: the same log gives the same bytes on every machine, and an image written by this
 // version stays readable. Rewrite with -update only together with a new version in the header.
 func TestImageHasItsGoldenBytes(t *testing.T) {
-	file := fmt.Sprintf("testdata/image.v%d.hex", imageVersion)
-	img := imageOf(t, populated(t).s)
-	if *update {
-		if err := os.WriteFile(file, []byte(hex.Dump(img)), 0o644); err != nil {
+	held := populated(t)
+	held.ok(0, Main, queue(90))
+	held.ok(90, Main, &Restore{Step: RestoreBegin, Counters: ShareCounters{Arrival: 300}})
+	held.ok(0, Main, &HoldForwards{Hold: 77, For: 5000})
+	for version, s := range map[byte]*State{imageVersion8: populated(t).s, imageVersion: held.s} {
+		img := imageOf(t, s)
+		if img[len(imageMagic)] != version {
+			t.Errorf("the image has version %d, want %d", img[len(imageMagic)], version)
+		}
+		file := fmt.Sprintf("testdata/image.v%d.hex", version)
+		if *update {
+			if err := os.WriteFile(file, []byte(hex.Dump(img)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		golden, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	golden, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := hex.Dump(img); got != string(golden) {
-		t.Errorf("the image is now\n%s", got)
+		if got := hex.Dump(img); got != string(golden) {
+			t.Errorf("the image is now\n%s", got)
+		}
 	}
 }
 

@@ -21,6 +21,10 @@ type State struct {
 	wall  Wall
 	lease Lease
 
+	// holding is the hold of forwards that is in force until heldUntil, 0 for none.
+	holding   uint64
+	heldUntil Lease
+
 	// gen is the number of captures. A share of an older generation belongs to an image and is
 	// cloned before it is written.
 	gen    uint64

@@ -12,11 +12,14 @@ const (
 	// VersionUpgrades has registrations that are judged by the version of their program, and data directories that tell
 	// the cluster version (docs/decisions/0075-cluster-version.md).
 	VersionUpgrades Version = 101
+	// VersionBackups has holds of forwards and restores, images of partitions for backups, and prefixes of shares
+	// (docs/decisions/0062-backup-and-restore.md).
+	VersionBackups Version = 102
 )
 
 const (
 	// NewestVersion is the highest version that this program knows.
-	NewestVersion = VersionUpgrades
+	NewestVersion = VersionBackups
 	// OldestVersion is the lowest version that this program works with: that of the first step of the minor release before
 	// its own.
 	OldestVersion = VersionFirst
@@ -69,6 +72,8 @@ var commandsKnown = [...]known{
 	kindReserve:         {"Reserve", VersionFirst},
 	kindReserved:        {"Enqueue with reserved numbers", VersionFirst},
 	kindRevokeBy:        {"Revoke that names its operator", VersionFirst},
+	kindHoldForwards:    {"HoldForwards", VersionBackups},
+	kindRestore:         {"Restore", VersionBackups},
 }
 
 // changesKnown has the fields of a change of the catalog, as paths in its JSON. "descriptor" stands for the entity of
@@ -113,6 +118,7 @@ var changesKnown = []known{
 	{"node.wish node.since", VersionFirst}, // never sent: fields of a node that the catalog alone sets
 	{"raise", VersionFirst},                // judged by the version that it names
 	{"wish wish.id wish.wish forget forget.id forget.incarnation replace.epoch node.zone", VersionPlacement},
+	{"restore descriptor.Prefixes", VersionBackups},
 }
 
 // changesIgnored are fields that a node of an earlier version passes over, and that change nothing below the version.
@@ -151,6 +157,9 @@ var callsKnown = []Call{
 	{18, "catalog", VersionFirst},
 	{19, "released", VersionFirst},
 	{20, "admit version", VersionUpgrades},
+	{21, "capture", VersionBackups},
+	{22, "read image", VersionBackups},
+	{23, "drop images", VersionBackups},
 	{64, "bootstrap", VersionFirst},
 }
 
@@ -176,7 +185,9 @@ var formatsKnown = []Format{
 	{"hash", 1, VersionFirst},
 	{"entry", 1, VersionFirst},
 	{"image", 8, VersionFirst},
+	{"image", 9, VersionBackups},
 	{"descriptor", 3, VersionFirst},
+	{"descriptor", 4, VersionBackups},
 	{"request", 1, VersionFirst},
 	{"outcome", 6, VersionFirst},
 	{"answer", 7, VersionFirst},

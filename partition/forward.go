@@ -37,6 +37,8 @@ const (
 	// times the first.
 	firstMovePause = time.Second
 	maxMovePause   = time.Minute
+	// heldPause is how often a forwarder looks whether a backup still holds forwards.
+	heldPause = 50 * time.Millisecond
 )
 
 // item is one message in transit.
@@ -80,6 +82,9 @@ type targetKey struct {
 // errNothing says that nothing is left to do until somebody wakes.
 var errNothing = errors.New("nothing to move")
 
+// errHeld says that a backup holds forwards. The source hears what has ended when the hold is over.
+var errHeld = errors.New("forwards are held")
+
 // run moves messages until nothing is left, the leadership ends, or ctx does.
 func (f *forwarder) run(ctx context.Context) error {
 	if err := f.resume(ctx); err != nil {
@@ -88,6 +93,12 @@ func (f *forwarder) run(ctx context.Context) error {
 	for {
 		f.attempt(ctx)
 		took, err := f.step(ctx)
+		if errors.Is(err, errHeld) {
+			if err := sleep(ctx, heldPause); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -144,7 +155,11 @@ func (f *forwarder) step(ctx context.Context) (took int, err error) {
 		// Whether it was applied the state knows: the next life of this forwarder asks it.
 		return 0, fmt.Errorf("forward: %w", err)
 	}
-	if o.Refusal != fsm.None {
+	switch o.Refusal {
+	case fsm.None:
+	case fsm.Busy:
+		return 0, errHeld
+	default:
 		return 0, &fsm.RefusedError{Refusal: o.Refusal, Detail: o.Detail}
 	}
 	f.done, f.below = nil, o.Next

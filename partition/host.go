@@ -32,6 +32,7 @@ type Host struct {
 	broken     map[fsm.PartitionID]error // could not be opened
 
 	staleness      stalenessCheck
+	captures       captures
 	life           lifeOf
 	dates          dateWatch
 	lost           lostPeers
@@ -67,6 +68,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	h.SetLimits(cfg.Limits)
 	h.SetPartitions(cfg.Partitions)
 	h.staleness.init(h)
+	h.captures.h, h.captures.held = h, map[captureKey]*capture{}
 	h.life.current = cfg.Incarnation
 	if h.deps.Member == nil {
 		h.deps.Member = func(fsm.NodeID) bool { return true }
@@ -324,6 +326,7 @@ func (h *Host) Close(ctx context.Context) error {
 	h.closed = true
 	h.mu.Unlock()
 	close(h.stop)
+	h.captures.close()
 	h.wg.Wait()
 	rs := h.list()
 	_ = h.each(rs, func(r *replica.Replica) error { // what is not handed over is elected

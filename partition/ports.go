@@ -113,6 +113,11 @@ const (
 	KindReleased uint8 = 19
 	// KindVersion has a node tell its data directory a cluster version that is about to be reached.
 	KindVersion uint8 = 20
+	// KindCapture has a node capture the image of a partition for a backup. KindReadImage reads the next chunk of it, and
+	// KindDropImages gives all images of a backup up.
+	KindCapture    uint8 = 21
+	KindReadImage  uint8 = 22
+	KindDropImages uint8 = 23
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

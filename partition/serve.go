@@ -36,6 +36,9 @@ func (h *Host) handle() {
 	c.Handle(KindCatalog, h.serveCatalog)
 	c.Handle(KindReleased, h.serveReleased)
 	c.Handle(KindVersion, h.serveVersion)
+	c.Handle(KindCapture, h.verb(h.captures.serve))
+	c.Handle(KindReadImage, h.verb(h.captures.serveRead))
+	c.Handle(KindDropImages, h.captures.serveDrop)
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {

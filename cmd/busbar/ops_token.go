@@ -14,7 +14,7 @@ import (
 )
 
 // opsGuard asks for a token where the operations port itself does not. It guards commands to the cluster, the audit,
-// the reset of a development node and profiles. Health, metrics and the state of the cluster stay open, because
+// backups, the reset of a development node and profiles. Health, metrics and the state of the cluster stay open, because
 // probes and collectors have no token. Messages and entities have checks of their own, in transport and
 // transport/rest.
 type opsGuard struct {
@@ -32,7 +32,7 @@ func guarded(path string) bool {
 	case rest.UpgradePath: // a state
 		return false
 	}
-	return strings.HasPrefix(path, rest.ClusterCommands) || strings.HasPrefix(path, profilesPath)
+	return isBackupPath(path) || strings.HasPrefix(path, rest.ClusterCommands) || strings.HasPrefix(path, profilesPath)
 }
 
 // handler answers 401 without a valid token, and 403 where the token has no Manage right on the namespace.

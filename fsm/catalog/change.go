@@ -12,6 +12,9 @@ type Change struct {
 	// Create adds an entity. The catalog fills ID, Version, Parent, Partitions and times. A subscription whose Rules
 	// are nil gets the rule $Default, which selects everything (S-215).
 	Create *fsm.Descriptor `json:"create,omitempty"`
+	// Restore adds an entity of a backup, suspended. Its Prefixes, if it is partitioned, say how many shares it has; its
+	// times stay what they were. See Level.
+	Restore *fsm.Descriptor `json:"restore,omitempty"`
 	// Update replaces the mutable properties of the entity with that name (S-261, S-262). Rules stay.
 	Update *fsm.Descriptor `json:"update,omitempty"`
 	// Delete removes an entity.
@@ -149,7 +152,7 @@ func Grows(cmd *fsm.Change) bool {
 	if json.Unmarshal(cmd.Data, &c) != nil {
 		return true
 	}
-	return c.Create != nil || c.Update != nil || c.PutRule != nil || c.Place != nil
+	return c.Create != nil || c.Restore != nil || c.Update != nil || c.PutRule != nil || c.Place != nil
 }
 
 // Query returns q as a query to group 0.

@@ -156,6 +156,8 @@ func (s *State) change(data []byte) fsm.Outcome {
 	switch {
 	case c.Create != nil:
 		return s.create(*c.Create, c.Limits.filled())
+	case c.Restore != nil:
+		return s.restore(*c.Restore, c.Limits.filled())
 	case c.Update != nil:
 		return s.update(*c.Update)
 	case c.Delete != nil:
@@ -201,20 +203,14 @@ func (s *State) next() *View {
 }
 
 func (s *State) create(d fsm.Descriptor, limits Limits) fsm.Outcome {
-	switch {
-	case d.Name == "" || d.Kind < fsm.Queue || d.Kind > fsm.Subscription:
-		return refuse(fsm.InvalidArgument, "an entity needs a name and a kind")
-	case s.view.Entity(d.Name) != nil:
-		return refuse(fsm.EntityExists, "entity %q already exists", d.Name)
-	case s.view.Len() >= limits.Entities:
-		return refuse(fsm.QuotaExceeded, "%d entities exist, the maximum", s.view.Len())
-	case s.view.groups.Len() == 0:
-		return refuse(fsm.Busy, "the cluster has no partitions yet")
+	if o := s.admits(&d, &limits); o.Refusal != fsm.None {
+		return o
 	}
 	if o := s.checkForward(&d); o.Refusal != fsm.None {
 		return o
 	}
-	d.Restore() // what is new is nobody's to lift
+	d.Restore()      // what is new is nobody's to lift
+	d.Prefixes = nil // they are a restored entity's
 	v := s.next()
 	d.ID = v.nextID
 	v.nextID++
@@ -226,6 +222,7 @@ func (s *State) create(d fsm.Descriptor, limits Limits) fsm.Outcome {
 			return o
 		}
 		d.Parent, d.Partitions, d.Partitioned = parent.ID, parent.Partitions, parent.Partitioned
+		d.Prefixes = parent.Prefixes
 	} else {
 		d.Parent, d.Rules = 0, nil
 		d.Partitions = v.shares(d.ID, d.Partitioned)
@@ -233,6 +230,21 @@ func (s *State) create(d fsm.Descriptor, limits Limits) fsm.Outcome {
 	v.put(&d)
 	s.view = v
 	return fsm.Outcome{Data: encode(&d)}
+}
+
+// admits checks that there is a place for a new entity.
+func (s *State) admits(d *fsm.Descriptor, limits *Limits) fsm.Outcome {
+	switch {
+	case d.Name == "" || d.Kind < fsm.Queue || d.Kind > fsm.Subscription:
+		return refuse(fsm.InvalidArgument, "an entity needs a name and a kind")
+	case s.view.Entity(d.Name) != nil:
+		return refuse(fsm.EntityExists, "entity %q already exists", d.Name)
+	case s.view.Len() >= limits.Entities:
+		return refuse(fsm.QuotaExceeded, "%d entities exist, the maximum", s.view.Len())
+	case s.view.groups.Len() == 0:
+		return refuse(fsm.Busy, "the cluster has no partitions yet")
+	}
+	return fsm.Outcome{}
 }
 
 // SplitSubscription splits "topic/Subscriptions/name" at its last, case-insensitive middle.
@@ -270,6 +282,7 @@ func (s *State) update(d fsm.Descriptor) fsm.Outcome {
 	d.Restore()
 	v := s.next()
 	d.ID, d.Name, d.Parent, d.Partitions = old.ID, old.Name, old.Parent, old.Partitions
+	d.Prefixes = old.Prefixes
 	d.Rules = old.Rules
 	d.Version = v.version
 	d.CreatedAt, d.UpdatedAt = old.CreatedAt, s.wall

@@ -10,6 +10,7 @@
 // From the top down: a file uses what stands below it, with few exceptions.
 //
 //   - reads.go, status.go: what clients and operators ask of a replica, answered outside the log
+//   - capture.go: the image of a replica, for a backup
 //   - recover.go, auditstores.go, audit.go: a lost majority; do the stores hold what the state machine holds?
 //   - election.go, members.go, raftside.go, behind.go: the group's leader and members, and raft's calls from peers
 //   - watch.go, stuck.go, snapshots.go, health.go, shortage.go: the replica watches itself, and ends when it cannot go on

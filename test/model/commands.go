@@ -32,6 +32,8 @@ func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		return fsm.Outcome{}
 	case *fsm.Commit:
 		return m.commit(r, c)
+	case *fsm.HoldForwards:
+		return m.holdForwards(c)
 	}
 	return m.ask(r, got)
 }
@@ -45,9 +47,12 @@ func (m *Model) ask(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	if _, forward := r.Command.(*fsm.Forward); r.Sub != fsm.Main && q.d.NoDeadLetter && !forward {
 		return refused(fsm.EntityNotFound)
 	}
+	if q.restored && !mayRestore(r.Command) {
+		return refused(fsm.Busy)
+	}
 	m.expire(q)
 	o := m.use(q, r, got)
-	if _, report := r.Command.(*fsm.DropLocks); o.Refusal == fsm.None && !report {
+	if o.Refusal == fsm.None && !silent(r.Command) {
 		q.active = m.lease
 	}
 	return o
@@ -60,7 +65,7 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	if q.d.Kind == fsm.Topic {
 		switch r.Command.(type) {
 		case *fsm.Enqueue, *fsm.Cancel, *fsm.DropLocks, *fsm.Touch, *fsm.Transfer, *fsm.Forward, *fsm.BodyPart,
-			*fsm.Reserve:
+			*fsm.Reserve, *fsm.Restore:
 		default:
 			return refused(fsm.InvalidOperation)
 		}
@@ -108,6 +113,8 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	case *fsm.Touch:
 		q.touched = m.wall
 		return fsm.Outcome{}
+	case *fsm.Restore:
+		return m.restore(q, c)
 	case *fsm.Change: // the catalog's
 		return refused(fsm.InvalidOperation)
 	}

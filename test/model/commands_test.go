@@ -43,6 +43,9 @@ func (x *run) fresh() fsm.Request {
 		q.Command = c
 		return q
 	}
+	if x.r.IntN(40) == 0 {
+		return x.backup(q.Entity)
+	}
 	if x.r.IntN(16) == 0 {
 		return x.moved(q.Entity)
 	}

@@ -8,6 +8,9 @@ import (
 
 // nextEnd is when the next message or session lock ends.
 func (q *queue) nextEnd() (fsm.Lease, bool) {
+	if q.restored {
+		return 0, false
+	}
 	var ends []fsm.Lease
 	for _, s := range q.sessions {
 		if !s.token.IsZero() {
@@ -84,6 +87,9 @@ func (m *Model) endOne(q *queue) {
 }
 
 func (m *Model) expire(q *queue) {
+	if q.restored {
+		return
+	}
 	for at, ok := q.nextEnd(); ok && at <= m.lease; at, ok = q.nextEnd() {
 		m.endOne(q)
 	}

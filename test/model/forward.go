@@ -72,6 +72,7 @@ func (m *Model) transfer(q *queue, sub fsm.SubQueue, c *fsm.Transfer) fsm.Outcom
 
 func (m *Model) sendAway(q *queue, x *message) {
 	x.sub, x.enqueued = fsm.TransferQueue, m.wall
+	q.sentAway++
 	q.away = append(q.away, x)
 }
 
@@ -99,6 +100,8 @@ func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome 
 	switch {
 	case c.Epoch != m.epoch:
 		return refused(fsm.NotLeader)
+	case m.holding != 0:
+		return refused(fsm.Busy)
 	case sub == fsm.TransferDeadLetter:
 		return refused(fsm.InvalidOperation)
 	}

@@ -64,9 +64,9 @@ func (m *Model) part(q *queue, sub fsm.SubQueue, c *fsm.BodyPart) fsm.Outcome {
 		return fsm.Outcome{}
 	case int(c.Number) > len(u.parts):
 		return refused(fsm.UploadLost)
-	case int(lengthOf(u.parts))+n > int(q.d.MaxMessageBytes)+bodySlack:
+	case int(lengthOf(u.parts))+n > int(q.d.MaxMessageBytes)+bodySlack && !q.restored:
 		return refused(fsm.MessageSizeExceeded)
-	case q.full(uint64(n)):
+	case q.full(uint64(n)) && !q.restored:
 		return refused(fsm.QuotaExceeded)
 	case len(u.parts) == 0 && len(q.uploads) >= maxUploads || m.underWay()+n > maxUploaded:
 		return refused(fsm.Busy)

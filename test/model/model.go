@@ -26,6 +26,8 @@ type Model struct {
 	by        fsm.RequestID                 // of the request being done
 	parts     map[fsm.BodyRef][]fsm.BodyRef // of bodies of which only the beginning is in their place
 	deleted   uint64                        // messages of entities that were deleted
+	holding   uint64                        // hold of forwards, 0 for none
+	heldUntil fsm.Lease
 }
 
 type pump struct {
@@ -60,6 +62,8 @@ type queue struct {
 	moves    [4]transits
 	drops    fsm.Drops
 	uploads  []*uploaded // in the order they began
+	sentAway int         // messages that were ever in the transfer queue
+	restored bool        // it is being restored
 }
 
 type message struct {
@@ -186,6 +190,7 @@ func (m *Model) entry(index uint64, e *fsm.Entry, got fsm.Result) (leads bool, e
 		return false, nil
 	}
 	m.wall, m.lease = max(m.wall, e.Wall), max(m.lease, e.Lease)
+	m.holdEnds()
 	for i := range e.Requests {
 		o := got.Outcomes[i]
 		want := m.request(&e.Requests[i], &o)
@@ -338,7 +343,7 @@ func (m *Model) request(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	}
 	o := m.command(r, got)
 	mem = &memory{counter: r.ID.Counter, until: m.lease.After(tenMinutes), request: *r}
-	mem.answered = o.Refusal != fsm.Stale && o.Refusal != fsm.NoSession && o.Refusal != fsm.UploadLost &&
+	mem.answered = o.Refusal != fsm.Stale && o.Refusal != fsm.NoSession && o.Refusal != fsm.UploadLost && o.Refusal != fsm.Busy &&
 		!(o.Refusal == fsm.TransactionAborted && len(o.Ops) > 0 && o.Ops[len(o.Ops)-1].Refusal == fsm.UploadLost)
 	switch c := r.Command.(type) {
 	case *fsm.Lock:

@@ -322,7 +322,11 @@ func (m *Model) Query(r fsm.QueryRequest) fsm.Answer {
 	if q == nil {
 		return fsm.Answer{Refusal: fsm.Stale}
 	}
-	if _, moving := r.Query.(*fsm.Moving); r.Sub != fsm.Main && q.d.NoDeadLetter && !moving {
+	_, moving := r.Query.(*fsm.Moving)
+	if moving && q.restored {
+		return fsm.Answer{Refusal: fsm.Busy}
+	}
+	if r.Sub != fsm.Main && q.d.NoDeadLetter && !moving {
 		return fsm.Answer{Refusal: fsm.EntityNotFound}
 	}
 	switch c := r.Query.(type) {

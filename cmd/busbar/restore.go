@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/storage"
+)
+
+const (
+	restoresPath = "/api/restores"
+	// maxRestores bounds the restores that this node has in memory.
+	maxRestores = 4
+	// restoreLife is how long a restore is remembered that nobody goes on with.
+	restoreLife = time.Hour
+	// restoreTimeout bounds the beginning and the end of a restore: some commits for each entity.
+	restoreTimeout = 15 * time.Minute
+	// maxCatalogBytes bounds the description of all entities: 100,000 of them with some kilobytes each.
+	maxCatalogBytes = 512 << 20
+	// progressEvery is how often a restore tells how far a share is.
+	progressEvery = time.Second
+)
+
+// restores are those that this node coordinates.
+type restores struct {
+	directory *partition.Directory
+	counts    func(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool, error)
+	mu        sync.Mutex
+	open      map[string]*openRestore
+}
+
+type openRestore struct {
+	*partition.Restoring
+	id     string
+	expiry *time.Timer
+	mu     sync.Mutex // one request at a time
+	done   map[fsm.PartitionID]bool
+}
+
+// begun is the answer to the beginning of a restore.
+type begun struct {
+	ID         string            `json:"id"` // empty for a dry run
+	Partitions []fsm.PartitionID `json:"partitions"`
+	Entities   []string          `json:"entities"`
+}
+
+func (s *restores) begin(w http.ResponseWriter, r *http.Request) {
+	values := r.URL.Query()
+	dry, err := strconv.ParseBool(values.Get("dry-run"))
+	if values.Has("dry-run") && err != nil {
+		answerJSON(w, http.StatusBadRequest, map[string]string{"error": "dry-run is true or false"})
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(restoreTimeout))
+	_ = control.SetWriteDeadline(time.Now().Add(restoreTimeout + time.Minute))
+	var from partition.BackedUpEntities
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCatalogBytes)).Decode(&from); err != nil {
+		answerJSON(w, http.StatusBadRequest, map[string]string{"error": "entities of a backup: " + err.Error()})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), restoreTimeout)
+	defer cancel()
+	s.mu.Lock()
+	full := len(s.open) >= maxRestores
+	s.mu.Unlock()
+	if full {
+		answerJSON(w, http.StatusServiceUnavailable, map[string]string{"error": fmt.Sprintf(
+			"%d restores are under way at this node, the maximum", maxRestores)})
+		return
+	}
+	made, err := s.directory.BeginRestore(ctx, from, partition.RestoreOptions{Entity: values.Get("entity"),
+		As: values.Get("as"), DryRun: dry})
+	if err != nil {
+		refuseBackup(w, err)
+		return
+	}
+	answer := begun{Partitions: made.Partitions, Entities: []string{}}
+	if made.Partitions == nil {
+		answer.Partitions = []fsm.PartitionID{}
+	}
+	for _, e := range made.Entities {
+		answer.Entities = append(answer.Entities, e.Name)
+	}
+	if !dry {
+		answer.ID = strconv.FormatUint(rand.Uint64()|1, 16)
+		one := &openRestore{Restoring: made, id: answer.ID, done: map[fsm.PartitionID]bool{}}
+		s.mu.Lock()
+		one.expiry = time.AfterFunc(restoreLife, func() { s.forget(answer.ID) })
+		s.open[answer.ID] = one
+		s.mu.Unlock()
+	}
+	answerJSON(w, http.StatusOK, answer)
+}
+
+func (s *restores) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, id)
+}
+
+// find returns the restore that a request names. It answers 404 itself.
+func (s *restores) find(w http.ResponseWriter, r *http.Request) *openRestore {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.open[r.PathValue("id")]
+	if one == nil {
+		answerJSON(w, http.StatusNotFound, map[string]string{"error": "this node has no such restore. If the node has " +
+			"started again, delete the entities that the restore made, and begin it anew"})
+		return nil
+	}
+	one.expiry.Reset(restoreLife)
+	return one
+}
+
+// image restores the image of one partition. The answer is a line for each step, so its status tells nothing of the end.
+func (s *restores) image(w http.ResponseWriter, r *http.Request) {
+	one := s.find(w, r)
+	if one == nil {
+		return
+	}
+	p, err := strconv.ParseUint(r.PathValue("partition"), 10, 15)
+	if err != nil || !slices.Contains(one.Partitions, fsm.PartitionID(p)) {
+		answerJSON(w, http.StatusBadRequest, map[string]string{"error": fmt.Sprintf("the restore wants the images of the "+
+			"partitions %v", one.Partitions)})
+		return
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{})  // none
+	_ = control.SetWriteDeadline(time.Time{}) // none
+	_ = control.EnableFullDuplex()            // lines go out while the image comes in
+	w.Header().Set("Content-Type", "application/jsonl")
+	out := &lines{w, control}
+	var last time.Time
+	err = s.directory.RestoreImage(r.Context(), one.Restoring, fsm.PartitionID(p), r.Body, storage.EachBody,
+		func(at partition.Progress) {
+			if at.Restored == at.Total || time.Since(last) >= progressEvery {
+				last = time.Now()
+				one.expiry.Reset(restoreLife)
+				out.say(at)
+			}
+		})
+	if err != nil {
+		out.say(map[string]string{"error": err.Error()})
+		return
+	}
+	one.done[fsm.PartitionID(p)] = true
+	out.say(map[string]bool{"done": true})
+}
+
+// restored tells what an entity holds at the end of a restore.
+type restored struct {
+	Name               string `json:"name"`
+	Active             uint64 `json:"active"`
+	Scheduled          uint64 `json:"scheduled"`
+	Deferred           uint64 `json:"deferred"`
+	DeadLetter         uint64 `json:"dead_letter"`
+	TransferDeadLetter uint64 `json:"transfer_dead_letter"`
+	Transfer           uint64 `json:"transfer"`
+	Sessions           uint64 `json:"sessions"`
+}
+
+func (s *restores) finish(w http.ResponseWriter, r *http.Request) {
+	one := s.find(w, r)
+	if one == nil {
+		return
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	for _, p := range one.Partitions {
+		if !one.done[p] {
+			answerJSON(w, http.StatusConflict, map[string]string{"error": fmt.Sprintf(
+				"the image of partition %d is not restored yet", p)})
+			return
+		}
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(restoreTimeout + time.Minute))
+	ctx, cancel := context.WithTimeout(r.Context(), restoreTimeout)
+	defer cancel()
+	out := make([]restored, 0, len(one.Entities))
+	for _, e := range one.Entities { // before the end: from then on messages come and go
+		c, _, err := s.counts(ctx, e)
+		if err != nil {
+			refuseBackup(w, fmt.Errorf("count what %q holds: %w", e.Name, err))
+			return
+		}
+		out = append(out, restored{e.Name, c.Active, c.Scheduled, c.Deferred, c.DeadLetter, c.TransferDeadLetter, c.Transfer,
+			c.Sessions})
+	}
+	if err := s.directory.FinishRestore(ctx, one.Restoring); err != nil {
+		refuseBackup(w, err)
+		return
+	}
+	s.forget(one.id)
+	answerJSON(w, http.StatusOK, map[string]any{"entities": out})
+}
