@@ -138,17 +138,8 @@ func (l *loader) record(r *reader) {
 		l.body(r)
 	case recordDrops:
 		l.drops(r)
-	case recordHold:
-		l.s.holding, l.s.heldUntil = r.uvarint(), r.lease()
-		if l.sh != nil || l.s.holding == 0 || l.s.heldUntil <= l.s.lease {
-			r.fail("hold of forwards that is over")
-		}
-	case recordRestoring:
-		if l.sh == nil || l.dropped || l.sh.restoring {
-			r.fail("restore of no share")
-			return
-		}
-		l.sh.restoring = true
+	case recordHold, recordRestoring:
+		l.backup(r, kind)
 	case recordLarge:
 		l.large(r)
 	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName, recordPause,
@@ -191,6 +182,22 @@ func (l *loader) record(r *reader) {
 	default:
 		r.fail("unknown record")
 	}
+}
+
+// backup reads a hold of forwards, or that the share is being restored.
+func (l *loader) backup(r *reader, kind uint8) {
+	if kind == recordHold {
+		l.s.holding, l.s.heldUntil = r.uvarint(), r.lease()
+		if l.sh != nil || l.s.holding == 0 || l.s.heldUntil <= l.s.lease {
+			r.fail("hold of forwards that is over")
+		}
+		return
+	}
+	if l.sh == nil || l.dropped || l.sh.restoring {
+		r.fail("restore of no share")
+		return
+	}
+	l.sh.restoring = true
 }
 
 func (l *loader) state(r *reader) {

@@ -206,10 +206,7 @@ func (f *frameWriter) share(sh *share, dropped bool) bool {
 	}
 	b = appendUint(b, sh.history[Releases].last)
 	if !dropped {
-		b = appendDrops(b, &sh.drops)
-	}
-	if sh.restoring && !dropped {
-		b = append(b, recordRestoring)
+		b = sh.appendRestoring(appendDrops(b, &sh.drops))
 	}
 	if !f.done(b) {
 		return false

@@ -13,6 +13,13 @@ func appendDrops(b []byte, d *Drops) []byte {
 	return appendCounters(append(b, recordDrops), d)
 }
 
+func (sh *share) appendRestoring(b []byte) []byte {
+	if sh.restoring {
+		b = append(b, recordRestoring)
+	}
+	return b
+}
+
 func appendSeen(b []byte, e *seen) []byte {
 	b = append(append(b, recordSeen), e.hash[:]...)
 	return binary.AppendUvarint(appendTime(b, e.at), e.arrival)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -75,22 +73,6 @@ func isBackupPath(path string) bool {
 		}
 	}
 	return false
-}
-
-// refuseBackup answers with an error, and with the status that says what the caller does about it.
-func refuseBackup(w http.ResponseWriter, err error) {
-	status := http.StatusInternalServerError
-	switch {
-	case errors.Is(err, partition.ErrNotEmpty):
-		status = http.StatusConflict
-	case errors.Is(err, fsm.ErrNoEntity):
-		status = http.StatusNotFound
-	case errors.Is(err, partition.ErrNoFit), errors.Is(err, fsm.ErrFormat):
-		status = http.StatusBadRequest
-	case errors.Is(err, fsm.ErrUnavailable), errors.Is(err, fsm.ErrBusy), errors.Is(err, fsm.ErrUnknown):
-		status = http.StatusServiceUnavailable
-	}
-	answerJSON(w, status, map[string]string{"error": err.Error()})
 }
 
 func (b *backups) create(w http.ResponseWriter, r *http.Request) {
@@ -225,19 +207,5 @@ func (b *backups) close() {
 	for id, one := range b.open { // order-free: each for itself
 		one.expiry.Stop()
 		delete(b.open, id)
-	}
-}
-
-// lines writes JSON lines at once.
-type lines struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-}
-
-func (l *lines) say(v any) {
-	text, err := json.Marshal(v)
-	if err == nil {
-		_, _ = l.w.Write(append(text, '\n')) // the client has gone: nobody is left to tell
-		_ = l.control.Flush()
 	}
 }

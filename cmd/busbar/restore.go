@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -204,4 +205,34 @@ func (s *restores) finish(w http.ResponseWriter, r *http.Request) {
 	}
 	s.forget(one.id)
 	answerJSON(w, http.StatusOK, map[string]any{"entities": out})
+}
+
+// refuseBackup answers with an error, and with the status that says what the caller does about it.
+func refuseBackup(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	switch {
+	case errors.Is(err, partition.ErrNotEmpty):
+		status = http.StatusConflict
+	case errors.Is(err, fsm.ErrNoEntity):
+		status = http.StatusNotFound
+	case errors.Is(err, partition.ErrNoFit), errors.Is(err, fsm.ErrFormat):
+		status = http.StatusBadRequest
+	case errors.Is(err, fsm.ErrUnavailable), errors.Is(err, fsm.ErrBusy), errors.Is(err, fsm.ErrUnknown):
+		status = http.StatusServiceUnavailable
+	}
+	answerJSON(w, status, map[string]string{"error": err.Error()})
+}
+
+// lines writes JSON lines at once.
+type lines struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (l *lines) say(v any) {
+	text, err := json.Marshal(v)
+	if err == nil {
+		_, _ = l.w.Write(append(text, '\n')) // the client has gone: nobody is left to tell
+		_ = l.control.Flush()
+	}
 }

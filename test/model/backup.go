@@ -7,8 +7,23 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
+// forwardsHeld is the hold of forwards, 0 for none.
+type forwardsHeld struct {
+	holding   uint64
+	heldUntil fsm.Lease
+}
+
+// marks are what a restore looks at and leaves in a queue.
+type marks struct {
+	sentAway int  // messages that were ever in the transfer queue
+	restored bool // it is being restored
+}
+
+func (q *queue) sessionful(sub fsm.SubQueue) bool { return q.d.RequiresSession && sub == fsm.Main }
+
 // holdForwards begins, lengthens or ends a hold of forwards.
 func (m *Model) holdForwards(c *fsm.HoldForwards) fsm.Outcome {
+	m.holdEnds()
 	mine := m.holding == c.Hold
 	switch {
 	case c.Hold == 0, c.For < 0, c.For > 30_000, c.Renew && c.For == 0:
@@ -121,6 +136,7 @@ func (m *Model) Restored(refs func(fsm.BodyRef) fsm.BodyRef) {
 		for _, l := range q.history[fsm.Processed] {
 			if l.Ref.Length > 0 && !l.freed {
 				l.body = moved(l.body)
+				l.Ref.Index, l.Ref.Offset = l.body.Index, l.body.Offset
 			}
 		}
 		q.tidy()

@@ -51,6 +51,9 @@ func (m *Model) ask(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		return refused(fsm.Busy)
 	}
 	m.expire(q)
+	if c, ok := r.Command.(*fsm.Restore); ok {
+		return m.restore(q, c)
+	}
 	o := m.use(q, r, got)
 	if o.Refusal == fsm.None && !silent(r.Command) {
 		q.active = m.lease
@@ -65,7 +68,7 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	if q.d.Kind == fsm.Topic {
 		switch r.Command.(type) {
 		case *fsm.Enqueue, *fsm.Cancel, *fsm.DropLocks, *fsm.Touch, *fsm.Transfer, *fsm.Forward, *fsm.BodyPart,
-			*fsm.Reserve, *fsm.Restore:
+			*fsm.Reserve:
 		default:
 			return refused(fsm.InvalidOperation)
 		}
@@ -113,8 +116,6 @@ func (m *Model) use(q *queue, r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	case *fsm.Touch:
 		q.touched = m.wall
 		return fsm.Outcome{}
-	case *fsm.Restore:
-		return m.restore(q, c)
 	case *fsm.Change: // the catalog's
 		return refused(fsm.InvalidOperation)
 	}

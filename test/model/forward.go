@@ -97,6 +97,7 @@ func (q *queue) contents(sub fsm.SubQueue) []*message {
 
 // forward ends moves and takes further messages.
 func (m *Model) forward(q *queue, sub fsm.SubQueue, c *fsm.Forward) fsm.Outcome {
+	m.holdEnds()
 	switch {
 	case c.Epoch != m.epoch:
 		return refused(fsm.NotLeader)

@@ -26,8 +26,7 @@ type Model struct {
 	by        fsm.RequestID                 // of the request being done
 	parts     map[fsm.BodyRef][]fsm.BodyRef // of bodies of which only the beginning is in their place
 	deleted   uint64                        // messages of entities that were deleted
-	holding   uint64                        // hold of forwards, 0 for none
-	heldUntil fsm.Lease
+	forwardsHeld
 }
 
 type pump struct {
@@ -62,8 +61,7 @@ type queue struct {
 	moves    [4]transits
 	drops    fsm.Drops
 	uploads  []*uploaded // in the order they began
-	sentAway int         // messages that were ever in the transfer queue
-	restored bool        // it is being restored
+	marks
 }
 
 type message struct {
@@ -190,7 +188,6 @@ func (m *Model) entry(index uint64, e *fsm.Entry, got fsm.Result) (leads bool, e
 		return false, nil
 	}
 	m.wall, m.lease = max(m.wall, e.Wall), max(m.lease, e.Lease)
-	m.holdEnds()
 	for i := range e.Requests {
 		o := got.Outcomes[i]
 		want := m.request(&e.Requests[i], &o)
@@ -440,8 +437,6 @@ func (q *queue) byToken(sub fsm.SubQueue, t fsm.LockToken) *message {
 	}
 	return nil
 }
-
-func (q *queue) sessionful(sub fsm.SubQueue) bool { return q.d.RequiresSession && sub == fsm.Main }
 
 func (q *queue) session(id string) *session {
 	for _, s := range q.sessions {
