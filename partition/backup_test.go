@@ -314,7 +314,7 @@ func TestNumbersAndStatesSurviveARestore(t *testing.T) {
 	})
 }
 
-// S-367: a restore refuses what does not fit, and says what there is.
+// S-367, S-370: a restore refuses what does not fit, and says what there is.
 func TestARestoreThatDoesNotFitIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := sized(t, 1, 4)

@@ -13,6 +13,7 @@ func TestWhatMayWaitForRoomOnTheDisk(t *testing.T) {
 		want   bool
 	}{
 		"create":       {Change{Create: &fsm.Descriptor{}}, true},
+		"restore":      {Change{Restore: &fsm.Descriptor{}}, true},
 		"update":       {Change{Update: &fsm.Descriptor{}}, true},
 		"put a rule":   {Change{PutRule: &RulePut{}}, true},
 		"place":        {Change{Place: &Placement{}}, true},

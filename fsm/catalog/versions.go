@@ -65,7 +65,8 @@ func Needs(c *fsm.Change, at fsm.Version) (needs fsm.Version, field string) {
 // fieldPath puts one name in the place of all paths that lead to an entity or to a rule.
 func fieldPath(path string) string {
 	for _, alias := range []struct{ path, name string }{
-		{"create.", "descriptor."}, {"update.", "descriptor."}, {"putRule.rule.", "rule."}, {"descriptor.Rules.", "rule."},
+		{"create.", "descriptor."}, {"update.", "descriptor."}, {"restore.", "descriptor."}, {"putRule.rule.", "rule."},
+		{"descriptor.Rules.", "rule."},
 	} {
 		if rest, ok := strings.CutPrefix(path, alias.path); ok {
 			path = alias.name + rest
