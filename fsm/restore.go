@@ -184,22 +184,6 @@ func (l *loader) record(r *reader) {
 	}
 }
 
-// backup reads a hold of forwards, or that the share is being restored.
-func (l *loader) backup(r *reader, kind uint8) {
-	if kind == recordHold {
-		l.s.holding, l.s.heldUntil = r.uvarint(), r.lease()
-		if l.sh != nil || l.s.holding == 0 || l.s.heldUntil <= l.s.lease {
-			r.fail("hold of forwards that is over")
-		}
-		return
-	}
-	if l.sh == nil || l.dropped || l.sh.restoring {
-		r.fail("restore of no share")
-		return
-	}
-	l.sh.restoring = true
-}
-
 func (l *loader) state(r *reader) {
 	l.begun = true
 	id := PartitionID(r.u16())
