@@ -32,7 +32,7 @@ func run(args []string) int {
 		client.NewClusterCommand(), client.NewQueueCommand(), manage.NewTopicCommand(), manage.NewSubscriptionCommand(),
 		manage.NewRuleCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
 		client.NewSendCommand(), client.NewCancelCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewMessagesCommand(),
-		client.NewDebugCommand(auditDirs, recoverDirs), client.NewHealthCheckCommand(),
+		client.NewDebugCommand(auditDirs, recoverDirs), client.NewHealthCheckCommand(), client.NewBackupCommand(),
 		bench.NewCommand(), bench.NewFrontendCommand())
 	root.AddCommand(newVersionCommand())
 	root.SetArgs(args)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,8 @@ type shell struct {
 	bin  string
 	env  []string
 	more []string // flags of every call
+	// limit bounds a call; 0 for soon.
+	limit time.Duration
 }
 
 // do runs one command, checks its exit code and returns what it printed.
@@ -34,7 +37,7 @@ func (s *shell) do(code int, stdin string, args ...string) string {
 // both is do with what the command said to the standard error.
 func (s *shell) both(code int, stdin string, args ...string) (printed, said string) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), soon)
+	ctx, cancel := context.WithTimeout(s.Context(), cmp.Or(s.limit, soon))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.bin, append(args, s.more...)...)
 	cmd.Env = append(os.Environ(), s.env...)

@@ -17,8 +17,7 @@ const (
 	maxKeyFileBytes = 1 << 20
 	// minPassphraseBytes refuses an empty file and the like. It is no measure of strength.
 	minPassphraseBytes = 8
-	// A passphrase costs 2^18 steps of scrypt a file: about a second and 256 MiB of memory. A backup may ask for four
-	// times that.
+	// A passphrase costs 2^18 steps of scrypt a file, and 256 MiB of memory. A backup may ask for four times that.
 	scryptWork, maxScryptWork = 18, 20
 	// maxSealHeadBytes bounds the head of an encrypted file, which age reads into memory.
 	maxSealHeadBytes = 1 << 20

@@ -13,6 +13,7 @@ import (
 type bar struct {
 	w     io.Writer
 	total uint64
+	of    string // what is counted in bytes whose end nobody knows; empty for things that are counted one by one
 	began time.Time
 	drawn time.Time
 	any   bool
@@ -26,25 +27,48 @@ const (
 
 func newBar(w io.Writer, total uint64) *bar {
 	p := &bar{total: total, began: time.Now()}
-	if f, ok := w.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			p.w = w
-		}
+	if isTerminal(w) {
+		p.w = w
 	}
 	return p
 }
 
+// isTerminal tells whether somebody looks at what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}
+
 // show draws the bar with that many done.
 func (p *bar) show(done uint64) {
-	if p.w == nil || time.Since(p.drawn) < barPause && done < p.total {
+	if p.w == nil || time.Since(p.drawn) < barPause && (done < p.total || p.of != "") {
 		return
 	}
 	p.drawn, p.any = time.Now(), true
 	_, _ = io.WriteString(p.w, "\r"+p.line(done, time.Since(p.began)))
 }
 
+// newMeter counts the bytes of something whose size nobody knows.
+func newMeter(w io.Writer, of string) *bar {
+	p := newBar(w, 0)
+	p.of = of
+	return p
+}
+
 // line is what the terminal shows after that time.
 func (p *bar) line(done uint64, after time.Duration) string {
+	if p.of != "" {
+		rate := uint64(float64(done) / max(after.Seconds(), 0.001))
+		return fmt.Sprintf("%-16s %s, %s/s    ", p.of, sizeText(done), sizeText(rate))
+	}
 	share := 1.0
 	if p.total > 0 {
 		share = min(1, float64(done)/float64(p.total))
@@ -60,4 +84,17 @@ func (p *bar) end() {
 	if p.any {
 		_, _ = io.WriteString(p.w, "\n")
 	}
+}
+
+// sizeText writes a number of bytes for people.
+func sizeText(n uint64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }

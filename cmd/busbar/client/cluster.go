@@ -184,8 +184,7 @@ const managesUsage = "connection string whose policy has the Manage right (envir
 
 // call sends a request with a token of the connection string, or without a token if there is none.
 func (f *opsFlags) call(ctx context.Context, method, path string) ([]byte, error) {
-	token := ""
-	given := f.Connection != "" || os.Getenv("SERVICEBUS_CONNECTION_STRING") != ""
+	token, given := "", f.connects()
 	if given && method != http.MethodGet { // what is only looked at here is open
 		t, err := f.Target()
 		if err != nil {
@@ -194,15 +193,41 @@ func (f *opsFlags) call(ctx context.Context, method, path string) ([]byte, error
 		token = t.Token("", time.Now())
 	}
 	body, err := f.ask(ctx, method, path, nil, token)
+	return body, needsManage(given, err)
+}
+
+// connects tells whether there is a connection string.
+func (f *opsFlags) connects() bool {
+	return f.Connection != "" || os.Getenv("SERVICEBUS_CONNECTION_STRING") != ""
+}
+
+// needsManage says what a refused request without a token lacks.
+func needsManage(given bool, err error) error {
 	if !given && exit.Code(err) == exit.Unauthorised {
-		return nil, exit.With(exit.Unauthorised, fmt.Errorf("%w: give --connection-string or set "+
+		return exit.With(exit.Unauthorised, fmt.Errorf("%w: give --connection-string or set "+
 			"SERVICEBUS_CONNECTION_STRING, with a policy that has the Manage right", err))
 	}
-	return body, err
+	return err
 }
 
 // ask sends one request, with a token if there is one.
 func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Reader, token string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	res, err := f.open(ctx, method, path, content, token)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxStatusBytes))
+	if err != nil {
+		return nil, fmt.Errorf("operations port: %w", err)
+	}
+	return body, nil
+}
+
+// open sends one request and returns the answer if it is a success. The caller reads its body, and closes it.
+func (f *opsFlags) open(ctx context.Context, method, path string, content io.Reader, token string) (*http.Response, error) {
 	base := f.base
 	if base == "" {
 		base = os.Getenv("BUSBAR_OPS")
@@ -213,8 +238,6 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, content)
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
@@ -226,24 +249,30 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 	if err != nil {
 		return nil, err
 	}
-	defer client.CloseIdleConnections()
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("operations port: %w", err)
 	}
+	if res.StatusCode == http.StatusOK || res.StatusCode == http.StatusNoContent {
+		return res, nil
+	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxStatusBytes))
-	if err != nil {
-		return nil, fmt.Errorf("operations port: %w", err)
-	}
-	if res.StatusCode != http.StatusOK {
-		var doc struct{ Error, Reason string }
+	var doc struct{ Error, Reason string }
+	if body, err := io.ReadAll(io.LimitReader(res.Body, maxStatusBytes)); err == nil {
 		_ = json.Unmarshal(body, &doc)
-		path, _, _ = strings.Cut(path, "?")
-		return nil, exit.FromHTTP(path, res.StatusCode, doc.Error+doc.Reason)
 	}
-	return body, nil
+	path, _, _ = strings.Cut(path, "?")
+	err = exit.FromHTTP(path, res.StatusCode, doc.Error+doc.Reason)
+	if res.StatusCode == http.StatusServiceUnavailable {
+		return nil, &laterError{err}
+	}
+	return nil, err
 }
+
+// laterError is a refusal that may end by itself, as when a partition has a leader again.
+type laterError struct{ error }
+
+func (e *laterError) Unwrap() error { return e.error }
 
 // client trusts the authorities of the system, and that of --ca-file.
 func (f *opsFlags) client() (*http.Client, error) {
@@ -258,6 +287,7 @@ func (f *opsFlags) client() (*http.Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
+	transport.DisableKeepAlives = true // a command has few requests, and nobody closes what is idle
 	return &http.Client{Transport: transport}, nil
 }
 

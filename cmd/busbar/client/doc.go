@@ -11,6 +11,8 @@
 //   - cluster.go, cluster_nodes.go, cluster_moves.go, cluster_health.go, audit.go,
 //     healthcheck.go: nodes, leaders, what is wrong, the audit of replicas, and a probe
 //   - recover.go: a majority that is lost for good
+//   - backup.go, backup_create.go, backup_verify.go, backup_restore.go, backup_calls.go: backups, and the images of partitions that
+//     the operations port hands out and takes
 //   - print.go, bar.go: messages and progress on a terminal
 //
 // Start with NewQueueCommand, or with NewReceiveCommand for AMQP.
