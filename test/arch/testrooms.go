@@ -17,7 +17,7 @@ var testRooms = map[string][]string{
 	"test/backup":                {"cmd/busbar/backup"}, // its store like S3, with a server that the root does not depend on
 	"test/chaos":                 {"test/check", "test/cluster", "test/namespaces", "transport/amqp", "transport/auth"},
 	"test/conformance":           {"test/cluster", "test/conformance/raw", "transport/amqp", "transport/auth"},
-	"test/conformance/attack":    {"test/cluster", "test/conformance/raw", "transport/amqp", "transport/auth"},
+	"test/conformance/attack":    {"fsm", "test/cluster", "test/conformance/raw", "transport/amqp", "transport/auth"},
 	"test/conformance/examples":  {"test/cluster", "test/conformance/languages"},
 	"test/conformance/failover":  {"test/cluster", "test/ledger"},
 	"test/conformance/go":        {}, // it is built with every version of the SDK, and with nothing of ours

@@ -44,9 +44,10 @@ func TestStateAgreesWithTheModel(t *testing.T) {
 	t.Logf("seeds %d to %d", *seed, *seed+n-1)
 }
 
-// caught reports whether some of 1000 sequences notices what f does wrong.
+// caught reports whether some of 4000 sequences notices what f does wrong. Most faults are seen within a hundred; the more kinds
+// of commands there are, the rarer is each.
 func caught(f func() apply) bool {
-	for n := range uint64(1000) {
+	for n := range uint64(4000) {
 		if sequence(n+1, 80, f()) != nil {
 			return true
 		}

@@ -17,15 +17,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/test/cluster"
 )
 
-// hello is the first frame of a node to another one (docs/formats/mesh.md).
+// hello is the first frame of a node to another one (docs/formats/mesh.md). Its program knows what this one knows.
 func hello(cluster, id string) []byte {
-	b := append([]byte("BBMH\x02\x00"), 0, 0)
+	b := append([]byte("BBMH\x03\x00"), 0, 0)
 	b = binary.BigEndian.AppendUint64(b, 7)
-	b = append(append(b, byte(len(cluster))), cluster...)
-	b = append(append(b, byte(len(id))), id...)
+	for _, text := range []string{cluster, id, ""} { // "": whoever answers
+		b = append(append(b, byte(len(text))), text...)
+	}
+	b = append(b, 3, 12) // versions: the newest and the oldest that it knows, and that of its cluster
+	for _, v := range []fsm.Version{fsm.NewestVersion, fsm.OldestVersion, 0} {
+		b = binary.BigEndian.AppendUint32(b, uint32(v))
+	}
 	binary.BigEndian.PutUint16(b[6:], uint16(len(b)-8))
 	return b
 }
@@ -36,7 +42,7 @@ func answer(c net.Conn) (welcome bool, body string, err error) {
 	if _, err := io.ReadFull(c, head); err != nil {
 		return false, "", err
 	}
-	if string(head[:5]) != "BBMH\x02" {
+	if string(head[:5]) != "BBMH\x03" {
 		return false, "", fmt.Errorf("no hello: %q", head)
 	}
 	text := make([]byte, binary.BigEndian.Uint16(head[6:]))
@@ -196,10 +202,10 @@ func (a *attack) idOf(n *cluster.Node) string {
 	_, text, err := answer(c)
 	a.must("answer", err)
 	_, id, _ := strings.Cut(text, "busbar")
-	if len(id) < 2 {
+	if len(id) < 2 || len(id) <= int(id[0]) {
 		a.Fatalf("the welcome is %q", text)
 	}
-	return id[1:]
+	return id[1 : 1+id[0]] // what it says of its cluster comes behind it
 }
 
 // insider is a TLS connection with a certificate of the right authority, which speaks for one node, or for any if id is "".
