@@ -3,17 +3,19 @@
 //
 // # Where things are
 //
-//   - send.go, schedule.go, receive.go, peek.go: messages, as any client of AMQP sees them
-//   - messages.go, messages_import.go: messages as lines of JSON, out and in
+// From the top down: a file uses what stands below it, with few exceptions.
+//
 //   - queue.go, entities.go: queues and files of entities, by the management API
-//   - inspect.go, inspect_commands.go, locks.go, transactions.go: what the operations port shows of an entity
-//   - purge.go, redrive.go, release.go, options.go, suspend.go: what an operator changes there
-//   - cluster.go, cluster_upgrade.go, cluster_nodes.go, cluster_moves.go, cluster_health.go, audit.go,
-//     healthcheck.go: nodes, leaders, versions, what is wrong, the audit of replicas, and a probe
-//   - recover.go: a majority that is lost for good
-//   - backup.go, backup_create.go, backup_verify.go, backup_restore.go, backup_calls.go: backups, and the images of partitions that
-//     the operations port hands out and takes
-//   - print.go, bar.go: messages and progress on a terminal
+//   - redrive.go, purge.go, release.go, options.go, suspend.go: what an operator changes of an entity
+//   - locks.go, transactions.go, inspect_commands.go, inspect.go: what the operations port shows of it
+//   - receive.go, messages_import.go, messages.go, peek.go, send.go, schedule.go: messages, as any client of AMQP sees them,
+//     and as lines of JSON
+//   - backup_create.go, backup_verify.go, backup_restore.go, backup_calls.go, backup.go: backups, and the images of partitions
+//     that the operations port hands out and takes
+//   - audit.go, recover.go: the audit of replicas, and a majority that is lost for good
+//   - healthcheck.go, cluster_health.go, cluster_upgrade.go, cluster_nodes.go, cluster_moves.go, cluster.go: nodes, leaders,
+//     versions, what is wrong, and a probe
+//   - print.go, bar.go, args.go: messages and progress on a terminal, and the arguments of commands
 //
 // Start with NewQueueCommand, or with NewReceiveCommand for AMQP.
 package client

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,8 +16,6 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
-
-func numberText(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // step is one answer of an act that is repeated until it is done.
 type step struct {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/cmd/busbar/entities"
-	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/cmd/busbar/manage"
 )
 
@@ -39,22 +38,6 @@ func NewQueueCommand() *cobra.Command {
 		queuePurgeCommand(f), queueMoveCommand(f), queueTransactionsCommand(f), queueOptionsCommand(f),
 		queueSuspendCommand(f), queueResumeCommand(f))
 	return c
-}
-
-// showHelp makes a command that only groups others say so and fail.
-func showHelp(c *cobra.Command, _ []string) error {
-	_ = c.Help()
-	return exit.Usagef("%s needs a subcommand", c.Name())
-}
-
-// exactly is cobra.ExactArgs with the exit code of a wrong command line.
-func exactly(n int) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != n {
-			return exit.Usagef("%s takes %d arguments, got %d", c.CommandPath(), n, len(args))
-		}
-		return nil
-	}
 }
 
 // dropped asks for the counters of what the queue dropped, by reason (S-169).
