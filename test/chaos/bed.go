@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/namespaces"
-	"github.com/busbar-mq/busbar/transport/auth"
 )
 
 // The ways that nodes reach one another.
@@ -41,8 +38,10 @@ const (
 type bed struct {
 	dir, network string
 	sup          *supervisor
+	cfg          bedConfig
 	nodes        []*node
 	all          *cluster.Cluster // the same nodes
+	guests       []*node          // that joined later
 	proxies      []*proxy         // by node, over proxies only
 	terms        *termCount
 }
@@ -58,7 +57,7 @@ type bedConfig struct {
 }
 
 func newBed(ctx context.Context, cfg bedConfig, sup *supervisor) (*bed, error) {
-	b := &bed{dir: cfg.dir, network: cfg.network, sup: sup, all: &cluster.Cluster{}, terms: newTermCount()}
+	b := &bed{cfg: cfg, dir: cfg.dir, network: cfg.network, sup: sup, all: &cluster.Cluster{}, terms: newTermCount()}
 	for i := range cfg.nodes {
 		n, err := b.newNode(cfg, i+1)
 		if err != nil {
@@ -193,7 +192,7 @@ func (b *bed) awaitReady(ctx context.Context) error {
 // close ends every node and takes everything down.
 func (b *bed) close() error {
 	var errs []error
-	for _, n := range b.nodes {
+	for _, n := range slices.Concat(b.nodes, b.guests) {
 		errs = append(errs, n.end(9, 10*time.Second))
 		if n.disk != nil {
 			errs = append(errs, n.disk.forget())
@@ -242,28 +241,7 @@ func (b *bed) transfer(ctx context.Context, partition int, leader string, to *no
 	if i < 0 {
 		return fmt.Errorf("partition %d is led by %q", partition, leader)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, ops := b.nodes[i].Doors()
-	query := url.Values{"partition": {strconv.Itoa(partition)}, "to": {to.ID}}
-	target := "http://" + ops + "/api/cluster/transfer-leader?" + query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, nil)
-	if err != nil {
-		return err
-	}
-	req.Close = true
-	// Beyond the loopback interface the operations port wants a token for commands to the cluster.
-	req.Header.Set("Authorization", auth.NewToken("http://"+ops+"/", cluster.KeyName, cluster.Key, time.Now().Add(time.Minute)))
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode >= 300 {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		return fmt.Errorf("POST %s: %s: %s", target, res.Status, text)
-	}
-	return nil
+	return b.command(ctx, b.nodes[i], "transfer-leader", url.Values{"partition": {strconv.Itoa(partition)}, "to": {to.ID}})
 }
 
 // termCount counts elections: the highest term that anybody told of each partition.

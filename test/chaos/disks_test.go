@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
 // exchange replaces the data directory of n3 in the moment in which it hurts most: n2 was away while
@@ -71,13 +69,9 @@ func exchangeDisk(t *testing.T, how exchanged) {
 	if testing.Short() {
 		t.Skip("a minute of real processes")
 	}
-	network := overLoopback
-	if namespaces.Inside() {
-		network = overBridge
-	}
 	dir := t.ArtifactDir()
 	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
-		bed:      bedConfig{dir: dir, binary: binary(t), network: network, nodes: 3},
+		bed:      bedConfig{dir: dir, binary: binary(t), network: testNetwork(), nodes: 3},
 		schedule: schedule{calm: 2 * time.Second}}
 	cfg.schedule.instead = func(ctx context.Context, b *bed) error {
 		return (&exchange{t: t, b: b, dir: dir, how: how}).run(ctx)

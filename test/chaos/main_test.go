@@ -43,6 +43,14 @@ func binary(t *testing.T) string {
 	return bin
 }
 
+// testNetwork is the network of a test: nodes speak directly, in namespaces of their own where that is possible.
+func testNetwork() string {
+	if namespaces.Inside() {
+		return overBridge
+	}
+	return overLoopback
+}
+
 func supervised(t *testing.T) *supervisor {
 	t.Helper()
 	s, err := startSupervisor()

@@ -132,6 +132,9 @@ func nemeses() []*nemesis {
 		{name: "power loss of all", missing: needDisk, strike: powerLossAll, whole: true},
 		{name: "failing sync", missing: needTracer, strike: failSync},
 		{name: "damaged file", missing: never, strike: damageFile},
+		{name: "visit", missing: never, strike: visit, network: true},
+		{name: "drain", missing: never, strike: drain, network: true},
+		{name: "replace the disk", missing: never, strike: replaceDisk, whole: true},
 	}
 }
 

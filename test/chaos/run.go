@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -121,7 +122,7 @@ func (o *outcome) conclude(dir string) error {
 	}
 	o.violations = check.CheckAll(h)
 	o.world.shared.refused.Store(int64(len(formers(h))))
-	for _, n := range o.world.bed.nodes {
+	for _, n := range slices.Concat(o.world.bed.nodes, o.world.bed.guests) {
 		o.findings = append(o.findings, n.findings()...)
 	}
 	o.measure(h)

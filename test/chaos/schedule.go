@@ -35,6 +35,10 @@ func mandatory() []combination {
 		{"lose a host"},
 		{"refuse connections"},
 		{"reset", "pause"},
+		{"visit", "kill the busiest"},
+		{"visit", "power loss"},
+		{"drain", "kill"},
+		{"replace the disk"},
 	}
 }
 

@@ -42,12 +42,8 @@ func TestSmoke(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute of real processes")
 	}
-	network := overLoopback
-	if namespaces.Inside() {
-		network = overBridge
-	}
 	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
-		bed: bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: network, nodes: 3},
+		bed: bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: testNetwork(), nodes: 3},
 		schedule: schedule{total: 20 * time.Second, calm: 2 * time.Second, meet: true,
 			hold:    [2]time.Duration{2 * time.Second, 4 * time.Second},
 			rest:    [2]time.Duration{2 * time.Second, 3 * time.Second},
@@ -61,12 +57,8 @@ func TestSmoke(t *testing.T) {
 
 // TestOneKillAndOnePause is the short form of a run: what make test does every time.
 func TestOneKillAndOnePause(t *testing.T) {
-	network := overLoopback
-	if namespaces.Inside() {
-		network = overBridge
-	}
 	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
-		bed: bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: network, nodes: 3},
+		bed: bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: testNetwork(), nodes: 3},
 		schedule: schedule{calm: time.Second, meet: true,
 			hold:    [2]time.Duration{3 * time.Second, 4 * time.Second},
 			rest:    [2]time.Duration{time.Second, 2 * time.Second},

@@ -121,15 +121,20 @@ func (n *Node) Get(ctx context.Context, path string) ([]byte, error) {
 
 // Status is what GET /api/cluster answers.
 type Status struct {
-	Node  string `json:"node"` // the one that answered
-	Nodes []struct {
-		ID      string `json:"id"`
-		State   string `json:"state"`
-		Address string `json:"address"`
-		Zone    string `json:"zone"`
-	} `json:"nodes"`
+	Node       string      `json:"node"` // the one that answered
+	Nodes      []NodeRow   `json:"nodes"`
+	Moves      []int       `json:"moves"` // partitions whose replicas are not where the catalog wants them
 	Partitions []Partition `json:"partitions"`
 	Entities   []Entity    `json:"entities"`
+}
+
+// NodeRow is one node as another sees it.
+type NodeRow struct {
+	ID      string `json:"id"` // its name, if no other node that lives has it
+	UUID    string `json:"uuid"`
+	State   string `json:"state"`
+	Address string `json:"address"`
+	Zone    string `json:"zone"`
 }
 
 // Partition is one raft group as a node sees it.
