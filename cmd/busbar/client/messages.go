@@ -118,18 +118,11 @@ func writeWhole(path string, content func(io.Writer) error) (err error) {
 
 // run writes the messages and returns how many there were.
 func (e *exportFlags) run(ctx context.Context, t *dial.Target, f *dial.Flags, queue string, to io.Writer) (n int, err error) {
-	w, err := dial.Connect(ctx, t, queue, f.Timeout)
+	w, r, done, err := openManagement(ctx, t, f.Timeout, queue)
 	if err != nil {
 		return 0, err
 	}
-	defer w.Close()
-	opening, cancel := context.WithTimeout(ctx, f.Timeout)
-	defer cancel()
-	r, err := w.OpenRequests(opening, queue+"/$management")
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
+	defer done()
 	out := bufio.NewWriter(to)
 	for from := e.from; e.max == 0 || n < e.max; {
 		ask := peekRequest{from: from, count: peekPage, session: e.session}

@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -71,7 +72,7 @@ type flagsOf struct {
 func addProperties(c *cobra.Command, kind string, creation bool) *flagsOf {
 	f := &flagsOf{kind: kind, given: map[string]*string{}}
 	for _, p := range properties() {
-		if !has(p.kinds, kind) || (p.fixed && !creation) {
+		if !slices.Contains(p.kinds, kind) || (p.fixed && !creation) {
 			continue
 		}
 		value := new(string)
@@ -82,15 +83,6 @@ func addProperties(c *cobra.Command, kind string, creation bool) *flagsOf {
 		}
 	}
 	return f
-}
-
-func has(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 // set returns the properties that the command line gives, in the order of the table.
