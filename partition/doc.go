@@ -22,6 +22,7 @@
 //   - staleness.go, quarantine.go, reopen.go, stuck.go, disk.go, away.go, version.go: is this node well, are its peers
 //     there, and do they know what it sends?
 //   - host.go: the replicas here, and the loops that watch them
+//   - clients.go: whether this node has clients
 //   - lost.go, remote.go, remotecodec.go: other nodes, and the bytes of calls to them
 //   - config.go, ports.go: settings, and what a host is given
 //

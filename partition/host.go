@@ -46,6 +46,7 @@ type Host struct {
 	unversioned    Caller    // for calls that the version of the cluster does not allow yet
 	leaders        broadcast // a leader became known or lost
 	catalogChanged broadcast // the catalog's replica here applied something
+	clients        clientsOf
 	released       atomic.Pointer[func(fsm.EntityID, string)]
 
 	stop      chan struct{}
@@ -292,15 +293,16 @@ func (h *Host) Status() []replica.Status {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for p, err := range h.broken {
+		out = append(out, replica.Status{Partition: p, Node: h.cfg.Node, Failure: err.Error(), Broken: true})
+	}
 	for i := range out {
 		out[i].Stuck = h.stuckFound[out[i].Partition]
 		if out[i].Partition == fsm.CatalogPartition {
 			out[i].CatalogLevel, out[i].Program = fsm.NewestVersion, h.cfg.Program
 			out[i].WriteMean, out[i].Partitions = h.pace.Worst(), int(h.partitions.Load())
+			out[i].ServesClients, out[i].ClientsLeft = h.clients.state()
 		}
-	}
-	for p, err := range h.broken {
-		out = append(out, replica.Status{Partition: p, Node: h.cfg.Node, Failure: err.Error(), Broken: true})
 	}
 	slices.SortFunc(out, func(a, b replica.Status) int { return int(a.Partition) - int(b.Partition) })
 	for i := range out {

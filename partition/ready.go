@@ -22,6 +22,7 @@ const (
 	CheckReplicas      = "replicas"       // what the catalog places here is open, and works
 	CheckLeaders       = "leaders"        // each replica here knows a leader
 	CheckCommits       = "commits"        // what is led here commits
+	CheckMembership    = "membership"     // nobody wants this node out of the cluster
 	CheckCatalogLeader = "catalog-leader" // the catalog has a leader, so entities can be changed
 	CheckDiskSpace     = "disk-space"     // messages are stored
 	CheckClock         = "clock"          // the date here is that of the others
@@ -69,7 +70,22 @@ func (h *Host) Readiness(ctx context.Context) []Check {
 		{CheckReplicas, errors.Join(failed...)},
 		{CheckLeaders, errors.Join(leaderless...)},
 		{CheckCommits, errors.Join(stuck...)},
+		{CheckMembership, h.unwanted()},
 	}
+}
+
+// unwanted returns why clients should not come to this node although it works. It leaves the cluster for good, and has no
+// place in a partition any more.
+func (h *Host) unwanted() error {
+	v := h.catalog()
+	if v == nil {
+		return nil
+	}
+	n, known := v.Node(h.cfg.Node)
+	if v.IsRemoved(h.cfg.Node) || known && n.LeavesForGood() && !v.HoldsAny(h.cfg.Node) {
+		return fmt.Errorf("this node leaves the cluster for good: %w", fsm.ErrUnavailable)
+	}
+	return nil
 }
 
 // Alarms returns the checks that turn no client away, and of which an operator should hear. They fail when entities

@@ -76,6 +76,14 @@ func (c controlSide) Rebuilds() bool { return c.h.deps.Rebuild != nil }
 // LifeRefused implements control.Host.
 func (c controlSide) LifeRefused(i fsm.Incarnation) { c.h.life.refused(i) }
 
+// SendClientsAway implements control.Host.
+func (c controlSide) SendClientsAway(ctx context.Context, wish fsm.Wall) {
+	c.h.clients.sendAway(ctx, wish, c.h.deps.Log)
+}
+
+// TakeClientsBack implements control.Host.
+func (c controlSide) TakeClientsBack() { c.h.clients.takeBack() }
+
 // Change implements control.Host.
 func (c controlSide) Change(ctx context.Context, change *catalog.Change) error {
 	_, err := c.d.change(ctx, change)

@@ -77,11 +77,12 @@ type life struct {
 	forced   bool // we are shutting down: locks and counts stay
 	inflight int  // spawned work that has not come back
 
-	authed    bool
-	onAuthed  func()
-	lastWrite time.Time
-	leftAt    time.Time   // when we sent close
-	wake      *time.Timer // fires when the next thing is due
+	authed     bool
+	onAuthed   func()
+	turnedAway bool // the client is told to go to another node as soon as it has opened; register sets it
+	lastWrite  time.Time
+	leftAt     time.Time   // when we sent close
+	wake       *time.Timer // fires when the next thing is due
 }
 
 // tables hold what the client has open. The loop owns them.

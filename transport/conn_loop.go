@@ -20,6 +20,9 @@ func (c *conn) run(authed func()) {
 		c.socket.Close()
 		return
 	}
+	if c.turnedAway {
+		c.shutdown() // it is told where to go, by the close behind our open
+	}
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { readLoop(c.socket, r, 2*c.cfg.IdleTimeout, c.free, c.arrived, quit) })

@@ -17,8 +17,8 @@
 //
 // From the top down; a file uses those below it, with few exceptions.
 //
-//   - listening, and what the server does for all connections: server_serve.go server_watch.go server_listener.go
-//     server_websocket.go
+//   - listening, and what the server does for all connections: server_serve.go server_away.go server_watch.go
+//     server_listener.go server_websocket.go
 //   - messages over HTTP: http_messages.go http_send.go http_receive.go http_body.go http_problem.go http_request.go
 //     http_properties.go http_json.go
 //   - the loop of a connection and the frames of its channels: conn_loop.go conn_handshake.go channel_frames.go

@@ -53,12 +53,15 @@ func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to ht
 	err := s.admitHTTP(q, right)
 	if err == nil {
 		defer s.places.give(q.key)
-		err = s.openHTTP(q)
+		if err = s.turnsAway(w); err == nil { // with its place, so SendAway waits for it
+			err = s.openHTTP(q)
+		}
 	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(r.Context(), q.wait+httpMargin)
 		defer cancel()
-		stop := context.AfterFunc(s.waits, cancel) // a server that closes lets nobody wait
+		q.waiting = s.waiting()
+		stop := context.AfterFunc(q.waiting, cancel) // a server that closes, or sends its clients away, lets nobody wait
 		defer stop()
 		q.ctx = ctx
 		// While a handler works net/http reads on, to notice that the client leaves: a deadline that ends this read

@@ -25,7 +25,7 @@ func (s *Server) httpReceive(q *httpRequest) error {
 		Wait: fsm.Millis(q.wait.Milliseconds())})
 	r.GiveBack()
 	switch {
-	case err != nil && s.waits.Err() != nil, err == nil && len(out.Locked) == 0 && out.Refusal == fsm.None:
+	case err != nil && q.waiting.Err() != nil, err == nil && len(out.Locked) == 0 && out.Refusal == fsm.None:
 		q.w.Header().Set("Server", "Busbar")
 		q.w.WriteHeader(http.StatusNoContent)
 		return nil

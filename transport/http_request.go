@@ -56,11 +56,12 @@ func parseTarget(path string) (httpTarget, bool) {
 // httpRequest is one request of the data plane on its way.
 type httpRequest struct {
 	httpTarget
-	ctx   context.Context // ends with the client, the time of the request, or the server
-	w     http.ResponseWriter
-	r     *http.Request
-	desc  *fsm.Descriptor
-	wait  time.Duration
-	until time.Time // when the socket is given up at the latest
-	key   string    // of the client, for its rate
+	ctx     context.Context // ends with the client, the time of the request, or the server
+	w       http.ResponseWriter
+	r       *http.Request
+	desc    *fsm.Descriptor
+	wait    time.Duration
+	waiting context.Context // ends when nobody is to wait here any more
+	until   time.Time       // when the socket is given up at the latest
+	key     string          // of the client, for its rate
 }

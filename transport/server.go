@@ -21,19 +21,17 @@ import (
 // it is given.
 type Server struct {
 	// Immutable.
-	cfg       Config
-	broker    Broker
-	catalog   Catalog
-	rules     Rules // nil if the catalog has none
-	policies  *auth.Policies
-	refusals  *refusal.Log
-	log       hclog.Logger
-	random    io.Reader          // chance for tags and incarnations; tests fix it
-	ctx       context.Context    // ends when Close has drained everything
-	cancel    context.CancelFunc // ends ctx
-	waits     context.Context    // of HTTP receives, which Close ends
-	stopWaits context.CancelFunc // ends waits
-	http      *http.Server
+	cfg      Config
+	broker   Broker
+	catalog  Catalog
+	rules    Rules // nil if the catalog has none
+	policies *auth.Policies
+	refusals *refusal.Log
+	log      hclog.Logger
+	random   io.Reader          // chance for tags and incarnations; tests fix it
+	ctx      context.Context    // ends when Close has drained everything
+	cancel   context.CancelFunc // ends ctx
+	http     *http.Server
 
 	// Parts that many goroutines use, each with a mutex of its own.
 	waist   *waist.Source
@@ -56,6 +54,9 @@ type Server struct {
 
 	mu        sync.Mutex
 	closing   bool
+	away      bool               // clients are sent to other nodes
+	waits     context.Context    // of HTTP receives
+	stopWaits context.CancelFunc // ends waits
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
 }
@@ -93,7 +94,7 @@ func (s *Server) register(c *conn) bool {
 	if s.closing {
 		return false
 	}
-	s.conns[c] = struct{}{}
+	s.conns[c], c.turnedAway = struct{}{}, s.away
 	s.stats.Connections.Add(1)
 	return true
 }

@@ -168,6 +168,7 @@ func (s *Server) Close(ctx context.Context) error {
 	for c := range s.conns {
 		conns = append(conns, c)
 	}
+	s.stopWaits()
 	s.mu.Unlock()
 	if already {
 		s.wg.Wait()
@@ -177,31 +178,13 @@ func (s *Server) Close(ctx context.Context) error {
 		c.shutdown()
 	}
 	s.sockets.Close()
-	s.stopWaits()
 	httpErr := s.http.Shutdown(ctx)
 	if httpErr != nil {
 		_ = s.http.Close() // what did not end in time is cut off
 	}
 	_ = s.httpIn.Close() // nothing waits there any more
 
-	drained := make(chan struct{})
-	go func() {
-		for _, c := range conns {
-			<-c.done
-		}
-		close(drained)
-	}()
-	var err error
-	select {
-	case <-drained:
-	case <-ctx.Done():
-		err = ctx.Err()
-		for _, c := range conns {
-			c.cut()
-		}
-		s.cancel()
-		<-drained
-	}
+	err := finish(ctx, conns, s.cancel)
 	s.waist.Flush(ctx)
 	s.cancel()
 	s.wg.Wait()

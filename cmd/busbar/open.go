@@ -279,6 +279,7 @@ func (n *node) openFront(context.Context) error {
 		return err
 	}
 	n.router.OnReleased(n.front.SessionReleased)
+	n.host.ServeClients(n.front)
 	n.onClose(n.front.Close)
 	return nil
 }

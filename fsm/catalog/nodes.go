@@ -26,6 +26,9 @@ type NodeWish struct {
 // Leaves reports whether the node is to lead and hold nothing.
 func (n *Node) Leaves() bool { return n.Wish != Serve }
 
+// LeavesForGood reports whether the node is to be forgotten when it holds nothing.
+func (n *Node) LeavesForGood() bool { return n.Wish == Remove || n.Wish == Gone }
+
 // IsRemoved reports whether a node was forgotten.
 func (v *View) IsRemoved(n fsm.NodeID) bool { return slices.Contains(v.removed, n) }
 

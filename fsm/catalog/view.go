@@ -139,6 +139,15 @@ func (v *View) eachSubscription(topic fsm.EntityID, yield func(*fsm.Descriptor) 
 	})
 }
 
+// LongestLock returns the longest lock that an entity gives.
+func (v *View) LongestLock() (longest fsm.Millis) {
+	v.ids.Scan(func(_ fsm.EntityID, d *fsm.Descriptor) bool {
+		longest = max(longest, d.LockDuration)
+		return true
+	})
+	return longest
+}
+
 // SharesOf calls yield with every entity that has a share in p, by id, until it returns false.
 func (v *View) SharesOf(p fsm.PartitionID, yield func(*fsm.Descriptor) bool) {
 	v.ids.Scan(func(_ fsm.EntityID, d *fsm.Descriptor) bool {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
@@ -31,7 +32,7 @@ func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID
 		return []*catalog.Change{{Place: placed}}
 	}
 	for _, n := range v.Nodes() {
-		if (n.Wish == catalog.Remove || n.Wish == catalog.Gone) && n.ID != g.self && !holds(v, n.ID, states) {
+		if n.LeavesForGood() && n.ID != g.self && !holds(v, n.ID, states) && m.deserted(v, &n, states) {
 			out = append(out, &catalog.Change{Forget: &catalog.Life{ID: n.ID, Incarnation: n.Incarnation}})
 		}
 	}
@@ -88,6 +89,19 @@ func holds(v *catalog.View, n fsm.NodeID, states map[fsm.NodeID]nodeState) bool 
 		}
 	}
 	return false
+}
+
+// deserted reports whether a node that leaves has no clients any more. What they hold is given up when the node is
+// forgotten, so they must have been told. A node that does not answer may have some all the same. What they hold has
+// run out on its own when it has been silent for the longest lock. If its operator says that it never comes back,
+// nothing is waited for.
+func (m *repairer) deserted(v *catalog.View, n *catalog.Node, states map[fsm.NodeID]nodeState) bool {
+	if states[n.ID] == nil {
+		silent := m.silent[n.ID]
+		return n.Wish == catalog.Gone || !silent.IsZero() && time.Since(silent).Milliseconds() >= int64(v.LongestLock())
+	}
+	st, told := states[n.ID][fsm.CatalogPartition]
+	return told && !st.ServesClients && (st.ClientsLeft == n.Since || st.ClientsLeft == 0)
 }
 
 // leaderOf returns what the newest leader of a partition says of it, nil if none answers.

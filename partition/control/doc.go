@@ -14,5 +14,6 @@
 //	the catalog           register.go, place.go, electorate.go, reconcile.go
 //	placement             decide.go, slow.go, grow.go, plan.go, plan_lead.go, retire.go
 //	leaders               balance.go
+//	clients               leave.go
 //	failed replicas       repair.go, rebuild.go, replace.go, quarantine.go, stuck.go
 package control

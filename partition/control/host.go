@@ -33,6 +33,10 @@ type Host interface {
 	Rebuilds() bool
 	// LifeRefused notes that the catalog declared a life of this node over.
 	LifeRefused(fsm.Incarnation)
+	// SendClientsAway has the clients of this node go to other nodes, because of a wish of a time. TakeClientsBack serves
+	// them again.
+	SendClientsAway(ctx context.Context, wish fsm.Wall)
+	TakeClientsBack()
 	// Change commits one change of the catalog.
 	Change(context.Context, *catalog.Change) error
 	// AdmitVersion has nodes tell their data directories a cluster version that is about to be reached.

@@ -40,6 +40,8 @@ func (s *Supervisor) Loops() []Loop {
 		{Name: "reconcile", Step: (&reconciler{done: map[fsm.PartitionID]reconciled{}}).step},
 		// gives leaderships to the nodes that the placement prefers
 		{Name: "balance", Step: (&balancer{s: s, seen: map[fsm.PartitionID]leading{}}).step},
+		// sends the clients away from a node that leaves for good
+		{Name: "leave", Step: (&leaver{s: s}).step},
 		// deletes replicas that have moved to other nodes
 		{Name: "retire", Step: (&retirer{s: s, tried: map[fsm.PartitionID]time.Time{}}).step},
 		// removes, rebuilds and takes in failed replicas; the catalog's leader moves replicas

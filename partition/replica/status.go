@@ -45,6 +45,11 @@ type Status struct {
 	// Partitions is how many data partitions the node wants the cluster to have, 0 if its operator did not say. It is told
 	// with the replica of the catalog.
 	Partitions int `json:"partitions,omitempty"`
+	// ServesClients says that the node has clients, or would take some. ClientsLeft is the time of the wish because of
+	// which all of them were sent away. Programs of cluster versions up to 102 tell neither. Both are told with the replica
+	// of the catalog.
+	ServesClients bool     `json:"serves_clients,omitempty"`
+	ClientsLeft   fsm.Wall `json:"clients_left,omitempty"`
 	// Digests are the newest of the state, behind entries that the leader marked.
 	Digests []Digest `json:"digests,omitempty"`
 	// Failure is why the replica does not serve; Broken says that it will not do so by itself any

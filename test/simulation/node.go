@@ -139,6 +139,7 @@ func (n *node) openFront(incarnation fsm.Incarnation) error {
 		return err
 	}
 	n.router.OnReleased(n.front.SessionReleased)
+	n.host.ServeClients(n.front)
 	l, err := n.w.clients.Host(n.ip).Listen(n.ctx, clientPort)
 	if err != nil {
 		return err
