@@ -91,10 +91,10 @@ func holds(v *catalog.View, n fsm.NodeID, states map[fsm.NodeID]nodeState) bool 
 	return false
 }
 
-// deserted reports whether a node that leaves has no clients any more. What they hold is given up when the node is
-// forgotten, so they must have been told. A node that does not answer may have some all the same. What they hold has
-// run out on its own when it has been silent for the longest lock. If its operator says that it never comes back,
-// nothing is waited for.
+// deserted reports whether a node that leaves has no clients any more. The catalog gives up what they hold when it forgets
+// the node, so they must have been told. A node that does not answer may have some all the same. All their locks have
+// run out when the node has been silent for the longest one. If its operator says that it never comes back, nothing is
+// waited for.
 func (m *repairer) deserted(v *catalog.View, n *catalog.Node, states map[fsm.NodeID]nodeState) bool {
 	if states[n.ID] == nil {
 		silent := m.silent[n.ID]
