@@ -25,7 +25,7 @@ var testRooms = map[string][]string{
 	"test/conformance/raw":       {"test/cluster", "transport/amqp"},
 	"test/conformance/smoke":     {"test/cluster"},
 	"test/kubernetes":            {"test/kubernetes/manifests"},
-	"test/kubernetes/acted":      {"test/cluster", "test/kubernetes/manifests", "test/ledger", "test/namespaces"},
+	"test/kubernetes/acted":      {"test/cluster", "test/conformance/languages", "test/kubernetes/manifests", "test/ledger", "test/namespaces"},
 	"test/kubernetes/manifests":  {},
 	"test/ledger":                {},
 	"test/namespaces":            {},

@@ -44,6 +44,7 @@ type bed struct {
 	guests       []*node          // that joined later
 	proxies      []*proxy         // by node, over proxies only
 	terms        *termCount
+	finalized    bool // the upgrade from the earlier program
 }
 
 // bedConfig says what to build.
@@ -52,6 +53,7 @@ type bedConfig struct {
 	nodes                int
 	disks                bool
 	extra                []string // flags of every node
+	earlier              string   // the program of an earlier commit; "": none is at hand
 	// names returns the name that others join a node by; nil: its address.
 	names func(number int) string
 }
@@ -73,6 +75,9 @@ func newBed(ctx context.Context, cfg bedConfig, sup *supervisor) (*bed, error) {
 		b.own(cfg)
 	}
 	for _, n := range b.nodes {
+		if cfg.earlier != "" {
+			b.program(n, cfg.earlier)
+		}
 		if err := n.Start(); err != nil {
 			return b, err
 		}
@@ -82,8 +87,11 @@ func newBed(ctx context.Context, cfg bedConfig, sup *supervisor) (*bed, error) {
 
 // membership is the part that all nodes have in common.
 func (cfg bedConfig) membership() cluster.Membership {
-	return cluster.Membership{Program: []string{cfg.binary}, Size: cfg.nodes,
-		Extra: append([]string{"--allow-plaintext-peers"}, cfg.extra...)}
+	extra := append([]string{"--allow-plaintext-peers"}, cfg.extra...)
+	if cfg.earlier != "" {
+		extra = append(extra, "--finalize-upgrades=false")
+	}
+	return cluster.Membership{Program: []string{cfg.binary}, Size: cfg.nodes, Extra: extra}
 }
 
 func (b *bed) add(n *node) {

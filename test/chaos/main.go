@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/busbar-mq/busbar/test/cluster"
 	"github.com/busbar-mq/busbar/test/namespaces"
 )
 
@@ -31,6 +32,7 @@ type options struct {
 	seed           uint64
 	nodes          int
 	binary, dir    string
+	earlier        string
 	network        string
 	faults         string
 	outages        bool
@@ -48,6 +50,8 @@ func chaos(args []string) int {
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "chooses faults and times")
 	f.IntVar(&o.nodes, "nodes", 3, "size of the cluster")
 	f.StringVar(&o.binary, "binary", "../../bin/busbar", "the broker")
+	f.StringVar(&o.earlier, "earlier", "git",
+		"the program that nodes begin with and go back to; git: that of the commit before, if there is a history; none")
 	f.StringVar(&o.dir, "dir", "", "where nodes, logs and the history are (default: a temporary directory)")
 	f.StringVar(&o.network, "network", "", "bridge, proxies or loopback (default: bridge, then proxies, as root)")
 	f.StringVar(&o.faults, "faults", "", "comma-separated names of the only faults to make")
@@ -128,10 +132,14 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 	if _, err := namesOf(o.faults); err != nil {
 		return 2, err
 	}
+	earlier, err := o.earlierProgram(out)
+	if err != nil {
+		return 2, err
+	}
 	for _, network := range networks {
 		cfg := runConfig{seed: o.seed, log: out, leaks: o.hours > 0, schedule: o.schedule(len(networks)),
 			bed: bedConfig{dir: filepath.Join(o.dir, network), binary: binary, network: network,
-				nodes: o.nodes, disks: disks}}
+				nodes: o.nodes, disks: disks, earlier: earlier}}
 		result, err := run(ctx, cfg, sup)
 		if err != nil {
 			return 1, fmt.Errorf("%s (everything is in %s): %w", network, o.dir, err)
@@ -148,6 +156,22 @@ func (o *options) run(ctx context.Context, why error, out io.Writer) (code int, 
 	}
 	fmt.Fprintln(out, "everything is in", o.dir)
 	return code, nil
+}
+
+// earlierProgram is the one that nodes begin with, "" if the programs are not exchanged in this run.
+func (o *options) earlierProgram(out io.Writer) (string, error) {
+	switch {
+	case o.earlier == "none", o.rounds > 0, o.hours > 0:
+		return "", nil
+	case o.earlier != "git":
+		return filepath.Abs(o.earlier)
+	}
+	p, err := cluster.PreviousProgram(o.dir, func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) })
+	if err != nil {
+		fmt.Fprintln(out, "SKIPPED: no program is exchanged:", err)
+		return "", nil
+	}
+	return p.Path, nil
 }
 
 // outage measures instead of breaking at random.

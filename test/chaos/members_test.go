@@ -137,3 +137,34 @@ func (x *comeAndGo) loseDisk(ctx context.Context) error {
 	return x.b.until(ctx, visitors, "n3 has its share again",
 		replaced(n3.ID, was, level("n1", "n2", "n3", "n4", "n5")))
 }
+
+// TestProgramsAreExchangedUnderFaults (S-54): the nodes of a cluster begin with the program of the commit before. Each gets
+// this program or the earlier one while other nodes are killed, paused and join. Then all get this program, and the upgrade
+// is finalized. Nothing is lost, doubled or out of order.
+func TestProgramsAreExchangedUnderFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("minutes of real processes")
+	}
+	earlier, err := cluster.PreviousProgram(t.TempDir(), t.Logf)
+	if err != nil {
+		t.Skip("SKIPPED: ", err)
+	}
+	cfg := runConfig{seed: testRand(t).Uint64() % 1_000_000, log: testLog{t},
+		bed: bedConfig{dir: t.ArtifactDir(), binary: binary(t), network: testNetwork(), nodes: 3, earlier: earlier.Path},
+		schedule: schedule{calm: time.Second, meet: true,
+			hold: [2]time.Duration{3 * time.Second, 6 * time.Second},
+			rest: [2]time.Duration{time.Second, 3 * time.Second},
+			exactly: []combination{{"exchange the program", "kill"}, {"exchange the program"},
+				{"exchange the program", "pause the busiest"}, {"exchange the program", "visit"},
+				{"exchange the program", "kill the busiest"}, {finish}, {"kill the busiest"}}}}
+	o := judged(t, cfg)
+	busy(t, o)
+	for _, x := range o.schedule.strikes {
+		if x.bit != nil {
+			t.Errorf("%s: %s: %v", x.name, x.what, x.bit)
+		}
+	}
+	for _, f := range o.schedule.failures {
+		t.Error(f)
+	}
+}

@@ -104,6 +104,9 @@ func needBridge(b *bed) string {
 	return ""
 }
 
+// finish is the fault behind which no program is exchanged any more.
+const finish = "finish the upgrade"
+
 // nemeses are all kinds of faults.
 func nemeses() []*nemesis {
 	return []*nemesis{
@@ -135,6 +138,8 @@ func nemeses() []*nemesis {
 		{name: "visit", missing: never, strike: visit, network: true},
 		{name: "drain", missing: never, strike: drain, network: true},
 		{name: "replace the disk", missing: never, strike: replaceDisk, whole: true},
+		{name: "exchange the program", missing: needEarlier, strike: exchangeProgram},
+		{name: finish, missing: needEarlier, strike: finishUpgrade, whole: true},
 	}
 }
 

@@ -20,6 +20,7 @@ type node struct {
 	ip     string // of its namespace, or loopback
 	disk   *disk  // nil: no disk of its own
 	sup    *supervisor
+	runs   string // the program of its next start, if programs are exchanged
 
 	mu     sync.Mutex
 	forget func() error // tells the supervisor that the process has ended

@@ -39,6 +39,10 @@ func mandatory() []combination {
 		{"visit", "power loss"},
 		{"drain", "kill"},
 		{"replace the disk"},
+		{"exchange the program", "kill"},
+		{"exchange the program", "pause the busiest"},
+		{"exchange the program", "visit"},
+		{"exchange the program", "power loss"},
 	}
 }
 
@@ -90,6 +94,9 @@ func (s *schedule) run(ctx context.Context, b *bed) error {
 		fixed = nil
 	}
 	s.rng.Shuffle(len(fixed), func(i, j int) { fixed[i], fixed[j] = fixed[j], fixed[i] })
+	if len(s.allowed) == 0 {
+		fixed = append(fixed, combination{finish})
+	}
 	for end := time.Now().Add(s.total); time.Now().Before(end) && ctx.Err() == nil; {
 		var c combination
 		if len(fixed) > 0 {

@@ -4,8 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/busbar-mq/busbar/test/conformance/languages"
@@ -92,18 +90,11 @@ func build(t *testing.T, env []string, name string, args ...string) {
 // library returns the directory that has the library, as the scenarios install it.
 func (l language) library(t *testing.T) string {
 	t.Helper()
-	versions, err := languages.ReadVersions("../versions.txt")
+	dir, err := languages.Installed(t.Context(), "..", l.runner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(versions, func(v languages.Version) bool { return v.Runner == l.runner && v.Always })
-	install := exec.CommandContext(t.Context(), filepath.Join("..", l.runner, "run.sh"), "--where", versions[i].Version)
-	install.Stderr = os.Stderr
-	out, err := install.Output()
-	if err != nil {
-		t.Fatalf("install the library for %s: %v", l.title, err)
-	}
-	return strings.TrimSpace(string(out))
+	return dir
 }
 
 // compileJava compiles the programs to dir, which has their library then, too.

@@ -30,10 +30,11 @@ type load struct {
 	cluster *cluster.Cluster
 	ledger  *ledger.Ledger
 	secure  bool
-	down    []atomic.Bool  // by node: about to be killed, or not yet back
-	deaths  []atomic.Int64 // by node: how often it was killed
-	stop    chan struct{}  // closed: producers end
-	over    context.Context
+	down    []atomic.Bool   // by node: about to be killed, or not yet back
+	deaths  []atomic.Int64  // by node: how often it was killed
+	stop    chan struct{}   // closed: producers end
+	over    context.Context // consumers end
+	finish  context.CancelFunc
 	wg      sync.WaitGroup // consumers
 	makers  sync.WaitGroup // producers
 }
@@ -87,12 +88,14 @@ func nothing(err error) bool {
 }
 
 // begin makes the two queues and starts a producer for each session and node, a consumer of the plain queue on each node,
-// and so many holders of sessions on each. All of them end with over.
-func begin(ctx, over context.Context, t *testing.T, c *cluster.Cluster, holders int) *load {
+// and so many holders of sessions on each. All of them end with the test, or by end.
+func begin(ctx context.Context, t *testing.T, c *cluster.Cluster, holders int) *load {
 	t.Helper()
+	over, finish := context.WithCancel(ctx)
+	t.Cleanup(finish)
 	createQueue(ctx, t, c.Nodes[0], ordered, true, true)
 	createQueue(ctx, t, c.Nodes[1], plain, false, false)
-	l := &load{cluster: c, ledger: ledger.New(), over: over, stop: make(chan struct{}),
+	l := &load{cluster: c, ledger: ledger.New(), over: over, finish: finish, stop: make(chan struct{}),
 		down: make([]atomic.Bool, nodes), deaths: make([]atomic.Int64, nodes)}
 	for i := range sessions {
 		l.produce(ordered, fmt.Sprintf("session-%02d", i), i, true)
@@ -105,6 +108,37 @@ func begin(ctx, over context.Context, t *testing.T, c *cluster.Cluster, holders 
 		}
 	}
 	return l
+}
+
+// end lets the consumers take what is left, ends all clients, and judges what they saw. A load of fewer acknowledged
+// messages than least was none.
+func (l *load) end(ctx context.Context, t *testing.T, least int) {
+	t.Helper()
+	close(l.stop)
+	l.makers.Wait()
+	drain(ctx, t, l)
+	l.finish()
+	l.wg.Wait()
+	for _, fault := range l.ledger.Judge(map[string]bool{ordered: true}) {
+		t.Error(fault)
+	}
+	sent, doubt, completed := l.ledger.Tally()
+	deaths := int64(0)
+	for i := range l.deaths {
+		deaths += l.deaths[i].Load()
+	}
+	t.Logf("%d acknowledged, %d in doubt, %d completed, %d times a node went", sent, doubt, completed, deaths)
+	if sent < least {
+		t.Errorf("only %d messages were acknowledged: that was no load", sent)
+	}
+	if deaths == 0 && doubt > 0 {
+		t.Errorf("%d messages are in doubt, and no node went", doubt)
+	}
+	if t.Failed() {
+		for _, n := range l.cluster.Nodes {
+			t.Logf("%s printed at last:\n%s", n.ID, n.Log(3000))
+		}
+	}
 }
 
 // produce sends numbered messages in one lane until told to stop.

@@ -2,8 +2,11 @@ package languages
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -55,6 +58,26 @@ func ReadVersions(file string) ([]Version, error) {
 		return nil
 	})
 	return all, err
+}
+
+// Installed installs the newest version of a runner's library as run.sh does, and returns the directory that has it. base is
+// the directory of the runners.
+func Installed(ctx context.Context, base, runner string) (string, error) {
+	all, err := ReadVersions(filepath.Join(base, "versions.txt"))
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(all, func(v Version) bool { return v.Runner == runner && v.Always })
+	if i < 0 {
+		return "", fmt.Errorf("versions.txt has no runner %s", runner)
+	}
+	install := exec.CommandContext(ctx, filepath.Join(base, runner, "run.sh"), "--where", all[i].Version)
+	install.Stderr = os.Stderr
+	out, err := install.Output()
+	if err != nil {
+		return "", fmt.Errorf("install the library of %s: %w", runner, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // Absences tells what each version of a library cannot express: the reason by id of the scenario, by

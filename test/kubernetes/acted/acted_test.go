@@ -37,6 +37,12 @@ func TestMain(m *testing.M) {
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "SKIPPED: Kubernetes was not acted out: %v\n", err)
 	default:
+		if *long { // inside is no network to install anything from
+			if _, err := installForeign(context.Background()); err != nil {
+				fmt.Fprintln(os.Stderr, "libraries:", err)
+				os.Exit(1)
+			}
+		}
 		os.Exit(MoveInside())
 	}
 	os.Exit(m.Run())
@@ -55,6 +61,12 @@ func render(t *testing.T, values string) *manifests.Set {
 // play begins a cluster for a set and waits until its pods are available.
 func play(t *testing.T, set *manifests.Set, machines int) *Kube {
 	t.Helper()
+	return playAs(t, set, machines, nil)
+}
+
+// playAs is play with other programs in some images.
+func playAs(t *testing.T, set *manifests.Set, machines int, images map[string]string) *Kube {
+	t.Helper()
 	if !Inside() {
 		t.Skip("no namespaces: ", Missing())
 	}
@@ -69,7 +81,7 @@ func play(t *testing.T, set *manifests.Set, machines int) *Kube {
 	if *long {
 		lag = 30 * time.Second // CoreDNS keeps an answer for that long
 	}
-	k, err := New(Options{Binary: binary, Dir: t.TempDir(), Machines: machines, RulesLag: time.Second, NamesLag: lag, Log: t.Logf}, set)
+	k, err := New(Options{Binary: binary, Images: images, Dir: t.TempDir(), Machines: machines, RulesLag: time.Second, NamesLag: lag, Log: t.Logf}, set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,13 +107,19 @@ func within(t *testing.T, what string, wait func(context.Context) error) {
 	}
 }
 
-// load starts the clients; the function that it returns ends them and fails the test for everything that they saw. The
-// queues have duplicate detection if pods will be killed.
+// load starts the clients of the Go SDK; the function that it returns ends them and fails the test for everything that they
+// saw. The queues have duplicate detection if pods will be killed.
 func load(t *testing.T, k *Kube, killed bool) (finish func()) {
+	t.Helper()
+	return loadOf(t, k, killed, nil)
+}
+
+// loadOf is load with the clients of other languages beside.
+func loadOf(t *testing.T, k *Kube, killed bool, libraries map[string]string) (finish func()) {
 	t.Helper()
 	var l *Load
 	within(t, "the load", func(ctx context.Context) (err error) {
-		l, err = k.StartLoad(ctx, killed)
+		l, err = k.StartLoad(ctx, killed, libraries)
 		return err
 	})
 	return func() {

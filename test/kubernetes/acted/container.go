@@ -58,7 +58,7 @@ func (p *pod) furnish() error {
 		return err
 	}
 	sc := p.set.Pod().SecurityContext
-	program := append([]string{"ip", "netns", "exec", p.name, "sh", "-c", runtime, "sh", root, p.kube.binary}, mounts...)
+	program := append([]string{"ip", "netns", "exec", p.name, "sh", "-c", runtime, "sh", root, p.program()}, mounts...)
 	program = append(append(program, "--"), p.environment()...)
 	program = append(program, chroot, fmt.Sprintf("--userspec=%d:%d", *sc.RunAsUser, *sc.RunAsGroup),
 		fmt.Sprintf("--groups=%d", *sc.FSGroup), root, "/busbar")
@@ -71,6 +71,14 @@ func (p *pod) furnish() error {
 		LogFile: filepath.Join(p.kube.dir, p.name+".log")}
 	p.node.Command(program, p.container.Args...)
 	return nil
+}
+
+// program is the one in the image of the container.
+func (p *pod) program() string {
+	if other, ok := p.kube.Images[p.container.Image]; ok {
+		return other
+	}
+	return p.kube.binary
 }
 
 // skeleton makes what a container has of the runtime: places to mount on.
@@ -162,7 +170,7 @@ func (p *pod) exec(ctx context.Context, env []string, command ...string) (string
 		return "", fmt.Errorf("%s: %q: the image has no other program than /busbar", p.name, command)
 	}
 	argv := append([]string{"netns", "exec", p.name, "env", "-i"}, append(p.environment(), env...)...)
-	argv = append(append(argv, p.kube.binary), command[1:]...)
+	argv = append(append(argv, p.program()), command[1:]...)
 	out, err := exec.CommandContext(ctx, "ip", argv...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s: %s: %w", p.name, strings.Join(command, " "), err)

@@ -24,8 +24,9 @@ const turn = 50 * time.Millisecond
 
 // Options are what no manifest says.
 type Options struct {
-	Binary   string // the program in the image
-	Dir      string // where volumes, logs and files are
+	Binary   string            // the program in each image
+	Images   map[string]string // other programs, by the name of their image
+	Dir      string            // where volumes, logs and files are
 	Machines int
 	// RulesLag is how long a machine's rules for Services follow the pods late, NamesLag the same of DNS.
 	RulesLag, NamesLag time.Duration

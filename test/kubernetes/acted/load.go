@@ -49,6 +49,10 @@ type Load struct {
 	makers sync.WaitGroup
 	takers sync.WaitGroup
 
+	ordered map[string]bool // the queues with sessions
+	foreign []*foreign
+	pulse   *pulse // of all clients
+
 	mu     sync.Mutex
 	counts map[string]int // operations by kind; those that failed have "failed" in front
 }
@@ -96,15 +100,23 @@ func (k *Kube) MakeQueue(ctx context.Context, name string, sessions, once bool) 
 	return err
 }
 
-// StartLoad makes the queues and starts the clients. once gives the queues duplicate detection. Where a pod is killed the
+// StartLoad makes the queues and starts the clients of the Go SDK, and those of the languages that libraries names. The
+// library of each is in the directory that it names. once gives the queues duplicate detection. Where a pod is killed the
 // SDK repeats a send whose answer was lost, and nothing else keeps the message from being stored twice.
-func (k *Kube) StartLoad(ctx context.Context, once bool) (*Load, error) {
-	for name, sessions := range map[string]bool{plainQueue: false, orderedQueue: true} {
-		if err := k.MakeQueue(ctx, name, sessions, once); err != nil {
-			return nil, fmt.Errorf("make queue %s: %w", name, err)
+func (k *Kube) StartLoad(ctx context.Context, once bool, libraries map[string]string) (*Load, error) {
+	l := &Load{Ledger: ledger.New(), kube: k, stop: make(chan struct{}), pulse: newPulse(), counts: map[string]int{},
+		ordered: map[string]bool{}}
+	suffixes := []string{""}
+	for name := range libraries {
+		suffixes = append(suffixes, "-"+name)
+	}
+	for _, suffix := range suffixes {
+		l.ordered[orderedQueue+suffix] = true
+		err := errors.Join(k.MakeQueue(ctx, plainQueue+suffix, false, once), k.MakeQueue(ctx, orderedQueue+suffix, true, once))
+		if err != nil {
+			return nil, fmt.Errorf("make queues: %w", err)
 		}
 	}
-	l := &Load{Ledger: ledger.New(), kube: k, stop: make(chan struct{}), counts: map[string]int{}}
 	l.over, l.end = context.WithCancel(context.Background())
 	l.cut, l.sever = context.WithCancel(context.Background())
 	for i := range producers {
@@ -114,6 +126,13 @@ func (k *Kube) StartLoad(ctx context.Context, once bool) (*Load, error) {
 	for i := range sessions {
 		l.produce(orderedQueue, fmt.Sprintf("session-%d", i), true)
 		l.hold()
+	}
+	for _, lang := range foreignLanguages {
+		if dir, ok := libraries[lang.name]; ok {
+			if err := l.addForeign(lang, dir); err != nil {
+				return nil, fmt.Errorf("load of %s: %w", lang.name, err)
+			}
+		}
 	}
 	return l, nil
 }
@@ -126,6 +145,9 @@ func (l *Load) did(o operation, err error) bool {
 	l.counts[o.what]++
 	switch {
 	case err == nil:
+		if o.what == "send" || o.what == "complete" {
+			l.pulse.beat()
+		}
 	case l.kube.lostSince(o.began) && (hasCode(err, azservicebus.CodeConnectionLost) || l.over.Err() != nil):
 		l.counts["lost with a pod: "+o.what]++
 	default:
@@ -326,6 +348,10 @@ func (l *Load) drainSession(r *azservicebus.SessionReceiver) {
 func (l *Load) Finish(ctx context.Context) []string {
 	close(l.stop)
 	l.makers.Wait()
+	for _, f := range l.foreign {
+		f.stop()
+	}
+	l.kube.say("%s", l.Pulses())
 	for {
 		n, example := l.Ledger.Missing()
 		if n == 0 {
@@ -342,5 +368,17 @@ func (l *Load) Finish(ctx context.Context) []string {
 	l.takers.Wait()
 	late.Stop()
 	l.sever()
-	return l.Ledger.Judge(map[string]bool{orderedQueue: true})
+	for _, f := range l.foreign {
+		f.end()
+	}
+	return l.Ledger.Judge(l.ordered)
+}
+
+// Pulses tells the rate of all clients together, and that of each other language.
+func (l *Load) Pulses() string {
+	all := []string{"all clients: " + l.pulse.String()}
+	for _, f := range l.foreign {
+		all = append(all, f.name+": "+f.pulse.String())
+	}
+	return strings.Join(all, "\n")
 }

@@ -200,7 +200,7 @@ func TestKillsAreNoticed(t *testing.T) {
 	k := play(t, render(t, ""), 3)
 	var l *Load
 	within(t, "the load", func(ctx context.Context) (err error) {
-		l, err = k.StartLoad(ctx, true)
+		l, err = k.StartLoad(ctx, true, nil)
 		return err
 	})
 	for i := range 6 {

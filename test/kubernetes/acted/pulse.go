@@ -1,0 +1,64 @@
+package acted
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// pulse counts what clients did over time.
+type pulse struct {
+	mu    sync.Mutex
+	began time.Time
+	beats []int // by tenth of a second since it began
+}
+
+const tenth = 100 * time.Millisecond
+
+func newPulse() *pulse { return &pulse{began: time.Now()} }
+
+// beat counts one operation that succeeded.
+func (p *pulse) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := int(time.Since(p.began) / tenth)
+	for len(p.beats) <= at {
+		p.beats = append(p.beats, 0)
+	}
+	p.beats[at]++
+}
+
+// String tells the rate: the median of all seconds, the lowest one, and how long it was below half of the median at most.
+func (p *pulse) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	const second = int(time.Second / tenth)
+	if len(p.beats) < 2*second {
+		return "no rate"
+	}
+	var rates []int // of the second that ends with each tenth
+	sum := 0
+	for i, n := range p.beats[:len(p.beats)-1] {
+		sum += n
+		if i >= second {
+			sum -= p.beats[i-second]
+		}
+		if i >= second-1 {
+			rates = append(rates, sum)
+		}
+	}
+	median := slices.Sorted(slices.Values(rates))[len(rates)/2]
+	run, longest, end := 0, 0, 0
+	for i, r := range rates {
+		if run++; 2*r >= median {
+			run = 0
+		}
+		if run > longest {
+			longest, end = run, i
+		}
+	}
+	at := func(i int) time.Duration { return time.Duration(i) * tenth }
+	return fmt.Sprintf("%d operations a second in the median, %d in the lowest; below half for %s at most, at %s",
+		median, slices.Min(rates), at(longest), at(end))
+}
