@@ -27,13 +27,13 @@ go vet ./...
 make lint
 
 echo '-- links of the documentation, references of comments'
-go run ./scripts/links README.md docs .github test/README.md
+go run ./scripts/links
 
 echo '-- parts of the examples in other pages'
-go run ./scripts/snippets README.md docs/guide docs/patterns.md
+go run ./scripts/snippets
 
 echo '-- diagrams'
-go run ./scripts/mermaid README.md docs test/README.md
+go run ./scripts/mermaid
 
 echo '-- sentences that are too long, or name nobody'
 go run ./scripts/prose

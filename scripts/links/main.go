@@ -7,8 +7,15 @@ import (
 	"path/filepath"
 )
 
+// pages are looked at if the command line names none.
+var pages = []string{"README.md", "docs", ".github", "test/README.md"}
+
 func main() {
-	broken, pages, err := run(".", os.Args[1:])
+	roots := os.Args[1:]
+	if len(roots) == 0 {
+		roots = pages
+	}
+	broken, pages, err := run(".", roots)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "links:", err)
 		os.Exit(2)

@@ -10,9 +10,16 @@ import (
 	"strings"
 )
 
+// pages are looked at if the command line names none.
+var pages = []string{"README.md", "docs", "test/README.md"}
+
 func main() {
 	diagrams, faults := 0, []string(nil)
-	for _, root := range os.Args[1:] {
+	roots := os.Args[1:]
+	if len(roots) == 0 {
+		roots = pages
+	}
+	for _, root := range roots {
 		err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
 				return err

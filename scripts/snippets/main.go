@@ -24,10 +24,17 @@ const examples = "docs/examples"
 
 var marker = regexp.MustCompile(`^<!-- cut: (\S+) \| (.+?) \| (.+?) -->$`)
 
+// pages are looked at if the command line names none.
+var pages = []string{"README.md", "docs/guide", "docs/patterns.md"}
+
 func main() {
 	write := flag.Bool("write", false, "write the blocks into the pages")
 	flag.Parse()
-	cuts, err := run(flag.Args(), *write)
+	roots := flag.Args()
+	if len(roots) == 0 {
+		roots = pages
+	}
+	cuts, err := run(roots, *write)
 	if err == nil && cuts == 0 {
 		err = errors.New("no page has a comment that begins with \"<!-- cut:\", so nothing was compared")
 	}
