@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -159,6 +160,15 @@ func (s *stream) acknowledged() []string {
 // twice.
 func (b *brokers) eachOnce(from, to *fsm.Descriptor, before, after []string) {
 	b.t.Helper()
+	for _, wrong := range b.wrongly(from, to, before, after) {
+		b.t.Error(wrong)
+	}
+}
+
+// wrongly returns what is missing of the messages that were acknowledged before a backup, or in front of one that is there. It also
+// returns what is there twice, or was sent by nobody.
+func (b *brokers) wrongly(from, to *fsm.Descriptor, before, after []string) (wrong []string) {
+	b.t.Helper()
 	ctx := shortly(b.t.(*testing.T), 10*time.Minute)
 	b.until("forwards have ended", func() string {
 		return strings.Join(b.texts(ctx, from, fsm.Main), " ")
@@ -168,14 +178,14 @@ func (b *brokers) eachOnce(from, to *fsm.Descriptor, before, after []string) {
 		for _, sub := range []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.TransferDeadLetter} {
 			for _, text := range b.texts(ctx, d, sub) {
 				if count[text]++; sub != fsm.Main {
-					b.t.Errorf("%s is a dead letter", text)
+					wrong = append(wrong, text+" is a dead letter")
 				}
 			}
 		}
 	}
 	for _, text := range before {
 		if count[text] != 1 {
-			b.t.Errorf("%s was acknowledged before the backup and is there %d times", text, count[text])
+			wrong = append(wrong, fmt.Sprintf("%s was acknowledged before the backup and is there %d times", text, count[text]))
 		}
 		delete(count, text)
 	}
@@ -183,12 +193,21 @@ func (b *brokers) eachOnce(from, to *fsm.Descriptor, before, after []string) {
 	for _, text := range after {
 		known[text] = true
 	}
+	last := ""
 	for text, n := range count { // order-free: each is judged by itself
 		if n != 1 || !known[text] {
-			b.t.Errorf("%s is there %d times, sent is %v", text, n, known[text])
+			wrong = append(wrong, fmt.Sprintf("%s is there %d times, sent is %v", text, n, known[text]))
+		}
+		last = max(last, text)
+	}
+	// One sender sent them one by one, so the image of the source has all up to some message.
+	for _, text := range after {
+		if text < last && !slices.Contains(before, text) && count[text] == 0 {
+			wrong = append(wrong, fmt.Sprintf("%s is missing, and %s is there", text, last))
 		}
 	}
 	b.t.Logf("%d messages of before the backup, %d of meanwhile", len(before), len(count))
+	return wrong
 }
 
 // S-360, S-361, S-364: a backup under forwards has each message once, also if a leader dies while they are held. It

@@ -52,7 +52,11 @@ var (
 	ErrNoFit = errors.New("the backup does not fit")
 )
 
-// BeginRestore makes the entities of a backup, suspended, and turns their shares into ones that are restored.
+// undoTimeout bounds the deletion of what a restore made that could not begin.
+const undoTimeout = time.Minute
+
+// BeginRestore makes the entities of a backup, suspended, and turns their shares into ones that are restored. After an error
+// it deletes what it has made, so that the same restore may begin anew.
 func (d *Directory) BeginRestore(ctx context.Context, from BackedUpEntities, o RestoreOptions) (*Restoring, error) {
 	if err := d.catchUp(ctx); err != nil {
 		return nil, err
@@ -65,25 +69,78 @@ func (d *Directory) BeginRestore(ctx context.Context, from BackedUpEntities, o R
 	if err != nil || o.DryRun {
 		return r, err
 	}
+	if n, err := d.makeRestored(ctx, r); err != nil {
+		var refused *fsm.RefusedError
+		if left := d.undoRestore(ctx, r, n, !errors.As(err, &refused)); left != nil {
+			err = fmt.Errorf("%w; what was made of the restore is left suspended: resume and delete it before another attempt: %w", err, left)
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// makeRestored makes the entities, and returns how many it has made.
+func (d *Directory) makeRestored(ctx context.Context, r *Restoring) (n int, err error) {
 	for i, e := range r.Entities {
 		made, err := d.change(ctx, &catalog.Change{Restore: e, Limits: d.limits()})
 		if err != nil {
-			return nil, fmt.Errorf("make %q: %w", e.Name, err)
+			return i, fmt.Errorf("make %q: %w", e.Name, err)
 		}
 		r.Entities[i] = made
 		if err := d.announce(ctx, &fsm.PutEntity{Descriptor: *made}, made); err != nil {
-			return nil, fmt.Errorf("make %q: %w", e.Name, err)
+			return i + 1, fmt.Errorf("make %q: %w", e.Name, err)
 		}
 	}
 	for i, e := range r.Entities {
 		for share := range e.Partitions {
 			// The counters come with the image: a share that is being restored takes nothing else.
 			if err := d.putBack(ctx, r, i, share, &fsm.Restore{Step: fsm.RestoreBegin}); err != nil {
-				return nil, err
+				return len(r.Entities), err
 			}
 		}
 	}
-	return r, nil
+	return len(r.Entities), nil
+}
+
+// undoRestore deletes the first n entities of a restore. With doubt the next one may be there, too: it is known by its
+// status, and by a creation that is as old as in the backup.
+func (d *Directory) undoRestore(ctx context.Context, r *Restoring, n int, doubt bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	var all error
+	for i, e := range r.Entities {
+		if i > n || i == n && !doubt {
+			break
+		}
+		there, err := d.Get(ctx, e.Name)
+		switch {
+		case errors.Is(err, fsm.ErrNoEntity): // also a subscription that went with its topic
+			continue
+		case err != nil:
+		case i < n && there.ID != e.ID, i == n && (!there.Suspended || there.CreatedAt != e.CreatedAt):
+			continue // of another user
+		default:
+			err = d.undoEntity(ctx, there)
+		}
+		if err != nil && !errors.Is(err, fsm.ErrNoEntity) {
+			all = errors.Join(all, fmt.Errorf("delete %q: %w", e.Name, err))
+		}
+	}
+	return all
+}
+
+// undoEntity deletes an entity that a restore has made. A suspended entity cannot be deleted. So its shares are first turned into
+// ones that are restored, which no client can use, and then it is resumed.
+func (d *Directory) undoEntity(ctx context.Context, e *fsm.Descriptor) error {
+	for _, p := range e.Partitions {
+		if err := d.putBackInto(ctx, p, e.ID, &fsm.Restore{Step: fsm.RestoreBegin}); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Suspend(ctx, e.ID, fsm.Active); err != nil {
+		return err
+	}
+	return d.Delete(ctx, e.Name)
 }
 
 // planRestore decides what is made.

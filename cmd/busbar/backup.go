@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
 )
@@ -31,6 +32,7 @@ const (
 // backups are those that this node coordinates. A backup ends with its node; its images then end by themselves.
 type backups struct {
 	directory *partition.Directory
+	cluster   func() string // the id of the cluster, empty while this node does not know it
 	mu        sync.Mutex
 	open      map[string]*openBackup
 	begun     int // being created
@@ -43,7 +45,7 @@ type openBackup struct {
 
 // withBackups serves the requests of `busbar backup` on the operations port. opsGuard asks for a token.
 func (n *node) withBackups(next http.Handler) http.Handler {
-	b := &backups{directory: n.directory, open: map[string]*openBackup{}}
+	b := &backups{directory: n.directory, cluster: n.clusterID, open: map[string]*openBackup{}}
 	r := &restores{directory: n.directory, counts: n.router.Counts, open: map[string]*openRestore{}}
 	n.onClose(func(context.Context) error { b.close(); return nil })
 	mux := http.NewServeMux()
@@ -63,6 +65,14 @@ func (n *node) withBackups(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, req)
 	})
+}
+
+// clusterID tells clusters apart: it is the digest of the founders, which all nodes of a cluster have for good.
+func (n *node) clusterID() string {
+	if d := cluster.Founded(n.dir); d != (cluster.Digest{}) {
+		return hex.EncodeToString(d[:])
+	}
+	return ""
 }
 
 // isBackupPath reports whether a path is one of backups or restores.
@@ -101,8 +111,9 @@ func (b *backups) create(w http.ResponseWriter, r *http.Request) {
 	}
 	answerJSON(w, http.StatusOK, struct {
 		*partition.Backup
+		Cluster string `json:"cluster"`
 		Version string `json:"version"`
-	}{made, version})
+	}{made, b.cluster(), version})
 }
 
 // find returns the backup that a request names, and lets it live on. It answers 404 itself.
@@ -121,7 +132,8 @@ func (b *backups) find(w http.ResponseWriter, r *http.Request) *partition.Backup
 
 func (b *backups) catalog(w http.ResponseWriter, r *http.Request) {
 	if one := b.find(w, r); one != nil {
-		answerJSON(w, http.StatusOK, partition.BackedUpEntities{Format: partition.FormatOfEntities, Entities: one.Entities})
+		answerJSON(w, http.StatusOK, partition.BackedUpEntities{Format: partition.FormatOfEntities, Cluster: b.cluster(),
+			Entities: one.Entities})
 	}
 }
 

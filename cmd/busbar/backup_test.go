@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,23 +49,13 @@ func TestBackupAndRestoreOverTheOperationsPort(t *testing.T) {
 		d.must(client.NewSendCommand(), "", "orders", fmt.Sprintf("text %d", i))
 	}
 	var made struct {
-		ID         string
-		Partitions []partition.BackedUp
+		ID, Cluster string
+		Partitions  []partition.BackedUp
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // until the cluster knows backups
-		status, text, _ := d.ask("POST", "/api/backups", nil)
-		if status == http.StatusOK {
-			if err := json.Unmarshal(text, &made); err != nil {
-				t.Fatal(err)
-			}
-			break
-		}
-		if status != http.StatusServiceUnavailable || time.Now().After(deadline) {
-			t.Fatalf("%d %s", status, text)
-		}
-	}
+	d.patiently("POST", "/api/backups", nil, &made)
 	status, entities, _ := d.ask("GET", "/api/backups/"+made.ID+"/catalog", nil)
-	if status != http.StatusOK || len(made.Partitions) != 2 {
+	if status != http.StatusOK || len(made.Partitions) != 2 || len(made.Cluster) != 16 ||
+		!strings.Contains(string(entities), fmt.Sprintf("%q", made.Cluster)) {
 		t.Fatalf("%d %s, %+v", status, entities, made)
 	}
 	images := map[int][]byte{}
@@ -103,24 +95,85 @@ func TestBackupAndRestoreOverTheOperationsPort(t *testing.T) {
 	restoreOverHTTP(t, entities, images)
 }
 
+// A restore that is interrupted after its end has begun is gone on with: an image that was restored before is taken and left
+// alone, and the end may be repeated. Restores whose entities are deleted give their places up.
+func TestARestoreGoesOnBehindItsEnd(t *testing.T) {
+	d := newDesk(t)
+	d.must(client.NewQueueCommand(), "", "create", "orders")
+	d.must(client.NewSendCommand(), "", "orders", "text")
+	var made struct {
+		ID         string
+		Partitions []partition.BackedUp
+	}
+	d.patiently("POST", "/api/backups", nil, &made)
+	_, entities, _ := d.ask("GET", "/api/backups/"+made.ID+"/catalog", nil)
+	images := map[int][]byte{}
+	for _, p := range made.Partitions {
+		_, images[int(p.ID)], _ = d.ask("GET", fmt.Sprintf("/api/backups/%s/partitions/%d", made.ID, p.ID), nil)
+	}
+	into := newDesk(t)
+	n := into.n.node
+	all := &restores{directory: n.directory, counts: n.router.Counts, open: map[string]*openRestore{}}
+	serve := func(h http.HandlerFunc, id, partition string, body []byte) (int, string) {
+		req := httptest.NewRequestWithContext(t.Context(), "POST", "/", bytes.NewReader(body))
+		req.SetPathValue("id", id)
+		req.SetPathValue("partition", partition)
+		w := httptest.NewRecorder()
+		h(w, req)
+		return w.Code, w.Body.String()
+	}
+	into.patiently("POST", "/api/backups", nil, &made) // until the cluster knows backups
+	for range maxRestores + 1 {
+		var r begun
+		status, text := serve(all.begin, "", "", entities)
+		if err := json.Unmarshal([]byte(text), &r); err != nil || status != http.StatusOK {
+			t.Fatalf("begin: %d %s", status, text)
+		}
+		p, done := strconv.Itoa(int(r.Partitions[0])), `{"done":true}`+"\n"
+		if _, text := serve(all.image, r.ID, p, images[int(r.Partitions[0])]); !strings.HasSuffix(text, done) {
+			t.Fatalf("image: %s", text)
+		}
+		if err := n.directory.FinishRestore(t.Context(), all.open[r.ID].Restoring); err != nil {
+			t.Fatal(err)
+		}
+		// The answer to the end was lost, so the restore is gone on with.
+		if status, text := serve(all.image, r.ID, p, images[int(r.Partitions[0])]); status != http.StatusOK || text != done {
+			t.Fatalf("image behind the end: %d %s", status, text)
+		}
+		into.must(client.NewQueueCommand(), "", "delete", "orders", "--yes")
+	}
+}
+
+// patiently asks until the cluster knows backups, and decodes the answer.
+func (d *desk) patiently(method, path string, body []byte, into any) {
+	d.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		status, text, _ := d.ask(method, path, body)
+		if status == http.StatusOK {
+			if err := json.Unmarshal(text, into); err != nil {
+				d.t.Fatal(err)
+			}
+			return
+		}
+		if status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			d.t.Fatalf("%d %s", status, text)
+		}
+	}
+}
+
 func restoreOverHTTP(t *testing.T, entities []byte, images map[int][]byte) {
 	t.Helper()
 	d := newDesk(t)
 	var r begun
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		status, text, _ := d.ask("POST", "/api/restores", entities)
-		if status == http.StatusOK {
-			if err := json.Unmarshal(text, &r); err != nil {
-				t.Fatal(err)
-			}
-			break
-		}
-		if status != http.StatusServiceUnavailable || time.Now().After(deadline) {
-			t.Fatalf("%d %s", status, text)
-		}
-	}
+	d.patiently("POST", "/api/restores", entities, &r)
 	if status, text, _ := d.ask("POST", "/api/restores/"+r.ID+"/finish", nil); status != http.StatusConflict {
 		t.Errorf("finished before its images: %d %s", status, text)
+	}
+	first := r.Partitions[0]
+	half := images[int(first)][:len(images[int(first)])/2]
+	status, text, _ := d.ask("PUT", fmt.Sprintf("/api/restores/%s/partitions/%d", r.ID, first), half)
+	if status != http.StatusOK || !strings.Contains(string(text), `"retriable":false`) {
+		t.Errorf("half an image: %d %s", status, text)
 	}
 	for _, p := range r.Partitions {
 		for range 2 {
@@ -130,7 +183,7 @@ func restoreOverHTTP(t *testing.T, entities []byte, images map[int][]byte) {
 			}
 		}
 	}
-	status, text, _ := d.ask("POST", "/api/restores/"+r.ID+"/finish", nil)
+	status, text, _ = d.ask("POST", "/api/restores/"+r.ID+"/finish", nil)
 	if status != http.StatusOK || !strings.Contains(string(text), `"active":20`) {
 		t.Fatalf("finish: %d %s", status, text)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -37,6 +38,7 @@ type restores struct {
 	counts    func(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool, error)
 	mu        sync.Mutex
 	open      map[string]*openRestore
+	beginning int
 }
 
 type openRestore struct {
@@ -71,14 +73,12 @@ func (s *restores) begin(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), restoreTimeout)
 	defer cancel()
-	s.mu.Lock()
-	full := len(s.open) >= maxRestores
-	s.mu.Unlock()
-	if full {
+	if !s.reserve() {
 		answerJSON(w, http.StatusServiceUnavailable, map[string]string{"error": fmt.Sprintf(
-			"%d restores are under way at this node, the maximum", maxRestores)})
+			"%d restores are under way at this node, the maximum: finish one, or resume and delete the entities that it made", maxRestores)})
 		return
 	}
+	defer s.unreserve()
 	made, err := s.directory.BeginRestore(ctx, from, partition.RestoreOptions{Entity: values.Get("entity"),
 		As: values.Get("as"), DryRun: dry})
 	if err != nil {
@@ -103,6 +103,31 @@ func (s *restores) begin(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, answer)
 }
 
+// reserve takes a place for a restore that begins. A restore whose entities were all deleted gives its place up.
+func (s *restores) reserve() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.directory.View(); v != nil && len(s.open)+s.beginning >= maxRestores {
+		for id, one := range s.open { // order-free: each for itself
+			if !slices.ContainsFunc(one.Entities, func(e *fsm.Descriptor) bool { return v.ByID(e.ID) != nil }) {
+				one.expiry.Stop()
+				delete(s.open, id)
+			}
+		}
+	}
+	if len(s.open)+s.beginning >= maxRestores {
+		return false
+	}
+	s.beginning++
+	return true
+}
+
+func (s *restores) unreserve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginning--
+}
+
 func (s *restores) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +141,7 @@ func (s *restores) find(w http.ResponseWriter, r *http.Request) *openRestore {
 	one := s.open[r.PathValue("id")]
 	if one == nil {
 		answerJSON(w, http.StatusNotFound, map[string]string{"error": "this node has no such restore. If the node has " +
-			"started again, delete the entities that the restore made, and begin it anew"})
+			"started again, resume and delete the entities that the restore made, and begin it anew"})
 		return nil
 	}
 	one.expiry.Reset(restoreLife)
@@ -137,6 +162,13 @@ func (s *restores) image(w http.ResponseWriter, r *http.Request) {
 	}
 	one.mu.Lock()
 	defer one.mu.Unlock()
+	if one.done[fsm.PartitionID(p)] { // it came before. The shares may be ordinary ones by now, and take no image
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // none
+		if _, err := io.Copy(io.Discard, r.Body); err == nil {
+			answerJSON(w, http.StatusOK, map[string]bool{"done": true})
+		}
+		return
+	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{})  // none
 	_ = control.SetWriteDeadline(time.Time{}) // none
@@ -153,11 +185,18 @@ func (s *restores) image(w http.ResponseWriter, r *http.Request) {
 			}
 		})
 	if err != nil {
-		out.say(map[string]string{"error": err.Error()})
+		out.say(failedImage{err.Error(), mayEnd(err)})
 		return
 	}
 	one.done[fsm.PartitionID(p)] = true
 	out.say(map[string]bool{"done": true})
+}
+
+// failedImage is the last line of the answer to an image that was not restored.
+type failedImage struct {
+	Error string `json:"error"`
+	// Retriable says that the same image may be sent again with success: the cluster was not able to take it just now.
+	Retriable bool `json:"retriable"`
 }
 
 // restored tells what an entity holds at the end of a restore.
@@ -217,10 +256,15 @@ func refuseBackup(w http.ResponseWriter, err error) {
 		status = http.StatusNotFound
 	case errors.Is(err, partition.ErrNoFit), errors.Is(err, fsm.ErrFormat):
 		status = http.StatusBadRequest
-	case errors.Is(err, fsm.ErrUnavailable), errors.Is(err, fsm.ErrBusy), errors.Is(err, fsm.ErrUnknown):
+	case mayEnd(err):
 		status = http.StatusServiceUnavailable
 	}
 	answerJSON(w, status, map[string]string{"error": err.Error()})
+}
+
+// mayEnd reports whether an error of a backup or a restore may end by itself, as when a partition has a leader again.
+func mayEnd(err error) bool {
+	return errors.Is(err, fsm.ErrUnavailable) || errors.Is(err, fsm.ErrBusy) || errors.Is(err, fsm.ErrUnknown)
 }
 
 // lines writes JSON lines at once.

@@ -89,6 +89,10 @@ func (r *restoreFlags) command(c *cobra.Command, place string) (err error) {
 	}
 	started, err := r.begin(ctx, from)
 	if err != nil {
+		if r.again == "" && !r.dryRun && exit.Code(backupFailure(err)) == exit.Failed {
+			err = fmt.Errorf("%w\nIf the node ended meanwhile, the cluster may have suspended entities of this restore: resume and delete "+
+				"them before you begin anew", err)
+		}
 		return backupFailure(err)
 	}
 	if r.dryRun {
@@ -98,7 +102,7 @@ func (r *restoreFlags) command(c *cobra.Command, place string) (err error) {
 	answer, err := r.run(ctx, c, from, started)
 	if err != nil {
 		return exit.With(exit.Code(backupFailure(err)), fmt.Errorf("%w\nThe entities stay suspended. Go on by --continue %s at the same node, "+
-			"or delete them: %s", err, started.ID, orDash(someOf(started.Entities))))
+			"or resume and delete them: %s", err, started.ID, orDash(someOf(started.Entities))))
 	}
 	return r.printRestored(c, started, answer)
 }
@@ -210,7 +214,9 @@ func (r *restoreFlags) run(ctx context.Context, c *cobra.Command, from backupSou
 		}
 	}
 	var answer json.RawMessage
-	err := r.answered(ctx, http.MethodPost, restoresPath+"/"+url.PathEscape(s.ID)+"/finish", []byte("{}"), &answer)
+	err := r.patiently(ctx, isLater, func() error {
+		return r.answered(ctx, http.MethodPost, restoresPath+"/"+url.PathEscape(s.ID)+"/finish", []byte("{}"), &answer)
+	})
 	return answer, err
 }
 

@@ -41,6 +41,7 @@ type bank struct {
 	asked    []string       // method and path of each request
 	status   int            // of POST, 0 for 200
 	finished bool
+	late     int // ends of a restore that are answered 503
 }
 
 func newBank(t *testing.T) (*bank, string) {
@@ -58,6 +59,11 @@ func newBank(t *testing.T) (*bank, string) {
 	mux.HandleFunc("POST /api/restores", b.restore)
 	mux.HandleFunc("PUT /api/restores/r-1/partitions/{n}", b.put)
 	mux.HandleFunc("POST /api/restores/r-1/finish", func(w http.ResponseWriter, _ *http.Request) {
+		if b.late--; b.late >= 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, `{"error":"no leader"}`)
+			return
+		}
 		b.finished = true
 		fmt.Fprint(w, `{"entities":[{"name":"orders","active":7,"deadLetters":1}]}`)
 	})
@@ -324,7 +330,7 @@ func TestBackupsThatFail(t *testing.T) {
 		{"two ways at once", nil, []string{"restore", "DIR/n", "--continue", "x", "--dry-run"}, 2, "give neither --dry-run nor --entity"},
 		{"a cluster with entities", func(b *bank) { b.status = 409 }, []string{"restore", "DIR/n"}, 4, "/api/restores: 409: not now"},
 		{"an image that is refused", func(b *bank) { b.refuses = "too few partitions" }, []string{"restore", "DIR/n"}, 1,
-			"too few partitions\nThe entities stay suspended. Go on by --continue r-1 at the same node, or delete them: orders, trade"},
+			"too few partitions\nThe entities stay suspended. Go on by --continue r-1 at the same node, or resume and delete them: orders, trade"},
 		{"a broken connection", func(b *bank) { b.breaks = 100 }, []string{"restore", "DIR/n"}, 1, "partition-1: after 6 attempts"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -350,6 +356,24 @@ func TestBackupsThatFail(t *testing.T) {
 				t.Error("the restore was finished")
 			}
 		})
+	}
+}
+
+// The end of a restore is asked for again while the cluster cannot answer it. A restore that could not begin for another
+// reason than a refusal says that something of it may be left.
+func TestARestoreIsPatientAtItsEnd(t *testing.T) {
+	b, url := newBank(t)
+	dir := t.TempDir()
+	must(t, url, nil, "create", dir, "--name", "n")
+	b.late = 3
+	must(t, url, nil, "restore", filepath.Join(dir, "n"))
+	if !b.finished || b.late >= 0 {
+		t.Errorf("finished %v, %d refusals are left", b.finished, b.late)
+	}
+	b.status = 500
+	_, errs, code := backupCLI(t, url, nil, "restore", filepath.Join(dir, "n"))
+	if code != 1 || !strings.Contains(errs, "suspended entities of this restore: resume and delete them before you begin anew") {
+		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
 

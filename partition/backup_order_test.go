@@ -1,0 +1,119 @@
+package partition
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// between is what happens while one partition is not captured yet and all others are.
+type between func(ctx context.Context, hold uint64)
+
+// captureLast has a partition be captured when all others are, and behind f.
+func (b *brokers) captureLast(p fsm.PartitionID, f between) {
+	var others atomic.Int64
+	for _, id := range b.ids {
+		h := b.nodes[id].host
+		captures := h.verb(h.captures.serve)
+		b.nodes[id].port.Handle(KindCapture, func(ctx context.Context, from fsm.NodeID, content []byte) ([]byte, error) {
+			// Behind its head a call to capture has the hold, and nothing else.
+			hold := binary.BigEndian.Uint64(content[len(content)-8:])
+			if !slices.Equal(content, binary.BigEndian.AppendUint64(verbHead(p, 8), hold)) {
+				defer others.Add(1)
+				return captures(ctx, from, content)
+			}
+			for int(others.Load()) < b.partitions-1 {
+				time.Sleep(time.Millisecond)
+			}
+			f(ctx, hold)
+			return captures(ctx, from, content)
+		})
+	}
+}
+
+// holdAll has each partition take a hold, or end it.
+func (b *brokers) holdAll(ctx context.Context, hold uint64, lasts fsm.Millis) {
+	b.t.Helper()
+	for p := fsm.PartitionID(1); int(p) <= b.partitions; p++ {
+		o, err := b.all["n1"].dir.send.propose(ctx, p, fsm.Request{Command: &fsm.HoldForwards{Hold: hold, For: lasts}}, &attempts{}, nil)
+		if err != nil || o.Refusal != fsm.None {
+			b.t.Errorf("hold: %+v, %v", o, err)
+		}
+	}
+}
+
+// S-360, S-361: a second lies between the images of a backup, and messages are forwarded all the time. With the hold each
+// message is there once. The same backup without the hold lacks messages, so the test can tell: what is forwarded
+// behind the image of its destination and before that of its source is in neither.
+func TestTheHoldKeepsImagesTogether(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		for _, last := range []string{"source", "destination"} {
+			t.Run(fmt.Sprintf("the %s is captured last, held %v", last, held), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					wrong, moved := restoredWithCapturesApart(t, last, held)
+					switch {
+					case held && (len(wrong) > 0 || moved > 0):
+						t.Errorf("%d messages were forwarded meanwhile: %s", moved, strings.Join(wrong[:min(5, len(wrong))], "; "))
+					case !held && last == "source" && len(wrong) == 0:
+						t.Error("without a hold nothing is missing: the test shows nothing")
+					case !held && moved == 0:
+						t.Error("without a hold nothing was forwarded: the test shows nothing")
+					}
+				})
+			})
+		}
+	}
+}
+
+// restoredWithCapturesApart backs a cluster up whose partitions are captured at different times, and restores the backup. It
+// returns what is wrong there, and how many messages were forwarded between the images.
+func restoredWithCapturesApart(t *testing.T, last string, held bool) (wrong []string, moved int) {
+	b := sized(t, 3, 2)
+	b.net.SetDelay(2*time.Millisecond, 0)
+	ctx := shortly(t, 30*time.Minute)
+	to := b.createQueue(ctx, "n1", queue("destination", false))
+	src := queue("source", false)
+	src.ForwardTo = "destination"
+	from := b.createQueue(ctx, "n1", src)
+	if from.Partitions[0] == to.Partitions[0] {
+		t.Fatal("source and destination share a partition: the test shows nothing")
+	}
+	s := b.stream(from, "n1")
+	time.Sleep(3 * time.Second)
+	late := map[string]*fsm.Descriptor{"source": from, "destination": to}[last].Partitions[0]
+	b.captureLast(late, func(ctx context.Context, hold uint64) {
+		if !held {
+			b.holdAll(ctx, hold, 0)
+		}
+		time.Sleep(100 * time.Millisecond) // what was on its way before the hold has arrived
+		arrived := len(b.texts(ctx, to, fsm.Main))
+		time.Sleep(time.Second)
+		moved = len(b.texts(ctx, to, fsm.Main)) - arrived
+		if !held {
+			b.holdAll(ctx, hold, fsm.MaxHold)
+		}
+	})
+	before := s.acknowledged()
+	got := b.take(ctx, "n1")
+	close(s.stop)
+	<-s.done
+	after := s.acknowledged()
+	b.close()
+
+	small := sized(t, 1, 3)
+	defer small.close()
+	r := small.putBack(ctx, got, RestoreOptions{})
+	restored := map[string]*fsm.Descriptor{}
+	for _, e := range r.Entities {
+		restored[e.Name] = e
+	}
+	return small.wrongly(restored["source"], restored["destination"], before, after), moved
+}
