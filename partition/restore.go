@@ -102,7 +102,7 @@ func (d *Directory) makeRestored(ctx context.Context, r *Restoring) (n int, err 
 	return len(r.Entities), nil
 }
 
-// undoRestore deletes the first n entities of a restore. With doubt the next one may be there, too: it is known by its
+// undoRestore deletes the first n entities of a restore. With doubt the next one may be there, too. The catalog knows it by its
 // status, and by a creation that is as old as in the backup.
 func (d *Directory) undoRestore(ctx context.Context, r *Restoring, n int, doubt bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
