@@ -87,14 +87,14 @@ func (s *shelf) Counts(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool
 }
 
 func (s *shelf) Cluster(context.Context) rest.ClusterStatus {
-	nodes := []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", State: "alive", Leads: 2, Replicas: 3, Zone: "rack-7"}}
+	nodes := []rest.NodeStatus{{ID: "aaaa-1", State: "alive"}, {ID: "aabb-2", UUID: "b-2", State: "alive", Leads: 2, Replicas: 3, Zone: "rack-7"}}
 	switch s.wishes["aabb-2"] {
 	case "drain":
 		nodes[1].Wish, nodes[1].Leads, nodes[1].Stays = "drain", 0, "no other node is free"
 	case "remove":
 		nodes[1].Wish = "remove"
-	case "forget":
-		nodes = nodes[:1]
+	case "forget": // one that was lost had the name before, and has it again
+		nodes[1] = rest.NodeStatus{ID: "aabb-2", UUID: "lost-9", State: "unknown"}
 	}
 	return rest.ClusterStatus{
 		ClusterVersion: "0.0-1", Knows: "0.1-1", Nodes: nodes,

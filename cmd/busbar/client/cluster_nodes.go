@@ -27,6 +27,7 @@ const (
 // nodeRow is a node as GET /api/cluster tells it.
 type nodeRow struct {
 	ID       string `json:"id"`
+	UUID     string `json:"uuid"`
 	State    string `json:"state"`
 	Address  string `json:"address"`
 	Wish     string `json:"wish"`
@@ -106,19 +107,28 @@ func nodeVerbCommand(f *opsFlags, v nodeVerb) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// The name may go to another node before the end: to one that was lost and had the name before.
+			row, _, err := f.node(c.Context(), node)
+			if err != nil {
+				return err
+			}
 			query := url.Values{"node": {node}}
 			if _, err := f.call(c.Context(), http.MethodPost, commandsPath+v.use+"?"+query.Encode()); err != nil {
 				return err
 			}
-			return f.await(c, v, node, wait)
+			id := node
+			if row != nil && row.UUID != "" {
+				node = row.UUID
+			}
+			return f.await(c, v, id, node, wait)
 		},
 	}
 	c.Flags().DurationVar(&wait, "wait", waitDefault, "how long to wait for the end; 0 does not wait")
 	return c
 }
 
-// await prints how far a node is until a verb has reached what it wants.
-func (f *opsFlags) await(c *cobra.Command, v nodeVerb, node string, wait time.Duration) error {
+// await prints how far a node of that name and identity is until a verb has reached what it wants.
+func (f *opsFlags) await(c *cobra.Command, v nodeVerb, name, node string, wait time.Duration) error {
 	limit, cancel := context.WithTimeout(c.Context(), wait)
 	defer cancel()
 	var told progressLines
@@ -129,13 +139,13 @@ func (f *opsFlags) await(c *cobra.Command, v nodeVerb, node string, wait time.Du
 		}
 		done, text := v.reached(row)
 		if done {
-			return dial.PrintDone(c.OutOrStdout(), &f.Flags, map[string]any{"node": node, "done": true, "state": text}, text)
+			return dial.PrintDone(c.OutOrStdout(), &f.Flags, map[string]any{"node": name, "done": true, "state": text}, text)
 		}
 		if err := told.print(c.ErrOrStderr(), text, moves); err != nil {
 			return err
 		}
 		if wait <= 0 {
-			return dial.PrintDone(c.OutOrStdout(), &f.Flags, map[string]any{"node": node, "done": false, "state": text},
+			return dial.PrintDone(c.OutOrStdout(), &f.Flags, map[string]any{"node": name, "done": false, "state": text},
 				"the cluster works on it")
 		}
 		select {
@@ -146,7 +156,8 @@ func (f *opsFlags) await(c *cobra.Command, v nodeVerb, node string, wait time.Du
 	}
 }
 
-// node returns what the cluster says of a node, nil if it lists none of that name, and how far replicas are that move.
+// node returns what the cluster says of a node of that id or identity, nil if it lists none, and how far replicas are that
+// move.
 func (f *opsFlags) node(ctx context.Context, id string) (*nodeRow, []moveRow, error) {
 	body, err := f.call(ctx, http.MethodGet, "/api/cluster")
 	if err != nil {
@@ -157,7 +168,7 @@ func (f *opsFlags) node(ctx context.Context, id string) (*nodeRow, []moveRow, er
 		return nil, nil, fmt.Errorf("cluster status: %w", err)
 	}
 	for i := range s.Nodes {
-		if s.Nodes[i].ID == id {
+		if s.Nodes[i].ID == id || s.Nodes[i].UUID == id {
 			return &s.Nodes[i], s.Progress, nil
 		}
 	}
