@@ -97,12 +97,21 @@ func (s *status) facts(ctx context.Context) *doctor.Facts {
 		f.Groups = append(f.Groups, doctor.Group{ID: int(g.ID), Preferred: show(g.Members[0])})
 	}
 	var ids []fsm.NodeID
+	alive := map[string]string{} // by the name that a node has in the catalog: as people know the node
 	for _, row := range s.nodes(nil, func(id fsm.NodeID) fsm.NodeID { return fsm.NodeID(show(id)) }) {
 		if row.State == "removed" {
 			continue
 		}
 		ids = append(ids, row.UUID)
+		if n, ok := v.Node(row.UUID); ok && row.State == cluster.MemberAlive.String() {
+			alive[n.Name] = string(row.ID)
+		}
 		f.Members = append(f.Members, doctor.Member{ID: string(row.ID), State: row.State, Wish: row.Wish, Holds: v.HoldsAny(row.UUID)})
+	}
+	for i := range f.Members {
+		if n, ok := v.Node(ids[i]); ok && f.Members[i].State != cluster.MemberAlive.String() {
+			f.Members[i].Successor = alive[n.Name]
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthWait)
 	defer cancel()
@@ -121,6 +130,13 @@ func (s *status) facts(ctx context.Context) *doctor.Facts {
 		})
 	}
 	wg.Wait()
+	var means []time.Duration
+	for i := range f.Members {
+		if mean := f.Members[i].WriteMean; mean > 0 {
+			means = append(means, mean)
+		}
+	}
+	f.SlowFrom = replica.SlowFrom(means)
 	return f
 }
 

@@ -7,14 +7,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
-)
-
-const (
-	// slowWrite is the mean time of a write below which no disk is slow. A disk of the worst kind takes a third of it.
-	slowWrite = 100 * time.Millisecond
-	// slowTimes is by how much a slow disk is slower than that of the median node. Nodes on one machine that has much to
-	// do are all slow, and then none is.
-	slowTimes = 4
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // slowDisks returns the nodes whose disks write much slower than those of most. They get replicas only if no other node
@@ -26,14 +19,10 @@ func slowDisks(v *catalog.View, states map[fsm.NodeID]nodeState) map[fsm.NodeID]
 			told[n.ID] = mean
 		}
 	}
-	if len(told) == 0 {
-		return nil
-	}
-	all := slices.Sorted(maps.Values(told))
-	median := all[(len(all)-1)/2]
+	from := replica.SlowFrom(slices.Collect(maps.Values(told)))
 	slow := map[fsm.NodeID]bool{}
 	for n, mean := range told { // order-free: fills a map
-		if mean >= slowWrite && mean >= slowTimes*median {
+		if mean >= from {
 			slow[n] = true
 		}
 	}

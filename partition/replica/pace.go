@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -11,7 +12,22 @@ const (
 	paceSpans = 12
 	// paceWrites is how many writes a span must have to say something of the disk. A node at rest writes less.
 	paceWrites = 8
+
+	// slowWrite is the mean time of a write below which no disk is slow. A disk of the worst kind takes a third of it.
+	slowWrite = 100 * time.Millisecond
+	// slowTimes is by how much a slow disk is slower than that of the median node. Nodes on one machine that has much to
+	// do are all slow, and then none is.
+	slowTimes = 4
 )
+
+// SlowFrom returns the mean time of a write from which on a disk is slow, beside those of all nodes that told theirs.
+func SlowFrom(means []time.Duration) time.Duration {
+	if len(means) == 0 {
+		return slowWrite
+	}
+	all := slices.Sorted(slices.Values(means))
+	return max(slowWrite, slowTimes*all[(len(all)-1)/2])
+}
 
 // Pace is how fast the disk of a node takes what is written to logs. All replicas of the node tell it. The zero Pace knows
 // nothing.

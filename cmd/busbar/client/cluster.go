@@ -100,24 +100,53 @@ func clusterStatusCommand(f *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if f.Output == "json" {
-				_, err := fmt.Fprintln(c.OutOrStdout(), strings.TrimSpace(string(body)))
-				return err
-			}
-			var s clusterStatus
-			if err := json.Unmarshal(body, &s); err != nil {
-				return fmt.Errorf("cluster status: %w", err)
-			}
+			says := map[string]NodeHealth{}
 			// A node of an older version does not tell these; the table has a dash then.
 			if h, err := f.health(c.Context()); err == nil {
-				s.says = map[string]NodeHealth{}
 				for _, n := range h.Nodes {
-					s.says[n.ID] = n
+					says[n.ID] = n
 				}
+			}
+			if f.Output == "json" {
+				return printStatusAsJSON(c.OutOrStdout(), body, says)
+			}
+			s := clusterStatus{says: says}
+			if err := json.Unmarshal(body, &s); err != nil {
+				return fmt.Errorf("cluster status: %w", err)
 			}
 			return printStatus(c.OutOrStdout(), s)
 		},
 	}
+}
+
+// printStatusAsJSON prints an answer of GET /api/cluster, to which it adds what each node says of itself: version, uptime and
+// disk. All other fields stay as they are.
+func printStatusAsJSON(w io.Writer, body []byte, says map[string]NodeHealth) error {
+	var all map[string]json.RawMessage
+	var nodes []map[string]any
+	err := json.Unmarshal(body, &all)
+	if err == nil {
+		err = json.Unmarshal(all["nodes"], &nodes)
+	}
+	if err != nil {
+		return fmt.Errorf("cluster status: %w", err)
+	}
+	for _, n := range nodes {
+		id, _ := n["id"].(string)
+		if s := says[id]; s.Version != "" {
+			n["version"], n["uptimeMillis"] = s.Version, s.UptimeMillis
+			n["diskFreeBytes"], n["diskTotalBytes"] = s.DiskFree, s.DiskTotal
+		}
+	}
+	if all["nodes"], err = json.Marshal(nodes); err != nil {
+		return err
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, string(text))
+	return err
 }
 
 func transferLeaderCommand(f *opsFlags) *cobra.Command {

@@ -67,6 +67,8 @@ func TestHealthCommands(t *testing.T) {
 				"the doctor found 2 faults", 1},
 		{"the doctor has a code for warnings", []ClusterHealth{warned}, []string{"doctor", "--json"}, exit.Unhealthy, `..."cure":"upgrade"`, 1},
 		{"status tells of each node", []ClusterHealth{good}, []string{"status"}, 0, "...n1    alive           0      east  v1.2.0   1m30s   3072 of 4096 MiB", 1},
+		{"status as JSON tells the same", []ClusterHealth{good}, []string{"status", "-o", "json"}, 0,
+			`...{"nodes":[{"diskFreeBytes":3221225472,"diskTotalBytes":4294967296,"id":"n1","state":"alive","uptimeMillis":90000,"version":"v1.2.0","zone":"east"},{"id":"n2","state":"left"}]}`, 1},
 		{"status has dashes for what is not told", []ClusterHealth{good}, []string{"status"}, 0, "...n2    left            0      -     -        -       -", 1},
 		{"status has code 0 whatever it shows", []ClusterHealth{bad}, []string{"status"}, 0, "...NODE", 1},
 	} {

@@ -156,8 +156,8 @@ func (f *opsFlags) await(c *cobra.Command, v nodeVerb, name, node string, wait t
 	}
 }
 
-// node returns what the cluster says of a node of that id or identity, nil if it lists none, and how far replicas are that
-// move.
+// node returns what the cluster says of a node of that id or identity, nil if it lists none. It also returns how far replicas
+// are that move.
 func (f *opsFlags) node(ctx context.Context, id string) (*nodeRow, []moveRow, error) {
 	body, err := f.call(ctx, http.MethodGet, "/api/cluster")
 	if err != nil {

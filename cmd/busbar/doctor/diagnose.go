@@ -32,6 +32,7 @@ const (
 	CodeUnreachable    = "node-unreachable"
 	CodeSilent         = "node-tells-nothing"
 	CodeLeft           = "node-left"
+	CodeReplaced       = "node-replaced"
 	CodeNoQuorum       = "quorum-lost"
 	CodeNoLeader       = "leader-missing"
 	CodeQuorumAtRisk   = "quorum-at-risk"

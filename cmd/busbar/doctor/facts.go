@@ -7,6 +7,8 @@ type Facts struct {
 	Now     time.Time
 	Members []Member
 	Groups  []Group // 0 is the catalog
+	// SlowFrom is the time of a write from which on placement takes a disk for a slow one.
+	SlowFrom time.Duration
 }
 
 // Member is a node that the catalog or gossip knows.
@@ -16,6 +18,8 @@ type Member struct {
 	Wish  string // what an operator wants of it, "" if it is to serve
 	// Holds says that the catalog gives the node a replica of messages.
 	Holds bool
+	// Successor is the node that lives and has the name of this one, "" if none has: the disk of this one was replaced.
+	Successor string
 	// Problem is why the node did not answer in time, "" if it did.
 	Problem string
 	// Says is what the node says of itself, nil if it did not answer, or is of a version that says nothing.

@@ -11,7 +11,7 @@ import (
 func (d *diagnosis) unreachable() {
 	for i := range d.f.Members {
 		switch m := &d.f.Members[i]; {
-		case m.answers() || m.State == "left" && !m.Holds || m.Wish == "gone":
+		case m.answers() || (m.State == "left" || m.Successor != "") && !m.Holds || m.Wish == "gone":
 		case m.State == "alive":
 			d.of(m.ID, CodeUnreachable, Alarm, "look at the network and at the log of "+m.ID+"; then start it again: systemctl restart busbar",
 				"node %s is there and does not answer: %s.", m.ID, m.Problem)
@@ -25,11 +25,17 @@ func (d *diagnosis) unreachable() {
 	}
 }
 
-// left finds nodes that said goodbye, hold nothing and are still listed.
+// left finds nodes that said goodbye or were replaced, hold nothing and are still listed.
 func (d *diagnosis) left() {
 	for i := range d.f.Members {
-		if m := &d.f.Members[i]; m.State == "left" && !m.Holds && m.Wish == "" && !m.answers() {
-			d.of(m.ID, CodeLeft, Warning, "busbar cluster forget "+m.ID, "node %s left in good order, holds nothing and is still listed.", m.ID)
+		switch m := &d.f.Members[i]; {
+		case m.Holds || m.Wish != "" || m.answers():
+		case m.Successor != "":
+			d.of(m.ID, CodeReplaced, Warning, "busbar cluster forget "+m.ID,
+				"node %s has the name of %s, which lives and has its places; it is still listed.", m.ID, m.Successor)
+		case m.State == "left":
+			d.of(m.ID, CodeLeft, Warning, "start it again: systemctl start busbar; if it is to stay away: busbar cluster forget "+m.ID,
+				"node %s left in good order, holds nothing and is still listed.", m.ID)
 		}
 	}
 }

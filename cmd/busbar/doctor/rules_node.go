@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"slices"
 	"strings"
 	"time"
 )
@@ -80,28 +79,13 @@ func (d *diagnosis) room() {
 	}
 }
 
-// A disk is slow as placement takes it (partition/control/slow.go): by the time of a write, and beside most others.
-const (
-	slowWrite = 100 * time.Millisecond
-	slowTimes = 4
-)
-
 // slow finds disks that write much slower than those of most.
 func (d *diagnosis) slow() {
-	var all []time.Duration
 	for i := range d.f.Members {
-		if w := d.f.Members[i].WriteMean; w > 0 {
-			all = append(all, w)
+		if m := &d.f.Members[i]; m.WriteMean > 0 && m.WriteMean >= d.f.SlowFrom {
+			d.of(m.ID, CodeDiskSlow, Warning, "replace the disk of "+m.ID+", or take its work away: busbar cluster drain "+m.ID,
+				"the disk of node %s takes %s for a write, much longer than those of most nodes.", m.ID, m.WriteMean.Round(time.Millisecond))
 		}
-	}
-	slices.Sort(all)
-	for i := range d.f.Members {
-		m := &d.f.Members[i]
-		if m.WriteMean < slowWrite || m.WriteMean < slowTimes*all[(len(all)-1)/2] {
-			continue
-		}
-		d.of(m.ID, CodeDiskSlow, Warning, "replace the disk of "+m.ID+", or take its work away: busbar cluster drain "+m.ID,
-			"the disk of node %s takes %s for a write, much longer than those of most nodes.", m.ID, m.WriteMean.Round(time.Millisecond))
 	}
 }
 
