@@ -20,7 +20,7 @@ func (s *State) Query(q QueryRequest) Answer {
 	sh, ok := s.shares.Get(q.Entity)
 	_, moving := q.Query.(*Moving)
 	switch {
-	case !ok:
+	case !ok || sh.away():
 		return Answer{Refusal: Stale}
 	case q.Sub > TransferDeadLetter && !moving:
 		return Answer{Refusal: InvalidArgument, Detail: "no such subqueue"}
@@ -247,7 +247,7 @@ func (sh *share) found(id []byte, no uint32) bool {
 // something to take, or with a refusal. It is a hint.
 func (s *State) Deliverable(k WaitKey) bool {
 	sh, ok := s.shares.Get(k.Entity)
-	if !ok || k.Sub > TransferQueue {
+	if !ok || sh.away() || k.Sub > TransferQueue {
 		return true
 	}
 	if sh.restoring {

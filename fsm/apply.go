@@ -103,6 +103,8 @@ func (s *State) dispatch(req *Request, o *Outcome) {
 		s.putEntity(req, c, o)
 	case *DropEntity:
 		s.dropEntity(req.Entity)
+	case *Rehome:
+		s.rehome(req, c, o)
 	case *Commit:
 		s.commit(req, c, o)
 	default:
@@ -113,7 +115,7 @@ func (s *State) dispatch(req *Request, o *Outcome) {
 // dispatchShare does the commands that concern one share, after what is due in it (S-290).
 func (s *State) dispatchShare(req *Request, o *Outcome) {
 	sh := s.write(req.Entity)
-	if sh == nil {
+	if sh == nil || sh.away() {
 		o.Refusal = Stale
 		return
 	}

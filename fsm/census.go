@@ -39,6 +39,9 @@ func (s *State) Index() uint64 { return s.index }
 func (s *State) Census() Census {
 	var c Census
 	s.shares.Scan(func(_ EntityID, sh *share) bool {
+		if sh.home.phase == left {
+			return true
+		}
 		c.Entities++
 		for sub := range sh.boxes {
 			b := &sh.boxes[sub]
@@ -105,6 +108,10 @@ func (s *State) EachBody(f func(BodyRef)) {
 			return true
 		})
 	}
+	s.arriving.Scan(func(_ EntityID, a *arriving) bool {
+		a.bodies.Scan(func(b stagedBody) bool { f(b.here); return true })
+		return true
+	})
 	s.results.Scan(func(r result) bool {
 		if r.answer != nil && r.answer.removed {
 			for i := range r.answer.outcome.Locked {

@@ -17,6 +17,8 @@ func appendBackup(dst []byte, c Command) []byte {
 		return appendBool(appendTime(dst, c.For), c.Renew)
 	case *Restore:
 		return appendRestore(append(dst, kindRestore), c)
+	case *Rehome:
+		return appendRehome(append(dst, kindRehome), c)
 	}
 	return appendInternal(dst, c)
 }
@@ -27,6 +29,8 @@ func (r *reader) backup(kind uint8) Command {
 		return &HoldForwards{Hold: r.uvarint(), For: r.millis(), Renew: r.boolean()}
 	case kindRestore:
 		return r.restore()
+	case kindRehome:
+		return r.rehome()
 	}
 	return r.internal(kind)
 }

@@ -1,6 +1,9 @@
 package fsm
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // goldenRestore has every field of a page set.
 func goldenRestore() *Restore {
@@ -125,4 +128,24 @@ func (a *annotator) record(h string) {
 		a.text(h + ".Operator")
 	}
 	a.uint(h + ".Arrival")
+}
+
+func (a *annotator) rehome(c string) {
+	step := RehomeStep(a.byte(c + ".Step"))
+	a.uint(c + ".Epoch")
+	switch step {
+	case RehomeBodies:
+		a.list(c+".Bodies", func(b string) {
+			place := strings.Replace(b, "Bodies", "Places", 1)
+			a.uint(place + ".Index")
+			a.uint(place + ".Offset")
+			a.text(b + ".Body")
+		})
+	case RehomeImage:
+		a.uint(c + ".At")
+		a.text(c + ".Image")
+	case RehomeSeal:
+		a.uint(c + ".Size")
+		a.uint(c + ".Sum")
+	}
 }

@@ -45,6 +45,7 @@ const (
 	kindRevokeBy // Revoke that names its operator
 	kindHoldForwards
 	kindRestore
+	kindRehome
 )
 
 // minMessageBytes is the shortest encoded message: flags, three lengths or times, body length.

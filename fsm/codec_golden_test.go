@@ -49,9 +49,14 @@ func goldenCommands() map[string]Command {
 		"restore_begin": &Restore{Step: RestoreBegin, Counters: ShareCounters{Arrival: 300, LastTransfer: 2,
 			Moves: [4]uint64{3, 4, 5, 6}, Histories: [3]uint64{7, 8, 9}, Touched: 1700000000000, Forgotten: 1700000000001,
 			Drops: Drops{DropQuota: 4}}},
-		"restore":     goldenRestore(),
-		"restore_end": &Restore{Step: RestoreEnd},
-		"touch":       &Touch{},
+		"restore":      goldenRestore(),
+		"restore_end":  &Restore{Step: RestoreEnd},
+		"touch":        &Touch{},
+		"rehome_close": &Rehome{Step: RehomeClose, Epoch: 300},
+		"rehome_bodies": &Rehome{Step: RehomeBodies, Epoch: 300, Bodies: []Message{{Body: []byte("first")}, {Body: []byte("second")}},
+			Places: []BodyRef{{Index: 400, Offset: 70}, {Index: 401, Offset: 500}}},
+		"rehome_image": &Rehome{Step: RehomeImage, Epoch: 300, At: 500, Image: []byte("piece")},
+		"rehome_seal":  &Rehome{Step: RehomeSeal, Epoch: 300, Size: 500, Sum: 0x01020304},
 		"redrive": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
 			After: 3, Max: 4},
 		"discard": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
@@ -366,6 +371,8 @@ func (a *annotator) internal(kind uint8, c string) {
 		a.bool(c + ".Renew")
 	case kindRestore:
 		a.restore(c)
+	case kindRehome:
+		a.rehome(c)
 	case kindDropEntity, kindBarrier, kindTouch:
 	default:
 		a.t.Fatalf("nothing tells the fields of kind %d", kind)

@@ -292,7 +292,11 @@ func TestGoldensSetEveryField(t *testing.T) {
 	state := page.Sessions[0]
 	state.Parts = page.Sessions[1].Parts // no state is whole and in parts
 	check(state)
-	older := map[string]bool{"restore": true, "restore_begin": true, "restore_end": true, "put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true,
+	move := *goldenCommands()["rehome_bodies"].(*Rehome) // no step has all
+	move.At, move.Image = 500, goldenCommands()["rehome_image"].(*Rehome).Image
+	move.Size, move.Sum = 500, goldenCommands()["rehome_seal"].(*Rehome).Sum
+	check(move)
+	older := map[string]bool{"rehome_close": true, "rehome_bodies": true, "rehome_image": true, "rehome_seal": true, "restore": true, "restore_begin": true, "restore_end": true, "put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true,
 		"redrive_to": true, "discard": true, "large": true, "large_transfer": true, "large_state": true,
 		"accept_session": true, "release_session": true,
 		"enqueue_reserved": true, "transfer_reserved": true}

@@ -33,6 +33,7 @@ type Request struct {
 //   - Many messages: [DeleteMessages], [Redrive]
 //   - An operator: [Revoke]
 //   - Backups: [HoldForwards], [Restore]
+//   - A share that moves to another partition: [Rehome]
 //   - Entities: [PutEntity], [DropEntity], [Touch]
 //   - Leadership, time and nodes: [BecomeLeader], [Tick], [Barrier], [NodeLost], [DropPumps]
 //   - The catalog: [Change], whose content package catalog knows

@@ -133,6 +133,10 @@ func EachMessage(c Command, f func(*Message)) {
 		for i := range c.Bodies {
 			f(&c.Bodies[i])
 		}
+	case *Rehome:
+		for i := range c.Bodies {
+			f(&c.Bodies[i])
+		}
 	case *Commit:
 		for i := range c.Ops {
 			EachMessage(c.Ops[i].Command, f)

@@ -19,7 +19,7 @@ func (s *State) reschedule(sh *share) {
 
 // nextDue returns the earliest deadlines of the share, 0 if there is none.
 func (sh *share) nextDue() (Lease, Wall) {
-	if sh.restoring {
+	if sh.rests() {
 		return 0, 0
 	}
 	first, _ := sh.leaseDue.Min()
@@ -44,7 +44,7 @@ func register[T instant](index *btree.BTreeG[nextDue[T]], known *T, at T, id Ent
 // conclude ends work on a share. The first part of the doomed messages expires, and the deadlines of the share become
 // known. Both are done at the end of the entry, because most requests of an entry concern the same share.
 func (s *State) conclude(sh *share) {
-	if !sh.restoring {
+	if !sh.rests() {
 		s.sweepDoomed(sh, s.maxDue)
 		s.wakeAfterExpiry(sh)
 	}
@@ -83,7 +83,7 @@ func (sh *share) nextWall() Wall {
 // expire ends every lock of the share whose time is over, so what follows does not depend on when
 // the last Tick ran (S-290). Scheduled messages wait for a Tick.
 func (s *State) expire(sh *share) {
-	if sh.restoring {
+	if sh.rests() {
 		return
 	}
 	for {
@@ -166,6 +166,7 @@ func (s *State) tick(c *Tick) {
 		}
 		s.reviewResult(d)
 	}
+	s.vacate()
 	s.reclaim()
 }
 
@@ -244,6 +245,12 @@ func (s *State) NextDeadline() (wall Wall, lease Lease) {
 	if d, ok := s.resultDue.Min(); ok && (lease == 0 || d.at < lease) {
 		lease = d.at
 	}
+	s.leaving.Scan(func(_ EntityID, at Lease) bool {
+		if lease == 0 || at < lease {
+			lease = at
+		}
+		return true
+	})
 	if s.dropped.Len() > 0 {
 		lease = max(1, min(lease, s.lease))
 	}

@@ -16,6 +16,7 @@
 //   - versions.go: since which cluster version nodes know which command, change, call and form of bytes
 //   - answer.go, browse.go: queries, answered from the state
 //   - census.go, export.go, putback.go, hold.go: backups: what a state holds, and how it is put back
+//   - rehome.go, rehome_image.go: a share moves to another partition
 //   - invariant.go, invariant_topic.go: what must hold in every state
 //   - restore.go, restore_large.go, restore_move.go, restore_share.go, snapshot.go, snapshot_share.go: a state from an
 //     image, and an image of it
@@ -30,9 +31,9 @@
 //     session, and what is remembered of it
 //   - bodies.go, state.go, share.go, transit.go, due.go: what a state and a share hold
 //   - sessionindex.go, token.go, sessionids.go, dense.go: tables
-//   - codec_entry.go, codec_command.go, codec_move.go, codec_large.go, codec_backup.go, codec_history.go, codec_outcome.go,
+//   - codec_entry.go, codec_command.go, codec_move.go, codec_large.go, codec_backup.go, codec_rehome.go, codec_history.go, codec_outcome.go,
 //     codec_descriptor.go, codec.go, reader.go: the bytes of entries, commands and answers
-//   - query.go, command_internal.go, command_move.go, command_large.go, command_backup.go, command.go, traits.go: questions and commands,
+//   - query.go, command_internal.go, command_move.go, command_large.go, command_backup.go, command_rehome.go, command.go, traits.go: questions and commands,
 //     and what the commands are to other packages
 //   - descriptor.go, outcome.go, refusal.go, version.go, errors.go, reading.go, id.go, keyhash.go: settings of entities,
 //     answers, and the smallest words

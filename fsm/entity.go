@@ -9,6 +9,8 @@ import (
 type KnownEntity struct {
 	ID      EntityID
 	Version uint64
+	// Arriving is the epoch of a move that brings a share here which is not served yet, 0 if there is none.
+	Arriving uint64
 }
 
 // Known lists the entities of this partition in the order of their ids, for the leader's comparison
@@ -16,7 +18,15 @@ type KnownEntity struct {
 func (s *State) Known() []KnownEntity {
 	known := make([]KnownEntity, 0, s.shares.Len())
 	s.shares.Scan(func(id EntityID, sh *share) bool {
-		known = append(known, KnownEntity{ID: id, Version: sh.d.Version})
+		k := KnownEntity{ID: id, Version: sh.d.Version}
+		if sh.home.phase == arrived {
+			k.Arriving = sh.home.epoch
+		}
+		known = append(known, k)
+		return true
+	})
+	s.arriving.Scan(func(id EntityID, a *arriving) bool {
+		known = append(known, KnownEntity{ID: id, Arriving: a.epoch})
 		return true
 	})
 	return known
@@ -56,11 +66,11 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 		o.refuse(InvalidArgument, "description of entity: "+bad)
 		return
 	}
-	if _, dropped := s.dropped.Get(d.ID); dropped {
+	sh := s.write(d.ID)
+	if _, dropped := s.dropped.Get(d.ID); dropped && sh == nil {
 		o.Refusal = EntityNotFound
 		return
 	}
-	sh := s.write(d.ID)
 	if sh == nil {
 		sh = newShare(d.clone(), index, s.gen)
 		sh.active = s.lease
@@ -70,15 +80,18 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 		s.reschedule(sh)
 		return
 	}
-	if d.Version <= sh.d.Version {
-		return
+	if d.Version <= sh.d.Version || sh.home.phase == closed || sh.home.phase == left {
+		return // the description of a share that is closed follows when that is served again
 	}
 	if old := sh.d; old.Kind != d.Kind || old.Parent != d.Parent || old.RequiresSession != d.RequiresSession ||
 		old.DetectDuplicates != d.DetectDuplicates ||
-		old.Partitioned != d.Partitioned || !slices.Equal(old.Partitions, d.Partitions) ||
-		!slices.Equal(old.Prefixes, d.Prefixes) {
+		old.Partitioned != d.Partitioned || len(old.Partitions) != len(d.Partitions) ||
+		index != slices.Index(old.Partitions, s.id) || d.Prefix(index) != sh.prefix {
 		o.refuse(InvalidOperation, "kind, sessions, duplicate detection and partitions never change") // S-261
 		return
+	}
+	if sh.home.phase == arrived {
+		s.moveIn(sh)
 	}
 	s.expire(sh)
 	stopped := sh.d.Status.receives() && !d.Status.receives()

@@ -293,7 +293,7 @@ func (s *State) checkDeadlines(sh *share) error {
 	if sh.wallReg != next || ok != (next != 0) {
 		return fmt.Errorf("first wall deadline %d, registered %d", next, sh.wallReg)
 	}
-	if _, ok := s.listening.Get(sh.d.ID); ok != sh.listening {
+	if _, ok := s.listening.Get(sh.d.ID); ok != (sh.listening && !sh.away()) {
 		return fmt.Errorf("a listener is %v, known is %v", sh.listening, ok)
 	}
 	if limit := sh.d.AutoDeleteOnIdle; (limit > 0 && limit < Unlimited) != (sh.idleReview != 0) {

@@ -11,6 +11,8 @@ type reader struct {
 	b   []byte
 	pos int
 	err error
+	// ahead is added to every lease time but 0: a share that moves takes what is left of its locks along.
+	ahead Millis
 }
 
 func (r *reader) fail(what string) {
@@ -80,8 +82,14 @@ func (r *reader) u16() uint16 {
 	return uint16(v)
 }
 
-func (r *reader) wall() Wall   { return Wall(r.millis()) }
-func (r *reader) lease() Lease { return Lease(r.millis()) }
+func (r *reader) wall() Wall { return Wall(r.millis()) }
+func (r *reader) lease() Lease {
+	at := Lease(r.millis())
+	if at != 0 && r.ahead != 0 {
+		at = max(1, at.After(r.ahead))
+	}
+	return at
+}
 
 func (r *reader) millis() Millis {
 	if r.err != nil {

@@ -1,10 +1,9 @@
 package fsm
 
-import "slices"
-
 // dropEntity removes an entity with all in it. Its bodies are reported by later Ticks, a bounded
 // number each; nothing else of it can be seen any more.
 func (s *State) dropEntity(id EntityID) {
+	s.freeArrival(id)
 	sh := s.write(id)
 	if sh == nil {
 		return
@@ -15,22 +14,15 @@ func (s *State) dropEntity(id EntityID) {
 	if sh.wallReg != 0 {
 		s.wallNext.Delete(nextDue[Wall]{at: sh.wallReg, entity: id})
 	}
-	s.dropParts(sh)
+	s.leaving.Delete(id)
 	s.shares.Delete(id)
 	s.subscriptions.Delete(child{topic: sh.d.Parent, id: id})
 	s.listening.Delete(id)
 	s.run.result.Dropped = append(s.run.result.Dropped, id)
-	s.dropShare(sh)
-	old := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
-	old.arrival, old.lastTransfer = sh.arrival, sh.lastTransfer
-	for i := range old.boxes {
-		old.boxes[i].messages = sh.boxes[i].messages
+	if sh.home.phase != left { // else they are the new home's to count
+		s.dropShare(sh)
 	}
-	old.history[Processed] = sh.history[Processed]
-	if old.reclaimed() {
-		return
-	}
-	s.dropped.Set(id, old)
+	s.empty(sh)
 }
 
 func (sh *share) reclaimed() bool {

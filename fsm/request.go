@@ -95,8 +95,10 @@ func (s *State) replay(a *answer, o *Outcome) bool {
 	if sh == nil {
 		return false
 	}
-	s.expire(sh)
-	defer s.conclude(sh)
+	if !sh.away() { // else the locks are those that it had when it was closed
+		s.expire(sh)
+		defer s.conclude(sh)
+	}
 	if p := a.outcome.Session; !p.Token.IsZero() {
 		se := sh.holds(p)
 		if se == nil {

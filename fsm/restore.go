@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+
+	"github.com/tidwall/btree"
 )
 
 // Restore replaces the state by an image. It reads the bytes of the image and no more. An error
@@ -43,6 +45,13 @@ type loader struct {
 	lastSeen idHash
 	refs     map[sharedBody]uint64   // references to shared bodies that were read
 	wanted   map[sharedBody]struct{} // large bodies that nothing has referred to yet
+
+	// Of the image of a share that moves: the state that it comes into, its bodies there, those of them that were referred
+	// to, and by how much the lease clock there is ahead.
+	into   *State
+	staged *btree.BTreeG[stagedBody]
+	used   map[bodyAt]struct{} // looked up, never ranged over
+	ahead  Millis
 }
 
 func (l *loader) frames(r io.Reader) error {
@@ -62,9 +71,10 @@ func (l *loader) frames(r io.Reader) error {
 			return l.end()
 		}
 		// A record copies what it keeps of the frame: strings are made anew, bytes are cloned.
-		rd := reader{b: payload}
+		rd := reader{b: payload, ahead: l.ahead}
 		for rd.err == nil && rd.left() > 0 {
 			l.record(&rd)
+			rd.ahead = l.ahead // known behind the first record
 		}
 		if rd.err != nil {
 			return rd.err
@@ -140,6 +150,8 @@ func (l *loader) record(r *reader) {
 		l.drops(r)
 	case recordHold, recordRestoring:
 		l.backup(r, kind)
+	case recordHome, recordArriving, recordArrivingBody, recordArrivingImage:
+		l.move(r, kind)
 	case recordLarge:
 		l.large(r)
 	case recordSession, recordMessage, recordSweep, recordSeen, recordHistory, recordName, recordPause,
@@ -200,6 +212,9 @@ func (l *loader) state(r *reader) {
 	if l.s.lostOrder = r.uvarint(); l.s.lostOrder > maxRestored {
 		r.fail("counter too large")
 	}
+	if l.into != nil {
+		l.s.index, l.ahead = l.into.index, l.into.lease.Since(l.s.lease)
+	}
 }
 
 func (l *loader) share(r *reader) {
@@ -214,9 +229,9 @@ func (l *loader) share(r *reader) {
 		r.fail("description of entity: " + bad)
 		return
 	}
-	_, alive := l.s.shares.Get(d.ID)
+	living, alive := l.s.shares.Get(d.ID)
 	_, old := l.s.dropped.Get(d.ID)
-	if alive || old {
+	if old || alive && (!dropped || living.home.phase != left) {
 		r.fail("entity occurs twice")
 		return
 	}
@@ -323,6 +338,7 @@ func (l *loader) message(r *reader) {
 		index: r.uvarint(), offset: r.u32(), length: r.u32(), session: r.u32(), bits: r.u32(),
 		at: r.wall(), expires: r.wall(),
 	}
+	l.translate(r, &m.index, &m.offset, m.length)
 	if r.err != nil {
 		return
 	}

@@ -7,7 +7,9 @@ import "fmt"
 // parts reads references to stored parts.
 func (l *loader) parts(r *reader) (parts []BodyRef, bytes uint64) {
 	parts = r.refs()
-	for _, ref := range parts {
+	for i := range parts {
+		l.translate(r, &parts[i].Index, &parts[i].Offset, parts[i].Length)
+		ref := parts[i]
 		if ref.Index > l.s.index || ref.Length == 0 || ref.Length > PartBytes {
 			r.fail("impossible part of a body")
 		}
@@ -23,6 +25,7 @@ func (l *loader) parts(r *reader) (parts []BodyRef, bytes uint64) {
 func (l *loader) large(r *reader) {
 	b := largeBody{index: r.uvarint(), offset: r.u32(), head: r.u32()}
 	b.parts, _ = l.parts(r)
+	l.translate(r, &b.index, &b.offset, b.head)
 	if _, twice := l.s.large.Get(b); twice || l.sh != nil || b.index > l.s.index || b.head == 0 {
 		r.fail("large body out of order")
 		return

@@ -61,6 +61,7 @@ func (l *loader) source(r *reader) {
 // body reads that a body has several references, which are read later.
 func (l *loader) body(r *reader) {
 	e := sharedBody{index: r.uvarint(), offset: r.u32(), more: r.u32()}
+	l.translate(r, &e.index, &e.offset, 1)
 	if _, twice := l.s.bodies.Get(e); twice || l.sh != nil || e.more == 0 || e.more == 1<<32-1 {
 		r.fail("shared body out of order")
 		return

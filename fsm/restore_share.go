@@ -66,6 +66,7 @@ func (l *loader) past(r *reader) {
 	sh := l.sh
 	k := HistoryKind(r.u8())
 	p := &past{HistoryRecord: r.history(), arrival: r.uvarint()}
+	l.translate(r, &p.Ref.Index, &p.Ref.Offset, p.Ref.Length)
 	if r.err != nil {
 		return
 	}

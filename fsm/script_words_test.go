@@ -57,6 +57,8 @@ func (s *script) command(word string) Command {
 		return &WatchSession{Session: s.proof()}
 	case "release":
 		return &ReleaseSession{Session: s.proof(), Orderly: !s.flags["lost"], Unsure: s.flags["unsure"], Unsent: s.tokenList()}
+	case "rehome":
+		return &Rehome{Step: RehomeStep(s.arg("step", 0)), Epoch: s.arg("move", 0)}
 	case "setstate":
 		return &SetSessionState{Session: s.proof(), State: []byte(s.args["state"]), Clear: s.flags["clear"]}
 	}

@@ -197,7 +197,7 @@ func (s *State) nodeLost(node Incarnation) {
 	}
 	s.forgetNode(node)
 	for _, id := range s.shares.Keys() {
-		if sh, _ := s.shares.Get(id); sh.holders.Len() == 0 {
+		if sh, _ := s.shares.Get(id); sh.holders.Len() == 0 || sh.away() {
 			continue
 		}
 		sh := s.write(id)

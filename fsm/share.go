@@ -52,6 +52,7 @@ type share struct {
 	listening, starved bool
 	// restoring says that a Restore puts the content of the share back. Until its end time does nothing here.
 	restoring bool
+	home      homing // of a share that moved to this partition, or from it
 
 	// seen are the message ids of the duplicate window, by hash and in the order of acceptance.
 	seen      *btree.BTreeG[seen]

@@ -15,9 +15,10 @@ import (
 // whole records; what can be derived from others is not written.
 const (
 	imageMagic = "BBSTATE"
-	// imageVersion is what is written if a state has something that version 8 has no record for; else that is written, so
-	// an older program reads it. Versions 1 to 7 are read, too.
-	imageVersion  = 9
+	// imageVersion is the newest. What is written is the lowest from 8 on that has a record for all that a state has, so an
+	// older program reads it. Versions 1 to 7 are read, too.
+	imageVersion  = 10
+	imageVersion9 = 9
 	imageVersion8 = 8
 	// frameBytes is how much is gathered before it is written.
 	frameBytes = 64 << 10
@@ -28,30 +29,34 @@ const (
 
 // Kinds of record. Numbers are for ever.
 const (
-	recordState        uint8 = 1 + iota // first and once
-	recordLost                          // one life of a node that is over
-	recordShare                         // what follows belongs to it
-	recordSession                       // before the messages
-	recordMessage                       // by subqueue and arrival
-	recordResult                        // after the shares
-	recordSweep                         // of the share, behind its sessions; version 2
-	recordSeen                          // of the share, in the order of acceptance; version 2
-	recordHistory                       // of the share, in its order, behind the messages; version 2
-	recordName                          // message id of a message of the share; version 2
-	recordPause                         // of a message, behind the messages; version 2
-	recordPauseSession                  // of a session, behind the sessions; version 2
-	recordFirst                         // where a message of the share was first sent to; version 3
-	recordHead                          // what a topic keeps of a scheduled message; version 3
-	recordBody                          // with several references, behind the state record; version 3
-	recordMoving                        // message in transit, behind the messages; version 3
-	recordOrigin                        // what was moved here, with what is decided of it; version 3
-	recordDrops                         // counters of a share, behind its record, or of the partition, before; version 4
-	recordLarge                         // body in parts, behind the shared bodies; version 5
-	recordUpload                        // what is staged of a body in the share; version 5
-	recordParted                        // state of a session in parts, behind the sessions; version 5
-	recordShared                        // of a session that is held without exclusion, behind the sessions; version 6
-	recordHold                          // of forwards, behind the state record; version 9
-	recordRestoring                     // the share is being restored; version 9
+	recordState         uint8 = 1 + iota // first and once
+	recordLost                           // one life of a node that is over
+	recordShare                          // what follows belongs to it
+	recordSession                        // before the messages
+	recordMessage                        // by subqueue and arrival
+	recordResult                         // after the shares
+	recordSweep                          // of the share, behind its sessions; version 2
+	recordSeen                           // of the share, in the order of acceptance; version 2
+	recordHistory                        // of the share, in its order, behind the messages; version 2
+	recordName                           // message id of a message of the share; version 2
+	recordPause                          // of a message, behind the messages; version 2
+	recordPauseSession                   // of a session, behind the sessions; version 2
+	recordFirst                          // where a message of the share was first sent to; version 3
+	recordHead                           // what a topic keeps of a scheduled message; version 3
+	recordBody                           // with several references, behind the state record; version 3
+	recordMoving                         // message in transit, behind the messages; version 3
+	recordOrigin                         // what was moved here, with what is decided of it; version 3
+	recordDrops                          // counters of a share, behind its record, or of the partition, before; version 4
+	recordLarge                          // body in parts, behind the shared bodies; version 5
+	recordUpload                         // what is staged of a body in the share; version 5
+	recordParted                         // state of a session in parts, behind the sessions; version 5
+	recordShared                         // of a session that is held without exclusion, behind the sessions; version 6
+	recordHold                           // of forwards, behind the state record; version 9
+	recordRestoring                      // the share is being restored; version 9
+	recordHome                           // moves of the share, behind its record; version 10
+	recordArriving                       // a share that moves here, ahead of the shares; version 10
+	recordArrivingBody                   // body of it; version 10
+	recordArrivingImage                  // piece of its image; version 10
 )
 
 // image is a state frozen at one index. It shares nodes with the living state, which copies what it
@@ -64,6 +69,8 @@ type image struct {
 	results *btree.BTreeG[result]
 	bodies  *btree.BTreeG[sharedBody]
 	large   *btree.BTreeG[largeBody]
+
+	arriving *btree.Map[EntityID, *arriving]
 }
 
 // Capture returns an image of the state as it is now. It takes microseconds whatever the backlog;
@@ -81,6 +88,8 @@ func (s *State) Capture() io.WriterTo {
 		results: s.results.Copy(),
 		bodies:  s.bodies.Copy(),
 		large:   s.large.Copy(),
+
+		arriving: s.arriving.Copy(),
 	}
 }
 
@@ -121,6 +130,7 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 	})
 	f.done(appendDrops(f.buf, &Drops{DropWithEntity: h.deleted}))
 	img.large.Scan(func(b largeBody) bool { return f.done(f.large(&b)) })
+	img.arriving.Scan(func(id EntityID, a *arriving) bool { return f.arriving(id, a) })
 	img.shares.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, false) })
 	img.dropped.Scan(func(_ EntityID, sh *share) bool { return f.share(sh, true) })
 	img.results.Scan(func(r result) bool { return f.done(appendResult(f.buf, &r)) })
@@ -138,13 +148,19 @@ func (img *image) WriteTo(w io.Writer) (int64, error) {
 func (img *image) version() byte {
 	version := byte(imageVersion8)
 	if img.head.holding != 0 {
+		version = imageVersion9
+	}
+	if img.arriving.Len() > 0 {
 		return imageVersion
 	}
 	img.shares.Scan(func(_ EntityID, sh *share) bool {
 		if sh.restoring {
+			version = imageVersion9
+		}
+		if sh.home != (homing{}) {
 			version = imageVersion
 		}
-		return version == imageVersion8
+		return version != imageVersion
 	})
 	return version
 }
@@ -206,7 +222,7 @@ func (f *frameWriter) share(sh *share, dropped bool) bool {
 	}
 	b = appendUint(b, sh.history[Releases].last)
 	if !dropped {
-		b = sh.appendRestoring(appendDrops(b, &sh.drops))
+		b = sh.appendHome(sh.appendRestoring(appendDrops(b, &sh.drops)))
 	}
 	if !f.done(b) {
 		return false

@@ -353,7 +353,9 @@ func TestImageHasItsGoldenBytes(t *testing.T) {
 	held.ok(0, Main, queue(90))
 	held.ok(90, Main, &Restore{Step: RestoreBegin, Counters: ShareCounters{Arrival: 300}})
 	held.ok(0, Main, &HoldForwards{Hold: 77, For: 5000})
-	for version, s := range map[byte]*State{imageVersion8: populated(t).s, imageVersion: held.s} {
+	moved := populated(t)
+	withMoves(t, moved)
+	for version, s := range map[byte]*State{imageVersion8: populated(t).s, imageVersion9: held.s, imageVersion: moved.s} {
 		img := imageOf(t, s)
 		if img[len(imageMagic)] != version {
 			t.Errorf("the image has version %d, want %d", img[len(imageMagic)], version)

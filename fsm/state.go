@@ -32,6 +32,11 @@ type State struct {
 	// dropped are deleted entities whose bodies are not all reported as freed yet; Tick empties them.
 	dropped *btree.Map[EntityID, *share]
 
+	// arriving is what is staged of shares that move here, and leaving when the content of those is dropped that moved away.
+	// leaving is derived from the shares.
+	arriving *btree.Map[EntityID, *arriving]
+	leaving  *btree.Map[EntityID, Lease]
+
 	// leaseNext and wallNext hold the earliest deadline of each share that has one.
 	leaseNext *btree.BTreeG[nextDue[Lease]]
 	wallNext  *btree.BTreeG[nextDue[Wall]]
@@ -102,6 +107,8 @@ func New(p PartitionID) *State {
 		leaseNext: newTable(nextDue[Lease].less),
 		wallNext:  newTable(nextDue[Wall].less),
 		listening: new(btree.Map[EntityID, struct{}]),
+		arriving:  new(btree.Map[EntityID, *arriving]),
+		leaving:   new(btree.Map[EntityID, Lease]),
 		dropping:  newDropping(),
 
 		subscriptions: newTable(child.less),

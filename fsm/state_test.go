@@ -242,7 +242,7 @@ func TestKnownListsEntitiesWithTheirVersions(t *testing.T) {
 	d.ok(0, Main, queue(9, func(d *Descriptor) { d.Version = 4 }))
 	d.ok(0, Main, queue(7))
 	got := d.s.Known()
-	if len(got) != 2 || got[0] != (KnownEntity{7, 1}) || got[1] != (KnownEntity{9, 4}) {
+	if len(got) != 2 || got[0] != (KnownEntity{ID: 7, Version: 1}) || got[1] != (KnownEntity{ID: 9, Version: 4}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -30,7 +30,7 @@ func (s *State) hear(listeners []EntityID) {
 	named := make(map[EntityID]struct{}, len(listeners)) // looked up, never ranged over
 	for _, id := range listeners {
 		named[id] = struct{}{}
-		if sh, ok := s.shares.Get(id); ok && !sh.listening {
+		if sh, ok := s.shares.Get(id); ok && !sh.listening && !sh.away() {
 			sh = s.write(id)
 			s.listen(sh)
 			s.reschedule(sh)

@@ -15,11 +15,13 @@ const (
 	// VersionBackups has holds of forwards and restores, images of partitions for backups, and prefixes of shares
 	// (docs/decisions/0062-backup-and-restore.md).
 	VersionBackups Version = 102
+	// VersionRehoming has shares that move to other partitions (docs/decisions/0074-partitions-can-be-added.md).
+	VersionRehoming Version = 103
 )
 
 const (
 	// NewestVersion is the highest version that this program knows.
-	NewestVersion = VersionBackups
+	NewestVersion = VersionRehoming
 	// OldestVersion is the lowest version that this program works with: that of the first step of the minor release before
 	// its own.
 	OldestVersion = VersionFirst
@@ -74,6 +76,7 @@ var commandsKnown = [...]known{
 	kindRevokeBy:        {"Revoke that names its operator", VersionFirst},
 	kindHoldForwards:    {"HoldForwards", VersionBackups},
 	kindRestore:         {"Restore", VersionBackups},
+	kindRehome:          {"Rehome", VersionRehoming},
 }
 
 // changesKnown has the fields of a change of the catalog, as paths in its JSON. "descriptor" stands for the entity of
@@ -186,6 +189,7 @@ var formatsKnown = []Format{
 	{"entry", 1, VersionFirst},
 	{"image", 8, VersionFirst},
 	{"image", 9, VersionBackups},
+	{"image", 10, VersionRehoming},
 	{"descriptor", 3, VersionFirst},
 	{"descriptor", 4, VersionBackups},
 	{"request", 1, VersionFirst},

@@ -15,8 +15,10 @@ type forwardsHeld struct {
 
 // marks are what a restore looks at and leaves in a queue.
 type marks struct {
-	sentAway int  // messages that were ever in the transfer queue
-	restored bool // it is being restored
+	sentAway int    // messages that were ever in the transfer queue
+	restored bool   // it is being restored
+	closed   bool   // it moves to another partition
+	epoch    uint64 // of the last move that it heard of
 }
 
 func (q *queue) sessionful(sub fsm.SubQueue) bool { return q.d.RequiresSession && sub == fsm.Main }

@@ -24,6 +24,18 @@ func (x *run) backup(id fsm.EntityID) fsm.Request {
 	return fsm.Request{Entity: id, Command: c}
 }
 
+// rehome closes a share or opens it again, more often than not the same one soon.
+func (x *run) rehome(id fsm.EntityID) fsm.Request {
+	c := &fsm.Rehome{Step: fsm.RehomeClose, Epoch: uint64(x.r.IntN(1 + len(x.tokens)/8))}
+	if q := x.model.queue(id); q != nil && (q.closed || x.r.IntN(4) == 0) {
+		c.Step, c.Epoch = fsm.RehomeReopen, q.epoch+uint64(x.r.IntN(2))
+		if x.r.IntN(8) == 0 {
+			c.Step = []fsm.RehomeStep{fsm.RehomeBodies, fsm.RehomeSeal, fsm.RehomeDiscard}[x.r.IntN(3)]
+		}
+	}
+	return fsm.Request{Entity: id, Command: c}
+}
+
 // puts is one Restore or BodyPart with the entity that it concerns.
 type puts struct {
 	entity  fsm.EntityID
@@ -188,7 +200,7 @@ func restoredSequence(seed uint64) error {
 	}
 	// A topic goes with its subscriptions; only this driver deletes one alone.
 	topicless := x.model.queue(4) == nil && (x.model.queue(5) != nil || x.model.queue(6) != nil)
-	if err != nil || topicless || slices.ContainsFunc(x.model.queues, func(q *queue) bool { return q.restored }) {
+	if err != nil || topicless || slices.ContainsFunc(x.model.queues, (*queue).rests) {
 		return x.failed(err)
 	}
 	x.wall, x.lease = max(x.wall, x.model.wall), max(x.lease, x.model.lease)

@@ -34,6 +34,8 @@ func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 		return m.commit(r, c)
 	case *fsm.HoldForwards:
 		return m.holdForwards(c)
+	case *fsm.Rehome:
+		return m.rehome(r, c)
 	}
 	return m.ask(r, got)
 }
@@ -41,7 +43,7 @@ func (m *Model) command(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 // ask does a command that concerns one entity.
 func (m *Model) ask(r *fsm.Request, got *fsm.Outcome) fsm.Outcome {
 	q := m.queue(r.Entity)
-	if q == nil {
+	if q == nil || q.closed {
 		return refused(fsm.Stale)
 	}
 	if _, forward := r.Command.(*fsm.Forward); r.Sub != fsm.Main && q.d.NoDeadLetter && !forward {
@@ -186,7 +188,7 @@ func (m *Model) put(d *fsm.Descriptor) fsm.Outcome {
 		sort.Slice(m.queues, func(i, j int) bool { return m.queues[i].d.ID < m.queues[j].d.ID })
 		return fsm.Outcome{}
 	}
-	if d.Version <= q.d.Version {
+	if d.Version <= q.d.Version || q.closed {
 		return fsm.Outcome{}
 	}
 	m.expire(q)
@@ -237,7 +239,7 @@ func (m *Model) nodeLost(node fsm.Incarnation) {
 		}
 	}
 	for _, q := range m.queues {
-		if !slices.ContainsFunc(q.sessions, func(s *session) bool { return !s.token.IsZero() }) {
+		if q.closed || !slices.ContainsFunc(q.sessions, func(s *session) bool { return !s.token.IsZero() }) {
 			continue
 		}
 		m.expire(q)
@@ -254,6 +256,9 @@ func (m *Model) nodeLost(node fsm.Incarnation) {
 
 func (m *Model) tick(listeners []fsm.EntityID) {
 	for _, q := range m.queues {
+		if q.closed {
+			continue
+		}
 		if !slices.Contains(listeners, q.d.ID) && q.hears {
 			q.active = m.lease
 		}
@@ -276,6 +281,9 @@ func (m *Model) tick(listeners []fsm.EntityID) {
 		m.endOne(first.q)
 	}
 	for _, q := range m.queues {
+		if q.closed {
+			continue
+		}
 		m.activate(q)
 		if q.hears || q.forwards(fsm.Main) || slices.ContainsFunc(q.sessions, (*session).held) {
 			m.outlive(q)

@@ -46,6 +46,9 @@ func (x *run) fresh() fsm.Request {
 	if x.r.IntN(40) == 0 {
 		return x.backup(q.Entity)
 	}
+	if x.r.IntN(50) == 0 {
+		return x.rehome(q.Entity)
+	}
 	if x.r.IntN(16) == 0 {
 		return x.moved(q.Entity)
 	}

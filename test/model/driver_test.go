@@ -273,7 +273,7 @@ func (x *run) ask() error {
 		}
 	}
 	plain := fsm.WaitKey{Entity: 1}
-	if q := x.model.queue(1); q != nil && q.d.Status == fsm.Active && !q.restored && x.a.Deliverable(plain) &&
+	if q := x.model.queue(1); q != nil && q.d.Status == fsm.Active && !q.rests() && x.a.Deliverable(plain) &&
 		!x.model.takeable(true)[plain] {
 		return fmt.Errorf("%+v is deliverable", plain)
 	}

@@ -8,7 +8,7 @@ import (
 
 // nextEnd is when the next message or session lock ends.
 func (q *queue) nextEnd() (fsm.Lease, bool) {
-	if q.restored {
+	if q.rests() {
 		return 0, false
 	}
 	var ends []fsm.Lease
@@ -87,7 +87,7 @@ func (m *Model) endOne(q *queue) {
 }
 
 func (m *Model) expire(q *queue) {
-	if q.restored {
+	if q.rests() {
 		return
 	}
 	for at, ok := q.nextEnd(); ok && at <= m.lease; at, ok = q.nextEnd() {

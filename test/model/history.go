@@ -97,7 +97,7 @@ func (m *Model) fromHistory(r fsm.BodyRef) error {
 // History compares a whole history with what it must and may hold.
 func (m *Model) History(id fsm.EntityID, k fsm.HistoryKind, got []fsm.HistoryRecord) error {
 	q := m.queue(id)
-	if q == nil {
+	if q == nil || q.closed {
 		return nil
 	}
 	lines := q.history[k]

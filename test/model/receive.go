@@ -319,7 +319,7 @@ func (m *Model) setState(q *queue, s *session, c *fsm.SetSessionState) fsm.Outco
 // Query answers as the state machine should.
 func (m *Model) Query(r fsm.QueryRequest) fsm.Answer {
 	q := m.queue(r.Entity)
-	if q == nil {
+	if q == nil || q.closed {
 		return fsm.Answer{Refusal: fsm.Stale}
 	}
 	_, moving := r.Query.(*fsm.Moving)
