@@ -11,7 +11,7 @@ const (
 	// RehomeReopen gives the epoch up at the old home: the share is served there again, and a later RehomeClose of that
 	// epoch is refused.
 	RehomeReopen
-	// RehomeLeave says at the old home that the share is served elsewhere. What it held is dropped when the answers about it
+	// RehomeLeave says at the old home that the share is served elsewhere. Its content is dropped when the answers about it
 	// are forgotten.
 	RehomeLeave
 	// RehomeBodies stages bodies at the new home.

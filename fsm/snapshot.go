@@ -15,8 +15,8 @@ import (
 // whole records; what can be derived from others is not written.
 const (
 	imageMagic = "BBSTATE"
-	// imageVersion is the newest. What is written is the lowest from 8 on that has a record for all that a state has, so an
-	// older program reads it. Versions 1 to 7 are read, too.
+	// imageVersion is the newest. An image has the lowest version from 8 on that has a record for all that its state has,
+	// so an older program reads it. Versions 1 to 7 are read, too.
 	imageVersion  = 10
 	imageVersion9 = 9
 	imageVersion8 = 8
