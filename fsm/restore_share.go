@@ -144,3 +144,19 @@ func (l *loader) backup(r *reader, kind uint8) {
 	}
 	l.sh.restoring = true
 }
+
+func (l *loader) sweep(r *reader) {
+	sh := l.sh
+	no := r.u32()
+	sw := sweep{done: r.uvarint(), limit: r.uvarint()}
+	known := sh.session(no) != nil
+	_, twice := sh.sweeps.Get(no)
+	if !known || twice || sw.limit > sh.arrival || sw.done > sw.limit {
+		r.fail("expiry of a session contradicts it")
+		return
+	}
+	sh.sweeps.Set(no, sw)
+	for _, a := range r.numbers() {
+		sh.spared.Set(placeKey{session: no, arrival: uint64(a)})
+	}
+}
