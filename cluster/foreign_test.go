@@ -121,3 +121,12 @@ func TestRefusalsAreLoggedNowAndThen(t *testing.T) {
 		}
 	})
 }
+
+// The table of versions has the forms that are written here.
+func TestTheTableHasTheForms(t *testing.T) {
+	for name, number := range map[string]int{"hello": helloVersion, "gossip": gossipVersion, "founders": bootstrapVersion} {
+		if known := fsm.NewestFormat(name); known != number {
+			t.Errorf("%s: form %d is written, fsm/versions.go has %d", name, number, known)
+		}
+	}
+}

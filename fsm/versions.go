@@ -208,6 +208,16 @@ var formatsKnown = []Format{
 // Formats returns the forms of bytes.
 func Formats() []Format { return append([]Format(nil), formatsKnown...) }
 
+// NewestFormat returns the highest number of a form of bytes, 0 if there is none of that name.
+func NewestFormat(name string) (number int) {
+	for _, f := range formatsKnown {
+		if f.Name == name {
+			number = max(number, f.Number)
+		}
+	}
+	return number
+}
+
 // NeedsVersion returns the highest version that a command needs as it would be encoded, and what needs it. Below at
 // nothing is looked for: the answer is then at or less. Of a [Change] the content is package catalog's to judge.
 func NeedsVersion(c Command, at Version) (Version, string) {

@@ -47,3 +47,10 @@ func FuzzAnswers(f *testing.F) {
 		_, _ = decodeRequestID(b)
 	})
 }
+
+// The table of versions has the form that is written here.
+func TestTheTableHasTheForm(t *testing.T) {
+	if known := fsm.NewestFormat("verb"); known != verbVersion {
+		t.Errorf("form %d is written, fsm/versions.go has %d", verbVersion, known)
+	}
+}

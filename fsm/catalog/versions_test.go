@@ -120,3 +120,10 @@ func TestAnOlderProgramIsNotRegistered(t *testing.T) {
 	w.must(comes("y", 80, fsm.VersionUpgrades))
 	w.must(comes("x", 71, fsm.NewestVersion+100))
 }
+
+// The table of versions has the form that is written here.
+func TestTheTableHasTheForm(t *testing.T) {
+	if known := fsm.NewestFormat("catalog image"); known != int(imageMagic[7]) {
+		t.Errorf("form %d is written, fsm/versions.go has %d", int(imageMagic[7]), known)
+	}
+}

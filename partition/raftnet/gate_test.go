@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
 )
 
 // An install is judged again when raft takes it up: entries may have come while it waited.
@@ -34,5 +36,12 @@ func TestInstallGate(t *testing.T) {
 				sink.Cancel()
 			}
 		})
+	}
+}
+
+// The table of versions has the form that is written here.
+func TestTheTableHasTheForm(t *testing.T) {
+	if known := fsm.NewestFormat("raft call"); known != version {
+		t.Errorf("form %d is written, fsm/versions.go has %d", version, known)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
 )
 
 // The slowest of the last two minutes counts, and a handful of writes says nothing.
@@ -43,4 +45,30 @@ func TestPaceTellsTheWorstMean(t *testing.T) {
 	})
 	var none *Pace
 	none.note(time.Second) // nobody asks
+}
+
+// The table of versions has the form that is written here.
+func TestTheTableHasTheForm(t *testing.T) {
+	if known := fsm.NewestFormat("replica preamble"); known != snapshotVersion {
+		t.Errorf("form %d is written, fsm/versions.go has %d", snapshotVersion, known)
+	}
+}
+
+func TestFromWhenADiskIsSlow(t *testing.T) {
+	for name, c := range map[string]struct {
+		means []time.Duration
+		from  time.Duration
+	}{
+		"nobody tells":       {nil, 100},
+		"all are quick":      {[]time.Duration{3, 5, 90}, 100},
+		"all are slow":       {[]time.Duration{300, 200, 400}, 1200},
+		"of two the quicker": {[]time.Duration{300, 50}, 200},
+	} {
+		for i := range c.means {
+			c.means[i] *= time.Millisecond
+		}
+		if from := SlowFrom(c.means); from != c.from*time.Millisecond {
+			t.Errorf("%s: %s", name, from)
+		}
+	}
 }

@@ -40,12 +40,10 @@ func TaggedProgram(dir string, say func(format string, args ...any)) (Program, e
 	return earlier("the release "+tag, root, tag, dir, say)
 }
 
-// repository is the working tree of git that has the binary, or the working directory.
+// repository is the working tree of git that has the working directory.
 func repository() (string, error) {
 	where, err := os.Getwd()
-	if bin, missing := Binary(); missing == nil {
-		where = filepath.Dir(bin)
-	} else if err != nil {
+	if err != nil {
 		return "", err
 	}
 	return git(where, "rev-parse", "--show-toplevel")
