@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os/exec"
 	"reflect"
@@ -84,7 +85,8 @@ func TestChartValues(t *testing.T) {
 	s := rendered(t, "orders", `
 replicas: 5
 image: {repository: registry.example/busbar, digest: "`+digest+`"}
-settings: {partitions: 12, log-level: debug}
+settings: {partitions: 12, log-level: debug, finalize-upgrades: true}
+preUpgradeCheck: {enabled: true, wait: 90s}
 storage: {size: 100Gi, className: fast, whenScaled: Delete}
 zones: {whenUnsatisfiable: DoNotSchedule}
 goMemoryLimit: 7GiB
@@ -104,13 +106,14 @@ entities: {UserConfig: {Namespaces: []}}
 		Join       []string `json:"join"`
 		Partitions int      `json:"partitions"`
 		Entities   string   `json:"entities"`
+		Finalize   bool     `json:"finalize-upgrades"`
 	}
 	if err := yaml.Unmarshal([]byte(s.Config.Data["busbar.yaml"]), &file); err != nil {
 		t.Fatal(err)
 	}
 	pod, c, spec := s.Pod(), s.container(t), &s.Stateful.Spec
 	client := s.Services["busbar-orders"]
-	claim := spec.VolumeClaimTemplates[0].Spec
+	claim, check := spec.VolumeClaimTemplates[0].Spec, &s.Check.Spec.Template.Spec
 	facts := []struct {
 		name string
 		ok   bool
@@ -118,6 +121,12 @@ entities: {UserConfig: {Namespaces: []}}
 		{"five nodes run, three found", *spec.Replicas == 5 && file.Expect == 3 && len(file.Join) == 3},
 		{"founders are called by the release", file.Join[2] == "busbar-orders-2.busbar-orders-peers:5302"},
 		{"the digest wins", c.Image == "registry.example/busbar@"+digest},
+		{"upgrades are finalized", file.Finalize},
+		{"an upgrade waits for the health of the cluster", s.Check.Annotations["helm.sh/hook"] == "pre-upgrade" && *s.Check.Spec.BackoffLimit == 0 &&
+			check.Containers[0].Image == c.Image && slices.Equal(check.Containers[0].Args,
+			[]string{"cluster", "health", "--wait", "90s", "--ops", "http://busbar-orders-peers:5300"})},
+		{"the check reaches the operations port, and is no node", s.Isolation.Spec.Ingress[2].From[0].PodSelector.MatchLabels["busbar.dev/operations"] ==
+			s.Check.Spec.Template.Labels["busbar.dev/operations"] && !subset(client.Spec.Selector, s.Check.Spec.Template.Labels)},
 		{"a setting is passed on, and replaces the chart's", file.Partitions == 12},
 		{"entities are a file of the configuration", file.Entities == "/etc/busbar/config/Config.json" &&
 			strings.Contains(s.Config.Data["Config.json"], `"Namespaces": []`)},
@@ -170,6 +179,20 @@ func TestChartRestartsPodsForTheirConfiguration(t *testing.T) {
 	}
 }
 
+// The command line of the check is one of the program: nobody answers, so its exit code is not that of a wrong one.
+func TestTheCheckBeforeAnUpgradeRuns(t *testing.T) {
+	if rendered(t, "busbar", "").Check.Name != "" {
+		t.Error("the check is there although nobody wants it")
+	}
+	args := rendered(t, "busbar", "preUpgradeCheck: {enabled: true, wait: 1s}").Check.Spec.Template.Spec.Containers[0].Args
+	args[len(args)-1] = "http://127.0.0.1:9"
+	out, err := exec.Command(binary(t), args...).CombinedOutput()
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != 1 || !strings.Contains(string(out), "connection refused") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestChartRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ values, want string }{
 		"a value that it does not have":    {"replica: 3", "replica"},
@@ -190,7 +213,7 @@ func TestChartRefuses(t *testing.T) {
 // A node takes the configuration that the chart makes of settings and entities.
 func TestConfigCheckOfTheChart(t *testing.T) {
 	s := rendered(t, "busbar", `
-settings: {partitions: 12, log-level: debug}
+settings: {partitions: 12, log-level: debug, finalize-upgrades: true}
 entities: {UserConfig: {Namespaces: [{Name: sbemulatorns, Queues: [{Name: orders}]}]}}
 `)
 	s.Secrets = load(t).Secrets

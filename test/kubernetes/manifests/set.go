@@ -10,6 +10,7 @@ import (
 	certmanager "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
@@ -29,6 +30,7 @@ type Set struct {
 	// These are declared by the chart alone.
 	Certificate certmanager.Certificate
 	Monitor     monitoring.ServiceMonitor
+	Check       batch.Job
 }
 
 // New returns a set that declares nothing.
@@ -89,6 +91,7 @@ func (s *Set) Decode(doc []byte) error {
 
 		"cert-manager.io/v1 Certificate":          &s.Certificate,
 		"monitoring.coreos.com/v1 ServiceMonitor": &s.Monitor,
+		"batch/v1 Job": &s.Check,
 	}[head.APIVersion+" "+head.Kind]
 	if !ok {
 		return fmt.Errorf("no type for %s %s", head.APIVersion, head.Kind)
@@ -115,7 +118,7 @@ func (s *Set) Decode(doc []byte) error {
 func (s *Set) Pod() *core.PodSpec { return &s.Stateful.Spec.Template.Spec }
 
 // Environment returns the variables of a container as the kubelet makes them. fields has the pod's own, such as
-// status.podIP; secret gives the value of a key.
+// status.podIP; secret gives the value of a key, "" if the key is not there.
 func Environment(c *core.Container, fields map[string]string, secret func(from *core.SecretKeySelector) string) []string {
 	var env []string
 	for _, e := range c.Env {
@@ -126,6 +129,9 @@ func Environment(c *core.Container, fields map[string]string, secret func(from *
 			value = fields[from.FieldRef.FieldPath]
 		case from.SecretKeyRef != nil:
 			value = secret(from.SecretKeyRef)
+			if optional := from.SecretKeyRef.Optional; value == "" && optional != nil && *optional {
+				continue
+			}
 		}
 		env = append(env, e.Name+"="+value)
 	}
