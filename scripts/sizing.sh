@@ -27,11 +27,16 @@ export CLUSTER_FLAGS="--log-level warn --partitions $partitions --pprof"
 load=
 
 finish() {
-	[[ -z $load ]] || kill "$load" 2>/dev/null || true
+	[[ -z $load ]] || { kill "$load" && wait "$load"; } 2>/dev/null || true
 	"$root/scripts/cluster.sh" down >/dev/null 2>&1 || true
 	rm -rf "$work"
 }
 trap finish EXIT
+
+fail() { # fail TEXT
+	echo "$1" >&2
+	exit 1
+}
 
 ops() { echo "http://127.0.0.1:$((5300 + offset + 10 * ($1 - 1)))"; } # ops NODE
 pid() { cat "$CLUSTER_DIR/n$1/pid"; }
@@ -102,7 +107,10 @@ connections() {
 	"$bin" bench wide --mode latency --rate 10 --duration 10m --connections "$count" --senders $((count / 2)) \
 		--receivers $((count / 2)) --in-flight 4 --credit 4 >/dev/null 2>&1 &
 	load=$!
-	until (($(metric 1 busbar_connections) >= count)); do kill -0 "$load" && sleep 0.2; done
+	until (($(metric 1 busbar_connections || echo 0) >= count)); do
+		kill -0 "$load" 2>/dev/null || fail "the load ended before it had $count connections"
+		sleep 0.2
+	done
 	row "$count connections of n1 more, ten messages a second"
 	echo "n1 alone: $(resident 1) MiB resident, $(metric 1 go_goroutines) goroutines, $(metric 1 process_open_fds) files"
 }
@@ -112,6 +120,7 @@ fill() { # fill FLAG...
 	while ((had < count)); do
 		"$bin" bench full --create --mode send --senders 4 --connections 4 --in-flight 2000 --warmup 0s --duration 10s "$@" >/dev/null
 		had=$("$bin" queue show full -o json | sed -n 's/.*"counts":{"active":\([0-9][0-9]*\).*/\1/p')
+		[[ -n $had ]] || fail 'the queue does not tell how many messages it has'
 	done
 	row "$had messages more ($*)"
 	restart
