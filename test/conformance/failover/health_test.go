@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ const healthLimit = 3 * time.Minute
 
 // TestTheDoctorOfRealNodes: three processes are healthy, and the answer of any of them tells of all. One that is killed, and
 // one that stands still, are told by the others with what cures them, and the exit code says so. The catalog is led by
-// the node that an operator names.
+// the node that an operator names. An identity whose disk was replaced is told, and forgotten.
 func TestTheDoctorOfRealNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), healthLimit)
 	defer cancel()
@@ -78,4 +79,16 @@ func TestTheDoctorOfRealNodes(t *testing.T) {
 	if out, code := ask("health", "--wait", "2m"); code != 0 {
 		t.Fatalf("after n3 went on: %d %s", code, out)
 	}
+	s, err := c.Nodes[2].Status(ctx)
+	fatal(t, "identity", err)
+	lost := s.Nodes[slices.IndexFunc(s.Nodes, func(n cluster.NodeRow) bool { return n.ID == "n3" })].UUID
+	c.Nodes[2].Kill()
+	fatal(t, "lose the disk", os.RemoveAll(c.Nodes[2].Dir))
+	fatal(t, "start with a new disk", c.Nodes[2].Start())
+	tells("a node whose disk was replaced", 10, "warning: node "+lost+" has the name of n3, which lives and has its places",
+		"busbar cluster forget "+lost)
+	if out, code := ask("forget", lost); code != 0 {
+		t.Fatalf("forget: %d %s", code, out)
+	}
+	tells("a lost identity that is forgotten", 0, "nothing is wrong")
 }
