@@ -32,7 +32,7 @@ build:
 
 ## run: one node for development on loopback, data in .cluster/dev
 run: build
-	@exec bin/busbar serve --dev --data-dir .cluster/dev
+	@exec bin/busbar dev --data-dir .cluster/dev
 
 ## test: vet, the tests of the packages and modules in their short form, the failover of a real cluster, and attacks on one
 test: test-unit test-modules test-failover

@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -67,7 +70,15 @@ func (n *node) serverTLS() *tls.Config {
 
 // certifyForDevelopment makes a certificate for the ports of a node that was given none.
 func (n *node) certifyForDevelopment(ports []int) error {
-	pair, err := devCertificate(n.cfg.DevCADir, ports)
+	host, _ := os.Hostname()
+	more := append([]string{host, n.cfg.NodeName, n.cfg.Advertise}, n.cfg.AllowedHosts...)
+	for _, listen := range append(slices.Clone(n.cfg.TLSListen), n.cfg.OpsListen) {
+		if host, _, err := net.SplitHostPort(listen); err == nil {
+			more = append(more, host)
+		}
+	}
+	slices.Sort(more)
+	pair, err := devCertificate(n.cfg.DevCADir, ports, slices.Compact(more)...)
 	if err != nil {
 		return err
 	}

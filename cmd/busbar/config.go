@@ -33,10 +33,14 @@ type Config struct {
 	DataDir  string `yaml:"data-dir"`
 	NodeName string `yaml:"node-id"`
 	// Zone is where the node stands, as its operator calls that: the replicas of a partition avoid one zone.
-	Zone     string `yaml:"zone"`
-	unnamed  bool   // nobody chose the name: it is that of the host, and several nodes on one host have it
-	Dev      bool   `yaml:"dev"`
-	DevCADir string `yaml:"dev-ca-dir"`
+	Zone    string `yaml:"zone"`
+	unnamed bool   // nobody chose the name: it is that of the host, and several nodes on one host have it
+	Dev     bool   `yaml:"dev"`
+	// PortsFile is where the node writes the ports that it listens on.
+	PortsFile string `yaml:"ports-file"`
+	// Ephemeral keeps everything in a directory that is removed at the end.
+	Ephemeral bool   `yaml:"ephemeral"`
+	DevCADir  string `yaml:"dev-ca-dir"`
 
 	AMQPListen   list   `yaml:"amqp-listen"`
 	TLSListen    list   `yaml:"tls-listen"`
@@ -162,7 +166,7 @@ func defaults(dev bool) Config {
 		PeerListen: ":5301", GossipListen: ":5302",
 		BootstrapExpect: 3, Partitions: defaultPartitions, ReplicationFactor: 3,
 		MoveRate: int(partition.Defaults().MoveBytesPerSecond),
-		LogLevel: "info", LogFormat: "auto", LogStore: "wal",
+		LogLevel: logAuto, LogFormat: "auto", LogStore: "wal",
 		QuietRuntime: true, ClockSkew: auth.DefaultExpiryTolerance,
 		Namespace: "busbar", Tier: string(rest.Premium), MaxLockDuration: rest.Defaults().MaxLockDuration,
 		Limits: defaultLimits(),
@@ -227,6 +231,8 @@ func settings() []setting {
 		text("node-id", "name of the node, for people (default: host name)", func(c *Config) *string { return &c.NodeName }),
 		text("zone", "where the node stands, such as a rack, a room or an availability zone: the replicas of a partition avoid one zone", func(c *Config) *string { return &c.Zone }),
 		truth("dev", "development: loopback, the well-known key, a CA under the data directory", func(c *Config) *bool { return &c.Dev }),
+		truth("ephemeral", "keep everything in a new directory for temporary files, and remove it at the end: for tests, on one node", func(c *Config) *bool { return &c.Ephemeral }),
+		text("ports-file", "file that the node writes its ports to, as JSON (default: DATA-DIR/ports.json)", func(c *Config) *string { return &c.PortsFile }),
 		text("dev-ca-dir", "directory of the development CA, to share it between nodes (default: DATA-DIR/tls)", func(c *Config) *string { return &c.DevCADir }),
 		texts("amqp-listen", "address for plain AMQP, HTTP and WebSocket; may be repeated; port 0 is any", func(c *Config) *list { return &c.AMQPListen }),
 		texts("tls-listen", "address for the same over TLS; may be repeated", func(c *Config) *list { return &c.TLSListen }),
@@ -247,7 +253,7 @@ func settings() []setting {
 		text("tls-ca", "CA that certificates of other nodes must come from, PEM; turns on TLS between nodes", func(c *Config) *string { return &c.TLSCA }),
 		truth("require-node-uri", "refuse certificates of other nodes that do not name their node as URI busbar://node/ID", func(c *Config) *bool { return &c.RequireNodeURI }),
 		truth("allow-plaintext-peers", "let nodes talk without TLS off loopback", func(c *Config) *bool { return &c.AllowPlaintextPeer }),
-		text("log-level", "trace, debug, info, warn or error", func(c *Config) *string { return &c.LogLevel }),
+		text("log-level", "trace, debug, info, warn, error, or auto: info, and warn with --dev on a terminal", func(c *Config) *string { return &c.LogLevel }),
 		text("log-format", "text, json, or auto: text on a terminal", func(c *Config) *string { return &c.LogFormat }),
 		text("log-store", "Raft log: wal or boltdb", func(c *Config) *string { return &c.LogStore }),
 		truth("quiet-runtime", "save CPU time by letting the monitor thread of the Go runtime sleep longer; needs CAP_SYS_NICE on Linux and does nothing elsewhere", func(c *Config) *bool { return &c.QuietRuntime }),
@@ -367,6 +373,9 @@ func (c *Config) limitAt(name string) (string, bool) {
 func (c *Config) resolve() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Ephemeral {
+		c.validateEphemeral(bad)
+	}
 	c.fill()
 	if c.DataDir == "" {
 		bad("data-dir is not set: pass --data-dir DIR, the directory of everything the node keeps")
@@ -409,9 +418,9 @@ func (c *Config) resolve() error {
 		bad("log-format is %q, want auto, text or json", c.LogFormat)
 	}
 	switch c.LogLevel {
-	case "trace", "debug", "info", "warn", "error":
+	case logAuto, "trace", "debug", "info", "warn", "error":
 	default:
-		bad("log-level is %q, want trace, debug, info, warn or error", c.LogLevel)
+		bad("log-level is %q, want trace, debug, info, warn, error or auto", c.LogLevel)
 	}
 	return errors.Join(errs...)
 }
@@ -421,12 +430,18 @@ func (c *Config) wantedPartitions() int { return wantedPartitions(c.partitionsSe
 
 // fill sets what follows from the other settings.
 func (c *Config) fill() {
+	if c.Ephemeral {
+		c.DataDir = ephemeralDir()
+	}
 	if abs, err := filepath.Abs(c.DataDir); err == nil && c.DataDir != "" {
 		c.DataDir = abs
 	}
 	if c.NodeName == "" {
 		c.NodeName, _ = os.Hostname()
 		c.unnamed = true
+	}
+	if c.PortsFile == "" {
+		c.PortsFile = filepath.Join(c.DataDir, "ports.json")
 	}
 	if c.DevCADir == "" {
 		c.DevCADir = filepath.Join(c.DataDir, "tls")

@@ -16,16 +16,17 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // devCertLife is long enough that no test suite outlives it. The CA is for one machine only.
 const devCertLife = 10 * 365 * 24 * time.Hour
 
-// devCertificate returns a server certificate for loopback from the development CA in dir, which it
-// makes if there is none. Beside the usual names it holds localhost:PORT for every port: the Go SDK
-// verifies host and port together.
-func devCertificate(dir string, ports []int) (tls.Certificate, error) {
+// devCertificate returns a server certificate from the development CA in dir, which it makes if there is none. The
+// certificate is for loopback and for more names or addresses. Beside each name it holds NAME:PORT for every port: the Go
+// SDK verifies host and port together.
+func devCertificate(dir string, ports []int, more ...string) (tls.Certificate, error) {
 	ca, caKey, err := devCA(dir)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("development CA in %s: %w", dir, err)
@@ -40,16 +41,31 @@ func devCertificate(dir string, ports []int) (tls.Certificate, error) {
 	}
 	t.KeyUsage = x509.KeyUsageDigitalSignature
 	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	t.DNSNames = []string{"localhost"}
-	for _, p := range ports {
-		t.DNSNames = append(t.DNSNames, "localhost:"+strconv.Itoa(p), "127.0.0.1:"+strconv.Itoa(p))
-	}
-	t.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	t.DNSNames, t.IPAddresses = devNames(ports, more)
 	der, err := x509.CreateCertificate(rand.Reader, t, ca, &key.PublicKey, caKey)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
 	return tls.Certificate{Certificate: [][]byte{der, ca.Raw}, PrivateKey: key}, nil
+}
+
+func devNames(ports []int, more []string) (names []string, addresses []net.IP) {
+	addresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	for _, host := range append([]string{"localhost", "127.0.0.1"}, more...) {
+		ip := net.ParseIP(host)
+		switch {
+		case host == "" || strings.Contains(host, "*") || ip != nil && ip.IsUnspecified():
+			continue
+		case ip == nil:
+			names = append(names, host)
+		case !ip.IsLoopback():
+			addresses = append(addresses, ip)
+		}
+		for _, p := range ports {
+			names = append(names, net.JoinHostPort(host, strconv.Itoa(p)))
+		}
+	}
+	return names, addresses
 }
 
 func devTemplate(name string) (*x509.Certificate, error) {

@@ -6,7 +6,7 @@
 //
 // From the top down: a file uses what stands below it, with few exceptions.
 //
-//   - main.go, serve.go: the program and its command lines
+//   - main.go, dev.go, serve.go: the program and its command lines
 //   - signals.go: what ends a process
 //   - open.go, entities_start.go: a node opens the rooms in order, and makes the entities of its file
 //   - ops_token.go, ops_sockets.go, hosts.go: who may use the operations port, and what keeps web pages away from it
@@ -17,6 +17,7 @@
 //   - reload_http.go, reload.go, reload_access.go, reload_watch.go, reload_settings.go, service.go: a running node reads its
 //     configuration again; what systemd is told
 //   - issuers.go, policies.go, roots.go: whose tokens are good, and authorities for an image that has none
+//   - greeting.go, ephemeral.go: what a developer is told, and nodes that keep nothing
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
 //   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error
 //   - config.go, placement.go, limits.go, addresses.go, gossip_keys.go: the configuration

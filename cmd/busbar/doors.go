@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -92,18 +90,25 @@ func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// firstPorts returns the first plain and the first TLS port, 0 if there is none.
-func (d *doors) firstPorts() (plain, secure int) {
+// first returns the addresses of the first plain and the first TLS listener, nil if there is none.
+func (d *doors) first() (plain, secure *net.TCPAddr) {
 	for _, c := range d.clients {
-		port := c.listener.Addr().(*net.TCPAddr).Port
+		addr := c.listener.Addr().(*net.TCPAddr)
 		switch {
-		case c.tls == nil && plain == 0:
-			plain = port
-		case c.tls != nil && secure == 0:
-			secure = port
+		case c.tls == nil && plain == nil:
+			plain = addr
+		case c.tls != nil && secure == nil:
+			secure = addr
 		}
 	}
 	return plain, secure
+}
+
+func portOrZero(a *net.TCPAddr) int {
+	if a == nil {
+		return 0
+	}
+	return a.Port
 }
 
 func (d *doors) clientAddrs() []string {
@@ -117,14 +122,14 @@ func (d *doors) clientAddrs() []string {
 }
 
 // writePorts tells scripts and tests the real ports, when port 0 was asked for.
-func (d *doors) writePorts(dir string) error {
-	plain, secure := d.firstPorts()
-	text, err := json.Marshal(map[string]int{"amqp": plain, "tls": secure,
+func (d *doors) writePorts(file string) error {
+	plain, secure := d.first()
+	text, err := json.Marshal(map[string]int{"amqp": portOrZero(plain), "tls": portOrZero(secure),
 		"ops": d.ops.Addr().(*net.TCPAddr).Port})
 	if err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(dir, "ports.json"), append(text, '\n'), 0o644)
+	return replaceFile(file, append(text, '\n'), 0o644)
 }
 
 // forDeveloper is the policy whose connection string a developer is given: the first that manages, and
@@ -138,31 +143,4 @@ func forDeveloper(policies []policy) (p policy, manages bool) {
 		}
 	}
 	return p, manages
-}
-
-// printConnectionStrings writes what a developer pastes into a client.
-func (n *node) printConnectionStrings(out io.Writer) {
-	plain, secure := n.doors.firstPorts()
-	p, manages := forDeveloper(n.cfg.Policies)
-	if !manages {
-		fmt.Fprintf(out, "WARNING: no access key manages this node. Nobody can create a queue or topic, and the command\n"+
-			"         line is refused. Set root-key, or give one of the policies the rights Send, Listen and Manage.\n")
-	}
-	shown := string(p.Primary)
-	if shown != devKey { // everybody knows that one, and no other belongs on a terminal or in a log
-		shown = "<the key of " + p.Name + ">"
-	}
-	key := "SharedAccessKeyName=" + p.Name + ";SharedAccessKey=" + shown
-	if plain != 0 {
-		fmt.Fprintf(out, "plain:      Endpoint=sb://localhost:%d;%s;UseDevelopmentEmulator=true\n", plain, key)
-	}
-	if secure != 0 {
-		fmt.Fprintf(out, "TLS:        Endpoint=sb://localhost:%d;%s\n", secure, key)
-		fmt.Fprintf(out, "            trust %s\n", filepath.Join(n.cfg.DevCADir, "ca.pem"))
-	}
-	scheme := "http"
-	if n.cfg.OpsTLS {
-		scheme = "https"
-	}
-	fmt.Fprintf(out, "operations: %s://%s\n", scheme, n.doors.ops.Addr())
 }

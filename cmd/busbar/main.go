@@ -28,7 +28,7 @@ func run(args []string) int {
 			return c.Help()
 		},
 	}
-	root.AddCommand(newServeCommand(), newConfigCommand(),
+	root.AddCommand(newServeCommand(), newDevCommand(), newConfigCommand(),
 		client.NewClusterCommand(), client.NewQueueCommand(), manage.NewTopicCommand(), manage.NewSubscriptionCommand(),
 		manage.NewRuleCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
 		client.NewSendCommand(), client.NewCancelCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewMessagesCommand(),

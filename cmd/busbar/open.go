@@ -83,6 +83,11 @@ func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err e
 func (n *node) openStorage(context.Context) error {
 	cfg := storageConfig(n.cfg.DataDir, n.cfg.LogStore)
 	cfg.BallastBytes = ballastBytes
+	if n.cfg.Ephemeral {
+		if err := n.openEphemeral(&cfg); err != nil {
+			return err
+		}
+	}
 	dir, err := storage.Open(cfg, n.log.Named("storage"))
 	if err != nil {
 		return mendable(fmt.Errorf("data directory: %w", err), cfg.Dir)
@@ -349,5 +354,5 @@ func (n *node) serve(context.Context) error {
 			}
 		}()
 	}
-	return n.doors.writePorts(n.cfg.DataDir)
+	return n.doors.writePorts(n.cfg.PortsFile)
 }

@@ -7,8 +7,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
@@ -23,7 +21,7 @@ func (r *reloader) prepareAccess(_ context.Context, next *Config, p *prepared) e
 	p.then(func() {
 		r.n.policies.SetTolerance(next.ClockSkew)
 		r.n.keys.replace(all)
-		r.n.log.SetLevel(hclog.LevelFromString(next.LogLevel)) // the rooms' logs share it
+		r.n.log.SetLevel(next.logLevel()) // the rooms' logs share it
 	})
 	return nil
 }

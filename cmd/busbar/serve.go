@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/signal"
 	"sync"
 	"time"
 
@@ -56,17 +55,7 @@ func newServeCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	file, given := addSettings(c)
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := load(*file, given, os.LookupEnv)
-		if err != nil {
-			return exit.With(exit.Usage, err)
-		}
-		signals := make(chan os.Signal, 4)
-		signal.Notify(signals, lifeSignals()...)
-		defer signal.Stop(signals)
-		defer process.KeepHeapFloor()() // first of all: memory used before would have to be cleared
-		return serve(cmd.Context(), cfg, cmd.OutOrStdout(), signals)
-	}
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return runNode(cmd, *file, given) }
 	return c
 }
 
@@ -95,7 +84,7 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 		return err
 	}
 	if cfg.Dev {
-		n.printConnectionStrings(out)
+		n.greet(ctx, out)
 	}
 	n.reloader.manager.Store(manager)
 	manager.say(notify.Ready, notify.Status(serving))
@@ -145,17 +134,31 @@ func (n *node) alive(ctx context.Context) error {
 }
 
 func newLogger(cfg Config) hclog.Logger {
-	jsonFormat := cfg.LogFormat == "json"
-	if cfg.LogFormat == "auto" {
-		st, err := os.Stderr.Stat()
-		jsonFormat = err != nil || st.Mode()&os.ModeCharDevice == 0
-	}
 	return hclog.New(&hclog.LoggerOptions{
 		Name:       "busbar",
-		Level:      hclog.LevelFromString(cfg.LogLevel),
+		Level:      cfg.logLevel(),
 		Output:     os.Stderr,
-		JSONFormat: jsonFormat,
+		JSONFormat: cfg.LogFormat == "json" || cfg.LogFormat == "auto" && !onTerminal(os.Stderr),
 	})
+}
+
+// logAuto is the log level that depends on who reads the log.
+const logAuto = "auto"
+
+// logLevel is that of the node. A developer at a terminal reads the greeting, and warnings.
+func (c *Config) logLevel() hclog.Level {
+	switch {
+	case c.LogLevel != logAuto:
+		return hclog.LevelFromString(c.LogLevel)
+	case c.Dev && onTerminal(os.Stderr):
+		return hclog.Warn
+	}
+	return hclog.Info
+}
+
+func onTerminal(f *os.File) bool {
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }
 
 func newConfigCommand() *cobra.Command {
