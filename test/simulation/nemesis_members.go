@@ -277,10 +277,11 @@ func (n *nemesis) rebalance(m *machine) func() {
 // orders has operators say again what they want, until the catalog knows all of it (I26).
 func (n *nemesis) orders() error {
 	return within(leaderLimit, func(context.Context) error {
-		v := n.w.view()
-		if v == nil {
-			return errors.New("I26: no node has a catalog")
+		leader := n.w.leaderOf(fsm.CatalogPartition) // the others may not have applied what is committed
+		if leader == nil {
+			return errors.New("I26: the catalog has no leader")
 		}
+		v := leader.node.directory.View()
 		for _, m := range n.w.machines() {
 			if row, known := v.Node(m.id); known && row.Wish != m.wish {
 				if err := n.want(m, m.wish); err != nil {
