@@ -21,7 +21,7 @@
 //
 // From the top down: a file uses what stands below it, with few exceptions.
 //
-//   - dir.go, life.go, ballast.go, replica.go: the data directory, what it knows of groups and nodes, spare disk space
+//   - dir.go, life.go, ballast.go, unused.go, replica.go: the data directory, what it knows of groups and nodes, spare disk space
 //   - group.go: one group, opened and closed
 //   - restore.go, sink.go, snapread.go, snapshot.go: snapshots, written and read
 //   - inline.go, pin.go, block.go, chunk.go: bodies in snapshots and backups, and their checksums

@@ -319,23 +319,6 @@ func load(file string, given map[string][]string, getenv func(string) (string, b
 	return c, errors.Join(errs...)
 }
 
-// wantsDev finds out about --dev first, because it changes the defaults of the rest.
-func wantsDev(file string, given map[string][]string, getenv func(string) (string, bool)) (bool, error) {
-	var c Config
-	if file != "" {
-		if err := c.readFile(file); err != nil {
-			return false, err
-		}
-	}
-	if v, ok := getenv("BUSBAR_DEV"); ok {
-		c.Dev, _ = strconv.ParseBool(v) // complained about by load
-	}
-	if v := given["dev"]; len(v) > 0 {
-		c.Dev, _ = strconv.ParseBool(v[len(v)-1])
-	}
-	return c.Dev, nil
-}
-
 func (c *Config) readFile(file string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -57,6 +58,23 @@ func forDevelopment(given map[string][]string, getenv func(string) (string, bool
 		}
 	}
 	return nil
+}
+
+// wantsDev finds out about --dev first, because it changes the defaults of the rest.
+func wantsDev(file string, given map[string][]string, getenv func(string) (string, bool)) (bool, error) {
+	var c Config
+	if file != "" {
+		if err := c.readFile(file); err != nil {
+			return false, err
+		}
+	}
+	if v, ok := getenv("BUSBAR_DEV"); ok {
+		c.Dev, _ = strconv.ParseBool(v) // complained about by load
+	}
+	if v := given["dev"]; len(v) > 0 {
+		c.Dev, _ = strconv.ParseBool(v[len(v)-1])
+	}
+	return c.Dev, nil
 }
 
 // devDataDir is where the development node of a user keeps its data.

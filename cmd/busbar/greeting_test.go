@@ -140,7 +140,7 @@ func TestDevFillsWhatIsMissing(t *testing.T) {
 					return more[i+1], true
 				}
 			}
-			return "/home/u", name == "HOME"
+			return "/h", name == "HOME"
 		}
 	}
 	there := func(string) (fs.FileInfo, error) { return nil, nil }
