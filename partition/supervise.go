@@ -59,6 +59,14 @@ func (c controlSide) CatalogChanged() <-chan struct{} { return c.h.CatalogChange
 // View implements control.Host.
 func (c controlSide) View() *catalog.View { return c.d.View() }
 
+// CurrentView implements control.Host.
+func (c controlSide) CurrentView(ctx context.Context) (*catalog.View, error) {
+	if err := c.d.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	return c.d.View(), nil
+}
+
 // Life implements control.Host.
 func (c controlSide) Life() (fsm.Incarnation, <-chan struct{}) {
 	changed := c.h.life.changed.wait() // before looking, then nothing is missed

@@ -24,6 +24,9 @@ type Host interface {
 	CatalogChanged() <-chan struct{}
 	// View returns the catalog as the replica here has it; nil if there is none.
 	View() *catalog.View
+	// CurrentView returns the catalog as it is now, that of its leader. View may be older: a node that has just started has
+	// that of its snapshot.
+	CurrentView(context.Context) (*catalog.View, error)
 	// Life returns the present life of this node, and a channel that is closed when it is another one.
 	Life() (fsm.Incarnation, <-chan struct{})
 

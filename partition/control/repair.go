@@ -130,13 +130,19 @@ func (m *repairer) take(r *replica.Replica, step *repairStep) {
 	m.mu.Lock()
 	m.busy[r.ID()] = true
 	m.mu.Unlock()
-	level := hclog.Warn
-	if step.usual {
-		level = hclog.Info
-	}
-	r.Log().Log(level, "mending", "step", step.what, "node", step.node)
 	m.s.Go(func(ctx context.Context) {
-		err := step.do(ctx, m.s, r)
+		wanted, err := true, error(nil)
+		if step.places != nil {
+			wanted, err = m.s.current(ctx, r.ID(), step.places)
+		}
+		if err == nil && wanted {
+			level := hclog.Warn
+			if step.usual {
+				level = hclog.Info
+			}
+			r.Log().Log(level, "mending", "step", step.what, "node", step.node)
+			err = step.do(ctx, m.s, r)
+		}
 		if err != nil && ctx.Err() == nil {
 			r.Log().Warn("mending did not succeed", "step", step.what, "node", step.node, "error", err)
 		}
@@ -281,6 +287,8 @@ type repairStep struct {
 	do   func(context.Context, *Supervisor, *replica.Replica) error
 	// usual says that nothing is broken: the step is part of the life of a cluster.
 	usual bool
+	// places are the members for which the step is taken, if it is one towards them.
+	places []fsm.NodeID
 }
 
 // next decides the next step, nil if there is none. It is pure.
@@ -302,9 +310,9 @@ func (g *repairGroup) next() *repairStep {
 		case g.id == fsm.CatalogPartition:
 			// placer.admit takes nodes into the catalog, and repairer.elect gives votes.
 		case !in && g.listed[n]:
-			return g.change("take in without a vote", n, (*replica.Replica).AddNonvoter)
+			return g.towards(g.change("take in without a vote", n, (*replica.Replica).AddNonvoter))
 		case in && suffrage != raft.Voter && g.ready[n] && g.survives("", 1):
-			return g.change("give a vote", n, (*replica.Replica).AddVoter)
+			return g.towards(g.change("give a vote", n, (*replica.Replica).AddVoter))
 		}
 	}
 	if g.id == fsm.CatalogPartition || !g.complete() {
@@ -315,18 +323,45 @@ func (g *repairGroup) next() *repairStep {
 			continue
 		}
 		if n == g.self {
-			return &repairStep{what: "hand over, being replaced", node: n, do: func(ctx context.Context,
+			return g.towards(&repairStep{what: "hand over, being replaced", node: n, do: func(ctx context.Context,
 				s *Supervisor, r *replica.Replica) error {
 				ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 				defer cancel()
 				return s.host.HandOver(ctx, r.ID())
-			}}
+			}})
 		}
 		if g.servers[n] != raft.Voter || g.spares(n) {
-			return g.remove("remove replaced replica", n)
+			return g.towards(g.remove("remove replaced replica", n))
 		}
 	}
 	return nil
+}
+
+// towards returns a step that brings the group to the members that the catalog wants. It is taken if the catalog wants
+// them still.
+func (g *repairGroup) towards(s *repairStep) *repairStep {
+	if g.id != fsm.CatalogPartition { // whose leader has the newest catalog
+		s.places = g.want
+	}
+	return s
+}
+
+// current reports whether the catalog wants these members of a partition now. The catalog of a node that has just
+// started is as old as its snapshot. It may want a node that has been forgotten since, which would get a vote and never
+// answer.
+func (s *Supervisor) current(ctx context.Context, p fsm.PartitionID, places []fsm.NodeID) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
+	defer cancel()
+	v, err := s.host.CurrentView(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, g := range v.Groups() {
+		if g.ID == p {
+			return slices.Equal(g.Members, places), nil
+		}
+	}
+	return false, nil
 }
 
 // complete reports whether all who should vote do.
