@@ -41,15 +41,13 @@ func odd(n int) int { return max(0, n-(n+1)%2) }
 // CatalogVotes returns how many of the nodes that have a place in the cluster vote in the catalog: an odd number.
 func CatalogVotes(placed, most int) int { return odd(min(placed, most)) }
 
-// size is how many nodes should vote. Two voters stay two: one alone would hold what the catalog has answered.
+// size is how many nodes should vote. Two voters stay two: one alone would hold what the catalog has answered. So if two
+// nodes have a place, both vote as soon as any two do. Else a voter without a place could never be replaced.
 func (e *electorate) size() int {
-	placed, there, left, voters, settled := 0, 0, 0, 0, 0
+	placed, there, left, voters := 0, 0, 0, 0
 	for n := range e.servers { // order-free: only counts
 		if e.servers[n] == raft.Voter {
 			voters++
-		}
-		if e.servers[n] == raft.Voter && e.placed[n] {
-			settled++
 		}
 		switch {
 		case !e.placed[n]:
@@ -64,7 +62,7 @@ func (e *electorate) size() int {
 	// One node that left a moment ago is most likely a restart: without it the rest bear as many losses as with it.
 	there += min(left, 1)
 	size := max(CatalogVotes(there, e.most), CatalogVotes(placed, min(leastVoters, e.most)))
-	if voters == 2 && settled == 2 {
+	if voters >= 2 && placed == 2 {
 		size = max(size, 2)
 	}
 	return size
