@@ -274,9 +274,10 @@ func (n *nemesis) rebalance(m *machine) func() {
 	return func() {}
 }
 
-// orders has operators say again what they want, until the catalog knows all of it (I26).
+// orders has operators say again what they want, until the catalog knows all of it (I26). A cluster in which a founder died
+// early takes no wish until it has its first version. It gets that when the founder has been silent for ReplaceAfter.
 func (n *nemesis) orders() error {
-	return within(leaderLimit, func(context.Context) error {
+	return within(n.w.homesLimit(), func(context.Context) error {
 		leader := n.w.leaderOf(fsm.CatalogPartition) // the others may not have applied what is committed
 		if leader == nil {
 			return errors.New("I26: the catalog has no leader")
