@@ -351,6 +351,16 @@ func (c *testCluster) start(id fsm.NodeID) *testNode {
 			}
 			return n.disks[p].stores(), nil
 		},
+		Held: func() (held []fsm.PartitionID, _ error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			for p, d := range n.disks { // order-free: it becomes a set
+				if last, err := d.log.LastIndex(); err == nil && last > 0 {
+					held = append(held, p)
+				}
+			}
+			return held, nil
+		},
 		OnFatal: func(err error) { c.fatal <- err }, Rebuild: n.rebuild, Lives: n.lives, Quarantine: n.quarantine,
 	})
 	if err != nil {

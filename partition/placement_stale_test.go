@@ -78,3 +78,83 @@ func TestALeaderWithAnOldCatalogTakesNobodyIn(t *testing.T) {
 		b.until("the group is whole", func() string { return b.unfinished("n2") })
 	})
 }
+
+// The catalog gives the places of two voters to others, and then all three voters fail. The two have no place any more
+// when they come back, but the group needs their votes to get its new members. S-319.
+func TestAVoterWithoutAPlaceStillVotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrokersAs(t, 3, func(b *brokers) { b.partitions = 1 })
+		defer b.close()
+		b.until("there is a partition", func() string { return b.unfinished("n1", "n2", "n3") })
+		d := b.createQueue(t.Context(), "n1", queue("orders", false))
+		const sent = 20
+		for i := range sent {
+			sendOne(t, b.all["n1"].r, reqOf(0, 1, i+1), fsm.Key{Entity: d.ID, By: fsm.ByShare})
+		}
+		b.grow("n4")
+		b.grow("n5")
+		b.until("n4 and n5 belong to the cluster", func() string {
+			for _, id := range []fsm.NodeID{"n4", "n5"} {
+				if _, known := b.all["n1"].dir.View().Node(id); !known {
+					return string(id)
+				}
+			}
+			return ""
+		})
+		b.place(t, 1, "n4", "n2", "n5")
+		for _, id := range []fsm.NodeID{"n1", "n2", "n3"} {
+			b.kill(id)
+		}
+		time.Sleep(10 * time.Second)
+		for _, id := range []fsm.NodeID{"n1", "n2", "n3"} {
+			b.revive(id)
+		}
+		b.until("the partition has its new members", func() string { return b.unfinished("n4") })
+		b.wantActive("n4", d, sent)
+		if got := b.voters(1); got != "n2 n4 n5" && got != "n4 n2 n5" {
+			t.Errorf("the voters are %s", got)
+		}
+	})
+}
+
+// A node that was silent while one leader of the catalog looked, and is again when the next one does, was not silent in
+// between. It keeps its places.
+func TestSilenceIsNotCountedAcrossLeaderships(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrokersAs(t, 3, func(b *brokers) {
+			b.partitions = 1
+			b.tune = func(c *Config) { c.ReplaceAfter = 2 * time.Minute }
+		})
+		defer b.close()
+		b.until("there is a partition", func() string { return b.unfinished("n1", "n2", "n3") })
+		b.grow("n4")
+		b.wantVersion("n4", fsm.NewestVersion)
+		lead := func(id fsm.NodeID) {
+			b.until("the catalog is led by "+string(id), func() string {
+				if r := b.all[id].host.Replica(fsm.CatalogPartition); r.Leading() {
+					return ""
+				}
+				if err := b.all[id].host.TransferLeadership(t.Context(), fsm.CatalogPartition, id); err != nil {
+					return err.Error()
+				}
+				return "not yet"
+			})
+		}
+		lead("n2")
+		b.net.Isolate("n1", true)
+		time.Sleep(5 * time.Second) // n2 sees it
+		lead("n3")
+		b.net.Isolate("n1", false)
+		time.Sleep(3 * time.Minute)
+		b.net.Isolate("n1", true)
+		lead("n2")
+		time.Sleep(20 * time.Second)
+		for _, g := range b.all["n2"].dir.View().Groups() {
+			if !slices.Contains(g.Members, "n1") {
+				t.Errorf("n1 was silent for 20 seconds and has lost its place: %v", g.Members)
+			}
+		}
+		b.net.Heal()
+		b.until("the group is whole", func() string { return b.unfinished("n2") })
+	})
+}

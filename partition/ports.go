@@ -18,6 +18,8 @@ type Deps struct {
 	Locator Locator
 	// Open opens the stores of a partition's replica here, creating them if need be.
 	Open func(fsm.PartitionID) (replica.Stores, error)
+	// Held returns the partitions that have stores here; nil if that cannot be told.
+	Held func() ([]fsm.PartitionID, error)
 	// Rebuild deletes the stores of a partition, which are closed or cannot be opened; the next Open
 	// makes empty ones that rejoin. removed is the index of a committed configuration of the group
 	// without this replica; one that was used before is an error. nil: nothing is ever rebuilt.

@@ -73,6 +73,22 @@ func (c controlSide) Life() (fsm.Incarnation, <-chan struct{}) {
 	return c.h.life.now(), changed
 }
 
+// Held implements control.Host.
+func (c controlSide) Held() map[fsm.PartitionID]bool {
+	held := map[fsm.PartitionID]bool{}
+	if c.h.deps.Held == nil {
+		return held
+	}
+	all, err := c.h.deps.Held()
+	if err != nil {
+		c.h.deps.Log.Error("list the partitions that have data here", "error", err)
+	}
+	for _, p := range all {
+		held[p] = true
+	}
+	return held
+}
+
 // Open implements control.Host.
 func (c controlSide) Open(p fsm.PartitionID, founders []fsm.NodeID) error {
 	return c.h.Open(p, founders)

@@ -154,3 +154,13 @@ func (n *node) partitions() int {
 	}
 	return len(n.directory.View().Groups())
 }
+
+// held returns the partitions that have a directory here.
+func (n *node) held() ([]fsm.PartitionID, error) {
+	ids, err := n.dir.Groups()
+	all := make([]fsm.PartitionID, len(ids))
+	for i, id := range ids {
+		all[i] = fsm.PartitionID(id)
+	}
+	return all, err
+}

@@ -213,6 +213,7 @@ func (n *node) openPartitions(context.Context) error {
 	cfg.Limits, cfg.MaxReceives = n.cfg.Limits.namespace(), n.cfg.Limits.ConcurrentReceives
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
+		Held:        n.held,
 		Rebuild:     func(p fsm.PartitionID, removed uint64) error { return n.dir.Rebuild(uint16(p), removed) },
 		Quarantine:  func(p fsm.PartitionID, reason string) error { return n.dir.Quarantine(uint16(p), reason) },
 		KeepVersion: func(v fsm.Version) error { return n.dir.KeepVersion(int(v)) },

@@ -30,6 +30,8 @@ type Host interface {
 	// Life returns the present life of this node, and a channel that is closed when it is another one.
 	Life() (fsm.Incarnation, <-chan struct{})
 
+	// Held returns the partitions that have data on this node, open or not. The caller owns the map.
+	Held() map[fsm.PartitionID]bool
 	// Open opens the replica of a partition, as founder of its group if founders are given.
 	Open(p fsm.PartitionID, founders []fsm.NodeID) error
 	// Rebuilds reports whether replicas of this node can be rebuilt.

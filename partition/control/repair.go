@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +29,9 @@ type repairer struct {
 	since map[memberOf]time.Time // when a member was first seen failed, without a break
 	// silent are the nodes that do not answer the catalog's leader, and since when.
 	silent map[fsm.NodeID]time.Time
+	// epochs are the leaderships in which the groups were looked at. The loop forgets what it saw in an earlier one, because
+	// nobody looked in between.
+	epochs map[fsm.PartitionID]uint64
 	asked  time.Time
 	slow   map[fsm.NodeID]bool // nodes whose disks are slow, as they were told of in the log
 	// admits are the nodes that have said to know the cluster version that is proposed.
@@ -47,7 +51,7 @@ type repairer struct {
 
 func newRepairer(s *Supervisor) *repairer {
 	return &repairer{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
-		slow:    map[fsm.NodeID]bool{},
+		slow: map[fsm.NodeID]bool{}, epochs: map[fsm.PartitionID]uint64{},
 		follows: map[memberOf]*follow{}, busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{},
 		rebuilt: map[memberOf]uint64{}}
 }
@@ -223,6 +227,7 @@ func (m *repairer) group(r *replica.Replica, want []fsm.NodeID, states map[fsm.N
 		return nil
 	}
 	g.epoch, _ = r.Led()
+	m.begin(g)
 	g.rebuilt = m.toldToRebuild(r.ID())
 	g.tell = func(n fsm.NodeID) { m.tellRebuild(memberOf{g.id, n}, index) }
 	members := slices.Clone(want)
@@ -267,6 +272,18 @@ func (m *repairer) group(r *replica.Replica, want []fsm.NodeID, states map[fsm.N
 		}
 	}
 	return g
+}
+
+// begin forgets what was seen of a group in an earlier leadership.
+func (m *repairer) begin(g *repairGroup) {
+	if m.epochs[g.id] == g.epoch {
+		return
+	}
+	m.epochs[g.id] = g.epoch
+	maps.DeleteFunc(m.since, func(k memberOf, _ time.Time) bool { return k.p == g.id })
+	if g.id == fsm.CatalogPartition {
+		clear(m.silent)
+	}
 }
 
 // stuckFollower returns the step against a follower that stands still, nil if none does or the group could

@@ -89,6 +89,7 @@ func (n *node) open() error {
 	n.view = cluster.NewView()
 	n.host, err = partition.NewHost(pc, partition.Deps{
 		Caller: n.port, Locator: n.view, Open: n.stores, Machine: n.machineOf, OnFatal: n.fatal, Log: n.log,
+		Held:    n.held,
 		Rebuild: n.rebuild, Lives: lives{n.dir},
 		Quarantine: func(p fsm.PartitionID, reason string) error { return n.dir.Quarantine(uint16(p), reason) },
 	})
@@ -146,6 +147,14 @@ func (n *node) openFront(incarnation fsm.Incarnation) error {
 	}
 	go func() { n.served <- n.front.Serve(l, nil) }()
 	return nil
+}
+
+func (n *node) held() (all []fsm.PartitionID, _ error) {
+	ids, err := n.dir.Groups()
+	for _, id := range ids {
+		all = append(all, fsm.PartitionID(id))
+	}
+	return all, err
 }
 
 func (n *node) machineOf(p fsm.PartitionID) replica.Machine {
