@@ -39,6 +39,9 @@ const (
 	loadTarget    = "load-target"
 )
 
+// stateEvery is of how many messages one has a session whose state is set.
+const stateEvery = 4000
+
 // TestABackupUnderLoadIsRestored: S-361, S-362, S-364, S-365, S-367, S-370. Three nodes are backed up while the Go SDK sends and
 // messages are forwarded. The backup is verified, and restored into five nodes with another number of partitions. What lay
 // still comes back field by field, as an export shows it. Of what was sent meanwhile all is there that was acknowledged
@@ -106,7 +109,7 @@ func (b *backupCase) entities() {
 	for name, p := range map[string]admin.QueueProperties{
 		stillQueue: {LockDuration: to("PT5M")}, stillSessions: {RequiresSession: to(true)}, stillParted: {EnablePartitioning: to(true)},
 		stillOnce: {RequiresDuplicateDetection: to(true), DuplicateDetectionHistoryTimeWindow: to("PT1H")},
-		loadQueue: {}, loadTarget: {},
+		loadQueue: {}, loadTarget: {}, stillMixed: {LockDuration: to("PT5M")}, loadVia: {}, loadOther: {},
 	} {
 		_, err := a.CreateQueue(b.ctx, name, &admin.CreateQueueOptions{Properties: &p})
 		b.must("create "+name, err)
@@ -126,8 +129,14 @@ func (b *backupCase) fill() {
 	for _, to := range []string{stillQueue, stillParted, stillOnce, stillTopic} {
 		b.batches(c, to, *backedUp/5, func(int) *string { return nil })
 	}
-	b.batches(c, stillSessions, *backedUp/5, func(i int) *string { return to("s" + strconv.Itoa(i%5)) })
+	sessions := max(5, *backedUp/200)
+	b.batches(c, stillSessions, *backedUp/5, func(i int) *string { return to("s" + strconv.Itoa(i%sessions)) })
 	b.states = map[string]string{"s0": "state of s0", "alone": "state of a session without messages"}
+	for i := range *backedUp / stateEvery {
+		b.states[fmt.Sprintf("s%d", i+1)] = fmt.Sprintf("state %d", i+1)
+	}
+	b.mixed(c)
+	b.send(b.sender(c, stillOnce), &azservicebus.Message{MessageID: to(stillOnce + "-2"), Body: []byte("again")})
 	for id, state := range b.states {
 		r := b.accept(c, stillSessions, id)
 		b.must("set state", r.SetSessionState(b.ctx, []byte(state), nil))
@@ -181,7 +190,21 @@ func (b *backupCase) backUpUnderLoad() {
 	defer stop()
 	var wg sync.WaitGroup
 	done, begun := map[string]int{}, map[string]int{}
-	ready := make(chan struct{}, 2*loaders)
+	ready := make(chan struct{}, 2*loaders+1)
+	t := b.transactions()
+	wg.Go(func() {
+		defer t.close()
+		for n := 0; ctx.Err() == nil && t.one(n); n++ {
+			if n == warm {
+				ready <- struct{}{}
+			}
+			b.mu.Lock()
+			for _, queue := range []string{loadVia, loadOther} { // the next one may be committed before its answer
+				done[queue], begun[queue] = n+1, n+2
+			}
+			b.mu.Unlock()
+		}
+	})
 	for _, queue := range []string{loadQueue, loadSource} {
 		for i := range loaders {
 			name, s := fmt.Sprintf("%s/%d", queue, i), b.sender(b.client(i), queue)
@@ -206,7 +229,7 @@ func (b *backupCase) backUpUnderLoad() {
 			})
 		}
 	}
-	for range 2 * loaders {
+	for range 2*loaders + 1 {
 		select {
 		case <-ready:
 		case <-ctx.Done():
@@ -216,12 +239,16 @@ func (b *backupCase) backUpUnderLoad() {
 	b.mu.Lock()
 	b.acked = maps.Clone(done)
 	b.mu.Unlock()
+	open := b.openTransaction()
+	began := time.Now()
 	printed := b.s.do(0, "", "backup", "create", b.dir, "-o", "json")
+	b.Logf("backed up in %s: %s", time.Since(began).Round(time.Millisecond), strings.TrimSpace(printed))
 	b.mu.Lock()
 	b.sent = maps.Clone(begun)
 	b.mu.Unlock()
 	stop()
 	wg.Wait()
+	open()
 
 	var made struct{ Backup string }
 	b.must("read "+printed, json.Unmarshal([]byte(printed), &made))
@@ -233,14 +260,17 @@ func (b *backupCase) backUpUnderLoad() {
 			Image *struct{ Active, Scheduled, Deferred, Locked uint64 }
 		}
 	}
+	began = time.Now()
 	printed = b.s.do(0, "", "backup", "verify", b.at, "-o", "json")
+	b.Logf("verified in %s", time.Since(began).Round(time.Millisecond))
 	b.must("read "+printed, json.Unmarshal([]byte(printed), &verified))
 	var scheduled, deferred, locked uint64
 	for _, f := range verified.Files[1:] {
 		scheduled, deferred, locked = scheduled+f.Image.Scheduled, deferred+f.Image.Deferred, locked+f.Image.Locked
 	}
-	if !verified.Whole || len(verified.Files) != 3 || scheduled != 2 || deferred != 1 || locked != 1 {
-		b.Errorf("verify printed %s, want 2 partitions with 2 scheduled messages, 1 deferred and 1 locked", printed)
+	n := uint64(mixedOf())
+	if !verified.Whole || len(verified.Files) != 3 || scheduled != 2+n || deferred != 1+n || locked != 1 {
+		b.Errorf("verify printed %s, want 2 partitions with %d scheduled messages, %d deferred and 1 locked", printed, 2+n, 1+n)
 	}
 	b.Logf("acknowledged before the backup %v, begun before its end %v", b.acked, b.sent)
 }
@@ -264,7 +294,11 @@ func (b *backupCase) lines(entity string, flags ...string) (all []string) {
 // still reads everything of the entities that nobody changes.
 func (b *backupCase) still() map[string][]string {
 	b.Helper()
-	all := map[string][]string{stillQueue + " dead": b.lines(stillQueue, "--dlq")}
+	all := map[string][]string{stillQueue + " dead": b.lines(stillQueue, "--dlq"), stillMixed: b.lines(stillMixed),
+		stillMixed + " dead": b.lines(stillMixed, "--dlq")}
+	if len(all[stillMixed]) != 4*mixedOf() || len(all[stillMixed+" dead"]) != mixedOf() {
+		b.Errorf("%s has %d messages and %d dead letters", stillMixed, len(all[stillMixed]), len(all[stillMixed+" dead"]))
+	}
 	for _, entity := range []string{stillQueue, stillSessions, stillParted, stillOnce, stillSub} {
 		all[entity] = b.lines(entity)
 		if got := len(all[entity]); got < *backedUp/5-1 {
@@ -325,8 +359,9 @@ func (b *backupCase) loadIsWhole() {
 		b.check(time.Now().Before(deadline), "%s is not empty: its messages are not forwarded", loadSource)
 		time.Sleep(100 * time.Millisecond)
 	}
+	b.transactionsAreWhole()
 	seen := map[string]map[int]int{}
-	for _, queue := range []string{loadQueue, loadTarget} {
+	for _, queue := range []string{loadQueue, loadTarget, loadVia, loadOther} {
 		for _, line := range b.lines(queue) {
 			var m struct{ Data []struct{ Text string } }
 			b.must("read "+line, json.Unmarshal([]byte(line), &m))
@@ -340,6 +375,7 @@ func (b *backupCase) loadIsWhole() {
 			seen[name][n]++
 		}
 	}
+	b.check(seen["open"] == nil, "a transaction that was open is in the backup")
 	for name, acked := range b.acked {
 		there := seen[name]
 		if len(there) < acked || len(there) > b.sent[name] {
