@@ -30,6 +30,9 @@ const (
 	captureTimeout = 10 * time.Second
 	// releaseTimeout bounds the end of a hold. A partition that does not hear of it ends the hold by itself.
 	releaseTimeout = 5 * time.Second
+	// otherHold is how long a backup waits for the end of another one, whose node may have died, and holdPause how often it looks.
+	otherHold = time.Duration(fsm.MaxHold)*time.Millisecond + 5*time.Second
+	holdPause = 500 * time.Millisecond
 )
 
 // Backup is the point of a backup: what was captured, and where it is held.
@@ -52,6 +55,9 @@ type BackedUp struct {
 // ErrOldNodes says that a node of the cluster does not know backups yet.
 var ErrOldNodes = errors.New("the cluster version knows no backups; it does when all nodes run this release and the upgrade is finalized")
 
+// errOtherHold says that another backup holds forwards.
+var errOtherHold = fmt.Errorf("another backup holds forwards: %w", fsm.ErrBusy)
+
 // CreateBackup holds forwards, captures an image of every partition on a node that has a replica, and ends the hold. The
 // images are held until DropBackup, or until nobody has read them for ten minutes.
 func (d *Directory) CreateBackup(ctx context.Context) (*Backup, error) {
@@ -61,15 +67,27 @@ func (d *Directory) CreateBackup(ctx context.Context) (*Backup, error) {
 	if d.View().ClusterVersion() < fsm.VersionBackups {
 		return nil, fmt.Errorf("%w: %w", ErrOldNodes, fsm.ErrUnavailable)
 	}
-	var err error
-	for range backupTries {
-		var b *Backup
-		if b, err = d.backUp(ctx); err == nil || ctx.Err() != nil || !errors.Is(err, replica.ErrNotHeld) {
-			return b, err
+	until := time.Now().Add(otherHold)
+	var waited error
+	for try := 1; ; {
+		b, err := d.backUp(ctx)
+		switch {
+		case err == nil:
+			return b, nil
+		case ctx.Err() != nil:
+			return nil, errors.Join(err, waited)
+		case errors.Is(err, errOtherHold) && time.Now().Before(until):
+			waited = errOtherHold
+			_ = sleep(ctx, holdPause) // the next try tells of the end of the context
+			continue
+		case !errors.Is(err, replica.ErrNotHeld):
+			return nil, err
+		case try == backupTries:
+			return nil, fmt.Errorf("forwards were not held for long enough, %d times: %w: %w", backupTries, err, fsm.ErrUnavailable)
 		}
+		try++
 		d.host.deps.Log.Info("a backup begins anew", "error", err)
 	}
-	return nil, fmt.Errorf("forwards were not held for long enough, %d times: %w", backupTries, err)
 }
 
 func (d *Directory) backUp(ctx context.Context) (*Backup, error) {
@@ -132,6 +150,8 @@ func (d *Directory) hold(ctx context.Context, b *Backup, renew bool) error {
 			return err
 		case renew && o.Refusal == fsm.InvalidOperation:
 			return replica.ErrNotHeld
+		case o.Refusal == fsm.Busy:
+			return errOtherHold
 		case o.Refusal != fsm.None:
 			return &fsm.RefusedError{Refusal: o.Refusal, Detail: o.Detail}
 		}

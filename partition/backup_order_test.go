@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,6 +72,26 @@ func TestTheHoldKeepsImagesTogether(t *testing.T) {
 			})
 		}
 	}
+}
+
+// S-360: a node that takes a backup dies while forwards are held. A backup by another node waits for the end of that hold, and is taken.
+func TestABackupWaitsForTheHoldOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := sized(t, 3, 2)
+		defer b.close()
+		ctx := shortly(t, 10*time.Minute)
+		b.createQueue(ctx, "n1", queue("orders", true))
+		b.holdAll(ctx, 77, fsm.MaxHold)
+		began := time.Now()
+		b.take(ctx, "n1")
+		if took := time.Since(began); took < 20*time.Second || took > otherHold {
+			t.Errorf("a backup beside the hold of another took %v", took)
+		}
+		b.holdAll(ctx, 78, fsm.MaxHold)
+		if _, err := b.all["n1"].dir.CreateBackup(shortly(t, 5*time.Second)); !errors.Is(err, fsm.ErrBusy) {
+			t.Errorf("a backup that cannot wait so long: %v", err)
+		}
+	})
 }
 
 // restoredWithCapturesApart backs a cluster up whose partitions are captured at different times, and restores the backup. It

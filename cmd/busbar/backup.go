@@ -23,8 +23,8 @@ const (
 	maxBackups = 4
 	// backupLife is how long a backup is kept that nobody reads.
 	backupLife = 10 * time.Minute
-	// backupTimeout bounds the creation of a backup: three tries, each shorter than a hold lasts.
-	backupTimeout = 90 * time.Second
+	// backupTimeout bounds the creation of a backup: three tries, each shorter than a hold lasts, behind the hold of another one.
+	backupTimeout = 2 * time.Minute
 	// imageSum is the trailer with the SHA-256 of an image.
 	imageSum = "Busbar-Sha256"
 )

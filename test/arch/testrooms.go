@@ -15,7 +15,7 @@ var testRooms = map[string][]string{
 		"transport", "transport/amqp", "transport/auth", "transport/refusal", "transport/rest"},
 	"test/cluster":               {},                    // it knows of the broker what operators know
 	"test/backup":                {"cmd/busbar/backup"}, // its store like S3, with a server that the root does not depend on
-	"test/chaos":                 {"test/check", "test/cluster", "test/namespaces", "transport/amqp", "transport/auth"},
+	"test/chaos":                 {"test/check", "test/cluster", "test/ledger", "test/namespaces", "transport/amqp", "transport/auth"},
 	"test/conformance":           {"test/cluster", "test/conformance/raw", "transport/amqp", "transport/auth"},
 	"test/conformance/attack":    {"fsm", "test/cluster", "test/conformance/raw", "transport/amqp", "transport/auth"},
 	"test/conformance/examples":  {"test/cluster", "test/conformance/languages"},

@@ -44,7 +44,11 @@ type bed struct {
 	guests       []*node          // that joined later
 	proxies      []*proxy         // by node, over proxies only
 	terms        *termCount
-	finalized    bool // the upgrade from the earlier program
+	world        *world // of the clients, once there are any
+
+	mu        sync.Mutex
+	findings  []string // of faults that judge something themselves
+	finalized bool     // the upgrade from the earlier program
 }
 
 // bedConfig says what to build.

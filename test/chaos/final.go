@@ -31,9 +31,10 @@ type requests struct {
 	rx *goamqp.Receiver
 }
 
-func (w *world) newPeeker(ctx context.Context) (*peeker, error) {
+// newPeeker asks the first of some nodes that is ready.
+func newPeeker(ctx context.Context, nodes []*node) (*peeker, error) {
 	var errs []error
-	for _, n := range w.bed.nodes {
+	for _, n := range nodes {
 		if _, err := n.Get(ctx, "/readyz"); err != nil {
 			errs = append(errs, err)
 			continue
@@ -138,14 +139,19 @@ func peeked(m *goamqp.Message) check.Message {
 
 // everything lists all that is in all queues.
 func (w *world) everything(ctx context.Context) (all []check.Place, err error) {
-	p, err := w.newPeeker(ctx)
+	return listed(ctx, w.bed.nodes, w.queues)
+}
+
+// listed lists all that is in queues of a cluster.
+func listed(ctx context.Context, nodes []*node, queues []check.Queue) (all []check.Place, err error) {
+	p, err := newPeeker(ctx, nodes)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = p.conn.Close() }()
-	for i := range w.queues {
+	for i := range queues {
 		for _, sub := range []string{check.InMain, check.InDeadLetter} {
-			address := w.queues[i].Name
+			address := queues[i].Name
 			if sub != check.InMain {
 				address += "/" + sub
 			}
@@ -158,7 +164,7 @@ func (w *world) everything(ctx context.Context) (all []check.Place, err error) {
 					break
 				}
 				for _, m := range page {
-					all = append(all, check.Place{Entity: w.queues[i].Name, Sub: sub, Message: m})
+					all = append(all, check.Place{Entity: queues[i].Name, Sub: sub, Message: m})
 				}
 				from = page[len(page)-1].Seq + 1
 			}

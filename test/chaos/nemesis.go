@@ -137,6 +137,7 @@ func nemeses() []*nemesis {
 		{name: "damaged file", missing: never, strike: damageFile},
 		{name: "visit", missing: never, strike: visit, network: true},
 		{name: "drain", missing: never, strike: drain, network: true},
+		{name: "restore elsewhere", missing: never, strike: restoreElsewhere, network: true},
 		{name: "replace the disk", missing: never, strike: replaceDisk, whole: true},
 		{name: "exchange the program", missing: needEarlier, strike: exchangeProgram},
 		{name: finish, missing: needEarlier, strike: finishUpgrade, whole: true},

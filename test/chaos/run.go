@@ -50,6 +50,7 @@ func run(ctx context.Context, cfg runConfig, sup *supervisor) (o *outcome, err e
 		return nil, err
 	}
 	w := &world{bed: b, queues: queues(), deferred: map[string][]int64{}}
+	b.world = w
 	w.rec = check.NewRecorder(epsilon, epsilon, w.queues...)
 	if err := w.create(ctx); err != nil {
 		return nil, err
@@ -122,6 +123,7 @@ func (o *outcome) conclude(dir string) error {
 	}
 	o.violations = check.CheckAll(h)
 	o.world.shared.refused.Store(int64(len(formers(h))))
+	o.findings = append(o.findings, o.world.bed.findings...)
 	for _, n := range slices.Concat(o.world.bed.nodes, o.world.bed.guests) {
 		o.findings = append(o.findings, n.findings()...)
 	}

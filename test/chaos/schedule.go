@@ -39,6 +39,8 @@ func mandatory() []combination {
 		{"visit", "power loss"},
 		{"drain", "kill"},
 		{"replace the disk"},
+		{"restore elsewhere", "kill the busiest"},
+		{"half-open", "restore elsewhere"},
 		{"exchange the program", "kill"},
 		{"exchange the program", "pause the busiest"},
 		{"exchange the program", "visit"},

@@ -252,6 +252,19 @@ func (r *Recorder) NewHolder() int {
 	return r.held
 }
 
+// Copy returns what was recorded so far. Operations that are under way are unknown in it.
+func (r *Recorder) Copy() *History {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.h
+	h.Ops = make([]*Op, len(r.h.Ops))
+	for i, o := range r.h.Ops {
+		one := *o
+		h.Ops[i] = &one
+	}
+	return &h
+}
+
 // Finish adds what was left at the end.
 func (r *Recorder) Finish(final []Place) {
 	r.mu.Lock()

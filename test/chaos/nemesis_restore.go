@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/busbar-mq/busbar/test/check"
+	"github.com/busbar-mq/busbar/test/cluster"
+	"github.com/busbar-mq/busbar/test/ledger"
+)
+
+const (
+	// copyLimit bounds a backup and its restore beside other faults.
+	copyLimit = 2 * time.Minute
+	// copyPartitions is another number than that of the cluster under load.
+	copyPartitions = "9"
+)
+
+// elsewhere is a backup that is taken beside other faults, and restored into a cluster of another size.
+type elsewhere struct {
+	b    *bed
+	dir  string
+	over chan struct{}
+	err  error // why it came to no judgement
+	took string
+}
+
+// restoreElsewhere takes a backup under load, and restores it into a cluster of one node and more partitions. What is there is
+// compared with what clients had done until then.
+func restoreElsewhere(s *strike) error {
+	e := &elsewhere{b: s.bed, dir: filepath.Join(s.bed.dir, fmt.Sprintf("copy-%d", time.Now().UnixNano())), over: make(chan struct{})}
+	s.what = filepath.Base(e.dir)
+	go func() {
+		defer close(e.over)
+		ctx, cancel := context.WithTimeout(context.Background(), copyLimit)
+		defer cancel()
+		e.err = e.run(ctx)
+	}()
+	s.onHeal(func() error { <-e.over; return nil })
+	s.bites = func(*bed) error {
+		<-e.over
+		if e.err == nil {
+			s.what += e.took
+		}
+		return e.err
+	}
+	return nil
+}
+
+func (e *elsewhere) run(ctx context.Context) error {
+	if err := os.MkdirAll(e.dir, 0o755); err != nil {
+		return err
+	}
+	began, ended, err := e.backUp(ctx)
+	if err != nil {
+		return err
+	}
+	n := newNode(e.b.sup, 1, "127.0.0.1", filepath.Join(e.dir, "data"), filepath.Join(e.dir, "n1.log"))
+	defer func() { _ = n.end(syscall.SIGKILL, 10*time.Second) }() // it has served its purpose
+	if err := cluster.OnLoopback([]*cluster.Node{n.Node}, cluster.Membership{Program: []string{e.b.cfg.binary},
+		Extra: []string{"--allow-plaintext-peers", "--partitions", copyPartitions}}); err != nil {
+		return err
+	}
+	if err := errors.Join(n.Start(), n.WaitReady(ctx)); err != nil {
+		return err
+	}
+	at := time.Now()
+	if err := e.busbar(ctx, n, "restore", filepath.Join(e.dir, "copy")); err != nil {
+		// No fault is about this cluster: what it refuses is a finding.
+		e.b.found("a backup was not restored: %v", err)
+		return err
+	}
+	there, err := listed(ctx, []*node{n}, e.b.world.queues)
+	if err != nil {
+		return err
+	}
+	lives := livesOf(e.b.world.rec.Copy(), began)
+	faults := ledger.JudgeCopy(began, ended, lives, foundIn(there))
+	for i, f := range faults {
+		if i == 10 {
+			e.b.found("%s: and %d more", filepath.Base(e.dir), len(faults)-i)
+			break
+		}
+		e.b.found("%s, taken from %d to %d: %s", filepath.Base(e.dir), began, ended, f)
+	}
+	e.took = fmt.Sprintf(": %d of %d messages, taken in %s, restored in %s", len(there), len(lives),
+		time.Duration(ended-began).Round(time.Millisecond), time.Since(at).Round(time.Millisecond))
+	if len(faults) > 0 {
+		return nil // the files are kept
+	}
+	return os.RemoveAll(filepath.Join(e.dir, "data"))
+}
+
+// backUp asks one node after the other, for other faults are under way. It returns when the backup that succeeded was taken.
+func (e *elsewhere) backUp(ctx context.Context) (began, ended int64, err error) {
+	for try := range commandTries {
+		n := e.b.nodes[try%len(e.b.nodes)]
+		if n.Pid() == 0 {
+			continue
+		}
+		began = time.Now().UnixNano()
+		// A paused node does not answer: the next one is asked soon.
+		limit, cancel := context.WithTimeout(ctx, 20*time.Second)
+		err = e.busbar(limit, n, "create", e.dir, "--name", "copy")
+		cancel()
+		if err == nil {
+			return began, time.Now().UnixNano(), nil
+		}
+		if err := os.RemoveAll(filepath.Join(e.dir, "copy")); err != nil {
+			return 0, 0, err
+		}
+		wait(ctx, time.Second)
+	}
+	return 0, 0, fmt.Errorf("no backup was taken: %w", err)
+}
+
+// busbar runs busbar backup with a node.
+func (e *elsewhere) busbar(ctx context.Context, n *node, args ...string) error {
+	_, ops := n.Doors()
+	c := exec.CommandContext(ctx, e.b.cfg.binary, append([]string{"backup"}, args...)...)
+	c.Env = append(os.Environ(), "SERVICEBUS_CONNECTION_STRING="+n.ConnectionString(false), "BUSBAR_OPS=http://"+ops)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("busbar backup %s: %w: %s", strings.Join(args, " "), err, shorten(string(out)))
+	}
+	return nil
+}
+
+// livesOf tells of each message what its clients know. A number counts that was seen before the backup: a scheduled message may
+// have another one later.
+func livesOf(h *check.History, began int64) map[ledger.Name]ledger.Life {
+	lives := map[ledger.Name]ledger.Life{}
+	type place struct {
+		queue  string
+		number int64
+	}
+	who := map[place]string{}
+	change := func(queue, id string, f func(*ledger.Life)) {
+		name := ledger.Name{Queue: queue, ID: id}
+		l := lives[name]
+		f(&l)
+		lives[name] = l
+	}
+	for _, o := range h.Ops {
+		switch o.Kind {
+		case check.Send, check.Schedule:
+			all := o.Messages
+			if len(all) == 0 {
+				all = []check.Message{o.Message}
+			}
+			for _, m := range all {
+				change(o.Entity, m.ID, func(l *ledger.Life) {
+					l.Begun, l.Content = o.Invoke, m.Hash
+					if o.Ok() {
+						l.Kept = o.Return
+					}
+				})
+			}
+			if o.Kind == check.Schedule && o.Ok() {
+				who[place{o.Entity, o.Seq}] = o.Message.ID
+			}
+		case check.Receive, check.ReceiveDeferred:
+			if !o.Ok() || o.Message.ID == "" {
+				continue
+			}
+			who[place{o.Entity, o.Message.Seq}] = o.Message.ID
+			if o.Return <= began {
+				change(o.Entity, o.Message.ID, func(l *ledger.Life) { l.Number = o.Message.Seq })
+			}
+		}
+	}
+	for _, o := range h.Ops {
+		number := o.Message.Seq
+		if o.Kind == check.Cancel {
+			number = o.Seq
+		}
+		id, known := who[place{o.Entity, number}]
+		if o.Kind != check.Complete && o.Kind != check.Cancel || !o.Maybe() || !known {
+			continue
+		}
+		change(o.Entity, id, func(l *ledger.Life) {
+			if l.Leaving == 0 || o.Invoke < l.Leaving {
+				l.Leaving = o.Invoke
+			}
+			if o.Ok() && (l.Gone == 0 || o.Return < l.Gone) {
+				l.Gone = o.Return
+			}
+		})
+	}
+	return lives
+}
+
+func foundIn(all []check.Place) (found []ledger.Found) {
+	for _, p := range all {
+		found = append(found, ledger.Found{Name: ledger.Name{Queue: p.Entity, ID: p.Message.ID}, Number: p.Message.Seq, Content: p.Message.Hash})
+	}
+	return found
+}
+
+// found notes what a fault has found out. It fails the run.
+func (b *bed) found(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.findings = append(b.findings, fmt.Sprintf(format, args...))
+}
