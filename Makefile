@@ -189,7 +189,8 @@ nightly: verify
 	@$(MAKE) conformance conformance-full
 	@cd test/conformance && go test -count=1 -timeout 90m -run TestOrder . -args -long
 	@cd test/conformance && go test -count=1 -timeout 30m -run TestALargeMessage . -args -large 100
-	@cd test/conformance && go test -count=1 -timeout 240m -run TestABackup . -args -backup 1000000
+	@cd test/conformance && go test -count=1 -timeout 240m -run TestABackup . -args -backup 1000000 && \
+		go test -count=1 -timeout 30m -run TestABackup . -args -flips 500
 	@cd test/conformance && go test -count=1 -timeout 300m ./attack -args -long
 	@$(MAKE) mutations STREAMS=1000000
 	@cd test/conformance && go test -count=1 -timeout 300m -run TestOrder ./languages -args -messages=100000

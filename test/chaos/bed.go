@@ -46,8 +46,10 @@ type bed struct {
 	terms        *termCount
 	world        *world // of the clients, once there are any
 
+	copies    sync.WaitGroup // restores that are still judged
 	mu        sync.Mutex
 	findings  []string // of faults that judge something themselves
+	restored  int      // copies that were judged
 	finalized bool     // the upgrade from the earlier program
 }
 

@@ -34,6 +34,7 @@ type strike struct {
 	rng   *rand.Rand
 	limit time.Duration
 
+	say   func(format string, args ...any)
 	what  string           // for the log
 	heals []func() error   // in the order of making; undone backwards
 	bites func(*bed) error // nil when the fault has bitten, asked while it lasts

@@ -23,33 +23,38 @@ const (
 	copyPartitions = "9"
 )
 
-// elsewhere is a backup that is taken beside other faults, and restored into a cluster of another size.
+// takeLimit is how long other faults wait for a backup. A process that is paused for longer takes its disk for a broken one.
+const takeLimit = 5 * time.Second
+
+// elsewhere is a backup that is taken beside other faults, and restored into a cluster of another size. Faults do not wait for
+// the restore, but the end of the run does.
 type elsewhere struct {
-	b    *bed
-	dir  string
-	over chan struct{}
-	err  error // why it came to no judgement
-	took string
+	b     *bed
+	dir   string
+	say   func(format string, args ...any)
+	taken chan struct{}
 }
 
 // restoreElsewhere takes a backup under load, and restores it into a cluster of one node and more partitions. What is there is
 // compared with what clients had done until then.
 func restoreElsewhere(s *strike) error {
-	e := &elsewhere{b: s.bed, dir: filepath.Join(s.bed.dir, fmt.Sprintf("copy-%d", time.Now().UnixNano())), over: make(chan struct{})}
+	e := &elsewhere{b: s.bed, dir: filepath.Join(s.bed.dir, fmt.Sprintf("copy-%d", time.Now().UnixNano())), say: s.say,
+		taken: make(chan struct{})}
 	s.what = filepath.Base(e.dir)
-	go func() {
-		defer close(e.over)
+	e.b.copies.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), copyLimit)
 		defer cancel()
-		e.err = e.run(ctx)
-	}()
-	s.onHeal(func() error { <-e.over; return nil })
-	s.bites = func(*bed) error {
-		<-e.over
-		if e.err == nil {
-			s.what += e.took
+		if err := e.run(ctx); err != nil {
+			e.say("  %s was not judged: %v", filepath.Base(e.dir), err)
 		}
-		return e.err
+	})
+	s.bites = func(*bed) error {
+		select {
+		case <-e.taken:
+			return nil
+		case <-time.After(takeLimit):
+			return fmt.Errorf("no backup was taken within %s", takeLimit)
+		}
 	}
 	return nil
 }
@@ -62,6 +67,7 @@ func (e *elsewhere) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	close(e.taken)
 	n := newNode(e.b.sup, 1, "127.0.0.1", filepath.Join(e.dir, "data"), filepath.Join(e.dir, "n1.log"))
 	defer func() { _ = n.end(syscall.SIGKILL, 10*time.Second) }() // it has served its purpose
 	if err := cluster.OnLoopback([]*cluster.Node{n.Node}, cluster.Membership{Program: []string{e.b.cfg.binary},
@@ -90,8 +96,11 @@ func (e *elsewhere) run(ctx context.Context) error {
 		}
 		e.b.found("%s, taken from %d to %d: %s", filepath.Base(e.dir), began, ended, f)
 	}
-	e.took = fmt.Sprintf(": %d of %d messages, taken in %s, restored in %s", len(there), len(lives),
+	e.say("  %s has %d of %d messages, was taken in %s and restored in %s", filepath.Base(e.dir), len(there), len(lives),
 		time.Duration(ended-began).Round(time.Millisecond), time.Since(at).Round(time.Millisecond))
+	e.b.mu.Lock()
+	e.b.restored++
+	e.b.mu.Unlock()
 	if len(faults) > 0 {
 		return nil // the files are kept
 	}
@@ -102,12 +111,11 @@ func (e *elsewhere) run(ctx context.Context) error {
 func (e *elsewhere) backUp(ctx context.Context) (began, ended int64, err error) {
 	for try := range commandTries {
 		n := e.b.nodes[try%len(e.b.nodes)]
-		if n.Pid() == 0 {
-			continue
+		if n.Pid() == 0 || n.state() == "T" {
+			continue // an operator asks one that answers
 		}
 		began = time.Now().UnixNano()
-		// A paused node does not answer: the next one is asked soon.
-		limit, cancel := context.WithTimeout(ctx, 20*time.Second)
+		limit, cancel := context.WithTimeout(ctx, 45*time.Second) // longer than the hold of a backup whose node has died
 		err = e.busbar(limit, n, "create", e.dir, "--name", "copy")
 		cancel()
 		if err == nil {

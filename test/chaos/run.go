@@ -123,6 +123,7 @@ func (o *outcome) conclude(dir string) error {
 	}
 	o.violations = check.CheckAll(h)
 	o.world.shared.refused.Store(int64(len(formers(h))))
+	o.world.bed.copies.Wait()
 	o.findings = append(o.findings, o.world.bed.findings...)
 	for _, n := range slices.Concat(o.world.bed.nodes, o.world.bed.guests) {
 		o.findings = append(o.findings, n.findings()...)

@@ -160,7 +160,7 @@ func (s *schedule) cycle(ctx context.Context, b *bed, c combination) error {
 	used := map[*node]bool{}
 	for _, name := range c {
 		k := find(name)
-		x := &strike{nemesis: k, bed: b, rng: s.rng, limit: limit, n: s.pick(b, used), began: time.Now()}
+		x := &strike{nemesis: k, bed: b, rng: s.rng, say: s.say, limit: limit, n: s.pick(b, used), began: time.Now()}
 		if err := k.strike(x); err != nil {
 			s.say("  %s failed: %v", name, err)
 			s.failures = append(s.failures, fmt.Sprintf("%s: %v", name, err))

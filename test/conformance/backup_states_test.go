@@ -1,8 +1,14 @@
 package conformance
 
 import (
+	"errors"
+	"flag"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +17,9 @@ import (
 	"github.com/busbar-mq/busbar/test/conformance/raw"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
+
+// flipped is how many places of the backup are changed in turn.
+var flipped = flag.Int("flips", 40, "places of a backup that are changed in turn")
 
 // Entities of the backup whose messages are in many states, or come by transactions.
 const (
@@ -72,6 +81,34 @@ func (b *backupCase) settleAll(all []*azservicebus.ReceivedMessage, f func(*azse
 		})
 	}
 	wg.Wait()
+}
+
+// flips changes one bit after the other in the files of the backup. Each change is found, and its file is named.
+func (b *backupCase) flips() {
+	b.Helper()
+	seed := rand.Uint64() % 1_000_000
+	r := rand.New(rand.NewPCG(seed, 0))
+	b.Logf("%d places are drawn by the seed %d", *flipped, seed)
+	files, err := os.ReadDir(b.at)
+	b.must("list", err)
+	for i := range *flipped {
+		name := files[i%len(files)].Name() // each file as often: backup.json is small
+		f, err := os.OpenFile(filepath.Join(b.at, name), os.O_RDWR, 0)
+		b.must("open", err)
+		info, err := f.Stat()
+		b.must("stat", err)
+		at := r.Int64N(info.Size())
+		var was [1]byte
+		_, err = f.ReadAt(was[:], at)
+		b.must("read", err)
+		_, err = f.WriteAt([]byte{was[0] ^ 1<<r.IntN(8)}, at)
+		b.must("write", err)
+		printed, said := b.s.both(1, "", "backup", "verify", b.at)
+		b.check(strings.Contains(printed+said, name), "byte %d of %s was changed, and verify said %q", at, name, said)
+		_, err = f.WriteAt(was[:], at)
+		b.must("put back", errors.Join(err, f.Close()))
+	}
+	b.s.do(0, "", "backup", "verify", b.at)
 }
 
 // transactions is a client that commits transactions over two queues: no SDK of this language has them.

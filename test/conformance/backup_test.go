@@ -59,6 +59,7 @@ func TestABackupUnderLoadIsRestored(t *testing.T) {
 	b.entities()
 	b.fill()
 	b.backUpUnderLoad()
+	b.flips()
 	before := b.still()
 	from.Close()
 
@@ -257,17 +258,23 @@ func (b *backupCase) backUpUnderLoad() {
 		Whole bool
 		Files []struct {
 			Name  string
-			Image *struct{ Active, Scheduled, Deferred, Locked uint64 }
+			Bytes uint64
+			Image *struct {
+				Active, Scheduled, Deferred, Locked uint64
+				BodyBytes                           uint64 `json:"body_bytes"`
+			}
 		}
 	}
 	began = time.Now()
 	printed = b.s.do(0, "", "backup", "verify", b.at, "-o", "json")
-	b.Logf("verified in %s", time.Since(began).Round(time.Millisecond))
+	took := time.Since(began)
 	b.must("read "+printed, json.Unmarshal([]byte(printed), &verified))
-	var scheduled, deferred, locked uint64
+	var scheduled, deferred, locked, bytes, bodies uint64
 	for _, f := range verified.Files[1:] {
+		bytes, bodies = bytes+f.Bytes, bodies+f.Image.BodyBytes
 		scheduled, deferred, locked = scheduled+f.Image.Scheduled, deferred+f.Image.Deferred, locked+f.Image.Locked
 	}
+	b.Logf("verified in %s: %d bytes, of which %d are of bodies", took.Round(time.Millisecond), bytes, bodies)
 	n := uint64(mixedOf())
 	if !verified.Whole || len(verified.Files) != 3 || scheduled != 2+n || deferred != 1+n || locked != 1 {
 		b.Errorf("verify printed %s, want 2 partitions with %d scheduled messages, %d deferred and 1 locked", printed, 2+n, 1+n)
