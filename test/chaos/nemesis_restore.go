@@ -35,8 +35,8 @@ type elsewhere struct {
 	taken chan struct{}
 }
 
-// restoreElsewhere takes a backup under load, and restores it into a cluster of one node and more partitions. What is there is
-// compared with what clients had done until then.
+// restoreElsewhere takes a backup under load, and restores it into a cluster of one node and more partitions. The restored
+// messages are compared with what clients had done until then.
 func restoreElsewhere(s *strike) error {
 	e := &elsewhere{b: s.bed, dir: filepath.Join(s.bed.dir, fmt.Sprintf("copy-%d", time.Now().UnixNano())), say: s.say,
 		taken: make(chan struct{})}
