@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,9 @@ import (
 // each of them is compared.
 var backedUp = flag.Int("backup", 600, "messages that lie still while a backup is taken")
 
+// flipped is how many places of the backup are changed in turn.
+var flipped = flag.Int("flips", 40, "places of a backup that are changed in turn")
+
 // Entities of the backup. Names without a load are not changed while it is taken.
 const (
 	stillQueue    = "still"
@@ -37,6 +41,9 @@ const (
 	loadQueue     = "load"
 	loadSource    = "load-source" // is forwarded to loadTarget
 	loadTarget    = "load-target"
+	stillMixed    = "still-mixed" // its messages are in many states
+	loadVia       = "load-via"    // these two get each transaction's messages
+	loadOther     = "load-other"
 )
 
 // stateEvery is of how many messages one has a session whose state is set.
@@ -437,4 +444,32 @@ func (b *backupCase) again() {
 	slices.Sort(was)
 	slices.Sort(now)
 	b.check(slices.Equal(was, now), "the copy has %d messages, and %s %d", len(now), stillParted, len(was))
+}
+
+// flips changes one bit after the other in the files of the backup. Each change is found, and its file is named.
+func (b *backupCase) flips() {
+	b.Helper()
+	seed := rand.Uint64() % 1_000_000
+	r := rand.New(rand.NewPCG(seed, 0))
+	b.Logf("%d places are drawn by the seed %d", *flipped, seed)
+	files, err := os.ReadDir(b.at)
+	b.must("list", err)
+	for i := range *flipped {
+		name := files[i%len(files)].Name() // each file as often: backup.json is small
+		f, err := os.OpenFile(filepath.Join(b.at, name), os.O_RDWR, 0)
+		b.must("open", err)
+		info, err := f.Stat()
+		b.must("stat", err)
+		at := r.Int64N(info.Size())
+		var was [1]byte
+		_, err = f.ReadAt(was[:], at)
+		b.must("read", err)
+		_, err = f.WriteAt([]byte{was[0] ^ 1<<r.IntN(8)}, at)
+		b.must("write", err)
+		printed, said := b.s.both(1, "", "backup", "verify", b.at)
+		b.check(strings.Contains(printed+said, name), "byte %d of %s was changed, and verify said %q", at, name, said)
+		_, err = f.WriteAt(was[:], at)
+		b.must("put back", errors.Join(err, f.Close()))
+	}
+	b.s.do(0, "", "backup", "verify", b.at)
 }

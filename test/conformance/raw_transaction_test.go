@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
@@ -158,4 +159,75 @@ func annotated(name, value, text string, edit ...func(*amqp.Properties)) []byte 
 	w := amqp.BeginMapSection(nil, amqp.CodeMessageAnnotations)
 	w.SymbolPair(amqp.AppendSymbol(nil, amqp.Symbol(name)), amqp.AppendString(nil, value))
 	return append(w.End(), encode(text, edit...)...)
+}
+
+// transactions is a client that commits transactions over two queues: no SDK of this language has them.
+type transactions struct {
+	b          *backupCase
+	c          *raw.Client
+	via, other uint32
+	k          uint32
+}
+
+func (b *backupCase) transactions() *transactions {
+	b.Helper()
+	e := &rawEnv{env: b.env, wire: raw.Plain}
+	e.c = e.connect(0)
+	return &transactions{b: b, c: e.c, via: e.sender(loadVia), other: e.sender(loadOther), k: e.coordinator()}
+}
+
+func (t *transactions) close() { t.c.Close() }
+
+// one sends the same number to both queues in one transaction.
+func (t *transactions) one(n int) bool {
+	id, err := t.c.Declare(t.k)
+	if err == nil {
+		_, err = t.c.Deliver(t.via, &amqp.TransactionalState{TxnID: id}, encode(fmt.Sprintf("%s %d", loadVia, n)))
+	}
+	if err == nil { // the queue of the first operation is the one by which the other is reached
+		_, err = t.c.Deliver(t.other, &amqp.TransactionalState{TxnID: id}, encode(fmt.Sprintf("%s %d", loadOther, n)))
+	}
+	if err == nil {
+		err = t.c.Discharge(t.k, id, false)
+	}
+	if err != nil {
+		t.b.Errorf("transaction %d beside a backup: %v", n, err)
+	}
+	return err == nil
+}
+
+// openTransaction sends in a transaction that is committed when the returned function is called. A transaction lasts two minutes, so
+// one of a long backup may be over.
+func (b *backupCase) openTransaction() (commit func()) {
+	b.Helper()
+	t := b.transactions()
+	id, err := t.c.Declare(t.k)
+	b.must("declare", err)
+	_, err = t.c.Deliver(t.via, &amqp.TransactionalState{TxnID: id}, encode("open 0"))
+	b.must("send in a transaction", err)
+	began := time.Now()
+	return func() {
+		b.Helper()
+		defer t.close()
+		err := t.c.Discharge(t.k, id, false)
+		// by the clock: a transaction lasts two minutes. A commit that comes later, on a busy machine, is not judged.
+		if err != nil && time.Since(began) < 100*time.Second {
+			b.Errorf("commit what was open while the backup was taken: %v", err)
+		}
+	}
+}
+
+// transactionsAreWhole waits until each transaction has both of its messages.
+func (b *backupCase) transactionsAreWhole() {
+	b.Helper()
+	for deadline := time.Now().Add(soon); ; time.Sleep(100 * time.Millisecond) {
+		via, other := len(b.lines(loadVia)), len(b.lines(loadOther))
+		if via == other {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.Errorf("%s has %d messages and %s has %d: a transaction came back in part", loadVia, via, loadOther, other)
+			return
+		}
+	}
 }

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/test/cluster"
@@ -138,4 +142,59 @@ func (e *env) holds(queue string, want int) {
 	p, err := e.admin(0).GetQueueRuntimeProperties(e.ctx, queue, nil)
 	e.must("read the counts", err)
 	e.check(p != nil && p.ActiveMessageCount == int32(want), "the queue's counts are %+v, want %d messages", p, want)
+}
+
+// mixedOf is how many messages of each state stillMixed has: scheduled, deferred, dead, abandoned once, and ready.
+func mixedOf() int { return max(5, *backedUp/100) }
+
+// mixed fills stillMixed. Several receivers settle, for a settlement waits for an answer.
+func (b *backupCase) mixed(c *azservicebus.Client) {
+	b.Helper()
+	n := mixedOf()
+	b.batches(c, stillMixed, 4*n, func(int) *string { return nil })
+	s := b.sender(c, stillMixed)
+	later := time.Now().Add(6 * time.Hour)
+	for i := 0; i < n; i += 50 {
+		var page []*azservicebus.Message
+		for k := i; k < min(n, i+50); k++ {
+			page = append(page, &azservicebus.Message{Body: fmt.Appendf(nil, "later %d", k)})
+		}
+		_, err := s.ScheduleMessages(b.ctx, page, later.Add(time.Duration(i)*time.Second), nil)
+		b.must("schedule", err)
+	}
+	r := b.receiver(c, stillMixed, nil)
+	for _, f := range []func(*azservicebus.ReceivedMessage) error{
+		func(m *azservicebus.ReceivedMessage) error { return r.DeferMessage(b.ctx, m, nil) },
+		func(m *azservicebus.ReceivedMessage) error {
+			return r.DeadLetterMessage(b.ctx, m, &azservicebus.DeadLetterOptions{Reason: to("reason of " + m.MessageID)})
+		},
+		func(m *azservicebus.ReceivedMessage) error {
+			return r.AbandonMessage(b.ctx, m, &azservicebus.AbandonMessageOptions{PropertiesToModify: map[string]any{"tries": int64(1)}})
+		},
+	} {
+		var all []*azservicebus.ReceivedMessage
+		for len(all) < n {
+			all = append(all, b.take(r, min(200, n-len(all)))...)
+		}
+		b.settleAll(all, f)
+	}
+	b.must("close", r.Close(b.ctx))
+}
+
+// settleAll settles messages, some at a time.
+func (b *backupCase) settleAll(all []*azservicebus.ReceivedMessage, f func(*azservicebus.ReceivedMessage) error) {
+	b.Helper()
+	const atOnce = 16
+	var wg sync.WaitGroup
+	for part := range slices.Chunk(all, (len(all)+atOnce-1)/atOnce) {
+		wg.Go(func() {
+			for _, m := range part {
+				if err := f(m); err != nil {
+					b.Errorf("settle %s: %v", m.MessageID, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
