@@ -273,6 +273,16 @@ func TestARemovedNodeIsForgotten(t *testing.T) {
 		b.grow("n4")
 		b.until("four nodes have their share", func() string { return b.level("n1", "n2", "n3", "n4") })
 		b.wish("n4", "n1", catalog.Remove)
+		b.until("n1 is not known any more", func() string {
+			if _, known := b.all["n4"].dir.View().Node("n1"); known {
+				return "it is"
+			}
+			return ""
+		})
+		// Its operator may switch it off now, so the catalog must not need its vote.
+		if st := b.all["n4"].host.Replica(fsm.CatalogPartition).Status(); slices.Contains(st.Voters, "n1") {
+			t.Errorf("n1 was forgotten and votes in the catalog: %v", st.Voters)
+		}
 		b.until("n1 is forgotten", func() string { return b.forgotten("n4", "n1") })
 		b.kill("n1")
 		b.whole("n2 n3 n4")

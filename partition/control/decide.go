@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/replica"
@@ -32,7 +34,7 @@ func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID
 		return []*catalog.Change{{Place: placed}}
 	}
 	for _, n := range v.Nodes() {
-		if n.LeavesForGood() && n.ID != g.self && !holds(v, n.ID, states) && m.deserted(v, &n, states) {
+		if m.forgettable(v, &n, g, states) {
 			out = append(out, &catalog.Change{Forget: &catalog.Life{ID: n.ID, Incarnation: n.Incarnation}})
 		}
 	}
@@ -89,6 +91,13 @@ func holds(v *catalog.View, n fsm.NodeID, states map[fsm.NodeID]nodeState) bool 
 		}
 	}
 	return false
+}
+
+// forgettable reports whether a node that leaves can be forgotten. Its operator switches it off then, so nothing may need
+// it any more: no partition, no client, and not the catalog for its vote.
+func (m *repairer) forgettable(v *catalog.View, n *catalog.Node, g *repairGroup, states map[fsm.NodeID]nodeState) bool {
+	votes := g.servers[n.ID] == raft.Voter && n.Wish != catalog.Gone
+	return n.LeavesForGood() && n.ID != g.self && !votes && !holds(v, n.ID, states) && m.deserted(v, n, states)
 }
 
 // deserted reports whether a node that leaves has no clients any more. The catalog gives up what they hold when it forgets
