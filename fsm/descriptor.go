@@ -50,6 +50,10 @@ type Descriptor struct {
 	// Without them each share carries the id of its partition.
 	Prefixes []PartitionID `json:",omitempty"`
 
+	// Origins are parallel to Partitions in an entity of which a share has moved: the first partition of each share.
+	// Destinations know by it what comes from the share. They are the catalog's own.
+	Origins []PartitionID `json:",omitempty"`
+
 	Status Status
 	// AsSent is the catalog's own: the shares' descriptions leave it out.
 	AsSent AsSent `json:",omitzero"`

@@ -167,7 +167,7 @@ const maxPartitionID PartitionID = 1<<15 - 1
 func (d *Descriptor) clone() *Descriptor {
 	c := *d
 	c.Partitions = slices.Clone(d.Partitions)
-	c.Prefixes = slices.Clone(d.Prefixes)
+	c.Prefixes, c.Origins = slices.Clone(d.Prefixes), slices.Clone(d.Origins)
 	c.AuthRules = slices.Clone(d.AuthRules)
 	c.Rules = slices.Clone(d.Rules)
 	c.Name = strings.Clone(d.Name)

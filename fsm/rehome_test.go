@@ -306,7 +306,7 @@ func TestAClosedShareTakesNothing(t *testing.T) {
 		}
 	}
 	commit := &Commit{Ops: []Op{{Entity: 7, Command: settle(locked[0].Token, Complete)}}}
-	if o := d.do(0, Main, commit); o.Refusal != TransactionAborted {
+	if o := d.do(0, Main, commit); o.Refusal != Stale {
 		t.Errorf("a transaction: %+v", o)
 	}
 	if a := d.s.Query(QueryRequest{Entity: 7, Query: &Counts{}}); a.Refusal != Stale {

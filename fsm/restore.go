@@ -46,8 +46,8 @@ type loader struct {
 	refs     map[sharedBody]uint64   // references to shared bodies that were read
 	wanted   map[sharedBody]struct{} // large bodies that nothing has referred to yet
 
-	// An image of a share that moves has more: the state that it comes into, its bodies there, and those of them that were
-	// referred to. The lease clock there is ahead by some time.
+	// An image of a share that moves comes into another state, which has its bodies. Bodies that a record refers to
+	// are used. The lease clock there is ahead by some time.
 	into   *State
 	staged *btree.BTreeG[stagedBody]
 	used   map[bodyAt]struct{} // looked up, never ranged over

@@ -62,6 +62,12 @@ func (s *State) commit(req *Request, c *Commit, o *Outcome) {
 		o.refuse(refusal, why)
 		return
 	}
+	for i := range c.Ops {
+		if sh, ok := s.shares.Get(c.Ops[i].Entity); ok && sh.away() {
+			o.Refusal = Stale // nothing is done, and it comes again where the share is
+			return
+		}
+	}
 	p := s.save()
 	defer s.endUndo()
 	if len(c.Ops) > 0 {

@@ -151,7 +151,10 @@ func TestTheTablesNameEachOnce(t *testing.T) {
 	want := map[string]Version{"wish": VersionPlacement, "wish.id": VersionPlacement, "wish.wish": VersionPlacement,
 		"forget": VersionPlacement, "forget.id": VersionPlacement, "forget.incarnation": VersionPlacement,
 		"replace.epoch": VersionPlacement, "node.zone": VersionPlacement,
-		"restore": VersionBackups, "descriptor.Prefixes": VersionBackups}
+		"restore": VersionBackups, "descriptor.Prefixes": VersionBackups, "descriptor.Origins": VersionRehoming,
+		"rehome": VersionRehoming, "rehome.id": VersionRehoming, "rehome.moves": VersionRehoming, "rehome.moves.share": VersionRehoming,
+		"rehome.moves.to": VersionRehoming, "rehomed": VersionRehoming, "rehomed.id": VersionRehoming, "rehomed.epoch": VersionRehoming,
+		"rehomed.step": VersionRehoming, "rehomed.why": VersionRehoming}
 	if newer := NewerChanges(VersionFirst); !reflect.DeepEqual(newer, want) {
 		t.Errorf("fields above %s: %v, want %v", VersionFirst, newer, want)
 	}

@@ -122,6 +122,8 @@ var changesKnown = []known{
 	{"raise", VersionFirst},                // judged by the version that it names
 	{"wish wish.id wish.wish forget forget.id forget.incarnation replace.epoch node.zone", VersionPlacement},
 	{"restore descriptor.Prefixes", VersionBackups},
+	{"rehome rehome.id rehome.moves rehome.moves.share rehome.moves.to rehomed rehomed.id rehomed.epoch rehomed.step " +
+		"rehomed.why descriptor.Origins", VersionRehoming},
 }
 
 // changesIgnored are fields that a node of an earlier version passes over, and that change nothing below the version.
@@ -163,6 +165,7 @@ var callsKnown = []Call{
 	{21, "capture", VersionBackups},
 	{22, "read image", VersionBackups},
 	{23, "drop images", VersionBackups},
+	{24, "image of a share", VersionRehoming},
 	{64, "bootstrap", VersionFirst},
 }
 

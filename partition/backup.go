@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -99,6 +100,10 @@ func (d *Directory) backUp(ctx context.Context) (*Backup, error) {
 	if len(b.Partitions) == 0 {
 		return nil, fmt.Errorf("the cluster has no partitions yet: %w", fsm.ErrUnavailable)
 	}
+	homes := homesOf(d.View())
+	if homes == nil {
+		return nil, fmt.Errorf("a queue moves to another partition: %w", fsm.ErrBusy)
+	}
 	defer d.endHold(ctx, b)
 	if err := d.hold(ctx, b, false); err != nil {
 		return nil, err
@@ -108,6 +113,9 @@ func (d *Directory) backUp(ctx context.Context) (*Backup, error) {
 		// Behind the images: an entity that one of them has is in the catalog, unless it was deleted meanwhile.
 		if err = d.catchUp(ctx); err == nil {
 			b.Entities = described(d.View())
+			if now := homesOf(d.View()); now == nil || !maps.EqualFunc(homes, now, slices.Equal) {
+				return nil, fmt.Errorf("a queue has moved to another partition meanwhile: %w", fsm.ErrBusy)
+			}
 			err = d.hold(ctx, b, true)
 		}
 	}
@@ -116,6 +124,22 @@ func (d *Directory) backUp(ctx context.Context) (*Backup, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// homesOf returns the partitions of every entity that a share has moved of, nil while one moves.
+func homesOf(v *catalog.View) map[fsm.EntityID][]fsm.PartitionID {
+	for _, r := range v.Rehomings() {
+		if r.Active() {
+			return nil
+		}
+	}
+	homes := map[fsm.EntityID][]fsm.PartitionID{}
+	for _, e := range described(v) {
+		if len(e.Origins) > 0 {
+			homes[e.ID] = e.Partitions
+		}
+	}
+	return homes
 }
 
 // described lists all entities: topics before their subscriptions.

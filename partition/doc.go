@@ -13,6 +13,7 @@
 //
 //   - supervise.go, retire.go, serve.go, audit.go, rebuild.go, nodeside.go, ready.go, dropped.go: what package control,
 //     other nodes, the replicas here and operators ask of this node
+//   - rehome.go, shareimages.go: shares move to other partitions
 //   - restore.go, fill.go, backup.go, captures.go, checkimage.go: backups are taken, checked and restored
 //   - forwarders.go, forward.go: messages move to other entities
 //   - peek.go, released.go, router.go, large.go: routing of commands and queries; large bodies

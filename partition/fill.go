@@ -341,7 +341,11 @@ func (f *filler) lists(ctx context.Context, t *restoreTarget) error {
 // origin is an origin under the ids of the new cluster. A source that is not restored sends nothing any more.
 func (f *filler) origin(in fsm.RestoredOrigin) (fsm.RestoredOrigin, bool) {
 	for i, e := range f.r.olds {
-		if share := slices.Index(e.Partitions, in.Partition); e.ID == in.Entity && share >= 0 {
+		origins := e.Partitions
+		if len(e.Origins) > 0 { // a share moved: others know it by its first partition
+			origins = e.Origins
+		}
+		if share := slices.Index(origins, in.Partition); e.ID == in.Entity && share >= 0 {
 			in.Entity, in.Partition = f.r.Entities[i].ID, f.r.Entities[i].Partitions[share]
 			return in, true
 		}

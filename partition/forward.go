@@ -51,7 +51,8 @@ type item struct {
 // target is where some of the messages of a source go: one share of an entity. Order is kept in it.
 type target struct {
 	entity    fsm.EntityID
-	partition fsm.PartitionID // 0: not resolved yet
+	share     int             // -1: not resolved yet
+	partition fsm.PartitionID // that the share was in last
 	items     []item
 	failures  int
 	due       time.Time
@@ -75,8 +76,8 @@ type forwarder struct {
 }
 
 type targetKey struct {
-	entity    fsm.EntityID
-	partition fsm.PartitionID
+	entity fsm.EntityID
+	share  int
 }
 
 // errNothing says that nothing is left to do until somebody wakes.
@@ -209,10 +210,23 @@ func (f *forwarder) hold(ctx context.Context, ds []fsm.Delivery, moves []fsm.Mov
 	}
 }
 
+// origin is the partition by which destinations know the source: the first one that its share was in.
+func (f *forwarder) origin() fsm.PartitionID {
+	origin := f.rep.ID()
+	f.rep.View(func(m replica.Machine, _ uint64) {
+		if o, ok := m.(interface {
+			OriginOf(id fsm.EntityID) fsm.PartitionID
+		}); ok {
+			origin = o.OriginOf(f.src.entity)
+		}
+	})
+	return origin
+}
+
 func (f *forwarder) put(k targetKey, it item) {
 	t := f.targets[k]
 	if t == nil {
-		t = &target{entity: k.entity, partition: k.partition}
+		t = &target{entity: k.entity, share: k.share}
 		f.targets[k] = t
 		f.order = append(f.order, k)
 	}
@@ -225,9 +239,9 @@ func (f *forwarder) ended(number uint64, r fsm.Refusal, detail string) {
 }
 
 // route returns the share that a message goes to (S-211). Without a key the number decides, because a
-// repetition must go to the same share. The partition is 0 while the destination cannot be looked up.
+// repetition must go to the same share. The share is -1 while the destination cannot be looked up.
 func (f *forwarder) route(ctx context.Context, m *fsm.Move, msg *fsm.Message) targetKey {
-	k := targetKey{entity: m.To}
+	k := targetKey{entity: m.To, share: -1}
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	if m.To == 0 {
@@ -248,7 +262,7 @@ func (f *forwarder) route(ctx context.Context, m *fsm.Move, msg *fsm.Message) ta
 	default:
 		text = strconv.FormatUint(m.Number, 10)
 	}
-	k.partition = d.Partitions[fsm.KeyShare(text, len(d.Partitions))]
+	k.share = int(fsm.KeyShare(text, len(d.Partitions)))
 	return k
 }
 
@@ -289,10 +303,17 @@ func movePause(n int) time.Duration {
 
 // send sends the first messages of a target, and reports whether the target decided about any of them.
 func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
-	if t.partition == 0 {
+	if t.share < 0 {
 		return f.resolve(ctx, k, t)
 	}
-	c := &fsm.Enqueue{Origin: &fsm.Origin{Entity: f.src.entity, Partition: f.rep.ID(), Sub: f.src.sub,
+	// The share may have moved to another partition since. It was closed where it was, and its decisions moved with it.
+	switch d, err := f.dir.ByID(ctx, t.entity); {
+	case err == nil && t.share < len(d.Partitions):
+		t.partition = d.Partitions[t.share]
+	case t.partition == 0:
+		return f.gone(ctx, t)
+	}
+	c := &fsm.Enqueue{Origin: &fsm.Origin{Entity: f.src.entity, Partition: f.origin(), Sub: f.src.sub,
 		Below: f.below}}
 	bytes := 0
 	for i := range t.items {

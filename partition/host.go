@@ -33,6 +33,7 @@ type Host struct {
 
 	staleness      stalenessCheck
 	captures       captures
+	shareImages    shareImages
 	life           lifeOf
 	dates          dateWatch
 	lost           lostPeers
@@ -329,6 +330,7 @@ func (h *Host) Close(ctx context.Context) error {
 	h.mu.Unlock()
 	close(h.stop)
 	h.captures.close()
+	h.shareImages.close()
 	h.wg.Wait()
 	rs := h.list()
 	_ = h.each(rs, func(r *replica.Replica) error { // what is not handed over is elected

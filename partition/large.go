@@ -239,17 +239,17 @@ func (r *Router) proposeLarge(ctx context.Context, id fsm.RequestID, k fsm.Key, 
 		return unrouted(err)
 	}
 	if to.d != nil && len(to.d.Partitions) > 1 { // from here on no other share will do
-		for i, p := range to.d.Partitions {
-			if p == to.partition {
-				k.By, k.Share = fsm.ByShare, uint16(i)
-			}
-		}
+		k.By, k.Share = fsm.ByShare, uint16(to.share)
 	}
 	u := &upload{s: r.send, partition: to.partition, entity: k.Entity, a: a}
 	u.stale = func(n int) (fsm.Refusal, error) {
-		gone, err := r.awaitShare(ctx, u.entity, n)
-		if gone {
+		d, err := r.awaitShare(ctx, u.entity, n)
+		if errors.Is(err, fsm.ErrNoEntity) {
 			return fsm.EntityNotFound, nil
+		}
+		if err == nil && d.ID == k.Entity { // the parts that are staged have moved with their share
+			to.follow(d)
+			u.partition = to.partition
 		}
 		return fsm.None, err
 	}

@@ -120,6 +120,8 @@ const (
 	KindCapture    uint8 = 21
 	KindReadImage  uint8 = 22
 	KindDropImages uint8 = 23
+	// KindShare reads the image of a share that moves to another partition.
+	KindShare uint8 = 24
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

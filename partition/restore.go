@@ -170,7 +170,7 @@ func planRestore(from BackedUpEntities, o RestoreOptions, v *catalog.View) (*Res
 		if o.As != "" {
 			made.Name = o.As + e.Name[len(o.Entity):]
 		}
-		made.Prefixes = nil
+		made.Prefixes, made.Origins = nil, nil
 		for share := range e.Partitions {
 			if e.Partitioned {
 				made.Prefixes = append(made.Prefixes, e.Prefix(share))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +29,24 @@ func NewRouter(h *Host, d *Directory) *Router { return &Router{send: d.send, dir
 type route struct {
 	partition fsm.PartitionID
 	d         *fsm.Descriptor // nil for commands of a partition itself
-	movable   bool            // any share does: another may be tried while nothing has happened
+	share     int
+	movable   bool // any share does: another may be tried while nothing has happened
+}
+
+// routeTo is the route to a share of an entity.
+func routeTo(d *fsm.Descriptor, share int) route {
+	return route{partition: d.Partitions[share], d: d, share: share}
+}
+
+// turn takes another share of the entity.
+func (to *route) turn(share int) { to.share, to.partition = share, to.d.Partitions[share] }
+
+// follow takes over a newer description: the share may have moved to another partition.
+func (to *route) follow(d *fsm.Descriptor) {
+	if d != nil && to.d != nil && d.Version > to.d.Version && to.share < len(d.Partitions) {
+		to.d = d
+		to.turn(to.share)
+	}
 }
 
 // resolve finds the share of a key. With Entity 0, Share is the partition itself: commands like
@@ -48,16 +64,18 @@ func (r *Router) resolve(ctx context.Context, k fsm.Key) (route, error) {
 	case n == 0:
 		return route{}, fmt.Errorf("entity %d has no shares: %w", k.Entity, fsm.ErrUnavailable)
 	case n == 1:
-		return route{partition: d.Partitions[0], d: d}, nil
+		return routeTo(d, 0), nil
 	case k.By == fsm.ByText:
-		return route{partition: d.Partitions[fsm.KeyShare(k.Text, n)], d: d}, nil
+		return routeTo(d, fsm.KeyShare(k.Text, n)), nil
 	case k.By == fsm.ByShare:
 		if int(k.Share) >= n {
 			return route{}, fmt.Errorf("share %d of %d: %w", k.Share, n, fsm.ErrNoEntity)
 		}
-		return route{partition: d.Partitions[k.Share], d: d}, nil
+		return routeTo(d, int(k.Share)), nil
 	}
-	return route{partition: r.next(d), d: d, movable: true}, nil
+	to := routeTo(d, r.next(d))
+	to.movable = true
+	return to, nil
 }
 
 // unrouted is the answer to a command whose key leads nowhere: an entity that does not exist is a refusal.
@@ -69,15 +87,15 @@ func unrouted(err error) (fsm.Outcome, error) {
 }
 
 // next takes the shares in turn and skips those without a leader (S-314).
-func (r *Router) next(d *fsm.Descriptor) fsm.PartitionID {
+func (r *Router) next(d *fsm.Descriptor) int {
 	n := uint64(len(d.Partitions))
 	at := r.round.Add(1)
 	for i := range n {
-		if p := d.Partitions[(at+i)%n]; r.send.known(p) {
-			return p
+		if share := int((at + i) % n); r.send.known(d.Partitions[share]) {
+			return share
 		}
 	}
-	return d.Partitions[at%n]
+	return int(at % n)
 }
 
 const (
@@ -128,6 +146,7 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 	}
 	r.life.asked(id.Node)
 	req := fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}
+	began := time.Now()
 	for stale, full := 0, 0; ; {
 		a.served = to.partition
 		o, err := r.send.propose(ctx, to.partition, req, a, func(error) bool {
@@ -136,13 +155,12 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 		switch {
 		case errors.Is(err, replica.ErrDiskFull) && to.movable && full < len(to.d.Partitions)-1:
 			full++ // each of the others may have room
-			at := slices.Index(to.d.Partitions, to.partition)
-			to.partition = to.d.Partitions[(at+1)%len(to.d.Partitions)]
+			to.turn((to.share + 1) % len(to.d.Partitions))
 			continue
 		case err != nil && to.movable && a.unknown == nil && ctx.Err() == nil && a.definite > 0 &&
 			a.definite%moveAfter == 0:
 			// Nothing has happened anywhere: any other share will do (S-314).
-			to.partition = r.next(to.d)
+			to.turn(r.next(to.d))
 			if r.send.pause(ctx, r.send.changed()) != nil {
 				return o, a.end(ctx, to.partition)
 			}
@@ -161,12 +179,17 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 			return o, err
 		}
 		stale++
-		gone, err := r.awaitShare(ctx, k.Entity, stale)
+		d, err := r.awaitShare(ctx, k.Entity, stale)
+		if errors.Is(err, fsm.ErrNoEntity) {
+			return fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil
+		}
 		if err != nil {
 			return fsm.Outcome{}, err
 		}
-		if gone {
-			return fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil
+		// The request has not happened where the share was, and will not: the share is closed there.
+		to.follow(d)
+		if wait := fsm.WaitOf(c); wait > 0 {
+			req.Command = fsm.WithWait(c, max(0, wait-fsm.Millis(time.Since(began).Milliseconds())))
 		}
 	}
 }
@@ -186,26 +209,21 @@ func (r *Router) recover(ctx context.Context, p fsm.PartitionID, req fsm.Request
 }
 
 // awaitShare pauses for the share's leader to reconcile with the catalog, which it does on its own
-// when it sees the change (A2). Gone says that the catalog, asked linearizably, has no such entity.
-func (r *Router) awaitShare(ctx context.Context, id fsm.EntityID, stale int) (gone bool, err error) {
-	if stale%staleAsk == 0 {
-		_, err := r.dir.askID(ctx, id)
-		if errors.Is(err, fsm.ErrNoEntity) {
-			return true, nil
-		}
-		if err != nil {
-			return false, err
-		}
-	}
+// when it sees the change (A2). A share that moves may come to its new home meanwhile. It returns the description of the
+// entity. The error wraps fsm.ErrNoEntity if the catalog, asked linearizably, has no such entity.
+func (r *Router) awaitShare(ctx context.Context, id fsm.EntityID, stale int) (d *fsm.Descriptor, err error) {
 	t := time.NewTimer(min(time.Duration(stale)*stalePause, maxPause))
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return false, nil
 	case <-ctx.Done():
-		return false, fmt.Errorf("entity %d is not yet known to its partition: %w: %w",
+		return nil, fmt.Errorf("entity %d is not yet known to its partition: %w: %w",
 			id, fsm.ErrUnavailable, ctx.Err())
 	}
+	if stale%staleAsk == 0 {
+		return r.dir.askID(ctx, id)
+	}
+	return r.dir.ByID(ctx, id)
 }
 
 // Await implements transport.Broker.
@@ -252,13 +270,14 @@ func (r *Router) Query(ctx context.Context, k fsm.Key, q fsm.Query) (fsm.Answer,
 			tries++
 			continue
 		}
-		gone, err := r.awaitShare(ctx, k.Entity, stale)
+		d, err := r.awaitShare(ctx, k.Entity, stale)
+		if errors.Is(err, fsm.ErrNoEntity) {
+			return fsm.Answer{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil
+		}
 		if err != nil {
 			return fsm.Answer{}, err
 		}
-		if gone {
-			return fsm.Answer{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil
-		}
+		to.follow(d)
 	}
 }
 

@@ -39,6 +39,7 @@ func (h *Host) handle() {
 	c.Handle(KindCapture, h.verb(h.captures.serve))
 	c.Handle(KindReadImage, h.verb(h.captures.serveRead))
 	c.Handle(KindDropImages, h.captures.serveDrop)
+	c.Handle(KindShare, h.verb(h.shareImages.serve))
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {

@@ -16,7 +16,9 @@ func Supervise(h *Host, d *Directory, cfg control.Config) (*control.Supervisor, 
 		return nil, err
 	}
 	move := &forwarders{sup: s, dir: d, movers: map[fsm.PartitionID]*mover{}, scanned: map[fsm.PartitionID]scanned{}}
-	if err := s.Start(control.Loop{Name: "forward", Step: move.step, End: move.end}); err != nil {
+	home := &rehomer{sup: s, dir: d, running: map[fsm.EntityID]context.CancelFunc{}}
+	if err := s.Start(control.Loop{Name: "forward", Step: move.step, End: move.end},
+		control.Loop{Name: "rehome", Step: home.step}); err != nil {
 		s.Close()
 		return nil, err
 	}

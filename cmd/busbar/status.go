@@ -103,6 +103,7 @@ func (s *status) Cluster(ctx context.Context) rest.ClusterStatus {
 	out.Nodes, out.Moves = s.nodes(out.Partitions, show), moves(out.Partitions)
 	out.Progress = s.progress(ctx, moving, told, show)
 	v := s.catalog()
+	out.Rehomings = rehomings(v)
 	out.ClusterVersion, out.Knows = v.ClusterVersion().String(), fsm.NewestVersion.String()
 	for _, kind := range []fsm.EntityKind{fsm.Queue, fsm.Topic, fsm.Subscription} {
 		for _, d := range v.List(kind, 0, -1) {

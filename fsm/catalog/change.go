@@ -17,6 +17,9 @@ type Change struct {
 	Restore *fsm.Descriptor `json:"restore,omitempty"`
 	// Update replaces the mutable properties of the entity with that name (S-261, S-262). Rules stay.
 	Update *fsm.Descriptor `json:"update,omitempty"`
+	// Rehome begins to move shares of an entity to other partitions, and Rehomed takes the move of one a step further.
+	Rehome  *Rehome     `json:"rehome,omitempty"`
+	Rehomed *RehomeStep `json:"rehomed,omitempty"`
 	// Delete removes an entity.
 	Delete *Deletion `json:"delete,omitempty"`
 	// DeleteIfIdle removes an entity unless it was changed meanwhile (S-257, A22).
@@ -152,7 +155,7 @@ func Grows(cmd *fsm.Change) bool {
 	if json.Unmarshal(cmd.Data, &c) != nil {
 		return true
 	}
-	return c.Create != nil || c.Restore != nil || c.Update != nil || c.PutRule != nil || c.Place != nil
+	return c.Create != nil || c.Restore != nil || c.Update != nil || c.PutRule != nil || c.Place != nil || c.Rehome != nil
 }
 
 // Query returns q as a query to group 0.

@@ -13,6 +13,7 @@ func (s *State) restore(d fsm.Descriptor, limits Limits) fsm.Outcome {
 		return o
 	}
 	d.Restore()
+	d.Origins = nil
 	d.Suspended, d.UserStatus, d.Status = true, d.Status, fsm.Disabled
 	v := s.next()
 	d.ID = v.nextID

@@ -34,7 +34,9 @@ type image struct {
 	Lost     []fsm.Incarnation
 	Removed  []fsm.NodeID `json:",omitempty"`
 	Level    fsm.Version  `json:",omitempty"` // the cluster version
-	Results  []remembered
+	// Rehomings is absent when it is empty.
+	Rehomings []Rehoming `json:",omitempty"`
+	Results   []remembered
 }
 
 type remembered struct {
@@ -59,7 +61,8 @@ func (s *State) Capture() io.WriterTo {
 func (c *capture) WriteTo(w io.Writer) (int64, error) {
 	m := image{Wall: c.wall, Lease: c.lease, Epoch: c.epoch, Index: c.index, Version: c.view.version,
 		NextID: c.view.nextID, Entities: c.view.ids.Values(), Groups: c.view.Groups(),
-		Nodes: c.view.Nodes(), Lost: c.view.lost, Removed: c.view.removed, Level: c.view.cluster}
+		Nodes: c.view.Nodes(), Lost: c.view.lost, Removed: c.view.removed, Level: c.view.cluster,
+		Rehomings: c.view.Rehomings()}
 	for k, r := range c.results { // ordered: sorted below
 		m.Results = append(m.Results, remembered{k, r})
 	}
@@ -124,6 +127,9 @@ func (s *State) install(m *image) {
 	}
 	for _, g := range m.Groups {
 		v.groups.Set(g.ID, g)
+	}
+	for _, r := range m.Rehomings {
+		v.rehomings.Set(r.ID, r)
 	}
 	for _, n := range m.Nodes {
 		v.nodes.Set(n.ID, n)

@@ -160,6 +160,10 @@ func (s *State) change(data []byte) fsm.Outcome {
 		return s.restore(*c.Restore, c.Limits.filled())
 	case c.Update != nil:
 		return s.update(*c.Update)
+	case c.Rehome != nil:
+		return s.rehome(*c.Rehome)
+	case c.Rehomed != nil:
+		return s.rehomed(*c.Rehomed)
 	case c.Delete != nil:
 		return s.remove(c.Delete.ID)
 	case c.DeleteIfIdle != nil:
@@ -209,8 +213,8 @@ func (s *State) create(d fsm.Descriptor, limits Limits) fsm.Outcome {
 	if o := s.checkForward(&d); o.Refusal != fsm.None {
 		return o
 	}
-	d.Restore()      // what is new is nobody's to lift
-	d.Prefixes = nil // they are a restored entity's
+	d.Restore()                      // what is new is nobody's to lift
+	d.Prefixes, d.Origins = nil, nil // they are those of a restored entity, and of one that moved
 	v := s.next()
 	d.ID = v.nextID
 	v.nextID++
@@ -282,7 +286,7 @@ func (s *State) update(d fsm.Descriptor) fsm.Outcome {
 	d.Restore()
 	v := s.next()
 	d.ID, d.Name, d.Parent, d.Partitions = old.ID, old.Name, old.Parent, old.Partitions
-	d.Prefixes = old.Prefixes
+	d.Prefixes, d.Origins = old.Prefixes, old.Origins
 	d.Rules = old.Rules
 	d.Version = v.version
 	d.CreatedAt, d.UpdatedAt = old.CreatedAt, s.wall

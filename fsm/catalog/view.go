@@ -21,6 +21,8 @@ type View struct {
 	lost    []fsm.Incarnation // oldest first
 	removed []fsm.NodeID      // oldest first
 	cluster fsm.Version       // that every node knows
+	// rehomings are the moves of shares, with those that failed.
+	rehomings btree.Map[fsm.EntityID, Rehoming]
 }
 
 func newView() *View { return &View{nextID: 1} }
@@ -29,7 +31,7 @@ func newView() *View { return &View{nextID: 1} }
 func (v *View) clone() *View {
 	return &View{version: v.version, nextID: v.nextID, names: *v.names.Copy(), ids: *v.ids.Copy(),
 		groups: *v.groups.Copy(), nodes: *v.nodes.Copy(), lost: slices.Clone(v.lost),
-		removed: slices.Clone(v.removed), cluster: v.cluster}
+		removed: slices.Clone(v.removed), cluster: v.cluster, rehomings: *v.rehomings.Copy()}
 }
 
 func fold(name string) string { return strings.ToLower(name) }
@@ -42,6 +44,7 @@ func (v *View) put(d *fsm.Descriptor) {
 func (v *View) drop(d *fsm.Descriptor) {
 	v.names.Delete(fold(d.Name))
 	v.ids.Delete(d.ID)
+	v.rehomings.Delete(d.ID)
 }
 
 func (v *View) lose(i fsm.Incarnation) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -98,7 +99,7 @@ func missingOf(rep *replica.Replica, v *catalog.View) []fsm.Request {
 func missing(p fsm.PartitionID, known []fsm.KnownEntity, v *catalog.View) []fsm.Request {
 	versions := make(map[fsm.EntityID]uint64, len(known))
 	for _, k := range known {
-		versions[k.ID] = k.Version
+		versions[k.ID] = max(versions[k.ID], k.Version)
 	}
 	var out []fsm.Request
 	v.SharesOf(p, func(d *fsm.Descriptor) bool {
@@ -110,8 +111,16 @@ func missing(p fsm.PartitionID, known []fsm.KnownEntity, v *catalog.View) []fsm.
 	for _, k := range known {
 		// The catalog here may lag behind. A view that is as new as the share's description has seen the entity
 		// created, so only then its absence means that it was deleted.
-		if v.ByID(k.ID) == nil && k.Version <= v.Version() {
+		d := v.ByID(k.ID)
+		switch since := max(k.Version, k.Arriving); {
+		case since > v.Version():
+		case d == nil:
 			out = append(out, fsm.Request{Entity: k.ID, Command: &fsm.DropEntity{}})
+		case k.Arriving != 0 && !slices.Contains(d.Partitions, p):
+			// A share that came in vain, late steps of a move that is over included.
+			if r, ok := v.Rehoming(k.ID); !ok || !r.Active() || r.Epoch != k.Arriving {
+				out = append(out, fsm.Request{Entity: k.ID, Command: &fsm.Rehome{Step: fsm.RehomeDiscard, Epoch: k.Arriving}})
+			}
 		}
 	}
 	return out

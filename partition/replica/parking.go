@@ -135,7 +135,7 @@ func (p *parking) satisfied(r *fsm.Request, ride func(*call)) {
 		}
 	case *fsm.ReleaseSession:
 		p.pull(fsm.WaitKey{Entity: r.Entity, Sub: r.Sub, Kind: fsm.WaitSession}, 1, ride)
-	case *fsm.PutEntity, *fsm.DropEntity:
+	case *fsm.PutEntity, *fsm.DropEntity, *fsm.Rehome:
 		p.pullEntity(r.Entity, ride)
 	}
 }

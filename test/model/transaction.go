@@ -24,6 +24,11 @@ func (m *Model) commit(r *fsm.Request, c *fsm.Commit) fsm.Outcome {
 	if messages > 100 {
 		return refused(fsm.TransactionTooLarge)
 	}
+	for _, op := range c.Ops { // it comes again where the share is
+		if q := m.queue(op.Entity); q != nil && q.closed {
+			return refused(fsm.Stale)
+		}
+	}
 	trial := m.copy()
 	var o fsm.Outcome
 	for _, op := range c.Ops {

@@ -232,3 +232,17 @@ func TestCanaryOfTheRemoved(t *testing.T) {
 		accused(t, pl.electorate(), "I30", string(m.id)+" is gone for good and belongs to the catalog")
 	})
 }
+
+// A share whose move does not end is told: the loops that carry moves out are dead.
+func TestCanaryOfSharesThatMove(t *testing.T) {
+	planted(t, 3, func(t *testing.T, n *nemesis) {
+		time.Sleep(10 * time.Second) // the cluster has its newest version
+		n.w.alone()
+		d := n.w.view().Entity("plain")
+		if moves, err := n.via(nil).node.directory.Rehome(t.Context(), "plain", 3-d.Partitions[0], false); err != nil || len(moves) != 1 {
+			t.Fatalf("%v, %v", moves, err)
+		}
+		time.Sleep(time.Second)
+		accused(t, n.w.misplaced(), "I27", "share 0 of entity")
+	})
+}

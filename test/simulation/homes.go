@@ -87,6 +87,11 @@ func (w *world) misplaced() error {
 			return breaks("I27", "partition %d, members %v: %w", g.ID, g.Members, err)
 		}
 	}
+	for _, r := range pl.v.Rehomings() {
+		if r.Active() {
+			return breaks("I27", "share %d of entity %d moves from partition %d to %d: %s", r.Share, r.ID, r.From, r.To, r.Step)
+		}
+	}
 	if err := pl.level(); err != nil {
 		return err
 	}

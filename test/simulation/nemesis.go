@@ -49,6 +49,7 @@ func otherFaults() []fault {
 		{name: "clients cut", minority: true, begin: (*nemesis).clientsCut},
 		{name: "clients reset", begin: (*nemesis).clientsReset},
 		{name: "slow network", begin: (*nemesis).slowNetwork},
+		{name: "rehome", light: true, begin: (*nemesis).rehome},
 	}
 }
 

@@ -274,6 +274,27 @@ func (n *nemesis) rebalance(m *machine) func() {
 	return func() {}
 }
 
+// rehome moves a queue with one share to another partition.
+func (n *nemesis) rehome(m *machine) func() {
+	v := m.node.directory.View()
+	if v == nil {
+		return nil
+	}
+	queues := slices.DeleteFunc(v.List(fsm.Queue, 0, -1), func(d *fsm.Descriptor) bool { return len(d.Partitions) != 1 })
+	groups := v.Groups()
+	if len(queues) == 0 || len(groups) < 2 {
+		return nil
+	}
+	d, to := queues[n.rng.IntN(len(queues))], groups[n.rng.IntN(len(groups))].ID
+	ctx, cancel := context.WithTimeout(context.Background(), wishLimit)
+	defer cancel()
+	moves, err := m.node.directory.Rehome(ctx, d.Name, to, false)
+	if n.w.event("an operator moves %s from %v to partition %d: %v", d.Name, d.Partitions, to, err); err == nil {
+		n.w.c.add("moves of shares begun", len(moves))
+	}
+	return func() {}
+}
+
 // orders has operators say again what they want, until the catalog knows all of it (I26). A cluster in which a founder died
 // early takes no wish until it has its first version. It gets that when the founder has been silent for ReplaceAfter.
 func (n *nemesis) orders() error {

@@ -171,6 +171,9 @@ type Cluster interface {
 	// Rebalance hands leaderships to the preferred leaders: to one node, or to all if node is "". It returns how many
 	// were handed over, and a sentence for each that stays.
 	Rebalance(ctx context.Context, node fsm.NodeID) (moved int, stay []string, err error)
+	// Rehome begins to move the shares of a queue to other partitions: to one that is named, or to those with the fewest
+	// shares. With dryRun it tells the moves alone. Cluster tells how far they are.
+	Rehome(ctx context.Context, entity string, to fsm.PartitionID, dryRun bool) ([]ShareMove, error)
 	// Upgrade tells the cluster version and the programs of the nodes; Finalize raises the version to what all of them know.
 	Upgrade(ctx context.Context) UpgradeStatus
 	Finalize(ctx context.Context) (UpgradeStatus, error)

@@ -277,6 +277,14 @@ func (w *world) Rebalance(_ context.Context, node fsm.NodeID) (int, []string, er
 	return 2, []string{"partition 3 was not handed to b"}, nil
 }
 
+func (w *world) Rehome(_ context.Context, entity string, to fsm.PartitionID, dryRun bool) ([]ShareMove, error) {
+	if w.transfer != nil {
+		return nil, w.transfer
+	}
+	w.transfers = append(w.transfers, fmt.Sprintf("rehome %s %d %v", entity, to, dryRun))
+	return []ShareMove{{Share: 0, From: 2, To: max(to, 1)}}, nil
+}
+
 // house is an API on a world, and a way to talk to it.
 type house struct {
 	*world

@@ -31,6 +31,26 @@ type ClusterStatus struct {
 	Moves []fsm.PartitionID `json:"moves,omitempty"`
 	// Progress is how far the replicas are that are being filled for these.
 	Progress []MoveStatus `json:"progress,omitempty"`
+	// Rehomings are the shares that move to other partitions, and those of which the last move was given up.
+	Rehomings []RehomingStatus `json:"rehomings,omitempty"`
+}
+
+// ShareMove is a share of a queue, the partition that it is in, and the one that it goes to.
+type ShareMove struct {
+	Share int             `json:"share"`
+	From  fsm.PartitionID `json:"from"`
+	To    fsm.PartitionID `json:"to"`
+}
+
+// RehomingStatus is how far the move of a share is.
+type RehomingStatus struct {
+	Entity string `json:"entity"`
+	ShareMove
+	// Step is "copy", "open" or "back", and "failed" when it was given up; Why tells why.
+	Step  string    `json:"step"`
+	Why   string    `json:"why,omitempty"`
+	Left  int       `json:"left"` // shares of the entity that move next
+	Since time.Time `json:"since"`
 }
 
 // MoveStatus is how far a new replica is.

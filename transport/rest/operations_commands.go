@@ -37,6 +37,8 @@ func (a *API) serveCommand(w http.ResponseWriter, r *http.Request) {
 		}
 		a.log.Info("leaderships were handed to the preferred leaders", "handed over", moved, "stay", len(stay))
 		writeJSON(w, r, http.StatusOK, rebalanced{Moved: moved, Stay: stay})
+	case "rehome":
+		a.serveRehome(ctx, w, r)
 	case "upgrade/finalize":
 		upgrade, err := a.deps.Cluster.Finalize(ctx)
 		if err != nil {
@@ -48,6 +50,33 @@ func (a *API) serveCommand(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeJSON(w, r, http.StatusNotFound, map[string]string{"error": "there is no command " + strconv.Quote(verb)})
 	}
+}
+
+// serveRehome begins to move the shares of a queue. Its answer does not wait for the end.
+func (a *API) serveRehome(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	values := r.URL.Query()
+	entity, dry, to := values.Get("entity"), false, uint64(0)
+	var err, err2 error
+	if values.Has("to") {
+		to, err = strconv.ParseUint(values.Get("to"), 10, 15) // A1: below 32768
+	}
+	if values.Has("dry-run") {
+		dry, err2 = strconv.ParseBool(values.Get("dry-run"))
+	}
+	if entity == "" || err != nil || err2 != nil || values.Has("to") && to == 0 {
+		writeJSON(w, r, http.StatusBadRequest,
+			map[string]string{"error": "want entity=NAME in the query, and perhaps to=PARTITION and dry-run=true"})
+		return
+	}
+	moves, err := a.deps.Cluster.Rehome(ctx, entity, fsm.PartitionID(to), dry)
+	if err != nil {
+		a.refuseCommand(w, r, err)
+		return
+	}
+	if !dry {
+		a.log.Info("shares of a queue move to other partitions", "entity", entity, "shares", len(moves))
+	}
+	writeJSON(w, r, http.StatusOK, map[string]any{"entity": entity, "moves": moves, "dryRun": dry})
 }
 
 type rebalanced struct {

@@ -173,6 +173,12 @@ func TestOperatorsSayWhatTheyWantOfANode(t *testing.T) {
 		{"POST", "upgrade/finalize", errors.New("the cluster version was not raised: node x"), 409, "node x"},
 		{"POST", "upgrade/finalize", &fsm.VersionError{What: "it", Needs: 101}, 503, "it needs cluster version 0.1-1"},
 		{"POST", "rebalance?node=b", nil, 200, `"moved":2`},
+		{"POST", "rehome?entity=orders", nil, 200, `{"dryRun":false,"entity":"orders","moves":[{"share":0,"from":2,"to":1}]}`},
+		{"POST", "rehome?entity=orders&to=7&dry-run=true", nil, 200, `"to":7`},
+		{"POST", "rehome", nil, 400, "want entity=NAME"},
+		{"POST", "rehome?entity=orders&to=0", nil, 400, "want entity=NAME"},
+		{"POST", "rehome?entity=orders&dry-run=perhaps", nil, 400, "want entity=NAME"},
+		{"POST", "rehome?entity=x", fmt.Errorf("entity x: %w", fsm.ErrNoEntity), 404, "entity x"},
 		{"POST", "drain", nil, 400, "node=NODE"},
 		{"POST", "dance?node=b", nil, 404, "dance"},
 		{"POST", "drain?node=x", fmt.Errorf("node x: %w", fsm.ErrNoEntity), 404, "node x"},
@@ -186,7 +192,7 @@ func TestOperatorsSayWhatTheyWantOfANode(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d %s", tc.method, tc.path, status, text, tc.status, tc.want)
 		}
 	}
-	const want = "drain b; undrain b; remove b; forget b; rebalance ; finalize; rebalance b"
+	const want = "drain b; undrain b; remove b; forget b; rebalance ; finalize; rebalance b; rehome orders 0 false; rehome orders 7 true"
 	if got := strings.Join(h.transfers, "; "); got != want {
 		t.Errorf("commanded %q, want %q", got, want)
 	}

@@ -32,6 +32,7 @@ type shelf struct {
 	wishes map[fsm.NodeID]string
 	// finalized says that an upgrade is. Until n2 is forgotten it cannot be.
 	finalized bool
+	rehomed   string
 }
 
 func (s *shelf) Get(_ context.Context, name string) (*fsm.Descriptor, error) {
@@ -96,8 +97,15 @@ func (s *shelf) Cluster(context.Context) rest.ClusterStatus {
 	case "forget": // one that was lost had the name before, and has it again
 		nodes[1] = rest.NodeStatus{ID: "aabb-2", UUID: "lost-9", State: "unknown"}
 	}
+	var moving []rest.RehomingStatus
+	switch s.rehomed {
+	case "failed":
+		moving = append(moving, rest.RehomingStatus{Entity: "Failed", ShareMove: rest.ShareMove{From: 2, To: 1}, Step: "failed", Why: "because"})
+	case "slow":
+		moving = append(moving, rest.RehomingStatus{Entity: "slow", ShareMove: rest.ShareMove{From: 2, To: 1}, Step: "copy"})
+	}
 	return rest.ClusterStatus{
-		ClusterVersion: "0.0-1", Knows: "0.1-1", Nodes: nodes,
+		ClusterVersion: "0.0-1", Knows: "0.1-1", Nodes: nodes, Rehomings: moving,
 		Partitions: []rest.PartitionStatus{{ID: 3, Leader: "aaaa-1", Term: 7,
 			Differs: []string{"aabb-2 is wanted and not taken in yet"}}},
 		Alarms: []rest.Alarm{{Name: "disk-space", Reason: "disk is nearly full"}},
@@ -123,6 +131,16 @@ func (s *shelf) Wish(_ context.Context, verb string, n fsm.NodeID) error {
 
 func (s *shelf) Rebalance(_ context.Context, n fsm.NodeID) (int, []string, error) {
 	return 1, []string{"partition 3 was not handed to " + string(n)}, nil
+}
+
+func (s *shelf) Rehome(_ context.Context, entity string, to fsm.PartitionID, dryRun bool) ([]rest.ShareMove, error) {
+	if entity == "level" {
+		return nil, nil
+	}
+	if !dryRun {
+		s.rehomed = entity
+	}
+	return []rest.ShareMove{{Share: 0, From: 2, To: max(to, 1)}}, nil
 }
 
 func (s *shelf) Upgrade(context.Context) rest.UpgradeStatus {
@@ -278,6 +296,12 @@ func TestClusterCommands(t *testing.T) {
 		{"drain as JSON", []string{"drain", "aabb", "-o", "json"}, 0, `"done":true`},
 		{"rebalance", []string{"rebalance"}, 0, "handed over 1 leadership"},
 		{"rebalance one", []string{"rebalance", "aabb"}, 0, "partition 3 was not handed to aabb-2"},
+		{"rehome", []string{"rehome", "orders"}, 0, "share 0: partition 2 to 1"},
+		{"rehome to", []string{"rehome", "orders", "--to", "3", "--dry-run"}, 0, "share 0: partition 2 to 3"},
+		{"rehome level", []string{"rehome", "level"}, 0, "nothing to move"},
+		{"rehome nothing", []string{"rehome"}, exit.Usage, "takes 1 arguments"},
+		{"rehome failed", []string{"rehome", "failed"}, exit.Failed, "stays in partition 2: because"},
+		{"rehome slow", []string{"rehome", "slow", "--wait", "10ms"}, exit.Failed, "share 0 moves from partition 2 to 1 (copy)"},
 		{"rebalance two", []string{"rebalance", "a", "b"}, exit.Usage, "at most one node"},
 		{"status tells of an upgrade that is not finalized", []string{"status"}, 0, "the cluster version is 0.0-1, and the program of"},
 		{"upgrade", []string{"upgrade"}, exit.Usage, "needs a subcommand"},

@@ -44,6 +44,15 @@ type clusterStatus struct {
 	Nodes          []nodeRow `json:"nodes"`
 	Moves          []int     `json:"moves"`
 	Progress       []moveRow `json:"progress"`
+	Rehomings      []struct {
+		Entity string `json:"entity"`
+		Share  int    `json:"share"`
+		From   int    `json:"from"`
+		To     int    `json:"to"`
+		Step   string `json:"step"`
+		Why    string `json:"why"`
+		Left   int    `json:"left"`
+	} `json:"rehomings"`
 	// says has what the nodes say of themselves, by node; it comes from another path.
 	says       map[string]NodeHealth
 	Partitions []struct {
@@ -79,7 +88,7 @@ func NewClusterCommand() *cobra.Command {
 	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "limit of one request")
 	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
 	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
-	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f), rebalanceCommand(f), clusterHealthCommand(f),
+	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f), rebalanceCommand(f), rehomeCommand(f), clusterHealthCommand(f),
 		clusterDoctorCommand(f), upgradeCommand(f))
 	for _, v := range nodeVerbs {
 		c.AddCommand(nodeVerbCommand(f, v))
