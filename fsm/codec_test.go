@@ -238,6 +238,7 @@ func TestSharesDoNotLearnWhatIsOnlyShown(t *testing.T) {
 	d.AuthRules[0].Order = OrderOfRights([]string{"Send", "Listen", "Manage"})
 	d.Rules[0].Preprocessing = [2]string{"true", "false"}
 	d.AsSent = AsSent{AnonymousAccess: true, Lock: 1, TTL: 2, Window: 3, Idle: 4}
+	d.Origins = []PartitionID{4, 5}
 	if with := AppendDescriptor(nil, &d); !bytes.Equal(with, without) {
 		t.Errorf("\n got %x\nwant %x", with, without)
 	}
@@ -256,6 +257,7 @@ func TestGoldensSetEveryField(t *testing.T) {
 		"Operator":      true, // a variant of the command, see revoke_by
 		"Reserved":      true, // a variant, see enqueue_reserved and transfer_reserved
 		"Preprocessing": true, // see TestSharesDoNotLearnWhatIsOnlyShown
+		"Origins":       true, // likewise
 	}
 	check := func(v any) {
 		s := reflect.ValueOf(v)
