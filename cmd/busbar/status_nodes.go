@@ -178,3 +178,16 @@ func moves(partitions []rest.PartitionStatus) (ids []fsm.PartitionID) {
 	}
 	return ids
 }
+
+// rehomings lists the shares that move, and those of which the last move was given up.
+func rehomings(v *catalog.View) (out []rest.RehomingStatus) {
+	for _, r := range v.Rehomings() {
+		row := rest.RehomingStatus{ShareMove: rest.ShareMove{Share: r.Share, From: r.From, To: r.To}, Step: string(r.Step),
+			Why: r.Why, Left: len(r.Next), Since: time.UnixMilli(int64(r.Since)).UTC()}
+		if d := v.ByID(r.ID); d != nil {
+			row.Entity = d.Name
+		}
+		out = append(out, row)
+	}
+	return out
+}

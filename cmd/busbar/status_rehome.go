@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
@@ -21,17 +19,4 @@ func (s *status) Rehome(ctx context.Context, entity string, to fsm.PartitionID, 
 		out[i] = rest.ShareMove{Share: m.Share, From: d.Partitions[m.Share], To: m.To}
 	}
 	return out, err
-}
-
-// rehomings lists the shares that move, and those of which the last move was given up.
-func rehomings(v *catalog.View) (out []rest.RehomingStatus) {
-	for _, r := range v.Rehomings() {
-		row := rest.RehomingStatus{ShareMove: rest.ShareMove{Share: r.Share, From: r.From, To: r.To}, Step: string(r.Step),
-			Why: r.Why, Left: len(r.Next), Since: time.UnixMilli(int64(r.Since)).UTC()}
-		if d := v.ByID(r.ID); d != nil {
-			row.Entity = d.Name
-		}
-		out = append(out, row)
-	}
-	return out
 }
