@@ -18,6 +18,21 @@ func main() { os.Exit(run(os.Args[1:])) }
 // run executes one command line and returns the exit code: 0 done, 1 failed at run time, 2 usage or
 // configuration, 3 not found, 4 conflict, 5 unauthorised, 6 a stop that was cut off.
 func run(args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	reached := watchRuns(root)
+	err := root.Execute()
+	if err != nil && !*reached {
+		err = exit.With(exit.Usage, err) // cobra refused the command line
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "busbar:", err)
+	}
+	return exit.Code(err)
+}
+
+// newRoot returns the command line with all commands.
+func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "busbar",
 		Short:         "A replicated message broker for Azure Service Bus clients",
@@ -31,20 +46,12 @@ func run(args []string) int {
 	root.AddCommand(newServeCommand(), newDevCommand(), newConfigCommand(),
 		client.NewClusterCommand(), client.NewQueueCommand(), manage.NewTopicCommand(), manage.NewSubscriptionCommand(),
 		manage.NewRuleCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
-		client.NewSendCommand(), client.NewCancelCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewMessagesCommand(),
+		client.NewSendCommand(), client.NewCancelCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewSessionCommand(), client.NewResetCommand(), client.NewTokenCommand(),
+		client.NewMessagesCommand(),
 		client.NewDebugCommand(auditDirs, recoverDirs), client.NewHealthCheckCommand(), client.NewBackupCommand(),
 		bench.NewCommand(), bench.NewFrontendCommand())
 	root.AddCommand(newVersionCommand())
-	root.SetArgs(args)
-	reached := watchRuns(root)
-	err := root.Execute()
-	if err != nil && !*reached {
-		err = exit.With(exit.Usage, err) // cobra refused the command line
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "busbar:", err)
-	}
-	return exit.Code(err)
+	return root
 }
 
 // watchRuns notes whether a command came to its own code. An error before that is one of the command line: an unknown

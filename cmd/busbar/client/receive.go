@@ -25,6 +25,9 @@ type receiveFlags struct {
 	nextSession, dead        bool
 	remove, abandon, deadLet bool
 	complete                 bool
+	hold                     bool // defer
+	deferred                 bool
+	numbers                  []int64
 	reason, description      string
 }
 
@@ -48,8 +51,12 @@ func NewReceiveCommand() *cobra.Command {
 	flags.BoolVar(&r.deadLet, "deadletter", false, "move each message to the dead-letter queue")
 	flags.StringVar(&r.reason, "reason", "", "reason, with --deadletter")
 	flags.StringVar(&r.description, "description", "", "error description, with --deadletter")
+	flags.BoolVar(&r.hold, "defer", false, "put each message aside: receive --number takes it, and nothing else does")
+	flags.BoolVar(&r.deferred, "deferred", false, "receive deferred messages, as many as --max")
+	flags.Int64SliceVar(&r.numbers, "number", nil, "receive the deferred message with this sequence number; may be repeated")
 	c.MarkFlagsMutuallyExclusive("session", "next-session")
-	c.MarkFlagsMutuallyExclusive("delete", "abandon", "deadletter", "complete")
+	c.MarkFlagsMutuallyExclusive("delete", "abandon", "deadletter", "complete", "defer")
+	c.MarkFlagsMutuallyExclusive("deferred", "number")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		t, err := f.Target()
 		if err != nil {
@@ -65,6 +72,9 @@ func NewReceiveCommand() *cobra.Command {
 		if r.max < 1 {
 			return exit.Usagef("--max must be at least 1")
 		}
+		if err := r.checkNumbers(); err != nil {
+			return err
+		}
 		return r.run(c, t, f, queue)
 	}
 	return c
@@ -74,6 +84,9 @@ func (r *receiveFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queu
 	path := queue
 	if r.dead {
 		path += "/$DeadLetterQueue"
+	}
+	if r.deferred || len(r.numbers) > 0 {
+		return r.byNumber(c, t, f, path)
 	}
 	w, err := dial.Connect(c.Context(), t, path, f.Timeout)
 	if err != nil {
@@ -227,6 +240,8 @@ func (r *receiving) finish(ctx context.Context, m *amqp.Message) error {
 		}
 		return settled("dead-letter", m, r.in.RejectMessage(ctx, m, &amqp.Error{
 			Condition: "com.microsoft:dead-letter", Info: info}))
+	case r.hold:
+		return settled("defer", m, r.in.ModifyMessage(ctx, m, &amqp.ModifyMessageOptions{UndeliverableHere: true}))
 	case r.abandon, !r.complete: // given back now, it would be the next one to arrive
 		m.Data = nil // it is printed
 		r.held = append(r.held, m)

@@ -182,7 +182,12 @@ func (t *Target) Token(path string, now time.Time) string {
 	if t.Signature != "" {
 		return t.Signature
 	}
-	return auth.NewToken(t.audience(path), t.KeyName, t.Key, now.Add(tokenLife))
+	return t.TokenUntil(path, now.Add(tokenLife))
+}
+
+// TokenUntil is Token with an end of its own. The target must have a key.
+func (t *Target) TokenUntil(path string, end time.Time) string {
+	return auth.NewToken(t.audience(path), t.KeyName, t.Key, end)
 }
 
 func (t *Target) audience(path string) string { return "sb://" + t.Host + "/" + path }

@@ -140,6 +140,10 @@ func answerError(m *amqp.Message) error {
 		return nil
 	}
 	text, _ := first(m.ApplicationProperties, "status-description", "statusDescription").(string)
+	text, id := shortened(text)
+	if id != "" {
+		text += " (tracking id " + id + ")"
+	}
 	return exit.FromHTTP("refused", int(code), text)
 }
 
