@@ -5,17 +5,17 @@
 //
 // From the top down: a file uses what stands below it, with few exceptions.
 //
+//   - reset.go: a development node is emptied, and tokens
 //   - queue.go, entities.go: queues and files of entities, by the management API
 //   - redrive.go, purge.go, release.go, options.go, suspend.go: what an operator changes of an entity
 //   - locks.go, transactions.go, inspect_commands.go, inspect.go: what the operations port shows of it
-//   - receive.go, receive_number.go, session.go, messages_import.go, messages.go, peek.go, send.go, schedule.go: messages, as any client of AMQP sees them,
+//   - session.go, receive.go, receive_number.go, messages_import.go, messages.go, peek.go, send.go, schedule.go: messages, as any client of AMQP sees them,
 //     and as lines of JSON
 //   - backup_create.go, backup_verify.go, backup_restore.go, backup_calls.go, backup.go: backups, and the images of partitions
 //     that the operations port hands out and takes
 //   - audit.go, recover.go: the audit of replicas, and a majority that is lost for good
 //   - healthcheck.go, cluster_health.go, cluster_upgrade.go, cluster_nodes.go, cluster_rehome.go, cluster_moves.go, cluster.go: nodes, leaders,
 //     versions, what is wrong, and a probe
-//   - reset.go: a development node is emptied, and tokens
 //   - print.go, bar.go, args.go: messages and progress on a terminal, and the arguments of commands
 //
 // Start with NewQueueCommand, or with NewReceiveCommand for AMQP.
