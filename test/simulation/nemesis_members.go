@@ -274,7 +274,7 @@ func (n *nemesis) rebalance(m *machine) func() {
 	return func() {}
 }
 
-// rehome moves a queue with one share to another partition.
+// rehome moves a queue with one share to a partition that it is not in.
 func (n *nemesis) rehome(m *machine) func() {
 	v := m.node.directory.View()
 	if v == nil {
@@ -285,7 +285,9 @@ func (n *nemesis) rehome(m *machine) func() {
 	if len(queues) == 0 || len(groups) < 2 {
 		return nil
 	}
-	d, to := queues[n.rng.IntN(len(queues))], groups[n.rng.IntN(len(groups))].ID
+	d := queues[n.rng.IntN(len(queues))]
+	groups = slices.DeleteFunc(groups, func(g catalog.Group) bool { return g.ID == d.Partitions[0] })
+	to := groups[n.rng.IntN(len(groups))].ID
 	ctx, cancel := context.WithTimeout(context.Background(), wishLimit)
 	defer cancel()
 	moves, err := m.node.directory.Rehome(ctx, d.Name, to, false)
