@@ -112,7 +112,10 @@ func (pl *placement) group(g catalog.Group) error {
 	}
 	for _, n := range g.Members {
 		if m := pl.w.computerOf(n); m.over.Load() || m.out.Load() {
-			return fmt.Errorf("%s is gone for good", n)
+			if free > 0 || m.wish == catalog.Gone {
+				return fmt.Errorf("%s is gone for good", n)
+			}
+			continue // nobody can take its place, and no operator has given it up
 		}
 		if !pl.able[n] && free > 0 {
 			return fmt.Errorf("%s is to be empty, and %d nodes are free", n, free)
@@ -165,6 +168,7 @@ func (pl *placement) holders(g catalog.Group, leader *replica.Status) error {
 	for _, m := range pl.w.machines() {
 		st, holds := pl.w.statusOf(m.id, g.ID)
 		switch member := slices.Contains(g.Members, m.id); {
+		case member && m.over.Load(): // group has judged it
 		case member && !holds:
 			return fmt.Errorf("%s holds no replica", m.id)
 		case member && (st.Failure != "" || st.Applied+closeBehind < leader.Committed):
