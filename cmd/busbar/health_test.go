@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -83,7 +84,11 @@ func TestTheHealthOfALiveCluster(t *testing.T) {
 // What a node says of its certificates and settings is what the rules look at.
 func TestWhatANodeSaysOfItself(t *testing.T) {
 	now := time.Now()
-	cfg := nodeConfig(t, func(c *Config) { c.Advertise = "a.example.net" })
+	dir := t.TempDir()
+	newAuthority(t, "ours").issue(t, dir, paper{}) // of another name than the node has
+	cfg := nodeConfig(t, func(c *Config) {
+		c.Advertise, c.TLSCert, c.TLSKey = "a.example.net", filepath.Join(dir, "node.pem"), filepath.Join(dir, "node.key")
+	})
 	l := openLive(t, cfg)
 	says := l.says(t.Context(), now)
 	if says.Certificate == nil || !slices.Contains(says.Certificate.Unnamed, "a.example.net") {

@@ -56,7 +56,7 @@ func TestAHangupReloadsAProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.signal(syscall.SIGHUP)
-	p.awaitLog("want trace, debug, info, warn or error")
+	p.awaitLog("want trace, debug, info, warn, error or auto")
 	if got := shown(t, p.secure); got != "second" {
 		t.Errorf("after broken files the certificate is of %q", got)
 	}
