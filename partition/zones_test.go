@@ -82,6 +82,14 @@ func TestReplicasAndVotersAvoidOneZone(t *testing.T) {
 		b.until("no two voters are in one zone", func() string { return b.votersTogether(3) })
 		w.end()
 		version := b.all["n1"].dir.View().Version()
+		b.until("the load is even, as far as zones allow", func() string {
+			before := version
+			time.Sleep(time.Minute)
+			if version = b.all["n1"].dir.View().Version(); version != before {
+				return "the catalog changed within a minute"
+			}
+			return ""
+		})
 		time.Sleep(5 * time.Minute)
 		if v := b.all["n1"].dir.View().Version(); v != version {
 			t.Errorf("a cluster at rest changed its catalog %d times", v-version)
