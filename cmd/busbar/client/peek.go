@@ -118,16 +118,11 @@ type peekRequest struct {
 
 // send returns the messages as the broker has encoded them.
 func (p *peekRequest) send(ctx context.Context, w *dial.Wire, r *dial.Requests) ([][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.Limit)
-	defer cancel()
 	body := map[string]any{"from-sequence-number": p.from, "message-count": int32(p.count)}
 	if p.session != nil {
 		body["session-id"] = *p.session
 	}
-	answer, err := r.Call(ctx, &amqp.Message{
-		ApplicationProperties: map[string]any{"operation": "com.microsoft:peek-message"},
-		Value:                 body,
-	})
+	answer, err := ask(ctx, w, r, "peek-message", body)
 	if err != nil {
 		return nil, dial.Failure("peek", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
-// Modes of a request for messages by their numbers (S-86).
+// Modes of a request for messages by their sequence numbers (amqp-protocol.md 7.4).
 const (
 	takeAway uint32 = 0 // receive and delete
 	takeLock uint32 = 1 // peek and lock
@@ -145,16 +145,6 @@ func (r *receiveFlags) disposition(ctx context.Context, w *dial.Wire, requests *
 		return fmt.Errorf("%w; the messages are deferred again when their locks end", dial.Failure("settle", err))
 	}
 	return nil
-}
-
-// ask sends one request to the node of an entity.
-func ask(ctx context.Context, w *dial.Wire, r *dial.Requests, operation string, body map[string]any) (*amqp.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.Limit)
-	defer cancel()
-	return r.Call(ctx, &amqp.Message{
-		ApplicationProperties: map[string]any{"operation": "com.microsoft:" + operation},
-		Value:                 body,
-	})
 }
 
 // holdSession locks a session on a connection, until the returned function is called.

@@ -87,6 +87,16 @@ func openManagement(ctx context.Context, t *dial.Target, limit time.Duration, qu
 	return w, r, func() { r.Close(); w.Close() }, nil
 }
 
+// ask sends one request to the node of an entity.
+func ask(ctx context.Context, w *dial.Wire, r *dial.Requests, operation string, body map[string]any) (*amqp.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Limit)
+	defer cancel()
+	return r.Call(ctx, &amqp.Message{
+		ApplicationProperties: map[string]any{"operation": "com.microsoft:" + operation},
+		Value:                 body,
+	})
+}
+
 // scheduled is one message of a request, as the service reads it.
 func scheduled(m *amqp.Message, at time.Time) (map[string]any, error) {
 	if m.Annotations == nil {
@@ -108,12 +118,7 @@ func scheduled(m *amqp.Message, at time.Time) (map[string]any, error) {
 }
 
 func scheduleMessages(ctx context.Context, w *dial.Wire, r *dial.Requests, messages []any) ([]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.Limit)
-	defer cancel()
-	answer, err := r.Call(ctx, &amqp.Message{
-		ApplicationProperties: map[string]any{"operation": "com.microsoft:schedule-message"},
-		Value:                 map[string]any{"messages": messages},
-	})
+	answer, err := ask(ctx, w, r, "schedule-message", map[string]any{"messages": messages})
 	if err != nil {
 		return nil, dial.Failure("schedule", err)
 	}
@@ -163,12 +168,7 @@ func cancelScheduled(ctx context.Context, t *dial.Target, limit time.Duration, q
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, w.Limit)
-	defer cancel()
-	_, err = r.Call(ctx, &amqp.Message{
-		ApplicationProperties: map[string]any{"operation": "com.microsoft:cancel-scheduled-message"},
-		Value:                 map[string]any{"sequence-numbers": numbers},
-	})
+	_, err = ask(ctx, w, r, "cancel-scheduled-message", map[string]any{"sequence-numbers": numbers})
 	return dial.Failure("cancel", err)
 }
 
