@@ -231,23 +231,52 @@ func (h *Host) watchdog() {
 	h.lookAtDisk()
 	t := time.NewTicker(watchdogEvery)
 	defer t.Stop()
+	var a awake
 	for {
+		began := time.Now()
 		select {
 		case <-h.stop:
 			return
 		case <-t.C:
 		}
+		a.waited(began, time.Now())
 		h.lookAtDisk()
-		h.check(h.list())
+		rs := h.list()
+		h.check(rs, a.age(oldestCall(rs), time.Now()))
 	}
 }
 
-// check judges the disk by its oldest call: all groups of the node share it.
-func (h *Host) check(rs []*replica.Replica) {
-	var age time.Duration
+// awake tells a process that stood still from a disk that does. The age of a store call counts from the end of the last
+// pause of the process. After a SIGSTOP, or in a virtual machine that was frozen, no call has had time to return.
+type awake struct {
+	since time.Time // end of the last pause; zero if there was none
+}
+
+// waited notes how long a wait for the next tick took. A wait of three ticks was a pause of the process.
+func (a *awake) waited(began, ended time.Time) {
+	if ended.Sub(began) >= 3*watchdogEvery {
+		a.since = ended
+	}
+}
+
+// age returns how much of the age of a store call the process was awake for.
+func (a *awake) age(of time.Duration, now time.Time) time.Duration {
+	if a.since.IsZero() {
+		return of
+	}
+	return min(of, now.Sub(a.since))
+}
+
+// oldestCall returns the age of the oldest store call under way in any replica, 0 if there is none.
+func oldestCall(rs []*replica.Replica) (age time.Duration) {
 	for _, r := range rs {
 		age = max(age, r.OldestCall())
 	}
+	return age
+}
+
+// check judges the disk by the age of its oldest call: all groups of the node share it.
+func (h *Host) check(rs []*replica.Replica, age time.Duration) {
 	stalled := age > h.cfg.StallAfter
 	h.spreadReadOnly(rs)
 	for _, r := range rs {

@@ -158,3 +158,29 @@ func TestHostAnswersHostileCalls(t *testing.T) {
 		}
 	})
 }
+
+// A store call of a process that stood still is as old as the time since; a disk that hangs is found all the same.
+func TestAPauseOfTheProcessIsNoFaultOfItsDisk(t *testing.T) {
+	start := time.Now()
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	var a awake
+	a.waited(at(0), at(1))
+	if age := a.age(19*time.Second, at(1)); age != 19*time.Second {
+		t.Errorf("without a pause: %v", age)
+	}
+	a.waited(at(1), at(21))
+	for _, step := range []struct{ now, call, want float64 }{
+		{21, 20, 0},      // the call began before the pause
+		{22, 21, 1},      // and returned not in the second since
+		{40, 39, 19},     // it hangs
+		{40, 0.25, 0.25}, // another one that began later
+	} {
+		if got := a.age(at(step.call).Sub(start), at(step.now)); got != at(step.want).Sub(start) {
+			t.Errorf("at %v s a call of %v s counts %v, not %v s", step.now, step.call, got, step.want)
+		}
+	}
+	a.waited(at(40), at(42)) // a late tick of a busy machine
+	if age := a.age(25*time.Second, at(42)); age != 21*time.Second {
+		t.Errorf("after a late tick: %v", age)
+	}
+}

@@ -300,10 +300,14 @@ func (n *nemesis) rehome(m *machine) func() {
 // orders has operators say again what they want, until the catalog knows all of it (I26). A cluster in which a founder died
 // early takes no wish until it has its first version. It gets that when the founder has been silent for ReplaceAfter.
 func (n *nemesis) orders() error {
-	return within(n.w.homesLimit(), func(context.Context) error {
-		leader := n.w.leaderOf(fsm.CatalogPartition) // the others may not have applied what is committed
+	return within(n.w.homesLimit(), func(ctx context.Context) error {
+		leader := n.w.leaderOf(fsm.CatalogPartition)
 		if leader == nil {
 			return errors.New("I26: the catalog has no leader")
+		}
+		// A leader may not have applied yet what is committed.
+		if err := leader.node.host.Replica(fsm.CatalogPartition).Barrier(ctx, 0); err != nil {
+			return fmt.Errorf("I26: no node says what is wanted: %w", err)
 		}
 		v := leader.node.directory.View()
 		for _, m := range n.w.machines() {
