@@ -167,6 +167,7 @@ var callsKnown = []Call{
 	{23, "drop images", VersionBackups},
 	{24, "image of a share", VersionRehoming},
 	{64, "bootstrap", VersionFirst},
+	{65, "connections", VersionRehoming}, // asked of every node: an older program says that it does not serve the call
 }
 
 // Calls returns the calls between nodes by their kinds.

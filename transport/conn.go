@@ -35,12 +35,15 @@ type conn struct {
 	loopOwner
 
 	// Immutable.
-	s      *Server
-	cfg    *Config
-	socket net.Conn
-	log    hclog.Logger
-	ctx    context.Context
-	cancel context.CancelFunc
+	s        *Server
+	cfg      *Config
+	socket   net.Conn
+	protocol string    // amqp, amqps, ws or wss
+	accepted time.Time // when it came
+	number   uint64    // among the connections of this life of the node, from 1
+	log      hclog.Logger
+	ctx      context.Context
+	cancel   context.CancelFunc
 
 	// Any goroutine may use these.
 	inbox    chan func()   // what spawned work and the watcher want done on the loop
@@ -53,6 +56,7 @@ type conn struct {
 	tables
 	turn
 	budgets
+	traffic
 	frames
 }
 
@@ -60,7 +64,9 @@ type conn struct {
 // immutable afterwards.
 type peer struct {
 	container    string
-	hostname     string        // as the client calls us, a hint
+	hostname     string // as the client calls us, a hint
+	product      string // and version: a part of what it says, for operators
+	version      string
 	goClient     bool          // the Go SDK, which writes a null session state as empty binary
 	jsClient     bool          // the JavaScript SDK, which in 7.0.5 drops a message that comes for the credit of its drain
 	pythonClient bool          // the Python SDK
@@ -74,8 +80,10 @@ type peer struct {
 type life struct {
 	phase    phase
 	orderly  bool // the peer closed as it should (RUL-2)
-	forced   bool // we are shutting down: locks and counts stay
+	forced   bool // we are shutting down, or dismissed it: locks and counts stay
 	inflight int  // spawned work that has not come back
+
+	dismissed bool // an operator closes it
 
 	authed     bool
 	onAuthed   func()
@@ -118,6 +126,12 @@ type budgets struct {
 	counted      int // of the footprint, that the node knows of
 }
 
+// traffic counts for operators what has passed. The loop owns it.
+type traffic struct {
+	messagesIn, messagesOut uint64
+	bytesIn, bytesOut       uint64
+}
+
 // frames is what passes between the loop, the reader and the writer. A batch is the reader's while it is in free, and
 // the loop's from frames on until the loop gives it back. A buffer is the writer's between toWriter and fromWriter.
 type frames struct {
@@ -146,9 +160,9 @@ type linkKey struct {
 	role amqp.Role // the client's
 }
 
-func newConn(s *Server, socket net.Conn) *conn {
+func newConn(s *Server, socket net.Conn, protocol string) *conn {
 	c := &conn{
-		s: s, cfg: &s.cfg, socket: socket,
+		s: s, cfg: &s.cfg, socket: socket, protocol: protocol, accepted: time.Now(), number: s.numbers.Add(1),
 		log:   s.log.With("remote", socket.RemoteAddr()),
 		inbox: make(chan func()),
 		stop:  make(chan struct{}),

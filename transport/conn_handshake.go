@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,6 +67,7 @@ func (c *conn) handshake(r *amqp.Reader) bool {
 func (c *conn) send() error {
 	_, err := c.socket.Write(c.out)
 	c.s.stats.BytesOut.Add(uint64(len(c.out)))
+	c.bytesOut += uint64(len(c.out))
 	c.out = c.out[:0]
 	c.lastWrite = time.Now()
 	return err
@@ -208,11 +210,22 @@ func (c *conn) open(r *amqp.Reader) (site, error) {
 		c.goClient = product == goProduct
 		c.jsClient = product == jsProduct
 		c.pythonClient = product == pythonProduct
+		c.product = clipped(product)
+	}
+	if v, ok := open.Properties.Get("version"); ok {
+		text, _ := v.Text()
+		c.version = clipped(text)
 	}
 	c.openedAt = time.Now()
 	r.SetMaxFrameSize(c.cfg.MaxFrameBytes)
 	c.appendOpen()
 	return siteHandshakeFrame, c.send()
+}
+
+// clipped copies the beginning of what a client says of itself.
+func clipped(text string) string {
+	const most = 100
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), most)]), "")
 }
 
 func (c *conn) appendOpen() {

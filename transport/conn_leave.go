@@ -87,7 +87,7 @@ func (c *conn) awaitsVerdicts() (awaits bool) {
 			case e.session == nil:
 				awaits, l.told = true, true
 				ch.flushAcks()
-				l.sendDetach(amqpError(amqp.ConditionDetachForced, "The broker is shutting down, connect again."))
+				l.sendDetach(amqpError(amqp.ConditionDetachForced, "%s", c.farewell().Description))
 			}
 		}
 	}
@@ -129,8 +129,7 @@ func (c *conn) finishLeaving() {
 		return
 	}
 	c.phase = phaseOpen // for sendClose
-	c.sendClose(amqpError(amqp.ConditionConnectionForced, "%s",
-		"The broker is shutting down, connect again."))
+	c.sendClose(c.farewell())
 }
 
 // endAfterWrite gives the last frames to the writer and waits until they are out.

@@ -117,6 +117,7 @@ func (c *conn) paused() bool {
 // batch handles what arrived together.
 func (c *conn) batch(b *batch) {
 	c.s.stats.BytesIn.Add(uint64(b.bytes))
+	c.bytesIn += uint64(b.bytes)
 	for i := range b.frames {
 		if c.phase == phaseOver {
 			break

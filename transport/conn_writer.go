@@ -37,6 +37,7 @@ func (c *conn) flush() {
 		return
 	}
 	c.s.stats.BytesOut.Add(uint64(len(c.out)))
+	c.bytesOut += uint64(len(c.out))
 	c.lastWrite = time.Now()
 	c.writing = true
 	c.toWriter <- c.out // has room: the writer is idle

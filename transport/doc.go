@@ -18,7 +18,7 @@
 // From the top down; a file uses those below it, with few exceptions.
 //
 //   - listening, and what the server does for all connections: server_serve.go server_away.go server_watch.go
-//     server_listener.go server_websocket.go
+//     server_listener.go server_websocket.go server_connections.go
 //   - messages over HTTP: http_messages.go http_send.go http_receive.go http_body.go http_problem.go http_request.go
 //     http_properties.go http_json.go
 //   - the loop of a connection and the frames of its channels: conn_loop.go conn_handshake.go channel_frames.go
@@ -34,7 +34,7 @@
 //     session.go egress_settle.go egress_fetch.go egress_pace.go egress.go
 //   - what all links have: link_intake.go link_outgoing.go link_repeat.go link.go
 //   - what all channels have: channel_answered.go channel_sent.go channel_acks.go channel.go
-//   - what a connection does in the midst of its work: conn_fault.go conn_leave.go conn_tick.go conn_rights.go
+//   - what a connection does in the midst of its work: conn_fault.go conn_leave.go conn_view.go conn_tick.go conn_rights.go
 //     conn_pump.go conn_writer.go conn_reader.go
 //   - forms of messages: message_show.go message_bodiless.go message_translate.go message_delay.go message_pieces.go
 //     stored.go copies.go message_annotations.go

@@ -27,6 +27,7 @@ type egress struct {
 	out       outgoing
 	queue     []fsm.Delivery   // taken and not sent yet
 	unsettled int              // sent, and no disposition yet
+	passed    uint64           // messages that were sent
 	returning int              // given back, and the partition has not said so yet
 	settlers  map[int]*settler // by share
 	pace      pace
@@ -139,6 +140,8 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 			e.pace.sent(e, d.Token)
 		}
 		e.c.s.stats.MessagesOut.Add(1)
+		e.c.messagesOut++
+		e.passed++
 		e.pop()
 		return p, true
 	}

@@ -21,6 +21,7 @@ type browser struct {
 	turn    int            // the part that is asked; len(parts) behind the last message
 	stale   bool           // the client has spoken since the round began
 	queue   []fsm.Delivery // found and not sent yet
+	passed  uint64         // messages that were sent
 	pump    *pump          // busy while a part is asked
 	cancel  context.CancelFunc
 	closing bool
@@ -90,6 +91,8 @@ func (b *browser) next(scratch []byte) (parcel, bool) {
 			continue
 		}
 		p.tag, p.settled = guidTag(b.c.s.randomToken()), true
+		b.c.messagesOut++
+		b.passed++
 		return p, true
 	}
 	return parcel{}, false

@@ -31,8 +31,9 @@ type ingress struct {
 	// Deliveries.
 	now     *inbound // whose last frame has not come
 	pending []*inbound
-	flying  int // deliveries that are being stored
-	held    int // bytes of deliveries that wait for the partition
+	flying  int    // deliveries that are being stored
+	passed  uint64 // messages that were stored, but for those of transactions
+	held    int    // bytes of deliveries that wait for the partition
 	closing bool
 }
 
@@ -278,6 +279,8 @@ func (g *ingress) stored(batch []*inbound) {
 		g.hold(-d.bytes)
 		if d.refusal == nil {
 			g.c.s.stats.MessagesIn.Add(uint64(len(d.messages)))
+			g.c.messagesIn += uint64(len(d.messages))
+			g.passed += uint64(len(d.messages))
 		} else if d.settled {
 			g.c.s.stats.reject(siteSettledLost)
 		}

@@ -48,7 +48,8 @@ type Server struct {
 	memory   memory
 	txnBytes atomic.Int64 // of the open transactions of all connections
 	txnMost  transactionLimits
-	doubts   atomic.Int64 // commits that the node asks about after their clients
+	numbers  atomic.Uint64 // of AMQP connections so far
+	doubts   atomic.Int64  // commits that the node asks about after their clients
 
 	wg sync.WaitGroup // all goroutines; Close waits for them
 

@@ -109,7 +109,7 @@ func (s *Server) dispatch(c *peekedConn, seat *sockets.Seat, state *tls.Connecti
 		return false
 	}
 	if bytes.Equal(head, []byte("AMQP")) {
-		s.serveAMQP(c, seat)
+		s.serveAMQP(c, seat, protocolOf("amqp", state))
 		return false
 	}
 	h := &httpConn{Conn: c, tls: state, seat: seat}
@@ -126,9 +126,17 @@ func (s *Server) dispatch(c *peekedConn, seat *sockets.Seat, state *tls.Connecti
 	return true
 }
 
+// protocolOf is the name of a protocol as operators read it, with TLS an s more.
+func protocolOf(name string, state *tls.ConnectionState) string {
+	if state != nil {
+		return name + "s"
+	}
+	return name
+}
+
 // serveAMQP runs one AMQP connection to its end.
-func (s *Server) serveAMQP(c net.Conn, seat *sockets.Seat) {
-	conn := newConn(s, c)
+func (s *Server) serveAMQP(c net.Conn, seat *sockets.Seat, protocol string) {
+	conn := newConn(s, c, protocol)
 	if !s.register(conn) {
 		c.Close()
 		close(conn.done)

@@ -315,6 +315,7 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 				done(c.reject(c.s.refusal(out.Refusal, abortCause(out), path), path))
 			default:
 				c.s.stats.MessagesIn.Add(uint64(sends))
+				c.messagesIn += uint64(sends)
 				c.s.stats.Settled.Add(uint64(len(deliveries)))
 				t.settleCommitted(deliveries)
 				done(amqp.Accepted{})

@@ -10,7 +10,8 @@
 //   - signals.go: what ends a process
 //   - open.go, entities_start.go: a node opens the rooms in order, and makes the entities of its file
 //   - ops_token.go, ops_sockets.go, hosts.go: who may use the operations port, and what keeps web pages away from it
-//   - health.go, about.go: what is wrong with the cluster, and what a node says of itself for that
+//   - connections.go, health.go, about.go: who is connected to any node; what is wrong with the cluster, and what a node says of
+//     itself for that
 //   - backup.go, restore.go, status_rehome.go, status_moves.go, status.go, status_upgrade.go, status_nodes.go,
 //     status_members.go, operator.go, metrics.go, messages.go, reset.go, audit.go, profiles.go: what the operations port answers
 //   - audit_stopped.go, recover.go: an audit of data directories whose nodes are stopped, and their recovery

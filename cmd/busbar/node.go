@@ -56,6 +56,7 @@ type node struct {
 	api        *rest.API
 	refusals   *refusal.Log
 	front      *transport.Server
+	desk       frontDesk
 	alarms     *alarms
 	// nameOwner is the node that has the name of this one, nil or empty if none has.
 	nameOwner atomic.Pointer[fsm.NodeID]

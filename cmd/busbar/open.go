@@ -225,6 +225,7 @@ func (n *node) openPartitions(context.Context) error {
 	n.host = host
 	n.directory = partition.NewDirectory(host)
 	n.router = partition.NewRouter(host, n.directory)
+	n.mesh.Handle(kindConnections, n.desk.serve)
 	if err := n.mesh.Start(); err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
@@ -284,6 +285,7 @@ func (n *node) openFront(context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.desk.front.Store(n.front)
 	n.router.OnReleased(n.front.SessionReleased)
 	n.host.ServeClients(n.front)
 	n.onClose(n.front.Close)
@@ -291,7 +293,7 @@ func (n *node) openFront(context.Context) error {
 }
 
 func (n *node) openOps(context.Context) error {
-	handler, err := n.withOperator(n.withMessages(n.withReload(n.withHealth(n.withBackups(withAudit(n.api.Operations(), n.directory))))))
+	handler, err := n.withOperator(n.withMessages(n.withReload(n.withConnections(n.withHealth(n.withBackups(withAudit(n.api.Operations(), n.directory)))))))
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // opsGuard asks for a token where the operations port itself does not. It guards commands to the cluster, the audit,
-// backups, the reset of a development node and profiles. Health, metrics and the state of the cluster stay open, because
+// backups, connections, the reset of a development node and profiles. Health, metrics and the state of the cluster stay open, because
 // probes and collectors have no token. Messages and entities have checks of their own, in transport and
 // transport/rest.
 type opsGuard struct {
@@ -27,7 +27,7 @@ type opsGuard struct {
 // guarded reports whether a path needs Manage on the namespace.
 func guarded(path string) bool {
 	switch path {
-	case client.AuditPath, resetPath, reloadPath:
+	case client.AuditPath, resetPath, reloadPath, client.ConnectionsPath, client.CloseConnectionsPath:
 		return true
 	case rest.UpgradePath: // a state
 		return false
