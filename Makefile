@@ -18,6 +18,7 @@ SEED ?= 1-8
 MINUTES ?= 2
 # KEEP is an absolute directory for the logs and histories of seeds that failed.
 KEEP ?=
+WITH ?=
 N    ?= 5
 SEQUENCES ?= 8000
 
@@ -168,10 +169,10 @@ failovers: build
 upgrades: build
 	@cd test/conformance && go test -count=1 -timeout 40m -v -run TestAClusterIsUpgraded ./failover -args -upgrade
 
-## sim: whole clusters in virtual time with faults drawn from a seed (SEED=7 or 1-25, MINUTES=10)
+## sim: whole clusters in virtual time with faults drawn from a seed (SEED=7 or 1-25, MINUTES=10, WITH=members,upgrades)
 sim:
 	@cd test/simulation && go vet ./... && go test -count=1 -timeout 24h -v -run '^TestSeeds$$' . \
-		-args -seeds=$(SEED) -minutes=$(MINUTES) -keep=$(KEEP)
+		-args -seeds=$(SEED) -minutes=$(MINUTES) -keep=$(KEEP) -with='$(WITH)'
 
 ## nightly: what takes long: every test in full, every fuzz target, simulation, conformance
 nightly: verify

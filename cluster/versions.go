@@ -59,11 +59,15 @@ func (m *Mesh) checkVersions(peer identity) error {
 	if other == nil {
 		other = &untold
 	}
-	here, there := "this node", fmt.Sprintf("node %s", peer.node)
+	return own.Fit(*other, "this node", fmt.Sprintf("node %s", peer.node))
+}
+
+// Fit returns why two nodes do not take each other, nil if they do. The names are for people.
+func (v Versions) Fit(theirs Versions, here, there string) error {
 	for _, c := range []struct {
 		old, new   *Versions
 		olds, news string
-	}{{other, own, there, here}, {own, other, here, there}} {
+	}{{&theirs, &v, there, here}, {&v, &theirs, here, there}} {
 		switch {
 		case c.old.Newest < c.new.Has:
 			return fmt.Errorf("%w: %s knows cluster versions up to %s, and the cluster of %s has %s: run release %s or later on "+

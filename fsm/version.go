@@ -52,6 +52,20 @@ func (v Version) Beside(oldest, theirs, theirOldest Version) bool {
 	return v >= theirOldest && theirs >= oldest
 }
 
+// Open returns why a program that works with the versions from oldest to newest must not open data of a cluster of version
+// v, nil if it may. program is what people call the program.
+func (v Version) Open(oldest, newest Version, program string) error {
+	switch {
+	case v > newest:
+		return fmt.Errorf("the data is of cluster version %s, and this program, %s, knows versions up to %s: start release "+
+			"%s or later; an upgrade that is finalized is not taken back", v, program, newest, v.Release())
+	case v < oldest:
+		return fmt.Errorf("the data is of cluster version %s, and this program, %s, works with %s and later: start release "+
+			"%s first, finalize that upgrade, then start this program again", v, program, oldest, oldest.Release())
+	}
+	return nil
+}
+
 // VersionError says that the cluster does not have the version that something needs. Nothing happened; it may be asked
 // again when the version has risen.
 type VersionError struct {

@@ -27,6 +27,23 @@ func TestVersionsAsText(t *testing.T) {
 	}
 }
 
+// Data is opened by programs that know its version, and by no others. What they say names the release.
+func TestDataOfAnotherVersionIsNotOpened(t *testing.T) {
+	for _, c := range []struct {
+		data, oldest, newest Version
+		want                 string
+	}{
+		{0, 0, 1, ""}, {1, 0, 1, ""}, {101, 1, 101, ""},
+		{102, 1, 101, "this program, p, knows versions up to 0.1-1: start release 0.1 or later"},
+		{1, 101, 201, "this program, p, works with 0.1-1 and later: start release 0.1 first"},
+	} {
+		err := c.data.Open(c.oldest, c.newest, "p")
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("data of %s by a program that knows %s to %s: %v, want %q", c.data, c.oldest, c.newest, err, c.want)
+		}
+	}
+}
+
 // A program works with the minor release before its own, and with no older one.
 func TestOneMinorReleaseIsBetweenPrograms(t *testing.T) {
 	const before = (NewestVersion/versionMinor - 1) * versionMinor // of a first minor release a person has to judge

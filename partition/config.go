@@ -18,6 +18,9 @@ type Config struct {
 	Name string
 	// Program is the version of the program, for people.
 	Program string
+	// Knows is the newest cluster version that the program says to know, and no higher one is ever made by this node. Only a
+	// test sets it lower than fsm.NewestVersion: the node then behaves as one that runs an earlier program.
+	Knows fsm.Version
 	// Incarnation is this life of the node; Busbar's own proposals are numbered under it.
 	Incarnation fsm.Incarnation
 	// Limits are those of the namespace; what this node proposes to the catalog is judged by them.
@@ -53,6 +56,7 @@ const LeastMoveRate = 1 << 20
 func Defaults() Config {
 	return Config{
 		Config:     replica.Defaults(),
+		Knows:      fsm.NewestVersion,
 		StallAfter: 5 * time.Second,
 		FatalAfter: 15 * time.Second,
 		Disk: DiskLimits{PublishFraction: 0.15, PublishFloor: 2 << 30, SettleFraction: 0.03,
@@ -78,6 +82,8 @@ func (c *Config) Validate() error {
 	if err := c.Limits.Validate(); err != nil {
 		errs = append(errs, err)
 	}
+	need(c.Knows >= fsm.OldestVersion && c.Knows <= fsm.NewestVersion, "Knows %s is not from %s to %s", c.Knows,
+		fsm.OldestVersion, fsm.NewestVersion)
 	need(c.StallAfter > 0 && c.FatalAfter > c.StallAfter,
 		"StallAfter %v is not positive and below FatalAfter %v", c.StallAfter, c.FatalAfter)
 	need(c.StuckAfter > c.FatalAfter && c.StuckAfter > 2*c.RPCTimeout,

@@ -20,7 +20,7 @@ func (d *Directory) Wish(ctx context.Context, n fsm.NodeID, w catalog.Wish) erro
 	_, err := d.change(ctx, &catalog.Change{Wish: &catalog.NodeWish{ID: n, Wish: w}})
 	switch {
 	case errors.Is(err, fsm.ErrVersion):
-		return fmt.Errorf("node %s: %w; %s", n, err, Behind(d.Programs(ctx), fsm.NewestVersion))
+		return fmt.Errorf("node %s: %w; %s", n, err, Behind(d.Programs(ctx), d.host.cfg.Knows))
 	case err != nil:
 		return fmt.Errorf("node %s: %w", n, err)
 	}
@@ -101,7 +101,7 @@ func (d *Directory) Finalize(ctx context.Context) (fsm.Version, error) {
 	if v == nil {
 		return 0, fmt.Errorf("no catalog on this node: %w", fsm.ErrUnavailable)
 	}
-	has, to := v.ClusterVersion(), fsm.NewestVersion
+	has, to := v.ClusterVersion(), d.host.cfg.Knows
 	all := d.Programs(ctx)
 	var ids []fsm.NodeID
 	heard := []catalog.Life{}
@@ -112,12 +112,12 @@ func (d *Directory) Finalize(ctx context.Context) (fsm.Version, error) {
 		ids, heard = append(ids, p.ID), append(heard, catalog.Life{ID: p.ID, Incarnation: p.Incarnation})
 	}
 	switch {
-	case has >= fsm.NewestVersion:
+	case has >= d.host.cfg.Knows:
 		return has, nil
 	case Behind(all, to) != "": // somebody does not answer
 		return has, fmt.Errorf("%w: %s", ErrNotFinalized, Behind(all, to))
 	case to <= has:
-		return has, fmt.Errorf("%w: %s", ErrNotFinalized, Behind(all, fsm.NewestVersion))
+		return has, fmt.Errorf("%w: %s", ErrNotFinalized, Behind(all, d.host.cfg.Knows))
 	}
 	if err := d.host.AdmitVersion(ctx, ids, to); err != nil {
 		return has, fmt.Errorf("%w: %w", ErrNotFinalized, err)

@@ -329,7 +329,7 @@ func (h *Host) Status() []replica.Status {
 	for i := range out {
 		out[i].Stuck = h.stuckFound[out[i].Partition]
 		if out[i].Partition == fsm.CatalogPartition {
-			out[i].CatalogLevel, out[i].Program = fsm.NewestVersion, h.cfg.Program
+			out[i].CatalogLevel, out[i].Program = h.cfg.Knows, h.cfg.Program
 			out[i].WriteMean, out[i].Partitions = h.pace.Worst(), int(h.partitions.Load())
 			out[i].ServesClients, out[i].ClientsLeft = h.clients.state()
 		}

@@ -116,6 +116,9 @@ func (c controlSide) Change(ctx context.Context, change *catalog.Change) error {
 	return err
 }
 
+// Knows implements control.Host.
+func (c controlSide) Knows() fsm.Version { return c.h.cfg.Knows }
+
 // AdmitVersion implements control.Host.
 func (c controlSide) AdmitVersion(ctx context.Context, nodes []fsm.NodeID, to fsm.Version) error {
 	return c.h.AdmitVersion(ctx, nodes, to)

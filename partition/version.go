@@ -164,8 +164,8 @@ func (h *Host) serveVersion(_ context.Context, from fsm.NodeID, b []byte) ([]byt
 	switch {
 	case !h.allowed(from):
 		return nil, fmt.Errorf("node %s is no member of the cluster", from)
-	case to < fsm.VersionUpgrades || to > fsm.NewestVersion:
-		return nil, fmt.Errorf("cluster version %s is not known here, versions up to %s are", to, fsm.NewestVersion)
+	case to < fsm.VersionUpgrades || to > h.cfg.Knows:
+		return nil, fmt.Errorf("cluster version %s is not known here, versions up to %s are", to, h.cfg.Knows)
 	}
 	return nil, h.keepVersion(to)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -35,18 +33,7 @@ func storageConfig(path, log string) storage.Config {
 
 // admitDirectory refuses a data directory of a cluster version that this program does not know.
 func admitDirectory(told int) error {
-	has := fsm.Version(told)
-	switch {
-	case has > fsm.NewestVersion:
-		return fmt.Errorf("the data is of cluster version %s, and this program, %s, knows versions up to %s: start release "+
-			"%s or later; an upgrade that is finalized is not taken back", has, programVersion(), fsm.NewestVersion,
-			has.Release())
-	case has < fsm.OldestVersion:
-		return fmt.Errorf("the data is of cluster version %s, and this program, %s, works with %s and later: start release "+
-			"%s first, finalize that upgrade, then start this program again", has, programVersion(), fsm.OldestVersion,
-			fsm.OldestVersion.Release())
-	}
-	return nil
+	return fsm.Version(told).Open(fsm.OldestVersion, fsm.NewestVersion, programVersion())
 }
 
 // versionMetrics are two gauges that differ until an upgrade is finalized.

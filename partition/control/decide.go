@@ -47,7 +47,7 @@ func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID
 // It is refused when it comes back with an old program.
 func (m *repairer) raise(v *catalog.View, g *repairGroup, states map[fsm.NodeID]nodeState) (
 	_ *catalog.Change, asked []fsm.NodeID) {
-	has, to := v.ClusterVersion(), fsm.NewestVersion
+	has, to := v.ClusterVersion(), m.s.host.Knows()
 	if has >= to || has > fsm.VersionFirst && !m.s.cfg.Finalize || len(v.Nodes()) == 0 {
 		return nil, nil
 	}

@@ -44,6 +44,8 @@ type Host interface {
 	TakeClientsBack()
 	// Change commits one change of the catalog.
 	Change(context.Context, *catalog.Change) error
+	// Knows is the newest cluster version that the program of this node knows.
+	Knows() fsm.Version
 	// AdmitVersion has nodes tell their data directories a cluster version that is about to be reached.
 	AdmitVersion(ctx context.Context, nodes []fsm.NodeID, to fsm.Version) error
 	// Diverge fails a replica of this node because a majority has another digest.

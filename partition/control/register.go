@@ -25,7 +25,7 @@ func (r registrar) run(ctx context.Context) {
 		n := catalog.Node{ID: s.host.Node(), Name: s.cfg.Name, Incarnation: life, Zone: r.zone()}
 		limit, cancel := context.WithTimeout(ctx, registerTimeout)
 		err := s.host.Change(limit, &catalog.Change{Node: &n, Before: r.before(),
-			Program: fsm.NewestVersion})
+			Program: s.host.Knows()})
 		cancel()
 		var refused *fsm.RefusedError
 		switch {

@@ -22,7 +22,11 @@ type machine struct {
 	fs   *faultfs.FS
 	disk *disk
 	life int
-	node *node // nil while it is down
+	// knows is the newest cluster version that the program knows with which the machine starts next; the nemesis owns it.
+	knows fsm.Version
+	// running is what the program of the present life knows, and says what it tells the others.
+	running, says atomic.Uint32
+	node          *node // nil while it is down
 	// failed are the errors of starts that did not succeed.
 	failed []error
 	// founder says that the node is one of those that founded the cluster.
@@ -49,6 +53,9 @@ func (w *world) there() []*machine {
 func (w *world) founder() *machine {
 	m := w.addMachine("", "", "")
 	m.founder = true
+	if w.cfg.Begins > 0 {
+		m.knows = w.cfg.Begins
+	}
 	return m
 }
 
@@ -62,7 +69,7 @@ func (w *world) addMachine(name, ip, zone string) *machine {
 	number := len(all) + 1
 	id := fmt.Sprintf("n%d", number)
 	m := &machine{id: fsm.NodeID(id), name: name, ip: ip, zone: zone, dir: filepath.Join(w.cfg.Dir, id),
-		fs: faultfs.New(), disk: newDisk(rng, w.cfg.SyncTime)}
+		knows: fsm.NewestVersion, fs: faultfs.New(), disk: newDisk(rng, w.cfg.SyncTime)}
 	if name == "" {
 		m.name, m.ip = id, fmt.Sprintf("10.0.0.%d", number)
 		if w.cfg.Zones > 0 {

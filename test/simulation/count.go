@@ -53,6 +53,7 @@ const (
 	handedOver     = "handed over and settled"
 	formersRefused = "settlements of former holders refused"
 
+	oldRefused      = "old programs refused"
 	replicasDeleted = "replicas deleted"
 	disksLost       = "disks lost"
 )

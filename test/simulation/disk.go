@@ -247,6 +247,7 @@ func (l *logStore) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Lo
 // StoreLogs implements raft.LogStore.
 func (l *logStore) StoreLogs(logs []*raft.Log) error {
 	l.n.w.reached(l.n, l.p, BeforeStored, logs[len(logs)-1].Index)
+	l.n.w.storing(l.n, l.p, logs)
 	var gap error
 	copies := make([]raft.Log, len(logs))
 	for i, e := range logs {

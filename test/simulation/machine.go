@@ -33,6 +33,7 @@ var (
 
 // Apply implements replica.Machine.
 func (w *watched) Apply(index uint64, e *fsm.Entry) fsm.Result {
+	w.node.w.tooNew(w.node, w.p, index, "applies", e)
 	r := w.State.Apply(index, e)
 	w.witness.Applied(w.who, w.p, index, e, &r)
 	if index%digestEvery == 0 {
@@ -67,6 +68,7 @@ func (i *watchedImage) WriteTo(to io.Writer) (int64, error) {
 	n, err := i.WriterTo.WriteTo(io.MultiWriter(&image, to))
 	if err == nil {
 		i.node.w.c.add("images read back", 1)
+		i.node.w.writing(i.node, image.Bytes())
 		if bad := readable(image.Bytes(), i.fresh()); bad != nil {
 			i.node.w.spoil("I24", fmt.Errorf("%s wrote an image of %d bytes: %w", i.node.id, image.Len(), bad))
 		}
@@ -105,9 +107,19 @@ func (w *watchedCatalog) Capture() io.WriterTo {
 	return &watchedImage{w.State.Capture(), func() replica.Machine { return catalog.New() }, w.node}
 }
 
+// View is how package partition reads the catalog.
+func (w *watchedCatalog) View() *catalog.View {
+	if w.node.w.cfg.Hasty && w.node.runs.Version == fsm.NewestVersion {
+		return hasty(w.State)
+	}
+	return w.State.View()
+}
+
 // Apply implements replica.Machine.
 func (w *watchedCatalog) Apply(index uint64, e *fsm.Entry) fsm.Result {
+	w.node.w.tooNew(w.node, fsm.CatalogPartition, index, "applies", e)
 	r := w.State.Apply(index, e)
+	w.node.w.raised(w.State.View().ClusterVersion())
 	w.witness.Applied(w.who, fsm.CatalogPartition, index, e, &r)
 	return r
 }

@@ -24,7 +24,7 @@ type fault struct {
 }
 
 // faults returns the vocabulary. Every seed uses a random part of it.
-func faults() []fault { return append(otherFaults(), memberFaults()...) }
+func faults() []fault { return slices.Concat(otherFaults(), memberFaults(), upgradeFaults()) }
 
 func otherFaults() []fault {
 	return []fault{

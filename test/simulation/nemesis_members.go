@@ -82,6 +82,7 @@ func (n *nemesis) join(*machine) func() {
 		return nil
 	}
 	m := n.w.addMachine("", "", "")
+	m.knows = n.given()
 	n.w.event("%s joins", m.id)
 	n.w.boot(m)
 	return func() {}
@@ -159,6 +160,7 @@ func (n *nemesis) replaceDisk(m *machine) func() {
 	}
 	n.lose(m)
 	next := n.w.addMachine(m.name, m.ip, m.zone)
+	next.knows = n.given()
 	n.w.event("%s comes in the place of %s", next.id, m.id)
 	if n.rng.IntN(2) == 0 {
 		n.w.boot(next)

@@ -22,7 +22,8 @@ const (
 // peers is the network between the nodes. It notes what a run must have met.
 type peers struct {
 	*callnet.Net
-	c *counters
+	c     *counters
+	judge func(from, to fsm.NodeID, kind uint8) // is told each call
 
 	mu     sync.Mutex
 	traced bool
@@ -32,8 +33,8 @@ type peers struct {
 // Hop is a request for a partition that one node passed on to another.
 type Hop struct{ From, To fsm.NodeID }
 
-func newPeers(rng *rand.Rand, c *counters) *peers {
-	n := &peers{c: c}
+func newPeers(rng *rand.Rand, c *counters, judge func(from, to fsm.NodeID, kind uint8)) *peers {
+	n := &peers{c: c, judge: judge}
 	n.Net = callnet.New(callnet.Config{
 		Silence: silence, Check: pingEvery, Redial: redialPause, Rand: rng,
 		// Only raft repeats calls of its own. A front end alone repeats its own proposals.
@@ -45,6 +46,7 @@ func newPeers(rng *rand.Rand, c *counters) *peers {
 
 // observe notes a call that begins.
 func (n *peers) observe(from, to fsm.NodeID, kind uint8) {
+	n.judge(from, to, kind)
 	if kind == partition.KindSnapshot {
 		n.c.add("snapshot streams", 1)
 	}

@@ -35,13 +35,16 @@ const (
 // node is one life of a broker process.
 type node struct {
 	*machine
-	w     *world
-	log   hclog.Logger
-	fs    *faultfs.FS
-	disk  *disk
-	port  *callnet.Port
-	clock *clock
-	ended chan struct{}
+	w    *world
+	log  hclog.Logger
+	fs   *faultfs.FS
+	disk *disk
+	port *callnet.Port
+	runs program
+
+	greeter *greeter
+	clock   *clock
+	ended   chan struct{}
 
 	dir       *storage.Dir
 	view      *cluster.View
@@ -64,6 +67,13 @@ func (w *world) start(m *machine) error {
 	n := &node{machine: m, w: w, clock: newClock(), fs: m.fs, disk: m.disk, port: w.net.Port(m.id),
 		ended: make(chan struct{}), served: make(chan error, 1),
 		log: w.log.Named(fmt.Sprintf("%s.%d", m.id, m.life))}
+	n.runs = program{m.knows, m.knows}
+	if w.cfg.Liars {
+		n.runs.says = fsm.NewestVersion
+	}
+	m.running.Store(uint32(n.runs.Version))
+	m.says.Store(uint32(n.runs.says))
+	n.greeter = &greeter{Port: n.port, n: n}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.open(); err != nil {
 		return fmt.Errorf("start %s: %w", m.id, err)
@@ -78,6 +88,10 @@ func (w *world) start(m *machine) error {
 func (n *node) open() error {
 	cfg := storage.Defaults()
 	cfg.Dir, cfg.FS, cfg.Log = n.machine.dir, n.fs, storage.LogBolt
+	cfg.FirstVersion = int(fsm.OldestVersion)
+	cfg.AdmitVersion = func(told int) error {
+		return fsm.Version(told).Open(fsm.OldestVersion, n.runs.says, programName)
+	}
 	cfg.BodySegmentBytes, cfg.BodyCacheBytes = n.w.cfg.BodySegmentBytes, 64<<10
 	var err error
 	if n.dir, err = storage.Open(cfg, n.log.Named("storage")); err != nil {
@@ -86,16 +100,19 @@ func (n *node) open() error {
 	incarnation := fsm.Incarnation(n.w.rng().Uint64() | 1)
 	pc := n.w.cfg.partition
 	pc.Node, pc.Name, pc.Incarnation, pc.Clock = n.id, n.name, incarnation, n.clock.now
+	pc.Knows = n.runs.says
 	n.view = cluster.NewView()
 	n.host, err = partition.NewHost(pc, partition.Deps{
-		Caller: n.port, Locator: n.view, Open: n.stores, Machine: n.machineOf, OnFatal: n.fatal, Log: n.log,
-		Held:    n.held,
-		Rebuild: n.rebuild, Lives: lives{n.dir},
+		Caller: n.greeter, Locator: n.view, Open: n.stores, Machine: n.machineOf, OnFatal: n.fatal, Log: n.log,
+		Held:        n.held,
+		KeepVersion: func(v fsm.Version) error { return n.dir.KeepVersion(int(v)) },
+		Rebuild:     n.rebuild, Lives: lives{n.dir},
 		Quarantine: func(p fsm.PartitionID, reason string) error { return n.dir.Quarantine(uint16(p), reason) },
 	})
 	if err != nil {
 		return err
 	}
+	n.greeter.host.Store(n.host)
 	n.port.OnLost(func(peer fsm.NodeID) {
 		n.w.c.add("peers given up", 1)
 		n.host.PeerLost(n.ctx, peer)

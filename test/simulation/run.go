@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -55,6 +57,10 @@ func configOf(seed uint64, minutes int) Config {
 	}
 	cfg.partition = p
 	cfg.faults = activeFaults(rng)
+	if rng.IntN(3) == 0 {
+		cfg.Begins, cfg.Finishes = plays[rng.IntN(len(plays))], rng.IntN(2) == 0
+		cfg.faults = append(cfg.faults, upgradeFaults()...)
+	}
 	return cfg
 }
 
@@ -82,6 +88,34 @@ func activeFaults(rng *rand.Rand) []fault {
 	return active
 }
 
+// with adds faults to those that the seed has drawn.
+func (c *Config) with(names string) error {
+	for name := range strings.SplitSeq(names, ",") {
+		var more []fault
+		switch name {
+		case "":
+		case "members":
+			more = memberFaults()
+		case "upgrades":
+			more = upgradeFaults()
+			if c.Begins == 0 {
+				c.Begins = plays[c.Seed%uint64(len(plays))]
+			}
+		default:
+			more = slices.DeleteFunc(faults(), func(f fault) bool { return f.name != name })
+			if len(more) == 0 {
+				return fmt.Errorf("there is no fault %q", name)
+			}
+		}
+		for _, f := range more {
+			if !slices.ContainsFunc(c.faults, func(had fault) bool { return had.name == f.name }) {
+				c.faults = append(c.faults, f)
+			}
+		}
+	}
+	return nil
+}
+
 // Run is one run, inside a bubble.
 func Run(cfg Config) (*Result, error) {
 	w, err := newWorld(cfg)
@@ -101,12 +135,16 @@ func Run(cfg Config) (*Result, error) {
 	for _, f := range cfg.faults {
 		names += " [" + f.name + "]"
 	}
+	if cfg.Begins > 0 {
+		names += fmt.Sprintf(", from %s on", cfg.Begins)
+	}
 	w.event("seed %d: %d to %d nodes, %d zones, %d partitions, faults:%s", cfg.Seed, cfg.Nodes, cfg.MaxNodes, cfg.Zones,
 		cfg.Partitions, names)
 	w.startClients()
 	n.run(time.Now().Add(time.Duration(cfg.Minutes)*time.Minute), cfg.faults)
+	n.rightPrograms()
 	w.repairAll()
-	before := []error{n.orders(), w.serving(nil), n.homes()}
+	before := []error{n.finished(), n.orders(), w.serving(nil), n.homes()}
 	w.event("every replica is back: %v", errors.Join(before...))
 	if !cfg.Forever {
 		return w.finish(nil, before)

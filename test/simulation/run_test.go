@@ -22,6 +22,7 @@ var (
 	seedsFlag   = flag.String("seeds", "1-25", "the seeds of TestSeeds, as 7 or 1-25")
 	minutesFlag = flag.Int("minutes", 2, "virtual minutes under faults")
 	logsFlag    = flag.Bool("logs", false, "write the nodes' logs too")
+	withFlag    = flag.String("with", "", "faults that every seed has, by name with commas between; members and upgrades are several")
 	keepFlag    = flag.String("keep", "", "a directory for what is known of failed seeds")
 )
 
@@ -38,6 +39,9 @@ func TestSeed(t *testing.T) {
 	left, err := bubble(t, func(t *testing.T) {
 		cfg := configOf(*seedFlag, *minutesFlag)
 		cfg.Dir, cfg.Log, cfg.Verbose = dir, os.Stdout, *logsFlag
+		if err := cfg.with(*withFlag); err != nil {
+			t.Fatal(err)
+		}
 		r, err := Run(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -90,8 +94,8 @@ func TestSeeds(t *testing.T) {
 	for seed := from; seed <= to; seed++ {
 		out, err := runSeed(seed)
 		if err != nil {
-			t.Errorf("seed %d: %v; replay: make sim SEED=%d MINUTES=%d\n%s", seed, err, seed, *minutesFlag,
-				tail(out, 60))
+			t.Errorf("seed %d: %v; replay: make sim SEED=%d MINUTES=%d WITH='%s'\n%s", seed, err, seed, *minutesFlag,
+				*withFlag, tail(out, 60))
 			continue
 		}
 		runs++
@@ -125,7 +129,7 @@ func runSeed(seed uint64) ([]byte, error) {
 		return nil, err
 	}
 	cmd := exec.Command(self, "-test.run=^TestSeed$", "-test.v", "-test.timeout="+runLimit.String(),
-		fmt.Sprintf("-seed=%d", seed), fmt.Sprintf("-minutes=%d", *minutesFlag), "-keep="+*keepFlag,
+		fmt.Sprintf("-seed=%d", seed), fmt.Sprintf("-minutes=%d", *minutesFlag), "-keep="+*keepFlag, "-with="+*withFlag,
 		fmt.Sprintf("-logs=%t", *logsFlag))
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=randseednop=0")
 	if os.Getenv("GOGC") == "" {

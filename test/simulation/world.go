@@ -45,8 +45,15 @@ type Config struct {
 	// AllQueues gives clients to every queue, not to some.
 	AllQueues bool
 	// Sin breaks every node's broker on purpose, OldNews the answers about entities.
-	Sin       *check.Sin
-	OldNews   bool
+	Sin     *check.Sin
+	OldNews bool
+	// Begins is the newest cluster version that the programs of the founders know, 0 for that of today. Finishes has all nodes
+	// get the newest program at the end. Hasty programs of today take the cluster for newer than it is, and Liars say to know the
+	// newest version and do not.
+	Begins    fsm.Version
+	Finishes  bool
+	Hasty     bool
+	Liars     bool
 	partition partition.Config
 	faults    []fault
 
@@ -69,6 +76,9 @@ type world struct {
 	hosts    int // of clients
 
 	trap atomic.Pointer[trap]
+
+	cluster atomic.Uint32    // the highest cluster version that was committed
+	calls   [256]fsm.Version // by kind: since which version every node answers it
 
 	// ctx ends when the clients shall stop.
 	ctx    context.Context
@@ -144,7 +154,10 @@ func newWorldOf(cfg Config, queues []check.Queue) (*world, error) {
 		wall = cfg.MaxStep
 	}
 	w.rec = check.NewRecorder(10*time.Millisecond, wall, w.queues...)
-	w.net = newPeers(w.rng(), w.c)
+	for _, c := range fsm.Calls() {
+		w.calls[c.Kind] = c.Since
+	}
+	w.net = newPeers(w.rng(), w.c, w.calling)
 	w.all.Store(&[]*machine{})
 	for range cfg.Nodes {
 		w.founders = append(w.founders, w.founder().id)
