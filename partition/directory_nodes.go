@@ -17,14 +17,47 @@ func (d *Directory) Wish(ctx context.Context, n fsm.NodeID, w catalog.Wish) erro
 	if err := d.catchUp(ctx); err != nil {
 		return err
 	}
+	v := d.View()
 	_, err := d.change(ctx, &catalog.Change{Wish: &catalog.NodeWish{ID: n, Wish: w}})
 	switch {
+	case errors.Is(err, fsm.ErrVersion) && v != nil && v.ClusterVersion() == fsm.VersionFirst:
+		return fmt.Errorf("node %s: the cluster has no version yet, and gets its first one by itself when every node has told its "+
+			"program: %s: %w", n, d.awaited(d.Programs(ctx)), firstVersionError{err})
 	case errors.Is(err, fsm.ErrVersion):
 		return fmt.Errorf("node %s: %w; %s", n, err, Behind(d.Programs(ctx), d.host.cfg.Knows))
 	case err != nil:
 		return fmt.Errorf("node %s: %w", n, err)
 	}
 	return nil
+}
+
+// firstVersionError is a refusal of a cluster without a version, whose own text speaks of upgrades.
+type firstVersionError struct{ error }
+
+// Error is short: the text before it says what to do.
+func (firstVersionError) Error() string { return "ask again then" }
+
+// Unwrap returns the refusal.
+func (e firstVersionError) Unwrap() error { return e.error }
+
+// awaited names the nodes because of which a cluster has no first version yet. No wish is taken until then, so forgetting a
+// node is no cure.
+func (d *Directory) awaited(all []Program) string {
+	var out []string
+	for _, p := range all {
+		switch {
+		case p.Err != nil:
+			out = append(out, fmt.Sprintf("node %s (%s) does not answer: start it, or wait until it has been silent for %v, then it "+
+				"is left out", p.ID, p.Name, d.host.cfg.ReplaceAfter))
+		case p.Knows <= fsm.VersionFirst:
+			out = append(out, fmt.Sprintf("node %s (%s) runs a program from before cluster versions: run release %s or later on it", p.ID,
+				p.Name, d.host.cfg.Knows.Release()))
+		}
+	}
+	if len(out) == 0 {
+		return "all have, and it comes within seconds"
+	}
+	return strings.Join(out, "; ")
 }
 
 // Program is the program of a node, as the node says.

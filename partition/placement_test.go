@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -388,6 +389,14 @@ func TestTheFirstClusterVersionWaitsForEveryNode(t *testing.T) {
 		}
 		if load, _ := b.spread("n1"); load["n4"] != 0 {
 			t.Errorf("replicas: %v", load)
+		}
+		// Nobody can be forgotten yet, so the refusal does not name that as the cure.
+		b.kill("n3")
+		time.Sleep(time.Second)
+		err := b.all["n1"].dir.Wish(t.Context(), "n3", catalog.Gone)
+		if err == nil || !strings.Contains(err.Error(), "node n3 (n3) does not answer: start it, or wait until it has been silent for") ||
+			strings.Contains(err.Error(), "forget") || strings.Contains(err.Error(), "finalize") || !errors.Is(err, fsm.ErrBusy) {
+			t.Errorf("a node is to be forgotten before the first version: %v", err)
 		}
 	})
 }

@@ -8,9 +8,9 @@ import "strings"
 var testRooms = map[string][]string{
 	"test/arch":  {},
 	"test/model": {"fsm", "fsm/rule"},
-	"test/check": {"fsm", "test/model", "transport"}, // a mutant stands in front of a transport.Broker
+	"test/check": {"fsm", "test/ledger", "test/model", "transport"}, // a mutant stands in front of a transport.Broker
 	"test/simulation": {"cluster", "cluster/callnet", "cluster/simnet", "fsm", "fsm/catalog", "partition", "partition/control", "partition/replica",
-		"storage", "storage/faultfs", "test/check", "transport", "transport/amqp", "transport/auth", "transport/refusal"},
+		"storage", "storage/faultfs", "test/check", "test/ledger", "transport", "transport/amqp", "transport/auth", "transport/refusal"},
 	"test/simulation/scenario": {"fsm", "fsm/catalog", "fsm/stored", "partition", "test/check", "test/simulation",
 		"transport", "transport/amqp", "transport/auth", "transport/refusal", "transport/rest"},
 	"test/cluster":               {},                    // it knows of the broker what operators know

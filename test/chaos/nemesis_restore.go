@@ -87,8 +87,8 @@ func (e *elsewhere) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lives := livesOf(e.b.world.rec.Copy(), began)
-	faults := ledger.JudgeCopy(began, ended, lives, foundIn(there))
+	lives := check.LivesOf(e.b.world.rec.Copy(), began)
+	faults := ledger.JudgeCopy(began, ended, lives, check.FoundIn(there))
 	for i, f := range faults {
 		if i == 10 {
 			e.b.found("%s: and %d more", filepath.Base(e.dir), len(faults)-i)
@@ -139,77 +139,6 @@ func (e *elsewhere) busbar(ctx context.Context, n *node, args ...string) error {
 		return fmt.Errorf("busbar backup %s: %w: %s", strings.Join(args, " "), err, shorten(string(out)))
 	}
 	return nil
-}
-
-// livesOf tells of each message what its clients know. A number counts that was seen before the backup: a scheduled message may
-// have another one later.
-func livesOf(h *check.History, began int64) map[ledger.Name]ledger.Life {
-	lives := map[ledger.Name]ledger.Life{}
-	type place struct {
-		queue  string
-		number int64
-	}
-	who := map[place]string{}
-	change := func(queue, id string, f func(*ledger.Life)) {
-		name := ledger.Name{Queue: queue, ID: id}
-		l := lives[name]
-		f(&l)
-		lives[name] = l
-	}
-	for _, o := range h.Ops {
-		switch o.Kind {
-		case check.Send, check.Schedule:
-			all := o.Messages
-			if len(all) == 0 {
-				all = []check.Message{o.Message}
-			}
-			for _, m := range all {
-				change(o.Entity, m.ID, func(l *ledger.Life) {
-					l.Begun, l.Content = o.Invoke, m.Hash
-					if o.Ok() {
-						l.Kept = o.Return
-					}
-				})
-			}
-			if o.Kind == check.Schedule && o.Ok() {
-				who[place{o.Entity, o.Seq}] = o.Message.ID
-			}
-		case check.Receive, check.ReceiveDeferred:
-			if !o.Ok() || o.Message.ID == "" {
-				continue
-			}
-			who[place{o.Entity, o.Message.Seq}] = o.Message.ID
-			if o.Return <= began {
-				change(o.Entity, o.Message.ID, func(l *ledger.Life) { l.Number = o.Message.Seq })
-			}
-		}
-	}
-	for _, o := range h.Ops {
-		number := o.Message.Seq
-		if o.Kind == check.Cancel {
-			number = o.Seq
-		}
-		id, known := who[place{o.Entity, number}]
-		if o.Kind != check.Complete && o.Kind != check.Cancel || !o.Maybe() || !known {
-			continue
-		}
-		change(o.Entity, id, func(l *ledger.Life) {
-			if l.Leaving == 0 || o.Invoke < l.Leaving {
-				l.Leaving = o.Invoke
-			}
-			if o.Ok() && (l.Gone == 0 || o.Return < l.Gone) {
-				l.Gone = o.Return
-			}
-		})
-	}
-	return lives
-}
-
-func foundIn(all []check.Place) (found []ledger.Found) {
-	for _, p := range all {
-		found = append(found, ledger.Found{Name: ledger.Name{Queue: p.Entity, ID: p.Message.ID}, Number: p.Message.Seq, Content: p.Message.Hash})
-	}
-	return found
 }
 
 // found notes what a fault has found out. It fails the run.

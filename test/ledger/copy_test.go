@@ -35,6 +35,40 @@ func TestCopyCatches(t *testing.T) {
 			}
 		})
 	}
+	b := Name{"q", "b"}
+	both := []Found{{Name: a, Number: 7, Content: 9}, {Name: b, Number: 6, Content: 9}}
+	for _, c := range []struct {
+		name string
+		a, b Life
+		want bool
+	}{
+		{"sent one after the other", Life{Begun: 1, Kept: 2}, Life{Begun: 3, Kept: 4}, true},
+		{"sent at once", Life{Begun: 1, Kept: 3}, Life{Begun: 3, Kept: 4}, false},
+		{"the end of the first send is not known", Life{Begun: 1}, Life{Begun: 3, Kept: 4}, false},
+		{"the first was scheduled", Life{Begun: 1, Kept: 2, Timed: true}, Life{Begun: 3, Kept: 4}, false},
+	} {
+		got := strings.Join(JudgeCopy(100, 200, map[Name]Life{a: c.a, b: c.b}, both), "; ")
+		if strings.Contains(got, "whose send had ended before") != c.want {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+	later := []Found{{Name: b, Number: 6, Content: 9}}
+	for _, c := range []struct {
+		name  string
+		life  Life
+		found []Found
+		want  bool
+	}{
+		{"it was acknowledged meanwhile, and a later one is there", Life{Begun: 101, Kept: 102}, later, true},
+		{"it was removed meanwhile", Life{Begun: 101, Kept: 102, Leaving: 150}, later, false},
+		{"it was sent at the same time", Life{Begun: 101, Kept: 103}, later, false},
+		{"it may be in another share", Life{Begun: 101, Kept: 102}, []Found{{Name: b, Number: 5<<48 + 1}}, false},
+	} {
+		got := strings.Join(JudgeCopy(100, 200, map[Name]Life{a: c.life, b: {Begun: 103, Kept: 104}}, c.found), "; ")
+		if strings.Contains(got, "which was sent later") != c.want {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
 	if got := JudgeCopy(100, 200, nil, there); len(got) != 1 || !strings.Contains(got[0], "nobody sent it") {
 		t.Errorf("a message from nowhere: %q", got)
 	}

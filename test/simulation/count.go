@@ -53,9 +53,11 @@ const (
 	handedOver     = "handed over and settled"
 	formersRefused = "settlements of former holders refused"
 
-	oldRefused      = "old programs refused"
-	replicasDeleted = "replicas deleted"
-	disksLost       = "disks lost"
+	backupsTaken     = "backups taken"
+	messagesRestored = "messages restored"
+	oldRefused       = "old programs refused"
+	replicasDeleted  = "replicas deleted"
+	disksLost        = "disks lost"
 )
 
 // enough says what a set of runs with faults, of so many virtual minutes together, did not exercise.

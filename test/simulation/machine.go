@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
@@ -24,6 +26,9 @@ type watched struct {
 	witness *check.Witness
 	c       *counters
 	node    *node
+
+	hold    uint64 // of a backup whose hold is none, and when it is told
+	holdsAt time.Time
 }
 
 var (
@@ -33,6 +38,9 @@ var (
 
 // Apply implements replica.Machine.
 func (w *watched) Apply(index uint64, e *fsm.Entry) fsm.Result {
+	if w.node.w.cfg.NoHold {
+		e = w.unheld(e)
+	}
 	w.node.w.tooNew(w.node, w.p, index, "applies", e)
 	r := w.State.Apply(index, e)
 	w.witness.Applied(w.who, w.p, index, e, &r)
@@ -41,6 +49,38 @@ func (w *watched) Apply(index uint64, e *fsm.Entry) fsm.Result {
 	}
 	w.node.w.reached(w.node, w.p, AfterApplied, index)
 	return r
+}
+
+// unheld takes holds of forwards out of an entry: the canary of backups. The replica says to hold all the same, and the one
+// that forwards says so late.
+func (w *watched) unheld(e *fsm.Entry) *fsm.Entry {
+	free := *e
+	free.Requests = slices.Clone(e.Requests)
+	for i := range free.Requests {
+		if c, ok := free.Requests[i].Command.(*fsm.HoldForwards); ok {
+			free.Requests[i].Command = &fsm.Barrier{}
+			if c.For == 0 {
+				w.hold, w.holdsAt = 0, time.Time{}
+			} else if w.hold != c.Hold {
+				w.hold, w.holdsAt = c.Hold, time.Now()
+				if d := w.node.w.view().Entity(relayFrom); d != nil && slices.Contains(d.Partitions, w.p) {
+					w.holdsAt = time.Now().Add(time.Second)
+				}
+			}
+		}
+	}
+	return &free
+}
+
+// Holding implements replica.Holder.
+func (w *watched) Holding() uint64 {
+	switch {
+	case !w.node.w.cfg.NoHold:
+		return w.State.Holding()
+	case time.Now().Before(w.holdsAt):
+		return 0
+	}
+	return w.hold
 }
 
 // Restore implements replica.Machine.

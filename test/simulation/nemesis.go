@@ -50,6 +50,7 @@ func otherFaults() []fault {
 		{name: "clients reset", begin: (*nemesis).clientsReset},
 		{name: "slow network", begin: (*nemesis).slowNetwork},
 		{name: "rehome", light: true, begin: (*nemesis).rehome},
+		{name: "backup", light: true, begin: (*nemesis).backup},
 	}
 }
 
@@ -58,6 +59,8 @@ type nemesis struct {
 	w    *world
 	rng  *rand.Rand
 	list []running
+
+	backups int // that were begun
 }
 
 // running is a fault under way.

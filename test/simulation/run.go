@@ -217,6 +217,7 @@ func (w *world) finish(sick *machine, before []error) (*Result, error) {
 	if err == nil {
 		w.rec.Finish(final)
 	}
+	fail(w.forwarded())
 	fail(w.drain())
 	w.event("queues are drained")
 	h := w.rec.History()

@@ -50,10 +50,12 @@ type Config struct {
 	// Begins is the newest cluster version that the programs of the founders know, 0 for that of today. Finishes has all nodes
 	// get the newest program at the end. Hasty programs of today take the cluster for newer than it is, and Liars say to know the
 	// newest version and do not.
-	Begins    fsm.Version
-	Finishes  bool
-	Hasty     bool
-	Liars     bool
+	Begins   fsm.Version
+	Finishes bool
+	Hasty    bool
+	Liars    bool
+	// NoHold has backups hold no forwards.
+	NoHold    bool
 	partition partition.Config
 	faults    []fault
 
@@ -86,6 +88,7 @@ type world struct {
 	work   sync.WaitGroup
 
 	shared sharedHolds
+	relays relays
 
 	mu       sync.Mutex
 	chance   *rand.Rand // seeds the others
@@ -131,13 +134,17 @@ func (w *world) defer_(queue string, seq int64, session string) {
 
 // newWorld starts the cluster of a run and creates its queues.
 func newWorld(cfg Config) (*world, error) {
-	return newWorldOf(cfg, []check.Queue{
+	w, err := newWorldOf(cfg, []check.Queue{
 		{Name: "plain", LockMillis: 5_000, MaxDelivery: 4},
 		{Name: "sessions", Sessions: true, LockMillis: 10_000, MaxDelivery: 5},
 		{Name: "mortal", Mortal: true, DeadExpired: true, LockMillis: 5_000, MaxDelivery: 4},
 		{Name: "wide", Partitioned: true, LockMillis: 5_000, MaxDelivery: 4},
 		{Name: "groups", Partitioned: true, Sessions: true, LockMillis: 10_000, MaxDelivery: 5},
 	})
+	if err == nil && cfg.relays() {
+		err = w.createRelays()
+	}
+	return w, err
 }
 
 func newWorldOf(cfg Config, queues []check.Queue) (*world, error) {
@@ -246,6 +253,10 @@ func (w *world) startClients() {
 	}
 	for range 2 {
 		start(func(c *client) { c.rule("ephemeral") })
+	}
+	if w.cfg.relays() {
+		start((*client).relay)
+		start((*client).arrive)
 	}
 	w.do(w.watch)
 }
