@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,7 +114,11 @@ func (s *Server) httpSingle(d *inbound, body []byte, q *httpRequest) error {
 
 // batchItem is one message of a batch. Headers of the request do not apply to it.
 type batchItem struct {
-	Body             *string
+	Body *string
+	// BodyEncoding is "base64" for a body of any bytes, "" for text. ContentType says what the body is. Both are additions of
+	// ours: a batch of the original has neither.
+	BodyEncoding     string
+	ContentType      string
 	BrokerProperties brokerProperties
 	UserProperties   map[string]any
 }
@@ -136,9 +141,9 @@ func (s *Server) httpBatch(d *inbound, body []byte, desc *fsm.Descriptor) error 
 	}
 	total := 0
 	for i, item := range items {
-		payload, err := item.BrokerProperties.sections(nil, "")
+		payload, text, err := item.begin()
 		if err != nil {
-			return badHTTP("Message %d: BrokerProperties: %v.", i, err)
+			return badHTTP("Message %d: %v.", i, err)
 		}
 		w := amqp.BeginMapSection(payload, amqp.CodeApplicationProperties)
 		for _, name := range slices.Sorted(maps.Keys(item.UserProperties)) {
@@ -148,11 +153,7 @@ func (s *Server) httpBatch(d *inbound, body []byte, desc *fsm.Descriptor) error 
 			}
 			w.Raw(name, value)
 		}
-		var text string
-		if item.Body != nil {
-			text = *item.Body
-		}
-		payload = amqp.AppendData(w.End(), []byte(text))
+		payload = amqp.AppendData(w.End(), text)
 		if total += len(payload); len(items) > 1 && total > s.cfg.batchBytes(desc) {
 			return s.httpRefusal(fsm.MessageSizeExceeded, "", desc.Name)
 		}
@@ -161,6 +162,29 @@ func (s *Server) httpBatch(d *inbound, body []byte, desc *fsm.Descriptor) error 
 		}
 	}
 	return nil
+}
+
+// begin writes what stands before the properties of a message, and returns its body.
+func (item *batchItem) begin() (payload, body []byte, err error) {
+	if strings.ContainsFunc(item.ContentType, func(r rune) bool { return r >= utf8.RuneSelf }) { // AMQP 1.0 §1.6.21
+		return nil, nil, errors.New("ContentType holds characters that are no ASCII")
+	}
+	if item.Body != nil {
+		body = []byte(*item.Body)
+	}
+	switch item.BodyEncoding {
+	case "":
+	case "base64":
+		if body, err = base64.StdEncoding.DecodeString(string(body)); err != nil {
+			return nil, nil, fmt.Errorf("the Body is no base64: %w", err)
+		}
+	default:
+		return nil, nil, fmt.Errorf("BodyEncoding is %q, want base64 or nothing", refusal.Clip(item.BodyEncoding))
+	}
+	if payload, err = item.BrokerProperties.sections(nil, item.ContentType); err != nil {
+		return nil, nil, fmt.Errorf("BrokerProperties: %w", err)
+	}
+	return payload, body, nil
 }
 
 // memberValue turns a member of a JSON object into a property.

@@ -201,6 +201,14 @@ func TestHTTPBatch(t *testing.T) {
 	if got := textBody(t, want(t, ts.curl(t, "DELETE", "/q/messages/head", ""), 200)); got != "two" {
 		t.Errorf("body %q", got)
 	}
+	// A batch of ours says what its bodies are.
+	want(t, ts.curl(t, "POST", "/q/messages", `[{"Body":"//4=","BodyEncoding":"base64","ContentType":"image/x"}]`, "Content-Type", batchType), 201)
+	if res = want(t, ts.curl(t, "DELETE", "/q/messages/head", ""), 200); res.Header.Get("Content-Type") != "image/x" {
+		t.Errorf("the body is %q", res.Header.Get("Content-Type"))
+	}
+	if got := textBody(t, res); got != "\xff\xfe" {
+		t.Errorf("body %q", got)
+	}
 	// S-342: the number has no limit.
 	many := "[" + strings.Repeat(`{"Body":"x"},`, 5_999) + `{"Body":"x"}]`
 	ts.broker.queue("many")
@@ -216,6 +224,9 @@ func TestHTTPBatch(t *testing.T) {
 	for name, body := range map[string]string{
 		"no array": `{}`, "nothing in it": `[]`, "half": `[{"Body":"x"}`, "more behind": `[{}] []`,
 		"a list as a property":       `[{"UserProperties":{"a":[1]}}]`,
+		"an encoding unknown":        `[{"Body":"x","BodyEncoding":"hex"}]`,
+		"no base64":                  `[{"Body":"x","BodyEncoding":"base64"}]`,
+		"a type that is no ASCII":    `[{"Body":"x","ContentType":"é"}]`,
 		"a life of nothing":          `[{"BrokerProperties":{"TimeToLive":0}}]`,
 		"a life that is no span":     `[{"BrokerProperties":{"TimeToLiveTimeSpan":"40"}}]`,
 		"one bad message of several": `[{},{"BrokerProperties":{"SessionId":"` + strings.Repeat("s", 129) + `"}}]`,

@@ -77,6 +77,8 @@ type Config struct {
 	LogFormat string `yaml:"log-format"`
 	LogStore  string `yaml:"log-store"`
 	Pprof     bool   `yaml:"pprof"`
+	// Console serves pages for a browser at the operations port.
+	Console bool `yaml:"console"`
 	// QuietRuntime lets the runtime's monitor thread sleep longer (process/quiet.go).
 	QuietRuntime bool `yaml:"quiet-runtime"`
 
@@ -175,7 +177,7 @@ func defaults(dev bool) Config {
 		c.AMQPListen, c.TLSListen = list{"127.0.0.1:5672"}, list{"127.0.0.1:5671"}
 		c.PeerListen, c.GossipListen = "127.0.0.1:0", "127.0.0.1:0"
 		c.Advertise = "127.0.0.1"
-		c.BootstrapExpect, c.FinalizeUpgrades = 1, true
+		c.BootstrapExpect, c.FinalizeUpgrades, c.Console = 1, true, true
 	}
 	return c
 }
@@ -241,6 +243,7 @@ func settings() []setting {
 		text("peer-listen", "address for the other nodes", func(c *Config) *string { return &c.PeerListen }),
 		text("gossip-listen", "address for gossip, TCP and UDP", func(c *Config) *string { return &c.GossipListen }),
 		text("advertise", "host that other nodes reach this one at", func(c *Config) *string { return &c.Advertise }),
+		truth("console", "web console at / of ops-listen, for browsers (default with --dev)", func(c *Config) *bool { return &c.Console }),
 		texts("allowed-hosts", "names by which browsers may call the node besides its own; may be repeated", func(c *Config) *list { return &c.AllowedHosts }),
 		number("bootstrap-expect", "number of nodes that found the cluster", func(c *Config) *int { return &c.BootstrapExpect }),
 		texts("join", "gossip addresses of other nodes; may be repeated", func(c *Config) *list { return &c.Join }),

@@ -9,6 +9,7 @@
 //   - main.go, dev.go, serve.go: the program and its command lines
 //   - signals.go: what ends a process
 //   - open.go, entities_start.go: a node opens the rooms in order, and makes the entities of its file
+//   - console_ops.go: the web console in front of the operations port
 //   - ops_token.go, ops_sockets.go, hosts.go: who may use the operations port, and what keeps web pages away from it
 //   - connections.go, health.go, about.go: who is connected to any node; what is wrong with the cluster, and what a node says of
 //     itself for that
@@ -23,7 +24,7 @@
 //   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error
 //   - config.go, placement.go, limits.go, addresses.go, gossip_keys.go: the configuration
 //
-// The packages client, doctor, lines, backup, bench, entities, dial, exit, notify and process have doors that test/arch holds.
+// The packages console, client, doctor, lines, backup, bench, entities, dial, exit, notify and process have doors that test/arch holds.
 //
 // Start with open.go.
 package main

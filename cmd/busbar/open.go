@@ -300,8 +300,11 @@ func (n *node) openOps(context.Context) error {
 	if n.cfg.Pprof {
 		handler = withProfiles(handler)
 	}
-	guard := &opsGuard{policies: n.policies, now: time.Now, dev: n.cfg.Dev}
-	n.ops = rest.NewServer(newHostGuard(n.cfg).handler(guard.handler(handler)), n.log.Named("http"))
+	guard, hosts := &opsGuard{policies: n.policies, now: time.Now, dev: n.cfg.Dev}, newHostGuard(n.cfg)
+	if handler, err = n.withConsole(guard.handler(handler), hosts); err != nil {
+		return err
+	}
+	n.ops = rest.NewServer(hosts.handler(handler), n.log.Named("http"))
 	seatRequests(n.ops)
 	var listener net.Listener = &opsListener{n.doors.ops, n.front.Sockets()}
 	if n.doors.opsTLS != nil {

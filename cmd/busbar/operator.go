@@ -16,6 +16,7 @@ func (n *node) withOperator(next http.Handler) (http.Handler, error) {
 		Entities: n.directory, Shares: n.front, Replicas: n.router, Policies: n.policies, Now: time.Now,
 		Suspend:      n.directory.Suspend,
 		Show:         func(d *fsm.Delivery) (any, error) { return transport.Show(d) },
+		Look:         transport.Look,
 		Transactions: func(entity string, ended bool) any { return n.front.Transactions(entity, ended) },
 		Holder: func(by fsm.RequestID) (client, link, remote string) {
 			h := n.front.Holder(by)

@@ -43,6 +43,7 @@ var doors = map[string][]string{
 	"cmd/busbar/lines":    {"transport/amqp"},
 	"cmd/busbar/backup":   {},
 	"cmd/busbar/doctor":   {},
+	"cmd/busbar/console":  {"transport/auth"},
 	"cmd/busbar/manage":   {"cmd/busbar/dial", "cmd/busbar/entities", "cmd/busbar/exit", "fsm/rule", "transport/rest"},
 	"cmd/busbar/client": {"cmd/busbar/backup", "cmd/busbar/dial", "cmd/busbar/doctor", "cmd/busbar/entities", "cmd/busbar/exit", "cmd/busbar/lines", "cmd/busbar/manage", "fsm", "partition", "storage",
 		"transport/rest"},

@@ -13,22 +13,6 @@ import (
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
-// Content types of answers, as the service writes them.
-const (
-	entryType = "application/atom+xml;type=entry;charset=utf-8"
-	feedType  = "application/atom+xml;type=feed;charset=utf-8"
-	errorType = "application/xml; charset=utf-8"
-)
-
-// API answers HTTP requests. It is safe for concurrent use and owns no goroutine.
-type API struct {
-	cfg   Config
-	deps  Deps
-	log   hclog.Logger
-	slots chan struct{} // one token per management request under way
-	quiet bool          // the node asks itself: its refusals are no client's
-}
-
 // NewServer returns an http.Server for a handler of this package, with limits against clients that
 // send slowly or much. The caller serves a listener on it and closes it. log gets what net/http has
 // to say about connections.
@@ -52,25 +36,6 @@ func (a *API) Inside() http.Handler {
 	own := *a
 	own.quiet = true
 	return own.Management()
-}
-
-// answer is what a management request comes to.
-type answer struct {
-	status      int
-	contentType string
-	etag        string
-	body        []byte
-}
-
-// request is one management request on its way: what every step of it needs.
-type request struct {
-	ctx     context.Context
-	http    *http.Request
-	where   route
-	query   query
-	host    string // as the client calls us, checked
-	claim   auth.Claim
-	updates bool // If-Match is there
 }
 
 func (a *API) serveManagement(w http.ResponseWriter, r *http.Request) {

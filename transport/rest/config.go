@@ -206,3 +206,42 @@ func New(cfg Config, deps Deps, log hclog.Logger) (*API, error) {
 	}
 	return &API{cfg: cfg, deps: deps, log: log, slots: make(chan struct{}, cfg.MaxRequests)}, nil
 }
+
+func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), a.cfg.RequestTimeout)
+}
+
+// Content types of answers, as the service writes them.
+const (
+	entryType = "application/atom+xml;type=entry;charset=utf-8"
+	feedType  = "application/atom+xml;type=feed;charset=utf-8"
+	errorType = "application/xml; charset=utf-8"
+)
+
+// API answers HTTP requests. It is safe for concurrent use and owns no goroutine.
+type API struct {
+	cfg   Config
+	deps  Deps
+	log   hclog.Logger
+	slots chan struct{} // one token per management request under way
+	quiet bool          // the node asks itself: its refusals are no client's
+}
+
+// answer is what a management request comes to.
+type answer struct {
+	status      int
+	contentType string
+	etag        string
+	body        []byte
+}
+
+// request is one management request on its way: what every step of it needs.
+type request struct {
+	ctx     context.Context
+	http    *http.Request
+	where   route
+	query   query
+	host    string // as the client calls us, checked
+	claim   auth.Claim
+	updates bool // If-Match is there
+}

@@ -1,10 +1,7 @@
 package rest
 
 import (
-	"context"
-	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -167,6 +164,8 @@ func (a *API) Operations() http.Handler {
 			a.serveChecks(w, r)
 		case path == "/metrics" && isRead(r):
 			metrics.ServeHTTP(w, r)
+		case path == OverviewPath && isRead(r):
+			a.serveOverview(w, r)
 		case path == "/api/cluster" && isRead(r):
 			ctx, cancel := a.timeout(r)
 			defer cancel()
@@ -181,22 +180,4 @@ func (a *API) Operations() http.Handler {
 			management.ServeHTTP(w, r)
 		}
 	})
-}
-
-func (a *API) timeout(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), a.cfg.RequestTimeout)
-}
-
-func writeJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
-	body, err := json.Marshal(value)
-	if err != nil { // the values are structs of strings and numbers
-		status, body = http.StatusInternalServerError, []byte(`{"error":"internal"}`)
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body)
-	}
 }

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
@@ -49,6 +49,8 @@ type OperatorDeps struct {
 	Suspend func(ctx context.Context, id fsm.EntityID, to fsm.Status) (*fsm.Descriptor, error)
 	// Show turns a message into what JSON shows of it; only the front end can read its bytes.
 	Show func(*fsm.Delivery) (any, error)
+	// Look turns a message into what rules see of it.
+	Look func(*fsm.Delivery) (rule.Message, error)
 	// Transactions lists those of this node's clients that use an entity, with ended the finished ones
 	// too; the front end alone knows them (S-273).
 	Transactions func(entity string, ended bool) any
@@ -73,7 +75,7 @@ type Operator struct {
 
 // NewOperator returns the API; it starts nothing.
 func NewOperator(deps OperatorDeps) (*Operator, error) {
-	if deps.Entities == nil || deps.Shares == nil || deps.Replicas == nil || deps.Policies == nil || deps.Show == nil || deps.Transactions == nil || deps.Holder == nil ||
+	if deps.Entities == nil || deps.Shares == nil || deps.Replicas == nil || deps.Policies == nil || deps.Show == nil || deps.Look == nil || deps.Transactions == nil || deps.Holder == nil ||
 		deps.Suspend == nil || deps.Now == nil || deps.Refusals == nil || deps.Log == nil || deps.RequestTimeout <= 0 {
 		return nil, errors.New("operators' API: a dependency is missing")
 	}
@@ -92,105 +94,6 @@ type inspection struct {
 	values url.Values
 	claim  auth.Claim
 	stale  *staleRead // nil: as of now
-}
-
-// views are the last segments of a path, with the method that each takes and what answers.
-func viewOf(name string) (method string, run func(*inspection) (any, error)) {
-	switch name {
-	case "description":
-		return http.MethodGet, (*inspection).description
-	case "options":
-		return http.MethodPatch, (*inspection).options
-	case "locks":
-		return http.MethodGet, (*inspection).locks
-	case "history":
-		return http.MethodGet, (*inspection).history
-	case "sessions":
-		return http.MethodGet, (*inspection).sessions
-	case "messages":
-		return http.MethodGet, (*inspection).messages
-	case "purge":
-		return http.MethodPost, (*inspection).purge
-	case "redrive":
-		return http.MethodPost, (*inspection).redrive
-	case "move":
-		return http.MethodPost, (*inspection).move
-	case "suspend":
-		return http.MethodPost, (*inspection).suspend
-	case "resume":
-		return http.MethodPost, (*inspection).resume
-	case "release-locks":
-		return http.MethodPost, (*inspection).releaseLocks
-	case "release-session":
-		return http.MethodPost, (*inspection).releaseSession
-	case "transactions":
-		return http.MethodGet, (*inspection).transactions
-	}
-	return "", nil
-}
-
-const viewNames = "description, options, locks, history, sessions, messages, transactions, purge, redrive, move, suspend, resume, release-locks or release-session"
-
-// ServeHTTP implements [http.Handler].
-func (o *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	select {
-	case o.slots <- struct{}{}:
-		defer func() { <-o.slots }()
-	default:
-		o.fail(w, r, busy("too many requests of operators at a time"))
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), o.deps.RequestTimeout)
-	defer cancel()
-	r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
-	value, err := o.serve(ctx, r, w.Header())
-	if err != nil {
-		o.fail(w, r, err)
-		return
-	}
-	writeJSON(w, r, http.StatusOK, value)
-}
-
-// serve checks a request in the order that tells a stranger least: token, entity, then the rest.
-func (o *Operator) serve(ctx context.Context, r *http.Request, h http.Header) (any, error) {
-	path := strings.Trim(strings.TrimPrefix(r.URL.Path, OperatorPrefix), "/")
-	at := strings.LastIndexByte(path, '/')
-	method, run := viewOf(path[at+1:])
-	if at < 0 || run == nil {
-		return nil, &problem{status: http.StatusNotFound, text: "The path must end in " + viewNames}
-	}
-	if err := o.origins.Check(r); err != nil {
-		return nil, &problem{status: http.StatusForbidden, text: "The request comes from another site.", cause: err}
-	}
-	q := &inspection{o: o, ctx: ctx, http: r, path: path[:at]}
-	if err := q.authorize(); err != nil {
-		return nil, err
-	}
-	if r.Method != method && !(method == http.MethodGet && r.Method == http.MethodHead) {
-		return nil, &problem{status: http.StatusMethodNotAllowed, text: path[at+1:] + " takes " + method + "."}
-	}
-	var err error
-	if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-		return nil, badRequest("The query cannot be decoded: %v.", err)
-	}
-	name := q.path
-	name, q.sub = cutSubQueue(name)
-	if staleView(path[at+1:]) {
-		if q.stale, err = q.staleness(); err != nil {
-			return nil, err
-		}
-	}
-	if q.d, err = q.entity(name); err != nil {
-		if errors.Is(err, fsm.ErrNoEntity) {
-			return nil, &problem{status: http.StatusNotFound, text: fmt.Sprintf("There is no entity %q.", clip(name))}
-		}
-		return nil, err
-	}
-	value, err := run(q)
-	if err == nil && q.stale != nil {
-		q.stale.tell(value, h)
-	}
-	return value, err
 }
 
 // entity finds the entity by a linearizable read, or with stale=true as this node knows it.

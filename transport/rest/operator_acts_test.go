@@ -351,7 +351,8 @@ func TestOperatorsNeedManage(t *testing.T) {
 		"an expired token":           "SharedAccessSignature sr=x&sig=x&se=1&skn=" + root,
 	} {
 		for _, target := range []string{"GET locks", "GET history", "GET sessions", "GET messages", "GET description",
-			"GET transactions", "POST purge", "POST redrive", "POST move?to=orders", "PATCH options"} {
+			"GET transactions", "GET reasons", "GET session-state?session=s", "PUT session-state?session=s", "POST delete?number=1",
+			"POST redrive?number=1", "POST test-rules", "POST purge", "POST redrive", "POST move?to=orders", "PATCH options"} {
 			i := newInspector(t)
 			i.send(i.queue("orders"), "", "1")
 			before := i.states[0].Digest()

@@ -28,6 +28,9 @@ type RedriveView struct {
 // redrive sends dead letters again, those that the filter lets through: to their own main queue, or
 // to another entity (S-178).
 func (q *inspection) redrive() (any, error) {
+	if q.values.Has("number") {
+		return q.redriveOne()
+	}
 	if q.sub == fsm.Main {
 		q.sub = fsm.DeadLetter
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
@@ -56,6 +57,7 @@ func newInspector(t *testing.T) *inspector {
 		RequestTimeout: time.Minute, Log: hclog.NewNullLogger(),
 		Refusals:     refusal.New(7, hclog.NewNullLogger(), func() time.Time { return now }),
 		Suspend:      s.Suspend,
+		Look:         func(d *fsm.Delivery) (rule.Message, error) { return bodyMessage{d}, nil },
 		Transactions: func(entity string, ended bool) any { return []string{entity, fmt.Sprint(ended)} },
 		Holder: func(by fsm.RequestID) (client, link, remote string) {
 			if by.Pump == 0 {

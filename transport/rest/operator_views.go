@@ -182,7 +182,7 @@ func (q *inspection) sessions() (any, error) {
 
 // messages lists messages by state and session, without locking them.
 func (q *inspection) messages() (any, error) {
-	at, after, most, err := q.place("max", "cursor", "state", "session", "from")
+	at, after, most, err := q.place("max", "cursor", "state", "session", "from", "filter")
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +204,17 @@ func (q *inspection) messages() (any, error) {
 				return map[string]any{"messages": []any{}, "next": q.next(at, "", false)}, nil
 			}
 		}
+	}
+	s, err := q.sift()
+	if err != nil {
+		return nil, err
+	}
+	if s != nil {
+		all, next, err := q.sifted(at, *ask, s, most)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"messages": all, "next": next, "failed": s.failed, "fault": s.fault}, nil
 	}
 	a, err := q.query(at.share, ask)
 	if err != nil {

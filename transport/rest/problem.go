@@ -3,10 +3,12 @@ package rest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -206,4 +208,18 @@ func renderError(p *problem, mark refusal.Mark, host string) []byte {
 	escape(&out, text.String())
 	out.WriteString("</Detail></Error>")
 	return out.Bytes()
+}
+
+func writeJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil { // the values are structs of strings and numbers
+		status, body = http.StatusInternalServerError, []byte(`{"error":"internal"}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
 }

@@ -1,7 +1,6 @@
 package manage
 
 import (
-	"crypto/rand"
 	"fmt"
 	"io"
 	"strings"
@@ -15,43 +14,15 @@ import (
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
-// sample is a message that the command line describes.
-type sample struct {
-	user   []rule.Property
-	system map[rule.SystemProperty]rule.Value
-}
-
-// User implements rule.Message.
-func (s *sample) User(name string) (rule.Value, bool) {
-	for _, p := range s.user {
-		if rule.SameName(p.Name, name) {
-			return p.Value, true
-		}
-	}
-	return rule.Value{}, false
-}
-
-// Properties implements rule.Message.
-func (s *sample) Properties() int { return len(s.user) }
-
-// System implements rule.Message.
-func (s *sample) System(p rule.SystemProperty) rule.Value { return s.system[p] }
-
-// NewID implements rule.Message.
-func (s *sample) NewID() (id [16]byte) {
-	_, _ = rand.Read(id[:])
-	return id
-}
-
 // newSample reads the properties of a message. Types and values are read by the code that reads them in a rule.
-func newSample(fields, properties []string) (*sample, error) {
+func newSample(fields, properties []string) (*rest.Sample, error) {
 	system, user, err := readPairs(fields, properties)
 	if err != nil {
 		return nil, err
 	}
-	s := &sample{system: map[rule.SystemProperty]rule.Value{}}
+	s := &rest.Sample{Systems: map[rule.SystemProperty]rule.Value{}}
 	for _, f := range system {
-		s.system[rule.FindSystemProperty(f.Name)] = rule.OfString(f.Value)
+		s.Systems[rule.FindSystemProperty(f.Name)] = rule.OfString(f.Value)
 	}
 	if len(user) == 0 {
 		return s, nil
@@ -61,61 +32,17 @@ func newSample(fields, properties []string) (*sample, error) {
 	if err != nil {
 		return nil, exit.With(exit.Usage, err)
 	}
-	s.user = source.Correlation.Properties
+	s.User = source.Correlation.Properties
 	return s, nil
 }
 
-// verdict is what one rule does with the sample.
-type verdict struct {
-	Rule     string   `json:"rule"`
-	Selected bool     `json:"selected"`
-	Changes  []string `json:"changes,omitempty"`
-	Error    string   `json:"error,omitempty"`
-}
-
-// try evaluates one rule. An evaluation that fails is a verdict, too: such a message is dead-lettered or dropped (S-221).
-func (s *sample) try(name string, source *rule.Source) (verdict, error) {
-	v := verdict{Rule: name}
-	compiled, err := source.Compile()
+// try evaluates one rule.
+func try(s *rest.Sample, name string, source *rule.Source) (rest.Verdict, error) {
+	v, err := s.Try(name, source)
 	if err != nil {
 		return v, exit.With(exit.Usage, fmt.Errorf("rule %s: %w", name, err))
 	}
-	if v.Selected, err = compiled.Filter.Match(s); err != nil {
-		v.Error = err.Error()
-		return v, nil
-	}
-	if !v.Selected || compiled.Action == nil {
-		return v, nil
-	}
-	changes, err := compiled.Action.Apply(s)
-	if err != nil {
-		v.Error = err.Error()
-		return v, nil
-	}
-	for _, c := range changes {
-		property := c.Name
-		if c.System != rule.NoProperty {
-			property = "sys." + c.System.String()
-		}
-		if c.Remove {
-			v.Changes = append(v.Changes, "REMOVE "+property)
-			continue
-		}
-		v.Changes = append(v.Changes, "SET "+property+" = "+literal(c.Value))
-	}
 	return v, nil
-}
-
-// literal writes a value as an action would.
-func literal(v rule.Value) string {
-	switch v.Kind() {
-	case rule.Null:
-		return "NULL"
-	case rule.String:
-		return "'" + strings.ReplaceAll(v.Text(), "'", "''") + "'"
-	}
-	_, text, _ := strings.Cut(v.String(), ":")
-	return text
 }
 
 func ruleTest(f *dial.Flags) *cobra.Command {
@@ -141,14 +68,14 @@ func ruleTest(f *dial.Flags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var verdicts []verdict
+		var verdicts []rest.Verdict
 		if len(args) > 0 {
 			if sql != "" || action != "" {
 				return exit.Usagef("--sql and --action are tried without a subscription")
 			}
-			verdicts, err = s.subscription(c, f, args)
+			verdicts, err = subscriptionVerdicts(s, c, f, args)
 		} else {
-			verdicts, err = s.expression(c, sql, action)
+			verdicts, err = expressionVerdicts(s, c, sql, action)
 		}
 		if err != nil {
 			return err
@@ -158,8 +85,8 @@ func ruleTest(f *dial.Flags) *cobra.Command {
 	return c
 }
 
-// expression tries what the flags say.
-func (s *sample) expression(c *cobra.Command, sql, action string) ([]verdict, error) {
+// expressionVerdicts tries what the flags say.
+func expressionVerdicts(s *rest.Sample, c *cobra.Command, sql, action string) ([]rest.Verdict, error) {
 	source := rule.Source{Kind: rule.TrueFilter, Action: action}
 	switch {
 	case c.Flags().Changed("sql"):
@@ -167,12 +94,12 @@ func (s *sample) expression(c *cobra.Command, sql, action string) ([]verdict, er
 	case action == "":
 		return nil, exit.Usagef("give --sql or --action, or a topic and a subscription")
 	}
-	v, err := s.try("-", &source)
-	return []verdict{v}, err
+	v, err := try(s, "-", &source)
+	return []rest.Verdict{v}, err
 }
 
-// subscription tries the rules of a subscription.
-func (s *sample) subscription(c *cobra.Command, f *dial.Flags, args []string) ([]verdict, error) {
+// subscriptionVerdicts tries the rules of a subscription.
+func subscriptionVerdicts(s *rest.Sample, c *cobra.Command, f *dial.Flags, args []string) ([]rest.Verdict, error) {
 	path, err := subscriptionPath(c, args)
 	if err != nil {
 		return nil, err
@@ -185,13 +112,13 @@ func (s *sample) subscription(c *cobra.Command, f *dial.Flags, args []string) ([
 	if err != nil {
 		return nil, err
 	}
-	var all []verdict
+	var all []rest.Verdict
 	for _, e := range rules {
 		source, err := rest.ParseRule(strings.NewReader(entities.RuleDocument(e.Content)))
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", e.Title, err)
 		}
-		v, err := s.try(e.Title, &source)
+		v, err := try(s, e.Title, &source)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +128,7 @@ func (s *sample) subscription(c *cobra.Command, f *dial.Flags, args []string) ([
 }
 
 // printVerdicts writes a row for each rule; the error has the code [exit.Failed] if none selects the message.
-func printVerdicts(w io.Writer, f *dial.Flags, all []verdict) error {
+func printVerdicts(w io.Writer, f *dial.Flags, all []rest.Verdict) error {
 	selected := false
 	rows := [][]string{{"RULE", "SELECTED", "CHANGES"}}
 	for _, v := range all {

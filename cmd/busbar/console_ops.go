@@ -1,0 +1,36 @@
+package main
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/console"
+)
+
+// withConsole serves the web console in front of the operations port. The request of a page goes through the checks of
+// tokens like that of any client.
+func (n *node) withConsole(port http.Handler, guard *hostGuard) (http.Handler, error) {
+	if !n.cfg.Console {
+		return port, nil
+	}
+	deps := console.Deps{Port: port, Policies: n.policies, Own: guard.own, Node: string(n.id)[:8], Version: programVersion(),
+		Now: time.Now, Closing: n.background.Done(), Log: n.log.Named("console")}
+	if n.cfg.Dev {
+		deps.Developer = n.developer
+	}
+	c, err := console.New(deps)
+	if err != nil {
+		return nil, err
+	}
+	return c.Handler(port), nil
+}
+
+// developer returns the key that the greeting shows, for requests of this host. It is the key that everybody knows; another
+// one is given to nobody.
+func (n *node) developer(r *http.Request) (name, key string, ok bool) {
+	p, manages := forDeveloper(n.cfg.Policies)
+	if string(p.Primary) != devKey || !manages || !fromLoopback(r) {
+		return "", "", false
+	}
+	return p.Name, string(p.Primary), true
+}
