@@ -126,6 +126,8 @@ func messageRequests() []badRequest {
 		{"peek from a text", "orders", "peek-message", fields("from-sequence-number", "one", "message-count", int32(1)), badArgument, "must be numbers"},
 		{"peek from a list", "orders", "peek-message", fields("from-sequence-number", amqp.List{}, "message-count", int32(1)), badArgument, "must be numbers"},
 		{"peek from above the largest number", "orders", "peek-message", fields("from-sequence-number", uint64(1<<63), "message-count", int32(1)), badArgument, "must be numbers"},
+		{"peek by a filter that is a number", "orders", "peek-message", fields("message-count", int32(1), "sql-filter", int64(1)), badArgument, "sql-filter must be a string"},
+		{"peek by a filter that is none", "orders", "peek-message", fields("message-count", int32(1), "sql-filter", "a = = 1"), badArgument, "syntax error at character 5"},
 		{"peek in a session that is a number", "grouped", "peek-message", fields("message-count", int32(1), "session-id", int64(1)), badArgument, "session-id must be a string"},
 
 		{"receive of no number", "orders", "receive-by-sequence-number", fields(), badArgument, "sequence-numbers are missing"},

@@ -26,8 +26,8 @@ func carry(d *fsm.Delivery, peeked bool) (carried, error) {
 	return c, err
 }
 
-// messages answers with a list of maps; it must be a list, not an array.
-func (k *call) messages(list []carried) response {
+// messages answers with a list of maps; it must be a list, not an array. next, if it is not 0, is where a peek goes on.
+func (k *call) messages(list []carried, next fsm.SequenceNumber) response {
 	large := false
 	items := make(amqp.List, 0, len(list))
 	for i := range list {
@@ -40,9 +40,13 @@ func (k *call) messages(list []carried) response {
 		items = append(items, m)
 	}
 	if large {
-		return splitMessages(list)
+		return splitMessages(list, next)
 	}
-	body, err := amqp.AppendValue(nil, amqp.Map{{Key: "messages", Value: items}})
+	answer := amqp.Map{{Key: "messages", Value: items}}
+	if next != 0 {
+		answer = append(answer, amqp.Pair{Key: nextNumber, Value: int64(next)})
+	}
+	body, err := amqp.AppendValue(nil, answer)
 	if err != nil {
 		k.s.log.Error("encode messages", "error", err)
 		return k.fail(amqpError(amqp.ConditionInternalError, "internal error"))
@@ -50,8 +54,11 @@ func (k *call) messages(list []carried) response {
 	return response{code: codeOK, body: body}
 }
 
+// nextNumber is where a peek with a filter goes on.
+const nextNumber = "next-sequence-number"
+
 // splitMessages encodes what messages does, in pieces.
-func splitMessages(list []carried) response {
+func splitMessages(list []carried, next fsm.SequenceNumber) response {
 	key, tokenKey := amqp.AppendString(nil, "message"), amqp.AppendString(nil, "lock-token")
 	maps := 0
 	behind := make([][]byte, len(list)) // of each message
@@ -62,7 +69,11 @@ func splitMessages(list []carried) response {
 		maps += amqp.MapStartBytes + list[i].content(key, behind[i])
 	}
 	outer := amqp.AppendString(nil, "messages")
-	at := amqp.AppendMapStart(nil, 1, len(outer)+amqp.MapStartBytes+maps)
+	entries, last := 1, []byte(nil)
+	if next != 0 {
+		entries, last = 2, amqp.AppendLong(amqp.AppendString(nil, nextNumber), int64(next))
+	}
+	at := amqp.AppendMapStart(nil, entries, len(outer)+amqp.MapStartBytes+maps+len(last))
 	at = amqp.AppendListStart(append(at, outer...), len(list), maps)
 	var pieces [][]byte
 	for i := range list {
@@ -79,7 +90,7 @@ func splitMessages(list []carried) response {
 		}
 		at = append(at, behind[i]...)
 	}
-	if len(at) > 0 {
+	if at = append(at, last...); len(at) > 0 {
 		pieces = append(pieces, at)
 	}
 	return response{code: codeOK, body: pieces[0], tail: pieces[1:]}

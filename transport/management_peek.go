@@ -21,6 +21,13 @@ func peekMessage(ctx context.Context, k *call) response {
 	if bad != nil {
 		return *bad
 	}
+	if v, ok := k.field("sql-filter"); ok {
+		filter, ok := v.(string)
+		if !ok {
+			return k.badArgument("sql-filter must be a string")
+		}
+		return k.peekChosen(ctx, filter, omit, fsm.SequenceNumber(max(from, 0)), uint32(min(count, maxPeek)))
+	}
 	left, bytes := uint32(min(count, maxPeek)), k.s.cfg.MaxLockBytes
 	start := fsm.SequenceNumber(max(from, 0))
 	k.s.waist.Touch(ctx, k.pump, k.desc, k.addr.sub)
@@ -35,18 +42,9 @@ func peekMessage(ctx context.Context, k *call) response {
 			return *bad
 		}
 		for i := range a.Messages {
-			var shown carried
-			var err error
-			if omit {
-				shown.payload, err = withoutBody(&a.Messages[i])
-			} else {
-				shown, err = carry(&a.Messages[i], true)
+			if shown, ok := k.shows(&a.Messages[i], omit); ok {
+				messages = append(messages, shown)
 			}
-			if err != nil {
-				k.s.log.Error("stored message is unreadable", "entity", k.desc.Name, "error", err)
-				continue
-			}
-			messages = append(messages, shown)
 			bytes -= min(bytes, uint32(len(a.Messages[i].Body)))
 		}
 		left -= min(left, uint32(len(a.Messages)))
@@ -57,7 +55,78 @@ func peekMessage(ctx context.Context, k *call) response {
 	if len(messages) == 0 {
 		return response{code: codeNoContent}
 	}
-	return k.messages(messages)
+	return k.messages(messages, 0)
+}
+
+// shows makes a message ready to be shown; ok is false if its stored bytes are none.
+func (k *call) shows(d *fsm.Delivery, omit bool) (shown carried, ok bool) {
+	var err error
+	if omit {
+		shown.payload, err = withoutBody(d)
+	} else {
+		shown, err = carry(d, true)
+	}
+	if err != nil {
+		k.s.log.Error("stored message is unreadable", "entity", k.desc.Name, "error", err)
+	}
+	return shown, err == nil
+}
+
+const (
+	// maxFiltered bounds the messages that one peek with a filter looks at.
+	maxFiltered = 5_000
+	// filterPage is how many of them are asked for at a time.
+	filterPage = 250
+)
+
+// peekChosen browses for messages that a filter selects, in one share. The answer says where to go on, and may be without
+// a message. There is no content when nothing was looked at.
+func (k *call) peekChosen(ctx context.Context, filter string, omit bool, start fsm.SequenceNumber, most uint32) response {
+	choice, err := newChooser(filter)
+	if err != nil {
+		return k.badArgument("sql-filter: %v", err)
+	}
+	k.s.waist.Touch(ctx, k.pump, k.desc, k.addr.sub)
+	var messages []carried
+	looked, bytes := 0, k.s.cfg.MaxLockBytes
+	for _, share := range waist.SharesFrom(k.desc, start) {
+		from := fsm.SequenceNumber(0)
+		if k.desc.Partitioned {
+			from = fsm.SequenceNumber(k.desc.Prefix(share)) << 48
+		}
+		for from = max(from, start); ; {
+			if looked >= maxFiltered || uint32(len(messages)) >= most || bytes == 0 {
+				return k.messages(messages, from)
+			}
+			q := &fsm.Peek{From: from, Max: filterPage, MaxBytes: k.s.cfg.MaxLockBytes, HasSession: k.hasSession, Session: k.sessionID}
+			a, bad := k.query(ctx, k.share(share), q)
+			if bad != nil {
+				return *bad
+			}
+			for i := range a.Messages {
+				d := &a.Messages[i]
+				if uint32(len(messages)) >= most || bytes == 0 {
+					return k.messages(messages, from)
+				}
+				looked++
+				from = d.Seq + 1
+				if !choice.chooses(d) {
+					continue
+				}
+				if shown, ok := k.shows(d, omit); ok {
+					messages = append(messages, shown)
+					bytes -= min(bytes, uint32(len(d.Body)))
+				}
+			}
+			if len(a.Messages) == 0 {
+				break
+			}
+		}
+		if looked > 0 {
+			return k.messages(messages, from)
+		}
+	}
+	return response{code: codeNoContent}
 }
 
 // omitsBody reports whether a peek asks for messages without their bodies.

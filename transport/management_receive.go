@@ -40,7 +40,7 @@ func receiveByNumber(ctx context.Context, k *call) response {
 		}
 		messages = append(messages, one)
 	}
-	return k.messages(messages)
+	return k.messages(messages, 0)
 }
 
 // receive takes numbers of any shares. Over several shares it locks first, so that a number that

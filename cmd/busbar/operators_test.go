@@ -181,7 +181,7 @@ func TestOperatorsCommandsRefuse(t *testing.T) {
 		"queue locks a b":                                    "2 one entity at a time",
 		"queue locks missing":                                `3 no entity "missing"`,
 		"queue locks orders --max -1":                        "2 --max must not be negative",
-		"queue locks orders -o xml":                          "2 neither table nor json",
+		"queue locks orders -o xml":                          "2 none of table, wide",
 		"queue history orders --kind x":                      "2 processed, accepted or releases",
 		"queue sessions orders":                              "2 has no sessions",
 		"queue sessions orders --updated-after x":            "2 must be a time like",

@@ -324,7 +324,7 @@ func TestBackupsThatFail(t *testing.T) {
 		{"no such place", nil, []string{"list", "DIR/x"}, 3, "no such file"},
 		{"a list of a pipe", nil, []string{"list", "-"}, 2, "a pipe has one backup"},
 		{"images that are none", nil, []string{"verify", "DIR/n"}, 1, "the backup is damaged: 2 problems"},
-		{"another output", nil, []string{"list", "DIR", "-o", "xml"}, 2, "neither table nor json"},
+		{"another output", nil, []string{"list", "DIR", "-o", "xml"}, 2, "none of table, wide"},
 		{"a store that nobody knows", nil, []string{"list", "ftp://x"}, 2, "no kind of store ftp://"},
 		{"--as alone", nil, []string{"restore", "DIR/n", "--as", "x"}, 2, "--as goes with --entity"},
 		{"two ways at once", nil, []string{"restore", "DIR/n", "--continue", "x", "--dry-run"}, 2, "give neither --dry-run nor --entity"},

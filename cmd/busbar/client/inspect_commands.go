@@ -67,7 +67,7 @@ func queueSessionsCommand(f *dial.Flags) *cobra.Command {
 
 func queuePeekCommand(f *dial.Flags) *cobra.Command {
 	var l listFlags
-	var states, session string
+	var states, session, filter string
 	var from uint64
 	c := &cobra.Command{
 		Use: "peek NAME", Short: "List messages by state and session, without locking them",
@@ -80,6 +80,9 @@ func queuePeekCommand(f *dial.Flags) *cobra.Command {
 			if from > 0 {
 				values.Set("from", numberText(from))
 			}
+			if filter != "" {
+				values.Set("filter", filter)
+			}
 			return l.run(c, f, args, "messages", "messages", values, []column{{"NUMBER", "sequenceNumber"},
 				{"STATE", "state"}, {"ENQUEUED", "enqueuedAt"}, {"SCHEDULED", "scheduledAt"}, {"SESSION", "sessionId"},
 				{"COUNT", "deliveryCount"}, {"MESSAGE", "messageId"}, {"REASON", "deadLetterReason"}, {"BODY", "body"}})
@@ -90,6 +93,7 @@ func queuePeekCommand(f *dial.Flags) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&states, "state", "", "active, deferred, scheduled or several of them with commas; all if absent")
 	flags.StringVar(&session, "session", "", "only messages of this session")
+	flags.StringVar(&filter, "filter", "", filterUsage)
 	flags.Uint64Var(&from, "from", 0, "sequence number to begin with")
 	return c
 }

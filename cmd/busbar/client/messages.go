@@ -28,6 +28,7 @@ func NewMessagesCommand() *cobra.Command {
 type exportFlags struct {
 	file    string
 	session *string
+	filter  string
 	from    int64
 	max     int
 	dead    bool
@@ -55,6 +56,7 @@ func messagesExportCommand(f *dial.Flags) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&e.file, "file", "", "write to this file, which appears when all is in it (default: the standard output)")
 	flags.StringVar(&session, "session", "", "only messages of this session")
+	flags.StringVar(&e.filter, "filter", "", filterUsage)
 	flags.Int64Var(&e.from, "from", 0, "sequence number to begin with")
 	flags.IntVar(&e.max, "max", 0, "messages to export at most, 0 for all")
 	flags.BoolVar(&e.dead, "dlq", false, "export the dead-letter queue")
@@ -124,41 +126,31 @@ func (e *exportFlags) run(ctx context.Context, t *dial.Target, f *dial.Flags, qu
 	}
 	defer done()
 	out := bufio.NewWriter(to)
-	for from := e.from; e.max == 0 || n < e.max; {
-		ask := peekRequest{from: from, count: peekPage, session: e.session}
-		if e.max > 0 {
-			ask.count = min(ask.count, e.max-n)
-		}
-		page, err := ask.send(ctx, w, r)
-		if err == nil && len(page) == 0 {
-			break
-		}
-		for i := 0; i < len(page) && err == nil; i++ {
-			if from, err = exportLine(out, page[i], from); err == nil {
-				n++
-			}
+	next := e.from
+	p := peekRequest{from: e.from, session: e.session, filter: e.filter}
+	for m, err := range p.all(ctx, w, r, e.max) {
+		if err == nil {
+			err = exportLine(out, m)
 		}
 		if err != nil {
 			return n, errors.Join(out.Flush(), exit.With(exit.Code(err),
-				fmt.Errorf("%w (%d messages were written; the rest begins with --from %d)", err, n, from)))
+				fmt.Errorf("%w (%d messages were written; the rest begins with --from %d)", err, n, next)))
 		}
+		n, next = n+1, m.number+1
 	}
 	return n, out.Flush()
 }
 
-// exportLine writes one message and returns the number behind its own.
-func exportLine(out *bufio.Writer, payload []byte, from int64) (next int64, err error) {
-	m, err := lines.FromBroker(payload)
+// exportLine writes one message.
+func exportLine(out *bufio.Writer, m peeked) error {
+	line, err := lines.FromBroker(m.payload)
 	if err != nil {
-		return from, fmt.Errorf("the message behind number %d: %w", from-1, err)
+		return fmt.Errorf("message %d: %w", m.number, err)
 	}
-	if m.SequenceNumber == nil || *m.SequenceNumber < from {
-		return from, fmt.Errorf("the broker showed a message from number %d on that has not such a number", from)
-	}
-	line, err := m.Line()
+	text, err := line.Line()
 	if err != nil {
-		return from, fmt.Errorf("message %d: %w", *m.SequenceNumber, err)
+		return fmt.Errorf("message %d: %w", m.number, err)
 	}
-	_, err = out.Write(append(line, '\n'))
-	return *m.SequenceNumber + 1, err
+	_, err = out.Write(append(text, '\n'))
+	return err
 }

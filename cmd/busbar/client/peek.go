@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/Azure/go-amqp"
 	"github.com/spf13/cobra"
@@ -14,12 +15,17 @@ import (
 // peekPage is how many messages one request asks for.
 const peekPage = 100
 
+// peekFlags are the flags of commands that look at messages.
 type peekFlags struct {
-	from    int64
-	max     int
-	session string
-	dead    bool
+	from           int64
+	max            int
+	session        string
+	filter, format string
+	dead           bool
 }
+
+// filterUsage describes the flag --filter.
+const filterUsage = "only messages that a SQL filter selects, as in rules: \"region = 'eu' AND sys.DeliveryCount > 1\""
 
 // NewPeekCommand makes busbar peek.
 func NewPeekCommand() *cobra.Command {
@@ -27,12 +33,18 @@ func NewPeekCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "peek QUEUE",
 		Short: "Print messages without locking or removing them",
+		Long: "Print messages without locking or removing them. A subscription is named by TOPIC/Subscriptions/NAME.\n\n" +
+			"With -o jsonl each line holds all that AMQP says of a message; busbar send --jsonl sends such lines again.",
+		Example: "  busbar peek orders --filter \"region = 'eu'\" --max 5\n  busbar peek orders --dlq -f '%n %r %v\\n'\n" +
+			"  busbar peek orders --max 0 -o jsonl > orders.jsonl",
 	}
 	f := dial.AddFlags(c)
 	flags := c.Flags()
 	flags.Int64Var(&p.from, "from", 0, "sequence number to begin with")
-	flags.IntVar(&p.max, "max", 10, "messages to print at most")
+	flags.IntVar(&p.max, "max", 10, "messages to print at most, 0 for all")
 	flags.StringVar(&p.session, "session", "", "only messages of this session")
+	flags.StringVar(&p.filter, "filter", "", filterUsage)
+	flags.StringVarP(&p.format, "format", "f", "", formatUsage)
 	flags.BoolVar(&p.dead, "dlq", false, "look into the dead-letter queue")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		t, err := f.Target()
@@ -46,8 +58,8 @@ func NewPeekCommand() *cobra.Command {
 		if len(rest) > 0 {
 			return exit.Usagef("peek takes one queue")
 		}
-		if p.max < 1 || p.from < 0 {
-			return exit.Usagef("--max must be at least 1 and --from not negative")
+		if p.max < 0 || p.from < 0 {
+			return exit.Usagef("--max and --from must not be negative")
 		}
 		return p.run(c, t, f, queue)
 	}
@@ -58,84 +70,117 @@ func (p *peekFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue s
 	if p.dead {
 		queue += "/$DeadLetterQueue"
 	}
-	ctx := c.Context()
-	w, r, done, err := openManagement(ctx, t, f.Timeout, queue)
+	out, err := newMessagePrinter(c.OutOrStdout(), f, p.format)
+	if err != nil {
+		return err
+	}
+	w, r, done, err := openManagement(c.Context(), t, f.Timeout, queue)
 	if err != nil {
 		return err
 	}
 	defer done()
-	out := &messagePrinter{w: c.OutOrStdout(), json: f.Output == "json"}
-	for from, left := p.from, p.max; left > 0; {
-		page, err := p.page(ctx, w, r, from, min(left, peekPage), c.Flags().Changed("session"))
+	ask := p.request(c)
+	for m, err := range ask.all(c.Context(), w, r, p.max) {
 		if err != nil {
 			return err
 		}
-		if len(page) == 0 {
-			return nil
+		if err := out.printEncoded(m.payload, m.Message); err != nil {
+			return err
 		}
-		for _, m := range page {
-			s := describe(m, false)
-			if err := out.print(s); err != nil {
-				return err
-			}
-			if s.SequenceNumber < from {
-				return fmt.Errorf("peek: number %d came after %d", s.SequenceNumber, from)
-			}
-			from = s.SequenceNumber + 1
-		}
-		left -= len(page)
 	}
 	return nil
 }
 
-// page asks for up to count messages from a number on.
-func (p *peekFlags) page(ctx context.Context, w *dial.Wire, r *dial.Requests, from int64, count int, inSession bool) ([]*amqp.Message, error) {
-	ask := peekRequest{from: from, count: count}
-	if inSession {
+// request is the first request of the flags.
+func (p *peekFlags) request(c *cobra.Command) peekRequest {
+	ask := peekRequest{from: p.from, filter: p.filter}
+	if c.Flags().Changed("session") {
 		ask.session = &p.session
 	}
-	encoded, err := ask.send(ctx, w, r)
-	if err != nil {
-		return nil, err
-	}
-	var page []*amqp.Message
-	for _, payload := range encoded {
-		m := &amqp.Message{}
-		if err := m.UnmarshalBinary(payload); err != nil {
-			return nil, fmt.Errorf("peek: %w", err)
-		}
-		page = append(page, m)
-	}
-	return page, nil
+	return ask
 }
 
 // peekRequest asks for a page of messages.
 type peekRequest struct {
-	from    int64   // sequence number
-	count   int     // messages at most
-	session *string // nil for messages of all sessions and of none
+	from     int64   // sequence number
+	count    int     // messages at most
+	session  *string // nil for messages of all sessions and of none
+	filter   string  // "" for none
+	bodiless bool    // bodies are left out
 }
 
-// send returns the messages as the broker has encoded them.
-func (p *peekRequest) send(ctx context.Context, w *dial.Wire, r *dial.Requests) ([][]byte, error) {
+// peeked is a message that a peek has shown.
+type peeked struct {
+	*amqp.Message
+	payload []byte // as the broker has encoded it
+	number  int64
+}
+
+// all yields the messages from a number on, as many as most, 0 for all. It asks for page after page.
+func (p *peekRequest) all(ctx context.Context, w *dial.Wire, r *dial.Requests, most int) iter.Seq2[peeked, error] {
+	return func(yield func(peeked, error) bool) {
+		page := *p
+		for left := most; most == 0 || left > 0; {
+			page.count = peekPage
+			if most > 0 {
+				page.count = min(left, peekPage)
+			}
+			shown, next, err := page.send(ctx, w, r)
+			if err != nil {
+				yield(peeked{}, err)
+				return
+			}
+			for _, m := range shown {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			if left -= len(shown); next == 0 {
+				return
+			}
+			page.from = next
+		}
+	}
+}
+
+// send returns a page of messages, and the number to go on with, 0 at the end.
+func (p *peekRequest) send(ctx context.Context, w *dial.Wire, r *dial.Requests) (page []peeked, next int64, err error) {
 	body := map[string]any{"from-sequence-number": p.from, "message-count": int32(p.count)}
 	if p.session != nil {
 		body["session-id"] = *p.session
 	}
+	if p.filter != "" {
+		body["sql-filter"] = p.filter
+	}
+	if p.bodiless {
+		body["omit-message-body"] = true
+	}
 	answer, err := ask(ctx, w, r, "peek-message", body)
 	if err != nil {
-		return nil, dial.Failure("peek", err)
+		return nil, 0, dial.Failure("peek", err)
 	}
 	top, _ := answer.Value.(map[string]any)
 	entries, _ := top["messages"].([]any)
-	var page [][]byte
 	for _, e := range entries {
 		entry, _ := e.(map[string]any)
-		encoded, ok := entry["message"].([]byte)
-		if !ok {
-			return nil, fmt.Errorf("peek: the answer holds no message")
+		m := peeked{Message: &amqp.Message{}}
+		var ok bool
+		if m.payload, ok = entry["message"].([]byte); !ok {
+			return nil, 0, fmt.Errorf("peek: the answer holds no message")
 		}
-		page = append(page, encoded)
+		if err := m.UnmarshalBinary(m.payload); err != nil {
+			return nil, 0, fmt.Errorf("peek: %w", err)
+		}
+		m.number, _ = m.Annotations["x-opt-sequence-number"].(int64)
+		if m.number < max(p.from, next) {
+			return nil, 0, fmt.Errorf("peek: number %d came after %d", m.number, max(p.from, next)-1)
+		}
+		page, next = append(page, m), m.number+1
 	}
-	return page, nil
+	if p.filter != "" { // the broker alone knows how far it looked
+		if next, _ = top["next-sequence-number"].(int64); next != 0 && next <= p.from {
+			return nil, 0, fmt.Errorf("peek: the broker goes on at %d behind %d", next, p.from)
+		}
+	}
+	return page, next, nil
 }

@@ -29,6 +29,7 @@ type receiveFlags struct {
 	deferred                 bool
 	numbers                  []int64
 	reason, description      string
+	format                   string
 }
 
 // NewReceiveCommand makes busbar receive.
@@ -54,6 +55,7 @@ func NewReceiveCommand() *cobra.Command {
 	flags.BoolVar(&r.hold, "defer", false, "put each message aside: receive --number takes it, and nothing else does")
 	flags.BoolVar(&r.deferred, "deferred", false, "receive deferred messages, as many as --max")
 	flags.Int64SliceVar(&r.numbers, "number", nil, "receive the deferred message with this sequence number; may be repeated")
+	flags.StringVarP(&r.format, "format", "f", "", formatUsage)
 	c.MarkFlagsMutuallyExclusive("session", "next-session")
 	c.MarkFlagsMutuallyExclusive("delete", "abandon", "deadletter", "complete", "defer")
 	c.MarkFlagsMutuallyExclusive("deferred", "number")
@@ -88,6 +90,10 @@ func (r *receiveFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queu
 	if r.deferred || len(r.numbers) > 0 {
 		return r.byNumber(c, t, f, path)
 	}
+	out, err := r.printer(c, f)
+	if err != nil {
+		return err
+	}
 	w, err := dial.Connect(c.Context(), t, path, f.Timeout)
 	if err != nil {
 		return err
@@ -101,13 +107,22 @@ func (r *receiveFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queu
 		}
 		return err
 	}
-	taking := &receiving{receiveFlags: r, w: w, in: in, out: &messagePrinter{w: c.OutOrStdout(), json: f.Output == "json"}}
+	taking := &receiving{receiveFlags: r, w: w, in: in, out: out}
 	if err = taking.run(c.Context()); err == nil && taking.got == 0 {
 		fmt.Fprintf(c.ErrOrStderr(), "no message in %v\n", r.wait)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.Limit)
 	defer cancel()
 	return errors.Join(err, dial.Failure("close", in.Close(ctx)))
+}
+
+// printer prints what is received. A library has read the messages by then, and lost some of their types.
+func (r *receiveFlags) printer(c *cobra.Command, f *dial.Flags) (*messagePrinter, error) {
+	if f.Form == "jsonl" {
+		return nil, exit.Usagef("receive does not keep every type of a message: take -o json, or copy the messages by busbar " +
+			"messages export and then receive them")
+	}
+	return newMessagePrinter(c.OutOrStdout(), f, r.format)
 }
 
 // open attaches the receiver. On a session queue the broker answers once the session is locked.

@@ -19,12 +19,19 @@ const (
 	takeLock uint32 = 1 // peek and lock
 )
 
-// deferredState is the annotation x-opt-message-state of a deferred message.
-const deferredState = int32(1)
+// Values of the annotation x-opt-message-state.
+const (
+	deferredState  = int32(1)
+	scheduledState = int32(2)
+)
 
 // byNumber receives deferred messages: those with the numbers of the command line, or the first ones that a peek finds.
 func (r *receiveFlags) byNumber(c *cobra.Command, t *dial.Target, f *dial.Flags, path string) error {
 	ctx := c.Context()
+	out, err := r.printer(c, f)
+	if err != nil {
+		return err
+	}
 	w, requests, done, err := openManagement(ctx, t, f.Timeout, path)
 	if err != nil {
 		return err
@@ -47,9 +54,8 @@ func (r *receiveFlags) byNumber(c *cobra.Command, t *dial.Target, f *dial.Flags,
 			return nil
 		}
 	}
-	out := &messagePrinter{w: c.OutOrStdout(), json: f.Output == "json"}
 	for page := range slices.Chunk(numbers, peekPage) {
-		if err := r.takeNumbers(ctx, w, requests, page, out); err != nil {
+		if err := r.takeNumbers(ctx, w, requests, page, r.sessionID(c), out); err != nil {
 			return err
 		}
 	}
@@ -58,35 +64,36 @@ func (r *receiveFlags) byNumber(c *cobra.Command, t *dial.Target, f *dial.Flags,
 
 // findDeferred peeks until it has the numbers of enough deferred messages.
 func (r *receiveFlags) findDeferred(c *cobra.Command, w *dial.Wire, requests *dial.Requests) (numbers []int64, err error) {
-	p := peekFlags{session: r.session}
-	for from := int64(0); len(numbers) < r.max; {
-		page, err := p.page(c.Context(), w, requests, from, peekPage, c.Flags().Changed("session"))
-		if err != nil || len(page) == 0 {
+	p := peekRequest{session: r.sessionID(c)}
+	for m, err := range p.all(c.Context(), w, requests, 0) {
+		if err != nil || len(numbers) == r.max {
 			return numbers, err
 		}
-		for _, m := range page {
-			n, _ := m.Annotations["x-opt-sequence-number"].(int64)
-			if n < from {
-				return nil, fmt.Errorf("peek: number %d came after %d", n, from)
-			}
-			from = n + 1
-			if state, _ := m.Annotations["x-opt-message-state"].(int32); state == deferredState && len(numbers) < r.max {
-				numbers = append(numbers, n)
-			}
+		if state, _ := m.Annotations["x-opt-message-state"].(int32); state == deferredState {
+			numbers = append(numbers, m.number)
 		}
 	}
 	return numbers, nil
 }
 
+// sessionID is the session that the command line names, nil if it names none. The empty id names one, too.
+func (r *receiveFlags) sessionID(c *cobra.Command) *string {
+	if !c.Flags().Changed("session") {
+		return nil
+	}
+	return &r.session
+}
+
 // takeNumbers receives the messages with some numbers, prints and settles them.
-func (r *receiveFlags) takeNumbers(ctx context.Context, w *dial.Wire, requests *dial.Requests, numbers []int64, out *messagePrinter) error {
+func (r *receiveFlags) takeNumbers(ctx context.Context, w *dial.Wire, requests *dial.Requests, numbers []int64, session *string,
+	out *messagePrinter) error {
 	mode := takeLock
 	if r.remove {
 		mode = takeAway
 	}
 	body := map[string]any{"sequence-numbers": numbers, "receiver-settle-mode": mode}
-	if r.session != "" {
-		body["session-id"] = r.session
+	if session != nil {
+		body["session-id"] = *session
 	}
 	answer, err := ask(ctx, w, requests, "receive-by-sequence-number", body)
 	if err != nil {
@@ -118,11 +125,11 @@ func (r *receiveFlags) takeNumbers(ctx context.Context, w *dial.Wire, requests *
 	if r.remove {
 		return nil
 	}
-	return r.disposition(ctx, w, requests, tokens)
+	return r.disposition(ctx, w, requests, tokens, session)
 }
 
 // disposition settles messages by their lock tokens. A message that is given back stays deferred.
-func (r *receiveFlags) disposition(ctx context.Context, w *dial.Wire, requests *dial.Requests, tokens []amqp.UUID) error {
+func (r *receiveFlags) disposition(ctx context.Context, w *dial.Wire, requests *dial.Requests, tokens []amqp.UUID, session *string) error {
 	body := map[string]any{"lock-tokens": tokens, "disposition-status": "completed"}
 	switch {
 	case r.deadLet:
@@ -138,8 +145,8 @@ func (r *receiveFlags) disposition(ctx context.Context, w *dial.Wire, requests *
 	case r.hold:
 		body["disposition-status"] = "defered"
 	}
-	if r.session != "" {
-		body["session-id"] = r.session
+	if session != nil {
+		body["session-id"] = *session
 	}
 	if _, err := ask(ctx, w, requests, "update-disposition", body); err != nil {
 		return fmt.Errorf("%w; the messages are deferred again when their locks end", dial.Failure("settle", err))

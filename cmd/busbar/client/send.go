@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
@@ -34,6 +35,7 @@ type sendFlags struct {
 	count                                int
 	ttl, in                              time.Duration
 	at                                   string // RFC 3339
+	jsonl                                bool
 }
 
 // bodies yields what is to be sent.
@@ -63,11 +65,15 @@ func NewSendCommand() *cobra.Command {
 	flags.DurationVar(&s.ttl, "ttl", 0, "time to live")
 	flags.DurationVar(&s.in, "in", 0, "schedule the messages for this time from now; their numbers are printed")
 	flags.StringVar(&s.at, "at", "", "schedule the messages for this time, such as 2026-01-31T08:00:00Z")
+	flags.BoolVar(&s.jsonl, "jsonl", false, "the file or the standard input has messages as lines of JSON, as peek -o jsonl prints them")
 	c.MarkFlagsMutuallyExclusive("in", "at")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		t, err := f.Target()
 		if err != nil {
 			return err
+		}
+		if s.jsonl {
+			return s.lines(c, f, args)
 		}
 		at, err := s.due(c, time.Now())
 		if err != nil {
@@ -95,6 +101,20 @@ func NewSendCommand() *cobra.Command {
 			fmt.Sprintf("sent %d to %s", n, queue))
 	}
 	return c
+}
+
+// lines sends messages that are whole already. No flag can say more of them.
+func (s *sendFlags) lines(c *cobra.Command, f *dial.Flags, args []string) (err error) {
+	c.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed && flag.Name != "jsonl" && flag.Name != "file" {
+			err = exit.Usagef("--%s says what a message is, and a line of --jsonl says all of that", flag.Name)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	i := importFlags{file: s.file, fromLine: 1}
+	return i.command(c, f, args)
 }
 
 // later schedules the messages and prints their numbers.

@@ -1,5 +1,5 @@
 // Package dial connects commands to a broker: by a connection string, over AMQP with a token, and over the
-// management API. It also prints tables and JSON. It knows no command.
+// management API. It also prints tables, JSON and YAML. It knows no command.
 //
 // # Where things are
 //
@@ -7,7 +7,7 @@
 //   - wire.go: one AMQP connection, and requests to nodes such as $cbs and $management
 //   - management.go: the management API: queues, pages of a feed
 //   - errors.go: AMQP conditions and their exit codes
-//   - output.go: tables and JSON
+//   - output.go, reform.go: tables, JSON, and other forms made of that
 //
 // Start with Flags.Target and Connect.
 package dial

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -12,11 +13,15 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
-// AddOutputFlag adds the choice between a table and JSON.
+// outputs are the forms in which every command prints.
+var outputs = []string{"table", "wide", "json", "jsonl", "yaml"}
+
+// AddOutputFlag adds the choice between a table and forms for programs.
 func AddOutputFlag(c *cobra.Command, f *Flags) {
 	f.command = c
-	c.PersistentFlags().StringVarP(&f.Output, "output", "o", "table", "table or json")
+	c.PersistentFlags().StringVarP(&f.Output, "output", "o", "table", "table, wide, json, jsonl or yaml")
 	c.PersistentFlags().BoolVar(&f.json, "json", false, "the same as -o json")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
 
 // AddRowOutput lets the output be a row of a Markdown table as well.
@@ -25,13 +30,23 @@ func (f *Flags) AddRowOutput(c *cobra.Command) {
 	f.rows = true
 }
 
-// CheckOutput reads --json as -o json and refuses another form.
+// CheckOutput refuses a form that is none. A command looks at two afterwards: Output is "table" or "json". What it prints as
+// JSON is turned into other forms behind it, and Wide asks for more columns of a table.
 func (f *Flags) CheckOutput() error {
 	if f.json {
 		f.Output = "json"
 	}
-	if f.Output != "table" && f.Output != "json" && !(f.rows && f.Output == "row") {
-		return exit.Usagef("output %q is neither table nor json", f.Output)
+	switch {
+	case f.Output == "table", f.Output == "json", f.rows && f.Output == "row":
+	case f.Output == "wide":
+		f.Output, f.Wide = "table", true
+	case slices.Contains(outputs, f.Output):
+		f.Form, f.Output = f.Output, "json"
+		if f.command != nil {
+			f.command.SetOut(&reformer{to: f.command.OutOrStdout(), form: f.Form})
+		}
+	default:
+		return exit.Usagef("output %q is none of %s", f.Output, strings.Join(outputs, ", "))
 	}
 	return nil
 }

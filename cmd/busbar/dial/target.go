@@ -51,10 +51,12 @@ func (t *Target) reached(err error) error {
 type Flags struct {
 	Connection string
 	CAFile     string
-	Output     string
+	Output     string // after CheckOutput "table" or "json"
 	Timeout    time.Duration
-	json       bool // output is "json", whatever it says
-	rows       bool // output may be "row"
+	Wide       bool   // a table has all columns
+	Form       string // into which JSON is turned, "" for none
+	json       bool   // output is "json", whatever it says
+	rows       bool   // output may be "row"
 
 	command *cobra.Command // whose flags these are; its root knows the version of this program
 }
