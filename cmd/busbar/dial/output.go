@@ -30,8 +30,8 @@ func (f *Flags) AddRowOutput(c *cobra.Command) {
 	f.rows = true
 }
 
-// CheckOutput refuses a form that is none. A command looks at two afterwards: Output is "table" or "json". What it prints as
-// JSON is turned into other forms behind it, and Wide asks for more columns of a table.
+// CheckOutput refuses a form that is none. A command looks at two afterwards: Output is "table" or "json". The JSON that it
+// prints is turned into other forms behind it, and Wide asks for more columns of a table.
 func (f *Flags) CheckOutput() error {
 	if f.json {
 		f.Output = "json"
