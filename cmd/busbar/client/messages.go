@@ -18,10 +18,10 @@ import (
 
 // NewMessagesCommand makes busbar messages: messages as lines of JSON.
 func NewMessagesCommand() *cobra.Command {
-	c := &cobra.Command{Use: "messages", Short: "Copy messages to lines of JSON, and send such lines",
+	c := &cobra.Command{Use: "messages", Short: "Copy messages to lines of JSON, send such lines, and delete single messages",
 		Args: cobra.NoArgs, RunE: showHelp}
 	f := dial.AddFlags(c)
-	c.AddCommand(messagesExportCommand(f), messagesImportCommand(f))
+	c.AddCommand(messagesExportCommand(f), messagesImportCommand(f), messagesDeleteCommand(f))
 	return c
 }
 

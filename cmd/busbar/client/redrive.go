@@ -31,30 +31,41 @@ type redriveFlags struct {
 	line                string // the command, as it is repeated
 }
 
-// NewDeadLetterCommand makes busbar dlq: what an operator does with dead letters.
-func NewDeadLetterCommand() *cobra.Command {
-	c := &cobra.Command{Use: "dlq", Short: "Work on dead-letter queues", Args: cobra.NoArgs, RunE: showHelp}
-	c.AddCommand(redriveCommand(dial.AddFlags(c)))
-	return c
-}
-
 func redriveCommand(f *dial.Flags) *cobra.Command {
 	var r redriveFlags
+	var one numberedFlags
 	c := &cobra.Command{
-		Use: "redrive QUEUE", Short: "Send dead letters to their queue again, or to another",
+		Use: "redrive QUEUE [NUMBER...]", Short: "Send dead letters to their queue again, or to another",
 		Long: "Every dead letter that the flags choose becomes a new message at the tail of its queue, or with --to\n" +
 			"of another queue or topic, in any partition. What dies again meanwhile is not sent a second time.\n" +
-			"No crash loses or doubles a message. A command that is interrupted says how to go on.",
+			"No crash loses or doubles a message. A command that is interrupted says how to go on.\n\n" +
+			"With numbers or --filter the messages are looked for first, and then sent one by one.",
 		Example: "  busbar dlq redrive orders\n" +
+			"  busbar dlq redrive orders 4711 4712\n" +
+			"  busbar dlq redrive orders --filter \"sys.DeliveryCount > 3 AND region = 'eu'\" --dry-run\n" +
 			"  busbar dlq redrive orders --reason MaxDeliveryCountExceeded --rate 100\n" +
 			"  busbar dlq redrive orders --to quarantine\n" +
 			"  busbar dlq redrive orders --from 2026-01-31T00:00:00Z --until 2026-02-01T00:00:00Z --max 500",
 		RunE: func(c *cobra.Command, args []string) error {
+			if one.filter != "" || len(args) > 1 {
+				for _, name := range []string{"reason", "session", "from", "until", "cursor"} {
+					if c.Flags().Changed(name) {
+						return exit.Usagef("--%s does not go with numbers or --filter: say it in the filter", name)
+					}
+				}
+				one.dead, one.ops.base, one.to, one.max, one.rate = true, r.ops.base, r.to, r.max, r.rate
+				return one.run(c, f, redrives, args)
+			}
+			if one.dry {
+				return exit.Usagef("--dry-run goes with --filter; busbar dlq stats counts all dead letters")
+			}
 			r.dead, r.hasReason, r.line = true, c.Flags().Changed("reason"), "dlq redrive"
 			return r.run(c, f, args)
 		},
 	}
 	r.add(c, "send")
+	c.Flags().StringVar(&one.filter, "filter", "", filterUsage)
+	c.Flags().BoolVar(&one.dry, "dry-run", false, "say how many messages --filter selects, and do nothing")
 	c.Flags().StringVar(&r.reason, "reason", "", "only messages that died for this reason")
 	c.Flags().StringVar(&r.to, "to", "", "queue or topic to send them to, instead of their own")
 	return c

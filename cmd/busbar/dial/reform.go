@@ -48,7 +48,7 @@ func (r *reformer) Write(b []byte) (int, error) {
 func (r *reformer) reform(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	if r.form == "yaml" {
-		return toYAML(text)
+		return YAML(text)
 	}
 	var all []json.RawMessage
 	if text[0] != '[' || json.Unmarshal(text, &all) != nil {
@@ -63,8 +63,8 @@ func (r *reformer) reform(text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// toYAML writes a value of JSON as a document. The order of the fields stays.
-func toYAML(text []byte) ([]byte, error) {
+// YAML writes a value of JSON as a document of YAML. The order of the fields stays.
+func YAML(text []byte) ([]byte, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, err

@@ -131,3 +131,28 @@ func (m *Message) KeepExpiry(now time.Time) (alive bool, err error) {
 	m.Header.TTL = &ttl
 	return true, nil
 }
+
+// Fresh returns the message as if its sender had just written it: without what the broker says of it, without its
+// schedule, and without why it died.
+func (m *Message) Fresh() *Message {
+	out := *m
+	out.SequenceNumber, out.State, out.EnqueuedAt, out.ScheduledAt, out.ExpiresAt, out.LockedUntil = nil, "", nil, nil, nil, nil
+	out.DeadLetterSource, out.ApplicationProperties = "", nil
+	for _, item := range m.ApplicationProperties {
+		if pair, ok := item.([]any); !ok || len(pair) != 2 || pair[0] != deadReason && pair[0] != deadDescription {
+			out.ApplicationProperties = append(out.ApplicationProperties, item)
+		}
+	}
+	if h := m.Header; h != nil {
+		fresh := *h
+		fresh.DeliveryCount, fresh.FirstAcquirer = 0, false
+		out.Header = &fresh
+	}
+	return &out
+}
+
+// The application properties by which a broker tells why a message died.
+const (
+	deadReason      = "DeadLetterReason"
+	deadDescription = "DeadLetterErrorDescription"
+)
