@@ -66,7 +66,7 @@ func (n *numberedFlags) numbers(ctx context.Context, i *inspector, given []strin
 	return all, err
 }
 
-// run does the act to each message. One that is gone, or that a receiver holds, is told and left alone.
+// run does the act to each message. A message that is gone, or that a receiver holds, is told and left alone.
 func (n *numberedFlags) run(c *cobra.Command, f *dial.Flags, act numberedAct, args []string) error {
 	if len(args) == 0 {
 		return exit.Usagef("name a queue")

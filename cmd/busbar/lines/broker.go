@@ -132,8 +132,8 @@ func (m *Message) KeepExpiry(now time.Time) (alive bool, err error) {
 	return true, nil
 }
 
-// Fresh returns the message as if its sender had just written it: without what the broker says of it, without its
-// schedule, and without why it died.
+// Fresh returns the message as if its sender had just written it. It has nothing of what the broker says, no schedule, and
+// no reason of a death.
 func (m *Message) Fresh() *Message {
 	out := *m
 	out.SequenceNumber, out.State, out.EnqueuedAt, out.ScheduledAt, out.ExpiresAt, out.LockedUntil = nil, "", nil, nil, nil, nil
