@@ -361,6 +361,9 @@ func (d *Directory) Rehome(ctx context.Context, name string, to fsm.PartitionID,
 	if dryRun || len(moves) == 0 {
 		return moves, nil
 	}
-	_, err := d.change(ctx, &catalog.Change{Rehome: &catalog.Rehome{ID: e.ID, Moves: moves}})
-	return moves, err
+	if _, err := d.change(ctx, &catalog.Change{Rehome: &catalog.Rehome{ID: e.ID, Moves: moves}}); err != nil {
+		return moves, err
+	}
+	d.publish(ctx) // who waits for the end asks any node, and a move that a node does not know yet seems to be over
+	return moves, nil
 }

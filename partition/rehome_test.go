@@ -320,3 +320,37 @@ func TestABackupWaitsForMoves(t *testing.T) {
 		dir.DropBackup(t.Context(), backup)
 	})
 }
+
+// A move is known to every node when it has begun. Whoever waits for its end would else take it for done.
+func TestAMoveIsKnownWhenItHasBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := sized(t, 3, 2)
+		defer b.close()
+		ctx := shortly(t, time.Hour)
+		d := b.createQueue(ctx, "n1", queue("orders", false))
+		b.net.SetDelay(20*time.Millisecond, 0)
+		for _, via := range b.ids {
+			if moves, err := b.all[via].dir.Rehome(ctx, "orders", 3-d.Partitions[0], false); err != nil || len(moves) != 1 {
+				t.Fatalf("through %s: %v, %v", via, moves, err)
+			}
+			for _, id := range b.ids {
+				v := b.all[id].dir.View()
+				if r, ok := v.Rehoming(d.ID); ok && r.Active() || v.Entity("orders").Partitions[0] != d.Partitions[0] {
+					continue
+				}
+				t.Errorf("%s does not know of the move that was begun through %s", id, via)
+			}
+			b.until("the move is over", func() string {
+				for _, id := range b.ids {
+					v := b.all[id].dir.View()
+					if r, ok := v.Rehoming(d.ID); ok && r.Active() || v.Entity("orders").Partitions[0] == d.Partitions[0] {
+						return "it is not"
+					}
+				}
+				return ""
+			})
+			time.Sleep(11 * time.Minute) // the old home has dropped what it had
+			d = b.all["n1"].dir.View().Entity("orders")
+		}
+	})
+}

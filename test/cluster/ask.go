@@ -126,6 +126,13 @@ type Status struct {
 	Moves      []int       `json:"moves"` // partitions whose replicas are not where the catalog wants them
 	Partitions []Partition `json:"partitions"`
 	Entities   []Entity    `json:"entities"`
+	Rehomings  []Rehoming  `json:"rehomings"`
+}
+
+// Rehoming is a share that moves to another partition.
+type Rehoming struct {
+	Entity string `json:"entity"`
+	Step   string `json:"step"`
 }
 
 // NodeRow is one node as another sees it.

@@ -160,6 +160,7 @@ func (l *Ledger) Judge(ordered map[string]bool) []string {
 		}
 	}
 	l.orderLocked(ordered)
+	l.ascendingLocked()
 	for queue, numbers := range l.numbers {
 		l.gaplessLocked(queue, slices.Sorted(maps.Keys(numbers)))
 	}
@@ -180,6 +181,32 @@ func (l *Ledger) orderLocked(ordered map[string]bool) {
 					l.sent[Message{queue, session, numbers[i]}] == Unknown,
 					l.sent[Message{queue, session, numbers[i-1]}] == Unknown)
 			}
+		}
+	}
+}
+
+// ascendingLocked checks that of two messages of a series the later one has the higher number. Its send began when that of the
+// earlier one was acknowledged. Numbers of different shares do not compare.
+func (l *Ledger) ascendingLocked() {
+	type lane struct {
+		queue, series string
+		share         int64
+	}
+	for queue, numbers := range l.numbers {
+		times, last := map[Message]int{}, map[lane]Message{}
+		for _, m := range numbers {
+			times[m]++
+		}
+		for _, n := range slices.Sorted(maps.Keys(numbers)) {
+			m := numbers[n]
+			if times[m] > 1 || l.sent[m] != Acknowledged {
+				continue
+			}
+			k := lane{queue, m.Series, n >> 48}
+			if before, ok := last[k]; ok && m.Number < before.Number {
+				l.faultLocked("%v has number %d, behind %v", m, n, before)
+			}
+			last[k] = m
 		}
 	}
 }

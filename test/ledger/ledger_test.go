@@ -48,6 +48,12 @@ func TestLedgerCatches(t *testing.T) {
 			l.Received(m(2), 2)
 			l.Received(m(1), 1)
 		}, "out of order"},
+		{"numbers that change places", func(l *Ledger) {
+			for n := 1; n <= 2; n++ {
+				l.Submitted(m(n), Acknowledged)
+				l.Received(m(n), int64(3-n))
+			}
+		}, "behind"},
 		{"a gap in the numbers", func(l *Ledger) {
 			for n := 1; n <= 2; n++ {
 				l.Submitted(m(n), Acknowledged)

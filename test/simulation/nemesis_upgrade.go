@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 // Faults of an upgrade. All nodes begin with an earlier program. Each gets a later one, or goes back to one that knows the
@@ -181,12 +182,21 @@ func (n *nemesis) rightPrograms() {
 	}
 }
 
-// finished has an operator finalize the upgrade at the end, when every node has the newest program (I26).
+// finished has an operator finalize the upgrade at the end, when every node has the newest program (I26). An upgrade waits for
+// nodes whose disks were lost, until an operator gives them up.
 func (n *nemesis) finished() error {
 	if n.w.cfg.Begins == 0 || !n.w.cfg.Finishes {
 		return nil
 	}
 	return within(n.w.homesLimit(), func(ctx context.Context) error {
+		for _, m := range n.w.machines() {
+			if m.over.Load() && m.wish != catalog.Gone && n.known(m) {
+				if err := n.want(m, catalog.Gone); err != nil {
+					m.wish = catalog.Serve
+					return fmt.Errorf("I26: an operator is not heard: %w", err)
+				}
+			}
+		}
 		via := n.via(nil)
 		if via == nil {
 			return errors.New("I26: no node to ask")

@@ -144,7 +144,7 @@ func Run(cfg Config) (*Result, error) {
 	n.run(time.Now().Add(time.Duration(cfg.Minutes)*time.Minute), cfg.faults)
 	n.rightPrograms()
 	w.repairAll()
-	before := []error{n.finished(), n.orders(), w.serving(nil), n.homes()}
+	before := []error{n.orders(), n.finished(), w.serving(nil), n.homes()}
 	w.event("every replica is back: %v", errors.Join(before...))
 	if !cfg.Forever {
 		return w.finish(nil, before)

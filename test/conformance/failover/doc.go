@@ -5,5 +5,7 @@
 // Another test lets nodes join, drain and leave under the same load, of which nobody may notice anything either. With
 // -short its cluster has fewer groups, so fewer replicas move.
 //
+// A third one has queues move to other partitions while the leader of their old home is killed.
+//
 // Start with failover_test.go; package ledger has what is counted.
 package failover

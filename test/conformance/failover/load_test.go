@@ -91,12 +91,24 @@ func nothing(err error) bool {
 // and so many holders of sessions on each. All of them end with the test, or by end.
 func begin(ctx context.Context, t *testing.T, c *cluster.Cluster, holders int) *load {
 	t.Helper()
+	l := prepare(ctx, t, c, true)
+	l.work(holders)
+	return l
+}
+
+// prepare makes the two queues, of which the one with sessions is partitioned or not.
+func prepare(ctx context.Context, t *testing.T, c *cluster.Cluster, partitioned bool) *load {
+	t.Helper()
 	over, finish := context.WithCancel(ctx)
 	t.Cleanup(finish)
-	createQueue(ctx, t, c.Nodes[0], ordered, true, true)
+	createQueue(ctx, t, c.Nodes[0], ordered, true, partitioned)
 	createQueue(ctx, t, c.Nodes[1], plain, false, false)
-	l := &load{cluster: c, ledger: ledger.New(), over: over, finish: finish, stop: make(chan struct{}),
+	return &load{cluster: c, ledger: ledger.New(), over: over, finish: finish, stop: make(chan struct{}),
 		down: make([]atomic.Bool, nodes), deaths: make([]atomic.Int64, nodes)}
+}
+
+// work starts the clients.
+func (l *load) work(holders int) {
 	for i := range sessions {
 		l.produce(ordered, fmt.Sprintf("session-%02d", i), i, true)
 	}
@@ -107,7 +119,6 @@ func begin(ctx context.Context, t *testing.T, c *cluster.Cluster, holders int) *
 			l.consume(ordered, i, true)
 		}
 	}
-	return l
 }
 
 // end lets the consumers take what is left, ends all clients, and judges what they saw. A load of fewer acknowledged
