@@ -188,12 +188,12 @@ func (l *Ledger) orderLocked(ordered map[string]bool) {
 // ascendingLocked checks that of two messages of a series the later one has the higher number. Its send began when that of the
 // earlier one was acknowledged. Numbers of different shares do not compare.
 func (l *Ledger) ascendingLocked() {
-	type lane struct {
+	type row struct {
 		queue, series string
 		share         int64
 	}
 	for queue, numbers := range l.numbers {
-		times, last := map[Message]int{}, map[lane]Message{}
+		times, last := map[Message]int{}, map[row]Message{}
 		for _, m := range numbers {
 			times[m]++
 		}
@@ -202,7 +202,7 @@ func (l *Ledger) ascendingLocked() {
 			if times[m] > 1 || l.sent[m] != Acknowledged {
 				continue
 			}
-			k := lane{queue, m.Series, n >> 48}
+			k := row{queue, m.Series, n >> 48}
 			if before, ok := last[k]; ok && m.Number < before.Number {
 				l.faultLocked("%v has number %d, behind %v", m, n, before)
 			}
