@@ -35,17 +35,25 @@ func (s *State) Apply(index uint64, e *Entry) Result {
 	s.rescheduleAll()
 	s.run.freed = min(len(r.Freed), maxFreedExpected)
 	s.run.result = nil
+	r.Tallies = s.run.tallies
 	return r
 }
 
 // maxFreedExpected bounds the room that is made for freed bodies before there are any: 8 KiB.
 const maxFreedExpected = 512
 
+// maxTalliesKept bounds the room that is kept for tallies between entries: 200 KiB.
+const maxTalliesKept = 1024
+
 func (s *State) begin(r *Result, e *Entry) {
 	s.run.result = r
 	s.run.seed = e.Seed
 	s.run.seeded = false
 	s.run.steps = entrySteps
+	s.run.tallies = s.run.tallies[:0]
+	if cap(s.run.tallies) > maxTalliesKept {
+		s.run.tallies = nil
+	}
 	clear(s.run.woken)
 }
 

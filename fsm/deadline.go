@@ -104,6 +104,9 @@ func (s *State) expire(sh *share) {
 func (s *State) end(sh *share, d leaseDue) {
 	switch d.kind {
 	case dueSession:
+		if se := sh.session(uint32(d.id)); se != nil && se.locked > 0 {
+			s.tally(sh).Unlocked += uint64(se.locked)
+		}
 		s.releaseSession(sh, uint32(d.id), true)
 		return
 	case dueFormer:
@@ -120,6 +123,7 @@ func (s *State) end(sh *share, d leaseDue) {
 		return
 	}
 	m, _ := sh.boxes[d.sub].messages.Get(d.id)
+	s.tally(sh).Unlocked++
 	s.giveBack(sh, d.sub, d.id, &m, true, 0)
 }
 
@@ -183,6 +187,7 @@ func (s *State) activate(sh *share, d wallDue) (work int) {
 	if sh.d.Kind == Topic {
 		return s.publishDue(sh, d.id, &old)
 	}
+	s.tally(sh).Activated++
 	m := old
 	m.bits &^= extraBit
 	m.setState(StateActive)

@@ -27,7 +27,7 @@
 //     move to other entities exactly once
 //   - shared.go, sessionlock.go: locks of sessions, shared and exclusive
 //   - lock.go, settle.go, ttl.go, pause.go: locks of messages, and their ends
-//   - queue.go, reserve.go, session.go, duplicate.go, large.go, history.go, drops.go: one message in its queue and its
+//   - queue.go, reserve.go, session.go, duplicate.go, large.go, history.go, drops.go, tally.go: one message in its queue and its
 //     session, and what is remembered of it
 //   - bodies.go, state.go, share.go, transit.go, due.go: what a state and a share hold
 //   - sessionindex.go, token.go, sessionids.go, dense.go: tables

@@ -95,7 +95,11 @@ func (s *State) pick(b *box, session uint32, c *Lock) []pick {
 // take locks an unlocked message, or removes it, and describes it. A removed body belongs to the
 // remembered result until that is forgotten; without one it is free at once (A9).
 func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove bool) Delivery {
+	t := s.tally(sh)
+	t.Out[req.Sub.lane()]++
+	t.OutBytes[req.Sub.lane()] += uint64(m.length)
 	if remove {
+		t.Completed[req.Sub.lane()]++
 		d := s.delivery(sh, req.Sub, arrival, m)
 		s.processed(sh, arrival, m, false) // the body belongs to the result
 		s.remove(sh, req.Sub, arrival, m)

@@ -131,9 +131,10 @@ func (s *State) endMove(sh *share, sub SubQueue, done *Moved) {
 	}
 	m, _ := sh.boxes[sub].messages.Get(mv.arrival)
 	if done.Refusal != None {
-		s.refused(sh, sub, mv.arrival, &m, refusedReason(done.Refusal), done.Detail)
+		s.refused(sh, sub, mv.arrival, &m, refusedReason(done.Refusal), done.Detail, DeathForward)
 		return
 	}
+	s.tally(sh).Forwarded++
 	s.leave(sh, sub, mv.arrival, &m)
 	s.free(m.ref())
 }
@@ -156,7 +157,7 @@ func refusedReason(r Refusal) string {
 // refused dead-letters a message that its destination refuses, or that may not be moved once more. It goes from the
 // main queue to the DLQ (S-208, S-209), and from the transfer queue to its own (S-237). A dead letter stays where it
 // is and is not tried again.
-func (s *State) refused(sh *share, sub SubQueue, arrival uint64, m *message, reason, text string) {
+func (s *State) refused(sh *share, sub SubQueue, arrival uint64, m *message, reason, text string, why Death) {
 	if sub == DeadLetter {
 		x := *sh.boxes[sub].extra(arrival, m)
 		x.stuck = true
@@ -179,9 +180,11 @@ func (s *State) refused(sh *share, sub SubQueue, arrival uint64, m *message, rea
 	}
 	if sub == Main {
 		s.left(sh, arrival, DeadLettered)
+		s.died(sh, why)
 		s.deadLetter(sh, arrival, m, reason, text)
 		return
 	}
+	s.died(sh, why)
 	x := *sh.boxes[sub].extra(arrival, m)
 	s.remove(sh, sub, arrival, m)
 	x.to, x.reserved, x.reason, x.description = 0, 0, reason, text
@@ -203,6 +206,7 @@ func (sh *share) circles(to EntityID) bool {
 // keeps its number: from the DLQ it could be forwarded into the same circle.
 func (s *State) circled(sh *share, sub SubQueue, arrival uint64, m *message, reason, text string) {
 	x := *sh.boxes[sub].extra(arrival, m)
+	s.died(sh, DeathHops)
 	origin, moved := sh.firsts.Get(arrival)
 	if sub == Main {
 		s.left(sh, arrival, DeadLettered)
@@ -260,7 +264,7 @@ func (s *State) takeMoves(sh *share, sub SubQueue, c *Forward, o *Outcome) {
 		if sh.circles(c.To) && !sh.d.NoDeadLetter {
 			s.circled(sh, sub, worn[i].arrival, &worn[i].m, reason, text)
 		} else {
-			s.refused(sh, sub, worn[i].arrival, &worn[i].m, reason, text)
+			s.refused(sh, sub, worn[i].arrival, &worn[i].m, reason, text, DeathHops)
 		}
 	}
 	if sub == DeadLetter && scanned > 0 {

@@ -122,6 +122,8 @@ type Result struct {
 	// Drops are examples of messages that ended without being completed, one for each entity and reason, at most 64.
 	// The leader logs and counts them.
 	Drops []Drop
+	// Tallies count what the entry did, by entity. They are valid until the next entry is applied.
+	Tallies []Tally
 	// Idle are entities whose share here has been idle for their AutoDeleteOnIdle. The leader tells the
 	// catalog's, which asks all shares with an Idle query before it deletes (A22). Each is named again
 	// every minute while that lasts.

@@ -43,6 +43,7 @@ func (s *State) store(sh *share, in *Message) uint64 {
 		m.at, m.expires = s.wall, sh.endOfLife(s.wall, in.TTL)
 	}
 	s.insert(sh, Main, arrival, m)
+	s.accepted(sh, uint64(m.length))
 	s.name(sh, in, arrival)
 	s.enter(sh, arrival, &m)
 	if in.Carried != nil || in.ScheduledAt != 0 {

@@ -53,12 +53,14 @@ func (s *State) settleItem(sh *share, sub SubQueue, session uint32, it *SettleIt
 		if !kept {
 			s.free(m.ref())
 		}
+		s.tally(sh).Completed[sub.lane()]++
 	case Return:
 		s.giveBack(sh, sub, arrival, &m, false, 0)
 	case Abandon:
 		if r := sh.amend(sub, arrival, &m, it); r != None {
 			return r
 		}
+		s.tally(sh).Abandoned[sub.lane()]++
 		s.giveBack(sh, sub, arrival, &m, true, it.Delay)
 	case Defer:
 		if r := sh.amend(sub, arrival, &m, it); r != None {
@@ -67,6 +69,7 @@ func (s *State) settleItem(sh *share, sub SubQueue, session uint32, it *SettleIt
 		b.count(m.state(), -1)
 		m.setState(StateDeferred)
 		b.count(m.state(), 1)
+		s.tally(sh).Deferred[sub.lane()]++
 		s.giveBack(sh, sub, arrival, &m, true, 0) // S-184: a deferral counts
 	case Kill:
 		if sub != Main || sh.d.NoDeadLetter {
@@ -76,6 +79,7 @@ func (s *State) settleItem(sh *share, sub SubQueue, session uint32, it *SettleIt
 			return r
 		}
 		s.left(sh, arrival, DeadLettered)
+		s.died(sh, DeathReceiver)
 		s.deadLetter(sh, arrival, &m, it.Reason, it.Description)
 	default:
 		return InvalidArgument
@@ -163,6 +167,7 @@ func (s *State) exhaust(sh *share, arrival uint64, m *message) {
 		return
 	}
 	s.left(sh, arrival, DeadLettered)
+	s.died(sh, DeathMaxDelivery)
 	s.deadLetter(sh, arrival, m, "MaxDeliveryCountExceeded",
 		fmt.Sprintf("Message could not be consumed after %d delivery attempts.", m.attempts()))
 }

@@ -92,6 +92,8 @@ type share struct {
 	woken     [TransferQueue + 1]uint64 // stamp of the request that last woke the plain waiters of a subqueue
 	wokenNext uint64                    // the same for those who wait for a session
 	concluded uint64                    // index of the entry at whose end its deadlines become known
+	tallied   uint64                    // index of the entry whose tallies have one of this share, at tallyAt
+	tallyAt   int
 }
 
 // box is one subqueue.

@@ -120,6 +120,7 @@ func (s *State) storeAll(sh *share, c *Enqueue, marks []bool, o *Outcome) {
 			continue
 		}
 		arrival := sh.nextArrival()
+		s.accepted(sh, uint64(m.Size()))
 		s.note(sh, m, arrival)
 		o.Numbers[i] = sh.number(arrival)
 		n := 0
@@ -400,6 +401,10 @@ func (s *State) storeCopy(sub *share, a *incoming, c *change) {
 		m.session = s.intern(sub, session)
 	}
 	s.insert(sub, box, arrival, m)
+	s.accepted(sub, uint64(m.length))
+	if box == DeadLetter {
+		s.died(sub, deathOf(c.why))
+	}
 	sub.firsts.Set(arrival, a.first)
 	s.name(sub, &Message{MessageID: a.messageID}, arrival)
 	if box == Main {
@@ -433,6 +438,7 @@ func (s *State) keepHead(sh *share, m *Message, arrival uint64) {
 // publishDue makes the copies of a scheduled message whose time has come, by the rules of now. The
 // copies carry the number of the activation (S-121), unless the message was moved here.
 func (s *State) publishDue(sh *share, arrival uint64, m *message) (work int) {
+	s.tally(sh).Activated++
 	s.run.subs = s.children(sh.d.ID, s.run.subs[:0])
 	w, _ := sh.heads.Delete(arrival)
 	x := *sh.boxes[Main].extra(arrival, m)

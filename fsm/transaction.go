@@ -26,6 +26,7 @@ type savepoint struct {
 	staged             uint64
 	freed, woken, idle int
 	drops              []Drop
+	tallies            []Tally
 }
 
 func (s *State) save() savepoint {
@@ -36,6 +37,7 @@ func (s *State) save() savepoint {
 		shares: s.shares.Copy(), leaseNext: s.leaseNext.Copy(), wallNext: s.wallNext.Copy(),
 		bodies: s.bodies.Copy(), large: s.large.Copy(), staged: s.staged,
 		freed: len(r.Freed), woken: len(r.Wake), idle: len(r.Idle), drops: slices.Clone(r.Drops),
+		tallies: slices.Clone(s.run.tallies),
 	}
 }
 
@@ -51,7 +53,7 @@ func (s *State) undo(p *savepoint) {
 		delete(s.run.woken, k)
 	}
 	r.Freed, r.Idle = r.Freed[:p.freed], r.Idle[:p.idle]
-	r.Drops = p.drops
+	r.Drops, s.run.tallies = p.drops, p.tallies
 	r.Wake, r.WokenBy = r.Wake[:p.woken], r.WokenBy[:p.woken]
 }
 

@@ -116,8 +116,10 @@ func (s *State) wakeAfterExpiry(sh *share) {
 
 // lapse ends the life of a message of the main queue (S-203).
 func (s *State) lapse(sh *share, arrival uint64, m *message) {
+	s.tally(sh).Expired++
 	if sh.d.DeadLetterOnExpiration && !sh.d.NoDeadLetter {
 		s.left(sh, arrival, Expired)
+		s.died(sh, DeathExpired)
 		s.deadLetter(sh, arrival, m, "TTLExpiredException",
 			"The message expired and was dead lettered.")
 		return

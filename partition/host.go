@@ -41,6 +41,7 @@ type Host struct {
 	space          diskSpace
 	pace           replica.Pace                         // of the disk
 	rate           *raftnet.Rate                        // of snapshots to new replicas
+	tallies        replica.Tallies                      // of what this node led
 	partitions     atomic.Int64                         // that this node wants, 0 if nobody said
 	spread         map[fsm.PartitionID]*replica.Replica // spreadReadOnly's alone: what failed these has failed the others
 	version        clusterVersion
@@ -139,7 +140,7 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*replica.Replica, 
 		members = nil
 	}
 	r, err := replica.Open(p, s, members, replica.Options{
-		Config: &h.cfg.Config, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room, Pace: &h.pace, Rate: h.rate,
+		Config: &h.cfg.Config, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room, Pace: &h.pace, Rate: h.rate, Tallies: &h.tallies,
 		Empty: func() replica.Machine { return h.deps.Machine(p) }, Verified: h.staleness.alwaysVerified(), Log: h.deps.Log,
 	})
 	if err != nil {

@@ -88,6 +88,7 @@ func (p *proposer) lead(term uint64) bool {
 	p.marked = time.Now() // a leadership begins with other work
 	p.mu.Lock()
 	p.epoch = a.index
+	p.machine.ledEpoch.Store(a.index)
 	p.ledTerm, p.ledEpoch = term, a.index
 	p.mu.Unlock()
 	p.log.Info("leading", "term", term, "epoch", a.index)

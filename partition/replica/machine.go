@@ -43,6 +43,9 @@ type machine struct {
 	spans   []Span   // of the entry being applied
 	digests *digests // of checkpoints
 	drops   *dropLog // nil if nobody is told of dropped messages
+	tallies *Tallies // nil if nobody counts
+	// ledEpoch is the epoch of the last leadership of this replica: entries with it were proposed here.
+	ledEpoch atomic.Uint64
 
 	// longest is how long ApplyBatch took at most, paused how long a snapshot kept it from running.
 	longest, paused peak
@@ -158,6 +161,10 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 	if m.drops != nil {
 		m.drops.note(a.result.Drops, m.bodies, time.Now())
 	}
+	if m.tallies != nil && e.Epoch != 0 && e.Epoch == m.ledEpoch.Load() {
+		m.tallies.add(&a.result)
+	}
+	a.result.Tallies = nil // of this entry alone
 	for _, ref := range a.result.Freed {
 		m.bodies.Free(ref.Index, ref.Offset, ref.Length)
 	}

@@ -64,6 +64,8 @@ type Options struct {
 	Pace *Pace
 	// Rate bounds the snapshots that the replica sends to new ones; nil for no bound.
 	Rate *raftnet.Rate
+	// Tallies are those of the node.
+	Tallies *Tallies
 	// Empty returns an empty state machine.
 	Empty func() Machine
 	// Verified says that the data is known to be the newest there is.
@@ -87,7 +89,7 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 	r.guard = newGuard(s, r.cfg.LogCacheBytes, r.Fail)
 	r.guard.pace = o.Pace
 	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, ended: r.guard.ended, imaged: r.imaged,
-		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, digests: newDigests(r.stopping, &r.wg)}
+		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, tallies: o.Tallies, digests: newDigests(r.stopping, &r.wg)}
 	r.net = raftnet.New(raftnet.Config{
 		Group: id, Self: r.cfg.Node, Caller: o.Caller,
 		HeartbeatTimeout: r.cfg.HeartbeatTimeout, ElectionTimeout: r.cfg.ElectionTimeout,
