@@ -93,7 +93,7 @@ type run struct {
 	tokens   []tokenChange
 	named    []namedSession // that came into being in it
 	// freed is how many bodies the entry before freed, within a bound: as many as this one may free.
-	freed int
+	freed   int
 	tallies []Tally // of the entry, one for each share that has something to count
 	// concluded are the entities of shares whose deadlines are to become known.
 	concluded []EntityID

@@ -38,9 +38,9 @@ type conn struct {
 	s        *Server
 	cfg      *Config
 	socket   net.Conn
-	protocol string    // amqp, amqps, ws or wss
 	accepted time.Time // when it came
-	number   uint64    // among the connections of this life of the node, from 1
+	protocol protocol
+	number   uint64 // among the connections of this life of the node, from 1
 	log      hclog.Logger
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -70,6 +70,8 @@ type peer struct {
 	goClient     bool          // the Go SDK, which writes a null session state as empty binary
 	jsClient     bool          // the JavaScript SDK, which in 7.0.5 drops a message that comes for the credit of its drain
 	pythonClient bool          // the Python SDK
+	sdk          sdk           // for the metrics
+	isCounted    bool          // among the clients of its kind
 	peerFrame    uint32        // bytes of the largest frame that we may send
 	maxChan      uint16        // the highest channel number of the client
 	beat         time.Duration // between signs of life to the peer
@@ -160,9 +162,9 @@ type linkKey struct {
 	role amqp.Role // the client's
 }
 
-func newConn(s *Server, socket net.Conn, protocol string) *conn {
+func newConn(s *Server, socket net.Conn, by protocol) *conn {
 	c := &conn{
-		s: s, cfg: &s.cfg, socket: socket, protocol: protocol, accepted: time.Now(), number: s.numbers.Add(1),
+		s: s, cfg: &s.cfg, socket: socket, protocol: by, accepted: time.Now(), number: s.numbers.Add(1),
 		log:   s.log.With("remote", socket.RemoteAddr()),
 		inbox: make(chan func()),
 		stop:  make(chan struct{}),

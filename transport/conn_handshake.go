@@ -216,6 +216,7 @@ func (c *conn) open(r *amqp.Reader) (site, error) {
 		text, _ := v.Text()
 		c.version = clipped(text)
 	}
+	c.introduced(open)
 	c.openedAt = time.Now()
 	r.SetMaxFrameSize(c.cfg.MaxFrameBytes)
 	c.appendOpen()
@@ -226,6 +227,20 @@ func (c *conn) open(r *amqp.Reader) (site, error) {
 func clipped(text string) string {
 	const most = 100
 	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), most)]), "")
+}
+
+// introduced counts a connection whose client has opened it.
+func (c *conn) introduced(open *amqp.Open) {
+	c.sdk, c.isCounted = sdkOf(open), true
+	c.s.stats.clients[c.protocol][c.sdk].Add(1)
+	c.s.stats.seen[c.protocol][c.sdk].Store(true)
+}
+
+// goesUncounted takes a connection that has ended out of the clients of its kind.
+func (c *conn) goesUncounted() {
+	if c.isCounted {
+		c.s.stats.clients[c.protocol][c.sdk].Add(-1)
+	}
 }
 
 func (c *conn) appendOpen() {

@@ -9,7 +9,7 @@ import (
 func (c *conn) view(entity string) *ConnectionView {
 	c.onLoop()
 	v := &ConnectionView{
-		ID: c.id(), Container: c.container, Product: c.product, Version: c.version, Protocol: c.protocol,
+		ID: c.id(), Container: c.container, Product: c.product, Version: c.version, Protocol: c.protocol.String(),
 		Remote: c.socket.RemoteAddr().String(), Host: c.hostname, Since: c.accepted, State: stateOpen,
 		Sessions: len(c.channels), MessagesIn: c.messagesIn, MessagesOut: c.messagesOut,
 		BytesIn: c.bytesIn, BytesOut: c.bytesOut, Policies: []string{}, Links: []LinkView{},

@@ -147,7 +147,7 @@ func (l *link) acceptWith(e endpoint, reply *amqp.Attach) {
 	l.state = linkAttached
 	l.end = e
 	if l.watched() {
-		l.ch.c.s.watcher.watch(l.ch.c, l.desc)
+		l.ch.c.s.watcher.watch(l)
 	}
 	e.start()
 	early := l.early
@@ -279,7 +279,7 @@ func (l *link) leaveIndex() {
 	}
 	c.s.stats.Links.Add(-1)
 	if l.watched() {
-		c.s.watcher.unwatch(c, l.desc)
+		c.s.watcher.unwatch(l)
 	}
 }
 

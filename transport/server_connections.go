@@ -180,7 +180,7 @@ func (c *conn) tellOfItself(ctx context.Context, f ConnectionFilter) *Connection
 	case <-patience.C:
 	case <-ctx.Done():
 	}
-	return &ConnectionView{ID: c.id(), Protocol: c.protocol, Remote: c.socket.RemoteAddr().String(), State: stateSilent,
+	return &ConnectionView{ID: c.id(), Protocol: c.protocol.String(), Remote: c.socket.RemoteAddr().String(), State: stateSilent,
 		Since: c.accepted, Policies: []string{}, Links: []LinkView{}}
 }
 

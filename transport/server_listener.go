@@ -109,7 +109,7 @@ func (s *Server) dispatch(c *peekedConn, seat *sockets.Seat, state *tls.Connecti
 		return false
 	}
 	if bytes.Equal(head, []byte("AMQP")) {
-		s.serveAMQP(c, seat, protocolOf("amqp", state))
+		s.serveAMQP(c, seat, protocolAMQP.under(state))
 		return false
 	}
 	h := &httpConn{Conn: c, tls: state, seat: seat}
@@ -126,23 +126,16 @@ func (s *Server) dispatch(c *peekedConn, seat *sockets.Seat, state *tls.Connecti
 	return true
 }
 
-// protocolOf is the name of a protocol as operators read it, with TLS an s more.
-func protocolOf(name string, state *tls.ConnectionState) string {
-	if state != nil {
-		return name + "s"
-	}
-	return name
-}
-
 // serveAMQP runs one AMQP connection to its end.
-func (s *Server) serveAMQP(c net.Conn, seat *sockets.Seat, protocol string) {
-	conn := newConn(s, c, protocol)
+func (s *Server) serveAMQP(c net.Conn, seat *sockets.Seat, by protocol) {
+	conn := newConn(s, c, by)
 	if !s.register(conn) {
 		c.Close()
 		close(conn.done)
 		return
 	}
 	defer s.unregister(conn)
+	defer conn.goesUncounted()
 	conn.run(seat.Known)
 }
 

@@ -27,6 +27,27 @@ type watched struct {
 	name  string
 	desc  *fsm.Descriptor // as last seen
 	conns map[*conn]int   // links per connection
+
+	receivers, senders int // links
+}
+
+// links returns the count of links that l is one of.
+func (e *watched) links(l *link) *int {
+	if l.clientSends() {
+		return &e.senders
+	}
+	return &e.receivers
+}
+
+// EachLinked calls f with each entity that has open links of clients, and their number.
+func (s *Server) EachLinked(f func(id fsm.EntityID, name string, receivers, senders int)) {
+	s.watcher.mu.Lock()
+	defer s.watcher.mu.Unlock()
+	for _, e := range s.watcher.entities {
+		if e.desc != nil { // or it was deleted, and its links are about to end
+			f(e.desc.ID, e.name, e.receivers, e.senders)
+		}
+	}
 }
 
 // watched reports whether the link ends with its entity. Request links do not: each request finds the
@@ -38,8 +59,9 @@ func (l *link) watched() bool {
 
 func newWatcher(s *Server) *watcher { return &watcher{s: s, entities: map[string]*watched{}} }
 
-// watch counts one more link of c on an entity.
-func (w *watcher) watch(c *conn, d *fsm.Descriptor) {
+// watch counts one more link on an entity.
+func (w *watcher) watch(l *link) {
+	c, d := l.ch.c, l.desc
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := strings.ToLower(d.Name)
@@ -49,10 +71,12 @@ func (w *watcher) watch(c *conn, d *fsm.Descriptor) {
 		w.entities[key] = e
 	}
 	e.conns[c]++
+	*e.links(l)++
 }
 
 // unwatch counts one less.
-func (w *watcher) unwatch(c *conn, d *fsm.Descriptor) {
+func (w *watcher) unwatch(l *link) {
+	c, d := l.ch.c, l.desc
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := strings.ToLower(d.Name)
@@ -60,6 +84,7 @@ func (w *watcher) unwatch(c *conn, d *fsm.Descriptor) {
 	if e == nil {
 		return
 	}
+	*e.links(l)--
 	if e.conns[c]--; e.conns[c] <= 0 {
 		delete(e.conns, c)
 	}

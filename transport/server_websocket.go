@@ -64,5 +64,5 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	defer seat.Leave()
-	s.serveAMQP(stream, seat, protocolOf("ws", r.TLS))
+	s.serveAMQP(stream, seat, protocolWebSocket.under(r.TLS))
 }

@@ -18,6 +18,8 @@ type Stats struct {
 	WebSockets    atomic.Uint64 // connections that came as WebSocket
 	Lost          atomic.Uint64 // connections that ended without a close
 	Rejected      [sites]atomic.Uint64
+	clients       clientKinds
+	seen          [protocols][sdks]atomic.Bool // kinds of clients that have been here
 }
 
 // site names one place in the code that turns something away.

@@ -148,7 +148,7 @@ func TestSmallFramesHaveNoInfo(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	c := newConn(ts.Server, near, "amqp")
+	c := newConn(ts.Server, near, protocolAMQP)
 	defer c.cancel()
 	why := amqpError(amqp.ConditionServerBusy, "no")
 	c.peerFrame = minFrameBytes

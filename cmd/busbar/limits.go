@@ -38,6 +38,9 @@ type limits struct {
 	KeyMessageBurst int `yaml:"key-messages-burst"`
 	KeyBytes        int `yaml:"key-bytes-per-second"`
 	KeyByteBurst    int `yaml:"key-bytes-burst"`
+
+	// MetricEntities is how many entities have series of their own on /metrics of a node.
+	MetricEntities int `yaml:"metric-entities"`
 }
 
 // keyRate returns what one key may send.
@@ -84,6 +87,7 @@ func defaultLimits() limits {
 		RuleText:            rule.MaxExpressionChars,
 		TransactionMessages: front.MaxTransactionMessages,
 		ConcurrentReceives:  partition.Defaults().MaxReceives,
+		MetricEntities:      500,
 	}
 }
 
@@ -142,6 +146,7 @@ func (l *limits) validate(where func(name string) (string, bool), bad func(strin
 	most.ClientBytes, most.TransactionBytes = maxBytes, maxBytes
 	most.Operations = maxSockets
 	most.Unauthenticated, most.UnauthenticatedPerHost = maxSockets, maxSockets
+	most.MetricEntities = catalog.MostEntities
 	l.validateRates(where, bad)
 	for _, f := range []struct {
 		name    string
@@ -161,6 +166,7 @@ func (l *limits) validate(where func(name string) (string, bool), bad func(strin
 		{"operations", l.Operations, most.Operations},
 		{"client-bytes", l.ClientBytes, most.ClientBytes},
 		{"transaction-bytes", l.TransactionBytes, most.TransactionBytes},
+		{"metric-entities", l.MetricEntities, most.MetricEntities},
 	} {
 		if f.is < 1 || f.is > f.max {
 			at, _ := where(f.name)

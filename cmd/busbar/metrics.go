@@ -21,6 +21,7 @@ func newMetrics(n *node) *prometheus.Registry {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newNodeCollector(n),
 		newReloadCollector(n),
+		newEntityCollector(n, n.metricEntities.choose),
 	)
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "busbar_build_info", Help: "Always 1; the label is the version.",
@@ -50,6 +51,7 @@ type nodeCollector struct {
 	stuck   *prometheus.Desc
 	dropped *prometheus.Desc
 	alarm   *prometheus.Desc
+	clients *prometheus.Desc
 }
 
 type frontMetric struct {
@@ -102,6 +104,8 @@ func newNodeCollector(n *node) *nodeCollector {
 		dropped: desc("messages_dropped_total", "Messages that ended without being completed, by reason; of the partitions that this node leads. "+
 			"Without entity: messages of deleted entities, and of entities beyond the first "+strconv.Itoa(maxDropEntities)+".",
 			"partition", "entity", "reason"),
+		clients: desc("client_connections", "AMQP connections open, by protocol and by the library that the client introduced itself with.",
+			"protocol", "sdk"),
 		alarm: desc("alarm", "1 while an alarm of this node is raised.", "alarm"),
 		peers: desc("nodes", "Nodes known to gossip, by state.", "state"),
 	}
@@ -113,7 +117,7 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	for _, d := range []*prometheus.Desc{c.reject, c.used, c.limit, c.refused, c.leads, c.terms, c.apply, c.peers, c.free, c.broken, c.stuck,
-		c.longest, c.paused, c.clock, c.dropped, c.alarm} {
+		c.longest, c.paused, c.clock, c.dropped, c.alarm, c.clients} {
 		ch <- d
 	}
 }
@@ -156,6 +160,9 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	})
 	ch <- prometheus.MustNewConstMetric(c.reject, prometheus.CounterValue, float64(c.n.front.Sockets().TurnedAwayOperations()),
 		"operations")
+	stats.Clients(func(protocol, sdk string, open int64) {
+		ch <- prometheus.MustNewConstMetric(c.clients, prometheus.GaugeValue, float64(open), protocol, sdk)
+	})
 	c.collectLimits(ch)
 	c.n.refusals.Counts(func(code refusal.Code, count uint64) {
 		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(count), code.String())

@@ -262,6 +262,7 @@ func (n *node) openFront(context.Context) error {
 	st := &status{n}
 	n.refusals = refusal.New(uint64(n.incarnation), n.log.Named("refusals"), time.Now)
 	n.onClose(func(context.Context) error { n.refusals.Close(); return nil }) // the last one, after the front end
+	n.metricEntities = &entityChoice{most: func() int { return n.reloader.running.Load().Limits.MetricEntities }, now: time.Now}
 	metrics := newMetrics(n)
 	n.api, err = rest.New(n.cfg.restConfig(), rest.Deps{
 		Entities: keyedEntities{n.directory, keys}, Topics: n.directory, Cluster: st, Policies: n.policies,
@@ -293,7 +294,7 @@ func (n *node) openFront(context.Context) error {
 }
 
 func (n *node) openOps(context.Context) error {
-	handler, err := n.withOperator(n.withMessages(n.withReload(n.withConnections(n.withHealth(n.withBackups(withAudit(n.api.Operations(), n.directory)))))))
+	handler, err := n.withOperator(n.withMessages(n.withReload(n.withConnections(n.withHealth(n.withEntityMetrics(n.withBackups(withAudit(n.api.Operations(), n.directory))))))))
 	if err != nil {
 		return err
 	}
