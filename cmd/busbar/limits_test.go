@@ -17,17 +17,18 @@ func TestLimitsComeFromTheFile(t *testing.T) {
 	want := limits{Entities: 10_000, Subscriptions: 2_000, SQLFilters: 2_000, CorrelationFilters: 100_000,
 		RuleText: 1_024, TransactionMessages: 100, ConcurrentReceives: 5_000, Connections: 10_000,
 		ConnectionsPerHost: 5_000, Unauthenticated: 1_024, UnauthenticatedPerHost: 512, Links: 10_000, Operations: 128,
-		ClientBytes: 1 << 30, TransactionBytes: 256 << 20}
+		ClientBytes: 1 << 30, TransactionBytes: 256 << 20, MetricEntities: 500}
 	if err != nil || c.Limits != want || c.Limits.namespace() != (catalog.Limits{}) {
 		t.Errorf("nothing set: %+v, %v", c.Limits, err)
 	}
 	c, err = load(writeConfig(t, base+"limits: {entities: 50000, subscriptions: 2, sql-filters: 3, "+
 		"correlation-filters: 4, rule-text: 5, transaction-messages: 6, connections: 70, connections-per-host: 60, "+
 		"unauthenticated: 50, unauthenticated-per-host: 40, links: 30, client-bytes: 20, transaction-bytes: 10, "+
-		"operations: 9}\n"), nil, environment(nil))
+		"operations: 9, metric-entities: 11}\n"), nil, environment(nil))
 	want = limits{Entities: 50_000, Subscriptions: 2, SQLFilters: 3, CorrelationFilters: 4, RuleText: 5,
 		TransactionMessages: 6, ConcurrentReceives: 5_000, Connections: 70, ConnectionsPerHost: 60, Unauthenticated: 50,
-		UnauthenticatedPerHost: 40, Links: 30, Operations: 9, ClientBytes: 20, TransactionBytes: 10}
+		UnauthenticatedPerHost: 40, Links: 30, Operations: 9, ClientBytes: 20, TransactionBytes: 10,
+		MetricEntities: 11}
 	inCatalog := catalog.Limits{Entities: 50_000, Subscriptions: 2, SQLFilters: 3, CorrelationFilters: 4,
 		RuleChars: 5}
 	if err != nil || c.Limits != want || c.Limits.namespace() != inCatalog {
