@@ -11,8 +11,8 @@
 // From the top down: a file uses what stands below it, with few exceptions. The packages below are replica with raftnet
 // and wire, and control, which decides what happens to whole groups.
 //
-//   - supervise.go, retire.go, serve.go, audit.go, rebuild.go, nodeside.go, ready.go, dropped.go: what package control,
-//     other nodes, the replicas here and operators ask of this node
+//   - supervise.go, retire.go, serve.go, audit.go, rebuild.go, nodeside.go, ready.go, dropped.go, levels.go: what package
+//     control, other nodes, the replicas here and operators ask of this node
 //   - rehome.go, shareimages.go: shares move to other partitions
 //   - restore.go, fill.go, backup.go, captures.go, checkimage.go: backups are taken, checked and restored
 //   - forwarders.go, forward.go: messages move to other entities

@@ -5,8 +5,8 @@ import (
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
-// EntityMetrics is what this node knows of one entity: the levels of its shares whose partitions the node leads, and what
-// the node counted of them since it started.
+// EntityMetrics is what this node knows of one entity. The levels are of the shares whose partitions the node leads, and
+// the tally is what the node counted of them since it started.
 type EntityMetrics struct {
 	fsm.EntityLevels
 	Tally fsm.Tally

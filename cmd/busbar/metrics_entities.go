@@ -212,8 +212,8 @@ func (c *entityCollector) Collect(ch chan<- prometheus.Metric) {
 // all the time, and Prometheus keeps each of them for hours.
 const choiceLasts = 10 * time.Minute
 
-// entityChoice chooses the entities that have series on /metrics: half of the places are for those that hold most
-// messages, the others for those that most messages came to or left since the last choice.
+// entityChoice chooses the entities that have series on /metrics. Half of the places are for those that hold most
+// messages. The others are for those that most messages came to or left since the last choice.
 type entityChoice struct {
 	most func() int
 	now  func() time.Time

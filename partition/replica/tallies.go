@@ -9,8 +9,8 @@ import (
 // Tallies add up what entries did to entities, since the process started. The replicas of a node share one.
 //
 // An entry is counted by the replica that proposed it, when it is applied there, and by no other. So the sum over the
-// nodes counts each message once. What a node applies again after its restart was proposed under an earlier leadership,
-// and is not counted.
+// nodes counts each message once. Entries that are applied again after a restart were proposed under an earlier
+// leadership, and are not counted.
 type Tallies struct {
 	mu       sync.Mutex
 	entities map[fsm.EntityID]*fsm.Tally
