@@ -2,6 +2,7 @@ package transport
 
 import (
 	"sort"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -15,6 +16,7 @@ type sentDelivery struct {
 	token fsm.LockToken
 	until fsm.Wall      // when the lock ended unless renewed
 	key   *partitionKey // nil on an entity that is not partitioned
+	at    time.Time     // when it was sent; zero if nobody asks
 }
 
 // sentList holds the unsettled deliveries of a channel in the order of their ids. It is a slice,

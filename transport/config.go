@@ -92,6 +92,10 @@ type Config struct {
 	// OnLarge is called with the bytes of memory that were taken for a message or request of more than 8 MiB that is
 	// still arriving; nil for nobody.
 	OnLarge func(bytes int)
+	// OnConfirmed is called with the time from the last byte of a client's delivery until it is stored. OnDelivered gets
+	// the time from the enqueueing of a message until its first delivery, OnSettled that from a delivery until its
+	// settlement is applied. Each is nil for nobody, and must not block.
+	OnConfirmed, OnDelivered, OnSettled func(time.Duration)
 	// MaxEnqueue bounds the bytes of one Enqueue that packs several deliveries.
 	MaxEnqueueBytes int
 	// MaxLock bounds the messages of one Lock, MaxLockBytes their bytes (A21).

@@ -133,9 +133,16 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 			token = e.c.s.randomToken() // receive and delete has no lock, but a tag
 		}
 		p.tag = guidTag(token)
+		now := time.Now()
+		if e.c.cfg.OnDelivered != nil && d.Attempts == 0 && d.EnqueuedAt != 0 {
+			e.c.cfg.OnDelivered(max(0, now.Sub(time.UnixMilli(int64(d.EnqueuedAt)))))
+		}
 		if !e.remove {
 			p.sent = sentDelivery{owner: e, seq: d.Seq, token: d.Token, until: d.LockedUntil,
 				key: keyOfStored(e.desc, d)}
+			if e.c.cfg.OnSettled != nil {
+				p.sent.at = now
+			}
 			e.unsettled++
 			e.pace.sent(e, d.Token)
 		}

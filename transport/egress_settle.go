@@ -2,6 +2,7 @@ package transport
 
 import (
 	"slices"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -16,6 +17,7 @@ type settlement struct {
 	back  bool               // the client gives the message back; the link asks for no other meanwhile
 	// unsent says that the client has not got the message.
 	unsent bool
+	sent   time.Time // when the message was delivered; zero if nobody asks
 }
 
 // settler brings verdicts to one share. They are about different messages, so those of one Settle need not wait for
@@ -128,7 +130,7 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 	e := s.e
 	e.l.ch.touch()
 	path := e.l.addr.path()
-	back := false
+	back, now := false, time.Now()
 	for i := range batch {
 		if batch[i].back {
 			back = true
@@ -143,6 +145,9 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 		}
 		if err == nil && why == fsm.None {
 			e.c.s.stats.Settled.Add(1)
+			if !batch[i].sent.IsZero() {
+				e.c.cfg.OnSettled(now.Sub(batch[i].sent))
+			}
 		} else {
 			e.c.s.stats.SettleRefused.Add(1)
 		}

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"time"
+
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
@@ -20,5 +22,6 @@ type inbound struct {
 	text     string          // what selects the share
 	byText   bool
 	refusal  *amqp.Error
-	gone     bool // the entity does not exist any more
+	gone     bool      // the entity does not exist any more
+	arrived  time.Time // its last byte; zero if nobody asks
 }

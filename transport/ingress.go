@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -134,6 +135,9 @@ func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
 		g.transactional(d)
 		g.refill()
 		return nil
+	}
+	if g.c.cfg.OnConfirmed != nil {
+		d.arrived = time.Now()
 	}
 	g.hold(d.bytes)
 	g.average += (d.bytes - g.average) / averageWeight
@@ -275,12 +279,16 @@ func (g *ingress) stored(batch []*inbound) {
 	g.c.onLoop()
 	g.flying -= len(batch)
 	var gone *amqp.Error
+	now := time.Now()
 	for _, d := range batch {
 		g.hold(-d.bytes)
 		if d.refusal == nil {
 			g.c.s.stats.MessagesIn.Add(uint64(len(d.messages)))
 			g.c.messagesIn += uint64(len(d.messages))
 			g.passed += uint64(len(d.messages))
+			if !d.arrived.IsZero() {
+				g.c.cfg.OnConfirmed(now.Sub(d.arrived))
+			}
 		} else if d.settled {
 			g.c.s.stats.reject(siteSettledLost)
 		}

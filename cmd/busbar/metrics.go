@@ -28,6 +28,7 @@ func newMetrics(n *node) *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"version": programVersion()},
 	}, func() float64 { return 1 }))
 	r.MustRegister(versionMetrics(n)...)
+	r.MustRegister(n.timings.all()...)
 	return r
 }
 

@@ -43,6 +43,24 @@ func wantSeries(t *testing.T, what string, got map[string]string, want map[strin
 	}
 }
 
+// awaitSeries scrapes until some series have their values. A client does not wait until its settlement is applied.
+func (l *liveNode) awaitSeries(t *testing.T, what, path string, want map[string]string) map[string]string {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		got := l.scrape(t, path)
+		settled := true
+		for series, value := range want {
+			settled = settled && got[series] == value
+		}
+		if settled || time.Now().After(deadline) {
+			wantSeries(t, what, got, want)
+			return got
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // amqpSession opens a session of a client that introduces itself as one of the libraries.
 func (l *liveNode) amqpSession(t *testing.T, properties map[string]any) *amqp.Session {
 	t.Helper()
@@ -116,8 +134,7 @@ func TestMetricsOfAnEntityAreThoseOfItsTraffic(t *testing.T) {
 	c.must(c.out.Send(t.Context(), scheduled, nil))
 	c.receive(c.in) // "left", which stays locked
 
-	got := l.scrape(t, "/metrics/entities?match=Q")
-	wantSeries(t, "traffic", got, map[string]string{
+	got := l.awaitSeries(t, "traffic", "/metrics/entities?match=Q", map[string]string{
 		`busbar_entity_messages{entity="q",state="active"}`:               "1",
 		`busbar_entity_messages{entity="q",state="deferred"}`:             "1",
 		`busbar_entity_messages{entity="q",state="scheduled"}`:            "1",
@@ -172,20 +189,21 @@ func TestMetricsOfAnEntityAreThoseOfItsTraffic(t *testing.T) {
 	brief.Header = &amqp.MessageHeader{TTL: time.Millisecond}
 	c.must(c.out.Send(t.Context(), brief, nil))
 	c.must(c.in.IssueCredit(1)) // somebody who listens, so that what has expired is looked for
-	for got = nil; got[`busbar_entity_expired_total{entity="q"}`] != "1" || got[`busbar_entity_locks_lost_total{entity="q"}`] != "1"; {
-		select {
-		case <-t.Context().Done():
-			t.Fatalf("nothing expires: %v", got)
-		case <-time.After(20 * time.Millisecond):
-		}
-		got = l.scrape(t, "/metrics/entities?match=q")
-	}
-	wantSeries(t, "time", got, map[string]string{
+	got = l.awaitSeries(t, "time", "/metrics/entities?match=q", map[string]string{
+		`busbar_entity_expired_total{entity="q"}`:                             "1",
 		`busbar_entity_dead_lettered_total{entity="q",reason="expired"}`:      "1",
 		`busbar_entity_messages_out_total{entity="q",subqueue="dead-letter"}`: "1",
 		`busbar_entity_completed_total{entity="q",subqueue="dead-letter"}`:    "1",
 		`busbar_entity_receivers{entity="q"}`:                                 "2",
 	})
+	// The lock of "left" runs out, at five seconds, and perhaps that of its second delivery.
+	for deadline := time.Now().Add(30 * time.Second); got[`busbar_entity_locks_lost_total{entity="q"}`] == "0"; {
+		if time.Now().After(deadline) {
+			t.Fatal("no lock is lost")
+		}
+		time.Sleep(50 * time.Millisecond)
+		got = l.scrape(t, "/metrics/entities?match=q")
+	}
 }
 
 // Copies, moves, schedules and drops are in the metrics of the entities that they concern.
@@ -223,20 +241,7 @@ func TestMetricsOfTopicsAndMoves(t *testing.T) {
 		`busbar_entity_messages{entity="end",state="active"}`:                  "2",
 		`busbar_entity_dropped_total{entity="alone",reason="no-subscription"}`: "2",
 	}
-	var got map[string]string
-	for settled := false; !settled; {
-		got = l.scrape(t, "/metrics/entities?match=*")
-		settled = true
-		for series, value := range want {
-			settled = settled && got[series] == value
-		}
-		select {
-		case <-t.Context().Done():
-			wantSeries(t, "moves", got, want)
-			t.FailNow()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	got := l.awaitSeries(t, "moves", "/metrics/entities?match=*", want)
 	if v, ok := got[`busbar_entity_messages{entity="t",state="active"}`]; ok {
 		t.Errorf("a topic has %s active messages", v)
 	}

@@ -58,6 +58,7 @@ type node struct {
 	front      *transport.Server
 	desk       frontDesk
 	alarms     *alarms
+	timings    *timings
 	// metricEntities chooses whose series /metrics has.
 	metricEntities *entityChoice
 	// nameOwner is the node that has the name of this one, nil or empty if none has.

@@ -58,7 +58,7 @@ const ballastBytes = 64 << 20
 // openNode opens every room and returns when the node serves, or ctx ends. The operations port
 // answers from early on, so that an orchestrator sees a node that waits for its peers alive.
 func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err error) {
-	n := &node{cfg: cfg, log: log, failed: make(chan error, 1), started: time.Now(), health: newHealthView()}
+	n := &node{cfg: cfg, log: log, failed: make(chan error, 1), started: time.Now(), health: newHealthView(), timings: newTimings()}
 	n.background, n.cancel = context.WithCancel(context.Background())
 	n.reloader = newReloader(n)
 	defer func() {
@@ -210,6 +210,7 @@ func (n *node) openPartitions(context.Context) error {
 	}
 	cfg.Partitions = n.cfg.wantedPartitions()
 	cfg.MoveBytesPerSecond = int64(n.cfg.MoveRate)
+	cfg.OnCommit, cfg.OnSync, cfg.OnApply = observe(n.timings.commit), observe(n.timings.sync), observe(n.timings.apply)
 	cfg.Limits, cfg.MaxReceives = n.cfg.Limits.namespace(), n.cfg.Limits.ConcurrentReceives
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
@@ -276,13 +277,14 @@ func (n *node) openFront(context.Context) error {
 		return held
 	})
 	front.OnLarge = thrift.Large
+	front.OnConfirmed, front.OnDelivered, front.OnSettled = observe(n.timings.confirm), observe(n.timings.deliver), observe(n.timings.settle)
 	n.router.OnLarge(thrift.Large)
 	n.onClose(func(context.Context) error { thrift.Close(); return nil })
 	if n.cfg.Dev { // whose key every page knows
 		front.Guard = newHostGuard(n.cfg).handler
 	}
 	n.front, err = transport.New(front, transport.Deps{Broker: n.router, Catalog: n.directory, Policies: n.policies,
-		Refusals: n.refusals, Handler: n.api.Management()}, n.log.Named("amqp"))
+		Refusals: n.refusals, Handler: n.timings.timed("client", n.api.Management())}, n.log.Named("amqp"))
 	if err != nil {
 		return err
 	}
@@ -302,7 +304,7 @@ func (n *node) openOps(context.Context) error {
 		handler = withProfiles(handler)
 	}
 	guard, hosts := &opsGuard{policies: n.policies, now: time.Now, dev: n.cfg.Dev}, newHostGuard(n.cfg)
-	if handler, err = n.withConsole(guard.handler(handler), hosts); err != nil {
+	if handler, err = n.withConsole(guard.handler(n.timings.timed("operations", handler)), hosts); err != nil {
 		return err
 	}
 	n.ops = rest.NewServer(hosts.handler(handler), n.log.Named("http"))

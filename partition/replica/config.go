@@ -74,6 +74,11 @@ type Config struct {
 	// CloseTimeout bounds the wait for a replica's goroutines; a disk that hangs for ever would
 	// hang Close otherwise.
 	CloseTimeout time.Duration
+
+	// OnCommit is called with the time from the proposal of an entry until it is applied, OnSync with that of a write of
+	// log entries to the disk, OnApply with that of applying what raft gives at once. Each is nil for nobody, and must not
+	// block.
+	OnCommit, OnSync, OnApply func(time.Duration)
 }
 
 // Defaults returns the configuration that the project is tested with.

@@ -18,8 +18,9 @@ type guard struct {
 	log    raft.LogStore
 	stable raft.StableStore
 	cache  *logCache
-	pace   *Pace       // told how long writes of the log take; nil for nobody
-	fail   func(error) // marks the replica failed; called at most a few times, must not block
+	pace   *Pace               // told how long writes of the log take; nil for nobody
+	onSync func(time.Duration) // told the same; nil for nobody
+	fail   func(error)         // marks the replica failed; called at most a few times, must not block
 
 	mu    sync.Mutex
 	live  bool                 // raft runs: errors park from now on
@@ -172,7 +173,11 @@ func (g *guard) StoreLogs(logs []*raft.Log) error {
 	end, began := g.begin(), time.Now()
 	err := g.log.StoreLogs(logs)
 	end()
-	g.pace.note(time.Since(began))
+	took := time.Since(began)
+	g.pace.note(took)
+	if g.onSync != nil {
+		g.onSync(took)
+	}
 	if err != nil {
 		return g.halt(fmt.Errorf("write %d log entries: %w", len(logs), err))
 	}

@@ -167,7 +167,11 @@ func (p *proposer) round() bool {
 		p.failed(err)
 		return false
 	}
-	p.ticks.reset(time.Now())
+	now := time.Now()
+	p.ticks.reset(now)
+	if p.cfg.OnCommit != nil {
+		p.cfg.OnCommit(now.Sub(started))
+	}
 	p.complete(e, a, started)
 	if !p.accepting() {
 		p.stepDown(nil) // dismissed while raft was busy: begin anew

@@ -40,10 +40,11 @@ type machine struct {
 	// unrestored is why the last snapshot could not be restored; raft only logs it.
 	unrestored error
 
-	spans   []Span   // of the entry being applied
-	digests *digests // of checkpoints
-	drops   *dropLog // nil if nobody is told of dropped messages
-	tallies *Tallies // nil if nobody counts
+	spans   []Span              // of the entry being applied
+	digests *digests            // of checkpoints
+	drops   *dropLog            // nil if nobody is told of dropped messages
+	tallies *Tallies            // nil if nobody counts
+	onApply func(time.Duration) // see Config; nil for nobody
 	// ledEpoch is the epoch of the last leadership of this replica: entries with it were proposed here.
 	ledEpoch atomic.Uint64
 
@@ -102,7 +103,11 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		m.sinceBytes.Add(int64(cost(l)))
 	}
 	m.notify()
-	m.longest.note(time.Since(began))
+	took := time.Since(began)
+	m.longest.note(took)
+	if m.onApply != nil {
+		m.onApply(took)
+	}
 	return answers
 }
 

@@ -87,9 +87,9 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 		r.Verify()
 	}
 	r.guard = newGuard(s, r.cfg.LogCacheBytes, r.Fail)
-	r.guard.pace = o.Pace
+	r.guard.pace, r.guard.onSync = o.Pace, r.cfg.OnSync
 	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, ended: r.guard.ended, imaged: r.imaged,
-		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, tallies: o.Tallies, digests: newDigests(r.stopping, &r.wg)}
+		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, tallies: o.Tallies, onApply: r.cfg.OnApply, digests: newDigests(r.stopping, &r.wg)}
 	r.net = raftnet.New(raftnet.Config{
 		Group: id, Self: r.cfg.Node, Caller: o.Caller,
 		HeartbeatTimeout: r.cfg.HeartbeatTimeout, ElectionTimeout: r.cfg.ElectionTimeout,

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// timings are the histograms of a node: how long the stations of a message take. A scrape in the format of protocol
+// buffers gets them as native histograms, one in text as classic ones.
+type timings struct {
+	confirm, deliver, settle, commit, sync, apply prometheus.Histogram
+	http                                          *prometheus.HistogramVec
+}
+
+// timingBuckets are the classic buckets, in seconds. Deliveries may wait for hours, and have some more.
+func timingBuckets(more ...float64) []float64 {
+	return append([]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, more...)
+}
+
+func newTimings() *timings {
+	opts := func(name, help string, buckets []float64) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Name: "busbar_" + name + "_seconds", Help: help, Buckets: buckets,
+			NativeHistogramBucketFactor: 1.2, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}
+	}
+	plain := func(name, help string, more ...float64) prometheus.Histogram {
+		return prometheus.NewHistogram(opts(name, help, timingBuckets(more...)))
+	}
+	return &timings{
+		confirm: plain("send_confirm", "From the last byte of a delivery of a client until it is stored, and its confirmation is on its way."),
+		deliver: plain("enqueue_delivery", "From the time at which a message can be received until its first delivery is written.",
+			60, 600, 3600, 86400),
+		settle: plain("delivery_settle", "From the delivery of a message until its settlement is applied.", 60, 600, 3600),
+		commit: plain("commit", "From the proposal of a log entry until a majority has it and it is applied here."),
+		sync:   plain("log_sync", "Writing log entries to the disk and waiting for it."),
+		apply:  plain("apply", "Applying the entries of one call of raft to the state machine."),
+		http: prometheus.NewHistogramVec(opts("http_request_duration", "Requests to the management API and the operations port, "+
+			"by port and by the class of the status.", timingBuckets()), []string{"port", "status"}),
+	}
+}
+
+// all lists the histograms.
+func (t *timings) all() []prometheus.Collector {
+	return []prometheus.Collector{t.confirm, t.deliver, t.settle, t.commit, t.sync, t.apply, t.http}
+}
+
+// observe returns what notes a duration.
+func observe(h prometheus.Histogram) func(time.Duration) {
+	return func(d time.Duration) { h.Observe(d.Seconds()) }
+}
+
+// timed notes how long requests take that come by the port.
+func (t *timings) timed(port string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began, seen := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		defer func() {
+			t.http.WithLabelValues(port, strconv.Itoa(seen.status/100)+"xx").Observe(time.Since(began).Seconds())
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+// statusWriter remembers the status of an answer. Streams and controllers find the writer below it by Unwrap.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	told   bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	if !w.told && status >= http.StatusOK {
+		w.status, w.told = status, true
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *statusWriter) Write(b []byte) (int, error) {
+	w.told = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush implements http.Flusher.
+func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Hijack implements http.Hijacker.
+func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}
