@@ -94,8 +94,8 @@ func (t *Tally) Add(o *Tally) {
 
 // tally returns what the entry counts for a share. The result is valid until the next call.
 //
-// Tallies are of one entry alone. They are no part of the state: an image does not have them, and a share that was
-// cloned for an image or a transaction finds its own again.
+// Tallies are of one entry alone, and no part of the state or its images. A share that was cloned for an image or a
+// transaction finds its own again.
 func (s *State) tally(sh *share) *Tally {
 	if sh.tallied != s.index {
 		sh.tallied, sh.tallyAt = s.index, len(s.run.tallies)

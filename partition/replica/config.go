@@ -75,8 +75,8 @@ type Config struct {
 	// hang Close otherwise.
 	CloseTimeout time.Duration
 
-	// OnCommit is called with the time from the proposal of an entry until it is applied, OnSync with that of a write of
-	// log entries to the disk, OnApply with that of applying what raft gives at once. Each is nil for nobody, and must not
+	// OnCommit is called with the time from the proposal of an entry until it is applied. OnSync gets that of a write of
+	// log entries to the disk, and OnApply that of applying what raft gives at once. Each is nil for nobody, and must not
 	// block.
 	OnCommit, OnSync, OnApply func(time.Duration)
 }
