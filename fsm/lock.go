@@ -96,10 +96,10 @@ func (s *State) pick(b *box, session uint32, c *Lock) []pick {
 // remembered result until that is forgotten; without one it is free at once (A9).
 func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove bool) Delivery {
 	t := s.tally(sh)
-	t.Out[req.Sub.lane()]++
-	t.OutBytes[req.Sub.lane()] += uint64(m.length)
+	t.Out[req.Sub.side()]++
+	t.OutBytes[req.Sub.side()] += uint64(m.length)
 	if remove {
-		t.Completed[req.Sub.lane()]++
+		t.Completed[req.Sub.side()]++
 		d := s.delivery(sh, req.Sub, arrival, m)
 		s.processed(sh, arrival, m, false) // the body belongs to the result
 		s.remove(sh, req.Sub, arrival, m)

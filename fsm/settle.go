@@ -53,14 +53,14 @@ func (s *State) settleItem(sh *share, sub SubQueue, session uint32, it *SettleIt
 		if !kept {
 			s.free(m.ref())
 		}
-		s.tally(sh).Completed[sub.lane()]++
+		s.tally(sh).Completed[sub.side()]++
 	case Return:
 		s.giveBack(sh, sub, arrival, &m, false, 0)
 	case Abandon:
 		if r := sh.amend(sub, arrival, &m, it); r != None {
 			return r
 		}
-		s.tally(sh).Abandoned[sub.lane()]++
+		s.tally(sh).Abandoned[sub.side()]++
 		s.giveBack(sh, sub, arrival, &m, true, it.Delay)
 	case Defer:
 		if r := sh.amend(sub, arrival, &m, it); r != None {
@@ -69,7 +69,7 @@ func (s *State) settleItem(sh *share, sub SubQueue, session uint32, it *SettleIt
 		b.count(m.state(), -1)
 		m.setState(StateDeferred)
 		b.count(m.state(), 1)
-		s.tally(sh).Deferred[sub.lane()]++
+		s.tally(sh).Deferred[sub.side()]++
 		s.giveBack(sh, sub, arrival, &m, true, 0) // S-184: a deferral counts
 	case Kill:
 		if sub != Main || sh.d.NoDeadLetter {

@@ -1,21 +1,21 @@
 package fsm
 
-// Lane tells the queue proper from the dead letters beside it, in what is counted of an entity.
-type Lane uint8
+// Side tells the queue proper from the dead letters beside it, in what is counted of an entity.
+type Side uint8
 
-// The lanes.
+// The sides.
 const (
-	LaneMain Lane = iota
-	LaneDead      // of either dead-letter queue
-	Lanes         // how many there are
+	SideMain Side = iota
+	SideDead      // of either dead-letter queue
+	Sides         // how many there are
 )
 
-// lane returns the lane of a subqueue.
-func (sub SubQueue) lane() Lane {
+// side returns the side of a subqueue.
+func (sub SubQueue) side() Side {
 	if sub == DeadLetter || sub == TransferDeadLetter {
-		return LaneDead
+		return SideDead
 	}
-	return LaneMain
+	return SideMain
 }
 
 // Death says why a message was dead-lettered. The set is closed: the reason that a receiver gives is free text, and a
@@ -60,11 +60,11 @@ type Tally struct {
 	Entity    EntityID
 	In        uint64 // accepted: sent by clients, copied from a topic, or moved from another entity
 	InBytes   uint64
-	Out       [Lanes]uint64 // delivered, each attempt
-	OutBytes  [Lanes]uint64
-	Completed [Lanes]uint64 // completed, or received and deleted
-	Abandoned [Lanes]uint64
-	Deferred  [Lanes]uint64
+	Out       [Sides]uint64 // delivered, each attempt
+	OutBytes  [Sides]uint64
+	Completed [Sides]uint64 // completed, or received and deleted
+	Abandoned [Sides]uint64
+	Deferred  [Sides]uint64
 	Died      [Deaths]uint64 // dead-lettered
 	Expired   uint64         // dead-lettered or dropped because their time to live ended
 	Unlocked  uint64         // deliveries whose lock ran out, or that of their session
@@ -121,9 +121,9 @@ type EntityLevels struct {
 	Kind   EntityKind
 	Counts EntityCounts
 	Quota  uint64 // bytes, 0 if unlimited
-	// Oldest is when the oldest message of each lane was enqueued that is there to be received or locked, 0 if there is
+	// Oldest is when the oldest message of each side was enqueued that is there to be received or locked, 0 if there is
 	// none.
-	Oldest [Lanes]Wall
+	Oldest [Sides]Wall
 }
 
 // Levels calls f with the entities behind the id after, at most max of them, in the order of their ids. It returns the id
@@ -139,7 +139,7 @@ func (s *State) Levels(after EntityID, max int, f func(*EntityLevels)) (next Ent
 		max--
 		next = id
 		l := EntityLevels{Entity: id, Name: sh.d.Name, Kind: sh.d.Kind, Counts: s.counts(sh), Quota: sh.quota}
-		l.Oldest[LaneMain], l.Oldest[LaneDead] = sh.oldest(Main), sh.oldest(DeadLetter)
+		l.Oldest[SideMain], l.Oldest[SideDead] = sh.oldest(Main), sh.oldest(DeadLetter)
 		f(&l)
 		return true
 	})

@@ -38,17 +38,17 @@ func TestEachEntryCountsWhatItDid(t *testing.T) {
 	d.ok(7, Main, messages(5))
 	d.wantTally("a batch", 7, Tally{In: 5, InBytes: 20})
 	got := d.ok(7, Main, &Lock{Max: 4}).Locked
-	d.wantTally("a lock", 7, Tally{Out: [Lanes]uint64{4}, OutBytes: [Lanes]uint64{16}})
+	d.wantTally("a lock", 7, Tally{Out: [Sides]uint64{4}, OutBytes: [Sides]uint64{16}})
 	d.ok(7, Main, &Settle{Items: []SettleItem{{Token: got[0].Token, Verdict: Complete}, {Token: got[1].Token, Verdict: Abandon},
 		{Token: got[2].Token, Verdict: Defer}, {Token: got[3].Token, Verdict: Kill, Reason: "free text"}}})
-	d.wantTally("settlements", 7, Tally{Completed: [Lanes]uint64{1}, Abandoned: [Lanes]uint64{1}, Deferred: [Lanes]uint64{1},
+	d.wantTally("settlements", 7, Tally{Completed: [Sides]uint64{1}, Abandoned: [Sides]uint64{1}, Deferred: [Sides]uint64{1},
 		Died: [Deaths]uint64{DeathReceiver: 1}})
 	d.ok(7, Main, &Lock{Max: 1, Delete: true})
-	d.wantTally("receive and delete", 7, Tally{Out: [Lanes]uint64{1}, OutBytes: [Lanes]uint64{4}, Completed: [Lanes]uint64{1}})
+	d.wantTally("receive and delete", 7, Tally{Out: [Sides]uint64{1}, OutBytes: [Sides]uint64{4}, Completed: [Sides]uint64{1}})
 	dead := d.ok(7, DeadLetter, &Lock{Max: 1}).Locked
-	d.wantTally("a lock of a dead letter", 7, Tally{Out: [Lanes]uint64{LaneDead: 1}, OutBytes: [Lanes]uint64{LaneDead: 4}})
+	d.wantTally("a lock of a dead letter", 7, Tally{Out: [Sides]uint64{SideDead: 1}, OutBytes: [Sides]uint64{SideDead: 4}})
 	d.ok(7, DeadLetter, settle(dead[0].Token, Complete))
-	d.wantTally("a dead letter completed", 7, Tally{Completed: [Lanes]uint64{LaneDead: 1}})
+	d.wantTally("a dead letter completed", 7, Tally{Completed: [Sides]uint64{SideDead: 1}})
 
 	d.ok(7, Main, &Lock{Max: 1})
 	d.after(6000)
@@ -185,14 +185,14 @@ func TestLevelsTellAgeAndStates(t *testing.T) {
 	if want := []EntityID{7, 8, 9, 10, 11, 12}; !reflect.DeepEqual(order, want) {
 		t.Errorf("entities %v, want %v", order, want)
 	}
-	if l := got[7]; l.Oldest[LaneMain] != second || l.Counts.Deferred != 1 || l.Counts.Locked != 1 || l.Counts.Scheduled != 1 ||
+	if l := got[7]; l.Oldest[SideMain] != second || l.Counts.Deferred != 1 || l.Counts.Locked != 1 || l.Counts.Scheduled != 1 ||
 		l.Counts.Active != 3 || l.Quota != 1<<30 || l.Name != "q" {
 		t.Errorf("levels %+v; enqueued %d, %d, %d", l, first, second, third)
 	}
-	if l := got[12]; l.Oldest[LaneMain] != third {
-		t.Errorf("the oldest of a queue with sessions is of %d, want %d", l.Oldest[LaneMain], third)
+	if l := got[12]; l.Oldest[SideMain] != third {
+		t.Errorf("the oldest of a queue with sessions is of %d, want %d", l.Oldest[SideMain], third)
 	}
-	if l := got[8]; l.Oldest != ([Lanes]Wall{}) {
+	if l := got[8]; l.Oldest != ([Sides]Wall{}) {
 		t.Errorf("an empty queue has the oldest %v", l.Oldest)
 	}
 }

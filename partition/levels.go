@@ -55,9 +55,9 @@ func addLevels(all map[fsm.EntityID]*EntityMetrics, l *fsm.EntityLevels) {
 	}
 	e.Counts.Add(l.Counts)
 	e.Quota += l.Quota
-	for lane, at := range l.Oldest {
-		if at != 0 && (e.Oldest[lane] == 0 || at < e.Oldest[lane]) {
-			e.Oldest[lane] = at
+	for side, at := range l.Oldest {
+		if at != 0 && (e.Oldest[side] == 0 || at < e.Oldest[side]) {
+			e.Oldest[side] = at
 		}
 	}
 }

@@ -52,11 +52,11 @@ func entityMetrics() []entityMetric {
 	counter := func(name, help string, of func(t *fsm.Tally) uint64) entityMetric {
 		return family(prometheus.CounterValue, name, help, nil, led(func(e *entityRow) float64 { return float64(of(&e.Tally)) }))
 	}
-	lanes := func(name, help string, of func(t *fsm.Tally) *[fsm.Lanes]uint64) entityMetric {
+	sides := func(name, help string, of func(t *fsm.Tally) *[fsm.Sides]uint64) entityMetric {
 		return family(prometheus.CounterValue, name, help, []string{"subqueue"}, func(e *entityRow, _ time.Time, tell teller) {
-			for lane, n := range of(&e.Tally) {
-				if e.leads && e.Kind != fsm.Topic && (lane == int(fsm.LaneMain) || n > 0) {
-					tell(float64(n), laneNames[lane])
+			for side, n := range of(&e.Tally) {
+				if e.leads && e.Kind != fsm.Topic && (side == int(fsm.SideMain) || n > 0) {
+					tell(float64(n), sideNames[side])
 				}
 			}
 		})
@@ -83,12 +83,12 @@ func entityMetrics() []entityMetric {
 		counter("messages_in_total", "Messages accepted: sent, copied from a topic, or moved from another entity.",
 			func(t *fsm.Tally) uint64 { return t.In }),
 		counter("bytes_in_total", "Bytes of these messages as they are stored.", func(t *fsm.Tally) uint64 { return t.InBytes }),
-		lanes("messages_out_total", "Deliveries to receivers. Each delivery of a message counts.",
-			func(t *fsm.Tally) *[fsm.Lanes]uint64 { return &t.Out }),
-		lanes("bytes_out_total", "Bytes of these deliveries.", func(t *fsm.Tally) *[fsm.Lanes]uint64 { return &t.OutBytes }),
-		lanes("completed_total", "Messages completed, or received and deleted.", func(t *fsm.Tally) *[fsm.Lanes]uint64 { return &t.Completed }),
-		lanes("abandoned_total", "Deliveries that receivers gave back.", func(t *fsm.Tally) *[fsm.Lanes]uint64 { return &t.Abandoned }),
-		lanes("deferred_total", "Messages that receivers deferred.", func(t *fsm.Tally) *[fsm.Lanes]uint64 { return &t.Deferred }),
+		sides("messages_out_total", "Deliveries to receivers. Each delivery of a message counts.",
+			func(t *fsm.Tally) *[fsm.Sides]uint64 { return &t.Out }),
+		sides("bytes_out_total", "Bytes of these deliveries.", func(t *fsm.Tally) *[fsm.Sides]uint64 { return &t.OutBytes }),
+		sides("completed_total", "Messages completed, or received and deleted.", func(t *fsm.Tally) *[fsm.Sides]uint64 { return &t.Completed }),
+		sides("abandoned_total", "Deliveries that receivers gave back.", func(t *fsm.Tally) *[fsm.Sides]uint64 { return &t.Abandoned }),
+		sides("deferred_total", "Messages that receivers deferred.", func(t *fsm.Tally) *[fsm.Sides]uint64 { return &t.Deferred }),
 		counter("locks_lost_total", "Deliveries whose lock ran out, or that of their session.", func(t *fsm.Tally) uint64 { return t.Unlocked }),
 		counter("expired_total", "Messages whose time to live ended, dead-lettered or not.", func(t *fsm.Tally) uint64 { return t.Expired }),
 		family(prometheus.CounterValue, "dead_lettered_total", "Messages dead-lettered, by reason.", []string{"reason"}, tellDeaths),
@@ -99,7 +99,7 @@ func entityMetrics() []entityMetric {
 	}
 }
 
-var laneNames = [fsm.Lanes]string{fsm.LaneMain: "main", fsm.LaneDead: "dead-letter"}
+var sideNames = [fsm.Sides]string{fsm.SideMain: "main", fsm.SideDead: "dead-letter"}
 
 // tellStates tells disjoint states, so that their sum is what is stored.
 func tellStates(e *entityRow, _ time.Time, tell func(float64, ...string)) {
@@ -119,9 +119,9 @@ func tellStates(e *entityRow, _ time.Time, tell func(float64, ...string)) {
 }
 
 func tellAges(e *entityRow, now time.Time, tell func(float64, ...string)) {
-	for lane, at := range e.Oldest {
+	for side, at := range e.Oldest {
 		if at != 0 {
-			tell(max(0, now.Sub(time.UnixMilli(int64(at))).Seconds()), laneNames[lane])
+			tell(max(0, now.Sub(time.UnixMilli(int64(at))).Seconds()), sideNames[side])
 		}
 	}
 }
@@ -275,7 +275,7 @@ func (e *entityRow) stored() uint64 {
 
 // moved is how many messages came and were delivered.
 func (e *entityRow) moved() uint64 {
-	return e.Tally.In + e.Tally.Out[fsm.LaneMain] + e.Tally.Out[fsm.LaneDead]
+	return e.Tally.In + e.Tally.Out[fsm.SideMain] + e.Tally.Out[fsm.SideDead]
 }
 
 // withEntityMetrics answers GET /metrics/entities?match=GLOB, for which no token is needed, as for /metrics.

@@ -281,7 +281,7 @@ func TestThePlacesAreForTheLargestAndTheMostActive(t *testing.T) {
 	now, places := time.Unix(0, 0), 4
 	c := &entityChoice{most: func() int { return places }, now: func() time.Time { return now }}
 	f := newFixedEntities(100)
-	f[7].Tally.In, f[8].Tally.Out[fsm.LaneDead] = 50, 40
+	f[7].Tally.In, f[8].Tally.Out[fsm.SideDead] = 50, 40
 	f[9].Tally.In = 30
 	chosen := func() []fsm.EntityID {
 		all := f.entities()
