@@ -35,7 +35,9 @@ func (s *State) Apply(index uint64, e *Entry) Result {
 	s.rescheduleAll()
 	s.run.freed = min(len(r.Freed), maxFreedExpected)
 	s.run.result = nil
-	r.Tallies = s.run.tallies
+	if len(s.run.tallies) > 0 { // otherwise nil, whatever room is kept
+		r.Tallies = s.run.tallies
+	}
 	return r
 }
 
