@@ -54,6 +54,7 @@ test-unit:
 test-modules: build
 	@cd test && go vet ./... && go test -short ./backup ./check ./kubernetes ./ledger ./simulation/... && \
 		go test -short -count=1 ./chaos ./kubernetes/acted # the binary is no input of the cache
+	@cd test/monitoring && go vet . && go test -count=1 .
 
 ## test-failover: failover and attacks on a cluster of real processes
 #

@@ -13,8 +13,9 @@
 //   - ops_token.go, ops_sockets.go, hosts.go: who may use the operations port, and what keeps web pages away from it
 //   - connections.go, health.go, about.go: who is connected to any node; what is wrong with the cluster, and what a node says of
 //     itself for that
+//   - metrics.go, metrics_entities.go, messages.go: what a collector of metrics reads, and operators of messages
 //   - backup.go, restore.go, status_rehome.go, status_moves.go, status.go, status_upgrade.go, status_nodes.go,
-//     status_members.go, operator.go, metrics.go, metrics_entities.go, messages.go, reset.go, audit.go, profiles.go:
+//     status_members.go, operator.go, reset.go, audit.go, profiles.go:
 //     what the operations port answers
 //   - audit_stopped.go, recover.go: an audit of data directories whose nodes are stopped, and their recovery
 //   - reload_http.go, reload.go, reload_access.go, reload_watch.go, reload_settings.go, service.go: a running node reads its

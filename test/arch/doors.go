@@ -74,6 +74,7 @@ var worldDoors = map[string][]string{
 	"github.com/johannesboyne/gofakes3":       {"test/backup"},
 	"github.com/coder/websocket":              {"transport", "test/suites"},
 	"github.com/prometheus/client_golang":     {"transport/rest"},
+	"github.com/prometheus/prometheus":        {"test/monitoring"},
 	"github.com/spf13/cobra":                  {"cmd/busbar"},
 	"go.yaml.in/yaml":                         {"cmd/busbar"},
 	"github.com/Azure/go-amqp":                {"cmd/busbar", "test/chaos", "test/conformance", "test/kubernetes/acted", "test/simulation"},

@@ -98,6 +98,8 @@ nodeSelector: {disk: nvme}
 priorityClassName: high
 podLabels: {team: orders}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
+prometheusRule: {enabled: true, labels: {release: prometheus}}
+dashboards: {enabled: true}
 tls: {certManager: {enabled: true, issuerRef: {name: ca}, dnsNames: [bus.example]}}
 entities: {UserConfig: {Namespaces: []}}
 `)
@@ -143,6 +145,12 @@ entities: {UserConfig: {Namespaces: []}}
 		{"labels of the pod", spec.Template.Labels["team"] == "orders"},
 		{"another release selects its own pods", spec.Selector.MatchLabels["app.kubernetes.io/instance"] == "orders" &&
 			client.Spec.Selector["app.kubernetes.io/instance"] == "orders"},
+		{"the collector's job is what the alerts choose by", s.Monitor.Spec.JobLabel == "app.kubernetes.io/name" &&
+			s.Services["busbar-orders-peers"].Labels[s.Monitor.Spec.JobLabel] == "busbar"},
+		{"the rules are there", s.Rules.Labels["release"] == "prometheus" && len(s.Rules.Spec.Groups[0].Rules) == 15 &&
+			strings.Contains(s.Rules.Spec.Groups[0].Rules[0].Annotations["summary"], "{{ $labels.instance }}")},
+		{"the dashboards are there", s.Dashboards.Labels["grafana_dashboard"] == "1" &&
+			json.Valid([]byte(s.Dashboards.Data["busbar-cluster.json"])) && json.Valid([]byte(s.Dashboards.Data["busbar-entities.json"]))},
 		{"the monitor finds the service of the nodes", s.Monitor.Labels["release"] == "prometheus" &&
 			subset(s.Monitor.Spec.Selector.MatchLabels, s.Services["busbar-orders-peers"].Labels) &&
 			!subset(s.Monitor.Spec.Selector.MatchLabels, client.Labels) && s.Monitor.Spec.Endpoints[0].Port == "operations"},

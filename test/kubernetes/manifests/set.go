@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	certmanager "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -30,6 +31,8 @@ type Set struct {
 	// These are declared by the chart alone.
 	Certificate certmanager.Certificate
 	Monitor     monitoring.ServiceMonitor
+	Rules       monitoring.PrometheusRule
+	Dashboards  core.ConfigMap
 	Check       batch.Job
 }
 
@@ -81,16 +84,18 @@ func (s *Set) Decode(doc []byte) error {
 	}
 	var service core.Service
 	var secret core.Secret
+	var config core.ConfigMap
 	into, ok := map[string]any{
 		"apps/v1 StatefulSet":                &s.Stateful,
 		"v1 Service":                         &service,
-		"v1 ConfigMap":                       &s.Config,
+		"v1 ConfigMap":                       &config,
 		"v1 Secret":                          &secret,
 		"policy/v1 PodDisruptionBudget":      &s.Budget,
 		"networking.k8s.io/v1 NetworkPolicy": &s.Isolation,
 
 		"cert-manager.io/v1 Certificate":          &s.Certificate,
 		"monitoring.coreos.com/v1 ServiceMonitor": &s.Monitor,
+		"monitoring.coreos.com/v1 PrometheusRule": &s.Rules,
 		"batch/v1 Job": &s.Check,
 	}[head.APIVersion+" "+head.Kind]
 	if !ok {
@@ -108,6 +113,12 @@ func (s *Set) Decode(doc []byte) error {
 	switch head.Kind {
 	case "Service":
 		s.Services[service.Name] = service
+	case "ConfigMap":
+		if strings.HasSuffix(config.Name, "-dashboards") {
+			s.Dashboards = config
+		} else {
+			s.Config = config
+		}
 	case "Secret":
 		s.Secrets[secret.Name] = secret
 	}
