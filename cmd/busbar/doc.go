@@ -11,8 +11,8 @@
 //   - open.go, entities_start.go: a node opens the rooms in order, and makes the entities of its file
 //   - console_ops.go: the web console in front of the operations port
 //   - ops_token.go, ops_sockets.go, hosts.go: who may use the operations port, and what keeps web pages away from it
-//   - connections.go, health.go, about.go: who is connected to any node; what is wrong with the cluster, and what a node says of
-//     itself for that
+//   - events.go, connections.go, health.go, about.go: what changes; who is connected to any node; what is wrong with the
+//     cluster, and what a node says of itself for that
 //   - metrics.go, metrics_entities.go, messages.go: what a collector of metrics reads, and operators of messages
 //   - backup.go, restore.go, status_rehome.go, status_moves.go, status.go, status_upgrade.go, status_nodes.go,
 //     status_members.go, operator.go, reset.go, audit.go, profiles.go:

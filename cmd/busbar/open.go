@@ -296,7 +296,7 @@ func (n *node) openFront(context.Context) error {
 }
 
 func (n *node) openOps(context.Context) error {
-	handler, err := n.withOperator(n.withMessages(n.withReload(n.withConnections(n.withHealth(n.withEntityMetrics(n.withBackups(withAudit(n.api.Operations(), n.directory))))))))
+	handler, err := n.withOperator(n.withMessages(n.withReload(n.withConnections(n.withEvents(n.withHealth(n.withEntityMetrics(n.withBackups(withAudit(n.api.Operations(), n.directory)))))))))
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,8 @@ type opsGuard struct {
 // guarded reports whether a path needs Manage on the namespace.
 func guarded(path string) bool {
 	switch path {
-	case client.AuditPath, resetPath, reloadPath, client.ConnectionsPath, client.CloseConnectionsPath:
+	case client.AuditPath, resetPath, reloadPath, client.ConnectionsPath, client.CloseConnectionsPath,
+		client.EventsPath:
 		return true
 	case rest.UpgradePath: // a state
 		return false

@@ -71,7 +71,7 @@ func (b *createFlags) command(c *cobra.Command, place string) (err error) {
 	if place == pipe && b.name != "" {
 		return exit.Usagef("a backup in a pipe has no name")
 	}
-	if place == pipe && isTerminal(c.OutOrStdout()) {
+	if place == pipe && dial.IsTerminal(c.OutOrStdout()) {
 		return exit.Usagef("a backup is not written to a terminal: name a place, or send the output somewhere")
 	}
 	if b.name != "" && !backup.GoodName(b.name) {

@@ -3,9 +3,10 @@ package client
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 )
 
 // bar draws how far a long command is, on a terminal; into a file or a pipe it writes nothing,
@@ -27,24 +28,10 @@ const (
 
 func newBar(w io.Writer, total uint64) *bar {
 	p := &bar{total: total, began: time.Now()}
-	if isTerminal(w) {
+	if dial.IsTerminal(w) {
 		p.w = w
 	}
 	return p
-}
-
-// isTerminal tells whether somebody looks at what is written.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
 }
 
 // show draws the bar with that many done.

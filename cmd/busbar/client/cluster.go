@@ -82,7 +82,7 @@ func NewClusterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "Look at the cluster, move leaders, and drain or remove nodes",
 		Args: cobra.NoArgs, RunE: showHelp}
 	f := addOpsFlags(c)
-	c.AddCommand(clusterStatusCommand(f), transferLeaderCommand(f), rebalanceCommand(f), rehomeCommand(f), clusterHealthCommand(f),
+	c.AddCommand(dial.AddWatch(clusterStatusCommand(f), &f.Flags), transferLeaderCommand(f), rebalanceCommand(f), rehomeCommand(f), clusterHealthCommand(f),
 		clusterDoctorCommand(f), upgradeCommand(f))
 	for _, v := range nodeVerbs {
 		c.AddCommand(nodeVerbCommand(f, v))

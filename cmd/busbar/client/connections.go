@@ -82,7 +82,7 @@ func (f *connectionFilter) values() url.Values {
 func NewConnectionsCommand() *cobra.Command {
 	c := &cobra.Command{Use: "connections", Short: "List and close the AMQP connections of clients", Args: cobra.NoArgs, RunE: showHelp}
 	f := addOpsFlags(c)
-	c.AddCommand(listConnectionsCommand(f), closeConnectionsCommand(f))
+	c.AddCommand(dial.AddWatch(listConnectionsCommand(f), &f.Flags), closeConnectionsCommand(f))
 	return c
 }
 

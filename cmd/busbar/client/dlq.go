@@ -21,7 +21,7 @@ import (
 func NewDeadLetterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "dlq", Short: "Work on dead-letter queues", Args: cobra.NoArgs, RunE: showHelp}
 	f := dial.AddFlags(c)
-	c.AddCommand(deadListCommand(f), deadStatsCommand(f), deadShowCommand(f), redriveCommand(f), deadEditCommand(f), deadDeleteCommand(f))
+	c.AddCommand(dial.AddWatch(deadListCommand(f), f), dial.AddWatch(deadStatsCommand(f), f), deadShowCommand(f), redriveCommand(f), deadEditCommand(f), deadDeleteCommand(f))
 	return c
 }
 

@@ -14,7 +14,7 @@
 //   - backup_create.go, backup_verify.go, backup_restore.go, backup_calls.go, backup.go: backups, and the images of partitions
 //     that the operations port hands out and takes
 //   - audit.go, recover.go: the audit of replicas, and a majority that is lost for good
-//   - connections.go: who is connected to any node
+//   - connections.go, events.go, top.go: who is connected to any node, and what changes
 //   - healthcheck.go, cluster_health.go, cluster_upgrade.go, cluster_nodes.go, cluster_rehome.go, cluster_moves.go, cluster.go: nodes, leaders,
 //     versions, what is wrong, and a probe
 //   - print.go, format.go, bar.go, args.go: messages and progress on a terminal, and the arguments of commands

@@ -16,7 +16,7 @@ func NewEntitiesCommand() *cobra.Command {
 	c := &cobra.Command{Use: "entities", Short: "List, write down and make queues, topics, subscriptions and rules",
 		Args: cobra.NoArgs, RunE: showHelp}
 	f := dial.AddFlags(c)
-	c.AddCommand(entitiesListCommand(f), entitiesApplyCommand(f), entitiesExportCommand(f))
+	c.AddCommand(dial.AddWatch(entitiesListCommand(f), f), entitiesApplyCommand(f), entitiesExportCommand(f))
 	return c
 }
 

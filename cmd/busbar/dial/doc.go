@@ -7,6 +7,7 @@
 //   - wire.go: one AMQP connection, and requests to nodes such as $cbs and $management
 //   - management.go: the management API: queues, pages of a feed
 //   - errors.go: AMQP conditions and their exit codes
+//   - watch.go: commands that look again and again
 //   - output.go, reform.go: tables, JSON, and other forms made of that
 //
 // Start with Flags.Target and Connect.

@@ -53,7 +53,7 @@ func needsVerb(c *cobra.Command, _ []string) error {
 // AddCommands adds create, list, show, update and delete of one kind of entity to a command.
 func AddCommands(c *cobra.Command, f *dial.Flags, kind string, dropped Dropped) {
 	v := &verbs{f: f, kind: kind, dropped: dropped}
-	c.AddCommand(v.create(), v.list(), v.show(), v.update(), v.delete())
+	c.AddCommand(v.create(), dial.AddWatch(v.list(), f), dial.AddWatch(v.show(), f), v.update(), v.delete())
 }
 
 // usage is what stands behind the verb: how the kind is named.
