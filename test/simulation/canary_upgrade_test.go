@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -35,5 +36,23 @@ func TestCanaryOfVersions(t *testing.T) {
 				t.Errorf("caught by %v: %v; %s", got, r.Violations, list(r.Coverage))
 			}
 		})
+	}
+}
+
+// Each cluster version but the newest one is played by programs of the simulation.
+func TestEachClusterVersionIsPlayed(t *testing.T) {
+	known := map[fsm.Version]bool{fsm.NewestVersion: true}
+	for _, v := range fsm.Changes() {
+		known[v] = true
+	}
+	for _, c := range fsm.Calls() {
+		known[c.Since] = true
+	}
+	for _, f := range fsm.Formats() {
+		known[f.Since] = true
+	}
+	delete(known, fsm.VersionFirst) // programs of that day take no wishes
+	if got, want := append(slices.Clone(plays), fsm.NewestVersion), slices.Sorted(maps.Keys(known)); !slices.Equal(got, want) {
+		t.Errorf("played are %v, known are %v", got, want)
 	}
 }

@@ -66,11 +66,15 @@ func enough(c map[string]int, minutes int) (missing []string) {
 		faultsBegun: 200, check.Elections: 200, check.Deliveries: 10_000, check.Redeliveries: 500,
 		check.Retries: 10, check.UnknownOutcome: 100, check.LocksLost: 100, check.DeadLettered: 300,
 		check.Exceeded: 10, statesRestored: 20, powerLosses: 10, truncations: 1,
-		takeOvers: 30, handedOver: 5, formersRefused: 2, replicasDeleted: 5, disksLost: 1,
+		takeOvers: 30, handedOver: 5, formersRefused: 2, replicasDeleted: 5, disksLost: 1, backupsTaken: 1,
 	} {
 		if c[name] < perHundred*minutes/100 {
 			missing = append(missing, fmt.Sprintf("%s=%d", name, c[name]))
 		}
+	}
+	const several = 500 // a third of the seeds have an upgrade
+	if minutes >= several && c[oldRefused] == 0 {
+		missing = append(missing, oldRefused+"=0")
 	}
 	slices.Sort(missing)
 	return missing

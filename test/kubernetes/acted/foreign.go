@@ -98,7 +98,7 @@ func (l *Load) addForeign(lang language, dir string) error {
 	if err != nil {
 		return err
 	}
-	f := &foreign{load: l, name: lang.name, pulse: newPulse(), stopped: make(chan struct{}), ended: make(chan struct{})}
+	f := &foreign{load: l, name: lang.name, pulse: newPulse(l.kube.began), stopped: make(chan struct{}), ended: make(chan struct{})}
 	if f.process, err = lang.command(dir, program, authority); err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (k *Kube) MakeQueue(ctx context.Context, name string, sessions, once bool) 
 // library of each is in the directory that it names. once gives the queues duplicate detection. Where a pod is killed the
 // SDK repeats a send whose answer was lost, and nothing else keeps the message from being stored twice.
 func (k *Kube) StartLoad(ctx context.Context, once bool, libraries map[string]string) (*Load, error) {
-	l := &Load{Ledger: ledger.New(), kube: k, stop: make(chan struct{}), pulse: newPulse(), counts: map[string]int{},
+	l := &Load{Ledger: ledger.New(), kube: k, stop: make(chan struct{}), pulse: newPulse(k.began), counts: map[string]int{},
 		ordered: map[string]bool{}}
 	suffixes := []string{""}
 	for name := range libraries {
@@ -347,11 +347,12 @@ func (l *Load) drainSession(r *azservicebus.SessionReceiver) {
 // Finish ends the senders, waits until every acknowledged message has come, ends the receivers, and returns what was wrong.
 func (l *Load) Finish(ctx context.Context) []string {
 	close(l.stop)
+	rates := l.Pulses() // senders that have been told to stop are no lull
 	l.makers.Wait()
 	for _, f := range l.foreign {
 		f.stop()
 	}
-	l.kube.say("%s", l.Pulses())
+	l.kube.say("%s", rates)
 	for {
 		n, example := l.Ledger.Missing()
 		if n == 0 {

@@ -11,12 +11,14 @@ import (
 type pulse struct {
 	mu    sync.Mutex
 	began time.Time
-	beats []int // by tenth of a second since it began
+	// origin is what the times in its text count from.
+	origin time.Time
+	beats  []int // by tenth of a second since it began
 }
 
 const tenth = 100 * time.Millisecond
 
-func newPulse() *pulse { return &pulse{began: time.Now()} }
+func newPulse(origin time.Time) *pulse { return &pulse{began: time.Now(), origin: origin} }
 
 // beat counts one operation that succeeded.
 func (p *pulse) beat() {
@@ -29,7 +31,8 @@ func (p *pulse) beat() {
 	p.beats[at]++
 }
 
-// String tells the rate: the median of all seconds, the lowest one, and how long it was below half of the median at most.
+// String tells the rate: the median of all seconds, the lowest one, and how long it was below half of the median at most. It
+// lists when that was longer than a second.
 func (p *pulse) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,15 +53,21 @@ func (p *pulse) String() string {
 	}
 	median := slices.Sorted(slices.Values(rates))[len(rates)/2]
 	run, longest, end := 0, 0, 0
-	for i, r := range rates {
-		if run++; 2*r >= median {
-			run = 0
+	at := func(i int) time.Duration { return time.Duration(i) * tenth }
+	var lulls []string // that are longer than a second
+	for i, r := range append(rates, median) {
+		if 2*r < median {
+			run++
+			continue
 		}
 		if run > longest {
 			longest, end = run, i
 		}
+		if run > second {
+			lulls = append(lulls, fmt.Sprintf("%s from %s on", at(run), p.began.Sub(p.origin).Truncate(tenth)+at(i-run+second/2)))
+		}
+		run = 0
 	}
-	at := func(i int) time.Duration { return time.Duration(i) * tenth }
-	return fmt.Sprintf("%d operations a second in the median, %d in the lowest; below half for %s at most, at %s",
-		median, slices.Min(rates), at(longest), at(end))
+	return fmt.Sprintf("%d operations a second in the median, %d in the lowest; below half for %s at most, at %s; for more than a "+
+		"second: %v", median, slices.Min(rates), at(longest), p.began.Sub(p.origin).Truncate(tenth)+at(end), lulls)
 }
