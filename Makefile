@@ -25,7 +25,7 @@ SEQUENCES ?= 8000
 comma := ,
 
 .PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model mutations failovers conformance conformance-full compatibility \
-        upgrades bench growth steady microbench cover cover-fsm coverage all clean help
+        upgrades pictures bench growth steady microbench cover cover-fsm coverage all clean help
 
 ## build: bin/busbar
 build:
@@ -85,7 +85,7 @@ golden:
 fuzz:
 	@scripts/fuzz.sh $(T)
 
-## conformance: the official SDKs and other AMQP clients, the examples, and the tests that their authors wrote
+## conformance: the official SDKs and other AMQP clients, the examples, the tests that their authors wrote, and the console in a browser
 #
 # The examples and the tests of the authors wait more than they work, so they run side by side.
 conformance: build
@@ -96,6 +96,7 @@ conformance: build
 		{ go test -count=1 -timeout 10m -parallel 8 ./conformance/examples & examples=$$!; rc=0; \
 		(cd suites && go test -count=1 -timeout 20m .) || rc=$$?; wait $$examples || rc=$$?; exit $$rc; }
 	@BUSBAR_GO_AMQP_TESTS=build go test -count=1 -timeout 10m -run TheGoClientsOwnTests ./transport
+	@cd test && go vet ./console && go test -count=1 -timeout 10m ./console
 
 # The scenarios of every client library, with a time limit, flags and how many libraries run at a time. It
 # prints how long each library took.
@@ -190,6 +191,7 @@ nightly: verify
 	@$(MAKE) sim SEED=1-100 MINUTES=10
 	@$(MAKE) conformance conformance-full
 	@cd test/conformance && go test -count=1 -timeout 90m -run TestOrder . -args -long
+	@cd test && go test -count=1 -timeout 60m ./console -args -long
 	@cd test/conformance && go test -count=1 -timeout 30m -run TestALargeMessage . -args -large 100
 	@cd test/conformance && go test -count=1 -timeout 240m -run TestABackup . -args -backup 1000000 && \
 		go test -count=1 -timeout 30m -run TestABackup . -args -flips 500
@@ -200,6 +202,10 @@ nightly: verify
 ## bench: one node, three and the baselines into docs/benchmarks.md; ROUNDS=5 for medians
 bench: build
 	@scripts/bench.sh
+
+## pictures: take the pictures of docs/console.md anew
+pictures: build
+	@cd test && go test -count=1 -timeout 10m -run TestPagesAreAccessible ./console -args -pictures
 
 ## growth: one node with 10 million messages, a million sessions, a thousand entities (an hour, 30 GB)
 growth: build

@@ -13,6 +13,7 @@ var testRooms = map[string][]string{
 		"storage", "storage/faultfs", "test/check", "test/ledger", "transport", "transport/amqp", "transport/auth", "transport/refusal"},
 	"test/simulation/scenario": {"fsm", "fsm/catalog", "fsm/stored", "partition", "test/check", "test/simulation",
 		"transport", "transport/amqp", "transport/auth", "transport/refusal", "transport/rest"},
+	"test/console":               {"test/cluster"},
 	"test/cluster":               {},                    // it knows of the broker what operators know
 	"test/backup":                {"cmd/busbar/backup"}, // its store like S3, with a server that the root does not depend on
 	"test/chaos":                 {"test/check", "test/cluster", "test/ledger", "test/namespaces", "transport/amqp", "transport/auth"},

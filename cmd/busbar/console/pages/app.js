@@ -9,6 +9,7 @@ import './overview.js';
 import './entity.js';
 import './create.js';
 import './cluster.js';
+import './connections.js';
 
 /** Where the address leads: a list of the words behind the mark, each decoded. */
 export function place() {
@@ -49,7 +50,8 @@ class App extends View {
 
   header() {
     const link = (to, text) => h('a', { href: to }, text);
-    this.nav = h('nav', { 'aria-label': 'Pages' }, link('#/', 'Entities'), link('#/cluster', 'Cluster'));
+    this.nav = h('nav', { 'aria-label': 'Pages' }, link('#/', 'Entities'), link('#/cluster', 'Cluster'),
+      everywhere() ? link('#/connections', 'Connections') : null);
     this.state = h('a', { class: 'state', href: '#/cluster' }, 'Cluster');
     if (everywhere()) {
       this.until(watch({ cluster: true }, (event, data) => this.health(event, data)));
@@ -99,7 +101,7 @@ class App extends View {
       return;
     }
     const [first, name, tab] = place();
-    const pages = { '': 'bb-overview', cluster: 'bb-cluster', entity: 'bb-entity', create: 'bb-create' };
+    const pages = { '': 'bb-overview', cluster: 'bb-cluster', connections: 'bb-connections', entity: 'bb-entity', create: 'bb-create' };
     const page = document.createElement(pages[first] ?? 'bb-overview');
     if (first === 'entity') {
       const shown = this.main.firstElementChild;
@@ -121,7 +123,7 @@ class App extends View {
   }
 
   mark(first) {
-    const at = first === 'cluster' ? '#/cluster' : '#/';
+    const at = { cluster: '#/cluster', connections: '#/connections' }[first] ?? '#/';
     for (const a of this.nav.children) {
       a.toggleAttribute('aria-current', false);
       if (a.getAttribute('href') === at) {

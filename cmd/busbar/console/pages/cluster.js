@@ -71,7 +71,7 @@ class Cluster extends View {
 
   drawNodes() {
     const says = new Map((this.health?.nodes ?? []).map((n) => [n.id, n]));
-    const columns = ['Node', 'State', 'Version', ['Up', 'number'], ['Leads', 'number'], ['Replicas', 'number'], ['Disk free', 'number'], 'Certificate', ...(everywhere() ? ['Acts'] : [])];
+    const columns = ['Node', 'State', 'Version', ['Up', 'number'], ['Leads', 'number'], ['Replicas', 'number'], ['Disk free', 'number'], 'Certificate', ...(everywhere() ? [['Acts', 'acts']] : [])];
     const lines = this.cluster.nodes.map((n) => this.node(n, says.get(n.id) ?? {}));
     const version = this.cluster.clusterVersion ? `, cluster version ${this.cluster.clusterVersion}${this.cluster.knows !== this.cluster.clusterVersion ? `, this program knows ${this.cluster.knows}` : ''}` : '';
     return [h('h2', {}, `${many(this.cluster.nodes.length, 'node')}${version}`), table('Nodes of the cluster', columns, lines), ...this.moves()];
@@ -103,7 +103,7 @@ class Cluster extends View {
   }
 
   drawPartitions() {
-    const columns = ['Partition', 'Leader', 'Replicas', ['Term', 'number'], ['Applied', 'number'], 'Remarks', ...(everywhere() ? ['Acts'] : [])];
+    const columns = ['Partition', 'Leader', 'Replicas', ['Term', 'number'], ['Applied', 'number'], 'Remarks', ...(everywhere() ? [['Acts', 'acts']] : [])];
     const lines = this.cluster.partitions.map((p) => h('tr', {}, h('th', { scope: 'row' }, p.id === 0 ? 'catalog' : String(p.id)),
       h('td', {}, p.leader || h('span', { class: 'bad' }, '⚠ none known')), h('td', {}, p.replicas.join(', ')), h('td', { class: 'number' }, count(p.term)), h('td', { class: 'number' }, p.applied ? count(p.applied) : ''),
       h('td', {}, [p.failure, ...(p.differs ?? [])].filter(Boolean).join(' ')),

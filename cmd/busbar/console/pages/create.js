@@ -2,7 +2,7 @@
 
 import { atom } from './api.js';
 import { View, announce, field, h, problem } from './dom.js';
-import { description, input, read, settings } from './properties.js';
+import { description, input, part, read, settings } from './properties.js';
 import { link } from './tree.js';
 
 /** What a new entity has if nobody says otherwise. */
@@ -17,17 +17,16 @@ class Create extends View {
     this.name = h('input', { spellcheck: 'false', autocomplete: 'off', required: true });
     this.inputs = new Map();
     this.error = h('div', {});
-    const one = (s) => {
+    const make = (s) => {
       const i = input(s, defaults[s.name]);
       this.inputs.set(s.name, i);
-      return field(s.title, i, s.hint);
+      return i;
     };
     const mine = settings.filter((s) => s.kinds.includes(this.kind) && s.name !== 'Status');
-    const part = (title, some) => (some.length > 0 ? h('fieldset', {}, h('legend', {}, title), h('div', { class: 'grid' }, some.map(one))) : null);
     this.show(h('h1', {}, this.kind === 'subscription' ? `New subscription of ${this.topic}` : `New ${this.kind}`),
       h('form', { class: 'compose', novalidate: true, onsubmit: (e) => this.make(e) }, field('Name', this.name),
-        part('Settings', mine.filter((s) => s.more === '')), part('Fixed once it is made', mine.filter((s) => s.more === 'new')),
-        part('Options of Busbar', mine.filter((s) => s.more === 'own')), this.error,
+        part('Settings', mine.filter((s) => s.more === ''), make), part('Fixed once it is made', mine.filter((s) => s.more === 'new'), make),
+        part('Options of Busbar', mine.filter((s) => s.more === 'own'), make), this.error,
         h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'main' }, 'Create'))));
     this.name.focus();
   }

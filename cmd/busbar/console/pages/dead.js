@@ -11,7 +11,7 @@ const most = 100_000; // dead letters that are looked at for the groups
 class DeadLetters extends Messages {
   open() {
     this.sub = '$DeadLetterQueue';
-    this.groups = h('section', { 'aria-label': 'Dead letters by reason' });
+    this.groups = h('div', {});
     super.open();
     this.prepend(this.groups);
     this.count();
@@ -79,8 +79,8 @@ class DeadLetters extends Messages {
     const whole = { reason: null, count: sum };
     const lines = all.map((g) => h('tr', { 'data-reason': g.reason }, h('th', { scope: 'row' }, g.reason || '(no reason)'), h('td', { class: 'number' }, count(g.count)),
       h('td', {}, moment(g.oldest)), h('td', {}, moment(g.newest)), h('td', { class: 'clip' }, g.example), h('td', { class: 'acts' }, this.many(g))));
-    this.groups.replaceChildren(table('Dead letters by reason', ['Reason', ['Messages', 'number'], 'Oldest', 'Newest', 'Last description', 'Acts'], lines),
-      h('div', { class: 'bar' }, h('strong', {}, `${many(sum, 'dead letter')}${more ? ' so far' : ''}`), h('span', { class: 'space' }), this.many(whole)));
+    this.groups.replaceChildren(table('Dead letters by reason', ['Reason', ['Messages', 'number'], 'Oldest', 'Newest', 'Last description', ['Acts', 'acts']], lines),
+      h('div', { class: 'bar sum' }, h('strong', {}, `${many(sum, 'dead letter')}${more ? ' so far' : ''}`), h('span', { class: 'space' }), this.many(whole)));
   }
 
   /** many are the acts on all dead letters of a reason, or on all. */

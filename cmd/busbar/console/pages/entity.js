@@ -15,6 +15,7 @@ import './locks.js';
 import './history.js';
 import './rules.js';
 import './settings.js';
+import './connections.js';
 import './subscriptions.js';
 
 /** The tabs: name, title, tag, the right that it takes, and the kinds of entity that have it. */
@@ -27,6 +28,7 @@ const tabs = [
   ['sessions', 'Sessions', 'bb-sessions', 'Manage', ['queue', 'subscription'], (e) => e.requiresSession],
   ['locks', 'Locks', 'bb-locks', 'Manage', ['queue', 'subscription']],
   ['history', 'History', 'bb-history', 'Manage', ['queue', 'subscription']],
+  ['clients', 'Clients', 'bb-connections', 'Manage', ['queue', 'topic', 'subscription'], () => everywhere()],
   ['rules', 'Rules', 'bb-rules', 'Manage', ['subscription']],
   ['settings', 'Settings', 'bb-settings', 'Manage', ['queue', 'topic', 'subscription']],
 ];

@@ -95,8 +95,30 @@ function connect() {
     stop();
     dispatchEvent(new CustomEvent('signed-out'));
   });
-  source.addEventListener('error', () => document.documentElement.classList.add('unheard'));
+  const mine = source;
+  source.addEventListener('error', () => {
+    document.documentElement.classList.add('unheard');
+    if (mine === source && mine.readyState === EventSource.CLOSED) {
+      refused();
+    }
+  });
   source.addEventListener('open', () => document.documentElement.classList.remove('unheard'));
+}
+
+/** refused finds out why the node closed the stream for good: the session is over, or the node has no room for it. */
+async function refused() {
+  stop();
+  try {
+    const response = await fetch('/$console/session', { cache: 'no-store' });
+    if (response.ok && !(await response.json()).signedIn) {
+      dispatchEvent(new CustomEvent('signed-out'));
+      return;
+    }
+  } catch {
+    // the node does not answer: try again
+  }
+  clearTimeout(waiting);
+  waiting = setTimeout(connect, 3000);
 }
 
 function tell(event, data) {

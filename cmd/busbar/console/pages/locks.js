@@ -34,7 +34,7 @@ class Locks extends View {
       this.body.replaceChildren(note('Nobody holds a message.'));
       return;
     }
-    const columns = [['Number', 'number'], 'Holder', 'Link', 'Address', 'Taken', 'Until', 'Session', 'Acts'];
+    const columns = [['Number', 'number'], 'Holder', 'Link', 'Address', 'Taken', 'Until', 'Session', ['Acts', 'acts']];
     this.body.replaceChildren(table(`Locks of ${this.where}`, columns, this.all.map((l) => this.line(l))), next ? button('Show more', () => this.load(next)) : '');
   }
 

@@ -1,6 +1,6 @@
 // The settings of entities: their names in the management API, how they are typed, and how they are shown.
 
-import { h, select } from './dom.js';
+import { field, h, select } from './dom.js';
 import { entry, escape } from './rulexml.js';
 
 const connect = 'http://schemas.microsoft.com/netservices/2010/10/servicebus/connect';
@@ -50,7 +50,16 @@ export function spanText(iso) {
   if (Number(found[1]) > 10_000_000) {
     return 'unlimited';
   }
-  return units.map(([unit], i) => (found[i + 1] && Number(found[i + 1]) ? `${Number(found[i + 1])}${unit}` : '')).filter(Boolean).join(' ') || '0s';
+  let left = units.reduce((sum, [, size], i) => sum + Number(found[i + 1] ?? 0) * size, 0);
+  const said = [];
+  for (const [unit, size] of units) {
+    const n = size === 1 ? +left.toFixed(3) : Math.floor(left / size);
+    left -= n * size;
+    if (n > 0) {
+      said.push(`${n}${unit}`);
+    }
+  }
+  return said.join(' ') || '0s';
 }
 
 /** spanISO reads 1d 2h, 90s, unlimited, or a duration of XML. The error names the setting. */
@@ -82,6 +91,18 @@ export function input(s, value) {
     return h('input', { type: 'checkbox', checked: value === 'true' });
   }
   return h('input', { value: s.type === 'span' ? spanText(value) : value ?? '', spellcheck: 'false', inputmode: s.type === 'number' ? 'numeric' : null });
+}
+
+/** part makes a part of a form: its fields, and below them what is on or off. make returns the input of a setting. */
+export function part(title, some, make) {
+  if (some.length === 0) {
+    return null;
+  }
+  const one = (s) => field(s.title, make(s), s.hint);
+  const flags = some.filter((s) => s.type === 'flag');
+  const others = some.filter((s) => s.type !== 'flag');
+  return h('fieldset', {}, h('legend', {}, title), others.length > 0 ? h('div', { class: 'grid' }, others.map(one)) : null,
+    flags.length > 0 ? h('div', { class: 'grid flags' }, flags.map(one)) : null);
 }
 
 /** read returns the value of a field as the API takes it. */

@@ -62,7 +62,7 @@ class Rules extends View {
       h('td', { class: 'mono' }, r.action || ''), h('td', { class: 'acts' }, may('Manage') ? [button('Edit…', () => this.edit(r), { 'aria-label': `Edit rule ${r.name}` }),
         button('Delete…', () => this.remove(r), { class: 'danger', 'aria-label': `Delete rule ${r.name}` })] : null)));
     this.body.replaceChildren(h('div', { class: 'bar' }, may('Manage') ? button('New rule…', () => this.edit(null)) : null),
-      all.length === 0 ? note('The subscription has no rule, so it selects nothing.') : table(`Rules of ${this.path}`, ['Name', 'Kind', 'Filter', 'Action', 'Acts'], lines));
+      all.length === 0 ? note('The subscription has no rule, so it selects nothing.') : table(`Rules of ${this.path}`, ['Name', 'Kind', 'Filter', 'Action', ['Acts', 'acts']], lines));
   }
 
   edit(r) {

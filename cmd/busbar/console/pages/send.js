@@ -54,7 +54,7 @@ export class Composer {
     return [field('Body', this.body), field('The body is base64 of bytes', this.binary),
       h('div', { class: 'grid' }, fields.map(([name, title]) => field(title, this.inputs.get(name))),
         field('Time to live, seconds', this.life), field('Enqueue at (your time)', this.at, 'Empty: now.')),
-      h('section', { 'aria-labelledby': group }, h('h3', { id: group }, 'Application properties'), this.properties,
+      h('section', { 'aria-labelledby': group }, h('h2', { id: group }, 'Application properties'), this.properties,
         button('Add a property', () => this.property()))];
   }
 

@@ -49,7 +49,7 @@ class Sessions extends View {
     const lines = this.all.map((name) => h('tr', {}, h('th', { scope: 'row' }, name || '(empty)'), h('td', {}, held.get(name) ?? ''),
       h('td', { class: 'acts' }, button('State…', () => this.state(name), { 'aria-label': `State of session ${name}` }),
         button('Release…', () => this.release(name), { 'aria-label': `Release session ${name}` }))));
-    this.body.replaceChildren(table(`Sessions of ${this.path}`, ['Session', 'Has messages locked by', 'Acts'], lines),
+    this.body.replaceChildren(table(`Sessions of ${this.path}`, ['Session', 'Has messages locked by', ['Acts', 'acts']], lines),
       next ? button('Show more', () => this.load(next)) : '');
   }
 

@@ -1,9 +1,9 @@
 // The settings of an entity. A change is shown beside what was there, and saved when that was seen.
 
 import { atom } from './api.js';
-import { View, announce, button, field, h, note, problem, table } from './dom.js';
+import { View, announce, button, h, note, problem, table } from './dom.js';
 import { open } from './dialog.js';
-import { changed, input, read, settings, shownAs, valuesOf } from './properties.js';
+import { changed, input, part, read, settings, shownAs, valuesOf } from './properties.js';
 import { entry } from './rulexml.js';
 
 class Settings extends View {
@@ -21,15 +21,14 @@ class Settings extends View {
     this.inputs = new Map();
     this.error = h('div', {});
     const mine = settings.filter((s) => s.kinds.includes(this.entity.kind));
-    const one = (s) => {
+    const make = (s) => {
       const i = input(s, this.was[s.name]);
       i.disabled = s.more === 'new';
       this.inputs.set(s.name, i);
-      return field(s.title, i, s.more === 'new' ? 'Fixed at the creation.' : s.hint);
+      return i;
     };
-    const part = (title, some) => (some.length > 0 ? h('fieldset', {}, h('legend', {}, title), h('div', { class: 'grid' }, some.map(one))) : null);
-    this.show(h('form', { class: 'compose', novalidate: true, onsubmit: (e) => this.review(e) }, part('Settings', mine.filter((s) => s.more === '')),
-      part('Fixed', mine.filter((s) => s.more === 'new')), part('Options of Busbar', mine.filter((s) => s.more === 'own')), this.error,
+    this.show(h('form', { class: 'compose', novalidate: true, onsubmit: (e) => this.review(e) }, part('Settings', mine.filter((s) => s.more === ''), make),
+      part('Fixed at the creation', mine.filter((s) => s.more === 'new'), make), part('Options of Busbar', mine.filter((s) => s.more === 'own'), make), this.error,
       h('div', { class: 'actions' }, button('Reset', () => this.draw()), h('button', { type: 'submit', class: 'main' }, 'Review changes'))));
   }
 

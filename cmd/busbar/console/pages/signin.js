@@ -28,7 +28,7 @@ class SignIn extends View {
     }
     this.error = h('div', {});
     this.go = h('button', { type: 'submit', class: 'main' }, 'Sign in');
-    const form = h('form', { onsubmit: (e) => this.send(e) },
+    const form = h('form', { novalidate: true, onsubmit: (e) => this.send(e) },
       field('Policy', this.policy, 'A connection string pasted here fills all fields.'), field('Key', this.key),
       field('Queue or topic', this.entity, 'Only for a policy of one entity.'), this.error,
       h('div', { class: 'actions' }, this.go));

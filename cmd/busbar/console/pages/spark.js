@@ -3,10 +3,11 @@
 import { count, svg } from './dom.js';
 import { samples } from './live.js';
 
-const width = 84;
-const height = 18;
+const width = 90;
+const height = 20;
+const most = 60; // samples that fit
 
-/** spark draws the active messages of an entity. The label says the same in words. */
+/** spark draws the active messages of an entity, the newest at the right. The label says the same in words. */
 export function spark(path) {
   const drawing = svg('svg', { class: 'spark', viewBox: `0 0 ${width} ${height}`, width, height, role: 'img' });
   redraw(drawing, path);
@@ -15,12 +16,12 @@ export function spark(path) {
 
 /** redraw draws anew what has changed. */
 export function redraw(drawing, path) {
-  const all = samples(path).map(([active]) => active);
-  const most = Math.max(1, ...all);
+  const all = samples(path).slice(-most).map(([active]) => active);
+  const top = Math.max(1, ...all);
   const label = all.length < 2 ? 'no history yet' :
-    `active messages: ${count(all[0])} to ${count(all.at(-1))}, at most ${count(most)}`;
+    `active messages: ${count(all[0])} to ${count(all.at(-1))}, at most ${count(Math.max(...all))}`;
   drawing.setAttribute('aria-label', label);
-  const step = width / Math.max(29, all.length - 1);
-  const points = all.map((n, i) => `${(i * step).toFixed(1)},${(height - 2 - (n / most) * (height - 4)).toFixed(1)}`);
-  drawing.replaceChildren(svg('title', {}, label), svg('polyline', { points: points.join(' ') }));
+  const step = (width - 2) / (most - 1);
+  const points = all.map((n, i) => `${(width - 1 - (all.length - 1 - i) * step).toFixed(1)},${(height - 2 - (n / top) * (height - 5)).toFixed(1)}`);
+  drawing.replaceChildren(svg('title', {}, label), svg('line', { x1: 0, x2: width, y1: height - 0.5, y2: height - 0.5 }), svg('polyline', { points: points.join(' ') }));
 }
