@@ -96,7 +96,7 @@ conformance: build
 		{ go test -count=1 -timeout 10m -parallel 8 ./conformance/examples & examples=$$!; rc=0; \
 		(cd suites && go test -count=1 -timeout 20m .) || rc=$$?; wait $$examples || rc=$$?; exit $$rc; }
 	@BUSBAR_GO_AMQP_TESTS=build go test -count=1 -timeout 10m -run TheGoClientsOwnTests ./transport
-	@cd test && go vet ./console && go test -count=1 -timeout 10m ./console
+	@cd test && go vet ./console && go test -count=1 -timeout 10m -parallel 2 ./console
 
 # The scenarios of every client library, with a time limit, flags and how many libraries run at a time. It
 # prints how long each library took.

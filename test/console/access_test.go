@@ -51,6 +51,7 @@ var shows = []show{
 
 // No page has what axe-core calls a violation, in light or dark. With -pictures each is written to docs/images.
 func TestPagesAreAccessible(t *testing.T) {
+	t.Parallel()
 	node, err := cluster.StartSingle(t.Context(), t.TempDir(), "--node-id", "n1")
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +62,7 @@ func TestPagesAreAccessible(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := sit(t, node)
+	d.do(d.sees("Access policy"))
 	for _, scheme := range []string{"light", "dark"} {
 		d.do(func() error { return d.Scheme(scheme) })
 		d.judge("sign in, "+scheme, string(axe))

@@ -12,6 +12,7 @@ import (
 // The same tasks on three nodes. The node that leads the partition of the first queue is killed when the first tasks are
 // done, and comes back before the last ones.
 func TestTasksOnThreeNodesWhileALeaderDies(t *testing.T) {
+	t.Parallel()
 	c, err := cluster.Start(t.Context(), t.TempDir(), 3)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"image"
 	"image/color"
 	"image/png"
@@ -22,34 +23,54 @@ func Small(picture []byte) ([]byte, error) {
 		r, g, b, _ := from.At(x, y).RGBA()
 		return color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 255}
 	}
-	often := map[color.RGBA]int{}
+	// Colours that are alike share a place: a bucket of four bits of each channel, shown as its most frequent colour.
+	type bucket struct {
+		all   int
+		often map[color.RGBA]int
+	}
+	buckets := map[color.RGBA]*bucket{}
+	key := func(c color.RGBA) color.RGBA { return color.RGBA{c.R >> 4, c.G >> 4, c.B >> 4, 255} }
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {
-			often[colour(x, y)]++
+			c := colour(x, y)
+			b := buckets[key(c)]
+			if b == nil {
+				b = &bucket{often: map[color.RGBA]int{}}
+				buckets[key(c)] = b
+			}
+			b.all++
+			b.often[c]++
 		}
 	}
-	all := make([]color.RGBA, 0, len(often))
-	for c := range often {
-		all = append(all, c)
+	keys := make([]color.RGBA, 0, len(buckets))
+	for k := range buckets {
+		keys = append(keys, k)
 	}
-	slices.SortFunc(all, func(a, b color.RGBA) int {
-		if often[a] != often[b] {
-			return often[b] - often[a]
-		}
-		return int(a.R)<<16 + int(a.G)<<8 + int(a.B) - int(b.R)<<16 - int(b.G)<<8 - int(b.B)
+	number := func(c color.RGBA) int { return int(c.R)<<16 + int(c.G)<<8 + int(c.B) }
+	slices.SortFunc(keys, func(a, b color.RGBA) int {
+		return cmp.Or(buckets[b].all-buckets[a].all, number(a)-number(b))
 	})
 	var palette color.Palette
-	for _, c := range all[:min(len(all), paletteColours)] {
-		palette = append(palette, c)
+	for _, k := range keys[:min(len(keys), paletteColours)] {
+		var most color.RGBA
+		for c, n := range buckets[k].often {
+			if was := buckets[k].often[most]; n > was || n == was && number(c) < number(most) {
+				most = c
+			}
+		}
+		palette = append(palette, most)
 	}
 	index := map[color.RGBA]uint8{}
-	for _, c := range all {
-		index[c] = uint8(palette.Index(c))
-	}
 	to := image.NewPaletted(bounds, palette)
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {
-			to.SetColorIndex(x, y, index[colour(x, y)])
+			c := colour(x, y)
+			i, known := index[c]
+			if !known {
+				i = uint8(palette.Index(c))
+				index[c] = i
+			}
+			to.SetColorIndex(x, y, i)
 		}
 	}
 	var out bytes.Buffer

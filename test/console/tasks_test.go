@@ -10,6 +10,7 @@ import (
 
 // Each task of a developer's first day and of an operator's, without a terminal, on one node.
 func TestTasksOnOneNode(t *testing.T) {
+	t.Parallel()
 	node, err := cluster.StartSingle(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

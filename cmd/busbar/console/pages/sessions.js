@@ -20,10 +20,16 @@ class Sessions extends View {
 
   async load(cursor) {
     try {
-      const got = await view(this.path, 'sessions', { max: 100, cursor }, this.signal);
-      const held = await this.held();
-      this.all = cursor ? [...this.all, ...got.sessions] : got.sessions;
-      this.draw(got.next, held);
+      const found = cursor ? this.all : [];
+      const until = found.length + 100;
+      let next = cursor;
+      do { // a page ends with its share, and tells of the next one
+        const got = await view(this.path, 'sessions', { max: 100, cursor: next }, this.signal);
+        found.push(...got.sessions);
+        next = got.next;
+      } while (next && found.length < until);
+      this.all = found;
+      this.draw(next, await this.held());
     } catch (error) {
       if (error.name !== 'AbortError') {
         this.body.replaceChildren(problem(error));
