@@ -33,7 +33,9 @@ var shows = []show{
 	{"send", "#/entity/orders/send", "Application properties", func(d *desk) { d.do(d.press("Add a property")) }},
 	{"dead-letters", "#/entity/orders/dead", "dead letters", nil},
 	{"", "#/entity/orders/dead", "5 messages shown", func(d *desk) {
-		d.do(func() error { return d.Script(`document.querySelector('bb-dead tbody button.link').click(); true`, nil) }, d.press("Edit and resend…"), d.sees("new number"))
+		d.do(func() error {
+			return d.Script(`document.querySelector('bb-dead tbody button.link').click(); true`, nil)
+		}, d.press("Edit and resend…"), d.sees("new number"))
 	}},
 	{"", "#/entity/orders/receive", "Lock the next one", nil},
 	{"locks", "#/entity/orders/locks", "127.0.0.1", nil},
@@ -82,7 +84,9 @@ func TestPagesAreAccessible(t *testing.T) {
 			if s.picture != "" {
 				d.keepPicture(s.picture, scheme)
 			}
-			d.do(func() error { return d.Script(`document.querySelectorAll('dialog').forEach((b) => b.close()); true`, nil) })
+			d.do(func() error {
+				return d.Script(`document.querySelectorAll('dialog').forEach((b) => b.close()); true`, nil)
+			})
 		}
 	}
 }
@@ -125,7 +129,9 @@ func fillHouse(d *desk) {
 			}
 			_ = s.Close(d.t.Context())
 			if queue == "billing" && i%7 == 6 {
-				r := d.receive(queue, 15, func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error { return r.CompleteMessage(d.t.Context(), m, nil) })
+				r := d.receive(queue, 15, func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
+					return r.CompleteMessage(d.t.Context(), m, nil)
+				})
 				_ = r.Close(d.t.Context())
 			}
 		}
@@ -164,7 +170,9 @@ func (d *desk) keepPicture(name, scheme string) {
 	if scheme == "dark" {
 		name += "-dark"
 	}
-	d.do(func() error { return d.Script(`document.querySelector('#said')?.classList.remove('fresh'); new Promise((r) => setTimeout(() => r(true), 400))`, nil) })
+	d.do(func() error {
+		return d.Script(`document.querySelector('#said')?.classList.remove('fresh'); new Promise((r) => setTimeout(() => r(true), 400))`, nil)
+	})
 	png, err := d.Picture()
 	if err == nil {
 		png, err = Small(png)

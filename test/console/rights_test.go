@@ -114,7 +114,9 @@ func TestTheKeyboardIsEnough(t *testing.T) {
 	d.do(d.sees("Sign in with the development key"), reach("Sign in with the development key"), enter, d.sees("There is no queue and no topic yet"),
 		reach("New queue"), enter, d.sees("New queue"), reach("Name"), typed("by-hand\r"), d.sees("by-hand is created"),
 		typed("/"), typed("by-h"), func() error { return d.Until("the search", `document.activeElement.type === 'search'`) },
-		func() error { return d.Until("what is found", `document.querySelectorAll('bb-tree .items li').length === 1`) }, reach("▤Queueby-hand"), enter, d.sees("Dead letters"),
+		func() error {
+			return d.Until("what is found", `document.querySelectorAll('bb-tree .items li').length === 1`)
+		}, reach("▤Queueby-hand"), enter, d.sees("Dead letters"),
 		reach("Delete"), enter, d.sees("All of them are lost"), reach("Type by-hand to go on"), typed("by-hand"), reach("Delete"), enter, d.sees("by-hand is deleted"), reach("Close"), enter,
 		d.seesNot("by-hand is deleted."))
 }

@@ -74,7 +74,9 @@ func workOnDeadLetters(d *desk) {
 	d.do(d.goes("#/entity/orders/dead"), d.sees("7 dead letters"), d.sees("it said so"), d.counts("deadLetter", "7"))
 	d.do(d.press("Redrive dead letters with the reason TooLate"), d.sees("3 dead letters of orders are sent again"), d.press("Redrive"), d.sees("3 messages sent on"), d.press("Close"),
 		d.sees("4 dead letters"), d.counts("active", "3"))
-	first := func() error { return d.Script(`document.querySelector('bb-dead tbody button.link').click(); true`, nil) }
+	first := func() error {
+		return d.Script(`document.querySelector('bb-dead tbody button.link').click(); true`, nil)
+	}
 	d.do(first, d.press("Edit and resend…"), d.sees("The message goes to orders as a new one"), d.fill("Body", "good"), d.fill("Subject", "mended"), d.submit,
 		d.sees("3 dead letters"), d.counts("active", "4"))
 	d.do(first, d.press("Delete…"), d.sees("One dead letter is deleted for good"), d.press("Delete"), d.sees("The dead letter is deleted"), d.press("Close"), d.sees("2 dead letters"))
@@ -169,7 +171,9 @@ func suspendAndDelete(d *desk) {
 	d.do(d.press("Delete"), d.sees("All of them are lost"), d.fill("Type archive to go on", "archive"), d.press("Delete"), d.sees("Error:"), d.press("Close"))
 	d.do(d.press("Resume"), d.sees("archive is resumed"), d.seesNot("suspended by an operator"))
 	d.do(d.press("Delete"), d.sees("archive holds 5 messages"), d.fill("Type archive to go on", "archive"), d.press("Delete"), d.sees("archive is deleted"), d.press("Close"),
-		func() error { return d.Until("no archive at the side", `!document.querySelector('bb-tree').innerText.includes('archive')`) })
+		func() error {
+			return d.Until("no archive at the side", `!document.querySelector('bb-tree').innerText.includes('archive')`)
+		})
 }
 
 func seeTheCluster(d *desk) {
