@@ -58,9 +58,10 @@ func (w *world) serving(except *machine) error {
 		}
 	}
 	return within(catchUpLimit, func(context.Context) error {
+		v := w.view()
 		for p, lead := range leads {
 			for _, m := range w.there() {
-				if m == except {
+				if m == except || v != nil && v.IsRemoved(m.id) { // a node that is forgotten gets no entries any more
 					continue
 				}
 				if m.node == nil {
