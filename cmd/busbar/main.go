@@ -47,10 +47,11 @@ func newRoot() *cobra.Command {
 		client.NewClusterCommand(), client.NewQueueCommand(), manage.NewTopicCommand(), manage.NewSubscriptionCommand(),
 		manage.NewRuleCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
 		client.NewSendCommand(), client.NewCancelCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewTailCommand(), client.NewSessionCommand(), client.NewResetCommand(), client.NewTokenCommand(),
-		client.NewMessagesCommand(), client.NewConnectionsCommand(), client.NewTopCommand(), client.NewEventsCommand(),
+		client.NewMessagesCommand(), client.NewConnectionsCommand(), client.NewContextCommand(), client.NewTopCommand(), client.NewEventsCommand(),
 		client.NewDebugCommand(auditDirs, recoverDirs), client.NewHealthCheckCommand(), client.NewBackupCommand(),
 		bench.NewCommand(), bench.NewFrontendCommand())
 	root.AddCommand(newVersionCommand())
+	completeNames(root)
 	return root
 }
 

@@ -59,7 +59,7 @@ func newBackupCommand(pause time.Duration) *cobra.Command {
 func (f *backupFlags) addOps(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.base, "ops", "", opsUsage)
-	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
+	f.AddBroker(c, managesUsage)
 	flags.DurationVar(&f.Timeout, "timeout", 5*time.Minute, "limit of one request, and of a time in which no byte moves")
 }
 

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,8 +96,7 @@ func addOpsFlags(c *cobra.Command) *opsFlags {
 	flags := c.PersistentFlags()
 	flags.StringVar(&f.base, "ops", "", opsUsage)
 	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "limit of one request")
-	flags.StringVar(&f.Connection, "connection-string", "", managesUsage)
-	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
+	f.AddReach(c, managesUsage)
 	return f
 }
 
@@ -194,6 +192,32 @@ func transferLeaderCommand(f *opsFlags) *cobra.Command {
 	}
 }
 
+// ClusterNames are the names of the nodes, and the partitions that may be named, as far as the operations port tells them in
+// time. They are for completions.
+func ClusterNames(f *dial.Flags, ops string, limit time.Duration) (nodes, partitions []string) {
+	o := &opsFlags{Flags: *f, base: ops}
+	o.Timeout = limit
+	body, err := o.call(context.Background(), http.MethodGet, "/api/cluster")
+	if err != nil {
+		return nil, nil
+	}
+	var s clusterStatus
+	if json.Unmarshal(body, &s) != nil {
+		return nil, nil
+	}
+	for _, n := range s.Nodes {
+		nodes = append(nodes, n.ID)
+	}
+	for _, p := range s.Partitions {
+		name := strconv.Itoa(p.ID)
+		if p.ID == 0 {
+			name = catalogName
+		}
+		partitions = append(partitions, name)
+	}
+	return nodes, partitions
+}
+
 // nodeID completes the beginning of a node's id, if only one node has it.
 func (f *opsFlags) nodeID(ctx context.Context, text string) (string, error) {
 	body, err := f.call(ctx, http.MethodGet, "/api/cluster")
@@ -251,7 +275,8 @@ func (f *opsFlags) callProven(ctx context.Context, method, path string) ([]byte,
 
 // connects tells whether there is a connection string.
 func (f *opsFlags) connects() bool {
-	return f.Connection != "" || os.Getenv("SERVICEBUS_CONNECTION_STRING") != ""
+	source, err := f.Source()
+	return err == nil && source.Connection != ""
 }
 
 // needsManage says what a refused request without a token lacks.
@@ -283,7 +308,11 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 func (f *opsFlags) open(ctx context.Context, method, path string, content io.Reader, token string) (*http.Response, error) {
 	base := f.base
 	if base == "" {
-		base = os.Getenv("BUSBAR_OPS")
+		source, err := f.Source()
+		if err != nil {
+			return nil, err
+		}
+		base = source.Ops
 	}
 	if base == "" {
 		base = "http://127.0.0.1:5300"
@@ -333,8 +362,12 @@ func (f *opsFlags) client() (*http.Client, error) {
 	if f.unverified {
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 	}
-	if f.CAFile != "" {
-		roots, err := dial.ReadRoots(f.CAFile)
+	source, err := f.Source()
+	if err != nil {
+		return nil, err
+	}
+	if source.CAFile != "" {
+		roots, err := dial.ReadRoots(source.CAFile)
 		if err != nil {
 			return nil, exit.With(exit.Usage, err)
 		}

@@ -5,7 +5,7 @@
 //
 // From the top down: a file uses what stands below it, with few exceptions.
 //
-//   - reset.go: a development node is emptied, and tokens
+//   - context.go, reset.go: names for brokers; a development node is emptied, and tokens
 //   - queue.go, entities.go: queues and files of entities, by the management API
 //   - dlq_edit.go, dlq.go, redrive.go, numbered.go, purge.go, release.go, options.go, suspend.go: what an operator changes of an entity
 //   - locks.go, transactions.go, inspect_commands.go, inspect.go: what the operations port shows of it

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -56,7 +55,7 @@ func inspect(f *dial.Flags, ops *opsFlags, args []string, dead bool) (*inspector
 	if dead {
 		name += "/$DeadLetterQueue"
 	}
-	ops.Timeout, ops.CAFile = f.Timeout, f.CAFile
+	ops.Timeout, ops.CAFile, ops.Connection, ops.Context = f.Timeout, f.CAFile, f.Connection, f.Context
 	return &inspector{ops: ops, t: t, path: name}, nil
 }
 
@@ -224,4 +223,7 @@ func rowOf(raw json.RawMessage, columns []column) ([]string, error) {
 }
 
 // named reports whether the user named an operations port.
-func (f *opsFlags) named() bool { return f.base != "" || os.Getenv("BUSBAR_OPS") != "" }
+func (f *opsFlags) named() bool {
+	source, err := f.Source()
+	return f.base != "" || err == nil && source.Ops != ""
+}

@@ -3,6 +3,7 @@
 //
 // # Where things are
 //
+//   - context.go, context_unix.go, context_other.go: brokers to which a user has given names
 //   - target.go: the flags that reach a broker, the connection string, tokens
 //   - wire.go: one AMQP connection, and requests to nodes such as $cbs and $management
 //   - management.go: the management API: queues, pages of a feed

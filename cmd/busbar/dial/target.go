@@ -43,13 +43,14 @@ func (t *Target) reached(err error) error {
 	if err == nil || !t.assumed {
 		return err
 	}
-	return fmt.Errorf("%w; neither --connection-string nor SERVICEBUS_CONNECTION_STRING names a broker, so that of "+
+	return fmt.Errorf("%w; neither --connection-string nor SERVICEBUS_CONNECTION_STRING names a broker, and no context does, so that of "+
 		"busbar serve --dev on this machine was tried", err)
 }
 
 // Flags are the flags that every client command has.
 type Flags struct {
 	Connection string
+	Context    string // name of a broker in the user's file
 	CAFile     string
 	Output     string // after CheckOutput "table" or "json"
 	Timeout    time.Duration
@@ -65,23 +66,35 @@ type Flags struct {
 func AddFlags(c *cobra.Command) *Flags {
 	f := &Flags{}
 	flags := c.PersistentFlags()
-	flags.StringVar(&f.Connection, "connection-string", "",
-		"connection string (environment: SERVICEBUS_CONNECTION_STRING)")
-	flags.StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
+	f.AddReach(c, "connection string (environment: SERVICEBUS_CONNECTION_STRING)")
 	flags.DurationVar(&f.Timeout, "timeout", 30*time.Second, "limit of one request")
 	AddOutputFlag(c, f)
 	return f
 }
 
-// Target reads the connection string from the flag or the environment. Without one it is the development broker.
+// AddReach adds the flags that say which broker is meant, and how it is trusted.
+func (f *Flags) AddReach(c *cobra.Command, usage string) {
+	f.AddBroker(c, usage)
+	c.PersistentFlags().StringVar(&f.CAFile, "ca-file", "", "further certificate authority to trust, PEM")
+}
+
+// AddBroker adds the flags that say which broker is meant.
+func (f *Flags) AddBroker(c *cobra.Command, usage string) {
+	flags := c.PersistentFlags()
+	flags.StringVar(&f.Connection, "connection-string", "", usage)
+	flags.StringVar(&f.Context, "context", "", "broker that busbar context add has named (environment: BUSBAR_CONTEXT)")
+}
+
+// Target reads the connection string from the flag, a context or the environment. Without one it is the development broker.
 func (f *Flags) Target() (*Target, error) {
 	if err := f.CheckOutput(); err != nil {
 		return nil, err
 	}
-	text := f.Connection
-	if text == "" {
-		text = os.Getenv("SERVICEBUS_CONNECTION_STRING")
+	source, err := f.Source()
+	if err != nil {
+		return nil, err
 	}
+	text := source.Connection
 	assumed := text == ""
 	if assumed {
 		text = developmentString
@@ -92,8 +105,8 @@ func (f *Flags) Target() (*Target, error) {
 	}
 	t.assumed = assumed
 	t.Version = f.Version()
-	if f.CAFile != "" {
-		if t.roots, err = ReadRoots(f.CAFile); err != nil {
+	if source.CAFile != "" {
+		if t.roots, err = ReadRoots(source.CAFile); err != nil {
 			return nil, exit.With(exit.Usage, err)
 		}
 	}
