@@ -50,7 +50,7 @@ func newRoot() *cobra.Command {
 		client.NewMessagesCommand(), client.NewConnectionsCommand(), client.NewContextCommand(), client.NewTopCommand(), client.NewEventsCommand(),
 		client.NewDebugCommand(auditDirs, recoverDirs), client.NewHealthCheckCommand(), client.NewBackupCommand(),
 		bench.NewCommand(), bench.NewFrontendCommand())
-	root.AddCommand(newVersionCommand())
+	root.AddCommand(newVersionCommand(), newManCommand())
 	completeNames(root)
 	return root
 }

@@ -21,20 +21,7 @@ func TestTheReferenceOfTheCommandLineIsTrue(t *testing.T) {
 	text.WriteString("# Command line\n\nThe program writes this page: `scripts/golden.sh` after a change. " +
 		"[operating.md](operating.md#the-command-line-as-a-client) has\nexamples and exit codes.\n\n")
 	root := newRoot()
-	var all []*cobra.Command
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
-			return
-		}
-		if c != root {
-			all = append(all, c)
-		}
-		for _, below := range c.Commands() {
-			walk(below)
-		}
-	}
-	walk(root)
+	all := documented(root)[1:]
 	text.WriteString("| command | what it does |\n| --- | --- |\n")
 	for _, c := range all {
 		if c.Short == "" || !c.HasSubCommands() && !c.Runnable() {
