@@ -75,7 +75,10 @@ func TestDeadLettersAreWorkedOn(t *testing.T) {
 		{"dlq edit orders " + numbers[3], exit.NotFound, "has no message"},
 		{"dlq edit orders " + numbers[5] + " --to missing", exit.NotFound, "what you wrote is in "},
 		{"dlq edit trade/Subscriptions/eu 1", exit.Usage, "name a queue or topic by --to"},
-		{"dlq delete orders --filter region='eu' --yes", 0, "deleted 1 message"},
+		{"queue purge orders --filter region='eu' --yes", exit.Usage, "add --dlq"},
+		{"queue purge orders --dlq --filter region='eu' --reason x --yes", exit.Usage, "say it in the filter"},
+		{"queue purge orders --dlq --filter region='eu'", exit.Usage, "selects 1 message of orders/$DeadLetterQueue"},
+		{"queue purge orders --dlq --filter region='eu' --yes", 0, "deleted 1 message"},
 		{"dlq list", 0, "ENTITY  KIND  DEAD  OF TRANSFER\n"},
 	} {
 		if out, code := d.line(step.line); code != step.code || !strings.Contains(out, step.want) {

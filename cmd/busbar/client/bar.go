@@ -36,7 +36,7 @@ func newBar(w io.Writer, total uint64) *bar {
 
 // show draws the bar with that many done.
 func (p *bar) show(done uint64) {
-	if p.w == nil || time.Since(p.drawn) < barPause && (done < p.total || p.of != "") {
+	if p.w == nil || time.Since(p.drawn) < barPause && (done < p.total || p.total == 0) {
 		return
 	}
 	p.drawn, p.any = time.Now(), true
@@ -55,6 +55,9 @@ func (p *bar) line(done uint64, after time.Duration) string {
 	if p.of != "" {
 		rate := uint64(float64(done) / max(after.Seconds(), 0.001))
 		return fmt.Sprintf("%-16s %s, %s/s    ", p.of, sizeText(done), sizeText(rate))
+	}
+	if p.total == 0 && done > 0 { // nobody knows how many come
+		return fmt.Sprintf("%d  %.0f/s    ", done, float64(done)/max(after.Seconds(), 0.001))
 	}
 	share := 1.0
 	if p.total > 0 {

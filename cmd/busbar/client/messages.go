@@ -29,9 +29,11 @@ type exportFlags struct {
 	file    string
 	session *string
 	filter  string
-	from    int64
-	max     int
-	dead    bool
+	// progress is where a terminal may be; nil if the lines go to it.
+	progress io.Writer
+	from     int64
+	max      int
+	dead     bool
 }
 
 func messagesExportCommand(f *dial.Flags) *cobra.Command {
@@ -86,6 +88,7 @@ func (e *exportFlags) command(c *cobra.Command, f *dial.Flags, args []string) er
 		return err
 	}
 	n := 0
+	e.progress = c.ErrOrStderr()
 	err = writeWhole(e.file, func(w io.Writer) (err error) {
 		n, err = e.run(c.Context(), t, f, queue, w)
 		return err
@@ -127,6 +130,8 @@ func (e *exportFlags) run(ctx context.Context, t *dial.Target, f *dial.Flags, qu
 	defer done()
 	out := bufio.NewWriter(to)
 	next := e.from
+	b := newBar(e.progress, uint64(e.max))
+	defer b.end()
 	p := peekRequest{from: e.from, session: e.session, filter: e.filter}
 	for m, err := range p.all(ctx, w, r, e.max) {
 		if err == nil {
@@ -137,6 +142,7 @@ func (e *exportFlags) run(ctx context.Context, t *dial.Target, f *dial.Flags, qu
 				fmt.Errorf("%w (%d messages were written; the rest begins with --from %d)", err, n, next)))
 		}
 		n, next = n+1, m.number+1
+		b.show(uint64(n))
 	}
 	return n, out.Flush()
 }

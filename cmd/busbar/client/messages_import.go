@@ -70,7 +70,8 @@ func (i *importFlags) command(c *cobra.Command, f *dial.Flags, args []string) (e
 		defer func() { err = errors.Join(err, file.Close()) }()
 		in = file
 	}
-	m := &importer{flags: i, now: time.Now()}
+	m := &importer{flags: i, now: time.Now(), bar: newBar(c.ErrOrStderr(), 0)}
+	defer m.bar.end()
 	if !i.dryRun {
 		w, err := dial.Connect(c.Context(), t, queue, f.Timeout)
 		if err != nil {
@@ -116,6 +117,8 @@ type importer struct {
 	w     *dial.Wire
 	out   *amqp.Sender // nil if nothing is to be sent
 	batch uint64       // bytes of a batch at most
+
+	bar *bar // of the lines that are stored; nil for none
 
 	open          []importing
 	done, expired int
@@ -236,7 +239,9 @@ func (m *importer) settle(ctx context.Context, down int) (first error) {
 		m.open = m.open[1:]
 		err := awaitReceipt(ctx, m.w, &o.receipt)
 		if err == nil {
-			m.done++
+			if m.done++; m.bar != nil {
+				m.bar.show(uint64(m.done))
+			}
 			continue
 		}
 		if dial.Condition(err) != "" && !connectionLost(err) {

@@ -79,14 +79,18 @@ func (p *peekFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue s
 		return err
 	}
 	defer done()
-	ask := p.request(c)
+	ask, any := p.request(c), false
 	for m, err := range ask.all(c.Context(), w, r, p.max) {
 		if err != nil {
 			return err
 		}
+		any = true
 		if err := out.printEncoded(m.payload, m.Message); err != nil {
 			return err
 		}
+	}
+	if !any {
+		fmt.Fprintf(c.ErrOrStderr(), "%s has no such message; those of a topic are in its subscriptions, TOPIC/Subscriptions/NAME\n", printable(queue))
 	}
 	return nil
 }

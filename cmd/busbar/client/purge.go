@@ -40,6 +40,7 @@ type purgeFlags struct {
 
 func queuePurgeCommand(f *dial.Flags) *cobra.Command {
 	var p purgeFlags
+	var one numberedFlags
 	c := &cobra.Command{
 		Use: "purge NAME", Short: "Delete the messages that wait in a queue",
 		Long: "Deletes what is active and not locked when the command starts, or older than --before. Locked,\n" +
@@ -48,7 +49,22 @@ func queuePurgeCommand(f *dial.Flags) *cobra.Command {
 			"that is interrupted says how to go on without what has come meanwhile.",
 		Example: "  busbar queue purge orders --yes\n  busbar queue purge orders --dlq --before 2026-01-31T00:00:00Z --yes\n" +
 			"  busbar queue purge orders --dlq --reason MaxDeliveryCountExceeded --yes",
-		RunE: func(c *cobra.Command, args []string) error { return p.run(c, f, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if one.filter == "" {
+				return p.run(c, f, args)
+			}
+			for _, name := range []string{"session", "reason", "from", "before"} {
+				if c.Flags().Changed(name) {
+					return exit.Usagef("--%s does not go with --filter: say it in the filter", name)
+				}
+			}
+			if !p.dead {
+				return exit.Usagef("--filter chooses dead letters; add --dlq. Active messages are purged by session and age; busbar " +
+					"messages delete takes a filter for scheduled and deferred ones")
+			}
+			one.dead, one.yes, one.rate, one.ops.base = true, p.yes, p.rate, p.ops.base
+			return one.run(c, f, deletes, args)
+		},
 	}
 	addOpsFlag(c, &p.ops)
 	flags := c.Flags()
@@ -56,6 +72,7 @@ func queuePurgeCommand(f *dial.Flags) *cobra.Command {
 	flags.BoolVar(&p.yes, "yes", false, "do it; without it the command only says what it would do")
 	flags.StringVar(&p.session, "session", "", "only this session")
 	flags.StringVar(&p.reason, "reason", "", "with --dlq only those that died for this reason")
+	flags.StringVar(&one.filter, "filter", "", "with --dlq "+filterUsage)
 	flags.StringVar(&p.from, "from", "", "with --dlq only messages enqueued from this time on")
 	flags.StringVar(&p.before, "before", "", "only messages enqueued before this time")
 	flags.Uint64Var(&p.rate, "rate", 0, "messages per second at most, over the whole; 0 for as fast as it goes")

@@ -25,6 +25,9 @@ func Failure(what string, err error) error {
 	}
 	var known *exit.Error
 	if errors.As(err, &known) {
+		if cure := cureOf(err.Error()); cure != "" {
+			return exit.With(known.Code, fmt.Errorf("%s: %w: %s", what, err, cure))
+		}
 		return exit.With(known.Code, fmt.Errorf("%s: %w", what, err))
 	}
 	code := exit.Failed
@@ -39,10 +42,55 @@ func Failure(what string, err error) error {
 		code = exit.Usage
 	}
 	if remote := remoteError(err); remote != nil && remote.Description != "" {
-		told := fmt.Sprintf("%s: %s (%s)", what, remote.Description, remote.Condition)
-		return exit.With(code, &toldError{told, err})
+		text, id := shortened(remote.Description)
+		told := fmt.Sprintf("%s: %s (%s", what, withCure(text), remote.Condition)
+		if id != "" {
+			told += ", tracking id " + id
+		}
+		return exit.With(code, &toldError{told + ")", err})
+	}
+	if cure := cureOf(err.Error()); cure != "" {
+		return exit.With(code, fmt.Errorf("%s: %w: %s", what, err, cure))
 	}
 	return exit.With(code, fmt.Errorf("%s: %w", what, err))
+}
+
+// cures are what a user does about a failure, by a part of its text.
+var cures = []struct{ part, cure string }{
+	{"could not be found", "busbar entities list shows what there is"},
+	{"messages cannot be received from a topic", "receive from one of its subscriptions, TOPIC/Subscriptions/NAME; busbar subscription list TOPIC " +
+		"shows them"},
+	{"messages cannot be sent to a subscription", "send to its topic"},
+	{"sessionful message receiver cannot be", "it has no sessions: leave --session and --next-session out"},
+	{"requires sessions to create a non-sessionful", "it has sessions: name one by --session, or take --next-session"},
+	{"cannot be locked", "another receiver holds it: busbar queue locks QUEUE shows who, and busbar queue sessions release QUEUE SESSION " +
+		"takes it"},
+	{"is currently disabled", "busbar queue update QUEUE --status Active, or busbar queue resume QUEUE for a suspension"},
+	{"connection refused", "nobody listens there: is the broker running, and is that its port?"},
+	{"no such host", "nobody knows that name: is the connection string right?"},
+	{"first record does not look like a TLS handshake", "that port speaks no TLS: does UseDevelopmentEmulator=true lack, or is it the " +
+		"wrong port?"},
+	{"certificate signed by unknown authority", "give the authority of the broker by --ca-file"},
+	{"Missing sequence numbers", "busbar queue peek QUEUE --state scheduled, or deferred, shows the numbers that there are"},
+	{"invalid signature", "is the key in the connection string the one of that policy?"},
+}
+
+// cureOf is what to do about an error with that text, "" if nobody knows or the text says so already.
+func cureOf(text string) string {
+	for _, c := range cures {
+		if strings.Contains(text, c.part) && !strings.Contains(text, c.cure) {
+			return c.cure
+		}
+	}
+	return ""
+}
+
+// withCure adds to a text what to do.
+func withCure(text string) string {
+	if cure := cureOf(text); cure != "" {
+		return text + ": " + cure
+	}
+	return text
 }
 
 // toldError says what the broker said and keeps the error that it came in.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/Azure/go-amqp"
@@ -48,5 +49,27 @@ func TestWireErrorsHaveExitCodes(t *testing.T) {
 	}
 	if Failure("send", nil) != nil {
 		t.Error("success became an error")
+	}
+}
+
+// A failure says what to do about it, once, and keeps its exit code.
+func TestFailuresNameTheirCure(t *testing.T) {
+	for text, cure := range map[string]string{
+		"The messaging entity 'sb://x/y' could not be found": "busbar entities list",
+		"messages cannot be received from a topic":           "busbar subscription list",
+		"dial tcp 127.0.0.1:1: connect: connection refused":  "is the broker running",
+		"something else": "",
+	} {
+		remote := Failure("open y", &amqp.Error{Condition: amqp.ErrCondNotFound, Description: text + ". TrackingId:abc_G1, SystemTracker:x"})
+		if got := remote.Error(); exit.Code(remote) != exit.NotFound || !strings.Contains(got, cure) || !strings.Contains(got, "tracking id abc_G1)") ||
+			strings.Contains(got, "SystemTracker") {
+			t.Errorf("%s: %s", text, got)
+		}
+		for _, err := range []error{errors.New(text), exit.With(exit.NotFound, errors.New(text))} {
+			failed := Failure("peek", Failure("authorise for y", err))
+			if got := failed.Error(); strings.Count(got, text) != 1 || cure != "" && strings.Count(got, cure) != 1 || exit.Code(failed) != exit.Code(err) {
+				t.Errorf("%s: %s", text, got)
+			}
+		}
 	}
 }

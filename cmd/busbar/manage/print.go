@@ -100,7 +100,42 @@ func printAll(w io.Writer, f *dial.Flags, kind string, all []*entities.Descripti
 	for _, d := range all {
 		rows = append(rows, row(kind, d))
 	}
+	if f.Wide {
+		for i := range rows {
+			var d *entities.Description
+			if i > 0 {
+				d = all[i-1]
+			}
+			rows[i] = append(rows[i], wideCells(d)...)
+		}
+	}
 	return dial.PrintTable(w, rows)
+}
+
+// wideColumns are the further columns of a wide table, by the properties that they show.
+var wideColumns = [][2]string{{"TTL", "DefaultMessageTimeToLive"}, {"PARTITIONED", "EnablePartitioning"}, {"DUPLICATES", "RequiresDuplicateDetection"},
+	{"MAX MB", "MaxSizeInMegabytes"}, {"FORWARD TO", "ForwardTo"}, {"DEAD TO", "ForwardDeadLetteredMessagesTo"}, {"CREATED", "CreatedAt"},
+	{"UPDATED", "UpdatedAt"}, {"ACCESSED", "AccessedAt"}}
+
+// wideCells are the further cells of an entity, those of the heading for nil.
+func wideCells(d *entities.Description) (cells []string) {
+	for _, column := range wideColumns {
+		if d == nil {
+			cells = append(cells, column[0])
+			continue
+		}
+		text := d.Value(column[1])
+		switch {
+		case text == "":
+			text = "-"
+		case column[0] == "TTL":
+			text = shortSpan(text)
+		case column[1] == "ForwardTo", column[0] == "DEAD TO":
+			text = entities.TargetOf(text)
+		}
+		cells = append(cells, text)
+	}
+	return cells
 }
 
 func heading(kind string) []string {
