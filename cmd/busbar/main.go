@@ -46,7 +46,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newServeCommand(), newDevCommand(), newConfigCommand(),
 		client.NewClusterCommand(), client.NewQueueCommand(), manage.NewTopicCommand(), manage.NewSubscriptionCommand(),
 		manage.NewRuleCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
-		client.NewSendCommand(), client.NewCancelCommand(), client.NewReceiveCommand(), client.NewPeekCommand(), client.NewTailCommand(), client.NewSessionCommand(), client.NewResetCommand(), client.NewTokenCommand(),
+		client.NewSendCommand(), client.NewCancelCommand(), client.NewReceiveCommand(), client.NewSettleCommand(), client.NewRenewCommand(), client.NewPeekCommand(), client.NewTailCommand(), client.NewSessionCommand(), client.NewResetCommand(), client.NewTokenCommand(),
 		client.NewMessagesCommand(), client.NewConnectionsCommand(), client.NewContextCommand(), client.NewTopCommand(), client.NewEventsCommand(),
 		client.NewDebugCommand(auditDirs, recoverDirs), client.NewHealthCheckCommand(), client.NewBackupCommand(),
 		bench.NewCommand(), bench.NewFrontendCommand())

@@ -9,7 +9,7 @@
 //   - queue.go, entities.go: queues and files of entities, by the management API
 //   - dlq_edit.go, dlq.go, redrive.go, numbered.go, purge.go, release.go, options.go, suspend.go: what an operator changes of an entity
 //   - locks.go, transactions.go, inspect_commands.go, inspect.go: what the operations port shows of it
-//   - session.go, receive.go, receive_number.go, messages_import.go, messages.go, tail.go, peek.go, send.go, schedule.go: messages, as any client of AMQP sees them,
+//   - session.go, settle.go, receive.go, receive_number.go, messages_import.go, messages.go, tail.go, peek.go, send.go, schedule.go: messages, as any client of AMQP sees them,
 //     and as lines of JSON
 //   - backup_create.go, backup_verify.go, backup_restore.go, backup_calls.go, backup.go: backups, and the images of partitions
 //     that the operations port hands out and takes

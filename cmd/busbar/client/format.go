@@ -12,7 +12,7 @@ import (
 
 // formatUsage describes --format. The verbs are like those of rpk topic consume, as far as both have them.
 const formatUsage = `how to print a message: %v body, %k session, %n number, %i id, %l subject, %c content type, %d time, ` +
-	`%D deliveries, %s state, %r reason of a dead letter, %h properties, %p{NAME} one of them, %j all as JSON; \n and \t`
+	`%D deliveries, %s state, %r reason of a dead letter, %t token of a lock, %h properties, %p{NAME} one of them, %j all as JSON; \n and \t`
 
 // format is what --format says: texts and fields in turn.
 type format struct{ parts []func(*shown) string }
@@ -76,6 +76,7 @@ var formatFields = map[byte]func(*shown) string{
 	'l': func(s *shown) string { return s.Subject },
 	'c': func(s *shown) string { return s.ContentType },
 	'r': func(s *shown) string { return s.DeadReason },
+	't': func(s *shown) string { return s.LockToken },
 	's': func(s *shown) string { return s.State },
 	'D': func(s *shown) string { return strconv.FormatUint(uint64(s.DeliveryCount), 10) },
 	'd': func(s *shown) string {

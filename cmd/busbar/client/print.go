@@ -28,6 +28,7 @@ type shown struct {
 	ScheduledAt      *time.Time     `json:"scheduledAt,omitempty"`
 	ExpiresAt        *time.Time     `json:"expiresAt,omitempty"`
 	LockedUntil      *time.Time     `json:"lockedUntil,omitempty"`
+	LockToken        string         `json:"lockToken,omitempty"` // of a message that stays locked
 	DeliveryCount    uint32         `json:"deliveryCount"`
 	Subject          string         `json:"subject,omitempty"`
 	To               string         `json:"to,omitempty"`
@@ -255,6 +256,9 @@ func (p *messagePrinter) print(s shown) error {
 	body := printable(s.Body)
 	if s.DeadReason != "" {
 		body += "  [" + printable(s.DeadReason) + "]"
+	}
+	if s.LockToken != "" {
+		body = s.LockToken + "  " + body
 	}
 	return row(s.SequenceNumber, s.State, at(s.EnqueuedAt), at(s.ExpiresAt), session, s.DeliveryCount, textCell(s.MessageID), textCell(s.Subject),
 		textCell(s.ContentType), body)

@@ -106,3 +106,10 @@ func TestTheBarShowsHowFarItIs(t *testing.T) {
 		}
 	}
 }
+
+// A bar whose end nobody knows shows how many there were, and how fast.
+func TestABarWithoutAnEnd(t *testing.T) {
+	if got := (&bar{}).line(50, 5*time.Second); got != "50  10/s    " {
+		t.Errorf("%q", got)
+	}
+}

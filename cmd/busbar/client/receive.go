@@ -26,6 +26,7 @@ type receiveFlags struct {
 	remove, abandon, deadLet bool
 	complete                 bool
 	hold                     bool // defer
+	keep                     bool // the locks
 	deferred                 bool
 	numbers                  []int64
 	reason, description      string
@@ -53,11 +54,15 @@ func NewReceiveCommand() *cobra.Command {
 	flags.StringVar(&r.reason, "reason", "", "reason, with --deadletter")
 	flags.StringVar(&r.description, "description", "", "error description, with --deadletter")
 	flags.BoolVar(&r.hold, "defer", false, "put each message aside: receive --number takes it, and nothing else does")
+	flags.BoolVar(&r.keep, "keep-locks", false, "print the tokens of the locks and leave the messages locked: busbar settle and busbar renew take the tokens")
 	flags.BoolVar(&r.deferred, "deferred", false, "receive deferred messages, as many as --max")
 	flags.Int64SliceVar(&r.numbers, "number", nil, "receive the deferred message with this sequence number; may be repeated")
 	flags.StringVarP(&r.format, "format", "f", "", formatUsage)
 	c.MarkFlagsMutuallyExclusive("session", "next-session")
-	c.MarkFlagsMutuallyExclusive("delete", "abandon", "deadletter", "complete", "defer")
+	c.MarkFlagsMutuallyExclusive("delete", "abandon", "deadletter", "complete", "defer", "keep-locks")
+	for _, name := range []string{"session", "next-session", "deferred", "number"} { // their locks end with the link, or are the session's
+		c.MarkFlagsMutuallyExclusive("keep-locks", name)
+	}
 	c.MarkFlagsMutuallyExclusive("deferred", "number")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		t, err := f.Target()
@@ -236,14 +241,18 @@ func (r *receiving) letGo(ctx context.Context) error {
 
 // finish prints a message and then settles it: what could not be shown comes back.
 func (r *receiving) finish(ctx context.Context, m *amqp.Message) error {
-	if err := r.out.print(describe(m, true)); err != nil {
+	s := describe(m, true)
+	if r.keep {
+		s.LockToken = lockToken(m)
+	}
+	if err := r.out.print(s); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	r.got++
 	ctx, cancel := context.WithTimeout(ctx, r.w.Limit)
 	defer cancel()
 	switch {
-	case r.remove:
+	case r.remove, r.keep:
 		return nil
 	case r.deadLet:
 		info := map[string]any{}

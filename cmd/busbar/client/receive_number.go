@@ -125,7 +125,10 @@ func (r *receiveFlags) takeNumbers(ctx context.Context, w *dial.Wire, requests *
 	if r.remove {
 		return nil
 	}
-	return r.disposition(ctx, w, requests, tokens, session)
+	if err := r.disposition(ctx, w, requests, tokens, session); err != nil {
+		return fmt.Errorf("%w; the messages are deferred again when their locks end", err)
+	}
+	return nil
 }
 
 // disposition settles messages by their lock tokens. A message that is given back stays deferred.
@@ -148,10 +151,8 @@ func (r *receiveFlags) disposition(ctx context.Context, w *dial.Wire, requests *
 	if session != nil {
 		body["session-id"] = *session
 	}
-	if _, err := ask(ctx, w, requests, "update-disposition", body); err != nil {
-		return fmt.Errorf("%w; the messages are deferred again when their locks end", dial.Failure("settle", err))
-	}
-	return nil
+	_, err := ask(ctx, w, requests, "update-disposition", body)
+	return dial.Failure("settle", err)
 }
 
 // holdSession locks a session on a connection, until the returned function is called.

@@ -42,7 +42,7 @@ func FromHTTP(what string, status int, detail string) error {
 		code = Unauthorised
 	case http.StatusNotFound:
 		code = NotFound
-	case http.StatusConflict, http.StatusPreconditionFailed:
+	case http.StatusConflict, http.StatusPreconditionFailed, http.StatusGone: // of AMQP: a lock that was lost
 		code = Conflict
 	case http.StatusBadRequest:
 		code = Usage
