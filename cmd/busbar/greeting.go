@@ -59,6 +59,9 @@ func (n *node) greeting(took time.Duration) []string {
 		scheme = "https"
 	}
 	add("operations: %s://%s", scheme, shownHost(n.doors.ops.Addr().(*net.TCPAddr)))
+	if n.cfg.Console {
+		add("console:    %s://%s/ in a browser", scheme, shownHost(n.doors.ops.Addr().(*net.TCPAddr)))
+	}
 	if n.cfg.Ephemeral {
 		add("data:       removed when the node stops")
 	} else {

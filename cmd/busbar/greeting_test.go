@@ -28,6 +28,7 @@ func (h heardAt) Addr() net.Addr {
 // The greeting names the hosts that the listeners have, and warns where other machines reach a node whose key is public.
 func TestTheGreetingNamesTheListeners(t *testing.T) {
 	for _, tc := range []struct{ amqp, ops, want, not string }{
+		{"127.0.0.1:5672", "127.0.0.1:5300", "console:    http://localhost:5300/ in a browser", "WARNING"},
 		{"127.0.0.1:5672", "127.0.0.1:5300", "Endpoint=sb://localhost:5672;", "WARNING"},
 		{"127.0.0.1:5672", "127.0.0.1:5300", "Try in another terminal: " + os.Args[0] + " queue create orders", "WARNING"},
 		{"127.0.0.1:7000", "127.0.0.1:5300", "with the first string as SERVICEBUS_CONNECTION_STRING: " + os.Args[0], "WARNING"},
@@ -37,7 +38,7 @@ func TestTheGreetingNamesTheListeners(t *testing.T) {
 		{"0.0.0.0:5672", "127.0.0.1:5300", "Endpoint=sb://localhost:5672;", "sb://0.0.0.0"},
 		{"127.0.0.1:5672", "[::]:5300", "WARNING: [::]:5300 is open to other machines", "http://[::]"},
 	} {
-		cfg := Config{Dev: true}
+		cfg := Config{Dev: true, Console: true}
 		_ = cfg.resolve() // of what else is missing
 		n := &node{cfg: cfg, doors: &doors{ops: heardAt{addr: tc.ops}, clients: []door{{listener: heardAt{addr: tc.amqp}}}}}
 		out := strings.Join(n.greeting(1234*time.Millisecond), "\n")

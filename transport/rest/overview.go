@@ -193,39 +193,44 @@ func (a *API) overviewOf(q *inspection) (*Overview, error) {
 	if len(paths) > maxOverviewPaths {
 		return nil, badRequest("%d paths are named, the limit is %d.", len(paths), maxOverviewPaths)
 	}
-	var found []*fsm.Descriptor
-	var missing []EntityRow
 	for _, path := range paths {
 		if !q.claim.Allows(path, auth.Manage) {
 			return nil, &problem{status: http.StatusUnauthorized, text: claimsForRead}
 		}
-		d, err := a.deps.Entities.Get(q.ctx, path)
+	}
+	all, errs := make([]EntityRow, len(paths)), make([]error, len(paths))
+	someAtOnce(len(paths), func(i int) {
+		d, err := a.deps.Entities.Get(q.ctx, paths[i])
 		switch {
 		case errors.Is(err, fsm.ErrNoEntity):
-			missing = append(missing, EntityRow{Name: path, Missing: true})
+			all[i] = EntityRow{Name: paths[i], Missing: true}
 		case err != nil:
-			return nil, err
+			errs[i] = err
 		default:
-			found = append(found, d)
+			all[i] = a.row(q.ctx, d, true)
 		}
+	})
+	return &Overview{Entities: all, Total: len(all)}, errors.Join(errs...)
+}
+
+// someAtOnce calls f for each number below n, countsAtOnce at a time, and returns when all have returned.
+func someAtOnce(n int, f func(int)) {
+	tokens := make(chan struct{}, countsAtOnce)
+	var wg sync.WaitGroup
+	for i := range n {
+		tokens <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-tokens }()
+			f(i)
+		})
 	}
-	rows, err := a.rows(q.ctx, found, true)
-	return &Overview{Entities: append(rows, missing...), Total: len(found)}, err
+	wg.Wait()
 }
 
 // rows asks for what is not in the descriptions, for some entities at a time.
 func (a *API) rows(ctx context.Context, found []*fsm.Descriptor, counts bool) ([]EntityRow, error) {
 	all := make([]EntityRow, len(found))
-	tokens := make(chan struct{}, countsAtOnce)
-	var wg sync.WaitGroup
-	for i, d := range found {
-		tokens <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-tokens }()
-			all[i] = a.row(ctx, d, counts)
-		})
-	}
-	wg.Wait()
+	someAtOnce(len(found), func(i int) { all[i] = a.row(ctx, found[i], counts) })
 	return all, ctx.Err()
 }
 

@@ -54,7 +54,7 @@ func TestTheOverviewListsEntities(t *testing.T) {
 	if v := ask("?skip=1000"); len(v.Entities) != 0 || v.Total != 26 {
 		t.Errorf("behind the end: %+v", v)
 	}
-	if v := ask("?path=orders-03&path=nobody&path=TRADE"); names(v) != "orders-03 trade nobody" || !v.Entities[2].Missing || v.Entities[1].Missing {
+	if v := ask("?path=orders-03&path=nobody&path=TRADE"); names(v) != "orders-03 nobody trade" || !v.Entities[1].Missing || v.Entities[2].Missing {
 		t.Errorf("named ones: %+v", v)
 	}
 	for query, want := range map[string]int{"?kind=rule": 400, "?top=0": 400, "?top=1001": 400, "?skip=x": 400, "?counts=maybe": 400, "?topic=nobody": 404,
