@@ -62,13 +62,17 @@ func next(t *testing.T, lines <-chan string) string {
 func TestAStreamTellsWhatChanges(t *testing.T) {
 	d := newDesk(t)
 	cookie := d.signIn("root", rootKey, "")
-	var n atomic.Int64
+	var n, asks atomic.Int64
 	d.answer = func(w http.ResponseWriter, r *http.Request) {
+		asks.Add(1)
 		fmt.Fprintf(w, "{\"n\":%d,\n\"path\":%q}", n.Load(), r.URL.Query()["path"])
 	}
 	lines, code, _ := listen(t, d, cookie, "?path=a&path=b/c")
 	if code != 200 || next(t, lines) != "event: entities" || next(t, lines) != `data: {"n":0, "path":["a" "b/c"]}` {
 		t.Fatalf("the first event: %d", code)
+	}
+	for asks.Load() < 5 { // nothing new is not told
+		time.Sleep(time.Millisecond)
 	}
 	n.Store(1)
 	if next(t, lines) != "event: entities" || next(t, lines) != `data: {"n":1, "path":["a" "b/c"]}` {
@@ -135,7 +139,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
-	for range maxStreams {
+	for len(d.console.streams) < maxStreams {
 		d.console.streams <- struct{}{}
 	}
 	other := d.signIn("reader", "r", "")

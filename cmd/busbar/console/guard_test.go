@@ -53,9 +53,11 @@ func TestOtherSitesAreRefused(t *testing.T) {
 	d := newDesk(t)
 	twice := request("POST", sessionPath, signIn)
 	twice.Header.Add("Origin", "http://evil.example")
+	reads := request("GET", sessionPath, "")
+	reads.Header.Add("Origin", "http://evil.example")
 	plain := secure(request("POST", sessionPath, signIn))
 	plain.Header.Set("Origin", "http://"+home)
-	for name, r := range map[string]*http.Request{"two origins": twice, "a plain page under TLS": plain} {
+	for name, r := range map[string]*http.Request{"two origins": twice, "a read with two origins": reads, "a plain page under TLS": plain} {
 		if w := d.do(r); w.Code != http.StatusForbidden {
 			t.Errorf("%s: %d", name, w.Code)
 		}
