@@ -16,6 +16,7 @@ import (
 // is among those that the test says wedge.
 func bubble(t *testing.T, f func(t *testing.T), stuck ...string) {
 	t.Helper()
+	t.Parallel() // a bubble keeps one processor busy; other tests use the others meanwhile
 	stuck = append(stuck, "raft.(*deferError).Error")
 	number := ""
 	defer func() {

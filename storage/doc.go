@@ -30,7 +30,7 @@
 //   - stable.go, bolt.go, boltpages.go: votes, and checks of bolt files
 //   - walseal.go, walentry.go, walfile.go, walahead.go, waldirect.go, sweep.go: raft-wal with cheaper writes
 //   - hard.go, config.go: settings, and those that never change
-//   - file.go, fs_unix.go, fs.go, direct_linux.go, direct_other.go: small files, and the seam to the file system
+//   - file.go, locked.go, fs_unix.go, fs_windows.go, fs.go, direct_linux.go, direct_other.go: small files, and the seam to the file system
 //
 // Start with [Open], then [Dir.Group]. The bytes are described in docs/formats/directory.md,
 // snapshot.md and segments.md. docs/formats/crashes.md tells what a crash

@@ -77,18 +77,6 @@ func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 
 func (osFS) ReadDir(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir) }
 
-func (osFS) SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	if err := d.Sync(); err != nil {
-		_ = d.Close()
-		return err
-	}
-	return d.Close()
-}
-
 // directFS is a file system that can write past the page cache.
 type directFS interface {
 	// OpenDirect opens an existing file for writes of whole blocks from memory that begins at one.

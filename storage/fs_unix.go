@@ -8,23 +8,9 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
-
-// LockedError says that another process uses the data directory.
-type LockedError struct {
-	File string
-	PID  int // 0 if the lock file does not tell
-}
-
-func (e *LockedError) Error() string {
-	if e.PID == 0 {
-		return fmt.Sprintf("data directory is in use by another process (lock file %s)", e.File)
-	}
-	return fmt.Sprintf("data directory is in use by process %d (lock file %s)", e.PID, e.File)
-}
 
 // Lock holds the file with flock, so the lock ends with the process however it ends.
 func (osFS) Lock(name string) (io.Closer, error) {
@@ -61,12 +47,14 @@ func (osFS) Space(dir string) (free, total uint64, err error) {
 	return st.Bavail * size, st.Blocks * size, nil
 }
 
-func readPID(f io.ReaderAt) int {
-	var b [20]byte
-	n, _ := f.ReadAt(b[:], 0)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+func (osFS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
 	if err != nil {
-		return 0
+		return err
 	}
-	return pid
+	if err := d.Sync(); err != nil {
+		_ = d.Close()
+		return err
+	}
+	return d.Close()
 }
