@@ -46,3 +46,20 @@ func TestLocksAreKeptRenewedAndSettled(t *testing.T) {
 		t.Errorf("the locks before: %s", before)
 	}
 }
+
+// The empty id names a session like any other, also where deferred messages are received.
+func TestDeferredMessagesOfTheEmptySession(t *testing.T) {
+	d := newDesk(t)
+	d.must(client.NewQueueCommand(), "", "create", "grouped", "--session")
+	d.must(client.NewSendCommand(), "", "grouped", "hers", "--session", "")
+	d.must(client.NewSendCommand(), "", "grouped", "others", "--session", "s")
+	for _, session := range []string{"", "s"} {
+		d.must(client.NewReceiveCommand(), "", "grouped", "--session", session, "--defer")
+	}
+	if got := d.must(client.NewReceiveCommand(), "", "grouped", "--session", "", "--deferred", "--max", "5", "-f", "%v,"); got != "hers," {
+		t.Errorf("received %q", got)
+	}
+	if got := d.must(client.NewPeekCommand(), "", "grouped", "-f", "%v,"); got != "others," {
+		t.Errorf("left %q", got)
+	}
+}
