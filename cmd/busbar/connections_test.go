@@ -42,6 +42,9 @@ func TestConnectionsCommands(t *testing.T) {
 		strings.Count(out, " 7.8.9 ") != 2 || strings.Count(out, devKeyName) != 2 {
 		t.Errorf("list: %d\n%s", code, out)
 	}
+	if out, code = run("list", "-o", "wide"); code != 0 || !strings.Contains(out, "BYTES OUT\n") || strings.Count(out, "\n") != 3 {
+		t.Errorf("wide list: %d\n%s", code, out)
+	}
 	if out, code = run("list", "--links", "--entity", "orders"); code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(out, " sender ") {
 		t.Errorf("list of links: %d\n%s", code, out)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/client"
+	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -79,14 +81,44 @@ func (d *desk) contents() string {
 	add := func(title, text string) { fmt.Fprintf(&out, "== %s\n%s", title, text) }
 	add("entities", d.must(client.NewEntitiesCommand(), "", "export"))
 	for _, q := range []string{"orders", "groups", "wide", "first", "second", "prices/Subscriptions/cheap"} {
-		add(q, d.must(client.NewPeekCommand(), "", q, "--max", "50", "--json"))
-		add(q+", dead letters", d.must(client.NewPeekCommand(), "", q, "--dlq", "--max", "50", "--json"))
+		add(q, d.listed(d.must(client.NewPeekCommand(), "", q, "--max", "50", "--json")))
+		add(q+", dead letters", d.listed(d.must(client.NewPeekCommand(), "", q, "--dlq", "--max", "50", "--json")))
 	}
 	add("groups, deferred", d.must(client.NewQueueCommand(), "", "peek", "groups", "--state", "deferred", "--json"))
 	add("orders, scheduled", d.must(client.NewQueueCommand(), "", "peek", "orders", "--state", "scheduled", "--json"))
 	add("groups, sessions", d.must(client.NewQueueCommand(), "", "sessions", "groups"))
 	add("groups, state of a session", string(d.sessionState("groups", "a"))+"\n")
 	return strings.ReplaceAll(out.String(), goldenLarge, "large")
+}
+
+// goldenMessage has the fields of a message that the lists of all releases have, in their order.
+type goldenMessage struct {
+	SequenceNumber int64          `json:"sequenceNumber"`
+	MessageID      string         `json:"messageId,omitempty"`
+	SessionID      *string        `json:"sessionId,omitempty"`
+	EnqueuedAt     *time.Time     `json:"enqueuedAt,omitempty"`
+	DeliveryCount  uint32         `json:"deliveryCount"`
+	Subject        string         `json:"subject,omitempty"`
+	DeadReason     string         `json:"deadLetterReason,omitempty"`
+	DeadText       string         `json:"deadLetterErrorDescription,omitempty"`
+	Properties     map[string]any `json:"properties,omitempty"`
+	Body           string         `json:"body"`
+}
+
+// listed leaves in what peek prints the fields that do not change from release to release.
+func (d *desk) listed(text string) string {
+	d.t.Helper()
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		var m goldenMessage
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			d.t.Fatal(err)
+		}
+		if err := dial.PrintJSON(&out, m); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	return out.String()
 }
 
 // goldenLarge is a body that is stored in several pieces of the log, in the place of which the list has a word.

@@ -43,7 +43,9 @@ func TestMessagesInEveryForm(t *testing.T) {
 	for line, want := range map[string]string{
 		"peek plain --filter region='eu' -f %n:%v:%p{region}\\n":      "1:body0:eu\n3:body2:eu\n",
 		"peek plain --filter sys.Label='s1' -f %i|%l|%k|%D|%s|%%\\t":  "m1|s1|k1|0|active|%\t",
-		"peek plain --filter region='asia' -f %v":                     "plain has no such message",
+		"peek plain --filter region='asia' -f %v":                     "",
+		"peek plain --filter region='asia' --json":                    "",
+		"peek plain --filter region='asia'":                           "plain has no such message",
 		"queue peek plain --filter region='us'":                       "body1",
 		"peek orders --session k0 --filter region='eu' --max 1 -f %h": `{"region":"eu"}`,
 		"peek plain --max 1 -o yaml":                                  "---\nsequenceNumber: 1\nstate: active\nmessageId: m0\n",

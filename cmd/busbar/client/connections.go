@@ -37,6 +37,10 @@ type connectionRow struct {
 	MessagesIn  uint64    `json:"messagesIn"`
 	MessagesOut uint64    `json:"messagesOut"`
 	Unsettled   int       `json:"unsettled"`
+	Host        string    `json:"host"`
+	Sessions    int       `json:"sessions"`
+	BytesIn     uint64    `json:"bytesIn"`
+	BytesOut    uint64    `json:"bytesOut"`
 	OpenLinks   int       `json:"openLinks"`
 	Links       []struct {
 		Role      string `json:"role"`
@@ -115,7 +119,7 @@ func listConnectionsCommand(f *opsFlags) *cobra.Command {
 				}
 				return all.failed()
 			}
-			rows := connectionRows(&all)
+			rows := connectionRows(&all, f.Wide)
 			if links {
 				rows = linkRows(&all)
 			}
@@ -136,12 +140,18 @@ func listConnectionsCommand(f *opsFlags) *cobra.Command {
 	return c
 }
 
-func connectionRows(all *connectionsAnswer) [][]string {
+func connectionRows(all *connectionsAnswer, wide bool) [][]string {
 	rows := [][]string{{"ID", "NODE", "CLIENT", "VERSION", "PROTOCOL", "REMOTE", "POLICY", "SINCE", "STATE", "LINKS", "UNSETTLED", "IN", "OUT"}}
+	if wide {
+		rows[0] = append(rows[0], "CONTAINER", "HOST", "SESSIONS", "BYTES IN", "BYTES OUT")
+	}
 	for _, c := range all.Connections {
 		rows = append(rows, []string{c.ID, c.Node, cmp.Or(c.Product, c.Container, "-"), cmp.Or(c.Version, "-"), c.Protocol, c.Remote,
 			cmp.Or(strings.Join(c.Policies, ","), "-"), c.Since.Local().Format(time.DateTime), c.State, strconv.Itoa(c.OpenLinks),
 			strconv.Itoa(c.Unsettled), numberText(c.MessagesIn), numberText(c.MessagesOut)})
+		if last := len(rows) - 1; wide {
+			rows[last] = append(rows[last], textCell(c.Container), textCell(c.Host), strconv.Itoa(c.Sessions), numberText(c.BytesIn), numberText(c.BytesOut))
+		}
 	}
 	return rows
 }

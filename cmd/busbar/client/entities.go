@@ -74,7 +74,7 @@ func entitiesApplyCommand(f *dial.Flags) *cobra.Command {
 		}
 		say("%s", a.Summary())
 		if a.Drifted > 0 {
-			return exit.With(exit.Conflict, fmt.Errorf("%d differences", a.Drifted))
+			return exit.With(exit.Conflict, fmt.Errorf("%s", dial.Plural(a.Drifted, "difference")))
 		}
 		return nil
 	}

@@ -89,7 +89,7 @@ func (p *peekFlags) run(c *cobra.Command, t *dial.Target, f *dial.Flags, queue s
 			return err
 		}
 	}
-	if !any {
+	if !any && f.Output == "table" && p.format == "" { // a program sees that there is nothing
 		fmt.Fprintf(c.ErrOrStderr(), "%s has no such message; those of a topic are in its subscriptions, TOPIC/Subscriptions/NAME\n", printable(queue))
 	}
 	return nil

@@ -126,7 +126,7 @@ func wideCells(d *entities.Description) (cells []string) {
 		}
 		text := d.Value(column[1])
 		switch {
-		case text == "":
+		case text == "", strings.HasPrefix(text, "0001-"): // never
 			text = "-"
 		case column[0] == "TTL":
 			text = shortSpan(text)
