@@ -94,6 +94,36 @@ func TestABackupWaitsForTheHoldOfAnother(t *testing.T) {
 	})
 }
 
+// The network delivers the call to capture twice, and messages are stored in between. The backup keeps the point that it was told:
+// take compares it with the image.
+func TestACaptureThatArrivesTwiceIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := sized(t, 3, 2)
+		defer b.close()
+		ctx := shortly(t, 10*time.Minute)
+		s := b.stream(b.createQueue(ctx, "n1", queue("orders", false)), "n1")
+		time.Sleep(time.Second)
+		for _, id := range b.ids {
+			h := b.nodes[id].host
+			captures := h.verb(h.captures.serve)
+			b.nodes[id].port.Handle(KindCapture, func(ctx context.Context, from fsm.NodeID, content []byte) ([]byte, error) {
+				first, err := captures(ctx, from, content)
+				stored := len(s.acknowledged())
+				for len(s.acknowledged()) < stored+10 {
+					time.Sleep(time.Millisecond)
+				}
+				if _, err := captures(ctx, from, content); err != nil {
+					t.Errorf("the second call: %v", err)
+				}
+				return first, err
+			})
+		}
+		b.take(ctx, "n1")
+		close(s.stop)
+		<-s.done
+	})
+}
+
 // restoredWithCapturesApart backs a cluster up whose partitions are captured at different times, and restores the backup. It
 // returns what is wrong there, and how many messages were forwarded between the images.
 func restoredWithCapturesApart(t *testing.T, last string, held bool) (wrong []string, moved int) {

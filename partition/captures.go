@@ -68,10 +68,14 @@ func (c *captures) serve(ctx context.Context, r *replica.Replica, b []byte) ([]b
 	for {
 		image, err := r.Capture(k.hold)
 		if err == nil {
-			if err := c.keep(k, image); err != nil {
-				return nil, errors.Join(err, image.Close())
+			kept, err := c.keep(k, image)
+			if kept != image {
+				err = errors.Join(err, image.Close())
 			}
-			text, err := json.Marshal(pointOf{image.Index, image.Wall})
+			if err != nil {
+				return nil, err
+			}
+			text, err := json.Marshal(pointOf{kept.Index, kept.Wall})
 			return append(success(len(text)), text...), err
 		}
 		if !errors.Is(err, replica.ErrNotHeld) {
@@ -83,22 +87,24 @@ func (c *captures) serve(ctx context.Context, r *replica.Replica, b []byte) ([]b
 	}
 }
 
-func (c *captures) keep(k captureKey, image *replica.Captured) error {
+// keep holds an image for the backup, and returns the first that was held for it. A call that the network delivers
+// twice must not exchange an image whose point the caller knows.
+func (c *captures) keep(k captureKey, image *replica.Captured) (*replica.Captured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
-		return fsm.ErrClosed
-	}
-	if len(c.held) >= maxCaptures {
-		return fmt.Errorf("%d images are held for backups already: %w", len(c.held), fsm.ErrBusy)
+		return nil, fsm.ErrClosed
 	}
 	if old := c.held[k]; old != nil {
-		c.dropLocked(k, old)
+		return old.image, nil
+	}
+	if len(c.held) >= maxCaptures {
+		return nil, fmt.Errorf("%d images are held for backups already: %w", len(c.held), fsm.ErrBusy)
 	}
 	one := &capture{image: image}
 	one.expiry = time.AfterFunc(captureLife, func() { c.drop(k) })
 	c.held[k] = one
-	return nil
+	return image, nil
 }
 
 // serveRead answers with the next chunk of an image; the first chunk begins anew, and an empty one is the end.
