@@ -32,8 +32,8 @@ async function send(url, method, headers, body, signal) {
 }
 
 /** raw asks the data plane, whose answers say much in headers. */
-export function raw(method, path, signal) {
-  return answered(`${prefix}port${path}`, method, {}, undefined, signal);
+export function raw(method, path) {
+  return answered(`${prefix}port${path}`, method, {});
 }
 
 async function answered(url, method, headers, body, signal) {
@@ -130,9 +130,9 @@ export async function atom(method, entity, xml, { update, validate, signal } = {
 }
 
 /** post sends messages to an entity: a batch as JSON, all or none. */
-export async function post(entity, messages, signal) {
+export async function post(entity, messages) {
   const headers = { 'Content-Type': 'application/vnd.microsoft.servicebus.json' };
-  await send(`${prefix}port/${pathOf(entity)}/messages`, 'POST', headers, JSON.stringify(messages), signal);
+  await send(`${prefix}port/${pathOf(entity)}/messages`, 'POST', headers, JSON.stringify(messages));
 }
 
 /** who asks for the session, begins one with what signs in, or ends it. */

@@ -14,7 +14,7 @@ class Receive extends View {
 
   async take(method) {
     try {
-      const got = await raw(method, `/${pathOf(this.path + this.sub.value)}/messages/head?timeout=1`, this.signal);
+      const got = await raw(method, `/${pathOf(this.path + this.sub.value)}/messages/head?timeout=1`);
       if (got.status === 204) {
         this.body.replaceChildren(note('There is no message now.'));
         return;
@@ -38,7 +38,7 @@ class Receive extends View {
     const facts = [...Object.entries(broker).filter(([name]) => name !== 'LockToken'), ...own];
     const settle = (method, said) => async () => {
       try {
-        await raw(method, at, this.signal);
+        await raw(method, at); // not broken off when somebody leaves the page
         announce(said);
         this.body.replaceChildren(note(said));
       } catch (error) {

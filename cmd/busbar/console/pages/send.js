@@ -121,7 +121,7 @@ class Send extends View {
         throw new Error('The number of copies must be from 1 to 1000.');
       }
       const m = this.composer.read();
-      await post(this.path, Array(n).fill(m), this.signal);
+      await post(this.path, Array(n).fill(m)); // who leaves the page meanwhile has sent it all the same
       announce(m.BrokerProperties.ScheduledEnqueueTimeUtc ? `${many(n, 'message')} scheduled.` : `${many(n, 'message')} sent.`);
     } catch (error) {
       this.error.replaceChildren(problem(error));
