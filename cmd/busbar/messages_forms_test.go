@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+
 	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
