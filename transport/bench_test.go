@@ -106,8 +106,8 @@ func BenchmarkKeyRate(b *testing.B) {
 		{"messages and bytes", KeyRate{Messages: most, MessageBurst: most, Bytes: most, ByteBurst: most}, ""},
 		{"messages and bytes, key of an entity", KeyRate{Messages: most, MessageBurst: most, Bytes: most, ByteBurst: most}, "orders"},
 	} {
-		client := &conn{s: &Server{rates: newRates(c.limit, time.Now)}, tables: tables{claims: map[string]auth.Claim{
-			"sb://localhost/orders": {Policy: testPolicy, Scope: c.scope, Rights: auth.All},
+		client := &conn{s: &Server{rates: newRates(c.limit, time.Now)}, tables: tables{claims: map[string]heldClaim{
+			"sb://localhost/orders": {Claim: auth.Claim{Policy: testPolicy, Scope: c.scope, Rights: auth.All}},
 		}}}
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -31,6 +31,34 @@ func changePolicy(t *testing.T, ts *testServer, name string, edit func(*auth.Pol
 	}
 }
 
+// A connection that authenticates more audiences than it may keeps the newest ones, and loses the oldest alone.
+func TestTheOldestTokenMakesRoom(t *testing.T) {
+	const most = 4
+	ts := startServer(t, 1, func(c *Config) { c.MaxTokens = most })
+	conn, err := goamqp.Dial(testContext(t), "amqp://"+ts.addr, &goamqp.ConnOptions{SASLType: goamqp.SASLTypeAnonymous()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for i := range most + 2 {
+		name := fmt.Sprint("q", i)
+		ts.broker.queue(name)
+		if code := putToken(t, conn, "amqp://"+ts.addr+"/"+name, "listener"); code != 202 {
+			t.Fatalf("put-token: %d", code)
+		}
+		if i == 2 { // a token that is renewed is a new one
+			putToken(t, conn, "amqp://"+ts.addr+"/q0", "listener")
+		}
+	}
+	session := newSession(t, conn)
+	for i, opens := range []bool{true, false, false, true, true, true} {
+		_, err := session.NewReceiver(testContext(t), fmt.Sprint("q", i), nil)
+		if opens && err != nil || !opens && !isCondition(err, goamqp.ErrCondUnauthorizedAccess) {
+			t.Errorf("q%d: %v", i, err)
+		}
+	}
+}
+
 // F8: a policy whose key is changed, whose rights are reduced, or which is removed, ends the links that it opened,
 // and no other.
 func TestAChangedPolicyEndsItsLinks(t *testing.T) {

@@ -45,7 +45,7 @@ type Config struct {
 	MaxChannels uint32
 	// MaxLinks bounds the links of a connection over all its channels.
 	MaxLinks int
-	// MaxTokens bounds the audiences that one connection may authenticate.
+	// MaxTokens bounds the audiences that one connection may authenticate. The token that was sent first makes room for one more.
 	MaxTokens int
 	// MaxFrameBytes is the largest frame taken and announced.
 	MaxFrameBytes uint32
@@ -146,7 +146,7 @@ func Defaults() Config {
 		AuthTimeout:            15 * time.Second,
 		MaxChannels:            5_000, // what the original announces, 4999 as the highest number
 		MaxLinks:               10_000,
-		MaxTokens:              1_024,
+		MaxTokens:              10_000, // one for each link
 		MaxFrameBytes:          64 << 10,
 		IdleTimeout:            2 * time.Minute,
 		WriteTimeout:           30 * time.Second,

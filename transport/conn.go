@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/transport/amqp"
-	"github.com/busbar-mq/busbar/transport/auth"
 )
 
 // phase is where a connection is in its life.
@@ -102,10 +101,11 @@ type tables struct {
 	links    map[linkKey]*link
 	handles  int // in use on all channels, detaching ones included
 	sessions map[sessionKey]*heldSession
-	txns     map[string]*txn       // transactions that are not discharged, by id
-	claims   map[string]auth.Claim // by audience
-	replies  []*replies            // links that receive answers of request nodes
-	running  int                   // requests under way on all links
+	txns     map[string]*txn      // transactions that are not discharged, by id
+	claims   map[string]heldClaim // by audience
+	tokens   uint64               // that the client has sent so far
+	replies  []*replies           // links that receive answers of request nodes
+	running  int                  // requests under way on all links
 }
 
 // turn is what the events of this turn of the loop have made possible; advance does it. The loop owns it.
@@ -175,7 +175,7 @@ func newConn(s *Server, socket net.Conn, by protocol) *conn {
 			links:    map[linkKey]*link{},
 			sessions: map[sessionKey]*heldSession{},
 			txns:     map[string]*txn{},
-			claims:   map[string]auth.Claim{},
+			claims:   map[string]heldClaim{},
 		},
 		frames: frames{
 			toWriter:   make(chan []byte, 1),

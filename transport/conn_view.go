@@ -18,7 +18,7 @@ func (c *conn) view(entity string) *ConnectionView {
 		v.State = stateClosing
 	}
 	for _, claim := range c.claims { // order-free: sorted below
-		v.Policies = append(v.Policies, keyOf(claim))
+		v.Policies = append(v.Policies, keyOf(claim.Claim))
 	}
 	slices.Sort(v.Policies)
 	v.Policies = slices.Compact(v.Policies)

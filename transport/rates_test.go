@@ -204,10 +204,10 @@ func TestEveryWayOfSendingIsCharged(t *testing.T) {
 // A client with several tokens pays by the key that is first by name of those that let it send now.
 func TestTheFirstKeyThatMaySendPays(t *testing.T) {
 	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
-	c := &conn{s: &Server{rates: newRates(KeyRate{Messages: 1, MessageBurst: 1}, time.Now)}, tables: tables{claims: map[string]auth.Claim{
-		"1": {Policy: "a", Rights: auth.Send, Until: before}, "2": {Policy: "b", Rights: auth.Listen, Until: later},
-		"3": {Policy: "c", Rights: auth.Send, Scope: "other", Until: later},
-		"4": {Policy: "d", Rights: auth.Send, Until: later}, "5": {Policy: "e", Rights: auth.Send},
+	c := &conn{s: &Server{rates: newRates(KeyRate{Messages: 1, MessageBurst: 1}, time.Now)}, tables: tables{claims: map[string]heldClaim{
+		"1": {Claim: auth.Claim{Policy: "a", Rights: auth.Send, Until: before}}, "2": {Claim: auth.Claim{Policy: "b", Rights: auth.Listen, Until: later}},
+		"3": {Claim: auth.Claim{Policy: "c", Rights: auth.Send, Scope: "other", Until: later}},
+		"4": {Claim: auth.Claim{Policy: "d", Rights: auth.Send, Until: later}}, "5": {Claim: auth.Claim{Policy: "e", Rights: auth.Send}},
 	}}}
 	for range 10 { // the claims are in a map
 		if got := c.sender("orders"); got != "d" {

@@ -92,10 +92,13 @@ func (c *conn) putClaim(name string, claim auth.Claim) {
 	audience := auth.EntityPath(name)
 	if _, renewal := c.claims[audience]; !renewal && len(c.claims) >= c.cfg.MaxTokens {
 		c.s.stats.reject(siteToken)
-		for other := range c.claims { // any one makes room; its links need a new token then
-			delete(c.claims, other)
-			break
+		oldest, order := "", c.tokens+1
+		for other, claim := range c.claims {
+			if claim.order < order {
+				oldest, order = other, claim.order
+			}
 		}
+		delete(c.claims, oldest) // its links need a new token
 	}
 	c.admitClaim(audience, claim)
 	c.rearm()

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -21,6 +22,7 @@ func planted(t *testing.T, nodes int, f func(t *testing.T, n *nemesis)) {
 	_, err := bubble(t, func(t *testing.T) {
 		cfg := configOf(1, 1)
 		cfg.Dir, cfg.Log, cfg.Nodes, cfg.MaxNodes, cfg.Partitions, cfg.Zones = dir, io.Discard, nodes, nodes+2, 2, 0
+		cfg.Begins = 0 // all programs are the newest
 		cfg.partition.ReplaceAfter = 10 * time.Minute
 		w, err := newWorld(cfg)
 		defer w.close()
@@ -236,7 +238,14 @@ func TestCanaryOfTheRemoved(t *testing.T) {
 // A share whose move does not end is told: the loops that carry moves out are dead.
 func TestCanaryOfSharesThatMove(t *testing.T) {
 	planted(t, 3, func(t *testing.T, n *nemesis) {
-		time.Sleep(10 * time.Second) // the cluster has its newest version
+		if err := within(time.Minute, func(context.Context) error {
+			if v := n.w.view(); v == nil || v.ClusterVersion() < fsm.NewestVersion {
+				return errors.New("the cluster has an early version")
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 		n.w.alone()
 		d := n.w.view().Entity("plain")
 		if moves, err := n.via(nil).node.directory.Rehome(t.Context(), "plain", 3-d.Partitions[0], false); err != nil || len(moves) != 1 {

@@ -43,6 +43,7 @@ func (b *bench) lookAt(node int, handle string) (a staleAnswer) {
 		Entities: b.lab.Directory(node), Shares: front, Replicas: b.lab.Router(node), Policies: policies,
 		Suspend: b.lab.Directory(node).Suspend, Now: time.Now,
 		Show:           func(d *fsm.Delivery) (any, error) { return transport.Show(d) },
+		Look:           transport.Look,
 		Transactions:   func(entity string, ended bool) any { return front.Transactions(entity, ended) },
 		Holder:         func(fsm.RequestID) (client, link, remote string) { return "", "", "" },
 		RequestTimeout: time.Minute, Log: hclog.NewNullLogger(),
