@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -31,7 +32,7 @@ func newDevCommand() *cobra.Command {
 		if err := forDevelopment(given, os.LookupEnv, os.Stat); err != nil {
 			return exit.With(exit.Usage, err)
 		}
-		return runNode(cmd, *file, given)
+		return runNode(cmd, *file, given, nil)
 	}
 	return c
 }
@@ -92,8 +93,8 @@ func devDataDir(getenv func(string) (string, bool)) (string, error) {
 	return filepath.Join(home, ".local", "share", "busbar", "dev"), nil
 }
 
-// runNode runs a node until a signal ends it.
-func runNode(cmd *cobra.Command, file string, given map[string][]string) error {
+// runNode runs a node until a signal ends it. The function served, unless it is nil, is called when the node serves.
+func runNode(cmd *cobra.Command, file string, given map[string][]string, served func(context.Context, *node)) error {
 	cfg, err := load(file, given, os.LookupEnv)
 	if err != nil {
 		return exit.With(exit.Usage, err)
@@ -104,5 +105,5 @@ func runNode(cmd *cobra.Command, file string, given map[string][]string) error {
 	if !cfg.Ephemeral { // such a node is to be small
 		defer process.KeepHeapFloor()() // first of all: memory used before would have to be cleared
 	}
-	return serve(cmd.Context(), cfg, cmd.OutOrStdout(), signals)
+	return serve(cmd.Context(), cfg, cmd.OutOrStdout(), signals, served)
 }

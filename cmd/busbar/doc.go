@@ -6,7 +6,7 @@
 //
 // From the top down: a file uses what stands below it, with few exceptions.
 //
-//   - main.go, man.go, complete.go, dev.go, serve.go: the program and its command lines, their pages, and what shells complete
+//   - main.go, man.go, complete.go, emulator.go, dev.go, serve.go: the program and its command lines, their pages, and what shells complete
 //   - signals.go: what ends a process
 //   - open.go, entities_start.go: a node opens the rooms in order, and makes the entities of its file
 //   - console_ops.go: the web console in front of the operations port

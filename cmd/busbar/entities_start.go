@@ -53,6 +53,7 @@ func (n *node) startEntities(context.Context) error {
 			case err == nil:
 				log.Info("entities are there", "file", n.cfg.Entities, "entities", len(all), "created", a.Created,
 					"differ", a.Drifted)
+				close(n.entitiesMade)
 				return
 			case n.background.Err() != nil:
 				return

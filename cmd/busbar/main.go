@@ -43,7 +43,7 @@ func newRoot() *cobra.Command {
 			return c.Help()
 		},
 	}
-	root.AddCommand(newServeCommand(), newDevCommand(), newConfigCommand(),
+	root.AddCommand(newServeCommand(), newDevCommand(), newEmulatorCommand(), newConfigCommand(),
 		client.NewClusterCommand(), client.NewQueueCommand(), manage.NewTopicCommand(), manage.NewSubscriptionCommand(),
 		manage.NewRuleCommand(), client.NewEntitiesCommand(), client.NewDeadLetterCommand(),
 		client.NewSendCommand(), client.NewCancelCommand(), client.NewReceiveCommand(), client.NewSettleCommand(), client.NewRenewCommand(), client.NewPeekCommand(), client.NewTailCommand(), client.NewSessionCommand(), client.NewResetCommand(), client.NewTokenCommand(),

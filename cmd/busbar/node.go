@@ -72,6 +72,9 @@ type node struct {
 
 	started time.Time
 
+	// entitiesMade is closed when the entities of the file of entities are there; nil without such a file.
+	entitiesMade chan struct{}
+
 	// failed receives the error that ends the process; it holds one.
 	failed chan error
 	// background ends what openNode started and nobody else owns.

@@ -60,6 +60,9 @@ const ballastBytes = 64 << 20
 func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err error) {
 	n := &node{cfg: cfg, log: log, failed: make(chan error, 1), started: time.Now(), health: newHealthView(), timings: newTimings()}
 	n.background, n.cancel = context.WithCancel(context.Background())
+	if cfg.Entities != "" {
+		n.entitiesMade = make(chan struct{})
+	}
 	n.reloader = newReloader(n)
 	defer func() {
 		if err != nil {

@@ -55,12 +55,13 @@ func newServeCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	file, given := addSettings(c)
-	c.RunE = func(cmd *cobra.Command, _ []string) error { return runNode(cmd, *file, given) }
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return runNode(cmd, *file, given, nil) }
 	return c
 }
 
-// serve runs a node until ctx ends, a signal comes, or the node fails by itself.
-func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Signal) error {
+// serve runs a node until ctx ends, a signal comes, or the node fails by itself. The function served, unless it is nil, is
+// called when the node serves, and ends soon when its context does.
+func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Signal, served func(context.Context, *node)) error {
 	log := newLogger(cfg)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -91,6 +92,9 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 	var beside sync.WaitGroup
 	beside.Go(func() { n.reloader.run(ctx, hangups) })
 	beside.Go(func() { manager.watch(ctx, n.alive) })
+	if served != nil {
+		beside.Go(func() { served(ctx, n) })
+	}
 	var failed error
 	select {
 	case <-ctx.Done():

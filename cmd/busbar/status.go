@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/fsm"
@@ -19,8 +20,17 @@ func (s *status) Counts(ctx context.Context, d *fsm.Descriptor) (fsm.EntityCount
 	return s.n.router.Counts(ctx, d)
 }
 
-// Ready returns why this node cannot serve now.
-func (s *status) Ready(ctx context.Context) error { return s.n.host.Ready(ctx) }
+// Ready returns why this node cannot serve now. A development node is asked by programs that wait for its entities.
+func (s *status) Ready(ctx context.Context) error {
+	if made := s.n.entitiesMade; s.n.cfg.Dev && made != nil {
+		select {
+		case <-made:
+		default:
+			return errors.New("the entities of " + s.n.cfg.Entities + " are being made")
+		}
+	}
+	return s.n.host.Ready(ctx)
+}
 
 // Checks returns what this node looks at in itself.
 func (s *status) Checks(ctx context.Context) []rest.Check {
