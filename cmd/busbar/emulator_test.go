@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // `busbar emulator` is `busbar dev` on all addresses, with the file of the official emulator, unless others are given.
@@ -124,5 +125,17 @@ func TestADevelopmentNodeWaitsForItsEntities(t *testing.T) {
 	l.entitiesMade = make(chan struct{})
 	if err := (&status{l.node}).Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "are being made") {
 		t.Errorf("without its entities: %v", err)
+	}
+	out, done := new(logBook), make(chan struct{})
+	go func() { defer close(done); emulatorServes(out)(t.Context(), l.node) }()
+	select {
+	case <-done:
+		t.Errorf("the emulator says without its entities %q", out)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(l.entitiesMade)
+	<-done
+	if out.String() != emulatorUp+"\n" {
+		t.Errorf("the emulator says with its entities %q", out)
 	}
 }
