@@ -77,6 +77,9 @@ func (c *collector) store(t *testing.T, instance string, page []byte) {
 			var ls labels.Labels
 			p.Labels(&ls)
 			_, _, v := p.Series()
+			if ls.Get("__name__") == "busbar_disk_free_bytes" {
+				v = 1 << 40 // what others write to the disk of this machine is no matter of the test
+			}
 			put(ls, v)
 		}
 	}
