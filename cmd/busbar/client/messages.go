@@ -132,7 +132,7 @@ func (e *exportFlags) run(ctx context.Context, t *dial.Target, f *dial.Flags, qu
 	next := e.from
 	b := newBar(e.progress, uint64(e.max))
 	defer b.end()
-	p := peekRequest{from: e.from, session: e.session, filter: e.filter}
+	p := peekRequest{from: e.from, session: e.session, filter: e.filter, encoded: true}
 	for m, err := range p.all(ctx, w, r, e.max) {
 		if err == nil {
 			err = exportLine(out, m)

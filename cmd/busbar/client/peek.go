@@ -10,6 +10,7 @@ import (
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
+	"github.com/busbar-mq/busbar/cmd/busbar/lines"
 )
 
 // peekPage is how many messages one request asks for.
@@ -111,6 +112,7 @@ type peekRequest struct {
 	session  *string // nil for messages of all sessions and of none
 	filter   string  // "" for none
 	bodiless bool    // bodies are left out
+	encoded  bool    // the encoding alone is wanted, which may hold types that the library does not know
 }
 
 // peeked is a message that a peek has shown.
@@ -172,10 +174,16 @@ func (p *peekRequest) send(ctx context.Context, w *dial.Wire, r *dial.Requests) 
 		if m.payload, ok = entry["message"].([]byte); !ok {
 			return nil, 0, fmt.Errorf("peek: the answer holds no message")
 		}
-		if err := m.UnmarshalBinary(m.payload); err != nil {
+		if err := m.UnmarshalBinary(m.payload); err != nil && !p.encoded {
 			return nil, 0, fmt.Errorf("peek: %w", err)
 		}
-		m.number, _ = m.Annotations["x-opt-sequence-number"].(int64)
+		line, err := lines.FromBroker(m.payload)
+		if err != nil {
+			return nil, 0, fmt.Errorf("peek: the message behind number %d: %w", max(p.from, next)-1, err)
+		}
+		if line.SequenceNumber != nil {
+			m.number = *line.SequenceNumber
+		}
 		if m.number < max(p.from, next) {
 			return nil, 0, fmt.Errorf("peek: number %d came after %d", m.number, max(p.from, next)-1)
 		}

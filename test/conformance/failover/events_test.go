@@ -26,6 +26,16 @@ func TestEventsOfACluster(t *testing.T) {
 	command := func(args ...string) *exec.Cmd {
 		return exec.CommandContext(ctx, bin, append(args, "--ops", ops, "--connection-string", c.Nodes[0].Plain())...)
 	}
+	for known := 0; known < nodes; time.Sleep(20 * time.Millisecond) { // a node has its name when the catalog knows it
+		s, err := c.Nodes[0].Status(ctx)
+		fatal(t, "names of nodes", err)
+		known = 0
+		for _, n := range s.Nodes {
+			if strings.HasPrefix(n.ID, "n") {
+				known++
+			}
+		}
+	}
 	events := command("events", "--kind", "leader,node", "-o", "json")
 	printed, err := events.StdoutPipe()
 	fatal(t, "output", err)
