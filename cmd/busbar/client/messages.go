@@ -13,7 +13,6 @@ import (
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
-	"github.com/busbar-mq/busbar/cmd/busbar/lines"
 )
 
 // NewMessagesCommand makes busbar messages: messages as lines of JSON.
@@ -132,7 +131,7 @@ func (e *exportFlags) run(ctx context.Context, t *dial.Target, f *dial.Flags, qu
 	next := e.from
 	b := newBar(e.progress, uint64(e.max))
 	defer b.end()
-	p := peekRequest{from: e.from, session: e.session, filter: e.filter, encoded: true}
+	p := peekRequest{from: e.from, session: e.session, filter: e.filter, lines: true}
 	for m, err := range p.all(ctx, w, r, e.max) {
 		if err == nil {
 			err = exportLine(out, m)
@@ -149,11 +148,7 @@ func (e *exportFlags) run(ctx context.Context, t *dial.Target, f *dial.Flags, qu
 
 // exportLine writes one message.
 func exportLine(out *bufio.Writer, m peeked) error {
-	line, err := lines.FromBroker(m.payload)
-	if err != nil {
-		return fmt.Errorf("message %d: %w", m.number, err)
-	}
-	text, err := line.Line()
+	text, err := m.line.Line()
 	if err != nil {
 		return fmt.Errorf("message %d: %w", m.number, err)
 	}

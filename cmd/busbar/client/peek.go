@@ -112,7 +112,7 @@ type peekRequest struct {
 	session  *string // nil for messages of all sessions and of none
 	filter   string  // "" for none
 	bodiless bool    // bodies are left out
-	encoded  bool    // the encoding alone is wanted, which may hold types that the library does not know
+	lines    bool    // messages are wanted as lines, which hold types that the library does not know
 }
 
 // peeked is a message that a peek has shown.
@@ -120,6 +120,23 @@ type peeked struct {
 	*amqp.Message
 	payload []byte // as the broker has encoded it
 	number  int64
+	line    *lines.Message // in the place of Message, when lines are wanted
+}
+
+// read decodes the payload, as a line or with the library.
+func (m *peeked) read(asLine bool) (err error) {
+	if asLine {
+		if m.line, err = lines.FromBroker(m.payload); err == nil && m.line.SequenceNumber != nil {
+			m.number = *m.line.SequenceNumber
+		}
+		return err
+	}
+	m.Message = &amqp.Message{}
+	if err := m.UnmarshalBinary(m.payload); err != nil {
+		return err
+	}
+	m.number, _ = m.Annotations["x-opt-sequence-number"].(int64)
+	return nil
 }
 
 // all yields the messages from a number on, as many as most, 0 for all. It asks for page after page.
@@ -169,20 +186,13 @@ func (p *peekRequest) send(ctx context.Context, w *dial.Wire, r *dial.Requests) 
 	entries, _ := top["messages"].([]any)
 	for _, e := range entries {
 		entry, _ := e.(map[string]any)
-		m := peeked{Message: &amqp.Message{}}
+		var m peeked
 		var ok bool
 		if m.payload, ok = entry["message"].([]byte); !ok {
 			return nil, 0, fmt.Errorf("peek: the answer holds no message")
 		}
-		if err := m.UnmarshalBinary(m.payload); err != nil && !p.encoded {
-			return nil, 0, fmt.Errorf("peek: %w", err)
-		}
-		line, err := lines.FromBroker(m.payload)
-		if err != nil {
+		if err := m.read(p.lines); err != nil {
 			return nil, 0, fmt.Errorf("peek: the message behind number %d: %w", max(p.from, next)-1, err)
-		}
-		if line.SequenceNumber != nil {
-			m.number = *line.SequenceNumber
 		}
 		if m.number < max(p.from, next) {
 			return nil, 0, fmt.Errorf("peek: number %d came after %d", m.number, max(p.from, next)-1)
