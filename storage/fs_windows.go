@@ -1,11 +1,8 @@
 package storage
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/windows"
 )
@@ -16,28 +13,10 @@ const lockPlace = 1 << 20
 
 // Lock locks a byte of the file, so the lock ends with the process however it ends.
 func (osFS) Lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	place := windows.Overlapped{Offset: lockPlace}
-	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &place)
-	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
-		held := &LockedError{File: name, PID: readPID(f)}
-		_ = f.Close()
-		return nil, held
-	}
-	if err == nil {
-		err = f.Truncate(0)
-	}
-	if err == nil {
-		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: %w", name, err)
-	}
-	return f, nil
+	return lockWith(name, windows.ERROR_LOCK_VIOLATION, func(f *os.File) error {
+		place := windows.Overlapped{Offset: lockPlace}
+		return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &place)
+	})
 }
 
 // Space asks for what the user of the process may use.
