@@ -117,22 +117,27 @@ func contextAddCommand(f *dial.Flags) *cobra.Command {
 	return c
 }
 
+// changeContexts changes the file of contexts, which has one of that name.
+func changeContexts(f *dial.Flags, name string, change func(*dial.Contexts)) error {
+	if err := f.CheckOutput(); err != nil {
+		return err
+	}
+	all, err := dial.ReadContexts()
+	if err != nil {
+		return err
+	}
+	if _, err := all.Get(name); err != nil {
+		return err
+	}
+	change(all)
+	return all.Write()
+}
+
 func contextUseCommand(f *dial.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "use CONTEXT", Short: "Have commands speak to this context when nothing else is said", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.CheckOutput(); err != nil {
-				return err
-			}
-			all, err := dial.ReadContexts()
-			if err != nil {
-				return err
-			}
-			if _, err := all.Get(args[0]); err != nil {
-				return err
-			}
-			all.Current = args[0]
-			if err := all.Write(); err != nil {
+			if err := changeContexts(f, args[0], func(all *dial.Contexts) { all.Current = args[0] }); err != nil {
 				return err
 			}
 			return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"context": args[0], "current": true}, "context "+args[0]+" is in use")
@@ -182,21 +187,12 @@ func contextRemoveCommand(f *dial.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove CONTEXT", Short: "Forget a context", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.CheckOutput(); err != nil {
-				return err
-			}
-			all, err := dial.ReadContexts()
-			if err != nil {
-				return err
-			}
-			if _, err := all.Get(args[0]); err != nil {
-				return err
-			}
-			delete(all.All, args[0])
-			if all.Current == args[0] {
-				all.Current = ""
-			}
-			if err := all.Write(); err != nil {
+			if err := changeContexts(f, args[0], func(all *dial.Contexts) {
+				delete(all.All, args[0])
+				if all.Current == args[0] {
+					all.Current = ""
+				}
+			}); err != nil {
 				return err
 			}
 			return dial.PrintDone(c.OutOrStdout(), f, map[string]any{"context": args[0], "removed": true}, "removed context "+args[0])

@@ -45,6 +45,20 @@ func tokensOf(c *cobra.Command, args []string, dead bool) (queue string, tokens 
 	return queue, tokens, nil
 }
 
+// byToken opens what answers requests of the queue that args name, and reads the tokens behind it. done ends the connection.
+func byToken(c *cobra.Command, f *dial.Flags, args []string, dead bool) (queue string, tokens []amqp.UUID, w *dial.Wire, r *dial.Requests,
+	done func(), err error) {
+	if queue, tokens, err = tokensOf(c, args, dead); err != nil {
+		return "", nil, nil, nil, nil, err
+	}
+	t, err := f.Target()
+	if err != nil {
+		return "", nil, nil, nil, nil, err
+	}
+	w, r, done, err = openManagement(c.Context(), t, f.Timeout, queue)
+	return queue, tokens, w, r, done, err
+}
+
 // NewRenewCommand makes busbar renew.
 func NewRenewCommand() *cobra.Command {
 	var dead bool
@@ -57,15 +71,7 @@ func NewRenewCommand() *cobra.Command {
 	f := dial.AddFlags(c)
 	c.Flags().BoolVar(&dead, "dlq", false, "the messages are dead letters")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		queue, tokens, err := tokensOf(c, args, dead)
-		if err != nil {
-			return err
-		}
-		t, err := f.Target()
-		if err != nil {
-			return err
-		}
-		w, r, done, err := openManagement(c.Context(), t, f.Timeout, queue)
+		_, tokens, w, r, done, err := byToken(c, f, args, dead)
 		if err != nil {
 			return err
 		}
@@ -113,15 +119,7 @@ func NewSettleCommand() *cobra.Command {
 	flags.StringVar(&r.description, "description", "", "error description, with --deadletter")
 	c.MarkFlagsMutuallyExclusive("abandon", "defer", "deadletter")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		queue, tokens, err := tokensOf(c, args, dead)
-		if err != nil {
-			return err
-		}
-		t, err := f.Target()
-		if err != nil {
-			return err
-		}
-		w, requests, done, err := openManagement(c.Context(), t, f.Timeout, queue)
+		queue, tokens, w, requests, done, err := byToken(c, f, args, dead)
 		if err != nil {
 			return err
 		}
