@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 )
 
-// besides has the tests that run beside others already, for a test may have several bubbles.
-var besides sync.Map
+// parallel has the tests that have called Parallel. A test may have several bubbles, and a second call panics.
+var parallel sync.Map
 
 // bubble runs f in a bubble of its own, and lets goroutines be left in it that wait for a future of
 // raft: when it shuts down it can forget one, and whoever waits for it does so for ever. In a process
@@ -20,7 +20,7 @@ var besides sync.Map
 // is among those that the test says wedge.
 func bubble(t *testing.T, f func(t *testing.T), stuck ...string) {
 	t.Helper()
-	if _, again := besides.LoadOrStore(t, true); !again {
+	if _, again := parallel.LoadOrStore(t, true); !again {
 		t.Parallel() // a bubble keeps one processor busy; other tests use the others meanwhile
 	}
 	stuck = append(stuck, "raft.(*deferError).Error")
