@@ -37,15 +37,20 @@ func newDevCommand() *cobra.Command {
 	return c
 }
 
+// notGiven returns what reports whether neither a flag nor a variable has a setting.
+func notGiven(given map[string][]string, getenv func(string) (string, bool)) func(name string) bool {
+	return func(name string) bool {
+		_, inEnvironment := getenv(environmentName(name))
+		return !inEnvironment && len(given[name]) == 0
+	}
+}
+
 // forDevelopment adds to the flags what `busbar dev` has besides.
 func forDevelopment(given map[string][]string, getenv func(string) (string, bool),
 	stat func(string) (fs.FileInfo, error),
 ) error {
 	given["dev"] = []string{"true"}
-	missing := func(name string) bool {
-		_, inEnvironment := getenv(environmentName(name))
-		return !inEnvironment && len(given[name]) == 0
-	}
+	missing := notGiven(given, getenv)
 	if missing("data-dir") && missing("ephemeral") {
 		dir, err := devDataDir(getenv)
 		if err != nil {

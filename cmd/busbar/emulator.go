@@ -48,10 +48,7 @@ func newEmulatorCommand() *cobra.Command {
 // forEmulator adds to the flags what `busbar emulator` has besides. A flag or a variable of the same setting wins.
 func forEmulator(given map[string][]string, getenv func(string) (string, bool), stat func(string) (fs.FileInfo, error)) error {
 	given["dev"] = []string{"true"}
-	missing := func(name string) bool {
-		_, inEnvironment := getenv(environmentName(name))
-		return !inEnvironment && len(given[name]) == 0
-	}
+	missing := notGiven(given, getenv)
 	for name, value := range map[string]string{"amqp-listen": ":5672", "tls-listen": "", "ops-listen": ":5300"} {
 		if missing(name) {
 			given[name] = []string{value}

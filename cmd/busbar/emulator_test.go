@@ -14,18 +14,20 @@ import (
 	"time"
 )
 
+// variables is an environment of names and their values by turns.
+func variables(more ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for i := 0; i < len(more); i += 2 {
+			if more[i] == name {
+				return more[i+1], true
+			}
+		}
+		return "", false
+	}
+}
+
 // `busbar emulator` is `busbar dev` on all addresses, with the file of the official emulator, unless others are given.
 func TestTheEmulatorFillsWhatIsMissing(t *testing.T) {
-	variables := func(more ...string) func(string) (string, bool) {
-		return func(name string) (string, bool) {
-			for i := 0; i < len(more); i += 2 {
-				if more[i] == name {
-					return more[i+1], true
-				}
-			}
-			return "", false
-		}
-	}
 	only := func(path string) func(string) (fs.FileInfo, error) {
 		return func(asked string) (fs.FileInfo, error) {
 			if asked == path {

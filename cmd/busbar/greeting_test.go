@@ -136,10 +136,8 @@ func TestAnEphemeralNodeIsAlone(t *testing.T) {
 func TestDevFillsWhatIsMissing(t *testing.T) {
 	home := func(more ...string) func(string) (string, bool) {
 		return func(name string) (string, bool) {
-			for i := 0; i < len(more); i += 2 {
-				if more[i] == name {
-					return more[i+1], true
-				}
+			if value, ok := variables(more...)(name); ok {
+				return value, true
 			}
 			return "/h", name == "HOME"
 		}
