@@ -48,8 +48,8 @@ type Backup struct {
 // BackedUp is the image of one partition.
 type BackedUp struct {
 	ID    fsm.PartitionID `json:"id"`
-	Index uint64          `json:"index"` // of the last entry in it
-	Wall  time.Time       `json:"wall"`  // stamped by that entry
+	Index uint64          `json:"index"` // of the last entry in it, which may be one of raft without a command
+	Wall  time.Time       `json:"wall"`  // stamped by the last entry with a command
 	node  fsm.NodeID
 }
 

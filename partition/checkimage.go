@@ -19,8 +19,8 @@ type BodyReader func(r io.Reader, each func(index uint64, offset uint32, body []
 // ImageReport is what CheckImage has found in the image of one partition.
 type ImageReport struct {
 	Partition fsm.PartitionID `json:"partition"`
-	Index     uint64          `json:"index"` // of the last entry in it
-	Wall      fsm.Wall        `json:"wall"`  // stamped by that entry
+	Index     uint64          `json:"index"` // of the last entry in it, which may be one of raft without a command
+	Wall      fsm.Wall        `json:"wall"`  // stamped by the last entry with a command
 	fsm.Census
 	Bodies    uint64 `json:"bodies"` // that something refers to
 	BodyBytes uint64 `json:"body_bytes"`
@@ -32,11 +32,11 @@ type ImageReport struct {
 // the place.
 func CheckImage(r io.Reader, bodies BodyReader) (ImageReport, error) {
 	var out ImageReport
-	s, err := loadImage(r)
+	s, index, err := loadImage(r)
 	if err != nil {
 		return out, err
 	}
-	out.Partition, out.Index, out.Census = s.ID(), s.Index(), s.Census()
+	out.Partition, out.Index, out.Census = s.ID(), index, s.Census()
 	out.Wall, _ = s.Clocks()
 	if err := s.CheckInvariants(); err != nil {
 		return out, fmt.Errorf("image of partition %d: %w", s.ID(), err)
@@ -60,21 +60,22 @@ func CheckImage(r io.Reader, bodies BodyReader) (ImageReport, error) {
 	return out, nil
 }
 
-// loadImage reads the image of a partition, up to its bodies.
-func loadImage(r io.Reader) (*fsm.State, error) {
+// loadImage reads the image of a partition, up to its bodies, and the index of the last entry in it. The state itself
+// knows the last entry with a command, which may be an earlier one.
+func loadImage(r io.Reader) (*fsm.State, uint64, error) {
 	index, err := replica.ReadPreamble(r)
 	if err != nil {
-		return nil, fmt.Errorf("image of a partition: %w", err)
+		return nil, 0, fmt.Errorf("image of a partition: %w", err)
 	}
 	s, err := fsm.Load(r)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("image of a partition at entry %d: %w", index, err)
+		return nil, 0, fmt.Errorf("image of a partition at entry %d: %w", index, err)
 	case s.Index() > index:
-		return nil, fmt.Errorf("image of partition %d: %w: it holds entry %d and names %d", s.ID(), fsm.ErrFormat, s.Index(),
+		return nil, 0, fmt.Errorf("image of partition %d: %w: it holds entry %d and names %d", s.ID(), fsm.ErrFormat, s.Index(),
 			index)
 	}
-	return s, nil
+	return s, index, nil
 }
 
 // wanted are the places of bodies that a state refers to, each once, in order.

@@ -14,6 +14,12 @@ import (
 // imaged applies commands to partition 3 and returns its image with all bodies of the entries behind it.
 func imaged(t *testing.T, requests ...fsm.Request) []byte {
 	t.Helper()
+	return imagedBehind(t, 0, requests...)
+}
+
+// imagedBehind is imaged with entries of raft, without a command, behind the last one.
+func imagedBehind(t *testing.T, more uint64, requests ...fsm.Request) []byte {
+	t.Helper()
 	s, bodies := fsm.New(3), newMemBodies()
 	apply := func(index, epoch uint64, q ...fsm.Request) []fsm.Outcome {
 		e := fsm.Entry{Wall: 1_700_000_000_000, Epoch: epoch, Requests: q}
@@ -34,7 +40,7 @@ func imaged(t *testing.T, requests ...fsm.Request) []byte {
 		}
 	}
 	var out bytes.Buffer
-	if err := replica.WriteImage(&out, s.Index(), s.Capture()); err != nil {
+	if err := replica.WriteImage(&out, s.Index()+more, s.Capture()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := bodies.Pin().Inline(&out); err != nil {
@@ -63,6 +69,14 @@ func TestCheckImageCountsWhatIsThere(t *testing.T) {
 		Census: fsm.Census{Entities: 1, Active: 1, Locked: 1, Scheduled: 1}}
 	if err != nil || got != want {
 		t.Fatalf("%v\ngot  %+v\nwant %+v", err, got, want)
+	}
+}
+
+// S-366: the last entry may be one of raft without a command, of which the state knows nothing.
+func TestCheckImageNamesTheLastEntryOfAnyKind(t *testing.T) {
+	got, err := CheckImage(bytes.NewReader(imagedBehind(t, 1, someContent()...)), eachMemBody)
+	if err != nil || got.Index != 6 {
+		t.Fatalf("entry %d, %v; want 6", got.Index, err)
 	}
 }
 

@@ -256,7 +256,7 @@ type Progress struct {
 // RestoreImage restores what the image of one partition has of the entities. It may be repeated from the start.
 func (d *Directory) RestoreImage(ctx context.Context, r *Restoring, p fsm.PartitionID, from io.Reader, bodies BodyReader,
 	tell func(Progress)) error {
-	s, err := loadImage(from)
+	s, _, err := loadImage(from)
 	if err != nil {
 		return err
 	}

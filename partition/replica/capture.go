@@ -11,8 +11,8 @@ import (
 // Captured is the state of a replica frozen at one entry, with its bodies pinned. It may be written more than once,
 // while the replica goes on.
 type Captured struct {
-	Index uint64   // of the last entry in it
-	Wall  fsm.Wall // stamped by it
+	Index uint64   // of the last entry in it, which may be one of raft without a command
+	Wall  fsm.Wall // stamped by the last entry with a command
 	snap  snapshot
 }
 

@@ -131,6 +131,7 @@ func (n *nemesis) switchOff() {
 		n.w.c.add("nodes removed", 1)
 		m.out.Store(true)
 		if m.node != nil {
+			m.disk.unstick() // a stop in good order waits for the disk, and the fault's end for the stop
 			m.node.stop(true)
 		}
 		if n.rng.IntN(2) == 0 {
