@@ -46,6 +46,7 @@ const (
 	kindHoldForwards
 	kindRestore
 	kindRehome
+	kindChosen // Redrive of the messages with given numbers
 )
 
 // minMessageBytes is the shortest encoded message: flags, three lengths or times, body length.
@@ -90,6 +91,9 @@ func appendCommand(dst []byte, c Command) []byte {
 	case *Redrive:
 		kind := kindRedrive
 		switch {
+		case len(c.Numbers) > 0:
+			dst = appendUint(append(dst, kindChosen), uint64(c.To))
+			return appendNumbers(appendBool(dst, c.Discard), c.Numbers)
 		case c.To != 0:
 			kind = kindRedriveTo
 		case c.Discard:
@@ -178,6 +182,12 @@ func (r *reader) command() Command {
 			if c.To = EntityID(r.uvarint()); c.To == 0 {
 				r.fail("no destination")
 			}
+		}
+		return c
+	case kindChosen:
+		c := &Redrive{To: EntityID(r.uvarint()), Discard: r.boolean(), Numbers: r.numbers()}
+		if len(c.Numbers) == 0 {
+			r.fail("no numbers")
 		}
 		return c
 	case kindDropLocks:

@@ -59,6 +59,7 @@ func goldenCommands() map[string]Command {
 		"rehome_seal":  &Rehome{Step: RehomeSeal, Epoch: 300, Size: 500, Sum: 0x01020304},
 		"redrive": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
 			After: 3, Max: 4},
+		"chosen": &Redrive{To: 5, Numbers: []SequenceNumber{7, 300}},
 		"discard": &Redrive{HasReason: true, Reason: "r", HasSession: true, Session: "s", From: 1, Until: 2,
 			After: 3, Max: 4, Discard: true},
 		"body_part": &BodyPart{Upload: 77, Number: 2, Body: []byte("part")},
@@ -133,7 +134,7 @@ func (a *annotator) fieldsOf(kind uint8, c string) {
 		kindReserve:
 		a.sent(kind, c)
 	case kindLock, kindSettle, kindRenew, kindReceive, kindCancel, kindDropLocks, kindDeleteMessages, kindRedrive,
-		kindRedriveTo, kindDiscard:
+		kindRedriveTo, kindDiscard, kindChosen:
 		a.received(kind, c)
 	case kindAcceptSession, kindAcceptShared, kindRenewSession, kindReleaseSession, kindLeaveSession,
 		kindSetSessionState, kindLargeState, kindWatchSession:
@@ -248,6 +249,10 @@ func (a *annotator) received(kind uint8, c string) {
 		a.proof(c + ".Session")
 		a.time(c + ".Before")
 		a.uint(c + ".Max")
+	case kindChosen:
+		a.uint(c + ".To")
+		a.bool(c + ".Discard")
+		a.numbers(c + ".Numbers")
 	case kindRedrive, kindRedriveTo, kindDiscard:
 		a.bool(c + ".HasReason")
 		a.text(c + ".Reason")

@@ -282,7 +282,8 @@ func TestGoldensSetEveryField(t *testing.T) {
 	check(goldenMove())
 	check(goldenCommands()["forward"].(*Forward).Done[1])
 	to := *goldenCommands()["redrive_to"].(*Redrive)
-	to.Discard = goldenCommands()["discard"].(*Redrive).Discard // no command has both
+	to.Discard = goldenCommands()["discard"].(*Redrive).Discard // no command has all three
+	to.Numbers = goldenCommands()["chosen"].(*Redrive).Numbers
 	check(to)
 	page := *goldenCommands()["restore"].(*Restore)
 	page.Counters = goldenCommands()["restore_begin"].(*Restore).Counters // no step has both
@@ -299,7 +300,7 @@ func TestGoldensSetEveryField(t *testing.T) {
 	move.Size, move.Sum = 500, goldenCommands()["rehome_seal"].(*Rehome).Sum
 	check(move)
 	older := map[string]bool{"rehome_close": true, "rehome_bodies": true, "rehome_image": true, "rehome_seal": true, "restore": true, "restore_begin": true, "restore_end": true, "put_entity": true, "enqueue": true, "enqueue_keyed": true, "redrive": true,
-		"redrive_to": true, "discard": true, "large": true, "large_transfer": true, "large_state": true,
+		"redrive_to": true, "discard": true, "chosen": true, "large": true, "large_transfer": true, "large_state": true,
 		"accept_session": true, "release_session": true,
 		"enqueue_reserved": true, "transfer_reserved": true}
 	for name, c := range goldenCommands() {

@@ -366,6 +366,10 @@ type Redrive struct {
 	To EntityID
 	// Discard deletes them instead, with To 0: a purge of some dead letters (S-265).
 	Discard bool
+	// Numbers are the messages to choose, at most 1000. All fields but To and Discard are 0 then. A message that is not
+	// there, is locked, scheduled or deferred, or waits in a session that somebody holds, is passed over. With To or
+	// Discard, Sub may be Main.
+	Numbers []SequenceNumber
 }
 
 // Traits implements Command. A discarded message goes nowhere, so only receiving must be allowed.
@@ -377,7 +381,7 @@ func (c *Redrive) Traits() Traits {
 }
 
 // Weight implements Command.
-func (*Redrive) Weight() int { return requestBytes }
+func (c *Redrive) Weight() int { return requestBytes + 8*len(c.Numbers) }
 
 // Touch counts as activity on the entity: a peek, or what else the log does not see. A front end sends
 // it at most once a minute per entity (A22).

@@ -14,6 +14,9 @@ const (
 // itself.
 func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	switch {
+	case len(c.Numbers) > 0:
+		s.redriveNumbers(sh, req, c, o)
+		return
 	case req.Sub == Main && c.To == 0:
 		o.refuse(InvalidOperation, "only a dead-letter queue is sent again or chosen from")
 		return
@@ -25,10 +28,7 @@ func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	var chosen []uint64
 	seen, last, waiting := 0, uint64(0), uint64(0)
 	b.messages.Ascend(after1(c.After), func(arrival uint64, m message) bool {
-		_, waits := b.ready.Get(placeKey{session: m.session, arrival: arrival})
-		if _, held := sh.holders.Get(m.session); held && req.Sub == Main {
-			waits = false // who holds a session has its messages (S-264)
-		}
+		waits := sh.waits(req.Sub, arrival, &m)
 		if waits && len(chosen) == int(c.Max) {
 			o.Next = waiting
 			return false
@@ -49,17 +49,53 @@ func (s *State) redrive(sh *share, req *Request, c *Redrive, o *Outcome) {
 	})
 	for _, a := range chosen {
 		m, _ := b.messages.Get(a)
-		switch {
-		case c.To != 0:
-			s.redirect(sh, req.Sub, a, &m, c.To)
-		case c.Discard:
-			s.discard(sh, req.Sub, a, &m)
-		default:
-			s.sendAgain(sh, req.Sub, a, &m)
-		}
+		s.sendOn(sh, req.Sub, c, a, &m)
 	}
 	o.Count = uint64(len(chosen))
 	sh.touched = s.wall
+}
+
+// redriveNumbers does the same to the messages with the given numbers, in their order there.
+func (s *State) redriveNumbers(sh *share, req *Request, c *Redrive, o *Outcome) {
+	switch {
+	case req.Sub == Main && c.To == 0 && !c.Discard:
+		o.refuse(InvalidOperation, "only a dead-letter queue is sent again")
+		return
+	case len(c.Numbers) > maxNumbers:
+		o.refuse(InvalidArgument, "more than 1000 numbers")
+		return
+	}
+	b := &sh.boxes[req.Sub]
+	for _, n := range c.Numbers {
+		a, m, ok := sh.find(req.Sub, n)
+		if !ok || !sh.waits(req.Sub, a, &m) || !sh.redrivable(c, req.Sub, &m, b.extra(a, &m)) {
+			continue
+		}
+		s.sendOn(sh, req.Sub, c, a, &m)
+		o.Count++
+	}
+	sh.touched = s.wall
+}
+
+// waits reports whether a message waits for a receiver. The holder of a session has its messages (S-264).
+func (sh *share) waits(sub SubQueue, arrival uint64, m *message) bool {
+	if _, held := sh.holders.Get(m.session); held && sub == Main {
+		return false
+	}
+	_, waits := sh.boxes[sub].ready.Get(placeKey{session: m.session, arrival: arrival})
+	return waits
+}
+
+// sendOn does to one message what the command says.
+func (s *State) sendOn(sh *share, sub SubQueue, c *Redrive, arrival uint64, m *message) {
+	switch {
+	case c.To != 0:
+		s.redirect(sh, sub, arrival, m, c.To)
+	case c.Discard:
+		s.discard(sh, sub, arrival, m)
+	default:
+		s.sendAgain(sh, sub, arrival, m)
+	}
 }
 
 func (sh *share) redrivable(c *Redrive, sub SubQueue, m *message, x *extra) bool {

@@ -38,6 +38,9 @@ func (s *script) command(word string) Command {
 		}
 		return c
 	case "redrive":
+		if numbers := s.numbers(); len(numbers) > 0 {
+			return &Redrive{Numbers: numbers, Discard: s.flags["discard"]}
+		}
 		c := &Redrive{Max: uint32(s.arg("max", 100)), After: s.arg("after", 0)}
 		c.Reason, c.HasReason = s.args["reason"]
 		c.Session, c.HasSession = s.args["session"]

@@ -17,11 +17,13 @@ const (
 	VersionBackups Version = 102
 	// VersionRehoming has shares that move to other partitions (docs/decisions/0074-partitions-can-be-added.md).
 	VersionRehoming Version = 103
+	// VersionChosen has messages that are moved, sent again or deleted by their numbers.
+	VersionChosen Version = 104
 )
 
 const (
 	// NewestVersion is the highest version that this program knows.
-	NewestVersion = VersionRehoming
+	NewestVersion = VersionChosen
 	// OldestVersion is the lowest version that this program works with: that of the first step of the minor release before
 	// its own.
 	OldestVersion = VersionFirst
@@ -77,6 +79,7 @@ var commandsKnown = [...]known{
 	kindHoldForwards:    {"HoldForwards", VersionBackups},
 	kindRestore:         {"Restore", VersionBackups},
 	kindRehome:          {"Rehome", VersionRehoming},
+	kindChosen:          {"Redrive of numbers", VersionChosen},
 }
 
 // changesKnown has the fields of a change of the catalog, as paths in its JSON. "descriptor" stands for the entity of

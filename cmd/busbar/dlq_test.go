@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +77,7 @@ func TestDeadLettersAreWorkedOn(t *testing.T) {
 		{"dlq edit orders " + numbers[3], exit.NotFound, "has no message"},
 		{"dlq edit orders " + numbers[5] + " --to missing", exit.NotFound, "what you wrote is in "},
 		{"dlq edit trade/Subscriptions/eu 1", exit.Usage, "name a queue or topic by --to"},
-		{"queue purge orders --filter region='eu' --yes", exit.Usage, "add --dlq"},
+		{"queue purge orders --filter region='eu' --yes", 0, "deleted 0 messages of orders\n"},
 		{"queue purge orders --dlq --filter region='eu' --reason x --yes", exit.Usage, "say it in the filter"},
 		{"queue purge orders --dlq --filter region='eu'", exit.Usage, "selects 1 message of orders/$DeadLetterQueue"},
 		{"queue purge orders --dlq --filter region='eu' --yes", 0, "deleted 1 message"},
@@ -114,20 +116,24 @@ func TestDeadLettersAreWorkedOn(t *testing.T) {
 	}
 }
 
-// Scheduled and deferred messages are deleted by number or filter; an active one is not.
+// Messages are deleted by number or filter, whatever their state, and one that a receiver holds is not. S-265
 func TestSingleMessagesAreDeleted(t *testing.T) {
 	d := newDesk(t)
 	d.regions("orders")
 	d.must(client.NewSendCommand(), "", "orders", "later", "--in", "1h", "--property", "region=eu")
 	d.must(client.NewSendCommand(), "", "orders", "later still", "--in", "1h")
+	d.must(client.NewSendCommand(), "", "orders", "more", "--property", "region=eu")
 	d.must(client.NewReceiveCommand(), "", "orders", "--defer")
 	for _, step := range []struct {
 		line string
 		code int
 		want string
 	}{
-		{"messages delete orders 2", exit.Conflict, "Message 2 is active"},
-		{"messages delete orders --filter region='eu' --yes", exit.Usage, "needs --state scheduled"},
+		{"messages delete orders 2", 0, "deleted 1 message of orders\n"},
+		{"messages delete orders 2", exit.Conflict, "There is no message 2 here"},
+		{"messages delete orders --filter region='eu'", exit.Usage, "selects 2 messages of orders\n"},
+		{"messages delete orders --filter region='eu' --max 1 --yes", 0, "deleted 1 message of orders\n"},
+		{"messages delete orders --filter region='eu' --state locked", exit.Usage, "active, scheduled or deferred"},
 		{"messages delete orders --filter region='eu' --state scheduled", exit.Usage, "selects 1 message of orders\n"},
 		{"messages delete orders --filter region='eu' --state scheduled --yes", 0, "deleted 1 message of orders\n"},
 		{"messages delete orders 1", 0, "deleted 1 message of orders\n"},
@@ -139,7 +145,55 @@ func TestSingleMessagesAreDeleted(t *testing.T) {
 			t.Errorf("busbar %s: %d %q, want %d %q", step.line, code, out, step.code, step.want)
 		}
 	}
-	if got := d.must(client.NewPeekCommand(), "", "orders", "-f", "%v,"); got != "body1,body2,later still," {
+	if got := d.must(client.NewPeekCommand(), "", "orders", "-f", "%v,"); got != "later still,more," {
 		t.Errorf("left: %s", got)
+	}
+}
+
+// A filter chooses which waiting messages are moved or deleted. Those of other states and the others stay, and so does
+// what a receiver holds; a filter that fails on a message does not select it. S-264, S-265
+func TestWaitingMessagesAreChosenByAFilter(t *testing.T) {
+	d := newDesk(t)
+	d.must(client.NewQueueCommand(), "", "create", "archive")
+	for _, queue := range []string{"orders", "spread"} {
+		if queue == "spread" {
+			d.must(client.NewQueueCommand(), "", "create", queue, "--partitioned")
+		} else {
+			d.must(client.NewQueueCommand(), "", "create", queue)
+		}
+		for i := range 30 {
+			d.must(client.NewSendCommand(), "", queue, fmt.Sprint("body", i), "--property", "region="+[]string{"eu", "us", "asia"}[i%3])
+		}
+		d.must(client.NewSendCommand(), "", queue, "later", "--in", "1h", "--property", "region=us")
+		for _, step := range []struct {
+			line string
+			code int
+			want string
+		}{
+			{"queue move QUEUE archive --filter region='us' --dry-run", 0, "selects 10 messages of QUEUE\n"},
+			{"queue move QUEUE archive --dry-run", exit.Usage, "goes with --filter"},
+			{"queue move QUEUE archive --filter region='us' --session s", exit.Usage, "say it in the filter"},
+			{"queue move QUEUE archive --filter a==b", exit.Usage, "syntax error"},
+			{"queue move QUEUE QUEUE --filter region='us'", exit.Usage, "are in QUEUE already"},
+			{"queue move QUEUE archive --filter region='us' --max 3", 0, "moved 3 messages of QUEUE to archive\n"},
+			{"queue move QUEUE archive --filter region='us' -o json", 0, `"moved":7`},
+			{"queue purge QUEUE --filter region='eu'", exit.Usage, "selects 10 messages of QUEUE\n"},
+			{"queue purge QUEUE --filter region='eu' --before 2030-01-01T00:00:00Z --yes", exit.Usage, "say it in the filter"},
+			{"queue purge QUEUE --filter region='eu' --yes", 0, "deleted 10 messages of QUEUE\n"},
+			{"queue purge QUEUE --filter region+1=2 --yes", 0, "deleted 0 messages of QUEUE\n"},
+		} {
+			line, want := strings.ReplaceAll(step.line, "QUEUE", queue), strings.ReplaceAll(step.want, "QUEUE", queue)
+			if out, code := d.line(line); code != step.code || !strings.Contains(out, want) {
+				t.Errorf("busbar %s: %d %q, want %d %q", line, code, out, step.code, want)
+			}
+		}
+		left := strings.Split(d.must(client.NewPeekCommand(), "", queue, "--max", "100", "-f", "%p{region} "), " ")
+		slices.Sort(left)
+		if got, want := strings.Join(left, " "), " "+strings.Repeat("asia ", 10)+"us"; got != want {
+			t.Errorf("%s has %q, want %q", queue, got, want)
+		}
+		if out, code := d.line("receive archive --max 10 --wait 10s -f %p{region},"); code != 0 || out != strings.Repeat("us,", 10) {
+			t.Errorf("what was moved from %s: %d %q", queue, code, out)
+		}
 	}
 }

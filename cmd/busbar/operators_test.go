@@ -11,6 +11,7 @@ import (
 
 	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
+	"github.com/busbar-mq/busbar/fsm"
 )
 
 // desk is an operator's terminal at a running node.
@@ -23,7 +24,7 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	n := openLive(t, nodeConfig(t, nil))
-	for n.node.host.Ready(t.Context()) != nil {
+	for n.node.host.Ready(t.Context()) != nil || n.node.host.ClusterVersion() < fsm.NewestVersion {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-t.Context().Done():

@@ -387,6 +387,12 @@ func (x *run) redrive(id fsm.EntityID) fsm.Request {
 		c.To = 96
 	}
 	c.Discard = c.To == 0 && x.r.IntN(3) == 0
+	if x.r.IntN(4) == 0 {
+		c = &fsm.Redrive{To: c.To, Discard: c.Discard}
+		for range 1 + x.r.IntN(3) {
+			c.Numbers = append(c.Numbers, x.number(id))
+		}
+	}
 	if id == 1 {
 		sub = fsm.DeadLetter // what is at rest in 1 wakes by chance, and nobody would tell
 	}

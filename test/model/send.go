@@ -75,6 +75,9 @@ func (m *Model) enqueue(q *queue, sub fsm.SubQueue, c *fsm.Enqueue) fsm.Outcome 
 
 // redrive sends dead messages again, or deletes them.
 func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome {
+	if len(c.Numbers) > 0 {
+		return m.redriveNumbers(q, sub, c)
+	}
 	if sub == fsm.Main && c.To == 0 {
 		return refused(fsm.InvalidOperation)
 	}
@@ -97,19 +100,49 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 			c.To == 0 && !c.Discard && q.d.RequiresSession && x.diedIn == nil { // it never had a session
 			continue
 		}
-		if c.To != 0 {
-			m.redirect(q, x, c.To)
-			q.tidy()
-			o.Count++
+		m.sendOn(q, x, c)
+		o.Count++
+	}
+	q.touched = m.wall
+	return o
+}
+
+// redriveNumbers does it to messages by their numbers.
+func (m *Model) redriveNumbers(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome {
+	if sub == fsm.Main && c.To == 0 && !c.Discard {
+		return refused(fsm.InvalidOperation)
+	}
+	if len(c.Numbers) > 1000 {
+		return refused(fsm.InvalidArgument)
+	}
+	var o fsm.Outcome
+	for _, n := range c.Numbers {
+		i := slices.IndexFunc(q.messages, func(x *message) bool { return x.sub == sub && x.number == n })
+		if i < 0 {
 			continue
 		}
-		if c.Discard {
-			q.drops[fsm.DropPurged]++
-			m.left(q, x, fsm.Deleted)
-			q.delete(x)
-			o.Count++
+		x := q.messages[i]
+		if !x.here() || x.session != nil && x.session.held() ||
+			c.To == 0 && !c.Discard && q.d.RequiresSession && x.diedIn == nil {
 			continue
 		}
+		m.sendOn(q, x, c)
+		o.Count++
+	}
+	q.touched = m.wall
+	return o
+}
+
+// sendOn moves one message, deletes it, or sends it again to its own queue.
+func (m *Model) sendOn(q *queue, x *message, c *fsm.Redrive) {
+	switch {
+	case c.To != 0:
+		m.redirect(q, x, c.To)
+	case c.Discard:
+		q.drops[fsm.DropPurged]++
+		m.left(q, x, fsm.Deleted)
+		q.delete(x)
+	default:
 		y := &message{id: x.id, known: x.known, props: x.props, body: x.body, parts: x.parts}
 		if x.expires != 0 {
 			y.ttl = x.expires.Since(x.enqueued)
@@ -121,11 +154,10 @@ func (m *Model) redrive(q *queue, sub fsm.SubQueue, c *fsm.Redrive) fsm.Outcome 
 		}
 		q.append(y)
 		m.accepted(q, y)
-		q.tidy()
-		o.Count++
 	}
-	q.touched = m.wall
-	return o
+	if !c.Discard {
+		q.tidy()
+	}
 }
 
 // of reports whether a message is or died in a session.

@@ -19,12 +19,14 @@ type PurgeView struct {
 	Skipped uint64     `json:"skippedSessions"` // held by receivers (S-264)
 	Before  *time.Time `json:"before"`
 	Next    string     `json:"next"`
+	SiftView
 }
 
 // purge deletes waiting messages that are older than the first request's time (S-265). Of dead letters those
-// may be chosen that died for a reason, in a session, or were enqueued from a time on.
+// may be chosen that died for a reason, in a session, or were enqueued from a time on. A filter in the language of rules
+// chooses any.
 func (q *inspection) purge() (any, error) {
-	if q.sub != fsm.Main && (q.values.Has("reason") || q.values.Has("session") || q.values.Has("from")) {
+	if q.values.Has("filter") || q.sub != fsm.Main && (q.values.Has("reason") || q.values.Has("session") || q.values.Has("from")) {
 		return q.purgeChosen()
 	}
 	if q.values.Has("reason") || q.values.Has("from") {
@@ -66,14 +68,18 @@ func (q *inspection) purge() (any, error) {
 	return v, nil
 }
 
-// purgeChosen deletes the dead letters that the parameters choose.
+// purgeChosen deletes the dead letters that the parameters choose, or the waiting messages that the filter selects.
 func (q *inspection) purgeChosen() (any, error) {
-	at, after, err := q.begin("max", "cursor", "reason", "session", "from", "before")
+	at, after, err := q.begin("max", "cursor", "reason", "session", "from", "before", "filter")
 	if err != nil {
 		return nil, err
 	}
 	if q.values.Has("session") && !q.d.RequiresSession {
 		return nil, refusedAs(fsm.SessionNotSupported, "")
+	}
+	s, err := q.filtered()
+	if err != nil {
+		return nil, err
 	}
 	cmd := q.choice(after)
 	cmd.Discard = true
@@ -88,7 +94,7 @@ func (q *inspection) purgeChosen() (any, error) {
 		return nil, err
 	}
 	v := &PurgeView{Before: moment(cmd.Until)}
-	v.Deleted, v.Next, err = q.scan(at, cmd, min(most, maxRedrive))
+	v.Deleted, v.Next, v.SiftView, err = q.scan(at, cmd, s, min(most, maxRedrive))
 	if err != nil {
 		return nil, err
 	}

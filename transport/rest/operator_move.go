@@ -23,6 +23,14 @@ type RedriveView struct {
 	Moved uint64     `json:"moved"`
 	Until *time.Time `json:"until"`
 	Next  string     `json:"next"`
+	SiftView
+}
+
+// SiftView is what an answer adds if the request has a filter.
+type SiftView struct {
+	Left   uint64 `json:"left,omitempty"`   // selected, but held by receivers or gone meanwhile
+	Failed uint64 `json:"failed,omitempty"` // messages on which the filter fails; they are not selected
+	Fault  string `json:"fault,omitempty"`  // of the first of them
 }
 
 // redrive sends dead letters again, those that the filter lets through: to their own main queue, or
@@ -48,7 +56,7 @@ func (q *inspection) move() (any, error) {
 }
 
 func (q *inspection) sendOn(what string) (any, error) {
-	at, after, err := q.begin("max", "cursor", "to", "reason", "session", "from", "until")
+	at, after, err := q.begin("max", "cursor", "to", "reason", "session", "from", "until", "filter")
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +78,12 @@ func (q *inspection) sendOn(what string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	s, err := q.filtered()
+	if err != nil {
+		return nil, err
+	}
 	v := &RedriveView{Until: moment(cmd.Until)}
-	if v.Moved, v.Next, err = q.scan(at, cmd, most); err != nil {
+	if v.Moved, v.Next, v.SiftView, err = q.scan(at, cmd, s, most); err != nil {
 		return nil, err
 	}
 	q.log(what, v.Moved)
@@ -84,9 +96,13 @@ func (q *inspection) choice(after uint64) fsm.Redrive {
 		Session: q.values.Get("session"), HasSession: q.values.Has("session")}
 }
 
-// scan does the command to at most so many messages that it chooses, in as many steps as that takes. It returns to
-// how many it did and where to go on.
-func (q *inspection) scan(at cursor, cmd fsm.Redrive, most uint64) (done uint64, next string, err error) {
+// scan does the command to at most so many messages that it, or the filter, chooses, in as many steps as that takes. It
+// returns to how many it did and where to go on.
+func (q *inspection) scan(at cursor, cmd fsm.Redrive, s *sift, most uint64) (done uint64, next string, v SiftView, err error) {
+	if s != nil {
+		out, err := q.scanSifted(at, cmd, s, most)
+		return out.done, out.next, SiftView{Left: out.left, Failed: s.failed, Fault: s.fault}, err
+	}
 	for range redriveScans {
 		step := cmd
 		step.Max = uint32(most - done)
@@ -95,7 +111,7 @@ func (q *inspection) scan(at cursor, cmd fsm.Redrive, most uint64) (done uint64,
 			if done > 0 {
 				break // what is done is told, and the cursor says where to go on
 			}
-			return 0, "", err
+			return 0, "", v, err
 		}
 		done += out.Count
 		cmd.After = out.Next
@@ -103,7 +119,7 @@ func (q *inspection) scan(at cursor, cmd fsm.Redrive, most uint64) (done uint64,
 			break
 		}
 	}
-	return done, next, nil
+	return done, next, v, nil
 }
 
 // destination is the entity that messages go to, 0 for the main queue of their own. A request of which it would

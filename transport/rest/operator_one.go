@@ -13,7 +13,7 @@ type oneView struct {
 	Status string `json:"status"`
 }
 
-// deleteOne removes one message by its number: a scheduled or a deferred one, or a dead letter.
+// deleteOne removes one message by its number: one that waits, a scheduled or a deferred one, or a dead letter.
 func (q *inspection) deleteOne() (any, error) {
 	if err := q.only("number"); err != nil {
 		return nil, err
@@ -24,17 +24,16 @@ func (q *inspection) deleteOne() (any, error) {
 	}
 	var out fsm.Outcome
 	switch {
-	case q.sub != fsm.Main:
+	case q.sub != fsm.Main && m.State != fsm.StateDeferred:
 		return q.chooseOne(m, share, fsm.Redrive{Discard: true}, "deleted")
 	case m.State == fsm.StateScheduled:
 		out, err = q.propose(share, &fsm.Cancel{Numbers: []fsm.SequenceNumber{m.Seq}})
-	case m.State == fsm.StateDeferred && q.d.RequiresSession:
+	case m.State == fsm.StateDeferred && q.sub == fsm.Main && q.d.RequiresSession:
 		return nil, &problem{status: http.StatusConflict, text: "A deferred message of a session is deleted by who holds the session."}
 	case m.State == fsm.StateDeferred:
 		out, err = q.propose(share, &fsm.Receive{Numbers: []fsm.SequenceNumber{m.Seq}, Delete: true})
 	default:
-		return nil, &problem{status: http.StatusConflict, text: fmt.Sprintf("Message %d is active: it is received or purged. "+
-			"Scheduled and deferred messages and dead letters are deleted one by one.", m.Seq)}
+		return q.chooseOne(m, share, fsm.Redrive{Discard: true}, "deleted")
 	}
 	if err != nil {
 		return nil, err
@@ -86,29 +85,21 @@ func (q *inspection) one() (m *fsm.Delivery, share int, err error) {
 	return &a.Messages[0], share, nil
 }
 
-// chooseOne does to one dead letter what a redrive does to many. The command chooses by place, reason and time. If this
-// one goes or is locked in between, it can meet no other one but of the same millisecond and reason.
+// chooseOne does to one message what a redrive does to many.
 func (q *inspection) chooseOne(m *fsm.Delivery, share int, c fsm.Redrive, what string) (any, error) {
-	held, err := q.query(share, &fsm.ListLocks{After: arrivalOf(q.d, m.Seq) - 1, Max: 1})
-	if err != nil {
-		return nil, err
+	kind := "message"
+	if q.sub != fsm.Main {
+		kind = "dead letter"
 	}
-	if len(held.Locks) > 0 && held.Locks[0].Number == m.Seq {
-		return nil, &problem{status: http.StatusConflict, text: fmt.Sprintf("Dead letter %d is held by a receiver.", m.Seq)}
-	}
-	c.After, c.Max = arrivalOf(q.d, m.Seq)-1, 1
-	c.Reason, c.HasReason = m.Reason, true
-	if m.EnqueuedAt != 0 {
-		c.From, c.Until = m.EnqueuedAt, m.EnqueuedAt+1
-	}
+	c.Numbers = []fsm.SequenceNumber{m.Seq}
 	out, err := q.propose(share, &c)
 	if err != nil {
 		return nil, err
 	}
 	if out.Count == 0 {
-		return nil, &problem{status: http.StatusConflict, text: fmt.Sprintf("Dead letter %d is held by a receiver, or gone.", m.Seq)}
+		return nil, &problem{status: http.StatusConflict, text: fmt.Sprintf("The %s %d is held by a receiver, or gone.", kind, m.Seq)}
 	}
-	q.log(what+" a dead letter", out.Count)
+	q.log(what+" a "+kind, out.Count)
 	return &oneView{Number: uint64(m.Seq), Status: what}, nil
 }
 

@@ -84,9 +84,8 @@ func TestOperatorsActOnOneMessage(t *testing.T) {
 				t.Errorf("waiting: %v, before %v", got, waiting)
 			}
 			act(fmt.Sprintf("delete?number=%d", later), 200)
-			if says := act(fmt.Sprintf("delete?number=%d", active), 409); !strings.Contains(says, "active") {
-				t.Errorf("an active message: %s", says)
-			}
+			act(fmt.Sprintf("delete?number=%d", active), 200)
+			act(fmt.Sprintf("delete?number=%d", active), 404)
 			share := max(0, d.ShareOf(fsm.SequenceNumber(active).Prefix()))
 			for _, m := range i.must(d, fsm.Main, share, &fsm.Lock{Max: 1}).Locked {
 				i.must(d, fsm.Main, share, &fsm.Settle{Items: []fsm.SettleItem{{Token: m.Token, Verdict: fsm.Defer}}})

@@ -210,7 +210,12 @@ func (q *inspection) messages() (any, error) {
 		return nil, err
 	}
 	if s != nil {
-		all, next, err := q.sifted(at, *ask, s, most)
+		all := []any{}
+		next, err := q.sifted(at, *ask, s, uint64(most), func(m *fsm.Delivery) error {
+			shown, err := q.o.deps.Show(m)
+			all = append(all, shown)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}

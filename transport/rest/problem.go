@@ -91,6 +91,7 @@ func asProblem(err error) *problem {
 	var p *problem
 	var refused *fsm.RefusedError
 	var tooBig *http.MaxBytesError
+	var version *fsm.VersionError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -107,6 +108,10 @@ func asProblem(err error) *problem {
 	case errors.Is(err, fsm.ErrUnknown):
 		return &problem{status: http.StatusServiceUnavailable, subCode: 50004, cause: err,
 			text: "The server is busy, the operation may or may not have been done."}
+	case errors.As(err, &version):
+		p := busy(ofVersion(version))
+		p.cause = err
+		return p
 	case errors.Is(err, fsm.ErrBusy), errors.Is(err, fsm.ErrNotLeader),
 		errors.Is(err, fsm.ErrUnavailable), errors.Is(err, fsm.ErrClosed),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -116,6 +121,14 @@ func asProblem(err error) *problem {
 	}
 	return &problem{status: http.StatusInternalServerError, subCode: 50000, cause: err,
 		text: "The server was unable to process the request."}
+}
+
+// ofVersion says what an operator does while the cluster is too old for a request. A new cluster needs nothing but time.
+func ofVersion(e *fsm.VersionError) string {
+	if e.Has == fsm.VersionFirst {
+		return "the cluster is new, and has no version before every node has told its program"
+	}
+	return e.Error()
 }
 
 // ofRefusal is a refusal by the catalog. Its detail is written for clients.

@@ -31,7 +31,12 @@ func TestErrorsOfOtherRooms(t *testing.T) {
 		"silent":    {fsm.ErrUnavailable, 503, "SubCode=50004."},
 		"closing":   {fsm.ErrClosed, 503, "SubCode=50004."},
 		"unknown":   {fsm.ErrUnknown, 503, "may or may not have been done"},
-		"internal":  {errors.New("secret path"), 500, "SubCode=50000."},
+		"version": {fmt.Errorf("x: %w", &fsm.VersionError{What: "Rehome", Needs: fsm.NewestVersion, Has: fsm.VersionPlacement}), 503,
+			"Rehome needs cluster version " + fsm.NewestVersion.String() + ", and the cluster has 0.0-1: run release 0.1 or later " +
+				"on every node, then busbar cluster upgrade finalize."},
+		"new cluster": {&fsm.VersionError{What: "Rehome", Needs: fsm.NewestVersion}, 503,
+			"the cluster is new, and has no version before every node has told its program."},
+		"internal": {errors.New("secret path"), 500, "SubCode=50000."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,6 +40,8 @@ type numberedAct struct {
 var (
 	deletes  = numberedAct{"delete", "deleted", "deleted"}
 	redrives = numberedAct{"redrive", "sent again", "moved"}
+	moves    = numberedAct{"move", "moved", "moved"}
+	purges   = numberedAct{"purge", "deleted", "deleted"}
 )
 
 // numbers are those of the command line, or of the messages that the filter selects now.
@@ -54,9 +57,7 @@ func (n *numberedFlags) numbers(ctx context.Context, i *inspector, given []strin
 		return all, nil
 	}
 	values := url.Values{"filter": {n.filter}}
-	if n.state != "" {
-		values.Set("state", n.state)
-	}
+	values.Set("state", cmp.Or(n.state, "active"))
 	err = i.list(ctx, "messages", "messages", values, int(n.max), func(raw json.RawMessage) error {
 		var m struct{ SequenceNumber uint64 }
 		err := json.Unmarshal(raw, &m)
@@ -81,11 +82,15 @@ func (n *numberedFlags) run(c *cobra.Command, f *dial.Flags, act numberedAct, ar
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	ask := n.dry || act.json == "deleted" && n.filter != "" && !n.yes
+	if n.filter != "" && n.state == "" && !ask {
+		return n.sifted(ctx, c, f, i, act)
+	}
 	numbers, err := n.numbers(ctx, i, given)
 	if err != nil {
 		return err
 	}
-	if n.dry || act == deletes && n.filter != "" && !n.yes {
+	if ask {
 		if _, err := fmt.Fprintf(c.OutOrStdout(), "the filter selects %s of %s\n", dial.Plural(len(numbers), "message"), i.path); err != nil || n.dry {
 			return err
 		}
@@ -95,17 +100,83 @@ func (n *numberedFlags) run(c *cobra.Command, f *dial.Flags, act numberedAct, ar
 	if err != nil {
 		return exit.With(exit.Code(err), fmt.Errorf("stopped behind %s %s: %w", dial.Plural(done, "message"), act.done, err))
 	}
-	text := fmt.Sprintf("%s %s of %s", act.done, dial.Plural(done, "message"), i.path)
-	if left > 0 {
-		text += fmt.Sprintf("; %d were left alone", left)
-	}
-	if err := dial.PrintDone(c.OutOrStdout(), f, map[string]any{"entity": i.path, act.json: done, "left": left}, text); err != nil {
+	if err := n.tell(c, f, i, act, uint64(done), uint64(left)); err != nil {
 		return err
 	}
 	if left > 0 && n.filter == "" {
 		return exit.With(exit.Conflict, fmt.Errorf("%d of %d messages were left alone", left, len(numbers)))
 	}
 	return nil
+}
+
+func (n *numberedFlags) tell(c *cobra.Command, f *dial.Flags, i *inspector, act numberedAct, done, left uint64) error {
+	text := fmt.Sprintf("%s %s of %s", act.done, dial.Plural(done, "message"), i.path)
+	values := map[string]any{"entity": i.path, act.json: done, "left": left}
+	if n.to != "" {
+		text += " to " + n.to
+		values["to"] = n.to
+	}
+	if left > 0 {
+		text += fmt.Sprintf("; %d were left alone", left)
+	}
+	return dial.PrintDone(c.OutOrStdout(), f, values, text)
+}
+
+// sifted has the node do it to all waiting messages that the filter selects, some at a time. Messages that come after the
+// first request stay.
+func (n *numberedFlags) sifted(ctx context.Context, c *cobra.Command, f *dial.Flags, i *inspector, act numberedAct) error {
+	total, err := i.waiting(ctx, n.dead)
+	if err != nil {
+		return err
+	}
+	if n.max > 0 {
+		total = min(total, n.max)
+	}
+	if act == deletes {
+		act = purges
+	}
+	values := url.Values{"filter": {n.filter}}
+	if n.to != "" {
+		values.Set("to", n.to)
+	}
+	b := newBar(c.ErrOrStderr(), total)
+	defer b.end()
+	began := time.Now()
+	var done, left, failed uint64
+	var fault string
+	for {
+		batch := batchOf(redriveBatch, n.rate)
+		if n.max > 0 {
+			batch = min(batch, n.max-done)
+		}
+		values.Set("max", numberText(batch))
+		var s step
+		if err := i.call(ctx, http.MethodPost, act.view, values, nil, &s); err != nil {
+			return exit.With(exit.Code(err), fmt.Errorf("stopped behind %s %s: %w; the same command goes on",
+				dial.Plural(done, "message"), act.done, err))
+		}
+		done, left, failed = done+s.Moved+s.Deleted, left+s.Left, failed+s.Failed
+		fault = cmp.Or(fault, s.Fault)
+		b.show(done)
+		if s.Next == "" || n.max > 0 && done >= n.max {
+			break
+		}
+		values.Set("cursor", s.Next)
+		if act == purges {
+			values.Set("before", s.Before)
+		} else {
+			values.Set("until", s.Until)
+		}
+		if err := pace(ctx, began, done, n.rate); err != nil {
+			return exit.With(exit.Code(err), fmt.Errorf("stopped behind %s %s: %w; the same command goes on",
+				dial.Plural(done, "message"), act.done, err))
+		}
+	}
+	b.end()
+	if failed > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "the filter failed on %s, which stay: %s\n", dial.Plural(failed, "message"), fault)
+	}
+	return n.tell(c, f, i, act, done, left)
 }
 
 func (n *numberedFlags) each(ctx context.Context, c *cobra.Command, i *inspector, act numberedAct, numbers []uint64) (done, left int, err error) {
@@ -155,20 +226,23 @@ func (n *numberedFlags) addDelete(c *cobra.Command) {
 func messagesDeleteCommand(f *dial.Flags) *cobra.Command {
 	var n numberedFlags
 	c := &cobra.Command{
-		Use: "delete QUEUE NUMBER...", Short: "Delete scheduled or deferred messages, or dead letters, one by one",
-		Long: "Deletes the messages with these numbers, or all that --filter selects. A message must be scheduled, deferred, or " +
-			"with --dlq a dead letter: an active one is received, or purged with its queue.",
+		Use: "delete QUEUE NUMBER...", Short: "Delete messages by their numbers, or by a filter",
+		Long: "Deletes the messages with these numbers, whether active, scheduled or deferred, or with --dlq dead letters; or all that " +
+			"--filter selects. A message that a receiver holds stays.",
 		Example: "  busbar messages delete orders 4711 4712\n  busbar messages delete orders --state scheduled --filter \"region = 'eu'\" --yes\n" +
 			"  busbar messages delete orders --dlq 4713",
 		RunE: func(c *cobra.Command, args []string) error {
-			if n.filter != "" && !n.dead && n.state != "scheduled" && n.state != "deferred" {
-				return exit.Usagef("--filter needs --state scheduled, --state deferred, or --dlq: active messages are received or purged")
+			switch {
+			case n.state == "active":
+				n.state = ""
+			case n.state != "" && n.state != "scheduled" && n.state != "deferred":
+				return exit.Usagef("--state is active, scheduled or deferred, not %q", n.state)
 			}
 			return n.run(c, f, deletes, args)
 		},
 	}
 	n.addDelete(c)
 	c.Flags().BoolVar(&n.dead, "dlq", false, "delete dead letters")
-	c.Flags().StringVar(&n.state, "state", "", "with --filter: scheduled or deferred")
+	c.Flags().StringVar(&n.state, "state", "active", "with --filter: active, scheduled or deferred")
 	return c
 }

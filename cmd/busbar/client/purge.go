@@ -25,6 +25,9 @@ type step struct {
 	Before  string `json:"before"`
 	Until   string `json:"until"`
 	Next    string `json:"next"`
+	Left    uint64 `json:"left"`   // with a filter: selected, and held or gone
+	Failed  uint64 `json:"failed"` // with a filter: messages on which it failed
+	Fault   string `json:"fault"`
 }
 
 type purgeFlags struct {
@@ -45,8 +48,8 @@ func queuePurgeCommand(f *dial.Flags) *cobra.Command {
 		Use: "purge NAME", Short: "Delete the messages that wait in a queue",
 		Long: "Deletes what is active and not locked when the command starts, or older than --before. Locked,\n" +
 			"deferred and scheduled messages stay, and so do sessions that a receiver holds. Of dead letters those\n" +
-			"may be chosen that died for a --reason, in a --session, or were enqueued --from a time on. A command\n" +
-			"that is interrupted says how to go on without what has come meanwhile.",
+			"may be chosen that died for a --reason, in a --session, or were enqueued --from a time on; with --filter\n" +
+			"any messages. A command that is interrupted says how to go on without what has come meanwhile.",
 		Example: "  busbar queue purge orders --yes\n  busbar queue purge orders --dlq --before 2026-01-31T00:00:00Z --yes\n" +
 			"  busbar queue purge orders --dlq --reason MaxDeliveryCountExceeded --yes",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -58,12 +61,8 @@ func queuePurgeCommand(f *dial.Flags) *cobra.Command {
 					return exit.Usagef("--%s does not go with --filter: say it in the filter", name)
 				}
 			}
-			if !p.dead {
-				return exit.Usagef("--filter chooses dead letters; add --dlq. Active messages are purged by session and age; busbar " +
-					"messages delete takes a filter for scheduled and deferred ones")
-			}
-			one.dead, one.yes, one.rate, one.ops.base = true, p.yes, p.rate, p.ops.base
-			return one.run(c, f, deletes, args)
+			one.dead, one.yes, one.rate, one.ops.base = p.dead, p.yes, p.rate, p.ops.base
+			return one.run(c, f, purges, args)
 		},
 	}
 	addOpsFlag(c, &p.ops)
@@ -72,7 +71,7 @@ func queuePurgeCommand(f *dial.Flags) *cobra.Command {
 	flags.BoolVar(&p.yes, "yes", false, "do it; without it the command only says what it would do")
 	flags.StringVar(&p.session, "session", "", "only this session")
 	flags.StringVar(&p.reason, "reason", "", "with --dlq only those that died for this reason")
-	flags.StringVar(&one.filter, "filter", "", "with --dlq "+filterUsage)
+	flags.StringVar(&one.filter, "filter", "", filterUsage)
 	flags.StringVar(&p.from, "from", "", "with --dlq only messages enqueued from this time on")
 	flags.StringVar(&p.before, "before", "", "only messages enqueued before this time")
 	flags.Uint64Var(&p.rate, "rate", 0, "messages per second at most, over the whole; 0 for as fast as it goes")

@@ -39,7 +39,7 @@ func redriveCommand(f *dial.Flags) *cobra.Command {
 		Long: "Every dead letter that the flags choose becomes a new message at the tail of its queue, or with --to\n" +
 			"of another queue or topic, in any partition. What dies again meanwhile is not sent a second time.\n" +
 			"No crash loses or doubles a message. A command that is interrupted says how to go on.\n\n" +
-			"With numbers or --filter the messages are looked for first, and then sent one by one.",
+			"With numbers the messages are sent one by one.",
 		Example: "  busbar dlq redrive orders\n" +
 			"  busbar dlq redrive orders 4711 4712\n" +
 			"  busbar dlq redrive orders --filter \"sys.DeliveryCount > 3 AND region = 'eu'\" --dry-run\n" +
@@ -73,6 +73,7 @@ func redriveCommand(f *dial.Flags) *cobra.Command {
 
 func queueMoveCommand(f *dial.Flags) *cobra.Command {
 	var r redriveFlags
+	var one numberedFlags
 	c := &cobra.Command{
 		Use: "move SOURCE DESTINATION", Short: "Move the messages that wait in a queue to another queue or topic",
 		Long: "Moves what is active and not locked, in order, to the tail of another queue or topic, in any partition.\n" +
@@ -81,16 +82,31 @@ func queueMoveCommand(f *dial.Flags) *cobra.Command {
 			"the destination refuses is in SOURCE/$Transfer/$DeadLetterQueue.",
 		Example: "  busbar queue move orders orders-archive\n" +
 			"  busbar queue move orders urgent --session s1\n" +
+			"  busbar queue move orders eu --filter \"region = 'eu'\" --dry-run\n" +
 			"  busbar queue move orders slow --from 2026-01-31T00:00:00Z --rate 200",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := exactly(2)(c, args); err != nil {
 				return err
+			}
+			if one.filter != "" {
+				for _, name := range []string{"session", "from", "until", "cursor"} {
+					if c.Flags().Changed(name) {
+						return exit.Usagef("--%s does not go with --filter: say it in the filter", name)
+					}
+				}
+				one.ops.base, one.to, one.max, one.rate = r.ops.base, args[1], r.max, r.rate
+				return one.run(c, f, moves, args[:1])
+			}
+			if one.dry {
+				return exit.Usagef("--dry-run goes with --filter; busbar queue show counts all messages")
 			}
 			r.to, r.line = args[1], "queue move"
 			return r.run(c, f, args[:1])
 		},
 	}
 	r.add(c, "move")
+	c.Flags().StringVar(&one.filter, "filter", "", filterUsage)
+	c.Flags().BoolVar(&one.dry, "dry-run", false, "say how many messages --filter selects, and do nothing")
 	return c
 }
 

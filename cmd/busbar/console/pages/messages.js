@@ -107,8 +107,8 @@ export class Messages extends View {
     }
     if (m.state === 'scheduled' && may('Manage')) {
       acts.push(['Cancel…', () => this.removeOne(m, 'Cancel the scheduled message'), 'danger']);
-    } else if (m.state === 'deferred' && may('Manage')) {
-      acts.push(['Delete…', () => this.removeOne(m, 'Delete the deferred message'), 'danger']);
+    } else if (may('Manage')) {
+      acts.push(['Delete…', () => this.removeOne(m, `Delete the ${m.state} message`), 'danger']);
     }
     return acts;
   }
