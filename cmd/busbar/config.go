@@ -330,7 +330,7 @@ func (c *Config) readFile(file string) error {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("configuration %s: %w", file, err)
+		return fmt.Errorf("configuration %s: %w", file, forPeople(err))
 	}
 	var lines struct {
 		Limits     map[string]yaml.Node `yaml:"limits"`

@@ -62,8 +62,29 @@ func TestListsComeFromRepeatedFlagsCommasAndSequences(t *testing.T) {
 
 func TestUnknownKeysAreErrorsWithTheirLine(t *testing.T) {
 	_, err := load(writeConfig(t, "data-dir: /d\nroot-key: k\nparttions: 4\n"), nil, environment(nil))
-	if err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), "parttions") {
-		t.Errorf("error %v, want one that names line 3 and the key", err)
+	if err == nil || !strings.Contains(err.Error(), "line 3: there is no setting parttions: did you mean partitions?") {
+		t.Errorf("error %v, want one that names line 3, the key and the one that was meant", err)
+	}
+}
+
+// A fault of the file is told in words of the file, all faults at once.
+func TestFaultsOfTheFileAreForPeople(t *testing.T) {
+	_, err := load(writeConfig(t, "root-keey: k\npartitions: many\nops-tls: perhaps\nclock-skew: soon\nlimits:\n  conections: 5\nsomething: else\n"),
+		nil, environment(nil))
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"line 1: there is no setting root-keey: did you mean root-key?", `line 2: "many" is not a number`,
+		`line 3: "perhaps" is not true or false`, `line 4: "soon" is not a duration`,
+		"line 6: there is no setting conections: did you mean connections?", "line 7: there is no setting something"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("nothing of %q in: %v", want, err)
+		}
+	}
+	for _, not := range []string{"main.", "unmarshal", "type ", "something:"} {
+		if strings.Contains(err.Error(), not) {
+			t.Errorf("%q is for programmers, in: %v", not, err)
+		}
 	}
 }
 

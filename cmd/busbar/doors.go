@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/cmd/busbar/process"
@@ -84,6 +86,10 @@ func (n *node) openDoors(ctx context.Context) error {
 func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 	config := net.ListenConfig{Control: process.LimitSegments}
 	l, err := config.Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s %s: %w; to mend it: end what listens there, or choose another port by --%s; port 0 is any free one",
+			setting, addr, err, setting)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", setting, addr, err)
 	}

@@ -101,3 +101,22 @@ func TestCertificatesMustNameTheirNodeWhereAsked(t *testing.T) {
 		t.Errorf("without certificates: %v", err)
 	}
 }
+
+// A port in use is told with what to do about it.
+func TestAPortInUseIsToldWithItsCure(t *testing.T) {
+	l, err := listen(t.Context(), "ops-listen", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	again, err := listen(t.Context(), "ops-listen", l.Addr().String())
+	if err == nil {
+		again.Close()
+		t.Fatal("two listeners have one port")
+	}
+	for _, want := range []string{"ops-listen " + l.Addr().String(), "address already in use", "choose another port by --ops-listen"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+}

@@ -29,10 +29,10 @@ func newEmulatorCommand() *cobra.Command {
 		Use:   "emulator",
 		Short: "Run one node in the place of the official emulator's container",
 		Long: "Run one node in the place of the official emulator's container. The command is `busbar dev` on all addresses: AMQP at\n" +
-			"5672, health and management at 5300, and no TLS unless --tls-listen is given. The node keeps nothing unless --data-dir is\n" +
-			"given. The entities of " + emulatorEntities + " are made, or those of\n" +
-			"the file that the variable CONFIG_PATH names, if that file is not there. When they are there, the command prints\n" +
-			"\"" + emulatorUp + "\".",
+			"5672, health and management at 5300 or EMULATOR_HTTP_PORT, and no TLS unless --tls-listen is given. The node keeps\n" +
+			"nothing unless --data-dir is given. The entities of " + emulatorEntities + "\n" +
+			"are made, or those of the file that the variable CONFIG_PATH names, if that file is not there. When they are there, the\n" +
+			"command prints \"" + emulatorUp + "\".",
 		Args: cobra.NoArgs,
 	}
 	file, given := addSettings(c)
@@ -49,7 +49,11 @@ func newEmulatorCommand() *cobra.Command {
 func forEmulator(given map[string][]string, getenv func(string) (string, bool), stat func(string) (fs.FileInfo, error)) error {
 	given["dev"] = []string{"true"}
 	missing := notGiven(given, getenv)
-	for name, value := range map[string]string{"amqp-listen": ":5672", "tls-listen": "", "ops-listen": ":5300"} {
+	ops := ":5300"
+	if port, ok := getenv("EMULATOR_HTTP_PORT"); ok && port != "" {
+		ops = ":" + port
+	}
+	for name, value := range map[string]string{"amqp-listen": ":5672", "tls-listen": "", "ops-listen": ops} {
 		if missing(name) {
 			given[name] = []string{value}
 		}

@@ -52,6 +52,8 @@ func TestTheEmulatorFillsWhatIsMissing(t *testing.T) {
 		"data by variable":  {map[string][]string{}, variables("BUSBAR_DATA_DIR", "/d"), only(""), ":5672  :5300  ", ""},
 		"addresses given": {map[string][]string{"ops-listen": {"127.0.0.1:0"}, "tls-listen": {":5671"}}, variables("BUSBAR_AMQP_LISTEN", ":1"), only(""),
 			" :5671 127.0.0.1:0 true ", ""},
+		"port of management": {map[string][]string{}, variables("EMULATOR_HTTP_PORT", "80"), only(""), ":5672  :80 true ", ""},
+		"port and address":   {map[string][]string{"ops-listen": {"127.0.0.1:0"}}, variables("EMULATOR_HTTP_PORT", "80"), only(""), ":5672  127.0.0.1:0 true ", ""},
 	} {
 		err := forEmulator(tc.given, tc.env, tc.stat)
 		if tc.fails != "" {

@@ -78,8 +78,8 @@ func TestOperatorsCommands(t *testing.T) {
 	d := newDesk(t)
 	d.must(client.NewQueueCommand(), "", "create", "orders", "--max-delivery-count", "1")
 	d.must(client.NewQueueCommand(), "", "options", "orders", "--processed-history", "--accepted-history", "--retry-min", "1s", "--retry-jitter", "5")
-	if out := d.must(client.NewQueueCommand(), "", "options", "orders", "--retry-max", "1m"); !strings.Contains(out, "processedHistory      true") ||
-		!strings.Contains(out, "minMillis             1000") || !strings.Contains(out, "maxMillis             60000") {
+	if out := d.must(client.NewQueueCommand(), "", "options", "orders", "--retry-max", "1m"); !strings.Contains(out, "processed-history  true") ||
+		!strings.Contains(out, "retry-min          1s") || !strings.Contains(out, "retry-max          1m0s") || strings.Contains(out, "Millis") {
 		t.Errorf("options:\n%s", out)
 	}
 	for _, text := range []string{"one", "two", "three", "four"} {

@@ -433,3 +433,24 @@ func TestDescribeMessage(t *testing.T) {
 		t.Errorf("a peeked message shows %d deliveries, want 2", n)
 	}
 }
+
+// A property of a message has the type that its name says; a colon that no type follows is one of the name.
+func TestAPropertyHasAType(t *testing.T) {
+	at := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	for text, want := range map[string]any{
+		"a=5": "5", "a:int=5": int32(5), "a:INT=-5": int32(-5), "a:long=5000000000": int64(5000000000), "a:double=1.5": 1.5,
+		"a:boolean=true": true, "a:string=5": "5", "a:dateTime=2026-01-31T08:00:00Z": at, "a=": "", "a=b=c": "b=c",
+	} {
+		if name, got, err := readProperty(text); err != nil || name != "a" || got != want {
+			t.Errorf("%s: %q %#v %v, want %#v", text, name, got, err, want)
+		}
+	}
+	if name, got, err := readProperty("urn:a=5"); err != nil || name != "urn:a" || got != "5" {
+		t.Errorf("a name with a colon: %q %v %v", name, got, err)
+	}
+	for _, text := range []string{"a", "=5", "a:int=5000000000", "a:int=x", "a:boolean=perhaps", "a:base64Binary=AA=="} {
+		if _, got, err := readProperty(text); exit.Code(err) != exit.Usage {
+			t.Errorf("%s: %v %v", text, got, err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,22 +107,36 @@ func (o *optionFlags) change(c *cobra.Command, now map[string]any) map[string]an
 	return change
 }
 
+// printOptions prints options by the names and in the forms of the flags that set them.
 func printOptions(w io.Writer, f *dial.Flags, options map[string]any) error {
 	if f.Output == "json" {
 		return dial.PrintJSON(w, options)
 	}
 	rows := [][]string{{"OPTION", "VALUE"}}
-	add := func(from map[string]any, names ...string) {
-		for _, name := range names {
-			if v, ok := from[name]; ok {
-				rows = append(rows, []string{name, fmt.Sprint(v)})
-			}
+	add := func(from map[string]any, name, flag string) {
+		v, ok := from[name]
+		if !ok {
+			return
 		}
+		if number, is := v.(float64); is && strings.HasSuffix(name, "Millis") {
+			v = time.Duration(number) * time.Millisecond
+		} else if is {
+			v = uint64(number)
+		}
+		rows = append(rows, []string{flag, fmt.Sprint(v)})
 	}
-	add(options, "noDeadLetter", "processedHistory", "processedHistoryBody", "acceptedHistory", "historyCount", "historyAgeMillis",
-		"historyMaxBytes")
+	add(options, "noDeadLetter", "no-dead-letter")
+	add(options, "processedHistory", "processed-history")
+	add(options, "processedHistoryBody", "history-bodies")
+	add(options, "acceptedHistory", "accepted-history")
+	add(options, "historyCount", "history-count")
+	add(options, "historyAgeMillis", "history-age")
+	add(options, "historyMaxBytes", "history-bytes")
 	if backoff, ok := options["retryBackoff"].(map[string]any); ok {
-		add(backoff, "minMillis", "maxMillis", "multiplierPercent", "jitterPercent")
+		add(backoff, "minMillis", "retry-min")
+		add(backoff, "maxMillis", "retry-max")
+		add(backoff, "multiplierPercent", "retry-multiplier")
+		add(backoff, "jitterPercent", "retry-jitter")
 	}
 	return dial.PrintTable(w, rows)
 }

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 )
 
@@ -60,7 +62,7 @@ func NewSendCommand() *cobra.Command {
 	flags.StringVar(&s.replyTo, "reply-to", "", "where to answer")
 	flags.StringVar(&s.replySession, "reply-to-session", "", "session to answer in")
 	flags.StringVar(&s.to, "to", "", "address for the application's own use")
-	flags.StringArrayVar(&s.properties, "property", nil, "application property NAME=TEXT; may be repeated")
+	flags.StringArrayVar(&s.properties, "property", nil, "application property NAME=TEXT, or NAME:TYPE=VALUE as in priority:int=5; may be repeated")
 	flags.IntVar(&s.count, "count", 1, "send everything this often")
 	flags.DurationVar(&s.ttl, "ttl", 0, "time to live")
 	flags.DurationVar(&s.in, "in", 0, "schedule the messages for this time from now; their numbers are printed")
@@ -207,9 +209,9 @@ func (s *sendFlags) message(c *cobra.Command, body []byte) (*amqp.Message, error
 		m.Annotations = amqp.Annotations{"x-opt-partition-key": s.partitionKey}
 	}
 	for _, kv := range s.properties {
-		name, value, ok := strings.Cut(kv, "=")
-		if !ok || name == "" {
-			return nil, exit.Usagef("property %q is not NAME=TEXT", kv)
+		name, value, err := readProperty(kv)
+		if err != nil {
+			return nil, err
 		}
 		if m.ApplicationProperties == nil {
 			m.ApplicationProperties = map[string]any{}
@@ -298,4 +300,35 @@ func awaitReceipt(ctx context.Context, w *dial.Wire, r *amqp.SendReceipt) error 
 		}
 	}
 	return dial.Failure("send", fmt.Errorf("the broker answered %v", state))
+}
+
+// propertyTypes are the types of values that a command line can write, as rules name them.
+var propertyTypes = map[string]func(text string) (any, error){
+	"string":   func(text string) (any, error) { return text, nil },
+	"int":      func(text string) (any, error) { n, err := strconv.ParseInt(text, 10, 32); return int32(n), err },
+	"long":     func(text string) (any, error) { return strconv.ParseInt(text, 10, 64) },
+	"double":   func(text string) (any, error) { return strconv.ParseFloat(text, 64) },
+	"boolean":  func(text string) (any, error) { return strconv.ParseBool(text) },
+	"dateTime": func(text string) (any, error) { return time.Parse(time.RFC3339, text) },
+}
+
+// readProperty reads NAME=TEXT or NAME:TYPE=VALUE. A name may have a colon if no type stands behind it.
+func readProperty(text string) (name string, value any, err error) {
+	name, of, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return "", nil, exit.Usagef("property %q is neither NAME=TEXT nor NAME:TYPE=VALUE", text)
+	}
+	if colon := strings.LastIndex(name, ":"); colon > 0 {
+		if kind := entities.ValueType(name[colon+1:]); kind != "" {
+			read := propertyTypes[kind]
+			if read == nil {
+				return "", nil, exit.Usagef("property %q: send writes no %s; send --jsonl takes every type", text, kind)
+			}
+			if value, err = read(of); err != nil {
+				return "", nil, exit.Usagef("property %q: %q is not of the type %s", text, of, kind)
+			}
+			return name[:colon], value, nil
+		}
+	}
+	return name, of, nil
 }
