@@ -24,12 +24,21 @@ SEQUENCES ?= 8000
 
 comma := ,
 
-.PHONY: build run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model mutations failovers conformance conformance-full compatibility \
+.PHONY: build release test-release run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model mutations failovers conformance conformance-full compatibility \
         upgrades pictures bench growth steady microbench cover cover-fsm coverage all clean help
 
 ## build: bin/busbar
 build:
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/busbar ./cmd/busbar
+
+## release: everything of a release in dist/ (VERSION=v1.2.3): programs, packages, the image, the chart, bills of materials, checksums
+release:
+	@mkdir -p $(TOOLS) && cd scripts/release && go build -o $(TOOLS)/release .
+	@$(TOOLS)/release -version '$(VERSION)' $(RELEASE)
+
+## test-release: make a release for one platform twice, look into it, and start its image
+test-release:
+	@cd scripts/release && go vet . && go test -count=1 -timeout 15m .
 
 ## run: one node for development on loopback, data in .cluster/dev
 run: build
@@ -187,6 +196,7 @@ nightly: verify
 	@cd test && go test -count=1 -timeout 60m ./kubernetes/acted -args -long
 	@cd test/simulation && go test -count=1 -timeout 60m -run 'Canar|TestManyPartitions' .
 	@cd test/simulation && go test -count=1 -timeout 90m ./scenario
+	@cd scripts/release && go test -count=1 -timeout 60m . -args -long
 	@$(MAKE) cover-fsm
 	@$(MAKE) sim SEED=1-100 MINUTES=10
 	@$(MAKE) conformance conformance-full
@@ -241,7 +251,7 @@ all: verify test conformance
 
 ## clean: remove what make built
 clean:
-	@rm -rf bin cover.out cover.html
+	@rm -rf bin dist cover.out cover.html
 
 ## help: list every target with what it does
 help:

@@ -92,6 +92,9 @@ var worldDoors = map[string][]string{
 	"github.com/miekg/dns":                    {"test/kubernetes/acted"},
 	"golang.org/x/net":                        {"test/conformance"},
 	"golang.org/x/tools":                      {"scripts/lint"},
+	"github.com/CycloneDX/cyclonedx-go":       {"scripts/release"},
+	"github.com/google/go-containerregistry":  {"scripts/release"},
+	"github.com/goreleaser/nfpm":              {"scripts/release"},
 	"k8s.io":                                  {"test/kubernetes"},
 	"sigs.k8s.io":                             {"test/kubernetes"},
 }
