@@ -24,12 +24,12 @@ const imageUser = 65532
 // image writes one archive of an OCI layout. The layout has the server and the emulator as two tags, each for all processors.
 func (r *release) image() error {
 	var server, emulator v1.ImageIndex = r.index(), r.index()
-	any := false
+	some := false
 	for _, p := range r.programs {
 		if p.system != "linux" {
 			continue
 		}
-		any = true
+		some = true
 		layer, err := r.layer(p)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (r *release) image() error {
 			})
 		}
 	}
-	if !any {
+	if !some {
 		return nil
 	}
 	tag := imageTag(r.number)
@@ -135,8 +135,9 @@ func (r *release) imageOf(p program, layer v1.Layer, config v1.Config) (v1.Image
 
 func (r *release) serverConfig() v1.Config {
 	return v1.Config{
-		User: "65532:65532", WorkingDir: "/data", Entrypoint: []string{"/busbar"}, Cmd: []string{"serve"},
-		Env:          []string{"BUSBAR_DATA_DIR=/data"},
+		User: "65532:65532", WorkingDir: "/data", Entrypoint: []string{"/busbar"},
+		// An argument, because a variable would win over the file of a node that keeps its data elsewhere.
+		Cmd:          []string{"serve", "--data-dir", "/data"},
 		ExposedPorts: map[string]struct{}{"5671/tcp": {}, "5672/tcp": {}, "5300/tcp": {}, "5301/tcp": {}, "5302/tcp": {}, "5302/udp": {}},
 		Volumes:      map[string]struct{}{"/data": {}},
 		Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/busbar", "healthcheck"},
