@@ -44,8 +44,8 @@ test-release:
 run: build
 	@exec bin/busbar dev --data-dir .cluster/dev
 
-## test: vet, the tests of the packages and modules in their short form, the failover of a real cluster, and attacks on one
-test: test-unit test-modules test-failover
+## test: vet, the tests of the packages and modules in their short form, the failover of a real cluster, attacks on one, and a release
+test: test-unit test-modules test-failover test-release
 
 ## test-unit: vet and the tests of the packages in their short form
 #

@@ -195,10 +195,10 @@ func TestTheDebIsInstalled(t *testing.T) {
 	script := `set -eu
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$2" # an overlay above an overlay is refused
-mkdir "$2/upper" "$2/work" "$2/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$2/upper,workdir=$2/work" "$2/root" || exit 77
-cp "$1" "$2/root/busbar.deb"
-exec chroot "$2/root" sh -euc '
+mkdir "$2/upper" "$2/work" "$2/system"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$2/upper,workdir=$2/work" "$2/system" || exit 77
+cp "$1" "$2/system/busbar.deb"
+exec chroot "$2/system" sh -euc '
 	export DEBIAN_FRONTEND=noninteractive
 	dpkg -i /busbar.deb
 	getent passwd busbar

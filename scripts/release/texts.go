@@ -45,7 +45,7 @@ func (r *release) chart() error {
 		for key, value := range map[string]string{"version": r.number, "appVersion": `"` + imageTag(r.number) + `"`} {
 			line := regexp.MustCompile(`(?m)^` + key + `: .*$`)
 			if !line.Match(items[i].bytes) {
-				return fmt.Errorf("Chart.yaml has no line %s", key)
+				return fmt.Errorf("no line %s in Chart.yaml", key)
 			}
 			items[i].bytes = line.ReplaceAll(items[i].bytes, []byte(key+": "+value))
 		}

@@ -76,7 +76,7 @@ var worldDoors = map[string][]string{
 	"github.com/prometheus/client_golang":     {"transport/rest"},
 	"github.com/prometheus/prometheus":        {"test/monitoring"},
 	"github.com/spf13/cobra":                  {"cmd/busbar"},
-	"go.yaml.in/yaml":                         {"cmd/busbar"},
+	"go.yaml.in/yaml":                         {"cmd/busbar", "scripts/release"},
 	"github.com/Azure/go-amqp":                {"cmd/busbar", "test/chaos", "test/conformance", "test/kubernetes/acted", "test/simulation"},
 	"github.com/Azure/azure-sdk-for-go":       {"docs/examples", "test/chaos", "test/cluster", "test/conformance", "test/console", "test/kubernetes/acted", "test/suites"},
 	"github.com/chromedp":                     {"test/console"},
