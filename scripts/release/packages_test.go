@@ -198,6 +198,10 @@ mount -t tmpfs tmpfs "$2" # an overlay above an overlay is refused
 mkdir "$2/upper" "$2/work" "$2/system"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$2/upper,workdir=$2/work" "$2/system" || exit 77
 cp "$1" "$2/system/busbar.deb"
+if chroot "$2/system" dpkg -i /busbar.deb 2>"$2/said"; then echo "a key without random bytes"; exit 1; fi
+grep "no random bytes" "$2/said"
+test ! -e "$2/system/etc/busbar/keys.env"
+mount --bind /dev "$2/system/dev"
 exec chroot "$2/system" sh -euc '
 	export DEBIAN_FRONTEND=noninteractive
 	dpkg -i /busbar.deb
@@ -218,7 +222,7 @@ exec chroot "$2/system" sh -euc '
 	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == 77 || cmd.ProcessState == nil {
 		t.Skipf("SKIPPED: no copy of this system can be made, so the scripts of the package were not run: %v %s", err, out)
 	}
-	for _, want := range []string{"busbar:x:", "600 root", "the key stays", "# mine", "the configuration is good", "gone"} {
+	for _, want := range []string{"no random bytes", "busbar:x:", "600 root", "the key stays", "# mine", "the configuration is good", "gone"} {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Fatalf("%v, and no %q in\n%s", err, want, out)
 		}
