@@ -5,25 +5,28 @@ import (
 	"net/netip"
 )
 
+// addressSetting is a setting of addresses, HOST:PORT.
+type addressSetting struct {
+	name string
+	is   []string
+}
+
+func (c *Config) addresses() []addressSetting {
+	return []addressSetting{
+		{"amqp-listen", c.AMQPListen}, {"tls-listen", c.TLSListen}, {"join", c.Join},
+		{"ops-listen", []string{c.OpsListen}}, {"peer-listen", []string{c.PeerListen}}, {"gossip-listen", []string{c.GossipListen}},
+	}
+}
+
 // validateAddresses looks at the addresses to listen on and to join, and at the files of TLS.
 func (c *Config) validateAddresses(bad func(string, ...any)) {
-	check := func(name, addr string) {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			bad("%s %q: want HOST:PORT", name, addr)
+	for _, set := range c.addresses() {
+		for _, addr := range set.is {
+			if _, _, err := net.SplitHostPort(addr); err != nil {
+				bad("%s %q: want HOST:PORT", set.name, addr)
+			}
 		}
 	}
-	for _, a := range c.AMQPListen {
-		check("amqp-listen", a)
-	}
-	for _, a := range c.TLSListen {
-		check("tls-listen", a)
-	}
-	for _, a := range c.Join {
-		check("join", a)
-	}
-	check("ops-listen", c.OpsListen)
-	check("peer-listen", c.PeerListen)
-	check("gossip-listen", c.GossipListen)
 	if len(c.AMQPListen)+len(c.TLSListen) == 0 {
 		bad("neither amqp-listen nor tls-listen is set: nobody could connect")
 	}

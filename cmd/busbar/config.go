@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -329,7 +330,11 @@ func (c *Config) readFile(file string) error {
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
-	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+	document := struct {
+		Schema string  `yaml:"$schema"` // for editors
+		Config *Config `yaml:",inline"`
+	}{Config: c}
+	if err := d.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("configuration %s: %w", file, forPeople(err))
 	}
 	var lines struct {
@@ -376,11 +381,8 @@ func (c *Config) resolve() error {
 	c.validateAccess(bad)
 	c.Limits.validate(c.limitAt, bad)
 	c.Limits.fit(c.Partitions, c.limitAt, bad)
-	if c.BootstrapExpect < 1 || c.BootstrapExpect > 64 {
-		bad("bootstrap-expect is %d, want 1 to 64", c.BootstrapExpect)
-	}
-	if c.Partitions < 1 || c.Partitions > 1024 {
-		bad("partitions is %d, want 1 to 1024", c.Partitions)
+	for _, n := range c.spans() {
+		n.validate(n.name, bad)
 	}
 	if c.MoveRate != 0 && c.MoveRate < partition.LeastMoveRate {
 		bad("move-bytes-per-second is %d, want at least %d, or 0 for no bound", c.MoveRate, partition.LeastMoveRate)
@@ -388,25 +390,14 @@ func (c *Config) resolve() error {
 	if !validZone(c.Zone) {
 		bad("zone is %q, want at most %d letters, digits and signs of ASCII without spaces", c.Zone, maxZone)
 	}
-	if c.ReplicationFactor < 1 {
-		bad("replication-factor is %d, want at least 1", c.ReplicationFactor)
-	}
 	c.ReplicationFactor = min(c.ReplicationFactor, max(1, c.BootstrapExpect))
 	if _, err := c.gossipRing(); err != nil {
 		bad("%w", err)
 	}
-	if c.LogStore != "wal" && c.LogStore != "boltdb" {
-		bad("log-store is %q, want wal or boltdb", c.LogStore)
-	}
-	switch c.LogFormat {
-	case "auto", "text", "json":
-	default:
-		bad("log-format is %q, want auto, text or json", c.LogFormat)
-	}
-	switch c.LogLevel {
-	case logAuto, "trace", "debug", "info", "warn", "error":
-	default:
-		bad("log-level is %q, want trace, debug, info, warn, error or auto", c.LogLevel)
+	for _, w := range c.words() {
+		if !slices.Contains(w.want, w.is) {
+			bad("%s is %q, want %s", w.name, w.is, oneOf(w.want))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -25,7 +25,7 @@
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
 //   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error
 //   - timings.go: how long the stations of a message take
-//   - config.go, config_faults.go, placement.go, limits.go, addresses.go, gossip_keys.go: the configuration
+//   - schema.go, config.go, config_faults.go, placement.go, bounds.go, limits.go, addresses.go, gossip_keys.go: the configuration
 //
 // The packages console, client, doctor, lines, backup, bench, entities, dial, exit, notify and process have doors that test/arch holds.
 //

@@ -55,21 +55,29 @@ func (l *limits) keyRate() transport.KeyRate {
 		Bytes: l.KeyBytes, ByteBurst: burst(l.KeyByteBurst, l.KeyBytes)}
 }
 
+// rate is a limit that is off until it is set.
+type rate struct {
+	span
+	rate int
+	of   string // the rate that a burst belongs to
+}
+
+func (l *limits) rates() []rate {
+	return []rate{
+		{span{"key-messages-per-second", l.KeyMessages, 1, maxBytes}, 1, ""},
+		{span{"key-bytes-per-second", l.KeyBytes, 1, maxBytes}, 1, ""},
+		{span{"key-messages-burst", l.KeyMessageBurst, 1, maxBytes}, l.KeyMessages, "key-messages-per-second"},
+		{span{"key-bytes-burst", l.KeyByteBurst, 1, maxBytes}, l.KeyBytes, "key-bytes-per-second"},
+	}
+}
+
 // validateRates looks at the limits that are off until they are set.
 func (l *limits) validateRates(where func(name string) (string, bool), bad func(string, ...any)) {
-	for _, f := range []struct {
-		name     string
-		is, rate int
-		of       string // the rate that a burst belongs to
-	}{
-		{"key-messages-per-second", l.KeyMessages, 1, ""}, {"key-bytes-per-second", l.KeyBytes, 1, ""},
-		{"key-messages-burst", l.KeyMessageBurst, l.KeyMessages, "key-messages-per-second"},
-		{"key-bytes-burst", l.KeyByteBurst, l.KeyBytes, "key-bytes-per-second"},
-	} {
+	for _, f := range l.rates() {
 		at, set := where(f.name)
 		switch {
-		case set && (f.is < 1 || f.is > maxBytes):
-			bad("%slimits: %s is %d, want 1 to %d; leave it out for no limit", at, f.name, f.is, maxBytes)
+		case set && (f.is < f.least || f.is > f.most):
+			bad("%slimits: %s is %d, want %d to %d; leave it out for no limit", at, f.name, f.is, f.least, f.most)
 		case set && f.rate == 0:
 			bad("%slimits: %s needs %s", at, f.name, f.of)
 		}
@@ -139,39 +147,33 @@ func (l *limits) fit(partitions int, where func(name string) (string, bool), bad
 }
 
 func (l *limits) validate(where func(name string) (string, bool), bad func(string, ...any)) {
-	most := defaultLimits() // most may be lowered only
-	most.Entities = catalog.MostEntities
-	most.ConcurrentReceives = partition.Defaults().MaxParked
-	most.Connections, most.ConnectionsPerHost = maxSockets, maxSockets
-	most.ClientBytes, most.TransactionBytes = maxBytes, maxBytes
-	most.Operations = maxSockets
-	most.Unauthenticated, most.UnauthenticatedPerHost = maxSockets, maxSockets
-	most.MetricEntities = catalog.MostEntities
 	l.validateRates(where, bad)
-	for _, f := range []struct {
-		name    string
-		is, max int
-	}{
-		{"entities", l.Entities, most.Entities}, {"subscriptions", l.Subscriptions, most.Subscriptions},
-		{"sql-filters", l.SQLFilters, most.SQLFilters},
-		{"correlation-filters", l.CorrelationFilters, most.CorrelationFilters},
-		{"rule-text", l.RuleText, most.RuleText},
-		{"transaction-messages", l.TransactionMessages, most.TransactionMessages},
-		{"concurrent-receives", l.ConcurrentReceives, most.ConcurrentReceives},
-		{"connections", l.Connections, most.Connections},
-		{"connections-per-host", l.ConnectionsPerHost, most.ConnectionsPerHost},
-		{"unauthenticated", l.Unauthenticated, most.Unauthenticated},
-		{"unauthenticated-per-host", l.UnauthenticatedPerHost, most.UnauthenticatedPerHost},
-		{"links", l.Links, most.Links},
-		{"operations", l.Operations, most.Operations},
-		{"client-bytes", l.ClientBytes, most.ClientBytes},
-		{"transaction-bytes", l.TransactionBytes, most.TransactionBytes},
-		{"metric-entities", l.MetricEntities, most.MetricEntities},
-	} {
-		if f.is < 1 || f.is > f.max {
-			at, _ := where(f.name)
-			bad("%slimits: %s is %d, want 1 to %d", at, f.name, f.is, f.max)
-		}
+	for _, n := range l.spans() {
+		at, _ := where(n.name)
+		n.validate(at+"limits: "+n.name, bad)
+	}
+}
+
+// spans are the bounds of the limits that always hold.
+func (l *limits) spans() []span {
+	most := defaultLimits() // most may be lowered only
+	return []span{
+		{"entities", l.Entities, 1, catalog.MostEntities},
+		{"subscriptions", l.Subscriptions, 1, most.Subscriptions},
+		{"sql-filters", l.SQLFilters, 1, most.SQLFilters},
+		{"correlation-filters", l.CorrelationFilters, 1, most.CorrelationFilters},
+		{"rule-text", l.RuleText, 1, most.RuleText},
+		{"transaction-messages", l.TransactionMessages, 1, most.TransactionMessages},
+		{"concurrent-receives", l.ConcurrentReceives, 1, partition.Defaults().MaxParked},
+		{"connections", l.Connections, 1, maxSockets},
+		{"connections-per-host", l.ConnectionsPerHost, 1, maxSockets},
+		{"unauthenticated", l.Unauthenticated, 1, maxSockets},
+		{"unauthenticated-per-host", l.UnauthenticatedPerHost, 1, maxSockets},
+		{"links", l.Links, 1, most.Links},
+		{"operations", l.Operations, 1, maxSockets},
+		{"client-bytes", l.ClientBytes, 1, maxBytes},
+		{"transaction-bytes", l.TransactionBytes, 1, maxBytes},
+		{"metric-entities", l.MetricEntities, 1, catalog.MostEntities},
 	}
 }
 

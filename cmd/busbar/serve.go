@@ -201,6 +201,6 @@ func newConfigCommand() *cobra.Command {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "the configuration is good")
 		return err
 	}
-	c.AddCommand(check)
+	c.AddCommand(check, newSchemaCommand())
 	return c
 }

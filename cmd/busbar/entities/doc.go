@@ -5,7 +5,9 @@
 // # Where things are
 //
 //   - file.go: reading a file, with the line and the pointer of every mistake
-//   - rule.go: the names of properties, and rules
+//   - names.go: the properties that a file may set
+//   - rule.go: rules
+//   - schema.go: the JSON Schema of a file
 //   - value.go: when two values are the same, and values with types
 //   - circle.go: the order of creation, and warnings of forwarding in a circle
 //   - apply.go: creating what is missing, and telling what differs

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -267,7 +268,7 @@ func (r *reader) scalar(m member) (string, bool) {
 
 func (r *reader) root(n *yaml.Node) {
 	top := place{n.Line, ""}
-	all := r.members(n, top)
+	all := slices.DeleteFunc(r.members(n, top), func(m member) bool { return m.key == schemaKey })
 	if len(all) == 1 && all[0].key == "userconfig" {
 		r.userConfig(all[0])
 		return

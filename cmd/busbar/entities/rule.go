@@ -6,48 +6,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Names of properties that a file may set, by kind of entity. Those of optionNames may stand with any.
-var (
-	receiverNames = []string{"LockDuration", "RequiresSession", "DeadLetteringOnMessageExpiration",
-		"MaxDeliveryCount", "ForwardTo", "ForwardDeadLetteredMessagesTo"}
-	senderNames = []string{"MaxSizeInMegabytes", "RequiresDuplicateDetection",
-		"DuplicateDetectionHistoryTimeWindow", "SupportOrdering", "EnablePartitioning", "EnableExpress",
-		"MaxMessageSizeInKilobytes"}
-	topicNames        = []string{"FilteringMessagesBeforePublishing", "EnableSubscriptionPartitioning"}
-	subscriptionNames = []string{"DeadLetteringOnFilterEvaluationExceptions"}
-	commonNames       = []string{"DefaultMessageTimeToLive", "EnableBatchedOperations", "Status", "UserMetadata",
-		"AutoDeleteOnIdle"}
-	optionNames = []string{"NoDeadLetter", "ProcessedHistory", "ProcessedHistoryBody", "AcceptedHistory",
-		"HistoryCount", "HistoryAge", "HistoryMaxBytes", "RetryMin", "RetryMax", "RetryMultiplierPercent",
-		"RetryJitterPercent"}
-	correlationNames = []string{"CorrelationId", "MessageId", "To", "ReplyTo", "Label", "SessionId",
-		"ReplyToSessionId", "ContentType"}
-)
-
-// namesOf lists the elements that describe an entity of a kind and may be set.
-func namesOf(kind string) []string {
-	var all []string
-	switch kind {
-	case Queue:
-		all = append(append(all, receiverNames...), senderNames...)
-	case Topic:
-		all = append(append(all, senderNames...), topicNames...)
-	case Subscription:
-		all = append(append(all, receiverNames...), subscriptionNames...)
-	}
-	return append(all, commonNames...)
-}
-
-// propertyName is the element for a key of any case, "" if there is none.
-func propertyName(kind, key string) string {
-	if name := foldIn(namesOf(kind), key); name != "" {
-		return name
-	}
-	return foldIn(optionNames, key)
-}
-
-func isOption(name string) bool { return foldIn(optionNames, name) != "" }
-
 func foldIn(names []string, key string) string {
 	for _, name := range names {
 		if strings.EqualFold(name, key) {
@@ -103,7 +61,7 @@ func (r *reader) ruleProperty(s *ruleSpec, m member) {
 	switch m.key {
 	case "filtertype":
 		text, _ := r.scalar(m)
-		if s.Filter = foldIn([]string{"True", "False", "Sql", "Correlation"}, text); s.Filter == "" {
+		if s.Filter = foldIn(filterTypes, text); s.Filter == "" {
 			r.fail(m.place, "%q is no type of filter; want Correlation, Sql, True or False", text)
 		}
 	case "sqlfilter":
