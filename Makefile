@@ -62,7 +62,7 @@ test-unit:
 # The tests are a module of their own, so that users of the broker do not depend on what they need.
 test-modules: build
 	@cd test && go vet ./... && go test -short ./backup ./check ./kubernetes ./ledger ./simulation/... && \
-		go test -short -count=1 ./chaos ./kubernetes/acted # the binary is no input of the cache
+		go test -short -count=1 ./chaos ./kubernetes/acted ./schema # the binary is no input of the cache
 	@cd test/monitoring && go vet . && go test -count=1 .
 
 ## test-failover: failover and attacks on a cluster of real processes

@@ -31,6 +31,7 @@ var testRooms = map[string][]string{
 	"test/ledger":                {},
 	"test/monitoring":            {}, // it sees what a collector sees
 	"test/namespaces":            {},
+	"test/schema":                {"cmd/busbar/dial", "cmd/busbar/entities", "cmd/busbar/exit", "test/cluster", "transport/rest"}, // the judges of files
 	"test/suites":                {"test/cluster", "test/conformance/languages"},
 
 	"scripts/coverage": {},
