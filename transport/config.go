@@ -89,6 +89,9 @@ type Config struct {
 	// MaxBatchBytes bounds the bytes of a batch of messages to an entity that takes larger messages; it is
 	// announced as com.microsoft:max-message-batch-size (RUL-32). The number of messages has no limit.
 	MaxBatchBytes uint32
+	// LeaveOver is asked for how long the ends of connections are spread when this node sends its clients to other nodes. Nil
+	// and 0 end all at once, as where nobody else serves.
+	LeaveOver func() time.Duration
 	// OnLarge is called with the bytes of memory that were taken for a message or request of more than 8 MiB that is
 	// still arriving; nil for nobody.
 	OnLarge func(bytes int)

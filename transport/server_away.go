@@ -21,9 +21,7 @@ func (s *Server) SendAway(ctx context.Context) error {
 	s.stopWaits()
 	s.mu.Unlock()
 	s.log.Info("the clients are sent away, because this node leaves the cluster", "connections", len(conns))
-	for _, c := range conns {
-		c.shutdown()
-	}
+	s.spreadEnds(ctx, conns)
 	err := finish(ctx, conns, func() {})
 	for err == nil && (s.places.used() > 0 || s.doubts.Load() > 0) {
 		select {
@@ -46,6 +44,41 @@ func (s *Server) TakeBack() {
 		s.away = false
 		s.waits, s.stopWaits = context.WithCancel(s.ctx)
 		s.log.Info("clients are served again")
+	}
+}
+
+// leavePause is the longest pause between the ends of two connections.
+const leavePause = 250 * time.Millisecond
+
+// spreadEnds asks connections to end, one after the other over the time of LeaveOver. Otherwise
+// all clients would be without a connection at once, while their SDKs wait before they connect again. They would come to
+// the other nodes at once, too. Half of the time until ctx ends is left for what the last ones are doing.
+func (s *Server) spreadEnds(ctx context.Context, conns []*conn) {
+	pause := time.Duration(0)
+	if s.cfg.LeaveOver != nil && len(conns) > 1 {
+		over := s.cfg.LeaveOver()
+		if until, bound := ctx.Deadline(); bound {
+			over = min(over, time.Until(until)/2)
+		}
+		pause = min(over/time.Duration(len(conns)-1), leavePause)
+	}
+	next := time.Now()
+	for _, c := range conns {
+		if wait := time.Until(next); wait > 0 {
+			t := time.NewTimer(wait)
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+			case <-s.ctx.Done():
+			}
+			t.Stop()
+		}
+		select {
+		case <-c.done: // its client has gone by itself
+		default:
+			c.shutdown()
+			next = next.Add(pause)
+		}
 	}
 }
 

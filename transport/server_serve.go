@@ -155,7 +155,7 @@ type Holder = waist.Holder
 func (s *Server) Holder(by fsm.RequestID) Holder { return s.waist.Holders().Of(by) }
 
 // Close stops accepting, answers what is in flight, tells the clients to go elsewhere (amqp:connection:forced), and
-// gives their sessions back. It returns when every goroutine of the server has ended. When ctx ends first, the rest
+// gives their sessions back. The connections end one after the other, over the time of LeaveOver. It returns when every goroutine of the server has ended. When ctx ends first, the rest
 // is cut off; its error is returned.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
@@ -174,9 +174,7 @@ func (s *Server) Close(ctx context.Context) error {
 		s.wg.Wait()
 		return nil
 	}
-	for _, c := range conns {
-		c.shutdown()
-	}
+	s.spreadEnds(ctx, conns)
 	s.sockets.Close()
 	httpErr := s.http.Shutdown(ctx)
 	if httpErr != nil {

@@ -83,6 +83,17 @@ type node struct {
 	closers    []func(context.Context) error // in the order of opening
 }
 
+// leaveTime is for how long the ends of the clients' connections are spread, if there is another node for them.
+const leaveTime = 10 * time.Second
+
+// leaveOver returns for how long this node spreads the ends of its clients' connections when it stops or leaves.
+func (n *node) leaveOver() time.Duration {
+	if len(n.gossip.Alive()) < 2 {
+		return 0
+	}
+	return leaveTime
+}
+
 // onClose remembers what to close; the last opened is closed first.
 func (n *node) onClose(f func(context.Context) error) { n.closers = append(n.closers, f) }
 

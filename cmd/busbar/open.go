@@ -280,6 +280,7 @@ func (n *node) openFront(context.Context) error {
 		return held
 	})
 	front.OnLarge = thrift.Large
+	front.LeaveOver = n.leaveOver
 	front.OnConfirmed, front.OnDelivered, front.OnSettled = observe(n.timings.confirm), observe(n.timings.deliver), observe(n.timings.settle)
 	n.router.OnLarge(thrift.Large)
 	n.onClose(func(context.Context) error { thrift.Close(); return nil })
