@@ -9,31 +9,31 @@ import (
 	"testing"
 )
 
-// tableOfSettings reads the operators' page: each setting, and whether it takes a reload or a restart.
+// tableOfSettings reads the page of the configuration: each setting, and whether it takes a reload or a restart.
 func tableOfSettings(t *testing.T) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operating.md")
+	page, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, ok := strings.Cut(string(page), "\n## Change the configuration of a running node\n")
-	if !ok {
-		t.Fatal("the page has no section about it")
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
 	table := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\| (reload|restart) \\|").FindAllStringSubmatch(section, -1) {
-		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
-			if table[name[1]] != "" {
-				t.Errorf("%s is there twice", name[1])
+	for prefix, heading := range map[string]string{"": "| setting |", "limits.": "| limit |"} {
+		_, section, ok := strings.Cut(string(page), "\n"+heading)
+		if !ok {
+			t.Fatalf("the page has no table that begins with %q", heading)
+		}
+		section, _, _ = strings.Cut(section, "\n<!-- /")
+		for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*? \\| (reload|restart) \\|").FindAllStringSubmatch(section, -1) {
+			if table[prefix+row[1]] != "" {
+				t.Errorf("%s is there twice", row[1])
 			}
-			table[name[1]] = row[2]
+			table[prefix+row[1]] = row[2]
 		}
 	}
 	return table
 }
 
-// Every setting is in the table of the operators' page, and what the table says of it is true: one that takes a reload is in
+// Every setting is in the tables of the page, and what the table says of it is true: one that takes a reload is in
 // effect after it, and one that takes a restart is named and keeps its value.
 func TestTheTableOfSettingsIsTrue(t *testing.T) {
 	table := tableOfSettings(t)
@@ -63,7 +63,7 @@ func TestTheTableOfSettingsIsTrue(t *testing.T) {
 				t.Errorf("%s changes by a reload: %+v", name, done)
 			}
 		default:
-			t.Errorf("docs/operating.md does not say what %s takes", name)
+			t.Errorf("docs/configuration.md does not say what %s takes", name)
 		}
 	}
 	for _, s := range append(settings(), environmentOnly()...) {

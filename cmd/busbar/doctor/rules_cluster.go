@@ -210,7 +210,7 @@ func (d *diagnosis) settings() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if by := d.values(func(n *Node) string { return n.Settings[name] }); len(by) > 1 {
-			d.of("", CodeSettings, Warning, "give "+name+" one value in the configuration of all nodes, then: systemctl reload busbar, or restart, as docs/operating.md says",
+			d.of("", CodeSettings, Warning, "give "+name+" one value in the configuration of all nodes, then: systemctl reload busbar, or restart, as docs/configuration.md says",
 				"the setting %s differs: %s.", name, spread(by))
 		}
 	}
