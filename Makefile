@@ -29,6 +29,7 @@ comma := ,
 
 ## build: bin/busbar
 build:
+	@[[ -x bin/busbar ]] || echo 'building bin/busbar; the first time takes a few minutes, and next to nothing later' >&2
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/busbar ./cmd/busbar
 
 ## release: everything of a release in dist/ (VERSION=v1.2.3): programs, packages, the image, the chart, bills of materials, checksums

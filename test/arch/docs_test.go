@@ -2,6 +2,8 @@ package arch
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -31,6 +33,36 @@ func TestTheDocumentationWarnsOfHandlersOnReplyQueues(t *testing.T) {
 	} {
 		if !strings.Contains(section, want) {
 			t.Errorf("docs/patterns.md, Request and reply, does not say %q", want)
+		}
+	}
+}
+
+// Each page of docs is in the list of pages, and each link of docs/llms.txt, which no other check reads, leads to a page.
+func TestEachPageIsInTheListOfPages(t *testing.T) {
+	list, err := os.ReadFile("../../docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("found %d pages: %v", len(pages), err)
+	}
+	for _, p := range pages {
+		if name := filepath.Base(p); name != "README.md" && !strings.Contains(string(list), "]("+name+")") {
+			t.Errorf("docs/README.md does not name %s", name)
+		}
+	}
+	text, err := os.ReadFile("../../docs/llms.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(string(text), -1)
+	if len(links) < 20 {
+		t.Errorf("docs/llms.txt has %d links", len(links))
+	}
+	for _, l := range links {
+		if _, err := os.Stat("../../docs/" + l[1]); err != nil {
+			t.Errorf("docs/llms.txt: %v", err)
 		}
 	}
 }

@@ -12,4 +12,5 @@
 //   - programs_test.go: the nodes, their killer and the programs
 //   - languages_test.go: how programs of each language are run
 //   - page_test.go: the output that a page shows
+//   - readme_test.go: the first programs of README.md
 package examples
