@@ -1,4 +1,5 @@
 // Package examples runs the programs of docs/examples as their pages say, and compares what they print with the pages.
+// The commands of other pages, and the first programs of README.md, are run, too.
 //
 // Three nodes serve the programs of one language, and the languages run side by side. The clients connect to one of
 // these nodes. The others are killed and started again meanwhile, the one that leads most partitions first. With -short
@@ -12,5 +13,6 @@
 //   - programs_test.go: the nodes, their killer and the programs
 //   - languages_test.go: how programs of each language are run
 //   - page_test.go: the output that a page shows
+//   - commands_test.go: the commands that other pages tell to type
 //   - readme_test.go: the first programs of README.md
 package examples

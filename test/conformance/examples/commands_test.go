@@ -1,4 +1,4 @@
-package conformance
+package examples
 
 import (
 	"bytes"
@@ -145,7 +145,7 @@ func (p page) run(t *testing.T) {
 
 // A reader who types the commands of a page, from its top to its end, sees what the page says.
 func TestCommandsOfThePages(t *testing.T) {
-	root := filepath.Join("..", "..", "docs")
+	root := filepath.Join("..", "..", "..", "docs")
 	var pages []page
 	for _, glob := range []string{"*.md", "guide/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, glob))
@@ -162,7 +162,7 @@ func TestCommandsOfThePages(t *testing.T) {
 				t.Errorf("%s: %v", f, err)
 			}
 			if len(blocks) > 0 {
-				pages = append(pages, page{strings.TrimPrefix(f, "../../"), blocks})
+				pages = append(pages, page{strings.TrimPrefix(f, "../../../"), blocks})
 			}
 		}
 	}
