@@ -230,6 +230,8 @@ func TestQueueCommands(t *testing.T) {
 		{"a wrong key is unauthorised", wrong, []string{"list"}, exit.Unauthorised, "401"},
 		{"a key without Manage is unauthorised", weak, []string{"create", "x"}, exit.Unauthorised, "401"},
 		{"a bad value is a usage error", cs, []string{"create", "x", "--lock-duration", "1h"}, exit.Usage, "400"},
+		{"a name with a sign of its own is a usage error", cs, []string{"create", "a%b"}, exit.Usage, `"a%b" is no name: a name has letters, digits`},
+		{"so is one that looks escaped", cs, []string{"create", "a%20b"}, exit.Usage, `"a%20b" is no name`},
 		{"a flag that nobody knows is a usage error", cs, []string{"list", "--nonsense"}, exit.Usage, "nonsense"},
 		{"a missing name is a usage error", cs, []string{"create"}, exit.Usage, "takes the name of one queue, got 0 arguments"},
 		{"an unknown output is a usage error", cs, []string{"list", "-o", "xml"}, exit.Usage, "xml"},

@@ -39,6 +39,10 @@ func NewReceiveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "receive QUEUE",
 		Short: "Receive messages, print them and settle them",
+		Long: "Receive messages, print them and settle them. A subscription is named by TOPIC/Subscriptions/NAME.\n\n" +
+			"When no message comes, the command says so on standard error, and ends with 0.",
+		Example: "  busbar receive orders --max 5\n  busbar receive trades/Subscriptions/eu --wait 1m\n" +
+			"  busbar receive orders --deadletter --reason BadJSON",
 	}
 	f := dial.AddFlags(c)
 	flags := c.Flags()

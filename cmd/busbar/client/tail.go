@@ -26,7 +26,8 @@ func NewTailCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tail QUEUE",
 		Short: "Print messages as they come, without locking or removing them",
-		Long: "Print messages as they come, without locking or removing them. What was there before is not printed, unless " +
+		Long: "Print messages as they come, without locking or removing them. A subscription is named by\n" +
+			"TOPIC/Subscriptions/NAME. What was there before is not printed, unless " +
 			"--from-start or --from asks for it.\n\nThe command looks again and again. A message that is received and completed " +
 			"between two looks is not seen; the history of a queue has those, too: busbar queue options QUEUE --accepted-history.",
 		Example: "  busbar tail orders\n  busbar tail orders --filter \"region = 'eu'\" -f '%d %k %v\\n'\n" +

@@ -73,3 +73,24 @@ func TestFailuresNameTheirCure(t *testing.T) {
 		}
 	}
 }
+
+// What is missing is named: the topic of a new subscription, and the subscription of a new rule.
+func TestRefusalsNameWhatIsMissing(t *testing.T) {
+	m := &Management{Target: &Target{}}
+	for _, c := range []struct {
+		method, path string
+		status       int
+		detail, want string
+	}{
+		{"PUT", "trades/Subscriptions/eu", 404, "Entity 'busbar:Topic:trades|eu' was not found", "x: 404: there is no trades"},
+		{"PUT", "trades/Subscriptions/eu/Rules/r", 404, "not found", "x: 404: there is no trades/Subscriptions/eu"},
+		{"PUT", "$x", 404, "No service is hosted at the specified address", "x: 404: No service is hosted at the specified address"},
+		{"GET", "trades/Subscriptions/eu", 404, "not found", "x: 404: there is no trades/Subscriptions/eu"},
+		{"DELETE", "q", 410, "gone", "x: 404: there is no q"},
+		{"PUT", "a b", 400, "SubCode=40000. 'sb://h/a b' contains character(s) that is not allowed by", `x: 400: "a b" is no name: a name has letters, digits, periods, hyphens, underscores and slashes`},
+	} {
+		if got := m.refused("x", c.method, c.path, c.status, c.detail); got.Error() != c.want {
+			t.Errorf("%s %s: %v, want %s", c.method, c.path, got, c.want)
+		}
+	}
+}

@@ -40,6 +40,9 @@ func (m *Management) Do(ctx context.Context, what, method, path, query string, b
 
 // request is Do; update marks a change of what is there.
 func (m *Management) request(ctx context.Context, what, method, path, query string, body []byte, update bool) ([]byte, error) {
+	if strings.Contains(path, "%") { // no token names such a path
+		return nil, exit.FromHTTP(what, http.StatusBadRequest, noName(path))
+	}
 	ctx, cancel := context.WithTimeout(ctx, m.Limit)
 	defer cancel()
 	u := m.Target.URL("http") + escapedPath(path) + "?api-version=" + apiVersion + query
@@ -76,6 +79,23 @@ func (m *Management) request(ctx context.Context, what, method, path, query stri
 // existsCode stands in the detail of a refusal because the name is taken.
 const existsCode = "SubCode=40900"
 
+// namesCode is in the detail of a refusal because of a letter that no name has.
+const namesCode = "contains character(s) that is not allowed"
+
+func noName(path string) string {
+	return fmt.Sprintf("%q is no name: a name has letters, digits, periods, hyphens, underscores and slashes", path)
+}
+
+// holder is the topic of the path of a subscription, or the subscription of a rule, "" for another path.
+func holder(path string) string {
+	for _, of := range []string{"/Rules/", "/Subscriptions/"} {
+		if i := strings.LastIndex(path, of); i > 0 {
+			return path[:i]
+		}
+	}
+	return ""
+}
+
 // refused says in words of the command line what the service says in its own.
 func (m *Management) refused(what, method, path string, status int, detail string) error {
 	detail, id := shortened(detail)
@@ -85,6 +105,10 @@ func (m *Management) refused(what, method, path string, status int, detail strin
 		detail = path + " exists already"
 	case method != http.MethodPut && (status == http.StatusNotFound || status == http.StatusGone):
 		status, detail = http.StatusNotFound, "there is no "+path
+	case status == http.StatusNotFound && holder(path) != "":
+		detail = "there is no " + holder(path)
+	case status == http.StatusBadRequest && strings.Contains(detail, namesCode):
+		detail = noName(path)
 	case status == http.StatusUnauthorized && m.Target.KeyName != "":
 		detail += " (policy " + m.Target.KeyName + ")"
 	}
