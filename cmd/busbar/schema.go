@@ -18,7 +18,7 @@ func newSchemaCommand() *cobra.Command {
 		Use:   "schema [settings|entities]",
 		Short: "Print the JSON Schema of the configuration file, or of a file of entities, for editors",
 		Long: "Print the JSON Schema (draft 2020-12) of the configuration file, or of a file of entities. An editor that reads it completes\n" +
-			"names, explains them, and marks mistakes. docs/operating.md shows the settings of VS Code.",
+			"names, explains them, and marks mistakes. docs/configuration.md shows the settings of VS Code.",
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{"settings", "entities"},
 		RunE: func(cmd *cobra.Command, args []string) error {
