@@ -483,4 +483,7 @@ func (c *Config) validateAccess(bad func(string, ...any)) {
 	if _, err := resolveIssuers(c.Issuers); err != nil {
 		bad("issuers: %w", err)
 	}
+	if err := c.checkSignIns(); err != nil {
+		bad("issuers: %w", err)
+	}
 }

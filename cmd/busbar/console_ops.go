@@ -14,7 +14,8 @@ func (n *node) withConsole(port http.Handler, guard *hostGuard) (http.Handler, e
 		return port, nil
 	}
 	deps := console.Deps{Port: port, Policies: n.policies, Own: guard.own, Node: string(n.id)[:8], Version: programVersion(),
-		Now: time.Now, Closing: n.background.Done(), Log: n.log.Named("console")}
+		Now: time.Now, Closing: n.background.Done(), Log: n.log.Named("console"),
+		Providers: n.providers, Web: newProviderClient(), Safe: func(place string) bool { return safeURL(place) == nil }}
 	if n.cfg.Dev {
 		deps.Developer = n.developer
 	}
@@ -23,6 +24,15 @@ func (n *node) withConsole(port http.Handler, guard *hostGuard) (http.Handler, e
 		return nil, err
 	}
 	return c.Handler(port), nil
+}
+
+// providers are those of the configuration as it is now.
+func (n *node) providers() []console.Provider {
+	all, err := signInProviders(n.reloader.running.Load().Issuers)
+	if err != nil { // a file has changed since the configuration was checked
+		n.log.Warn("an identity provider is left out", "error", err)
+	}
+	return all
 }
 
 // developer returns the key that the greeting shows, for requests of this host. It is the key that everybody knows; another

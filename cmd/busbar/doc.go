@@ -20,7 +20,7 @@
 //   - audit_stopped.go, recover.go: an audit of data directories whose nodes are stopped, and their recovery
 //   - reload_http.go, reload.go, reload_access.go, reload_watch.go, reload_settings.go, service.go: a running node reads its
 //     configuration again; what systemd is told
-//   - issuers.go, policies.go, roots.go: whose tokens are good, and authorities for an image that has none
+//   - issuers_signin.go, issuers.go, policies.go, roots.go: where people sign in, whose tokens are good, and authorities for an image that has none
 //   - greeting.go, ephemeral.go: what a developer is told, and nodes that keep nothing
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
 //   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error

@@ -25,6 +25,8 @@ type issuer struct {
 	Audiences list    `yaml:"audiences"`
 	Keys      string  `yaml:"keys"` // file or URL of a key set; by default what the issuer announces
 	Grants    []grant `yaml:"grants"`
+	// SignIn has people sign in to the console there; nil for an issuer of tokens alone.
+	SignIn *issuerSignIn `yaml:"sign-in"`
 }
 
 // grant gives rights to the bearers of a claim.
@@ -61,7 +63,7 @@ func (i *issuer) resolve() (auth.Issuer, error) {
 			continue
 		}
 		if err := safeURL(text); err != nil {
-			return out, fmt.Errorf("issuer %s: %w", i.Name, err)
+			return out, fmt.Errorf("issuer %s: keys come from no file, and from no safe place: %w", i.Name, err)
 		}
 		break // a name is fetched from only if there is no URL of keys
 	}
@@ -70,7 +72,7 @@ func (i *issuer) resolve() (auth.Issuer, error) {
 
 func (i *issuer) isFile() bool { return i.Keys != "" && !strings.Contains(i.Keys, "://") }
 
-// safeURL: whoever can change the keys on the way can sign tokens.
+// safeURL returns why somebody on the way could change what comes from a URL. Keys that are changed sign any token.
 func safeURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -79,7 +81,7 @@ func safeURL(text string) error {
 	if u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && loopbackHost(u.Hostname()) {
 		return nil
 	}
-	return fmt.Errorf("keys come from %q, which is neither a file, nor https, nor http on loopback", text)
+	return fmt.Errorf("%q is neither https, nor http on loopback", text)
 }
 
 // keyring fetches the keys of issuers.

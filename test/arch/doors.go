@@ -71,6 +71,8 @@ var worldDoors = map[string][]string{
 	"github.com/hashicorp/memberlist":         {"cluster", "test/conformance/attack"},
 	"github.com/minio/minio-go":               {"cmd/busbar/backup"},
 	"filippo.io/age":                          {"cmd/busbar/backup"},
+	"github.com/coreos/go-oidc":               {"cmd/busbar/console"},
+	"golang.org/x/oauth2":                     {"cmd/busbar/console"},
 	"github.com/johannesboyne/gofakes3":       {"test/backup"},
 	"github.com/coder/websocket":              {"transport", "test/suites"},
 	"github.com/prometheus/client_golang":     {"transport/rest"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type Browser struct {
 	home   string // the address of the node, without a path
 
 	mu    sync.Mutex
+	met   []string // other addresses that a browser goes to
 	wrong []string
 }
 
@@ -78,7 +80,7 @@ func (b *Browser) hear(event any) {
 	defer b.mu.Unlock()
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
-		if u, err := url.Parse(e.Request.URL); err != nil || u.Scheme != "data" && u.Scheme+"://"+u.Host != b.home && u.Scheme != "chrome" && e.Request.URL != "about:blank" {
+		if u, err := url.Parse(e.Request.URL); err != nil || u.Scheme != "data" && u.Scheme+"://"+u.Host != b.home && !b.may(e, u) && u.Scheme != "chrome" && e.Request.URL != "about:blank" {
 			b.wrong = append(b.wrong, "a request to another host: "+e.Request.URL)
 		}
 	case *runtime.EventExceptionThrown:
@@ -88,6 +90,18 @@ func (b *Browser) hear(event any) {
 			b.wrong = append(b.wrong, fmt.Sprintf("console.%s: %s", e.Type, arg.Value))
 		}
 	}
+}
+
+// Meet lets the browser go to an address, such as that of an identity provider. No page may ask it for anything.
+func (b *Browser) Meet(address string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.met = append(b.met, address)
+}
+
+// may reports whether a request is for a page that the browser goes to, or for what such a page has.
+func (b *Browser) may(e *network.EventRequestWillBeSent, u *url.URL) bool {
+	return slices.Contains(b.met, u.Scheme+"://"+u.Host) && (e.Type == network.ResourceTypeDocument || strings.HasPrefix(e.DocumentURL, u.Scheme+"://"+u.Host+"/"))
 }
 
 // Wrong returns what pages did that none may, and forgets it.

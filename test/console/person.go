@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -25,7 +26,7 @@ window.person = {
     const named = [...this.scope().querySelectorAll('input, select, textarea')].filter((e) => e.getAttribute('aria-label') === label && e.checkVisibility());
     return l?.control ?? named.at(-1);
   },
-  text() { return this.scope() === document ? document.body.innerText : this.scope().innerText; },
+  text() { return this.scope() === document ? (document.body?.innerText ?? '') : this.scope().innerText; },
 };
 `
 
@@ -34,7 +35,11 @@ func (b *Browser) Until(what, script string) error {
 	end := time.Now().Add(patience)
 	for {
 		var ok bool
-		if err := b.Script(helpers+script, &ok); err != nil {
+		err := b.Script(helpers+script, &ok)
+		if gone := (*cdproto.Error)(nil); errors.As(err, &gone) && time.Now().Before(end) {
+			err = nil // the page has just gone, and another one comes
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		if ok {

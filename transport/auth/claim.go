@@ -60,3 +60,13 @@ func (c Claim) rightsOn(path string) Right {
 func (c Claim) ExpiredAt(now time.Time) bool {
 	return !c.Until.IsZero() && !now.Before(c.Until)
 }
+
+// Entities calls f with each entity that the claim opens besides its scope, and the rights on it.
+func (c Claim) Entities(f func(path string, rights Right)) {
+	if c.granted == nil {
+		return
+	}
+	for _, g := range *c.granted {
+		f(g.scope, g.rights)
+	}
+}

@@ -159,3 +159,14 @@ func TestAClaimStandsWithItsPolicy(t *testing.T) {
 		t.Error("a claim without a key is one of a JSON web token, and stands")
 	}
 }
+
+// A claim tells of the entities that it opens besides its scope.
+func TestClaimTellsOfItsEntities(t *testing.T) {
+	got := map[string]Right{}
+	c := Claim{Rights: Listen, granted: &[]granted{{"orders", Send}, {"bills", All}}}
+	c.Entities(func(path string, rights Right) { got[path] = rights })
+	if len(got) != 2 || got["orders"] != Send || got["bills"] != All {
+		t.Errorf("%v", got)
+	}
+	Claim{Rights: All}.Entities(func(path string, _ Right) { t.Errorf("a claim without grants tells of %q", path) })
+}

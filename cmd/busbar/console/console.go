@@ -35,6 +35,12 @@ type Deps struct {
 	// Developer returns the name and the key with which a development node lets its own host sign in by a click. It is nil
 	// for other nodes.
 	Developer func(*http.Request) (name, key string, ok bool)
+	// Providers are the identity providers that people sign in at, as the configuration has them now. It may be nil.
+	Providers func() []Provider
+	// Web asks providers: it follows no redirection, goes to safe places only, and bounds what it waits for and reads.
+	Web *http.Client
+	// Safe reports whether nobody on the way can read or change what goes to a URL.
+	Safe func(place string) bool
 	// Node tells apart the cookies of nodes on one host: cookies know no port.
 	Node string
 	// Version is that of the program, for the foot of the page.
@@ -50,9 +56,15 @@ type Console struct {
 	deps     Deps
 	sessions *sessions
 	attempts *pace
-	streams  chan struct{}
-	pages    map[string]*page
-	every    time.Duration // between two events of a stream
+	// asked bounds the sign-ins at providers that fail. Keys have a pace of their own, and open the console when a provider
+	// does not.
+	asked   *pace
+	known   *providers
+	seal    *seal
+	streams chan struct{}
+	pages   map[string]*page
+	every   time.Duration // between two events of a stream
+	keyWait time.Duration // for a key that a provider has just begun to sign with
 }
 
 // New returns a console; it starts nothing.
@@ -60,12 +72,20 @@ func New(deps Deps) (*Console, error) {
 	if deps.Port == nil || deps.Policies == nil || deps.Own == nil || deps.Node == "" || deps.Now == nil || deps.Log == nil {
 		return nil, errors.New("console: a dependency is missing")
 	}
+	if deps.Providers != nil && (deps.Web == nil || deps.Safe == nil) {
+		return nil, errors.New("console: providers need Web and Safe")
+	}
 	pages, err := loadPages(files)
 	if err != nil {
 		return nil, err
 	}
-	return &Console{deps: deps, sessions: newSessions(deps.Now), attempts: newPace(deps.Now), pages: pages,
-		streams: make(chan struct{}, maxStreams), every: eventsEvery}, nil
+	seal, err := newSeal()
+	if err != nil {
+		return nil, err
+	}
+	return &Console{deps: deps, sessions: newSessions(deps.Now), attempts: newPace(deps.Now), asked: newPace(deps.Now),
+		known: newProviders(deps.Web, deps.Safe, deps.Now), seal: seal, pages: pages, streams: make(chan struct{}, maxStreams),
+		every: eventsEvery, keyWait: keyWait}, nil
 }
 
 // Handler serves the console, and hands all other requests to next. A browser is shown the page at "/", where SDKs and
@@ -76,12 +96,16 @@ func (c *Console) Handler(next http.Handler) http.Handler {
 		case path == "/" && wantsPage(r):
 			w.Header().Add("Vary", "Accept")
 			c.serve(w, r, c.servePage)
+		case path == answerPath:
+			c.serve(w, r, c.serveAnswer)
 		case !strings.HasPrefix(path, Prefix):
 			next.ServeHTTP(w, r)
 		case strings.HasPrefix(path, pagesPrefix):
 			c.serve(w, r, c.servePage)
 		case path == sessionPath:
 			c.serve(w, r, c.serveSession)
+		case path == signInPath:
+			c.serve(w, r, c.serveSignIn)
 		case path == eventsPath:
 			c.serve(w, r, c.serveEvents)
 		case strings.HasPrefix(path, portPrefix+"/"):

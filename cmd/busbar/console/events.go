@@ -118,7 +118,7 @@ func (s *stream) look(expired bool) bool {
 	}
 	for i := range s.asks {
 		a := &s.asks[i]
-		in := inner(s.r, a.path, s.one.token)
+		in := inner(s.r, a.path, s.one.bearer.Load().token)
 		in.URL.RawQuery = a.query.Encode()
 		got := &recorder{header: http.Header{}, status: http.StatusOK}
 		s.c.deps.Port.ServeHTTP(got, in)

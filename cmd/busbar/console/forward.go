@@ -44,7 +44,7 @@ func (c *Console) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	c.deps.Port.ServeHTTP(w, inner(r, where, one.token))
+	c.deps.Port.ServeHTTP(w, inner(r, where, one.bearer.Load().token))
 }
 
 // inner is a request of the console to the operations port.

@@ -51,11 +51,15 @@ func (c *Console) check(r *http.Request) error {
 		}
 		same = true
 	}
+	if mode := r.Header.Get("Sec-Fetch-Mode"); r.URL.Path == answerPath && mode != "" && mode != "navigate" {
+		return errElsewhere // the answer of a provider is a page that somebody goes to, and no picture of another page
+	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
 	case site == "cross-site" || site == "same-site":
-		// A link from elsewhere may open the page, which holds nothing. It may not read anything else.
-		if !reads || r.URL.Path != "/" && !strings.HasPrefix(r.URL.Path, pagesPrefix) {
+		// A link from elsewhere may open the page, which holds nothing, and a provider sends its answer, which is
+		// judged by its state. Nothing else may be read.
+		if !reads || r.URL.Path != "/" && r.URL.Path != answerPath && !strings.HasPrefix(r.URL.Path, pagesPrefix) {
 			return errElsewhere
 		}
 	case !reads && !same:

@@ -152,8 +152,13 @@ func secure(r *http.Request) *http.Request {
 
 func told(t *testing.T, w *httptest.ResponseRecorder) (v signedIn) {
 	t.Helper()
-	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+	read(t, w, &v)
+	return v
+}
+
+func read(t *testing.T, w *httptest.ResponseRecorder, v any) {
+	t.Helper()
+	if err := json.Unmarshal(w.Body.Bytes(), v); err != nil {
 		t.Fatalf("%v in %s", err, w.Body)
 	}
-	return v
 }

@@ -1,11 +1,10 @@
 package console
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -21,18 +20,37 @@ const (
 	maxSessionStreams = 8
 )
 
-// session is somebody who signed in. The key is not kept: the token holds as long as the session may.
+// session is somebody who signed in. A key is not kept: its token holds as long as the session may.
 type session struct {
-	token  string
-	policy string
+	bearer atomic.Pointer[bearer]
+	policy string // or the name of a person
 	scope  string // the entity of the token, "" for the namespace
-	ends   time.Time
-	used   time.Time
+	// issuer and subject are those of a person who signed in at a provider, "" with a key.
+	issuer, subject string
+	ends            time.Time
+	used            time.Time
 	// streams counts the streams of events that are open.
 	streams int
 	// over is closed when the session ends.
 	over chan struct{}
+	// renewing is held by the request that asks the provider for a new token.
+	renewing sync.Mutex
 }
+
+// bearer is the token of a session. It is never changed: a new one takes its place.
+type bearer struct {
+	// token is what Authorization says.
+	token string
+	// refresh asks the provider for the next token, "" if there will be none.
+	refresh string
+	// begins and ends bound a token of a provider; they are zero with a key.
+	begins, ends time.Time
+	// again is when the provider may be asked again after it failed.
+	again time.Time
+}
+
+// over reports whether a token of a provider has ended. The tolerance for clocks is not for sessions.
+func (b *bearer) over(now time.Time) bool { return !b.ends.IsZero() && !now.Before(b.ends) }
 
 // mark is what the node knows a session by: who reads the memory of the table has no cookie.
 type mark [sha256.Size]byte
@@ -51,9 +69,7 @@ func newSessions(now func() time.Time) *sessions {
 
 // begin adds a session and returns the secret of its cookie.
 func (s *sessions) begin(new *session) (secret string) {
-	var chance [32]byte
-	_, _ = rand.Read(chance[:]) // it never fails
-	secret = base64.RawURLEncoding.EncodeToString(chance[:])
+	secret = chance()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweepLocked()
@@ -160,8 +176,10 @@ func (c *Console) session(r *http.Request, use bool) (*session, auth.Claim, stri
 	if one == nil {
 		return nil, auth.Claim{}, ""
 	}
-	claim, err := c.deps.Policies.Verify(one.token, c.deps.Now())
-	if err != nil {
+	c.renew(r, one)
+	b := one.bearer.Load()
+	claim, err := c.deps.Policies.Verify(b.token, c.deps.Now())
+	if err != nil || b.over(c.deps.Now()) {
 		c.sessions.end(cookie.Value)
 		return nil, auth.Claim{}, ""
 	}

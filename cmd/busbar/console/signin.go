@@ -65,12 +65,34 @@ type signedIn struct {
 	SignedIn bool   `json:"signedIn"`
 	Policy   string `json:"policy,omitempty"`
 	// Scope is the entity that the session is for, "" for the namespace; Rights are those on it.
-	Scope  string     `json:"scope,omitempty"`
-	Rights []string   `json:"rights,omitempty"`
-	Ends   *time.Time `json:"ends,omitempty"`
-	// Development says that one click signs in here.
-	Development bool   `json:"development"`
-	Version     string `json:"version"`
+	Scope  string   `json:"scope,omitempty"`
+	Rights []string `json:"rights,omitempty"`
+	// Entities are the rights on entities besides.
+	Entities []entityRights `json:"entities,omitempty"`
+	Ends     *time.Time     `json:"ends,omitempty"`
+	// Issuer is the provider of who signed in at one.
+	Issuer string `json:"issuer,omitempty"`
+	// Development says that one click signs in here, Providers are those that sign in here.
+	Development bool      `json:"development"`
+	Providers   []offered `json:"providers,omitempty"`
+	// Leave is where somebody who has signed out here signs out at the provider.
+	Leave   string `json:"leave,omitempty"`
+	Version string `json:"version"`
+}
+
+// entityRights are the rights on one entity.
+type entityRights struct {
+	Path   string   `json:"path"`
+	Rights []string `json:"rights"`
+}
+
+func rightWords(rights auth.Right) (all []string) {
+	for _, right := range [...]auth.Right{auth.Listen, auth.Send, auth.Manage} {
+		if rights&right != 0 {
+			all = append(all, right.String())
+		}
+	}
+	return all
 }
 
 // serveSession tells of a session, begins one, and ends it.
@@ -82,11 +104,14 @@ func (c *Console) serveSession(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		c.signIn(w, r)
 	case http.MethodDelete:
-		if cookie, err := r.Cookie(c.cookieName(r)); err == nil {
-			c.sessions.end(cookie.Value)
-		}
+		one, _, secret := c.session(r, false)
+		c.sessions.end(secret)
 		http.SetCookie(w, c.cookie(r, "", -1))
-		answer(w, http.StatusOK, c.tell(r, nil, auth.Claim{}))
+		out := c.tell(r, nil, auth.Claim{})
+		if one != nil && one.issuer != "" {
+			out.Leave = c.leave(r, one)
+		}
+		answer(w, http.StatusOK, out)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST, DELETE")
 		refuse(w, http.StatusMethodNotAllowed, "A session takes GET, POST and DELETE.")
@@ -94,18 +119,19 @@ func (c *Console) serveSession(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) tell(r *http.Request, one *session, claim auth.Claim) signedIn {
-	out := signedIn{Version: c.deps.Version}
+	out := signedIn{Version: c.deps.Version, Providers: c.offers()}
 	if c.deps.Developer != nil {
 		_, _, out.Development = c.deps.Developer(r)
 	}
 	if one == nil {
 		return out
 	}
-	out.SignedIn, out.Policy, out.Scope, out.Ends = true, one.policy, one.scope, &one.ends
-	for _, right := range [...]auth.Right{auth.Listen, auth.Send, auth.Manage} {
-		if claim.Rights&right != 0 {
-			out.Rights = append(out.Rights, right.String())
-		}
+	out.SignedIn, out.Policy, out.Scope, out.Ends, out.Issuer = true, one.policy, one.scope, &one.ends, one.issuer
+	out.Rights = rightWords(claim.Rights)
+	if one.issuer != "" {
+		claim.Entities(func(path string, rights auth.Right) {
+			out.Entities = append(out.Entities, entityRights{path, rightWords(rights)})
+		})
 	}
 	return out
 }
@@ -193,8 +219,9 @@ func (c *Console) open(ask *signIn) (*session, auth.Claim, error) {
 	}
 	now := c.deps.Now()
 	one := &session{policy: ask.Policy, scope: scope, ends: now.Add(sessionLife)}
-	one.token = auth.NewToken("sb://localhost/"+scope, ask.Policy, ask.Key, one.ends.Add(time.Minute))
-	claim, err := c.deps.Policies.Verify(one.token, now)
+	b := &bearer{token: auth.NewToken("sb://localhost/"+scope, ask.Policy, ask.Key, one.ends.Add(time.Minute))}
+	one.bearer.Store(b)
+	claim, err := c.deps.Policies.Verify(b.token, now)
 	if err != nil {
 		return nil, auth.Claim{}, wrong
 	}

@@ -12,9 +12,11 @@ export class Problem extends Error {
 
 export const session = { signedIn: false, rights: [] };
 
-/** may reports whether the session has a right. */
-export function may(right) {
-  return session.rights?.includes(right) ?? false;
+/** may reports whether the session has a right: on the namespace, on the entity of its key, or on the one that is named. */
+export function may(right, entity = '') {
+  const path = entity.toLowerCase();
+  return Boolean(session.rights?.includes(right) ||
+    session.entities?.some((e) => (path === e.path || path.startsWith(`${e.path}/`)) && e.rights.includes(right)));
 }
 
 /** everywhere reports whether the session is for the namespace and may manage it. */
@@ -139,10 +141,15 @@ export async function post(entity, messages) {
 export async function who(method = 'GET', signIn = undefined) {
   const headers = signIn ? { 'Content-Type': 'application/json' } : {};
   const text = await send(`${prefix}session`, method, headers, signIn ? JSON.stringify(signIn) : undefined);
-  for (const name of ['signedIn', 'policy', 'scope', 'ends']) {
+  for (const name of ['signedIn', 'policy', 'scope', 'ends', 'entities', 'issuer', 'providers', 'leave']) {
     delete session[name];
   }
   session.rights = [];
   Object.assign(session, JSON.parse(text));
   return session;
+}
+
+/** placeOf begins a sign-in at an identity provider, and returns where the browser goes for it. */
+export async function placeOf(issuer) {
+  return JSON.parse(await send(`${prefix}sign-in`, 'POST', { 'Content-Type': 'application/json' }, JSON.stringify({ issuer }))).to;
 }

@@ -58,8 +58,10 @@ class App extends View {
     } else {
       this.state.hidden = true;
     }
-    const rights = session.rights.join(', ');
-    const who = h('span', { class: 'who', title: `Rights: ${rights}` }, session.policy,
+    const some = (session.entities ?? []).map((e) => `${e.rights.join(', ')} on ${e.path}`);
+    const rights = [session.rights.join(', '), ...(some.length > 2 ? [`rights on ${some.length} entities`] : some)].filter(Boolean).join('; ');
+    const all = [session.rights.join(', '), ...some].filter(Boolean).join('; ');
+    const who = h('span', { class: 'who', title: `Rights: ${all}` }, session.policy,
       session.scope ? ` on ${session.scope}` : '', h('small', {}, ` (${rights})`));
     return h('header', { class: 'top' }, h('a', { class: 'brand', href: '#/' }, h('img', { src: '/$console/pages/icon.svg', alt: '' }), 'Busbar'),
       this.nav, h('span', { class: 'space' }), this.state, who, button('Sign out', () => this.leave(), { class: 'quiet' }));
@@ -75,14 +77,15 @@ class App extends View {
   }
 
   async leave() {
+    let leave = '';
     try {
-      await who('DELETE');
+      leave = (await who('DELETE')).leave;
     } finally {
-      this.signedOut('You are signed out.');
+      this.signedOut('You are signed out.', leave);
     }
   }
 
-  signedOut(why = '') {
+  signedOut(why = '', leave = '') {
     stop();
     session.signedIn = false;
     document.title = 'Busbar: sign in';
@@ -91,6 +94,7 @@ class App extends View {
     }
     const box = h('bb-signin');
     box.why = why;
+    box.leave = leave;
     box.addEventListener('signed-in', () => this.frame());
     this.show(box);
   }

@@ -85,7 +85,7 @@ class DeadLetters extends Messages {
 
   /** many are the acts on all dead letters of a reason, or on all. */
   many(g) {
-    if (!may('Manage')) {
+    if (!may('Manage', this.path)) {
       return [];
     }
     const of = g.reason === null ? 'all dead letters' : `dead letters with the reason ${g.reason || '(none)'}`;
@@ -152,8 +152,8 @@ class DeadLetters extends Messages {
   }
 
   acts(m) {
-    if (!may('Manage')) {
-      return may('Send') ? [['Send a copy…', () => compose(this.home, m, 'Send a copy')]] : [];
+    if (!may('Manage', this.path)) {
+      return may('Send', this.home) ? [['Send a copy…', () => compose(this.home, m, 'Send a copy')]] : [];
     }
     return [['Redrive…', () => this.redriveOne(m)], ['Edit and resend…', () => this.edit(m)], ['Delete…', () => this.deleteOne(m), 'danger']];
   }

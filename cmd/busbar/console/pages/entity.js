@@ -39,7 +39,7 @@ const shown = [['active', 'Active'], ['deadLetter', 'Dead letters'], ['scheduled
 class Entity extends View {
   async open() {
     try {
-      this.row = may('Manage') ? await look(this.path, this.signal) : this.guessed();
+      this.row = may('Manage', this.path) ? await look(this.path, this.signal) : this.guessed();
     } catch (error) {
       this.fails(error);
       return;
@@ -50,13 +50,13 @@ class Entity extends View {
     }
     rows.set(this.row.name.toLowerCase(), this.row);
     this.tiles = h('dl', { class: 'tiles' });
-    this.line = may('Manage') ? spark(this.row.name) : null;
+    this.line = may('Manage', this.path) ? spark(this.row.name) : null;
     this.nav = h('nav', { class: 'tabs', 'aria-label': `Parts of ${this.row.name}` });
     this.body = h('div', { class: 'part' });
     this.top = h('div', { class: 'title' });
     this.heading();
     this.show(this.top, this.tiles, this.nav, this.body);
-    if (may('Manage')) {
+    if (may('Manage', this.path)) {
       this.until(watch({ paths: [this.row.name] }, () => this.refresh()));
     }
     this.counts();
@@ -75,7 +75,7 @@ class Entity extends View {
     const badge = e.status && e.status !== 'Active' ? h('span', { class: 'mark' }, e.suspended ? `${e.status}, suspended by an operator` : e.status) : '';
     const name = parent ? [h('a', { href: link(parent) }, parent), ' / ', e.name.slice(parent.length).replace(/^\/subscriptions\//i, '')] : e.name;
     const acts = everywhere() ? [e.suspended ? button('Resume', () => this.resume()) : button('Suspend', () => this.suspend())] : [];
-    if (everywhere() || (may('Manage') && e.kind === 'subscription')) {
+    if (everywhere() || (may('Manage', this.path) && e.kind === 'subscription')) {
       acts.push(button('Delete', () => this.remove(), { class: 'danger' }));
     }
     this.top.replaceChildren(h('h1', {}, sign(e.kind), ' ', name), badge, this.line ?? '', h('span', { class: 'space' }), ...acts);
@@ -117,11 +117,11 @@ class Entity extends View {
       this.tab = name;
       return;
     }
-    const mine = tabs.filter(([, , , right, kinds, more]) => may(right) && kinds.includes(this.row.kind) && (!more || more(this.row)));
+    const mine = tabs.filter(([, , , right, kinds, more]) => may(right, this.path) && kinds.includes(this.row.kind) && (!more || more(this.row)));
     const at = mine.find(([tab]) => tab === name) ?? mine[0];
     this.nav.replaceChildren(...mine.map(([tab, title]) => h('a', { href: link(this.row.name, tab), 'aria-current': tab === at?.[0] ? 'page' : null }, title)));
     if (!at) {
-      this.body.replaceChildren(note('This key may do nothing here.'));
+      this.body.replaceChildren(note('You may do nothing here.'));
       return;
     }
     const part = document.createElement(at[2]);

@@ -28,7 +28,7 @@ export class Messages extends View {
   form() {
     const kind = this.entity.kind;
     this.state = select(states[kind] ?? states.queue, kind === 'topic' ? 'scheduled' : 'active', {});
-    const acts = may('Manage') && kind !== 'topic' ? [button('Move…', () => this.move()), button('Purge…', () => this.purge(), { class: 'danger' })] : [];
+    const acts = may('Manage', this.path) && kind !== 'topic' ? [button('Move…', () => this.move()), button('Purge…', () => this.purge(), { class: 'danger' })] : [];
     return this.controls([field('State', this.state)], acts);
   }
 
@@ -102,12 +102,12 @@ export class Messages extends View {
   /** acts are what may be done with one message. */
   acts(m) {
     const acts = [];
-    if (may('Send') && this.entity.kind !== 'subscription') {
+    if (may('Send', this.path) && this.entity.kind !== 'subscription') {
       acts.push(['Send a copy…', () => compose(this.path, m, 'Send a copy')]);
     }
-    if (m.state === 'scheduled' && may('Manage')) {
+    if (m.state === 'scheduled' && may('Manage', this.path)) {
       acts.push(['Cancel…', () => this.removeOne(m, 'Cancel the scheduled message'), 'danger']);
-    } else if (may('Manage')) {
+    } else if (may('Manage', this.path)) {
       acts.push(['Delete…', () => this.removeOne(m, `Delete the ${m.state} message`), 'danger']);
     }
     return acts;

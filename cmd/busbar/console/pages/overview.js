@@ -13,7 +13,7 @@ const heads = ['Active', 'Dead letters', 'Scheduled', 'Deferred', 'Locked', 'In 
 class Overview extends View {
   open() {
     if (!everywhere()) {
-      this.show(h('h1', {}, 'Entities'), note('This key may not list entities. Name one at the side.'));
+      this.show(h('h1', {}, 'Entities'), note('You may not list entities. Name one at the side.'));
       return;
     }
     this.skip = 0;

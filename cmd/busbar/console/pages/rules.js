@@ -59,9 +59,9 @@ class Rules extends View {
 
   draw(all) {
     const lines = all.map((r) => h('tr', {}, h('th', { scope: 'row' }, r.name), h('td', {}, kinds.find(([k]) => k === r.kind)?.[1] ?? r.kind), h('td', { class: 'mono' }, said(r)),
-      h('td', { class: 'mono' }, r.action || ''), h('td', { class: 'acts' }, may('Manage') ? [button('Edit…', () => this.edit(r), { 'aria-label': `Edit rule ${r.name}` }),
+      h('td', { class: 'mono' }, r.action || ''), h('td', { class: 'acts' }, may('Manage', this.path) ? [button('Edit…', () => this.edit(r), { 'aria-label': `Edit rule ${r.name}` }),
         button('Delete…', () => this.remove(r), { class: 'danger', 'aria-label': `Delete rule ${r.name}` })] : null)));
-    this.body.replaceChildren(h('div', { class: 'bar' }, may('Manage') ? button('New rule…', () => this.edit(null)) : null),
+    this.body.replaceChildren(h('div', { class: 'bar' }, may('Manage', this.path) ? button('New rule…', () => this.edit(null)) : null),
       all.length === 0 ? note('The subscription has no rule, so it selects nothing.') : table(`Rules of ${this.path}`, ['Name', 'Kind', 'Filter', 'Action', ['Acts', 'acts']], lines));
   }
 

@@ -1,6 +1,6 @@
-// Sign in with the name and the key of a policy, or with a connection string that has both.
+// Sign in with the name and the key of a policy, with a connection string that has both, or at an identity provider.
 
-import { session, who } from './api.js';
+import { placeOf, session, who } from './api.js';
 import { View, button, field, h, problem } from './dom.js';
 
 /** parts takes a connection string apart; null if the text is none. */
@@ -27,6 +27,7 @@ class SignIn extends View {
       input.addEventListener('paste', (e) => this.pasted(e));
     }
     this.error = h('div', {});
+    this.elsewhere = h('div', {}); // errors of providers
     this.go = h('button', { type: 'submit', class: 'main' }, 'Sign in');
     const form = h('form', { novalidate: true, onsubmit: (e) => this.send(e) },
       field('Policy', this.policy, 'A connection string pasted here fills all fields.'), field('Key', this.key),
@@ -35,10 +36,13 @@ class SignIn extends View {
     const dev = session.development ? h('section', { class: 'dev' }, h('h2', {}, 'Development node'),
       h('p', {}, 'Its key is known to everybody, so this machine needs none.'),
       button('Sign in with the development key', () => this.begin({ development: true }), { class: 'main' })) : null;
+    const others = session.providers?.length ? h('section', { class: 'others' }, h('h2', {}, 'Identity provider'), session.providers.map((p) =>
+      button(`Sign in at ${p.label}`, () => this.away(p.issuer), { class: 'main' })), this.elsewhere) : null;
     this.show(h('main', { class: 'signin' }, h('h1', {}, h('img', { src: '/$console/pages/icon.svg', alt: '' }), 'Busbar'),
-      this.why ? h('p', { class: 'note', role: 'status' }, this.why) : null, dev,
+      this.why ? h('p', { class: 'note', role: 'status' }, this.why) : null,
+      this.leave ? h('p', { class: 'note' }, h('a', { href: this.leave }, 'Sign out at the identity provider, too')) : null, dev, others,
       h('section', {}, h('h2', {}, 'Access policy'), form), h('p', { class: 'foot' }, `Version ${session.version ?? ''}`)));
-    (dev ? dev.querySelector('button') : this.policy).focus();
+    ((dev ?? others)?.querySelector('button') ?? this.policy).focus();
   }
 
   pasted(e) {
@@ -56,6 +60,16 @@ class SignIn extends View {
     e.preventDefault();
     const whole = parts(this.policy.value) ?? parts(this.key.value);
     this.begin(whole ?? { policy: this.policy.value, key: this.key.value, entity: this.entity.value });
+  }
+
+  /** away goes to an identity provider, which sends the browser back. */
+  async away(issuer) {
+    this.elsewhere.replaceChildren();
+    try {
+      location.assign(await placeOf(issuer));
+    } catch (error) {
+      this.elsewhere.replaceChildren(problem(error));
+    }
   }
 
   async begin(signIn) {

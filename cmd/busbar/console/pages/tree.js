@@ -43,7 +43,7 @@ class Tree extends View {
     this.load();
   }
 
-  /** alone is for a key that may not list: the entity of its policy, or one that the user names. */
+  /** alone is for a session that may not list: the entities that it has rights on, and one that the user names. */
   alone() {
     const name = h('input', { 'aria-label': 'Path of an entity', placeholder: 'queue, topic or path', value: session.scope ?? '' });
     const go = (e) => {
@@ -52,13 +52,12 @@ class Tree extends View {
         location.hash = link(name.value.trim().replace(/^\/+|\/+$/g, ''));
       }
     };
-    this.show(h('nav', { 'aria-label': 'Entities' }, h('p', { class: 'note' }, 'This key may not list entities. Name one.'),
+    this.show(h('nav', { 'aria-label': 'Entities' }, h('p', { class: 'note' }, 'You may not list entities. Name one.'),
       h('form', { class: 'search', onsubmit: go }, name, h('button', { type: 'submit' }, 'Open')), this.items));
-    if (session.scope) {
-      this.items.append(h('li', {}, h('a', { href: link(session.scope) }, session.scope)));
-      if (location.hash.replace(/^#\/?/, '') === '') {
-        location.hash = link(session.scope);
-      }
+    const mine = session.scope ? [session.scope] : (session.entities ?? []).map((e) => e.path);
+    this.items.append(...mine.map((path) => h('li', {}, h('a', { href: link(path) }, path))));
+    if (mine.length > 0 && location.hash.replace(/^#\/?/, '') === '') {
+      location.hash = link(mine[0]);
     }
   }
 
