@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,34 +113,50 @@ func (p page) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
+	env := reader(dir, filepath.Dir(bin), "BUSBAR_OPS=http://"+n.Ops, "SERVICEBUS_CONNECTION_STRING="+n.ConnectionString(false), "PAGES_DATA="+n.Dir)
 	for _, b := range p.blocks {
-		ctx, cancel := context.WithTimeout(t.Context(), blockLimit)
-		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", b.commands)
-		cmd.Dir = dir
-		// A block may leave a program behind that reads or writes: all of them go with it.
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-		cmd.WaitDelay = time.Second
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"), "HOME="+dir, "XDG_CONFIG_HOME="+dir,
-			"BUSBAR_OPS=http://"+n.Ops, "SERVICEBUS_CONNECTION_STRING="+n.ConnectionString(false), "PAGES_DATA="+n.Dir)
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		err := cmd.Run()
-		cancel()
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		code := 0
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			code = exit.ExitCode()
-		} else if err != nil {
-			t.Fatalf("%s:%d: %v\n%s", p.name, b.line, err, &out)
-		}
-		if code != b.code {
-			t.Fatalf("%s:%d: the block ended with %d, want %d:\n%s", p.name, b.line, code, b.code, &out)
-		}
-		if line, absent := missing(out.String(), b.prints); absent {
-			t.Errorf("%s:%d: the page says that this is printed:\n%s\nThe commands printed:\n%s", p.name, b.line, line, &out)
-		}
+		b.run(t, p.name, dir, env)
+	}
+}
+
+// reader is the environment of a reader whose home is dir and whose programs are in bin.
+func reader(dir, bin string, more ...string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "BUSBAR_") || strings.HasPrefix(v, "SERVICEBUS_")
+	})
+	return append(env, append([]string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir, "XDG_CONFIG_HOME=" + dir}, more...)...)
+}
+
+// run types the commands of a block in dir, and holds them to what the page says of them.
+func (b block) run(t *testing.T, page, dir string, env []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), blockLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", b.commands)
+	cmd.Dir, cmd.Env = dir, env
+	// A block may leave a program behind that reads or writes: all of them go with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	code := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		t.Fatalf("%s:%d: %v\n%s", page, b.line, err, &out)
+	}
+	if code != b.code {
+		t.Fatalf("%s:%d: the block ended with %d, want %d:\n%s", page, b.line, code, b.code, &out)
+	}
+	if line, absent := missing(out.String(), b.prints); absent {
+		t.Errorf("%s:%d: the page says that this is printed:\n%s\nThe commands printed:\n%s", page, b.line, line, &out)
 	}
 }
 

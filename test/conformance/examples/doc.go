@@ -15,4 +15,5 @@
 //   - page_test.go: the output that a page shows
 //   - commands_test.go: the commands that other pages tell to type
 //   - readme_test.go: the first programs of README.md
+//   - minutes_test.go: the path of a newcomer, from the start to a dead letter
 package examples
