@@ -41,9 +41,9 @@ release:
 test-release:
 	@cd scripts/release && go vet . && go test -count=1 -timeout 15m .
 
-## run: one node for development on loopback, data in .cluster/dev
+## run: one node for development on loopback, data in .cluster/dev; ARGS='--entities Config.json' and others
 run: build
-	@exec bin/busbar dev --data-dir .cluster/dev
+	@exec bin/busbar dev --data-dir .cluster/dev $(ARGS)
 
 ## test: vet, the tests of the packages and modules in their short form, the failover of a real cluster, attacks on one, and a release
 test: test-unit test-modules test-failover test-release
