@@ -43,8 +43,9 @@ var notes = map[string]string{
 	"root-key":    "Without `dev` a node needs it or `policies`.",
 	"gossip-keys": "Encryption is turned on and off by a restart.",
 	"policies":    "See [management.md](management.md#keys).",
-	"issuers":     "See [management.md](management.md#tokens-of-an-identity-provider).",
-	"clock-skew":  "It counts for tokens that come later.",
+	"issuers": "See [management.md](management.md#tokens-of-an-identity-provider), and for `sign-in` " +
+		"[console.md](console.md#sign-in-at-an-identity-provider).",
+	"clock-skew": "It counts for tokens that come later.",
 }
 
 // The tables of docs/configuration.md have every setting and limit, as the program tells them.

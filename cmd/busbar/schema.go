@@ -82,14 +82,22 @@ var inFileOnly = map[string]string{
 	"issuers.grants.value":  "value that the claim must have",
 	"issuers.grants.entity": "entity that the rights are for (default: the namespace)",
 	"issuers.grants.rights": "Send, Listen, Manage",
+
+	"issuers.sign-in":                    "people sign in to the console at this issuer",
+	"issuers.sign-in.client-id":          "name of this broker at the issuer",
+	"issuers.sign-in.client-secret-file": "file with the secret of the client (default: a public client)",
+	"issuers.sign-in.scopes":             "what the issuer is asked for (default: openid, profile)",
+	"issuers.sign-in.token":              "which token is judged: access or id (default: access)",
+	"issuers.sign-in.address":            "where browsers reach the operations port (default: what the browser called)",
+	"issuers.sign-in.label":              "what the button says (default: the host of the issuer)",
 }
 
 // settingsSchema returns the JSON Schema of the configuration file. Names and forms are those of [Config], so nothing stands
 // in one and not in the other. A text may be any plain value, as in YAML; truth values are true and false alone.
 func settingsSchema() map[string]any {
 	d := &describer{says: map[string]string{}, bounds: map[string]map[string]any{},
-		patterns: map[string]string{"policies.rights": rightPattern, "issuers.grants.rights": rightPattern},
-		needs:    map[string][]string{"policies": {"name", "primary-key", "rights"}, "issuers": {"name"}}}
+		patterns: map[string]string{"policies.rights": rightPattern, "issuers.grants.rights": rightPattern, "issuers.sign-in.token": "(access|id)?"},
+		needs:    map[string][]string{"policies": {"name", "primary-key", "rights"}, "issuers": {"name"}, "issuers.sign-in": {"client-id"}}}
 	for name, text := range inFileOnly {
 		d.says[name] = text
 	}
@@ -208,6 +216,12 @@ func (d *describer) value(name string, v reflect.Value) map[string]any {
 		return schema
 	case reflect.Struct:
 		return d.object(name+".", v)
+	case reflect.Pointer:
+		object := d.object(name+".", reflect.Zero(v.Type().Elem()))
+		if needs := d.needs[name]; needs != nil {
+			object["required"] = needs
+		}
+		return object
 	case reflect.Slice:
 		item := d.object(name+".", reflect.Zero(v.Type().Elem()))
 		item["type"] = "object"

@@ -71,7 +71,7 @@ func with(t *testing.T, path []string, value any) string {
 	document := map[string]any{"data-dir": "/nowhere/busbar", "root-key": "k"}
 	neighbours := map[string]map[string]any{
 		"policies": {"name": "p", "primary-key": "k", "rights": "Send"}, "issuers": {"name": "https://issuer.example", "audiences": "a"},
-		"grants": {"claim": "c", "value": "v", "rights": "Send"},
+		"grants": {"claim": "c", "value": "v", "rights": "Send"}, "sign-in": {"client-id": "c"},
 	}
 	at := document
 	for i, key := range path[:len(path)-1] {
