@@ -107,6 +107,11 @@ conformance: build
 		(cd suites && go test -count=1 -timeout 20m .) || rc=$$?; wait $$examples || rc=$$?; exit $$rc; }
 	@BUSBAR_GO_AMQP_TESTS=build go test -count=1 -timeout 10m -run TheGoClientsOwnTests ./transport
 	@cd test && go vet ./console && go test -count=1 -timeout 10m -parallel 2 ./console
+	@test/kits/run.sh
+
+## test-kits: the kits that start a broker for tests of applications, each with the official SDK of its language
+test-kits: build
+	@test/kits/run.sh
 
 # The scenarios of every client library, with a time limit, flags and how many libraries run at a time. It
 # prints how long each library took.

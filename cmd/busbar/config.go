@@ -39,6 +39,8 @@ type Config struct {
 	Dev     bool   `yaml:"dev"`
 	// PortsFile is where the node writes the ports that it listens on.
 	PortsFile string `yaml:"ports-file"`
+	// StopWithStdin is for programs that start a node and may be killed.
+	StopWithStdin bool `yaml:"stop-with-stdin"`
 	// Ephemeral keeps everything in a directory that is removed at the end.
 	Ephemeral bool   `yaml:"ephemeral"`
 	DevCADir  string `yaml:"dev-ca-dir"`
@@ -236,6 +238,7 @@ func settings() []setting {
 		truth("dev", "development: loopback, the well-known key, a CA under the data directory", func(c *Config) *bool { return &c.Dev }),
 		truth("ephemeral", "keep everything in a new directory for temporary files, and remove it at the end: for tests, on one node", func(c *Config) *bool { return &c.Ephemeral }),
 		text("ports-file", "file that the node writes its ports to, as JSON (default: DATA-DIR/ports.json)", func(c *Config) *string { return &c.PortsFile }),
+		truth("stop-with-stdin", "stop when standard input ends, as it does when the program that started the node is killed", func(c *Config) *bool { return &c.StopWithStdin }),
 		text("dev-ca-dir", "directory of the development CA, to share it between nodes (default: DATA-DIR/tls)", func(c *Config) *string { return &c.DevCADir }),
 		texts("amqp-listen", "address for plain AMQP, HTTP and WebSocket; may be repeated; port 0 is any", func(c *Config) *list { return &c.AMQPListen }),
 		texts("tls-listen", "address for the same over TLS; may be repeated", func(c *Config) *list { return &c.TLSListen }),

@@ -20,6 +20,7 @@ var notes = map[string]string{
 		"Its certificate is for localhost, the host's name, and the names of `node-id`, `advertise`, `allowed-hosts` and the listeners.",
 	"ephemeral": "Without `data-dir`. The node takes 8 MB of disk and 30 MB of memory while it is empty. " +
 		"What a killed node left goes with the next start of one.",
+	"stop-with-stdin":       "The program that starts a node holds a pipe open, which ends with that program even if it is killed.",
 	"ports-file":            "The node writes it as soon as it serves: `{\"amqp\":…,\"tls\":…,\"ops\":…}`.",
 	"amqp-listen":           "Where `tls-listen` is set the default is `127.0.0.1:5672`.",
 	"tls-listen":            "Such as 5671 and 443.",

@@ -107,6 +107,9 @@ func runNode(cmd *cobra.Command, file string, given map[string][]string, served 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, lifeSignals()...)
 	defer signal.Stop(signals)
+	if cfg.StopWithStdin {
+		go signalEnd(cmd.InOrStdin(), signals)
+	}
 	if !cfg.Ephemeral { // such a node is to be small
 		defer process.KeepHeapFloor()() // first of all: memory used before would have to be cleared
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"syscall"
 	"time"
@@ -12,6 +13,18 @@ import (
 
 // lifeSignals are the signals that a node answers.
 func lifeSignals() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} }
+
+// inputEnded stands for a signal when standard input ends.
+type inputEnded struct{}
+
+func (inputEnded) Signal()        {}
+func (inputEnded) String() string { return "end of standard input" }
+
+// signalEnd waits for the end of an input, which the program that started this one holds open while it lives.
+func signalEnd(of io.Reader, signals chan<- os.Signal) {
+	_, _ = io.Copy(io.Discard, of) // a fault is an end, too
+	signals <- inputEnded{}
+}
 
 // ending ends the process. The first signal asks for an orderly stop; a second one ends the process at once, and so does
 // a stop that takes longer than stopBound.

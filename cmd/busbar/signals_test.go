@@ -2,6 +2,9 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -86,4 +89,39 @@ func TestAHangupAsksForAReload(t *testing.T) {
 		}
 		close(s.done)
 	})
+}
+
+// A node that a program has started stops in good order with the pipe that the program held, and lives as long as the pipe.
+func TestANodeStopsWithItsStandardInput(t *testing.T) {
+	dir := t.TempDir()
+	p := &processNode{t: t, dir: dir, log: new(logBook), ended: make(chan struct{})}
+	p.Cmd = exec.Command(os.Args[0], "serve", "--dev", "--ephemeral", "--stop-with-stdin", "--amqp-listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0",
+		"--ops-listen", "127.0.0.1:0", "--ports-file", filepath.Join(dir, "ports.json")) //nolint:gosec // the test itself
+	p.Env = append(os.Environ(), asCommand+"=1", "TMPDIR="+dir)
+	p.Stdout, p.Stderr = p.log, p.log
+	pipe, err := p.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = p.Wait(); close(p.ended) }()
+	t.Cleanup(func() { _ = p.Process.Kill(); <-p.ended })
+	p.awaitLog("is ready after")
+	if _, err := pipe.Write([]byte("what is written here means nothing\n")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.ended:
+		t.Fatalf("the node ended before its input: %s", p.log)
+	case <-time.After(100 * time.Millisecond):
+	}
+	pipe.Close()
+	if code := p.code(); code != 0 || !strings.Contains(p.log.String(), "end of standard input") {
+		t.Errorf("exit code %d: %s", code, p.log)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ephemeralPrefix+"*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
 }

@@ -1,5 +1,6 @@
 // Command snippets cuts the programs of docs/examples for the pages that show parts of them. A page has a comment before a
-// fenced block. The comment names a file of docs/examples, a part of the first line and a part of the last:
+// fenced block. The comment names a file of docs/examples, a part of the first line and a part of the last. A file that begins
+// with test/ is one of the repository:
 //
 //	<!-- cut: fifo/main.py | def consume | return lines -->
 //
@@ -113,6 +114,9 @@ func fill(page string, programs fs.FS) (filled string, cuts int, err error) {
 
 // cut returns the lines of a program from the first that contains first to the next that contains last.
 func cut(programs fs.FS, name, first, last string) ([]string, error) {
+	if strings.HasPrefix(name, "test/") {
+		programs = os.DirFS(".")
+	}
 	b, err := fs.ReadFile(programs, name)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ var worldDoors = map[string][]string{
 	"go.yaml.in/yaml":                         {"cmd/busbar", "scripts/release", "test/schema"},
 	"github.com/santhosh-tekuri/jsonschema":   {"test/schema"},
 	"github.com/Azure/go-amqp":                {"cmd/busbar", "test/chaos", "test/conformance", "test/kubernetes/acted", "test/simulation"},
-	"github.com/Azure/azure-sdk-for-go":       {"docs/examples", "test/chaos", "test/cluster", "test/conformance", "test/console", "test/kubernetes/acted", "test/suites"},
+	"github.com/Azure/azure-sdk-for-go":       {"docs/examples", "test/chaos", "test/cluster", "test/conformance", "test/console", "test/kits/go", "test/kubernetes/acted", "test/suites"},
 	"github.com/chromedp":                     {"test/console"},
 	"github.com/tidwall/btree":                {"fsm", "storage"},
 	"github.com/hashicorp/go-hclog":           {"partition", "storage", "cluster", "transport", "cmd/busbar", "test/simulation"},

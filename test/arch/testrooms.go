@@ -25,6 +25,8 @@ var testRooms = map[string][]string{
 	"test/conformance/languages": {"test/cluster"},
 	"test/conformance/raw":       {"test/cluster", "transport/amqp"},
 	"test/conformance/smoke":     {"test/cluster"},
+	"test/kits/go/busbartest":    {}, // applications use it
+	"test/kits/go/example":       {"test/kits/go/busbartest"},
 	"test/kubernetes":            {"test/kubernetes/manifests"},
 	"test/kubernetes/acted":      {"test/cluster", "test/conformance/languages", "test/kubernetes/manifests", "test/ledger", "test/namespaces"},
 	"test/kubernetes/manifests":  {},

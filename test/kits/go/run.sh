@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Runs the tests of the kit for Go; go.mod pins the SDK.
+set -euo pipefail
+cd "$(dirname "$0")"
+go vet ./...
+go test -count=1 ./...
