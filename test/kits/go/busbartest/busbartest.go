@@ -125,7 +125,7 @@ func (c Config) entities(dir string) (string, error) {
 // Reset empties every entity, as if each had just been made. Close receivers before.
 func (b *Broker) Reset(tb testing.TB) {
 	tb.Helper()
-	if err := b.ask(tb.Context(), http.MethodPost, "/api/reset", ""); err != nil {
+	if _, err := b.ask(tb.Context(), http.MethodPost, "/api/reset", ""); err != nil {
 		tb.Fatal(err)
 	}
 }

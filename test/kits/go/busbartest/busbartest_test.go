@@ -233,13 +233,12 @@ func TestRedOnPurpose(t *testing.T) {
 	if os.Getenv(role) != "red" {
 		t.Skip("TestTheLogOfABrokerIsPrinted runs it")
 	}
-	Start(t)
-	t.Error("on purpose")
+	Start(t).Queue(t, "q", map[string]any{"Colour": "red"})
 }
 
 func TestTheLogOfABrokerIsPrinted(t *testing.T) {
 	out, err := again(t, "red", "-test.run", "TestRedOnPurpose").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "log of the broker:") || !strings.Contains(string(out), "is ready after") {
+	if err == nil || !strings.Contains(string(out), "log of the broker:") || !strings.Contains(string(out), "is ready after") || !strings.Contains(string(out), "has no property Colour") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

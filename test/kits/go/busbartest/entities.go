@@ -52,35 +52,41 @@ func (b *Broker) make(tb testing.TB, path, kind string, properties map[string]an
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		fmt.Fprintf(&inner, "<%s>%s</%s>", name, escape.Replace(fmt.Sprint(properties[name])), name)
 	}
-	err := b.ask(tb.Context(), http.MethodPut, "/"+path+"?api-version=2021-05", `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">`+
+	made, err := b.ask(tb.Context(), http.MethodPut, "/"+path+"?api-version=2021-05", `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">`+
 		`<`+kind+` xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">`+inner.String()+`</`+kind+`></content></entry>`)
 	if err != nil {
 		tb.Fatal(err)
+	}
+	for name := range properties { // the service ignores what it does not know, and a test would not notice
+		if !strings.Contains(made, "<"+name+">") {
+			tb.Fatalf("busbartest: a %s has no property %s; options of Busbar go into the file of entities", kind, name)
+		}
 	}
 }
 
 var escape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// ask sends a request to the operations port.
-func (b *Broker) ask(ctx context.Context, method, path, body string) error {
+// ask sends a request to the operations port, and returns the answer.
+func (b *Broker) ask(ctx context.Context, method, path, body string) (answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, b.Operations+path, strings.NewReader(body))
 	if err != nil {
-		return err
+		return "", err
 	}
 	r.Header.Set("Authorization", token(b.Operations, time.Now().Add(time.Hour)))
-	answer, err := http.DefaultClient.Do(r)
+	r.Header.Set("Content-Type", "application/atom+xml")
+	got, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if answer.StatusCode > 299 {
-		return fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text)
+	if got.StatusCode > 299 {
+		return "", fmt.Errorf("%s %s: %s: %s", method, path, got.Status, text)
 	}
-	return nil
+	return string(text), nil
 }
 
 // token signs a shared access signature for the whole broker.
