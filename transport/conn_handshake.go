@@ -161,6 +161,7 @@ func (c *conn) plain(response []byte) error {
 	}
 	claim, err := c.s.policies.VerifyPlain(string(parts[1]), string(parts[2]))
 	if err != nil {
+		c.refusesPlain(string(parts[1]), err)
 		return err
 	}
 	c.admitClaim("", claim)

@@ -35,7 +35,7 @@
 //   - what all links have: link_intake.go link_outgoing.go link_repeat.go link.go
 //   - what all channels have: channel_answered.go channel_sent.go channel_acks.go channel.go
 //   - what a connection does in the midst of its work: conn_fault.go conn_leave.go conn_view.go conn_tick.go conn_rights.go
-//     conn_pump.go conn_writer.go conn_reader.go
+//     conn_audit.go conn_pump.go conn_writer.go conn_reader.go
 //   - forms of messages: message_show.go message_filter.go message_look.go message_bodiless.go message_translate.go message_delay.go
 //     message_pieces.go stored.go copies.go message_annotations.go
 //   - forms of requests and refusals, and the structs that the loop and the server own: request_form.go errors_tell.go

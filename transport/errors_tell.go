@@ -40,6 +40,13 @@ const infoFrameBytes = 1 << 10
 // note gives a refusal its id, writes it to the log, and completes its text. path is the entity's, ""
 // if it is about none.
 func (c *conn) note(e *amqp.Error, path string) (*amqp.Error, *refusal.Mark) {
+	with, mark := c.mark(e, path)
+	c.refuses(e, path, mark)
+	return with, mark
+}
+
+// mark is note for a refusal that the audit log has already, or is to have with more than that.
+func (c *conn) mark(e *amqp.Error, path string) (*amqp.Error, *refusal.Mark) {
 	mark := c.s.refusals.Note(codeOfError(e), path, e.Description, "condition", e.Condition,
 		"remote", c.socket.RemoteAddr(), "container", refusal.Clip(c.container))
 	with := *e

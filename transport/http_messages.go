@@ -47,6 +47,9 @@ func (s *Server) serveHTTPMessages(w http.ResponseWriter, r *http.Request, to ht
 	right auth.Right, serve func(*httpRequest) error,
 ) {
 	q := &httpRequest{httpTarget: to, w: w, r: r}
+	if s.audit != nil {
+		auditHTTP(r, &to, right)
+	}
 	control := http.NewResponseController(w) // a handler in a test has no connection
 	// A refused request is answered at once, but net/http reads its body first.
 	_ = control.SetReadDeadline(time.Now().Add(httpRefusedBody))
@@ -87,6 +90,9 @@ func (s *Server) admitHTTP(q *httpRequest, right auth.Right) error {
 		return badHTTP("The header Authorization is given more than once.")
 	}
 	claim, err := s.policies.Verify(strings.Join(tokens, ""), time.Now())
+	if s.audit != nil {
+		s.auditToken(q.r, strings.Join(tokens, ""), claim, err)
+	}
 	if err != nil {
 		return &httpProblem{status: http.StatusUnauthorized, text: auth.TextOf(err), cause: err}
 	}

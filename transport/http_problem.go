@@ -103,6 +103,7 @@ func (s *Server) failHTTP(w http.ResponseWriter, r *http.Request, to httpTarget,
 		details = append(details, "cause", p.cause)
 	}
 	mark := s.refusals.Note(p.codeOf(), to.addr.path(), text, details...)
+	s.auditRefusal(r, &to, p, &mark)
 	text += mark.Tail(s.cfg.Namespace)
 	body, _ := xml.Marshal(errorDocument{Code: p.status, Detail: text}) // it holds texts only
 	h := w.Header()

@@ -44,6 +44,12 @@ type operation struct {
 // opEnumerateRules is the one operation whose answer is cut to what the client takes.
 const opEnumerateRules = "com.microsoft:enumerate-rules"
 
+// The operations that change rules.
+const (
+	opAddRule    = "com.microsoft:add-rule"
+	opRemoveRule = "com.microsoft:remove-rule"
+)
+
 // opSettle is the operation that settles by lock token.
 const opSettle = "com.microsoft:update-disposition"
 
@@ -61,7 +67,7 @@ var operations = map[string]operation{
 	"com.microsoft:cancel-scheduled-message": {auth.Send, cancelScheduled},
 	"com.microsoft:batch-delete-messages":    {auth.Listen, batchDelete},
 	// Unlike over HTTP, Listen is enough to work on rules.
-	"com.microsoft:add-rule":    {auth.Listen, addRule},
-	"com.microsoft:remove-rule": {auth.Listen, removeRule},
-	opEnumerateRules:            {auth.Listen, enumerateRules},
+	opAddRule:        {auth.Listen, addRule},
+	opRemoveRule:     {auth.Listen, removeRule},
+	opEnumerateRules: {auth.Listen, enumerateRules},
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/waist"
 )
 
@@ -26,9 +27,10 @@ type call struct {
 	staging    bool                    // the request is part of a transaction: its commands are only kept
 	staged     []txnWork
 
-	emptyIsNull bool // the client writes null state as empty binary
-	missing     bool // an entity or rule turned out not to exist
-	room        int  // bytes that the rules in an answer may have
+	emptyIsNull bool         // the client writes null state as empty binary
+	missing     bool         // an entity or rule turned out not to exist
+	room        int          // bytes that the rules in an answer may have
+	event       *audit.Event // for the audit log, nil for nothing
 }
 
 // maxMoves bounds how often one request follows a name from one entity to the next.

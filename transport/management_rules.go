@@ -99,7 +99,9 @@ func addRule(ctx context.Context, k *call) response {
 	case err != nil:
 		return k.badArgument("rule '%s': %v.", refusal.Clip(name), err)
 	}
-	if _, err := rules.PutRule(ctx, k.desc.ID, fsm.Rule{Name: name, Source: source}, false); err != nil {
+	added := fsm.Rule{Name: name, Source: source}
+	k.ruleChanged(nil, &added)
+	if _, err := rules.PutRule(ctx, k.desc.ID, added, false); err != nil {
 		return k.ruleFailure(err, name)
 	}
 	return response{code: codeOK}
@@ -115,6 +117,7 @@ func removeRule(ctx context.Context, k *call) response {
 	if bad != nil {
 		return *bad
 	}
+	k.ruleChanged(k.desc.Rule(name), nil)
 	if _, err := rules.DropRule(ctx, k.desc.ID, name); err != nil {
 		return k.ruleFailure(err, name)
 	}

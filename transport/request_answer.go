@@ -15,7 +15,14 @@ func (r *requests) answer(q *request, a response) {
 		if r.l.addr.cbs {
 			path = parseAddress(q.prop("name")).path()
 		}
-		a.problem, mark = r.c.note(a.problem, path)
+		if a.event != nil {
+			a.problem, mark = r.c.mark(a.problem, path)
+		} else {
+			a.problem, mark = r.c.note(a.problem, path)
+		}
+	}
+	if a.event != nil {
+		r.c.audited(a.event, mark)
 	}
 	to := r.c.replyLink(r.l, q)
 	if to == nil {

@@ -49,7 +49,9 @@ func (r *requests) token(q *request) func() (response, func(response) response) 
 	if err != nil {
 		r.c.s.stats.reject(siteToken)
 		r.c.log.Debug("token refused", "audience", refusal.Clip(name), "error", err) // answer notes it, at a bounded rate
-		return always(failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s", auth.TextOf(err))))
+		refused := failed(401, amqpError(amqp.ConditionUnauthorizedAccess, "%s", auth.TextOf(err)))
+		refused.event = r.c.refusesToken(name, text, err)
+		return always(refused)
 	}
 	a := parseAddress(name)
 	known := a.entity == "" || a.cbs || r.c.isHost(name, a)

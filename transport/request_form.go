@@ -3,6 +3,7 @@ package transport
 import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
@@ -38,6 +39,8 @@ type response struct {
 	// moved is what the name of the entity stands for now, if nothing was done because the link knew
 	// an earlier one of that name; the request is served again.
 	moved *fsm.Descriptor
+	// event is for the audit log, nil for nothing; it is recorded with the answer.
+	event *audit.Event
 }
 
 func failed(code int, e *amqp.Error) response { return response{code: code, problem: e} }

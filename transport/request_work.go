@@ -81,6 +81,7 @@ func (r *requests) work(q *request, pump *waist.Pump) func() (response, func(res
 	if op.right == auth.Send {
 		k.sender = r.c.sender(path)
 	}
+	k.event = r.eventOfRule(q)
 	k.room = maxRulesBytes
 	if q.operation == opEnumerateRules {
 		if to := r.c.replyLink(r.l, q); to != nil && to.l.asked.MaxMessageSize.Or(0) > 0 {
@@ -114,6 +115,7 @@ func (r *requests) work(q *request, pump *waist.Pump) func() (response, func(res
 		ctx, cancel := context.WithTimeout(r.c.ctx, timeout)
 		defer cancel()
 		answer := k.serve(ctx, op)
+		answer.event = k.event
 		return answer, k.then
 	}
 }

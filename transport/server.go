@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
 	"github.com/busbar-mq/busbar/transport/sockets"
@@ -27,6 +28,7 @@ type Server struct {
 	rules    Rules // nil if the catalog has none
 	policies *auth.Policies
 	refusals *refusal.Log
+	audit    *audit.Log // nil: none is kept
 	log      hclog.Logger
 	random   io.Reader          // chance for tags and incarnations; tests fix it
 	ctx      context.Context    // ends when Close has drained everything

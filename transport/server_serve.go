@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
 	"github.com/busbar-mq/busbar/transport/sockets"
@@ -26,6 +27,7 @@ type Deps struct {
 	Catalog  Catalog // may implement [Changes] and [Rules]
 	Policies *auth.Policies
 	Refusals *refusal.Log // notes what clients are refused
+	Audit    *audit.Log   // notes who changed a rule, and who was refused for the want of a right; nil for nobody
 	Handler  http.Handler // serves the HTTP requests of the shared ports that are not for messages; nil for none
 }
 
@@ -38,7 +40,7 @@ func New(cfg Config, deps Deps, log hclog.Logger) (*Server, error) {
 		return nil, errors.New("transport: broker, catalog, policies, refusals and logger are needed")
 	}
 	s := &Server{
-		cfg: cfg, broker: deps.Broker, catalog: deps.Catalog, policies: deps.Policies, refusals: deps.Refusals, log: log,
+		cfg: cfg, broker: deps.Broker, catalog: deps.Catalog, policies: deps.Policies, refusals: deps.Refusals, audit: deps.Audit, log: log,
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
 		sockets:   sockets.New(sockets.Limits{}),

@@ -15,6 +15,7 @@ import (
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 const (
@@ -109,6 +110,7 @@ func (b *backups) create(w http.ResponseWriter, r *http.Request) {
 		refuseBackup(w, fmt.Errorf("no backup was taken: %w", err))
 		return
 	}
+	audit.Of(r.Context()).Result("id", made.ID)
 	answerJSON(w, http.StatusOK, struct {
 		*partition.Backup
 		Cluster string `json:"cluster"`

@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/busbar-mq/busbar/cmd/busbar/sink"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/transport"
@@ -80,6 +80,8 @@ type Config struct {
 	LogFormat string `yaml:"log-format"`
 	LogStore  string `yaml:"log-store"`
 	Pprof     bool   `yaml:"pprof"`
+	// AuditLog is where the audit log goes, "" for nowhere: a file, "-" for standard output, or syslog (package sink).
+	AuditLog string `yaml:"audit-log"`
 	// Console serves pages for a browser at the operations port.
 	Console bool `yaml:"console"`
 	// QuietRuntime lets the runtime's monitor thread sleep longer (process/quiet.go).
@@ -129,41 +131,6 @@ type policy struct {
 	Rights    list   `yaml:"rights"`
 }
 
-// secret does not print itself.
-type secret string
-
-func (secret) String() string { return "[redacted]" }
-
-// GoString keeps %#v from printing it.
-func (secret) GoString() string { return "[redacted]" }
-
-// list is a YAML sequence or one comma-separated text.
-type list []string
-
-// UnmarshalYAML accepts both forms.
-func (l *list) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		*l = splitList(n.Value)
-		return nil
-	}
-	var s []string
-	if err := n.Decode(&s); err != nil {
-		return err
-	}
-	*l = s
-	return nil
-}
-
-func splitList(text string) list {
-	var out list
-	for _, s := range strings.Split(text, ",") {
-		if s = strings.TrimSpace(s); s != "" {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
 // defaults are the settings of an ordinary node; with --dev those of one node on loopback.
 func defaults(dev bool) Config {
 	c := Config{
@@ -183,49 +150,6 @@ func defaults(dev bool) Config {
 		c.BootstrapExpect, c.FinalizeUpgrades, c.Console = 1, true, true
 	}
 	return c
-}
-
-// setting is one thing that a flag or an environment variable can set.
-type setting struct {
-	name, usage string
-	boolean     bool
-	set         func(c *Config, values []string) error
-}
-
-func text(name, usage string, at func(*Config) *string) setting {
-	return setting{name: name, usage: usage, set: func(c *Config, v []string) error {
-		*at(c) = v[len(v)-1]
-		return nil
-	}}
-}
-
-func texts(name, usage string, at func(*Config) *list) setting {
-	return setting{name: name, usage: usage, set: func(c *Config, v []string) error {
-		*at(c) = splitList(strings.Join(v, ","))
-		return nil
-	}}
-}
-
-func number(name, usage string, at func(*Config) *int) setting {
-	return setting{name: name, usage: usage, set: func(c *Config, v []string) error {
-		n, err := strconv.Atoi(v[len(v)-1])
-		if err != nil {
-			return fmt.Errorf("%q is not a number", v[len(v)-1])
-		}
-		*at(c) = n
-		return nil
-	}}
-}
-
-func truth(name, usage string, at func(*Config) *bool) setting {
-	return setting{name: name, usage: usage, boolean: true, set: func(c *Config, v []string) error {
-		b, err := strconv.ParseBool(v[len(v)-1])
-		if err != nil {
-			return fmt.Errorf("%q is neither true nor false", v[len(v)-1])
-		}
-		*at(c) = b
-		return nil
-	}}
 }
 
 // settings is the table of everything that is not only in the file. Keys are no flags: a command line
@@ -262,6 +186,7 @@ func settings() []setting {
 		truth("allow-plaintext-peers", "let nodes talk without TLS off loopback", func(c *Config) *bool { return &c.AllowPlaintextPeer }),
 		text("log-level", "trace, debug, info, warn, error, or auto: info, and warn with --dev on a terminal", func(c *Config) *string { return &c.LogLevel }),
 		text("log-format", "text, json, or auto: text on a terminal", func(c *Config) *string { return &c.LogFormat }),
+		text("audit-log", "where the audit log goes: a FILE, - for standard output, or syslog:, syslog:udp://HOST:PORT, syslog:tcp://HOST:PORT (default: none is kept)", func(c *Config) *string { return &c.AuditLog }),
 		text("log-store", "Raft log: wal or boltdb", func(c *Config) *string { return &c.LogStore }),
 		truth("quiet-runtime", "save CPU time by letting the monitor thread of the Go runtime sleep longer; needs CAP_SYS_NICE on Linux and does nothing elsewhere", func(c *Config) *bool { return &c.QuietRuntime }),
 		text("entities", "file of entities to create if they are missing: the emulator's Config.json, or YAML", func(c *Config) *string { return &c.Entities }),
@@ -396,6 +321,9 @@ func (c *Config) resolve() error {
 	c.ReplicationFactor = min(c.ReplicationFactor, max(1, c.BootstrapExpect))
 	if _, err := c.gossipRing(); err != nil {
 		bad("%w", err)
+	}
+	if err := sink.Check(c.AuditLog); err != nil {
+		bad("audit-log is %q: %w", c.AuditLog, err)
 	}
 	for _, w := range c.words() {
 		if !slices.Contains(w.want, w.is) {

@@ -41,6 +41,7 @@ var notes = map[string]string{
 	"entities":      "See [management.md](management.md#entities-in-a-file).",
 	"tier": "`premium`: messages of 1,024 kB unless asked for otherwise. `standard`: 256 kB, and entities up to 5 GB. " +
 		"It counts for new entities, and is the same on all nodes.",
+	"audit-log":   "See [operating.md](operating.md#who-changed-what).",
 	"root-key":    "Without `dev` a node needs it or `policies`.",
 	"gossip-keys": "Encryption is turned on and off by a restart.",
 	"policies":    "See [management.md](management.md#keys).",

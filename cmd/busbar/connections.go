@@ -15,6 +15,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // kindConnections is the call between nodes by which one lists or closes the connections of another. Programs before it
@@ -125,6 +126,7 @@ func (n *node) serveConnections(w http.ResponseWriter, r *http.Request) {
 		answerJSON(w, http.StatusNotFound, map[string]string{"error": "no connection is like that"})
 		return
 	}
+	audit.Of(r.Context()).Count("connections", uint64(len(all.Closed)))
 	answerJSON(w, http.StatusOK, all)
 }
 

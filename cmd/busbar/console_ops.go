@@ -14,7 +14,7 @@ func (n *node) withConsole(port http.Handler, guard *hostGuard) (http.Handler, e
 		return port, nil
 	}
 	deps := console.Deps{Port: port, Policies: n.policies, Own: guard.own, Node: string(n.id)[:8], Version: programVersion(),
-		Now: time.Now, Closing: n.background.Done(), Log: n.log.Named("console"),
+		Now: time.Now, Closing: n.background.Done(), Audit: n.audit, Log: n.log.Named("console"),
 		Providers: n.providers, Web: newProviderClient(), Safe: func(place string) bool { return safeURL(place) == nil }}
 	if n.cfg.Dev {
 		deps.Developer = n.developer

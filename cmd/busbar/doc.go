@@ -14,7 +14,7 @@
 //   - events.go, connections.go, health.go, about.go: what changes; who is connected to any node; what is wrong with the
 //     cluster, and what a node says of itself for that
 //   - metrics.go, metrics_entities.go, messages.go: what a collector of metrics reads, and operators of messages
-//   - backup.go, restore.go, status_rehome.go, status_moves.go, status.go, status_upgrade.go, status_nodes.go,
+//   - audit_log.go, backup.go, restore.go, status_rehome.go, status_moves.go, status.go, status_upgrade.go, status_nodes.go,
 //     status_members.go, operator.go, reset.go, audit.go, profiles.go:
 //     what the operations port answers
 //   - audit_stopped.go, recover.go: an audit of data directories whose nodes are stopped, and their recovery
@@ -25,9 +25,9 @@
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
 //   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error
 //   - timings.go: how long the stations of a message take
-//   - schema.go, config.go, config_faults.go, placement.go, bounds.go, limits.go, addresses.go, gossip_keys.go: the configuration
+//   - schema.go, config.go, config_faults.go, placement.go, limits.go, bounds.go, addresses.go, gossip_keys.go, config_values.go: the configuration
 //
-// The packages console, client, doctor, lines, backup, bench, entities, dial, exit, notify and process have doors that test/arch holds.
+// The packages console, client, doctor, lines, backup, bench, entities, dial, exit, notify, process and sink have doors that test/arch holds.
 //
 // Start with open.go.
 package main

@@ -13,6 +13,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/cmd/busbar/entities"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
@@ -42,7 +43,7 @@ func (n *node) startEntities(context.Context) error {
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	m := &dial.Management{Target: t, Limit: time.Minute, HTTP: &http.Client{Transport: inside{n.api.Inside()}}}
+	m := &dial.Management{Target: t, Limit: time.Minute, HTTP: &http.Client{Transport: inside{n.audit.Requests(audit.ViaNode, n.api.Inside())}}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

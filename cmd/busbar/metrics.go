@@ -21,6 +21,7 @@ func newMetrics(n *node) *prometheus.Registry {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newNodeCollector(n),
 		newReloadCollector(n),
+		newAuditCollector(n),
 		newEntityCollector(n, n.metricEntities.choose),
 	)
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

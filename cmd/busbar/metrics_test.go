@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ func TestEachMetricIsInThePageOfMonitoring(t *testing.T) {
 	descs := make(chan *prometheus.Desc, 100)
 	newNodeCollector(nil).Describe(descs)
 	newReloadCollector(nil).Describe(descs)
+	newAuditCollector(nil).Describe(descs)
 	newEntityCollector(nil, nil).Describe(descs)
 	for _, h := range newTimings().all() {
 		h.Describe(descs)
@@ -57,7 +59,9 @@ func TestEachMetricIsInThePageOfMonitoring(t *testing.T) {
 
 // What a node tells is clean by the linter of Prometheus, and is what the page of monitoring lists.
 func TestAScrapeIsCleanAndDocumented(t *testing.T) {
-	l := openLive(t, nodeConfig(t, func(c *Config) { c.Limits.MetricEntities = 1 }))
+	l := openLive(t, nodeConfig(t, func(c *Config) {
+		c.Limits.MetricEntities, c.AuditLog = 1, filepath.Join(t.TempDir(), "audit.log")
+	}))
 	l.put(t, "/q", "QueueDescription", "<MaxSizeInMegabytes>1024</MaxSizeInMegabytes><DeadLetteringOnMessageExpiration>false"+
 		"</DeadLetteringOnMessageExpiration>")
 	c := &trafficked{t: t, s: l.amqpSession(t, nil)}

@@ -18,6 +18,7 @@ import (
 	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/transport"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
 	"github.com/busbar-mq/busbar/transport/rest"
@@ -55,6 +56,7 @@ type node struct {
 	issuers    *keyring
 	api        *rest.API
 	refusals   *refusal.Log
+	audit      *audit.Log // nil if none is kept
 	front      *transport.Server
 	desk       frontDesk
 	alarms     *alarms
@@ -162,7 +164,7 @@ func (n *node) alarmChecks() []partition.Check {
 	}
 	partitions := partition.Check{Name: checkPartitions,
 		Err: tooFewPartitions(n.reloader.running.Load().wantedPartitions(), n.partitions())}
-	return append(n.host.Alarms(), name, partitions)
+	return append(append(n.host.Alarms(), name, partitions), n.auditCheck()...)
 }
 
 // partitions is how many data partitions the cluster has, as far as this node knows.

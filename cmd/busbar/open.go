@@ -20,6 +20,7 @@ import (
 	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/cmd/busbar/process"
+	"github.com/busbar-mq/busbar/cmd/busbar/sink"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition"
@@ -27,6 +28,7 @@ import (
 	"github.com/busbar-mq/busbar/partition/replica"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/transport"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/refusal"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
@@ -45,6 +47,7 @@ var (
 	_ replica.Machine   = (*fsm.State)(nil)
 	_ replica.Machine   = (*catalog.State)(nil)
 	_ rest.Cluster      = (*status)(nil)
+	_ audit.Sink        = sink.Sink(nil)
 )
 
 // clusterName is in every hello and gossip packet; two clusters that must not meet have different
@@ -72,7 +75,7 @@ func openNode(ctx context.Context, cfg Config, log hclog.Logger) (_ *node, err e
 		}
 	}()
 	for _, open := range []func(context.Context) error{
-		n.openStorage, n.openCertificates, n.openDoors, n.openMesh, n.openPartitions, n.watchAlarms, n.openFront,
+		n.openStorage, n.openAudit, n.openCertificates, n.openDoors, n.openMesh, n.openPartitions, n.watchAlarms, n.openFront,
 		n.openIssuers, n.openOps,
 		n.found, n.openPolicies, n.serve, n.startEntities,
 	} {
@@ -288,7 +291,8 @@ func (n *node) openFront(context.Context) error {
 		front.Guard = newHostGuard(n.cfg).handler
 	}
 	n.front, err = transport.New(front, transport.Deps{Broker: n.router, Catalog: n.directory, Policies: n.policies,
-		Refusals: n.refusals, Handler: n.timings.timed("client", n.api.Management())}, n.log.Named("amqp"))
+		Refusals: n.refusals, Audit: n.audit,
+		Handler: n.audit.Requests(audit.ViaManagement, n.timings.timed("client", n.api.Management()))}, n.log.Named("amqp"))
 	if err != nil {
 		return err
 	}
@@ -308,7 +312,8 @@ func (n *node) openOps(context.Context) error {
 		handler = withProfiles(handler)
 	}
 	guard, hosts := &opsGuard{policies: n.policies, now: time.Now, dev: n.cfg.Dev}, newHostGuard(n.cfg)
-	if handler, err = n.withConsole(guard.handler(n.timings.timed("operations", handler)), hosts); err != nil {
+	port := n.audit.Requests(audit.ViaOperations, guard.handler(n.timings.timed("operations", handler)))
+	if handler, err = n.withConsole(port, hosts); err != nil {
 		return err
 	}
 	n.ops = rest.NewServer(hosts.handler(handler), n.log.Named("http"))

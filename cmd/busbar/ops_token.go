@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/client"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/rest"
 )
@@ -40,6 +41,7 @@ func guarded(path string) bool {
 func (g *opsGuard) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if guarded(r.URL.Path) {
+			nameCommand(r)
 			if status, err := g.check(r); err != nil {
 				if status == http.StatusUnauthorized {
 					w.Header().Set("WWW-Authenticate", "SharedAccessSignature")
@@ -55,7 +57,9 @@ func (g *opsGuard) handler(next http.Handler) http.Handler {
 // check returns the status and the reason of a refusal; the reason is nil if the request may go on.
 func (g *opsGuard) check(r *http.Request) (status int, reason error) {
 	tokens := r.Header.Values("Authorization")
+	entry := audit.Of(r.Context())
 	if len(tokens) == 0 && g.dev && fromLoopback(r) {
+		entry.ByDevelopment()
 		return 0, nil
 	}
 	if len(tokens) != 1 {
@@ -64,8 +68,12 @@ func (g *opsGuard) check(r *http.Request) (status int, reason error) {
 	}
 	claim, err := g.policies.Verify(tokens[0], g.now())
 	if err != nil {
+		if entry != nil {
+			entry.ByNobody(g.policies.Claimed(tokens[0]), auth.TextOf(err))
+		}
 		return http.StatusUnauthorized, fmt.Errorf("%s", auth.TextOf(err))
 	}
+	entry.By(claim)
 	// The audience must be the whole namespace too: a token for one queue commands no cluster.
 	if !claim.OnNamespace(auth.Manage) || claim.Audience != "" {
 		return http.StatusForbidden, fmt.Errorf("%s needs a token that has the Manage right on the namespace", r.URL.Path)

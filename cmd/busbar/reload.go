@@ -90,7 +90,11 @@ func (r *reloader) reload(ctx context.Context, why string) (reloaded, error) {
 		manager.say(notify.Reloading()...)
 		defer manager.say(notify.Ready, notify.Status(serving))
 	}
+	r.n.audit.Reopen() // whatever the configuration says: logrotate has moved the file away
 	done, err := r.reloadLocked(ctx)
+	if why != byRequest {
+		r.n.auditReload(why, done, err)
+	}
 	if err != nil {
 		r.refused.Add(1)
 		r.lastFailed.Store(true)

@@ -4,7 +4,12 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/busbar-mq/busbar/transport/audit"
 )
+
+// byRequest is why a reload happens that somebody asked for over HTTP.
+const byRequest = "request"
 
 // reloadPath is where an operator has the node read its configuration again.
 const reloadPath = "/api/reload"
@@ -13,11 +18,14 @@ const reloadPath = "/api/reload"
 func (n *node) withReload(next http.Handler) http.Handler {
 	// A page in a browser can reach the loopback interface: it must not command.
 	reload := http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		done, err := n.reloader.reload(r.Context(), "request")
+		done, err := n.reloader.reload(r.Context(), byRequest)
 		if err != nil {
 			answerJSON(w, http.StatusUnprocessableEntity, map[string]string{"error": err.Error()})
 			return
 		}
+		entry := audit.Of(r.Context())
+		entry.Result("changed", done.Changed)
+		entry.Result("needsRestart", done.Restart)
 		answerJSON(w, http.StatusOK, done)
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // resetPath is where a test suite empties a development node.
@@ -39,6 +40,7 @@ func (n *node) serveReset(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), resetTimeout)
 	defer cancel()
 	count, err := n.reset(ctx)
+	audit.Of(r.Context()).Count("entities", uint64(count))
 	status, answer := http.StatusOK, map[string]any{"status": "reset", "entities": count}
 	if err != nil {
 		n.log.Error("reset", "error", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/storage"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 const (
@@ -100,6 +101,9 @@ func (s *restores) begin(w http.ResponseWriter, r *http.Request) {
 		s.open[answer.ID] = one
 		s.mu.Unlock()
 	}
+	entry := audit.Of(r.Context())
+	entry.Result("id", answer.ID)
+	entry.Count("entities", uint64(len(answer.Entities)))
 	answerJSON(w, http.StatusOK, answer)
 }
 
@@ -185,6 +189,7 @@ func (s *restores) image(w http.ResponseWriter, r *http.Request) {
 			}
 		})
 	if err != nil {
+		audit.Of(r.Context()).Refused("GeneralError", "")
 		out.say(failedImage{err.Error(), mayEnd(err)})
 		return
 	}

@@ -251,6 +251,28 @@ func (p *Policies) reaching(path, name string) []candidate {
 	}
 }
 
+// Claimed returns the name of the policy that a token says it is of, and "" if no policy has that name. Nothing is proved
+// by it. A client may have given its key as the name, so other names are not told.
+func (p *Policies) Claimed(token string) string {
+	text, ok := cutPrefixFold(strings.TrimSpace(token), sasPrefix)
+	if !ok || len(text) > MaxTokenBytes {
+		return ""
+	}
+	t, err := p.parse(text)
+	if err != nil {
+		return ""
+	}
+	return p.ClaimedName(t.policy)
+}
+
+// ClaimedName is [Policies.Claimed] for a name.
+func (p *Policies) ClaimedName(name string) string {
+	if len(p.named(name)) == 0 {
+		return ""
+	}
+	return name
+}
+
 // named returns the policies of that name in every scope, the namespace's first.
 func (p *Policies) named(name string) []candidate {
 	p.mu.RLock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
@@ -84,6 +85,7 @@ func (a *API) manage(ctx context.Context, r *http.Request) (*answer, error) {
 	q := &request{
 		ctx: ctx, http: r, host: host, query: parseQuery(r), where: parseRoute(r.URL.Path),
 	}
+	q.name()
 	if q.where.kind == routeRoot && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		// The public may see nothing of a namespace, under the title that says so.
 		return a.emptyFeed(), nil
@@ -140,12 +142,28 @@ func (a *API) authenticate(r *http.Request) (auth.Claim, error) {
 	if err != nil {
 		return auth.Claim{}, err
 	}
-	claim, err := a.deps.Policies.Verify(token, a.deps.Now())
+	claim, err := verify(a.deps.Policies, r, token, a.deps.Now())
 	if err != nil {
-		return auth.Claim{}, unauthorized(err)
+		return auth.Claim{}, err
 	}
 	if a.deps.Accepted != nil {
 		a.deps.Accepted(r)
+	}
+	return claim, nil
+}
+
+// verify checks a token, and notes whose it is.
+func verify(policies *auth.Policies, r *http.Request, token string, now time.Time) (auth.Claim, error) {
+	claim, err := policies.Verify(token, now)
+	if entry := audit.Of(r.Context()); entry != nil {
+		if err != nil {
+			entry.ByNobody(policies.Claimed(token), auth.TextOf(err))
+		} else {
+			entry.By(claim)
+		}
+	}
+	if err != nil {
+		return claim, unauthorized(err)
 	}
 	return claim, nil
 }

@@ -19,6 +19,7 @@
 //   - operator_one.go, operator_move.go, operator_acts.go, operator_release.go, operator_state.go, operator_suspend.go: what
 //     operators do to messages, sessions and entities
 //   - operator_reasons.go, operator_views.go, operator_filter.go, operator_options.go, operator_stale.go, operator.go: what they see
+//   - audited.go: what the audit log calls requests
 //   - api.go: a request to the management API, from its token to its answer
 //   - validate.go, rules.go, subscription.go, list.go, entity.go: what it is about
 //   - authrules.go, feed.go, rulexml.go, document.go, describe.go, description.go, options.go: descriptions, both ways

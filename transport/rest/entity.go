@@ -7,6 +7,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/rule"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -143,6 +144,7 @@ func (a *API) createEntity(q *request, kind fsm.EntityKind, p properties) (*answ
 	}
 	a.log.Info("entity created", "kind", kindNames[kind], "name", created.Name,
 		"policy", q.claim.Policy)
+	audit.Of(q.ctx).Changed(nil, created)
 	return a.entry(q, http.StatusCreated, &shown{d: created, counts: &fsm.EntityCounts{}, fresh: true}), nil
 }
 
@@ -179,6 +181,7 @@ func (a *API) updateEntity(q *request, kind fsm.EntityKind, p properties) (*answ
 	}
 	a.log.Info("entity updated", "kind", kindNames[kind], "name", updated.Name,
 		"policy", q.claim.Policy)
+	audit.Of(q.ctx).Changed(old, updated)
 	e := &shown{d: updated, sent: &p}
 	if err := a.lookBelow(q, e); err != nil {
 		return nil, err
@@ -193,6 +196,7 @@ func (a *API) deleteEntity(q *request) (*answer, error) {
 	if err := checkName(q.host, q.where.name); err != nil {
 		return nil, err
 	}
+	before := a.before(q, q.where.name)
 	if err := a.deps.Entities.Delete(q.ctx, q.where.name); err != nil {
 		if p := asProblem(err); p.status == http.StatusNotFound {
 			return nil, &problem{status: http.StatusNotFound, text: noService}
@@ -200,6 +204,7 @@ func (a *API) deleteEntity(q *request) (*answer, error) {
 		return nil, err
 	}
 	a.log.Info("entity deleted", "name", q.where.name, "policy", q.claim.Policy)
+	audit.Of(q.ctx).Changed(before, nil)
 	return &answer{status: http.StatusOK}, nil
 }
 

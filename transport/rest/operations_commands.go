@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // serveCommand carries out what an operator commands the cluster. The answer to a wish does not wait for the work.
@@ -35,6 +36,7 @@ func (a *API) serveCommand(w http.ResponseWriter, r *http.Request) {
 			a.refuseCommand(w, r, err)
 			return
 		}
+		audit.Of(ctx).Count("leaderships", uint64(moved))
 		a.log.Info("leaderships were handed to the preferred leaders", "handed over", moved, "stay", len(stay))
 		writeJSON(w, r, http.StatusOK, rebalanced{Moved: moved, Stay: stay})
 	case "rehome":
@@ -45,6 +47,7 @@ func (a *API) serveCommand(w http.ResponseWriter, r *http.Request) {
 			a.refuseCommand(w, r, err)
 			return
 		}
+		audit.Of(ctx).Result("clusterVersion", upgrade.Version)
 		a.log.Info("an operator finalized an upgrade", "cluster version", upgrade.Version)
 		writeJSON(w, r, http.StatusOK, upgrade)
 	default:
@@ -73,6 +76,7 @@ func (a *API) serveRehome(ctx context.Context, w http.ResponseWriter, r *http.Re
 		a.refuseCommand(w, r, err)
 		return
 	}
+	audit.Of(ctx).Count("shares", uint64(len(moves)))
 	if !dry {
 		a.log.Info("shares of a queue move to other partitions", "entity", entity, "shares", len(moves))
 	}

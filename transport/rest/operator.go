@@ -110,8 +110,8 @@ func (q *inspection) authorize() error {
 	if err != nil {
 		return err
 	}
-	if q.claim, err = q.o.deps.Policies.Verify(token, q.o.deps.Now()); err != nil {
-		return unauthorized(err)
+	if q.claim, err = verify(q.o.deps.Policies, q.http, token, q.o.deps.Now()); err != nil {
+		return err
 	}
 	if !q.claim.Allows(q.path, auth.Manage) {
 		return &problem{status: http.StatusUnauthorized, text: "Manage claim is required for this operation."}

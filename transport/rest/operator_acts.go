@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 const (
@@ -176,4 +177,5 @@ func (q *inspection) empty(share int, proof fsm.SessionProof, cmd fsm.DeleteMess
 func (q *inspection) log(what string, n uint64) {
 	q.o.deps.Log.Info("operator "+what, "entity", q.d.Name, "subqueue", q.sub.String(), "messages", n,
 		"policy", q.claim.Policy)
+	audit.Of(q.ctx).Count("messages", n)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // Bounds of options.
@@ -73,6 +74,7 @@ func (q *inspection) options() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	audit.Of(q.ctx).Changed(q.d, updated)
 	q.o.deps.Log.Info("operator changed options", "entity", d.Name, "policy", q.claim.Policy)
 	return optionsView(updated), nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // maxOperatorName is how many bytes of a policy name a record of a release keeps: the limit of fsm.Revoke.
@@ -125,5 +126,6 @@ func (q *inspection) released(what string, n uint64, of string, err error) (any,
 	}
 	q.o.deps.Log.Info("operator "+what, "entity", q.d.Name, "subqueue", q.sub.String(), "of", of, "locks", n,
 		"policy", q.claim.Policy)
+	audit.Of(q.ctx).Count("locks", n)
 	return &ReleaseView{Released: n}, nil
 }

@@ -87,6 +87,7 @@ func (o *Operator) serve(ctx context.Context, r *http.Request, h http.Header) (a
 	if at < 0 || run == nil {
 		return nil, &problem{status: http.StatusNotFound, text: "The path must end in " + viewNames}
 	}
+	nameView(r, path[at+1:], path[:at])
 	if err := o.origins.Check(r); err != nil {
 		return nil, &problem{status: http.StatusForbidden, text: "The request comes from another site.", cause: err}
 	}

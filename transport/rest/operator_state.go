@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // StateView is what a session keeps.
@@ -80,5 +81,6 @@ func (q *inspection) setState(share int, c *fsm.SetSessionState) error {
 	}
 	q.o.deps.Log.Info("operator set the state of a session", "entity", q.d.Name, "session", fmt.Sprintf("%q", clip(c.Session.ID)),
 		"bytes", len(c.State), "policy", q.claim.Policy)
+	audit.Of(q.ctx).Count("bytes", uint64(len(c.State)))
 	return nil
 }

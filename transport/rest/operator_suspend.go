@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -63,6 +64,7 @@ func (q *inspection) setStatus(to fsm.Status, what string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	audit.Of(q.ctx).Changed(q.d, updated)
 	q.o.deps.Log.Info("operator "+what, "entity", updated.Name, "status", statuses[updated.Status],
 		"policy", q.claim.Policy)
 	return statusView(updated), nil

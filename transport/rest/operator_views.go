@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // moment is a wall time in JSON, nil if there is none.
@@ -141,6 +142,7 @@ func (q *inspection) history() (any, error) {
 			}
 		}
 	}
+	audit.Of(q.ctx).Count("records", uint64(len(all)))
 	return map[string]any{"records": all, "kept": kept, "next": q.next(at, fmt.Sprint(a.Next), a.Next != 0)}, nil
 }
 
@@ -219,6 +221,7 @@ func (q *inspection) messages() (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		audit.Of(q.ctx).Count("messages", uint64(len(all)))
 		return map[string]any{"messages": all, "next": next, "failed": s.failed, "fault": s.fault}, nil
 	}
 	a, err := q.query(at.share, ask)
@@ -233,6 +236,7 @@ func (q *inspection) messages() (any, error) {
 		}
 		all = append(all, m)
 	}
+	audit.Of(q.ctx).Count("messages", uint64(len(all)))
 	return map[string]any{"messages": all, "next": q.next(at, fmt.Sprint(a.Next), a.Next != 0)}, nil
 }
 

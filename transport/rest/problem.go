@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
@@ -169,7 +170,9 @@ func note(log *refusal.Log, p *problem, r *http.Request, path string) refusal.Ma
 	if p.cause != nil {
 		details = append(details, "cause", p.cause)
 	}
-	return log.Note(p.code(), path, p.text, details...)
+	mark := log.Note(p.code(), path, p.text, details...)
+	audit.Of(r.Context()).Refused(mark.Code.String(), mark.ID)
+	return mark
 }
 
 // code is the row of S-2.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // ruleOf answers for the rules of a subscription.
@@ -33,6 +34,7 @@ func (a *API) ruleOf(q *request) (*answer, error) {
 		return nil, a.orMissing(q, err)
 	}
 	a.log.Info("rule deleted", "subscription", d.Name, "name", r.Name, "policy", q.claim.Policy)
+	audit.Of(q.ctx).RuleChanged(r, nil)
 	return &answer{status: http.StatusOK, etag: ticks(d.UpdatedAt)}, nil
 }
 
@@ -65,6 +67,7 @@ func (a *API) putRule(q *request, d *fsm.Descriptor) (*answer, error) {
 	}
 	a.log.Info("rule set", "subscription", d.Name, "name", q.where.rule, "policy", q.claim.Policy)
 	r := updated.Rule(q.where.rule)
+	audit.Of(q.ctx).RuleChanged(d.Rule(q.where.rule), r)
 	if r == nil { // deleted meanwhile
 		return nil, a.missing(q)
 	}

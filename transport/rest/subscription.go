@@ -7,6 +7,7 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/rule"
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -164,6 +165,7 @@ func (a *API) putSubscription(q *request, topic *fsm.Descriptor) (*answer, error
 	}
 	a.log.Info("entity created", "kind", "Subscription", "name", created.Name,
 		"policy", q.claim.Policy)
+	audit.Of(q.ctx).Changed(nil, created)
 	return a.entry(q, http.StatusCreated, &shown{d: created, counts: &fsm.EntityCounts{}, fresh: true}), nil
 }
 
@@ -210,6 +212,7 @@ func (a *API) updateSubscription(q *request, p properties) (*answer, error) {
 	}
 	a.log.Info("entity updated", "kind", "Subscription", "name", updated.Name,
 		"policy", q.claim.Policy)
+	audit.Of(q.ctx).Changed(old, updated)
 	return a.entry(q, http.StatusOK, &shown{d: updated, sent: &p}), nil
 }
 
@@ -222,6 +225,7 @@ func (a *API) deleteSubscription(q *request) (*answer, error) {
 		return nil, a.orMissing(q, err)
 	}
 	a.log.Info("entity deleted", "name", d.Name, "policy", q.claim.Policy)
+	audit.Of(q.ctx).Changed(d, nil)
 	return &answer{status: http.StatusOK, etag: ticks(d.UpdatedAt)}, nil
 }
 

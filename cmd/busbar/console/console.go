@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -48,7 +49,9 @@ type Deps struct {
 	Now     func() time.Time
 	// Closing ends the streams of events.
 	Closing <-chan struct{}
-	Log     hclog.Logger
+	// Audit has who signed in and out, and who was not let in; nil if no log is kept.
+	Audit *audit.Log
+	Log   hclog.Logger
 }
 
 // Console answers requests of browsers.

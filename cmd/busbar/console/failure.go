@@ -12,7 +12,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/oauth2"
 
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 // failure is why a sign-in at a provider came to nothing.
@@ -79,6 +81,11 @@ func (c *Console) log(r *http.Request, issuer string, f *failure) {
 // fail shows the page of a failure.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, issuer string, f *failure) {
 	c.log(r, issuer, f)
+	if !f.often {
+		who := audit.Claimed("")
+		who.Issuer = issuer
+		c.audit(r, "console.sign-in", refusal.Unauthorized.String(), who, f.what)
+	}
 	var page bytes.Buffer
 	if err := failurePage.Execute(&page, map[string]string{"What": f.what, "Now": f.now}); err != nil {
 		refuse(w, f.status, f.what)

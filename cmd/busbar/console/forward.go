@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // carried are the headers of a page's request that go on. All others end here: the data plane would take them for
@@ -49,7 +51,7 @@ func (c *Console) forward(w http.ResponseWriter, r *http.Request) {
 
 // inner is a request of the console to the operations port.
 func inner(r *http.Request, where, token string) *http.Request {
-	in := r.Clone(r.Context())
+	in := r.Clone(audit.ByConsole(r.Context()))
 	in.URL = &url.URL{Path: where, RawQuery: r.URL.RawQuery}
 	in.RequestURI = in.URL.RequestURI()
 	in.Header = http.Header{}

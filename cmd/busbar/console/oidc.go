@@ -14,6 +14,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -151,6 +152,7 @@ func (c *Console) serveAnswer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, u.secured(c.cookie(r, c.sessions.begin(one), int(sessionLife.Seconds()))))
+	c.audit(r, "console.sign-in", audit.OK, audit.WhoOf(claim), "")
 	c.deps.Log.Info("signed in to the console", "policy", claim.Policy, "issuer", claim.Issuer, "remote", r.RemoteAddr)
 	w.Header().Set("Cache-Control", "no-store")
 	http.Redirect(w, r, "/", http.StatusSeeOther)

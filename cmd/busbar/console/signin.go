@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
+	"github.com/busbar-mq/busbar/transport/refusal"
 )
 
 const (
@@ -104,7 +106,10 @@ func (c *Console) serveSession(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		c.signIn(w, r)
 	case http.MethodDelete:
-		one, _, secret := c.session(r, false)
+		one, claim, secret := c.session(r, false)
+		if one != nil {
+			c.audit(r, "console.sign-out", audit.OK, audit.WhoOf(claim), "")
+		}
 		c.sessions.end(secret)
 		http.SetCookie(w, c.cookie(r, "", -1))
 		out := c.tell(r, nil, auth.Claim{})
@@ -160,6 +165,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	one, claim, err := c.open(ask)
 	if err != nil {
 		c.attempts.failed()
+		c.audit(r, "console.sign-in", refusal.Unauthorized.String(), audit.Claimed(c.deps.Policies.ClaimedName(ask.Policy)), "")
 		c.deps.Log.Info("nobody is signed in to the console", "policy", ask.Policy, "remote", r.RemoteAddr, "error", err)
 		refuse(w, http.StatusUnauthorized, err.Error())
 		return
@@ -168,8 +174,15 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		c.sessions.end(cookie.Value)
 	}
 	http.SetCookie(w, c.cookie(r, c.sessions.begin(one), int(sessionLife.Seconds())))
+	c.audit(r, "console.sign-in", audit.OK, audit.WhoOf(claim), "")
 	c.deps.Log.Info("signed in to the console", "policy", one.policy, "entity", one.scope, "remote", r.RemoteAddr)
 	answer(w, http.StatusOK, c.tell(r, one, claim))
+}
+
+// audit records that somebody came, went, or was not let in.
+func (c *Console) audit(r *http.Request, action, outcome string, who audit.Who, reason string) {
+	c.deps.Audit.Record(audit.Event{Action: action, Outcome: outcome, Who: who, Via: audit.ViaConsole, Agent: r.UserAgent(),
+		Remote: r.RemoteAddr, Method: r.Method, Path: r.URL.Path, Reason: reason})
 }
 
 // readSignIn reads the body. A form of another site cannot send JSON, so it must be JSON.
