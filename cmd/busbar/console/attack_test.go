@@ -139,7 +139,9 @@ var attacks = []struct {
 		l.answers("/token", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "password: x", 500) })
 	}, nil, 502, "The identity provider IDP does not answer as one does: its place for tokens answers 500 Internal Server Error.", laterOrTell},
 	{"a place for tokens that sends elsewhere", func(l *lobby) {
-		l.answers("/token", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) })
+		l.answers("/token", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		})
 	}, nil, 502, "The identity provider IDP does not answer as one does: its place for tokens answers 307 Temporary Redirect.", laterOrTell},
 	{"a provider that hangs", func(l *lobby) {
 		l.answers("/token", func(_ http.ResponseWriter, r *http.Request) {
@@ -230,7 +232,7 @@ func TestSignInsThatDoNotBegin(t *testing.T) {
 		"no keys":                        {announces("jwks_uri", nil), 502, doesNot + "IDP announces no place to sign in, none for tokens, or none for keys. " + laterOrTell},
 		"no place to sign in":            {announces("authorization_endpoint", nil), 502, doesNot + "IDP announces no place to sign in, none for tokens, or none for keys. " + laterOrTell},
 		"an announcement that moved": {func(l *lobby, _ *http.Request) {
-			l.answers("/.well-known/openid-configuration", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/there", 302) })
+			l.answers("/.well-known/openid-configuration", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/there", http.StatusFound) })
 		}, 502, doesNot + `302 Found: <a href="/there">Found</a>.` + " " + laterOrTell},
 	} {
 		t.Run(name, func(t *testing.T) {
