@@ -184,7 +184,8 @@ func (c *client) disconnect(orderly bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	_ = c.sdk.Close(ctx)
+	sdk := c.sdk
+	_ = within(ctx, func() error { return sdk.Close(ctx) })
 	_ = c.sock.Close()
 	c.sdk = nil
 }
@@ -221,6 +222,32 @@ func (c *client) pause(ctx context.Context, d time.Duration) {
 // connection: the SDK would wait for the answer of a broker that is gone.
 func (c *client) opContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.sock.alive, opLimit)
+}
+
+// stuckAfter is for how long a call may go on when its time is up.
+const stuckAfter = 10 * time.Second
+
+// errStuck is the end of a call that does not end.
+var errStuck = errors.New("the SDK does not return from a send whose time is up")
+
+// within makes a call that sends, and leaves it alone when it does not end with its context. go-amqp 1.7.0 waits for ever
+// in (*Sender).send if a write fails while the link ends with its connection. The outcome of the call is unknown then.
+func within(ctx context.Context, call func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(stuckAfter)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return errStuck
+	}
 }
 
 // nothing reports whether an error only says that nothing came in time.

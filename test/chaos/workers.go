@@ -83,7 +83,7 @@ func (c *client) send(tx *azservicebus.Sender, q *check.Queue) error {
 	o := c.w.rec.Begin(c.id, c.number, check.Send, q.Name, check.InMain)
 	c.w.rec.Set(o, func(o *check.Op) { o.Message = said })
 	c.w.counts.sends.Add(1)
-	return c.judge(o, tx.SendMessage(ctx, m, nil), nil)
+	return c.judge(o, within(ctx, func() error { return tx.SendMessage(ctx, m, nil) }), nil)
 }
 
 func (c *client) sendBatch(tx *azservicebus.Sender, q *check.Queue) error {
@@ -103,7 +103,7 @@ func (c *client) sendBatch(tx *azservicebus.Sender, q *check.Queue) error {
 	o := c.w.rec.Begin(c.id, c.number, check.Send, q.Name, check.InMain)
 	c.w.rec.Set(o, func(o *check.Op) { o.Messages = all })
 	c.w.counts.sends.Add(int64(len(all)))
-	return c.judge(o, tx.SendMessageBatch(ctx, b, nil), nil)
+	return c.judge(o, within(ctx, func() error { return tx.SendMessageBatch(ctx, b, nil) }), nil)
 }
 
 // schedule sends a message for later, and takes every other one back.
@@ -116,17 +116,24 @@ func (c *client) schedule(tx *azservicebus.Sender, q *check.Queue) error {
 	o := c.w.rec.Begin(c.id, c.number, check.Schedule, q.Name, check.InMain)
 	c.w.rec.Set(o, func(o *check.Op) { o.Message = said })
 	c.w.counts.sends.Add(1)
-	numbers, err := tx.ScheduleMessages(ctx, []*azservicebus.Message{m}, at, nil)
-	if err == nil && len(numbers) != 1 {
-		err = fmt.Errorf("%d numbers for one message", len(numbers))
-	}
+	var numbers []int64
+	err := within(ctx, func() error {
+		all, err := tx.ScheduleMessages(ctx, []*azservicebus.Message{m}, at, nil)
+		if err == nil && len(all) != 1 {
+			err = fmt.Errorf("%d numbers for one message", len(all))
+		}
+		if err == nil {
+			numbers = all
+		}
+		return err
+	})
 	err = c.judge(o, err, func(o *check.Op) { o.Seq = numbers[0] })
 	if err != nil || !o.Ok() || c.rng.IntN(2) == 0 {
 		return err
 	}
 	gone := c.w.rec.Begin(c.id, c.number, check.Cancel, q.Name, check.InMain)
 	c.w.rec.Set(gone, func(g *check.Op) { g.Seq = numbers[0] })
-	return c.judge(gone, tx.CancelScheduledMessages(ctx, numbers, nil), nil)
+	return c.judge(gone, within(ctx, func() error { return tx.CancelScheduledMessages(ctx, numbers, nil) }), nil)
 }
 
 // receiver is what both kinds of receiver of the SDK can do.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,5 +32,31 @@ func TestCreditIsOpenUntilAllOfItIsUsed(t *testing.T) {
 			open.got(step.got)
 			time.Sleep(time.Second)
 		}
+	})
+}
+
+// A call of the SDK that does not end with its context is left alone, and its client starts anew.
+func TestACallThatDoesNotEndIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		for name, tc := range map[string]struct {
+			takes time.Duration
+			want  error
+			after time.Duration
+		}{
+			"in time":   {time.Second, broken, time.Second},
+			"late":      {5 * time.Second, broken, 5 * time.Second},
+			"never":     {time.Hour, errStuck, 3*time.Second + stuckAfter},
+			"just late": {3*time.Second + stuckAfter - 1, broken, 3*time.Second + stuckAfter - 1},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			began := time.Now()
+			err := within(ctx, func() error { time.Sleep(tc.takes); return broken })
+			if took := time.Since(began); !errors.Is(err, tc.want) || took != tc.after {
+				t.Errorf("%s: %v after %v, want %v after %v", name, err, took, tc.want, tc.after)
+			}
+			cancel()
+		}
+		time.Sleep(time.Hour) // the call that was left alone ends, and with it the bubble
 	})
 }
