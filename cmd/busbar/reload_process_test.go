@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,7 +90,8 @@ func TestASecondTermEndsAProcess(t *testing.T) {
 	dir := t.TempDir()
 	newAuthority(t, "ours").issue(t, dir, paper{})
 	p := startProcess(t, writeConfig(t, reloadFile(dir, "")))
-	// A request that never ends keeps the operations port, and with it the stop, waiting.
+	// A request that never ends keeps the operations port, and with it the stop, waiting. The port accepts connections in their
+	// order, so the answer over a second one says that it has accepted the first.
 	hanging, err := net.Dial("tcp", p.ops)
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +99,13 @@ func TestASecondTermEndsAProcess(t *testing.T) {
 	defer hanging.Close()
 	if _, err := hanging.Write([]byte("GET /livez HTTP/1.1\r\n")); err != nil {
 		t.Fatal(err)
+	}
+	answer, err := http.Get("http://" + p.ops + "/livez")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Fatalf("the node is alive: %s", answer.Status)
 	}
 	p.signal(syscall.SIGTERM)
 	p.awaitLog("another signal ends the process at once")
