@@ -35,6 +35,7 @@ func newScene(t *testing.T, b *bubble) *scene {
 	orders := b.broker.queue("orders", small)
 	grouped := b.broker.queue("grouped", small, withSessions)
 	spread := b.broker.queue("spread", small, partitioned)
+	b.broker.queue("taken back", withSessions, func(d *fsm.Descriptor) { d.Status = fsm.ReceiveDisabled })
 	s.enqueue(orders, fsm.Main, "active", "locked", "deferred", "dead", "dead too", "scheduled")
 	s.enqueue(grouped, fsm.Main, "in session")
 	s.enqueue(spread, fsm.Main, "spread 1", "spread 2", "spread 3")
@@ -57,7 +58,7 @@ func newScene(t *testing.T, b *bubble) *scene {
 	w.String(string(amqp.FilterSession), "s")
 	a.Source.Filter = w.End()
 	s.c.attach(0, a)
-	for i, node := range []string{"orders", "orders/$DeadLetterQueue", "grouped", "grouped/$DeadLetterQueue", "spread"} {
+	for i, node := range []string{"orders", "orders/$DeadLetterQueue", "grouped", "grouped/$DeadLetterQueue", "spread", "taken back"} {
 		s.nodes[node] = uint32(10 + 2*i)
 		s.c.attachPair(0, s.nodes[node], node+"/$management", node+"-reply")
 		s.c.send(0, credit(s.nodes[node]+1, 0, 10_000, false))

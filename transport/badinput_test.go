@@ -25,6 +25,7 @@ const (
 	lockLost    = "410 com.microsoft:message-lock-lost"
 	sessionLost = "410 com.microsoft:session-lock-lost"
 	exhausted   = "403 amqp:resource-limit-exceeded"
+	disabled    = "400 com.microsoft:entity-disabled"
 	notThere    = "404 com.microsoft:message-not-found"
 )
 
@@ -195,6 +196,9 @@ func sessionRequests() []badRequest {
 		{"state of a session on a queue without", "orders", "get-session-state", fields("session-id", "s"), notAllowed, "does not require sessions"},
 		{"state of no session", "grouped", "get-session-state", fields(), sessionLost, "The session lock has expired"},
 		{"state of a session of nobody", "grouped", "get-session-state", fields("session-id", "other"), sessionLost, "The session lock has expired"}, // S-68
+		{"state of a session that was taken back", "taken back", "get-session-state", fields("session-id", "s"), disabled, "is currently disabled"},  // S-254
+		{"set the state of a session that was taken back", "taken back", "set-session-state", fields("session-id", "s"), disabled, "is currently disabled"},
+		{"renew of a session that was taken back", "taken back", "renew-session-lock", fields("session-id", "s"), sessionLost, "The session lock has expired"},
 		{"state of a session in a DLQ", "grouped/$DeadLetterQueue", "get-session-state", fields("session-id", "s"), notAllowed, "does not require sessions"},
 		{"set the state on a queue without sessions", "orders", "set-session-state", fields("session-id", "s"), notAllowed, "does not require sessions"},
 		{"set the state of a session of nobody", "grouped", "set-session-state", fields("session-id", "other", "session-state", []byte("x")), sessionLost, "The session lock has expired"},

@@ -159,8 +159,18 @@ func (k *call) query(ctx context.Context, key fsm.Key, q fsm.Query) (fsm.Answer,
 	return a, nil
 }
 
-// needSession returns the held session that the request names, or the failure.
+// needSession returns the held session that the request works on, or the failure. If the entity refuses receives, the session
+// may have been taken back for it (S-254). The client is told so first, as the partition does.
 func (k *call) needSession() (fsm.SessionProof, *response) {
+	if k.held == nil && k.addr.sub == fsm.Main && (k.desc.Status == fsm.Disabled || k.desc.Status == fsm.ReceiveDisabled) {
+		r := k.refuse(fsm.EntityDisabled, "")
+		return fsm.SessionProof{}, &r
+	}
+	return k.needLock()
+}
+
+// needLock returns the held session whose lock the request names, or the failure.
+func (k *call) needLock() (fsm.SessionProof, *response) {
 	if !k.desc.RequiresSession || k.addr.sub != fsm.Main {
 		r := k.refuse(fsm.SessionNotSupported, "")
 		return fsm.SessionProof{}, &r

@@ -40,7 +40,7 @@ func renewLock(ctx context.Context, k *call) response {
 
 // renewSessionLock extends the lock of a session (S-46).
 func renewSessionLock(ctx context.Context, k *call) response {
-	proof, bad := k.needSession()
+	proof, bad := k.needLock()
 	if bad != nil {
 		return *bad
 	}
