@@ -125,14 +125,15 @@ func TestTokensNumbersAndSessionsNameTheirPartition(t *testing.T) {
 	}
 }
 
-// lag carries bytes from one connection to another, each piece after d.
+// lag carries bytes from one connection to another, each piece after d. It returns when the last piece is there.
 func lag(to, from net.Conn, d time.Duration) {
 	type piece struct {
 		at time.Time
 		b  []byte
 	}
 	way := make(chan piece, 1<<16)
-	go func() {
+	var carrier sync.WaitGroup
+	carrier.Go(func() {
 		defer to.Close()
 		for p := range way {
 			time.Sleep(time.Until(p.at))
@@ -142,7 +143,8 @@ func lag(to, from net.Conn, d time.Duration) {
 		}
 		for range way { // until the other side is gone as well
 		}
-	}()
+	})
+	defer carrier.Wait()
 	defer close(way)
 	for {
 		b := make([]byte, 4096)
@@ -163,8 +165,10 @@ func (b *bubble) distant(d time.Duration) *rawClient {
 	if !b.in.offer(far) {
 		b.t.Fatal("server is closed")
 	}
-	go lag(z, a, d)
-	go lag(a, z, d)
+	var lags sync.WaitGroup
+	lags.Go(func() { lag(z, a, d) })
+	lags.Go(func() { lag(a, z, d) })
+	b.t.Cleanup(lags.Wait) // the clock of a bubble stands still when its test is over
 	c := &rawClient{t: b.t, conn: near, in: make(chan readFrame, 1<<16)}
 	if err := near.SetDeadline(time.Now().Add(clientPatience)); err != nil {
 		b.t.Fatal(err)
