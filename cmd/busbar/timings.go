@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/busbar-mq/busbar/transport/audit"
 )
 
 // timings are the histograms of a node: how long the stations of a message take. A scrape in the format of protocol
@@ -56,42 +56,10 @@ func observe(h prometheus.Histogram) func(time.Duration) {
 // timed notes how long requests take that come by the port.
 func (t *timings) timed(port string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began, seen := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		began, seen := time.Now(), audit.NewStatusWriter(w)
 		defer func() {
-			t.http.WithLabelValues(port, strconv.Itoa(seen.status/100)+"xx").Observe(time.Since(began).Seconds())
+			t.http.WithLabelValues(port, strconv.Itoa(seen.Status/100)+"xx").Observe(time.Since(began).Seconds())
 		}()
 		next.ServeHTTP(seen, r)
 	})
-}
-
-// statusWriter remembers the status of an answer. Streams and controllers find the writer below it by Unwrap.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-	told   bool
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *statusWriter) WriteHeader(status int) {
-	if !w.told && status >= http.StatusOK {
-		w.status, w.told = status, true
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (w *statusWriter) Write(b []byte) (int, error) {
-	w.told = true
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Flush implements http.Flusher.
-func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
-
-// Hijack implements http.Hijacker.
-func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(w.ResponseWriter).Hijack()
 }

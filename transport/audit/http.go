@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"net/http"
 
 	"github.com/busbar-mq/busbar/transport/refusal"
@@ -31,9 +33,9 @@ func (l *Log) Requests(via string, next http.Handler) http.Handler {
 		if console, _ := r.Context().Value(consoleKey{}).(bool); console {
 			e.event.Via = ViaConsole
 		}
-		seen, ended := &statusWriter{ResponseWriter: w, status: http.StatusOK}, false
+		seen, ended := NewStatusWriter(w), false
 		defer func() {
-			e.event.Status = seen.status
+			e.event.Status = seen.Status
 			if !ended {
 				e.event.Outcome = Aborted
 			}
@@ -97,29 +99,39 @@ func outcomeOf(status int) string {
 	return OK
 }
 
-// statusWriter remembers the status of an answer. Streams and controllers find the writer below it by Unwrap.
-type statusWriter struct {
+// StatusWriter remembers the status of an answer. Streams and controllers find the writer below it by Unwrap.
+type StatusWriter struct {
 	http.ResponseWriter
-	status int
+	Status int // 200 until a handler says another one
 	told   bool
 }
 
+// NewStatusWriter returns a writer to w.
+func NewStatusWriter(w http.ResponseWriter) *StatusWriter {
+	return &StatusWriter{ResponseWriter: w, Status: http.StatusOK}
+}
+
 // WriteHeader implements [http.ResponseWriter].
-func (w *statusWriter) WriteHeader(status int) {
+func (w *StatusWriter) WriteHeader(status int) {
 	if !w.told && status >= http.StatusOK {
-		w.status, w.told = status, true
+		w.Status, w.told = status, true
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements [http.ResponseWriter].
-func (w *statusWriter) Write(b []byte) (int, error) {
+func (w *StatusWriter) Write(b []byte) (int, error) {
 	w.told = true
 	return w.ResponseWriter.Write(b)
 }
 
 // Unwrap is for [http.ResponseController].
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *StatusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Flush implements [http.Flusher].
-func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+func (w *StatusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Hijack implements [http.Hijacker].
+func (w *StatusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}

@@ -141,42 +141,19 @@ func (n *numberedFlags) sifted(ctx context.Context, c *cobra.Command, f *dial.Fl
 	}
 	b := newBar(c.ErrOrStderr(), total)
 	defer b.end()
-	began := time.Now()
-	var done, left, failed uint64
-	var fault string
-	for {
-		batch := batchOf(redriveBatch, n.rate)
-		if n.max > 0 {
-			batch = min(batch, n.max-done)
-		}
-		values.Set("max", numberText(batch))
-		var s step
-		if err := i.call(ctx, http.MethodPost, act.view, values, nil, &s); err != nil {
-			return exit.With(exit.Code(err), fmt.Errorf("stopped behind %s %s: %w; the same command goes on",
-				dial.Plural(done, "message"), act.done, err))
-		}
-		done, left, failed = done+s.Moved+s.Deleted, left+s.Left, failed+s.Failed
-		fault = cmp.Or(fault, s.Fault)
-		b.show(done)
-		if s.Next == "" || n.max > 0 && done >= n.max {
-			break
-		}
-		values.Set("cursor", s.Next)
-		if act == purges {
-			values.Set("before", s.Before)
-		} else {
-			values.Set("until", s.Until)
-		}
-		if err := pace(ctx, began, done, n.rate); err != nil {
-			return exit.With(exit.Code(err), fmt.Errorf("stopped behind %s %s: %w; the same command goes on",
-				dial.Plural(done, "message"), act.done, err))
-		}
+	all, err := rounds{batch: redriveBatch, max: n.max, rate: n.rate}.run(ctx, values, b, func(ctx context.Context) (s step, err error) {
+		return s, i.call(ctx, http.MethodPost, act.view, values, nil, &s)
+	})
+	done := all.Moved + all.Deleted
+	if err != nil {
+		return exit.With(exit.Code(err), fmt.Errorf("stopped behind %s %s: %w; the same command goes on",
+			dial.Plural(done, "message"), act.done, err))
 	}
 	b.end()
-	if failed > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "the filter failed on %s, which stay: %s\n", dial.Plural(failed, "message"), fault)
+	if all.Failed > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "the filter failed on %s, which stay: %s\n", dial.Plural(all.Failed, "message"), all.Fault)
 	}
-	return n.tell(c, f, i, act, done, left)
+	return n.tell(c, f, i, act, done, all.Left)
 }
 
 func (n *numberedFlags) each(ctx context.Context, c *cobra.Command, i *inspector, act numberedAct, numbers []uint64) (done, left int, err error) {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -28,6 +29,12 @@ type step struct {
 	Left    uint64 `json:"left"`   // with a filter: selected, and held or gone
 	Failed  uint64 `json:"failed"` // with a filter: messages on which it failed
 	Fault   string `json:"fault"`
+}
+
+// add adds the numbers of another step, and keeps the first fault.
+func (s *step) add(o *step) {
+	s.Deleted, s.Moved, s.Skipped = s.Deleted+o.Deleted, s.Moved+o.Moved, s.Skipped+o.Skipped
+	s.Left, s.Failed, s.Fault = s.Left+o.Left, s.Failed+o.Failed, cmp.Or(s.Fault, o.Fault)
 }
 
 type purgeFlags struct {
@@ -137,26 +144,49 @@ func setTimes(v url.Values, times map[string]string) error {
 // purgeBatch is what one request deletes at most: one entry of the log.
 const purgeBatch = 4_000
 
-// loop repeats the request, which next does with those values, until there is nothing left, and keeps to
-// the rate.
+// loop deletes in rounds what the values choose.
 func (p *purgeFlags) loop(ctx context.Context, values url.Values, b *bar,
 	next func(context.Context) (step, error)) (deleted, skipped uint64, err error) {
+	all, err := rounds{batch: purgeBatch, rate: p.rate}.run(ctx, values, b, next)
+	return all.Deleted, all.Skipped, err
+}
+
+// rounds repeats a request to the operations port that does something to some messages at a time.
+type rounds struct {
+	batch uint64 // messages of one request at most
+	max   uint64 // of all requests, 0 for all messages
+	rate  uint64 // messages per second at most, 0 for as fast as it goes
+}
+
+// run repeats the request, which next does with those values, until there is nothing left, and keeps to the rate. Messages
+// that come after the first request stay (S-265). It returns the sums, with an error too.
+func (r rounds) run(ctx context.Context, values url.Values, b *bar, next func(context.Context) (step, error)) (all step, err error) {
 	began := time.Now()
-	values.Set("max", numberText(batchOf(purgeBatch, p.rate)))
 	for {
+		done := all.Moved + all.Deleted
+		batch := batchOf(r.batch, r.rate)
+		if r.max > 0 {
+			batch = min(batch, r.max-done)
+		}
+		values.Set("max", numberText(batch))
 		s, err := next(ctx)
 		if err != nil {
-			return deleted, skipped, err
+			return all, err
 		}
-		deleted, skipped = deleted+s.Deleted, skipped+s.Skipped
-		b.show(deleted)
-		values.Set("before", s.Before) // S-265: what comes meanwhile stays
-		if s.Next == "" {
-			return deleted, skipped, nil
+		all.add(&s)
+		done = all.Moved + all.Deleted
+		b.show(done)
+		for name, bound := range map[string]string{"before": s.Before, "until": s.Until} {
+			if bound != "" {
+				values.Set(name, bound)
+			}
+		}
+		if s.Next == "" || r.max > 0 && done >= r.max {
+			return all, nil
 		}
 		values.Set("cursor", s.Next)
-		if err := pace(ctx, began, deleted, p.rate); err != nil {
-			return deleted, skipped, err
+		if err := pace(ctx, began, done, r.rate); err != nil {
+			return all, err
 		}
 	}
 }

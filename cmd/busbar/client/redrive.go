@@ -221,32 +221,11 @@ func (i *inspector) arrived(ctx context.Context, limit time.Duration) (left uint
 	}
 }
 
-// loop repeats the request, which next does with those values, until there is nothing left, and keeps to
-// the rate.
+// loop sends in rounds what the values choose.
 func (r *redriveFlags) loop(ctx context.Context, values url.Values, b *bar,
 	next func(context.Context) (step, error)) (moved uint64, err error) {
-	began := time.Now()
-	for {
-		batch := batchOf(redriveBatch, r.rate)
-		if r.max > 0 {
-			batch = min(batch, r.max-moved)
-		}
-		values.Set("max", numberText(batch))
-		s, err := next(ctx)
-		if err != nil {
-			return moved, err
-		}
-		moved += s.Moved
-		b.show(moved)
-		values.Set("until", s.Until)
-		if s.Next == "" || r.max > 0 && moved >= r.max {
-			return moved, nil
-		}
-		values.Set("cursor", s.Next)
-		if err := pace(ctx, began, moved, r.rate); err != nil {
-			return moved, err
-		}
-	}
+	all, err := rounds{batch: redriveBatch, max: r.max, rate: r.rate}.run(ctx, values, b, next)
+	return all.Moved, err
 }
 
 // resume is the rest of the command line that goes on behind moved messages: no further, and no faster,
