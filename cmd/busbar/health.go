@@ -60,7 +60,7 @@ func (n *node) clusterHealth(ctx context.Context) (*client.ClusterHealth, error)
 	st := &status{n}
 	f := st.facts(ctx)
 	found := doctor.Diagnose(f)
-	if doctor.Electing(found) && sleep(ctx, healthElection, nil) {
+	if doctor.Passing(found) && sleep(ctx, healthElection, nil) {
 		f = st.facts(ctx)
 		found = doctor.Diagnose(f)
 	}
@@ -92,7 +92,7 @@ func (s *status) facts(ctx context.Context) *doctor.Facts {
 		}
 		return string(id)
 	}
-	f := &doctor.Facts{Now: time.Now(), Groups: []doctor.Group{{ID: int(fsm.CatalogPartition)}}}
+	f := &doctor.Facts{Now: time.Now(), Young: v.ClusterVersion() == fsm.VersionFirst, Groups: []doctor.Group{{ID: int(fsm.CatalogPartition)}}}
 	for _, g := range v.Groups() {
 		f.Groups = append(f.Groups, doctor.Group{ID: int(g.ID), Preferred: show(g.Members[0])})
 	}
@@ -103,10 +103,12 @@ func (s *status) facts(ctx context.Context) *doctor.Facts {
 			continue
 		}
 		ids = append(ids, row.UUID)
-		if n, ok := v.Node(row.UUID); ok && row.State == cluster.MemberAlive.String() {
+		n, registered := v.Node(row.UUID)
+		if registered && row.State == cluster.MemberAlive.String() {
 			alive[n.Name] = string(row.ID)
 		}
-		f.Members = append(f.Members, doctor.Member{ID: string(row.ID), State: row.State, Wish: row.Wish, Holds: v.HoldsAny(row.UUID)})
+		f.Members = append(f.Members, doctor.Member{ID: string(row.ID), State: row.State, Wish: row.Wish, Holds: v.HoldsAny(row.UUID),
+			Unregistered: !registered})
 	}
 	for i := range f.Members {
 		if n, ok := v.Node(ids[i]); ok && f.Members[i].State != cluster.MemberAlive.String() {

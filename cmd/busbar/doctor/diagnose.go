@@ -33,6 +33,8 @@ const (
 	CodeSilent         = "node-tells-nothing"
 	CodeLeft           = "node-left"
 	CodeReplaced       = "node-replaced"
+	CodeUnregistered   = "node-unregistered"
+	CodeNoVersion      = "version-missing"
 	CodeNoQuorum       = "quorum-lost"
 	CodeNoLeader       = "leader-missing"
 	CodeQuorumAtRisk   = "quorum-at-risk"
@@ -57,7 +59,7 @@ const (
 func Diagnose(f *Facts) []Finding {
 	d := &diagnosis{f: f}
 	for _, rule := range []func(){
-		d.unreachable, d.quorums, d.differences, d.failures, d.checks, d.certificates,
+		d.unreachable, d.unregistered, d.young, d.quorums, d.differences, d.failures, d.checks, d.certificates,
 		d.room, d.slow, d.versions, d.settings, d.authorities, d.balance, d.left,
 	} {
 		rule()
@@ -73,9 +75,11 @@ func Diagnose(f *Facts) []Finding {
 	return out
 }
 
-// Electing reports whether a partition has no leader, as it has none for a second or two when leaders change.
-func Electing(found []Finding) bool {
-	return slices.ContainsFunc(found, func(x Finding) bool { return x.Code == CodeNoLeader || x.Code == CodeCatalogLeader })
+// Passing reports whether a finding may be over in a second or two. A partition has no leader when leaders change. A node that
+// has just come is not in the catalog yet, and a new cluster has no version yet.
+func Passing(found []Finding) bool {
+	passing := []string{CodeNoLeader, CodeCatalogLeader, CodeUnregistered, CodeNoVersion}
+	return slices.ContainsFunc(found, func(x Finding) bool { return slices.Contains(passing, x.Code) })
 }
 
 // Healthy reports whether no finding is an alarm.

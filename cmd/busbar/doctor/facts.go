@@ -7,6 +7,8 @@ type Facts struct {
 	Now     time.Time
 	Members []Member
 	Groups  []Group // 0 is the catalog
+	// Young says that the cluster has no version: not every node has told the catalog what its program knows.
+	Young bool
 	// SlowFrom is the time of a write from which on placement takes a disk for a slow one.
 	SlowFrom time.Duration
 }
@@ -16,6 +18,8 @@ type Member struct {
 	ID    string // as people know it
 	State string // "alive", "dead", "left" or "unknown"
 	Wish  string // what an operator wants of it, "" if it is to serve
+	// Unregistered says that the catalog does not have the node, and so not its name either.
+	Unregistered bool
 	// Holds says that the catalog gives the node a replica of messages.
 	Holds bool
 	// Successor is the node that lives and has the name of this one, "" if none has: the disk of this one was replaced.

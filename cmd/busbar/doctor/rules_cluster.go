@@ -25,6 +25,28 @@ func (d *diagnosis) unreachable() {
 	}
 }
 
+// unregistered finds nodes that are there and of which the catalog does not know. Nobody can call them by their names, and they
+// get no place.
+func (d *diagnosis) unregistered() {
+	for i := range d.f.Members {
+		if m := &d.f.Members[i]; m.Unregistered && m.State == "alive" {
+			d.of(m.ID, CodeUnregistered, Alarm, "wait some seconds; if it stays so, look at the log of the node",
+				"node %s is there, and the catalog does not have it yet.", m.ID)
+		}
+	}
+}
+
+// young finds a new cluster without a version. If one of its nodes is lost then, no other one can be forgotten for long. While
+// old programs are exchanged, there is no version either, and versions tells of them.
+func (d *diagnosis) young() {
+	silent := slices.ContainsFunc(d.f.Members, func(m Member) bool { return m.answers() && m.Says == nil })
+	if !d.f.Young || silent || len(d.values(func(n *Node) string { return n.Version })) > 1 {
+		return
+	}
+	d.of("", CodeNoVersion, Alarm, "wait some seconds; if it stays so, start every node of the cluster",
+		"the cluster has no version yet, so no node can be drained, removed or forgotten.")
+}
+
 // left finds nodes that said goodbye or were replaced, hold nothing and are still listed.
 func (d *diagnosis) left() {
 	for i := range d.f.Members {
