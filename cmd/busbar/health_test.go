@@ -60,7 +60,7 @@ func TestTheHealthOfALiveCluster(t *testing.T) {
 	// A node that the catalog knows and nobody hears of.
 	gone := catalog.Node{ID: "11111111-2222-3333-4444-555555555555", Name: "n9", Incarnation: 1}
 	request := fsm.Request{ID: fsm.RequestID{Node: l.incarnation, Pump: 1 << 40, Counter: 1},
-		Command: (&catalog.Change{Node: &gone}).Command()}
+		Command: (&catalog.Change{Node: &gone, Program: fsm.NewestVersion}).Command()}
 	if o, err := l.node.host.Replica(fsm.CatalogPartition).Propose(t.Context(), request); err != nil || o.Refusal != fsm.None {
 		t.Fatalf("%+v, %v", o, err)
 	}
