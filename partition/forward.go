@@ -43,9 +43,10 @@ const (
 
 // item is one message in transit.
 type item struct {
-	move fsm.Move
-	msg  fsm.Message
-	rest []fsm.BodyRef // of a large body the parts that msg does not hold
+	move  fsm.Move
+	msg   fsm.Message
+	rest  []fsm.BodyRef // of a large body the parts that msg does not hold
+	taken time.Time
 }
 
 // target is where some of the messages of a source go: one share of an entity. Order is kept in it.
@@ -195,6 +196,7 @@ func (f *forwarder) destination(ctx context.Context) (fsm.EntityID, bool) {
 
 // hold sorts messages in transit by their targets.
 func (f *forwarder) hold(ctx context.Context, ds []fsm.Delivery, moves []fsm.Move) {
+	now := time.Now()
 	for i := range moves {
 		var reserved fsm.SequenceNumber
 		if f.src.sub == fsm.TransferQueue { // the number that it has at its destination, if one is reserved
@@ -206,7 +208,7 @@ func (f *forwarder) hold(ctx context.Context, ds []fsm.Delivery, moves []fsm.Mov
 			f.ended(moves[i].Number, fsm.InvalidArgument, err.Error())
 			continue
 		}
-		f.put(f.route(ctx, &moves[i], &msg), item{moves[i], msg, ds[i].Rest})
+		f.put(f.route(ctx, &moves[i], &msg), item{moves[i], msg, ds[i].Rest, now})
 	}
 }
 
@@ -364,6 +366,7 @@ func (f *forwarder) judge(t *target, decided []fsm.Refusal, detail string) bool 
 		if decided[n] != fsm.None {
 			text = cmp.Or(detail, refusalText(decided[n]))
 		}
+		f.tell(t.entity, &t.items[n], decided[n])
 		f.ended(t.items[n].move.Number, decided[n], text)
 		n++
 	}
@@ -389,6 +392,7 @@ func refusalText(r fsm.Refusal) string {
 
 func (f *forwarder) refuse(t *target, n int, r fsm.Refusal, detail string) {
 	for i := range t.items[:n] {
+		f.tell(t.entity, &t.items[i], r)
 		f.ended(t.items[i].move.Number, r, detail)
 	}
 	f.drop(t, n)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,6 +142,49 @@ func TestForwardMovesInOrder(t *testing.T) {
 		b.arrives(to, fsm.Main, time.Minute, append(all, "later")...)
 		if d := time.Since(began); d > time.Second {
 			t.Errorf("one message took %v", d)
+		}
+	})
+}
+
+// S-206, S-209: each message that was forwarded or refused is told once, with where it came from and where it went.
+func TestForwardedMessagesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, from, to := forwarding(t, nil)
+		defer b.close()
+		var mu sync.Mutex
+		told := map[string]Forwarded{}
+		for _, n := range b.ids {
+			b.all[n].r.OnForwarded(func(f *Forwarded) {
+				mu.Lock()
+				defer mu.Unlock()
+				text := textOf(t, f.Body)
+				if _, twice := told[text]; twice {
+					t.Errorf("%s is told twice", text)
+				}
+				told[text] = *f
+			})
+		}
+		began := time.Now()
+		b.put(t.Context(), from, reqOf(0, 1, 1), "taken")
+		b.arrives(to, fsm.Main, time.Minute, "taken")
+		off := *to
+		off.Status = fsm.SendDisabled
+		if _, err := b.all["n1"].dir.Update(t.Context(), off); err != nil {
+			t.Fatal(err)
+		}
+		b.put(t.Context(), from, reqOf(0, 1, 2), "refused")
+		b.arrives(from, fsm.DeadLetter, time.Minute, "refused")
+		mu.Lock()
+		defer mu.Unlock()
+		for text, refusal := range map[string]fsm.Refusal{"taken": fsm.None, "refused": fsm.EntityDisabled} {
+			f := told[text]
+			if f.From != from.ID || f.To != to.ID || f.Sub != fsm.Main || f.Refusal != refusal || f.Number == 0 ||
+				f.Taken.Before(began) || f.Taken.After(time.Now()) {
+				t.Errorf("of %s: %+v", text, f)
+			}
+		}
+		if len(told) != 2 {
+			t.Errorf("%d messages are told, want 2", len(told))
 		}
 	})
 }

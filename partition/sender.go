@@ -44,6 +44,8 @@ type sender struct {
 	turns   turns // of uploads
 	// large is told how many bytes a body has that is about to be read into memory; nil for nobody.
 	large atomic.Pointer[func(bytes int)]
+	// forwarded is told of messages that were forwarded; nil for nobody.
+	forwarded atomic.Pointer[func(*Forwarded)]
 }
 
 const (

@@ -1,0 +1,29 @@
+package partition
+
+import (
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Forwarded is one message about which the destination of a forward has decided (S-206).
+type Forwarded struct {
+	From, To fsm.EntityID // To is 0 if the destination has no entity
+	Sub      fsm.SubQueue // of From
+	Number   uint64       // of the move, in its source
+	Body     []byte       // stored form, of a large message its head; only valid during the call
+	Refusal  fsm.Refusal  // None if the destination took it
+	Taken    time.Time    // when this node took the message out of its source
+}
+
+// OnForwarded has f called for each message that this node has forwarded, or that the destination has refused. A leader that
+// takes over may tell of a message again. f must not block. It is called before the node serves.
+func (r *Router) OnForwarded(f func(*Forwarded)) { r.send.forwarded.Store(&f) }
+
+// tell calls the one who asked for forwarded messages, if any.
+func (f *forwarder) tell(to fsm.EntityID, it *item, refusal fsm.Refusal) {
+	if told := f.dir.send.forwarded.Load(); told != nil {
+		(*told)(&Forwarded{From: f.src.entity, To: to, Sub: f.src.sub, Number: it.move.Number, Body: it.msg.Body, Refusal: refusal,
+			Taken: it.taken})
+	}
+}
