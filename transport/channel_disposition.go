@@ -84,7 +84,7 @@ func (ch *channel) decide(d *sentDelivery, v verdict, settled bool) {
 		// outlives the link, and the token settles over another one (RUL-2).
 		return
 	}
-	s := settlement{item: v.item, id: d.id, reply: v.reply, sent: d.at}
+	s := settlement{item: v.item, id: d.id, reply: v.reply, sent: d.at, trace: d.trace}
 	if v.item.Verdict == 0 {
 		s.item.Verdict = fsm.Return // settled without a decision
 	}

@@ -17,6 +17,7 @@ type sentDelivery struct {
 	until fsm.Wall      // when the lock ended unless renewed
 	key   *partitionKey // nil on an entity that is not partitioned
 	at    time.Time     // when it was sent; zero if nobody asks
+	trace *traced       // of its delivery; nil if nobody traces it
 }
 
 // sentList holds the unsettled deliveries of a channel in the order of their ids. It is a slice,

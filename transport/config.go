@@ -99,6 +99,8 @@ type Config struct {
 	// the time from the enqueueing of a message until its first delivery, OnSettled that from a delivery until its
 	// settlement is applied. Each is nil for nobody, and must not block.
 	OnConfirmed, OnDelivered, OnSettled func(time.Duration)
+	// OnSpan is called with each span of a message that is traced (decision 0096). It is nil for nobody, and must not block.
+	OnSpan func(Span)
 	// MaxEnqueue bounds the bytes of one Enqueue that packs several deliveries.
 	MaxEnqueueBytes int
 	// MaxLock bounds the messages of one Lock, MaxLockBytes their bytes (A21).

@@ -37,7 +37,7 @@
 //   - what a connection does in the midst of its work: conn_fault.go conn_leave.go conn_view.go conn_tick.go conn_rights.go
 //     conn_audit.go conn_pump.go conn_writer.go conn_reader.go
 //   - forms of messages: message_show.go message_filter.go message_look.go message_bodiless.go message_translate.go message_delay.go
-//     message_pieces.go stored.go copies.go message_annotations.go
+//     message_pieces.go span.go stored.go copies.go message_annotations.go
 //   - forms of requests and refusals, and the structs that the loop and the server own: request_form.go errors_tell.go
 //     errors_texts.go conn_footprint.go conn.go server.go inbound.go
 //   - leaves that know no connection: transaction_ledger.go http_places.go repeats.go address.go rates.go memory.go

@@ -137,10 +137,11 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 		if e.c.cfg.OnDelivered != nil && d.Attempts == 0 && d.EnqueuedAt != 0 {
 			e.c.cfg.OnDelivered(max(0, now.Sub(time.UnixMilli(int64(d.EnqueuedAt)))))
 		}
+		trace := e.c.cfg.traceDelivered(d, e.l.addr, now)
 		if !e.remove {
 			p.sent = sentDelivery{owner: e, seq: d.Seq, token: d.Token, until: d.LockedUntil,
-				key: keyOfStored(e.desc, d)}
-			if e.c.cfg.OnSettled != nil {
+				key: keyOfStored(e.desc, d), trace: trace}
+			if e.c.cfg.OnSettled != nil || e.c.cfg.OnSpan != nil {
 				p.sent.at = now
 			}
 			e.unsettled++

@@ -18,6 +18,7 @@ type settlement struct {
 	// unsent says that the client has not got the message.
 	unsent bool
 	sent   time.Time // when the message was delivered; zero if nobody asks
+	trace  *traced   // of its delivery; nil if nobody traces it
 }
 
 // settler brings verdicts to one share. They are about different messages, so those of one Settle need not wait for
@@ -145,11 +146,14 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 		}
 		if err == nil && why == fsm.None {
 			e.c.s.stats.Settled.Add(1)
-			if !batch[i].sent.IsZero() {
+			if e.c.cfg.OnSettled != nil && !batch[i].sent.IsZero() {
 				e.c.cfg.OnSettled(now.Sub(batch[i].sent))
 			}
 		} else {
 			e.c.s.stats.SettleRefused.Add(1)
+		}
+		if batch[i].trace != nil {
+			e.traceSettled(&batch[i], why, err, now)
 		}
 		if batch[i].reply == nil {
 			continue

@@ -39,6 +39,7 @@ func (s *Server) httpReceive(q *httpRequest) error {
 		s.giveBackHTTP(q, d) // nobody is there to take it (A18)
 		return nil
 	}
+	s.cfg.traceDelivered(d, q.addr, time.Now())
 	return s.deliverHTTP(q, d)
 }
 

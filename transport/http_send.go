@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -45,7 +46,7 @@ func (s *Server) httpSend(q *httpRequest) error {
 		return &httpProblem{status: http.StatusRequestTimeout, text: fmt.Sprintf("The body did not arrive: it has %v, "+
 			"a second more for each %d bytes of it that have arrived, and %v in all.", httpBodyGrace, httpBodyRate, httpMargin), cause: err}
 	}
-	var d inbound
+	d := inbound{arrived: time.Now()}
 	if batch {
 		err = s.httpBatch(&d, body, q.desc)
 	} else {
@@ -62,7 +63,14 @@ func (s *Server) httpSend(q *httpRequest) error {
 	if d.byText {
 		key.By, key.Text = fsm.ByText, d.text
 	}
+	d.traces = s.cfg.tracesOf(d.messages)
+	proposed := time.Now()
 	out, err := s.Propose(q.ctx, key, &fsm.Enqueue{Messages: d.messages})
+	if len(d.traces) > 0 {
+		d.logged(proposed)
+		d.refusal = s.verdictOf(out, err, q.addr.path())
+		s.cfg.traceAccepted(&d, q.desc.Name, time.Now())
+	}
 	switch {
 	case err != nil:
 		return s.httpError(err, q.addr.path())

@@ -24,4 +24,7 @@ type inbound struct {
 	refusal  *amqp.Error
 	gone     bool      // the entity does not exist any more
 	arrived  time.Time // its last byte; zero if nobody asks
+	traces   []*traced // of those of its messages that are traced
+	// proposed and committed are when the log was given the messages, and when it had them; zero if none is traced.
+	proposed, committed time.Time
 }

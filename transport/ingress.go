@@ -136,7 +136,7 @@ func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
 		g.refill()
 		return nil
 	}
-	if g.c.cfg.OnConfirmed != nil {
+	if g.c.cfg.OnConfirmed != nil || g.c.cfg.OnSpan != nil {
 		d.arrived = time.Now()
 	}
 	g.hold(d.bytes)
@@ -282,11 +282,12 @@ func (g *ingress) stored(batch []*inbound) {
 	now := time.Now()
 	for _, d := range batch {
 		g.hold(-d.bytes)
+		g.c.cfg.traceAccepted(d, g.l.desc.Name, now)
 		if d.refusal == nil {
 			g.c.s.stats.MessagesIn.Add(uint64(len(d.messages)))
 			g.c.messagesIn += uint64(len(d.messages))
 			g.passed += uint64(len(d.messages))
-			if !d.arrived.IsZero() {
+			if g.c.cfg.OnConfirmed != nil {
 				g.c.cfg.OnConfirmed(now.Sub(d.arrived))
 			}
 		} else if d.settled {
@@ -391,6 +392,7 @@ func (r *round) translate(ds []*inbound) []*inbound {
 		if d.format != amqp.FormatBatch {
 			d.payload = nil // the messages have copies
 		}
+		d.traces = r.s.cfg.tracesOf(d.messages)
 		good = append(good, d)
 	}
 	return good
@@ -418,7 +420,11 @@ func (r *round) store(ctx context.Context, pump *waist.Pump, ds []*inbound) {
 	if r.via != nil {
 		cmd, key.Entity = &fsm.Transfer{To: r.desc.ID, Messages: messages}, r.via.ID
 	}
+	proposed := time.Now()
 	out, err := r.s.waist.Propose(ctx, pump, key, cmd)
+	for _, d := range ds {
+		d.logged(proposed)
+	}
 	if err == nil && out.Refusal != fsm.None && len(ds) > 1 {
 		for i := range ds {
 			r.store(ctx, pump, ds[i:i+1])

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -17,7 +18,7 @@ func scheduleMessage(ctx context.Context, k *call) response {
 	if !ok || len(list) == 0 {
 		return k.badArgument("messages must be a list of at least one map")
 	}
-	d, bytes := &inbound{}, 0
+	d, bytes := &inbound{arrived: time.Now()}, 0
 	for _, item := range list {
 		m, _ := item.(amqp.Map)
 		encoded, _ := m.Get("message")
@@ -44,7 +45,15 @@ func scheduleMessage(ctx context.Context, k *call) response {
 	if bad != nil {
 		return *bad
 	}
+	if !k.staging { // it is not stored before the commit
+		d.traces = k.s.cfg.tracesOf(d.messages)
+	}
+	proposed := time.Now()
 	out, bad := k.propose(ctx, key, &fsm.Enqueue{Messages: d.messages})
+	if d.logged(proposed); bad != nil {
+		d.refusal = bad.problem
+	}
+	k.s.cfg.traceAccepted(d, k.desc.Name, time.Now())
 	if bad != nil {
 		return *bad
 	}

@@ -21,13 +21,14 @@
 //   - reload_http.go, reload.go, reload_access.go, reload_watch.go, reload_settings.go, service.go: a running node reads its
 //     configuration again; what systemd is told
 //   - issuers_signin.go, issuers.go, policies.go, roots.go: where people sign in, whose tokens are good, and authorities for an image that has none
+//   - traces.go: where the spans of messages go
 //   - greeting.go, ephemeral.go: what a developer is told, and nodes that keep nothing
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
 //   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error
 //   - timings.go: how long the stations of a message take
 //   - schema.go, config.go, config_faults.go, placement.go, limits.go, bounds.go, addresses.go, gossip_keys.go, config_values.go: the configuration
 //
-// The packages console, client, doctor, lines, backup, bench, entities, dial, exit, notify, process and sink have doors that test/arch holds.
+// The packages console, client, doctor, lines, backup, bench, entities, dial, exit, notify, process, sink and tracing have doors that test/arch holds.
 //
 // Start with open.go.
 package main

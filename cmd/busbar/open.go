@@ -260,7 +260,7 @@ func (n *node) watchAlarms(context.Context) error {
 	return nil
 }
 
-func (n *node) openFront(context.Context) error {
+func (n *node) openFront(ctx context.Context) error {
 	keys, err := newPolicyKeeper(n.cfg, n.log.Named("policies"))
 	if err != nil {
 		return exit.With(exit.Usage, err)
@@ -286,6 +286,9 @@ func (n *node) openFront(context.Context) error {
 	front.LeaveOver = n.leaveOver
 	front.OnConfirmed, front.OnDelivered, front.OnSettled = observe(n.timings.confirm), observe(n.timings.deliver), observe(n.timings.settle)
 	n.router.OnLarge(thrift.Large)
+	if err := n.openTraces(ctx, &front); err != nil {
+		return exit.With(exit.Usage, err)
+	}
 	n.onClose(func(context.Context) error { thrift.Close(); return nil })
 	if n.cfg.Dev { // whose key every page knows
 		front.Guard = newHostGuard(n.cfg).handler

@@ -17,6 +17,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/exit"
 	"github.com/busbar-mq/busbar/cmd/busbar/notify"
 	"github.com/busbar-mq/busbar/cmd/busbar/process"
+	"github.com/busbar-mq/busbar/cmd/busbar/tracing"
 )
 
 // addSettings gives a command a flag per setting and returns where the given ones are collected.
@@ -188,6 +189,9 @@ func newConfigCommand() *cobra.Command {
 		}
 		if fault != nil {
 			return exit.With(exit.Usage, fault)
+		}
+		if _, err := tracing.Wanted(); err != nil {
+			return exit.With(exit.Usage, err)
 		}
 		if cfg.Entities != "" {
 			all, _, err := entities.Read(cfg.Entities)

@@ -149,6 +149,7 @@ func FuzzStored(f *testing.F) {
 	for _, c := range golden {
 		f.Add([]byte(c.bytes))
 	}
+	f.Add(traced("traceparent", "00-"+traceID+"-"+spanID+"-01", "tracestate", "a=1"))
 	f.Add([]byte("\x01\x06\x00\x00\x00\x00\x00\x05\xd1\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s Sent
@@ -157,6 +158,7 @@ func FuzzStored(f *testing.F) {
 			s.Text(p)
 		}
 		s.User("a")
+		ReadTrace(b)
 		if n := HeadBytes(b); n > len(b) {
 			t.Fatalf("a head of %d bytes of %d", n, len(b))
 		}

@@ -46,6 +46,7 @@ var doors = map[string][]string{
 	"cmd/busbar/doctor":   {},
 	"cmd/busbar/console":  {"transport/audit", "transport/auth", "transport/refusal"},
 	"cmd/busbar/sink":     {},
+	"cmd/busbar/tracing":  {"fsm/stored", "transport"},
 	"cmd/busbar/manage":   {"cmd/busbar/dial", "cmd/busbar/entities", "cmd/busbar/exit", "fsm/rule", "transport/rest"},
 	"cmd/busbar/client": {"cmd/busbar/backup", "cmd/busbar/dial", "cmd/busbar/doctor", "cmd/busbar/entities", "cmd/busbar/exit", "cmd/busbar/lines", "cmd/busbar/manage", "fsm", "partition", "storage",
 		"transport/rest"},
@@ -77,6 +78,7 @@ var worldDoors = map[string][]string{
 	"golang.org/x/oauth2":                     {"cmd/busbar/console"},
 	"github.com/johannesboyne/gofakes3":       {"test/backup"},
 	"github.com/coder/websocket":              {"transport", "test/suites"},
+	"go.opentelemetry.io":                     {"cmd/busbar/tracing"},
 	"github.com/prometheus/client_golang":     {"transport/rest"},
 	"github.com/prometheus/prometheus":        {"test/monitoring"},
 	"github.com/spf13/cobra":                  {"cmd/busbar"},
@@ -113,6 +115,7 @@ var testWorld = map[string][]string{
 	"github.com/hashicorp/raft-boltdb":    {"partition"},
 	"github.com/hashicorp/go-hclog":       {"fsm"},
 	"github.com/prometheus/client_golang": {"cmd/busbar/client"},
+	"go.opentelemetry.io/proto":           {"cmd/busbar"},
 }
 
 // Doors reports imports that no door allows.
