@@ -188,7 +188,7 @@ func (b *Bootstrap) propose(ctx context.Context, list []fsm.NodeID) ([]fsm.NodeI
 	for _, id := range list {
 		a, err := b.ask(ctx, id, question{op: opAgree, round: round, list: list})
 		if err != nil || !a.yes {
-			b.log.Debug("not agreed yet", "node", id, "error", err)
+			b.log.Debug("not agreed yet", "peer", id, "error", err)
 			return nil, nil
 		}
 	}
@@ -204,7 +204,7 @@ func (b *Bootstrap) offer(ctx context.Context, q question) ([]fsm.NodeID, error)
 		a, err := b.ask(ctx, id, q)
 		switch {
 		case err != nil:
-			b.log.Debug("not accepted yet", "node", id, "error", err)
+			b.log.Debug("not accepted yet", "peer", id, "error", err)
 			return nil, nil
 		case a.confirmed:
 			return b.confirm(a.list)

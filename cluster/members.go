@@ -179,8 +179,8 @@ func (g *Gossip) arrived(name, host, gossipAddr string, b []byte) {
 	g.changedLocked()
 	addr := l.address()
 	g.mu.Unlock()
-	g.log.Info("node found", "node", m.node, "incarnation", fmt.Sprintf("%x", uint64(m.incarnation)),
-		"peer", addr)
+	g.log.Info("node found", "peer", m.node, "incarnation", fmt.Sprintf("%x", uint64(m.incarnation)),
+		"address", addr)
 }
 
 // departed notes that a life ended.
@@ -205,7 +205,7 @@ func (g *Gossip) departed(name string) {
 	g.changedLocked()
 	node, state := l.node, l.state
 	g.mu.Unlock()
-	g.log.Info("node gone", "node", node, "state", state)
+	g.log.Info("node gone", "peer", node, "state", state)
 }
 
 // heardFarewell notes that a life ends on purpose, and reports whether it was news. It stays alive

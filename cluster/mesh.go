@@ -122,7 +122,7 @@ func (m *Mesh) Start() error {
 	m.started, m.listener = true, l
 	m.start(func() { m.accept(l) })
 	m.start(m.tell)
-	m.log.Info("mesh listens", "address", l.Addr(), "tls", m.cfg.TLS != nil)
+	m.log.Info("mesh listens", "address", l.Addr().String(), "tls", m.cfg.TLS != nil)
 	return nil
 }
 

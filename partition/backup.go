@@ -281,7 +281,7 @@ func (d *Directory) DropBackup(ctx context.Context, b *Backup) {
 		wg.Go(func() {
 			content := binary.BigEndian.AppendUint64(nil, b.hold)
 			if _, err := d.host.deps.Caller.Call(ctx, n, KindDropImages, content); err != nil {
-				d.host.deps.Log.Debug("a node keeps images of a backup for a while", "node", n, "error", err)
+				d.host.deps.Log.Debug("a node keeps images of a backup for a while", "peer", n, "error", err)
 			}
 		})
 	}

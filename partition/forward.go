@@ -329,7 +329,7 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 	}
 	refused, err := f.upload(ctx, t, c)
 	if err != nil {
-		f.rep.Log().Debug("a large message was not uploaded", "entity", uint64(t.entity), "error", err)
+		f.rep.Log().Debug("a large message was not uploaded", "entity_id", uint64(t.entity), "error", err)
 		return false
 	}
 	limit, cancel := context.WithTimeout(ctx, moveTimeout)
@@ -341,7 +341,7 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 	}
 	switch {
 	case err != nil:
-		f.rep.Log().Debug("a destination was not reached", "entity", uint64(t.entity), "error", err)
+		f.rep.Log().Debug("a destination was not reached", "entity_id", uint64(t.entity), "error", err)
 		return false
 	case o.Refusal == fsm.Stale:
 		return f.gone(ctx, t) // the share has not heard of the entity yet, or not any more

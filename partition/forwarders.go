@@ -203,7 +203,7 @@ func (m *mover) forward(src source, wake chan struct{}) {
 			return
 		}
 		failures++
-		m.rep.Log().Warn("forwarding pauses", "entity", uint64(src.entity), "subqueue", src.sub, "error", err)
+		m.rep.Log().Warn("forwarding pauses", "entity_id", uint64(src.entity), "subqueue", src.sub, "error", err)
 		t := time.NewTimer(movePause(failures))
 		select {
 		case <-t.C:
@@ -248,7 +248,7 @@ func (m *mover) idle(ids []fsm.EntityID) {
 			ctx, cancel := context.WithTimeout(m.ctx, deleteTimeout)
 			defer cancel()
 			if err := m.dir.deleteIdle(ctx, id); err != nil && m.ctx.Err() == nil {
-				m.rep.Log().Info("an idle entity was not deleted", "entity", uint64(id), "error", err)
+				m.rep.Log().Info("an idle entity was not deleted", "entity_id", uint64(id), "error", err)
 			}
 			m.mu.Lock()
 			delete(m.idling, id)

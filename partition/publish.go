@@ -45,7 +45,7 @@ func (d *Directory) publish(ctx context.Context) {
 	for _, n := range d.membersOf(fsm.CatalogPartition) {
 		wg.Go(func() {
 			if _, err := d.host.deps.Caller.Call(ctx, n, KindCatalog, b); err != nil {
-				d.host.deps.Log.Debug("catalog of a node lags behind", "node", n, "error", err)
+				d.host.deps.Log.Debug("catalog of a node lags behind", "peer", n, "error", err)
 			}
 		})
 	}

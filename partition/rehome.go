@@ -98,7 +98,7 @@ func (m *rehomer) carryOut(ctx context.Context, id fsm.EntityID) {
 			if err = m.advance(ctx, r); err == nil {
 				continue
 			}
-			log.Info("the move of a share pauses", "entity", uint64(id), "step", r.Step, "from", r.From, "to", r.To, "error", err)
+			log.Info("the move of a share pauses", "entity_id", uint64(id), "step", r.Step, "from", r.From, "to", r.To, "error", err)
 		}
 		if sleep(ctx, rehomeRetry) != nil {
 			return

@@ -28,7 +28,7 @@ func (r *Router) tellReleased(ctx context.Context, entity fsm.EntityID, session 
 	for _, n := range r.dir.membersOf(fsm.CatalogPartition) {
 		wg.Go(func() {
 			if _, err := h.deps.Caller.Call(ctx, n, KindReleased, b); err != nil {
-				h.deps.Log.Debug("a node did not hear that a session was released", "node", n, "error", err)
+				h.deps.Log.Debug("a node did not hear that a session was released", "peer", n, "error", err)
 			}
 		})
 	}

@@ -135,7 +135,7 @@ func (h *Host) reopen(r *replica.Replica) {
 		h.fatal(fmt.Errorf("partition %d is wedged again after %d restarts", r.ID(), maxRestarts))
 		return
 	}
-	r.Log().Error("wedged replica is opened anew", "time", n)
+	r.Log().Error("wedged replica is opened anew", "times", n)
 	// The cause that kept it from leading may be there still, so another replica is given the time to be elected.
 	h.again(r, h.cfg.HeartbeatTimeout+h.cfg.ElectionTimeout)
 }

@@ -27,7 +27,7 @@ func (r *requests) answer(q *request, a response) {
 	to := r.c.replyLink(r.l, q)
 	if to == nil {
 		r.c.s.stats.reject(siteReply)
-		r.c.log.Debug("no link for a reply", "node", r.l.addr.path(), "reply_to", q.replyTo)
+		r.c.log.Debug("no link for a reply", "address", r.l.addr.path(), "reply_to", q.replyTo)
 		r.answered()
 		return
 	}

@@ -59,7 +59,7 @@ func (s *Server) sniff(socket net.Conn, seat *sockets.Seat, tlsConfig *tls.Confi
 			seat.Leave()
 		}
 	}()
-	log := s.log.With("remote", socket.RemoteAddr())
+	log := s.log.With("remote", socket.RemoteAddr().String())
 	if err := socket.SetDeadline(time.Now().Add(s.cfg.HandshakeTimeout)); err != nil {
 		socket.Close()
 		return

@@ -97,7 +97,7 @@ func judge(t *testing.T, name string, log *keptLog, code, text string, said map[
 	if id := said["trackingId"]; id != nil && id != found[1] {
 		t.Errorf("%s: two ids, %v and %s", name, id, found[1])
 	}
-	if !log.has("code=" + code + " entity=orders tracking=" + found[1]) {
+	if !log.has("code=" + code + " entity=orders tracking_id=" + found[1]) {
 		t.Errorf("%s: the log has nothing of %q", name, text)
 	}
 	if again := !strings.Contains(neverAgain, " "+code+" "); said["retriable"] != again {
@@ -123,7 +123,7 @@ func TestEveryRefusalOverHTTPIsFound(t *testing.T) {
 		res := ts.curl(t, "POST", "/orders/messages", "x")
 		text := textBody(t, res)
 		found := trackedText.FindStringSubmatch(text)
-		if found == nil || found[2] != "orders" || !log.has("entity=orders tracking="+found[1]) {
+		if found == nil || found[2] != "orders" || !log.has("entity=orders tracking_id="+found[1]) {
 			t.Errorf("%s: %q has no entity, or no id that the log has", name, text)
 		}
 		if later := res.Header.Get("Retry-After") != ""; later != (res.StatusCode == 503) {

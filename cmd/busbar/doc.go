@@ -23,6 +23,7 @@
 //   - issuers_signin.go, issuers.go, policies.go, roots.go: where people sign in, whose tokens are good, and authorities for an image that has none
 //   - traces.go: where the spans of messages go
 //   - greeting.go, ephemeral.go: what a developer is told, and nodes that keep nothing
+//   - log_lines.go: the form of the lines of the log
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
 //   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error
 //   - timings.go: how long the stations of a message take

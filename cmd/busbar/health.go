@@ -161,7 +161,7 @@ func (s *status) hear(ctx context.Context, m *doctor.Member, id fsm.NodeID, show
 	}
 	says := new(doctor.Node)
 	if err := json.Unmarshal(about, says); err != nil {
-		s.n.log.Warn("what a node says of itself cannot be read", "node", id, "error", err)
+		s.n.log.Warn("what a node says of itself cannot be read", "peer", id, "error", err)
 		return
 	}
 	m.Says = says

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -278,7 +279,7 @@ func TestJWTKeysOfAFile(t *testing.T) {
 	cfg := nodeConfig(t, func(c *Config) {
 		c.Issuers = []issuer{{Name: "https://issuer.test", Keys: file}}
 	})
-	if n, err := openNode(t.Context(), cfg, newLogger(cfg)); err == nil {
+	if n, err := openNode(t.Context(), cfg, hclog.NewNullLogger()); err == nil {
 		_ = n.close(context.Background())
 		t.Fatal("a node starts without the file of its keys")
 	}
@@ -331,7 +332,7 @@ func TestNewKeysAreFetchedWhenATokenNamesThem(t *testing.T) {
 	if err := policies.AddIssuer(resolved); err != nil {
 		t.Fatal(err)
 	}
-	k := &keyring{issuers: []issuer{i}, policies: policies, client: newKeyClient(), log: newLogger(Config{})}
+	k := &keyring{issuers: []issuer{i}, policies: policies, client: newKeyClient(), log: hclog.NewNullLogger()}
 	if err := k.fetch(t.Context(), i); err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +375,7 @@ func TestAnIssuerThatHangsDelaysNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k := &keyring{issuers: all, policies: policies, client: &http.Client{}, log: newLogger(Config{})} // without a time limit
+	k := &keyring{issuers: all, policies: policies, client: &http.Client{}, log: hclog.NewNullLogger()} // without a time limit
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); k.run(ctx) }()

@@ -18,6 +18,7 @@ import (
 	"github.com/busbar-mq/busbar/cmd/busbar/notify"
 	"github.com/busbar-mq/busbar/cmd/busbar/process"
 	"github.com/busbar-mq/busbar/cmd/busbar/tracing"
+	"github.com/busbar-mq/busbar/fsm"
 )
 
 // addSettings gives a command a flag per setting and returns where the given ones are collected.
@@ -63,7 +64,7 @@ func newServeCommand() *cobra.Command {
 // serve runs a node until ctx ends, a signal comes, or the node fails by itself. The function served, unless it is nil, is
 // called when the node serves, and ends soon when its context does.
 func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Signal, served func(context.Context, *node)) error {
-	log := newLogger(cfg)
+	log, lines := newLogger(cfg, os.Stderr)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	hangups, done := make(chan struct{}, 1), make(chan struct{})
@@ -85,6 +86,14 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 		}
 		return err
 	}
+	lines.nameBy(func(id string) string {
+		v := n.directory.View()
+		if v == nil {
+			return ""
+		}
+		peer, _ := v.Node(fsm.NodeID(id))
+		return peer.Name
+	})
 	if cfg.Dev {
 		n.greet(ctx, out)
 	}
@@ -138,13 +147,18 @@ func (n *node) alive(ctx context.Context) error {
 	}
 }
 
-func newLogger(cfg Config) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{
-		Name:       "busbar",
-		Level:      cfg.logLevel(),
-		Output:     os.Stderr,
-		JSONFormat: cfg.LogFormat == "json" || cfg.LogFormat == "auto" && !onTerminal(os.Stderr),
-	})
+// logName is the name of the log of all components.
+const logName = "busbar"
+
+// newLogger returns the log of a node, and the writer of its lines. The writer is nil if they are texts.
+func newLogger(cfg Config, to *os.File) (hclog.Logger, *logLines) {
+	options := &hclog.LoggerOptions{Name: logName, Level: cfg.logLevel(), Output: to}
+	if cfg.LogFormat != "json" && (cfg.LogFormat != "auto" || onTerminal(to)) {
+		return hclog.New(options), nil
+	}
+	lines := &logLines{to: to, node: cfg.NodeName}
+	options.JSONFormat, options.Output = true, lines
+	return hclog.New(options), lines
 }
 
 // logAuto is the log level that depends on who reads the log.

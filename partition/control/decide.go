@@ -202,7 +202,7 @@ func (m *repairer) tell(c *catalog.Change) {
 		first, last := c.Place.Groups[0], c.Place.Groups[len(c.Place.Groups)-1]
 		m.s.log.Info("partitions are added", "from", uint16(first.ID), "to", uint16(last.ID))
 	case c.Forget != nil:
-		m.s.log.Info("a node is forgotten", "node", c.Forget.ID)
+		m.s.log.Info("a node is forgotten", "peer", c.Forget.ID)
 	case c.Raise > 0:
 		m.s.log.Info("every node knows a cluster version", "version", c.Raise.String())
 	}

@@ -66,7 +66,7 @@ func (p *placer) admit(r *replica.Replica, v *catalog.View) error {
 	}
 	for _, n := range v.Nodes() {
 		if !in[n.ID] && p.mayJoin(n.ID, v.ClusterVersion()) {
-			p.s.log.Info("node joins the catalog", "node", n.ID, "name", n.Name)
+			p.s.log.Info("node joins the catalog", "peer", n.ID, "name", n.Name)
 			return p.s.wait(r.AddNonvoter(n.ID, 0))
 		}
 	}

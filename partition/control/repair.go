@@ -144,11 +144,11 @@ func (m *repairer) take(r *replica.Replica, step *repairStep) {
 			if step.usual {
 				level = hclog.Info
 			}
-			r.Log().Log(level, "mending", "step", step.what, "node", step.node)
+			r.Log().Log(level, "mending", "step", step.what, "peer", step.node)
 			err = step.do(ctx, m.s, r)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.Log().Warn("mending did not succeed", "step", step.what, "node", step.node, "error", err)
+			r.Log().Warn("mending did not succeed", "step", step.what, "peer", step.node, "error", err)
 		}
 		m.mu.Lock()
 		if err != nil {

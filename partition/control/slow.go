@@ -36,10 +36,10 @@ func (m *repairer) tellSlow(l Layout) {
 		case n.Slow == m.slow[n.ID]:
 		case n.Slow:
 			m.slow[n.ID] = true
-			m.s.log.Warn("the disk of a node writes much slower than those of most, so it gets nothing more", "node", n.ID)
+			m.s.log.Warn("the disk of a node writes much slower than those of most, so it gets nothing more", "peer", n.ID)
 		default:
 			delete(m.slow, n.ID)
-			m.s.log.Info("the disk of a node is not slow any more", "node", n.ID)
+			m.s.log.Info("the disk of a node is not slow any more", "peer", n.ID)
 		}
 	}
 }

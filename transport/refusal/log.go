@@ -104,7 +104,7 @@ func (l *Log) Note(code Code, entity, text string, details ...any) Mark {
 			level = hclog.Error // nobody but us is to blame
 		}
 		l.log.Log(level, "refused", append([]any{"code", code.String(), "entity", m.Entity,
-			"tracking", m.ID, "text", text}, details...)...)
+			"tracking_id", m.ID, "text", text}, details...)...)
 	}
 	return m
 }

@@ -59,7 +59,7 @@ func TestAFloodIsToldInFewLines(t *testing.T) {
 		ranges := regexp.MustCompile(`code=ServiceBusy count=(\d+) first=(\S+) last=(\S+)`).FindAllStringSubmatch(said, -1)
 		omitted := 0
 		for _, id := range ids {
-			if strings.Contains(said, "tracking="+id) {
+			if strings.Contains(said, "tracking_id="+id) {
 				continue
 			}
 			omitted++

@@ -28,7 +28,7 @@ func (a *API) serveCommand(w http.ResponseWriter, r *http.Request) {
 			a.refuseCommand(w, r, err)
 			return
 		}
-		a.log.Info("an operator wants of a node", "verb", verb, "node", node)
+		a.log.Info("an operator wants of a node", "verb", verb, "peer", node)
 		writeJSON(w, r, http.StatusOK, map[string]string{"status": "wanted", "node": string(node), "verb": verb})
 	case "rebalance":
 		moved, stay, err := a.deps.Cluster.Rebalance(ctx, node)
