@@ -110,6 +110,7 @@ type tables struct {
 
 // turn is what the events of this turn of the loop have made possible; advance does it. The loop owns it.
 type turn struct {
+	clock    time.Time   // when it was read, zero if nobody has asked in this turn
 	starters []starter   // have a round to start
 	dirty    []*channel  // have something to send
 	blocked  []*channel  // have deliveries that wait for the socket
@@ -165,7 +166,7 @@ type linkKey struct {
 func newConn(s *Server, socket net.Conn, by protocol) *conn {
 	c := &conn{
 		s: s, cfg: &s.cfg, socket: socket, protocol: by, accepted: time.Now(), number: s.numbers.Add(1),
-		log:   s.log.With("remote", socket.RemoteAddr()),
+		log:   s.log.With("remote", socket.RemoteAddr().String()),
 		inbox: make(chan func()),
 		stop:  make(chan struct{}),
 		done:  make(chan struct{}),

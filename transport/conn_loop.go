@@ -97,6 +97,16 @@ func (c *conn) advance() {
 	c.count()
 	c.finishLeaving()
 	c.flush()
+	c.clock = time.Time{}
+}
+
+// now is the time of this turn: one reading of the clock serves all its messages.
+func (c *conn) now() time.Time {
+	c.onLoop()
+	if c.clock.IsZero() {
+		c.clock = time.Now()
+	}
+	return c.clock
 }
 
 // startRounds starts the rounds that this turn has collected.

@@ -133,7 +133,7 @@ func (e *egress) next(scratch []byte) (parcel, bool) {
 			token = e.c.s.randomToken() // receive and delete has no lock, but a tag
 		}
 		p.tag = guidTag(token)
-		now := time.Now()
+		now := e.c.now()
 		if e.c.cfg.OnDelivered != nil && d.Attempts == 0 && d.EnqueuedAt != 0 {
 			e.c.cfg.OnDelivered(max(0, now.Sub(time.UnixMilli(int64(d.EnqueuedAt)))))
 		}

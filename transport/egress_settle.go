@@ -131,7 +131,7 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 	e := s.e
 	e.l.ch.touch()
 	path := e.l.addr.path()
-	back, now := false, time.Now()
+	back, now := false, e.c.now()
 	for i := range batch {
 		if batch[i].back {
 			back = true

@@ -137,7 +137,7 @@ func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
 		return nil
 	}
 	if g.c.cfg.OnConfirmed != nil || g.c.cfg.OnSpan != nil {
-		d.arrived = time.Now()
+		d.arrived = g.c.now()
 	}
 	g.hold(d.bytes)
 	g.average += (d.bytes - g.average) / averageWeight
@@ -279,7 +279,7 @@ func (g *ingress) stored(batch []*inbound) {
 	g.c.onLoop()
 	g.flying -= len(batch)
 	var gone *amqp.Error
-	now := time.Now()
+	now := g.c.now()
 	for _, d := range batch {
 		g.hold(-d.bytes)
 		g.c.cfg.traceAccepted(d, g.l.desc.Name, now)

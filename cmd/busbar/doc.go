@@ -26,7 +26,7 @@
 //   - log_lines.go: the form of the lines of the log
 //   - doors.go, certificates_node.go, certificates.go, devca.go: the listeners, and what the node shows to others
 //   - node.go, version.go, alarms.go, mend.go: the node itself, its version, its alarms, and advice to people beside an error
-//   - timings.go: how long the stations of a message take
+//   - timings.go, histogram.go: how long the stations of a message take
 //   - schema.go, config.go, config_faults.go, placement.go, limits.go, bounds.go, addresses.go, gossip_keys.go, config_values.go: the configuration
 //
 // The packages console, client, doctor, lines, backup, bench, entities, dial, exit, notify, process, sink and tracing have doors that test/arch holds.

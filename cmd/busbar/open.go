@@ -106,7 +106,7 @@ func (n *node) openStorage(context.Context) error {
 		return err
 	}
 	n.incarnation = fsm.Incarnation(binary.LittleEndian.Uint64(chance[:]) | 1) // never 0
-	n.log.Info("starting", "version", programVersion(), "knows", fsm.NewestVersion.String(), "data", fsm.Version(dir.Version()).String(), "node", n.id, "name", n.cfg.NodeName)
+	n.log.Info("starting", "version", programVersion(), "knows", fsm.NewestVersion.String(), "data", fsm.Version(dir.Version()).String(), "id", n.id, "name", n.cfg.NodeName)
 	if descriptors, known := process.MaxDescriptors(); known {
 		_, reserve := room(descriptors, n.cfg.Partitions)
 		n.log.Info("open files", "limit", descriptors, "reserved", reserve, "connections", n.cfg.Limits.Connections,
@@ -216,7 +216,7 @@ func (n *node) openPartitions(context.Context) error {
 	}
 	cfg.Partitions = n.cfg.wantedPartitions()
 	cfg.MoveBytesPerSecond = int64(n.cfg.MoveRate)
-	cfg.OnCommit, cfg.OnSync, cfg.OnApply = observe(n.timings.commit), observe(n.timings.sync), observe(n.timings.apply)
+	cfg.OnCommit, cfg.OnSync, cfg.OnApply = n.timings.commit.observe, n.timings.sync.observe, n.timings.apply.observe
 	cfg.Limits, cfg.MaxReceives = n.cfg.Limits.namespace(), n.cfg.Limits.ConcurrentReceives
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,
@@ -284,7 +284,7 @@ func (n *node) openFront(ctx context.Context) error {
 	})
 	front.OnLarge = thrift.Large
 	front.LeaveOver = n.leaveOver
-	front.OnConfirmed, front.OnDelivered, front.OnSettled = observe(n.timings.confirm), observe(n.timings.deliver), observe(n.timings.settle)
+	front.OnConfirmed, front.OnDelivered, front.OnSettled = n.timings.confirm.observe, n.timings.deliver.observe, n.timings.settle.observe
 	n.router.OnLarge(thrift.Large)
 	if err := n.openTraces(ctx, &front); err != nil {
 		return exit.With(exit.Usage, err)

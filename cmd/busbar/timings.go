@@ -13,8 +13,8 @@ import (
 // timings are the histograms of a node: how long the stations of a message take. A scrape in the format of protocol
 // buffers gets them as native histograms, one in text as classic ones.
 type timings struct {
-	confirm, deliver, settle, commit, sync, apply prometheus.Histogram
-	http                                          *prometheus.HistogramVec
+	confirm, deliver, settle, commit, sync, apply *histogram
+	http                                          *prometheus.HistogramVec // of the library: requests are few
 }
 
 // timingBuckets are the classic buckets, in seconds. Deliveries may wait for hours, and have some more.
@@ -23,12 +23,8 @@ func timingBuckets(more ...float64) []float64 {
 }
 
 func newTimings() *timings {
-	opts := func(name, help string, buckets []float64) prometheus.HistogramOpts {
-		return prometheus.HistogramOpts{Name: "busbar_" + name + "_seconds", Help: help, Buckets: buckets,
-			NativeHistogramBucketFactor: 1.2, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}
-	}
-	plain := func(name, help string, more ...float64) prometheus.Histogram {
-		return prometheus.NewHistogram(opts(name, help, timingBuckets(more...)))
+	plain := func(name, help string, more ...float64) *histogram {
+		return newHistogram("busbar_"+name+"_seconds", help, timingBuckets(more...))
 	}
 	return &timings{
 		confirm: plain("send_confirm", "From the last byte of a delivery of a client until it is stored, and its confirmation is on its way."),
@@ -38,19 +34,16 @@ func newTimings() *timings {
 		commit: plain("commit", "From the proposal of a log entry until a majority has it and it is applied here."),
 		sync:   plain("log_sync", "Writing log entries to the disk and waiting for it."),
 		apply:  plain("apply", "Applying the entries of one call of raft to the state machine."),
-		http: prometheus.NewHistogramVec(opts("http_request_duration", "Requests to the management API and the operations port, "+
-			"by port and by the class of the status.", timingBuckets()), []string{"port", "status"}),
+		http: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "busbar_http_request_duration_seconds", Buckets: timingBuckets(),
+			Help:                        "Requests to the management API and the operations port, by port and by the class of the status.",
+			NativeHistogramBucketFactor: 1.2, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour},
+			[]string{"port", "status"}),
 	}
 }
 
 // all lists the histograms.
 func (t *timings) all() []prometheus.Collector {
 	return []prometheus.Collector{t.confirm, t.deliver, t.settle, t.commit, t.sync, t.apply, t.http}
-}
-
-// observe returns what notes a duration.
-func observe(h prometheus.Histogram) func(time.Duration) {
-	return func(d time.Duration) { h.Observe(d.Seconds()) }
 }
 
 // timed notes how long requests take that come by the port.

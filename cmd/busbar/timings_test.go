@@ -14,8 +14,8 @@ import (
 func TestTimingsAreClassicAndNative(t *testing.T) {
 	n := newTimings()
 	n.http.WithLabelValues("client", "2xx").Observe(1)
-	for _, h := range []prometheus.Histogram{n.confirm, n.deliver, n.settle, n.commit, n.sync, n.apply} {
-		observe(h)(3 * time.Millisecond)
+	for _, h := range []*histogram{n.confirm, n.deliver, n.settle, n.commit, n.sync, n.apply} {
+		h.observe(3 * time.Millisecond)
 	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(n.all()...)
