@@ -132,6 +132,12 @@ func (c *conn) finishLeaving() {
 	c.sendClose(c.farewell())
 }
 
+// late does what work wants done that ends when the loop takes no more turns. The clock is read anew for it.
+func (c *conn) late(f func()) {
+	c.clock = time.Time{}
+	f()
+}
+
 // endAfterWrite gives the last frames to the writer and waits until they are out.
 func (c *conn) endAfterWrite() {
 	c.flush()
@@ -140,7 +146,7 @@ func (c *conn) endAfterWrite() {
 		case w := <-c.fromWriter:
 			c.written(w)
 		case f := <-c.inbox:
-			f()
+			c.late(f)
 		}
 		c.flush()
 	}
@@ -182,8 +188,7 @@ func (c *conn) sweep() {
 	defer deadline.Stop()
 	c.startRounds()
 	for c.inflight > 0 {
-		f := <-c.inbox
-		f()
+		c.late(<-c.inbox)
 		c.startRounds()
 	}
 }

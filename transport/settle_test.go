@@ -5,10 +5,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	goamqp "github.com/Azure/go-amqp"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
 // A4: verdicts do not wait for those that are on their way to the disks, if they are worth a request of
@@ -109,4 +112,50 @@ func TestLanesOfASettlerAreUsedAgain(t *testing.T) {
 	if s.idlePump() != taken[0] || len(s.pumps) != len(settleSteps) {
 		t.Errorf("%d pumps", len(s.pumps))
 	}
+}
+
+// A settlement that is applied after its connection is lost is timed until then, and not until the one before.
+func TestSettlementsAreTimedAfterTheirConnection(t *testing.T) {
+	var mu sync.Mutex
+	var took []time.Duration
+	inBubble(t, func(b *bubble) {
+		wait := time.Duration(0)
+		b.broker.after = func(c fsm.Command, _ fsm.Outcome) chan struct{} {
+			if _, ok := c.(*fsm.Settle); !ok {
+				return nil
+			}
+			applied := make(chan struct{})
+			wait += time.Second
+			time.AfterFunc(wait, func() { close(applied) })
+			return applied
+		}
+		c := b.client()
+		c.authenticate()
+		for i, name := range []string{"first", "second"} {
+			b.broker.queue(name)
+			handle := uint32(2 + 2*i)
+			c.attach(0, senderTo(handle, name))
+			expect[*amqp.Flow](c)
+			c.send(0, transferOf(handle, uint32(1+i)), amqp.AppendData(nil, []byte("x")))
+			expect[*amqp.Disposition](c)
+			c.attach(0, receiverOf(handle+1, name))
+			c.send(0, credit(handle+1, 0, 1, false))
+			tr, _ := expect[*amqp.Transfer](c)
+			c.send(0, &amqp.Disposition{Role: amqp.RoleReceiver, First: tr.DeliveryID.Value, State: amqp.Accepted{}})
+		}
+		synctest.Wait()
+		c.close()
+		time.Sleep(10 * time.Second) // virtual
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []time.Duration{time.Second, 2 * time.Second}; !slices.Equal(took, want) {
+			t.Errorf("the settlements took %v, want %v", took, want)
+		}
+	}, func(cfg *Config) {
+		cfg.OnSettled = func(d time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, d)
+		}
+	})
 }
