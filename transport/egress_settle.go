@@ -152,18 +152,19 @@ func (s *settler) settled(batch []settlement, out fsm.Outcome, err error) {
 		} else {
 			e.c.s.stats.SettleRefused.Add(1)
 		}
+		if batch[i].trace == nil && batch[i].reply == nil {
+			continue
+		}
+		refused := e.c.s.verdictOf(why, out.Detail, err, path)
 		if batch[i].trace != nil {
-			e.traceSettled(&batch[i], why, err, now)
+			e.traceSettled(&batch[i], path, refused, now)
 		}
 		if batch[i].reply == nil {
 			continue
 		}
 		state, by := batch[i].reply, settledBy{session: e.session}
-		switch {
-		case err != nil:
-			state = e.c.reject(e.c.s.errorOf(err, path), path)
-		case why != fsm.None:
-			state = e.c.reject(e.c.s.refusal(why, out.Detail, path), path)
+		if refused != nil {
+			state = e.c.reject(refused, path)
 		}
 		if err != nil || why != fsm.None && why != fsm.MessageLockLost && why != fsm.SessionLockLost {
 			by = e.l.ch.fail(sentDelivery{id: batch[i].id, owner: e, seq: batch[i].item.Seq, token: batch[i].item.Token})

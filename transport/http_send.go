@@ -46,7 +46,7 @@ func (s *Server) httpSend(q *httpRequest) error {
 		return &httpProblem{status: http.StatusRequestTimeout, text: fmt.Sprintf("The body did not arrive: it has %v, "+
 			"a second more for each %d bytes of it that have arrived, and %v in all.", httpBodyGrace, httpBodyRate, httpMargin), cause: err}
 	}
-	d := inbound{arrived: time.Now()}
+	d := inbound{arrived: s.cfg.traceTime()}
 	if batch {
 		err = s.httpBatch(&d, body, q.desc)
 	} else {
@@ -64,11 +64,11 @@ func (s *Server) httpSend(q *httpRequest) error {
 		key.By, key.Text = fsm.ByText, d.text
 	}
 	d.traces = s.cfg.tracesOf(d.messages)
-	proposed := time.Now()
+	proposed := s.cfg.traceTime()
 	out, err := s.Propose(q.ctx, key, &fsm.Enqueue{Messages: d.messages})
 	if len(d.traces) > 0 {
 		d.logged(proposed)
-		d.refusal = s.verdictOf(out, err, q.addr.path())
+		d.refusal = s.verdictOf(out.Refusal, out.Detail, err, q.addr.path())
 		s.cfg.traceAccepted(&d, q.desc.Name, time.Now())
 	}
 	switch {

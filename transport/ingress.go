@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -420,10 +419,12 @@ func (r *round) store(ctx context.Context, pump *waist.Pump, ds []*inbound) {
 	if r.via != nil {
 		cmd, key.Entity = &fsm.Transfer{To: r.desc.ID, Messages: messages}, r.via.ID
 	}
-	proposed := time.Now()
+	proposed := r.s.cfg.traceTime()
 	out, err := r.s.waist.Propose(ctx, pump, key, cmd)
-	for _, d := range ds {
-		d.logged(proposed)
+	if !proposed.IsZero() {
+		for _, d := range ds {
+			d.logged(proposed)
+		}
 	}
 	if err == nil && out.Refusal != fsm.None && len(ds) > 1 {
 		for i := range ds {

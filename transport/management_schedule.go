@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -18,7 +17,7 @@ func scheduleMessage(ctx context.Context, k *call) response {
 	if !ok || len(list) == 0 {
 		return k.badArgument("messages must be a list of at least one map")
 	}
-	d, bytes := &inbound{arrived: time.Now()}, 0
+	d, bytes := &inbound{arrived: k.s.cfg.traceTime()}, 0
 	for _, item := range list {
 		m, _ := item.(amqp.Map)
 		encoded, _ := m.Get("message")
@@ -48,12 +47,12 @@ func scheduleMessage(ctx context.Context, k *call) response {
 	if !k.staging { // it is not stored before the commit
 		d.traces = k.s.cfg.tracesOf(d.messages)
 	}
-	proposed := time.Now()
+	proposed := k.s.cfg.traceTime()
 	out, bad := k.propose(ctx, key, &fsm.Enqueue{Messages: d.messages})
 	if d.logged(proposed); bad != nil {
 		d.refusal = bad.problem
 	}
-	k.s.cfg.traceAccepted(d, k.desc.Name, time.Now())
+	k.s.cfg.traceAccepted(d, k.desc.Name, k.s.cfg.traceTime())
 	if bad != nil {
 		return *bad
 	}

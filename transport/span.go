@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -80,24 +82,18 @@ func child(t *traced, at Station, entity string, begin, end time.Time) Span {
 // below is the place of what a span causes.
 func (s *Span) below() *traced { return &traced{ID: s.Trace, Span: s.ID, State: s.State} }
 
-// NewTraceID draws the id of a trace.
-func NewTraceID() (id [16]byte) {
-	a, b := NewSpanID(), NewSpanID()
-	copy(id[:], a[:])
-	copy(id[8:], b[:])
+// NewSpanID draws an id, which must differ from others and needs no secrecy. None is zero.
+func NewSpanID() (id [8]byte) {
+	binary.LittleEndian.PutUint64(id[:], 1+rand.Uint64N(math.MaxUint64))
 	return id
 }
 
-// NewSpanID draws an id, which must differ from others and needs no secrecy.
-func NewSpanID() (id [8]byte) {
-	for n := rand.Uint64(); ; n = rand.Uint64() {
-		if n != 0 {
-			for i := range id {
-				id[i] = byte(n >> (8 * i))
-			}
-			return id
-		}
+// traceTime is the time if spans are wanted. Otherwise it is zero, and no clock is read.
+func (c *Config) traceTime() time.Time {
+	if c.OnSpan == nil {
+		return time.Time{}
 	}
+	return time.Now()
 }
 
 // tracesOf returns the places of those messages that are traced.
@@ -122,6 +118,9 @@ func (d *inbound) logged(proposed time.Time) {
 
 // traceAccepted tells of the messages of a delivery that is answered now.
 func (c *Config) traceAccepted(d *inbound, entity string, now time.Time) {
+	if len(d.traces) == 0 {
+		return
+	}
 	refused := ""
 	if d.refusal != nil {
 		refused = codeOfError(d.refusal).String()
@@ -154,24 +153,24 @@ func (c *Config) traceDelivered(d *fsm.Delivery, from address, now time.Time) *t
 	return span.below()
 }
 
-// traceSettled tells of a settlement whose outcome is known now.
-func (e *egress) traceSettled(s *settlement, why fsm.Refusal, err error, now time.Time) {
+// traceSettled tells of a settlement whose outcome is known now. The error is what the client gets, nil if nothing was refused.
+func (e *egress) traceSettled(s *settlement, path string, refused *amqp.Error, now time.Time) {
 	e.c.onLoop()
 	at := StationSettle
 	if s.item.Verdict == fsm.Kill {
 		at = StationDeadLetter
 	}
-	span := child(s.trace, at, e.l.addr.path(), s.sent, now)
+	span := child(s.trace, at, path, s.sent, now)
 	span.Number, span.Verdict, span.DeadFor = s.item.Seq, verdictNames[s.item.Verdict], s.item.Reason
-	if refused := e.c.s.verdictOf(fsm.Outcome{Refusal: why}, err, span.Entity); refused != nil {
+	if refused != nil {
 		span.Refused = codeOfError(refused).String()
 	}
 	e.c.cfg.OnSpan(span)
 }
 
-// verdictNames are the names of settlements, as clients call them.
+// verdictNames are the names of settlements in the semantic conventions of OpenTelemetry, and one of ours.
 var verdictNames = map[fsm.Verdict]string{
-	fsm.Complete: "complete", fsm.Abandon: "abandon", fsm.Defer: "defer", fsm.Kill: "dead-letter", fsm.Return: "release",
+	fsm.Complete: "complete", fsm.Abandon: "abandon", fsm.Defer: "defer", fsm.Kill: "dead_letter", fsm.Return: "release",
 }
 
 // CodeOf is the name of the error that clients get for a refusal, "" for none.
@@ -184,12 +183,12 @@ func CodeOf(r fsm.Refusal) string {
 }
 
 // verdictOf is the error that a client gets for an outcome, nil if nothing was refused.
-func (s *Server) verdictOf(out fsm.Outcome, err error, path string) *amqp.Error {
+func (s *Server) verdictOf(why fsm.Refusal, detail string, err error, path string) *amqp.Error {
 	switch {
 	case err != nil:
 		return s.errorOf(err, path)
-	case out.Refusal != fsm.None:
-		return s.refusal(out.Refusal, out.Detail, path)
+	case why != fsm.None:
+		return s.refusal(why, detail, path)
 	}
 	return nil
 }

@@ -86,12 +86,8 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 		}
 		return err
 	}
-	lines.nameBy(func(id string) string {
-		v := n.directory.View()
-		if v == nil {
-			return ""
-		}
-		peer, _ := v.Node(fsm.NodeID(id))
+	lines.nameBy(func(id string) string { // of the catalog alone: gossip may hold its lock while it writes an entry
+		peer, _ := (&status{n}).catalog().Node(fsm.NodeID(id))
 		return peer.Name
 	})
 	if cfg.Dev {

@@ -40,7 +40,7 @@ func (n *node) openTraces(ctx context.Context, front *transport.Config) error {
 
 // entityName is what this node's copy of the catalog calls an entity, "" if it has none of that id.
 func (n *node) entityName(id fsm.EntityID) string {
-	if d := n.directory.View().ByID(id); d != nil {
+	if d := (&status{n}).catalog().ByID(id); d != nil {
 		return d.Name
 	}
 	return ""

@@ -125,9 +125,6 @@ func (t *Tracer) Span(s transport.Span) {
 	span.End(trace.WithTimestamp(s.End))
 }
 
-// dispositions are the values of messaging.servicebus.disposition_status that differ from the names of settlements.
-var dispositions = map[string]string{"dead-letter": "dead_letter"}
-
 // attributes are those of the semantic conventions of OpenTelemetry for messaging with Service Bus, and ours behind them.
 func attributes(s *transport.Span) []attribute.KeyValue {
 	all := []attribute.KeyValue{attribute.String("messaging.system", "servicebus"),
@@ -138,11 +135,7 @@ func attributes(s *transport.Span) []attribute.KeyValue {
 		}
 	}
 	text("error.type", s.Refused)
-	verdict := s.Verdict
-	if other := dispositions[verdict]; other != "" {
-		verdict = other
-	}
-	text("messaging.servicebus.disposition_status", verdict)
+	text("messaging.servicebus.disposition_status", s.Verdict)
 	text("busbar.dead_letter.reason", s.DeadFor)
 	text("busbar.forward.destination", s.To)
 	if s.Attempt != 0 {
@@ -161,7 +154,10 @@ type givenID struct{}
 
 // NewIDs implements [sdktrace.IDGenerator]. No span of a node begins a trace.
 func (g given) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	return transport.NewTraceID(), g.NewSpanID(ctx, trace.TraceID{})
+	span := g.NewSpanID(ctx, trace.TraceID{})
+	var id trace.TraceID
+	copy(id[:], span[:])
+	return id, span
 }
 
 // NewSpanID implements [sdktrace.IDGenerator].
