@@ -12,15 +12,15 @@ import (
 )
 
 // logLines writes entries of the log as lines of JSON: time, level, msg, component and node. The values of the entry follow in
-// the order of their names. The library has other names for the first four, which no option changes. It calls Write
-// once for each entry, and one at a time.
+// the order of their names. The library has other names for the first four, which no option changes. The library calls Write
+// once for each entry, and one call at a time.
 type logLines struct {
 	to    io.Writer
 	node  string // the name of this node for people
 	names atomic.Pointer[func(id string) string]
 }
 
-// fieldPeer is what an entry calls a node, mostly another one, by its id. Behind it the line has the node's name.
+// fieldPeer is the name of a value that is the id of a node. The line has the name of that node behind it.
 const fieldPeer = "peer"
 
 // nameBy has names of nodes written beside their ids. The function returns "" for a node that it does not know. A nil receiver
