@@ -24,7 +24,7 @@ func (n *node) greet(ctx context.Context, out io.Writer) {
 	for n.host.Ready(limit) != nil && limit.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !n.wasReady(ctx) {
 		return
 	}
 	lines := n.greeting(time.Since(n.started))
@@ -32,6 +32,14 @@ func (n *node) greet(ctx context.Context, out io.Writer) {
 		lines = between(lines)
 	}
 	fmt.Fprintln(out, strings.Join(lines, "\n"))
+}
+
+// wasReady reports whether a node that is to stop was ready before. A test may stop the node as soon as it is ready, and read
+// its output.
+func (n *node) wasReady(ctx context.Context) bool {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	return n.host.Ready(limit) == nil
 }
 
 // greeting returns the lines. took is the time since the start.

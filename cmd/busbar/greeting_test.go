@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"io/fs"
 	"net"
 	"os"
@@ -171,5 +173,24 @@ func TestDevFillsWhatIsMissing(t *testing.T) {
 			data != tc.data || file != tc.entities || tc.given["dev"][0] != "true" {
 			t.Errorf("%s: data %q, entities %q, %v; want %q and %q", name, data, file, err, tc.data, tc.entities)
 		}
+	}
+}
+
+// A node that is stopped as soon as it is ready has greeted. One that was never ready, or is closed, has not.
+func TestANodeThatIsStoppedAtOnceHasGreeted(t *testing.T) {
+	l := openLive(t, nodeConfig(t, nil))
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	var out bytes.Buffer
+	l.node.greet(stopped, &out)
+	if !strings.Contains(out.String(), "is ready after") {
+		t.Errorf("a ready node says %q", out.String())
+	}
+	if err := l.node.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if l.node.greet(stopped, &out); out.Len() != 0 {
+		t.Errorf("a closed node says %q", out.String())
 	}
 }
