@@ -120,17 +120,17 @@ type Answer struct {
 
 // EntityCounts are the counters of one share of an entity (S-244). Add them up over the shares.
 type EntityCounts struct {
-	Active             uint64 // Active and Deferred in the main queue, locked or not
-	Scheduled          uint64
-	DeadLetter         uint64
-	TransferDeadLetter uint64
-	Transfer           uint64
-	Locked             uint64
-	Deferred           uint64
-	Sessions           uint64
-	SizeBytes          uint64
-	AccessedAt         Wall  // 0 if never
-	Dropped            Drops `json:"-"` // by reason; the operations API gives it by name
+	Active             uint64 `json:"active"` // Active and Deferred in the main queue, locked or not
+	Scheduled          uint64 `json:"scheduled"`
+	DeadLetter         uint64 `json:"deadLetter"`
+	TransferDeadLetter uint64 `json:"transferDeadLetter"`
+	Transfer           uint64 `json:"transfer"`
+	Locked             uint64 `json:"locked"`
+	Deferred           uint64 `json:"deferred"`
+	Sessions           uint64 `json:"sessions"`
+	SizeBytes          uint64 `json:"sizeBytes"`
+	AccessedAt         Wall   `json:"accessedAt"` // 0 if never
+	Dropped            Drops  `json:"-"`          // by reason; the operations API gives it by name
 }
 
 // Add adds o to c; AccessedAt becomes the later one.

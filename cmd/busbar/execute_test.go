@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -25,4 +26,21 @@ func execute(t *testing.T, c *cobra.Command, stdin string, args ...string) (stri
 		out.WriteString(err.Error())
 	}
 	return out.String(), exit.Code(err)
+}
+
+// Flags that exclude each other are told in words of the command line.
+func TestFlagsThatExcludeEachOther(t *testing.T) {
+	root := newRoot()
+	reached := watchRuns(root)
+	_, code := execute(t, root, "", "receive", "orders", "--complete=false", "--keep-locks")
+	if code == 0 || *reached {
+		t.Fatalf("the command ran: %d", code)
+	}
+	root.SetArgs([]string{"send", "orders", "x", "--in", "1h", "--at", "2026-01-31T08:00:00Z"})
+	if got := commandLineError(root.Execute()).Error(); got != "--at and --in exclude each other: take one" {
+		t.Error(got)
+	}
+	if err := errors.New("another"); commandLineError(err) != err { //nolint:errorlint // the same error comes back
+		t.Error("another error was changed")
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -142,11 +143,17 @@ func (s *status) facts(ctx context.Context) *doctor.Facts {
 	return f
 }
 
+// silence is why a node does not answer, without its id and the class of the error: a sentence names the node.
+func silence(err error, id fsm.NodeID) string {
+	text := strings.TrimPrefix(err.Error(), fsm.ErrUnavailable.Error()+": ")
+	return strings.TrimPrefix(text, "node "+string(id)+": ")
+}
+
 // hear fills in what a node says.
 func (s *status) hear(ctx context.Context, m *doctor.Member, id fsm.NodeID, show func(fsm.NodeID) string) {
 	all, about, err := s.n.host.AskAbout(ctx, id)
 	if err != nil {
-		m.Problem = err.Error()
+		m.Problem = silence(err, id)
 		return
 	}
 	m.Replicas = map[int]doctor.Replica{}

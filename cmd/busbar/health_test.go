@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,5 +114,15 @@ func TestWhatANodeSaysOfItself(t *testing.T) {
 	}
 	if _, err := os.Stat(cfg.DataDir); err != nil || says.DiskTotal == 0 || says.DiskFree > says.DiskTotal {
 		t.Errorf("disk: %d of %d, %v", says.DiskFree, says.DiskTotal, err)
+	}
+}
+
+// The sentence that a node does not answer has neither its id nor the class of the error.
+func TestWhyANodeIsSilent(t *testing.T) {
+	dial := errors.New("dial 127.0.0.1:1: connection refused")
+	for _, err := range []error{dial, fmt.Errorf("%w: node %s: %w", fsm.ErrUnavailable, "n-1", dial)} {
+		if got := silence(err, "n-1"); got != dial.Error() {
+			t.Errorf("%v is told as %q", err, got)
+		}
 	}
 }

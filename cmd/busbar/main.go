@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +25,7 @@ func run(args []string) int {
 	reached := watchRuns(root)
 	err := root.Execute()
 	if err != nil && !*reached {
-		err = exit.With(exit.Usage, err) // cobra refused the command line
+		err = exit.With(exit.Usage, commandLineError(err)) // cobra refused the command line
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "busbar:", err)
@@ -75,11 +77,22 @@ func watchRuns(c *cobra.Command) *bool {
 	return reached
 }
 
+// groupError is what cobra says of flags that exclude each other.
+var groupError = regexp.MustCompile(`none of the others can be; \[(.+)\] were all set$`)
+
+// commandLineError says in words of the command line what cobra says in its own.
+func commandLineError(err error) error {
+	if set := groupError.FindStringSubmatch(err.Error()); set != nil {
+		return fmt.Errorf("--%s exclude each other: take one", strings.Join(strings.Fields(set[1]), " and --"))
+	}
+	return err
+}
+
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of this program", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "busbar %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(c.OutOrStdout(), "busbar %s %s %s/%s\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

@@ -172,6 +172,19 @@ func TestOperatorsMoveMessages(t *testing.T) {
 	}
 }
 
+// A topic keeps no messages but scheduled ones, so a look into it names where the others are.
+func TestOperatorsLookIntoATopic(t *testing.T) {
+	d := newDesk(t)
+	d.must(client.NewQueueCommand(), "", "create", "orders")
+	d.n.put(t, "/trades", "TopicDescription", "")
+	if out := d.must(client.NewQueueCommand(), "", "peek", "trades"); !strings.Contains(out, "busbar subscription list trades shows where") {
+		t.Errorf("a look into a topic does not name its subscriptions: %s", out)
+	}
+	if out := d.must(client.NewQueueCommand(), "", "peek", "orders"); strings.Contains(out, "topic") {
+		t.Errorf("an empty queue is told as a topic: %s", out)
+	}
+}
+
 // Every refusal has the exit code that scripts look at, and says what to do.
 func TestOperatorsCommandsRefuse(t *testing.T) {
 	d := newDesk(t)

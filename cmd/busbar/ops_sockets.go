@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -20,6 +22,24 @@ type opsListener struct {
 type seatedConn struct {
 	net.Conn
 	seat *sockets.Seat
+	read bool // something was read; owned by who reads
+}
+
+// noAMQP is the answer to a client of AMQP.
+const noAMQP = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
+	"This is the operations port. Clients of AMQP take the port of amqp-listen, or of tls-listen.\n"
+
+// Read implements net.Conn. A client of AMQP waits for the header of the other side, and a server of HTTP for the end of
+// a line. So such a client is answered here, and the socket is at its end.
+func (c *seatedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if first := !c.read; first && n > 0 {
+		if c.read = true; bytes.HasPrefix(b[:n], []byte("AMQP")) {
+			_, _ = io.WriteString(c.Conn, noAMQP)
+			return 0, io.EOF
+		}
+	}
+	return n, err
 }
 
 // opsPatience is how long a new socket waits while requests are under way on all others. Further ones wait in the queue
@@ -34,7 +54,7 @@ func (l *opsListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if seat, _ := l.register.AdmitOperations(c, opsPatience); seat != nil {
-			return &seatedConn{c, seat}, nil
+			return &seatedConn{Conn: c, seat: seat}, nil
 		}
 		_ = c.Close()
 	}

@@ -56,6 +56,25 @@ func TestFloodsKeepNobodyFromTheOperationsPort(t *testing.T) {
 	}
 }
 
+// A client of AMQP at the operations port is told so at once, and its socket is closed.
+func TestTheOperationsPortTellsAClientOfAMQP(t *testing.T) {
+	l := openLive(t, nodeConfig(t, nil))
+	for _, header := range []string{"AMQP\x00\x01\x00\x00", "AMQP\x03\x01\x00\x00"} {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.opsHost())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, header); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(c) // ends when the node closes the socket
+		if text := string(got); err != nil || !strings.HasPrefix(text, "HTTP/1.1 400 ") || !strings.Contains(text, "amqp-listen") {
+			t.Errorf("%q: %q, %v", header, text, err)
+		}
+	}
+}
+
 // F1: a socket whose request is under way does not give way, with TLS as without, and one that is closed gives its place
 // back.
 func TestARequestUnderWayKeepsItsPlaceOnTheOperationsPort(t *testing.T) {

@@ -385,6 +385,10 @@ func TestOperatorsSeeADescription(t *testing.T) {
 		v.Shares[0].Counts.Active != 2 || v.Kind != "queue" {
 		t.Errorf("%d %+v", code, v)
 	}
+	var names struct{ Counts map[string]uint64 }
+	if i.ask("GET", "/api/entities/parts/description", "", &names); names.Counts["active"] != 3 || names.Counts["sizeBytes"] == 0 {
+		t.Errorf("names of counts are not written as other names are: %v", names.Counts)
+	}
 	calls := 0
 	i.fail = func(any) error {
 		if calls++; calls == 2 {

@@ -144,6 +144,7 @@ type listFlags struct {
 	dead    bool
 	stale   bool
 	atLeast string
+	hint    func(*inspector) error // is called where nothing is listed; nil for nothing
 }
 
 func (l *listFlags) add(c *cobra.Command, what string) {
@@ -182,8 +183,9 @@ func (l *listFlags) run(c *cobra.Command, f *dial.Flags, args []string, view, ke
 	for n, col := range columns {
 		head[n] = col.head
 	}
-	rows := [][]string{head}
+	rows, none := [][]string{head}, true
 	err = i.list(c.Context(), view, key, values, l.max, func(raw json.RawMessage) error {
+		none = false
 		if f.Output == "json" {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "%s\n", raw)
 			return err
@@ -194,6 +196,9 @@ func (l *listFlags) run(c *cobra.Command, f *dial.Flags, args []string, view, ke
 	})
 	if err == nil && i.stale {
 		_, err = fmt.Fprintf(c.ErrOrStderr(), "age %v, handle %s\n", i.age, printable(i.handle))
+	}
+	if err == nil && none && l.hint != nil {
+		err = l.hint(i)
 	}
 	if err != nil || f.Output == "json" {
 		return err

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"fmt"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -83,6 +85,7 @@ func queuePeekCommand(f *dial.Flags) *cobra.Command {
 			if filter != "" {
 				values.Set("filter", filter)
 			}
+			l.hint = func(i *inspector) error { return topicHint(c, i) }
 			return l.run(c, f, args, "messages", "messages", values, []column{{"NUMBER", "sequenceNumber"},
 				{"STATE", "state"}, {"ENQUEUED", "enqueuedAt"}, {"SCHEDULED", "scheduledAt"}, {"SESSION", "sessionId"},
 				{"COUNT", "deliveryCount"}, {"MESSAGE", "messageId"}, {"REASON", "deadLetterReason"}, {"BODY", "body"}})
@@ -96,6 +99,19 @@ func queuePeekCommand(f *dial.Flags) *cobra.Command {
 	flags.StringVar(&filter, "filter", "", filterUsage)
 	flags.Uint64Var(&from, "from", 0, "sequence number to begin with")
 	return c
+}
+
+// topicHint says of a topic in which nothing was found where its messages are.
+func topicHint(c *cobra.Command, i *inspector) error {
+	var told struct {
+		Kind string `json:"kind"`
+	}
+	if err := i.call(c.Context(), http.MethodGet, "description", nil, nil, &told); err != nil || told.Kind != "topic" {
+		return err
+	}
+	_, err := fmt.Fprintf(c.ErrOrStderr(), "%[1]s is a topic and keeps scheduled messages alone; busbar subscription list %[1]s shows "+
+		"where the others are\n", i.path)
+	return err
 }
 
 // checkTime refuses what is no time before it is sent anywhere.

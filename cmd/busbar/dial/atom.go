@@ -126,13 +126,24 @@ func parseEntry(path string, text []byte) (Entry, error) {
 	return entryOf(&root), nil
 }
 
+// listed is what the feed at a path has, in words of the command line.
+func listed(path string) string {
+	if what, ok := strings.CutPrefix(path, "$Resources/"); ok {
+		return strings.ToLower(what)
+	}
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return strings.ToLower(path[i+1:]) + " of " + path[:i]
+	}
+	return path
+}
+
 // List reads a feed page after page, until one is not full.
 func (m *Management) List(ctx context.Context, path string) ([]Entry, error) {
 	var all []Entry
 	for {
 		before := len(all)
 		query := fmt.Sprintf("&$skip=%d&$top=%d", before, AtomPageSize)
-		answer, err := m.Do(ctx, "list "+path, http.MethodGet, path, query, nil)
+		answer, err := m.Do(ctx, "list "+listed(path), http.MethodGet, path, query, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -67,6 +67,8 @@ var cures = []struct{ part, cure string }{
 		"takes it"},
 	{"is currently disabled", "busbar queue update QUEUE --status Active, or busbar queue resume QUEUE for a suspension"},
 	{"connection refused", "nobody listens there: is the broker running, and is that its port?"},
+	{`unexpected protocol "HTTP"`, "that port speaks HTTP and no AMQP: is it the operations port? Clients take port 5672, or 5671 with TLS, " +
+		"unless the broker was told otherwise"},
 	{"no such host", "nobody knows that name: is the connection string right?"},
 	{"first record does not look like a TLS handshake", "that port speaks no TLS: does UseDevelopmentEmulator=true lack, or is it the " +
 		"wrong port?"},

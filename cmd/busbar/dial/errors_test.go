@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
@@ -58,7 +59,8 @@ func TestFailuresNameTheirCure(t *testing.T) {
 		"The messaging entity 'sb://x/y' could not be found": "busbar entities list",
 		"messages cannot be received from a topic":           "busbar subscription list",
 		"dial tcp 127.0.0.1:1: connect: connection refused":  "is the broker running",
-		"something else": "",
+		`unexpected protocol "HTTP"`:                         "is it the operations port?",
+		"something else":                                     "",
 	} {
 		remote := Failure("open y", &amqp.Error{Condition: amqp.ErrCondNotFound, Description: text + ". TrackingId:abc_G1, SystemTracker:x"})
 		if got := remote.Error(); exit.Code(remote) != exit.NotFound || !strings.Contains(got, cure) || !strings.Contains(got, "tracking id abc_G1)") ||
@@ -87,10 +89,26 @@ func TestRefusalsNameWhatIsMissing(t *testing.T) {
 		{"PUT", "$x", 404, "No service is hosted at the specified address", "x: 404: No service is hosted at the specified address"},
 		{"GET", "trades/Subscriptions/eu", 404, "not found", "x: 404: there is no trades/Subscriptions/eu"},
 		{"DELETE", "q", 410, "gone", "x: 404: there is no q"},
+		{"GET", "q", 401, "InvalidSignature: The token has an invalid signature", "x: 401: InvalidSignature: The token has an invalid signature: " +
+			"is the key in the connection string the one of that policy?"},
 		{"PUT", "a b", 400, "SubCode=40000. 'sb://h/a b' contains character(s) that is not allowed by", `x: 400: "a b" is no name: a name has letters, digits, periods, hyphens, underscores and slashes`},
 	} {
 		if got := m.refused("x", c.method, c.path, c.status, c.detail); got.Error() != c.want {
 			t.Errorf("%s %s: %v, want %s", c.method, c.path, got, c.want)
+		}
+	}
+}
+
+// A request that got no answer is told without its URL, and a list by what it lists.
+func TestARequestWithoutAnswer(t *testing.T) {
+	m := NewManagement(&Target{Host: "127.0.0.1:1", Plain: true}, time.Minute)
+	for path, want := range map[string]string{
+		"$Resources/Queues":       "list queues: dial tcp 127.0.0.1:1: connect: connection refused: nobody listens there",
+		"trades/Subscriptions":    "list subscriptions of trades: dial tcp",
+		"t/Subscriptions/s/Rules": "list rules of t/Subscriptions/s: dial tcp",
+	} {
+		if _, err := m.List(t.Context(), path); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
 }

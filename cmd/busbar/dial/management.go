@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -63,7 +65,7 @@ func (m *Management) request(ctx context.Context, what, method, path, query stri
 	}
 	res, err := m.HTTP.Do(req)
 	if err != nil {
-		return nil, m.Target.reached(fmt.Errorf("%s: %w", what, err))
+		return nil, m.Target.reached(unreached(what, err))
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAtomBytes))
@@ -74,6 +76,19 @@ func (m *Management) request(ctx context.Context, what, method, path, query stri
 		return nil, m.refused(what, method, path, res.StatusCode, errorDetail(text))
 	}
 	return text, nil
+}
+
+// unreached tells of a request that got no answer, and what to do. The URL of the request is left out: the error names
+// the address.
+func unreached(what string, err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	if cure := cureOf(err.Error()); cure != "" {
+		return fmt.Errorf("%s: %w: %s", what, err, cure)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // existsCode stands in the detail of a refusal because the name is taken.
@@ -112,6 +127,7 @@ func (m *Management) refused(what, method, path string, status int, detail strin
 	case status == http.StatusUnauthorized && m.Target.KeyName != "":
 		detail += " (policy " + m.Target.KeyName + ")"
 	}
+	detail = withCure(detail)
 	if id != "" {
 		detail += " (tracking id " + id + ")"
 	}

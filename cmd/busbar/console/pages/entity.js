@@ -166,8 +166,8 @@ class Entity extends View {
   async remove() {
     const { name, kind } = this.row;
     const told = kind === 'topic' ? null : (await view(name, 'description', {}, this.signal)).counts;
-    const text = told ? `${name} holds ${many(told.Active, 'message')}, ${many(told.DeadLetter, 'dead letter')} and ` +
-      `${many(told.Scheduled, 'scheduled message')}. All of them are lost.` :
+    const text = told ? `${name} holds ${many(told.active, 'message')}, ${many(told.deadLetter, 'dead letter')} and ` +
+      `${many(told.scheduled, 'scheduled message')}. All of them are lost.` :
       `${name} has ${many(this.row.subscriptions ?? 0, 'subscription')}. They and their messages are lost.`;
     const done = await work({ title: `Delete ${name}`, text, verb: 'Delete', danger: true, word: name,
       run: async () => {
