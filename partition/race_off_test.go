@@ -1,0 +1,7 @@
+//go:build !race
+
+package partition
+
+import "testing"
+
+func longUnderRace(*testing.T) {}
