@@ -136,7 +136,7 @@ export class Messages extends View {
     const told = await view(this.where, 'description', {}, this.signal);
     const to = h('input', { spellcheck: 'false' });
     const session = this.session.value;
-    const { Active: active } = told.counts;
+    const { active } = told.counts;
     const done = await work({ title: `Move messages of ${this.where}`, verb: 'Move', fields: [field('To queue or topic', to)], total: session ? undefined : active,
       text: session ? `All waiting messages of session ${session} are moved.` : `${many(active, 'active message')} are there. Those that wait are moved; locked ones stay.`,
       run: async (tell, state) => {
@@ -156,7 +156,7 @@ export class Messages extends View {
   /** purge deletes waiting messages. */
   async purge() {
     const told = await view(this.where, 'description', {}, this.signal);
-    const { Active: active } = told.counts;
+    const { active } = told.counts;
     const session = this.session.value;
     const done = await work({ title: `Purge ${this.where}`, verb: 'Purge', danger: true, word: this.path, total: session ? undefined : active,
       text: session ? `All waiting messages of session ${session} are deleted.` :
