@@ -25,7 +25,7 @@ SEQUENCES ?= 8000
 comma := ,
 
 .PHONY: build release test-release run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model mutations failovers conformance conformance-full compatibility \
-        upgrades pictures bench growth steady microbench cover cover-fsm coverage all clean help
+        upgrades comparison pictures bench growth steady microbench cover cover-fsm coverage all clean help
 
 ## build: bin/busbar
 build:
@@ -221,6 +221,10 @@ nightly: verify
 ## bench: one node, three and the baselines into docs/benchmarks.md; ROUNDS=5 for medians
 bench: build
 	@scripts/bench.sh
+
+## comparison: try what users of other brokers look for, into docs/comparison.md (ten minutes)
+comparison: build
+	@scripts/comparison.sh
 
 ## pictures: take the pictures of docs/console.md anew
 pictures: build
