@@ -116,7 +116,6 @@ func TestAuditAnswersHostileCalls(t *testing.T) {
 
 // Nodes that came and went are no problem of a cluster that is well. A voter that does not answer is one.
 func TestAuditIsQuietAboutNodesThatLeft(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()

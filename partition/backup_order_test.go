@@ -55,7 +55,6 @@ func (b *brokers) holdAll(ctx context.Context, hold uint64, lasts fsm.Millis) {
 // message is there once. The same backup without the hold lacks messages, so the test can tell: what is forwarded
 // behind the image of its destination and before that of its source is in neither.
 func TestTheHoldKeepsImagesTogether(t *testing.T) {
-	longUnderRace(t)
 	for _, held := range []bool{true, false} {
 		for _, last := range []string{"source", "destination"} {
 			t.Run(fmt.Sprintf("the %s is captured last, held %v", last, held), func(t *testing.T) {

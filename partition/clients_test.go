@@ -112,7 +112,6 @@ func TestANodeIsForgottenWhenItsClientsHaveGone(t *testing.T) {
 // A node that does not answer may have clients all the same. It is forgotten when what they hold has run out: the longest
 // lock after it fell silent. S-295.
 func TestASilentNodeIsForgottenBehindTheLongestLock(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()

@@ -70,7 +70,6 @@ func (c *testCluster) settled(except ...fsm.NodeID) smallState {
 
 // S-298, S-307, A6: whatever happens to leaders, a request asked again with its id has one effect.
 func TestOneEffectThroughLeaderCuts(t *testing.T) {
-	longUnderRace(t)
 	three(t, func(t *testing.T, c *testCluster) {
 		c.net.SetDelay(time.Millisecond, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

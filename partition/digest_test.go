@@ -173,7 +173,6 @@ func TestQuarantineOutlastsTheProcess(t *testing.T) {
 // Digests of healthy replicas agree through captures, restores, installs and new leaders, and a group
 // that does not change writes none.
 func TestHealthyReplicasAgree(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, d := checkpointed(t, nil)
 		defer b.close()

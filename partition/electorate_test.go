@@ -63,7 +63,6 @@ func (b *brokers) wantCatalog(t *testing.T, within time.Duration, want string) {
 // catalog. A node that drains from the start is given no replica, so the partitions serve as well. Without that the planner
 // moves replicas to the added node, and partitions that lose two of three stop.
 func TestANodeThatCameAndWentDoesNotCount(t *testing.T) {
-	longUnderRace(t)
 	for name, c := range map[string]struct{ goodbye, drains bool }{
 		"stopped": {true, false}, "killed": {false, false}, "drained and stopped": {true, true}, "drained and killed": {false, true},
 	} {
@@ -145,7 +144,6 @@ func TestNodesThatLeaveLoseTheirVotes(t *testing.T) {
 // Nodes that are upgraded one after the other keep their votes: without one of five the others bear one more loss,
 // with three voters as with five.
 func TestARestartTakesNoVote(t *testing.T) {
-	longUnderRace(t)
 	five(t, func(t *testing.T, b *brokers) {
 		for _, id := range b.ids {
 			_, before := b.leader(0).Configuration()
@@ -164,7 +162,6 @@ func TestARestartTakesNoVote(t *testing.T) {
 
 // Whatever comes and goes, one after the other, voters are one, three or five once the catalog is at rest.
 func TestVotersAreOdd(t *testing.T) {
-	longUnderRace(t)
 	five(t, func(t *testing.T, b *brokers) {
 		for i, step := range []func(){
 			func() { b.leave("n5") },

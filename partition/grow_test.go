@@ -41,7 +41,6 @@ func (b *brokers) stays(n int, via fsm.NodeID) {
 // A cluster has as many partitions as every node asks for. New entities use all of them, entities that were there keep
 // their shares and their messages, and clients notice nothing. A lower number takes nothing away.
 func TestPartitionsAreAddedUnderLoad(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, old, sent := loaded(t)
 		defer b.close()
@@ -74,7 +73,6 @@ func TestPartitionsAreAddedUnderLoad(t *testing.T) {
 // Partitions wait for a node that does not answer, for one that drains if no other is free, and for older programs. A
 // number that nobody set is no number.
 func TestPartitionsWaitForEveryNode(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()
@@ -100,7 +98,6 @@ func TestPartitionsWaitForEveryNode(t *testing.T) {
 // The leader of the catalog may die at any moment while partitions are added. Each is founded once, all get leaders, and
 // the number is reached.
 func TestPartitionsAreAddedWhateverDies(t *testing.T) {
-	longUnderRace(t)
 	for after := range 6 {
 		synctest.Test(t, func(t *testing.T) {
 			b, d, sent := loaded(t)

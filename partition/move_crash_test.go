@@ -23,7 +23,6 @@ const (
 // S-319, T-271: the catalog's leader, the leader of the partition that moves, its new or its old node dies at each
 // step of a move, under load. The move ends all the same, exactly one home serves, and nothing is lost.
 func TestT271ACrashAtEachStepOfAMove(t *testing.T) {
-	longUnderRace(t)
 	for step := exchanged; step <= lastOfSteps; step++ {
 		for _, victim := range []string{"catalog", "leader", "target", "source"} {
 			t.Run(fmt.Sprintf("%s after step %d", victim, step), func(t *testing.T) {

@@ -178,7 +178,6 @@ func (w *traffic) end() {
 // S-315, S-318, S-320: a fourth and a fifth node take their share while messages are sent and received, one replica
 // after the other.
 func TestNewNodesTakeTheirShareUnderLoad(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
@@ -244,7 +243,6 @@ func TestADrainedNodeIsEmpty(t *testing.T) {
 
 // S-318: without a free node, a node that drains keeps its replicas, and leads nothing.
 func TestADrainedNodeWithoutAFreeOneLeadsNothing(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
@@ -369,7 +367,6 @@ func TestNoReplicaIsDeletedThatIsWanted(t *testing.T) {
 
 // A new cluster gets its first version when every node has said what it knows, and not before.
 func TestTheFirstClusterVersionWaitsForEveryNode(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()

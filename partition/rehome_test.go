@@ -34,7 +34,6 @@ func (b *brokers) rehoming(via fsm.NodeID) string {
 
 // T-270 for a share: queues move to another partition while their clients go on.
 func TestASharesMoveKeepsWhatItPromised(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBrokersAs(t, 3, func(b *brokers) { b.partitions = 2 })
 		defer b.close()
@@ -94,7 +93,6 @@ const (
 // T-271 for a share: the catalog's leader, the leader of the old home or that of the new one dies at each step of a move
 // under load. The move ends or is given up, exactly one home serves, and nothing is lost or comes twice.
 func TestACrashAtEachStepOfASharesMove(t *testing.T) {
-	longUnderRace(t)
 	for step := shareBegun; step <= shareMoved; step++ {
 		for _, victim := range []string{"catalog", "source", "target"} {
 			t.Run(fmt.Sprintf("%s after step %d", victim, step), func(t *testing.T) {
@@ -325,7 +323,6 @@ func TestABackupWaitsForMoves(t *testing.T) {
 
 // A move is known to every node when it has begun. Whoever waits for its end would else take it for done.
 func TestAMoveIsKnownWhenItHasBegun(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := sized(t, 3, 2)
 		defer b.close()

@@ -341,7 +341,6 @@ func TestWipedNodeIsReplaced(t *testing.T) {
 
 // A node that is only away for a while keeps its places.
 func TestNodeThatIsAwayIsNotReplaced(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()

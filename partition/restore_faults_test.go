@@ -194,7 +194,6 @@ func TestARestoreOutlivesALeader(t *testing.T) {
 // S-364, S-367: a restore that cannot begin because most nodes are gone says so and leaves nothing, if the nodes come back in time. Else
 // it says what is left, and is refused until that is deleted. Then it begins anew, and is whole.
 func TestARestoreThatCannotBeginLeavesNothing(t *testing.T) {
-	longUnderRace(t)
 	for name, away := range map[string]time.Duration{"for a moment": 20 * time.Second, "for long": 5 * time.Minute} {
 		t.Run("most nodes are gone "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -334,7 +334,6 @@ func (b *brokers) stop(id fsm.NodeID) {
 
 // What an operator moves stays where it was put.
 func TestBalanceRespectsOperators(t *testing.T) {
-	longUnderRace(t)
 	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
 		time.Sleep(time.Minute)
 		p := d.Partitions[0]

@@ -73,7 +73,6 @@ func (b *brokers) votersTogether(want int) string {
 // Replicas and voters of the catalog are moved apart as soon as nodes tell zones, and then rest. The loss of a zone
 // leaves a majority of each group.
 func TestReplicasAndVotersAvoidOneZone(t *testing.T) {
-	longUnderRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := inZones(t, 3, "east", "east", "west", "west", "north")
 		defer b.close()

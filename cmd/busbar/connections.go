@@ -194,7 +194,7 @@ func (n *node) askConnections(ctx context.Context, ask connectionsAsk) connectio
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				out.Problems = append(out.Problems, nodeProblem{name, err.Error()})
+				out.Problems = append(out.Problems, nodeProblem{name, silence(err, m.ID)})
 				return
 			}
 			for i := range told.Connections {

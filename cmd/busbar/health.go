@@ -143,7 +143,8 @@ func (s *status) facts(ctx context.Context) *doctor.Facts {
 	return f
 }
 
-// silence is why a node does not answer, without its id and the class of the error: a sentence names the node.
+// silence returns why a node does not answer. It leaves out the id, which stands beside the text, and the text of
+// fsm.ErrUnavailable, which speaks of a partition.
 func silence(err error, id fsm.NodeID) string {
 	text := strings.TrimPrefix(err.Error(), fsm.ErrUnavailable.Error()+": ")
 	return strings.TrimPrefix(text, "node "+string(id)+": ")

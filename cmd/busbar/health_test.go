@@ -117,7 +117,7 @@ func TestWhatANodeSaysOfItself(t *testing.T) {
 	}
 }
 
-// The sentence that a node does not answer has neither its id nor the class of the error.
+// The reason why a node does not answer has neither its id nor the text of fsm.ErrUnavailable.
 func TestWhyANodeIsSilent(t *testing.T) {
 	dial := errors.New("dial 127.0.0.1:1: connection refused")
 	for _, err := range []error{dial, fmt.Errorf("%w: node %s: %w", fsm.ErrUnavailable, "n-1", dial)} {

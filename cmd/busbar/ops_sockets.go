@@ -22,22 +22,23 @@ type opsListener struct {
 type seatedConn struct {
 	net.Conn
 	seat *sockets.Seat
-	read bool // something was read; owned by who reads
+	read bool // whether Read has returned bytes; only the goroutine that reads uses it
 }
 
-// noAMQP is the answer to a client of AMQP.
+// noAMQP is what the operations port answers to a client of AMQP.
 const noAMQP = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
 	"This is the operations port. Clients of AMQP take the port of amqp-listen, or of tls-listen.\n"
 
-// Read implements net.Conn. A client of AMQP waits for the header of the other side, and a server of HTTP for the end of
-// a line. So such a client is answered here, and the socket is at its end.
+// Read implements net.Conn. A client of AMQP sends a header without a line's end and waits for an answer. The server of
+// HTTP would wait for that line's end. So Read answers such a client, and reports the end of the socket to the server.
 func (c *seatedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if first := !c.read; first && n > 0 {
-		if c.read = true; bytes.HasPrefix(b[:n], []byte("AMQP")) {
-			_, _ = io.WriteString(c.Conn, noAMQP)
-			return 0, io.EOF
-		}
+	if c.read || n == 0 {
+		return n, err
+	}
+	if c.read = true; bytes.HasPrefix(b[:n], []byte("AMQP")) {
+		_, _ = io.WriteString(c.Conn, noAMQP)
+		return 0, io.EOF
 	}
 	return n, err
 }

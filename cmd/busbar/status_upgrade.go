@@ -18,7 +18,7 @@ func (s *status) Upgrade(ctx context.Context) rest.UpgradeStatus {
 	for _, p := range all {
 		row := rest.NodeProgram{ID: names[p.ID], UUID: p.ID, Program: p.Release, Knows: p.Knows.String()}
 		if p.Err != nil {
-			row.Knows, row.Problem = "", p.Err.Error()
+			row.Knows, row.Problem = "", silence(p.Err, p.ID)
 		} else {
 			next = min(next, p.Knows)
 		}

@@ -144,7 +144,7 @@ type listFlags struct {
 	dead    bool
 	stale   bool
 	atLeast string
-	hint    func(*inspector) error // is called where nothing is listed; nil for nothing
+	hint    func(*inspector) error // run calls it when the list is empty; nil for no call
 }
 
 func (l *listFlags) add(c *cobra.Command, what string) {

@@ -101,7 +101,7 @@ func queuePeekCommand(f *dial.Flags) *cobra.Command {
 	return c
 }
 
-// topicHint says of a topic in which nothing was found where its messages are.
+// topicHint tells on standard error that a topic keeps its messages in its subscriptions, and nothing of other entities.
 func topicHint(c *cobra.Command, i *inspector) error {
 	var told struct {
 		Kind string `json:"kind"`

@@ -126,7 +126,7 @@ func parseEntry(path string, text []byte) (Entry, error) {
 	return entryOf(&root), nil
 }
 
-// listed is what the feed at a path has, in words of the command line.
+// listed names the entities of the feed at a path in words of the command line, such as "rules of trades".
 func listed(path string) string {
 	if what, ok := strings.CutPrefix(path, "$Resources/"); ok {
 		return strings.ToLower(what)
@@ -140,16 +140,17 @@ func listed(path string) string {
 // List reads a feed page after page, until one is not full.
 func (m *Management) List(ctx context.Context, path string) ([]Entry, error) {
 	var all []Entry
+	what := "list " + listed(path)
 	for {
 		before := len(all)
 		query := fmt.Sprintf("&$skip=%d&$top=%d", before, AtomPageSize)
-		answer, err := m.Do(ctx, "list "+listed(path), http.MethodGet, path, query, nil)
+		answer, err := m.Do(ctx, what, http.MethodGet, path, query, nil)
 		if err != nil {
 			return nil, err
 		}
 		var feed Element
 		if err := xml.Unmarshal(answer, &feed); err != nil {
-			return nil, fmt.Errorf("list %s: the answer is no feed: %w", path, err)
+			return nil, fmt.Errorf("%s: the answer is no feed: %w", what, err)
 		}
 		for i := range feed.Nodes {
 			if feed.Nodes[i].XMLName.Local == "entry" {

@@ -65,7 +65,11 @@ func (m *Management) request(ctx context.Context, what, method, path, query stri
 	}
 	res, err := m.HTTP.Do(req)
 	if err != nil {
-		return nil, m.Target.reached(unreached(what, err))
+		var of *url.Error
+		if errors.As(err, &of) { // its text has the URL; the error inside names the address
+			err = of.Err
+		}
+		return nil, m.Target.reached(Failure(what, err))
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAtomBytes))
@@ -76,19 +80,6 @@ func (m *Management) request(ctx context.Context, what, method, path, query stri
 		return nil, m.refused(what, method, path, res.StatusCode, errorDetail(text))
 	}
 	return text, nil
-}
-
-// unreached tells of a request that got no answer, and what to do. The URL of the request is left out: the error names
-// the address.
-func unreached(what string, err error) error {
-	var of *url.Error
-	if errors.As(err, &of) {
-		err = of.Err
-	}
-	if cure := cureOf(err.Error()); cure != "" {
-		return fmt.Errorf("%s: %w: %s", what, err, cure)
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }
 
 // existsCode stands in the detail of a refusal because the name is taken.

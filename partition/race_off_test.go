@@ -1,7 +1,0 @@
-//go:build !race
-
-package partition
-
-import "testing"
-
-func longUnderRace(*testing.T) {}
