@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -141,13 +140,6 @@ func (s *status) facts(ctx context.Context) *doctor.Facts {
 	}
 	f.SlowFrom = replica.SlowFrom(means)
 	return f
-}
-
-// silence returns why a node does not answer. It leaves out the id, which stands beside the text, and the text of
-// fsm.ErrUnavailable, which speaks of a partition.
-func silence(err error, id fsm.NodeID) string {
-	text := strings.TrimPrefix(err.Error(), fsm.ErrUnavailable.Error()+": ")
-	return strings.TrimPrefix(text, "node "+string(id)+": ")
 }
 
 // hear fills in what a node says.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"context"
 	"fmt"
 	"slices"
@@ -190,4 +191,11 @@ func rehomings(v *catalog.View) (out []rest.RehomingStatus) {
 		out = append(out, row)
 	}
 	return out
+}
+
+// silence returns why a node does not answer. It leaves out the id, which stands beside the text, and the text of
+// fsm.ErrUnavailable, which speaks of a partition.
+func silence(err error, id fsm.NodeID) string {
+	text := strings.TrimPrefix(err.Error(), fsm.ErrUnavailable.Error()+": ")
+	return strings.TrimPrefix(text, "node "+string(id)+": ")
 }
