@@ -1,10 +1,10 @@
 package main
 
 import (
-	"strings"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/busbar-mq/busbar/cluster"
