@@ -1,6 +1,8 @@
 package main
 
 import (
+	"regexp"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -14,8 +16,15 @@ const release = "0.1.0-dev"
 // version is set by the linker: the tag or commit that was built.
 var version = "development"
 
-// programVersion is the semantic version of the program: the tag's, or release with what was built behind it.
+// tag is the name of a tag of a release: v1.2.3, or v1.2.3-rc.1. What git describe tells of a commit behind a tag is none.
+var tag = regexp.MustCompile(`^v(\d+\.\d+\.\d+(-[a-z]+\.\d+)?)$`)
+
+// programVersion is the semantic version of the program: that of the tag it was built from, or else release with the
+// commit behind it.
 func programVersion() string {
+	if found := tag.FindStringSubmatch(version); found != nil {
+		return found[1]
+	}
 	if version == "v"+release {
 		return release
 	}

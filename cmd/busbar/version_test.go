@@ -20,6 +20,7 @@ func TestTheReleaseIsThatOfTheClusterVersion(t *testing.T) {
 	was := version
 	defer func() { version = was }()
 	for built, want := range map[string]string{"v" + release: release, "4d226a1": release + "+4d226a1",
+		"v1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3-rc.1", "v1.2.3-dirty": release + "+v1.2.3-dirty",
 		"v0.0.9-3-g4d226a1": release + "+v0.0.9-3-g4d226a1"} {
 		if version = built; programVersion() != want {
 			t.Errorf("%s is %s, want %s", built, programVersion(), want)

@@ -233,7 +233,7 @@ func TestArchivesHaveTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(path, "version").CombinedOutput()
-	if err != nil || !strings.HasPrefix(string(out), "busbar v1.2.3 ") {
+	if err != nil || string(out) != "busbar 1.2.3 "+runtime.Version()+" linux/"+runtime.GOARCH+"\n" {
 		t.Errorf("version: %q %v", out, err)
 	}
 }
