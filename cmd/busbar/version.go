@@ -16,7 +16,7 @@ const release = "0.1.0-dev"
 // version is set by the linker: the tag or commit that was built.
 var version = "development"
 
-// tag is the name of a tag of a release: v1.2.3, or v1.2.3-rc.1. What git describe tells of a commit behind a tag is none.
+// tag is the name that a tag of a release has: v1.2.3, or v1.2.3-rc.1. The name of a commit behind a tag does not match.
 var tag = regexp.MustCompile(`^v(\d+\.\d+\.\d+(-[a-z]+\.\d+)?)$`)
 
 // programVersion is the semantic version of the program: that of the tag it was built from, or else release with the
