@@ -210,11 +210,11 @@ func (c *conn) post(f func()) {
 	}
 }
 
-// spawn runs work on a goroutine of its own and what work returns on the loop. The loop does not
+// spawn runs work on a goroutine beside the loop, and what work returns on the loop. The loop does not
 // end before all of them have come back.
 func (c *conn) spawn(work func() func()) {
 	c.inflight++
-	go func() {
+	c.s.workers.run(func() {
 		done := c.guard(work)
 		c.post(func() {
 			c.inflight--
@@ -222,7 +222,7 @@ func (c *conn) spawn(work func() func()) {
 				done()
 			}
 		})
-	}()
+	})
 }
 
 // guard runs work; a panic ends the connection instead of the process.

@@ -41,6 +41,6 @@
 //   - forms of requests and refusals, and the structs that the loop and the server own: request_form.go errors_tell.go
 //     errors_texts.go conn_footprint.go conn.go server.go inbound.go
 //   - leaves that know no connection: transaction_ledger.go http_places.go repeats.go address.go rates.go memory.go
-//     credit.go errors.go stats.go client_kinds.go config.go ports.go
+//     workers.go credit.go errors.go stats.go client_kinds.go config.go ports.go
 //   - the assertion that the loop runs: loop.go loop_checked.go loop_checked_asm.go loop_checked_other.go
 package transport

@@ -53,7 +53,8 @@ type Server struct {
 	numbers  atomic.Uint64 // of AMQP connections so far
 	doubts   atomic.Int64  // commits that the node asks about after their clients
 
-	wg sync.WaitGroup // all goroutines; Close waits for them
+	wg      sync.WaitGroup // all goroutines but those of workers; Close waits for both
+	workers workers        // run what connections do beside their loops
 
 	mu        sync.Mutex
 	closing   bool

@@ -188,6 +188,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.waist.Flush(ctx)
 	s.cancel()
 	s.wg.Wait()
+	s.workers.close()
 	return err
 }
 
