@@ -80,6 +80,33 @@ func TestCanaryOfReplicas(t *testing.T) {
 	})
 }
 
+// The vote of a lost node is not missed in its place while the only other node is to be empty. When that one may vote, it
+// is told.
+func TestCanaryOfAVoterThatNobodyReplaces(t *testing.T) {
+	planted(t, 4, func(t *testing.T, n *nemesis) {
+		w := n.w
+		voters := func() []fsm.NodeID {
+			return w.leaderOf(fsm.CatalogPartition).node.host.Replica(fsm.CatalogPartition).Status().Voters
+		}
+		spare := w.there()[3]
+		if err := errors.Join(n.want(spare, catalog.Drain), n.homes()); err != nil {
+			t.Fatal(err)
+		}
+		m := w.there()[0]
+		n.lose(m)
+		time.Sleep(2 * w.homesLimit())
+		if err := w.misplaced(); err != nil {
+			t.Errorf("%s drains, and %s is lost: %v", spare.id, m.id, err)
+		}
+		if v := voters(); !slices.Contains(v, m.id) || slices.Contains(v, spare.id) {
+			t.Errorf("voters %v: the test shows nothing", v)
+		}
+		w.alone()
+		pl := &placement{w: w, v: w.view(), able: map[fsm.NodeID]bool{spare.id: true}}
+		accused(t, pl.electorate(), "I30", string(m.id)+" is gone for good and belongs to the catalog")
+	})
+}
+
 // A node without its share, and a replica that nobody wants, are told.
 func TestCanaryOfAnEvenLoad(t *testing.T) {
 	planted(t, 3, func(t *testing.T, n *nemesis) {

@@ -213,7 +213,7 @@ func (pl *placement) electorate() error {
 	}
 	st := leader.node.host.Replica(fsm.CatalogPartition).Status()
 	for _, n := range slices.Concat(st.Voters, st.Nonvoters) {
-		if m := pl.w.computerOf(n); pl.v.IsRemoved(n) || m.over.Load() || m.out.Load() {
+		if m := pl.w.computerOf(n); (pl.v.IsRemoved(n) || m.over.Load() || m.out.Load()) && !pl.irreplaceable(m, &st) {
 			return breaks("I30", "%s is gone for good and belongs to the catalog: voters %v, without a vote %v", n, st.Voters,
 				st.Nonvoters)
 		}
@@ -246,6 +246,23 @@ func (pl *placement) electorate() error {
 		}
 	}
 	return nil
+}
+
+// enoughVoters is how many nodes vote in the catalog before it does without one that is lost.
+const enoughVoters = 3
+
+// irreplaceable reports whether a node that is lost keeps its vote in the catalog rightly. Then no operator has given it up,
+// no other node can vote in its place, and too few nodes would vote without it.
+func (pl *placement) irreplaceable(m *machine, st *replica.Status) bool {
+	if pl.v.IsRemoved(m.id) || m.wish == catalog.Gone || !slices.Contains(st.Voters, m.id) {
+		return false
+	}
+	for n := range pl.able { // order-free: any
+		if !slices.Contains(st.Voters, n) {
+			return false
+		}
+	}
+	return len(pl.able) < enoughVoters
 }
 
 // same reports whether two lists name the same nodes.
