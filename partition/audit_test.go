@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -14,7 +13,7 @@ import (
 
 // I16, I17: an audit recounts every replica, reads every body, and compares the digests of one entry.
 func TestAuditFindsWhatIsWrong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		armed := map[fsm.NodeID]*atomic.Bool{"n1": {}, "n2": {}, "n3": {}}
 		b, d := checkpointed(t, armed)
 		defer b.close()
@@ -116,7 +115,7 @@ func TestAuditAnswersHostileCalls(t *testing.T) {
 
 // Nodes that came and went are no problem of a cluster that is well. A voter that does not answer is one.
 func TestAuditIsQuietAboutNodesThatLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()
 		b.late("n4")

@@ -233,7 +233,7 @@ func (u *asked) answered(t *testing.T, since time.Time) {
 // A request that is under way to a leader that is paused is asked again as soon as another node is known to
 // lead. The network of this test never gives a call up, so nothing else ends one. S-296, S-299.
 func TestRequestsLeaveAPausedLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		p := newPaused(t, b)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -58,7 +57,7 @@ func TestTheHoldKeepsImagesTogether(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		for _, last := range []string{"source", "destination"} {
 			t.Run(fmt.Sprintf("the %s is captured last, held %v", last, held), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					wrong, moved := restoredWithCapturesApart(t, last, held)
 					switch {
 					case held && (len(wrong) > 0 || moved > 0):
@@ -76,7 +75,7 @@ func TestTheHoldKeepsImagesTogether(t *testing.T) {
 
 // S-360: a node that takes a backup dies while forwards are held. A backup by another node waits for the end of that hold, and is taken.
 func TestABackupWaitsForTheHoldOfAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := sized(t, 3, 2)
 		defer b.close()
 		ctx := shortly(t, 10*time.Minute)
@@ -97,7 +96,7 @@ func TestABackupWaitsForTheHoldOfAnother(t *testing.T) {
 // The network delivers the call to capture twice, and messages are stored in between. The backup keeps the point that it was told:
 // take compares it with the image.
 func TestACaptureThatArrivesTwiceIsOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := sized(t, 3, 2)
 		defer b.close()
 		ctx := shortly(t, 10*time.Minute)

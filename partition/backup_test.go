@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -215,7 +214,7 @@ func (b *brokers) wrongly(from, to *fsm.Descriptor, before, after []string) (wro
 func TestABackupUnderForwardsHasEachMessageOnce(t *testing.T) {
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprintf("a leader dies %v", kill), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				b := sized(t, 3, 4)
 				b.net.SetDelay(2*time.Millisecond, 0)
 				ctx := shortly(t, 30*time.Minute)
@@ -261,7 +260,7 @@ func TestABackupUnderForwardsHasEachMessageOnce(t *testing.T) {
 // S-362, S-365: the numbers of scheduled and deferred messages stay valid, in whatever partition they are, and so do
 // counts, states of sessions and ids of duplicates. A lock is released.
 func TestNumbersAndStatesSurviveARestore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := sized(t, 3, 4)
 		ctx := shortly(t, 30*time.Minute)
 		spread := queue("spread", true)
@@ -335,7 +334,7 @@ func TestNumbersAndStatesSurviveARestore(t *testing.T) {
 
 // S-367, S-370: a restore refuses what does not fit, and says what there is.
 func TestARestoreThatDoesNotFitIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := sized(t, 1, 4)
 		defer b.close()
 		ctx := shortly(t, 30*time.Minute)
@@ -381,7 +380,7 @@ func TestARestoreThatDoesNotFitIsRefused(t *testing.T) {
 
 // S-369: nodes that do not know backups never meet their commands.
 func TestNoBackupWithOlderNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := upgradable(t)
 		defer b.close()
 		b.createQueue(shortly(t, time.Minute), "n1", queue("orders", true))
@@ -405,7 +404,7 @@ func TestNoBackupWithOlderNodes(t *testing.T) {
 
 // S-368: a backup that nobody reads is given up, and its bodies with it.
 func TestABackupThatNobodyReadsIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := sized(t, 3, 2)
 		defer b.close()
 		ctx := shortly(t, time.Hour)

@@ -213,7 +213,7 @@ func (b *bareCluster) others(not ...*bareNode) (out []*bareNode) {
 // R1: ten minutes of a disk that hangs, and nobody but the leader knows. Ours is
 // TestStalledDiskHandsOver.
 func TestBareRaftKeepsALeaderWhoseDiskHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := bare(t, nil)
 		defer b.close()
 		l := b.leader()
@@ -241,7 +241,7 @@ func TestBareRaftKeepsALeaderWhoseDiskHangs(t *testing.T) {
 // that makes the log look older than it is, and its owner votes for a leader that lacks what both
 // acknowledged.
 func TestBareRaftLosesWritesAfterAFailedOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := bare(t, func(c *raft.Config) { c.BatchApplyCh = true })
 		defer b.close()
 		l := b.leader()
@@ -340,7 +340,7 @@ func TestNothingIsLostAfterAFailedWrite(t *testing.T) {
 // R7: a follower with more uncommitted entries than the leader keeps behind its snapshot is sent the
 // same snapshot for ever. Ours is TestDeposedLeaderNeedsOneSnapshot.
 func TestBareRaftInstallsASnapshotForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := bare(t, func(c *raft.Config) { c.TrailingLogs, c.BatchApplyCh = 10, true })
 		defer b.close()
 		l := b.leader()
@@ -375,7 +375,7 @@ func TestBareRaftInstallsASnapshotForEver(t *testing.T) {
 // R8: an empty node with the name of a voter votes for anybody, so a node that lags is elected. Ours
 // are TestReplicaWithoutAConfigurationDoesNotVote and TestOldCopyOfADirectoryTakesNothingBack.
 func TestBareRaftElectsAStaleNodeWithAWipedOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := bare(t, nil)
 		defer b.close()
 		l := b.leader()

@@ -3,7 +3,6 @@ package partition
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -39,7 +38,7 @@ func appended(t *testing.T, c *testCluster, r, leader *replica.Replica, from, co
 // A leader that takes a follower for further back than it is finds its place again. The follower was given a snapshot
 // and has nothing before it; appends that begin there used to be refused for ever.
 func TestAppendsFromBeforeASnapshotAreTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.cfg = func(c *Config) { c.TrailingLogs = 64 }
 		c.open(1)

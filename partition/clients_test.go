@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -56,7 +55,7 @@ func (b *brokers) ready(id fsm.NodeID) string {
 // A node that is removed is forgotten when its clients have gone, and not before: what they hold is given up then. An
 // operator who thinks better of it gets them back. S-295.
 func TestANodeIsForgottenWhenItsClientsHaveGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()
 		b.grow("n4")
@@ -112,7 +111,7 @@ func TestANodeIsForgottenWhenItsClientsHaveGone(t *testing.T) {
 // A node that does not answer may have clients all the same. It is forgotten when what they hold has run out: the longest
 // lock after it fell silent. S-295.
 func TestASilentNodeIsForgottenBehindTheLongestLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()
 		const longest = 300 * time.Second

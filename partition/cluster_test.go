@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -19,7 +18,7 @@ import (
 // three runs f with a group of three in a bubble.
 func three(t *testing.T, f func(t *testing.T, c *testCluster)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.open(1)
 		defer c.close()
@@ -242,7 +241,7 @@ func TestCutLeaderAcknowledgesNothing(t *testing.T) {
 // S-282: a snapshot and the log behind it are the whole state, for a restart and for a follower
 // that missed everything.
 func TestSnapshotRestartInstall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.cfg = func(c *Config) { c.TrailingLogs = 64 }
 		c.open(1)
@@ -303,7 +302,7 @@ func TestSnapshotRestartInstall(t *testing.T) {
 }
 
 func TestSnapshotsAreTakenByBytes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.cfg = func(c *Config) { c.SnapshotBytes, c.TrailingLogs = 1<<20, 64 }
 		c.open(1)
@@ -403,7 +402,7 @@ func TestBrokenMachineStopsItsReplicaOnly(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				c := newTestCluster(t, 1)
 				c.open(1)
 				if err := c.nodes["n1"].host.Open(2, c.ids); err != nil {
@@ -446,7 +445,7 @@ func TestCloseHandsLeadershipAway(t *testing.T) {
 
 // R11: peers go on calling a replica that closes.
 func TestCloseUnderHeartbeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.open(1)
 		c.net.SetDelay(100*time.Microsecond, 0)
@@ -498,7 +497,7 @@ func TestOpenIsIdempotent(t *testing.T) {
 }
 
 func TestOpenReportsDamage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		n := c.start("n1")
 		d := newDisk()

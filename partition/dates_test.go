@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -60,7 +59,7 @@ func (d *dates) set(n fsm.NodeID, ahead time.Duration) {
 // wrongClocks is a cluster whose nodes' dates can be set.
 func wrongClocks(t *testing.T, n int, f func(t *testing.T, c *testCluster, d *dates)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c, d := newTestCluster(t, n), &dates{ahead: map[fsm.NodeID]time.Duration{}}
 		c.cfg = func(cfg *Config) {
 			id := cfg.Node

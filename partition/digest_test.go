@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -81,7 +80,7 @@ func (b *brokers) agree(p fsm.PartitionID) {
 // rebuilt, whether it follows or leads.
 func TestReplicaThatDiffersIsRebuilt(t *testing.T) {
 	for _, leads := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			armed := map[fsm.NodeID]*atomic.Bool{"n1": {}, "n2": {}, "n3": {}}
 			b, d := checkpointed(t, armed)
 			defer b.close()
@@ -127,7 +126,7 @@ func TestReplicaThatDiffersIsRebuilt(t *testing.T) {
 // I24: a replica that was found to differ is not used again by a process that ended before its rebuild;
 // the next one has it rebuilt at once, not at the next checkpoint.
 func TestQuarantineOutlastsTheProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		armed := map[fsm.NodeID]*atomic.Bool{"n1": {}, "n2": {}, "n3": {}}
 		b, d := checkpointed(t, armed)
 		defer b.close()
@@ -173,7 +172,7 @@ func TestQuarantineOutlastsTheProcess(t *testing.T) {
 // Digests of healthy replicas agree through captures, restores, installs and new leaders, and a group
 // that does not change writes none.
 func TestHealthyReplicasAgree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d := checkpointed(t, nil)
 		defer b.close()
 		k := fsm.Key{Entity: d.ID, By: fsm.ByShare, Share: uint16(slices.Index(d.Partitions, 1))}
@@ -216,7 +215,7 @@ func TestHealthyReplicasAgree(t *testing.T) {
 
 // Nobody but the leader has a replica quarantined, and none that agrees with what it is told.
 func TestQuarantineIsNotForTheAsking(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d := checkpointed(t, nil)
 		defer b.close()
 		k := fsm.Key{Entity: d.ID, By: fsm.ByShare, Share: uint16(slices.Index(d.Partitions, 1))}

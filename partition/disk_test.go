@@ -7,7 +7,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -69,7 +68,7 @@ func (d *memDisk) Ballast(hold bool) error {
 // S-230: what would fill the disk is refused before it gets into the log, in the order in which it can
 // be spared; what was accepted can always be taken out.
 func TestFullDiskRefusesPublishesBeforeSettlements(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.disk = &memDisk{free: 1 << 30}
 		c.open(1)
@@ -141,7 +140,7 @@ func TestFullDiskRefusesPublishesBeforeSettlements(t *testing.T) {
 // When the alarm has ended, messages are stored. A leader that believes its voters' disks full refuses as one whose own
 // disk is, so it raises the alarm as well, and it learns of room a look later than the disk is measured.
 func TestTheAlarmOfTheDiskEndsWhenMessagesAreStored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 0)
 		b.disk, b.ids = &memDisk{free: 1 << 30}, []fsm.NodeID{"n1"}
 		b.cfg = func(c *Config) { c.Incarnation = 100 }
@@ -170,7 +169,7 @@ func TestTheAlarmOfTheDiskEndsWhenMessagesAreStored(t *testing.T) {
 
 // Between two looks at a small disk no more is stored than half of what is kept free leaves room for.
 func TestFastPublisherDoesNotOvertakeTheLookAtTheDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.disk = &memDisk{free: 1 << 30 / 5}
 		c.open(1)
@@ -206,7 +205,7 @@ func TestFastPublisherDoesNotOvertakeTheLookAtTheDisk(t *testing.T) {
 
 // Without snapshots what was settled on a full disk would stay where it is.
 func TestFullDiskIsCleanedBySnapshots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.disk = &memDisk{free: 1 << 29}
 		c.open(1)
@@ -277,7 +276,7 @@ func TestReadOnlyDiskIsThatOfAllReplicas(t *testing.T) {
 // S-300, S-297: a group whose replicas all ran out of disk serves again, with all that was
 // acknowledged, once there is room: nobody is left to rebuild them.
 func TestGroupThatRanOutOfDiskServesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.disk = &memDisk{free: 1 << 30}
 		c.open(1)
@@ -335,7 +334,7 @@ func TestGroupThatRanOutOfDiskServesAgain(t *testing.T) {
 // F1: a group whose nodes all ran out of descriptors serves again within seconds once there are some, with all that
 // was acknowledged. Its replicas fail, and cannot be opened anew meanwhile.
 func TestGroupThatRanOutOfDescriptorsServesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.open(1)
 		defer c.close()

@@ -3,7 +3,6 @@ package partition
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -67,7 +66,7 @@ func TestANodeThatCameAndWentDoesNotCount(t *testing.T) {
 		"stopped": {true, false}, "killed": {false, false}, "drained and stopped": {true, true}, "drained and killed": {false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				b := newBrokersWith(t, 3, 5)
 				defer b.close()
 				b.createQueue(shortly(t, time.Minute), "n1", queue("orders", true))
@@ -94,7 +93,7 @@ func TestANodeThatCameAndWentDoesNotCount(t *testing.T) {
 
 // The build before gave a vote to each node that came. Such a catalog gets an odd number of voters.
 func TestAnEvenNumberOfVotersGetsOdd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()
 		b.late("n4")
@@ -115,7 +114,7 @@ func TestAnEvenNumberOfVotersGetsOdd(t *testing.T) {
 // five makes a cluster of five nodes that all have a place and a vote.
 func five(t *testing.T, f func(t *testing.T, b *brokers)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokersWith(t, 5, 5)
 		defer b.close()
 		b.createQueue(shortly(t, time.Minute), "n1", queue("orders", true))

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -127,7 +126,7 @@ func numbered(n int) (out []string) {
 
 // S-206, S-212: messages move from one partition to another, in order, once, and leave nothing behind.
 func TestForwardMovesInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, from, to := forwarding(t, nil)
 		defer b.close()
 		all := numbered(700)
@@ -148,7 +147,7 @@ func TestForwardMovesInOrder(t *testing.T) {
 
 // S-206, S-209: each message that was forwarded or refused is told once, with where it came from and where it went.
 func TestForwardedMessagesAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, from, to := forwarding(t, nil)
 		defer b.close()
 		var mu sync.Mutex
@@ -226,7 +225,7 @@ func TestForwardToADestinationThatRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				b, from, to := forwarding(t, nil)
 				defer b.close()
 				b.put(t.Context(), from, reqOf(0, 1, 1), "early")
@@ -250,7 +249,7 @@ func TestForwardToADestinationThatRefuses(t *testing.T) {
 // S-209, S-277: a destination without a majority is no refusal: the move is tried again with growing
 // pauses, across a new leader of the source too, and happens once.
 func TestForwardWaitsForItsDestination(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, from, to := forwarding(t, nil)
 		defer b.close()
 		p := to.Partitions[0]
@@ -304,7 +303,7 @@ func TestMovePausesGrow(t *testing.T) {
 
 // S-211, S-313: into a partitioned queue each session goes to its own share.
 func TestForwardIntoShares(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, from, to := forwarding(t, func(_, to *fsm.Descriptor) {
 			to.Partitioned, to.RequiresSession = true, true
 		})
@@ -422,7 +421,7 @@ func TestForwardSurvivesACrashAtEveryEntry(t *testing.T) {
 
 // S-257, A22: an entity that nobody uses is deleted with all its shares; one that is used stays.
 func TestIdleEntityIsDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		ctx := shortly(t, time.Hour)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -41,7 +40,7 @@ func (b *brokers) stays(n int, via fsm.NodeID) {
 // A cluster has as many partitions as every node asks for. New entities use all of them, entities that were there keep
 // their shares and their messages, and clients notice nothing. A lower number takes nothing away.
 func TestPartitionsAreAddedUnderLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, old, sent := loaded(t)
 		defer b.close()
 		w := b.traffic("n1", "n2", "n3")
@@ -73,7 +72,7 @@ func TestPartitionsAreAddedUnderLoad(t *testing.T) {
 // Partitions wait for a node that does not answer, for one that drains if no other is free, and for older programs. A
 // number that nobody set is no number.
 func TestPartitionsWaitForEveryNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()
 		b.want(6, "n1", "n2")
@@ -85,7 +84,7 @@ func TestPartitionsWaitForEveryNode(t *testing.T) {
 		b.want(0, "n3") // nobody says
 		b.until("there are six", func() string { return b.has(6, "n1", "n2", "n3") })
 	})
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		b.knows("n3", fsm.VersionFirst)
@@ -99,7 +98,7 @@ func TestPartitionsWaitForEveryNode(t *testing.T) {
 // the number is reached.
 func TestPartitionsAreAddedWhateverDies(t *testing.T) {
 	for after := range 6 {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			b, d, sent := loaded(t)
 			defer b.close()
 			b.wantVersion("n1", fsm.NewestVersion)
@@ -121,7 +120,7 @@ func TestPartitionsAreAddedWhateverDies(t *testing.T) {
 
 // New partitions avoid one zone and slow loads from the start: nothing has to move afterwards.
 func TestNewPartitionsStandWhereTheyBelong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := inZones(t, 3, "east", "east", "west", "west", "north")
 		defer b.close()
 		b.createQueue(t.Context(), "n1", queue("orders", true))

@@ -3,7 +3,6 @@ package partition
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -15,7 +14,7 @@ import (
 // one entry in flight and TrailingLogs far above that, no conflicting entry lies beyond the
 // snapshot, and one installation is enough.
 func TestDeposedLeaderNeedsOneSnapshot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.cfg = func(c *Config) { c.TrailingLogs = 64 }
 		c.open(1)
@@ -93,7 +92,7 @@ func TestDeposedLeaderReadsNothing(t *testing.T) {
 
 // A candidate that is no member, or a peer of another cluster, is not heard.
 func TestStrangersAreNotHeard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.open(1)
 		defer c.close()

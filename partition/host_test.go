@@ -114,7 +114,7 @@ func TestCloseAnswersEverybody(t *testing.T) {
 
 // A disk that never answers must not hang the stop of the process.
 func TestCloseGivesUpOnAHungDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.open(1)
 		r := c.leader(1)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"testing"
-	"testing/synctest"
 
 	"github.com/hashicorp/raft"
 
@@ -45,7 +44,7 @@ func sendSnapshot(t *testing.T, c *testCluster, from *replica.Replica, to fsm.No
 // A snapshot that a follower has no need of leaves its log alone: what lies behind it there was
 // acknowledged through that follower.
 func TestSnapshotDoesNotTakeALogBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		for _, id := range c.ids {
 			d := newDisk()

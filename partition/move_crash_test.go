@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -26,7 +25,7 @@ func TestT271ACrashAtEachStepOfAMove(t *testing.T) {
 	for step := exchanged; step <= lastOfSteps; step++ {
 		for _, victim := range []string{"catalog", "leader", "target", "source"} {
 			t.Run(fmt.Sprintf("%s after step %d", victim, step), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { crashInMove(t, step, victim) })
+				inBubble(t, func(t *testing.T) { crashInMove(t, step, victim) })
 			})
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -361,7 +360,7 @@ func (p *promises) judgeLocks() {
 // S-318, T-270: all replicas of a partition, and its leadership, move to other nodes while its clients go on. The new
 // replicas are filled by an image, because the log is cut behind all that was promised.
 func TestT270AMoveKeepsWhatThePartitionPromised(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokersAs(t, 3, func(b *brokers) {
 			b.partitions, b.tune = 1, func(c *Config) { c.TrailingLogs = 64 }
 		})

@@ -3,7 +3,6 @@ package partition
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -62,7 +61,7 @@ func (b *brokers) sendings(p fsm.PartitionID, to fsm.NodeID, members string) (se
 
 // A new replica is filled no faster than the setting says, the leader tells how far it is, and clients notice nothing.
 func TestAMoveKeepsToItsRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d := big(t, 1200, func(c *Config) { c.TrailingLogs = 64 })
 		defer b.close()
 		slowMoves(b)
@@ -93,7 +92,7 @@ func TestAMoveKeepsToItsRate(t *testing.T) {
 // A replica that is filled slowly catches up with a partition that is written to all the while: the log behind the
 // snapshot that it is sent stays until then.
 func TestASlowMoveUnderLoadIsSentOneSnapshot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d := big(t, 1200, func(c *Config) { c.TrailingLogs, c.SnapshotBytes = 64, 32<<10 })
 		defer b.close()
 		slowMoves(b)
@@ -138,7 +137,7 @@ func (b *brokers) busyCatalog(via fsm.NodeID) (stop func()) {
 // A node whose disk is much slower than the others' gets nothing to be balanced, is a place for want of another one, and
 // gets its share when its disk is well again.
 func TestASlowDiskGetsNothingUnlessNoOtherIsFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
 		stop := b.busyCatalog("n1")

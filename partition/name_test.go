@@ -2,7 +2,6 @@ package partition
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -10,7 +9,7 @@ import (
 
 // A name is that of one node while this one lives. It goes over when its owner is gone: a machine with a new disk.
 func TestATakenNameIsRefusedWhileItsOwnerLives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
 		known := func() bool {

@@ -3,7 +3,6 @@ package partition
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -14,7 +13,7 @@ import (
 // A node whose catalog is old, as after a restart, leads a group. Its catalog wants a node in the group that has been
 // forgotten since. That node must not be taken in: it would get a vote and never answer. S-318.
 func TestALeaderWithAnOldCatalogTakesNobodyIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokersAs(t, 3, func(b *brokers) { b.partitions = 1 })
 		defer b.close()
 		b.until("there is a partition", func() string { return b.unfinished("n1", "n2", "n3") })
@@ -82,7 +81,7 @@ func TestALeaderWithAnOldCatalogTakesNobodyIn(t *testing.T) {
 // The catalog gives the places of two voters to others, and then all three voters fail. The two have no place any more
 // when they come back, but the group needs their votes to get its new members. S-319.
 func TestAVoterWithoutAPlaceStillVotes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokersAs(t, 3, func(b *brokers) { b.partitions = 1 })
 		defer b.close()
 		b.until("there is a partition", func() string { return b.unfinished("n1", "n2", "n3") })
@@ -120,7 +119,7 @@ func TestAVoterWithoutAPlaceStillVotes(t *testing.T) {
 // A node that was silent while one leader of the catalog looked, and is again when the next one does, was not silent in
 // between. It keeps its places.
 func TestSilenceIsNotCountedAcrossLeaderships(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokersAs(t, 3, func(b *brokers) {
 			b.partitions = 1
 			b.tune = func(c *Config) { c.ReplaceAfter = 2 * time.Minute }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -178,7 +177,7 @@ func (w *traffic) end() {
 // S-315, S-318, S-320: a fourth and a fifth node take their share while messages are sent and received, one replica
 // after the other.
 func TestNewNodesTakeTheirShareUnderLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		d := b.createQueue(t.Context(), "n1", queue("orders", true))
@@ -225,7 +224,7 @@ func (b *brokers) leadsNothing(id fsm.NodeID) string {
 
 // A node that drains ends without a leader and a replica if others are free, and gets its share again after that.
 func TestADrainedNodeIsEmpty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
 		b.grow("n4")
@@ -243,7 +242,7 @@ func TestADrainedNodeIsEmpty(t *testing.T) {
 
 // S-318: without a free node, a node that drains keeps its replicas, and leads nothing.
 func TestADrainedNodeWithoutAFreeOneLeadsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
 		b.wish("n1", "n2", catalog.Drain)
@@ -268,7 +267,7 @@ func TestADrainedNodeWithoutAFreeOneLeadsNothing(t *testing.T) {
 
 // A node that is removed ends without anything, leaves the catalog's group, and is not taken in again.
 func TestARemovedNodeIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
 		b.grow("n4")
@@ -308,7 +307,7 @@ func (b *brokers) forgotten(via, id fsm.NodeID) string {
 func TestANodeThatIsGoneIsForgotten(t *testing.T) {
 	for _, spare := range []bool{true, false} {
 		t.Run(fmt.Sprintf("a node is free %v", spare), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				b, d, sent := loaded(t)
 				defer b.close()
 				if spare {
@@ -336,7 +335,7 @@ func TestANodeThatIsGoneIsForgotten(t *testing.T) {
 
 // A replica that its group still has, or that the catalog wants here, is not deleted whoever asks.
 func TestNoReplicaIsDeletedThatIsWanted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
 		const p = fsm.PartitionID(2)
@@ -367,13 +366,13 @@ func TestNoReplicaIsDeletedThatIsWanted(t *testing.T) {
 
 // A new cluster gets its first version when every node has said what it knows, and not before.
 func TestTheFirstClusterVersionWaitsForEveryNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		b.createQueue(t.Context(), "n1", queue("orders", true))
 		b.wantVersion("n1", fsm.NewestVersion)
 	})
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		b.knows("n3", fsm.VersionFirst)

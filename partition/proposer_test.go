@@ -16,7 +16,7 @@ import (
 // lone runs f with the leader of a group of one, in a bubble.
 func lone(t *testing.T, f func(t *testing.T, c *testCluster, r *replica.Replica)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.open(1)
 		defer c.close()
@@ -380,7 +380,7 @@ func TestRetryTakesOverTheParkingSlot(t *testing.T) {
 
 // A21: when the log is full for sends, settlements still pass.
 func TestSettlementsHaveAReserve(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		c.cfg = func(c *Config) { c.MaxPendingRequests, c.ReservedRequests = 10, 5 }
 		c.open(1)

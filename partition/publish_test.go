@@ -3,7 +3,6 @@ package partition
 import (
 	"encoding/binary"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -12,7 +11,7 @@ import (
 // S-304: what one node has answered about an entity, the copy of the catalog of every other node knows at
 // that moment: a client may attach there next.
 func TestEveryNodeKnowsWhatWasAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		b.createQueue(shortly(t, time.Minute), "n1", queue("first", false)) // the cluster is there
@@ -54,7 +53,7 @@ func (b *brokers) allKnow(t *testing.T, what string, id fsm.EntityID, version ui
 
 // A node that hangs holds up a change of the catalog for a second, one that cannot be reached not at all.
 func TestANodeThatHangsDelaysNoChangeForLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		b.createQueue(shortly(t, time.Minute), "n1", queue("first", false))
@@ -90,7 +89,7 @@ func TestANodeThatHangsDelaysNoChangeForLong(t *testing.T) {
 
 // A list through a follower does not wait until an idle leader tells what is committed.
 func TestListsWaitForNoCommitTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		b.createQueue(shortly(t, time.Minute), "n1", queue("q", false))
@@ -111,7 +110,7 @@ func TestListsWaitForNoCommitTimeout(t *testing.T) {
 }
 
 func TestWrongQuestionsForTheCatalogAreRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		h := b.all["n1"].host

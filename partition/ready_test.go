@@ -3,7 +3,6 @@ package partition
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -23,7 +22,7 @@ func alarm(t *testing.T, h *Host, name string) error {
 
 // A catalog without a leader concerns all nodes alike: none of them may send its clients away for that.
 func TestACatalogWithoutALeaderIsAnAlarm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d, _ := loaded(t)
 		defer b.close()
 		l := b.leader(0).Node()

@@ -17,7 +17,7 @@ const fewReceives = 3
 // withFew runs f with three nodes whose entities have few places for receives.
 func withFew(t *testing.T, f func(t *testing.T, c *testCluster)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.cfg = func(cfg *Config) { cfg.MaxReceives = fewReceives }
 		c.open(1)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -34,7 +33,7 @@ func (b *brokers) rehoming(via fsm.NodeID) string {
 
 // T-270 for a share: queues move to another partition while their clients go on.
 func TestASharesMoveKeepsWhatItPromised(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokersAs(t, 3, func(b *brokers) { b.partitions = 2 })
 		defer b.close()
 		b.net.SetDelay(2*time.Millisecond, 0)
@@ -96,7 +95,7 @@ func TestACrashAtEachStepOfASharesMove(t *testing.T) {
 	for step := shareBegun; step <= shareMoved; step++ {
 		for _, victim := range []string{"catalog", "source", "target"} {
 			t.Run(fmt.Sprintf("%s after step %d", victim, step), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { crashInRehoming(t, step, victim) })
+				inBubble(t, func(t *testing.T) { crashInRehoming(t, step, victim) })
 			})
 		}
 	}
@@ -225,7 +224,7 @@ func (b *brokers) shareReached(now catalog.Rehoming, ok bool, id fsm.EntityID, f
 
 // Forwards go on while their source and their destination move: each message arrives once, and in order.
 func TestForwardsGoOnWhileBothEndsMove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokersAs(t, 3, func(b *brokers) { b.partitions = 3 })
 		defer b.close()
 		b.net.SetDelay(2*time.Millisecond, 0)
@@ -291,7 +290,7 @@ func TestForwardsGoOnWhileBothEndsMove(t *testing.T) {
 
 // A backup is not taken while a queue moves. A move to where the queue is, and one of a topic, are none.
 func TestABackupWaitsForMoves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokersAs(t, 3, func(b *brokers) { b.partitions = 2 })
 		defer b.close()
 		b.wantVersion("n1", fsm.NewestVersion)
@@ -323,7 +322,7 @@ func TestABackupWaitsForMoves(t *testing.T) {
 
 // A move is known to every node when it has begun. Whoever waits for its end would else take it for done.
 func TestAMoveIsKnownWhenItHasBegun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := sized(t, 3, 2)
 		defer b.close()
 		ctx := shortly(t, time.Hour)

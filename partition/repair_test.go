@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -145,7 +144,7 @@ func TestFailedReplicaIsRebuiltFromItsPeers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				b, d, sent := loaded(t)
 				defer b.close()
 				bad := b.all["n2"]
@@ -171,7 +170,7 @@ func TestReplicaThatFailsAgainIsRebuiltAgain(t *testing.T) {
 	const p = fsm.PartitionID(2)
 	for _, other := range []bool{false, true} {
 		t.Run(fmt.Sprintf("another leader %t", other), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				b, d, sent := loaded(t)
 				defer b.close()
 				bad := b.notLeading(p)
@@ -217,7 +216,7 @@ func (b *brokers) touch(i int) {
 
 // A node starts with every group damaged, the catalog too.
 func TestNodeWithDamagedStoresIsRebuilt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
 		b.kill("n3")
@@ -246,7 +245,7 @@ func TestKillBetweenAnyTwoStepsOfARebuild(t *testing.T) {
 	for step := 1; step <= 4; step++ {
 		for _, victim := range []string{"leader", "failed"} {
 			t.Run(fmt.Sprintf("%s after step %d", victim, step), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					b, d, sent := loaded(t)
 					defer b.close()
 					bad := b.notLeading(p)
@@ -321,7 +320,7 @@ func (b *brokers) stages(p fsm.PartitionID, bad fsm.NodeID, steps int) (seen []s
 // A node that lost its disk comes back under its name with another identity and gets the places of
 // the old one; the old identity votes nowhere any more (R8).
 func TestWipedNodeIsReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
 		b.kill("n3")
@@ -341,7 +340,7 @@ func TestWipedNodeIsReplaced(t *testing.T) {
 
 // A node that is only away for a while keeps its places.
 func TestNodeThatIsAwayIsNotReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b, _, _ := loaded(t)
 		defer b.close()
 		b.ids = append(b.ids, "n4")

@@ -3,7 +3,6 @@ package partition
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -26,7 +25,7 @@ func lock(id fsm.RequestID, n uint32, wait fsm.Millis) fsm.Request {
 }
 
 func TestLoneNodeServesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		began := time.Now()
 		c.open(1)
@@ -47,7 +46,7 @@ func TestLoneNodeServesAtOnce(t *testing.T) {
 }
 
 func TestProposalsFromEveryNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.open(1)
 		defer c.close()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -49,7 +48,7 @@ func (b *brokers) make1(ctx context.Context, kind fsm.EntityKind, name string, t
 // S-370: a topic is restored with its subscriptions, their rules and their messages: beside itself under another name, and under its own
 // name into another cluster. It then takes messages by the same rules.
 func TestOneTopicIsRestored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := sized(t, 3, 4)
 		defer b.close()
 		ctx := shortly(t, 30*time.Minute)
@@ -180,7 +179,7 @@ func inTransit(t *testing.T, ctx context.Context) (got taken, forwards, transfer
 // S-362, S-370: messages in transit are moved anew, each once, when their queue is restored alone: to the entity that has the name of
 // their destination. Where there is none they become dead letters, with the reason that senders know. Nothing is lost.
 func TestMessagesInTransitAreRestoredAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ctx := shortly(t, 60*time.Minute)
 		got, forwards, transfers := inTransit(t, ctx)
 		small := sized(t, 1, 5)
@@ -227,7 +226,7 @@ func TestMessagesInTransitAreRestoredAlone(t *testing.T) {
 
 // S-362, S-370: ids of duplicate detection and states of sessions come with one entity under another name.
 func TestIDsAndSessionsAreRestoredAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := sized(t, 3, 4)
 		defer b.close()
 		ctx := shortly(t, 30*time.Minute)

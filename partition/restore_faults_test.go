@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -116,7 +115,7 @@ func (b *brokers) lead(ctx context.Context, id fsm.NodeID) {
 func TestARestoreOutlivesALeader(t *testing.T) {
 	for _, stage := range []string{"begin", "pages", "end"} {
 		t.Run(stage, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				f := fill(t)
 				b := sized(t, 3, 5)
 				defer b.close()
@@ -196,7 +195,7 @@ func TestARestoreOutlivesALeader(t *testing.T) {
 func TestARestoreThatCannotBeginLeavesNothing(t *testing.T) {
 	for name, away := range map[string]time.Duration{"for a moment": 20 * time.Second, "for long": 5 * time.Minute} {
 		t.Run("most nodes are gone "+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				f := fill(t)
 				b := sized(t, 3, 5)
 				defer b.close()

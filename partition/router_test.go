@@ -18,7 +18,7 @@ import (
 // cluster3 runs f with three whole nodes and a queue with four shares, in a bubble.
 func cluster3(t *testing.T, f func(t *testing.T, b *brokers, d *fsm.Descriptor)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		f(t, b, b.createQueue(shortly(t, time.Minute), "n1", queue("orders", true)))
@@ -225,7 +225,7 @@ func TestLostNodesAreToldToThePartitions(t *testing.T) {
 
 // A2, A3: nodes that come later serve clients. Those that the planner gives a place vote in the catalog, three at most.
 func TestNodeJoins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 1)
 		defer b.close()
 		d := b.createQueue(shortly(t, time.Minute), "n1", queue("orders", false))

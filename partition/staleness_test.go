@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -45,7 +44,7 @@ func copyOf(t *testing.T, d *disk) *disk {
 func TestOldCopyOfADirectoryTakesNothingBack(t *testing.T) {
 	for name, guarded := range map[string]bool{"bare": false, "ours": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				b := newBrokers(t, 0)
 				defer b.close()
 				b.partitions = 1
@@ -142,7 +141,7 @@ func (b *brokers) leaderOf(p fsm.PartitionID, except fsm.NodeID) {
 
 // A node alone has nobody to ask, and nobody to wait for: it leads at once after a restart.
 func TestNodeAloneLeadsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 1)
 		n := &testNode{id: "n1", disks: map[fsm.PartitionID]*disk{}}
 		n.lives = &memLives{life: 1, seen: map[fsm.NodeID]memSighting{}, mark: func() {}}
@@ -169,7 +168,7 @@ func TestNodeAloneLeadsAtOnce(t *testing.T) {
 
 // A peer that is down delays a restarted replica for VerifyPatience and no longer.
 func TestReplicaWaitsForThePeersThatAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		for _, id := range c.ids {
 			n := &testNode{id: id, disks: map[fsm.PartitionID]*disk{}}
@@ -207,7 +206,7 @@ func TestReplicaWaitsForThePeersThatAnswer(t *testing.T) {
 }
 
 func TestNobodyVouchesForAReplicaThatIsAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.nodes["n1"] = &testNode{id: "n1", disks: map[fsm.PartitionID]*disk{},
 			lives: &memLives{life: 1, seen: map[fsm.NodeID]memSighting{}, mark: func() {}}}

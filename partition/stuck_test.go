@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -153,7 +152,7 @@ func TestRaftThatDoesNotEndEndsTheProcess(t *testing.T) {
 func TestFollowerThatDoesNotAdvance(t *testing.T) {
 	for name, helps := range map[string]bool{"a new start helps": true, "only a rebuild helps": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				b, d, sent := loaded(t)
 				defer b.close()
 				l := b.leader(1)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -76,7 +75,7 @@ func TestLateCopyOfARetiredPumpIsNotAppliedAgain(t *testing.T) {
 func TestUnheardPumpsAreNotDropped(t *testing.T) {
 	id := func(pump uint64) fsm.RequestID { return fsm.RequestID{Node: 7, Pump: pump, Counter: 3} }
 	all := &fsm.DropPumps{Node: 7, Pumps: []uint64{1, 2, 3}}
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var u unansweredPumps
 		u.note(id(2))
 		u.note(fsm.RequestID{Node: 8, Pump: 3, Counter: 1}) // another life

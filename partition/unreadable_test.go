@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -31,7 +30,7 @@ func TestLeaderWithAnUnreadableBodyIsRebuilt(t *testing.T) {
 	}
 	for name, ask := range asks {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				b, d, sent := loaded(t)
 				defer b.close()
 				bad := b.all[leaderNode(b, 1)]

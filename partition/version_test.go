@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -32,7 +31,7 @@ func (b *brokers) finalize(via fsm.NodeID) (fsm.Version, error) {
 
 // A cluster version rises by the word of an operator, when every node knows it and has told its data directory.
 func TestAnUpgradeIsFinalized(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := upgradable(t)
 		defer b.close()
 		b.knows("n1", fsm.NewestVersion)
@@ -71,7 +70,7 @@ func TestAnUpgradeIsFinalized(t *testing.T) {
 
 // A node that does not answer may run any program, so nothing is finalized until it is there or forgotten.
 func TestASilentNodeKeepsTheClusterVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := upgradable(t)
 		defer b.close()
 		for _, id := range b.ids {
@@ -95,7 +94,7 @@ func TestASilentNodeKeepsTheClusterVersion(t *testing.T) {
 
 // With the setting the leader of the catalog finalizes by itself, when the last node knows the version.
 func TestAnUpgradeIsFinalizedByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		for _, id := range b.ids {
@@ -124,7 +123,7 @@ func TestAnUpgradeIsFinalizedByItself(t *testing.T) {
 
 // What a node of the cluster may not know gets into no log: neither by way of a router nor at the leader itself.
 func TestWhatIsTooNewDoesNotEnterTheLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()
 		b.knows("n2", fsm.VersionFirst)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -73,7 +72,7 @@ func (b *brokers) votersTogether(want int) string {
 // Replicas and voters of the catalog are moved apart as soon as nodes tell zones, and then rest. The loss of a zone
 // leaves a majority of each group.
 func TestReplicasAndVotersAvoidOneZone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := inZones(t, 3, "east", "east", "west", "west", "north")
 		defer b.close()
 		d := b.createQueue(t.Context(), "n1", queue("orders", true))
@@ -105,7 +104,7 @@ func TestReplicasAndVotersAvoidOneZone(t *testing.T) {
 
 // A node that starts anew in another zone has told it, and replicas are moved for it. Without a zone it is nowhere.
 func TestANodeMovesToAnotherZone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := inZones(t, 3, "east", "west", "north", "north")
 		defer b.close()
 		b.createQueue(t.Context(), "n1", queue("orders", true))
@@ -138,7 +137,7 @@ func TestANodeMovesToAnotherZone(t *testing.T) {
 
 // No zone is told while a node runs a program that does not know zones. Its catalog would be another one.
 func TestZonesWaitForOlderNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := inZones(t, 3, "east", "west", "north")
 		defer b.close()
 		b.knows("n3", fsm.VersionFirst)
