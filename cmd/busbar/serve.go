@@ -93,6 +93,11 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 	if cfg.Dev {
 		n.greet(ctx, out)
 	}
+	if cfg.Ephemeral {
+		if err := process.ForgetProgram(); err != nil {
+			log.Debug("the program stays in memory as its start left it", "reason", err)
+		}
+	}
 	n.reloader.manager.Store(manager)
 	manager.say(notify.Ready, notify.Status(serving))
 	var beside sync.WaitGroup
