@@ -20,12 +20,6 @@ for mod in $(find . -name go.mod -not -path './bin/*' | sort); do
 	}
 done
 
-echo '-- vet and lint'
-go vet ./...
-(cd test && go vet ./...)
-(cd docs/examples && go vet ./...)
-make lint
-
 echo '-- links of the documentation, references of comments'
 go run ./scripts/links
 
@@ -40,6 +34,12 @@ go run ./scripts/prose
 
 echo '-- coverage of the specification'
 go run ./scripts/coverage -check
+
+echo '-- vet and lint'
+go vet ./...
+(cd test && go vet ./...)
+(cd docs/examples && go vet ./...)
+make lint
 
 echo '-- known vulnerabilities'
 database=${GOVULNDB:-https://vuln.go.dev}
