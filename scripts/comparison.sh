@@ -119,7 +119,10 @@ resident() { awk '/^VmRSS/ { printf "%.0f", $2 / 1024 }' "/proc/$node/status"; }
 developer() {
 	heading 'A developer, one node'
 	start --ephemeral
-	for _ in {1..40}; do (($(resident) > 30)) && sleep 0.05; done
+	for _ in {1..40}; do
+		if (($(resident) <= 30)); then break; fi
+		sleep 0.05
+	done
 	(($(resident) <= 30)) || { echo "an empty node has $(resident) MiB resident, and 30 are told" >&2; exit 1; }
 	put 'start, nothing left on disk' 'a container of the emulator with its database' 'busbar dev --ephemeral' "$(sed -n 's/.*is ready after //p' "$work/log")" \
 		"$(resident) MiB resident, $(du -sm "$TMPDIR" | cut -f1) MiB on disk while it runs"

@@ -1,9 +1,11 @@
 package transport
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"weak"
 )
 
 // A worker is used again, no more than the bound wait, and close ends all of them: none is left in the bubble.
@@ -52,4 +54,28 @@ func TestWorkersThatCloseRunWhatTheyGot(t *testing.T) {
 			t.Fatalf("%d of 160 ran", ran.Load())
 		}
 	}
+}
+
+// A worker that waits holds nothing of what it ran: a message of 100 MB would stay in memory. The first function that it
+// runs comes with its goroutine, and the others through its channel.
+func TestAnIdleWorkerHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w workers
+		defer w.close()
+		give := func() weak.Pointer[byte] {
+			body := make([]byte, 1<<20)
+			w.run(func() { body[0]++ })
+			return weak.Make(&body[0])
+		}
+		for i := range 3 {
+			gone := give()
+			synctest.Wait()
+			if runtime.GC(); gone.Value() != nil {
+				t.Errorf("function %d is still held", i)
+			}
+		}
+		if len(w.idle) != 1 {
+			t.Errorf("%d workers wait: the test shows nothing", len(w.idle))
+		}
+	})
 }

@@ -98,18 +98,23 @@ func (w *world) misplaced() error {
 	return pl.electorate()
 }
 
+// free counts the nodes that can hold replicas and are not among some.
+func (pl *placement) free(members []fsm.NodeID) (count int) {
+	for n := range pl.able { // order-free: only counts
+		if !slices.Contains(members, n) {
+			count++
+		}
+	}
+	return count
+}
+
 // group returns why a partition does not have its replicas. A node that is to be empty keeps its replicas only if no
 // other node is free.
 func (pl *placement) group(g catalog.Group) error {
 	if want := min(pl.w.cfg.Replicas, len(pl.able)); len(g.Members) < want {
 		return fmt.Errorf("%d replicas of %d", len(g.Members), want)
 	}
-	free := 0
-	for n := range pl.able { // order-free: only counts
-		if !slices.Contains(g.Members, n) {
-			free++
-		}
-	}
+	free := pl.free(g.Members)
 	for _, n := range g.Members {
 		if m := pl.w.computerOf(n); m.over.Load() || m.out.Load() {
 			if free > 0 || m.wish == catalog.Gone {
@@ -257,12 +262,7 @@ func (pl *placement) irreplaceable(m *machine, st *replica.Status) bool {
 	if pl.v.IsRemoved(m.id) || m.wish == catalog.Gone || !slices.Contains(st.Voters, m.id) {
 		return false
 	}
-	for n := range pl.able { // order-free: any
-		if !slices.Contains(st.Voters, n) {
-			return false
-		}
-	}
-	return len(pl.able) < enoughVoters
+	return pl.free(st.Voters) == 0 && len(pl.able) < enoughVoters
 }
 
 // same reports whether two lists name the same nodes.
