@@ -108,6 +108,20 @@ func (d *Directory) Get(ctx context.Context, name string) (*fsm.Descriptor, erro
 	return d.ask(ctx, &catalog.Question{Name: name})
 }
 
+// Some returns the entities with those names as of now, nil for each that is not there. It is linearizable as List is,
+// and costs one question to the catalog however many names there are.
+func (d *Directory) Some(ctx context.Context, names []string) ([]*fsm.Descriptor, error) {
+	v, err := d.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*fsm.Descriptor, len(names))
+	for i, name := range names {
+		all[i] = v.Entity(name)
+	}
+	return all, nil
+}
+
 // ByID returns the entity with that id. The error wraps fsm.ErrNoEntity if there is none as of now.
 func (d *Directory) ByID(ctx context.Context, id fsm.EntityID) (*fsm.Descriptor, error) {
 	if v := d.View(); v != nil {
@@ -140,6 +154,15 @@ func (d *Directory) ask(ctx context.Context, q *catalog.Question) (*fsm.Descript
 // because the replica here first catches up with group 0.
 func (d *Directory) List(ctx context.Context, kind fsm.EntityKind, skip, top int) (
 	[]*fsm.Descriptor, error) {
+	v, err := d.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return v.List(kind, skip, top), nil
+}
+
+// current returns the catalog here after it has caught up with group 0.
+func (d *Directory) current(ctx context.Context) (*catalog.View, error) {
 	if err := d.catchUp(ctx); err != nil {
 		return nil, err
 	}
@@ -147,7 +170,7 @@ func (d *Directory) List(ctx context.Context, kind fsm.EntityKind, skip, top int
 	if v == nil {
 		return nil, fmt.Errorf("no catalog on this node: %w", fsm.ErrUnavailable)
 	}
-	return v.List(kind, skip, top), nil
+	return v, nil
 }
 
 // Create adds an entity; id, version, shares and times are the catalog's. Every share and every node

@@ -122,6 +122,10 @@ func TestEntitiesAreKnownWhenAnswered(t *testing.T) {
 				if _, err := n.dir.Get(ctx, name); !errors.Is(err, fsm.ErrNoEntity) {
 					t.Fatalf("read after delete: %v", err)
 				}
+				some, err := n.dir.Some(ctx, []string{name, "ORDERS"})
+				if err != nil || some[0] != nil || some[1] == nil || some[1].Name != "orders" {
+					t.Fatalf("some after delete: %v, %v", some, err)
+				}
 			}
 			o, err = on.r.Propose(ctx, reqOf(9, round+1, 3), k, &fsm.Enqueue{
 				Messages: []fsm.Message{{Body: []byte("x")}}})

@@ -60,6 +60,11 @@ issuers:
 		d.send("orders", "for Bob", "3")
 		d.do(d.goes("#/entity/orders/messages"), d.sees("3 messages shown"))
 		d.do(d.Load, d.sees("Ada (Listen, Send, Manage)")) // the session outlives the page
+		d.do(d.delays, d.press("Sign out"), d.sees("You are signed out"), d.refused, d.late, d.ends, d.sees("You are signed out"))
+		d.do(append(person("Ada"), d.sees("Ada (Listen, Send, Manage)"))...)
+		d.do(d.delays, d.press("Sign out"), d.sees("You are signed out"), d.refused, d.press("Sign in with the development key"), d.sees("Sign out"), d.late, d.sees("Sign out"))
+		d.do(d.press("Sign out"), d.sees("You are signed out"))
+		d.do(append(person("Ada"), d.sees("Ada (Listen, Send, Manage)"))...)
 		d.do(d.press("Sign out"), d.sees("You are signed out"), d.press("Sign out at the identity provider, too"), d.sees("Signed out of "+providerClient))
 		if p.Left() != 1 {
 			d.t.Errorf("%d sign-outs", p.Left())
@@ -100,6 +105,39 @@ issuers:
 		}, d.press("Sign in at Test House"), d.sees("does not answer as one does: dial tcp"), d.sees("or sign in with the key of a policy"))
 		d.signIn() // by the key, all the same
 	})
+}
+
+// delays begins a request that reaches the node with refused, and whose answer comes with late.
+func (d *desk) delays() error {
+	return d.Script(`(async () => {
+  const { look } = await import('/$console/pages/api.js');
+  const ask = window.fetch;
+  window.fetch = (...what) => new Promise((answer) => {
+    window.refused = async () => { const a = await ask(...what); window.late = () => answer(a); return a.headers.get('Busbar-Console'); };
+  });
+  look('orders').catch(() => {});
+  window.fetch = ask;
+  return true;
+})()`, nil)
+}
+
+// refused has the node refuse the request, because the session is over.
+func (d *desk) refused() error {
+	var said string
+	if err := d.Script(`window.refused()`, &said); err != nil || said != "signed-out" {
+		return fmt.Errorf("the node says %q, %w", said, err)
+	}
+	return nil
+}
+
+// late lets the answer come, and the page do with it what it does.
+func (d *desk) late() error {
+	return d.Script(`window.late(); new Promise((done) => setTimeout(() => done(true), 50))`, nil)
+}
+
+// ends is what the page does when it finds late that its stream of events has ended with the session.
+func (d *desk) ends() error {
+	return d.Script(`dispatchEvent(new CustomEvent('signed-out')); true`, nil)
 }
 
 // offers checks what a page has buttons and links for.

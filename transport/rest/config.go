@@ -25,7 +25,7 @@ const (
 	maxPage = 100
 	// countsAtOnce: a page asks for the counters of this many entities at a time, so one client's
 	// list does not fill the partitions' queues.
-	countsAtOnce = 8
+	countsAtOnce = 32
 )
 
 // The largest maximum message size that may be asked for, in KiB (RUL-25).
@@ -131,6 +131,8 @@ func (c *Config) Validate() error {
 type Entities interface {
 	// Get finds an entity by name, without case; the error wraps fsm.ErrNoEntity if there is none.
 	Get(ctx context.Context, name string) (*fsm.Descriptor, error)
+	// Some finds entities by their names, without case: nil for each that is not there.
+	Some(ctx context.Context, names []string) ([]*fsm.Descriptor, error)
 	// List returns up to top entities of a kind after the first skip, by name without case.
 	List(ctx context.Context, kind fsm.EntityKind, skip, top int) ([]*fsm.Descriptor, error)
 	// Create adds an entity; id, version, shares and times are filled in by the catalog.

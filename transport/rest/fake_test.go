@@ -68,6 +68,18 @@ func (w *world) Get(ctx context.Context, name string) (*fsm.Descriptor, error) {
 	return nil, fmt.Errorf("entity %q: %w", name, fsm.ErrNoEntity)
 }
 
+func (w *world) Some(ctx context.Context, names []string) ([]*fsm.Descriptor, error) {
+	all := make([]*fsm.Descriptor, len(names))
+	for i, name := range names {
+		d, err := w.Get(ctx, name)
+		if err != nil && !errors.Is(err, fsm.ErrNoEntity) {
+			return nil, err
+		}
+		all[i] = d
+	}
+	return all, nil
+}
+
 func (w *world) List(
 	_ context.Context, kind fsm.EntityKind, skip, top int,
 ) ([]*fsm.Descriptor, error) {

@@ -78,6 +78,10 @@ func (s *shelf) Get(ctx context.Context, name string) (*fsm.Descriptor, error) {
 	return s.world.Get(ctx, name)
 }
 
+func (s *shelf) Some(ctx context.Context, names []string) ([]*fsm.Descriptor, error) {
+	return s.world.Some(ctx, names)
+}
+
 func (s *shelf) List(ctx context.Context, kind fsm.EntityKind, skip, top int) ([]*fsm.Descriptor, error) {
 	return s.world.List(ctx, kind, skip, top)
 }

@@ -198,19 +198,19 @@ func (a *API) overviewOf(q *inspection) (*Overview, error) {
 			return nil, &problem{status: http.StatusUnauthorized, text: claimsForRead}
 		}
 	}
-	all, errs := make([]EntityRow, len(paths)), make([]error, len(paths))
+	found, err := a.deps.Entities.Some(q.ctx, paths)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]EntityRow, len(paths))
 	someAtOnce(len(paths), func(i int) {
-		d, err := a.deps.Entities.Get(q.ctx, paths[i])
-		switch {
-		case errors.Is(err, fsm.ErrNoEntity):
+		if found[i] == nil {
 			all[i] = EntityRow{Name: paths[i], Missing: true}
-		case err != nil:
-			errs[i] = err
-		default:
-			all[i] = a.row(q.ctx, d, true)
+			return
 		}
+		all[i] = a.row(q.ctx, found[i], true)
 	})
-	return &Overview{Entities: all, Total: len(all)}, errors.Join(errs...)
+	return &Overview{Entities: all, Total: len(all)}, q.ctx.Err()
 }
 
 // someAtOnce calls f for each number below n, countsAtOnce at a time, and returns when all have returned.

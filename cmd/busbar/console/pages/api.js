@@ -12,6 +12,9 @@ export class Problem extends Error {
 
 export const session = { signedIn: false, rights: [] };
 
+/** turns counts the sessions that began or ended: what the node says of an earlier one is no news. */
+let turns = 0;
+
 /** may reports whether the session has a right: on the namespace, on the entity of its key, or on the one that is named. */
 export function may(right, entity = '') {
   const path = entity.toLowerCase();
@@ -39,6 +42,7 @@ export function raw(method, path) {
 }
 
 async function answered(url, method, headers, body, signal) {
+  const turn = turns;
   let response;
   try {
     response = await fetch(url, { method, headers, body, signal, cache: 'no-store' });
@@ -48,7 +52,7 @@ async function answered(url, method, headers, body, signal) {
     }
     throw new Problem(0, 'The node does not answer.');
   }
-  if (response.headers.get('Busbar-Console') === 'signed-out') {
+  if (response.headers.get('Busbar-Console') === 'signed-out' && turn === turns) {
     dispatchEvent(new CustomEvent('signed-out'));
   }
   const text = await response.text();
@@ -145,6 +149,7 @@ export async function who(method = 'GET', signIn = undefined) {
     delete session[name];
   }
   session.rights = [];
+  turns++;
   Object.assign(session, JSON.parse(text));
   return session;
 }
