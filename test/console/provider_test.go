@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/busbar-mq/busbar/test/cluster"
@@ -62,7 +63,9 @@ issuers:
 		d.do(d.Load, d.sees("Ada (Listen, Send, Manage)")) // the session outlives the page
 		d.do(d.delays, d.press("Sign out"), d.sees("You are signed out"), d.refused, d.late, d.ends, d.sees("You are signed out"))
 		d.do(append(person("Ada"), d.sees("Ada (Listen, Send, Manage)"))...)
-		d.do(d.delays, d.press("Sign out"), d.sees("You are signed out"), d.refused, d.press("Sign in with the development key"), d.sees("Sign out"), d.late, d.sees("Sign out"))
+		dev := []func() error{d.press("Sign in with the development key"), d.sees("RootManageSharedAccessKey (Listen, Send, Manage)")}
+		d.do(slices.Concat([]func() error{d.delays, d.press("Sign out"), d.sees("You are signed out"), d.refused}, dev, []func() error{d.late, dev[1]})...)
+		d.do(slices.Concat([]func() error{d.press("Sign out"), d.sees("You are signed out"), d.unheard, d.refused}, dev, []func() error{d.late, dev[1]})...)
 		d.do(d.press("Sign out"), d.sees("You are signed out"))
 		d.do(append(person("Ada"), d.sees("Ada (Listen, Send, Manage)"))...)
 		d.do(d.press("Sign out"), d.sees("You are signed out"), d.press("Sign out at the identity provider, too"), d.sees("Signed out of "+providerClient))
@@ -109,23 +112,42 @@ issuers:
 
 // delays begins a request that reaches the node with refused, and whose answer comes with late.
 func (d *desk) delays() error {
-	return d.Script(`(async () => {
-  const { look } = await import('/$console/pages/api.js');
-  const ask = window.fetch;
-  window.fetch = (...what) => new Promise((answer) => {
-    window.refused = async () => { const a = await ask(...what); window.late = () => answer(a); return a.headers.get('Busbar-Console'); };
-  });
-  look('orders').catch(() => {});
-  window.fetch = ask;
-  return true;
-})()`, nil)
+	return d.holds("import('/$console/pages/api.js').then((api) => api.look('orders').catch(() => {}))")
 }
 
-// refused has the node refuse the request, because the session is over.
+// unheard has the page ask for a stream of events, be refused, and ask for its session: a request as that of delays.
+func (d *desk) unheard() error {
+	return d.holds("import('/$console/pages/live.js').then((live) => live.watch({ cluster: true }, () => {}))")
+}
+
+// holds has a script begin a request.
+func (d *desk) holds(script string) error {
+	if err := d.Script(`(() => {
+  const ask = window.fetch;
+  window.refused = null;
+  window.fetch = (...what) => {
+    window.fetch = ask;
+    return new Promise((answer) => {
+      window.refused = async () => {
+        const a = await ask(...what);
+        window.late = () => answer(a);
+        return a.headers.get('Busbar-Console') === 'signed-out' || (await a.clone().json()).signedIn === false;
+      };
+    });
+  };
+  `+script+`;
+  return true;
+})()`, nil); err != nil {
+		return err
+	}
+	return d.Until("a request", "Boolean(window.refused)")
+}
+
+// refused has the node answer the request: the session is over.
 func (d *desk) refused() error {
-	var said string
-	if err := d.Script(`window.refused()`, &said); err != nil || said != "signed-out" {
-		return fmt.Errorf("the node says %q, %w", said, err)
+	var over bool
+	if err := d.Script(`window.refused()`, &over); err != nil || !over {
+		return fmt.Errorf("over: %t, %w", over, err)
 	}
 	return nil
 }
@@ -137,7 +159,7 @@ func (d *desk) late() error {
 
 // ends is what the page does when it finds late that its stream of events has ended with the session.
 func (d *desk) ends() error {
-	return d.Script(`dispatchEvent(new CustomEvent('signed-out')); true`, nil)
+	return d.Script(`import('/$console/pages/api.js').then((api) => { api.over(api.turn()); return true; })`, nil)
 }
 
 // offers checks what a page has buttons and links for.

@@ -12,8 +12,19 @@ export class Problem extends Error {
 
 export const session = { signedIn: false, rights: [] };
 
-/** turns counts the sessions that began or ended: what the node says of an earlier one is no news. */
 let turns = 0;
+
+/** turn returns how often a session has begun or ended, for over. */
+export function turn() {
+  return turns;
+}
+
+/** over tells the page that its session has ended, unless it is known, or the answer that says so is of an earlier turn. */
+export function over(asked) {
+  if (session.signedIn && asked === turns) {
+    dispatchEvent(new CustomEvent('signed-out'));
+  }
+}
 
 /** may reports whether the session has a right: on the namespace, on the entity of its key, or on the one that is named. */
 export function may(right, entity = '') {
@@ -42,7 +53,7 @@ export function raw(method, path) {
 }
 
 async function answered(url, method, headers, body, signal) {
-  const turn = turns;
+  const asked = turns;
   let response;
   try {
     response = await fetch(url, { method, headers, body, signal, cache: 'no-store' });
@@ -52,8 +63,8 @@ async function answered(url, method, headers, body, signal) {
     }
     throw new Problem(0, 'The node does not answer.');
   }
-  if (response.headers.get('Busbar-Console') === 'signed-out' && turn === turns) {
-    dispatchEvent(new CustomEvent('signed-out'));
+  if (response.headers.get('Busbar-Console') === 'signed-out') {
+    over(asked);
   }
   const text = await response.text();
   if (!response.ok) {

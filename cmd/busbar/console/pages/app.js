@@ -18,7 +18,7 @@ export function place() {
 
 class App extends View {
   async open() {
-    addEventListener('signed-out', () => session.signedIn && this.signedOut('The session is over. Sign in again.'), { signal: this.signal });
+    addEventListener('signed-out', () => this.signedOut('The session is over. Sign in again.'), { signal: this.signal });
     addEventListener('changed', () => setTimeout(nudge, 100), { signal: this.signal });
     addEventListener('hashchange', () => this.turn(), { signal: this.signal });
     addEventListener('keydown', (e) => this.key(e), { signal: this.signal });

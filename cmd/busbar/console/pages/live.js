@@ -1,5 +1,7 @@
 // What changes by itself: one stream of events for all parts of the page that watch entities or the cluster.
 
+import { over, turn } from './api.js';
+
 const keep = 90; // samples of each entity, one every two seconds
 
 /** rows has the newest row of each entity that is watched, by path in lower case. */
@@ -91,9 +93,10 @@ function connect() {
   for (const name of ['cluster', 'health']) {
     source.addEventListener(name, (e) => tell(name, JSON.parse(e.data)));
   }
+  const asked = turn();
   source.addEventListener('end', () => {
     stop();
-    dispatchEvent(new CustomEvent('signed-out'));
+    over(asked);
   });
   const mine = source;
   source.addEventListener('error', () => {
@@ -108,11 +111,11 @@ function connect() {
 /** refused finds out why the node closed the stream for good: the session is over, or the node has no room for it. */
 async function refused() {
   stop();
+  const asked = turn();
   try {
     const response = await fetch('/$console/session', { cache: 'no-store' });
     if (response.ok && !(await response.json()).signedIn) {
-      dispatchEvent(new CustomEvent('signed-out'));
-      return;
+      over(asked);
     }
   } catch {
     // the node does not answer: try again
