@@ -42,6 +42,14 @@ func (s *shelf) Get(_ context.Context, name string) (*fsm.Descriptor, error) {
 	return nil, fmt.Errorf("%s: %w", name, fsm.ErrNoEntity)
 }
 
+func (s *shelf) Some(ctx context.Context, names []string) ([]*fsm.Descriptor, error) {
+	all := make([]*fsm.Descriptor, len(names))
+	for i, name := range names {
+		all[i], _ = s.Get(ctx, name) // the only error is that there is none
+	}
+	return all, nil
+}
+
 func (s *shelf) List(_ context.Context, _ fsm.EntityKind, skip, top int) ([]*fsm.Descriptor, error) {
 	var all []*fsm.Descriptor
 	for _, d := range s.queues {
