@@ -217,7 +217,7 @@ nightly: verify
 	@$(MAKE) mutations STREAMS=1000000
 	@cd test/conformance && go test -count=1 -timeout 300m -run TestOrder ./languages -args -messages=100000
 
-## bench: one node, three and the baselines into docs/benchmarks.md; ROUNDS=5 for medians
+## bench: idle and loaded clusters, and faults, into docs/benchmarks.md (20 minutes); ROUNDS=5 for medians
 bench: build
 	@scripts/bench.sh
 

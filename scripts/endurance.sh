@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What three nodes do over long times and at large sizes. It prints rows for docs/benchmarks.md.
+# What three nodes do over long times and at large sizes. It prints rows for docs/benchmarks-log.md.
 #
 #   scripts/endurance.sh catchup   a follower is away while MESSAGES (10000000) of SIZE (128) bytes come, and
 #                                  returns: how long until it has them, and what a cycle costs meanwhile

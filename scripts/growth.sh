@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What grows: one node with a long backlog, many sessions, many entities, many connections. It prints
-# rows for docs/benchmarks.md: the load beside it empty, and at each size.
+# rows for docs/benchmarks-log.md: the load beside it empty, and at each size.
 #
 #   scripts/growth.sh backlog    fill MESSAGES (10000000) of 1 KiB, cycle beside them, restart
 #   scripts/growth.sh sessions   cycles beside SESSIONS (1000 100000 1000000) of them, then a restart

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,9 +30,10 @@ const (
 
 // loadConfig says what load to make.
 type loadConfig struct {
-	Mode  string `json:"mode"` // send, receive, cycle or latency
-	Queue string `json:"queue"`
-	Name  string `json:"name,omitempty"` // of the row in a table
+	Mode   string `json:"mode"` // send, receive, cycle, latency or idle
+	Queue  string `json:"queue"`
+	Queues int    `json:"queues"`         // more than 1: Queue-1, Queue-2, and so on; links take them in turn
+	Name   string `json:"name,omitempty"` // of the row in a table
 
 	Duration    time.Duration `json:"duration"` // that is measured
 	Warmup      time.Duration `json:"warmup"`
@@ -41,7 +43,7 @@ type loadConfig struct {
 	Size        int           `json:"size"`     // bytes of the body
 	Credit      int           `json:"credit"`   // of each receiver
 	InFlight    int           `json:"inFlight"` // unconfirmed sends of each sender
-	Backlog     int           `json:"backlog"`  // messages of a cycle that are sent and not settled
+	Backlog     int           `json:"backlog"`  // messages of a cycle that are sent and not settled, 0: no bound
 	Rate        float64       `json:"rate"`     // messages/s of all senders, 0: as fast as possible
 	Preload     int           `json:"preload,omitempty"`
 
@@ -70,6 +72,7 @@ send     as many confirmed messages as possible        receive  drain what was p
 cycle    send, receive and settle at the same time     latency  a cycle at a fixed rate; a message is
                                                                 timed from when it was due, so that a
                                                                 stall is charged to all it delays
+idle     nothing: what the processes of --pid take for themselves in a second
 
 With a connection string tokens prove the right (CBS); --url speaks to other brokers with SASL PLAIN
 (amqp://user:password@host) or ANONYMOUS (amqp://host). Give --pid for every process of the broker to
@@ -101,17 +104,20 @@ type command struct {
 	cfg         loadConfig
 	urls, hosts []string
 	create      bool
+	partitioned bool
 	baseline    string
 	nodes       int
 }
 
 func (b *command) addFlags(c *cobra.Command) {
 	flags, cfg := c.Flags(), &b.cfg
-	flags.StringVar(&cfg.Mode, "mode", "cycle", "send, receive, cycle or latency")
+	flags.StringVar(&cfg.Mode, "mode", "cycle", "send, receive, cycle, latency or idle")
 	flags.StringVar(&cfg.Name, "name", "", "name of the row, with --output row")
 	flags.StringArrayVar(&b.urls, "url", nil, "amqp:// or amqps:// address of a broker; connections rotate over several")
 	flags.StringArrayVar(&b.hosts, "host", nil, "host:port instead of the connection string's; connections rotate over several")
 	flags.BoolVar(&b.create, "create", false, "create the queue if it does not exist (connection string only)")
+	flags.BoolVar(&b.partitioned, "partitioned", false, "with --create: spread the queue over all partitions")
+	flags.IntVar(&cfg.Queues, "queues", 1, "queues, QUEUE-1 and so on if there are several; links take them in turn")
 	flags.DurationVar(&cfg.Duration, "duration", 10*time.Second, "how long to measure")
 	flags.DurationVar(&cfg.Warmup, "warmup", 2*time.Second, "how long to run before")
 	flags.IntVar(&cfg.Connections, "connections", 2, "connections")
@@ -120,7 +126,7 @@ func (b *command) addFlags(c *cobra.Command) {
 	flags.IntVar(&cfg.Size, "size", 1024, "bytes of a body")
 	flags.IntVar(&cfg.Credit, "credit", 1000, "credit of a receiver")
 	flags.IntVar(&cfg.InFlight, "in-flight", 1000, "unconfirmed messages of a sender")
-	flags.IntVar(&cfg.Backlog, "backlog", 10_000, "messages of a cycle sent and not settled, at most")
+	flags.IntVar(&cfg.Backlog, "backlog", 10_000, "messages of a cycle sent and not settled, at most; 0 for no bound")
 	flags.Float64Var(&cfg.Rate, "rate", 0, "messages per second (default: no limit; 2000 with --mode latency)")
 	flags.IntVar(&cfg.Preload, "preload", 100_000, "messages to drain, with --mode receive")
 	flags.StringVar(&cfg.Settle, "settle", "first", "first, second, or delete (receive-and-delete)")
@@ -148,6 +154,9 @@ func (b *command) run(ctx context.Context, args []string, progress io.Writer) (*
 	default:
 		return nil, exit.Usagef("--baseline is raft or frontend")
 	}
+	if cfg.Mode == "idle" {
+		return measureIdle(ctx, cfg)
+	}
 	d, err := newDialer(b.client, b.urls, b.hosts)
 	if err != nil {
 		return nil, err
@@ -157,7 +166,7 @@ func (b *command) run(ctx context.Context, args []string, progress io.Writer) (*
 		return nil, err
 	}
 	if b.create {
-		if err := d.create(ctx, cfg); err != nil {
+		if err := d.create(ctx, cfg, b.partitioned); err != nil {
 			return nil, err
 		}
 	}
@@ -172,15 +181,22 @@ func (b *loadConfig) resolve() error {
 			faults = append(faults, fmt.Sprintf("--%s must be %d to %d", name, low, high))
 		}
 	}
-	if !slices.Contains([]string{"send", "receive", "cycle", "latency"}, b.Mode) {
-		faults = append(faults, "--mode is send, receive, cycle or latency")
+	if !slices.Contains([]string{"send", "receive", "cycle", "latency", "idle"}, b.Mode) {
+		faults = append(faults, "--mode is send, receive, cycle, latency or idle")
+	}
+	if b.Mode == "idle" && len(b.PIDs) == 0 {
+		faults = append(faults, "--mode idle needs a --pid for each process of the broker")
 	}
 	if !slices.Contains([]string{"first", "second", "delete"}, b.Settle) {
 		faults = append(faults, "--settle is first, second or delete")
 	}
 	b.fill()
 	if b.Mode == "cycle" {
-		within("backlog", b.Backlog, 1, maxBacklog)
+		within("backlog", b.Backlog, 0, maxBacklog)
+	}
+	within("queues", b.Queues, 1, maxWorkers)
+	if b.sends() && b.Senders < b.Queues || b.receives() && b.Receivers < b.Queues {
+		faults = append(faults, "--senders and --receivers must be at least --queues: each link is of one queue")
 	}
 	if b.Mode == "receive" {
 		within("preload", b.Preload, 1, math.MaxInt32)
@@ -236,8 +252,16 @@ func (b *loadConfig) fill() {
 	}
 }
 
-func (b *loadConfig) sends() bool    { return b.Mode != "receive" }
-func (b *loadConfig) receives() bool { return b.Mode != "send" }
+func (b *loadConfig) sends() bool    { return b.Mode != "receive" && b.Mode != "idle" }
+func (b *loadConfig) receives() bool { return b.Mode != "send" && b.Mode != "idle" }
+
+// queue returns the queue of the i-th sender or receiver.
+func (b *loadConfig) queue(i int) string {
+	if b.Queues == 1 {
+		return b.Queue
+	}
+	return b.Queue + "-" + strconv.Itoa(i%b.Queues+1)
+}
 
 // sleepUntil waits for a moment; it reports false if ctx ends before.
 func sleepUntil(ctx context.Context, at time.Time) bool {

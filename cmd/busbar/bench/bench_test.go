@@ -3,10 +3,12 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +85,7 @@ func TestProcessCounters(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	own, err := readUsage([]int{os.Getpid()})
-	if err != nil || own.User+own.System < 0 {
+	if err != nil || own.User+own.System < 0 || own.Switches == 0 || own.Resident < 1<<20 {
 		t.Errorf("own usage: %+v, %v", own, err)
 	}
 	if _, err := readUsage([]int{1 << 30}); err == nil {
@@ -91,10 +93,33 @@ func TestProcessCounters(t *testing.T) {
 	}
 }
 
+func TestIdleTellsWhatAProcessTakes(t *testing.T) {
+	c := NewCommand()
+	var out bytes.Buffer
+	c.SetOut(&out)
+	c.SetArgs([]string{"--mode", "idle", "--duration", "100ms", "--pid", strconv.Itoa(os.Getpid()), "-o", "row", "--name", "quiet"})
+	if err := c.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var cpu, switches, memory float64
+	if _, err := fmt.Sscanf(out.String(), "| quiet | %f | %f | %f |", &cpu, &switches, &memory); err != nil || memory < 1 {
+		t.Errorf("%q: %v", out.String(), err)
+	}
+}
+
+func TestLinksTakeQueuesInTurn(t *testing.T) {
+	one, some := loadConfig{Queue: "q", Queues: 1}, loadConfig{Queue: "q", Queues: 3}
+	for i, want := range []string{"q-1", "q-2", "q-3", "q-1"} {
+		if got := some.queue(i); got != want || one.queue(i) != "q" {
+			t.Errorf("link %d is of %s, want %s; with one queue of %s", i, got, want, one.queue(i))
+		}
+	}
+}
+
 func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 	for _, args := range [][]string{
 		{"--mode", "storm"}, {"--settle", "third"}, {"--size", "15"}, {"--connections", "0"},
-		{"--rate", "-1"}, {"--duration", "1ms"}, {"--credit", "0"}, {"--backlog", "0"},
+		{"--rate", "-1"}, {"--duration", "1ms"}, {"--credit", "0"}, {"--backlog", "-1"}, {"--mode", "idle"}, {"--queues", "0"}, {"--queues", "2"}, {"--queues", "2", "--senders", "2"},
 		{"--baseline", "nothing"}, {"--baseline", "raft", "--nodes", "2"}, {"--output", "xml"},
 		{"--url", "http://h"}, {"--url", "amqp://h"}, {"q", "--url", "amqp://h", "--create"},
 		{"q", "--url", "amqp://h", "--host", "h:1"},
@@ -120,7 +145,7 @@ func benchFront(t *testing.T, sessions bool, change func(*loadConfig)) *report {
 			t.Error(err)
 		}
 	}()
-	cfg := &loadConfig{Mode: "cycle", Queue: frontendQueue, Duration: 500 * time.Millisecond,
+	cfg := &loadConfig{Mode: "cycle", Queue: frontendQueue, Queues: 1, Duration: 500 * time.Millisecond,
 		Connections: 2, Senders: 2, Size: 64, Credit: 50, InFlight: 50, Backlog: 100,
 		Settle: "first", Concurrency: 8, PIDs: []int{os.Getpid()}}
 	change(cfg)

@@ -83,18 +83,21 @@ func (d *dialer) queue(args []string) (string, error) {
 	return args[0], nil
 }
 
-// create makes the queue unless it exists.
-func (d *dialer) create(ctx context.Context, cfg *loadConfig) error {
+// create makes the queues that do not exist.
+func (d *dialer) create(ctx context.Context, cfg *loadConfig, partitioned bool) error {
 	if len(d.targets) == 0 {
 		return exit.Usagef("--create needs a connection string")
 	}
 	description := dial.Tag("LockDuration", "PT1M") + dial.Tag("MaxSizeInMegabytes", "81920") +
-		dial.Tag("RequiresSession", strconv.FormatBool(cfg.Sessions > 0))
-	_, err := dial.NewManagement(d.targets[0], d.limit).Create(ctx, cfg.Queue, "QueueDescription", description)
-	if exit.Code(err) == exit.Conflict {
-		return nil
+		dial.Tag("RequiresSession", strconv.FormatBool(cfg.Sessions > 0)) +
+		dial.Tag("EnablePartitioning", strconv.FormatBool(partitioned))
+	m := dial.NewManagement(d.targets[0], d.limit)
+	for i := range cfg.Queues {
+		if _, err := m.Create(ctx, cfg.queue(i), "QueueDescription", description); err != nil && exit.Code(err) != exit.Conflict {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // dial opens the next connection, with the right to use the queue.
@@ -156,10 +159,14 @@ func (d *dialer) connect(ctx context.Context, to string, options *amqp.ConnOptio
 	return amqp.NewConn(ctx, socket, options)
 }
 
-// dialAll opens n connections; all or none.
-func (d *dialer) dialAll(ctx context.Context, n int, queue string) ([]*amqp.Conn, error) {
+// dialAll opens the connections of a run; all or none.
+func (d *dialer) dialAll(ctx context.Context, cfg *loadConfig) ([]*amqp.Conn, error) {
+	queue := cfg.Queue
+	if cfg.Queues > 1 {
+		queue = "" // the right to use all of the namespace
+	}
 	var all []*amqp.Conn
-	for range n {
+	for range cfg.Connections {
 		c, err := d.dial(ctx, queue)
 		if err != nil {
 			closeAll(all)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ type usage struct {
 	Reads, Writes uint64 // system calls
 	WriteBytes    uint64 // that reached the block layer
 	Flushes       uint64 // of all disks of the machine, by whomever
+	Switches      uint64 // of the context, of the threads that are left
+	Resident      uint64 // bytes of memory, at the moment
 }
 
 // readUsage adds up the processes.
@@ -39,6 +42,10 @@ func readUsage(pids []int) (usage, error) {
 		}
 		u.User += user
 		u.System += system
+		u.Switches += readSwitches(dir)
+		if status, err := os.ReadFile(dir + "/status"); err == nil {
+			u.Resident += parsePairs(status)["VmRSS"] << 10
+		}
 		// Another user's counters may be hidden: then they stay 0.
 		if io, err := os.ReadFile(dir + "/io"); err == nil {
 			values := parsePairs(io)
@@ -70,12 +77,24 @@ func parseStat(b []byte) (user, system time.Duration, err error) {
 	return time.Duration(u) * clockTick, time.Duration(s) * clockTick, nil
 }
 
-// parsePairs reads lines of "name: number".
+// readSwitches adds up what the threads of a process have switched, by themselves or not.
+func readSwitches(dir string) (sum uint64) {
+	threads, _ := filepath.Glob(dir + "/task/*/status") // the pattern is well-formed
+	for _, file := range threads {
+		if status, err := os.ReadFile(file); err == nil { // otherwise the thread has ended
+			values := parsePairs(status)
+			sum += values["voluntary_ctxt_switches"] + values["nonvoluntary_ctxt_switches"]
+		}
+	}
+	return sum
+}
+
+// parsePairs reads lines of "name: number", with or without a unit.
 func parsePairs(b []byte) map[string]uint64 {
 	values := map[string]uint64{}
 	for line := range strings.Lines(string(b)) {
 		name, text, _ := strings.Cut(line, ":")
-		if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
+		if n, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 10, 64); err == nil {
 			values[name] = n
 		}
 	}
@@ -101,5 +120,5 @@ func parseFlushes(b []byte) uint64 {
 func (u usage) since(o usage) usage {
 	return usage{User: u.User - o.User, System: u.System - o.System, Reads: u.Reads - o.Reads,
 		Writes: u.Writes - o.Writes, WriteBytes: u.WriteBytes - o.WriteBytes,
-		Flushes: u.Flushes - o.Flushes}
+		Flushes: u.Flushes - o.Flushes, Switches: u.Switches - min(o.Switches, u.Switches), Resident: u.Resident}
 }

@@ -55,9 +55,10 @@ func (b *receiver) work(ctx context.Context, conn *amqp.Conn) error {
 	if err != nil {
 		return dial.Failure("begin", err)
 	}
-	link, err := session.NewReceiver(ctx, b.run.cfg.Queue, b.options())
+	queue := b.run.cfg.queue(b.number)
+	link, err := session.NewReceiver(ctx, queue, b.options())
 	if err != nil {
-		return dial.Failure("open "+b.run.cfg.Queue, err)
+		return dial.Failure("open "+queue, err)
 	}
 	return b.consume(ctx, link, -1, 0)
 }
@@ -169,7 +170,7 @@ func (b *receiver) workSessions(ctx context.Context, conn *amqp.Conn) error {
 	var r *dial.Requests
 	if cfg.SessionState {
 		w := &dial.Wire{Session: session}
-		if r, err = w.OpenRequests(ctx, cfg.Queue+"/$management"); err != nil {
+		if r, err = w.OpenRequests(ctx, cfg.queue(b.number)+"/$management"); err != nil {
 			return err
 		}
 	}
@@ -189,7 +190,7 @@ func (b *receiver) holdSession(ctx context.Context, session *amqp.Session, r *di
 	opt := b.options()
 	opt.Credit = -1 // exactly what is taken, so that nothing is handed out in vain
 	opt.Filters = []amqp.LinkFilter{amqp.NewLinkFilter(dial.SessionFilter, dial.SessionFilterCode, name)}
-	link, err := session.NewReceiver(ctx, cfg.Queue, opt)
+	link, err := session.NewReceiver(ctx, cfg.queue(b.number), opt)
 	if dial.Condition(err) == "com.microsoft:session-cannot-be-locked" { // it is not released yet
 		_ = sleepUntil(ctx, time.Now().Add(retryAfter))
 		return nil

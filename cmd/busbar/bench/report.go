@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -29,6 +30,7 @@ type report struct {
 	Settle   *spread `json:"settle,omitempty"`
 
 	Cost *cost `json:"broker,omitempty"`
+	Idle *idle `json:"idle,omitempty"` // set by --mode idle
 	// Entries is set by --baseline raft.
 	Entries float64 `json:"entriesPerSecond,omitempty"`
 }
@@ -42,7 +44,15 @@ type cost struct {
 	Reads         float64 `json:"readCalls"`
 	Writes        float64 `json:"writeCalls"`
 	WriteBytes    float64 `json:"writeBytes"`
+	Switches      float64 `json:"contextSwitches"`
 	MachineFlushs float64 `json:"machineFlushesPerSecond"` // of its disks, by whomever
+}
+
+// idle is what the processes of a broker take together while nobody asks them for anything.
+type idle struct {
+	CPUMillis float64 `json:"cpuMillisPerSecond"`
+	Switches  float64 `json:"contextSwitchesPerSecond"`
+	Megabytes float64 `json:"residentMegabytes"`
 }
 
 // newReport tells what happened between two moments.
@@ -69,7 +79,29 @@ func newCost(u usage, messages, seconds float64) *cost {
 		CPUMicros: micros(u.User + u.System), Cores: round((u.User + u.System).Seconds() / seconds),
 		Reads: round(float64(u.Reads) / messages), Writes: round(float64(u.Writes) / messages),
 		WriteBytes:    math.Round(float64(u.WriteBytes) / messages),
+		Switches:      round(float64(u.Switches) / messages),
 		MachineFlushs: math.Round(float64(u.Flushes) / seconds)}
+}
+
+// measureIdle lets the time pass.
+func measureIdle(ctx context.Context, cfg *loadConfig) (*report, error) {
+	r := &measurement{cfg: cfg}
+	from, err := r.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	if !sleepUntil(ctx, from.at.Add(cfg.Duration)) {
+		return nil, ctx.Err()
+	}
+	to, err := r.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	report := newReport(cfg, from, to)
+	u := to.usage.since(from.usage)
+	report.Idle = &idle{CPUMillis: round(float64((u.User + u.System).Microseconds()) / 1000 / report.Seconds),
+		Switches: math.Round(float64(u.Switches) / report.Seconds), Megabytes: math.Round(float64(u.Resident) / (1 << 20))}
+	return report, nil
 }
 
 // round keeps three digits behind the point: more would be noise.
@@ -92,26 +124,34 @@ func (b *report) print(w io.Writer, output string) error {
 }
 
 // row is a line of the table in docs/benchmarks.md. It has name, messages/s, CPU, its user and system part,
-// confirmation, end to end, settlement, write calls and bytes.
+// confirmation, end to end, settlement, write calls and bytes, and switches of the context. That of --mode idle has
+// milliseconds of CPU and switches per second, and resident MiB.
 func (b *report) row() string {
+	if i := b.Idle; i != nil {
+		return fmt.Sprintf("| %s | %.1f | %.0f | %.0f |", b.name(), i.CPUMillis, i.Switches, i.Megabytes)
+	}
 	two := func(s *spread) string {
 		if s == nil {
 			return "–"
 		}
 		return fmt.Sprintf("%.2f / %.2f", s.P50, s.P99)
 	}
-	name := b.Config.Name
-	if name == "" {
-		name = b.Config.Mode
-	}
-	cpu, parts, writes := "–", "–", "–"
+	cpu, parts, writes, switches := "–", "–", "–", "–"
 	if c := b.Cost; c != nil {
 		cpu = fmt.Sprintf("%.1f", c.CPUMicros)
 		parts = fmt.Sprintf("%.1f + %.1f", c.UserMicros, c.SystemMicros)
 		writes = fmt.Sprintf("%.2f / %.0f", c.Writes, c.WriteBytes)
+		switches = fmt.Sprintf("%.2f", c.Switches)
 	}
-	return fmt.Sprintf("| %s | %.0f | %s | %s | %s | %s | %s | %s |", name, b.rate(), cpu, parts,
-		two(b.Confirm), two(b.EndToEnd), two(b.Settle), writes)
+	return fmt.Sprintf("| %s | %.0f | %s | %s | %s | %s | %s | %s | %s |", b.name(), b.rate(), cpu, parts,
+		two(b.Confirm), two(b.EndToEnd), two(b.Settle), writes, switches)
+}
+
+func (b *report) name() string {
+	if b.Config.Name == "" {
+		return b.Config.Mode
+	}
+	return b.Config.Name
 }
 
 func (b *report) rate() float64 {
@@ -148,7 +188,12 @@ func (b *report) table() [][]string {
 		rows = append(rows, []string{"broker CPU", fmt.Sprintf("%s µs a message: user %s, system %s; %s cores",
 			f(c.CPUMicros), f(c.UserMicros), f(c.SystemMicros), f(c.Cores))},
 			[]string{"broker I/O", fmt.Sprintf("a message: %s reads, %s writes, %s bytes to disk; flushes of the machine %s/s",
-				f(c.Reads), f(c.Writes), f(c.WriteBytes), f(c.MachineFlushs))})
+				f(c.Reads), f(c.Writes), f(c.WriteBytes), f(c.MachineFlushs))},
+			[]string{"switches", f(c.Switches) + " of the context a message"})
+	}
+	if i := b.Idle; i != nil {
+		rows = append(rows, []string{"broker CPU", f(i.CPUMillis) + " ms a second"},
+			[]string{"switches", f(i.Switches) + " of the context a second"}, []string{"memory", f(i.Megabytes) + " MiB resident"})
 	}
 	return rows
 }

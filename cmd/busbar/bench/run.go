@@ -89,7 +89,7 @@ func measure(ctx context.Context, cfg *loadConfig, d *dialer, progress io.Writer
 	if cfg.Backlog > 0 {
 		r.slots = make(chan struct{}, cfg.Backlog)
 	}
-	conns, err := d.dialAll(ctx, cfg.Connections, cfg.Queue)
+	conns, err := d.dialAll(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -242,10 +242,11 @@ func (s *sender) work(ctx context.Context, conn *amqp.Conn) error {
 	if err != nil {
 		return dial.Failure("begin", err)
 	}
-	link, err := session.NewSender(ctx, s.run.cfg.Queue, &amqp.SenderOptions{
+	queue := s.run.cfg.queue(s.number)
+	link, err := session.NewSender(ctx, queue, &amqp.SenderOptions{
 		SettlementMode: amqp.SenderSettleModeUnsettled.Ptr()})
 	if err != nil {
-		return dial.Failure("open "+s.run.cfg.Queue, err)
+		return dial.Failure("open "+queue, err)
 	}
 	// Receipts come in order or nearly so; waiting for them in order bounds what is under way.
 	waiting := make(chan unconfirmed, s.run.cfg.InFlight)
