@@ -127,12 +127,9 @@ var ErrNotFinalized = errors.New("the cluster version was not raised")
 // Finalize raises the cluster version to the highest that every node knows, and returns it. From then on no node starts
 // with an earlier program. It is refused while a node does not answer, or if no higher version is known to all.
 func (d *Directory) Finalize(ctx context.Context) (fsm.Version, error) {
-	if err := d.catchUp(ctx); err != nil {
+	v, err := d.current(ctx)
+	if err != nil {
 		return 0, err
-	}
-	v := d.View()
-	if v == nil {
-		return 0, fmt.Errorf("no catalog on this node: %w", fsm.ErrUnavailable)
 	}
 	has, to := v.ClusterVersion(), d.host.cfg.Knows
 	all := d.Programs(ctx)
