@@ -110,7 +110,8 @@ issuers:
 	})
 }
 
-// delays begins a request that reaches the node with refused, and whose answer comes with late.
+// delays begins a request of the page. The request reaches the node when refused is called, and its answer reaches the
+// page when late is called.
 func (d *desk) delays() error {
 	return d.holds("import('/$console/pages/api.js').then((api) => api.look('orders').catch(() => {}))")
 }
@@ -120,7 +121,7 @@ func (d *desk) unheard() error {
 	return d.holds("import('/$console/pages/live.js').then((live) => live.watch({ cluster: true }, () => {}))")
 }
 
-// holds has a script begin a request.
+// holds runs a script that begins a request, and keeps the request from the node until refused is called.
 func (d *desk) holds(script string) error {
 	if err := d.Script(`(() => {
   const ask = window.fetch;

@@ -20,7 +20,7 @@ type usage struct {
 	Reads, Writes uint64 // system calls
 	WriteBytes    uint64 // that reached the block layer
 	Flushes       uint64 // of all disks of the machine, by whomever
-	Switches      uint64 // of the context, of the threads that are left
+	Switches      uint64 // context switches of the threads that still run
 	Resident      uint64 // bytes of memory, at the moment
 }
 

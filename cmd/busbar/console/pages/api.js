@@ -19,7 +19,7 @@ export function turn() {
   return turns;
 }
 
-/** over tells the page that its session has ended, unless it is known, or the answer that says so is of an earlier turn. */
+/** over tells the page that its session has ended. It does nothing if the page knows, or if a session has begun or ended since the request was made. */
 export function over(asked) {
   if (session.signedIn && asked === turns) {
     dispatchEvent(new CustomEvent('signed-out'));
