@@ -35,6 +35,9 @@ go run ./scripts/prose
 echo '-- coverage of the specification'
 go run ./scripts/coverage -check
 
+echo '-- reference of the command line'
+go test -count=1 -run '^TestTheReferenceOfTheCommandLineIsTrue$' ./cmd/busbar
+
 echo '-- vet and lint'
 go vet ./...
 (cd test && go vet ./...)
