@@ -163,7 +163,8 @@ public final class Env extends Scene {
         while (got.size() < n) {
             long left = end - System.nanoTime();
             check(left > 0, "received " + got.size() + " of " + n + ": " + texts(got));
-            r.receiveMessages(n - got.size(), Duration.ofNanos(left)).forEach(got::add);
+            var wait = Duration.ofNanos(Math.min(left, Api.ONE_WAIT.toNanos()));
+            r.receiveMessages(n - got.size(), wait).forEach(got::add);
         }
         return got;
     }

@@ -15,6 +15,7 @@ import com.azure.messaging.servicebus.models.DeadLetterOptions;
 import com.azure.messaging.servicebus.models.DeferOptions;
 import java.time.Duration;
 import java.time.OffsetDateTime;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
@@ -33,9 +34,11 @@ final class Transactions {
     }
 
     static void add(Map<String, Runner.Scenario<Env>> all) {
-        inOneQueue(all);
-        settling(all);
-        across(all);
+        Map<String, Runner.Scenario<Env>> some = new LinkedHashMap<>();
+        inOneQueue(some);
+        settling(some);
+        across(some);
+        some.forEach((id, scenario) -> all.put(id, Api.transacting(scenario)));
     }
 
     private static void inOneQueue(Map<String, Runner.Scenario<Env>> all) {
@@ -47,7 +50,7 @@ final class Transactions {
             var r = receiver(e, b, q);
             var other = e.receiver(0, q);
             var m = e.one(r);
-            var tx = s.createTransaction();
+            var tx = Api.begin(s::createTransaction);
             Api.send(s, List.of(message("out-1"), message("out-2")), tx);
             r.complete(m, new CompleteOptions().setTransactionContext(tx));
             equal(texts(other.peekMessages(10, 1)), List.of("in"), "before the commit there is");
@@ -62,7 +65,7 @@ final class Transactions {
             var s = sender(e, b, q);
             var r = receiver(e, b, q);
             var m = e.one(r);
-            var tx = s.createTransaction();
+            var tx = Api.begin(s::createTransaction);
             s.sendMessage(message("out"), tx);
             r.complete(m, new CompleteOptions().setTransactionContext(tx));
             s.rollbackTransaction(tx);
@@ -76,11 +79,11 @@ final class Transactions {
             var s = sender(e, b, q);
             var other = e.receiver(0, q);
             var at = OffsetDateTime.now().plusSeconds(4);
-            var tx = s.createTransaction();
+            var tx = Api.begin(s::createTransaction);
             var dropped = s.scheduleMessage(message("dropped"), at, tx);
             check(dropped > 0, "a number in a transaction is " + dropped);
             s.rollbackTransaction(tx);
-            var kept = s.createTransaction();
+            var kept = Api.begin(s::createTransaction);
             var keptNumber = s.scheduleMessage(message("kept"), at, kept);
             check(keptNumber > dropped, "the number after " + dropped + " is " + keptNumber);
             var cancelled = s.scheduleMessage(message("cancelled"), at, kept);
@@ -103,7 +106,7 @@ final class Transactions {
             var s = sender(e, b, q);
             var r = receiver(e, b, q);
             var got = e.take(r, 3);
-            var tx = s.createTransaction();
+            var tx = Api.begin(s::createTransaction);
             r.abandon(got.get(0), new AbandonOptions().setTransactionContext(tx));
             r.defer(got.get(1), new DeferOptions().setTransactionContext(tx));
             r.deadLetter(got.get(2), new DeadLetterOptions().setDeadLetterReason("why").setTransactionContext(tx));
@@ -121,7 +124,7 @@ final class Transactions {
             var r = e.keep(e.keep(b.sessionReceiver().queueName(q).disableAutoComplete()
                 .maxAutoLockRenewDuration(Duration.ZERO).buildClient()).acceptSession("S"));
             var m = e.one(r);
-            var tx = s.createTransaction();
+            var tx = Api.begin(s::createTransaction);
             s.sendMessage(Env.in("S", "out"), tx);
             r.complete(m, new CompleteOptions().setTransactionContext(tx));
             s.commitTransaction(tx);
@@ -142,7 +145,7 @@ final class Transactions {
             var m = e.one(r);
             var s1 = sender(e, b, one);
             var s2 = sender(e, b, two);
-            var tx = r.createTransaction();
+            var tx = Api.begin(r::createTransaction);
             s1.sendMessage(message("to-one"), tx);
             s2.sendMessage(message("to-two"), tx);
             r.complete(m, new CompleteOptions().setTransactionContext(tx));
