@@ -46,6 +46,17 @@ Two defects of SDKs show with large messages, on whatever broker:
   and the log says "Cannot send an EventBatch that is empty". With ` + "`" + `MaxMessageSizeInKilobytes` + "`" + ` 102,400 a
   message, encoded, may have 103,219,200 bytes: a body of 98.43 MiB arrived, one of 98.4375 MiB was not sent. Compare
   Azure/azure-sdk-for-java 33316. The scenario sends 98 MB at most.
+
+Two defects of old versions of the Java SDK show on a busy machine, on whatever broker:
+
+- **Before 7.17.1: a blocking ` + "`" + `receiveMessages` + "`" + ` can wait in vain, with its link without credit.** A message that arrives
+  after the call that asked for it has ended is given back. Until that is done it counts as asked for (` + "`" + `drainQueue` + "`" + ` of
+  ` + "`" + `SynchronousMessageSubscriber` + "`" + `), so a call that begins meanwhile asks for nothing. The next call asks again. Waits of a few
+  seconds are the way around; the scenarios of these versions wait 2 s at a time. 7.17.1 has another receiver.
+- **7.4.2: ` + "`" + `createTransaction` + "`" + ` can fail on a connection for good.** It opens an AMQP session on the thread of the caller
+  (` + "`" + `createSession` + "`" + ` of ` + "`" + `ReactorConnection` + "`" + `), while the SDK's reactor uses the same connection. Seven ` + "`" + `begin` + "`" + ` frames of about
+  2,900 were never written: the node had every byte that the client had sent, and none of that frame. Version 7.17.20 wrote
+  all of 2,500. A new client begins its transactions. The scenarios of 7.4.2 start again then, once.
 `
 
 // absentMark begins the reason of a cell that comes from absent.txt.
