@@ -145,7 +145,7 @@ func benchFront(t *testing.T, sessions bool, change func(*loadConfig)) *report {
 			t.Error(err)
 		}
 	}()
-	cfg := &loadConfig{Mode: "cycle", Queue: frontendQueue, Queues: 1, Duration: 500 * time.Millisecond,
+	cfg := &loadConfig{Mode: "cycle", Queue: frontendQueue, Queues: 1, Duration: 2 * time.Second,
 		Connections: 2, Senders: 2, Size: 64, Credit: 50, InFlight: 50, Backlog: 100,
 		Settle: "first", Concurrency: 8, PIDs: []int{os.Getpid()}}
 	change(cfg)
