@@ -118,6 +118,7 @@ func (w *watcher) run() {
 		select {
 		case <-t.C:
 			due = true
+			w.s.workers.trim()
 		case <-changed:
 			if due = false; !waist.Sleep(w.s.ctx, stepPause) {
 				return

@@ -1,6 +1,9 @@
 package transport
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // maxIdleWorkers bounds the goroutines that wait for work, of all connections of a server. Each keeps a stack of some
 // 10 KiB.
@@ -14,6 +17,7 @@ type workers struct {
 	mu     sync.Mutex
 	closed bool
 	idle   []chan func() // of workers that wait; the last one waits for the shortest time
+	spare  int           // how many have waited since the last trim
 }
 
 // run calls f on a goroutine of its own.
@@ -22,6 +26,7 @@ func (w *workers) run(f func()) {
 	if n := len(w.idle) - 1; n >= 0 {
 		next := w.idle[n]
 		w.idle = w.idle[:n]
+		w.spare = min(w.spare, n)
 		w.mu.Unlock()
 		next <- f
 		return
@@ -30,7 +35,8 @@ func (w *workers) run(f func()) {
 	w.wg.Go(func() { w.work(f) })
 }
 
-// work calls f, and what is given to it later. It ends when enough others wait, or with close.
+// work calls f, and what is given to it later. It ends when enough others wait, when nobody needs it
+// for some time, or with close.
 func (w *workers) work(f func()) {
 	next := make(chan func(), 1)
 	for f != nil {
@@ -53,6 +59,18 @@ func (w *workers) wait(next chan func()) bool {
 	return true
 }
 
+// trim ends half of the workers that nobody has needed since the last trim. So what a crowd needed goes with it.
+func (w *workers) trim() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := (w.spare + 1) / 2
+	for _, next := range w.idle[:n] {
+		close(next)
+	}
+	w.idle = slices.Delete(w.idle, 0, n)
+	w.spare = len(w.idle)
+}
+
 // close ends the workers and waits for those that run something. Nobody but what they run may call run now.
 func (w *workers) close() {
 	w.mu.Lock()
@@ -60,7 +78,7 @@ func (w *workers) close() {
 	for _, next := range w.idle {
 		close(next)
 	}
-	w.idle = nil
+	w.idle, w.spare = nil, 0
 	w.mu.Unlock()
 	w.wg.Wait()
 }

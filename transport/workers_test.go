@@ -37,6 +37,42 @@ func TestWorkersAreUsedAgain(t *testing.T) {
 	})
 }
 
+// What nobody needs for some time ends, half of it at a time, and what is needed now and then stays.
+func TestWorkersThatNobodyNeedsEnd(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		var w workers
+		defer w.close()
+		crowd := func(n int) {
+			hold := make(chan struct{})
+			for range n {
+				w.run(func() { <-hold })
+			}
+			close(hold)
+			synctest.Wait()
+		}
+		crowd(20)
+		for i, want := range []int{20, 10, 5} { // of the first trim nobody knows yet who was needed
+			if w.trim(); len(w.idle) != want {
+				t.Errorf("%d workers wait after %d trims, want %d", len(w.idle), i+1, want)
+			}
+		}
+		for range 10 {
+			crowd(3)
+			w.trim()
+		}
+		if len(w.idle) != 3 {
+			t.Errorf("%d workers wait, and three are needed between two trims", len(w.idle))
+		}
+		for range 3 {
+			w.trim()
+		}
+		crowd(1)
+		if len(w.idle) != 1 {
+			t.Errorf("%d workers wait, want the one that ran", len(w.idle))
+		}
+	})
+}
+
 // What runs while the workers are closed is waited for, with what it gives to others.
 func TestWorkersThatCloseRunWhatTheyGot(t *testing.T) {
 	for range 200 {
