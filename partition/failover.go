@@ -21,7 +21,7 @@ const (
 	// The survivors are compared again after againFirst, and after pauses that double up to againMost.
 	againFirst, againMost = 50 * time.Millisecond, 500 * time.Millisecond
 	// aliveAfter is when a survivor that hears of the leader takes it to live after all. Before, that may have been
-	// its last entry.
+	// its last entry. It is also for how long another survivor that stands already is left to win.
 	aliveAfter = 250 * time.Millisecond
 )
 
@@ -81,6 +81,8 @@ func (h *Host) takeOver(ctx context.Context, own *replica.Status, others []repli
 	}
 	fit := control.Best
 	switch {
+	case time.Since(reported) < aliveAfter && control.Stands(own, others):
+		return // a leader that stops hands over, and then its heir stands: its request for this vote is under way
 	case own.Leader == "": // somebody stands already, and may get all the votes it needs
 		fit = control.Ahead
 	case time.Since(reported) > aliveAfter && time.Since(r.LastContact()) < h.cfg.HeartbeatTimeout/4:

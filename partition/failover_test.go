@@ -2,9 +2,11 @@ package partition
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/busbar-mq/busbar/cluster/callnet"
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -150,6 +152,40 @@ func TestFollowerThatComesBackIsAskedAtOnce(t *testing.T) {
 		}
 		if took := time.Since(began); took > time.Second || !r.Leading() {
 			t.Errorf("acknowledged after %v, leading %v", took, r.Leading())
+		}
+	})
+}
+
+// S-279: a leader that stops hands over and is gone soon after. A survivor that hears of its end leaves the election to the
+// heir, whose request for votes may be under way to it. If both stood, neither would win, and both would wait for raft's
+// time-out.
+func TestTheHeirOfALeaderThatStopsIsLeftToWin(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := newTestCluster(t, 3)
+		c.net = callnet.New(callnet.Config{Rand: rand.New(rand.NewPCG(7, 3))})
+		c.net.SetDelay(200*time.Microsecond, 3*time.Millisecond)
+		c.open(1)
+		defer c.close()
+		for round := range 400 {
+			old := c.leader(1).Node()
+			time.Sleep(3 * time.Second) // raft's pauses between tries to reach the node that came back are over
+			c.settled()
+			began := time.Now()
+			if err := c.nodes[old].host.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			c.gone(old)
+			for _, id := range c.others(old) {
+				go c.nodes[id].host.PeerLost(t.Context(), old)
+			}
+			c.leader(1, old)
+			if d := time.Since(began); d > time.Second {
+				t.Errorf("round %d: without a leader for %v", round, d)
+			}
+			c.start(old)
+			if err := c.nodes[old].host.Open(1, c.ids); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -55,6 +55,12 @@ func Ahead(own *replica.Status, others []replica.Status) bool {
 	})
 }
 
+// Stands reports whether another voter is in a newer term than this replica. That voter stands, or it follows somebody
+// who does. The request for the vote of this replica is under way then.
+func Stands(own *replica.Status, others []replica.Status) bool {
+	return slices.ContainsFunc(others, func(o replica.Status) bool { return rivals(own, &o) && o.Term > own.Term })
+}
+
 // rivals reports whether o is of a replica that could lead the group of own in its place.
 func rivals(own, o *replica.Status) bool {
 	return o.Partition == own.Partition && o.Failure == "" && Votes(own, o.Node)

@@ -33,6 +33,29 @@ func TestHeard(t *testing.T) {
 	}
 }
 
+// A voter in a newer term stands, or follows one that does.
+func TestStands(t *testing.T) {
+	own := replica.Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}, Term: 7}
+	for _, tc := range []struct {
+		name   string
+		others []replica.Status
+		want   bool
+	}{
+		{"nobody", nil, false},
+		{"a voter of the same term", []replica.Status{{Partition: 1, Node: "n1", Term: 7}}, false},
+		{"the second of two", []replica.Status{{Partition: 1, Node: "n1", Term: 6}, {Partition: 1, Node: "n3", Term: 8}}, true},
+		{"a voter whose replica failed", []replica.Status{{Partition: 1, Node: "n3", Term: 8, Failure: "disk"}}, false},
+		{"somebody without a vote", []replica.Status{{Partition: 1, Node: "n9", Term: 8}}, false},
+		{"a voter of another partition", []replica.Status{{Partition: 2, Node: "n3", Term: 8}}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := Stands(&own, tc.others); got != tc.want {
+				t.Errorf("somebody stands: %v", got)
+			}
+		})
+	}
+}
+
 // A17: the best of the survivors stands.
 func TestBestCandidate(t *testing.T) {
 	own := replica.Status{Partition: 1, Node: "n2", Voters: []fsm.NodeID{"n1", "n2", "n3"}, LastTerm: 5, Last: 100}
