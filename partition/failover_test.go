@@ -174,7 +174,7 @@ func TestTheHeirOfALeaderThatStopsIsLeftToWin(t *testing.T) {
 			if err := c.nodes[old].host.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-			c.gone(old)
+			c.crash(old) // it is closed: its links end
 			for _, id := range c.others(old) {
 				go c.nodes[id].host.PeerLost(t.Context(), old)
 			}

@@ -412,12 +412,6 @@ func (c *testCluster) crash(id fsm.NodeID) {
 	n.host = nil
 }
 
-// gone has the links of a node that was closed end, as those of a process do.
-func (c *testCluster) gone(id fsm.NodeID) {
-	c.nodes[id].port.Kill()
-	c.nodes[id].host = nil
-}
-
 // leader waits for a leader of p that serves, other than those excepted.
 func (c *testCluster) leader(p fsm.PartitionID, except ...fsm.NodeID) *replica.Replica {
 	c.t.Helper()

@@ -49,10 +49,10 @@ Two defects of SDKs show with large messages, on whatever broker:
 
 Two defects of old versions of the Java SDK show on a busy machine, on whatever broker:
 
-- **Before 7.17.1: a blocking ` + "`" + `receiveMessages` + "`" + ` can wait in vain, with its link without credit.** A message that arrives
+- **7.17.0: a blocking ` + "`" + `receiveMessages` + "`" + ` can wait in vain, with its link without credit.** A message that arrives
   after the call that asked for it has ended is given back. Until that is done it counts as asked for (` + "`" + `drainQueue` + "`" + ` of
   ` + "`" + `SynchronousMessageSubscriber` + "`" + `), so a call that begins meanwhile asks for nothing. The next call asks again. Waits of a few
-  seconds are the way around; the scenarios of these versions wait 2 s at a time. 7.17.1 has another receiver.
+  seconds are the way around; the scenarios of this version wait 2 s at a time. 7.17.1 has another receiver.
 - **7.4.2: ` + "`" + `createTransaction` + "`" + ` can fail on a connection for good.** It opens an AMQP session on the thread of the caller
   (` + "`" + `createSession` + "`" + ` of ` + "`" + `ReactorConnection` + "`" + `), while the SDK's reactor uses the same connection. Seven ` + "`" + `begin` + "`" + ` frames of about
   2,900 were never written: the node had every byte that the client had sent, and none of that frame. Version 7.17.20 wrote

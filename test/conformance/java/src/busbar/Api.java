@@ -40,12 +40,12 @@ final class Api {
     static final boolean CLOSES_LATE = FETCHES_AHEAD;
 
     /**
-     * How long a blocking receiver may wait in one call. Before 7.17.1 a call can wait for ever for a message that is
+     * How long a blocking receiver may wait in one call. A call of 7.17.0 can wait in vain for a message that is
      * there. The message of a call that had ended is given back to the broker (`drainQueue` of
      * `SynchronousMessageSubscriber`), and is counted as asked for meanwhile. A call of that moment asks for nothing,
      * so the link has no credit. The next call asks again.
      */
-    static final Duration ONE_WAIT = FETCHES_AHEAD ? Duration.ofSeconds(2) : Env.SOON;
+    static final Duration ONE_WAIT = FETCHES_AHEAD && !OLDEST ? Duration.ofSeconds(2) : Env.SOON;
 
     private Api() {
     }
