@@ -398,12 +398,18 @@ func startServer(t testing.TB, partitions int, edit ...func(*Config)) *testServe
 
 func startLogged(t testing.TB, log hclog.Logger, partitions int, edit ...func(*Config)) *testServer {
 	t.Helper()
+	return startAt(t, log, time.Now, partitions, edit...)
+}
+
+// startAt is startLogged with the clock of the log of refusals.
+func startAt(t testing.TB, log hclog.Logger, now func() time.Time, partitions int, edit ...func(*Config)) *testServer {
+	t.Helper()
 	cfg := testConfig()
 	for _, f := range edit {
 		f(&cfg)
 	}
 	b := newSingleBroker(partitions)
-	s, err := New(cfg, Deps{Broker: b, Catalog: b, Policies: testPolicies(t), Refusals: refusal.New(7, log, time.Now)}, log)
+	s, err := New(cfg, Deps{Broker: b, Catalog: b, Policies: testPolicies(t), Refusals: refusal.New(7, log, now)}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
