@@ -230,8 +230,8 @@ func (a *attack) conclude(size string) {
 	a.Helper()
 	a.await("the witness sends", func() bool { return a.w.count() >= 20 })
 	a.w.judge(a.ctx)
-	if n := len(a.w.doubt); n > 0 {
-		a.Errorf("the witness met %d errors", n)
+	for id, err := range a.w.doubt {
+		a.Errorf("the witness was not told that %s is stored: %v", id, err)
 	}
 	for i, n := range a.c.Nodes {
 		if n.Pid() != a.before[i].pid {

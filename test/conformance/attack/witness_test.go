@@ -32,7 +32,7 @@ type witness struct {
 	served map[int]bool    // the nodes that have acknowledged one of its messages
 	took   []time.Duration // of the acknowledged sends, in order
 	stored map[string]bool // acknowledged
-	doubt  map[string]bool // not acknowledged: they may be stored
+	doubt  map[string]error // not acknowledged, and why: they may be stored
 }
 
 // watch begins to send messages of size bytes.
@@ -52,7 +52,7 @@ func watchAt(ctx context.Context, t *testing.T, c *cluster.Cluster, queue string
 		t.Fatal(err)
 	}
 	w := &witness{t: t, cluster: c, queue: queue, size: size, stop: make(chan struct{}),
-		served: map[int]bool{}, stored: map[string]bool{}, doubt: map[string]bool{}}
+		served: map[int]bool{}, stored: map[string]bool{}, doubt: map[string]error{}}
 	for i := range c.Nodes {
 		w.wg.Go(func() { w.send(ctx, i) })
 	}
@@ -92,7 +92,7 @@ func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client, at 
 		w.next++
 		id := fmt.Sprint("m", w.next)
 		w.mu.Unlock()
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		short, cancel := context.WithTimeout(ctx, patience)
 		began := time.Now()
 		err := sender.SendMessage(short, &azservicebus.Message{MessageID: &id, Body: w.body(id)}, nil)
 		cancel()
@@ -101,7 +101,7 @@ func (w *witness) sendWith(ctx context.Context, client *azservicebus.Client, at 
 			w.stored[id], w.served[at] = true, true
 			w.took = append(w.took, time.Since(began))
 		} else {
-			w.doubt[id] = true
+			w.doubt[id] = err
 		}
 		w.mu.Unlock()
 		if err != nil {
@@ -197,8 +197,8 @@ func (w *witness) judge(ctx context.Context) {
 		}
 	}
 	for id, n := range got {
-		if n > 1 || !w.stored[id] && !w.doubt[id] {
-			w.t.Errorf("%s was received %d times; acknowledged %t, in doubt %t", id, n, w.stored[id], w.doubt[id])
+		if n > 1 || !w.stored[id] && w.doubt[id] == nil {
+			w.t.Errorf("%s was received %d times; acknowledged %t, in doubt: %v", id, n, w.stored[id], w.doubt[id])
 		}
 	}
 	w.t.Logf("%d acknowledged, %d in doubt", len(w.stored), len(w.doubt))
