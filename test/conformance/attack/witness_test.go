@@ -29,9 +29,9 @@ type witness struct {
 
 	mu     sync.Mutex
 	next   int
-	served map[int]bool    // the nodes that have acknowledged one of its messages
-	took   []time.Duration // of the acknowledged sends, in order
-	stored map[string]bool // acknowledged
+	served map[int]bool     // the nodes that have acknowledged one of its messages
+	took   []time.Duration  // of the acknowledged sends, in order
+	stored map[string]bool  // acknowledged
 	doubt  map[string]error // not acknowledged, and why: they may be stored
 }
 
