@@ -113,5 +113,6 @@ func runNode(cmd *cobra.Command, file string, given map[string][]string, served 
 	if !cfg.Ephemeral { // such a node is to be small
 		defer process.KeepHeapFloor()() // first of all: memory used before would have to be cleared
 	}
+	defer process.AdaptProcessors()()
 	return serve(cmd.Context(), cfg, cmd.OutOrStdout(), signals, served)
 }

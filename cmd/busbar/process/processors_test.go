@@ -1,0 +1,89 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// A chooser of eight processors, and what it gives a load of so many cores, look by look.
+func TestProcessorsFollowTheLoad(t *testing.T) {
+	type stretch struct {
+		cores float64
+		looks int
+		want  int // at the end
+	}
+	for name, all := range map[string][]stretch{
+		"nothing to do":                {{0, calmLooks - 1, 8}, {0, 1, 1}, {0, 100, 1}},
+		"a little":                     {{0.3, calmLooks, 1}, {0.6, 100, 1}},
+		"more at once":                 {{0, calmLooks, 1}, {0.7, 1, 8}},
+		"more at once, and then less":  {{0, calmLooks, 1}, {1, 1, 8}, {1, calmLooks - 1, 8}, {1, 1, 3}, {1, 100, 3}},
+		"a load between two numbers":   {{1.1, calmLooks, 3}, {1.3, 100, 3}, {1.9, 100, 3}, {2, 1, 8}},
+		"the busiest look counts":      {{0.1, 3, 8}, {1.5, 1, 8}, {0.1, calmLooks - 4, 4}},
+		"a busy look begins anew":      {{0.1, calmLooks - 1, 8}, {4, 1, 8}, {0.1, calmLooks - 1, 8}, {0.1, 1, 1}},
+		"everything that there is":     {{8, 100, 8}},
+		"more than there is":           {{9, 100, 8}},
+		"a load that goes up and down": {{0.1, calmLooks, 1}, {0.64, 50, 1}, {0.1, 50, 1}, {0.64, 50, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := chooser{most: 8, now: 8}
+			for _, s := range all {
+				for range s.looks {
+					c.look(time.Duration(s.cores*float64(processorsLook)), processorsLook)
+				}
+				if c.now != s.want {
+					t.Errorf("%d processors behind %d looks of %v cores, want %d", c.now, s.looks, s.cores, s.want)
+				}
+			}
+			if now := c.look(time.Hour, 0); now != c.now {
+				t.Error("a look without time between counts")
+			}
+		})
+	}
+}
+
+// A process of its own falls to one processor while it sleeps, and has them all again when it works on all.
+func TestAdaptProcessors(t *testing.T) {
+	const child = "BUSBAR_TEST_PROCESSORS"
+	if os.Getenv(child) == "" {
+		if runtime.NumCPU() < 2 {
+			t.Skip("one processor is what the machine has")
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^TestAdaptProcessors$", "-test.v")
+		for _, v := range os.Environ() {
+			if len(v) < 11 || v[:11] != "GOMAXPROCS=" {
+				cmd.Env = append(cmd.Env, v)
+			}
+		}
+		cmd.Env = append(cmd.Env, child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	most := runtime.GOMAXPROCS(0)
+	end := AdaptProcessors()
+	until := func(want int, work func()) {
+		t.Helper()
+		for range 10000 {
+			if runtime.GOMAXPROCS(0) == want {
+				return
+			}
+			work()
+		}
+		t.Fatalf("%d processors, want %d", runtime.GOMAXPROCS(0), want)
+	}
+	until(1, func() { time.Sleep(10 * time.Millisecond) })
+	until(most, func() {
+		for began := time.Now(); time.Since(began) < 10*time.Millisecond; {
+			runtime.Gosched()
+		}
+	})
+	until(1, func() { time.Sleep(10 * time.Millisecond) })
+	end()
+	if now := runtime.GOMAXPROCS(0); now != most {
+		t.Errorf("%d processors at the end, want %d", now, most)
+	}
+}
