@@ -175,20 +175,27 @@ func (l *link) finishLocked() (over bool) {
 	return l.finishedReceived
 }
 
-// monitor sends a ping per interval and closes the link when the peer was silent for SilentPings
-// ticks in a row. If this process is paused, it loses ticks rather than blaming the peer.
+// monitor sends a ping in each interval in which nothing else was sent. It closes the link when the peer was silent for
+// SilentPings ticks in a row. If this process is paused, it loses ticks rather than blaming the peer.
 func (l *link) monitor() {
-	ticker := time.NewTicker(l.mesh.cfg.PingInterval)
+	every := l.mesh.cfg.PingInterval
+	// The monitors of all links tick together, so that a quiet node wakes once for all of them.
+	ticker := time.NewTicker(every - time.Duration(time.Now().UnixNano())%every)
 	defer ticker.Stop()
-	seen := l.conn.received.Load()
-	for {
+	seen, sent := l.conn.received.Load(), l.conn.sent.Load()
+	for first := true; ; first = false {
 		select {
 		case <-ticker.C:
 		case <-l.done:
 			return
 		}
+		if first {
+			ticker.Reset(every)
+		}
 		l.mu.Lock()
-		if l.fitsLocked(0) { // else the queue is itself a sign of life, if it moves at all
+		if now := l.conn.sent.Load(); now != sent {
+			sent = now // that was a sign of life
+		} else if l.fitsLocked(0) { // else the queue is itself a sign of life, if it moves at all
 			l.appendLocked(framePing, 0, 0, nil)
 		}
 		l.mu.Unlock()

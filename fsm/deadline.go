@@ -238,6 +238,10 @@ func (s *State) cancel(sh *share, req *Request, c *Cancel, o *Outcome) {
 	}
 }
 
+// forgetLate is how much later than they may answers are forgotten. Nobody waits for that. So a partition that only
+// remembers answers has no deadline that is near.
+const forgetLate = Lease(5 * 60 * 1000)
+
 // NextDeadline returns when a Tick is due by each clock, 0 if nothing is waited for. A time that is
 // not after Clocks means that the last Tick left work over.
 func (s *State) NextDeadline() (wall Wall, lease Lease) {
@@ -247,8 +251,14 @@ func (s *State) NextDeadline() (wall Wall, lease Lease) {
 	if n, ok := s.leaseNext.Min(); ok {
 		lease = n.at
 	}
-	if d, ok := s.resultDue.Min(); ok && (lease == 0 || d.at < lease) {
-		lease = d.at
+	if d, ok := s.resultDue.Min(); ok {
+		at := d.at
+		if at > s.lease { // else the last Tick left some
+			at += forgetLate
+		}
+		if lease == 0 || at < lease {
+			lease = at
+		}
 	}
 	s.leaving.Scan(func(_ EntityID, at Lease) bool {
 		if lease == 0 || at < lease {

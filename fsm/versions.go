@@ -169,6 +169,7 @@ var callsKnown = []Call{
 	{22, "read image", VersionBackups},
 	{23, "drop images", VersionBackups},
 	{24, "image of a share", VersionRehoming},
+	{25, "beat", VersionFirst}, // called on every node: an older program says that it does not serve the call
 	{64, "bootstrap", VersionFirst},
 	{65, "connections", VersionRehoming}, // asked of every node: an older program says that it does not serve the call
 }

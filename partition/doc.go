@@ -19,7 +19,7 @@
 //   - peek.go, released.go, router.go, large.go: routing of commands and queries; large bodies
 //   - directory_nodes.go, directory_rules.go, directory.go, publish.go: nodes and entities, as the catalog has them
 //   - sender.go, unanswered.go, life.go: one request, tried until it has an answer
-//   - stepdown.go, dates.go, failover.go, transfer.go: who leads
+//   - stepdown.go, dates.go, beat.go, failover.go, transfer.go: who leads
 //   - staleness.go, quarantine.go, reopen.go, stuck.go, disk.go, away.go, version.go: is this node well, are its peers
 //     there, and do they know what it sends?
 //   - host.go: the replicas here, and the loops that watch them

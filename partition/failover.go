@@ -34,7 +34,31 @@ const (
 // that served meanwhile.
 func (h *Host) PeerLost(ctx context.Context, lost fsm.NodeID) {
 	h.lost.add(lost)
+	h.beats.forget(lost)
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	ends.Go(func() { h.keep(ctx, lost) })
 	h.succeed(ctx, lost, func(s *replica.Status) bool { return s.Leader == lost || s.Leader == "" })
+}
+
+// keep ends the transfers of a leadership to a node that was lost, and takes the leadership back. This replica has all that
+// the group has, so it may stand at once. It does so only if it hears a majority: see PeerLost.
+func (h *Host) keep(ctx context.Context, lost fsm.NodeID) {
+	var given []replica.Status
+	for _, r := range h.list() {
+		if r.EndTransfer(ctx, lost) {
+			given = append(given, r.Status())
+		}
+	}
+	if len(given) == 0 {
+		return
+	}
+	others := h.survivors(ctx, given, lost)
+	for i := range given {
+		if r := h.Replica(given[i].Partition); r != nil && control.Heard(&given[i], others) {
+			r.Campaign(ctx, "")
+		}
+	}
 }
 
 // succeed gives groups a new leader that a node led, and those that are without one since: the best of the

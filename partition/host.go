@@ -38,6 +38,7 @@ type Host struct {
 	dates          dateWatch
 	lost           lostPeers
 	away           away
+	beats          beats
 	space          diskSpace
 	pace           replica.Pace                         // of the disk
 	rate           *raftnet.Rate                        // of snapshots to new replicas
@@ -53,6 +54,8 @@ type Host struct {
 
 	stop      chan struct{}
 	wg        sync.WaitGroup
+	beating   sync.WaitGroup // the goroutine of the beats; rest ends it, after the replicas
+	rest      func()
 	fatalOnce sync.Once
 }
 
@@ -79,6 +82,7 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	if h.deps.OnFatal == nil {
 		h.deps.OnFatal = func(error) {}
 	}
+	h.beats.init(h)
 	h.unversioned = deps.Caller
 	h.deps.Caller = newVersionedCaller(deps.Caller, h)
 	h.handle()
@@ -89,6 +93,9 @@ func NewHost(cfg Config, deps Deps) (*Host, error) {
 	go func() { defer h.wg.Done(); h.staleness.run() }()
 	h.away.h = h
 	h.wg.Go(h.away.run)
+	beating, rest := context.WithCancel(context.Background())
+	h.rest = func() { rest(); h.beating.Wait() }
+	h.beating.Go(func() { h.beats.run(beating) })
 	h.dates.h = h
 	h.wg.Add(1)
 	go func() { defer h.wg.Done(); h.dates.run() }()
@@ -140,7 +147,7 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*replica.Replica, 
 		members = nil
 	}
 	r, err := replica.Open(p, s, members, replica.Options{
-		Config: &h.cfg.Config, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room, Pace: &h.pace, Rate: h.rate, Tallies: &h.tallies,
+		Config: &h.cfg.Config, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room, Pace: &h.pace, Rate: h.rate, Tallies: &h.tallies, BeatEvery: h.beats.every,
 		Empty: func() replica.Machine { return h.deps.Machine(p) }, Verified: h.staleness.alwaysVerified(), Log: h.deps.Log,
 	})
 	if err != nil {
@@ -371,7 +378,9 @@ func (h *Host) Close(ctx context.Context) error {
 		}
 		return nil
 	})
-	return h.each(rs, (*replica.Replica).Close)
+	err := h.each(rs, (*replica.Replica).Close)
+	h.rest()
+	return err
 }
 
 // each calls f for all replicas at once and joins their errors.

@@ -18,6 +18,9 @@ func (n nodeSide) Allowed(id fsm.NodeID) bool { return n.h.allowed(id) }
 // WrongClock implements Node.
 func (n nodeSide) WrongClock() bool { return n.h.Clock().Wrong }
 
+// Lost implements Node.
+func (n nodeSide) Lost(o fsm.NodeID) bool { return n.h.lost.has(o) }
+
 // Defers implements Node.
 func (n nodeSide) Defers(r *replica.Replica) bool { return n.h.defers(context.Background(), r) }
 

@@ -122,6 +122,9 @@ const (
 	KindDropImages uint8 = 23
 	// KindShare reads the image of a share that moves to another partition.
 	KindShare uint8 = 24
+	// KindBeat exchanges what two nodes tell each other of all their groups. A program that does not know it says so, and
+	// has heartbeats of each group instead.
+	KindBeat uint8 = 25
 )
 
 // Locator knows who is believed to lead a partition; cluster.View implements it. It is a hint.

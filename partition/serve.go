@@ -40,6 +40,7 @@ func (h *Host) handle() {
 	c.Handle(KindReadImage, h.verb(h.captures.serveRead))
 	c.Handle(KindDropImages, h.captures.serveDrop)
 	c.Handle(KindShare, h.verb(h.shareImages.serve))
+	c.Handle(KindBeat, h.beats.serve)
 }
 
 func (h *Host) serveRaft(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {

@@ -29,6 +29,7 @@ const (
 	stalenessBytes   = 8 + 8
 	stalenessEvery   = 100 * time.Millisecond // while a replica waits
 	stalenessIdle    = time.Second            // while only a peer that is away was not told
+	stalenessDone    = 10 * time.Second       // while every peer was told; a group may get another one
 	stalenessTimeout = 500 * time.Millisecond
 )
 
@@ -69,9 +70,12 @@ func (w *stalenessCheck) run() {
 		return
 	}
 	for {
-		pause := stalenessIdle
-		if w.look() {
+		pause := stalenessDone
+		switch waits, away := w.look(); {
+		case waits:
 			pause = stalenessEvery
+		case away:
+			pause = stalenessIdle
 		}
 		t := time.NewTimer(pause)
 		select {
@@ -85,8 +89,8 @@ func (w *stalenessCheck) run() {
 	}
 }
 
-// look asks the peers that were not asked yet and reports whether a replica still waits.
-func (w *stalenessCheck) look() (waits bool) {
+// look asks the peers that were not asked yet. It reports whether a replica still waits, and whether peers were asked.
+func (w *stalenessCheck) look() (waits, asked bool) {
 	rs := w.h.list()
 	ask := map[fsm.NodeID]bool{}
 	w.mu.Lock()
@@ -104,7 +108,7 @@ func (w *stalenessCheck) look() (waits bool) {
 			waits = true
 		}
 	}
-	return waits
+	return waits, len(ask) > 0
 }
 
 func (w *stalenessCheck) ask(nodes map[fsm.NodeID]bool) {

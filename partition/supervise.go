@@ -58,6 +58,9 @@ func (c controlSide) LeadersChanged() <-chan struct{} { return c.h.Changed() }
 // CatalogChanged implements control.Host.
 func (c controlSide) CatalogChanged() <-chan struct{} { return c.h.CatalogChanged() }
 
+// Looks implements control.Host.
+func (c controlSide) Looks() <-chan struct{} { return c.h.beats.looks.wait() }
+
 // View implements control.Host.
 func (c controlSide) View() *catalog.View { return c.d.View() }
 

@@ -15,5 +15,5 @@
 //	placement             decide.go, slow.go, grow.go, plan.go, plan_lead.go, retire.go
 //	leaders               balance.go
 //	clients               leave.go
-//	failed replicas       repair.go, rebuild.go, replace.go, quarantine.go, stuck.go
+//	failed replicas       repair.go, calm.go, rebuild.go, replace.go, quarantine.go, stuck.go
 package control

@@ -22,6 +22,8 @@ type Host interface {
 	LeadersChanged() <-chan struct{}
 	// CatalogChanged returns a channel that is closed when the catalog's replica here has applied more.
 	CatalogChanged() <-chan struct{}
+	// Looks returns a channel that is closed about every second, for what comes without notice.
+	Looks() <-chan struct{}
 	// View returns the catalog as the replica here has it; nil if there is none.
 	View() *catalog.View
 	// CurrentView returns the catalog as it is now, that of its leader. View may be older: a node that has just started has

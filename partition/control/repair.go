@@ -33,6 +33,8 @@ type repairer struct {
 	// nobody looked in between.
 	epochs map[fsm.PartitionID]uint64
 	asked  time.Time
+	calm   bool                // nothing was to be done when they were asked last
+	seen   uint64              // the version of the catalog then
 	slow   map[fsm.NodeID]bool // nodes whose disks are slow, as they were told of in the log
 	// admits are the nodes that have said to know the cluster version that is proposed.
 	admits []fsm.NodeID
@@ -71,10 +73,10 @@ const repairPause = 10 * time.Second
 func (m *repairer) step(_ context.Context, f Facts) {
 	v := f.View
 	led := m.led(f)
-	if len(led) == 0 || time.Since(m.asked) < repairEvery {
+	if len(led) == 0 || time.Since(m.asked) < repairEvery || m.rests(v, led) {
 		return
 	}
-	m.asked = time.Now()
+	m.asked, m.seen, m.calm = time.Now(), v.Version(), len(led) == m.leading(f)
 	want := map[fsm.PartitionID][]fsm.NodeID{fsm.CatalogPartition: nodeIDs(v)}
 	for _, g := range v.Groups() {
 		want[g.ID] = g.Members
@@ -88,7 +90,8 @@ func (m *repairer) step(_ context.Context, f Facts) {
 		if g == nil {
 			continue
 		}
-		r.SetVotersFull(votersFull(g.id, g.servers, states))
+		full := votersFull(g.id, g.servers, states)
+		r.SetVotersFull(full)
 		step := g.next()
 		if step == nil {
 			step = m.diverged(r, g, states)
@@ -103,12 +106,16 @@ func (m *repairer) step(_ context.Context, f Facts) {
 			if step == nil {
 				step = m.elect(g, v, states)
 			}
-			m.propose(m.decide(v, g, states))
+			changes := m.decide(v, g, states)
+			m.calm = m.calm && len(changes) == 0
+			m.propose(changes)
 		}
+		m.calm = m.calm && step == nil && !full
 		if step != nil {
 			m.take(r, step)
 		}
 	}
+	m.calm = m.calm && len(m.since) == 0 && len(m.silent) == 0
 }
 
 func nodeIDs(v *catalog.View) []fsm.NodeID {

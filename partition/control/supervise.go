@@ -68,7 +68,7 @@ func (s *Supervisor) Go(f func(ctx context.Context)) {
 	go func() { defer s.wg.Done(); f(s.ctx) }()
 }
 
-// lookEvery is how often a loop looks although it heard of no change.
+// lookEvery is how often a node that the catalog does not name yet tries again.
 const lookEvery = time.Second
 
 // run takes the steps of a loop: now, whenever the catalog here or a leader changes, and now and then.
@@ -80,10 +80,8 @@ func (s *Supervisor) run(l Loop) {
 	if l.End != nil {
 		defer l.End()
 	}
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
 	for {
-		changed, leaders := s.host.CatalogChanged(), s.host.LeadersChanged()
+		changed, leaders, looks := s.host.CatalogChanged(), s.host.LeadersChanged(), s.host.Looks()
 		if v := s.host.View(); v != nil {
 			l.Step(s.ctx, Facts{View: v, Replicas: s.host.Replicas()})
 		}
@@ -92,7 +90,7 @@ func (s *Supervisor) run(l Loop) {
 			return
 		case <-changed:
 		case <-leaders:
-		case <-t.C:
+		case <-looks:
 		}
 	}
 }

@@ -12,5 +12,7 @@
 //	rate.go       what a node sends to new replicas in a second
 //	gate.go       snapshots that the replica does not need are kept from raft
 //	heard.go      how old the state here may be (S-305)
+//	beat.go       what two nodes tell each other of all their groups
+//	rest.go       groups without work need no calls
 //	log.go        what of raft's log lines is passed on
 package raftnet

@@ -68,19 +68,36 @@ func (h *heard) append(a *raft.AppendEntriesRequest, arrived time.Time) {
 	if n := uint64(len(a.Entries)); n > 0 && a.LeaderCommitIndex >= a.PrevLogEntry+n {
 		return
 	}
+	h.noteLocked(a.LeaderCommitIndex, before)
+}
+
+// rests notes that a group rests: its leader has committed an entry, and had committed nothing behind it at a time. The
+// follower has taken an append of the leader in that term.
+func (h *heard) rests(term, commit uint64, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.term == term && h.own != 0 && commit >= h.own {
+		h.noteLocked(commit, at)
+	}
+}
+
+// noteLocked notes a word of a leader.
+func (h *heard) noteLocked(commit uint64, at time.Time) {
 	newest := &h.words[(h.next+heardWords-1)%heardWords]
-	if a.LeaderCommitIndex < newest.commit {
+	if commit < newest.commit {
 		return // a copy of an earlier append that was under way for long
 	}
-	if newest.commit == a.LeaderCommitIndex {
-		newest.at = before
+	if newest.commit == commit {
+		if at.After(newest.at) {
+			newest.at = at
+		}
 		return
 	}
-	if older := h.words[(h.next+heardWords-2)%heardWords]; before.Sub(older.at) < heardPause {
-		*newest = word{a.LeaderCommitIndex, before}
+	if older := h.words[(h.next+heardWords-2)%heardWords]; at.Sub(older.at) < heardPause {
+		*newest = word{commit, at}
 		return
 	}
-	h.words[h.next] = word{a.LeaderCommitIndex, before}
+	h.words[h.next] = word{commit, at}
 	h.next = (h.next + 1) % heardWords
 }
 

@@ -37,6 +37,9 @@ type Config struct {
 	Self   fsm.NodeID
 	Caller Caller
 
+	// BeatEvery is the time between two beats of the node; 0 if it has none. Groups do not rest then.
+	BeatEvery time.Duration
+
 	HeartbeatTimeout time.Duration // bounds the pause between two tries of an append: a quarter of it
 	ElectionTimeout  time.Duration // bounds every call but appends and snapshots
 	RPCTimeout       time.Duration // bounds an append
@@ -58,6 +61,8 @@ type Replica interface {
 	Learner(raft.ServerID) bool
 	// Term returns raft's term.
 	Term() uint64
+	// Standing returns where raft stands. It waits for nothing.
+	Standing() Standing
 	// Defers reports whether the replica leaves an election to others.
 	Defers() bool
 	// Given is called when another node tells the replica to take over.
@@ -83,9 +88,16 @@ type Transport struct {
 	received atomic.Uint64
 	sendings sendings
 	heard    heard // from leaders, and from peers that follow this replica
+	rest     rest
 	rpc      chan raft.RPC
 	ctx      context.Context // ends with Close; raft's own calls carry none
 	cancel   context.CancelFunc
+	// calls ends with the leadership that gives up; endCalls guards it.
+	calls       context.Context
+	cancelCalls context.CancelFunc
+	endCalls    sync.Mutex
+	abdicated   atomic.Uint64              // the term that this replica leads no more
+	handing     atomic.Pointer[fsm.NodeID] // who is to lead instead; nil or "" if nobody
 	// requests holds *[]byte: raft sends one request to a peer at a time, of up to an entry each.
 	requests sync.Pool
 }
@@ -106,7 +118,9 @@ var ErrBlank = errors.New("replica has no configuration: it does not vote")
 // [Transport.Snapshots] in its place.
 func New(cfg Config, r Replica, snapshots raft.SnapshotStore) *Transport {
 	ctx, cancel := context.WithCancel(context.Background())
+	calls, cancelCalls := context.WithCancel(ctx)
 	return &Transport{
+		calls: calls, cancelCalls: cancelCalls,
 		cfg: cfg, replica: r, gate: newGate(snapshots, r.Holds, r.Unreadable),
 		rpc: make(chan raft.RPC), ctx: ctx, cancel: cancel,
 		requests: sync.Pool{New: func() any { return new([]byte) }},
@@ -162,6 +176,9 @@ func (t *Transport) Close() error { t.cancel(); return nil }
 // which would commit a stale tail that this call says nothing about.
 func (t *Transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if t.spare(fsm.NodeID(id), args, resp) || t.gaveUp(args, resp) {
+		return nil
+	}
 	bound := 0
 	for i, e := range args.Entries {
 		bound += len(e.Data) + len(e.Extensions) + EntryOverhead
@@ -176,12 +193,16 @@ func (t *Transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress,
 	buf := t.requests.Get().(*[]byte)
 	b := appendAppend(t.appendHead(slices.Grow((*buf)[:0], bound+256), Append), args)
 	var began time.Time
-	err := t.insist(args.Term, func() error {
+	err := t.insist(fsm.NodeID(id), args.Term, func() error {
 		began = time.Now()
 		return t.call(id, b, Append, func(r *wire.Reader) { readAppendAnswer(r, resp) })
 	})
 	if err == nil && resp.Term == args.Term {
 		t.heard.answered(args.Term, string(id), began)
+		t.acknowledged(fsm.NodeID(id), args, resp.Success, began)
+	}
+	if err != nil && t.gaveUp(args, resp) {
+		err = nil
 	}
 	// The caller has kept nothing of the request, however the calls ended.
 	if *buf = b; cap(b) <= maxSpareRequest {
@@ -204,21 +225,22 @@ const (
 // pause twice as long after each failure, up to ten seconds, and sleep them out. A follower that was away for a while
 // and came back would be missing for as long. If another one goes meanwhile, the majority would be missing with it.
 // Doing an append twice is the same as once.
-func (t *Transport) insist(term uint64, call func() error) error {
+func (t *Transport) insist(to fsm.NodeID, term uint64, call func() error) error {
 	until := time.Now().Add(insistFor)
 	for pause := insistFirst; ; pause = min(2*pause, t.cfg.HeartbeatTimeout/4) {
 		err := call()
-		if err == nil || time.Now().After(until) {
+		if err == nil || time.Now().After(until) || t.handsTo(to) {
 			return err
 		}
 		wait := time.NewTimer(pause/2 + rand.N(pause/2))
+		ended := t.underWay()
 		select {
 		case <-wait.C:
-		case <-t.ctx.Done():
+		case <-ended.Done():
 			wait.Stop()
 			return err
 		}
-		if t.replica.Term() != term {
+		if t.replica.Term() != term || t.abdicated.Load() == term {
 			return err
 		}
 	}
@@ -301,7 +323,7 @@ func (t *Transport) call(to raft.ServerID, b []byte, kind Kind, read func(*wire.
 		// A candidate or a transfer that waits longer than its own timer waits for nothing (R10).
 		limit = min(limit, t.cfg.ElectionTimeout)
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, limit)
+	ctx, cancel := context.WithTimeout(t.underWay(), limit)
 	defer cancel()
 	answer, err := t.cfg.Caller.Call(ctx, fsm.NodeID(to), KindRaft, b)
 	if err != nil {
@@ -310,6 +332,13 @@ func (t *Transport) call(to raft.ServerID, b []byte, kind Kind, read func(*wire.
 	r := openAnswer(answer, kind)
 	read(r)
 	return r.Done()
+}
+
+// underWay is the context of calls. It ends with the transport, or with a leadership that gives up.
+func (t *Transport) underWay() context.Context {
+	t.endCalls.Lock()
+	defer t.endCalls.Unlock()
+	return t.calls
 }
 
 func (t *Transport) head(kind Kind, size int) []byte {

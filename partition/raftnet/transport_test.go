@@ -24,6 +24,7 @@ func (testReplica) Blank() bool                       { return false }
 func (r testReplica) Allowed(fsm.NodeID) bool         { return !r.stranger }
 func (r testReplica) Learner(raft.ServerID) bool      { return r.learner }
 func (testReplica) Term() uint64                      { return 1 }
+func (testReplica) Standing() Standing                { return Standing{} }
 func (testReplica) Defers() bool                      { return false }
 func (testReplica) Given()                            {}
 func (testReplica) Behind(*raft.AppendEntriesRequest) {}

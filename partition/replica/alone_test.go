@@ -48,6 +48,7 @@ type noPeers struct{}
 func (noPeers) Allowed(fsm.NodeID) bool     { return true }
 func (noPeers) WrongClock() bool            { return false }
 func (noPeers) ClusterVersion() fsm.Version { return fsm.NewestVersion }
+func (noPeers) Lost(fsm.NodeID) bool        { return false }
 func (noPeers) Defers(*Replica) bool        { return false }
 func (noPeers) Changed(*Replica)            {}
 func (noPeers) Applied(fsm.PartitionID)     {}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -15,15 +16,12 @@ import (
 const campaignEvery = 2 * time.Second
 
 // Leader returns who this replica believes to lead, and the term it knows.
-func (r *Replica) Leader() (fsm.NodeID, uint64) {
-	// Raft changes the two one after the other: a leader must not be told under another's term.
-	for {
-		term := r.raft.CurrentTerm()
+func (r *Replica) Leader() (leader fsm.NodeID, term uint64) {
+	term = r.inOneTerm(func() {
 		_, id := r.raft.LeaderWithID()
-		if r.raft.CurrentTerm() == term {
-			return fsm.NodeID(id), term
-		}
-	}
+		leader = fsm.NodeID(id)
+	})
+	return leader, term
 }
 
 // Leading reports whether this replica leads and takes proposals. Raft is asked, too. The proposer sees the end of a
@@ -112,12 +110,33 @@ func (r *Replica) leaderKnown() {
 	r.mu.Unlock()
 }
 
+// ErrPeerLost ends a transfer to a node that was reported lost.
+var ErrPeerLost = errors.New("the node is lost")
+
 // Transfer returns without an error only when this replica is not Leading: raft ends the future behind
 // its leadership.
+//
+// Raft takes no entries meanwhile. So the transfer ends by raft's own election time-out at the latest, even if ctx ended
+// before.
 func (r *Replica) Transfer(ctx context.Context, to fsm.NodeID) error {
+	t := r.transferring(to)
+	if t == nil {
+		return fmt.Errorf("transfer leadership of partition %d to %s: %w", r.id, to, raft.ErrLeadershipTransferInProgress)
+	}
+	if r.node.Lost(to) { // looked at behind transferring: whoever is told of a loss later ends this transfer
+		r.transferred(t)
+		return fmt.Errorf("transfer leadership of partition %d to %s: %w", r.id, to, ErrPeerLost)
+	}
 	f := r.raft.LeadershipTransferToServer(raft.ServerID(to), raft.ServerAddress(to))
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
+	go func() {
+		err := f.Error()
+		r.transferred(t)
+		if t.lost {
+			err = ErrPeerLost
+		}
+		done <- err
+	}()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -144,8 +163,14 @@ func (r *Replica) Led() (epoch uint64, ok bool) { return r.prop.led() }
 // NotLeader returns the error that says who may lead.
 func (r *Replica) NotLeader() error { return r.prop.notLeader() }
 
-// LastContact returns when this replica last heard of its leader.
-func (r *Replica) LastContact() time.Time { return r.raft.LastContact() }
+// LastContact returns when this replica last heard of its leader, by a call or by a beat.
+func (r *Replica) LastContact() time.Time {
+	contact := r.raft.LastContact()
+	if beat := r.net.LedBy(r.Leader()); beat.After(contact) {
+		return beat
+	}
+	return contact
+}
 
 // LastIndex returns the index of the last entry of the log.
 func (r *Replica) LastIndex() uint64 { return r.raft.LastIndex() }

@@ -15,12 +15,13 @@ import (
 // So an error of the disk never returns to raft. The replica is failed, and the calling goroutine is parked and ends
 // when the replica closes.
 type guard struct {
-	log    raft.LogStore
-	stable raft.StableStore
-	cache  *logCache
-	pace   *Pace               // told how long writes of the log take; nil for nobody
-	onSync func(time.Duration) // told the same; nil for nobody
-	fail   func(error)         // marks the replica failed; called at most a few times, must not block
+	log     raft.LogStore
+	stable  raft.StableStore
+	cache   *logCache
+	pace    *Pace               // told how long writes of the log take; nil for nobody
+	onSync  func(time.Duration) // told the same; nil for nobody
+	writing func(last uint64)   // told before entries are written; nil for nobody
+	fail    func(error)         // marks the replica failed; called at most a few times, must not block
 
 	mu    sync.Mutex
 	live  bool                 // raft runs: errors park from now on
@@ -170,6 +171,9 @@ func (g *guard) StoreLog(log *raft.Log) error { return g.StoreLogs([]*raft.Log{l
 
 // StoreLogs implements raft.LogStore.
 func (g *guard) StoreLogs(logs []*raft.Log) error {
+	if g.writing != nil && len(logs) > 0 {
+		g.writing(logs[len(logs)-1].Index)
+	}
 	end, began := g.begin(), time.Now()
 	err := g.log.StoreLogs(logs)
 	end()

@@ -11,27 +11,21 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// leaderPoll is how often a replica looks at what raft's observations may have missed.
-const leaderPoll = time.Second
-
-// statePoll is how often leadership is looked at when raft says nothing. Its channel keeps only
-// the latest news, so it is a hint, and the term tells one leadership from the next.
-const statePoll = time.Second
-
 // run is the proposer's goroutine. It ends when closed is closed.
 func (p *proposer) run() {
-	timer := time.NewTimer(statePoll)
+	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer func() { p.stepDown(p.end()) }()
 	for {
-		next := statePoll
+		timer.Stop()
 		if p.observe() {
 			if p.round() {
 				continue
 			}
-			next = min(next, p.ticks.next())
+			if next := p.ticks.next(); next > 0 {
+				timer.Reset(next)
+			}
 		}
-		timer.Reset(next)
 		select {
 		case <-p.closed:
 			return
@@ -40,6 +34,14 @@ func (p *proposer) run() {
 		case <-timer.C:
 		}
 	}
+}
+
+// astray reports whether leadership is not what the proposer takes it for. Raft's channel keeps only the latest news, so
+// it is a hint, and the term tells one leadership from the next.
+func (p *proposer) astray() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leading != (p.raft.State() == raft.Leader) || p.leading && p.ledTerm != 0 && p.ledTerm != p.raft.CurrentTerm()
 }
 
 // observe follows raft's state and reports whether this replica leads and may propose.

@@ -71,6 +71,8 @@ type Deliverer interface {
 type Node interface {
 	// Allowed reports whether a node is a member of the cluster.
 	Allowed(fsm.NodeID) bool
+	// Lost reports whether a node was reported lost, and nothing was heard of it since.
+	Lost(fsm.NodeID) bool
 	// ClusterVersion returns the version that every node of the cluster knows, as this node has heard.
 	ClusterVersion() fsm.Version
 	// WrongClock reports whether the date of this node is wrong.

@@ -37,6 +37,9 @@ func (s raftSide) Learner(n raft.ServerID) bool {
 // Term implements raftnet.Replica.
 func (s raftSide) Term() uint64 { return s.r.raft.CurrentTerm() }
 
+// Standing implements raftnet.Replica.
+func (s raftSide) Standing() raftnet.Standing { return s.r.standing() }
+
 // Defers implements raftnet.Replica.
 func (s raftSide) Defers() bool { return s.r.node.Defers(s.r) }
 

@@ -44,8 +44,11 @@ type Replica struct {
 	room       *Room
 	empty      func() Machine // an empty state machine, to recount with
 	auditing   sync.Mutex     // one audit at a time: each needs the memory of a state
-	disputed   atomic.Uint64  // index of the last digests that differ without a majority
-	votersFull atomic.Bool    // too many voters have no room on their disks
+	clockwork  clockwork
+	beatEvery  time.Duration
+	looks      chan struct{} // has the watcher look; capacity 1
+	disputed   atomic.Uint64 // index of the last digests that differ without a majority
+	votersFull atomic.Bool   // too many voters have no room on their disks
 
 	mu      sync.Mutex
 	stoodAt time.Time // when this replica last called an election by itself
@@ -68,6 +71,8 @@ type Options struct {
 	Tallies *Tallies
 	// Empty returns an empty state machine.
 	Empty func() Machine
+	// BeatEvery is the time between two calls of Beat; 0 if there are none. Raft then has its own timers.
+	BeatEvery time.Duration
 	// Verified says that the data is known to be the newest there is.
 	Verified bool
 	Log      hclog.Logger
@@ -79,7 +84,7 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 	r := &Replica{
 		id: id, cfg: o.Config, stores: s, node: o.Node, stopping: make(chan struct{}),
 		log: o.Log.With("partition", uint16(id)), waits: newWaiters(o.Config.MaxParked),
-		openedAt: time.Now(), room: o.Room, empty: o.Empty,
+		openedAt: time.Now(), room: o.Room, empty: o.Empty, looks: make(chan struct{}, 1), beatEvery: o.BeatEvery,
 	}
 	r.verified = make(chan struct{})
 	r.unverified.Store(true)
@@ -91,10 +96,11 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, ended: r.guard.ended, imaged: r.imaged,
 		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, tallies: o.Tallies, onApply: r.cfg.OnApply, digests: newDigests(r.stopping, &r.wg)}
 	r.net = raftnet.New(raftnet.Config{
-		Group: id, Self: r.cfg.Node, Caller: o.Caller,
+		Group: id, Self: r.cfg.Node, Caller: o.Caller, BeatEvery: o.BeatEvery,
 		HeartbeatTimeout: r.cfg.HeartbeatTimeout, ElectionTimeout: r.cfg.ElectionTimeout,
 		RPCTimeout: r.cfg.RPCTimeout, MaxAppendBytes: r.cfg.MaxAppendBytes, Rate: o.Rate,
 	}, raftSide{r}, s.Snapshots)
+	r.guard.writing = r.net.Writing
 	if err := r.start(members); err != nil {
 		r.guard.end()
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.net.Close())
@@ -146,6 +152,9 @@ func (r *Replica) raftConfig() *raft.Config {
 	c.HeartbeatTimeout = r.cfg.HeartbeatTimeout
 	c.ElectionTimeout = r.cfg.ElectionTimeout
 	c.LeaderLeaseTimeout = r.cfg.LeaderLease
+	if r.beatEvery > 0 { // Beat minds all three; raft takes no longer lease than the heartbeat time-out that it may get
+		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = never, never, r.cfg.HeartbeatTimeout
+	}
 	c.CommitTimeout = r.cfg.CommitTimeout
 	c.MaxAppendEntries = r.cfg.MaxAppendEntries
 	// One entry is in flight (A4), so a buffer in front of raft has nothing to batch; without it

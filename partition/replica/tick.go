@@ -15,6 +15,9 @@ const tickEvery = time.Second
 // partition that only remembers answers stays silent meanwhile.
 const tickHorizon = 5 * time.Minute
 
+// farTickEvery is the least time between two ticks while no deadline is that near.
+const farTickEvery = 10 * time.Second
+
 // tickPause is the least time between two ticks that found the same deadline due. The state handles a bounded number
 // per Tick, but a tick that handles none must not spin the log.
 const tickPause = 10 * time.Millisecond
@@ -46,7 +49,7 @@ func (t *ticker) due(c clocks, s *stamper) bool {
 	}
 	wait := min(next, tickEvery-time.Since(t.last))
 	if next > tickHorizon {
-		wait = next - tickHorizon
+		wait = max(next-tickHorizon, farTickEvery-time.Since(t.last))
 	}
 	if t.stuck.dueWall == c.dueWall && t.stuck.dueLease == c.dueLease {
 		wait = max(wait, tickPause-time.Since(t.last))
@@ -60,13 +63,8 @@ func (t *ticker) due(c clocks, s *stamper) bool {
 	return true
 }
 
-// next returns how long the proposer may sleep.
-func (t *ticker) next() time.Duration {
-	if t.wait > 0 {
-		return t.wait
-	}
-	return statePoll
-}
+// next returns how long the proposer may sleep, 0 if there is nothing to wait for.
+func (t *ticker) next() time.Duration { return max(t.wait, 0) }
 
 // millis converts, bounded so that a far deadline cannot overflow.
 func millis(m fsm.Millis) time.Duration {

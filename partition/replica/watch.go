@@ -8,6 +8,14 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
+// Look has the watcher look at what comes without notice. It waits for nothing; the node calls it about once a second.
+func (r *Replica) Look() {
+	select {
+	case r.looks <- struct{}{}:
+	default:
+	}
+}
+
 // watch tells the host when the leader changes, and takes snapshots.
 func (r *Replica) watch() {
 	seen := make(chan raft.Observation, 16)
@@ -20,8 +28,6 @@ func (r *Replica) watch() {
 	})
 	r.raft.RegisterObserver(o)
 	defer r.raft.DeregisterObserver(o)
-	t := time.NewTicker(leaderPoll)
-	defer t.Stop()
 	shots, watch := &snapshots{r: r}, &stuckWatch{r: r, pulses: make(chan struct{}, 1)}
 	var leader fsm.NodeID
 	var term uint64
@@ -38,7 +44,10 @@ func (r *Replica) watch() {
 		case <-r.stopping:
 			return
 		case <-seen:
-		case <-t.C:
+		case <-r.looks:
+			if r.prop.astray() {
+				r.prop.poke()
+			}
 			shots.look()
 			r.machine.drops.flush(time.Now())
 			if err := watch.look(); err != nil {

@@ -38,7 +38,7 @@ func newPeers(rng *rand.Rand, c *counters, judge func(from, to fsm.NodeID, kind 
 	n.Net = callnet.New(callnet.Config{
 		Silence: silence, Check: pingEvery, Redial: redialPause, Rand: rng,
 		// Only raft repeats calls of its own. A front end alone repeats its own proposals.
-		Repeats: func(kind uint8) bool { return kind == partition.KindRaft },
+		Repeats: func(kind uint8) bool { return kind == partition.KindRaft || kind == partition.KindBeat },
 		Observe: n.observe, Note: func(what string) { c.add(what, 1) },
 	})
 	return n

@@ -1,0 +1,304 @@
+package raftnet
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// Standing is where the raft of a replica stands.
+type Standing struct {
+	Leads  bool
+	Leader fsm.NodeID // "" if none is known
+	Term   uint64
+	Last   uint64 // the index of the last entry of the log
+	Commit uint64 // the index of the last entry that is known to be committed
+}
+
+// rest is what a group knows of its other replicas from beats, so that it need not call them (decision 0102).
+//
+// A follower rests if it has all that its leader says there is. The leader's transport then answers heartbeats and
+// empty appends by itself. Such an answer tells raft only that the follower is there: raft counts no entry as stored by
+// it. So whatever a beat says wrongly can cost an election, and never an entry.
+type rest struct {
+	// written is the index of the last entry that raft gave to the log here, 0 if it gave none.
+	written    atomic.Uint64
+	parked     atomic.Int32
+	heartbeats atomic.Uint64 // that raft has sent
+
+	mu      sync.Mutex
+	stirred chan struct{} // closed when those that are parked must look again; nil if nobody is
+	led     heardPlace    // what the leader last said
+	from    fsm.NodeID    // who said it
+	resting map[fsm.NodeID]heardPlace
+	acked   map[fsm.NodeID]ack
+}
+
+// heardPlace is a place, and when a beat with it came.
+type heardPlace struct {
+	term, last uint64
+	at         time.Time
+}
+
+// ack is what a follower has answered in a term.
+type ack struct {
+	term   uint64
+	last   uint64    // the follower has the log up to here
+	commit uint64    // and was told that it is committed up to here
+	began  time.Time // the last call that it answered
+}
+
+// Heartbeats returns how many heartbeats raft has sent, or would have.
+func (t *Transport) Heartbeats() uint64 { return t.rest.heartbeats.Load() }
+
+// fresh reports whether a place was heard a moment ago.
+func (t *Transport) fresh(p heardPlace, now time.Time) bool {
+	return !p.at.IsZero() && now.Sub(p.at) <= t.cfg.BeatEvery*8/5
+}
+
+// Say adds to a beat for a node what this group has to tell it.
+func (t *Transport) Say(to fsm.NodeID, b *Beat) {
+	if t.replica.Silent() {
+		return
+	}
+	s := t.replica.Standing()
+	if s.Commit != s.Last || s.Last == 0 {
+		return
+	}
+	place := Place{t.cfg.Group, s.Term, s.Last}
+	t.rest.mu.Lock()
+	defer t.rest.mu.Unlock()
+	switch a := t.rest.acked[to]; {
+	case s.Leads && a.term == s.Term && a.last == s.Last && a.commit == s.Last:
+		if len(b.Leads) < maxBeatPlaces {
+			b.Leads = append(b.Leads, place)
+		}
+	case !s.Leads && s.Leader == to && t.rest.from == to && t.rest.led.term == s.Term && t.rest.led.last == s.Last &&
+		t.fresh(t.rest.led, time.Now()):
+		if len(b.Rests) < maxBeatPlaces {
+			b.Rests = append(b.Rests, place)
+		}
+	}
+}
+
+// HearLeader takes what a leader says in a beat. It was true at the time since, or later; zero if that is not known.
+func (t *Transport) HearLeader(from fsm.NodeID, p Place, since time.Time) {
+	s := t.replica.Standing()
+	if s.Leads || s.Leader != from || s.Term != p.Term || t.replica.Silent() {
+		return
+	}
+	t.rest.mu.Lock()
+	t.rest.from, t.rest.led = from, heardPlace{p.Term, p.Last, time.Now()}
+	t.rest.mu.Unlock()
+	if !since.IsZero() {
+		t.heard.rests(p.Term, p.Last, since)
+	}
+}
+
+// HearFollower takes what a follower says in a beat, as HearLeader does.
+func (t *Transport) HearFollower(from fsm.NodeID, p Place, since time.Time) {
+	if s := t.replica.Standing(); !s.Leads || s.Term != p.Term {
+		return
+	}
+	t.rest.mu.Lock()
+	if t.rest.resting == nil {
+		t.rest.resting = map[fsm.NodeID]heardPlace{}
+	}
+	t.rest.resting[from] = heardPlace{p.Term, p.Last, time.Now()}
+	t.rest.mu.Unlock()
+	if !since.IsZero() {
+		t.heard.answered(p.Term, string(from), since)
+	}
+}
+
+// Forget drops what a node said in beats: it was lost.
+func (t *Transport) Forget(n fsm.NodeID) {
+	t.rest.mu.Lock()
+	delete(t.rest.resting, n)
+	delete(t.rest.acked, n)
+	if t.rest.from == n {
+		t.rest.led = heardPlace{}
+	}
+	t.rest.stirLocked()
+	t.rest.mu.Unlock()
+}
+
+// LedBy returns when a beat last said that the leader of a term leads, zero if none did.
+func (t *Transport) LedBy(leader fsm.NodeID, term uint64) time.Time {
+	t.rest.mu.Lock()
+	defer t.rest.mu.Unlock()
+	if t.rest.from != leader || t.rest.led.term != term {
+		return time.Time{}
+	}
+	return t.rest.led.at
+}
+
+// Writing is called before raft gives entries up to an index to the log. No append may be parked then: it has something to
+// say now.
+func (t *Transport) Writing(index uint64) {
+	t.rest.written.Store(index)
+	if t.rest.parked.Load() > 0 {
+		t.stir()
+	}
+}
+
+func (t *Transport) stir() {
+	t.rest.mu.Lock()
+	defer t.rest.mu.Unlock()
+	t.rest.stirLocked()
+}
+
+func (r *rest) stirLocked() {
+	if r.stirred != nil {
+		close(r.stirred)
+		r.stirred = nil
+	}
+}
+
+// Look forgets what is not fresh any more, and wakes what is parked for it. It is called at each beat.
+func (t *Transport) Look(now time.Time) {
+	s := t.replica.Standing()
+	t.rest.mu.Lock()
+	defer t.rest.mu.Unlock()
+	for n, p := range t.rest.resting { // order-free: each is judged for itself
+		if !s.Leads || p.term != s.Term || !t.fresh(p, now) {
+			delete(t.rest.resting, n)
+			t.rest.stirLocked()
+		}
+	}
+}
+
+// Misses reports whether a follower needs a heartbeat: it does not rest, and no call to it was answered lately.
+func (t *Transport) Misses(id fsm.NodeID, term, last uint64) bool {
+	return !t.lately(id, term) && !t.Rests(id, term, last)
+}
+
+// Abdicate ends a leadership. Raft steps down when a heartbeat of that term is answered with a refusal, and each is so
+// from now on, here. Calls that are under way end.
+func (t *Transport) Abdicate(term uint64) {
+	t.abdicated.Store(term)
+	t.endCalls.Lock()
+	defer t.endCalls.Unlock()
+	t.cancelCalls()
+	t.calls, t.cancelCalls = context.WithCancel(t.ctx)
+}
+
+// HandTo says that the leadership goes to a node, "" if to none any more. An append to that node is not repeated meanwhile.
+func (t *Transport) HandTo(n fsm.NodeID) { t.handing.Store(&n) }
+
+func (t *Transport) handsTo(n fsm.NodeID) bool {
+	target := t.handing.Load()
+	return target != nil && *target == n
+}
+
+// gaveUp refuses a heartbeat of a leadership that has given up, and reports whether it did.
+func (t *Transport) gaveUp(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) bool {
+	if !heartbeats(args) || t.abdicated.Load() != args.Term {
+		return false
+	}
+	*resp = raft.AppendEntriesResponse{Term: args.Term}
+	return true
+}
+
+// Rests reports whether a follower rests with all of the log of the leader of a term, which ends with last.
+func (t *Transport) Rests(id fsm.NodeID, term, last uint64) bool {
+	t.rest.mu.Lock()
+	defer t.rest.mu.Unlock()
+	p := t.rest.resting[id]
+	return p.term == term && p.last == last && t.fresh(p, time.Now())
+}
+
+// lately reports whether a follower has answered a call of a term that began less than a beat ago.
+func (t *Transport) lately(id fsm.NodeID, term uint64) bool {
+	t.rest.mu.Lock()
+	defer t.rest.mu.Unlock()
+	a := t.rest.acked[id]
+	return a.term == term && time.Since(a.began) < t.cfg.BeatEvery
+}
+
+// acknowledged notes the answer to an append.
+func (t *Transport) acknowledged(id fsm.NodeID, args *raft.AppendEntriesRequest, success bool, began time.Time) {
+	t.rest.mu.Lock()
+	defer t.rest.mu.Unlock()
+	if t.rest.acked == nil {
+		t.rest.acked = map[fsm.NodeID]ack{}
+	}
+	a := t.rest.acked[id]
+	if a.term != args.Term {
+		a = ack{term: args.Term}
+	}
+	if began.After(a.began) {
+		a.began = began
+	}
+	if !heartbeats(args) {
+		a.last, a.commit = 0, 0
+		if success {
+			a.last, a.commit = args.PrevLogEntry+uint64(len(args.Entries)), args.LeaderCommitIndex
+		}
+	}
+	t.rest.acked[id] = a
+}
+
+// heartbeats reports whether an append is one of raft's heartbeats, which say nothing of the log.
+func heartbeats(args *raft.AppendEntriesRequest) bool {
+	return len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0
+}
+
+// spare answers an append without a call, if the follower needs none, and reports whether it did. An empty append has
+// nothing to say while the follower rests. So it waits until there is something to say, or the follower must be asked.
+func (t *Transport) spare(id fsm.NodeID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) bool {
+	if t.cfg.BeatEvery == 0 || len(args.Entries) > 0 {
+		return false
+	}
+	beat := heartbeats(args)
+	if beat {
+		t.rest.heartbeats.Add(1)
+	}
+	s := t.replica.Standing()
+	if !s.Leads || s.Term != args.Term || t.replica.Silent() || t.abdicated.Load() == args.Term {
+		return false
+	}
+	switch {
+	case beat && !t.lately(id, args.Term) && !t.Rests(id, args.Term, s.Last):
+		return false
+	case !beat && (args.PrevLogEntry != s.Last || args.LeaderCommitIndex != s.Last || !t.park(id, args.Term, s.Last)):
+		return false
+	}
+	*resp = raft.AppendEntriesResponse{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(id)},
+		Term:      args.Term, LastLog: s.Last, Success: true,
+	}
+	return true
+}
+
+// park waits while a follower rests and nothing is written. It reports whether the follower rests still.
+func (t *Transport) park(id fsm.NodeID, term, last uint64) bool {
+	if !t.Rests(id, term, last) {
+		return false
+	}
+	t.rest.parked.Add(1)
+	defer t.rest.parked.Add(-1)
+	t.rest.mu.Lock()
+	if t.rest.stirred == nil {
+		t.rest.stirred = make(chan struct{})
+	}
+	stirred := t.rest.stirred
+	t.rest.mu.Unlock()
+	// Writing notes the index before it looks whether somebody is parked. So either it wakes this one, or this one sees the
+	// index here.
+	if t.rest.written.Load() != last {
+		return true
+	}
+	select {
+	case <-stirred:
+	case <-t.ctx.Done():
+		return false
+	}
+	s := t.replica.Standing()
+	return s.Leads && s.Term == term && t.Rests(id, term, last)
+}
