@@ -14,8 +14,12 @@ const (
 	// busyShare is how much of its processors the process may use before it gets all that there are. idleShare is how much
 	// it may use of those that it is left with. They are far apart, so that the number does not go up and down.
 	busyShare, idleShare = 0.65, 0.4
-	// calmLooks is how many looks in a row must find fewer processors enough.
-	calmLooks = 8
+	// oneShare is how much of a processor the process may use on several to be left with one. The same load then takes about
+	// 0.6 of that.
+	oneShare = 1.0
+	// calmLooks is how many looks in a row must find fewer processors enough. If they turn out not to be, it takes twice as
+	// many looks before they are tried again, up to tryLooks.
+	calmLooks, tryLooks = 8, 256
 )
 
 // AdaptProcessors has the Go runtime use as many processors as the load needs, until the returned function is called. With
@@ -66,6 +70,8 @@ type chooser struct {
 	most, now int
 	calm      int // looks in a row that found fewer enough
 	needed    int // the most that one of them found needed
+	pause     int // the looks that it takes, 0 for calmLooks
+	lasted    int // looks since there are fewer than before
 }
 
 // look takes the CPU time that the process has used in a time, and returns how many processors it is to have.
@@ -74,18 +80,36 @@ func (c *chooser) look(used, elapsed time.Duration) int {
 		return c.now
 	}
 	cores := float64(used) / float64(elapsed)
+	c.pause = max(c.pause, calmLooks)
+	c.lasted++
 	if cores > busyShare*float64(c.now) {
-		c.now, c.calm, c.needed = c.most, 0, 0
+		c.raise()
 		return c.now
 	}
 	need := max(1, int(math.Ceil(cores/idleShare)))
+	if cores <= oneShare {
+		need = 1
+	}
 	if need >= c.now {
 		c.calm, c.needed = 0, 0
 		return c.now
 	}
 	c.calm, c.needed = c.calm+1, max(c.needed, need)
-	if c.calm == calmLooks {
-		c.now, c.calm, c.needed = c.needed, 0, 0
+	if c.calm >= c.pause {
+		c.now, c.calm, c.needed, c.lasted = c.needed, 0, 0, 0
 	}
 	return c.now
+}
+
+// raise gives the process all processors. Fewer that were not enough for as long as it took to find them so are tried
+// later next time.
+func (c *chooser) raise() {
+	if c.now < c.most {
+		if c.lasted > c.pause {
+			c.pause = calmLooks
+		} else {
+			c.pause = min(2*c.pause, tryLooks)
+		}
+	}
+	c.now, c.calm, c.needed = c.most, 0, 0
 }

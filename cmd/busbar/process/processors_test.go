@@ -19,13 +19,18 @@ func TestProcessorsFollowTheLoad(t *testing.T) {
 		"nothing to do":                {{0, calmLooks - 1, 8}, {0, 1, 1}, {0, 100, 1}},
 		"a little":                     {{0.3, calmLooks, 1}, {0.6, 100, 1}},
 		"more at once":                 {{0, calmLooks, 1}, {0.7, 1, 8}},
-		"more at once, and then less":  {{0, calmLooks, 1}, {1, 1, 8}, {1, calmLooks - 1, 8}, {1, 1, 3}, {1, 100, 3}},
+		"more at once, and then less":  {{0, calmLooks, 1}, {1.1, 1, 8}, {1.1, 2*calmLooks - 1, 8}, {1.1, 1, 3}, {1.1, 100, 3}},
 		"a load between two numbers":   {{1.1, calmLooks, 3}, {1.3, 100, 3}, {1.9, 100, 3}, {2, 1, 8}},
 		"the busiest look counts":      {{0.1, 3, 8}, {1.5, 1, 8}, {0.1, calmLooks - 4, 4}},
-		"a busy look begins anew":      {{0.1, calmLooks - 1, 8}, {4, 1, 8}, {0.1, calmLooks - 1, 8}, {0.1, 1, 1}},
+		"a busy look begins anew":      {{0.1, calmLooks - 1, 8}, {6, 1, 8}, {0.1, calmLooks - 1, 8}, {0.1, 1, 1}},
 		"everything that there is":     {{8, 100, 8}},
 		"more than there is":           {{9, 100, 8}},
 		"a load that goes up and down": {{0.1, calmLooks, 1}, {0.64, 50, 1}, {0.1, 50, 1}, {0.64, 50, 1}},
+		"less on one processor":        {{1, calmLooks, 1}, {0.6, 100, 1}},
+		"not less on one processor": {{1, calmLooks, 1}, {1, 1, 8}, {1, 2*calmLooks - 1, 8}, {1, 1, 1}, {1, 1, 8}, {1, 4*calmLooks - 1, 8},
+			{1, 1, 1}, {1, 1, 8}, {1, 7 * calmLooks, 8}},
+		"and soon when it was enough": {{1, calmLooks, 1}, {1, 1, 8}, {1, 2 * calmLooks, 1}, {0.5, 2*calmLooks + 1, 1}, {1, 1, 8},
+			{1, calmLooks - 1, 8}, {1, 1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := chooser{most: 8, now: 8}
@@ -41,6 +46,30 @@ func TestProcessorsFollowTheLoad(t *testing.T) {
 				t.Error("a look without time between counts")
 			}
 		})
+	}
+}
+
+// A load that one processor is not enough for costs a look now and then, each time later than before, at last one a minute.
+func TestFewerProcessorsAreTriedSeldom(t *testing.T) {
+	c, tried := chooser{most: 8, now: 8}, []int(nil)
+	for look := range 10 * tryLooks {
+		if c.look(processorsLook, processorsLook) == 1 {
+			tried = append(tried, look)
+		}
+	}
+	want := calmLooks
+	for i, look := range tried {
+		before := -1
+		if i > 0 {
+			before = tried[i-1] + 1
+			want = min(2*want, tryLooks)
+		}
+		if look-before != want {
+			t.Errorf("tried at the looks %v; number %d is %d after the last failure, want %d", tried, i, look-before, want)
+		}
+	}
+	if len(tried) < 10 {
+		t.Errorf("tried %d times in %d looks", len(tried), 10*tryLooks)
 	}
 }
 
