@@ -70,8 +70,8 @@ type chooser struct {
 	most, now int
 	calm      int // looks in a row that found fewer enough
 	needed    int // the most that one of them found needed
-	pause     int // the looks that it takes, 0 for calmLooks
-	lasted    int // looks since there are fewer than before
+	pause     int // how many such looks in a row lower the number, 0 for calmLooks
+	lasted    int // looks since the number was lowered
 }
 
 // look takes the CPU time that the process has used in a time, and returns how many processors it is to have.
@@ -101,8 +101,8 @@ func (c *chooser) look(used, elapsed time.Duration) int {
 	return c.now
 }
 
-// raise gives the process all processors. Fewer that were not enough for as long as it took to find them so are tried
-// later next time.
+// raise gives the process all processors. If a smaller number lasted no longer than the pause before it, the try failed:
+// the pause before the next try is twice as long.
 func (c *chooser) raise() {
 	if c.now < c.most {
 		if c.lasted > c.pause {
