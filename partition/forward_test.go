@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -284,6 +285,72 @@ func TestForwardWaitsForItsDestination(t *testing.T) {
 		silent(false)
 		b.arrives(to, fsm.Main, 3*time.Minute, "a", "b", "c")
 		b.arrives(from, fsm.Main, time.Minute)
+	})
+}
+
+// S-277: a forwarder whose own partition is busy asks again soon, and not at the moments at which clients ask again.
+func TestASourceThatIsBusyIsAskedAgainSoon(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBrokersAs(t, 3, func(b *brokers) {
+			b.tune = func(c *Config) { c.MaxPendingRequests, c.ReservedRequests = 4, 1 }
+		})
+		defer b.close()
+		ctx := shortly(t, 5*time.Minute)
+		src := queue("source", false)
+		src.ForwardTo = "destination"
+		to := b.createQueue(ctx, "n1", queue("destination", false))
+		from := b.createQueue(ctx, "n1", src)
+		aside := b.createQueue(ctx, "n1", queue("aside", false))
+		for i := 0; aside.Partitions[0] != from.Partitions[0]; i++ {
+			aside = b.createQueue(ctx, "n1", queue(fmt.Sprintf("aside%d", i), false))
+		}
+		leader := b.leader(from.Partitions[0])
+		b.nodes[leader.Node()].delay.Store(int64(20 * time.Millisecond))
+
+		crowd, stop := context.WithCancel(ctx)
+		defer stop()
+		var clients sync.WaitGroup
+		var refused atomic.Int64
+		began := time.Now()
+		for client := range 12 {
+			clients.Go(func() {
+				for n := 1; crowd.Err() == nil; n++ {
+					if time.Since(began)%time.Second > 700*time.Millisecond {
+						time.Sleep(time.Second - time.Since(began)%time.Second)
+					}
+					_, err := leader.Propose(crowd, fsm.Request{ID: reqOf(9, client+1, n), Entity: aside.ID,
+						Command: &fsm.Enqueue{Messages: []fsm.Message{{Body: storedForm(nil, "x")}}}})
+					switch {
+					case errors.Is(err, fsm.ErrBusy):
+						refused.Add(1)
+						time.Sleep(5 * time.Millisecond)
+					case err != nil:
+						return
+					}
+				}
+			})
+		}
+		want := numbered(40)
+		for i, text := range want {
+			for {
+				_, err := leader.Propose(ctx, fsm.Request{ID: reqOf(8, 1, i+1), Entity: from.ID,
+					Command: &fsm.Enqueue{Messages: []fsm.Message{{MessageID: text, Body: storedForm(nil, text)}}}})
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, fsm.ErrBusy) {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Millisecond)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		b.arrives(to, fsm.Main, 10*time.Second, want...)
+		stop()
+		clients.Wait()
+		if refused.Load() == 0 {
+			t.Error("the partition was never busy: the test shows nothing")
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -35,6 +36,9 @@ const (
 	deleteTimeout = 10 * time.Second
 	// maxForwarders bounds the sources of a partition that are moved at a time.
 	maxForwarders = 64
+	// minSourcePause and maxSourcePause bound the pause after the partition of a source was busy.
+	minSourcePause = 250 * time.Millisecond
+	maxSourcePause = 1250 * time.Millisecond
 )
 
 // end ends the movers, while the goroutine of the loop is counted: nothing begins behind Close's back.
@@ -204,13 +208,23 @@ func (m *mover) forward(src source, wake chan struct{}) {
 		}
 		failures++
 		m.rep.Log().Warn("forwarding pauses", "entity_id", uint64(src.entity), "subqueue", src.sub, "error", err)
-		t := time.NewTimer(movePause(failures))
+		pause := movePause(failures)
+		if errors.Is(err, fsm.ErrBusy) {
+			pause, failures = sourcePause(), 0
+		}
+		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
 		case <-m.ctx.Done():
 			t.Stop()
 		}
 	}
+}
+
+// sourcePause is the pause after the partition of a source was busy. The busy partition is this node's own, so a request
+// costs little. Clients ask again after whole seconds; a random pause does not meet them each time.
+func sourcePause() time.Duration {
+	return minSourcePause + rand.N(maxSourcePause-minSourcePause)
 }
 
 // finished ends the task of a source unless it was woken meanwhile, and begins one that waits for its
