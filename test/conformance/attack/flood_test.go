@@ -124,8 +124,8 @@ func flooded(t *testing.T, nodes int, host string) {
 			t.Fatalf("%d messages were acknowledged amid the flood, want 20", w.count())
 		}
 	}
-	if w.doubts() > 0 {
-		t.Errorf("%d messages were not acknowledged amid the flood", w.doubts())
+	for id, err := range w.doubts() {
+		t.Errorf("%s was not acknowledged amid the flood: %v", id, err)
 	}
 	end()
 	ended()

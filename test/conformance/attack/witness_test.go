@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,11 +141,11 @@ func (w *witness) connected(ctx context.Context) {
 	}
 }
 
-// doubts counts the messages that were not acknowledged.
-func (w *witness) doubts() int {
+// doubts returns the ids of the messages that were not acknowledged, and the error of each.
+func (w *witness) doubts() map[string]error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.doubt)
+	return maps.Clone(w.doubt)
 }
 
 // p99 is how long 99 of 100 acknowledged sends took at most, of those from the first on.
