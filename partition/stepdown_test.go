@@ -95,3 +95,29 @@ func TestResignationsAreBelievedOfThePresentLeader(t *testing.T) {
 		}
 	})
 }
+
+// A disk answers again just after its leaders were dismissed, so that raft has kept them. Each takes entries again at once,
+// although nobody asks for one.
+func TestALeaderWithoutWorkOutlivesAShortStall(t *testing.T) {
+	for _, lasts := range []time.Duration{time.Millisecond, 300 * time.Millisecond, 900 * time.Millisecond, 5 * time.Second} {
+		three(t, func(t *testing.T, c *testCluster) {
+			r := quiet(t, c)
+			r.SetStalled(true)
+			time.Sleep(lasts)
+			r.SetStalled(false)
+			began, led := time.Now(), false
+			for time.Since(began) < time.Minute && !led {
+				time.Sleep(10 * time.Millisecond)
+				for _, id := range c.ids {
+					led = led || c.nodes[id].host.Replica(1).Leading()
+				}
+			}
+			if d := time.Since(began); d > 2*Defaults().HeartbeatTimeout+everyBeat() {
+				t.Errorf("after a stall of %v no leader takes entries for %v", lasts, d)
+			}
+			if _, err := c.sendVia(shortly(t, time.Minute), r.Node(), enqueue(reqID(1, 1), "x")); err != nil {
+				t.Errorf("after a stall of %v: %v", lasts, err)
+			}
+		})
+	}
+}

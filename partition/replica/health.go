@@ -42,6 +42,8 @@ func (r *Replica) SetStalled(stalled bool) (changed bool) {
 	}
 	if stalled {
 		r.prop.stall()
+	} else {
+		r.prop.poke()
 	}
 	return true
 }

@@ -53,10 +53,11 @@ func (p *proposer) observe() bool {
 	}
 	leads := p.raft.State() == raft.Leader
 	term := p.raft.CurrentTerm()
-	if p.term != 0 && (!leads || term != p.term) {
+	// A stalled disk dismisses a leader that raft may keep; see stall. It begins anew then.
+	if p.term != 0 && (!leads || term != p.term || !p.accepting()) {
 		p.stepDown(nil)
 	}
-	if !leads {
+	if !leads || p.stalled != nil && p.stalled() {
 		return false
 	}
 	if p.term == 0 {

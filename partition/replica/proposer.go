@@ -26,6 +26,7 @@ type proposer struct {
 	log     hclog.Logger
 	stuck   func(error)  // raft no longer takes entries although it leads
 	end     func() error // why nothing is accepted once closed is closed
+	stalled func() bool  // the disk does not answer; nil for never
 
 	stamps stamper
 	ticks  ticker
