@@ -29,6 +29,9 @@ type Config struct {
 	Replicas   int
 	// CatalogVoters is how many nodes vote in group 0 at most; the others hold it without a vote (A2). An odd number votes.
 	CatalogVoters int
+	// FollowFrom is how many requests per second must come through a node before a partition's leadership goes there because of
+	// them (decision 0104). With fewer, a leader elsewhere costs next to nothing.
+	FollowFrom int
 	// Left reports whether a node is known to have been stopped in good order; nil if that is not known. It is a hint: a
 	// node that answers has not left.
 	Left func(fsm.NodeID) bool
@@ -43,7 +46,7 @@ type Config struct {
 
 // Defaults returns the configuration without a name and a placement.
 func Defaults() Config {
-	return Config{Partitions: 6, Replicas: 3, CatalogVoters: 3}
+	return Config{Partitions: 6, Replicas: 3, CatalogVoters: 3, FollowFrom: 100}
 }
 
 // Validate reports every problem of c.
@@ -57,6 +60,9 @@ func (c *Config) Validate() error {
 	}
 	if c.CatalogVoters < 1 {
 		errs = append(errs, fmt.Errorf("%d catalog voters are less than one", c.CatalogVoters))
+	}
+	if c.FollowFrom < 1 {
+		errs = append(errs, fmt.Errorf("a leader that follows %d requests per second follows nothing: less than one", c.FollowFrom))
 	}
 	if c.Place == nil {
 		errs = append(errs, errors.New("no placement function"))

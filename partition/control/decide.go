@@ -19,6 +19,7 @@ func (m *repairer) decide(v *catalog.View, g *repairGroup, states map[fsm.NodeID
 		m.admits = asked
 		return []*catalog.Change{raise}
 	}
+	m.traffic.note(v, states, time.Now())
 	l := m.layout(v, states)
 	m.tellSlow(l)
 	for _, x := range Plan(l) {
@@ -127,7 +128,7 @@ func leaderOf(p fsm.PartitionID, states map[fsm.NodeID]nodeState) *replica.Statu
 // layout gathers what a plan is made from.
 func (m *repairer) layout(v *catalog.View, states map[fsm.NodeID]nodeState) Layout {
 	away := m.gone(v, states)
-	l := Layout{Replicas: m.s.cfg.Replicas, Gated: v.ClusterVersion() < fsm.VersionPlacement}
+	l := Layout{Replicas: m.s.cfg.Replicas, FollowFrom: uint64(m.s.cfg.FollowFrom), Gated: v.ClusterVersion() < fsm.VersionPlacement}
 	slow := slowDisks(v, states)
 	for _, n := range v.Nodes() {
 		st, answers := states[n.ID][fsm.CatalogPartition]
@@ -142,7 +143,7 @@ func (m *repairer) layout(v *catalog.View, states map[fsm.NodeID]nodeState) Layo
 	}
 	for _, g := range v.Groups() {
 		l.Groups = append(l.Groups, LayoutGroup{ID: g.ID, Members: g.Members, Epoch: g.Epoch,
-			Settled: settled(g, states)})
+			Settled: settled(g, states), Traffic: m.traffic.of(g.ID)})
 	}
 	return l
 }

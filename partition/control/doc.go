@@ -12,7 +12,7 @@
 //	running the loops     supervise.go, loops.go, host.go, config.go
 //	opening               open.go, hasten.go, candidates.go
 //	the catalog           register.go, place.go, electorate.go, reconcile.go
-//	placement             decide.go, slow.go, grow.go, plan.go, plan_lead.go, retire.go
+//	placement             decide.go, slow.go, grow.go, plan.go, plan_lead.go, plan_follow.go, traffic.go, retire.go
 //	leaders               balance.go
 //	clients               leave.go
 //	failed replicas       repair.go, calm.go, rebuild.go, replace.go, quarantine.go, stuck.go

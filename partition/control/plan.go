@@ -12,6 +12,8 @@ type Layout struct {
 	Replicas int          // wanted of each partition
 	Nodes    []LayoutNode // in the order of their ids
 	Groups   []LayoutGroup
+	// FollowFrom is how many requests per second must come through the node that a leader follows its traffic to.
+	FollowFrom uint64
 	// Gated says that some node does not know epochs and wishes: then only lost members are replaced.
 	Gated bool
 }
@@ -41,10 +43,13 @@ type LayoutGroup struct {
 	Epoch   uint64
 	// Settled says that the committed voters are the members, and that all of them work and have caught up.
 	Settled bool
+	// Traffic is how many requests per second come through each node, nil while that is not known.
+	Traffic map[fsm.NodeID]uint64
 }
 
 // Plan returns the exchanges to be proposed now, none if nothing is to be done. It is pure. Each exchange is one step;
-// the next plan is made from what has become of it (docs/decisions/0065-placement.md).
+// the next plan is made from what has become of it (docs/decisions/0065-placement.md). Two leaders that follow their
+// traffic in opposite directions are two steps of one plan.
 func Plan(l Layout) []catalog.Exchange {
 	p := newPlanner(l)
 	if lost := p.replaceLost(); len(lost) > 0 || l.Gated {
@@ -58,7 +63,7 @@ func Plan(l Layout) []catalog.Exchange {
 			return []catalog.Exchange{*x}
 		}
 	}
-	return nil
+	return p.follow()
 }
 
 // planner is a layout with its counts.

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 var planSeed = flag.Uint64("plan-seed", 0, "seed of the placement to repeat; 0 tries many")
@@ -48,6 +49,12 @@ func newPlanWorld(t *testing.T, seed uint64, zones int) *planWorld {
 			g.Members = append(g.Members, n)
 			g.servers[n], g.has[n] = raft.Voter, true
 		}
+		if w.rng.IntN(2) == 0 {
+			g.Traffic = map[fsm.NodeID]uint64{}
+			for i := range w.nodes {
+				g.Traffic[w.nodes[i].ID] = w.rng.Uint64N(600)
+			}
+		}
 		w.groups = append(w.groups, g)
 	}
 	return w
@@ -64,7 +71,7 @@ func (w *planWorld) addNode(zones int) {
 
 // layout is what the catalog's leader would see.
 func (w *planWorld) layout() Layout {
-	l := Layout{Replicas: 3, Nodes: slices.Clone(w.nodes)}
+	l := Layout{Replicas: 3, FollowFrom: 100, Nodes: slices.Clone(w.nodes)}
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
 		n.Takes = w.up[n.ID] && !n.Leaves && !n.Lost
@@ -104,7 +111,7 @@ func (w *planWorld) propose(l Layout) {
 			i := slices.IndexFunc(l.Nodes, func(m LayoutNode) bool { return m.ID == n })
 			return l.Nodes[i].Lost
 		})
-		if !lost && (!seen.Settled || len(steps) > 1) {
+		if !lost && (!seen.Settled || len(steps) > 1 && !onlyLeads(x)) {
 			w.t.Fatalf("partition %d is moved while a move is under way: %+v", x.ID, seen)
 		}
 		if *x.Epoch != g.Epoch {
@@ -116,6 +123,12 @@ func (w *planWorld) propose(l Layout) {
 		g.Members, g.Epoch = slices.Clone(x.Members), g.Epoch+1
 		w.moves++
 	}
+}
+
+// onlyLeads reports whether an exchange moves no replica.
+func onlyLeads(x catalog.Exchange) bool {
+	a, b := slices.Sorted(slices.Values(x.From)), slices.Sorted(slices.Values(x.Members))
+	return slices.Equal(a, b)
 }
 
 // carry takes one step of a group, as its leader would, and reports whether there was one.

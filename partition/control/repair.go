@@ -37,7 +37,8 @@ type repairer struct {
 	seen   uint64              // the version of the catalog then
 	slow   map[fsm.NodeID]bool // nodes whose disks are slow, as they were told of in the log
 	// admits are the nodes that have said to know the cluster version that is proposed.
-	admits []fsm.NodeID
+	admits  []fsm.NodeID
+	traffic traffic
 	// follows says how the followers of the groups led here advance.
 	follows map[memberOf]*follow
 
@@ -53,7 +54,7 @@ type repairer struct {
 
 func newRepairer(s *Supervisor) *repairer {
 	return &repairer{s: s, since: map[memberOf]time.Time{}, silent: map[fsm.NodeID]time.Time{},
-		slow: map[fsm.NodeID]bool{}, epochs: map[fsm.PartitionID]uint64{},
+		slow: map[fsm.NodeID]bool{}, traffic: traffic{}, epochs: map[fsm.PartitionID]uint64{},
 		follows: map[memberOf]*follow{}, busy: map[fsm.PartitionID]bool{}, pause: map[fsm.PartitionID]time.Time{},
 		rebuilt: map[memberOf]uint64{}}
 }

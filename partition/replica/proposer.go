@@ -55,6 +55,7 @@ type proposer struct {
 	parking           parking
 	pendingWakes      []fsm.WaitKey
 	knownEmpty        map[fsm.WaitKey]struct{} // keys whose empty answers need no entry
+	traffic           traffic
 	// gone are entities dropped under this leadership. A description that was on its way when its
 	// entity was deleted must not bring it back: ids are never used again (S-259).
 	gone      map[fsm.EntityID]struct{}

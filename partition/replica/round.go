@@ -170,6 +170,7 @@ func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 			c.finish(fsm.Outcome{}, nil)
 			continue
 		}
+		p.traffic.count(c.req.ID)
 		p.answerLocked(c, i, a.result.Outcomes[i], errs[n], lastEmptyAt)
 		i++
 	}

@@ -50,6 +50,9 @@ type Status struct {
 	// of the catalog.
 	ServesClients bool     `json:"serves_clients,omitempty"`
 	ClientsLeft   fsm.Wall `json:"clients_left,omitempty"`
+	// Asked counts the requests that the leader has answered, by the lives of the nodes that they came through. It is empty
+	// while the replica does not lead. Programs of before decision 0104 do not tell it.
+	Asked []Asked `json:"asked,omitempty"`
 	// Digests are the newest of the state, behind entries that the leader marked.
 	Digests []Digest `json:"digests,omitempty"`
 	// Failure is why the replica does not serve; Broken says that it will not do so by itself any
@@ -92,6 +95,7 @@ func (r *Replica) Status() Status {
 		s.Failure = err.Error()
 	}
 	s.Broken = r.failure.Load() != nil
+	s.Asked = r.prop.asked()
 	s.Full = r.room.Level() >= RoomForSettling
 	s.WrongClock = r.node.WrongClock()
 	s.ApplyPeak, s.SnapshotPause = r.machine.longest.longest(), r.machine.paused.longest()
