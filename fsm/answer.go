@@ -243,6 +243,14 @@ func (sh *share) found(id []byte, no uint32) bool {
 	return se.ready > 0 || se.locked > 0
 }
 
+// Parent returns the topic that the messages of a subscription are sent to. It returns any other id as it is.
+func (s *State) Parent(id EntityID) EntityID {
+	if sh, ok := s.shares.Get(id); ok && sh.d.Parent != 0 {
+		return sh.d.Parent
+	}
+	return id
+}
+
 // Deliverable tells the leader whether a parked request for the key would be answered now: with
 // something to take, or with a refusal. It is a hint.
 func (s *State) Deliverable(k WaitKey) bool {

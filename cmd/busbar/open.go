@@ -217,6 +217,7 @@ func (n *node) openPartitions(context.Context) error {
 	cfg.Partitions = n.cfg.wantedPartitions()
 	cfg.MoveBytesPerSecond = int64(n.cfg.MoveRate)
 	cfg.OnCommit, cfg.OnSync, cfg.OnApply = n.timings.commit.observe, n.timings.sync.observe, n.timings.apply.observe
+	cfg.OnHold = n.timings.held.observe
 	cfg.Limits, cfg.MaxReceives = n.cfg.Limits.namespace(), n.cfg.Limits.ConcurrentReceives
 	host, err := partition.NewHost(cfg, partition.Deps{
 		Caller: n.mesh, Locator: n.view, Open: n.stores, Machine: newMachine, OnFatal: n.fail,

@@ -13,8 +13,8 @@ import (
 // timings are the histograms of a node: how long the stations of a message take. A scrape in the format of protocol
 // buffers gets them as native histograms, one in text as classic ones.
 type timings struct {
-	confirm, deliver, settle, commit, sync, apply *histogram
-	http                                          *prometheus.HistogramVec // of the library: requests are few
+	confirm, held, deliver, settle, commit, sync, apply *histogram
+	http                                                *prometheus.HistogramVec // of the library: requests are few
 }
 
 // timingBuckets are the classic buckets, in seconds. Deliveries may wait for hours, and have some more.
@@ -28,6 +28,7 @@ func newTimings() *timings {
 	}
 	return &timings{
 		confirm: plain("send_confirm", "From the last byte of a delivery of a client until it is stored, and its confirmation is on its way."),
+		held:    plain("send_held", "How long a request of a sender was held because receivers are served faster meanwhile."),
 		deliver: plain("enqueue_delivery", "From the time at which a message can be received until its first delivery is written.",
 			60, 600, 3600, 86400),
 		settle: plain("delivery_settle", "From the delivery of a message until its settlement is applied.", 60, 600, 3600),
@@ -43,7 +44,7 @@ func newTimings() *timings {
 
 // all lists the histograms.
 func (t *timings) all() []prometheus.Collector {
-	return []prometheus.Collector{t.confirm, t.deliver, t.settle, t.commit, t.sync, t.apply, t.http}
+	return []prometheus.Collector{t.confirm, t.held, t.deliver, t.settle, t.commit, t.sync, t.apply, t.http}
 }
 
 // timed notes how long requests take that come by the port.

@@ -56,6 +56,9 @@ type Config struct {
 	// MaxReceives bounds the receives and accepts of one entity that are under way; one more ends with
 	// fsm.ErrCrowded. Each share of a partitioned entity judges by itself, and knows of them all (S-229).
 	MaxReceives int
+	// FloodFrom is how many messages in a second clients must store in one entity before their requests may be held for the sake
+	// of its receivers (decision 0106).
+	FloodFrom int
 	// SnapshotBytes is how many bytes of log cause a snapshot; SnapshotEntries how many entries.
 	SnapshotBytes   int64
 	SnapshotEntries uint64
@@ -76,9 +79,9 @@ type Config struct {
 	CloseTimeout time.Duration
 
 	// OnCommit is called with the time from the proposal of an entry until it is applied. OnSync gets that of a write of
-	// log entries to the disk, and OnApply that of applying what raft gives at once. Each is nil for nobody, and must not
-	// block.
-	OnCommit, OnSync, OnApply func(time.Duration)
+	// log entries to the disk, and OnApply that of applying what raft gives at once. OnHold gets the time for which a request
+	// of a sender was held back. Each is nil for nobody, and must not block.
+	OnCommit, OnSync, OnApply, OnHold func(time.Duration)
 }
 
 // Defaults returns the configuration that the project is tested with.
@@ -100,6 +103,7 @@ func Defaults() Config {
 		ReservedBytes:      8 << 20,
 		MaxParked:          65536,
 		MaxReceives:        5000,
+		FloodFrom:          5000,
 		SnapshotBytes:      64 << 20,
 		SnapshotEntries:    200_000,
 		TrailingLogs:       1024,
@@ -140,6 +144,7 @@ func (c *Config) Validate() error {
 	need(c.MaxParked > 0, "max parked %d is not positive", c.MaxParked)
 	need(c.MaxReceives > 0 && c.MaxReceives <= c.MaxParked, "max receives %d are not 1 to %d",
 		c.MaxReceives, c.MaxParked)
+	need(c.FloodFrom > 0, "flood from %d messages a second is not positive", c.FloodFrom)
 	need(c.SnapshotBytes > 0 && c.SnapshotEntries > 0, "snapshot bounds are not positive")
 	need(c.TrailingLogs >= 64, "trailing logs %d is below 64", c.TrailingLogs)
 	need(c.CloseTimeout > 0, "close timeout %v is not positive", c.CloseTimeout)

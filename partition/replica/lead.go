@@ -106,6 +106,7 @@ func (p *proposer) stepDown(err error) {
 		p.log.Info("leading no more", "term", p.term)
 	}
 	p.term = 0
+	p.backpressure.reset()
 	p.waits.leaderChanged()
 }
 

@@ -66,6 +66,11 @@ type Deliverer interface {
 	Deliverable(k fsm.WaitKey) bool
 }
 
+// Descender is a Machine that knows the topics of its subscriptions; fsm.State is one.
+type Descender interface {
+	Parent(id fsm.EntityID) fsm.EntityID
+}
+
 // Node is what a replica asks of the node that it is on, and what it tells it. Many goroutines call the methods; none
 // but Defers may block.
 type Node interface {

@@ -56,6 +56,7 @@ type proposer struct {
 	pendingWakes      []fsm.WaitKey
 	knownEmpty        map[fsm.WaitKey]struct{} // keys whose empty answers need no entry
 	traffic           traffic
+	backpressure      backpressure
 	// gone are entities dropped under this leadership. A description that was on its way when its
 	// entity was deleted must not bring it back: ids are never used again (S-259).
 	gone      map[fsm.EntityID]struct{}
@@ -76,7 +77,7 @@ func newProposer(cfg *Config, r *raft.Raft, m *machine, w *waiters, log hclog.Lo
 		stamps: stamper{clock: cfg.Clock},
 		signal: make(chan struct{}, 1), closed: make(chan struct{}),
 		parking: newParking(), knownEmpty: map[fsm.WaitKey]struct{}{},
-		gone: map[fsm.EntityID]struct{}{},
+		gone: map[fsm.EntityID]struct{}{}, backpressure: backpressure{onHold: cfg.OnHold, floodFrom: float64(cfg.FloodFrom)},
 	}
 }
 

@@ -188,6 +188,9 @@ func (r *Replica) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, er
 	if err := TooNew(req.Command, r.node.ClusterVersion()); err != nil {
 		return fsm.Outcome{}, err
 	}
+	if e, is := req.Command.(*fsm.Enqueue); is && e.Origin == nil {
+		r.prop.backpressure.hold(ctx, req.Entity, len(e.Messages))
+	}
 	return r.prop.propose(ctx, req)
 }
 

@@ -171,6 +171,7 @@ func (p *proposer) complete(e *fsm.Entry, a *applied, started time.Time) {
 			continue
 		}
 		p.traffic.count(c.req.ID)
+		p.press(c, &a.result.Outcomes[i], e.Wall)
 		p.answerLocked(c, i, a.result.Outcomes[i], errs[n], lastEmptyAt)
 		i++
 	}

@@ -101,6 +101,7 @@ func (n *node) open() error {
 	pc := n.w.cfg.partition
 	pc.Node, pc.Name, pc.Incarnation, pc.Clock = n.id, n.name, incarnation, n.clock.now
 	pc.Knows = n.runs.says
+	pc.OnHold = func(time.Duration) { n.w.c.add("sends held", 1) }
 	n.view = cluster.NewView()
 	n.host, err = partition.NewHost(pc, partition.Deps{
 		Caller: n.greeter, Locator: n.view, Open: n.stores, Machine: n.machineOf, OnFatal: n.fatal, Log: n.log,
@@ -126,6 +127,7 @@ func (n *node) open() error {
 	sc := control.Defaults()
 	sc.Name, sc.Zone, sc.Peers, sc.Left, sc.Place = n.name, n.zone, n.w.alive, n.w.left, cluster.Place
 	sc.Partitions, sc.Replicas, sc.CatalogVoters = n.w.cfg.Partitions, n.w.cfg.Replicas, catalogVoters
+	sc.FollowFrom = 3 // clients of the simulation send little
 	if n.founder {
 		sc.Bootstrap = n.w.founders
 	}
