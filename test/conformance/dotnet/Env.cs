@@ -107,6 +107,17 @@ public sealed class Env(string id, int index) : Scene("dotnet", id, index)
         }
     }
 
+    /// <summary>The date n seconds from now, in whole milliseconds, as AMQP carries it.</summary>
+    public static DateTimeOffset Seconds(int n) =>
+        DateTimeOffset.FromUnixTimeMilliseconds(DateTimeOffset.UtcNow.ToUnixTimeMilliseconds()).AddSeconds(n);
+
+    /// <summary>Fails when it is not yet the date that a message was scheduled for.</summary>
+    public static void OnTime(DateTimeOffset at)
+    {
+        var now = DateTimeOffset.UtcNow;
+        Check(now >= at, $"received at {now:O}, before its time {at:O}");
+    }
+
     public static string Text(ServiceBusReceivedMessage m) => m.Body.ToString();
 
     public static IEnumerable<string> Texts(IEnumerable<ServiceBusReceivedMessage> messages) => messages.Select(Text);

@@ -138,13 +138,13 @@ public static class Frameworks
         SubscriptionProperties s = await e.Admin().CreateSubscriptionAsync(topic, "rebus-input");
         (s.ForwardTo, s.UserMetadata) = (queue, "Events");
         await e.Admin().UpdateSubscriptionAsync(s);
-        var later = DateTimeOffset.UtcNow.AddSeconds(2);
+        var later = Seconds(2);
         await e.SendAsync(queue, new ServiceBusMessage("deferred") { ScheduledEnqueueTime = later }); // its way to defer
         await e.SendAsync(topic, new ServiceBusMessage("event"));
         var r = e.Receiver(queue);
         var got = await TakeAsync(r, 2);
         EqualAll(Texts(got).Order(), ["deferred", "event"], "messages");
-        Check(DateTimeOffset.UtcNow >= later, "came before its time");
+        OnTime(later);
         var until = got[0].LockedUntil;
         await Task.Delay(TimeSpan.FromSeconds(20)); // its renewal
         await r.RenewMessageLockAsync(got[0]);

@@ -5,6 +5,7 @@ import asyncio
 import inspect
 import time
 import uuid
+from datetime import datetime, timedelta, timezone
 
 import azure.servicebus
 import azure.servicebus.aio
@@ -38,6 +39,18 @@ def texts(messages):
 
 def message(body="x", **properties):
     return ServiceBusMessage(body, **properties)
+
+
+def seconds(n):
+    """The date n seconds from now, in whole milliseconds, as AMQP carries it."""
+    now = datetime.now(timezone.utc)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000) + timedelta(seconds=n)
+
+
+def on_time(at):
+    """Fails when it is not yet the date that a message was scheduled for."""
+    now = datetime.now(timezone.utc)
+    check(now >= at, f"received {at - now} before its time")
 
 
 def skip(reason):

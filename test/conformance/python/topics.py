@@ -1,4 +1,4 @@
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusSubQueue
@@ -6,7 +6,7 @@ from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import (CorrelationRuleFilter, FalseRuleFilter, SqlRuleAction, SqlRuleFilter,
                                          TrueRuleFilter)
 
-from env import check, equal, message, skip, text, texts, until
+from env import check, equal, message, on_time, seconds, skip, text, texts, until
 
 
 async def subscription(e, topic, name="s", **options):
@@ -183,12 +183,12 @@ async def topic_schedule(e):
     t = await e.topic()
     await subscription(e, t)
     s = e.client(0).get_topic_sender(t)
-    at = datetime.now(timezone.utc) + timedelta(seconds=12)
+    at = seconds(12)
     keep, drop = await e.do(s.schedule_messages, [message("keep"), message("drop")], at)
     await e.do(s.cancel_scheduled_messages, drop)
     r = receiver(e, t)
     m = await e.one(r)
-    check(datetime.now(timezone.utc) >= at, "came before its time")
+    on_time(at)
     equal(text(m), "keep")
     await e.complete(r, m)
     await e.none(r)

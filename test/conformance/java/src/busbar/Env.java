@@ -19,6 +19,9 @@ import com.azure.messaging.servicebus.administration.models.CreateQueueOptions;
 import com.azure.messaging.servicebus.models.SubQueue;
 import java.net.URI;
 import java.time.Duration;
+import java.time.OffsetDateTime;
+import java.time.ZoneOffset;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -147,6 +150,17 @@ public final class Env extends Scene {
 
     public void send(String queue, ServiceBusMessage... messages) {
         Api.send(sender(0, queue), Arrays.asList(messages));
+    }
+
+    /** The date n seconds from now, in whole milliseconds, as AMQP carries it. */
+    public static OffsetDateTime seconds(int n) {
+        return OffsetDateTime.now(ZoneOffset.UTC).truncatedTo(ChronoUnit.MILLIS).plusSeconds(n);
+    }
+
+    /** Fails when it is not yet the date that a message was scheduled for. */
+    public static void onTime(OffsetDateTime at) {
+        var now = OffsetDateTime.now(ZoneOffset.UTC);
+        check(!now.isBefore(at), "received at " + now + ", before its time " + at);
     }
 
     public static ServiceBusMessage message(String body) {

@@ -3,6 +3,8 @@ package busbar;
 import static busbar.Env.check;
 import static busbar.Env.equal;
 import static busbar.Env.message;
+import static busbar.Env.onTime;
+import static busbar.Env.seconds;
 import static busbar.Env.texts;
 import static busbar.Env.until;
 
@@ -18,7 +20,6 @@ import com.azure.messaging.servicebus.administration.models.FalseRuleFilter;
 import com.azure.messaging.servicebus.administration.models.SqlRuleFilter;
 import com.azure.messaging.servicebus.models.CompleteOptions;
 import java.time.Duration;
-import java.time.OffsetDateTime;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -153,13 +154,13 @@ final class Frameworks {
         e.admin(0).createSubscription(topic, "rebus-input", new CreateSubscriptionOptions());
         var s = e.admin(0).getSubscription(topic, "rebus-input");
         e.admin(0).updateSubscription(s.setForwardTo(queue).setUserMetadata("Events"));
-        var later = OffsetDateTime.now().plusSeconds(2);
+        var later = seconds(2);
         e.send(queue, message("deferred").setScheduledEnqueueTime(later)); // its way to defer
         e.keep(e.builder(0).sender().topicName(topic).buildClient()).sendMessage(message("event"));
         var r = e.receiver(1, queue);
         var got = e.take(r, 2);
         equal(texts(got).stream().sorted().toList(), List.of("deferred", "event"), "messages");
-        check(!OffsetDateTime.now().isBefore(later), "came before its time");
+        onTime(later);
         var until = got.get(0).getLockedUntil();
         Thread.sleep(20_000); // its renewal
         check(r.renewMessageLock(got.get(0)).isAfter(until), "the lock was not renewed");

@@ -4,6 +4,8 @@ import static busbar.Env.check;
 import static busbar.Env.equal;
 import static busbar.Env.fails;
 import static busbar.Env.message;
+import static busbar.Env.onTime;
+import static busbar.Env.seconds;
 import static busbar.Env.texts;
 
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
@@ -14,7 +16,6 @@ import com.azure.messaging.servicebus.models.CompleteOptions;
 import com.azure.messaging.servicebus.models.DeadLetterOptions;
 import com.azure.messaging.servicebus.models.DeferOptions;
 import java.time.Duration;
-import java.time.OffsetDateTime;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -78,7 +79,7 @@ final class Transactions {
             var b = e.transacting(1);
             var s = sender(e, b, q);
             var other = e.receiver(0, q);
-            var at = OffsetDateTime.now().plusSeconds(4);
+            var at = seconds(4);
             var tx = Api.begin(s::createTransaction);
             var dropped = s.scheduleMessage(message("dropped"), at, tx);
             check(dropped > 0, "a number in a transaction is " + dropped);
@@ -91,7 +92,7 @@ final class Transactions {
             s.commitTransaction(kept);
             s.cancelScheduledMessage(cancelled);
             var m = e.one(other);
-            check(!OffsetDateTime.now().isBefore(at), "came before its time");
+            onTime(at);
             equal(m.getBody().toString(), "kept", "body");
             other.complete(m);
             e.none(other);
