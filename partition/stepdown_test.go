@@ -96,8 +96,8 @@ func TestResignationsAreBelievedOfThePresentLeader(t *testing.T) {
 	})
 }
 
-// A disk answers again just after its leaders were dismissed, so that raft has kept them. Each takes entries again at once,
-// although nobody asks for one.
+// A disk answers again just after its leaders were dismissed, so that raft may have kept them. A leader takes entries again
+// within the time of an election, although nobody asks for one.
 func TestALeaderWithoutWorkOutlivesAShortStall(t *testing.T) {
 	for _, lasts := range []time.Duration{time.Millisecond, 300 * time.Millisecond, 900 * time.Millisecond, 5 * time.Second} {
 		three(t, func(t *testing.T, c *testCluster) {

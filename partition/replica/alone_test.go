@@ -162,7 +162,7 @@ func TestALookAtAReplicaDoesNotWaitForItsMachine(t *testing.T) {
 func TestTransferThatNeverEnds(t *testing.T) {
 	alone(t, func(t *testing.T, r *Replica, _ *counter) {
 		var stuck error
-		p := newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, func(err error) { stuck = err }, r.ending)
+		p := newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, r.stalled.Load, func(err error) { stuck = err }, r.ending)
 		began := time.Now()
 		for stuck == nil && time.Since(began) < time.Minute {
 			one := newCall(counted(1), time.Now())

@@ -56,8 +56,8 @@ type Config struct {
 	// MaxReceives bounds the receives and accepts of one entity that are under way; one more ends with
 	// fsm.ErrCrowded. Each share of a partitioned entity judges by itself, and knows of them all (S-229).
 	MaxReceives int
-	// FloodFrom is how many messages in a second clients must store in one entity before their requests may be held for the sake
-	// of its receivers (decision 0106).
+	// FloodFrom is a rate of one entity, in messages a second. Senders that store fewer are never held for the sake of
+	// receivers (decision 0106).
 	FloodFrom int
 	// SnapshotBytes is how many bytes of log cause a snapshot; SnapshotEntries how many entries.
 	SnapshotBytes   int64

@@ -57,7 +57,7 @@ func (p *proposer) observe() bool {
 	if p.term != 0 && (!leads || term != p.term || !p.accepting()) {
 		p.stepDown(nil)
 	}
-	if !leads || p.stalled != nil && p.stalled() {
+	if !leads || p.stalled() {
 		return false
 	}
 	if p.term == 0 {

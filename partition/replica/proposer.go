@@ -26,7 +26,7 @@ type proposer struct {
 	log     hclog.Logger
 	stuck   func(error)  // raft no longer takes entries although it leads
 	end     func() error // why nothing is accepted once closed is closed
-	stalled func() bool  // the disk does not answer; nil for never
+	stalled func() bool  // the disk does not answer
 
 	stamps stamper
 	ticks  ticker
@@ -71,9 +71,9 @@ const maxGone = 1 << 16
 const maxPlain = 4096
 
 func newProposer(cfg *Config, r *raft.Raft, m *machine, w *waiters, log hclog.Logger,
-	stuck func(error), end func() error) *proposer {
+	stalled func() bool, stuck func(error), end func() error) *proposer {
 	return &proposer{
-		cfg: cfg, raft: r, machine: m, waits: w, log: log, stuck: stuck, end: end,
+		cfg: cfg, raft: r, machine: m, waits: w, log: log, stalled: stalled, stuck: stuck, end: end,
 		stamps: stamper{clock: cfg.Clock},
 		signal: make(chan struct{}, 1), closed: make(chan struct{}),
 		parking: newParking(), knownEmpty: map[fsm.WaitKey]struct{}{},

@@ -106,8 +106,7 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", id, err), r.net.Close())
 	}
 	r.machine.drops.raft.Store(r.raft)
-	r.prop = newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, r.RestartStuck, r.ending)
-	r.prop.stalled = r.stalled.Load
+	r.prop = newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, r.stalled.Load, r.RestartStuck, r.ending)
 	r.wg.Add(2)
 	go func() { defer r.wg.Done(); r.prop.run() }()
 	go func() { defer r.wg.Done(); r.watch() }()

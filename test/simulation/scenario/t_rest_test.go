@@ -65,7 +65,7 @@ func TestFailuresRestLongerEachTime(t *testing.T) {
 		m = r.one()
 		rested(b, began, 15*time.Second, 20*time.Second)
 		want(b, "count", m.count(), 2)
-		over := m.lockedUntil() // its lock runs out; the node needs a part of that to start
+		over := m.lockedUntil() // its lock runs out; the restart takes a part of its time
 		restart()
 		m = r.one()
 		rested(b, over, 30*time.Second, 40*time.Second)
