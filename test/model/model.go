@@ -23,6 +23,7 @@ type Model struct {
 	lost      map[fsm.Incarnation]bool
 	issued    map[fsm.LockToken]bool
 	bodies    map[fsm.BodyRef]bool          // submitted and not yet reported as free
+	needed    map[fsm.BodyRef]bool          // of the last audit; kept because a new map takes longer
 	by        fsm.RequestID                 // of the request being done
 	parts     map[fsm.BodyRef][]fsm.BodyRef // of bodies of which only the beginning is in their place
 	deleted   uint64                        // messages of entities that were deleted
@@ -125,7 +126,7 @@ func New(p fsm.PartitionID) *Model {
 	return &Model{
 		id: p, reclaimed: map[fsm.EntityID][]fsm.BodyRef{}, pumps: map[pump]*memory{},
 		lost: map[fsm.Incarnation]bool{}, issued: map[fsm.LockToken]bool{},
-		bodies: map[fsm.BodyRef]bool{}, parts: map[fsm.BodyRef][]fsm.BodyRef{},
+		bodies: map[fsm.BodyRef]bool{}, needed: map[fsm.BodyRef]bool{}, parts: map[fsm.BodyRef][]fsm.BodyRef{},
 	}
 }
 
@@ -203,6 +204,7 @@ func (m *Model) entry(index uint64, e *fsm.Entry, got fsm.Result) (leads bool, e
 // takeable says what a waiter could take now, or maybe.
 func (m *Model) takeable(maybe bool) map[fsm.WaitKey]bool {
 	keys := map[fsm.WaitKey]bool{}
+	var last fsm.WaitKey // messages of one key follow each other
 	for _, q := range m.queues {
 		for _, x := range q.messages {
 			if !x.here() && !(maybe && x.mayWake(m.lease)) || q.forwards(x.sub) && (x.stuck || !q.receives()) {
@@ -218,7 +220,9 @@ func (m *Model) takeable(maybe bool) map[fsm.WaitKey]bool {
 			default:
 				k.HasSession, k.Session = true, x.session.id
 			}
-			keys[k] = true
+			if k != last {
+				keys[k], last = true, k
+			}
 		}
 		if slices.ContainsFunc(q.away, q.goes) {
 			keys[fsm.WaitKey{Entity: q.d.ID, Sub: fsm.TransferQueue}] = true
@@ -236,76 +240,6 @@ func (m *Model) holders() map[fsm.LockToken]bool {
 		}
 	}
 	return held
-}
-
-// audit checks that each body is stored, remembered or reported as free, once.
-func (m *Model) audit(freed []fsm.BodyRef) error {
-	for _, r := range freed {
-		if !m.bodies[r] {
-			return fmt.Errorf("body %v is freed a second time or was never there", r)
-		}
-		if err := m.fromHistory(r); err != nil {
-			return err
-		}
-		delete(m.bodies, r)
-	}
-	needed := map[fsm.BodyRef]bool{} // copies share one
-	need := func(refs ...fsm.BodyRef) error {
-		for _, r := range m.withParts(refs) {
-			needed[r] = true
-			if !m.bodies[r] {
-				return fmt.Errorf("body %v is free and needed", r)
-			}
-		}
-		return nil
-	}
-	for _, q := range m.queues {
-		for _, l := range q.history[fsm.Processed] {
-			if l.Ref.Length > 0 && !l.freed {
-				if err := need(l.body); err != nil {
-					return err
-				}
-			}
-		}
-		for _, u := range q.uploads {
-			if err := need(u.parts...); err != nil {
-				return err
-			}
-		}
-		for _, s := range q.sessions {
-			if err := need(s.parts...); err != nil {
-				return err
-			}
-		}
-		for _, x := range slices.Concat(q.messages, q.away) {
-			if err := need(x.body); err != nil {
-				return err
-			}
-		}
-	}
-	// order-free: a set, and any body that is missing makes it an error.
-	for _, mem := range m.pumps {
-		for i := range mem.outcome.Locked {
-			if !mem.removed {
-				break
-			}
-			if err := need(mem.outcome.Locked[i].Ref); err != nil {
-				return err
-			}
-		}
-	}
-	// order-free: as above.
-	for _, refs := range m.reclaimed {
-		for _, r := range refs {
-			if err := need(r); err != nil {
-				return err
-			}
-		}
-	}
-	if len(needed) != len(m.bodies) {
-		return fmt.Errorf("%d bodies are needed, %d are not free", len(needed), len(m.bodies))
-	}
-	return nil
 }
 
 // blank takes away the texts, which are for people.
