@@ -14,13 +14,13 @@ import (
 func TestTimingsAreClassicAndNative(t *testing.T) {
 	n := newTimings()
 	n.http.WithLabelValues("client", "2xx").Observe(1)
-	for _, h := range []*histogram{n.confirm, n.deliver, n.settle, n.commit, n.sync, n.apply} {
+	for _, h := range []*histogram{n.confirm, n.held, n.deliver, n.settle, n.commit, n.sync, n.apply} {
 		h.observe(3 * time.Millisecond)
 	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(n.all()...)
 	families, err := r.Gather()
-	if err != nil || len(families) != 7 {
+	if err != nil || len(families) != 8 {
 		t.Fatalf("%d families, %v", len(families), err)
 	}
 	for _, f := range families {
