@@ -111,7 +111,7 @@ func (w *planWorld) propose(l Layout) {
 			i := slices.IndexFunc(l.Nodes, func(m LayoutNode) bool { return m.ID == n })
 			return l.Nodes[i].Lost
 		})
-		if !lost && (!seen.Settled || len(steps) > 1 && !onlyLeads(x)) {
+		if !lost && (!seen.Settled || len(steps) > 1 && !onlyLeads(x) || len(steps) > 2) {
 			w.t.Fatalf("partition %d is moved while a move is under way: %+v", x.ID, seen)
 		}
 		if *x.Epoch != g.Epoch {
