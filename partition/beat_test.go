@@ -395,3 +395,30 @@ func (c *testCluster) handToTheGone(t *testing.T, reported bool) {
 		t.Errorf("after %v a transfer to a lost node ended with %v, want at once with %v", time.Since(began), err, replica.ErrPeerLost)
 	}
 }
+
+// Beats wait for nothing, not even where raft's loop hangs in a disk while it is to give its leadership to another node.
+func TestBeatsGoOnWhileRaftHangs(t *testing.T) {
+	three(t, func(t *testing.T, c *testCluster) {
+		old := c.leader(1)
+		release := c.nodes[old.Node()].disks[1].log.hang()
+		ctx, end := context.WithCancel(t.Context())
+		p := start(ctx, old, enqueue(reqID(1, 1), "x"))
+		time.Sleep(10 * time.Millisecond)
+		given := make(chan error, 1)
+		go func() { given <- old.Transfer(ctx, c.others(old.Node())[0]) }()
+		for range 60 {
+			time.Sleep(time.Second)
+			beaten := make(chan struct{})
+			go func() { old.Beat(time.Now()); close(beaten) }()
+			select {
+			case <-beaten:
+			case <-time.After(10 * time.Second):
+				t.Error("a beat waits")
+			}
+		}
+		release()
+		end()
+		<-given
+		<-p.done
+	})
+}

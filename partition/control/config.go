@@ -62,7 +62,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("%d catalog voters are less than one", c.CatalogVoters))
 	}
 	if c.FollowFrom < 1 {
-		errs = append(errs, fmt.Errorf("a leader that follows %d requests per second follows nothing: less than one", c.FollowFrom))
+		errs = append(errs, fmt.Errorf("FollowFrom is %d requests per second; it must be 1 or more", c.FollowFrom))
 	}
 	if c.Place == nil {
 		errs = append(errs, errors.New("no placement function"))

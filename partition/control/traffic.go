@@ -39,19 +39,20 @@ func (t traffic) note(v *catalog.View, states map[fsm.NodeID]nodeState, now time
 }
 
 func (t traffic) noteOne(leader *replica.Status, lives map[fsm.Incarnation]fsm.NodeID, now time.Time) {
+	of := t[leader.Partition]
+	begins := of == nil || of.leader != leader.Node || of.term != leader.Term
+	if !begins && now.Sub(of.began) < trafficWindow {
+		return
+	}
 	counts := map[fsm.Incarnation]uint64{}
 	for _, a := range leader.Asked {
 		counts[a.Node] = a.Requests
 	}
-	of := t[leader.Partition]
-	if of == nil || of.leader != leader.Node || of.term != leader.Term {
+	if begins {
 		t[leader.Partition] = &trafficOf{leader: leader.Node, term: leader.Term, began: now, counts: counts}
 		return
 	}
 	took := now.Sub(of.began)
-	if took < trafficWindow {
-		return
-	}
 	rates := map[fsm.NodeID]uint64{}
 	for life, n := range counts { // order-free: sums
 		if id, known := lives[life]; known && n >= of.counts[life] {

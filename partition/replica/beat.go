@@ -144,7 +144,7 @@ func (r *Replica) setTimers(awake bool) {
 		r.log.Error("raft did not take its time-outs", "error", err)
 		return
 	}
-	r.clockwork.awake = awake
+	r.clockwork.awake, r.clockwork.unheeded = awake, 0
 }
 
 // refreshBeats is after how many beats raft hears from followers that rest. Raft has a lease of its own, which is a
@@ -188,7 +188,10 @@ func (r *Replica) keepLeading(now time.Time) {
 func (r *Replica) heartbeat() {
 	c := &r.clockwork
 	if sent := r.net.Heartbeats(); sent != c.sentSoFar {
-		c.sentSoFar, c.unheeded = sent, 0
+		c.sentSoFar = sent
+		if !c.awake { // with time-outs of its own raft sends some that nobody asked for, even while its loop hangs
+			c.unheeded = 0
+		}
 	}
 	if c.unheeded++; c.unheeded > unheededMost && c.unheeded%unheededPause != 0 {
 		return
