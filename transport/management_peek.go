@@ -32,7 +32,8 @@ func peekMessage(ctx context.Context, k *call) response {
 	start := fsm.SequenceNumber(max(from, 0))
 	k.s.waist.Touch(ctx, k.pump, k.desc, k.addr.sub)
 	var messages []carried
-	for _, share := range waist.SharesFrom(k.desc, start) {
+	shares := waist.SharesFrom(k.desc, start)
+	for n, share := range shares {
 		q := &fsm.Peek{Max: left, MaxBytes: bytes, HasSession: k.hasSession, Session: k.sessionID}
 		if !k.desc.Partitioned || k.desc.Prefix(share) == start.Prefix() {
 			q.From = start
@@ -48,7 +49,17 @@ func peekMessage(ctx context.Context, k *call) response {
 			bytes -= min(bytes, uint32(len(a.Messages[i].Body)))
 		}
 		left -= min(left, uint32(len(a.Messages)))
-		if left == 0 || bytes == 0 {
+		if left == 0 || bytes == 0 || n == len(shares)-1 {
+			break
+		}
+		if len(a.Messages) == 0 {
+			continue
+		}
+		more, bad := k.hasFrom(ctx, share, a.Messages[len(a.Messages)-1].Seq+1)
+		if bad != nil {
+			return *bad
+		}
+		if more { // it did not fit: with messages of the next share the client would go on behind it
 			break
 		}
 	}
@@ -56,6 +67,12 @@ func peekMessage(ctx context.Context, k *call) response {
 		return response{code: codeNoContent}
 	}
 	return k.messages(messages, 0)
+}
+
+// hasFrom reports whether a peek from a number on finds a message in a share.
+func (k *call) hasFrom(ctx context.Context, share int, from fsm.SequenceNumber) (bool, *response) {
+	a, bad := k.query(ctx, k.share(share), &fsm.Peek{From: from, Max: 1, MaxBytes: 1, HasSession: k.hasSession, Session: k.sessionID})
+	return len(a.Messages) > 0, bad
 }
 
 // shows makes a message ready to be shown; ok is false if its stored bytes are none.

@@ -27,6 +27,7 @@ type clockwork struct {
 	transfer  *transfer     // of the leadership, under way; nil if none is
 	term      uint64        // that it leads
 	led       time.Time     // since when it leads in that term
+	ended     uint64        // the last term whose lease ended
 	beats     int           // while it led
 	unheeded  int           // heartbeats that raft was asked for and has not sent
 	sentSoFar uint64
@@ -174,7 +175,10 @@ func (r *Replica) keepLeading(now time.Time) {
 		led = c.led
 	}
 	if now.Sub(led) > r.cfg.LeaderLease {
-		r.log.Warn("no majority has answered, so this replica leads no more", "term", s.Term, "for", now.Sub(led))
+		if c.ended != s.Term { // raft's loop may hang in a disk, and lead for it until then
+			c.ended = s.Term
+			r.log.Warn("no majority has answered, so this replica leads no more", "term", s.Term, "for", now.Sub(led))
+		}
 		r.net.Abdicate(s.Term)
 	} else if c.beats++; c.beats%refreshBeats != 0 && !slices.ContainsFunc(servers, func(o raft.Server) bool {
 		return o.ID != raft.ServerID(r.cfg.Node) && r.net.Misses(fsm.NodeID(o.ID), s.Term, s.Last)

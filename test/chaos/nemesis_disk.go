@@ -55,7 +55,8 @@ func stall(s *strike) error {
 	n := s.n
 	s.what = n.ID
 	n.expectEnd()
-	s.onHeal(func() error { return reviveAfter(n, 3*time.Second) })
+	began := time.Now()
+	s.onHeal(func() error { return reviveAfter(n, endAfter(time.Since(began))) })
 	s.bites = func(*bed) error {
 		if !n.disk.hangs() {
 			return errors.New("writes go through")
@@ -91,6 +92,15 @@ func readOnly(s *strike) error {
 		return nil
 	}
 	return n.disk.goneReadOnly()
+}
+
+// endAfter returns for how long a node may still end itself after a stall. A node decides to do so when a call hangs for 15 s,
+// and then stops in good order.
+func endAfter(stalled time.Duration) time.Duration {
+	if stalled > 14*time.Second {
+		return 30 * time.Second
+	}
+	return 3 * time.Second
 }
 
 // reviveAfter starts a node again if it ends itself within a time, or has ended.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -213,10 +212,9 @@ func (b *bed) dismiss(ctx context.Context, n *node) error {
 	return n.end(syscall.SIGTERM, 30*time.Second)
 }
 
-// wipe gives a node that does not run an empty data directory: its next start is that of another node.
-func (n *node) wipe() error {
-	return os.Rename(n.Dir, filepath.Join(filepath.Dir(n.Dir), fmt.Sprintf("lost-%d", time.Now().UnixNano())))
-}
+// wipe gives a node that does not run an empty disk: its next start is that of another node. Nothing of the old one may
+// stay, for a disk that is nearly full gets no replicas.
+func (n *node) wipe() error { return os.RemoveAll(n.Dir) }
 
 // identity is the one that a node has beside its name.
 func (b *bed) identity(ctx context.Context, n *node) (id string, err error) {

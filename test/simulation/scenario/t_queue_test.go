@@ -495,6 +495,33 @@ func TestT224PagesOfPeekShowEverythingOnce(t *testing.T) {
 	})
 }
 
+// S-247, S-249: a page that is full by its bytes ends where it is, also if the partition has more and others come behind it.
+func TestPagesOfPeekThatAreFullOfBytesLeaveNothingOut(t *testing.T) {
+	onFour(t, func(b *bench) {
+		b.queue("q", partitioned)
+		c := b.client()
+		s := c.sender("q")
+		var sent []string
+		for i := range 60 {
+			sent = append(sent, fmt.Sprint(i))
+			s.send(message(strings.Repeat("x", 100_000+1000*i), withID(sent[i]), withKey(fmt.Sprint(i%17))))
+		}
+		var all []*got
+		for from := int64(0); ; from = all[len(all)-1].seq() + 1 {
+			page := c.peek("q", from, 100)
+			if len(page) == 0 {
+				break
+			}
+			all = append(all, page...)
+		}
+		ids := make([]string, len(all))
+		for i, m := range all {
+			ids[i] = m.Properties.MessageID.(string)
+		}
+		exactly(b, "shown", ids, sent)
+	})
+}
+
 // T-225; S-248; RUL-20
 func TestT225PeekChangesNothing(t *testing.T) {
 	onThree(t, func(b *bench) {
