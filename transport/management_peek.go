@@ -55,11 +55,11 @@ func peekMessage(ctx context.Context, k *call) response {
 		if len(a.Messages) == 0 {
 			continue
 		}
-		more, bad := k.hasFrom(ctx, share, a.Messages[len(a.Messages)-1].Seq+1)
+		cut, bad := k.cut(ctx, share, a.Messages[len(a.Messages)-1].Seq+1, bytes)
 		if bad != nil {
 			return *bad
 		}
-		if more { // it did not fit: with messages of the next share the client would go on behind it
+		if cut { // with messages of the next share the client would go on behind what did not fit
 			break
 		}
 	}
@@ -69,10 +69,11 @@ func peekMessage(ctx context.Context, k *call) response {
 	return k.messages(messages, 0)
 }
 
-// hasFrom reports whether a peek from a number on finds a message in a share.
-func (k *call) hasFrom(ctx context.Context, share int, from fsm.SequenceNumber) (bool, *response) {
+// cut reports whether a share has a message from a number on that does not fit into some bytes. A message that does fit has come
+// since the share was asked.
+func (k *call) cut(ctx context.Context, share int, from fsm.SequenceNumber, room uint32) (bool, *response) {
 	a, bad := k.query(ctx, k.share(share), &fsm.Peek{From: from, Max: 1, MaxBytes: 1, HasSession: k.hasSession, Session: k.sessionID})
-	return len(a.Messages) > 0, bad
+	return len(a.Messages) > 0 && uint32(len(a.Messages[0].Body)) > room, bad
 }
 
 // shows makes a message ready to be shown; ok is false if its stored bytes are none.
