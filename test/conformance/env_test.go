@@ -162,6 +162,19 @@ func (e *env) take(r receiving, n int) []*azservicebus.ReceivedMessage {
 	return all
 }
 
+// takeAtOnce receives n messages in one call, so that their order is that of the broker. The SDK releases what comes between
+// two calls, and may hand over the message behind it. Only sessions are spared that (decision 0042).
+func (e *env) takeAtOnce(r receiving, n int) []*azservicebus.ReceivedMessage {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(e.ctx, soon)
+	defer cancel()
+	all, err := r.ReceiveMessages(ctx, n, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: soon})
+	if len(all) < n {
+		e.Fatalf("received %d of %d in one call: %v", len(all), n, err)
+	}
+	return all
+}
+
 func (e *env) one(r receiving) *azservicebus.ReceivedMessage {
 	e.Helper()
 	return e.take(r, 1)[0]

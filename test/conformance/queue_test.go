@@ -230,7 +230,7 @@ func partitioned(e *env) {
 	r := e.receiver(e.client(1), q, nil)
 	numbers, got := map[int64]bool{}, map[string]bool{}
 	last := map[string]int{}
-	for _, m := range e.take(r, n) {
+	for _, m := range e.takeAtOnce(r, n) {
 		e.check(!numbers[*m.SequenceNumber], "number %d twice", *m.SequenceNumber)
 		e.check(*m.SequenceNumber>>48 > 0, "number %d carries no partition", *m.SequenceNumber)
 		numbers[*m.SequenceNumber], got[string(m.Body)] = true, true
