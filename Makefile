@@ -182,7 +182,7 @@ mutations:
 
 ## failovers: the failover test N times (N=5)
 failovers: build
-	@cd test/conformance && go test -count=$(N) -timeout 180m ./failover
+	@cd test/conformance && go test -count=$(N) -timeout 60m ./failover
 
 ## upgrades: exchange the program of a cluster under load, from the commit before on main and from the last tag, and back
 upgrades: build

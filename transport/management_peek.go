@@ -28,52 +28,53 @@ func peekMessage(ctx context.Context, k *call) response {
 		}
 		return k.peekChosen(ctx, filter, omit, fsm.SequenceNumber(max(from, 0)), uint32(min(count, maxPeek)))
 	}
-	left, bytes := uint32(min(count, maxPeek)), k.s.cfg.MaxLockBytes
-	start := fsm.SequenceNumber(max(from, 0))
 	k.s.waist.Touch(ctx, k.pump, k.desc, k.addr.sub)
-	var messages []carried
-	shares := waist.SharesFrom(k.desc, start)
-	for n, share := range shares {
-		q := &fsm.Peek{Max: left, MaxBytes: bytes, HasSession: k.hasSession, Session: k.sessionID}
-		if !k.desc.Partitioned || k.desc.Prefix(share) == start.Prefix() {
-			q.From = start
-		}
-		a, bad := k.query(ctx, k.share(share), q)
-		if bad != nil {
-			return *bad
-		}
-		for i := range a.Messages {
-			if shown, ok := k.shows(&a.Messages[i], omit); ok {
-				messages = append(messages, shown)
-			}
-			bytes -= min(bytes, uint32(len(a.Messages[i].Body)))
-		}
-		left -= min(left, uint32(len(a.Messages)))
-		if left == 0 || bytes == 0 || n == len(shares)-1 {
-			break
-		}
-		if len(a.Messages) == 0 {
-			continue
-		}
-		cut, bad := k.cut(ctx, share, a.Messages[len(a.Messages)-1].Seq+1, bytes)
-		if bad != nil {
-			return *bad
-		}
-		if cut { // with messages of the next share the client would go on behind what did not fit
-			break
-		}
-	}
-	if len(messages) == 0 {
+	messages, bad := k.page(ctx, fsm.SequenceNumber(max(from, 0)), uint32(min(count, maxPeek)), omit)
+	switch {
+	case bad != nil:
+		return *bad
+	case len(messages) == 0:
 		return response{code: codeNoContent}
 	}
 	return k.messages(messages, 0)
 }
 
-// cut reports whether a share has a message from a number on that does not fit into some bytes. A message that does fit has come
-// since the share was asked.
-func (k *call) cut(ctx context.Context, share int, from fsm.SequenceNumber, room uint32) (bool, *response) {
-	a, bad := k.query(ctx, k.share(share), &fsm.Peek{From: from, Max: 1, MaxBytes: 1, HasSession: k.hasSession, Session: k.sessionID})
-	return len(a.Messages) > 0 && uint32(len(a.Messages[0].Body)) > room, bad
+// page collects up to left messages from a number on. A share is asked until it has no more, because the client goes on behind
+// the page's last message. So a message that does not fit ends the page (S-247, S-249).
+func (k *call) page(ctx context.Context, start fsm.SequenceNumber, left uint32, omit bool) (page []carried, bad *response) {
+	shares := waist.SharesFrom(k.desc, start)
+	room := k.s.cfg.MaxLockBytes
+	looked := false
+	for n, share := range shares {
+		from := start
+		if k.desc.Partitioned && k.desc.Prefix(share) != start.Prefix() {
+			from = 0
+		}
+		for more := true; more; {
+			q := &fsm.Peek{From: from, Max: left, MaxBytes: room, HasSession: k.hasSession, Session: k.sessionID}
+			a, bad := k.query(ctx, k.share(share), q)
+			if bad != nil {
+				return nil, bad
+			}
+			for i := range a.Messages {
+				d := &a.Messages[i]
+				size := uint32(len(d.Body))
+				if looked && size > room { // an answer's first message has any size
+					return page, nil
+				}
+				looked = true
+				if shown, ok := k.shows(d, omit); ok {
+					page = append(page, shown)
+				}
+				left, room, from = left-1, room-min(room, size), d.Seq+1
+				if left == 0 || room == 0 {
+					return page, nil
+				}
+			}
+			more = len(a.Messages) > 0 && n < len(shares)-1
+		}
+	}
+	return page, nil
 }
 
 // shows makes a message ready to be shown; ok is false if its stored bytes are none.

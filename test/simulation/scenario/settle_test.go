@@ -106,11 +106,17 @@ func (c *client) peek(entity string, from int64, n int) []*got {
 	return list
 }
 
-// peekAll shows every message of an entity, page by page.
-func (c *client) peekAll(entity string) (all []*got) {
+// peekAll shows every message of an entity.
+func (c *client) peekAll(entity string) []*got {
+	c.b.Helper()
+	return c.peekPages(entity, 200)
+}
+
+// peekPages shows every message of an entity, in pages of n.
+func (c *client) peekPages(entity string, n int) (all []*got) {
 	c.b.Helper()
 	for from := int64(0); ; from = all[len(all)-1].seq() + 1 {
-		page := c.peek(entity, from, 200)
+		page := c.peek(entity, from, n)
 		if len(page) == 0 {
 			return all
 		}

@@ -480,14 +480,7 @@ func TestT224PagesOfPeekShowEverythingOnce(t *testing.T) {
 			sent = append(sent, fmt.Sprint(i))
 			s.send(message(sent[i], withKey(fmt.Sprint(i%17))))
 		}
-		var all []*got
-		for from := int64(0); ; from = all[len(all)-1].seq() + 1 {
-			page := c.peek("q", from, 7)
-			if len(page) == 0 {
-				break
-			}
-			all = append(all, page...)
-		}
+		all := c.peekPages("q", 7)
 		exactly(b, "shown", texts(all), sent)
 		if n := seqs(all); !slices.IsSorted(n) || len(slices.Compact(n)) != count {
 			b.Fatal("not ascending, or twice")
@@ -506,14 +499,7 @@ func TestPagesOfPeekThatAreFullOfBytesLeaveNothingOut(t *testing.T) {
 			sent = append(sent, fmt.Sprint(i))
 			s.send(message(strings.Repeat("x", 100_000+1000*i), withID(sent[i]), withKey(fmt.Sprint(i%17))))
 		}
-		var all []*got
-		for from := int64(0); ; from = all[len(all)-1].seq() + 1 {
-			page := c.peek("q", from, 100)
-			if len(page) == 0 {
-				break
-			}
-			all = append(all, page...)
-		}
+		all := c.peekPages("q", 100)
 		ids := make([]string, len(all))
 		for i, m := range all {
 			ids[i] = m.Properties.MessageID.(string)
