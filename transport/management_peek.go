@@ -59,7 +59,7 @@ func (k *call) page(ctx context.Context, start fsm.SequenceNumber, left uint32, 
 			for i := range a.Messages {
 				d := &a.Messages[i]
 				size := uint32(len(d.Body))
-				if looked && size > room { // an answer's first message has any size
+				if looked && size > room { // a partition answers with one message at least, whatever its size
 					return page, nil
 				}
 				looked = true

@@ -15,8 +15,8 @@ import (
 // The demands after the last fault (I26).
 const (
 	serveLimit = 60 * time.Second // until every node that can answers /readyz
-	drainLimit = 3 * time.Minute  // for one look at all messages, and until none is left beside a backlog
-	drainRate  = 250              // messages a second of the backlog that the faults left
+	drainLimit = 3 * time.Minute  // for one look at all messages, and the least time that consumers have to take them
+	drainRate  = 250              // messages a second that consumers must take beyond that time
 )
 
 // peeker reads what is in the queues with bare requests: the SDK would need a lock of every session
@@ -190,8 +190,8 @@ func (b *bed) awaitServing(limit time.Duration, except map[*node]bool) error {
 	return errors.Join(errs...)
 }
 
-// drain waits until the consumers have taken all that is active or scheduled: drainLimit, and a second for each drainRate
-// messages of the first look.
+// drain waits until the consumers have taken all that is active or scheduled. They have drainLimit for it, and one second more
+// for each drainRate messages that the first look finds.
 func (w *world) drain(say func(string, ...any)) error {
 	const tellEvery = 10 // looks
 	at, limit := time.Now(), time.Duration(0)
