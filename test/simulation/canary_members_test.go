@@ -15,7 +15,7 @@ import (
 	"github.com/busbar-mq/busbar/test/check"
 )
 
-// planted runs f with a cluster in which nothing fails but what f plants.
+// planted runs f with a cluster that has its first version, and in which nothing fails but what f plants.
 func planted(t *testing.T, nodes int, f func(t *testing.T, n *nemesis)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,6 +32,14 @@ func planted(t *testing.T, nodes int, f func(t *testing.T, n *nemesis)) {
 		n := &nemesis{w: w, rng: w.rng()}
 		if err := n.homes(); err != nil {
 			t.Fatalf("a healthy cluster: %v", err)
+		}
+		if err := within(time.Minute, func(context.Context) error {
+			if v := n.w.view(); v == nil || v.ClusterVersion() < fsm.NewestVersion {
+				return errors.New("the cluster has an early version")
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
 		}
 		f(t, n)
 	})
@@ -265,14 +273,6 @@ func TestCanaryOfTheRemoved(t *testing.T) {
 // A share whose move does not end is told: the loops that carry moves out are dead.
 func TestCanaryOfSharesThatMove(t *testing.T) {
 	planted(t, 3, func(t *testing.T, n *nemesis) {
-		if err := within(time.Minute, func(context.Context) error {
-			if v := n.w.view(); v == nil || v.ClusterVersion() < fsm.NewestVersion {
-				return errors.New("the cluster has an early version")
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
 		n.w.alone()
 		d := n.w.view().Entity("plain")
 		if moves, err := n.via(nil).node.directory.Rehome(t.Context(), "plain", 3-d.Partitions[0], false); err != nil || len(moves) != 1 {
