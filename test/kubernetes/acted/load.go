@@ -258,11 +258,13 @@ func nothing(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || hasCode(err, azservicebus.CodeTimeout)
 }
 
-// take receives once and completes what came. Its error is that of the receiving.
+// take receives once and completes what came. Its error is that of the receiving. A message is completed over the connection
+// that it came over, so the settlement of each is under way since the messages came.
 func (l *Load) take(queue string, r receiver, most int) (n int, err error) {
 	ctx, cancel := context.WithTimeout(l.over, receivePause)
 	got, err := r.ReceiveMessages(ctx, most, nil)
 	cancel()
+	o := begin("complete")
 	for _, g := range got {
 		m, bad := ledger.Parse(queue, g.Body)
 		if bad != nil {
@@ -271,7 +273,6 @@ func (l *Load) take(queue string, r receiver, most int) (n int, err error) {
 		}
 		l.Ledger.Received(m, *g.SequenceNumber)
 		ctx, cancel := context.WithTimeout(l.cut, callLimit)
-		o := begin("complete")
 		err := r.CompleteMessage(ctx, g, nil)
 		cancel()
 		if queue == orderedQueue && lostSession(err) {

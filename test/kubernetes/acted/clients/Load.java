@@ -1,3 +1,4 @@
+import com.azure.core.amqp.exception.AmqpException;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusException;
 import com.azure.messaging.servicebus.ServiceBusFailureReason;
@@ -109,19 +110,29 @@ public final class Load {
         try {
             return sessions.acceptNextSession();
         } catch (ServiceBusException e) {
-            if (e.getReason() == ServiceBusFailureReason.SERVICE_COMMUNICATION_ERROR
-                || e.isTransient() && String.valueOf(e.getMessage()).contains("completed without being Active")) {
-                say("note", "accepts that ended with their connections");
-                sleep(100);
-            } else if (e.getReason() != ServiceBusFailureReason.SERVICE_TIMEOUT) {
-                say("failed", "accept session", e);
-                sleep(100);
+            if (e.getReason() != ServiceBusFailureReason.SERVICE_TIMEOUT) {
+                tellOfAccept(e, e.getReason() == ServiceBusFailureReason.SERVICE_COMMUNICATION_ERROR || linkEnded(e, e.isTransient()));
             }
+        } catch (AmqpException e) { // as the library's own session link throws it
+            tellOfAccept(e, linkEnded(e, e.isTransient()));
         } catch (RuntimeException e) {
-            say("failed", "accept session", e);
-            sleep(100);
+            tellOfAccept(e, false);
         }
         return null;
+    }
+
+    /** Whether the link of an accept ended before the broker had answered. */
+    private static boolean linkEnded(RuntimeException e, boolean isTransient) {
+        return isTransient && String.valueOf(e.getMessage()).contains("completed without being Active");
+    }
+
+    private static void tellOfAccept(RuntimeException e, boolean withItsConnection) {
+        if (withItsConnection) {
+            say("note", "accepts that ended with their connections");
+        } else {
+            say("failed", "accept session", e);
+        }
+        sleep(100);
     }
 
     /** Accepts the next session over and over, takes what it has, and gives it back. */
