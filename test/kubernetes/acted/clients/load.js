@@ -3,6 +3,7 @@
 'use strict';
 
 const readline = require('node:readline');
+const { inspect } = require('node:util');
 const { ServiceBusClient } = require('@azure/service-bus');
 
 const env = process.env;
@@ -96,6 +97,13 @@ async function hold() {
     }
   }
 }
+
+// A promise of the library that nobody waits for ends the program, as Node.js has it. The reason may be an AMQP error, which Node.js
+// alone would not tell.
+process.on('unhandledRejection', (reason) => {
+  process.stderr.write(`unhandled rejection: ${inspect(reason)} ${JSON.stringify(reason)} ${reason && reason.stack}\n`);
+  process.exit(1);
+});
 
 const makers = [];
 for (let i = 0; i < workers; i++) {
