@@ -48,12 +48,37 @@ func (c *conn) leave() {
 	c.leftAt = time.Now()
 	for _, ch := range c.channels {
 		ch.closeLinks(true)
+		for _, l := range ch.links {
+			if e := l.stopped(); e != nil && e.out.drain {
+				e.out.drained()
+			}
+		}
 	}
 	c.rearm()
 }
 
-// takesInLeaving reports whether a frame counts although the node stops. It is a verdict, the answer to a detach of ours,
-// or a close. A transfer or an attach is for the next node.
+// detachable reports whether a client may detach a link that the node has stopped, and has told nothing of. Links of sessions
+// are left out: they end with the connection.
+func (l *link) detachable() bool {
+	l.ch.c.onLoop()
+	e, receives := l.end.(*egress)
+	return l.silent && !l.told && !(receives && e.session != nil)
+}
+
+// stopped returns the end of a link that gets no more messages because the node stops, nil for others.
+func (l *link) stopped() *egress {
+	l.ch.c.onLoop()
+	if e, receives := l.end.(*egress); receives && l.silent && !l.told {
+		return e
+	}
+	return nil
+}
+
+// takesInLeaving reports whether a frame counts although the node stops. It is a verdict, a detach, a close, or a drain. A
+// transfer or an attach is for the next node.
+//
+// The library for JavaScript drains its credit at the end of each call. Without an answer it closes the link, and dies if the
+// answer to that is a detach with an error.
 func (c *conn) takesInLeaving(number uint16, p amqp.Performative) bool {
 	if c.phase != phaseLeaving || !c.forced || c.orderly {
 		return false
@@ -63,7 +88,10 @@ func (c *conn) takesInLeaving(number uint16, p amqp.Performative) bool {
 		return true
 	case *amqp.Detach:
 		ch := c.channels[number]
-		return ch != nil && ch.links[p.Handle] != nil && ch.links[p.Handle].told
+		return ch != nil && ch.links[p.Handle] != nil && (ch.links[p.Handle].told || ch.links[p.Handle].detachable())
+	case *amqp.Flow:
+		ch := c.channels[number]
+		return ch != nil && p.Drain && p.Handle.Set && ch.links[p.Handle.Value] != nil && ch.links[p.Handle.Value].stopped() != nil
 	}
 	return false
 }

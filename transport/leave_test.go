@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -122,6 +123,59 @@ func TestALeavingNodeTakesVerdicts(t *testing.T) {
 				}
 				if took, want := time.Since(began), c.took(b.server.cfg.CloseTimeout); took != want {
 					t.Errorf("told after %s, want %s", took, want)
+				}
+				client.close()
+			})
+		})
+	}
+}
+
+// A client that holds a message drains its link, before or after the node stops, and detaches it. Each is answered as at any other
+// time: the library for JavaScript takes a drain without an answer for a reason to close the link, and a detach with an error
+// then for one to end.
+func TestALeavingNodeAnswersADrain(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		t.Run(fmt.Sprintf("before the stop %t", before), func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				b.broker.queue("q")
+				d := newDeal(t, b)
+				d.fill("q", 1)
+				client := b.client()
+				client.authenticate()
+				client.attach(0, receiverOf(2, "q"))
+				client.send(0, credit(2, 0, 5, false))
+				expect[*amqp.Transfer](client)
+				d.c.close()
+				answered := make(chan struct{})
+				b.broker.mu.Lock()
+				b.broker.after = func(c fsm.Command, _ fsm.Outcome) chan struct{} {
+					if l, is := c.(*fsm.Lock); is && l.Wait == 0 {
+						return answered // the fetch of the drain is under way when the node stops
+					}
+					return nil
+				}
+				b.broker.mu.Unlock()
+				if before {
+					client.send(0, credit(2, 1, 4, true))
+					time.Sleep(10 * time.Millisecond)
+				}
+				time.AfterFunc(200*time.Millisecond, func() { close(answered) })
+				go func() { _ = b.server.Close(context.Background()) }()
+				time.Sleep(10 * time.Millisecond)
+				if !before {
+					client.send(0, credit(2, 1, 4, true))
+				}
+				f, _ := expect[*amqp.Flow](client)
+				if !f.Drain || f.LinkCredit.Or(9) != 0 || f.DeliveryCount.Or(9) != 5 {
+					t.Errorf("the drain is answered with %+v", f)
+				}
+				client.send(0, &amqp.Detach{Handle: 2, Closed: true})
+				if detach, _ := expect[*amqp.Detach](client); detach.Error != nil || !detach.Closed || detach.Handle != 2 {
+					t.Errorf("the detach is answered with %+v", detach)
+				}
+				told, _ := expect[*amqp.Close](client)
+				if told.Error == nil || told.Error.Condition != amqp.ConditionConnectionForced {
+					t.Errorf("told %v", told.Error)
 				}
 				client.close()
 			})

@@ -53,6 +53,7 @@ type link struct {
 
 	// Its life.
 	state      linkState
+	silent     bool               // it is closed without a word to the client, because the node stops
 	told       bool               // our detach has gone out because the node stops; the client's answer is awaited
 	end        endpoint           // nil until attached
 	cancel     context.CancelFunc // of the look-up or accept under way
@@ -252,7 +253,7 @@ func (l *link) close(orderly bool) {
 		l.state = linkGone
 		l.leaveIndex()
 	case linkAttached:
-		l.state = linkDetaching
+		l.state, l.silent = linkDetaching, true
 		l.end.close(orderly)
 		l.leaveIndex()
 	case linkLeaving: // the answer to its detach may never be written

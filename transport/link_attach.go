@@ -312,6 +312,11 @@ func (l *link) flow(p *amqp.Flow) error {
 		}})
 	case linkAttached:
 		return l.end.flow(p)
+	case linkDetaching:
+		if e := l.stopped(); e != nil && p.Drain {
+			e.out.grant(p)
+			e.out.drained()
+		}
 	}
 	return nil
 }
@@ -362,6 +367,11 @@ func (ch *channel) detach(p *amqp.Detach) (*link, error) {
 		l.end.close(true)
 		l.finish()
 	case linkDetaching:
+		if l.detachable() { // the client does not know that the node stops
+			l.state = linkLeaving
+			l.finish()
+			break
+		}
 		l.remove()
 	}
 	return l, nil
