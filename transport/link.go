@@ -53,7 +53,7 @@ type link struct {
 
 	// Its life.
 	state      linkState
-	silent     bool               // it is closed without a word to the client, because the node stops
+	silent     bool               // its channel or connection closes it without a word to the client
 	told       bool               // our detach has gone out because the node stops; the client's answer is awaited
 	end        endpoint           // nil until attached
 	cancel     context.CancelFunc // of the look-up or accept under way
