@@ -57,15 +57,15 @@ func (c *conn) leave() {
 	c.rearm()
 }
 
-// detachable reports whether a client may detach a link that the node has stopped, and has told nothing of. Links of sessions
-// are left out: they end with the connection.
+// detachable reports whether a link is closed, and its client has not been told. Such a client may detach the link as at any
+// other time. Links of sessions are left out: they end with the connection.
 func (l *link) detachable() bool {
 	l.ch.c.onLoop()
-	e, receives := l.end.(*egress)
-	return l.silent && !l.told && !(receives && e.session != nil)
+	e := l.stopped()
+	return l.silent && !l.told && (e == nil || e.session == nil)
 }
 
-// stopped returns the end of a link that gets no more messages because the node stops, nil for others.
+// stopped returns the egress of a link that is closed, while its client has not been told. It is nil for other links.
 func (l *link) stopped() *egress {
 	l.ch.c.onLoop()
 	if e, receives := l.end.(*egress); receives && l.silent && !l.told {
@@ -77,21 +77,27 @@ func (l *link) stopped() *egress {
 // takesInLeaving reports whether a frame counts although the node stops. It is a verdict, a detach, a close, or a drain. A
 // transfer or an attach is for the next node.
 //
-// The library for JavaScript drains its credit at the end of each call. Without an answer it closes the link, and dies if the
-// answer to that is a detach with an error.
+// The library for JavaScript drains its credit at the end of each receive. It detaches the link if the drain is not answered, and
+// its process ends if that detach is answered with an error.
 func (c *conn) takesInLeaving(number uint16, p amqp.Performative) bool {
 	if c.phase != phaseLeaving || !c.forced || c.orderly {
 		return false
+	}
+	linkOf := func(handle uint32) *link {
+		if ch := c.channels[number]; ch != nil {
+			return ch.links[handle]
+		}
+		return nil
 	}
 	switch p := p.(type) {
 	case *amqp.Disposition, *amqp.Close:
 		return true
 	case *amqp.Detach:
-		ch := c.channels[number]
-		return ch != nil && ch.links[p.Handle] != nil && (ch.links[p.Handle].told || ch.links[p.Handle].detachable())
+		l := linkOf(p.Handle)
+		return l != nil && (l.told || l.detachable())
 	case *amqp.Flow:
-		ch := c.channels[number]
-		return ch != nil && p.Drain && p.Handle.Set && ch.links[p.Handle.Value] != nil && ch.links[p.Handle.Value].stopped() != nil
+		l := linkOf(p.Handle.Value)
+		return l != nil && p.Handle.Set && p.Drain && l.stopped() != nil
 	}
 	return false
 }

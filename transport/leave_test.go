@@ -130,9 +130,8 @@ func TestALeavingNodeTakesVerdicts(t *testing.T) {
 	}
 }
 
-// A client that holds a message drains its link, before or after the node stops, and detaches it. Each is answered as at any other
-// time: the library for JavaScript takes a drain without an answer for a reason to close the link, and a detach with an error
-// then for one to end.
+// A client that holds a message drains its link before or after the node begins to stop, and detaches it. The node answers the
+// drain, and answers the detach without an error. The process of a JavaScript client ends otherwise.
 func TestALeavingNodeAnswersADrain(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		t.Run(fmt.Sprintf("before the stop %t", before), func(t *testing.T) {

@@ -367,7 +367,7 @@ func (ch *channel) detach(p *amqp.Detach) (*link, error) {
 		l.end.close(true)
 		l.finish()
 	case linkDetaching:
-		if l.detachable() { // the client does not know that the node stops
+		if l.detachable() { // the node stops, and the client cannot know that
 			l.state = linkLeaving
 			l.finish()
 			break

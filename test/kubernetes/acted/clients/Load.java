@@ -113,7 +113,7 @@ public final class Load {
             if (e.getReason() != ServiceBusFailureReason.SERVICE_TIMEOUT) {
                 tellOfAccept(e, e.getReason() == ServiceBusFailureReason.SERVICE_COMMUNICATION_ERROR || linkEnded(e, e.isTransient()));
             }
-        } catch (AmqpException e) { // as the library's own session link throws it
+        } catch (AmqpException e) { // the library does not always wrap it
             tellOfAccept(e, linkEnded(e, e.isTransient()));
         } catch (RuntimeException e) {
             tellOfAccept(e, false);

@@ -98,8 +98,8 @@ async function hold() {
   }
 }
 
-// A promise of the library that nobody waits for ends the program, as Node.js has it. The reason may be an AMQP error, which Node.js
-// alone would not tell.
+// Node.js ends the program when a promise of the library is rejected and nobody waits for it. It does not print an AMQP error, so
+// this handler does.
 process.on('unhandledRejection', (reason) => {
   process.stderr.write(`unhandled rejection: ${inspect(reason)} ${JSON.stringify(reason)} ${reason && reason.stack}\n`);
   process.exit(1);
