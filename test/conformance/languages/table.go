@@ -47,8 +47,13 @@ Two defects of SDKs show with large messages, on whatever broker:
   message, encoded, may have 103,219,200 bytes: a body of 98.43 MiB arrived, one of 98.4375 MiB was not sent. Compare
   Azure/azure-sdk-for-java 33316. The scenario sends 98 MB at most.
 
-Two defects of old versions of the Java SDK show on a busy machine, on whatever broker:
+Three defects of the Java SDK show on a busy machine, on whatever broker:
 
+- **7.17.20: a blocking receiver of a session can hand out a message before one that it gave back.** It releases what comes
+  between two calls of ` + "`" + `receiveMessages` + "`" + ` (` + "`" + `drainLoop` + "`" + ` of ` + "`" + `WindowedSubscriber` + "`" + `). A call that begins in that moment gets the
+  messages behind the released one, which have come already. On a machine whose processors were taken by other programs,
+  the scenario ` + "`" + `session-order` + "`" + ` failed by that in about one run of ten. Set ` + "`" + `prefetchCount(1)` + "`" + `: then the receiver keeps what comes
+  between two calls for the next one, and 24 runs of 24 passed.
 - **7.17.0: a blocking ` + "`" + `receiveMessages` + "`" + ` can wait in vain, with its link without credit.** A message that arrives
   after the call that asked for it has ended is given back. Until that is done it counts as asked for (` + "`" + `drainQueue` + "`" + ` of
   ` + "`" + `SynchronousMessageSubscriber` + "`" + `), so a call that begins meanwhile asks for nothing. The next call asks again. Waits of a few
