@@ -18,6 +18,7 @@ func (peer) Silent() bool                      { return false }
 func (peer) Blank() bool                       { return false }
 func (peer) Allowed(fsm.NodeID) bool           { return true }
 func (peer) Learner(raft.ServerID) bool        { return false }
+func (peer) Voter() raft.ServerID              { return "" }
 func (peer) Term() uint64                      { return 0 }
 func (peer) Standing() raftnet.Standing        { return raftnet.Standing{} }
 func (peer) Defers() bool                      { return false }

@@ -82,6 +82,7 @@ func (t *Transport) deliver(ctx context.Context, from fsm.NodeID, kind Kind, com
 	if t.replica.Silent() {
 		return nil, ErrSilent
 	}
+	t.judge(command)
 	arrived := time.Now()
 	answers := make(chan raft.RPCResponse, 1)
 	answered := func() {}
@@ -123,6 +124,23 @@ func (t *Transport) deliver(ctx context.Context, from fsm.NodeID, kind Kind, com
 			answered()
 		}()
 		return nil, ctx.Err()
+	}
+}
+
+// judge has raft judge a candidate by its log alone, where that log goes beyond the one here. The configuration of the
+// candidate may then be one that this replica has not heard of. Raft would refuse a candidate without a vote by the
+// configuration here. If a leader was lost for good behind a change of the configuration, nobody could be elected any more.
+// The votes keep it safe, decision 0107.
+func (t *Transport) judge(command any) {
+	switch a := command.(type) {
+	case *raft.RequestPreVoteRequest:
+		if !t.replica.Holds(a.LastLogIndex, a.LastLogTerm) {
+			a.ID = []byte(t.replica.Voter()) // raft looks up in the configuration who asks, and does nothing else with it
+		}
+	case *raft.RequestVoteRequest:
+		if !t.replica.Holds(a.LastLogIndex, a.LastLogTerm) {
+			a.ID = nil // as from a raft of before ids, which is not looked up
+		}
 	}
 }
 

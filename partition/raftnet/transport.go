@@ -59,6 +59,8 @@ type Replica interface {
 	Allowed(fsm.NodeID) bool
 	// Learner reports whether a node is a member without a vote.
 	Learner(raft.ServerID) bool
+	// Voter returns a member with a vote by the configuration of the replica, "" if there is none.
+	Voter() raft.ServerID
 	// Term returns raft's term.
 	Term() uint64
 	// Standing returns where raft stands. It waits for nothing.
@@ -69,7 +71,7 @@ type Replica interface {
 	Given()
 	// Behind shortens an append of a leader that believes the replica to have less of the log than it has.
 	Behind(*raft.AppendEntriesRequest)
-	// Holds reports whether the replica has everything that a snapshot up to an entry has.
+	// Holds reports whether the replica has everything that a snapshot, or a log, up to an entry has.
 	Holds(index, term uint64) bool
 	// Unreadable is told of a snapshot that cannot be read.
 	Unreadable(error)

@@ -23,6 +23,7 @@ func (r testReplica) Silent() bool                    { return r.silent }
 func (testReplica) Blank() bool                       { return false }
 func (r testReplica) Allowed(fsm.NodeID) bool         { return !r.stranger }
 func (r testReplica) Learner(raft.ServerID) bool      { return r.learner }
+func (testReplica) Voter() raft.ServerID              { return "" }
 func (testReplica) Term() uint64                      { return 1 }
 func (testReplica) Standing() Standing                { return Standing{} }
 func (testReplica) Defers() bool                      { return false }

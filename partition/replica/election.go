@@ -66,13 +66,13 @@ func (r *Replica) GivenWithin(d time.Duration) bool {
 	return !r.givenAt.IsZero() && time.Since(r.givenAt) < d
 }
 
-// Campaign calls an election now, if this replica still follows lost ("" for nobody) and has not
-// called one lately.
+// Campaign calls an election now, if this replica has a vote, still follows lost ("" for nobody) and has not called one
+// lately.
 func (r *Replica) Campaign(ctx context.Context, lost fsm.NodeID) {
 	r.mu.Lock()
 	recent := !r.stoodAt.IsZero() && time.Since(r.stoodAt) < campaignEvery
 	leader, _ := r.Leader()
-	if recent || leader != lost || r.raft.State() != raft.Follower || r.Err() != nil || r.Blank() {
+	if recent || leader != lost || r.raft.State() != raft.Follower || r.Err() != nil || !r.Votes() {
 		r.mu.Unlock()
 		return
 	}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -43,6 +44,13 @@ func (r *Replica) Peers() []fsm.NodeID {
 		}
 	}
 	return ids
+}
+
+// Votes reports whether this replica has a vote as far as it knows. One without a configuration has none.
+func (r *Replica) Votes() bool {
+	return slices.ContainsFunc(r.Servers(), func(s raft.Server) bool {
+		return s.ID == raft.ServerID(r.cfg.Node) && s.Suffrage == raft.Voter
+	})
 }
 
 // OnlyVoter reports whether this replica alone votes in its group.

@@ -34,6 +34,16 @@ func (s raftSide) Learner(n raft.ServerID) bool {
 	return slices.ContainsFunc(s.r.Servers(), func(o raft.Server) bool { return o.ID == n && o.Suffrage != raft.Voter })
 }
 
+// Voter implements raftnet.Replica.
+func (s raftSide) Voter() raft.ServerID {
+	for _, o := range s.r.Servers() {
+		if o.Suffrage == raft.Voter {
+			return o.ID
+		}
+	}
+	return ""
+}
+
 // Term implements raftnet.Replica.
 func (s raftSide) Term() uint64 { return s.r.raft.CurrentTerm() }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	goamqp "github.com/Azure/go-amqp"
@@ -38,12 +39,24 @@ func within(limit time.Duration, try func(ctx context.Context) error) error {
 	}
 }
 
+// said returns what the replicas of a group say of an election, a line each.
+func (w *world) said(p fsm.PartitionID) string {
+	var b strings.Builder
+	for _, m := range w.machines() {
+		if st, has := w.statusOf(m.id, p); has {
+			fmt.Fprintf(&b, "\n  %s in term %d follows %q, has %d of term %d, voters %v, without a vote %v, configured at %d, changing %v, %s", m.id,
+				st.Term, st.Leader, st.Last, st.LastTerm, st.Voters, st.Nonvoters, st.Configured, st.Changing, st.Failure)
+		}
+	}
+	return b.String()
+}
+
 // serving checks that every group has a leader that accepts, and that every replica that can follows.
 func (w *world) serving(except *machine) error {
 	err := within(leaderLimit, func(context.Context) error {
 		for p := range w.cfg.Partitions + 1 {
 			if w.leaderOf(fsm.PartitionID(p)) == nil {
-				return fmt.Errorf("I26: partition %d has no leader %v after the faults", p, leaderLimit)
+				return fmt.Errorf("I26: partition %d has no leader %v after the faults%s", p, leaderLimit, w.said(fsm.PartitionID(p)))
 			}
 		}
 		return nil
