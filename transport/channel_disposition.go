@@ -95,7 +95,7 @@ func (ch *channel) decide(d *sentDelivery, v verdict, settled bool) {
 	if s.item.Verdict == fsm.Abandon || s.item.Verdict == fsm.Return {
 		s.back = true
 		d.owner.returning++
-		d.owner.recall()
+		d.owner.recall(v.item.Verdict)
 	}
 	d.owner.settler(d.token).add(s)
 }

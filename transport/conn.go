@@ -67,6 +67,7 @@ type peer struct {
 	product      string // and version: a part of what it says, for operators
 	version      string
 	goClient     bool          // the Go SDK, which writes a null session state as empty binary
+	javaClient   bool          // the Java SDK
 	jsClient     bool          // the JavaScript SDK, which in 7.0.5 drops a message that comes for the credit of its drain
 	pythonClient bool          // the Python SDK
 	sdk          sdk           // for the metrics

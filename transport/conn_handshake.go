@@ -26,6 +26,8 @@ const (
 
 	// goProduct is how the Go SDK introduces itself.
 	goProduct = "MSGolangClient"
+	// javaProduct is how the Java SDK introduces itself.
+	javaProduct = "azure-messaging-servicebus"
 	// jsProduct is how the JavaScript SDK introduces itself.
 	jsProduct = "MSJSClient"
 	// pythonProduct is how the Python SDK introduces itself.
@@ -209,6 +211,7 @@ func (c *conn) open(r *amqp.Reader) (site, error) {
 	if v, ok := open.Properties.Get("product"); ok {
 		product, _ := v.Text()
 		c.goClient = product == goProduct
+		c.javaClient = product == javaProduct
 		c.jsClient = product == jsProduct
 		c.pythonClient = product == pythonProduct
 		c.product = clipped(product)

@@ -57,6 +57,7 @@ func newEgress(l *link, session *heldSession) *egress {
 	e.out = outgoing{l: l, from: e}
 	e.pace.on = session != nil && !e.remove && (e.c.goClient || e.c.pythonClient)
 	e.pace.lags = e.c.pythonClient
+	e.pace.learns = session != nil && !e.remove && e.c.javaClient
 	if e.remove {
 		l.ch.removers++
 	}
@@ -248,16 +249,16 @@ func (e *egress) giveBack(ds []fsm.Delivery) {
 	}
 }
 
-// recall is called when the client gives back a message. A fetch that is parked is taken back, so that others who
+// recall is called when the client gives back a message, by abandoning or releasing it. A fetch that is parked is taken back, so that others who
 // wait get the message first. In a session, messages that were taken behind it, or are being taken, go back as well.
 // The message is the next one that the client gets (RUL-28).
-func (e *egress) recall() {
+func (e *egress) recall(by fsm.Verdict) {
 	e.c.onLoop()
 	if e.fetching && (e.parked || e.session != nil) {
 		e.cancel()
 	}
 	if e.session != nil {
-		e.pace.released()
+		e.pace.gaveBack(e, by)
 		e.void = true
 		e.shorten(0)
 	}

@@ -7,13 +7,16 @@ import (
 )
 
 // pace decides when a client gets messages of a session. It is about clients that release what comes between two of
-// their receive calls, as the Go and Python SDKs do. Such a client takes a message from its socket buffer and
+// their receive calls, as the Go, Java and Python SDKs do. Such a client takes a message from its socket buffer and
 // releases it. It hands the one behind it to the application if a call begins in that moment. Then the order is lost,
 // and no broker can restore it. So a call gets what is there when it begins, which a flow with more credit tells.
 // Later messages wait for the next call. A client that does not call again soon, or needs no more credit for its
 // call, gets one message at a time. Nothing is behind that one. docs/decisions/0042
 type pace struct {
 	on bool
+	// learns says that the first release of the client shows whether it makes calls. Only the blocking receiver of the Java SDK
+	// does, and only it releases messages.
+	learns bool
 	// lags says that a release may come behind the flow of the call that begins meanwhile, as with the Python
 	// SDK. Then a message that was sent alone to a waiting call is awaited before the next call gets messages.
 	lags bool
@@ -150,8 +153,14 @@ func (p *pace) decided(token fsm.LockToken) bool {
 	return true
 }
 
-// released notes that the client has given back a message: it does not keep what it has.
-func (p *pace) released() { p.kept = 0 }
+// gaveBack notes that the client has given back a message: it does not keep what it has. A client that releases one makes calls.
+func (p *pace) gaveBack(e *egress, by fsm.Verdict) {
+	p.kept = 0
+	if p.learns && !p.on && by == fsm.Return {
+		p.on, p.state = true, paceHeld
+		p.wait(e, callWait)
+	}
+}
 
 func (p *pace) stop() {
 	if p.timer != nil {

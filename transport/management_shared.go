@@ -19,7 +19,7 @@ func (k *call) settleShared() {
 	back := item.Verdict == fsm.Abandon || item.Verdict == fsm.Return
 	if back {
 		e.returning++
-		e.recall()
+		e.recall(item.Verdict)
 	}
 	k.then = func(answer response) response {
 		h.l.ch.touch()

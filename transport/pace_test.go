@@ -217,6 +217,39 @@ func TestAClientThatReleasesBetweenCallsIsGivenNothingThen(t *testing.T) {
 	}
 }
 
+// S-58: the blocking receiver of the Java SDK releases what comes between two calls. As soon as it has done so, it gets what is
+// there when a call begins. Its other receivers never release a message, and get what comes at once.
+func TestAJavaClientIsPacedOnceItReleases(t *testing.T) {
+	inSession(t, javaProduct, func(b *bubble, c, other *rawClient) {
+		c.send(0, grantOf(3, 0, 10)) // a call begins
+		other.grouped(1, 2)
+		all := c.transfers(2) // as for a receiver that makes no calls
+		wantArrivals(t, all, 0, 1, 2)
+		c.settle(amqp.Accepted{}, all[0].id, all[1].id)
+		other.grouped(3, 2)
+		all = c.transfers(2) // the call is over
+		wantArrivals(t, all, 0, 3, 4)
+		c.settle(amqp.Modified{}, all[0].id) // an application abandons it
+		all = append(all, c.transfers(1)...)
+		wantArrivals(t, all[2:], 1, 3)
+		c.settle(amqp.Accepted{}, all[1].id, all[2].id)
+		other.grouped(5, 1)
+		all = c.transfers(1)
+		wantArrivals(t, all, 0, 5)
+		c.release(all[0].id)
+		other.grouped(6, 2)
+		c.silentBut(callWait / 2)
+		c.send(0, grantOf(3, 6, 10)) // the next call
+		all = c.transfers(3)
+		wantArrivals(t, all, 0, 5, 6, 7)
+		other.grouped(8, 2)
+		c.settle(amqp.Accepted{}, all[0].id, all[1].id, all[2].id)
+		c.silent(callWait / 2)
+		c.send(0, grantOf(3, 9, 10))
+		wantArrivals(t, c.transfers(2), 0, 8, 9)
+	})
+}
+
 // S-58: the Python SDK may write the flow of a call ahead of the release of what came just before it. The call
 // gets messages when the release is there, in order, or when the message was kept for longer than callWait.
 func TestAReleaseMayComeBehindTheFlowOfTheNextCall(t *testing.T) {
