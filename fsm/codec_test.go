@@ -258,6 +258,7 @@ func TestGoldensSetEveryField(t *testing.T) {
 		"Reserved":      true, // a variant, see enqueue_reserved and transfer_reserved
 		"Preprocessing": true, // see TestSharesDoNotLearnWhatIsOnlyShown
 		"Origins":       true, // likewise
+		"Late":          true, // taken in before the command is encoded
 	}
 	check := func(v any) {
 		s := reflect.ValueOf(v)

@@ -50,6 +50,36 @@ type Command interface {
 type Enqueue struct {
 	Messages []Message
 	Origin   *Origin // nil for what a client sends
+	// Late has messages that come while the command waits for its entry; nil once no more may come. It is not encoded:
+	// whoever encodes the command has called Seal.
+	Late Late
+}
+
+// Late collects what is sent behind an Enqueue by the same sender, while the command waits for its entry.
+type Late interface {
+	// Len is how many messages there are.
+	Len() int
+	// OnMore has f called whenever there are more. It is called before Take.
+	OnMore(f func())
+	// Take returns the first messages that weigh at most room bytes. Nothing more can be collected or taken afterwards.
+	Take(room int) []Message
+}
+
+// Len is how many messages the command would store now.
+func (c *Enqueue) Len() int {
+	if c.Late == nil {
+		return len(c.Messages)
+	}
+	return len(c.Messages) + c.Late.Len()
+}
+
+// Seal takes in late messages of at most room bytes. The command does not change any more, so that it can be asked again.
+func (c *Enqueue) Seal(room int) {
+	if c.Late == nil {
+		return
+	}
+	c.Messages = append(c.Messages, c.Late.Take(room)...)
+	c.Late = nil
 }
 
 // Traits implements Command. A batch that is moved from another entity is judged message by message, and its

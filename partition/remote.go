@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -28,6 +29,9 @@ func NewRemote(c Caller, node fsm.NodeID, id fsm.PartitionID) *Remote {
 // slot, and only if that is impossible the outcome is awaited (A18); nothing is awaited of a node that leads
 // no more.
 func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error) {
+	if e, is := req.Command.(*fsm.Enqueue); is {
+		e.Seal(math.MaxInt)
+	}
 	b := fsm.AppendRequest(verbHead(r.id, req.Command.Weight()), &req)
 	if !req.Command.Traits().Has(fsm.Takes) || req.ID.IsZero() {
 		return decodeOutcome(r.call(ctx, KindPropose, b))

@@ -29,7 +29,7 @@
 //     management_delete.go management_rules.go management_carried.go management_call.go
 //   - transactions: transaction_work.go transaction_coordinator.go transaction_doubt.go transaction_commits.go
 //     transaction.go
-//   - links that send to us: ingress_pump.go ingress.go
+//   - links that send to us: ingress_pump.go ingress_late.go ingress.go
 //   - links that receive, their sessions and settlements: channel_disposition.go egress_browser.go session_shared.go
 //     session.go egress_settle.go egress_fetch.go egress_pace.go egress.go
 //   - what all links have: link_intake.go link_outgoing.go link_repeat.go link.go

@@ -22,9 +22,11 @@ type inbound struct {
 	text     string          // what selects the share
 	byText   bool
 	refusal  *amqp.Error
-	gone     bool      // the entity does not exist any more
-	arrived  time.Time // its last byte; zero if nobody asks
-	traces   []*traced // of those of its messages that are traced
+	// translated says that the messages or the refusal are there.
+	translated bool
+	gone       bool      // the entity does not exist any more
+	arrived    time.Time // its last byte; zero if nobody asks
+	traces     []*traced // of those of its messages that are traced
 	// proposed and committed are when the log was given the messages, and when it had them; zero if none is traced.
 	proposed, committed time.Time
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // ingress stores the messages of a sending client. One round is under way at a time, or one for each pump of a
-// partitioned entity. Messages that arrive meanwhile ride in the next one, so load makes batches.
+// partitioned entity. Messages that arrive meanwhile join it as long as its request waits for an entry, and ride in the
+// next one afterwards. So load makes batches.
 //
 // The loop of the connection owns it. Its link calls it with each transfer, and startRounds at the end of the turn.
 // Invariant: held is the sum of the bytes of pending and of the deliveries that are being stored.
@@ -31,9 +32,10 @@ type ingress struct {
 	// Deliveries.
 	now     *inbound // whose last frame has not come
 	pending []*inbound
-	flying  int    // deliveries that are being stored
-	passed  uint64 // messages that were stored, but for those of transactions
-	held    int    // bytes of deliveries that wait for the partition
+	late    *lateDeliveries // of the round that is under way; nil if nothing may join it
+	flying  int             // deliveries that are being stored
+	passed  uint64          // messages that were stored, but for those of transactions
+	held    int             // bytes of deliveries that wait for the partition
 	closing bool
 }
 
@@ -247,7 +249,11 @@ func (g *ingress) answer(id uint32, state amqp.DeliveryState) {
 // startRound implements starter.
 func (g *ingress) startRound() {
 	g.c.onLoop()
-	if g.pump.busy || len(g.pending) == 0 {
+	if g.pump.busy {
+		g.join()
+		return
+	}
+	if len(g.pending) == 0 {
 		return
 	}
 	n, bytes := 0, 0
@@ -259,6 +265,10 @@ func (g *ingress) startRound() {
 	g.pending = slices.Delete(g.pending, 0, n)
 	g.flying += n
 	r := g.round()
+	if g.shares == nil && g.via == nil {
+		g.late = g.c.newLate(bytes)
+	}
+	late := g.late
 	g.pump.run(func() func() {
 		good := r.translate(batch)
 		if g.shares != nil {
@@ -267,10 +277,30 @@ func (g *ingress) startRound() {
 		if len(good) > 0 {
 			ctx, cancel := context.WithTimeout(g.c.ctx, g.c.cfg.ProposeTimeout)
 			defer cancel()
-			r.store(ctx, &g.pump.numbers, good)
+			r.store(ctx, &g.pump.numbers, good, late)
 		}
-		return func() { g.stored(batch) }
+		return func() {
+			joined, left := late.end()
+			g.late = nil
+			g.flying -= len(left)
+			g.pending = slices.Concat(left, g.pending)
+			g.stored(append(batch, joined...))
+		}
 	})
+}
+
+// join has pending deliveries join the round that is under way.
+func (g *ingress) join() {
+	g.c.onLoop()
+	if g.late == nil {
+		return
+	}
+	r := g.round()
+	was := len(g.pending)
+	g.pending = g.late.join(g.pending, func(d *inbound) bool {
+		return d.bytes <= maxLateDelivery && d.format != amqp.FormatBatch && len(r.translate([]*inbound{d})) > 0
+	})
+	g.flying += was - len(g.pending)
 }
 
 // stored answers deliveries.
@@ -377,7 +407,13 @@ func (r *round) translate(ds []*inbound) []*inbound {
 	good := make([]*inbound, 0, len(ds))
 	ids := messageIDs{s: r.s, of: len(ds)}
 	for _, d := range ds {
-		d.via = r.via
+		if d.translated {
+			if d.refusal == nil {
+				good = append(good, d)
+			}
+			continue
+		}
+		d.via, d.translated = r.via, true
 		if err := translateInbound(d, r.desc, &ids); err != nil {
 			r.s.stats.reject(siteMessage)
 			d.refusal = err
@@ -397,9 +433,9 @@ func (r *round) translate(ds []*inbound) []*inbound {
 	return good
 }
 
-// store proposes deliveries of one share as one command. A refusal of several says nothing about
-// each, so then they are asked one by one.
-func (r *round) store(ctx context.Context, pump *waist.Pump, ds []*inbound) {
+// store proposes deliveries of one share as one command, which late ones may join; late is nil if none may. A refusal of several
+// says nothing about each, so then they are asked one by one.
+func (r *round) store(ctx context.Context, pump *waist.Pump, ds []*inbound, late *lateDeliveries) {
 	messages := ds[0].messages
 	if len(ds) > 1 {
 		n := 0
@@ -411,7 +447,11 @@ func (r *round) store(ctx context.Context, pump *waist.Pump, ds []*inbound) {
 			messages = append(messages, d.messages...)
 		}
 	}
-	var cmd fsm.Command = &fsm.Enqueue{Messages: messages}
+	send := &fsm.Enqueue{Messages: messages}
+	if late != nil {
+		send.Late = late
+	}
+	var cmd fsm.Command = send
 	key := fsm.Key{Entity: r.desc.ID, By: fsm.ByAny}
 	if ds[0].byText {
 		key.By, key.Text = fsm.ByText, ds[0].text
@@ -421,6 +461,8 @@ func (r *round) store(ctx context.Context, pump *waist.Pump, ds []*inbound) {
 	}
 	proposed := r.s.cfg.traceTime()
 	out, err := r.s.waist.Propose(ctx, pump, key, cmd)
+	joined, _ := late.end()
+	ds = slices.Concat(ds, joined)
 	if !proposed.IsZero() {
 		for _, d := range ds {
 			d.logged(proposed)
@@ -428,7 +470,7 @@ func (r *round) store(ctx context.Context, pump *waist.Pump, ds []*inbound) {
 	}
 	if err == nil && out.Refusal != fsm.None && len(ds) > 1 {
 		for i := range ds {
-			r.store(ctx, pump, ds[i:i+1])
+			r.store(ctx, pump, ds[i:i+1], nil)
 		}
 		return
 	}

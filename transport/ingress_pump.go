@@ -14,6 +14,8 @@ type sharePump struct {
 	g       *ingress
 	pump    *pump
 	pending []*inbound
+	now     *inbound        // the first delivery of the request that is under way
+	late    *lateDeliveries // of the request that is under way; nil if nothing may join it
 }
 
 // maxSharePumps bounds the sharePumps of a link for messages with a key; one more has those without.
@@ -55,33 +57,43 @@ func (g *ingress) sort(batch []*inbound) {
 	g.stored(refused)
 }
 
-// next stores what waits for the pump, if nothing is under way there.
+// next stores what waits for the pump, or has it join what is under way there.
 func (s *sharePump) next() {
-	if s.pump.busy || len(s.pending) == 0 {
+	if s.pump.busy {
+		s.pending = s.late.join(s.pending, func(d *inbound) bool { return s.together(s.now, d) })
+		return
+	}
+	if len(s.pending) == 0 {
 		return
 	}
 	n, bytes := 0, 0
-	for n < len(s.pending) && (n == 0 || s.joins(n) && bytes+s.pending[n].bytes <= s.g.c.cfg.MaxEnqueueBytes) {
+	for n < len(s.pending) && (n == 0 || s.together(s.pending[0], s.pending[n]) && bytes+s.pending[n].bytes <= s.g.c.cfg.MaxEnqueueBytes) {
 		bytes += s.pending[n].bytes
 		n++
 	}
 	batch := slices.Clone(s.pending[:n])
 	s.pending = slices.Delete(s.pending, 0, n)
 	r := s.g.round()
+	s.now, s.late = batch[0], nil
+	if s.g.via == nil {
+		s.late = s.g.c.newLate(bytes)
+	}
+	late := s.late
 	s.pump.run(func() func() {
 		ctx, cancel := context.WithTimeout(s.g.c.ctx, s.g.c.cfg.ProposeTimeout)
 		defer cancel()
-		r.store(ctx, &s.pump.numbers, batch)
+		r.store(ctx, &s.pump.numbers, batch, late)
 		return func() {
+			joined, left := late.end()
+			s.pending = slices.Concat(left, s.pending)
 			s.next()
-			s.g.stored(batch)
+			s.g.stored(append(batch, joined...))
 		}
 	})
 }
 
-// joins reports whether the n-th delivery may go to the same share as the first, so that one command
-// can store both.
-func (s *sharePump) joins(n int) bool {
-	a, b, shares := s.pending[0], s.pending[n], len(s.g.home().Partitions)
+// together reports whether a delivery may go to the same share as another one, so that one command can store both.
+func (s *sharePump) together(a, b *inbound) bool {
+	shares := len(s.g.home().Partitions)
 	return !a.byText || fsm.KeyShare(a.text, shares) == fsm.KeyShare(b.text, shares)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -37,6 +38,7 @@ type singleBroker struct {
 	fail     func(fsm.Command) error                        // a failure to inject
 	failAs   func(fsm.RequestID, fsm.Command) error         // the same, by the request's id
 	answer   func(fsm.Key, fsm.Command) (fsm.Outcome, bool) // an outcome in the place of the state's
+	before   func(fsm.Command) chan struct{}                // what a command waits for before anything else, nil for nothing
 	after    func(fsm.Command, fsm.Outcome) chan struct{}   // what an answer waits for when it is applied, nil for nothing
 	dropped  []uint64                                       // pumps of DropPumps
 	commands map[string]int
@@ -197,6 +199,14 @@ func (b *singleBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key,
 		defer t.Stop()
 		deadline = t.C
 	}
+	b.mu.Lock()
+	before := b.before
+	b.mu.Unlock()
+	if before != nil {
+		if wait := before(c); wait != nil {
+			<-wait
+		}
+	}
 	for {
 		b.mu.Lock()
 		b.commands[strings.TrimPrefix(fmt.Sprintf("%T", c), "*fsm.")]++
@@ -237,6 +247,9 @@ func (b *singleBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key,
 		if parks { // a parked request is not the same request each time that it is tried here
 			b.pump++
 			id = fsm.RequestID{Node: id.Node, Pump: 1<<62 + b.pump, Counter: 1}
+		}
+		if e, is := c.(*fsm.Enqueue); is {
+			e.Seal(math.MaxInt)
 		}
 		out := b.applyLocked(i, fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c})
 		changed := b.changed

@@ -113,6 +113,9 @@ func (c *Config) tracesOf(messages []fsm.Message) (traces []*traced) {
 func (d *inbound) logged(proposed time.Time) {
 	if len(d.traces) > 0 {
 		d.proposed, d.committed = proposed, time.Now()
+		if d.proposed.Before(d.arrived) { // it has joined what was proposed
+			d.proposed = d.arrived
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ const (
 
 // sending is a request that is held.
 type sending struct {
-	messages int
+	messages func() int
 	pass     chan struct{} // closed when it may go on
 	left     bool          // it waits no more
 }
@@ -173,8 +173,9 @@ func (b *backpressure) reset() {
 	b.any.Store(0)
 }
 
-// hold waits until a sender may store messages: never longer than longestHold, and not at all where nobody is held.
-func (b *backpressure) hold(ctx context.Context, to fsm.EntityID, messages int) {
+// hold waits until a sender may store messages: never longer than longestHold, and not at all where nobody is held. How many they
+// are is asked when they may.
+func (b *backpressure) hold(ctx context.Context, to fsm.EntityID, messages func() int) {
 	if b.any.Load() == 0 {
 		return
 	}
@@ -205,7 +206,7 @@ func (b *backpressure) leave(s *sending) {
 }
 
 // queue takes messages from the budget, or returns what to wait for.
-func (b *backpressure) queue(to fsm.EntityID, messages int, now time.Time) *sending {
+func (b *backpressure) queue(to fsm.EntityID, messages func() int, now time.Time) *sending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i := slices.IndexFunc(b.flows, func(f *flow) bool { return f.to == to && f.holds() })
@@ -218,7 +219,7 @@ func (b *backpressure) queue(to fsm.EntityID, messages int, now time.Time) *send
 		return nil
 	}
 	if f.budget > 0 && len(f.waiting) == 0 {
-		f.budget -= float64(messages)
+		f.budget -= float64(messages())
 		return nil
 	}
 	f.waited = now
@@ -244,7 +245,7 @@ func (f *flow) release() {
 		s := f.waiting[0]
 		f.waiting = f.waiting[1:]
 		if !s.left {
-			f.budget -= float64(s.messages)
+			f.budget -= float64(s.messages())
 		}
 		close(s.pass)
 	}

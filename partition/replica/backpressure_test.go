@@ -69,7 +69,7 @@ func (m *market) run(d time.Duration) {
 			if m.links[i] == nil && m.debt >= marketRequest {
 				m.debt -= marketRequest
 				m.heldAt[i] = m.now
-				if m.links[i] = m.b.queue(m.to, marketRequest, m.now); m.links[i] == nil {
+				if m.links[i] = m.b.queue(m.to, count(marketRequest), m.now); m.links[i] == nil {
 					stored += marketRequest
 				}
 			}
@@ -194,13 +194,13 @@ func TestBackpressureIsReset(t *testing.T) {
 	m.run(5 * time.Second)
 	held := 0
 	for range 1000 {
-		if m.b.queue(1, 1, m.now) != nil {
+		if m.b.queue(1, count(1), m.now) != nil {
 			held++
 		}
 	}
 	f := m.b.flows[0]
 	m.b.reset()
-	if held == 0 || len(f.waiting) > 0 || m.b.any.Load() != 0 || m.b.queue(1, 1, m.now) != nil {
+	if held == 0 || len(f.waiting) > 0 || m.b.any.Load() != 0 || m.b.queue(1, count(1), m.now) != nil {
 		t.Errorf("%d were held, %d wait still, %d flows", held, len(f.waiting), m.b.any.Load())
 	}
 }
@@ -211,12 +211,12 @@ func TestSubscriptionsHoldTheSendersOfTheirTopic(t *testing.T) {
 	m.from = 2
 	m.run(5 * time.Second)
 	for m.b.flows[0].budget > 0 {
-		m.b.queue(1, 100, m.now)
+		m.b.queue(1, count(100), m.now)
 	}
-	if m.b.queue(1, 1, m.now) == nil {
+	if m.b.queue(1, count(1), m.now) == nil {
 		t.Error("a sender of the topic is not held")
 	}
-	if m.b.queue(2, 1, m.now) != nil || m.b.queue(3, 1, m.now) != nil {
+	if m.b.queue(2, count(1), m.now) != nil || m.b.queue(3, count(1), m.now) != nil {
 		t.Error("a sender of something else is held")
 	}
 }
@@ -247,7 +247,7 @@ func TestARequestIsHeldForAWhileAtMost(t *testing.T) {
 		b.received(1, 1, time.Second, time.Now(), same)
 		b.flows[0].enter(flowHeld, time.Now())
 		began := time.Now()
-		b.hold(t.Context(), 1, 1)
+		b.hold(t.Context(), 1, count(1))
 		if took := time.Since(began); took != longestHold {
 			t.Errorf("held for %v", took)
 		}
@@ -255,8 +255,8 @@ func TestARequestIsHeldForAWhileAtMost(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		began = time.Now()
-		b.hold(ended, 1, 1)
-		b.hold(t.Context(), 2, 1)
+		b.hold(ended, 1, count(1))
+		b.hold(t.Context(), 2, count(1))
 		if took := time.Since(began); took != 0 {
 			t.Errorf("held for %v", took)
 		}
@@ -284,3 +284,6 @@ func TestLagIsThatOfNewMessages(t *testing.T) {
 		}
 	}
 }
+
+// count is a request of so many messages.
+func count(n int) func() int { return func() int { return n } }

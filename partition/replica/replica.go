@@ -188,7 +188,7 @@ func (r *Replica) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, er
 		return fsm.Outcome{}, err
 	}
 	if e, is := req.Command.(*fsm.Enqueue); is && e.Origin == nil {
-		r.prop.backpressure.hold(ctx, req.Entity, len(e.Messages))
+		r.prop.backpressure.hold(ctx, req.Entity, e.Len)
 	}
 	return r.prop.propose(ctx, req)
 }

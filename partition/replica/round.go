@@ -43,6 +43,10 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 			p.parking.add(c)
 			continue
 		}
+		if send, is := c.req.Command.(*fsm.Enqueue); is && send.Late != nil {
+			send.Seal(p.cfg.MaxEntryBytes - size - c.size)
+			c.size = send.Weight()
+		}
 		// Requests that were parked for the same key came before c.
 		p.pullPendingWakesLocked(pending, c.key, ride)
 		ride(c)

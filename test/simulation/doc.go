@@ -10,7 +10,7 @@
 //   - computer.go, node.go, disk.go, clock.go, net.go, gossip.go: a computer, the node on it, and what the node believes
 //     to be its surroundings
 //   - machine.go: state machines whose digests are compared
-//   - client.go, workers.go, shared.go, others.go, relay.go: clients, and what they ask for
+//   - client.go, senders.go, workers.go, shared.go, others.go, relay.go: clients, and what they ask for
 //   - nemesis.go, nemesis_members.go, nemesis_upgrade.go, nemesis_backup.go, trap.go: the faults
 //   - program.go: programs of several cluster versions, and what a node of each may meet
 //   - watch.go, homes.go: where replicas, votes and nodes should be, while the faults last and at the end
