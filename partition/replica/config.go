@@ -56,6 +56,9 @@ type Config struct {
 	// MaxReceives bounds the receives and accepts of one entity that are under way; one more ends with
 	// fsm.ErrCrowded. Each share of a partitioned entity judges by itself, and knows of them all (S-229).
 	MaxReceives int
+	// RoundLinger is how long a leader lets a request wait for a second message, so that both ride in one entry. It does so where
+	// clients lose nothing by it (decision 0108). 0 is for no wait.
+	RoundLinger time.Duration
 	// FloodFrom is a rate of one entity, in messages a second. Senders that store fewer are never held for the sake of
 	// receivers (decision 0106).
 	FloodFrom int
@@ -103,6 +106,7 @@ func Defaults() Config {
 		ReservedBytes:      8 << 20,
 		MaxParked:          65536,
 		MaxReceives:        5000,
+		RoundLinger:        time.Millisecond,
 		FloodFrom:          5000,
 		SnapshotBytes:      64 << 20,
 		SnapshotEntries:    200_000,
@@ -144,6 +148,7 @@ func (c *Config) Validate() error {
 	need(c.MaxParked > 0, "max parked %d is not positive", c.MaxParked)
 	need(c.MaxReceives > 0 && c.MaxReceives <= c.MaxParked, "max receives %d are not 1 to %d",
 		c.MaxReceives, c.MaxParked)
+	need(c.RoundLinger >= 0 && c.RoundLinger <= time.Second, "linger of rounds %v is not 0 to 1s", c.RoundLinger)
 	need(c.FloodFrom > 0, "flood from %d messages a second is not positive", c.FloodFrom)
 	need(c.SnapshotBytes > 0 && c.SnapshotEntries > 0, "snapshot bounds are not positive")
 	need(c.TrailingLogs >= 64, "trailing logs %d is below 64", c.TrailingLogs)

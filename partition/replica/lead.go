@@ -19,6 +19,9 @@ func (p *proposer) run() {
 	for {
 		timer.Stop()
 		if p.observe() {
+			if !p.await(timer) {
+				return
+			}
 			if p.round() {
 				continue
 			}
@@ -107,6 +110,7 @@ func (p *proposer) stepDown(err error) {
 	}
 	p.term = 0
 	p.backpressure.reset()
+	p.linger.reset()
 	p.waits.leaderChanged()
 }
 
@@ -176,6 +180,7 @@ func (p *proposer) round() bool {
 	if p.cfg.OnCommit != nil {
 		p.cfg.OnCommit(now.Sub(started))
 	}
+	p.linger.round(contents(e), now)
 	p.complete(e, a, started)
 	if !p.accepting() {
 		p.stepDown(nil) // dismissed while raft was busy: begin anew

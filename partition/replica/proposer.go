@@ -30,6 +30,7 @@ type proposer struct {
 
 	stamps stamper
 	ticks  ticker
+	linger linger
 	term   uint64 // of the leadership served, 0 while not leading
 	marked time.Time
 	// checkpoint asks for a digest behind the next entry.
@@ -50,6 +51,7 @@ type proposer struct {
 	ledTerm, ledEpoch uint64
 	ending            error // why nothing is accepted any more
 	pending           []*call
+	lingering         bool // a round waits for company
 	bytes             int
 	riding            []*call
 	parking           parking
@@ -74,7 +76,7 @@ func newProposer(cfg *Config, r *raft.Raft, m *machine, w *waiters, log hclog.Lo
 	stalled func() bool, stuck func(error), end func() error) *proposer {
 	return &proposer{
 		cfg: cfg, raft: r, machine: m, waits: w, log: log, stalled: stalled, stuck: stuck, end: end,
-		stamps: stamper{clock: cfg.Clock},
+		stamps: stamper{clock: cfg.Clock}, linger: linger{length: cfg.RoundLinger},
 		signal: make(chan struct{}, 1), closed: make(chan struct{}),
 		parking: newParking(), knownEmpty: map[fsm.WaitKey]struct{}{},
 		gone: map[fsm.EntityID]struct{}{}, backpressure: backpressure{onHold: cfg.OnHold, floodFrom: float64(cfg.FloodFrom)},
@@ -144,7 +146,12 @@ func (p *proposer) accept(c *call) error {
 	}
 	p.pending = append(p.pending, c)
 	p.bytes += c.size
-	p.poke()
+	if send, is := c.req.Command.(*fsm.Enqueue); is && send.Late != nil {
+		send.Late.OnMore(p.poke)
+	}
+	if !p.quietLocked(c) {
+		p.poke()
+	}
 	return nil
 }
 

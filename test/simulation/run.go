@@ -45,7 +45,7 @@ func configOf(seed uint64, minutes int) Config {
 	p := partition.Defaults()
 	p.SnapshotEntries = uint64(100 + rng.IntN(900))
 	p.TrailingLogs = 64
-	p.FloodFrom = 2 // clients of the simulation send little
+	p.FloodFrom, p.RoundLinger = 2, 250*time.Millisecond // clients of the simulation send little
 	p.ReplaceAfter = time.Duration(30+rng.IntN(90)) * time.Second
 	if rng.IntN(3) == 0 {
 		p.MaxEntryBytes = 4 << 10
