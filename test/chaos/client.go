@@ -265,25 +265,31 @@ func (c *client) judge(o *check.Op, err error, fill func(*check.Op)) error {
 		return nil
 	}
 	var se *azservicebus.Error
-	condition, over := "", true
+	condition := ""
 	if errors.As(err, &se) && !c.sock.broken.Load() {
-		switch {
-		// by text: the SDK has one code for both locks.
-		case se.Code == azservicebus.CodeLockLost && strings.Contains(err.Error(), "session-lock-lost"):
-			condition, over = "com.microsoft:session-lock-lost", false
-		case se.Code == azservicebus.CodeLockLost:
-			condition, over = "com.microsoft:message-lock-lost", false
-		case se.Code == azservicebus.CodeNotFound:
-			condition, over = "com.microsoft:message-not-found", false
-		}
+		condition = conditionOf(se.Code, err.Error())
 	}
-	if !over {
+	if condition != "" {
 		c.w.rec.End(o, check.Failed, func(o *check.Op) { o.Error, o.Condition = err.Error(), condition })
 		return nil
 	}
 	c.w.counts.unknown.Add(1)
 	c.w.rec.End(o, check.Unknown, func(o *check.Op) { o.Error, o.Return = err.Error(), 0 })
 	return fmt.Errorf("%w: %w", errGiveUp, err)
+}
+
+// conditionOf returns the condition of a refusal after which a client goes on, "" for any other error. The SDK has one code for
+// both locks. The text tells them apart: that of a link has the condition, that of an answer the description.
+func conditionOf(code azservicebus.Code, text string) string {
+	switch {
+	case code == azservicebus.CodeNotFound:
+		return "com.microsoft:message-not-found"
+	case code != azservicebus.CodeLockLost:
+		return ""
+	case strings.Contains(text, "session-lock-lost"), strings.Contains(text, "The session lock has expired"):
+		return "com.microsoft:session-lock-lost"
+	}
+	return "com.microsoft:message-lock-lost"
 }
 
 func hashOf(body []byte, id, subject string, session *string) uint64 {
