@@ -117,6 +117,21 @@ func TestDeliveriesJoinARequestThatWaits(t *testing.T) {
 	}
 }
 
+// sendThree sends three deliveries while the first request waits, lets it go on, and returns the client and the verdicts.
+func sendThree(b *bubble, g *gate) (r *rawClient, ids, good []uint32) {
+	r = b.client()
+	r.authenticate()
+	r.attach(0, senderTo(2, "orders"))
+	expect[*amqp.Flow](r)
+	for i := range 3 {
+		r.send(0, transferOf(2, uint32(i+1)), deliveryOf(fmt.Sprint(i+1), 0))
+		synctest.Wait()
+	}
+	close(g.wait)
+	ids, good = verdicts(r, 3)
+	return r, ids, good
+}
+
 // A request that failed before its entry has nothing joined: what came meanwhile is asked by itself.
 func TestWhatHasNotJoinedIsAskedByItself(t *testing.T) {
 	inBubble(t, func(b *bubble) {
@@ -130,16 +145,7 @@ func TestWhatHasNotJoinedIsAskedByItself(t *testing.T) {
 			}
 			return nil
 		}
-		r := b.client()
-		r.authenticate()
-		r.attach(0, senderTo(2, "orders"))
-		expect[*amqp.Flow](r)
-		for i := range 3 {
-			r.send(0, transferOf(2, uint32(i+1)), deliveryOf(fmt.Sprint(i+1), 0))
-			synctest.Wait()
-		}
-		close(g.wait)
-		ids, good := verdicts(r, 3)
+		r, ids, good := sendThree(b, g)
 		if !slices.Equal(ids, []uint32{1, 2, 3}) || !slices.Equal(good, []uint32{2, 3}) {
 			t.Errorf("answered %v, accepted %v", ids, good)
 		}
@@ -166,16 +172,7 @@ func TestARefusalOfWhatHasJoinedIsAskedOneByOne(t *testing.T) {
 			}
 			return fsm.Outcome{}, false
 		}
-		r := b.client()
-		r.authenticate()
-		r.attach(0, senderTo(2, "orders"))
-		expect[*amqp.Flow](r)
-		for i := range 3 {
-			r.send(0, transferOf(2, uint32(i+1)), deliveryOf(fmt.Sprint(i+1), 0))
-			synctest.Wait()
-		}
-		close(g.wait)
-		ids, good := verdicts(r, 3)
+		r, ids, good := sendThree(b, g)
 		if !slices.Equal(ids, []uint32{1, 2, 3}) || !slices.Equal(good, []uint32{1, 3}) {
 			t.Errorf("answered %v, accepted %v", ids, good)
 		}

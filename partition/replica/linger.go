@@ -12,12 +12,12 @@ const (
 	// measured anew.
 	lingerWindow = 250
 	lingerKept   = 16
-	// lingerBusy is the least number of rounds in the time of a linger. Where they are fewer, company would not come.
+	// lingerBusy is the least number of rounds in the time of a linger. Where they are fewer, no second message comes in time.
 	lingerBusy = 1.5
 	// lingerFull is how many requests end a linger, and how many messages a round carries at most on the average. Where it carries
 	// more, there is little to save.
 	lingerFull = 16
-	// lingerTurn is how many rounds there are for each that waits for no company.
+	// One of lingerTurn rounds begins with its first message.
 	lingerTurn = 4
 	// lingerLoss is the share of the rate that a trial may lose, which is its noise. A trial that has lost lingerMuch after a
 	// quarter of its time is over. So are lingers, where a later window has lost as much.
@@ -39,7 +39,7 @@ const (
 type linger struct {
 	length           time.Duration // the longest wait; 0 for none
 	state            lingerState
-	turn             int       // rounds since one that waited for no company
+	turn             int       // rounds since one that began with its first message
 	since            time.Time // of the window
 	rounds, messages int       // of the window
 	rate             float64   // messages in a second without lingers, of the last window
@@ -66,11 +66,11 @@ func (l *linger) most() time.Duration {
 
 // waits reports whether a round for so many requests and messages is to wait for more.
 func (l *linger) waits(requests, messages int) bool {
-	company := 1
+	wanted := 1
 	if l.turn > 0 {
-		company = 2
+		wanted = 2
 	}
-	return 0 < requests && requests < lingerFull && messages < company
+	return 0 < requests && requests < lingerFull && messages < wanted
 }
 
 // round notes a round that is over.

@@ -128,7 +128,7 @@ func (l *lane) median() time.Duration {
 }
 
 // Messages of clients that do not wait share rounds, and most of them wait for nothing.
-func TestRoundsHaveCompany(t *testing.T) {
+func TestRoundsWaitForASecondMessage(t *testing.T) {
 	for _, rate := range []float64{1500, 2000, 3000} {
 		l, free := newLane(200*time.Microsecond, rate, rate), newLane(200*time.Microsecond, rate, rate)
 		free.l.length = 0

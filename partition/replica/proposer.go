@@ -51,7 +51,7 @@ type proposer struct {
 	ledTerm, ledEpoch uint64
 	ending            error // why nothing is accepted any more
 	pending           []*call
-	lingering         bool // a round waits for company
+	lingering         bool // a round waits for more
 	bytes             int
 	riding            []*call
 	parking           parking
