@@ -220,6 +220,7 @@ func TestCallsThatNeverEnd(t *testing.T) {
 		}
 		n.Swallow(nil)
 		r, w := io.Pipe()
+		defer func() { _ = r.Close() }() // the call may end before it has read "end"
 		go func() {
 			_, _ = w.Write([]byte("beginning"))
 			n.SetCut("a", "b", true)

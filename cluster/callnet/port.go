@@ -248,7 +248,7 @@ func (p *Port) carried(ctx context.Context, to fsm.NodeID, f callFunc) ([]byte, 
 			return
 		}
 		b, err := f(inner, o)
-		if !n.carry(to, p.id, lost, inner.Done()) {
+		if closed(lost) || !n.carry(to, p.id, lost, inner.Done()) {
 			err = fmt.Errorf("link to %s lost: %w", to, fsm.ErrUnknown)
 		}
 		done <- result{b, err}
@@ -264,6 +264,16 @@ func (p *Port) carried(ctx context.Context, to fsm.NodeID, f callFunc) ([]byte, 
 		return nil, fmt.Errorf("%s is down: %w", p.id, fsm.ErrUnknown)
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+}
+
+// closed reports whether a link was lost. The way back may be open all the same, when only the way there was cut.
+func closed(lost <-chan struct{}) bool {
+	select {
+	case <-lost:
+		return true
+	default:
+		return false
 	}
 }
 
