@@ -151,6 +151,34 @@ func seeSessions(d *desk) {
 	_ = s.Close(d.t.Context()) // the SDK may have taken the session again
 	d.do(d.press("Release session s-1"), d.press("Release"), d.sees("Nobody holds the session"), d.press("Close"),
 		d.goes("#/entity/grouped/history"), d.fill("History of", "releases"), d.sees("policy RootManageSharedAccessKey"))
+	d.do(d.goes("#/entity/grouped"), d.holdsBack("kind=processed"), d.goes("#/entity/grouped/history"), d.fill("History of", "releases"), d.sees("policy RootManageSharedAccessKey"),
+		d.goesOn, d.seesNot("The entity does not keep this history"), d.sees("policy RootManageSharedAccessKey"))
+}
+
+// holdsBack keeps a request of the page whose address has a text from the node, until goesOn is called.
+func (d *desk) holdsBack(text string) func() error {
+	return func() error {
+		return d.Script(`(() => {
+  const ask = window.fetch;
+  window.fetch = async (...what) => {
+    if (!String(what[0]).includes('`+text+`')) {
+      return ask(...what);
+    }
+    window.fetch = ask;
+    await new Promise((go) => { window.goOn = go; });
+    return ask(...what).finally(() => setTimeout(() => { window.wentOn = true; }, 100));
+  };
+  return true;
+})()`, nil)
+	}
+}
+
+// goesOn lets a request that is held back reach the node, and waits until the page has done with the answer what it does.
+func (d *desk) goesOn() error {
+	if err := d.Script(`window.goOn(); true`, nil); err != nil {
+		return err
+	}
+	return d.Until("the answer to the old request", "Boolean(window.wentOn)")
 }
 
 func releaseALock(d *desk) {

@@ -24,9 +24,10 @@ class Cluster extends View {
   }
 
   async load() {
+    const signal = this.latest();
     for (const [event, path] of [['cluster', '/api/cluster'], ['health', '/api/health/cluster']]) {
       try {
-        this.told(event, await call('GET', path, {}, { signal: this.signal }));
+        this.told(event, await call('GET', path, {}, { signal }));
       } catch (error) {
         if (error.name !== 'AbortError') {
           this.findings.replaceChildren(problem(error));

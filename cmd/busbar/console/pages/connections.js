@@ -27,7 +27,7 @@ class Connections extends View {
 
   async load() {
     try {
-      this.draw(await call('GET', '/api/connections', { ...this.values, max: most }, { signal: this.signal }));
+      this.draw(await call('GET', '/api/connections', { ...this.values, max: most }, { signal: this.latest() }));
     } catch (error) {
       if (error.name !== 'AbortError') {
         this.body.replaceChildren(problem(error));

@@ -45,9 +45,10 @@ class DeadLetters extends Messages {
     let next = '';
     let seen = 0;
     const sub = this.sub;
+    const signal = this.latest('count');
     try {
       do {
-        const got = await view(this.where, 'reasons', { max: 1000, cursor: next }, this.signal);
+        const got = await view(this.where, 'reasons', { max: 1000, cursor: next }, signal);
         if (sub !== this.sub) {
           return;
         }

@@ -46,6 +46,7 @@ export function id(prefix) {
 /** View is a part of the page with an end: what it began ends with it. */
 export class View extends HTMLElement {
   #ends = new AbortController();
+  #asked = new Map();
   #offs = [];
 
   connectedCallback() {
@@ -54,6 +55,9 @@ export class View extends HTMLElement {
 
   disconnectedCallback() {
     this.#ends.abort();
+    for (const one of this.#asked.values()) {
+      one.abort();
+    }
     for (const off of this.#offs.splice(0)) {
       off();
     }
@@ -64,6 +68,20 @@ export class View extends HTMLElement {
   /** signal aborts what the view has asked for when the view goes. */
   get signal() {
     return this.#ends.signal;
+  }
+
+  /**
+   * latest is the signal of what is asked now. It aborts what was asked before for the same purpose, so that an old answer never
+   * replaces a newer one.
+   */
+  latest(purpose = 'load') {
+    this.#asked.get(purpose)?.abort();
+    const one = new AbortController();
+    if (this.#ends.signal.aborted) {
+      one.abort();
+    }
+    this.#asked.set(purpose, one);
+    return one.signal;
   }
 
   /** until has a function called when the view goes. */

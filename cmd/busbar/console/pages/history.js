@@ -14,7 +14,7 @@ class History extends View {
 
   async load(cursor) {
     try {
-      const got = await view(this.path, 'history', { kind: this.kind.value, max: 100, cursor }, this.signal);
+      const got = await view(this.path, 'history', { kind: this.kind.value, max: 100, cursor }, this.latest());
       this.all = cursor ? [...this.all, ...got.records] : got.records;
       this.draw(got);
     } catch (error) {

@@ -19,7 +19,7 @@ class Locks extends View {
 
   async load(cursor) {
     try {
-      const got = await view(this.where, 'locks', { max: 100, cursor }, this.signal);
+      const got = await view(this.where, 'locks', { max: 100, cursor }, this.latest());
       this.all = cursor ? [...this.all, ...got.locks] : got.locks;
       this.draw(got.next);
     } catch (error) {

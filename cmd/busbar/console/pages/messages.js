@@ -52,7 +52,7 @@ export class Messages extends View {
 
   async load(cursor) {
     try {
-      const got = await view(this.where, 'messages', this.values(cursor), this.signal);
+      const got = await view(this.where, 'messages', this.values(cursor), this.latest());
       this.all = cursor ? [...this.all, ...got.messages] : got.messages;
       this.draw(got.next);
     } catch (error) {

@@ -39,7 +39,7 @@ class Overview extends View {
 
   async load() {
     try {
-      const got = await list({ search: this.search.value.trim(), kind: this.kind.value, skip: this.skip, top: pageSize }, this.signal);
+      const got = await list({ search: this.search.value.trim(), kind: this.kind.value, skip: this.skip, top: pageSize }, this.latest());
       for (const row of got.entities) {
         rows.set(row.name.toLowerCase(), row);
       }

@@ -48,7 +48,7 @@ class Rules extends View {
 
   async load() {
     try {
-      const feed = await atom('GET', `${this.path}/Rules`, null, { signal: this.signal });
+      const feed = await atom('GET', `${this.path}/Rules`, null, { signal: this.latest() });
       this.draw(rulesOf(feed));
     } catch (error) {
       if (error.name !== 'AbortError') {

@@ -19,17 +19,18 @@ class Sessions extends View {
   }
 
   async load(cursor) {
+    const signal = this.latest();
     try {
-      const found = cursor ? this.all : [];
+      const found = cursor ? [...this.all] : [];
       const until = found.length + 100;
       let next = cursor;
       do { // a page ends with its share, and tells of the next one
-        const got = await view(this.path, 'sessions', { max: 100, cursor: next }, this.signal);
+        const got = await view(this.path, 'sessions', { max: 100, cursor: next }, signal);
         found.push(...got.sessions);
         next = got.next;
       } while (next && found.length < until);
       this.all = found;
-      this.draw(next, await this.held());
+      this.draw(next, await this.held(signal));
     } catch (error) {
       if (error.name !== 'AbortError') {
         this.body.replaceChildren(problem(error));
@@ -38,9 +39,9 @@ class Sessions extends View {
   }
 
   /** held finds the holders among the locks of messages. A session that is held without a message shows none. */
-  async held() {
+  async held(signal) {
     const holders = new Map();
-    const got = await view(this.path, 'locks', { max: 1000 }, this.signal);
+    const got = await view(this.path, 'locks', { max: 1000 }, signal);
     for (const l of got.locks.filter((one) => one.sessionId !== undefined)) {
       holders.set(l.sessionId, l.client || l.takenBy);
     }

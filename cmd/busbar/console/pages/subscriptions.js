@@ -15,7 +15,7 @@ class Subscriptions extends View {
 
   async load() {
     try {
-      const got = await list({ topic: this.path, top: 1000 }, this.signal);
+      const got = await list({ topic: this.path, top: 1000 }, this.latest());
       this.draw(got.entities);
     } catch (error) {
       this.fails(error);

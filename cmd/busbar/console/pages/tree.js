@@ -68,7 +68,7 @@ class Tree extends View {
 
   async load(skip = 0) {
     try {
-      const got = await list({ search: this.search.value.trim(), skip, top: pageSize, counts: false }, this.signal);
+      const got = await list({ search: this.search.value.trim(), skip, top: pageSize, counts: false }, this.latest());
       this.found = skip ? [...this.found, ...got.entities] : got.entities;
       this.total = got.total;
       this.draw(got.next);
