@@ -70,7 +70,7 @@ func openGoldenData(t *testing.T, file string) {
 	if dlq := d.must(client.NewDeadLetterCommand(), "", "redrive", "orders", "--json"); !strings.Contains(dlq, `"moved":1`) {
 		t.Errorf("redrive: %s", dlq)
 	}
-	// The leader of the catalog raises the version when it next asks all nodes, which can be after all of this.
+	// The leader of the catalog raises the version when it next asks all nodes. That can be later than all steps above.
 	for fsm.Version(d.n.node.dir.Version()) != fsm.NewestVersion {
 		time.Sleep(10 * time.Millisecond)
 	}

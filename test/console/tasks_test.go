@@ -155,7 +155,7 @@ func seeSessions(d *desk) {
 		d.goesOn, d.seesNot("The entity does not keep this history"), d.sees("policy RootManageSharedAccessKey"))
 }
 
-// holdsBack keeps a request of the page whose address has a text from the node, until goesOn is called.
+// holdsBack delays the page's next request whose address contains a text. It reaches the node when goesOn is called.
 func (d *desk) holdsBack(text string) func() error {
 	return func() error {
 		return d.Script(`(() => {
@@ -173,7 +173,7 @@ func (d *desk) holdsBack(text string) func() error {
 	}
 }
 
-// goesOn lets a request that is held back reach the node, and waits until the page has done with the answer what it does.
+// goesOn sends the request that holdsBack has delayed, and waits until the page has handled its end.
 func (d *desk) goesOn() error {
 	if err := d.Script(`window.goOn(); true`, nil); err != nil {
 		return err

@@ -44,14 +44,10 @@ class DeadLetters extends Messages {
     const groups = new Map();
     let next = '';
     let seen = 0;
-    const sub = this.sub;
     const signal = this.latest('count');
     try {
       do {
         const got = await view(this.where, 'reasons', { max: 1000, cursor: next }, signal);
-        if (sub !== this.sub) {
-          return;
-        }
         for (const g of got.reasons) {
           const was = groups.get(g.reason) ?? { reason: g.reason, count: 0, oldest: g.oldest, newest: g.newest, example: g.example };
           was.count += g.count;

@@ -71,8 +71,8 @@ export class View extends HTMLElement {
   }
 
   /**
-   * latest is the signal of what is asked now. It aborts what was asked before for the same purpose, so that an old answer never
-   * replaces a newer one.
+   * latest returns the signal for a request that begins now. It aborts the earlier request for the same purpose, so that an old
+   * answer never replaces a newer one. The request ends with the view as well.
    */
   latest(purpose = 'load') {
     this.#asked.get(purpose)?.abort();
