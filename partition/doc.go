@@ -16,7 +16,7 @@
 //   - rehome.go, shareimages.go: shares move to other partitions
 //   - restore.go, fill.go, backup.go, captures.go, checkimage.go: backups are taken, checked and restored
 //   - forwarders.go, forward.go, forwarded.go: messages move to other entities
-//   - peek.go, released.go, router.go, large.go: routing of commands and queries; large bodies
+//   - peek.go, released.go, begin.go, router.go, large.go: routing of commands and queries; large bodies
 //   - directory_nodes.go, directory_rules.go, directory.go, publish.go: nodes and entities, as the catalog has them
 //   - sender.go, unanswered.go, life.go: one request, tried until it has an answer
 //   - stepdown.go, dates.go, beat.go, failover.go, transfer.go: who leads

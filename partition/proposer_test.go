@@ -38,13 +38,37 @@ type proposed struct {
 	err     error
 }
 
+// start proposes a request. Each other one is begun, if the group is a replica.
 func start(ctx context.Context, g Group, req fsm.Request) *proposed {
 	p := &proposed{done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
+		if r, here := g.(*replica.Replica); here && req.ID.Pump%2 == 1 {
+			p.outcome, p.err = begin(ctx, r, req)
+			return
+		}
 		p.outcome, p.err = g.Propose(ctx, req)
 	}()
 	return p
+}
+
+// begin is Propose by way of Begin.
+func begin(ctx context.Context, r *replica.Replica, req fsm.Request) (o fsm.Outcome, err error) {
+	done := make(chan struct{})
+	b, never := r.Begin(req, func(outcome fsm.Outcome, failure error) {
+		o, err = outcome, failure
+		close(done)
+	})
+	if never != nil {
+		return fsm.Outcome{}, never
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		b.Cancel(ctx.Err())
+		<-done
+	}
+	return o, err
 }
 
 func (p *proposed) over() bool {

@@ -59,6 +59,11 @@ func (r *Router) resolve(ctx context.Context, k fsm.Key) (route, error) {
 	if err != nil {
 		return route{}, err
 	}
+	return r.share(d, k)
+}
+
+// share finds the share of a key of an entity.
+func (r *Router) share(d *fsm.Descriptor, k fsm.Key) (route, error) {
 	n := len(d.Partitions)
 	switch {
 	case n == 0:
@@ -123,6 +128,12 @@ func (r *Router) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 		put = r.proposeLarge
 	}
 	o, err := put(ctx, id, k, c, &a)
+	return r.conclude(ctx, id, k, c, &a, o, err)
+}
+
+// conclude does what follows the answer to a request.
+func (r *Router) conclude(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command, a *attempts, o fsm.Outcome, err error) (
+	fsm.Outcome, error) {
 	if a.unknown != nil || errors.Is(err, fsm.ErrUnknown) {
 		r.unanswered.note(id)
 	}
@@ -145,6 +156,12 @@ func (r *Router) propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm
 		return unrouted(err)
 	}
 	r.life.asked(id.Node)
+	return r.proposeTo(ctx, to, id, k, c, a)
+}
+
+// proposeTo is propose to a share that was found.
+func (r *Router) proposeTo(ctx context.Context, to route, id fsm.RequestID, k fsm.Key, c fsm.Command, a *attempts) (
+	fsm.Outcome, error) {
 	req := fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}
 	began := time.Now()
 	for stale, full := 0, 0; ; {

@@ -17,17 +17,19 @@ import (
 type phase uint8
 
 const (
-	phaseOpen    phase = iota
-	phaseLeaving       // the peer sent close: links are ending, then we answer it
-	phaseClosing       // we sent close and wait for the peer's, or for its socket to go
-	phaseOver          // no more frames; only clean-up goes on
+	phaseOpen     phase = iota
+	phaseLeaving        // the peer sent close: links are ending, then we answer it
+	phaseClosing        // we sent close and wait for the peer's, or for its socket to go
+	phaseFlushing       // the last frames are being written
+	phaseOver           // no more frames; only clean-up goes on
 )
 
 // conn is one AMQP connection of a client.
 //
-// Its loop runs on the goroutine that accepted the connection and owns what stands below. The reader and the writer
-// own the batches and buffers that they were given; a goroutine of spawn owns what its closure holds. Nothing is
-// shared, so nothing is locked. The listener makes a conn and calls run; everything else reaches it over post.
+// Its loop owns what stands below. It runs on one goroutine at a time: on one that had news when no other took turns (see
+// mailbox). The reader is the goroutine that accepted the connection. The reader and the writer own the batches and buffers that
+// they were given; a goroutine of spawn owns what its closure holds. Nothing but the mailbox is
+// shared, so nothing else is locked. The listener makes a conn and calls run; everything else reaches it over post.
 // Invariant: onLoop holds in every method of a channel, a link, a link's end, a settler, a held session and a
 // transaction.
 type conn struct {
@@ -43,11 +45,14 @@ type conn struct {
 	log      hclog.Logger
 	ctx      context.Context
 	cancel   context.CancelFunc
+	serve    func() // is turns
 
 	// Any goroutine may use these.
-	inbox    chan func()   // what spawned work and the watcher want done on the loop
+	mail     mailbox       // what others want done on the loop
 	stop     chan struct{} // closed by shutdown
 	stopOnce sync.Once
+	quit     chan struct{} // closed when the reader is to end
+	swept    chan struct{} // closed when the loop has ended
 	done     chan struct{} // closed when everything has ended
 
 	peer
@@ -83,7 +88,9 @@ type life struct {
 	phase    phase
 	orderly  bool // the peer closed as it should (RUL-2)
 	forced   bool // we are shutting down, or dismissed it: locks and counts stay
-	inflight int  // spawned work that has not come back
+	inflight int  // spawned work and requests that have not come back
+
+	begun map[*begun]struct{} // requests that are under way without a goroutine
 
 	dismissed bool // an operator closes it
 
@@ -93,6 +100,10 @@ type life struct {
 	lastWrite  time.Time
 	leftAt     time.Time   // when we sent close
 	wake       *time.Timer // fires when the next thing is due
+
+	sweeping bool        // the clean-up has begun
+	broken   bool        // the clean-up has failed
+	giveUp   *time.Timer // ends what is in flight
 }
 
 // tables hold what the client has open. The loop owns them.
@@ -112,6 +123,8 @@ type tables struct {
 // turn is what the events of this turn of the loop have made possible; advance does it. The loop owns it.
 type turn struct {
 	clock    time.Time   // when it was read, zero if nobody has asked in this turn
+	posts    []func()    // that were taken out of the mailbox
+	ran      int         // of posts, how many have run
 	starters []starter   // have a round to start
 	dirty    []*channel  // have something to send
 	blocked  []*channel  // have deliveries that wait for the socket
@@ -137,16 +150,14 @@ type traffic struct {
 }
 
 // frames is what passes between the loop, the reader and the writer. A batch is the reader's while it is in free, and
-// the loop's from frames on until the loop gives it back. A buffer is the writer's between toWriter and fromWriter.
+// the loop's from the mailbox on until the loop gives it back. A buffer is the writer's while writing is set.
 type frames struct {
-	arrived chan *batch // from the reader
-	free    chan *batch // to the reader
+	free chan *batch // to the reader
 
-	out, spare []byte // the loop's: what goes to the writer next, and the buffer for what follows
-	writing    bool   // the writer has a buffer
+	out, spare []byte // the loop's: what goes out next, and the buffer for what follows
+	direct     *directWriter
+	writing    bool // the writer has a buffer
 	writeErr   error
-	toWriter   chan []byte
-	fromWriter chan wrote
 
 	frameBytes int    // of the body of the frame that is being handled
 	scratch    []byte // memory for one delivery, used again
@@ -168,8 +179,11 @@ func newConn(s *Server, socket net.Conn, by protocol) *conn {
 	c := &conn{
 		s: s, cfg: &s.cfg, socket: socket, protocol: by, accepted: time.Now(), number: s.numbers.Add(1),
 		log:   s.log.With("remote", socket.RemoteAddr().String()),
-		inbox: make(chan func()),
+		mail:  mailbox{taken: true}, // by the handshake
+		life:  life{begun: map[*begun]struct{}{}},
 		stop:  make(chan struct{}),
+		quit:  make(chan struct{}),
+		swept: make(chan struct{}),
 		done:  make(chan struct{}),
 		tables: tables{
 			channels: map[uint16]*channel{},
@@ -180,13 +194,13 @@ func newConn(s *Server, socket net.Conn, by protocol) *conn {
 			claims:   map[string]heldClaim{},
 		},
 		frames: frames{
-			toWriter:   make(chan []byte, 1),
-			fromWriter: make(chan wrote, 1),
-			arrived:    make(chan *batch),
-			free:       make(chan *batch, batches),
+			free:   make(chan *batch, batches),
+			direct: directTo(socket),
 		},
 	}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	c.serve = c.turns
+	context.AfterFunc(c.ctx, func() { c.post(c.giveAllUp) })
 	for range batches {
 		c.free <- &batch{}
 	}
@@ -194,7 +208,12 @@ func newConn(s *Server, socket net.Conn, by protocol) *conn {
 }
 
 // shutdown asks the loop to end the connection in good order; it may be called from anywhere.
-func (c *conn) shutdown() { c.stopOnce.Do(func() { close(c.stop) }) }
+func (c *conn) shutdown() {
+	c.stopOnce.Do(func() {
+		close(c.stop)
+		c.come(c.mail.put(func(m *mailbox) { m.leave = true }))
+	})
+}
 
 // cut ends the connection now; it may be called from anywhere.
 func (c *conn) cut() {
@@ -204,10 +223,19 @@ func (c *conn) cut() {
 }
 
 // post runs f on the loop, or never if that has ended; it may be called from anywhere.
-func (c *conn) post(f func()) {
-	select {
-	case c.inbox <- f:
-	case <-c.done:
+func (c *conn) post(f func()) { c.come(c.mail.post(f)) }
+
+// postSoon is post for a caller who has many connections to tell of answers.
+func (c *conn) postSoon(f func()) {
+	if c.mail.post(f) {
+		c.s.runners.push(c)
+	}
+}
+
+// come takes turns on another goroutine if the mailbox says so. The caller may have a mutex, or be waited for by others.
+func (c *conn) come(take bool) {
+	if take {
+		c.s.workers.run(c.serve)
 	}
 }
 
@@ -217,12 +245,15 @@ func (c *conn) spawn(work func() func()) {
 	c.inflight++
 	c.s.workers.run(func() {
 		done := c.guard(work)
-		c.post(func() {
+		take := c.mail.post(func() {
 			c.inflight--
 			if done != nil {
 				done()
 			}
 		})
+		if take {
+			c.serve()
+		}
 	})
 }
 
@@ -231,7 +262,7 @@ func (c *conn) guard(work func() func()) (done func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.panicked(p)
-			done = func() { c.lose(sitePanic, errPanic) }
+			done = func() { c.lose(sites, errPanic) }
 		}
 	}()
 	return work()

@@ -166,26 +166,8 @@ func (c *conn) finishLeaving() {
 	c.sendClose(c.farewell())
 }
 
-// late does what work wants done that ends when the loop takes no more turns. The clock is read anew for it.
-func (c *conn) late(f func()) {
-	c.clock = time.Time{}
-	f()
-}
-
-// endAfterWrite gives the last frames to the writer and waits until they are out.
-func (c *conn) endAfterWrite() {
-	c.flush()
-	for c.writeErr == nil && (c.writing || len(c.out) > 0) {
-		select {
-		case w := <-c.fromWriter:
-			c.written(w)
-		case f := <-c.inbox:
-			c.late(f)
-		}
-		c.flush()
-	}
-	c.phase = phaseOver
-}
+// endAfterWrite ends the connection when the last frames are out.
+func (c *conn) endAfterWrite() { c.phase = phaseFlushing }
 
 // lose ends the connection without a word from the peer.
 func (c *conn) lose(at site, err error) {
@@ -198,12 +180,12 @@ func (c *conn) lose(at site, err error) {
 	if !errors.Is(err, io.EOF) {
 		c.log.Debug("connection lost", "error", err)
 	}
+	c.phase = phaseOver // flush may call again
 	c.flush()
-	c.phase = phaseOver
 }
 
-// sweep cleans up after the connection. Everything in flight comes back, held messages are given back, and a lost
-// connection's locks and sessions are dropped (RUL-2).
+// sweep cleans up after the connection. Held messages are given back, and a lost connection's locks and sessions are dropped
+// (RUL-2).
 func (c *conn) sweep() {
 	lost := !c.orderly && !c.forced
 	if lost {
@@ -218,11 +200,23 @@ func (c *conn) sweep() {
 			ch.releaseSessions()
 		}
 	}
-	deadline := time.AfterFunc(c.cfg.ProposeTimeout, c.cancel)
-	defer deadline.Stop()
-	c.startRounds()
-	for c.inflight > 0 {
-		c.late(<-c.inbox)
-		c.startRounds()
+}
+
+// sweepOn sweeps once, and goes on until everything in flight has come back. It is false when the connection has ended.
+func (c *conn) sweepOn() bool {
+	if !c.sweeping {
+		c.sweeping = true
+		c.socket.Close()
+		close(c.quit)
+		c.giveUp = time.AfterFunc(c.cfg.ProposeTimeout, c.cancel)
+		c.sweep()
 	}
+	c.startRounds()
+	if !c.broken && (c.inflight > 0 || c.writing) {
+		return true
+	}
+	c.giveUp.Stop()
+	c.mail.close()
+	close(c.swept)
+	return false
 }

@@ -3,7 +3,6 @@ package transport
 import (
 	"errors"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/busbar-mq/busbar/transport/amqp"
@@ -23,61 +22,103 @@ func (c *conn) run(authed func()) {
 	if c.turnedAway {
 		c.shutdown() // it is told where to go, by the close behind our open
 	}
-	quit := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() { readLoop(c.socket, r, 2*c.cfg.IdleTimeout, c.free, c.arrived, quit) })
-	wg.Go(func() { writeLoop(c.socket, c.cfg.WriteTimeout, c.toWriter, c.fromWriter) })
-	c.wake = time.NewTimer(c.nextWake())
+	c.wake = time.AfterFunc(c.nextWake(), func() { c.come(c.mail.put(func(m *mailbox) { m.tick = true })) })
 	defer c.wake.Stop()
-	c.guard(func() func() { c.loop(); return nil })
-	c.socket.Close()
-	close(quit)
-	close(c.toWriter)
-	c.guard(func() func() { c.sweep(); return nil })
+	c.turns() // what came during the handshake
+	c.read(r)
+	<-c.swept
 	c.uncount()
-	wg.Wait()
 }
 
-// loop serves frames until the connection is over.
-func (c *conn) loop() {
-	stop := c.stop
-	for c.phase != phaseOver {
-		arrived := c.arrived
-		if c.paused() {
-			arrived = nil
+// turns takes turns of the loop until there is nothing to do. The mailbox has told the caller to.
+func (c *conn) turns() {
+	c.ownLoop()
+	for more := true; more; {
+		more = c.guarded()
+	}
+}
+
+// someTurns takes at most n turns. It is true if the caller has to take more.
+func (c *conn) someTurns(n int) bool {
+	c.ownLoop()
+	for range n {
+		if !c.guarded() {
+			return false
 		}
-		select {
-		case b := <-arrived:
-			c.batch(b)
-		case f := <-c.inbox:
-			f()
-		case w := <-c.fromWriter:
-			c.written(w)
-		case <-c.wake.C:
-			c.tick(time.Now())
-		case <-stop:
-			stop = nil
-			c.leave()
+	}
+	return true
+}
+
+// guarded is step. A panic ends the connection instead of the process.
+func (c *conn) guarded() (more bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.panicked(p)
+			c.broken = c.sweeping
+			c.lose(sites, errPanic)
+			more = true
 		}
-		c.drainInbox()
+	}()
+	return c.step()
+}
+
+// step takes a turn: it does what others want done, and reports whether there may be more.
+func (c *conn) step() bool {
+	n, more := c.collect()
+	if !more {
+		return false
+	}
+	c.clock = time.Time{}
+	if n.wrote != nil {
+		c.written(*n.wrote)
+	}
+	if c.phase < phaseFlushing {
+		c.live(n)
+	} else {
+		c.runPosts()
+	}
+	if c.phase == phaseFlushing {
+		c.flush()
+		if c.writeErr != nil || !c.writing && len(c.out) == 0 {
+			c.phase = phaseOver
+		}
+	}
+	return c.phase != phaseOver || c.sweepOn()
+}
+
+// live does what the connection does before its end.
+func (c *conn) live(n news) {
+	if n.leave {
+		c.leave()
+	}
+	if n.tick {
+		c.tick(time.Now())
+	}
+	c.runPosts()
+	if n.batch != nil {
+		c.batch(n.batch)
+	}
+	if c.phase < phaseFlushing {
 		c.advance()
 	}
 }
 
-// drainInbox takes the answers that are there already, so that they share one write.
-func (c *conn) drainInbox() {
-	for range inboxBurst {
-		select {
-		case f := <-c.inbox:
-			f()
-		default:
-			return
-		}
+// runPosts runs what was posted. A panic leaves the rest for the next turn.
+func (c *conn) runPosts() {
+	for c.ran < len(c.posts) {
+		f := c.posts[c.ran]
+		c.posts[c.ran] = nil
+		c.ran++
+		f()
 	}
+	c.posts, c.ran = c.posts[:0], 0
 }
 
-// inboxBurst bounds how long the loop goes without looking at the socket.
-const inboxBurst = 64
+// unfinished reports whether there is something to do although nobody has brought news.
+func (c *conn) unfinished() bool {
+	return c.ran < len(c.posts) || c.phase < phaseFlushing && len(c.dirty)+len(c.starters) > 0 ||
+		c.phase == phaseOver && (c.broken || !c.sweeping)
+}
 
 // advance does what the events of this turn have made possible, then writes.
 func (c *conn) advance() {
@@ -97,7 +138,6 @@ func (c *conn) advance() {
 	c.count()
 	c.finishLeaving()
 	c.flush()
-	c.clock = time.Time{}
 }
 
 // now is the time of this turn: one reading of the clock serves all its messages.
@@ -129,7 +169,7 @@ func (c *conn) batch(b *batch) {
 	c.s.stats.BytesIn.Add(uint64(b.bytes))
 	c.bytesIn += uint64(b.bytes)
 	for i := range b.frames {
-		if c.phase == phaseOver {
+		if c.phase >= phaseFlushing {
 			break
 		}
 		err := c.frame(&b.frames[i])
@@ -140,7 +180,7 @@ func (c *conn) batch(b *batch) {
 			c.fault(nil, nil, err)
 		}
 	}
-	if b.err != nil && c.phase != phaseOver {
+	if b.err != nil && c.phase < phaseFlushing {
 		c.readEnded(b.err)
 		return
 	}

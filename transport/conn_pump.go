@@ -15,6 +15,7 @@ type pump struct {
 	c       *conn
 	numbers waist.Pump
 	busy    bool
+	begun   begun
 	retired uint64 // counter when it was retired last
 }
 
@@ -27,12 +28,31 @@ func (c *conn) newPump() *pump { return &pump{c: c, numbers: c.s.waist.NewPump()
 func (p *pump) send(ctx context.Context, timeout time.Duration, k fsm.Key, cmd fsm.Command,
 	done func(fsm.Outcome, error),
 ) {
+	if p.begin(timeout, k, cmd, done) {
+		return
+	}
 	p.run(func() func() {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		out, err := p.c.s.waist.Propose(ctx, &p.numbers, k, cmd)
 		return func() { done(out, err) }
 	})
+}
+
+// begin proposes one command and calls done on the loop. It is false if the broker does not begin it. The pump must be idle.
+func (p *pump) begin(timeout time.Duration, k fsm.Key, cmd fsm.Command, done func(fsm.Outcome, error)) bool {
+	if p.busy {
+		panic("transport: two requests on one pump")
+	}
+	p.c.onLoop()
+	over := func(out fsm.Outcome, err error) {
+		p.busy = false
+		done(out, err)
+	}
+	p.busy = p.begun.begin(p.c, timeout, func(ended func(fsm.Outcome, error, waist.Rest)) (waist.Cancel, bool) {
+		return p.c.s.waist.Begin(&p.numbers, k, cmd, ended)
+	}, over)
+	return p.busy
 }
 
 // run is [conn.spawn] for work that may use the pump's numbers.

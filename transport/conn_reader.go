@@ -37,26 +37,20 @@ func (b *batch) reset() {
 	b.frames, b.buf, b.ends, b.bytes, b.err = b.frames[:0], b.buf[:0], b.ends[:0], 0, nil
 }
 
-// readLoop fills batches with frames until the first error, which travels in the last batch.
-func readLoop(socket net.Conn, r *amqp.Reader, idle time.Duration, free <-chan *batch, out chan<- *batch,
-	quit <-chan struct{},
-) {
+// read fills batches with frames until the first error, which travels in the last batch.
+func (c *conn) read(r *amqp.Reader) {
 	for {
 		var b *batch
 		select {
-		case b = <-free:
-		case <-quit:
+		case b = <-c.free:
+		case <-c.quit:
 			return
 		}
 		b.reset()
-		fill(socket, r, idle, b)
-		select {
-		case out <- b:
-		case <-quit:
-			return
-		}
+		fill(c.socket, r, 2*c.cfg.IdleTimeout, b)
+		c.arrive(b)
 		if errors.Is(b.err, amqp.ErrFraming) {
-			awaitEnd(socket, out, quit)
+			c.awaitEnd()
 		}
 		if b.err != nil {
 			return
@@ -64,17 +58,21 @@ func readLoop(socket net.Conn, r *amqp.Reader, idle time.Duration, free <-chan *
 	}
 }
 
+// arrive gives a batch to the loop, and takes its turns if nobody else does.
+func (c *conn) arrive(b *batch) {
+	if c.mail.arrive(b) {
+		c.serve()
+	}
+}
+
 // awaitEnd throws away what comes behind a framing error, and tells when the peer has nothing more to say.
 // The loop ends the connection before, if that takes longer than CloseTimeout.
-func awaitEnd(socket net.Conn, out chan<- *batch, quit <-chan struct{}) {
-	_, err := io.Copy(io.Discard, socket)
+func (c *conn) awaitEnd() {
+	_, err := io.Copy(io.Discard, c.socket)
 	if err == nil {
 		err = io.EOF
 	}
-	select {
-	case out <- &batch{err: err}:
-	case <-quit:
-	}
+	c.arrive(&batch{err: err})
 }
 
 // fill reads at least one frame, and on as long as another one has arrived completely.

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"net"
 	"time"
 )
 
@@ -11,27 +10,12 @@ type wrote struct {
 	err error
 }
 
-// writeLoop writes what the loop hands over, one buffer at a time. It ends when out is closed, and
-// after the first error: the loop hears of it and hands over nothing more.
-func writeLoop(socket net.Conn, timeout time.Duration, out <-chan []byte, done chan<- wrote) {
-	for buf := range out {
-		var err error
-		for rest := buf; len(rest) > 0 && err == nil; {
-			n := min(len(rest), writeChunkBytes)
-			if err = socket.SetWriteDeadline(time.Now().Add(timeout)); err == nil {
-				_, err = socket.Write(rest[:n])
-			}
-			rest = rest[n:]
-		}
-		done <- wrote{buf, err}
-	}
-}
-
 // writeChunkBytes is what one write deadline covers, so that a slow peer that does read is not
 // taken for one that does not.
 const writeChunkBytes = 256 << 10
 
-// flush hands the output to the writer if that is idle; otherwise it goes with what comes after.
+// flush writes the output, unless the writer has some already; then it goes with what comes after. The rest that
+// the socket does not take at once is left to the writer, so the loop never waits.
 func (c *conn) flush() {
 	if len(c.out) == 0 || c.writing || c.writeErr != nil {
 		return
@@ -39,18 +23,51 @@ func (c *conn) flush() {
 	c.s.stats.BytesOut.Add(uint64(len(c.out)))
 	c.bytesOut += uint64(len(c.out))
 	c.lastWrite = time.Now()
-	c.writing = true
-	c.toWriter <- c.out // has room: the writer is idle
-	c.out, c.spare = c.spare[:0], nil
+	n, err := c.direct.write(c.out)
+	if n == len(c.out) || err != nil {
+		c.written(wrote{c.out, err})
+		return
+	}
+	buf := c.out
+	c.out, c.spare, c.writing = c.spare[:0], nil, true
+	c.s.workers.run(func() { c.write(buf, n) })
 }
 
-// written takes the buffer back.
+// write is the writer. It writes one buffer, of which some bytes are out already.
+func (c *conn) write(buf []byte, n int) {
+	err := c.writeRest(buf[n:])
+	if c.mail.put(func(m *mailbox) { m.wrote = &wrote{buf, err} }) {
+		c.serve()
+	}
+}
+
+func (c *conn) writeRest(rest []byte) error {
+	for len(rest) > 0 {
+		if err := c.socket.SetWriteDeadline(time.Now().Add(c.cfg.WriteTimeout)); err != nil {
+			return err
+		}
+		n, err := c.socket.Write(rest[:min(len(rest), writeChunkBytes)])
+		if err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	if c.direct == nil {
+		return nil
+	}
+	return c.socket.SetWriteDeadline(time.Time{}) // it would end a later write of the loop
+}
+
+// written takes a buffer back.
 func (c *conn) written(w wrote) {
-	c.writing = false
 	if cap(w.buf) > 2*c.cfg.MaxWriteBytes {
 		w.buf = nil // one large burst does not stay for ever
 	}
-	c.spare = w.buf
+	if c.writing {
+		c.writing, c.spare = false, w.buf
+	} else {
+		c.out = w.buf[:0]
+	}
 	for _, ch := range c.blocked {
 		ch.touch()
 	}

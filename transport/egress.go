@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -36,11 +35,12 @@ type egress struct {
 
 	// The fetch under way.
 	fetching bool
-	asked    uint32             // how many messages it asks for
-	parked   bool               // it waits where there is nothing
-	void     bool               // what it brings goes back
-	cancel   context.CancelFunc // ends it
-	tried    bool               // since drain was asked for, the entity was asked without waiting
+	asked    uint32 // how many messages it asks for
+	parked   bool   // it waits where there is nothing
+	void     bool   // what it brings goes back
+	cancel   func() // ends it
+	begun    begun  // the request
+	tried    bool   // since drain was asked for, the entity was asked without waiting
 
 	// Closing.
 	closing  bool

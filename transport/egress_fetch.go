@@ -105,17 +105,26 @@ func (e *egress) fitWhole(lock *fsm.Lock) {
 
 func (e *egress) take(lock *fsm.Lock) {
 	e.c.onLoop()
-	ctx, cancel := context.WithCancel(e.c.ctx)
-	e.fetching, e.void, e.cancel, e.asked, e.parked = true, false, cancel, lock.Max, lock.Wait > 0
+	e.fetching, e.void, e.asked, e.parked = true, false, lock.Max, lock.Wait > 0
 	began := time.Now()
+	took := func(out fsm.Outcome, err error) {
+		e.fetching = false
+		e.l.ch.touch()
+		e.took(lock, began, out, err)
+	}
+	wait := time.Duration(lock.Wait) * time.Millisecond
+	if e.begun.begin(e.c, wait+e.c.cfg.ProposeTimeout, func(ended func(fsm.Outcome, error, waist.Rest)) (waist.Cancel, bool) {
+		return e.receiver.Begin(lock, ended)
+	}, took) {
+		e.cancel = func() { e.begun.giveUp(context.Canceled) }
+		return
+	}
+	ctx, cancel := context.WithCancel(e.c.ctx)
+	e.cancel = cancel
 	e.c.spawn(func() func() {
 		defer cancel()
 		out, err := e.receiver.Receive(ctx, lock)
-		return func() {
-			e.fetching = false
-			e.l.ch.touch()
-			e.took(lock, began, out, err)
-		}
+		return func() { took(out, err) }
 	})
 }
 

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"slices"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -269,24 +268,29 @@ func (g *ingress) startRound() {
 		g.late = g.c.newLate(bytes)
 	}
 	late := g.late
-	g.pump.run(func() func() {
-		good := r.translate(batch)
-		if g.shares != nil {
-			return func() { g.sort(batch) }
-		}
-		if len(good) > 0 {
-			ctx, cancel := context.WithTimeout(g.c.ctx, g.c.cfg.ProposeTimeout)
-			defer cancel()
-			r.store(ctx, &g.pump.numbers, good, late)
-		}
-		return func() {
-			joined, left := late.end()
-			g.late = nil
-			g.flying -= len(left)
-			g.pending = slices.Concat(left, g.pending)
-			g.stored(append(batch, joined...))
-		}
-	})
+	over := func() {
+		joined, left := late.end()
+		g.late = nil
+		g.flying -= len(left)
+		g.pending = slices.Concat(left, g.pending)
+		g.stored(append(batch, joined...))
+	}
+	switch {
+	case bytes > maxLateBytes:
+		g.pump.run(func() func() {
+			good := r.translate(batch)
+			if g.shares != nil {
+				return func() { g.sort(batch) }
+			}
+			r.storeAll(&g.pump.numbers, g.c, good, late)
+			return over
+		})
+	case g.shares != nil:
+		r.translate(batch)
+		g.sort(batch)
+	default:
+		g.pump.store(r, r.translate(batch), late, over)
+	}
 }
 
 // join has pending deliveries join the round that is under way.
@@ -379,15 +383,6 @@ func (g *ingress) finish() {
 	g.l.finish()
 }
 
-// round is what storing needs to know of a link, off the loop.
-type round struct {
-	s    *Server
-	desc *fsm.Descriptor
-	via  *fsm.Descriptor // through whose transfer queue the messages go, nil if straight
-	path string
-	key  string // of the client that sends, for its rate
-}
-
 func (g *ingress) round() *round {
 	g.c.onLoop()
 	return &round{s: g.c.s, desc: g.l.desc, via: g.via, path: g.l.addr.path(), key: g.c.sender(g.l.addr.path())}
@@ -400,90 +395,4 @@ func (g *ingress) home() *fsm.Descriptor {
 		return g.via
 	}
 	return g.l.desc
-}
-
-// translate makes messages of deliveries and returns those that are good.
-func (r *round) translate(ds []*inbound) []*inbound {
-	good := make([]*inbound, 0, len(ds))
-	ids := messageIDs{s: r.s, of: len(ds)}
-	for _, d := range ds {
-		if d.translated {
-			if d.refusal == nil {
-				good = append(good, d)
-			}
-			continue
-		}
-		d.via, d.translated = r.via, true
-		if err := translateInbound(d, r.desc, &ids); err != nil {
-			r.s.stats.reject(siteMessage)
-			d.refusal = err
-			continue
-		}
-		if err := r.s.rates.take(r.key, len(d.messages), d.bytes); err != nil {
-			r.s.stats.reject(siteKeyRate)
-			d.refusal, d.messages, d.payload = err, nil, nil
-			continue
-		}
-		if d.format != amqp.FormatBatch {
-			d.payload = nil // the messages have copies
-		}
-		d.traces = r.s.cfg.tracesOf(d.messages)
-		good = append(good, d)
-	}
-	return good
-}
-
-// store proposes deliveries of one share as one command, which late ones may join; late is nil if none may. A refusal of several
-// says nothing about each, so then they are asked one by one.
-func (r *round) store(ctx context.Context, pump *waist.Pump, ds []*inbound, late *lateDeliveries) {
-	messages := ds[0].messages
-	if len(ds) > 1 {
-		n := 0
-		for _, d := range ds {
-			n += len(d.messages)
-		}
-		messages = make([]fsm.Message, 0, n)
-		for _, d := range ds {
-			messages = append(messages, d.messages...)
-		}
-	}
-	send := &fsm.Enqueue{Messages: messages}
-	if late != nil {
-		send.Late = late
-	}
-	var cmd fsm.Command = send
-	key := fsm.Key{Entity: r.desc.ID, By: fsm.ByAny}
-	if ds[0].byText {
-		key.By, key.Text = fsm.ByText, ds[0].text
-	}
-	if r.via != nil {
-		cmd, key.Entity = &fsm.Transfer{To: r.desc.ID, Messages: messages}, r.via.ID
-	}
-	proposed := r.s.cfg.traceTime()
-	out, err := r.s.waist.Propose(ctx, pump, key, cmd)
-	joined, _ := late.end()
-	ds = slices.Concat(ds, joined)
-	if !proposed.IsZero() {
-		for _, d := range ds {
-			d.logged(proposed)
-		}
-	}
-	if err == nil && out.Refusal != fsm.None && len(ds) > 1 {
-		for i := range ds {
-			r.store(ctx, pump, ds[i:i+1], nil)
-		}
-		return
-	}
-	for _, d := range ds {
-		d.payload = nil
-		switch {
-		case err != nil:
-			r.s.stats.reject(siteUnavailable)
-			d.refusal, d.gone = r.s.errorOf(err, r.path), waist.IsGone(err)
-		case out.Refusal != fsm.None:
-			r.s.stats.reject(siteRefused)
-			d.refusal = r.s.refusal(out.Refusal, out.Detail, r.path)
-			d.gone = out.Refusal == fsm.EntityNotFound
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"slices"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -79,16 +78,11 @@ func (s *sharePump) next() {
 		s.late = s.g.c.newLate(bytes)
 	}
 	late := s.late
-	s.pump.run(func() func() {
-		ctx, cancel := context.WithTimeout(s.g.c.ctx, s.g.c.cfg.ProposeTimeout)
-		defer cancel()
-		r.store(ctx, &s.pump.numbers, batch, late)
-		return func() {
-			joined, left := late.end()
-			s.pending = slices.Concat(left, s.pending)
-			s.next()
-			s.g.stored(append(batch, joined...))
-		}
+	s.pump.store(r, batch, late, func() {
+		joined, left := late.end()
+		s.pending = slices.Concat(left, s.pending)
+		s.next()
+		s.g.stored(append(batch, joined...))
 	})
 }
 

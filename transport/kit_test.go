@@ -182,6 +182,23 @@ func (b *singleBroker) routeLocked(k fsm.Key) (int, error) {
 	return int(d.Partitions[share]) - 1, nil
 }
 
+// Begin implements Beginner for every other pump, so that tests see both ways. Propose takes the rest.
+func (b *singleBroker) Begin(id fsm.RequestID, k fsm.Key, c fsm.Command, done func(fsm.Outcome, error, waist.Rest)) (waist.Cancel, bool) {
+	if id.Pump%2 == 0 {
+		return nil, false
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() {
+		out, err := b.Propose(ctx, id, k, c)
+		if errors.Is(err, context.Canceled) {
+			err = context.Cause(ctx)
+		}
+		cancel(nil)
+		done(out, err, nil)
+	}()
+	return cancel, true
+}
+
 func (b *singleBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (fsm.Outcome, error) {
 	var parks bool
 	var deadline <-chan time.Time

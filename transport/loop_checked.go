@@ -16,6 +16,12 @@ type loopOwner struct{ goroutine atomic.Uintptr }
 // ownLoop makes the calling goroutine the loop's.
 func (o *loopOwner) ownLoop() { o.goroutine.Store(currentGoroutine()) }
 
+// disownLoop makes the loop nobody's: no goroutine may use it.
+func (o *loopOwner) disownLoop() { o.goroutine.Store(nobody) }
+
+// nobody is no address of a goroutine.
+const nobody = ^uintptr(0)
+
 // onLoop ends the process if another goroutine than the loop's calls it. A recovered panic would end one connection
 // only, which a test may not notice. A connection without a loop, as in a test of one part, is nobody's.
 func (o *loopOwner) onLoop() {

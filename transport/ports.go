@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/waist"
 )
 
 // Broker is all that the front end needs of the cluster. Three verbs, no raft, no partition number.
@@ -22,6 +23,18 @@ type Broker interface {
 	Await(ctx context.Context, k fsm.Key) error
 	// Query reads the state as of now: linearizable, because it rides the log (A16).
 	Query(ctx context.Context, k fsm.Key, q fsm.Query) (fsm.Answer, error)
+}
+
+// Beginner is what a [Broker] may implement to need no goroutine for a request that is under way.
+type Beginner interface {
+	// Begin is Propose, which does not wait. It is false if nothing was begun, and then Propose does it. Otherwise done is called once.
+	// It is called under mutexes of the broker, so it must be short and call nothing of the broker. If it is given a rest, the
+	// outcome and the error are not what Propose would return: the rest returns that. The rest may wait.
+	//
+	// The function that it returns is for a caller that is gone, and is called with the error of a context. It may be called at any time, and does not
+	// wait. A request that is not in the log ends with that error, before the function returns. Another one ends with
+	// fsm.ErrUnknown, or with the outcome if it takes something.
+	Begin(id fsm.RequestID, k fsm.Key, c fsm.Command, done func(fsm.Outcome, error, waist.Rest)) (waist.Cancel, bool)
 }
 
 // Catalog finds entities by name. Descriptors are shared and must not be changed.

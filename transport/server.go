@@ -55,6 +55,7 @@ type Server struct {
 
 	wg      sync.WaitGroup // all goroutines but those of workers; Close waits for both
 	workers workers        // run what connections do beside their loops
+	runners runners        // run loops of connections
 
 	mu        sync.Mutex
 	closing   bool

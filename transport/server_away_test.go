@@ -117,7 +117,7 @@ func TestClientsAreSentAwayOneAfterTheOther(t *testing.T) {
 				var conns []*conn
 				ends := make(chan time.Duration, tc.conns)
 				for i := range tc.conns {
-					c := &conn{stop: make(chan struct{}), done: make(chan struct{})}
+					c := &conn{stop: make(chan struct{}), done: make(chan struct{}), mail: mailbox{taken: true}}
 					if conns = append(conns, c); i < tc.gone {
 						close(c.done)
 						continue

@@ -167,14 +167,10 @@ func (c *conn) tellOfItself(ctx context.Context, f ConnectionFilter) *Connection
 	patience := time.NewTimer(viewPatience)
 	defer patience.Stop()
 	told := make(chan *ConnectionView, 1)
+	c.post(func() { told <- c.view(f.Entity) })
 	select {
-	case c.inbox <- func() { told <- c.view(f.Entity) }:
-		select {
-		case v := <-told:
-			return v
-		case <-c.done:
-			return nil
-		}
+	case v := <-told:
+		return v
 	case <-c.done:
 		return nil
 	case <-patience.C:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +57,7 @@ func New(cfg Config, deps Deps, log hclog.Logger) (*Server, error) {
 	s.waist = waist.New(waist.Config{Broker: deps.Broker, Log: log, Incarnation: cfg.Incarnation, Draw: s.draw,
 		ProposeTimeout: cfg.ProposeTimeout})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.runners.run, s.runners.most = s.workers.run, runtime.NumCPU()
 	s.waits, s.stopWaits = context.WithCancel(s.ctx)
 	s.watcher = newWatcher(s)
 	s.startHTTP(deps.Handler)

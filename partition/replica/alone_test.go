@@ -166,6 +166,7 @@ func TestTransferThatNeverEnds(t *testing.T) {
 		began := time.Now()
 		for stuck == nil && time.Since(began) < time.Minute {
 			one := newCall(counted(1), time.Now())
+			one.answer = make(chan answer, 1)
 			one.state = callRiding
 			p.riding = []*call{one}
 			p.failed(raft.ErrLeadershipTransferInProgress)

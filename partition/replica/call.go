@@ -29,7 +29,10 @@ type call struct {
 	pulled bool // it rides in its entry from a parking slot
 	placed bool // it has one of the places that its entity has for receives
 
-	answer chan answer // one answer, never blocks
+	// One of them gets the answer. answer never blocks. done is called under proposer.mu.
+	answer  chan answer
+	done    func(fsm.Outcome, error)
+	overdue *time.Timer // ends the wait of a call with done; nil if it does not wait
 }
 
 // callState is where a call is. Invariant: a call is in pending, in parked, in the entry under way,
@@ -51,7 +54,7 @@ type answer struct {
 
 func newCall(req fsm.Request, now time.Time) *call {
 	traits := req.Command.Traits()
-	c := &call{req: req, answer: make(chan answer, 1), size: req.Command.Weight(), reserved: traits.Has(fsm.Reserved)}
+	c := &call{req: req, size: req.Command.Weight(), reserved: traits.Has(fsm.Reserved)}
 	if traits.Has(fsm.Waits) {
 		var wait fsm.Millis
 		c.key, c.max, wait = req.Command.(fsm.Waiter).Waiting(req.Entity, req.Sub)
@@ -92,6 +95,10 @@ func (c *call) finish(o fsm.Outcome, err error) {
 		return
 	}
 	c.state = callDone
+	if c.done != nil {
+		c.done(o, err)
+		return
+	}
 	c.answer <- answer{o, err}
 }
 

@@ -15,7 +15,7 @@
 //   - election.go, beat.go, members.go, raftside.go, behind.go: the group's leader and members, and raft's calls from peers
 //   - watch.go, stuck.go, snapshots.go, health.go, shortage.go: the replica watches itself, and ends when it cannot go on
 //   - replica.go, founding.go: it opens, takes proposals and closes
-//   - lead.go, round.go, linger.go, proposer.go, receives.go, tick.go: a leader's proposals
+//   - lead.go, round.go, linger.go, begun.go, proposer.go, receives.go, tick.go: a leader's proposals
 //   - stamp.go, hooks.go, parking.go, waiters.go, call.go, traffic.go, backpressure.go: the parts of a proposal: its time, who hears of it, how it waits
 //   - machine.go, digest.go, drops.go, tallies.go, peak.go: entries are applied, and what is noted about them
 //   - guard.go, room.go, pace.go, logcache.go: the stores of the log and the votes, with errors kept away from raft

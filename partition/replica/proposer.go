@@ -94,6 +94,7 @@ func (p *proposer) poke() {
 // of fsm/errors.go.
 func (p *proposer) propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error) {
 	c := newCall(req, time.Now())
+	c.answer = make(chan answer, 1)
 	if c.size > p.cfg.MaxCommandBytes {
 		return fsm.Outcome{
 			Refusal: fsm.MessageSizeExceeded,
@@ -200,37 +201,29 @@ func (p *proposer) wait(ctx context.Context, c *call) (fsm.Outcome, error) {
 			return a.outcome, a.err
 		case <-over:
 			over = nil
-			p.mu.Lock()
-			c.over = true
-			if c.state == callParked {
-				p.parking.remove(c)
-				c.finish(c.nothing(), nil)
-			}
-			p.mu.Unlock()
+			p.waited(c)
 		case <-ctx.Done():
 			return p.abandon(ctx, c)
 		}
 	}
 }
 
+// waited ends the wait of a call.
+func (p *proposer) waited(c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.over = true
+	if c.state == callParked {
+		p.parking.remove(c)
+		c.finish(c.nothing(), nil)
+	}
+}
+
 // abandon ends a call whose caller is gone: what did not enter the log never will; what did is
 // answered if it takes something, so that it can be given back (A18).
 func (p *proposer) abandon(ctx context.Context, c *call) (fsm.Outcome, error) {
-	p.mu.Lock()
-	c.over = true
-	switch c.state {
-	case callParked:
-		p.parking.remove(c)
-		c.finish(fsm.Outcome{}, ctx.Err())
-	case callPending:
-		p.pending = slices.DeleteFunc(p.pending, func(o *call) bool { return o == c })
-		p.bytes -= c.size
-		c.finish(fsm.Outcome{}, ctx.Err())
-	}
-	p.mu.Unlock()
-	p.encoding.Lock() // the entry that carries c may be under encoding
-	//lint:ignore SA2001 passing through is the point
-	p.encoding.Unlock()
+	p.withdraw(c, ctx.Err())
+	p.encoded()
 
 	var gone <-chan time.Time
 	if command := c.req.Command; command != nil && command.Traits().Has(fsm.Takes) { // a barrier has none
@@ -255,16 +248,45 @@ func (p *proposer) abandon(ctx context.Context, c *call) (fsm.Outcome, error) {
 	}
 }
 
+// withdraw ends a call with an error if it is not in the log, and reports whether it has ended.
+func (p *proposer) withdraw(c *call, cause error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.over = true
+	switch c.state {
+	case callParked:
+		p.parking.remove(c)
+		c.finish(fsm.Outcome{}, cause)
+	case callPending:
+		p.pending = slices.DeleteFunc(p.pending, func(o *call) bool { return o == c })
+		p.bytes -= c.size
+		c.finish(fsm.Outcome{}, cause)
+	}
+	return c.state == callDone
+}
+
+// encoded returns when no entry is being encoded that was under encoding before the call.
+func (p *proposer) encoded() {
+	p.encoding.Lock()
+	//lint:ignore SA2001 passing through is the point
+	p.encoding.Unlock()
+}
+
 func (p *proposer) forget(c *call) {
 	if !c.parkable {
 		return
 	}
 	p.mu.Lock()
+	p.forgetLocked(c)
+	p.mu.Unlock()
+}
+
+// forgetLocked forgets a call that may have waited.
+func (p *proposer) forgetLocked(c *call) {
 	p.leaveLocked(c)
 	if p.parking.byID[c.req.ID] == c {
 		delete(p.parking.byID, c.req.ID)
 	}
-	p.mu.Unlock()
 }
 
 // unpark ends the parked request with that id: its propose returns ErrUnparked. It reports false if

@@ -93,21 +93,49 @@ func (t *turns) next(id fsm.EntityID, n int) int {
 // own, and clients take a detach for more than it is.
 func (r *Receiver) Receive(ctx context.Context, cmd fsm.Command) (fsm.Outcome, error) {
 	started := time.Now()
+	out, err := r.once(ctx, cmd)
+	return r.goOn(ctx, cmd, started, out, err)
+}
+
+// goOn asks again after momentary failures, until the wait of cmd is over.
+func (r *Receiver) goOn(ctx context.Context, cmd fsm.Command, started time.Time, out fsm.Outcome, err error) (fsm.Outcome, error) {
 	wait := waitOf(cmd)
-	for pause := time.Duration(0); ; {
-		left := wait - time.Since(started)
-		out, err := r.once(ctx, withWait(cmd, max(left, 0)))
-		if !momentary(out, err) || ctx.Err() != nil || r.Sure && errors.Is(err, fsm.ErrUnknown) {
-			return out, err
-		}
-		if wait == 0 || time.Since(started) >= wait {
-			return out, err
+	for pause := time.Duration(0); momentary(out, err); {
+		if ctx.Err() != nil || r.Sure && errors.Is(err, fsm.ErrUnknown) || wait == 0 || time.Since(started) >= wait {
+			break
 		}
 		pause = min(max(2*pause, busyPauseMin), busyPauseMax)
 		if !Sleep(ctx, pause) {
-			return out, err
+			break
 		}
+		out, err = r.once(ctx, withWait(cmd, max(wait-time.Since(started), 0)))
 	}
+	return out, err
+}
+
+// Begin is Receive without a goroutine that waits; it is false if nothing was begun. The receive is over when done is called, and if
+// that has a rest when the rest is over. done must be short, and call nothing of the package.
+func (r *Receiver) Begin(cmd fsm.Command, done func(fsm.Outcome, error, Rest)) (Cancel, bool) {
+	if len(r.shares) > 1 {
+		return nil, false
+	}
+	started := time.Now()
+	return r.s.Begin(&r.pumps[0], ShareKey(r.desc, r.sub, r.shares[0]), cmd, func(out fsm.Outcome, err error, rest Rest) {
+		gone := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		if rest == nil && (gone || !momentary(out, err)) {
+			done(out, err, nil)
+			return
+		}
+		done(out, err, func(ctx context.Context) (fsm.Outcome, error) {
+			out, err := out, err
+			if rest != nil {
+				limit, cancel := context.WithTimeout(ctx, waitOf(cmd)-time.Since(started)+r.s.cfg.ProposeTimeout)
+				out, err = rest(limit)
+				cancel()
+			}
+			return r.goOn(ctx, cmd, started, out, err)
+		})
+	})
 }
 
 // got reports whether an outcome holds what was asked for, or an answer that ends the asking.

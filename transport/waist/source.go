@@ -18,6 +18,18 @@ type Broker interface {
 	Query(ctx context.Context, k fsm.Key, q fsm.Query) (fsm.Answer, error)
 }
 
+// Beginner is what a [Broker] may implement to need no goroutine for a request that is under way. The contract is that of
+// transport.Beginner.
+type Beginner interface {
+	Begin(id fsm.RequestID, k fsm.Key, c fsm.Command, done func(fsm.Outcome, error, Rest)) (Cancel, bool)
+}
+
+// Rest goes on with a request that was begun. It may wait.
+type Rest = func(context.Context) (fsm.Outcome, error)
+
+// Cancel ends a request that was begun, with the error of a context. It does not wait.
+type Cancel = func(cause error)
+
 // Config is what a [Source] is made of.
 type Config struct {
 	Broker Broker
@@ -33,6 +45,7 @@ type Config struct {
 // Source sends the requests of one node. Its methods may be called from any goroutine.
 type Source struct {
 	cfg         Config
+	beginner    Beginner      // the broker; nil if it begins nothing
 	incarnation atomic.Uint64 // of the ids of requests
 	pumps       atomic.Uint64 // the last pump number given out
 
@@ -46,6 +59,7 @@ type Source struct {
 // New returns the source of a node.
 func New(cfg Config) *Source {
 	s := &Source{cfg: cfg}
+	s.beginner, _ = cfg.Broker.(Beginner)
 	s.incarnation.Store(uint64(cfg.Incarnation))
 	s.holders.born(cfg.Incarnation)
 	s.janitor.pending = map[fsm.Key][]uint64{}
@@ -95,6 +109,34 @@ func (s *Source) ProposeAs(ctx context.Context, p *Pump, k fsm.Key, cmd fsm.Comm
 		}
 		s.Renew(life)
 	}
+}
+
+// Begin is Propose without a goroutine that waits; it is false if nothing was begun. The pump has a request outstanding until done is
+// called, and if that has a rest until the rest is over. done must be short, and call nothing of the package.
+func (s *Source) Begin(p *Pump, k fsm.Key, cmd fsm.Command, done func(fsm.Outcome, error, Rest)) (Cancel, bool) {
+	if s.beginner == nil {
+		return nil, false
+	}
+	life := s.Incarnation()
+	id := fsm.RequestID{Node: life, Pump: p.number, Counter: p.counter + 1}
+	cancel, ok := s.beginner.Begin(id, k, cmd, func(out fsm.Outcome, err error, rest Rest) {
+		if rest == nil {
+			done(out, err, nil)
+			return
+		}
+		done(out, err, func(ctx context.Context) (fsm.Outcome, error) {
+			out, err := rest(ctx)
+			if err != nil || out.Refusal != fsm.NodeExpired || ctx.Err() != nil {
+				return out, err
+			}
+			s.Renew(life)
+			return s.Propose(ctx, p, k, cmd)
+		})
+	})
+	if ok {
+		p.counter++
+	}
+	return cancel, ok
 }
 
 // Renew replaces the incarnation that the cluster refuses, unless that has been done.
