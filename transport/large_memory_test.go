@@ -95,6 +95,35 @@ func TestALargeMessageIsNotCopiedWhileItArrives(t *testing.T) {
 	}
 }
 
+// What a client announces gets its memory early if that is little beside what has arrived. So a message of that size is not copied.
+func TestAMessageOfMiddleSizeIsNotCopiedWhileItArrives(t *testing.T) {
+	for _, size := range []int{apartFrom, 100 << 10, 256 << 10, 450 << 10} {
+		b := largeEncoded(size, nil)
+		if got := arrived(b, 100<<20); cap(got) != len(b)+storedSlack || !bytes.Equal(got, b) {
+			t.Errorf("a message of %d bytes is in %d bytes of memory, want %d", len(b), cap(got), len(b)+storedSlack)
+		}
+		var caps []int
+		var got []byte
+		for part := range slices.Chunk(b, 60_000) {
+			if got = grow(got, part, 100<<20, nil); len(caps) == 0 || caps[len(caps)-1] != cap(got) {
+				caps = append(caps, cap(got))
+			}
+		}
+		if len(caps) != 1 {
+			t.Errorf("a message of %d bytes was moved: %v", len(b), caps)
+		}
+	}
+	announced := largeEncoded(900<<10, nil)
+	for _, first := range []int{20, 1000, apartFrom, 100 << 10} {
+		if got := grow(nil, announced[:first], 100<<20, nil); cap(got) > maxTrust*max(first, 64) {
+			t.Errorf("after %d bytes %d are taken", first, cap(got))
+		}
+	}
+	if got := grow(nil, announced[:60_000], 500<<10, nil); cap(got) > 500<<10 {
+		t.Errorf("%d bytes are taken, the limit is %d", cap(got), 500<<10)
+	}
+}
+
 // A client takes no memory for a message by announcing its size: beside what has arrived of it there is as much again.
 func TestAnAnnouncedSizeTakesNoMemory(t *testing.T) {
 	const limit = 100 << 20

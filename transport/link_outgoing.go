@@ -263,7 +263,7 @@ func (o *outgoing) drop() {
 
 // newParcel encodes a message for a client. A large body is not copied; scratch takes the rest.
 func newParcel(scratch []byte, d *fsm.Delivery, peeked bool) (parcel, error) {
-	if len(d.Body) <= keptScratch {
+	if len(d.Body) < apartFrom {
 		payload, err := appendDelivery(scratch, d, peeked)
 		return parcel{payload: payload}, err
 	}

@@ -18,7 +18,7 @@ func carry(d *fsm.Delivery, peeked bool) (carried, error) {
 	if !peeked {
 		c.token = d.Token
 	}
-	if len(d.Body) <= keptScratch {
+	if len(d.Body) < apartFrom {
 		c.payload, err = appendDelivery(nil, d, peeked)
 	} else {
 		c.payload, c.tail, err = splitDelivery(nil, d, peeked)

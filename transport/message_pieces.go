@@ -23,30 +23,37 @@ const (
 	// trustedBytes is how much of a message must have arrived before memory is taken for the size that its beginning
 	// announces. A client that announces 100 MiB and sends none must not take them.
 	trustedBytes = 8 << 20
+	// maxTrust is how many times what has arrived of a message its beginning may announce, and get the memory.
+	maxTrust = 8
 	// storedSlack is what the stored form may take more than the message of a client that sent no message id.
 	storedSlack = stored.Overhead + propertiesOverhead
 )
 
 // grow appends payload to what has arrived of a message, of at most limit bytes. The memory of a large one is doubled
 // up to the limit, because append would copy it more often than it is long. After trustedBytes it gets the size that
-// its beginning announces at once, so that it is in memory once.
-// taken is told how much that is.
+// its beginning announces at once, so that it is in memory once. One of at most keptScratch gets it when maxTrust says so.
+// taken is told how much a message gets behind trustedBytes.
 func grow(to, payload []byte, limit int, taken func(bytes int)) []byte {
-	if need := len(to) + len(payload); need > cap(to) && need > keptScratch {
-		room := max(need, min(2*cap(to), limit))
-		if len(to) >= trustedBytes {
-			if size := amqp.AnnouncedBytes(to); size >= need && size <= limit {
-				room = size + storedSlack
-			}
-			if taken != nil {
-				taken(room)
-			}
-		}
-		grown := make([]byte, len(to), room)
-		copy(grown, to)
-		to = grown
+	need := len(to) + len(payload)
+	if need <= cap(to) || need < apartFrom {
+		return append(to, payload...)
 	}
-	return append(to, payload...)
+	trusted, room := need >= trustedBytes, min(2*cap(to), limit)
+	if !trusted {
+		room = min(room, trustedBytes)
+	}
+	beginning := to
+	if len(to) == 0 {
+		beginning = payload
+	}
+	size := amqp.AnnouncedBytes(beginning)
+	if size >= need && size <= limit && (trusted || size <= min(keptScratch, maxTrust*need)) {
+		room = size + storedSlack
+	}
+	if trusted && taken != nil {
+		taken(room)
+	}
+	return append(append(make([]byte, 0, max(need, room)), to...), payload...)
 }
 
 // splitDelivery is appendDelivery for all sections ahead of the body; tail is a view of the others.
@@ -74,6 +81,9 @@ func bodyOf(b []byte) (at, size int, err error) {
 	}
 	return len(b) - len(parts.Body) - len(parts.Footer), len(parts.Body), nil
 }
+
+// apartFrom is the size of a message from where the copies of its body cost more than the memory that spares them.
+const apartFrom = 32 << 10
 
 // keptScratch is the largest buffer that a connection keeps for the next message.
 const keptScratch = 1 << 20

@@ -37,7 +37,7 @@ func translateInbound(d *inbound, desc *fsm.Descriptor, ids *messageIDs) *amqp.E
 		if d.format != amqp.FormatAMQP {
 			return amqpError(amqp.ConditionNotImplemented, "message format %#x", d.format)
 		}
-		return d.translate(d.payload, desc, ids.next, len(d.payload) > keptScratch)
+		return d.translate(d.payload, desc, ids.next, len(d.payload) >= apartFrom)
 	}
 	n := 0
 	for _, err := range amqp.BatchMessages(d.payload) {
