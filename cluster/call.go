@@ -103,21 +103,11 @@ func (l *link) call(ctx context.Context, kind uint8, request []byte) ([]byte, er
 		return r.payload, r.err
 	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	if l.pending[id] != p { // answered or lost at this very moment
-		l.mu.Unlock()
-		r := <-p.result
-		return r.payload, r.err
+	if l.forget(id, p) {
+		return nil, l.given(context.Cause(ctx))
 	}
-	delete(l.pending, id)
-	// Cancels of small calls may pass the bound of the queue: each stands for a request that fitted.
-	l.appendLocked(frameCancel, 0, id, nil)
-	over := l.finishLocked()
-	l.mu.Unlock()
-	if over {
-		l.close(errFinished)
-	}
-	return nil, fmt.Errorf("%w: call to node %s: %w", fsm.ErrUnknown, l.peer, context.Cause(ctx))
+	r := <-p.result
+	return r.payload, r.err
 }
 
 // begin sends or queues the request, waiting for room if need be.

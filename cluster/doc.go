@@ -14,7 +14,7 @@
 //
 // # Where things are
 //
-//   - mesh.go, call.go, serve.go: the mesh, calls to other nodes, their handlers
+//   - mesh.go, call.go, begin.go, serve.go: the mesh, calls to other nodes, their handlers
 //   - peer.go, hello.go, identity.go, versions.go, refusals.go: another node, how it is dialled, and the first frame each way
 //   - secure.go: TLS and the names in certificates
 //   - link.go, frame.go, output.go: one connection, its frames, its queue

@@ -70,6 +70,7 @@ type node struct {
 	*Mesh
 	parked   chan struct{} // one token per handler that parked
 	unparked chan struct{} // one token per parked handler whose context ended
+	gate     chan struct{} // closed to let handlers of large answers go on
 }
 
 func newNode(t testing.TB, b *book, cfg Config) *node {
@@ -78,7 +79,7 @@ func newNode(t testing.TB, b *book, cfg Config) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{Mesh: m, parked: make(chan struct{}, 1024), unparked: make(chan struct{}, 1024)}
+	n := &node{Mesh: m, parked: make(chan struct{}, 1024), unparked: make(chan struct{}, 1024), gate: make(chan struct{})}
 	n.serveTestKinds()
 	return n
 }

@@ -11,6 +11,7 @@ import (
 )
 
 func (n *node) serveTestKinds() {
+	n.serveBegun()
 	n.Handle(kindEcho, func(_ context.Context, _ fsm.NodeID, b []byte) ([]byte, error) { return b, nil })
 	n.Handle(kindFail, func(_ context.Context, _ fsm.NodeID, b []byte) ([]byte, error) {
 		return nil, errors.New(string(b))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,17 +47,19 @@ type link struct {
 	// queue holds whole frames that wait for the socket. They form batch number batches+1; what was
 	// taken is in batches 1 to batches and may have reached the peer. writing says that somebody
 	// writes a batch, without mu; others only queue meanwhile.
-	queue   []byte
-	writing bool
-	unused  []byte // for the next queue
-	batches uint64
-	room    chan struct{} // closed when queue was taken; nil if nobody waits
-	nextID  uint64
-	pending map[uint64]*pendingCall
-	spare   []*pendingCall
+	queue         []byte
+	writing       bool
+	unused        []byte        // for the next queue
+	answers       []begunAnswer // that the writer encodes
+	unusedAnswers []begunAnswer // for the next answers
+	batches       uint64
+	room          chan struct{} // closed when queue was taken; nil if nobody waits
+	nextID        uint64
+	pending       map[uint64]*pendingCall
+	spare         []*pendingCall
 	// active holds the requests of the peer that have not been answered; handledBytes is the sum of
 	// their sizes, streams the number of bulk streams among them.
-	active       map[uint64]context.CancelFunc
+	active       map[uint64]context.CancelFunc // nil for one that is about to be begun
 	handledBytes int
 	streams      int
 	idle         int                   // handlers that wait for a job
@@ -69,6 +73,7 @@ type link struct {
 type pendingCall struct {
 	batch  uint64 // the batch its request is in
 	result chan callResult
+	done   func([]byte, error) // in place of result
 }
 
 type callResult struct {
@@ -111,7 +116,8 @@ func (l *link) close(reason error) {
 	}
 	l.err = reason
 	failed, taken := l.pending, l.batches
-	l.pending, l.spare, l.queue, l.unused = nil, nil, nil, nil
+	l.pending, l.spare, l.queue, l.unused, l.answers = nil, nil, nil, nil, nil
+	served := slices.Collect(maps.Values(l.active)) // order-free: each ends for itself
 	for _, s := range l.bulk {
 		s.wakeLocked()
 	}
@@ -128,13 +134,18 @@ func (l *link) close(reason error) {
 	close(l.done)
 	// The socket is closed here and not in run, so that a write to it ends now.
 	l.conn.Close()
+	for _, cancel := range served {
+		if cancel != nil { // else its handler is about to begin it, and looks for itself
+			cancel()
+		}
+	}
 	for _, p := range failed {
 		sentinel := fsm.ErrUnknown
 		if p.batch > taken {
 			sentinel = fsm.ErrUnavailable
 		}
-		p.result <- callResult{err: fmt.Errorf("%w: connection to node %s lost: %w",
-			sentinel, l.peer, reason)}
+		p.end(callResult{err: fmt.Errorf("%w: connection to node %s lost: %w",
+			sentinel, l.peer, reason)})
 	}
 }
 

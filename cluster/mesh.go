@@ -29,6 +29,7 @@ type Mesh struct {
 	resolve        Resolve
 	log            hclog.Logger
 	handlers       [256]Handler
+	beginHandlers  [256]BeginHandler
 	streamHandlers [256]StreamHandler
 	ctx            context.Context // ends with Close
 	cancel         context.CancelFunc

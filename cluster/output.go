@@ -75,7 +75,7 @@ func (l *link) flushLocked(rest []byte) {
 	if cap(batch) <= maxSpareBytes {
 		l.unused = batch[:0]
 	}
-	if len(l.queue) > 0 {
+	if len(l.queue) > 0 || len(l.answers) > 0 {
 		l.wakeWriter()
 	}
 }
@@ -89,7 +89,11 @@ func (l *link) write() {
 			return
 		}
 		l.mu.Lock()
-		for len(l.queue) > 0 && !l.writing {
+		for len(l.queue)+len(l.answers) > 0 && !l.writing {
+			if len(l.answers) > 0 {
+				l.encodeLocked()
+				continue
+			}
 			l.flushLocked(nil)
 		}
 		l.mu.Unlock()

@@ -81,7 +81,7 @@ func (l *link) answer(id uint64, r callResult) error {
 	over := p != nil && l.finishLocked()
 	l.mu.Unlock()
 	if p != nil {
-		p.result <- r
+		p.end(r)
 	}
 	if over {
 		return errFinished
@@ -92,20 +92,40 @@ func (l *link) answer(id uint64, r callResult) error {
 // request starts the handler of one request, or says why not.
 func (l *link) request(f frame) error {
 	handler := l.mesh.handlers[f.kind]
+	admitted, err := l.admit(f, handler != nil)
+	if !admitted {
+		return err
+	}
+	if begin := l.mesh.beginHandlers[f.kind]; begin != nil && l.requestBegun(begin, f) {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
 	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	l.active[f.id] = cancel
+	l.handOverLocked(job{ctx, cancel, handler, f})
+	return nil
+}
+
+// admit notes a request, or refuses it.
+func (l *link) admit(f frame, served bool) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return false, l.err
+	}
 	if _, twice := l.active[f.id]; twice {
-		return fmt.Errorf("%w: call id %d is in use", errFrame, f.id)
+		return false, fmt.Errorf("%w: call id %d is in use", errFrame, f.id)
 	}
 	if l.finishedReceived {
-		return fmt.Errorf("%w: request after the last", errFrame)
+		return false, fmt.Errorf("%w: request after the last", errFrame)
 	}
 	refusal := frameType(0)
 	switch {
-	case handler == nil:
+	case !served:
 		refusal = frameUnknown
 	case len(l.active) >= l.mesh.cfg.MaxCalls,
 		l.handledBytes+len(f.payload) > l.mesh.cfg.MaxHandledBytes,
@@ -115,16 +135,14 @@ func (l *link) request(f frame) error {
 	if refusal != 0 {
 		// The peer calls faster than it reads the answers: those alone must not fill the memory.
 		if len(l.queue) > l.mesh.cfg.MaxQueueBytes+maxRefusalBytes {
-			return errors.New("peer does not read its answers")
+			return false, errors.New("peer does not read its answers")
 		}
 		l.appendLocked(refusal, 0, f.id, nil)
-		return nil
+		return false, nil
 	}
-	ctx, cancel := context.WithCancel(l.ctx)
-	l.active[f.id] = cancel
+	l.active[f.id] = nil
 	l.handledBytes += len(f.payload)
-	l.handOverLocked(job{ctx, cancel, handler, f})
-	return nil
+	return true, nil
 }
 
 // job is one request under way.

@@ -86,7 +86,7 @@ func (s *simNet) build(cfg Config, ip string) *simNode {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	n.node = &node{Mesh: m, parked: make(chan struct{}, 1024), unparked: make(chan struct{}, 1024)}
+	n.node = &node{Mesh: m, parked: make(chan struct{}, 1024), unparked: make(chan struct{}, 1024), gate: make(chan struct{})}
 	n.serveTestKinds()
 	m.Watch(func(id fsm.NodeID, up bool) {
 		if up {

@@ -25,7 +25,7 @@ type awayCall struct {
 
 	node   fsm.NodeID // whom it asks
 	before fsm.NodeID // who was believed to lead when node was chosen, empty for nobody
-	end    context.CancelCauseFunc
+	end    func(cause error)
 }
 
 // errMoved is the cause of the end of a call to a node that leads no more.
@@ -75,7 +75,12 @@ func (c *awayCall) moved(leader fsm.NodeID) bool {
 func (a *away) begin(ctx context.Context, p fsm.PartitionID, node, before fsm.NodeID, n news) (
 	context.Context, *awayCall) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &awayCall{partition: p, node: node, before: before, end: cancel}
+	return ctx, a.note(p, node, before, n, cancel)
+}
+
+// note is begin for a call without a context. end is called with errMoved when another node is known to lead, and by over without a cause.
+func (a *away) note(p fsm.PartitionID, node, before fsm.NodeID, n news, end func(cause error)) *awayCall {
+	c := &awayCall{partition: p, node: node, before: before, end: end}
 	a.mu.Lock()
 	if a.calls == nil {
 		a.calls = map[fsm.PartitionID]*awayCall{}
@@ -86,9 +91,9 @@ func (a *away) begin(ctx context.Context, p fsm.PartitionID, node, before fsm.No
 	a.calls[p] = c
 	a.mu.Unlock()
 	if n.came() && c.moved(a.h.believed(p)) { // between the choice and now
-		cancel(errMoved)
+		end(errMoved)
 	}
-	return ctx, c
+	return c
 }
 
 // over forgets a call and ends its context.

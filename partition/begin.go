@@ -6,20 +6,19 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/partition/replica"
 )
 
-// Begin implements transport.Beginner. It begins what goes to a leader here, and leaves the rest to Propose.
+// Begin implements transport.Beginner. It begins what goes to a leader that is known, and leaves the rest to Propose.
 func (r *Router) Begin(id fsm.RequestID, k fsm.Key, c fsm.Command,
 	done func(fsm.Outcome, error, func(context.Context) (fsm.Outcome, error)),
 ) (cancel func(cause error), ok bool) {
-	leader, to := r.leaderHere(k)
-	if leader == nil || oversize(c) {
+	to, ok := r.routeNow(k)
+	if !ok || oversize(c) {
 		return nil, false
 	}
 	r.life.asked(id.Node)
 	began := time.Now()
-	b, err := leader.Begin(fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}, func(o fsm.Outcome, err error) {
+	return r.send.begin(to.partition, fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}, func(o fsm.Outcome, err error) {
 		unknown := errors.Is(err, fsm.ErrUnknown)
 		if unknown {
 			r.unanswered.note(id)
@@ -36,31 +35,20 @@ func (r *Router) Begin(id fsm.RequestID, k fsm.Key, c fsm.Command,
 			return r.resume(ctx, to, id, k, c, o, err)
 		})
 	})
-	if err != nil {
-		return nil, false
-	}
-	return b.Cancel, true
 }
 
-// leaderHere returns the replica of this node that leads the share of a key; nil if there is none.
-func (r *Router) leaderHere(k fsm.Key) (*replica.Replica, route) {
+// routeNow is resolve without waiting for the catalog; it is false if this node does not know the entity.
+func (r *Router) routeNow(k fsm.Key) (route, bool) {
 	v := r.dir.View()
 	if v == nil || k.Entity == 0 {
-		return nil, route{}
+		return route{}, false
 	}
 	d := v.ByID(k.Entity)
 	if d == nil {
-		return nil, route{}
+		return route{}, false
 	}
 	to, err := r.share(d, k)
-	if err != nil {
-		return nil, route{}
-	}
-	leader := r.send.host.Replica(to.partition)
-	if leader == nil || !leader.Leading() {
-		return nil, route{}
-	}
-	return leader, to
+	return to, err == nil
 }
 
 // resume goes on with a request that was begun, and ended with something that its caller does not want to hear.

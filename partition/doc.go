@@ -24,7 +24,7 @@
 //     there, and do they know what it sends?
 //   - host.go: the replicas here, and the loops that watch them
 //   - clients.go: whether this node has clients
-//   - lost.go, remote.go, remotecodec.go: other nodes, and the bytes of calls to them
+//   - lost.go, remote.go, begin_remote.go, remotecodec.go: other nodes, and the bytes of calls to them
 //   - config.go, ports.go: settings, and what a host is given
 //
 // Start with router.go and sender.go, or with one proposal in replica/proposer.go.

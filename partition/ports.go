@@ -76,6 +76,14 @@ type Caller interface {
 	// Handle registers the handler of a kind, before the mesh serves. It owns request. The handler's context ends when
 	// the caller cancels or its connection is lost. An error travels as text.
 	Handle(kind uint8, h func(ctx context.Context, from fsm.NodeID, request []byte) ([]byte, error))
+	// Begin is Call without a goroutine that waits. It is false if nothing was begun; then Call does it. Otherwise done is called
+	// once, with what Call would return. It must be short and call nothing of the caller. cancel does not wait, and ends the call with
+	// an error that wraps fsm.ErrUnknown and its cause.
+	Begin(to fsm.NodeID, kind uint8, request []byte, done func(answer []byte, err error)) (cancel func(cause error), ok bool)
+	// HandleBegun registers a second handler of a kind, which is asked first and does not wait. If it is false, the other one is
+	// asked. Otherwise it calls done once, with the function that makes the answer. cancel is called when the caller cancels or its connection
+	// is lost.
+	HandleBegun(kind uint8, h func(from fsm.NodeID, request []byte, done func(answer func() ([]byte, error))) (cancel func(), ok bool))
 	// HandleStream registers the handler of a kind with a body.
 	HandleStream(kind uint8, h func(ctx context.Context, from fsm.NodeID, header []byte, body io.Reader) ([]byte, error))
 }

@@ -19,6 +19,7 @@ func (h *Host) handle() {
 	c.Handle(KindRaft, h.serveRaft)
 	c.HandleStream(KindSnapshot, h.serveSnapshot)
 	c.Handle(KindPropose, h.verb(servePropose))
+	c.HandleBegun(KindPropose, h.beginPropose)
 	c.Handle(KindQuery, h.verb(serveQuery))
 	c.Handle(KindAwait, h.verb(serveAwait))
 	c.Handle(KindUnpark, h.verb(serveUnpark))
@@ -99,10 +100,7 @@ func servePropose(ctx context.Context, r *replica.Replica, b []byte) ([]byte, er
 		return nil, err
 	}
 	o, err := r.Propose(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return fsm.AppendOutcome(success(outcomeBytes(&o)), &o, true), nil
+	return outcomeAnswer(&o, err)
 }
 
 // outcomeBytes is about the size of an encoded outcome.

@@ -120,6 +120,14 @@ func (c *versionedCaller) Call(ctx context.Context, to fsm.NodeID, kind uint8, r
 	return c.Caller.Call(ctx, to, kind, request)
 }
 
+// Begin implements Caller.
+func (c *versionedCaller) Begin(to fsm.NodeID, kind uint8, request []byte, done func([]byte, error)) (func(error), bool) {
+	if c.check(kind) != nil {
+		return nil, false // Call tells why
+	}
+	return c.Caller.Begin(to, kind, request, done)
+}
+
 // CallStream implements Caller.
 func (c *versionedCaller) CallStream(ctx context.Context, to fsm.NodeID, kind uint8, header []byte, body io.Reader) (
 	[]byte, error) {

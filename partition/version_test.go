@@ -164,6 +164,15 @@ func (c *calls) Handle(kind uint8, _ func(context.Context, fsm.NodeID, []byte) (
 	c.handled[kind] = true
 }
 
+func (c *calls) HandleBegun(kind uint8, _ func(fsm.NodeID, []byte, func(func() ([]byte, error))) (func(), bool)) {
+	c.handled[kind] = true
+}
+
+func (c *calls) Begin(_ fsm.NodeID, kind uint8, _ []byte, _ func([]byte, error)) (func(error), bool) {
+	c.made = append(c.made, kind)
+	return nil, true
+}
+
 func (c *calls) HandleStream(kind uint8, _ func(context.Context, fsm.NodeID, []byte, io.Reader) ([]byte, error)) {
 	c.handled[kind] = true
 }

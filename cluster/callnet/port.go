@@ -3,6 +3,7 @@ package callnet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -21,6 +22,7 @@ const (
 )
 
 type handler = func(context.Context, fsm.NodeID, []byte) ([]byte, error)
+type beginHandler = func(fsm.NodeID, []byte, func(func() ([]byte, error))) (func(), bool)
 type streamHandler = func(context.Context, fsm.NodeID, []byte, io.Reader) ([]byte, error)
 
 // Port is one life of a node on the network. It has the methods of the mesh that package partition needs.
@@ -29,6 +31,7 @@ type Port struct {
 	id      fsm.NodeID
 	mu      sync.Mutex // of calls, which a test may exchange while the node runs
 	calls   map[uint8]handler
+	begins  map[uint8]beginHandler
 	streams map[uint8]streamHandler
 	lost    func(fsm.NodeID) // nil for none
 	down    chan struct{}    // closed when the process dies
@@ -38,7 +41,10 @@ type Port struct {
 
 // Port returns a new life of a node. Others reach it when it is attached.
 func (n *Net) Port(id fsm.NodeID) *Port {
-	return &Port{net: n, id: id, calls: map[uint8]handler{}, streams: map[uint8]streamHandler{}, down: make(chan struct{})}
+	return &Port{
+		net: n, id: id, calls: map[uint8]handler{}, begins: map[uint8]beginHandler{}, streams: map[uint8]streamHandler{},
+		down: make(chan struct{}),
+	}
 }
 
 // Handle registers the handler of a kind of calls. A test may exchange it while the node runs.
@@ -46,11 +52,19 @@ func (p *Port) Handle(kind uint8, h func(context.Context, fsm.NodeID, []byte) ([
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls[kind] = h
+	delete(p.begins, kind)
 }
 
 // HandleStream registers the handler of a kind of streams, before the port is attached.
 func (p *Port) HandleStream(kind uint8, h func(context.Context, fsm.NodeID, []byte, io.Reader) ([]byte, error)) {
 	p.streams[kind] = h
+}
+
+// HandleBegun registers a second handler of a kind of calls, which is asked first, before the port is attached. Handle takes it away.
+func (p *Port) HandleBegun(kind uint8, h func(fsm.NodeID, []byte, func(func() ([]byte, error))) (func(), bool)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begins[kind] = h
 }
 
 // OnLost has f told when the link to a peer is given up or the peer's process ended, before the port is attached.
@@ -99,12 +113,47 @@ func (p *Port) Call(ctx context.Context, to fsm.NodeID, kind uint8, b []byte) ([
 // Deliver has a call handled as if it had just arrived from a node, past the network and its faults.
 func (p *Port) Deliver(ctx context.Context, from fsm.NodeID, kind uint8, b []byte) ([]byte, error) {
 	p.mu.Lock()
-	h := p.calls[kind]
+	h, first := p.calls[kind], p.begins[kind]
 	p.mu.Unlock()
+	if first != nil {
+		if answer := begun(ctx, first, from, bytes.Clone(b)); answer != nil {
+			return answer()
+		}
+	}
 	if h == nil {
 		return nil, fmt.Errorf("no handler of kind %d", kind)
 	}
 	return h(ctx, from, bytes.Clone(b))
+}
+
+// begun waits for the answer to a call that a handler begins; nil if it begins nothing.
+func begun(ctx context.Context, h beginHandler, from fsm.NodeID, b []byte) func() ([]byte, error) {
+	done := make(chan func() ([]byte, error), 1)
+	cancel, ok := h(from, b, func(answer func() ([]byte, error)) { done <- answer })
+	if !ok {
+		return nil
+	}
+	defer context.AfterFunc(ctx, cancel)()
+	return <-done
+}
+
+// Begin is Call without a caller that waits. done is called once, with what Call would return. A call that is given up by cancel ends with
+// an error that wraps fsm.ErrUnknown.
+func (p *Port) Begin(to fsm.NodeID, kind uint8, b []byte, done func([]byte, error)) (cancel func(cause error), ok bool) {
+	if to == p.id {
+		return nil, false
+	}
+	b = bytes.Clone(b)
+	ctx, give := context.WithCancelCause(context.Background())
+	p.net.wg.Go(func() {
+		defer give(nil)
+		answer, err := p.Call(ctx, to, kind, b)
+		if err != nil && ctx.Err() != nil && !errors.Is(err, fsm.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", fsm.ErrUnknown, context.Cause(ctx))
+		}
+		done(answer, err)
+	})
+	return func(cause error) { give(cause) }, true
 }
 
 // CallStream sends bytes and a stream to a node and waits for its answer. A lost link ends the stream in the middle.

@@ -136,6 +136,14 @@ func (g *greeter) Call(ctx context.Context, to fsm.NodeID, kind uint8, b []byte)
 	return g.Port.Call(ctx, to, kind, b)
 }
 
+// Begin implements partition.Caller.
+func (g *greeter) Begin(to fsm.NodeID, kind uint8, b []byte, done func([]byte, error)) (func(error), bool) {
+	if g.fit(to) != nil {
+		return nil, false
+	}
+	return g.Port.Begin(to, kind, b, done)
+}
+
 // CallStream implements partition.Caller.
 func (g *greeter) CallStream(ctx context.Context, to fsm.NodeID, kind uint8, head []byte, body io.Reader) ([]byte, error) {
 	if err := g.fit(to); err != nil {

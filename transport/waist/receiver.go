@@ -116,26 +116,34 @@ func (r *Receiver) goOn(ctx context.Context, cmd fsm.Command, started time.Time,
 // Begin is Receive without a goroutine that waits; it is false if nothing was begun. The receive is over when done is called, and if
 // that has a rest when the rest is over. done must be short, and call nothing of the package.
 func (r *Receiver) Begin(cmd fsm.Command, done func(fsm.Outcome, error, Rest)) (Cancel, bool) {
-	if len(r.shares) > 1 {
-		return nil, false
-	}
 	started := time.Now()
-	return r.s.Begin(&r.pumps[0], ShareKey(r.desc, r.sub, r.shares[0]), cmd, func(out fsm.Outcome, err error, rest Rest) {
+	first, at, several := cmd, 0, len(r.shares) > 1
+	if several {
+		first, at = withWait(cmd, 0), (r.turn+1)%len(r.shares)
+	}
+	cancel, ok := r.s.Begin(&r.pumps[at], ShareKey(r.desc, r.sub, r.shares[at]), first, func(out fsm.Outcome, err error, rest Rest) {
 		gone := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-		if rest == nil && (gone || !momentary(out, err)) {
+		if rest == nil && (gone || several && got(out, err) || !several && !momentary(out, err)) {
 			done(out, err, nil)
 			return
 		}
 		done(out, err, func(ctx context.Context) (fsm.Outcome, error) {
 			out, err := out, err
+			limit, cancel := context.WithTimeout(ctx, waitOf(cmd)-time.Since(started)+r.s.cfg.ProposeTimeout)
 			if rest != nil {
-				limit, cancel := context.WithTimeout(ctx, waitOf(cmd)-time.Since(started)+r.s.cfg.ProposeTimeout)
 				out, err = rest(limit)
-				cancel()
 			}
+			if several && !got(out, err) && limit.Err() == nil {
+				out, err = r.askOthers(limit, cmd, started)
+			}
+			cancel()
 			return r.goOn(ctx, cmd, started, out, err)
 		})
 	})
+	if ok && several {
+		r.turn = at
+	}
+	return cancel, ok
 }
 
 // got reports whether an outcome holds what was asked for, or an answer that ends the asking.
@@ -160,11 +168,18 @@ func (r *Receiver) once(ctx context.Context, cmd fsm.Command) (fsm.Outcome, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitOf(cmd)+r.s.cfg.ProposeTimeout)
 	defer cancel()
-	deadline := time.Now().Add(waitOf(cmd))
+	started := time.Now()
 	r.turn = (r.turn + 1) % len(r.shares)
-	var out fsm.Outcome
-	var err error
-	for i := range r.shares {
+	if out, err := r.propose(ctx, r.turn, withWait(cmd, 0)); got(out, err) || ctx.Err() != nil {
+		return out, err
+	}
+	return r.askOthers(ctx, cmd, started)
+}
+
+// askOthers goes on when the share whose turn it is gave nothing.
+func (r *Receiver) askOthers(ctx context.Context, cmd fsm.Command, started time.Time) (out fsm.Outcome, err error) {
+	deadline := started.Add(waitOf(cmd))
+	for i := 1; i < len(r.shares); i++ {
 		out, err = r.propose(ctx, (r.turn+i)%len(r.shares), withWait(cmd, 0))
 		if got(out, err) || ctx.Err() != nil {
 			return out, err
