@@ -30,7 +30,7 @@
 //   - queue.go, reserve.go, session.go, duplicate.go, large.go, history.go, drops.go, tally.go: one message in its queue and its
 //     session, and what is remembered of it
 //   - bodies.go, state.go, share.go, transit.go, due.go: what a state and a share hold
-//   - sessionindex.go, token.go, sessionids.go, dense.go: tables
+//   - sessionindex.go, token.go, sessionids.go, sparse.go, dense.go: tables
 //   - codec_entry.go, codec_command.go, codec_move.go, codec_large.go, codec_backup.go, codec_rehome.go, codec_history.go, codec_outcome.go,
 //     codec_descriptor.go, codec.go, reader.go: the bytes of entries, commands and answers
 //   - query.go, command_internal.go, command_move.go, command_large.go, command_backup.go, command_rehome.go, command.go, traits.go: questions and commands,

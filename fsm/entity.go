@@ -181,7 +181,12 @@ func (s *State) revoke(sh *share) {
 	}
 	for sub := range sh.boxes {
 		b := &sh.boxes[sub]
-		for _, arrival := range b.locks.Keys() {
+		arrivals := make([]uint64, 0, b.locks.Len())
+		b.locks.Scan(func(arrival uint64, _ lock) bool {
+			arrivals = append(arrivals, arrival)
+			return true
+		})
+		for _, arrival := range arrivals {
 			m, _ := b.messages.Get(arrival)
 			s.giveBack(sh, SubQueue(sub), arrival, &m, false, 0)
 		}

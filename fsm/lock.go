@@ -118,7 +118,7 @@ func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove
 		sh.handed.Set(placeKey{session: m.session, arrival: arrival})
 		sh.change(m.session).locked++
 	}
-	b.locks.Load(arrival, l)
+	b.locks.Set(arrival, l)
 	s.addToken(sh, l.token, tokenRef{arrival: arrival, sub: req.Sub})
 	m.bits |= lockedBit
 	b.messages.Set(arrival, *m)

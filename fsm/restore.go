@@ -415,7 +415,7 @@ func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message) {
 		r.fail("lock contradicts others")
 		return
 	}
-	sh.boxes[sub].locks.Load(arrival, k)
+	sh.boxes[sub].locks.Set(arrival, k)
 	sh.tokens.add(k.token.key(), tokenRef{arrival: arrival, sub: sub})
 	if held {
 		sh.handed.Load(placeKey{session: m.session, arrival: arrival})

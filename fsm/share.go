@@ -102,7 +102,7 @@ type share struct {
 type box struct {
 	messages *dense[message] // by arrival index
 	ready    *btree.BTreeG[placeKey]
-	locks    *btree.Map[uint64, lock]
+	locks    *sparse[lock]
 	paused   *btree.Map[uint64, Lease]  // active, not in ready until then (lease)
 	moving   *btree.Map[uint64, uint64] // in transit: its number there
 	extras   *btree.Map[uint64, *extra]
@@ -241,7 +241,7 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		sh.boxes[i] = box{
 			messages: newDense[message](gen),
 			ready:    newTable(placeKey.less),
-			locks:    new(btree.Map[uint64, lock]),
+			locks:    newSparse[lock](gen),
 			paused:   new(btree.Map[uint64, Lease]),
 			moving:   new(btree.Map[uint64, uint64]),
 			extras:   new(btree.Map[uint64, *extra]),
@@ -275,7 +275,7 @@ func (sh *share) clone(gen uint64) *share {
 		b := &c.boxes[i]
 		b.messages = b.messages.Copy(gen)
 		b.ready = b.ready.Copy()
-		b.locks = b.locks.Copy()
+		b.locks = b.locks.Copy(gen)
 		b.paused = b.paused.Copy()
 		b.moving = b.moving.Copy()
 		c.moves[i].table = c.moves[i].table.Copy()
