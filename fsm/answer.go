@@ -110,7 +110,7 @@ func (sh *share) inSession(no uint32, start uint64, most int) []uint64 {
 	var arrivals []uint64
 	tables := [...]interface {
 		Ascend(placeKey, func(placeKey) bool)
-	}{sh.boxes[Main].ready, sh.handed, sh.aside}
+	}{sh.boxes[Main].ready, sh.aside}
 	for _, t := range tables {
 		left := most
 		t.Ascend(placeKey{session: no, arrival: start}, func(k placeKey) bool {
@@ -122,6 +122,15 @@ func (sh *share) inSession(no uint32, start uint64, most int) []uint64 {
 			return true
 		})
 	}
+	left := most
+	sh.session(no).eachLocked(start, func(arrival uint64) bool {
+		if left == 0 {
+			return false
+		}
+		left--
+		arrivals = append(arrivals, arrival)
+		return true
+	})
 	slices.Sort(arrivals)
 	return arrivals[:min(most, len(arrivals))]
 }
@@ -240,7 +249,7 @@ func (sh *share) found(id []byte, no uint32) bool {
 		return true
 	}
 	se := sh.sessionOf(no, id)
-	return se.ready > 0 || se.locked > 0
+	return se.ready > 0 || se.locked() > 0
 }
 
 // Parent returns the topic that the messages of a subscription are sent to. It returns any other id as it is.

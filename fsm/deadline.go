@@ -104,8 +104,8 @@ func (s *State) expire(sh *share) {
 func (s *State) end(sh *share, d leaseDue) {
 	switch d.kind {
 	case dueSession:
-		if se := sh.session(uint32(d.id)); se != nil && se.locked > 0 {
-			s.tally(sh).Unlocked += uint64(se.locked)
+		if se := sh.session(uint32(d.id)); se != nil && se.locked() > 0 {
+			s.tally(sh).Unlocked += uint64(se.locked())
 		}
 		s.releaseSession(sh, uint32(d.id), true)
 		return

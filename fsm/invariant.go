@@ -177,10 +177,14 @@ func (sh *share) checkSessions() error {
 		})
 		return n
 	}
-	waiting := 0
+	waiting, locked := 0, 0
 	sh.sessions.Scan(func(no uint32, se *session) bool {
+		if err = sh.checkHanded(se); err != nil {
+			return false
+		}
 		ready := count(sh.boxes[Main].ready, no)
-		handed := count(sh.handed, no)
+		handed := uint64(se.locked())
+		locked += se.locked()
 		aside := count(sh.aside, no)
 		_, held := sh.holders.Get(no)
 		_, has := sh.states.Get(no)
@@ -192,20 +196,25 @@ func (sh *share) checkSessions() error {
 		switch {
 		case se.no != no || se.gen > sh.gen:
 			err = fmt.Errorf("session %d has the number %d and generation %d", no, se.no, se.gen)
-		case uint64(se.ready) != ready || uint64(se.locked) != handed || uint64(se.messages) != ready+handed+aside:
-			err = fmt.Errorf("session %d counts %d ready, %d locked of %d; there are %d, %d, %d aside",
-				no, se.ready, se.locked, se.messages, ready, handed, aside)
+		case uint64(se.ready) != ready || uint64(se.messages) != ready+handed+aside:
+			err = fmt.Errorf("session %d counts %d ready of %d; there are %d, %d locked, %d aside",
+				no, se.ready, se.messages, ready, handed, aside)
 		case !ok || named != no:
 			err = fmt.Errorf("session %d: its id leads to %d", no, named)
 		case queued != (ready > 0 && !held && !sh.paused(no)) || queued && head != no || (se.ticket != 0) != queued:
 			err = fmt.Errorf("session %d: ticket %d, held is %v, %d ready", no, se.ticket, held, ready)
-		case !held && handed > 0:
+		case se.held != held:
+			err = fmt.Errorf("session %d: held is %v, marked as %v", no, held, se.held)
+		case !held && se.handed != nil:
 			err = fmt.Errorf("session %d: %d messages locked by nobody", no, handed)
 		case !held && !has && se.messages == 0:
 			err = fmt.Errorf("session %d is empty", no)
 		}
 		return err == nil
 	})
+	if err == nil && sh.d.RequiresSession && locked != sh.boxes[Main].locks.Len() {
+		err = fmt.Errorf("%d messages locked in sessions, %d locks", locked, sh.boxes[Main].locks.Len())
+	}
 	if err == nil && (waiting != sh.tickets.Len() || sh.sessions.Len() != sh.ids.len()) {
 		err = fmt.Errorf("%d tickets for %d sessions, %d ids for %d",
 			sh.tickets.Len(), waiting, sh.ids.len(), sh.sessions.Len())
@@ -213,14 +222,25 @@ func (sh *share) checkSessions() error {
 	return err
 }
 
+// checkHanded checks that what a session has as locked are locked messages of it.
+func (sh *share) checkHanded(se *session) (err error) {
+	se.eachLocked(0, func(arrival uint64) bool {
+		if m, ok := sh.boxes[Main].messages.Get(arrival); !ok || !m.locked() || m.session != se.no {
+			err = fmt.Errorf("session %d has message %d as locked", se.no, arrival)
+		}
+		return err == nil
+	})
+	return err
+}
+
 // checkPlaces checks that no place is without a message or a session.
 func (sh *share) checkPlaces() error {
 	b := &sh.boxes[Main]
 	if sh.d.RequiresSession {
-		if n := b.ready.Len() + sh.handed.Len() + sh.aside.Len(); n != b.messages.Len() {
+		if n := b.ready.Len() + b.locks.Len() + sh.aside.Len(); n != b.messages.Len() {
 			return fmt.Errorf("%d messages, %d places", b.messages.Len(), n)
 		}
-	} else if n := sh.handed.Len() + sh.aside.Len() + sh.sessions.Len(); n > 0 {
+	} else if n := sh.aside.Len() + sh.sessions.Len(); n > 0 {
 		return fmt.Errorf("%d places of sessions without sessions", n)
 	}
 	var err error
@@ -240,7 +260,10 @@ func (s *State) checkDeadlines(sh *share) error {
 	for sub := range sh.boxes {
 		locks += sh.boxes[sub].locks.Len() + sh.boxes[sub].paused.Len()
 	}
-	locks += sh.formers() - sh.handed.Len()
+	locks += sh.formers()
+	if sh.d.RequiresSession { // a lock in a session has none of its own
+		locks -= sh.boxes[Main].locks.Len()
+	}
 	if sh.idleReview != 0 {
 		locks++
 	}

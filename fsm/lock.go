@@ -115,8 +115,7 @@ func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove
 		l.deadline = s.lease.After(sh.d.LockDuration)
 		sh.leaseDue.Load(leaseDue{at: l.deadline, kind: dueLock, sub: req.Sub, id: arrival})
 	} else {
-		sh.handed.Set(placeKey{session: m.session, arrival: arrival})
-		sh.change(m.session).locked++
+		sh.change(m.session).hand(arrival)
 	}
 	b.locks.Set(arrival, l)
 	s.addToken(sh, l.token, tokenRef{arrival: arrival, sub: req.Sub})
@@ -150,8 +149,7 @@ func (s *State) unlock(sh *share, sub SubQueue, arrival uint64, m *message) {
 	if m.session == 0 {
 		sh.leaseDue.Delete(leaseDue{at: l.deadline, kind: dueLock, sub: sub, id: arrival})
 	} else {
-		sh.handed.Delete(placeKey{session: m.session, arrival: arrival})
-		sh.change(m.session).locked--
+		sh.change(m.session).takeBack(arrival)
 	}
 	m.bits &^= lockedBit
 }

@@ -235,7 +235,7 @@ func records(t *testing.T, s *State, id EntityID) string {
 			shared.former.until = Lease(rest(shared.former.until))
 		}
 		sw, _ := sh.sweeps.Get(no)
-		add("session", no, se.id, se.ticket, se.ready, se.locked, se.messages, h.token, rest(h.deadline), h.node, shared, st, p.bytes,
+		add("session", no, se.id, se.ticket, se.ready, se.locked(), se.messages, h.token, rest(h.deadline), h.node, shared, st, p.bytes,
 			rest(pause), sw)
 		return true
 	})

@@ -305,6 +305,7 @@ func (l *loader) session(r *reader) {
 			return
 		}
 		sh.holders.Set(no, h)
+		se.held = true
 		sh.leaseDue.Set(leaseDue{at: h.deadline, kind: dueSession, id: uint64(no)})
 	}
 	if r.boolean() {
@@ -360,8 +361,7 @@ func (l *loader) message(r *reader) {
 	se.messages++
 	switch {
 	case m.locked():
-		se.locked++
-		l.lock(r, sub, arrival, &m)
+		l.lock(r, sub, arrival, &m, se)
 	case m.state() == StateActive:
 		if sub == Main && m.expires != 0 {
 			sh.expiring.Load(expiry{at: m.expires, arrival: arrival})
@@ -401,7 +401,7 @@ func (l *loader) extra(r *reader, m *message) *extra {
 	return x
 }
 
-func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message) {
+func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message, se *session) {
 	sh := l.sh
 	var k lock
 	r.fixed(k.token[:])
@@ -418,7 +418,7 @@ func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message) {
 	sh.boxes[sub].locks.Set(arrival, k)
 	sh.tokens.add(k.token.key(), tokenRef{arrival: arrival, sub: sub})
 	if held {
-		sh.handed.Load(placeKey{session: m.session, arrival: arrival})
+		se.hand(arrival)
 	} else {
 		sh.leaseDue.Load(leaseDue{at: k.deadline, kind: dueLock, sub: sub, id: arrival})
 	}

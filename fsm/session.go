@@ -2,9 +2,11 @@ package fsm
 
 import (
 	"strings"
+
+	"github.com/tidwall/btree"
 )
 
-// session is one session of a share: 56 bytes, a line of the processor's cache, for there may be a
+// session is one session of a share: 64 bytes, a line of the processor's cache, for there may be a
 // million. Four thousand million messages of one session would not fit into memory.
 // Invariant: it is in the ready list exactly if nobody holds it, it does not pause and ready > 0
 // (S-39).
@@ -12,11 +14,12 @@ type session struct {
 	id       string
 	gen      uint64 // of the share that may write to it: see share.change
 	no       uint32
-	messages uint32 // in the main queue, in any state
-	ready    uint32 // of them deliverable
-	locked   uint32 // of them handed out
-	ticket   uint64 // place in the ready list, 0 if not there
-	woken    uint64 // index of the entry that last woke who waits for its messages
+	messages uint32             // in the main queue, in any state
+	ready    uint32             // of them deliverable
+	held     bool               // somebody has the session lock: see share.holders
+	ticket   uint64             // place in the ready list, 0 if not there
+	woken    uint64             // index of the entry that last woke who waits for its messages
+	handed   *btree.Set[uint64] // messages that are locked, by arrival; nil if nobody holds it
 }
 
 // holder is who has the session lock.
@@ -59,10 +62,7 @@ func (s *State) intern(sh *share, id string) uint32 {
 // forgetSession ends a session without message, holder and state (S-24).
 func (sh *share) forgetSession(no uint32) {
 	se := sh.session(no)
-	if se == nil || se.messages > 0 {
-		return
-	}
-	if _, held := sh.holders.Get(no); held {
+	if se == nil || se.messages > 0 || se.held {
 		return
 	}
 	if _, has := sh.states.Get(no); has {
@@ -92,13 +92,51 @@ func (sh *share) holds(p SessionProof) *session {
 func (s *State) sessionGained(sh *share, no uint32) {
 	se := sh.change(no)
 	se.ready++
-	_, held := sh.holders.Get(no)
-	if held && se.woken != s.index && !sh.paused(no) {
+	if se.held && se.woken != s.index && !sh.paused(no) {
 		se.woken = s.index
 		s.wakeSession(sh, se.id)
 	}
-	if !held {
+	if !se.held {
 		s.queueUp(sh, no)
+	}
+}
+
+// letGo notes that nobody holds the session, which may be written to. Its locks end next.
+func (se *session) letGo() {
+	se.held = false
+	if se.locked() == 0 {
+		se.handed = nil
+	}
+}
+
+// hand notes that a message of the session, which may be written to, is locked.
+func (se *session) hand(arrival uint64) {
+	if se.handed == nil {
+		se.handed = new(btree.Set[uint64])
+	}
+	se.handed.Load(arrival)
+}
+
+// takeBack undoes hand.
+func (se *session) takeBack(arrival uint64) {
+	se.handed.Delete(arrival)
+	if !se.held && se.handed.Len() == 0 {
+		se.handed = nil
+	}
+}
+
+// locked returns how many messages of the session are locked.
+func (se *session) locked() int {
+	if se.handed == nil {
+		return 0
+	}
+	return se.handed.Len()
+}
+
+// eachLocked calls f with the arrivals of the session's locked messages in order, from one on, until it says no.
+func (se *session) eachLocked(from uint64, f func(arrival uint64) bool) {
+	if se != nil && se.handed != nil {
+		se.handed.Ascend(from, f)
 	}
 }
 

@@ -77,6 +77,9 @@ func (sh *share) change(no uint32) *session {
 	if se.gen != sh.gen {
 		c := *se
 		c.gen = sh.gen
+		if c.handed != nil {
+			c.handed = c.handed.Copy()
+		}
 		se = &c
 		sh.sessions.Set(no, se)
 		sh.sessionHints.add(se)

@@ -64,7 +64,7 @@ func TestSessionsOfAnImageStayAsTheyWere(t *testing.T) {
 	p := d.ok(7, Main, &AcceptSession{ID: "a"}).Session
 	d.ok(7, Main, &Lock{Max: 1, Session: p})
 	d.ok(7, Main, send.Command)
-	if se := d.s.write(7).lookup("a"); se.messages != 2 || se.ready != 1 || se.locked != 1 || se.ticket != 0 {
+	if se := d.s.write(7).lookup("a"); se.messages != 2 || se.ready != 1 || se.locked() != 1 || se.ticket != 0 {
 		t.Errorf("%+v", se)
 	}
 	if image(frozen) != before {

@@ -61,6 +61,7 @@ func (s *State) hold(sh *share, req *Request, no uint32, with *sharing, o *Outco
 		token: s.token(sh), deadline: s.lease.After(sh.d.LockDuration), node: req.ID.Node, shared: with,
 	}
 	sh.holders.Set(no, h)
+	sh.change(no).held = true
 	sh.leaseDue.Set(leaseDue{at: h.deadline, kind: dueSession, id: uint64(no)})
 	sh.touched = s.wall
 	o.Session = SessionProof{ID: sh.session(no).id, Token: h.token}
@@ -114,6 +115,7 @@ func (s *State) closeSession(sh *share, req *Request, c *ReleaseSession, o *Outc
 // never handed out is unchanged.
 func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 	h, _ := sh.holders.Delete(no)
+	sh.change(no).letGo()
 	sh.active = s.lease
 	sh.leaseDue.Delete(leaseDue{at: h.deadline, kind: dueSession, id: uint64(no)})
 	if h.pending() {
@@ -132,11 +134,8 @@ func (s *State) releaseSession(sh *share, no uint32, counted bool) {
 // releaseHanded gives back every message of the session that is locked.
 func (s *State) releaseHanded(sh *share, no uint32, counted bool) {
 	keys := s.run.keys[:0]
-	sh.handed.Ascend(placeKey{session: no}, func(k placeKey) bool {
-		if k.session != no {
-			return false
-		}
-		keys = append(keys, k)
+	sh.session(no).eachLocked(0, func(arrival uint64) bool {
+		keys = append(keys, placeKey{session: no, arrival: arrival})
 		return true
 	})
 	s.run.keys = keys

@@ -36,10 +36,9 @@ type share struct {
 	pauses       *btree.Map[uint32, Lease]  // sessions of which nothing is delivered, until then (lease)
 	lastNo       uint32
 	lastTicket   uint64
-	// handed and aside are the messages of sessions that are not in ready: locked, and
-	// deferred or scheduled. With ready they hold every message of a session, once.
-	handed *btree.BTreeG[placeKey]
-	aside  *btree.BTreeG[placeKey]
+	// aside are the messages of sessions that are deferred or scheduled, and not locked. With those in ready and those
+	// that the sessions themselves have as locked they are every message of a session, once.
+	aside *btree.BTreeG[placeKey]
 
 	// expiring are the messages of the main queue whose life may end: active, not locked, by its end.
 	expiring *btree.BTreeG[expiry]
@@ -214,7 +213,6 @@ func newShare(d *Descriptor, index int, gen uint64) *share {
 		uploads:      newUploads(),
 		tickets:      newDense[uint32](gen),
 		pauses:       new(btree.Map[uint32, Lease]),
-		handed:       newTable(placeKey.less),
 		aside:        newTable(placeKey.less),
 		expiring:     newTable(expiry.less),
 		sweeps:       new(btree.Map[uint32, sweep]),
@@ -289,7 +287,6 @@ func (sh *share) clone(gen uint64) *share {
 	c.uploads = c.uploads.Copy()
 	c.tickets = c.tickets.Copy(gen)
 	c.pauses = c.pauses.Copy()
-	c.handed = c.handed.Copy()
 	c.aside = c.aside.Copy()
 	c.expiring = c.expiring.Copy()
 	c.sweeps = c.sweeps.Copy()

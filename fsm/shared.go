@@ -18,7 +18,7 @@ func (c *AcceptSession) malformed() string {
 func (s *State) takeOver(sh *share, req *Request, no uint32, o *Outcome) {
 	h, _ := sh.holders.Get(no)
 	f := h.shared.former
-	if !h.pending() && sh.hands(no) {
+	if !h.pending() && sh.session(no).locked() > 0 {
 		f = former{token: h.token, node: h.node, until: h.deadline}
 		sh.leaseDue.Set(leaseDue{at: f.until, kind: dueFormer, id: uint64(no)})
 	}
@@ -27,15 +27,6 @@ func (s *State) takeOver(sh *share, req *Request, no uint32, o *Outcome) {
 	id := sh.session(no).id
 	s.wakeSession(sh, id)
 	s.wakeLost(sh, id)
-}
-
-// hands reports whether messages of the session are locked.
-func (sh *share) hands(no uint32) (any bool) {
-	sh.handed.Ascend(placeKey{session: no}, func(k placeKey) bool {
-		any = k.session == no
-		return false
-	})
-	return any
 }
 
 // handOver is what the front end of a former receiver says: which of the messages that are locked were never
