@@ -151,7 +151,7 @@ func (sh *share) checkMessage(sub SubQueue, arrival uint64, m *message) error {
 		return nil
 	}
 	ref, ok := sh.tokens.get(l.token)
-	if !ok || ref.arrival != arrival || ref.sub != sub {
+	if !ok || ref != l.token.ref(arrival, sub) {
 		return fmt.Errorf("message %d: its token leads to %v", arrival, ref)
 	}
 	if _, held := sh.holders.Get(m.session); held != (m.session != 0) {

@@ -37,11 +37,7 @@ func (s *State) lock(sh *share, req *Request, c *Lock, o *Outcome) {
 	if len(picks) == 0 {
 		return
 	}
-	sh.touched = s.wall
-	o.Locked = make([]Delivery, 0, len(picks))
-	for i := range picks {
-		o.Locked = append(o.Locked, s.take(sh, req, picks[i].arrival, &picks[i].m, c.Delete))
-	}
+	s.takeAll(sh, req, no, picks, c.Delete, o)
 }
 
 // reader checks the right to receive from the subqueue. The result is the number of the held
@@ -92,36 +88,52 @@ func (s *State) pick(b *box, session uint32, c *Lock) []pick {
 	return picks
 }
 
-// take locks an unlocked message, or removes it, and describes it. A removed body belongs to the
+// takeAll takes what was picked in a queue without sessions, or in a session.
+func (s *State) takeAll(sh *share, req *Request, session uint32, picks []pick, remove bool, o *Outcome) {
+	sh.touched = s.wall
+	until := s.lease.After(sh.d.LockDuration)
+	if session != 0 {
+		h, _ := sh.holders.Get(session)
+		until = h.deadline
+	}
+	o.Locked = make([]Delivery, len(picks))
+	for i := range picks {
+		s.take(sh, req, &picks[i], until, remove, &o.Locked[i])
+	}
+}
+
+// take locks an unlocked message until then, or removes it, and describes it. A removed body belongs to the
 // remembered result until that is forgotten; without one it is free at once (A9).
-func (s *State) take(sh *share, req *Request, arrival uint64, m *message, remove bool) Delivery {
+func (s *State) take(sh *share, req *Request, p *pick, until Lease, remove bool, d *Delivery) {
+	arrival, m := p.arrival, &p.m
 	t := s.tally(sh)
 	t.Out[req.Sub.side()]++
 	t.OutBytes[req.Sub.side()] += uint64(m.length)
 	if remove {
 		t.Completed[req.Sub.side()]++
-		d := s.delivery(sh, req.Sub, arrival, m)
+		s.describe(sh, req.Sub, arrival, m, d)
 		s.processed(sh, arrival, m, false) // the body belongs to the result
 		s.remove(sh, req.Sub, arrival, m)
 		if req.ID.IsZero() {
 			s.free(d.Ref)
 		}
-		return d
+		return
 	}
 	b := &sh.boxes[req.Sub]
 	s.unplace(sh, req.Sub, arrival, m)
 	l := lock{token: s.token(sh), taken: s.wall, node: req.ID.Node, pump: req.ID.Pump}
 	if m.session == 0 {
-		l.deadline = s.lease.After(sh.d.LockDuration)
+		l.deadline = until
 		sh.leaseDue.Load(leaseDue{at: l.deadline, kind: dueLock, sub: req.Sub, id: arrival})
 	} else {
 		sh.change(m.session).hand(arrival)
 	}
 	b.locks.Set(arrival, l)
-	s.addToken(sh, l.token, tokenRef{arrival: arrival, sub: req.Sub})
+	s.addToken(sh, l.token, l.token.ref(arrival, req.Sub))
 	m.bits |= lockedBit
 	b.messages.Set(arrival, *m)
-	return s.lockedDelivery(sh, req.Sub, arrival, m, l)
+	s.describe(sh, req.Sub, arrival, m, d)
+	d.Token, d.LockedUntil = l.token, s.shown(until)
 }
 
 func (s *State) lockedDelivery(
@@ -204,14 +216,15 @@ func (s *State) renew(sh *share, req *Request, c *Renew, o *Outcome) {
 	}
 	b := &sh.boxes[req.Sub]
 	for _, t := range c.Tokens {
-		if _, _, ok := sh.locked(req.Sub, t); !ok {
+		if _, ok := sh.locked(req.Sub, t); !ok {
 			o.Refusal = MessageLockLost
 			return
 		}
 	}
 	deadline := s.lease.After(sh.d.LockDuration)
 	for _, t := range c.Tokens {
-		arrival, l, _ := sh.locked(req.Sub, t)
+		arrival, _ := sh.locked(req.Sub, t)
+		l, _ := b.locks.Get(arrival)
 		s.extend(sh, req.Sub, arrival, l, deadline)
 		l.deadline = deadline
 		b.locks.Set(arrival, l)
@@ -227,15 +240,11 @@ func (s *State) extend(sh *share, sub SubQueue, arrival uint64, l lock, deadline
 	sh.leaseDue.Set(d)
 }
 
-// locked returns the lock that t proves, if it is the current one of a message of the subqueue. An expired message is
-// gone already: dispatchShare lets it expire first.
-func (sh *share) locked(sub SubQueue, t LockToken) (uint64, lock, bool) {
+// locked returns the arrival of the message whose current lock t proves, if it is one of the subqueue. An expired
+// message is gone already: dispatchShare lets it expire first.
+func (sh *share) locked(sub SubQueue, t LockToken) (arrival uint64, ok bool) {
 	ref, ok := sh.tokens.get(t)
-	if !ok || ref.sub != sub {
-		return 0, lock{}, false
-	}
-	l, ok := sh.boxes[sub].locks.Get(ref.arrival)
-	return ref.arrival, l, ok && l.token == t
+	return ref.arrival, ok && ref == t.ref(ref.arrival, sub)
 }
 
 // receive takes deferred messages by number, all or none, in the order asked (S-181).
@@ -276,11 +285,7 @@ func (s *State) receive(sh *share, req *Request, c *Receive, o *Outcome) {
 			"at once: ask for fewer numbers", bytesOf(picks), maxReceiveBytes))
 		return
 	}
-	sh.touched = s.wall
-	o.Locked = make([]Delivery, 0, len(picks))
-	for i := range picks {
-		o.Locked = append(o.Locked, s.take(sh, req, picks[i].arrival, &picks[i].m, c.Delete))
-	}
+	s.takeAll(sh, req, no, picks, c.Delete, o)
 }
 
 // maxReceiveBytes bounds what one Receive takes: whoever asked holds it in memory. It is above the largest

@@ -206,13 +206,16 @@ func (b *box) extra(arrival uint64, m *message) *extra {
 	return &extra{}
 }
 
-// delivery describes a message on its way out.
-func (s *State) delivery(sh *share, sub SubQueue, arrival uint64, m *message) Delivery {
-	n := sh.number(arrival)
-	d := Delivery{
-		Seq: n, Attempts: m.attempts(), State: m.state(), Ref: m.ref(),
-	}
-	s.whole(&d)
+// delivery returns the description of a message on its way out.
+func (s *State) delivery(sh *share, sub SubQueue, arrival uint64, m *message) (d Delivery) {
+	s.describe(sh, sub, arrival, m, &d)
+	return d
+}
+
+// describe describes a message on its way out in d, which is empty.
+func (s *State) describe(sh *share, sub SubQueue, arrival uint64, m *message, d *Delivery) {
+	d.Seq, d.Attempts, d.State, d.Ref = sh.number(arrival), m.attempts(), m.state(), m.ref()
+	s.whole(d)
 	if m.state() == StateScheduled {
 		d.ScheduledAt = m.at
 	} else {
@@ -229,5 +232,4 @@ func (s *State) delivery(sh *share, sub SubQueue, arrival uint64, m *message) De
 			d.ScheduledAt = x.scheduledAt
 		}
 	}
-	return d
 }

@@ -110,7 +110,8 @@ func (s *State) replay(a *answer, o *Outcome) bool {
 		return true
 	}
 	for _, t := range a.locked {
-		if arrival, l, ok := sh.locked(a.sub, t); ok {
+		if arrival, ok := sh.locked(a.sub, t); ok {
+			l, _ := sh.boxes[a.sub].locks.Get(arrival)
 			m, _ := sh.boxes[a.sub].messages.Get(arrival)
 			o.Locked = append(o.Locked, s.lockedDelivery(sh, a.sub, arrival, &m, l))
 		}

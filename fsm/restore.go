@@ -416,7 +416,7 @@ func (l *loader) lock(r *reader, sub SubQueue, arrival uint64, m *message, se *s
 		return
 	}
 	sh.boxes[sub].locks.Set(arrival, k)
-	sh.tokens.add(k.token.key(), tokenRef{arrival: arrival, sub: sub})
+	sh.tokens.add(k.token.key(), k.token.ref(arrival, sub))
 	if held {
 		se.hand(arrival)
 	} else {

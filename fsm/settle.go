@@ -34,7 +34,7 @@ func (s *State) settle(sh *share, req *Request, c *Settle, o *Outcome) {
 // settleItem ends one lock, of a message of the session of that number; 0 is that of none. A holder of the session
 // that names a token that is gone has lost that message alone (RUL-31).
 func (s *State) settleItem(sh *share, sub SubQueue, session uint32, it *SettleItem) Refusal {
-	arrival, _, ok := sh.locked(sub, it.Token)
+	arrival, ok := sh.locked(sub, it.Token)
 	if !ok || it.Seq != 0 && it.Seq != sh.number(arrival) {
 		return MessageLockLost
 	}

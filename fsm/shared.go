@@ -47,7 +47,7 @@ func (s *State) handOver(sh *share, c *ReleaseSession) bool {
 		return true
 	}
 	for _, t := range c.Unsent {
-		arrival, _, ok := sh.locked(Main, t)
+		arrival, ok := sh.locked(Main, t)
 		if !ok {
 			continue
 		}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 
 	"github.com/tidwall/btree"
@@ -161,8 +162,8 @@ func (s *State) draw() uint64 {
 func (s *State) token(sh *share) LockToken {
 	for {
 		var t LockToken
-		putUint64(t[0:8], s.draw())
-		putUint64(t[8:16], s.draw())
+		binary.BigEndian.PutUint64(t[:8], s.draw())
+		binary.BigEndian.PutUint64(t[8:], s.draw())
 		t[0], t[1] = byte(sh.prefix>>8), byte(sh.prefix)
 		if t.IsZero() {
 			continue
@@ -202,19 +203,9 @@ func (o *Outcome) refuse(r Refusal, detail string) {
 	o.Detail = detail
 }
 
-func putUint64(b []byte, v uint64) {
-	for i := range 8 {
-		b[i] = byte(v >> (56 - 8*i))
-	}
-}
-
 // key is the part of the token that the token index goes by; it is all chance.
 func (t LockToken) key() uint64 {
-	var v uint64
-	for _, b := range t[8:] {
-		v = v<<8 | uint64(b)
-	}
-	return v
+	return binary.BigEndian.Uint64(t[8:])
 }
 
 // wakeAll makes everybody who waits on the entity ask again and hear the refusal. Holders of

@@ -1,5 +1,7 @@
 package fsm
 
+import "encoding/binary"
+
 // tokenIndex finds locked messages by their tokens. It is derived from the locks, it is only looked up, and no image
 // has it. So it can be a hash table, which has no order. All generations of a share have the same one, so what a
 // transaction does to it is undone by a list.
@@ -11,6 +13,7 @@ type tokenIndex struct {
 // tokenRef is where the message with a token is.
 type tokenRef struct {
 	arrival uint64
+	head    uint64 // what the token has beside its key
 	sub     SubQueue
 }
 
@@ -27,6 +30,11 @@ type tokenChange struct {
 const shrinkHints = 4096
 
 func newTokenIndex() *tokenIndex { return &tokenIndex{refs: map[uint64]tokenRef{}} }
+
+// ref returns what the index has of a lock with that token.
+func (t LockToken) ref(arrival uint64, sub SubQueue) tokenRef {
+	return tokenRef{arrival: arrival, head: binary.BigEndian.Uint64(t[:8]), sub: sub}
+}
 
 func (x *tokenIndex) get(t LockToken) (tokenRef, bool) {
 	ref, ok := x.refs[t.key()]

@@ -87,3 +87,24 @@ func TestAnIndexOfTokensThatWasLargeGivesItsMemoryBack(t *testing.T) {
 		t.Error("a small index is made anew")
 	}
 }
+
+// A token that differs from that of a lock in any byte proves nothing. S-150
+func TestAllOfATokenCounts(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7))
+	d.ok(7, Main, message1("a"))
+	token := d.ok(7, Main, &Lock{Max: 1}).Locked[0].Token
+	for i := range token {
+		forged := token
+		forged[i] ^= 1
+		if r := d.ok(7, Main, settle(forged, Complete)).Refusals[0]; r != MessageLockLost {
+			t.Errorf("byte %d: refusal %d", i, r)
+		}
+		if o := d.do(7, Main, &Renew{Tokens: []LockToken{forged}}); o.Refusal != MessageLockLost {
+			t.Errorf("byte %d: renewed with refusal %d", i, o.Refusal)
+		}
+	}
+	if r := d.ok(7, Main, settle(token, Complete)).Refusals[0]; r != None {
+		t.Errorf("refusal %d", r)
+	}
+}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/busbar-mq/busbar/fsm/rule"
@@ -135,8 +136,8 @@ func (v *view) change(p rule.SystemProperty) (value rule.Value, ok bool) {
 
 // NewID draws 16 bytes of the entry's chance (S-224).
 func (v *view) NewID() (id [16]byte) {
-	putUint64(id[:8], v.draw())
-	putUint64(id[8:], v.draw())
+	binary.BigEndian.PutUint64(id[:8], v.draw())
+	binary.BigEndian.PutUint64(id[8:], v.draw())
 	return id
 }
 
