@@ -14,11 +14,11 @@ const (
 	sparseFew = 8
 )
 
-// sparse is an ordered table of keys of which few are there at a time, and those near each other: the locks of
-// messages by arrival. A page covers a range of keys and holds the values that are there, in order. A change moves what
-// is behind it on its page, which is little. An ordinary table moves as much, and searches twice as long.
+// sparse is an ordered table of keys that come and go. Few are there at a time, and those near each other: the locks of
+// messages by arrival. A page covers a range of keys and holds the values that are there, in order. A change moves the
+// values behind it on its page. An ordinary table moves as many, and searches for longer.
 //
-// It is copied on write by generations, as dense is. Reading changes nothing.
+// The table is copied on write by generations, as dense is. Reading changes nothing.
 type sparse[T any] struct {
 	gen   uint64
 	pages *btree.Map[uint64, *sparsePage[T]] // by number of the page, key / sparsePageLen
