@@ -32,8 +32,8 @@ type Beginner interface {
 	// outcome and the error are not what Propose would return: the rest returns that. The rest may wait.
 	//
 	// The function that it returns is for a caller that is gone, and is called with the error of a context. It may be called at any time, and does not
-	// wait. A request that is not in the log ends with that error, before the function returns. Another one ends with
-	// fsm.ErrUnknown, or with the outcome if it takes something.
+	// wait. A request that is not in the log ends with that error, and one at a leader of this node before the function returns. Another
+	// one ends with fsm.ErrUnknown, or with the outcome if it takes something.
 	Begin(id fsm.RequestID, k fsm.Key, c fsm.Command, done func(fsm.Outcome, error, waist.Rest)) (waist.Cancel, bool)
 }
 
