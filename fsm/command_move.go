@@ -62,7 +62,7 @@ type Forward struct {
 }
 
 // Traits implements Command.
-func (*Forward) Traits() Traits { return OnTopic }
+func (*Forward) Traits() Traits { return Reserved | OnTopic }
 
 // Weight implements Command.
 func (c *Forward) Weight() int { return requestBytes + itemBytes*len(c.Done) }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -288,43 +289,61 @@ func TestForwardWaitsForItsDestination(t *testing.T) {
 	})
 }
 
-// S-277: a forwarder whose own partition is busy asks again soon, and not at the moments at which clients ask again.
-func TestASourceThatIsBusyIsAskedAgainSoon(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBrokersAs(t, 3, func(b *brokers) {
-			b.tune = func(c *Config) { c.MaxPendingRequests, c.ReservedRequests = 4, 1 }
-		})
-		defer b.close()
-		ctx := shortly(t, 5*time.Minute)
-		src := queue("source", false)
-		src.ForwardTo = "destination"
-		to := b.createQueue(ctx, "n1", queue("destination", false))
-		from := b.createQueue(ctx, "n1", src)
-		aside := b.createQueue(ctx, "n1", queue("aside", false))
-		for i := 0; aside.Partitions[0] != from.Partitions[0]; i++ {
-			aside = b.createQueue(ctx, "n1", queue(fmt.Sprintf("aside%d", i), false))
-		}
-		leader := b.leader(from.Partitions[0])
-		b.nodes[leader.Node()].delay.Store(int64(20 * time.Millisecond))
+// crowded makes a cluster whose partitions have few places: a source and its destination, and a queue beside the source.
+func crowded(t *testing.T, places, reserved int) (b *brokers, from, to, aside *fsm.Descriptor) {
+	t.Helper()
+	b = newBrokersAs(t, 3, func(b *brokers) {
+		b.tune = func(c *Config) { c.MaxPendingRequests, c.ReservedRequests = places, reserved }
+	})
+	ctx := shortly(t, time.Minute)
+	src := queue("source", false)
+	src.ForwardTo = "destination"
+	to = b.createQueue(ctx, "n1", queue("destination", false))
+	from = b.createQueue(ctx, "n1", src)
+	aside = b.createQueue(ctx, "n1", queue("aside", false))
+	for i := 0; aside.Partitions[0] != from.Partitions[0]; i++ {
+		aside = b.createQueue(ctx, "n1", queue(fmt.Sprintf("aside%d", i), false))
+	}
+	return b, from, to, aside
+}
 
-		crowd, stop := context.WithCancel(ctx)
+// sendOf is the request that sends one message.
+func sendOf(d *fsm.Descriptor, id fsm.RequestID, text string) fsm.Request {
+	return fsm.Request{ID: id, Entity: d.ID,
+		Command: &fsm.Enqueue{Messages: []fsm.Message{{MessageID: text, Body: storedForm(nil, text)}}}}
+}
+
+// S-277, A21: clients that take every place of a partition as soon as it is free do not hold its forwarders up. A
+// forwarder that was refused even once would pause for minSourcePause.
+func TestAForwarderHasAPlaceInACrowd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, from, to, aside := crowded(t, 4, 1)
+		defer b.close()
+		leader := b.leader(from.Partitions[0])
+		b.nodes[leader.Node()].delay.Store(int64(5 * time.Millisecond))
+		var mu sync.Mutex
+		sent, told := map[string]time.Time{}, map[string]time.Time{}
+		for _, n := range b.ids {
+			b.all[n].r.OnForwarded(func(f *Forwarded) {
+				mu.Lock()
+				defer mu.Unlock()
+				told[textOf(t, f.Body)] = time.Now()
+			})
+		}
+		ctx, stop := context.WithCancel(shortly(t, 5*time.Minute))
 		defer stop()
 		var clients sync.WaitGroup
+		defer clients.Wait()
+		defer stop()
 		var refused atomic.Int64
-		began := time.Now()
 		for client := range 12 {
 			clients.Go(func() {
-				for n := 1; crowd.Err() == nil; n++ {
-					if time.Since(began)%time.Second > 700*time.Millisecond {
-						time.Sleep(time.Second - time.Since(began)%time.Second)
-					}
-					_, err := leader.Propose(crowd, fsm.Request{ID: reqOf(9, client+1, n), Entity: aside.ID,
-						Command: &fsm.Enqueue{Messages: []fsm.Message{{Body: storedForm(nil, "x")}}}})
-					switch {
-					case errors.Is(err, fsm.ErrBusy):
+				for n := 1; ctx.Err() == nil; n++ {
+					_, err := leader.Propose(ctx, sendOf(aside, reqOf(9, client+1, n), "x"))
+					if errors.Is(err, fsm.ErrBusy) {
 						refused.Add(1)
-						time.Sleep(5 * time.Millisecond)
-					case err != nil:
+						time.Sleep(time.Millisecond)
+					} else if err != nil {
 						return
 					}
 				}
@@ -332,26 +351,95 @@ func TestASourceThatIsBusyIsAskedAgainSoon(t *testing.T) {
 		}
 		want := numbered(40)
 		for i, text := range want {
-			for {
-				_, err := leader.Propose(ctx, fsm.Request{ID: reqOf(8, 1, i+1), Entity: from.ID,
-					Command: &fsm.Enqueue{Messages: []fsm.Message{{MessageID: text, Body: storedForm(nil, text)}}}})
-				if err == nil {
-					break
-				}
-				if !errors.Is(err, fsm.ErrBusy) {
-					t.Fatal(err)
-				}
-				time.Sleep(3 * time.Millisecond)
+			_, err := leader.Propose(ctx, sendOf(from, reqOf(8, 1, i+1), text))
+			for ; errors.Is(err, fsm.ErrBusy); _, err = leader.Propose(ctx, sendOf(from, reqOf(8, 1, i+1), text)) {
+				time.Sleep(700 * time.Microsecond)
 			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			sent[text] = time.Now()
+			mu.Unlock()
 			time.Sleep(100 * time.Millisecond)
 		}
-		b.arrives(to, fsm.Main, 10*time.Second, want...)
-		stop()
-		clients.Wait()
+		time.Sleep(minSourcePause)
+		mu.Lock()
+		for _, text := range want {
+			if at, is := told[text]; !is || at.Sub(sent[text]) >= minSourcePause {
+				t.Errorf("%s was sent at %v, and is forwarded at %v", text, sent[text], at)
+			}
+		}
+		mu.Unlock()
 		if refused.Load() == 0 {
 			t.Error("the partition was never busy: the test shows nothing")
 		}
+		b.arrives(to, fsm.Main, time.Second, want...)
 	})
+}
+
+// S-277: a forwarder that is refused because its own partition has no place at all asks again soon. The partition is
+// full for two seconds; pauses that grow would begin with one second and go on with four.
+func TestASourceThatIsBusyIsAskedAgainSoon(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, from, to, aside := crowded(t, 4, 1)
+		defer b.close()
+		ctx := shortly(t, time.Minute)
+		p := from.Partitions[0]
+		leader := b.leader(p)
+		for _, id := range b.ids {
+			b.wantVersion(id, fsm.NewestVersion) // there are holds from some version on
+		}
+		b.holdAll(ctx, 7, fsm.MaxHold)
+		want := numbered(3)
+		b.put(ctx, from, reqOf(8, 1, 1), want...)
+		// The forwarder asks once in each heldPause now. The partition fills between two of these moments.
+		time.Sleep(10*heldPause + heldPause/2)
+
+		release := b.nodes[leader.Node()].disks[p].log.hang()
+		var all []*proposed
+		for i := range 5 { // one in flight, four wait
+			all = append(all, start(ctx, leader, sendOf(aside, reqOf(9, 2, i+1), "x")))
+			synctest.Wait()
+		}
+		end := fsm.Request{Command: &fsm.HoldForwards{Hold: 7}}
+		all = append(all, start(ctx, leader, end)) // in the place that is reserved
+		synctest.Wait()
+		if _, err := leader.Propose(ctx, end); !errors.Is(err, fsm.ErrBusy) {
+			t.Errorf("there is a place for a forwarder: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		for i, p := range all {
+			if p.over() {
+				t.Errorf("proposal %d has ended: %v", i, p.err)
+			}
+		}
+		release()
+		b.arrives(to, fsm.Main, maxSourcePause+500*time.Millisecond, want...)
+		for i, p := range all {
+			if <-p.done; p.err != nil || p.outcome.Refusal != fsm.None {
+				t.Errorf("proposal %d: %+v, %v", i, p.outcome, p.err)
+			}
+		}
+	})
+}
+
+// S-277: clients ask again after whole seconds. The pauses of a forwarder end at other moments of a second, too.
+func TestSourcePausesMeetNoRhythm(t *testing.T) {
+	const parts = 10
+	var hit [parts]int
+	for range 1000 {
+		d := sourcePause()
+		if d < minSourcePause || d >= maxSourcePause {
+			t.Fatalf("a pause of %v", d)
+		}
+		hit[d%time.Second*parts/time.Second]++
+	}
+	for i, n := range hit {
+		if n == 0 {
+			t.Errorf("of 1000 pauses none ends in part %d of %d of a second", i+1, parts)
+		}
+	}
 }
 
 // S-277.

@@ -183,7 +183,7 @@ func (r *Replica) auditOnce(ctx context.Context) (Audit, error) {
 func (r *Replica) Checkpoint(ctx context.Context) (Digest, error) {
 	before := r.machine.index()
 	r.prop.checkpoint.Store(true)
-	if err := r.prop.barrier(ctx); err != nil { // an entry of its own, to be marked
+	if err := r.prop.barrier(ctx, false); err != nil { // an entry of its own, to be marked
 		return Digest{}, err
 	}
 	return r.machine.digests.behind(ctx, before)

@@ -12,7 +12,7 @@ type call struct {
 	req   fsm.Request
 	query bool // no request of its own: it only needs an entry proposed after its arrival (A16)
 	size  int  // bytes it is expected to take in an entry
-	// reserved says that it may use the quota kept for settlements and renewals (A21).
+	// reserved says that it may use the quota kept for what frees places: settlements, renewals and forwards (A21).
 	reserved bool
 
 	// A request that may be parked waits for key until until (A5, A18).

@@ -48,7 +48,8 @@ type Config struct {
 	// beyond them a proposal ends with fsm.ErrBusy.
 	MaxPendingRequests int
 	MaxPendingBytes    int
-	// ReservedRequests and ReservedBytes are on top, for settlements and renewals only (A21).
+	// ReservedRequests and ReservedBytes are on top, for settlements, renewals, forwards and the broker's own
+	// bookkeeping (A21). Clients ask again as soon as a place is free; a forwarder among them would wait by chance.
 	ReservedRequests int
 	ReservedBytes    int
 	// MaxParked bounds parked requests and waits, per group (A18).

@@ -107,9 +107,10 @@ func (p *proposer) propose(ctx context.Context, req fsm.Request) (fsm.Outcome, e
 	return p.wait(ctx, c)
 }
 
-// barrier returns when an entry proposed after its call has been applied (A16).
-func (p *proposer) barrier(ctx context.Context) error {
-	c := &call{query: true, size: 1, answer: make(chan answer, 1)}
+// barrier returns when an entry proposed after its call has been applied (A16). A reserved one may use the quota that
+// is kept from clients (A21).
+func (p *proposer) barrier(ctx context.Context, reserved bool) error {
+	c := &call{query: true, size: 1, reserved: reserved, answer: make(chan answer, 1)}
 	if err := p.accept(c); err != nil {
 		return err
 	}

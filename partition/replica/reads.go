@@ -18,7 +18,8 @@ func (r *Replica) Query(ctx context.Context, q fsm.QueryRequest) (fsm.Answer, er
 	if body, ok := q.Query.(*fsm.ReadBody); ok {
 		return r.readBody(body)
 	}
-	if err := r.prop.barrier(ctx); err != nil {
+	_, moving := q.Query.(*fsm.Moving) // a forwarder that begins asks it, before its first Forward
+	if err := r.prop.barrier(ctx, moving); err != nil {
 		return fsm.Answer{}, err
 	}
 	var err error
@@ -59,7 +60,7 @@ func (r *Replica) ReadIndex(ctx context.Context) (uint64, error) {
 	}
 	epoch, led := r.prop.led()
 	index := r.machine.index()
-	if err := r.prop.barrier(ctx); err != nil {
+	if err := r.prop.barrier(ctx, false); err != nil {
 		return 0, err
 	}
 	if now, leads := r.prop.led(); led && leads && now == epoch {
@@ -79,7 +80,7 @@ func (r *Replica) Barrier(ctx context.Context, maxAge time.Duration) error {
 	if r.prop.freshWithin(maxAge) {
 		return nil
 	}
-	return r.prop.barrier(ctx)
+	return r.prop.barrier(ctx, false)
 }
 
 // Unpark takes a parked request back. It reports false if no such request is parked.
