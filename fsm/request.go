@@ -83,6 +83,32 @@ func (s *State) recall(req *Request, o *Outcome) bool {
 	return true
 }
 
+// Answered tells the leader whether a request has had an answer that gave locks, and whether any of them still holds. If none does, the
+// request would be done anew.
+func (s *State) Answered(id RequestID) (answered, holds bool) {
+	r, ok := s.results.Get(result{node: id.Node, pump: id.Pump})
+	if !ok || r.counter != id.Counter || r.answer == nil {
+		return false, false
+	}
+	a := r.answer
+	if len(a.locked) == 0 && a.outcome.Session.Token.IsZero() {
+		return false, false // it is given again whole
+	}
+	sh, ok := s.shares.Get(a.entity)
+	if !ok {
+		return true, false
+	}
+	if p := a.outcome.Session; !p.Token.IsZero() {
+		return true, sh.holds(p) != nil
+	}
+	for _, t := range a.locked {
+		if _, holds := sh.locked(a.sub, t); holds {
+			return true, true
+		}
+	}
+	return true, false
+}
+
 // replay gives an answer again, with the locks that still hold. If none of the locks it gave
 // holds, the request is as good as never answered and is done anew (S-308).
 func (s *State) replay(a *answer, o *Outcome) bool {

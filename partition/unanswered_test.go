@@ -2,6 +2,7 @@ package partition
 
 import (
 	"bytes"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,6 +104,124 @@ func TestUnheardPumpsAreNotDropped(t *testing.T) {
 		time.Sleep(unansweredTime)
 		if got := u.droppable(all); got == nil || len(got.Pumps) != 3 {
 			t.Errorf("when it is over: %+v", got)
+		}
+	})
+}
+
+// caught returns what a node says to another one for a request, which arrives as well.
+func (b *brokers) caught(from, to fsm.NodeID, ask func()) (late []byte) {
+	b.t.Helper()
+	b.net.Swallow(func(f, t fsm.NodeID, kind uint8, msg []byte) bool {
+		if f == from && t == to && kind == KindPropose {
+			late = bytes.Clone(msg)
+		}
+		return false
+	})
+	ask()
+	b.net.Swallow(nil)
+	if late == nil {
+		b.t.Fatal("the request went to another node: nothing is shown")
+	}
+	return late
+}
+
+// comesLate has a request arrive that was given up on its way, and fails if it takes anything.
+func (b *brokers) comesLate(from, to fsm.NodeID, late []byte) {
+	b.t.Helper()
+	answer, err := b.nodes[to].port.Deliver(b.t.Context(), from, KindPropose, late)
+	if err == nil {
+		answer, err = openResult(answer)
+	}
+	if o, err := decodeOutcome(answer, err); err != nil || o.Refusal != fsm.Busy || len(o.Locked) > 0 || !o.Session.Token.IsZero() {
+		b.t.Errorf("the late request: %+v, %v", o, err)
+	}
+}
+
+// A receive whose first attempt was given up on its way got its message by the second, and the message is settled. The first attempt, when it
+// arrives after all, must take nothing: nobody waits for that, and those behind it would overtake it. A6, S-308.
+func TestALateReceiveTakesNothing(t *testing.T) {
+	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
+		l := b.leader(d.Partitions[0]).Node()
+		via := b.others(l)[0]
+		r, k := b.all[via].r, fsm.Key{Entity: d.ID, By: fsm.ByShare}
+		propose := func(id fsm.RequestID, c fsm.Command) fsm.Outcome {
+			t.Helper()
+			o, err := r.Propose(shortly(t, time.Minute), id, k, c)
+			if err != nil || o.Refusal != fsm.None {
+				t.Fatalf("%T: %+v, %v", c, o, err)
+			}
+			return o
+		}
+		settle := func(counter uint64, m fsm.Delivery) {
+			propose(fsm.RequestID{Node: 9, Pump: 2, Counter: counter}, &fsm.Settle{Items: []fsm.SettleItem{{Token: m.Token, Verdict: fsm.Complete}}})
+		}
+		for i, text := range []string{"a", "b", "c"} {
+			propose(fsm.RequestID{Node: 9, Pump: 3, Counter: uint64(i + 1)}, &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte(text)}}})
+		}
+		var o fsm.Outcome
+		receive := func(counter uint64, want string) (late []byte) {
+			t.Helper()
+			late = b.caught(via, l, func() {
+				o = propose(fsm.RequestID{Node: 9, Pump: 1, Counter: counter}, &fsm.Lock{Max: 1, Wait: 60_000})
+			})
+			if got := bodies(o); len(got) != 1 || got[0] != want {
+				t.Fatalf("received %q, want %q", got, want)
+			}
+			return late
+		}
+		late := receive(1, "a")
+		settle(1, o.Locked[0])
+		b.comesLate(via, l, late)
+
+		// The settlement and the late attempt wait for the same entry.
+		late = receive(2, "b")
+		for _, id := range b.ids {
+			b.nodes[id].delay.Store(int64(100 * time.Millisecond))
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			propose(fsm.RequestID{Node: 9, Pump: 3, Counter: 4}, &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("d")}}})
+		})
+		time.Sleep(20 * time.Millisecond) // its entry is under way
+		all.Go(func() { settle(2, o.Locked[0]) })
+		time.Sleep(20 * time.Millisecond)
+		all.Go(func() { b.comesLate(via, l, late) })
+		all.Wait()
+		for _, id := range b.ids {
+			b.nodes[id].delay.Store(0)
+		}
+		receive(3, "c")
+		if o.Locked[0].Attempts != 0 {
+			t.Errorf("%d attempts were counted", o.Locked[0].Attempts)
+		}
+	})
+}
+
+// The same of an accept: the session is free, and stays so. A6, S-308.
+func TestALateAcceptTakesNoSession(t *testing.T) {
+	cluster3(t, func(t *testing.T, b *brokers, _ *fsm.Descriptor) {
+		q := queue("sessions", false)
+		q.RequiresSession = true
+		d := b.createQueue(shortly(t, time.Minute), "n1", q)
+		l := b.leader(d.Partitions[0]).Node()
+		via := b.others(l)[0]
+		k := fsm.Key{Entity: d.ID, By: fsm.ByShare}
+		propose := func(pump uint64, c fsm.Command) fsm.Outcome {
+			t.Helper()
+			o, err := b.all[via].r.Propose(shortly(t, time.Minute), fsm.RequestID{Node: 9, Pump: pump, Counter: 1}, k, c)
+			if err != nil || o.Refusal != fsm.None {
+				t.Fatalf("%T: %+v, %v", c, o, err)
+			}
+			return o
+		}
+		propose(1, &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("m"), HasSession: true, SessionID: "s"}}})
+		accept := &fsm.AcceptSession{ID: "s"}
+		var o fsm.Outcome
+		late := b.caught(via, l, func() { o = propose(2, accept) })
+		propose(3, &fsm.ReleaseSession{Session: o.Session, Orderly: true})
+		b.comesLate(via, l, late)
+		if o = propose(4, accept); o.Session.ID != "s" {
+			t.Errorf("accepted %+v", o.Session)
 		}
 	})
 }

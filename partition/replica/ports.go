@@ -66,6 +66,12 @@ type Deliverer interface {
 	Deliverable(k fsm.WaitKey) bool
 }
 
+// Answerer is a Machine that can tell whether a request has had an answer that gave locks, and whether any of them holds;
+// fsm.State is one.
+type Answerer interface {
+	Answered(id fsm.RequestID) (answered, holds bool)
+}
+
 // Descender is a Machine that knows the topics of its subscriptions; fsm.State is one.
 type Descender interface {
 	Parent(id fsm.EntityID) fsm.EntityID

@@ -33,8 +33,16 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 		if size > 0 && size+c.size > p.cfg.MaxEntryBytes {
 			break
 		}
+		late, repeats := p.answeredLocked(c)
+		if repeats && size > 0 {
+			break // what is ahead of it in the entry could end the locks that it is to be told of
+		}
 		took++
 		p.bytes -= c.size
+		if late {
+			c.finish(fsm.Outcome{Refusal: fsm.Busy, Detail: "the request was answered, and its locks are gone: ask with a new one"}, nil)
+			continue
+		}
 		if p.droppedEarlierLocked(c) {
 			c.finish(fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil)
 			continue
@@ -72,6 +80,22 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 		return nil
 	}
 	return e
+}
+
+// answeredLocked looks whether a request for messages or for a session has had an answer before. It repeats, if the locks of that still hold. It is
+// late, if they are gone: it was given up on its way, and its caller has settled what another attempt got. Done anew, it would
+// take something for nobody. No entry is in flight, so the machine has all answers.
+func (p *proposer) answeredLocked(c *call) (late, repeats bool) {
+	if c.query || c.req.ID.IsZero() || !c.req.Command.Traits().Has(fsm.Takes) {
+		return false, false
+	}
+	p.machine.view(func(m Machine, _ uint64) {
+		if a, ok := m.(Answerer); ok {
+			answered, holds := a.Answered(c.req.ID)
+			late, repeats = answered && !holds, holds
+		}
+	})
+	return late, repeats
 }
 
 // droppedEarlierLocked reports whether c describes an entity that was dropped before, and remembers drops.
