@@ -50,6 +50,8 @@ type begunCall struct {
 	end   func(cause error) // of the call; nil before it has begun
 	moved bool              // another node leads
 	cause error             // of cancel
+	open  int               // calls that are not answered, behind cancel
+	late  *time.Timer       // ends them
 	over  bool
 }
 
@@ -103,8 +105,16 @@ func (c *begunCall) answered(b []byte, err error) {
 	if errors.Is(err, replica.ErrUnparked) && c.cause != nil {
 		err = c.cause
 	}
+	c.endedLocked()
 	c.mu.Unlock()
 	c.done(o, err)
+}
+
+// endedLocked notes the end of a call behind cancel.
+func (c *begunCall) endedLocked() {
+	if c.open--; c.open <= 0 && c.late != nil {
+		c.late.Stop()
+	}
 }
 
 // cancel ends the request, whose caller is gone. If it takes something, the leader is asked to take it out of its parking slot. The
@@ -116,7 +126,7 @@ func (c *begunCall) cancel(cause error) {
 		c.mu.Unlock()
 		return
 	}
-	c.cause = cause
+	c.cause, c.open = cause, 2
 	c.mu.Unlock()
 	if !c.takes {
 		end(cause)
@@ -124,8 +134,21 @@ func (c *begunCall) cancel(cause error) {
 	}
 	// Whether it was parked, the answer of the proposal itself tells. Without room for this call, it is as with a leader that is silent.
 	unpark := appendRequestID(verbHead(c.to.id, 24), c.id)
-	endUnpark, ok := c.s.caller.Begin(c.to.node, KindUnpark, unpark, func([]byte, error) {})
-	time.AfterFunc(replica.GoneWait, func() {
+	unparked := func([]byte, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.endedLocked()
+	}
+	endUnpark, ok := c.s.caller.Begin(c.to.node, KindUnpark, unpark, unparked)
+	if !ok {
+		unparked(nil, nil)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open <= 0 {
+		return
+	}
+	c.late = time.AfterFunc(replica.GoneWait, func() {
 		end(cause)
 		if ok {
 			endUnpark(cause)

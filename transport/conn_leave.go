@@ -202,19 +202,34 @@ func (c *conn) sweep() {
 	}
 }
 
+// closeSocket closes the socket without waiting. TLS and WebSockets say goodbye, which waits for a peer that does not read.
+func (c *conn) closeSocket() {
+	if c.direct != nil {
+		c.socket.Close()
+		return
+	}
+	c.spawn(func() func() {
+		c.socket.Close()
+		return nil
+	})
+}
+
 // sweepOn sweeps once, and goes on until everything in flight has come back. It is false when the connection has ended.
 func (c *conn) sweepOn() bool {
 	if !c.sweeping {
 		c.sweeping = true
-		c.socket.Close()
+		c.closeSocket()
 		close(c.quit)
 		c.giveUp = time.AfterFunc(c.cfg.ProposeTimeout, c.cancel)
 		c.sweep()
 	}
-	c.startRounds()
-	if !c.broken && (c.inflight > 0 || c.writing) {
-		return true
+	if !c.broken {
+		c.startRounds()
+		if c.inflight > 0 || c.writing {
+			return true
+		}
 	}
+	c.giveAllUp() // what is under way has no loop to come back to, if the connection is broken
 	c.giveUp.Stop()
 	c.mail.close()
 	close(c.swept)

@@ -152,9 +152,12 @@ func (c *conn) now() time.Time {
 // startRounds starts the rounds that this turn has collected.
 func (c *conn) startRounds() {
 	for i := 0; i < len(c.starters); i++ { // a starter may add others
-		c.starters[i].startRound()
+		s := c.starters[i]
+		c.starters[i] = nil // one that panics is not asked again
+		if s != nil {
+			s.startRound()
+		}
 	}
-	clear(c.starters)
 	c.starters = c.starters[:0]
 }
 

@@ -58,10 +58,11 @@ func (c *conn) read(r *amqp.Reader) {
 	}
 }
 
-// arrive gives a batch to the loop, and takes its turns if nobody else does.
+// arrive gives a batch to the loop, and takes its turns if nobody else does. Answers may come as fast as turns are taken, so a runner
+// goes on after some of them: the client's next frames must be read.
 func (c *conn) arrive(b *batch) {
-	if c.mail.arrive(b) {
-		c.serve()
+	if c.mail.arrive(b) && c.someTurns(runnerTurns) {
+		c.s.runners.push(c)
 	}
 }
 

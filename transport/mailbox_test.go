@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // idleConn is a connection whose handshake is over and whose loop has nothing to do.
@@ -228,5 +230,96 @@ func TestDirectWritesTellOfAPeerThatIsGone(t *testing.T) {
 		if n, err := directTo(other).write([]byte("x")); n != 0 || err != nil {
 			t.Errorf("%T: %d bytes, %v", other, n, err)
 		}
+	}
+}
+
+// Answers that come as fast as turns are taken do not keep the reader from the client's next frames.
+func TestABusyLoopLeavesTheReader(t *testing.T) {
+	ts := startServer(t, 1)
+	c := idleConn(t, ts.Server)
+	var over atomic.Bool
+	var again func()
+	again = func() {
+		if !over.Load() {
+			c.postSoon(again)
+		}
+	}
+	c.mail.mu.Lock()
+	c.mail.posts = append(c.mail.posts, again)
+	c.mail.mu.Unlock()
+	back := make(chan struct{})
+	go func() { // as the reader
+		c.arrive(<-c.free)
+		close(back)
+	}()
+	select {
+	case <-back:
+	case <-time.After(20 * time.Second):
+		t.Error("the reader takes turns for ever")
+	}
+	over.Store(true)
+	<-back
+}
+
+// slowSocket takes its time to close.
+type slowSocket struct {
+	net.Conn
+	closing, released chan struct{}
+}
+
+func (s *slowSocket) Close() error {
+	close(s.closing)
+	<-s.released
+	return s.Conn.Close()
+}
+
+// A peer that does not read lets TLS wait with its goodbye. No other connection waits for that.
+func TestACloseThatWaitsHoldsNobodyUp(t *testing.T) {
+	ts := startServer(t, 1)
+	ts.runners.most = 1
+	c, other := idleConn(t, ts.Server), idleConn(t, ts.Server)
+	slow := &slowSocket{c.socket, make(chan struct{}), make(chan struct{})}
+	c.socket, c.direct = slow, nil
+	c.postSoon(func() { c.lose(sites, io.EOF) })
+	<-slow.closing
+	done := make(chan struct{})
+	other.postSoon(func() { close(done) })
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Error("a connection waits for the close of another one")
+	}
+	select {
+	case <-c.swept:
+		t.Error("the connection is over before its socket")
+	default:
+	}
+	close(slow.released)
+	<-c.swept
+}
+
+// panics is a starter that panics each time.
+type panics struct{ times *int }
+
+func (p panics) startRound() {
+	*p.times++
+	panic("on purpose")
+}
+
+// A panic during the clean-up ends that. What was begun is cancelled, because nobody will hear its answer.
+func TestAPanicInTheSweepCancelsWhatWasBegun(t *testing.T) {
+	ts := startServer(t, 1)
+	c := idleConn(t, ts.Server)
+	var cancelled []error
+	times := 0
+	c.post(func() {
+		c.inflight++
+		c.begun[&begun{c: c, cancel: func(cause error) { cancelled = append(cancelled, cause) }}] = struct{}{}
+		c.lose(sites, io.EOF)
+	})
+	c.post(func() { c.starters = append(c.starters, panics{&times}) })
+	<-c.swept
+	if times != 1 || len(cancelled) != 1 || !errors.Is(cancelled[0], context.Canceled) {
+		t.Errorf("%d panics, cancelled with %v", times, cancelled)
 	}
 }

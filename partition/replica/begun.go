@@ -68,7 +68,12 @@ func (b *Begun) Cancel(cause error) {
 	if b.c.req.Command.Traits().Has(fsm.Takes) {
 		patience = GoneWait
 	}
-	time.AfterFunc(patience, func() {
+	b.p.mu.Lock()
+	defer b.p.mu.Unlock()
+	if b.c.state == callDone {
+		return
+	}
+	b.c.giveUp = time.AfterFunc(patience, func() {
 		b.p.encoded() // the command is its caller's memory
 		b.p.mu.Lock()
 		defer b.p.mu.Unlock()

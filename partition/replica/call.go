@@ -33,6 +33,7 @@ type call struct {
 	answer  chan answer
 	done    func(fsm.Outcome, error)
 	overdue *time.Timer // ends the wait of a call with done; nil if it does not wait
+	giveUp  *time.Timer // ends a call with done whose caller is gone; nil if it is not
 }
 
 // callState is where a call is. Invariant: a call is in pending, in parked, in the entry under way,
@@ -95,6 +96,9 @@ func (c *call) finish(o fsm.Outcome, err error) {
 		return
 	}
 	c.state = callDone
+	if c.giveUp != nil {
+		c.giveUp.Stop()
+	}
 	if c.done != nil {
 		c.done(o, err)
 		return

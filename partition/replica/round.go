@@ -27,8 +27,7 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 			size += c.size
 		}
 	}
-	pending := p.takePendingWakesLocked()
-	took := 0
+	pending, took := p.takePendingWakesLocked(), 0
 	for _, c := range p.pending {
 		if size > 0 && size+c.size > p.cfg.MaxEntryBytes {
 			break
@@ -40,7 +39,7 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 		took++
 		p.bytes -= c.size
 		if late {
-			c.finish(fsm.Outcome{Refusal: fsm.Busy, Detail: "the request was answered, and its locks are gone: ask with a new one"}, nil)
+			c.finish(fsm.Outcome{Refusal: fsm.Busy, Detail: lateDetail}, nil)
 			continue
 		}
 		if p.droppedEarlierLocked(c) {
@@ -81,6 +80,9 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 	}
 	return e
 }
+
+// lateDetail tells the caller of a late request, if there is one after all, what to do.
+const lateDetail = "the request was answered, and its locks are gone: ask with a new one"
 
 // answeredLocked looks whether a request for messages or for a session has had an answer before. It repeats, if the locks of that still hold. It is
 // late, if they are gone: it was given up on its way, and its caller has settled what another attempt got. Done anew, it would
