@@ -6,9 +6,9 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// BeginHandler answers one call without a goroutine. It must not wait. If it is false, the kind's [Handler] is asked. Otherwise it calls
-// done once, with the function that makes the answer. done does not wait, and may be called under a mutex. cancel is for a
-// caller that cancels, or whose link is lost. It is the handler's request, as for a Handler.
+// BeginHandler answers one call without a goroutine. The handler owns request, and must not wait. If ok is false, the mesh asks the [Handler]
+// of the kind. Otherwise the handler calls done once, with a function that makes the answer. done does not wait, and may be called under a
+// mutex. The mesh calls cancel when the caller cancels, or when the link to it is lost.
 type BeginHandler = func(from fsm.NodeID, request []byte, done func(answer func() ([]byte, error))) (cancel func(), ok bool)
 
 // HandleBegun registers a second handler of a kind, which is asked first. It must be called before Start.
@@ -19,10 +19,10 @@ func (m *Mesh) HandleBegun(kind uint8, h func(
 	m.beginHandlers[kind] = h
 }
 
-// Begin is [Mesh.Call] without a goroutine that waits. It is false if nothing was begun: Call may wait for a connection or for room, or
-// has an error to tell. Otherwise done is called once, with what Call would return. It is called on a goroutine of the link, or by cancel,
-// so it must be short and call nothing of the mesh. cancel does not wait; it ends the call with an error that wraps fsm.ErrUnknown and its
-// cause. A call to this node is never begun.
+// Begin is [Mesh.Call] without a goroutine that waits. If ok is false, nothing was begun: Call would wait for a connection or for room in
+// the queue, or return an error. Otherwise the mesh calls done once, with what Call would return. A goroutine of the link calls it, or
+// cancel does. So done must be short and call nothing of the mesh. cancel does not wait. It ends the call with an error that wraps
+// fsm.ErrUnknown and the cause. A call to this node is never begun.
 func (m *Mesh) Begin(to fsm.NodeID, kind uint8, request []byte, done func(answer []byte, err error)) (cancel func(cause error), ok bool) {
 	if len(request) > int(m.cfg.MaxFrameBytes) {
 		return nil, false

@@ -215,12 +215,8 @@ func TestADrainedLinkFinishesBegunCalls(t *testing.T) {
 		if _, ok := old.beginCall(kindEcho, nil, nil); ok {
 			t.Error("a call was begun on a link that is given up")
 		}
-		select {
-		case <-old.done:
-			t.Fatal("the link ended under a call")
-		case r := <-c.ended:
-			t.Fatalf("the call ended %v", r.err)
-		default:
+		if old.ended() || len(c.ended) != 0 {
+			t.Fatal("the link or its call ended")
 		}
 		c.cancel(context.Canceled)
 		if r := <-c.ended; !errors.Is(r.err, context.Canceled) {
@@ -228,9 +224,7 @@ func TestADrainedLinkFinishesBegunCalls(t *testing.T) {
 		}
 		<-n2.unparked
 		synctest.Wait()
-		select {
-		case <-old.done:
-		default:
+		if !old.ended() {
 			t.Error("the link did not end with its last call")
 		}
 	})

@@ -69,7 +69,14 @@ func TestDenseIsAnOrderedTable(t *testing.T) {
 	}
 }
 
-func sameDense(t *testing.T, x *dense[uint32], want map[uint64]uint32, last uint64) {
+// ordered is a table of values in the order of their keys.
+type ordered interface {
+	Len() int
+	Ascend(from uint64, f func(key uint64, v uint32) bool)
+}
+
+// sameTable fails if a table does not have what is wanted, in the order of the keys and from each of some keys on.
+func sameTable(t *testing.T, x ordered, want map[uint64]uint32, last uint64) {
 	t.Helper()
 	keys := slices.Sorted(maps.Keys(want))
 	if x.Len() != len(keys) {
@@ -94,6 +101,11 @@ func sameDense(t *testing.T, x *dense[uint32], want map[uint64]uint32, last uint
 			t.Fatalf("from %d: %d keys and %d of them, want %d", from, len(all), len(half), len(keys)-at)
 		}
 	}
+}
+
+func sameDense(t *testing.T, x *dense[uint32], want map[uint64]uint32, last uint64) {
+	t.Helper()
+	sameTable(t, x, want, last)
 	x.pages.Scan(func(number uint64, p *densePage[uint32]) bool {
 		if n := bits.OnesCount64(p.used); n <= denseFew && number != x.tail {
 			t.Fatalf("page %d of %d has %d values", number, x.tail, n)

@@ -70,29 +70,7 @@ func TestSparseIsAnOrderedTable(t *testing.T) {
 
 func sameSparse(t *testing.T, x *sparse[uint32], want map[uint64]uint32, last uint64) {
 	t.Helper()
-	keys := slices.Sorted(maps.Keys(want))
-	if x.Len() != len(keys) {
-		t.Fatalf("%d values, want %d", x.Len(), len(keys))
-	}
-	for _, from := range []uint64{0, last / 3, last / 2, last, last + 1} {
-		at, _ := slices.BinarySearch(keys, from)
-		most := max(1, (len(keys)-at)/2)
-		var half, all []uint64
-		x.Ascend(from, func(k uint64, v uint32) bool {
-			if v != want[k] {
-				t.Fatalf("%d has %d, want %d", k, v, want[k])
-			}
-			all = append(all, k)
-			return true
-		})
-		x.Ascend(from, func(k uint64, _ uint32) bool {
-			half = append(half, k)
-			return len(half) < most
-		})
-		if !slices.Equal(all, keys[at:]) || !slices.Equal(half, all[:min(most, len(all))]) {
-			t.Fatalf("from %d: %d keys and %d of them, want %d", from, len(all), len(half), len(keys)-at)
-		}
-	}
+	sameTable(t, x, want, last)
 	x.pages.Scan(func(number uint64, p *sparsePage[uint32]) bool {
 		if n := len(p.values); n == 0 || cap(p.values) > 16*n {
 			t.Fatalf("page %d has room for %d values and %d", number, cap(p.values), n)

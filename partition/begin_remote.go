@@ -133,13 +133,12 @@ func (c *begunCall) cancel(cause error) {
 		return
 	}
 	// Whether it was parked, the answer of the proposal itself tells. Without room for this call, it is as with a leader that is silent.
-	unpark := appendRequestID(verbHead(c.to.id, 24), c.id)
 	unparked := func([]byte, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.endedLocked()
 	}
-	endUnpark, ok := c.s.caller.Begin(c.to.node, KindUnpark, unpark, unparked)
+	endUnpark, ok := c.s.caller.Begin(c.to.node, KindUnpark, c.to.unparking(c.id), unparked)
 	if !ok {
 		unparked(nil, nil)
 	}
@@ -158,15 +157,11 @@ func (c *begunCall) cancel(cause error) {
 
 // beginPropose is servePropose without a goroutine that waits.
 func (h *Host) beginPropose(from fsm.NodeID, b []byte, done func(answer func() ([]byte, error))) (cancel func(), ok bool) {
-	if len(b) > maxBegunBytes || !h.allowed(from) {
+	if len(b) > maxBegunBytes {
 		return nil, false
 	}
-	p, body, err := openVerb(b)
+	r, body, err := h.asked(from, b)
 	if err != nil {
-		return nil, false
-	}
-	r := h.Replica(p)
-	if r == nil {
 		return nil, false
 	}
 	req, err := fsm.DecodeRequest(body)

@@ -402,41 +402,6 @@ func TestRetryTakesOverTheParkingSlot(t *testing.T) {
 	})
 }
 
-// A21: when the log is full for sends, settlements still pass.
-func TestSettlementsHaveAReserve(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		c := newTestCluster(t, 1)
-		c.cfg = func(c *Config) { c.MaxPendingRequests, c.ReservedRequests = 10, 5 }
-		c.open(1)
-		defer c.close()
-		r := c.leader(1)
-		release := c.nodes["n1"].disks[1].log.hang()
-		var all []*proposed
-		for i := range 11 { // one in flight, ten wait
-			all = append(all, start(t.Context(), r, enqueue(reqID(uint64(i+1), 1), "x")))
-			synctest.Wait()
-		}
-		if _, err := r.Propose(t.Context(), enqueue(reqID(50, 1), "x")); !errors.Is(err, fsm.ErrBusy) {
-			t.Errorf("send: %v", err)
-		}
-		for i := range 5 {
-			all = append(all, start(t.Context(), r, fsm.Request{ID: reqID(uint64(i+60), 1), Entity: 1,
-				Command: &fsm.Settle{}}))
-			synctest.Wait()
-		}
-		if _, err := r.Propose(t.Context(), fsm.Request{ID: reqID(70, 1), Entity: 1,
-			Command: &fsm.Settle{}}); !errors.Is(err, fsm.ErrBusy) {
-			t.Errorf("settle beyond the reserve: %v", err)
-		}
-		release()
-		for i, p := range all {
-			if <-p.done; p.err != nil {
-				t.Errorf("proposal %d: %v", i, p.err)
-			}
-		}
-	})
-}
-
 // S-288: a deadline is met on time without traffic; T-248: without one the log is silent.
 func TestTicks(t *testing.T) {
 	lone(t, func(t *testing.T, _ *testCluster, r *replica.Replica) {

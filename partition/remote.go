@@ -63,8 +63,11 @@ func (r *Remote) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, err
 // unpark asks the leader to end the parked request; its proposal then returns.
 func (r *Remote) unpark(ctx context.Context, id fsm.RequestID) {
 	// Whether it was parked, the answer of the proposal itself tells.
-	_, _ = r.call(ctx, KindUnpark, appendRequestID(verbHead(r.id, 24), id))
+	_, _ = r.call(ctx, KindUnpark, r.unparking(id))
 }
+
+// unparking is what asks for that.
+func (r *Remote) unparking(id fsm.RequestID) []byte { return appendRequestID(verbHead(r.id, 24), id) }
 
 // Query implements Group.
 func (r *Remote) Query(ctx context.Context, q fsm.QueryRequest) (fsm.Answer, error) {

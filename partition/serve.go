@@ -75,16 +75,9 @@ func (h *Host) serveSnapshot(ctx context.Context, from fsm.NodeID, b []byte,
 func (h *Host) verb(serve func(context.Context, *replica.Replica, []byte) ([]byte, error)) func(
 	context.Context, fsm.NodeID, []byte) ([]byte, error) {
 	return func(ctx context.Context, from fsm.NodeID, b []byte) ([]byte, error) {
-		p, body, err := openVerb(b)
+		r, body, err := h.asked(from, b)
 		if err != nil {
 			return failure(err), nil
-		}
-		if !h.allowed(from) {
-			return failure(fmt.Errorf("node %s is no member: %w", from, fsm.ErrNotLeader)), nil
-		}
-		r := h.Replica(p)
-		if r == nil {
-			return failure(&replica.NotLeaderError{}), nil
 		}
 		answer, err := serve(ctx, r, body)
 		if err != nil {
@@ -92,6 +85,22 @@ func (h *Host) verb(serve func(context.Context, *replica.Replica, []byte) ([]byt
 		}
 		return answer, nil
 	}
+}
+
+// asked splits a request of a node, and finds the replica that it is for.
+func (h *Host) asked(from fsm.NodeID, b []byte) (*replica.Replica, []byte, error) {
+	p, body, err := openVerb(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !h.allowed(from) {
+		return nil, nil, fmt.Errorf("node %s is no member: %w", from, fsm.ErrNotLeader)
+	}
+	r := h.Replica(p)
+	if r == nil {
+		return nil, nil, &replica.NotLeaderError{}
+	}
+	return r, body, nil
 }
 
 func servePropose(ctx context.Context, r *replica.Replica, b []byte) ([]byte, error) {

@@ -42,7 +42,7 @@ func (r *round) translate(ds []*inbound) []*inbound {
 			continue
 		}
 		if d.format != amqp.FormatBatch {
-			d.payload = nil // the messages have copies
+			d.payload = nil // the messages have copies, or its memory
 		}
 		d.traces = r.s.cfg.tracesOf(d.messages)
 		good = append(good, d)

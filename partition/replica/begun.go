@@ -19,13 +19,7 @@ type Begun struct {
 //
 // A request of a sender is not begun while senders are held back.
 func (r *Replica) Begin(req fsm.Request, done func(fsm.Outcome, error)) (*Begun, error) {
-	if err := r.Err(); err != nil {
-		return nil, err
-	}
-	if err := r.fits(req.Command); err != nil {
-		return nil, err
-	}
-	if err := TooNew(req.Command, r.node.ClusterVersion()); err != nil {
+	if err := r.admits(req.Command); err != nil {
 		return nil, err
 	}
 	if e, is := req.Command.(*fsm.Enqueue); is && e.Origin == nil && r.prop.backpressure.any.Load() > 0 {

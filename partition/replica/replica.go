@@ -178,19 +178,24 @@ func (r *Replica) Verify() {
 
 // Propose implements Group on the leader.
 func (r *Replica) Propose(ctx context.Context, req fsm.Request) (fsm.Outcome, error) {
-	if err := r.Err(); err != nil {
-		return fsm.Outcome{}, err
-	}
-	if err := r.fits(req.Command); err != nil {
-		return fsm.Outcome{}, err
-	}
-	if err := TooNew(req.Command, r.node.ClusterVersion()); err != nil {
+	if err := r.admits(req.Command); err != nil {
 		return fsm.Outcome{}, err
 	}
 	if e, is := req.Command.(*fsm.Enqueue); is && e.Origin == nil {
 		r.prop.backpressure.hold(ctx, req.Entity, e.Len)
 	}
 	return r.prop.propose(ctx, req)
+}
+
+// admits returns why a command must not be proposed here, nil if it may be.
+func (r *Replica) admits(c fsm.Command) error {
+	if err := r.Err(); err != nil {
+		return err
+	}
+	if err := r.fits(c); err != nil {
+		return err
+	}
+	return TooNew(c, r.node.ClusterVersion())
 }
 
 // SetHooks has hooks called for each entry that is applied while this replica leads, in place of those before.
