@@ -9,7 +9,6 @@ import (
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
-	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // Directory finds and changes entities. It reads the catalog's replica here, and asks group 0 before it says that
@@ -40,10 +39,8 @@ func NewDirectory(h *Host) *Directory {
 	return d
 }
 
-// viewer is the catalog's state machine.
-type viewer interface{ View() *catalog.View }
-
-// View returns the catalog as the replica here has it; nil if there is none. It may lag behind.
+// View returns the catalog as the replica here has it; nil if there is none. It may lag behind. It never waits: a loop of a
+// connection asks it for each request.
 func (d *Directory) View() *catalog.View { return d.host.catalog() }
 
 func (h *Host) catalog() *catalog.View {
@@ -51,13 +48,7 @@ func (h *Host) catalog() *catalog.View {
 	if r == nil {
 		return nil
 	}
-	var v *catalog.View
-	r.View(func(m replica.Machine, _ uint64) {
-		if c, ok := m.(viewer); ok {
-			v = c.View()
-		}
-	})
-	return v
+	return r.Catalog()
 }
 
 // Changed implements transport.Changes. It returns the version of the catalog here, 0 if there is none. Its channel

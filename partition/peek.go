@@ -28,7 +28,7 @@ func (r *Router) PeekEntity(name string, least uint64) (*fsm.Descriptor, fsm.Rea
 	}
 	var d *fsm.Descriptor
 	reading, err := rep.Read(least, func(m replica.Machine) {
-		if c, ok := m.(viewer); ok {
+		if c, ok := m.(replica.Viewer); ok {
 			d = c.View().Entity(name)
 		}
 	}, func() error { return nil })

@@ -193,7 +193,7 @@ func (b *brokers) shareStep(id fsm.EntityID, from fsm.PartitionID, step int) {
 	for range 100_000 {
 		r, ok := b.leader(fsm.CatalogPartition), false
 		var now catalog.Rehoming
-		r.View(func(m replica.Machine, _ uint64) { now, ok = m.(viewer).View().Rehoming(id) })
+		now, ok = r.Catalog().Rehoming(id)
 		if b.shareReached(now, ok, id, from, step) {
 			return
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 // machine adapts a Machine to raft. It holds the only lock around the state. Raft calls it from one
@@ -39,6 +40,9 @@ type machine struct {
 	imaged func() membership
 	// unrestored is why the last snapshot could not be restored; raft only logs it.
 	unrestored error
+
+	// catalog is what the catalog's machine holds, nil in other groups. It is written with mu held, and read without.
+	catalog atomic.Pointer[catalog.View]
 
 	spans   []Span              // of the entry being applied
 	digests *digests            // of checkpoints
@@ -173,6 +177,7 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 	for _, ref := range a.result.Freed {
 		m.bodies.Free(ref.Index, ref.Offset, ref.Length)
 	}
+	m.publishLocked() // before the index: who waits for an index sees what came with it
 	m.applied.Store(l.Index)
 	m.broken = false
 	if isCheckpoint(l) {
@@ -213,6 +218,13 @@ func (m *machine) view(f func(Machine, uint64)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f(m.m, m.applied.Load())
+}
+
+// publishLocked shows readers what a Viewer holds now.
+func (m *machine) publishLocked() {
+	if v, ok := m.m.(Viewer); ok {
+		m.catalog.Store(v.View())
+	}
 }
 
 // index returns the last applied index.
@@ -393,7 +405,9 @@ func (m *machine) restore(r io.Reader) (index uint64, err error) {
 		return 0, err
 	}
 	m.mu.Lock()
-	err = m.m.Restore(r)
+	if err = m.m.Restore(r); err == nil {
+		m.publishLocked()
+	}
 	m.mu.Unlock()
 	if err != nil {
 		return 0, err

@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 // Machine is a replicated state machine: fsm.State for data, catalog.State for group 0. All calls
@@ -71,6 +72,10 @@ type Deliverer interface {
 type Answerer interface {
 	Answered(id fsm.RequestID) (answered, holds bool)
 }
+
+// Viewer is a Machine whose whole state is one value that never changes; catalog.State is one. A reader of that value
+// waits for no entry that is being applied, and for no snapshot that is being restored.
+type Viewer interface{ View() *catalog.View }
 
 // Descender is a Machine that knows the topics of its subscriptions; fsm.State is one.
 type Descender interface {

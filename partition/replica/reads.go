@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 )
 
 // Query implements Group on the leader: it asks the state behind a barrier (A16).
@@ -104,6 +105,9 @@ func (r *Replica) Fill(ds []fsm.Delivery) error { return r.machine.fill(ds) }
 
 // View calls f with the state as this replica has it: not linearizable. f must not keep it.
 func (r *Replica) View(f func(m Machine, applied uint64)) { r.machine.view(f) }
+
+// Catalog returns the catalog as this replica has it, nil if it is one of another group. It never waits (see Viewer).
+func (r *Replica) Catalog() *catalog.View { return r.machine.catalog.Load() }
 
 // Peek answers a question from the state as it is here, if it has applied the entry least. The error wraps
 // fsm.ErrBehind if it has not; the reading is true then, too.

@@ -95,6 +95,7 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 	r.guard.pace, r.guard.onSync = o.Pace, r.cfg.OnSync
 	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, ended: r.guard.ended, imaged: r.imaged,
 		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, tallies: o.Tallies, onApply: r.cfg.OnApply, digests: newDigests(r.stopping, &r.wg)}
+	r.machine.publishLocked() // nobody else has it yet
 	r.net = raftnet.New(raftnet.Config{
 		Group: id, Self: r.cfg.Node, Caller: o.Caller, BeatEvery: o.BeatEvery,
 		HeartbeatTimeout: r.cfg.HeartbeatTimeout, ElectionTimeout: r.cfg.ElectionTimeout,

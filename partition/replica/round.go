@@ -84,9 +84,10 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 // lateDetail tells the caller of a late request, if there is one after all, what to do.
 const lateDetail = "the request was answered, and its locks are gone: ask with a new one"
 
-// answeredLocked looks whether a request for messages or for a session has had an answer before. It repeats, if the locks of that still hold. It is
-// late, if they are gone: it was given up on its way, and its caller has settled what another attempt got. Done anew, it would
-// take something for nobody. No entry is in flight, so the machine has all answers.
+// answeredLocked looks whether a request for messages or for a session has had an answer before. It repeats, if the
+// locks of that still hold. It is late, if they are gone: it was given up on its way, and its caller has settled what
+// another attempt got. Done anew, it would take something for nobody. No entry is in flight, so the machine has all
+// answers.
 func (p *proposer) answeredLocked(c *call) (late, repeats bool) {
 	if c.query || c.req.ID.IsZero() || !c.req.Command.Traits().Has(fsm.Takes) {
 		return false, false
