@@ -83,8 +83,8 @@ func (s *State) recall(req *Request, o *Outcome) bool {
 	return true
 }
 
-// Answered tells the leader whether a request has had an answer that gave locks, and whether any of them still holds. If none does, the
-// request would be done anew.
+// Answered tells the leader whether a request has had an answer, and whether that holds: it would be given again. If it gave
+// locks of which none is left, the request would be done anew.
 func (s *State) Answered(id RequestID) (answered, holds bool) {
 	r, ok := s.results.Get(result{node: id.Node, pump: id.Pump})
 	if !ok || r.counter != id.Counter || r.answer == nil {
@@ -92,7 +92,7 @@ func (s *State) Answered(id RequestID) (answered, holds bool) {
 	}
 	a := r.answer
 	if len(a.locked) == 0 && a.outcome.Session.Token.IsZero() {
-		return false, false // it is given again whole
+		return true, true // it is given again whole
 	}
 	sh, ok := s.shares.Get(a.entity)
 	if !ok {

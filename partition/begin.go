@@ -12,13 +12,16 @@ import (
 func (r *Router) Begin(id fsm.RequestID, k fsm.Key, c fsm.Command,
 	done func(fsm.Outcome, error, func(context.Context) (fsm.Outcome, error)),
 ) (cancel func(cause error), ok bool) {
+	if oversize(c) {
+		return nil, false
+	}
 	to, ok := r.routeNow(k)
-	if !ok || oversize(c) {
+	if !ok {
 		return nil, false
 	}
 	r.life.asked(id.Node)
 	began := time.Now()
-	return r.send.begin(to.partition, fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}, func(o fsm.Outcome, err error) {
+	cancel, ok = r.send.begin(to.partition, fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}, func(o fsm.Outcome, err error) {
 		unknown := errors.Is(err, fsm.ErrUnknown)
 		if unknown {
 			r.unanswered.note(id)
@@ -35,6 +38,10 @@ func (r *Router) Begin(id fsm.RequestID, k fsm.Key, c fsm.Command,
 			return r.resume(ctx, to, id, k, c, o, err)
 		})
 	})
+	if !ok && to.movable {
+		r.again()
+	}
+	return cancel, ok
 }
 
 // routeNow is resolve without waiting for the catalog; it is false if this node does not know the entity.

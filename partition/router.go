@@ -103,6 +103,9 @@ func (r *Router) next(d *fsm.Descriptor) int {
 	return int(at % n)
 }
 
+// again has the next request take the turn of one that next was asked for, and that was not sent.
+func (r *Router) again() { r.round.Add(^uint64(0)) }
+
 const (
 	// moveAfter is how many attempts without any effect make a request that fits any share try
 	// another one.

@@ -136,6 +136,7 @@ type turn struct {
 type budgets struct {
 	heldBytes    int // of deliveries and requests that wait for a partition
 	arrivedBytes int // of deliveries and requests whose last frame has not come
+	spareBytes   int // of memory that they have got, and not filled yet
 	txnBytes     int // of open transactions; they wait for the client, so reading goes on
 	replyBytes   int // of replies that wait for credit
 	attachBytes  int // of links, as their attaches had

@@ -31,9 +31,9 @@ func (s *Server) Held() (bytes, inTransactions int) {
 }
 
 // footprint is how many bytes the node holds for the client. It counts bytes that arrive, that wait for a partition,
-// answers that wait for the client, and its links and sessions.
+// answers that wait for the client, and its links and sessions. Memory that a delivery has got counts before it is filled.
 func (c *conn) footprint() int {
-	return c.arrivedBytes + c.heldBytes + c.replyBytes + c.queuedBytes + c.txnBytes + c.attachBytes +
+	return c.arrivedBytes + c.spareBytes + c.heldBytes + c.replyBytes + c.queuedBytes + c.txnBytes + c.attachBytes +
 		channelBytes*len(c.channels)
 }
 
@@ -62,6 +62,24 @@ func (c *conn) arriving(more, largest int, tooMany string) *amqp.Error {
 		return amqpError(amqp.ConditionServerBusy, "%s", tooMany)
 	}
 	return c.room()
+}
+
+// arrived counts bytes that have come of a delivery, and the memory that it has got ahead of them.
+func (c *conn) arrived(d *inbound, bytes int) {
+	spare := 0
+	if cap(d.payload) >= apartFrom {
+		spare = cap(d.payload) - len(d.payload)
+	}
+	c.arrivedBytes += bytes
+	c.spareBytes += spare - d.spare
+	d.spare = spare
+}
+
+// arrivedAll ends the count of a delivery that is complete, or is given up.
+func (c *conn) arrivedAll(d *inbound, bytes int) {
+	c.arrivedBytes -= bytes
+	c.spareBytes -= d.spare
+	d.spare = 0
 }
 
 // uncount takes the connection out of the node's count.

@@ -12,7 +12,7 @@ import (
 
 // sendClose says goodbye; the peer's answer is waited for, its other frames are ignored.
 func (c *conn) sendClose(cause *amqp.Error) {
-	if c.phase == phaseClosing || c.phase == phaseOver {
+	if c.phase >= phaseClosing {
 		return
 	}
 	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: c.tell(cause, "")})

@@ -162,3 +162,36 @@ func TestTheLargestHolderIsRefusedFirst(t *testing.T) {
 		modest.close()
 	}, func(c *Config) { c.MaxClientBytes = 500_000 })
 }
+
+// A client gets memory for what its messages announce, and the node counts it until they are there or given up.
+func TestMemoryThatIsAnnouncedIsCounted(t *testing.T) {
+	const links, announced = 4, 900 << 10
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders")
+		c := b.client()
+		c.authenticate()
+		whole := largeEncoded(announced, nil)
+		for h := range uint32(links) {
+			c.attach(0, senderTo(10+h, "orders"))
+			expect[*amqp.Flow](c)
+			p := transferOf(10+h, 1+h)
+			for _, part := range [][]byte{whole[:60_000], whole[60_000:120_000], whole[120_000:180_000]} {
+				p.More = true
+				c.send(0, p, part)
+				p = &amqp.Transfer{Handle: 10 + h}
+			}
+		}
+		synctest.Wait()
+		if held := b.server.memory.held.Load(); held < links*announced {
+			t.Errorf("%d bytes are counted, want %d at least", held, links*announced)
+		}
+		for h := range uint32(links) {
+			c.send(0, &amqp.Transfer{Handle: 10 + h, Aborted: true})
+		}
+		synctest.Wait()
+		if held := b.server.memory.held.Load(); held > 2*footprintStep {
+			t.Errorf("%d bytes are counted when the messages are given up", held)
+		}
+		c.close()
+	})
+}

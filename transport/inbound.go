@@ -15,6 +15,7 @@ type inbound struct {
 	dropped  bool // refused while it was arriving; the rest of its frames means nothing
 	bytes    int
 	payload  []byte
+	spare    int // memory of payload that is not filled yet, if that is large
 	messages []fsm.Message
 	txnID    []byte          // of the transaction that it is part of, nil if none
 	badState bool            // a request came in a state that no request has

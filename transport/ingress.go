@@ -130,7 +130,7 @@ func (g *ingress) transfer(p *amqp.Transfer, payload []byte) error {
 		g.refill()
 		return nil
 	}
-	g.c.arrivedBytes -= d.bytes
+	g.c.arrivedAll(d, d.bytes)
 	if d.txnID != nil {
 		g.transactional(d)
 		g.refill()
@@ -204,13 +204,13 @@ func (g *ingress) arrive(d *inbound, payload []byte) {
 	}
 	d.bytes += len(payload)
 	d.payload = grow(d.payload, payload, int(g.l.desc.MaxMessageBytes), g.c.cfg.OnLarge)
-	g.c.arrivedBytes += len(payload)
+	g.c.arrived(d, len(payload))
 }
 
 // empty forgets what has arrived of a delivery.
 func (g *ingress) empty(d *inbound) {
 	g.c.onLoop()
-	g.c.arrivedBytes -= d.bytes
+	g.c.arrivedAll(d, d.bytes)
 	d.bytes, d.payload = 0, nil
 }
 

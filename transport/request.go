@@ -93,7 +93,7 @@ func (r *requests) arrive(d *inbound, payload []byte) error {
 	busy := r.c.arriving(len(payload), r.limit, "The connection has too many requests under way whose last frame has not come.")
 	if busy != nil {
 		r.c.s.stats.reject(siteMessageSize)
-		r.c.arrivedBytes -= len(d.payload)
+		r.c.arrivedAll(d, len(d.payload))
 		d.payload, d.dropped, d.refusal = nil, true, busy
 		if d.settled {
 			return linkFault(siteMessageSize, amqp.ConditionServerBusy, "%s", d.refusal.Description)
@@ -101,7 +101,7 @@ func (r *requests) arrive(d *inbound, payload []byte) error {
 		return nil
 	}
 	d.payload = grow(d.payload, payload, r.limit, r.c.cfg.OnLarge)
-	r.c.arrivedBytes += len(payload)
+	r.c.arrived(d, len(payload))
 	return nil
 }
 
@@ -148,7 +148,7 @@ func (r *requests) take(d *inbound) {
 func (r *requests) abort() {
 	r.c.onLoop()
 	if r.now != nil {
-		r.c.arrivedBytes -= len(r.now.payload)
+		r.c.arrivedAll(r.now, len(r.now.payload))
 		r.now = nil
 	}
 }

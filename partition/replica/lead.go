@@ -126,15 +126,20 @@ func (p *proposer) dismiss(err error) {
 		never = p.notLeader()
 	}
 	p.leading, p.epoch = false, 0
+	// The places go with the parking. So a caller that hears of it later gives back no place of the next leadership.
 	for _, c := range p.riding {
+		c.placed = false
 		c.finish(fsm.Outcome{}, fmt.Errorf("leadership ended: %w", fsm.ErrUnknown))
 	}
 	for _, c := range p.pending {
+		c.placed = false
 		c.finish(fsm.Outcome{}, never)
 	}
 	for _, q := range p.parking.queues {
 		for e := q.Front(); e != nil; e = e.Next() {
-			e.Value.(*call).finish(fsm.Outcome{}, never)
+			c := e.Value.(*call)
+			c.placed = false
+			c.finish(fsm.Outcome{}, never)
 		}
 	}
 	p.riding, p.pending, p.bytes, p.pendingWakes = nil, nil, 0, nil

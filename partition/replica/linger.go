@@ -200,6 +200,9 @@ func (p *proposer) lingers(may bool) bool {
 		if !p.parkableNowLocked(c) {
 			return false
 		}
+		if late, repeats := p.answeredLocked(c); late || repeats {
+			return false
+		}
 		p.bytes -= c.size
 		p.parking.add(c)
 		return true

@@ -67,7 +67,7 @@ type Deliverer interface {
 	Deliverable(k fsm.WaitKey) bool
 }
 
-// Answerer is a Machine that can tell whether a request has had an answer that gave locks, and whether any of them holds;
+// Answerer is a Machine that can tell whether a request has had an answer, and whether that would be given again;
 // fsm.State is one.
 type Answerer interface {
 	Answered(id fsm.RequestID) (answered, holds bool)

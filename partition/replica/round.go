@@ -46,7 +46,7 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 			c.finish(fsm.Outcome{Refusal: fsm.EntityNotFound, Detail: "entity was deleted"}, nil)
 			continue
 		}
-		if p.parkableNowLocked(c) {
+		if !repeats && p.parkableNowLocked(c) {
 			p.parking.add(c)
 			continue
 		}
@@ -86,8 +86,8 @@ const lateDetail = "the request was answered, and its locks are gone: ask with a
 
 // answeredLocked looks whether a request for messages or for a session has had an answer before. It repeats, if the
 // locks of that still hold. It is late, if they are gone: it was given up on its way, and its caller has settled what
-// another attempt got. Done anew, it would take something for nobody. No entry is in flight, so the machine has all
-// answers.
+// another attempt got. Done anew, it would take something for nobody. A request that is late or repeats is not parked: what
+// it would wait for is what it has had. No entry is in flight, so the machine has all answers.
 func (p *proposer) answeredLocked(c *call) (late, repeats bool) {
 	if c.query || c.req.ID.IsZero() || !c.req.Command.Traits().Has(fsm.Takes) {
 		return false, false

@@ -1,0 +1,112 @@
+package partition
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/busbar-mq/busbar/fsm"
+)
+
+// A connection between nodes breaks with the answer to a request on it. The request had waited for what it got, and there is
+// nothing else now. Asked again, it gets the same answer, and does not wait for more. A6, S-308.
+func TestALostAnswerIsGivenAgainWhereNothingElseWaits(t *testing.T) {
+	for name, c := range map[string]fsm.Command{
+		"receive":            &fsm.Lock{Max: 1, Wait: 30_000},
+		"receive and delete": &fsm.Lock{Max: 1, Delete: true, Wait: 30_000},
+		"accept":             &fsm.AcceptSession{Next: true, Wait: 30_000},
+	} {
+		for _, begins := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, begun %v", name, begins), func(t *testing.T) {
+				cluster3(t, func(t *testing.T, b *brokers, _ *fsm.Descriptor) { answerIsLost(t, b, c, begins) })
+			})
+		}
+	}
+}
+
+func answerIsLost(t *testing.T, b *brokers, c fsm.Command, begins bool) {
+	q, message := queue("again", false), fsm.Message{Body: []byte("a")}
+	if _, is := c.(*fsm.AcceptSession); is {
+		q.RequiresSession, message.HasSession, message.SessionID = true, true, "s"
+	}
+	ctx := shortly(t, time.Minute)
+	d := b.createQueue(ctx, "n1", q)
+	leader := b.leader(d.Partitions[0]).Node()
+	via := b.others(leader)[0]
+	r, k := b.all[via].r, fsm.Key{Entity: d.ID, By: fsm.ByShare}
+	b.net.SetDelay(20*time.Millisecond, 0)
+	began := time.Now()
+	answer := make(chan fsm.Outcome)
+	go func() {
+		var o fsm.Outcome
+		var err error
+		if id := (fsm.RequestID{Node: 9, Pump: 1, Counter: 1}); begins {
+			o, err = beginAt(r, id, k, c).wait(ctx)
+		} else {
+			o, err = r.Propose(ctx, id, k, c)
+		}
+		if err != nil || o.Refusal != fsm.None {
+			t.Errorf("%+v, %v", o, err)
+		}
+		answer <- o
+	}()
+	time.Sleep(time.Second)
+	send := &fsm.Enqueue{Messages: []fsm.Message{message}}
+	if o, err := b.all[leader].r.Propose(ctx, fsm.RequestID{Node: 9, Pump: 2, Counter: 1}, k, send); err != nil || o.Refusal != fsm.None {
+		t.Fatalf("send: %+v, %v", o, err)
+	}
+	time.Sleep(5 * time.Millisecond) // the answer is on its way
+	b.net.SetCut(leader, via, true)
+	time.Sleep(time.Millisecond)
+	b.net.SetCut(leader, via, false)
+	o := <-answer
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("answered after %v", took)
+	}
+	if !o.Repeated {
+		t.Error("the answer was not lost: this test shows nothing")
+	}
+	if _, is := c.(*fsm.AcceptSession); is {
+		if o.Session.ID != "s" {
+			t.Errorf("accepted %+v", o.Session)
+		}
+		return
+	}
+	if got := bodies(o); len(got) != 1 || got[0] != "a" {
+		t.Errorf("received %q", got)
+	}
+}
+
+// S-314: messages without a key go to all shares in turn, also where a request is too large to be begun.
+func TestLargeMessagesGoToAllShares(t *testing.T) {
+	const each = 15
+	cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) {
+		ctx := shortly(t, 10*time.Minute)
+		for _, size := range []int{100, 100 << 10} {
+			for node, via := range b.ids {
+				of, begun := map[fsm.PartitionID]int{}, 0
+				for i := range each * len(d.Partitions) {
+					id := fsm.RequestID{Node: fsm.Incarnation(10 + node), Pump: uint64(size), Counter: uint64(i + 1)}
+					k, c := fsm.Key{Entity: d.ID, By: fsm.ByAny}, &fsm.Enqueue{Messages: []fsm.Message{{Body: make([]byte, size)}}}
+					var o fsm.Outcome
+					var err error
+					if one := beginAt(b.all[via].r, id, k, c); one != nil {
+						begun++
+						o, err = one.wait(ctx)
+					} else {
+						o, err = b.all[via].r.Propose(ctx, id, k, c)
+					}
+					if err != nil || len(o.Numbers) != 1 {
+						t.Fatalf("%d bytes through %s: %+v, %v", size, via, o, err)
+					}
+					of[o.Numbers[0].Prefix()]++
+				}
+				for _, p := range d.Partitions {
+					if of[p] != each {
+						t.Errorf("%d bytes through %s, %d begun: partition %d has %d messages, want %d", size, via, begun, p, of[p], each)
+					}
+				}
+			}
+		}
+	})
+}
