@@ -1,7 +1,9 @@
 package partition
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,6 +76,85 @@ func answerIsLost(t *testing.T, b *brokers, c fsm.Command, begins bool) {
 	}
 	if got := bodies(o); len(got) != 1 || got[0] != "a" {
 		t.Errorf("received %q", got)
+	}
+}
+
+// A client leaves while its node cannot reach the leader, and its receive was not done. The node asks what it took, and that takes
+// nothing: messages that have come meanwhile are there for others. A18, S-142.
+func TestAClientThatHasGoneIsGivenNothingNew(t *testing.T) {
+	for name, c := range map[string]fsm.Command{
+		"receive":            &fsm.Lock{Max: 100, Wait: 30_000},
+		"receive and delete": &fsm.Lock{Max: 100, Delete: true, Wait: 30_000},
+		"accept":             &fsm.AcceptSession{Next: true, Wait: 30_000},
+	} {
+		for _, begins := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, begun %v", name, begins), func(t *testing.T) {
+				cluster3(t, func(t *testing.T, b *brokers, _ *fsm.Descriptor) { clientLeaves(t, b, c, begins) })
+			})
+		}
+	}
+}
+
+func clientLeaves(t *testing.T, b *brokers, c fsm.Command, begins bool) {
+	_, accepts := c.(*fsm.AcceptSession)
+	q := queue("again", false)
+	q.RequiresSession = accepts
+	ctx := shortly(t, time.Minute)
+	d := b.createQueue(ctx, "n1", q)
+	leader := b.leader(d.Partitions[0]).Node()
+	via, other := b.others(leader)[0], b.others(leader)[1]
+	k := fsm.Key{Entity: d.ID, By: fsm.ByShare}
+	client, leaves := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var o fsm.Outcome
+		var err error
+		if r, id := b.all[via].r, (fsm.RequestID{Node: 9, Pump: 1, Counter: 1}); begins {
+			o, err = beginAt(r, id, k, c).wait(client)
+		} else {
+			o, err = r.Propose(client, id, k, c)
+		}
+		if len(o.Locked) > 0 || o.Session.ID != "" {
+			t.Errorf("the client that has gone is given %+v, %v", o, err)
+		}
+	}()
+	time.Sleep(time.Second) // the request is parked at the leader
+	cut := func(is bool) {
+		b.net.SetCut(leader, via, is)
+		b.net.SetCut(via, leader, is)
+	}
+	cut(true)
+	time.Sleep(300 * time.Millisecond)
+	leaves()
+	time.Sleep(300 * time.Millisecond)
+	propose := func(pump uint64, c fsm.Command) fsm.Outcome {
+		o, err := b.all[other].r.Propose(ctx, fsm.RequestID{Node: 8, Pump: pump, Counter: 1}, k, c)
+		if err != nil || o.Refusal != fsm.None {
+			t.Errorf("%T: %+v, %v", c, o, err)
+		}
+		return o
+	}
+	send := &fsm.Enqueue{}
+	for _, text := range []string{"a", "b", "c"} {
+		m := fsm.Message{Body: []byte(text), HasSession: accepts}
+		if accepts {
+			m.SessionID = "s"
+		}
+		send.Messages = append(send.Messages, m)
+	}
+	propose(1, send)
+	cut(false)
+	<-ended
+	if accepts {
+		if o := propose(2, &fsm.AcceptSession{ID: "s"}); o.Session.ID != "s" {
+			t.Errorf("another client accepts %+v", o.Session)
+		}
+		return
+	}
+	o := propose(2, &fsm.Lock{Max: 10})
+	if got := bodies(o); !slices.Equal(got, []string{"a", "b", "c"}) || o.Locked[0].Attempts != 0 {
+		t.Errorf("another client receives %q, %d attempts before", got, o.Locked[0].Attempts)
 	}
 }
 

@@ -156,3 +156,35 @@ func TestARequestIsAskedAgainAsItWas(t *testing.T) {
 		}
 	})
 }
+
+// What joins a request that waits counts against the room of the disk, as what the request brought. A21.
+func TestJoinedMessagesNeedRoomOnTheDisk(t *testing.T) {
+	lone(t, func(t *testing.T, c *testCluster, r *replica.Replica) {
+		const size, each = 15 << 10, 4
+		release := c.nodes["n1"].disks[1].log.hang()
+		opener := start(t.Context(), r, enqueue(reqID(1, 1), "opener"))
+		synctest.Wait()
+		c.nodes["n1"].host.space.Allow(10_000) // until the next look
+		var asked []*proposed
+		for link := range 15 {
+			late := &lateBodies{}
+			asked = append(asked, start(t.Context(), r, open(reqID(uint64(link+2), 1), late, "b")))
+			synctest.Wait()
+			for range each {
+				late.add(strings.Repeat("x", size))
+			}
+		}
+		release()
+		<-opener.done
+		joined := 0
+		for _, p := range asked {
+			if <-p.done; p.err != nil {
+				t.Fatal(p.err)
+			}
+			joined += len(p.outcome.Numbers) - 1
+		}
+		if joined != each {
+			t.Errorf("%d messages of %d bytes joined, want the %d of the first request", joined, size, each)
+		}
+	})
+}

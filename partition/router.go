@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -215,17 +216,24 @@ func (r *Router) proposeTo(ctx context.Context, to route, id fsm.RequestID, k fs
 }
 
 // recover learns what a request took whose caller is gone and whose last attempt ended unknown, so
-// that it can be given back (A18).
+// that it can be given back (A18). It asks under the id of the request for a settlement of nothing. If the request was done,
+// its answer is given again. If it was not, it never will be: a copy that comes late gets the answer of the settlement.
 func (r *Router) recover(ctx context.Context, p fsm.PartitionID, req fsm.Request, cause error) (
 	fsm.Outcome, error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), replica.GoneWait)
 	defer cancel()
-	req.Command = fsm.WithWait(req.Command, 0)
-	o, err := r.send.propose(late, p, req, &attempts{}, nil)
-	if err != nil {
+	asked := req
+	req.Command = &fsm.Settle{}
+	switch o, err := r.send.propose(late, p, req, &attempts{}, nil); {
+	case err != nil:
+		return fsm.Outcome{}, cause
+	case o.Repeated:
+		return o, nil
+	case slices.Contains([]fsm.Refusal{fsm.None, fsm.SessionLockLost, fsm.Stale, fsm.EntityNotFound}, o.Refusal):
+		return replica.Nothing(asked), nil
+	default: // the life of the front end is over, say, and what was remembered is gone
 		return fsm.Outcome{}, cause
 	}
-	return o, nil
 }
 
 // awaitShare pauses for the share's leader to reconcile with the catalog, which it does on its own

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/binary"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,4 +151,37 @@ func TestACommitInDoubtIsAskedAbout(t *testing.T) {
 			})
 		})
 	}
+}
+
+// S-243: a share that has moved has left behind what its partition remembers of a commit in doubt. So what nobody knows at its new
+// home is not taken for a transaction that was not done.
+func TestACommitInDoubtWhoseShareMovesStaysUnknown(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("a")
+		d := newDeal(t, b)
+		defer d.c.close()
+		d.sender(2, "a")
+		id := d.declare()
+		d.send(2, id, encoded("x"))
+		asked := 0
+		b.broker.mu.Lock()
+		b.broker.failAs = func(_ fsm.RequestID, cmd fsm.Command) error {
+			if _, is := cmd.(*fsm.Commit); !is {
+				return nil
+			}
+			if asked++; asked > 2 {
+				return nil // nothing is remembered here
+			}
+			return fsm.ErrUnknown
+		}
+		b.broker.mu.Unlock()
+		if got := d.discharge(id, false); !strings.HasPrefix(got, "com.microsoft:timeout") {
+			t.Errorf("commit: %s", got)
+		}
+		b.broker.update("a", func(d *fsm.Descriptor) { d.Partitions = []fsm.PartitionID{d.Partitions[0] + 1} })
+		time.Sleep(5 * doubtPause)
+		if got := b.server.Outcome(id); got != TransactionUnknown || asked != 3 {
+			t.Errorf("it is %s, asked %d times", got, asked)
+		}
+	})
 }

@@ -44,7 +44,8 @@ func receiveByNumber(ctx context.Context, k *call) response {
 }
 
 // receive takes numbers of any shares. Over several shares it locks first, so that a number that
-// is missing in one of them leaves the others as they were.
+// is missing in one of them leaves the others as they were. If it is to remove messages, receive removes them share by
+// share then, and returns what was removed. It fails if nothing was.
 func (k *call) receive(ctx context.Context, proof fsm.SessionProof, numbers []fsm.SequenceNumber, remove bool,
 ) (map[fsm.SequenceNumber]fsm.Delivery, *response) {
 	groups := k.byShare(numbers)
@@ -54,25 +55,12 @@ func (k *call) receive(ctx context.Context, proof fsm.SessionProof, numbers []fs
 	}
 	taken := map[fsm.SequenceNumber]fsm.Delivery{}
 	one := len(groups) == 1
-	settle := func(v fsm.Verdict) *response {
-		items := map[int][]fsm.SettleItem{}
-		for _, d := range taken {
-			share := max(0, k.desc.ShareOf(d.Token.Prefix()))
-			items[share] = append(items[share], fsm.SettleItem{Seq: d.Seq, Token: d.Token, Verdict: v})
-		}
-		for _, share := range sortedShares(items) {
-			if _, bad := k.propose(ctx, k.share(share), &fsm.Settle{Session: proof, Items: items[share]}); bad != nil {
-				return bad
-			}
-		}
-		return nil
-	}
 	for _, share := range sortedShares(groups) {
 		out, bad := k.propose(ctx, k.share(share), &fsm.Receive{
 			Session: proof, Numbers: groups[share], Delete: remove && one,
 		})
 		if bad != nil {
-			if late := settle(fsm.Return); late != nil {
+			if _, late := k.settleAll(ctx, proof, taken, fsm.Return); late != nil {
 				k.s.log.Debug("return of deferred messages", "entity", k.desc.Name, "error", late.problem)
 			}
 			return nil, bad
@@ -81,14 +69,44 @@ func (k *call) receive(ctx context.Context, proof fsm.SessionProof, numbers []fs
 			taken[d.Seq] = d
 		}
 	}
-	if remove && !one {
-		if bad := settle(fsm.Complete); bad != nil {
-			return nil, bad
+	if !remove || one {
+		return taken, nil
+	}
+	removed, bad := k.settleAll(ctx, proof, taken, fsm.Complete)
+	if len(removed) == 0 {
+		return nil, bad
+	}
+	for n, d := range removed {
+		d.Token, d.LockedUntil = fsm.LockToken{}, 0
+		removed[n] = d
+	}
+	return removed, nil
+}
+
+// settleAll settles messages of any shares, and returns those for which that was done. The response says why one of the
+// others was not.
+func (k *call) settleAll(ctx context.Context, proof fsm.SessionProof, taken map[fsm.SequenceNumber]fsm.Delivery, v fsm.Verdict,
+) (settled map[fsm.SequenceNumber]fsm.Delivery, failed *response) {
+	items := map[int][]fsm.SettleItem{}
+	for _, d := range taken {
+		share := max(0, k.desc.ShareOf(d.Token.Prefix()))
+		items[share] = append(items[share], fsm.SettleItem{Seq: d.Seq, Token: d.Token, Verdict: v})
+	}
+	settled = map[fsm.SequenceNumber]fsm.Delivery{}
+	for _, share := range sortedShares(items) {
+		out, bad := k.propose(ctx, k.share(share), &fsm.Settle{Session: proof, Items: items[share]})
+		if bad != nil {
+			failed = bad
+			continue
 		}
-		for n, d := range taken {
-			d.Token, d.LockedUntil = fsm.LockToken{}, 0
-			taken[n] = d
+		for i, item := range items[share] {
+			if i < len(out.Refusals) && out.Refusals[i] != fsm.None { // none is told in a transaction, which is done later
+				r := k.refuse(out.Refusals[i], "")
+				failed = &r
+				continue
+			}
+			settled[item.Seq] = taken[item.Seq]
 		}
 	}
-	return taken, nil
+	return settled, failed
 }

@@ -244,14 +244,14 @@ func (c *conn) dropTransactions(l *link, orderly bool) {
 // commit is the command that does all of it, and where. The via entity is the one that messages are
 // settled on; without one it is the first that is sent to. Messages for others go through its
 // transfer queue (S-236).
-func (t *txn) commit() (fsm.Key, *fsm.Commit) {
+func (t *txn) commit() (home *fsm.Descriptor, key fsm.Key, cmd *fsm.Commit) {
 	t.link.ch.c.onLoop()
 	via := t.work[0].home()
 	if t.settles != nil {
 		via = t.settles.home()
 	}
-	key := fsm.Key{Entity: via.ID, By: fsm.ByAny}
-	cmd := &fsm.Commit{ID: bytes.Clone(t.id)}
+	key = fsm.Key{Entity: via.ID, By: fsm.ByAny}
+	cmd = &fsm.Commit{ID: bytes.Clone(t.id)}
 	for i := range t.work {
 		w := &t.work[i]
 		if via.Partitioned && w.share >= 0 && group(w.home()) == group(via) { // all of them have the same
@@ -271,7 +271,7 @@ func (t *txn) commit() (fsm.Key, *fsm.Commit) {
 		// One share, whatever happens: only there can be asked what became of it.
 		key.By, key.Share = fsm.ByShare, uint16(fsm.KeyShare(string(t.id), n))
 	}
-	return key, cmd
+	return via, key, cmd
 }
 
 // discharge ends the transaction as the client says; done gets the answer, on the loop.
@@ -293,7 +293,7 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 		done(amqp.Accepted{})
 		return
 	}
-	key, cmd := t.commit()
+	home, key, cmd := t.commit()
 	path := t.work[0].home().Name
 	deliveries, sends := t.settled, t.sends
 	t.timer.Stop()
@@ -301,7 +301,7 @@ func (t *txn) discharge(fail bool, done func(amqp.DeliveryState)) {
 	c.spawn(func() func() {
 		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.ProposeTimeout)
 		defer cancel()
-		out, err := c.s.commit(ctx, t.id, key, cmd)
+		out, err := c.s.commit(ctx, t.id, home, key, cmd)
 		return func() {
 			t.release()
 			switch {

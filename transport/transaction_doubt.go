@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
@@ -18,9 +19,9 @@ const (
 	maxDoubts = 16
 )
 
-// commit makes the one command of a transaction durable. When its outcome is unknown the node goes on
+// commit makes the one command of a transaction durable, at a share of home. When its outcome is unknown the node goes on
 // asking (S-243, RUL-16).
-func (s *Server) commit(ctx context.Context, id []byte, k fsm.Key, cmd *fsm.Commit) (fsm.Outcome, error) {
+func (s *Server) commit(ctx context.Context, id []byte, home *fsm.Descriptor, k fsm.Key, cmd *fsm.Commit) (fsm.Outcome, error) {
 	s.ledger.committing(id)
 	pump := s.waist.Borrow()
 	request, out, err := s.waist.ProposeAs(ctx, pump, k, cmd)
@@ -36,7 +37,7 @@ func (s *Server) commit(ctx context.Context, id []byte, k fsm.Key, cmd *fsm.Comm
 	}
 	s.wg.Go(func() {
 		defer s.doubts.Add(-1)
-		if s.resolve(id, request, k) {
+		if s.resolve(id, request, home, k) {
 			s.waist.GiveBack(pump)
 		}
 	})
@@ -59,7 +60,10 @@ func (s *Server) resolved(id []byte, out fsm.Outcome, err error) {
 // outcome the partition remembers, for a transaction in which nothing is done. If that is done, the other one was
 // not. It never will be, however late a copy of it arrives. So nothing happens behind the back of a client that was
 // told to help itself.
-func (s *Server) resolve(id []byte, request fsm.RequestID, k fsm.Key) bool {
+//
+// A share that has moved meanwhile has left behind what its partition remembers, so its new home knows nothing. The
+// transaction stays unknown then.
+func (s *Server) resolve(id []byte, request fsm.RequestID, home *fsm.Descriptor, k fsm.Key) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, doubtTime)
 	defer cancel()
 	for {
@@ -69,8 +73,12 @@ func (s *Server) resolve(id []byte, request fsm.RequestID, k fsm.Key) bool {
 			s.resolved(id, out, nil)
 			return true
 		case err == nil && out.Refusal == fsm.None:
+			if !s.stayed(ctx, home) {
+				return false
+			}
 			s.ledger.end(id, TransactionAborted, "it was not done in time")
 			return true
+		case err == nil && out.Refusal == fsm.Busy: // nothing was looked at
 		case err == nil || errors.Is(err, fsm.ErrNoEntity): // what was remembered is gone
 			return false
 		}
@@ -81,4 +89,10 @@ func (s *Server) resolve(id []byte, request fsm.RequestID, k fsm.Key) bool {
 			return false
 		}
 	}
+}
+
+// stayed reports whether all shares of an entity are where they were when a client was told of it.
+func (s *Server) stayed(ctx context.Context, home *fsm.Descriptor) bool {
+	now, err := s.catalog.Entity(ctx, home.Name)
+	return err == nil && now.ID == home.ID && slices.Equal(now.Partitions, home.Partitions)
 }

@@ -209,6 +209,10 @@ func (t *Transport) gaveUp(args *raft.AppendEntriesRequest, resp *raft.AppendEnt
 func (t *Transport) Rests(id fsm.NodeID, term, last uint64) bool {
 	t.rest.mu.Lock()
 	defer t.rest.mu.Unlock()
+	return t.restsLocked(id, term, last)
+}
+
+func (t *Transport) restsLocked(id fsm.NodeID, term, last uint64) bool {
 	p := t.rest.resting[id]
 	return p.term == term && p.last == last && t.fresh(p, time.Now())
 }
@@ -278,12 +282,13 @@ func (t *Transport) spare(id fsm.NodeID, args *raft.AppendEntriesRequest, resp *
 
 // park waits while a follower rests and nothing is written. It reports whether the follower rests still.
 func (t *Transport) park(id fsm.NodeID, term, last uint64) bool {
-	if !t.Rests(id, term, last) {
-		return false
-	}
 	t.rest.parked.Add(1)
 	defer t.rest.parked.Add(-1)
 	t.rest.mu.Lock()
+	if !t.restsLocked(id, term, last) { // whoever forgot it has stirred nobody: nobody waited yet
+		t.rest.mu.Unlock()
+		return false
+	}
 	if t.rest.stirred == nil {
 		t.rest.stirred = make(chan struct{})
 	}

@@ -3,8 +3,10 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -58,6 +60,75 @@ func TestARequestWithAnAnswerIsNotParked(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A request rides, finds nothing, and was asked again meanwhile over another connection. It is not parked beside the later one,
+// and so gets no message that the later one is to have. A6.
+func TestOneRequestIsParkedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParked()
+		var earlier error
+		old := p.receive(t, 1, func(_ fsm.Outcome, err error) { earlier = err })
+		p.emptyRound(fsm.Outcome{}, func() {
+			p.receive(t, 2, nil)
+			p.receive(t, 1, nil)
+		})
+		p.collect(false)
+		if n := p.parking.waiting(old.key); n != 2 || !errors.Is(earlier, errAskedAgain) {
+			t.Errorf("%d requests are parked, want 2; the earlier one ended with %v", n, earlier)
+		}
+		p.parking.pullEntity(1, func(c *call) { c.finish(fsm.Outcome{}, nil) })
+	})
+}
+
+// An answer that is given again, and in which nothing is, tells nothing of what is there: those that wait are asked still. A5, A6.
+func TestARepeatedAnswerTellsNothingOfWhatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParked()
+		answered := false
+		c := p.receive(t, 1, func(_ fsm.Outcome, err error) { answered = err == nil })
+		p.parking.add(p.receive(t, 2, nil))
+		p.pending = p.pending[:1] // the first one alone rides
+		p.emptyRound(fsm.Outcome{Repeated: true}, func() {})
+		if _, known := p.knownEmpty[c.key]; !answered || known || !slices.Contains(p.pendingWakes, c.key) {
+			t.Errorf("answered %v, known to be empty %v, wakes %v", answered, known, p.pendingWakes)
+		}
+		p.parking.pullEntity(1, func(c *call) { c.finish(fsm.Outcome{}, nil) })
+	})
+}
+
+// parked is the proposer of a leader without raft.
+type parked struct{ *proposer }
+
+func newParked() parked {
+	cfg := Defaults()
+	p := newProposer(&cfg, nil, &machine{m: remembering{}}, newWaiters(1), hclog.NewNullLogger(), nil, nil, nil)
+	p.leading = true
+	return parked{p}
+}
+
+// receive begins a receive of a pump.
+func (p parked) receive(t *testing.T, pump uint64, done func(fsm.Outcome, error)) *call {
+	t.Helper()
+	if done == nil {
+		done = func(fsm.Outcome, error) {}
+	}
+	b, err := p.begin(fsm.Request{ID: fsm.RequestID{Node: 1, Pump: pump, Counter: 1}, Entity: 1, Command: &fsm.Lock{Max: 1, Wait: 10_000}}, done)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.c
+}
+
+// emptyRound makes a round with what waits, in which each request has an outcome. meanwhile is called while the round is made.
+func (p parked) emptyRound(o fsm.Outcome, meanwhile func()) {
+	e := p.collect(false)
+	meanwhile()
+	outcomes := make([]fsm.Outcome, len(e.Requests))
+	for i := range outcomes {
+		outcomes[i] = o
+	}
+	p.complete(e, &applied{result: fsm.Result{Outcomes: outcomes}}, time.Now())
 }
 
 // A receive whose leadership has ended gives back no place that belongs to the next leadership. S-229.

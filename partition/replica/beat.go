@@ -164,7 +164,7 @@ const (
 func (r *Replica) keepLeading(now time.Time) {
 	c := &r.clockwork
 	servers, s := r.Servers(), r.standing()
-	if len(servers) < 2 || !s.Leads {
+	if !s.Leads || r.OnlyVoter() { // raft sends no heartbeats for a leader that is a majority by itself
 		return
 	}
 	if c.term != s.Term {

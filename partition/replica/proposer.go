@@ -27,6 +27,7 @@ type proposer struct {
 	stuck   func(error)  // raft no longer takes entries although it leads
 	end     func() error // why nothing is accepted once closed is closed
 	stalled func() bool  // the disk does not answer
+	room    *Room        // of the disk
 
 	stamps stamper
 	ticks  ticker
@@ -76,7 +77,7 @@ func newProposer(cfg *Config, r *raft.Raft, m *machine, w *waiters, log hclog.Lo
 	stalled func() bool, stuck func(error), end func() error) *proposer {
 	return &proposer{
 		cfg: cfg, raft: r, machine: m, waits: w, log: log, stalled: stalled, stuck: stuck, end: end,
-		stamps: stamper{clock: cfg.Clock}, linger: linger{length: cfg.RoundLinger},
+		room: &Room{}, stamps: stamper{clock: cfg.Clock}, linger: linger{length: cfg.RoundLinger},
 		signal: make(chan struct{}, 1), closed: make(chan struct{}),
 		parking: newParking(), knownEmpty: map[fsm.WaitKey]struct{}{},
 		gone: map[fsm.EntityID]struct{}{}, backpressure: backpressure{onHold: cfg.OnHold, floodFrom: float64(cfg.FloodFrom)},
@@ -165,10 +166,13 @@ func (p *proposer) takeOverLocked(c *call) {
 	}
 	if old := p.parking.byID[c.req.ID]; old != nil && old.state == callParked {
 		p.parking.remove(old)
-		old.finish(fsm.Outcome{}, fmt.Errorf("asked again elsewhere: %w", fsm.ErrUnknown))
+		old.finish(fsm.Outcome{}, errAskedAgain)
 	}
 	p.parking.byID[c.req.ID] = c
 }
+
+// errAskedAgain ends a call whose request came once more: its caller listens to the later one.
+var errAskedAgain = fmt.Errorf("asked again elsewhere: %w", fsm.ErrUnknown)
 
 func (p *proposer) notLeader() error {
 	_, id := p.raft.LeaderWithID()

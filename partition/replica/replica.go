@@ -108,6 +108,7 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 	}
 	r.machine.drops.raft.Store(r.raft)
 	r.prop = newProposer(r.cfg, r.raft, r.machine, r.waits, r.log, r.stalled.Load, r.RestartStuck, r.ending)
+	r.prop.room = o.Room
 	r.wg.Add(2)
 	go func() { defer r.wg.Done(); r.prop.run() }()
 	go func() { defer r.wg.Done(); r.watch() }()

@@ -43,6 +43,12 @@ func (r *Room) holds(c fsm.Command) bool {
 	return !r.watched.Load() || r.left.Add(-storedTimes*int64(grows(c))) >= 0
 }
 
+// took counts bytes that get into the log with a command that was asked for before.
+func (r *Room) took(bytes int) { r.left.Add(-storedTimes * int64(bytes)) }
+
+// spent reports whether nothing more may be stored before the next look.
+func (r *Room) spent() bool { return r.watched.Load() && r.left.Load() < 0 }
+
 // storedTimes is how often the bytes of a message get to the disk before the next look. They are in the log, in the
 // bodies, and in a segment of either that is taken ahead.
 const storedTimes = 3

@@ -50,10 +50,7 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 			p.parking.add(c)
 			continue
 		}
-		if send, is := c.req.Command.(*fsm.Enqueue); is && send.Late != nil {
-			send.Seal(p.cfg.MaxEntryBytes - size - c.size)
-			c.size = send.Weight()
-		}
+		p.sealLocked(c, p.cfg.MaxEntryBytes-size-c.size)
 		// Requests that were parked for the same key came before c.
 		p.pullPendingWakesLocked(pending, c.key, ride)
 		ride(c)
@@ -79,6 +76,21 @@ func (p *proposer) collect(tick bool) *fsm.Entry {
 		return nil
 	}
 	return e
+}
+
+// sealLocked ends that messages join c. At most room bytes of them do, and none if the disk has room for no more.
+func (p *proposer) sealLocked(c *call, room int) {
+	send, is := c.req.Command.(*fsm.Enqueue)
+	if !is || send.Late == nil {
+		return
+	}
+	if p.room.spent() {
+		room = 0
+	}
+	before := c.size
+	send.Seal(room)
+	c.size = send.Weight()
+	p.room.took(c.size - before)
 }
 
 // lateDetail tells the caller of a late request, if there is one after all, what to do.
@@ -224,7 +236,7 @@ const notEmpty = -1
 // is the place of each key's last request if that found nothing, or notEmpty.
 func (p *proposer) answerLocked(c *call, at int, o fsm.Outcome, err error, lastEmptyAt map[fsm.WaitKey]int) {
 	if c.key.Entity != 0 {
-		empty := c.empty(&o)
+		empty := c.empty(&o) && !o.Repeated // an answer that is given again tells nothing of what is there
 		lastEmptyAt[c.key] = notEmpty
 		if empty {
 			lastEmptyAt[c.key] = at
@@ -234,7 +246,11 @@ func (p *proposer) answerLocked(c *call, at int, o fsm.Outcome, err error, lastE
 				clear(p.knownEmpty)
 			}
 			p.knownEmpty[c.key] = struct{}{}
-			if !c.over && c.state == callRiding {
+			switch {
+			case c.over || c.state != callRiding:
+			case p.parking.byID[c.req.ID] != c && !c.req.ID.IsZero():
+				o, err = fsm.Outcome{}, errAskedAgain
+			default:
 				c.pulled = false
 				p.parking.add(c)
 				return
