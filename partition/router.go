@@ -141,6 +141,12 @@ func (r *Router) conclude(ctx context.Context, id fsm.RequestID, k fsm.Key, c fs
 	if a.unknown != nil || errors.Is(err, fsm.ErrUnknown) {
 		r.unanswered.note(id)
 	}
+	if a.unknown != nil && err == nil && c.Traits().Has(fsm.Takes) && len(o.Locked) == 0 && o.Session.Token.IsZero() {
+		// Nobody remembers that there was nothing. An attempt that is under way still must take nothing, either.
+		if late, err := r.recover(ctx, a.served, fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}, a.unknown); err == nil && late.Repeated {
+			o = late
+		}
+	}
 	if c, ok := c.(*fsm.Revoke); ok && err == nil && c.HasSession && o.Refusal == fsm.None {
 		r.tellReleased(ctx, k.Entity, c.Session)
 	}

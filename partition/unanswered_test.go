@@ -2,6 +2,7 @@ package partition
 
 import (
 	"bytes"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -195,6 +196,59 @@ func TestALateReceiveTakesNothing(t *testing.T) {
 			t.Errorf("%d attempts were counted", o.Locked[0].Attempts)
 		}
 	})
+}
+
+// A receive whose first attempt was given up on its way got nothing by the second, and its client has gone. The first attempt, when
+// it arrives after all, takes nothing of what has come since. A6, A18.
+func TestALateReceiveTakesNothingWhereNothingWas(t *testing.T) {
+	for _, wait := range []fsm.Millis{0, 500} {
+		t.Run(fmt.Sprintf("a wait of %d ms", wait), func(t *testing.T) {
+			cluster3(t, func(t *testing.T, b *brokers, d *fsm.Descriptor) { lateBehindNothing(t, b, d, wait) })
+		})
+	}
+}
+
+func lateBehindNothing(t *testing.T, b *brokers, d *fsm.Descriptor, wait fsm.Millis) {
+	ctx := shortly(t, time.Minute)
+	l := b.leader(d.Partitions[0]).Node()
+	via := b.others(l)[0]
+	k := fsm.Key{Entity: d.ID, By: fsm.ByShare}
+	propose := func(id fsm.RequestID, c fsm.Command) fsm.Outcome {
+		t.Helper()
+		o, err := b.all[via].r.Propose(ctx, id, k, c)
+		if err != nil || o.Refusal != fsm.None {
+			t.Fatalf("%T: %+v, %v", c, o, err)
+		}
+		return o
+	}
+	var late []byte
+	b.net.Swallow(func(from, to fsm.NodeID, kind uint8, msg []byte) bool {
+		if late == nil && from == via && to == l && kind == KindPropose {
+			late = bytes.Clone(msg)
+		}
+		return false
+	})
+	b.net.SetDelay(20*time.Millisecond, 0)
+	go func() {
+		time.Sleep(5 * time.Millisecond) // the first attempt is on its way
+		b.net.SetCut(via, l, true)
+		time.Sleep(time.Millisecond)
+		b.net.SetCut(via, l, false)
+	}()
+	if o := propose(fsm.RequestID{Node: 9, Pump: 1, Counter: 1}, &fsm.Lock{Max: 1, Delete: true, Wait: wait}); len(o.Locked) != 0 || late == nil {
+		t.Fatalf("received %q", bodies(o))
+	}
+	propose(fsm.RequestID{Node: 9, Pump: 2, Counter: 1}, &fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("a")}}})
+	if answer, err := b.nodes[l].port.Deliver(ctx, via, KindPropose, late); err == nil {
+		if answer, err = openResult(answer); err == nil {
+			if o, err := decodeOutcome(answer, nil); err != nil || len(o.Locked) != 0 {
+				t.Errorf("the late attempt takes %q, %v", bodies(o), err)
+			}
+		}
+	}
+	if got := bodies(propose(fsm.RequestID{Node: 9, Pump: 3, Counter: 1}, &fsm.Lock{Max: 1})); len(got) != 1 || got[0] != "a" {
+		t.Errorf("another client receives %q", got)
+	}
 }
 
 // The same of an accept: the session is free, and stays so. A6, S-308.

@@ -19,6 +19,9 @@ type Receiver struct {
 	shares []int
 	pumps  []Pump  // parallel to shares
 	lent   []*Pump // of the pool, parallel to shares; nil if the pumps are the receiver's own
+	// unknown says of each share whether nobody knows what the last request there took. The next one has the same id then. It
+	// gets what the last one took, which would be forgotten with a new id (A6).
+	unknown []bool
 	// turn is the index of the share that is asked first. It rotates per receive (S-42, A19). It goes on from where the
 	// entity's last receiver began, because the receiver of an accept or an HTTP receive is used only once.
 	turn int
@@ -48,7 +51,7 @@ func (s *Source) BorrowReceiver(d *fsm.Descriptor, sub fsm.SubQueue, shares []in
 }
 
 func (s *Source) receiver(d *fsm.Descriptor, sub fsm.SubQueue, shares []int) *Receiver {
-	r := &Receiver{s: s, desc: d, sub: sub, shares: shares, pumps: make([]Pump, len(shares))}
+	r := &Receiver{s: s, desc: d, sub: sub, shares: shares, pumps: make([]Pump, len(shares)), unknown: make([]bool, len(shares))}
 	if len(shares) > 1 {
 		r.turn = s.turns.next(d.ID, len(shares))
 	}
@@ -121,7 +124,11 @@ func (r *Receiver) Begin(cmd fsm.Command, done func(fsm.Outcome, error, Rest)) (
 	if several {
 		first, at = withWait(cmd, 0), (r.turn+1)%len(r.shares)
 	}
+	if r.unknown[at] {
+		return nil, false
+	}
 	cancel, ok := r.s.Begin(&r.pumps[at], ShareKey(r.desc, r.sub, r.shares[at]), first, func(out fsm.Outcome, err error, rest Rest) {
+		r.unknown[at] = errors.Is(err, fsm.ErrUnknown)
 		gone := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 		if rest == nil && (gone || several && got(out, err) || !several && !momentary(out, err)) {
 			done(out, err, nil)
@@ -132,6 +139,7 @@ func (r *Receiver) Begin(cmd fsm.Command, done func(fsm.Outcome, error, Rest)) (
 			limit, cancel := context.WithTimeout(ctx, waitOf(cmd)-time.Since(started)+r.s.cfg.ProposeTimeout)
 			if rest != nil {
 				out, err = rest(limit)
+				r.unknown[at] = errors.Is(err, fsm.ErrUnknown)
 			}
 			if several && !got(out, err) && limit.Err() == nil {
 				out, err = r.askOthers(limit, cmd, started)
@@ -237,7 +245,12 @@ func (r *Receiver) park(ctx context.Context, cmd fsm.Command) (out fsm.Outcome, 
 func (r *Receiver) propose(ctx context.Context, i int, cmd fsm.Command) (fsm.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitOf(cmd)+r.s.cfg.ProposeTimeout)
 	defer cancel()
-	return r.s.Propose(ctx, &r.pumps[i], ShareKey(r.desc, r.sub, r.shares[i]), cmd)
+	if r.unknown[i] {
+		r.pumps[i].counter--
+	}
+	out, err := r.s.Propose(ctx, &r.pumps[i], ShareKey(r.desc, r.sub, r.shares[i]), cmd)
+	r.unknown[i] = errors.Is(err, fsm.ErrUnknown)
+	return out, err
 }
 
 func waitOf(cmd fsm.Command) time.Duration { return time.Duration(fsm.WaitOf(cmd)) * time.Millisecond }
