@@ -118,6 +118,13 @@ func clientLeaves(t *testing.T, b *brokers, c fsm.Command, begins bool) {
 		if len(o.Locked) > 0 || o.Session.ID != "" {
 			t.Errorf("the client that has gone is given %+v, %v", o, err)
 		}
+		want := fsm.None
+		if accepts {
+			want = fsm.NoSession
+		}
+		if err == nil && o.Refusal != want {
+			t.Errorf("refusal %d, %q, want %d", o.Refusal, o.Detail, want)
+		}
 	}()
 	time.Sleep(time.Second) // the request is parked at the leader
 	cut := func(is bool) {

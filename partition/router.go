@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -141,9 +140,9 @@ func (r *Router) conclude(ctx context.Context, id fsm.RequestID, k fsm.Key, c fs
 	if a.unknown != nil || errors.Is(err, fsm.ErrUnknown) {
 		r.unanswered.note(id)
 	}
-	if a.unknown != nil && err == nil && c.Traits().Has(fsm.Takes) && len(o.Locked) == 0 && o.Session.Token.IsZero() {
+	if a.unknown != nil && err == nil && c.Traits().Has(fsm.Takes) && !took(o) {
 		// Nobody remembers that there was nothing. An attempt that is under way still must take nothing, either.
-		if late, err := r.recover(ctx, a.served, fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}, a.unknown); err == nil && late.Repeated {
+		if late, err := r.recover(ctx, a.served, fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}, a.unknown); err == nil && took(late) {
 			o = late
 		}
 	}
@@ -222,25 +221,29 @@ func (r *Router) proposeTo(ctx context.Context, to route, id fsm.RequestID, k fs
 }
 
 // recover learns what a request took whose caller is gone and whose last attempt ended unknown, so
-// that it can be given back (A18). It asks under the id of the request for a settlement of nothing. If the request was done,
-// its answer is given again. If it was not, it never will be: a copy that comes late gets the answer of the settlement.
+// that it can be given back (A18). It asks under the id of the request for a transaction in which nothing is done. If the
+// request was done, its answer is given again. If it was not, it never will be: a copy that comes late gets the answer of
+// the transaction.
 func (r *Router) recover(ctx context.Context, p fsm.PartitionID, req fsm.Request, cause error) (
 	fsm.Outcome, error) {
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), replica.GoneWait)
 	defer cancel()
 	asked := req
-	req.Command = &fsm.Settle{}
+	req.Command = &fsm.Commit{}
 	switch o, err := r.send.propose(late, p, req, &attempts{}, nil); {
 	case err != nil:
 		return fsm.Outcome{}, cause
-	case o.Repeated:
+	case o.Repeated && (took(o) || o.Refusal != fsm.None):
 		return o, nil
-	case slices.Contains([]fsm.Refusal{fsm.None, fsm.SessionLockLost, fsm.Stale, fsm.EntityNotFound}, o.Refusal):
+	case o.Refusal == fsm.None:
 		return replica.Nothing(asked), nil
 	default: // the life of the front end is over, say, and what was remembered is gone
 		return fsm.Outcome{}, cause
 	}
 }
+
+// took reports whether a request got something that its caller must be given, or give back.
+func took(o fsm.Outcome) bool { return len(o.Locked) > 0 || !o.Session.Token.IsZero() }
 
 // awaitShare pauses for the share's leader to reconcile with the catalog, which it does on its own
 // when it sees the change (A2). A share that moves may come to its new home meanwhile. It returns the description of the

@@ -247,6 +247,12 @@ func (r *Receiver) propose(ctx context.Context, i int, cmd fsm.Command) (fsm.Out
 	defer cancel()
 	if r.unknown[i] {
 		r.pumps[i].counter--
+		out, err := r.s.Propose(ctx, &r.pumps[i], ShareKey(r.desc, r.sub, r.shares[i]), cmd)
+		r.unknown[i] = errors.Is(err, fsm.ErrUnknown)
+		if err != nil || !out.Repeated || got(out, nil) {
+			return out, err
+		}
+		// The last request took nothing, and never will: it is over.
 	}
 	out, err := r.s.Propose(ctx, &r.pumps[i], ShareKey(r.desc, r.sub, r.shares[i]), cmd)
 	r.unknown[i] = errors.Is(err, fsm.ErrUnknown)

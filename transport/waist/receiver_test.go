@@ -26,7 +26,8 @@ type lossyBroker struct {
 
 func (b *lossyBroker) Propose(_ context.Context, id fsm.RequestID, _ fsm.Key, _ fsm.Command) (fsm.Outcome, error) {
 	b.asked = append(b.asked, id.Counter)
-	if b.answered[id.Pump] != id {
+	again := b.answered[id.Pump] == id
+	if !again {
 		b.answered[id.Pump], b.answer[id.Pump] = id, fsm.Outcome{}
 		if b.message {
 			b.message, b.answer[id.Pump] = false, fsm.Outcome{Locked: []fsm.Delivery{{Seq: 1}}}
@@ -36,7 +37,9 @@ func (b *lossyBroker) Propose(_ context.Context, id fsm.RequestID, _ fsm.Key, _ 
 		b.lost--
 		return fsm.Outcome{}, fmt.Errorf("the link is lost: %w", fsm.ErrUnknown)
 	}
-	return b.answer[id.Pump], nil
+	o := b.answer[id.Pump]
+	o.Repeated = again
+	return o, nil
 }
 
 func (b *lossyBroker) Begin(id fsm.RequestID, k fsm.Key, c fsm.Command, done func(fsm.Outcome, error, Rest)) (Cancel, bool) {
@@ -81,5 +84,19 @@ func TestTheNextReceiveGetsWhatTheLastOneTook(t *testing.T) {
 				t.Errorf("begun %v: requests %v", begins, b.asked)
 			}
 		})
+	}
+}
+
+// The answer that was lost is that there was nothing. The next receive does not take that for its own. A6.
+func TestTheNextReceiveAsksForMore(t *testing.T) {
+	b := &lossyBroker{lost: 1, answered: map[uint64]fsm.RequestID{}, answer: map[uint64]fsm.Outcome{}}
+	s := New(Config{Broker: b, Log: hclog.NewNullLogger(), Incarnation: 7, ProposeTimeout: time.Second})
+	r := s.NewReceiver(&fsm.Descriptor{ID: 1, Partitions: []fsm.PartitionID{1}}, fsm.Main, []int{0})
+	if _, err := r.Receive(t.Context(), &fsm.Lock{Max: 1}); err == nil {
+		t.Fatal("the answer was not lost: this test shows nothing")
+	}
+	b.message = true
+	if o, err := r.Receive(t.Context(), &fsm.Lock{Max: 1}); err != nil || len(o.Locked) != 1 || !slices.Equal(b.asked, []uint64{1, 1, 2}) {
+		t.Errorf("received %+v, %v, with the requests %v", o.Locked, err, b.asked)
 	}
 }
