@@ -13,17 +13,31 @@ import (
 // A connection between nodes breaks with the answer to a request on it. The request had waited for what it got, and there is
 // nothing else now. Asked again, it gets the same answer, and does not wait for more. A6, S-308.
 func TestALostAnswerIsGivenAgainWhereNothingElseWaits(t *testing.T) {
+	eachTaker(t, 1, answerIsLost)
+}
+
+// eachTaker runs f with each request that takes something and waits for it, once begun and once proposed.
+func eachTaker(t *testing.T, most uint32, f func(t *testing.T, b *brokers, c fsm.Command, begins bool)) {
 	for name, c := range map[string]fsm.Command{
-		"receive":            &fsm.Lock{Max: 1, Wait: 30_000},
-		"receive and delete": &fsm.Lock{Max: 1, Delete: true, Wait: 30_000},
+		"receive":            &fsm.Lock{Max: most, Wait: 30_000},
+		"receive and delete": &fsm.Lock{Max: most, Delete: true, Wait: 30_000},
 		"accept":             &fsm.AcceptSession{Next: true, Wait: 30_000},
 	} {
 		for _, begins := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, begun %v", name, begins), func(t *testing.T) {
-				cluster3(t, func(t *testing.T, b *brokers, _ *fsm.Descriptor) { answerIsLost(t, b, c, begins) })
+				cluster3(t, func(t *testing.T, b *brokers, _ *fsm.Descriptor) { f(t, b, c, begins) })
 			})
 		}
 	}
+}
+
+// ask has a router make the first request of pump 1.
+func ask(ctx context.Context, r *Router, k fsm.Key, c fsm.Command, begins bool) (fsm.Outcome, error) {
+	id := fsm.RequestID{Node: 9, Pump: 1, Counter: 1}
+	if begins {
+		return beginAt(r, id, k, c).wait(ctx)
+	}
+	return r.Propose(ctx, id, k, c)
 }
 
 func answerIsLost(t *testing.T, b *brokers, c fsm.Command, begins bool) {
@@ -40,13 +54,7 @@ func answerIsLost(t *testing.T, b *brokers, c fsm.Command, begins bool) {
 	began := time.Now()
 	answer := make(chan fsm.Outcome)
 	go func() {
-		var o fsm.Outcome
-		var err error
-		if id := (fsm.RequestID{Node: 9, Pump: 1, Counter: 1}); begins {
-			o, err = beginAt(r, id, k, c).wait(ctx)
-		} else {
-			o, err = r.Propose(ctx, id, k, c)
-		}
+		o, err := ask(ctx, r, k, c, begins)
 		if err != nil || o.Refusal != fsm.None {
 			t.Errorf("%+v, %v", o, err)
 		}
@@ -82,17 +90,7 @@ func answerIsLost(t *testing.T, b *brokers, c fsm.Command, begins bool) {
 // A client leaves while its node cannot reach the leader, and its receive was not done. The node asks what it took, and that takes
 // nothing: messages that have come meanwhile are there for others. A18, S-142.
 func TestAClientThatHasGoneIsGivenNothingNew(t *testing.T) {
-	for name, c := range map[string]fsm.Command{
-		"receive":            &fsm.Lock{Max: 100, Wait: 30_000},
-		"receive and delete": &fsm.Lock{Max: 100, Delete: true, Wait: 30_000},
-		"accept":             &fsm.AcceptSession{Next: true, Wait: 30_000},
-	} {
-		for _, begins := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, begun %v", name, begins), func(t *testing.T) {
-				cluster3(t, func(t *testing.T, b *brokers, _ *fsm.Descriptor) { clientLeaves(t, b, c, begins) })
-			})
-		}
-	}
+	eachTaker(t, 100, clientLeaves)
 }
 
 func clientLeaves(t *testing.T, b *brokers, c fsm.Command, begins bool) {
@@ -108,13 +106,7 @@ func clientLeaves(t *testing.T, b *brokers, c fsm.Command, begins bool) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		var o fsm.Outcome
-		var err error
-		if r, id := b.all[via].r, (fsm.RequestID{Node: 9, Pump: 1, Counter: 1}); begins {
-			o, err = beginAt(r, id, k, c).wait(client)
-		} else {
-			o, err = r.Propose(client, id, k, c)
-		}
+		o, err := ask(client, b.all[via].r, k, c, begins)
 		if len(o.Locked) > 0 || o.Session.ID != "" {
 			t.Errorf("the client that has gone is given %+v, %v", o, err)
 		}

@@ -245,18 +245,18 @@ func (r *Receiver) park(ctx context.Context, cmd fsm.Command) (out fsm.Outcome, 
 func (r *Receiver) propose(ctx context.Context, i int, cmd fsm.Command) (fsm.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitOf(cmd)+r.s.cfg.ProposeTimeout)
 	defer cancel()
-	if r.unknown[i] {
-		r.pumps[i].counter--
+	for {
+		again := r.unknown[i]
+		if again {
+			r.pumps[i].counter--
+		}
 		out, err := r.s.Propose(ctx, &r.pumps[i], ShareKey(r.desc, r.sub, r.shares[i]), cmd)
 		r.unknown[i] = errors.Is(err, fsm.ErrUnknown)
-		if err != nil || !out.Repeated || got(out, nil) {
+		if !again || err != nil || !out.Repeated || got(out, nil) {
 			return out, err
 		}
-		// The last request took nothing, and never will: it is over.
+		// The last request took nothing, and never will. So this one gets an id of its own.
 	}
-	out, err := r.s.Propose(ctx, &r.pumps[i], ShareKey(r.desc, r.sub, r.shares[i]), cmd)
-	r.unknown[i] = errors.Is(err, fsm.ErrUnknown)
-	return out, err
 }
 
 func waitOf(cmd fsm.Command) time.Duration { return time.Duration(fsm.WaitOf(cmd)) * time.Millisecond }
