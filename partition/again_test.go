@@ -153,7 +153,7 @@ func clientLeaves(t *testing.T, b *brokers, c fsm.Command, begins bool) {
 	}
 	o := propose(2, &fsm.Lock{Max: 10})
 	if got := bodies(o); !slices.Equal(got, []string{"a", "b", "c"}) || o.Locked[0].Attempts != 0 {
-		t.Errorf("another client receives %q, %d attempts before", got, o.Locked[0].Attempts)
+		t.Errorf("another client receives %q: %+v", got, o.Locked)
 	}
 }
 
