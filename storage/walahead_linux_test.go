@@ -181,7 +181,12 @@ func TestFilesOfTheLogArePrivate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fill(t, l, last+1, 2, cfg); err != nil {
+		next, err := fill(t, l, last+1, 2, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The log opens a segment in the background, and the next append waits for that.
+		if err := l.StoreLog(&raft.Log{Index: next, Term: 1, Type: raft.LogCommand, Data: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
 		check("open")

@@ -139,10 +139,10 @@ func TestACommitInDoubtIsAskedAbout(t *testing.T) {
 					t.Errorf("at first it is %s", got)
 				}
 				time.Sleep(3 * doubtPause)
+				b.broker.mu.Lock()
 				if got := b.server.Outcome(id); got != name || len(asked) != 1 {
 					t.Errorf("then it is %s, asked under %d ids", got, len(asked))
 				}
-				b.broker.mu.Lock()
 				b.broker.applyLocked(0, first) // a late copy
 				b.broker.mu.Unlock()
 				if c := b.broker.counts(t, "a"); (c.Active == 1) != done || c.Active > 1 {
@@ -180,6 +180,8 @@ func TestACommitInDoubtWhoseShareMovesStaysUnknown(t *testing.T) {
 		}
 		b.broker.update("a", func(d *fsm.Descriptor) { d.Partitions = []fsm.PartitionID{d.Partitions[0] + 1} })
 		time.Sleep(5 * doubtPause)
+		b.broker.mu.Lock()
+		defer b.broker.mu.Unlock()
 		if got := b.server.Outcome(id); got != TransactionUnknown || asked != 3 {
 			t.Errorf("it is %s, asked %d times", got, asked)
 		}
