@@ -62,6 +62,7 @@ type walFiler struct {
 	*walsegment.Filer
 	gone    *sweeper
 	ahead   *segmentAhead
+	opened  *openedFiles
 	dir     string
 	full    *fullTail // found by RecoverTail, nil if there is none
 	content []byte    // of the entries of the call under way, one behind the other
@@ -70,7 +71,8 @@ type walFiler struct {
 
 func newWALFiler(dir string, logger hclog.Logger) *walFiler {
 	files := newWALFiles(logger)
-	return &walFiler{Filer: walsegment.NewFiler(dir, files), dir: dir, gone: files.gone, ahead: files.ahead}
+	return &walFiler{Filer: walsegment.NewFiler(dir, files), dir: dir, gone: files.gone, ahead: files.ahead,
+		opened: files.opened}
 }
 
 // Create implements types.SegmentFiler.

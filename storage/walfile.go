@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -27,13 +28,34 @@ const (
 // segment holds zeros, written by this package or preallocated.
 type walFiles struct {
 	*walfs.FS
-	buf   *directBuf // of the writes to the last segment, whichever it is
-	gone  *sweeper
-	ahead *segmentAhead
+	buf    *directBuf // of the writes to the last segment, whichever it is
+	gone   *sweeper
+	ahead  *segmentAhead
+	opened *openedFiles
 }
 
 func newWALFiles(logger hclog.Logger) walFiles {
-	return walFiles{walfs.New(), &directBuf{}, &sweeper{logger: logger, delete: os.Remove}, &segmentAhead{}}
+	return walFiles{walfs.New(), &directBuf{}, &sweeper{logger: logger, delete: os.Remove}, &segmentAhead{}, &openedFiles{}}
+}
+
+// openedFiles are the files that the library opened while it opens a log. It leaves them open when it cannot.
+type openedFiles struct {
+	files []io.Closer
+	kept  bool // the log is open, and closes them
+}
+
+func (o *openedFiles) note(f io.Closer) {
+	if !o.kept {
+		o.files = append(o.files, f)
+	}
+}
+
+func (o *openedFiles) keep() { o.files, o.kept = nil, true }
+
+func (o *openedFiles) close() {
+	for _, f := range o.files {
+		_ = f.Close() // nothing was written, and some are closed already
+	}
 }
 
 // Delete implements types.VFS. The library calls it between two appends, once for every segment that a snapshot made
@@ -58,6 +80,7 @@ func (w walFiles) Create(dir, name string, size uint64) (types.WritableFile, err
 	if f.direct != nil {
 		f.direct.buf = w.buf
 	}
+	w.opened.note(f)
 	w.ahead.prepare(dir)
 	return f, nil
 }
@@ -77,6 +100,15 @@ func (w walFiles) create(dir, name string, size uint64) (*walFile, error) {
 		return nil, err
 	}
 	return w.open(&walFile{WritableFile: f, file: &inner.File, size: int64(size)}), nil
+}
+
+// OpenReader implements types.VFS.
+func (w walFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
+	f, err := w.FS.OpenReader(dir, name)
+	if err == nil {
+		w.opened.note(f)
+	}
+	return f, err
 }
 
 // OpenWriter implements types.VFS.
@@ -101,7 +133,9 @@ func (w walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 		return nil, err
 	}
 	w.ahead.prepare(dir)
-	return w.open(&walFile{WritableFile: f, file: inner, size: info.Size(), named: true}), nil
+	file := w.open(&walFile{WritableFile: f, file: inner, size: info.Size(), named: true})
+	w.opened.note(file)
+	return file, nil
 }
 
 // open makes f write past the page cache, where the file system can.

@@ -36,13 +36,18 @@ type fullTail struct {
 // openWAL opens the write-ahead log in dir.
 func openWAL(dir string, segmentBytes int, logger hclog.Logger) (*wal.WAL, *walFiler, error) {
 	for finished := false; ; finished = true {
-		filer := newWALFiler(dir, logger)
-		w, err := wal.Open(dir, wal.WithSegmentSize(segmentBytes), wal.WithSegmentFiler(filer), wal.WithLogger(logger))
-		if err != nil || filer.full == nil {
-			if err != nil {
-				filer.ahead.close()
-			}
-			return w, filer, err
+		filer, meta := newWALFiler(dir, logger), &walmeta.BoltMetaDB{}
+		w, err := wal.Open(dir, wal.WithSegmentSize(segmentBytes), wal.WithSegmentFiler(filer), wal.WithLogger(logger),
+			wal.WithMetaStore(meta))
+		if err != nil {
+			// The library forgets what it has open. It would wait for its own lock of the meta file at the next attempt.
+			filer.ahead.close()
+			filer.opened.close()
+			return nil, nil, errors.Join(err, meta.Close())
+		}
+		filer.opened.keep()
+		if filer.full == nil {
+			return w, filer, nil
 		}
 		err = w.Close()
 		filer.gone.wait()
@@ -66,7 +71,7 @@ func finishSeal(dir string, segmentBytes int, full *fullTail) error {
 	meta := &walmeta.BoltMetaDB{}
 	state, err := meta.Load(dir)
 	if err != nil {
-		return err
+		return errors.Join(err, meta.Close())
 	}
 	n := len(state.Segments)
 	if n == 0 || state.Segments[n-1].ID != full.id || !state.Segments[n-1].SealTime.IsZero() {
