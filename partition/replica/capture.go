@@ -23,7 +23,7 @@ type Holder interface{ Holding() uint64 }
 var ErrNotHeld = errors.New("forwards are not held by that hold")
 
 // Capture freezes the state in microseconds, whoever leads. The hold must be in force here, else the error wraps
-// ErrNotHeld: a replica that lags applies it a moment later.
+// ErrNotHeld. A replica that lags applies it a moment later, or gets it with a snapshot.
 func (r *Replica) Capture(hold uint64) (*Captured, error) {
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -33,6 +33,9 @@ func (r *Replica) Capture(hold uint64) (*Captured, error) {
 	defer m.mu.Unlock()
 	if m.broken {
 		return nil, errBroken
+	}
+	if m.restoring {
+		return nil, fmt.Errorf("partition %d restores a snapshot: %w", r.id, ErrNotHeld)
 	}
 	if h, ok := m.m.(Holder); !ok || h.Holding() != hold {
 		return nil, fmt.Errorf("partition %d at entry %d: %w", r.id, m.applied.Load(), ErrNotHeld)

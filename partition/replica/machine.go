@@ -33,6 +33,8 @@ type machine struct {
 	// looks whether the replica advances must not wait for an entry that takes long.
 	applied atomic.Uint64
 	broken  bool // an entry could not be applied: nothing may be, ever after
+	// restoring says that the state is that of a snapshot whose bodies are not there yet, nor its index.
+	restoring bool
 	// members are those of the last committed configuration, nil before the first one. Raft itself tells neither the index
 	// nor whether what it names is committed. It is written by raft's goroutine and read without a lock, as applied is.
 	members atomic.Pointer[membership]
@@ -377,7 +379,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	index, err := m.restore(r)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.broken, m.unrestored = err != nil, err
+	m.broken, m.unrestored, m.restoring = err != nil, err, false
 	if err != nil {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
@@ -405,6 +407,7 @@ func (m *machine) restore(r io.Reader) (index uint64, err error) {
 		return 0, err
 	}
 	m.mu.Lock()
+	m.restoring = true
 	if err = m.m.Restore(r); err == nil {
 		m.publishLocked()
 	}
