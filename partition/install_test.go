@@ -2,8 +2,12 @@ package partition
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"io/fs"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -79,6 +83,43 @@ func TestSnapshotDoesNotTakeALogBack(t *testing.T) {
 			t.Errorf("entry %d is gone: %v", last, err)
 		}
 		fill(150, 200)
+		if s := c.settled(); s.Enqueues != 200 {
+			t.Errorf("%d enqueues", s.Enqueues)
+		}
+	})
+}
+
+// A follower that has no room for the bodies of a snapshot starts anew when there is room. Before, it was sent the same
+// snapshot again and again, and its store of bodies took no more writes, whatever room there was.
+func TestAFollowerWithoutRoomForASnapshotStartsAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := newTestCluster(t, 3)
+		c.disk = &memDisk{free: 1 << 30}
+		c.cfg = func(c *Config) { c.TrailingLogs = 64 }
+		c.open(1)
+		defer c.close()
+		r := c.leader(1)
+		far := c.others(r.Node())[0]
+		c.net.Isolate(far, true)
+		for i := range 200 {
+			if _, err := r.Propose(t.Context(), enqueue(reqID(1, uint64(i+1)), fmt.Sprint("b", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		n := c.nodes[far]
+		bodies := n.disks[1].bodies
+		bodies.mu.Lock()
+		bodies.noRoom = &fs.PathError{Op: "write", Path: "bodies", Err: syscall.ENOSPC} // of this store for ever
+		bodies.mu.Unlock()
+		c.net.Isolate(far, false)
+		time.Sleep(time.Minute)
+		if n.disks[1].bodies == bodies {
+			t.Fatalf("after %d snapshots the follower goes on with a store that takes no writes: %+v",
+				c.net.Calls(KindSnapshot), n.host.Replica(1).Status())
+		}
 		if s := c.settled(); s.Enqueues != 200 {
 			t.Errorf("%d enqueues", s.Enqueues)
 		}

@@ -32,6 +32,7 @@ type memBodies struct {
 	live    map[uint64]int
 	fail    error
 	unread  error // a body cannot be read
+	noRoom  error // a snapshot cannot be restored
 }
 
 func newMemBodies() *memBodies {
@@ -122,6 +123,9 @@ func (b *memBodies) Pin() interface {
 func (b *memBodies) Restore(r io.Reader) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.noRoom != nil {
+		return b.noRoom
+	}
 	b.entries, b.live = map[uint64][]byte{}, map[uint64]int{}
 	whole, err := io.ReadAll(r)
 	if err != nil {

@@ -42,6 +42,8 @@ type machine struct {
 	imaged func() membership
 	// unrestored is why the last snapshot could not be restored; raft only logs it.
 	unrestored error
+	// failLive fails the replica if raft runs; nil where there is none.
+	failLive func(error)
 
 	// catalog is what the catalog's machine holds, nil in other groups. It is written with mu held, and read without.
 	catalog atomic.Pointer[catalog.View]
@@ -374,14 +376,27 @@ func WriteImage(to io.Writer, index uint64, image io.WriterTo) error {
 // Release implements raft.FSMSnapshot.
 func (s *snapshot) Release() { _ = s.pin.Close() } // unpinning has nothing to report to raft
 
-// Restore implements raft.FSM. An error leaves a state that must not be used.
+// Restore implements raft.FSM. An error leaves a state that must not be used, and fails the replica: raft would have the
+// snapshot sent again, and again.
 func (m *machine) Restore(r io.ReadCloser) error {
 	index, err := m.restore(r)
+	if err != nil {
+		err = fmt.Errorf("restore snapshot: %w", err)
+	}
+	m.restored(index, err)
+	if err != nil && m.failLive != nil {
+		m.failLive(err)
+	}
+	return err
+}
+
+// restored notes how the restore of a snapshot ended.
+func (m *machine) restored(index uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.broken, m.unrestored, m.restoring = err != nil, err, false
 	if err != nil {
-		return fmt.Errorf("restore snapshot: %w", err)
+		return
 	}
 	m.applied.Store(index)
 	if m.imaged != nil {
@@ -392,7 +407,6 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	m.sinceEntries.Store(0)
 	m.sinceBytes.Store(0)
 	m.notify()
-	return nil
 }
 
 // trouble is why the last snapshot could not be restored, nil if it was.

@@ -93,7 +93,7 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 	}
 	r.guard = newGuard(s, r.cfg.LogCacheBytes, r.Fail)
 	r.guard.pace, r.guard.onSync = o.Pace, r.cfg.OnSync
-	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, ended: r.guard.ended, imaged: r.imaged,
+	r.machine = &machine{bodies: s.Bodies, m: o.Empty(), fail: r.Fail, failLive: r.guard.unreadable, ended: r.guard.ended, imaged: r.imaged,
 		notify: func() { o.Node.Applied(id) }, drops: &dropLog{log: r.log}, tallies: o.Tallies, onApply: r.cfg.OnApply, digests: newDigests(r.stopping, &r.wg)}
 	r.machine.publishLocked() // nobody else has it yet
 	r.net = raftnet.New(raftnet.Config{
