@@ -89,12 +89,19 @@ func (emptyPin) Close() error                    { return nil }
 // alone runs f with the leader of a group of one that counts, in a bubble.
 func alone(t *testing.T, f func(t *testing.T, r *Replica, state *counter)) {
 	t.Helper()
+	aloneWith(t, func(*Stores) {}, f)
+}
+
+// aloneWith is alone with stores that the test exchanges.
+func aloneWith(t *testing.T, exchange func(*Stores), f func(t *testing.T, r *Replica, state *counter)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Defaults()
 		cfg.Node = "n1"
 		store, state := raft.NewInmemStore(), &counter{}
 		stores := Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore(), Bodies: brittleBodies{},
 			Close: func() error { return nil }}
+		exchange(&stores)
 		r, err := Open(1, stores, []fsm.NodeID{"n1"}, Options{Config: &cfg, Node: noPeers{}, Caller: noPeers{},
 			Room: &Room{}, Empty: func() Machine { return state }, Verified: true, Log: hclog.NewNullLogger()})
 		if err != nil {

@@ -314,7 +314,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 		m.mu.Unlock()
 		return nil, errBroken
 	}
-	s := &snapshot{image: m.m.Capture(), index: m.applied.Load()}
+	s := &snapshot{image: m.m.Capture(), index: m.applied.Load(), failLive: m.failLive}
 	m.mu.Unlock()
 	// Raft does not apply while this runs, so the pin and the image are of the same entry.
 	s.pin = m.bodies.Pin()
@@ -331,9 +331,10 @@ type pin = interface {
 }
 
 type snapshot struct {
-	image io.WriterTo
-	index uint64
-	pin   pin
+	image    io.WriterTo
+	index    uint64
+	pin      pin
+	failLive func(error) // told when the bodies cannot be written; nil for nobody
 }
 
 // Persist implements raft.FSMSnapshot.
@@ -348,10 +349,27 @@ func (s *snapshot) write(sink io.Writer) error {
 	if err := WriteImage(sink, s.index, s.image); err != nil {
 		return err
 	}
-	if _, err := s.pin.WriteTo(sink); err != nil {
-		return fmt.Errorf("write bodies of the snapshot: %w", err)
+	file := &watchedSink{to: sink}
+	if _, err := s.pin.WriteTo(file); err != nil {
+		err = fmt.Errorf("write bodies of the snapshot: %w", err)
+		if file.err == nil && s.failLive != nil {
+			s.failLive(err) // bodies are not written any more after an error, so no later snapshot is taken
+		}
+		return err
 	}
 	return nil
+}
+
+// watchedSink remembers that a write failed.
+type watchedSink struct {
+	to  io.Writer
+	err error
+}
+
+func (f *watchedSink) Write(p []byte) (n int, err error) {
+	n, err = f.to.Write(p)
+	f.err = errors.Join(f.err, err)
+	return n, err
 }
 
 // WriteImage writes the image of a state that has applied the entry index, up to its bodies.
