@@ -89,7 +89,7 @@ type BodyStats struct {
 }
 
 // openBodies opens the directory of segments. Its segments stay until the snapshots have said what they need
-// (claimSegments), and the state was restored or there is none (dropUnknown).
+// (claimSegments), and one of them is restored or there is none (dropUnknown).
 func openBodies(fsys FS, dir string, cfg Config, logger hclog.Logger) (*Bodies, error) {
 	if err := makeDirs(fsys, dir); err != nil {
 		return nil, err

@@ -30,16 +30,19 @@ func (b *Bodies) Restore(r io.Reader) error {
 	b.compactMu.Lock()
 	defer b.compactMu.Unlock()
 
-	var err error
-	if s := ownSnapshot(r, b); s != nil && s.hasManifest() {
-		err = b.attach(s)
-	} else {
-		err = b.readInline(r)
+	// First, because a full disk may have no other room for the bodies of the snapshot.
+	err := b.dropUnknown()
+	if err == nil {
+		if s := ownSnapshot(r, b); s != nil && s.hasManifest() {
+			err = b.attach(s)
+		} else {
+			err = b.readInline(r)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("restore bodies: %w", err)
 	}
-	return b.dropUnknown()
+	return nil
 }
 
 // ownSnapshot finds our reader under raft's wrappers.

@@ -449,3 +449,45 @@ func FuzzReadSmall(f *testing.F) {
 		}
 	})
 }
+
+// A snapshot from the leader carries its bodies. A restart takes them out of it again, into the room of those that the
+// process before has taken out, or of what it could not finish on a full disk.
+func TestARestartNeedsNoRoomForTheBodiesTwice(t *testing.T) {
+	src := openReplica(t, faultfs.New(), smallConfig())
+	for i := uint64(1); i <= 40; i++ {
+		mustPut(t, src.Bodies, i, bytesOf(i, 2000))
+	}
+	if err := takeSnapshot(src, 40); err != nil {
+		t.Fatal(err)
+	}
+	metas, _ := src.Snapshots.List()
+	_, rc, err := src.Snapshots.Open(metas[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rc.Close() //nolint:errcheck // only read
+
+	fsys := faultfs.New()
+	dst := openReplica(t, fsys, smallConfig())
+	sink, err := dst.Snapshots.Create(raft.SnapshotVersionMax, 40, 1, raft.Configuration{}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(sink, rc); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := fsys.Used()
+	for _, room := range []int64{50_000, 100_000, 100_000} { // too little at first
+		fsys.Limit(snapshot + room)
+		if _, err := restoreNewest(dst); (err != nil) != (room < 80_000) {
+			t.Fatalf("with room for %d bytes: %v", room, err)
+		}
+		if err := dst.Bodies.Close(); err != nil {
+			t.Fatal(err)
+		}
+		dst = openReplica(t, fsys, smallConfig())
+	}
+}
