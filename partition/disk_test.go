@@ -203,40 +203,46 @@ func TestFastPublisherDoesNotOvertakeTheLookAtTheDisk(t *testing.T) {
 	})
 }
 
-// Without snapshots what was settled on a full disk would stay where it is.
+// Without snapshots what was settled, or deleted, on a full disk would stay where it is.
 func TestFullDiskIsCleanedBySnapshots(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		c := newTestCluster(t, 1)
-		c.disk = &memDisk{free: 1 << 29}
-		c.open(1)
-		defer c.close()
-		r := c.leader(1)
-		taken := func() (index uint64) {
-			if metas, err := c.nodes["n1"].disks[1].snaps.List(); err == nil && len(metas) > 0 {
-				index = metas[0].Index
-			}
-			return index
+	for name, free := range map[string]uint64{"what is settled makes room": 1 << 30 / 10, "what is deleted makes room": 1 << 30 / 50} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) { cleanedBySnapshots(t, free) })
+		})
+	}
+}
+
+func cleanedBySnapshots(t *testing.T, free uint64) {
+	c := newTestCluster(t, 1)
+	c.disk = &memDisk{free: 1 << 29}
+	c.open(1)
+	defer c.close()
+	r := c.leader(1)
+	taken := func() (index uint64) {
+		if metas, err := c.nodes["n1"].disks[1].snaps.List(); err == nil && len(metas) > 0 {
+			index = metas[0].Index
 		}
-		work := func() {
-			for range 12 {
-				_ = r.Barrier(t.Context(), 0)
-				time.Sleep(10 * time.Second)
-			}
+		return index
+	}
+	work := func() {
+		for range 12 {
+			_ = r.Barrier(t.Context(), 0)
+			time.Sleep(10 * time.Second)
 		}
-		work()
-		if taken() != 0 {
-			t.Error("a snapshot was taken without need")
-		}
-		c.disk.mu.Lock()
-		c.disk.free = 1 << 30 / 10
-		c.disk.mu.Unlock()
-		work()
-		first := taken()
-		work()
-		if second := taken(); first == 0 || second <= first {
-			t.Errorf("snapshots at %d and %d", first, second)
-		}
-	})
+	}
+	work()
+	if taken() != 0 {
+		t.Error("a snapshot was taken without need")
+	}
+	c.disk.mu.Lock()
+	c.disk.free = free
+	c.disk.mu.Unlock()
+	work()
+	first := taken()
+	work()
+	if second := taken(); first == 0 || second <= first {
+		t.Errorf("snapshots at %d and %d", first, second)
+	}
 }
 
 // A disk that turns read-only is that of the whole node: leaderships leave that have nothing to write, and

@@ -34,9 +34,9 @@ func (s *snapshots) look() {
 	if s.busy.Load() || time.Now().Before(s.resume) {
 		return
 	}
-	// The space of settled messages comes back only when the snapshots that still name them are replaced. Without one
-	// now and then a full disk would stay full, because nothing is published that would cause one.
-	needy := s.r.room.Level() == RoomForSettling && m.sinceEntries.Load() > 0 &&
+	// The space of settled and deleted messages comes back only when the snapshots that still name them are replaced.
+	// Without one now and then a full disk would stay full, because nothing is published that would cause one.
+	needy := s.r.room.Level() >= RoomForSettling && m.sinceEntries.Load() > 0 &&
 		time.Since(s.last) >= needyPause
 	bytes, entries := s.r.cfg.SnapshotBytes, s.r.cfg.SnapshotEntries
 	if s.r.fills() {
