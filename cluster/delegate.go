@@ -50,10 +50,8 @@ func (d delegate) NotifyMsg(b []byte) {
 	}
 }
 
-// GetBroadcasts returns what is to be told now.
-func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
-	return d.g.queue.GetBroadcasts(overhead, limit)
-}
+// GetBroadcasts adds nothing to the packets of the library: Gossip.spread sends our own.
+func (d delegate) GetBroadcasts(int, int) [][]byte { return nil }
 
 // LocalState returns all that we know, for a node that we meet.
 func (d delegate) LocalState(bool) []byte {
@@ -89,6 +87,7 @@ func (d delegate) NotifyAlive(n *memberlist.Node) error { return d.g.admissible(
 // NotifyJoin notes a new life.
 func (d delegate) NotifyJoin(n *memberlist.Node) {
 	d.g.arrived(n.Name, n.Addr.String(), n.Address(), n.Meta)
+	d.g.stir() // there may have been nobody to tell
 }
 
 // NotifyUpdate notes a life's new address.
@@ -118,7 +117,7 @@ func (g *Gossip) heardLeader(l LeaderInfo) {
 }
 
 func (g *Gossip) spreadLeader(p fsm.PartitionID, leader fsm.NodeID, term uint64) {
-	g.queue.QueueBroadcast(broadcast{
+	g.tell(broadcast{
 		name: fmt.Sprintf("leader/%d", p),
 		b:    appendLeader([]byte{msgLeader}, LeaderInfo{p, leader, term}),
 	})
@@ -137,11 +136,11 @@ func (g *Gossip) broadcastDetail(d detail) {
 	if len(b) > maxBroadcastBytes {
 		return
 	}
-	g.queue.QueueBroadcast(broadcast{name: "detail/" + lifeName(d.node, d.incarnation), b: b})
+	g.tell(broadcast{name: "detail/" + lifeName(d.node, d.incarnation), b: b})
 }
 
 func (g *Gossip) broadcastFarewell(f farewell) {
-	g.queue.QueueBroadcast(broadcast{
+	g.tell(broadcast{
 		name: "farewell/" + lifeName(f.node, f.incarnation), b: appendFarewell([]byte{msgFarewell}, f),
 	})
 }

@@ -19,11 +19,12 @@
 //   - secure.go: TLS and the names in certificates
 //   - link.go, frame.go, output.go: one connection, its frames, its queue
 //   - stream.go, bulk.go: bodies of any length, as snapshots are
-//   - gossip.go, keyring.go, members.go, delegate.go, gossipcodec.go: which nodes live, and what they say of themselves
+//   - gossip.go, keyring.go, members.go, delegate.go, news.go, gossipcodec.go: which nodes live, and what they say of themselves
 //   - view.go: who is believed to lead
 //   - placement.go: which node gets which replica
 //   - bootstrap.go, bootstrapcodec.go: the first members of the catalog
 //   - network.go, and package simnet: TCP, and the network of tests
+//   - package tick: when loops that look every second or more often do so
 //
 // Start with Mesh.Call in call.go, then link.go.
 package cluster

@@ -76,8 +76,9 @@ type Gossip struct {
 	log    hclog.Logger
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	joins  sync.WaitGroup
+	loops  sync.WaitGroup
 	queue  memberlist.TransmitLimitedQueue // of what this room broadcasts
+	news   chan struct{}                   // there is something to tell; capacity 1
 	ring   *memberlist.Keyring             // nil: gossip is not encrypted
 
 	// turn serialises Start, Leave and Close, which wait for memberlist. It is taken before mu.
@@ -114,7 +115,7 @@ func NewGossip(cfg Config, view *View, log hclog.Logger) (*Gossip, error) {
 	}
 	g := &Gossip{
 		cfg: cfg, view: view, log: log.Named("gossip"), lives: map[string]*life{},
-		details: map[string]detail{}, changed: make(chan struct{}),
+		details: map[string]detail{}, changed: make(chan struct{}), news: make(chan struct{}, 1),
 		self: detail{node: cfg.Node, incarnation: cfg.Incarnation, version: 1,
 			opsAddr: cfg.OpsAddr, clientAddrs: cfg.ClientAddrs},
 	}
@@ -164,9 +165,10 @@ func (g *Gossip) Start(peer net.Addr) error {
 	}
 	g.list = list
 	g.log.Info("gossip listens", "address", list.LocalNode().Address(), "encrypted", g.ring != nil)
+	g.loops.Go(func() { g.spread(list) })
 	g.spreadDetail()
 	if len(g.cfg.Join) > 0 {
-		g.joins.Go(func() { g.join(list) })
+		g.loops.Go(func() { g.join(list) })
 	}
 	return nil
 }
@@ -193,6 +195,7 @@ func (g *Gossip) listConfig() (*memberlist.Config, error) {
 	}
 	conf.TCPTimeout = gossipStreamTimeout
 	conf.PushPullInterval = gossipStateInterval
+	conf.GossipInterval = gossipInterval
 	conf.DeadNodeReclaimTime = time.Nanosecond
 	conf.Delegate = delegate{g}
 	conf.Events = delegate{g}
@@ -273,7 +276,7 @@ func (g *Gossip) Leave() error {
 	}
 	g.left = true
 	g.broadcastFarewell(farewell{g.cfg.Node, g.cfg.Incarnation})
-	if err := g.list.Leave(gossipLeaveTimeout); err != nil {
+	if err := g.depart(); err != nil {
 		return fmt.Errorf("leave gossip: %w", err)
 	}
 	return nil
@@ -284,7 +287,7 @@ func (g *Gossip) Close() error {
 	g.cancel()
 	g.turn.Lock()
 	defer g.turn.Unlock()
-	g.joins.Wait()
+	g.loops.Wait()
 	if g.list == nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/busbar-mq/busbar/cluster/tick"
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -189,19 +190,15 @@ func (l *link) finishLocked() (over bool) {
 // monitor sends a ping in each interval in which nothing else was sent. It closes the link when the peer was silent for
 // SilentPings ticks in a row. If this process is paused, it loses ticks rather than blaming the peer.
 func (l *link) monitor() {
-	every := l.mesh.cfg.PingInterval
-	// The monitors of all links tick together, so that a quiet node wakes once for all of them.
-	ticker := time.NewTicker(every - time.Duration(time.Now().UnixNano())%every)
+	ticker := tick.Every(l.mesh.cfg.PingInterval)
 	defer ticker.Stop()
 	seen, sent := l.conn.received.Load(), l.conn.sent.Load()
-	for first := true; ; first = false {
+	for {
 		select {
 		case <-ticker.C:
+			ticker.Next()
 		case <-l.done:
 			return
-		}
-		if first {
-			ticker.Reset(every)
 		}
 		l.mu.Lock()
 		if now := l.conn.sent.Load(); now != sent {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/busbar-mq/busbar/cluster/tick"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition/raftnet"
 	"github.com/busbar-mq/busbar/partition/replica"
@@ -47,21 +48,18 @@ func (b *beats) init(h *Host) {
 
 // run beats until ctx ends. The replicas need the beats until they are closed.
 func (b *beats) run(ctx context.Context) {
-	// The pings of the mesh come at the same moments, so that a quiet node wakes once for both.
-	t := time.NewTicker(b.every - time.Duration(time.Now().UnixNano())%b.every)
+	t := tick.Every(b.every)
 	defer t.Stop()
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	var called []fsm.NodeID
 	var looked time.Time
-	for first := true; ; first = false {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-		}
-		if first {
-			t.Reset(b.every)
+			t.Next()
 		}
 		rs, now := b.h.list(), time.Now()
 		for _, r := range rs {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/busbar-mq/busbar/cluster/tick"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/raftnet"
@@ -237,7 +238,7 @@ const watchdogEvery = time.Second
 // heartbeats go on and keep the others from electing a leader.
 func (h *Host) watchdog() {
 	h.lookAtDisk()
-	t := time.NewTicker(watchdogEvery)
+	t := tick.Every(watchdogEvery)
 	defer t.Stop()
 	var a awake
 	for {
@@ -246,6 +247,7 @@ func (h *Host) watchdog() {
 		case <-h.stop:
 			return
 		case <-t.C:
+			t.Next()
 		}
 		a.waited(began, time.Now())
 		h.lookAtDisk()

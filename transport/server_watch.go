@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/busbar-mq/busbar/cluster/tick"
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
 	"github.com/busbar-mq/busbar/transport/waist"
@@ -97,7 +98,7 @@ func (w *watcher) unwatch(l *link) {
 const stepPause = 10 * time.Millisecond
 
 func (w *watcher) run() {
-	t := time.NewTicker(w.s.cfg.WatchInterval)
+	t := tick.Every(w.s.cfg.WatchInterval)
 	defer t.Stop()
 	changes, _ := w.s.catalog.(Changes)
 	policies := w.s.policies.Version()
@@ -117,6 +118,7 @@ func (w *watcher) run() {
 		}
 		select {
 		case <-t.C:
+			t.Next()
 			due = true
 			w.s.workers.trim()
 		case <-changed:

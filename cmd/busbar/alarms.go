@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/cluster/tick"
 	"github.com/busbar-mq/busbar/cmd/busbar/client"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/transport/rest"
@@ -30,12 +31,13 @@ type alarms struct {
 }
 
 func (a *alarms) run(ctx context.Context) {
-	t := time.NewTicker(alarmEvery)
+	t := tick.Every(alarmEvery)
 	defer t.Stop()
 	for {
 		a.step()
 		select {
 		case <-t.C:
+			t.Next()
 		case <-ctx.Done():
 			return
 		}

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/busbar-mq/busbar/cluster/tick"
 )
 
 const (
@@ -33,20 +35,18 @@ func AdaptProcessors() (end func()) {
 	stop := make(chan struct{})
 	var loop sync.WaitGroup
 	loop.Go(func() {
-		t := time.NewTicker(processorsLook - time.Duration(time.Now().UnixNano())%processorsLook)
+		t := tick.Every(processorsLook)
 		defer t.Stop()
 		c := chooser{most: runtime.GOMAXPROCS(0)}
 		c.now = c.most
 		used, at := cpuTime(), time.Now()
-		for first := true; ; first = false {
+		for {
 			select {
 			case <-stop:
 				runtime.SetDefaultGOMAXPROCS()
 				return
 			case <-t.C:
-			}
-			if first {
-				t.Reset(processorsLook)
+				t.Next()
 			}
 			before, since := used, at
 			used, at = cpuTime(), time.Now()
