@@ -32,6 +32,11 @@ func AdaptProcessors() (end func()) {
 	if _, set := os.LookupEnv("GOMAXPROCS"); set {
 		return func() {}
 	}
+	return adaptTo(cpuTime)
+}
+
+// adaptTo does so for a process that has used as much CPU time as a function says.
+func adaptTo(cpuTime func() time.Duration) (end func()) {
 	stop := make(chan struct{})
 	var loop sync.WaitGroup
 	loop.Go(func() {

@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -73,7 +75,7 @@ func TestFewerProcessorsAreTriedSeldom(t *testing.T) {
 	}
 }
 
-// A process of its own falls to one processor while it sleeps, and has them all again when it works on all.
+// A process of its own falls to one processor while it has nothing to do, and has them all again when it works on all.
 func TestAdaptProcessors(t *testing.T) {
 	const child = "BUSBAR_TEST_PROCESSORS"
 	if os.Getenv(child) == "" {
@@ -93,26 +95,33 @@ func TestAdaptProcessors(t *testing.T) {
 		return
 	}
 	most := runtime.GOMAXPROCS(0)
-	end := AdaptProcessors()
-	until := func(want int, work func()) {
-		t.Helper()
-		for range 10000 {
-			if runtime.GOMAXPROCS(0) == want {
-				return
+	synctest.Test(t, func(t *testing.T) {
+		var used atomic.Int64
+		time.Sleep(time.Millisecond) // each look is between two of the steps below
+		end := adaptTo(func() time.Duration { return time.Duration(used.Load()) })
+		for _, s := range []struct {
+			cores float64
+			looks int
+			want  int
+		}{{0, calmLooks + 1, 1}, {float64(most), 2, most}, {0, 2*calmLooks + 1, 1}} {
+			for range s.looks {
+				used.Add(int64(s.cores * float64(processorsLook)))
+				time.Sleep(processorsLook)
 			}
-			work()
+			if now := runtime.GOMAXPROCS(0); now != s.want {
+				t.Errorf("%d processors after %d looks at %v cores, want %d", now, s.looks, s.cores, s.want)
+			}
 		}
-		t.Fatalf("%d processors, want %d", runtime.GOMAXPROCS(0), want)
-	}
-	until(1, func() { time.Sleep(10 * time.Millisecond) })
-	until(most, func() {
-		for began := time.Now(); time.Since(began) < 10*time.Millisecond; {
-			runtime.Gosched()
-		}
+		end()
 	})
-	until(1, func() { time.Sleep(10 * time.Millisecond) })
-	end()
 	if now := runtime.GOMAXPROCS(0); now != most {
 		t.Errorf("%d processors at the end, want %d", now, most)
+	}
+}
+
+// The CPU time of the process grows while it works.
+func TestCPUTimeGrows(t *testing.T) {
+	for before := cpuTime(); cpuTime() < before+10*time.Millisecond; {
+		runtime.Gosched()
 	}
 }
