@@ -24,7 +24,10 @@ func TestGarbageOnThePeerPort(t *testing.T) {
 	rand.NewChaCha8([32]byte{}).Read(random)
 	before := runtime.NumGoroutine()
 	a, b := duo(t, func(c *Config) { c.HelloTimeout = 200 * time.Millisecond; c.MaxHandshakes = 8 })
-	mustCall(t, a, "b", "before")
+	waitFor(t, func() bool { // a busy machine may take more for a hello than the node gives here
+		_, err := a.Call(testContext(t), "b", kindEcho, nil)
+		return err == nil
+	})
 	for name, send := range map[string][]byte{
 		"random bytes":         random,
 		"HTTP":                 []byte("GET / HTTP/1.1\r\n\r\n"),
@@ -46,7 +49,7 @@ func TestGarbageOnThePeerPort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := dialRaw(t, b)
 			c.Write(send)
-			c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			c.SetReadDeadline(time.Now().Add(patience))
 			if _, err := io.Copy(io.Discard, c); isTimeout(err) {
 				t.Error("the connection was kept")
 			}
@@ -159,7 +162,7 @@ func TestMalformedFramesEndTheirLinkAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newRawPeer(t, b, "z")
 			p.calls.Write(bytes)
-			p.calls.SetReadDeadline(time.Now().Add(10 * time.Second))
+			p.calls.SetReadDeadline(time.Now().Add(patience))
 			if _, err := io.Copy(io.Discard, p.calls); err != nil {
 				t.Errorf("the link was kept: %v", err)
 			}
@@ -182,7 +185,7 @@ func TestMalformedFramesEndTheirLinkAlone(t *testing.T) {
 func (p *rawPeer) wantAnswer(t *testing.T, typ frameType, id uint64, payload string) {
 	t.Helper()
 	var header [frameHeaderBytes]byte
-	p.calls.SetReadDeadline(time.Now().Add(10 * time.Second))
+	p.calls.SetReadDeadline(time.Now().Add(patience))
 	for {
 		f, err := readFrame(p.calls, &header, 1<<20)
 		if err != nil {
@@ -285,7 +288,7 @@ func TestAPeerThatDoesNotReadIsCutOff(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("a peer that takes no answers was served on")
 	}
 }
@@ -323,9 +326,8 @@ func TestUnknownKindsAndErrors(t *testing.T) {
 			t.Errorf("call to %q: %v, want ErrUnavailable", to, err)
 		}
 	}
-	if got := len(a.Peers()); got > 1 {
-		t.Errorf("%d peers are kept, want 1: those without an address are forgotten", got)
-	}
+	// Those without an address are forgotten, each behind the end of its call.
+	waitFor(t, func() bool { return len(a.Peers()) <= 1 })
 }
 
 func TestTooManyPeersAreRefused(t *testing.T) {

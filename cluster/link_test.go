@@ -53,7 +53,7 @@ func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(20 * time.Second)
+	limit := time.After(patience)
 	for !ok() {
 		select {
 		case <-tick.C:
