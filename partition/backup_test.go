@@ -226,10 +226,13 @@ func TestABackupUnderForwardsHasEachMessageOnce(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				before := s.acknowledged()
 				if kill {
-					victim := b.leader(from.Partitions[0]).Node()
-					if victim == "n1" {
-						t.Skip("the node that the test asks leads the source")
-					}
+					var victim fsm.NodeID
+					b.until("another node than the one that the test asks leads the source", func() string {
+						if victim = b.leader(from.Partitions[0]).Node(); victim != "n1" {
+							return ""
+						}
+						return fmt.Sprint(b.all["n1"].host.TransferLeadership(ctx, from.Partitions[0], "n2"))
+					})
 					time.AfterFunc(4*time.Millisecond, func() { b.net.Isolate(victim, true) })
 				}
 				got := b.take(ctx, "n1")

@@ -139,7 +139,10 @@ func TestARequestAtAnotherNodeMovesWithTheLeader(t *testing.T) {
 		}
 		b.net.Isolate(leader, false)
 		b.wantActive(next.Node(), d, 1)
-		if n := len(b.nodes[at].host.away.calls); n != 0 {
+		away := &b.nodes[at].host.away
+		away.mu.Lock()
+		defer away.mu.Unlock()
+		if n := len(away.calls); n != 0 {
 			t.Errorf("%d partitions have calls that are over", n)
 		}
 	})

@@ -297,7 +297,9 @@ func TestGroupThatRanOutOfDiskServesAgain(t *testing.T) {
 			c.disk.free = free
 			c.disk.mu.Unlock()
 			for _, n := range c.nodes {
+				n.mu.Lock() // a replica may be rebuilt
 				n.disks[1].log.set(func(l *faultyLog) { l.err = err })
+				n.mu.Unlock()
 			}
 		}
 		// Somebody else fills the disk at once: the look at it comes too late.
