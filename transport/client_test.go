@@ -15,9 +15,12 @@ import (
 
 // These tests run the real AMQP client of the Go SDK against the server over real sockets.
 
+// patience is for what comes, on a machine that is busy with other things.
+const patience = time.Minute
+
 func testContext(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -418,7 +418,7 @@ func TestHTTPReceiversThatGoAway(t *testing.T) {
 	before := ts.broker.count("Lock")
 	go func() { waiting <- ts.curl(t, "POST", "/q/messages/head", "") }()
 	ts.broker.await(t, "Lock", before+1)
-	closing, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	closing, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	if err := ts.Close(closing); err != nil {
 		t.Error(err)

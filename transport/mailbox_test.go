@@ -254,7 +254,7 @@ func TestABusyLoopLeavesTheReader(t *testing.T) {
 	}()
 	select {
 	case <-back:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("the reader takes turns for ever")
 	}
 	over.Store(true)
@@ -286,7 +286,7 @@ func TestACloseThatWaitsHoldsNobodyUp(t *testing.T) {
 	other.postSoon(func() { close(done) })
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("a connection waits for the close of another one")
 	}
 	select {

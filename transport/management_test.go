@@ -66,12 +66,14 @@ func TestBatchDelete(t *testing.T) {
 			t.Errorf("%d deleted of the last one", n)
 		}
 		s.enqueue(spread, fsm.Main, "spread 4", "spread 5", "spread 6")
+		b.broker.mu.Lock()
 		b.broker.fail = func(c fsm.Command) error {
 			if d, ok := c.(*fsm.DeleteMessages); ok && d.Max < 4000 {
 				return fsm.ErrUnavailable
 			}
 			return nil
 		}
+		b.broker.mu.Unlock()
 		if n := s.deleted("spread", all); n != 1 {
 			t.Errorf("%d told when a share does not answer, want those that are gone", n)
 		}

@@ -118,11 +118,7 @@ func TestOperatorsCloseConnections(t *testing.T) {
 	if err := tx.Send(testContext(t), goamqp.NewMessage([]byte("x")), nil); err != nil {
 		t.Errorf("the other client: %v", err)
 	}
-	for len(ts.Connections(t.Context(), ConnectionFilter{})) != 1 {
-		if testContext(t).Err() != nil {
-			t.Fatal("the connection stays")
-		}
-	}
+	eventually(t, "the connection goes", func() bool { return len(ts.Connections(t.Context(), ConnectionFilter{})) == 1 })
 }
 
 // A socket that is in its handshake has no loop yet. It is listed without delay for the others, and can be closed.
@@ -137,18 +133,17 @@ func TestASilentConnectionIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []ConnectionView
-	for len(all) == 0 {
-		if all = ts.Connections(t.Context(), ConnectionFilter{}); testContext(t).Err() != nil {
-			t.Fatal("nothing is listed")
-		}
-	}
+	eventually(t, "the socket is listed", func() bool {
+		all = ts.Connections(t.Context(), ConnectionFilter{})
+		return len(all) > 0
+	})
 	if all[0].State != stateSilent || all[0].Remote != socket.LocalAddr().String() {
 		t.Errorf("got %+v", all[0])
 	}
 	if ids := ts.CloseConnections(t.Context(), ConnectionFilter{ID: all[0].ID}); len(ids) != 1 {
 		t.Fatalf("closed %v", ids)
 	}
-	if err := socket.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	for b := make([]byte, 64); err == nil; {

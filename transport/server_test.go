@@ -226,7 +226,7 @@ func TestNothingStaysBehindAThousandConnections(t *testing.T) {
 
 // comeAndGo is the life of one client; n decides how far it gets and how it leaves.
 func comeAndGo(t *testing.T, ts *testServer, n int) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var d net.Dialer
 	socket, err := d.DialContext(ctx, "tcp", ts.addr)

@@ -137,14 +137,14 @@ func TestATopicSchedules(t *testing.T) {
 		}
 		return numbers[0]
 	}
-	never := schedule("never", time.Now().Add(time.Hour))
-	schedule("soon", time.Now().Add(300*time.Millisecond))
+	never, late := schedule("never", time.Now().Add(time.Hour)), schedule("late", time.Now().Add(time.Hour))
 	if c := ts.broker.counts(t, "news"); c.Scheduled != 2 || c.Active != 0 {
 		t.Errorf("counts %+v", c)
 	}
-	if code, _ := management(t, session, "news", "cancel-scheduled-message", map[string]any{"sequence-numbers": []int64{never}}); code != 200 {
+	if code, _ := management(t, session, "news", "cancel-scheduled-message", map[string]any{"sequence-numbers": []int64{never, late}}); code != 200 {
 		t.Errorf("cancel: %d", code)
 	}
+	schedule("soon", time.Now().Add(300*time.Millisecond))
 	if m := receive(t, newReceiver(t, session, "news/Subscriptions/all"), 1)[0]; string(m.GetData()) != "soon" {
 		t.Errorf("got %q", m.GetData())
 	}
