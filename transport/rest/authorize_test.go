@@ -213,3 +213,22 @@ func TestForwardingWantsSendOnTheTarget(t *testing.T) {
 		})
 	}
 }
+
+// A target is the entity that the catalog forwards to. The owner of one queue may not send to another one, however the
+// address of that is written.
+func TestAnAddressOfAnotherQueueIsThatQueue(t *testing.T) {
+	for _, target := range []string{"victim", "sb://host.test/victim", "orders?://host.test/victim", "orders#://host.test/victim",
+		"dest?a://host.test/victim", "sb://host.test/orders/..//victim", "//victim", "VICTIM"} {
+		for _, name := range []string{"ForwardTo", "ForwardDeadLetteredMessagesTo"} {
+			h := newHouse(t)
+			for _, name := range []string{"orders", "dest", "victim"} {
+				h.create(t, name, "")
+			}
+			status, text := h.do(t, "PUT", "/orders", queueBody("<"+name+">"+target+"</"+name+">"), "If-Match", "*",
+				"Authorization", token("owner", "k", "https://host.test/orders"))
+			if d := h.entities["orders"]; status == 200 || d.ForwardTo != "" || d.ForwardDeadLettersTo != "" {
+				t.Errorf("%s to %s: got %d %s", name, target, status, clip(text))
+			}
+		}
+	}
+}

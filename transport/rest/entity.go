@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/fsm/rule"
 	"github.com/busbar-mq/busbar/transport/audit"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -251,7 +252,7 @@ func (a *API) checkForwards(q *request, d *fsm.Descriptor) error {
 		if f.value == "" {
 			continue
 		}
-		target := auth.EntityPath(f.value)
+		target := catalog.Destination(f.value) // what forwards reads the text in no other way
 		if !validName(target) {
 			return badProperty(f.name, f.value, "The value is no name of an entity.")
 		}
@@ -269,7 +270,7 @@ func (a *API) checkForwards(q *request, d *fsm.Descriptor) error {
 			return &problem{status: http.StatusUnauthorized,
 				text: "Authorization failed for specified action: Send on the entity of " + f.name + "."}
 		}
-		if d.Kind == fsm.Queue && target == auth.EntityPath(d.Name) {
+		if d.Kind == fsm.Queue && strings.EqualFold(target, d.Name) {
 			continue
 		}
 		found, err := a.deps.Entities.Get(q.ctx, target)

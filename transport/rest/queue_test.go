@@ -184,7 +184,7 @@ func TestBadPropertiesAreRefused(t *testing.T) {
 		"dead letters to nowhere": {
 			el("ForwardDeadLetteredMessagesTo", "x"), "SubCode=40400. The auto",
 		},
-		"forwarding to no name":    {el("ForwardTo", "a?b//c d"), "does not exist"},
+		"forwarding to no name":    {el("ForwardTo", "a?b//c d"), "no name of an entity"},
 		"forwarding to a bad name": {el("ForwardTo", "a b"), "no name of an entity"},
 		"a property twice": {
 			el("LockDuration", "PT1M") + el("LockDuration", "PT2M"), "given twice",
