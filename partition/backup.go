@@ -249,13 +249,13 @@ func (d *Directory) WriteImage(ctx context.Context, b *Backup, id fsm.PartitionI
 	if i < 0 {
 		return fmt.Errorf("partition %d is not in the backup: %w", id, fsm.ErrNoEntity)
 	}
+	var kept time.Time
 	for n := uint64(0); ; n++ {
-		content := binary.BigEndian.AppendUint64(verbHead(id, 16), b.hold)
-		chunk, err := d.host.deps.Caller.Call(ctx, b.Partitions[i].node, KindReadImage,
-			binary.BigEndian.AppendUint64(content, n))
-		if err == nil {
-			chunk, err = openResult(chunk)
+		if time.Since(kept) > captureLife/4 {
+			d.keepImages(ctx, b)
+			kept = time.Now()
 		}
+		chunk, err := d.readImage(ctx, b, &b.Partitions[i], n)
 		if err != nil {
 			return fmt.Errorf("image of partition %d at node %s: %w", id, b.Partitions[i].node, err)
 		}
@@ -266,6 +266,25 @@ func (d *Directory) WriteImage(ctx context.Context, b *Backup, id fsm.PartitionI
 			return err
 		}
 	}
+}
+
+// readImage asks for a chunk of an image.
+func (d *Directory) readImage(ctx context.Context, b *Backup, p *BackedUp, n uint64) ([]byte, error) {
+	content := binary.BigEndian.AppendUint64(verbHead(p.ID, 16), b.hold)
+	chunk, err := d.host.deps.Caller.Call(ctx, p.node, KindReadImage, binary.BigEndian.AppendUint64(content, n))
+	if err == nil {
+		chunk, err = openResult(chunk)
+	}
+	return chunk, err
+}
+
+// keepImages keeps all images of a backup of which one is read: the others have their turn later (S-368). A lost one is missed
+// when it is read.
+func (d *Directory) keepImages(ctx context.Context, b *Backup) {
+	_ = b.eachPartition(ctx, releaseTimeout, func(ctx context.Context, p *BackedUp) error {
+		_, err := d.readImage(ctx, b, p, noChunk)
+		return err
+	})
 }
 
 // DropBackup gives the images of a backup up, wherever they are held. A node that does not hear of it does so by itself.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -32,12 +33,15 @@ type captureKey struct {
 const (
 	// captureWait is how long a replica that lags may take to apply the hold.
 	captureWait = 5 * time.Second
-	// captureLife is how long an image is kept that nobody reads.
+	// captureLife is how long an image is kept of a backup that nobody reads (S-368).
 	captureLife = 10 * time.Minute
 	// maxCaptures bounds the images that one node holds: a partition has one for each backup, and few backups run.
 	maxCaptures = 256
 	// chunkOfImage is how much of an image one call reads.
 	chunkOfImage = 1 << 20
+	// noChunk is asked for to keep an image while another one of its backup is read. A node that does not know it refuses
+	// it, and keeps the image as well.
+	noChunk = math.MaxUint64
 )
 
 // capture is one image, and the stream that reads it now.
@@ -120,7 +124,11 @@ func (c *captures) serveRead(_ context.Context, r *replica.Replica, b []byte) ([
 		return nil, fmt.Errorf("no image of partition %d is held for this backup: %w", r.ID(), fsm.ErrNoEntity)
 	}
 	one.expiry.Reset(captureLife)
-	return one.read(binary.BigEndian.Uint64(b[8:]))
+	n := binary.BigEndian.Uint64(b[8:])
+	if n == noChunk {
+		return success(0), nil
+	}
+	return one.read(n)
 }
 
 func (one *capture) read(n uint64) ([]byte, error) {
