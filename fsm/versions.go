@@ -19,11 +19,13 @@ const (
 	VersionRehoming Version = 103
 	// VersionChosen has messages that are moved, sent again or deleted by their numbers.
 	VersionChosen Version = 104
+	// VersionSeen has updates of entities that name the version that they were made from.
+	VersionSeen Version = 105
 )
 
 const (
 	// NewestVersion is the highest version that this program knows.
-	NewestVersion = VersionChosen
+	NewestVersion = VersionSeen
 	// OldestVersion is the lowest version that this program works with: that of the first step of the minor release before
 	// its own.
 	OldestVersion = VersionFirst
@@ -127,6 +129,7 @@ var changesKnown = []known{
 	{"restore descriptor.Prefixes", VersionBackups},
 	{"rehome rehome.id rehome.moves rehome.moves.share rehome.moves.to rehomed rehomed.id rehomed.epoch rehomed.step " +
 		"rehomed.why descriptor.Origins", VersionRehoming},
+	{"seen", VersionSeen},
 }
 
 // changesIgnored are fields that a node of an earlier version passes over, and that change nothing below the version.

@@ -175,9 +175,14 @@ func (d *Directory) Create(ctx context.Context, e fsm.Descriptor) (*fsm.Descript
 	return made, d.announce(ctx, &fsm.PutEntity{Descriptor: *made}, made)
 }
 
-// Update replaces the mutable properties of the entity with that name (S-261, S-262).
+// Update replaces the mutable properties of the entity with that name (S-261, S-262). A description with a version was made
+// from that one, and is refused as Stale if the entity has another one. A cluster with an older node refuses none.
 func (d *Directory) Update(ctx context.Context, e fsm.Descriptor) (*fsm.Descriptor, error) {
-	made, err := d.change(ctx, &catalog.Change{Update: &e})
+	c := &catalog.Change{Update: &e}
+	if e.Version != 0 && d.host.ClusterVersion() >= fsm.VersionSeen {
+		c.Seen = &e.Version
+	}
+	made, err := d.change(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("update %q: %w", e.Name, err)
 	}

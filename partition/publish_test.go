@@ -2,6 +2,7 @@ package partition
 
 import (
 	"encoding/binary"
+	"errors"
 	"testing"
 	"time"
 
@@ -123,6 +124,29 @@ func TestWrongQuestionsForTheCatalogAreRefused(t *testing.T) {
 		}
 		if d := time.Since(began); d != publishTimeout {
 			t.Errorf("waited %v", d)
+		}
+	})
+}
+
+// S-262: two users change one entity, and both have read the same description. The second one learns that he has not seen
+// the first change, and does not take it back.
+func TestAnUpdateOfWhatHasChangedIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := sized(t, 3, 2)
+		defer b.close()
+		ctx := shortly(t, time.Minute)
+		read := *b.createQueue(ctx, "n1", queue("orders", false))
+		first, second := read, read
+		first.NoDeadLetter, second.MaxDelivery = true, 3
+		if _, err := b.all["n2"].dir.Update(ctx, first); err != nil {
+			t.Fatal(err)
+		}
+		var refused *fsm.RefusedError
+		if _, err := b.all["n3"].dir.Update(ctx, second); !errors.As(err, &refused) || refused.Refusal != fsm.Stale {
+			t.Errorf("an update from an earlier description: %v", err)
+		}
+		if now, err := b.all["n1"].dir.Get(ctx, "orders"); err != nil || !now.NoDeadLetter {
+			t.Errorf("the first change is gone: %+v, %v", now, err)
 		}
 	})
 }

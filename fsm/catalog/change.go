@@ -17,6 +17,9 @@ type Change struct {
 	Restore *fsm.Descriptor `json:"restore,omitempty"`
 	// Update replaces the mutable properties of the entity with that name (S-261, S-262). Rules stay.
 	Update *fsm.Descriptor `json:"update,omitempty"`
+	// Seen comes beside Update: the version of the entity that the description was made from. If the entity has another one
+	// the change is Stale, because it would take back what it has not seen. nil is judged by nothing.
+	Seen *uint64 `json:"seen,omitempty"`
 	// Rehome begins to move shares of an entity to other partitions, and Rehomed takes the move of one a step further.
 	Rehome  *Rehome     `json:"rehome,omitempty"`
 	Rehomed *RehomeStep `json:"rehomed,omitempty"`

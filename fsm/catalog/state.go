@@ -159,7 +159,7 @@ func (s *State) change(data []byte) fsm.Outcome {
 	case c.Restore != nil:
 		return s.restore(*c.Restore, c.Limits.filled())
 	case c.Update != nil:
-		return s.update(*c.Update)
+		return s.update(*c.Update, c.Seen)
 	case c.Rehome != nil:
 		return s.rehome(*c.Rehome)
 	case c.Rehomed != nil:
@@ -263,11 +263,13 @@ func SplitSubscription(path string) (topic, name string, ok bool) {
 // subscriptionsInPath stands between a topic's name and that of its subscription, in lower case.
 const subscriptionsInPath = "/subscriptions/"
 
-func (s *State) update(d fsm.Descriptor) fsm.Outcome {
+func (s *State) update(d fsm.Descriptor, seen *uint64) fsm.Outcome {
 	old := s.view.Entity(d.Name)
 	switch {
 	case old == nil:
 		return refuse(fsm.EntityNotFound, "entity %q does not exist", d.Name)
+	case seen != nil && *seen != old.Version:
+		return refuse(fsm.Stale, "entity %q has changed meanwhile", old.Name)
 	case d.Kind != old.Kind:
 		return refuse(fsm.InvalidOperation, "%q is an entity of another kind", old.Name)
 	case d.RequiresSession != old.RequiresSession:

@@ -349,6 +349,20 @@ func TestDamagedImagesAreErrors(t *testing.T) {
 	}
 }
 
+// S-262: an update that names the version it was made from takes back nothing that it has not seen.
+func TestAnUpdateFromAnEarlierVersionIsStale(t *testing.T) {
+	w := newWorld(t)
+	first := w.must(Change{Create: queue("q")})
+	other := w.must(Change{Update: queue("q"), Seen: &first.Version})
+	w.refused(Change{Update: queue("Q"), Seen: &first.Version}, fsm.Stale)
+	w.must(Change{Update: queue("Q"), Seen: &other.Version})
+	w.must(Change{Delete: &Deletion{ID: first.ID}})
+	w.refused(Change{Update: queue("q"), Seen: &other.Version}, fsm.EntityNotFound)
+	w.must(Change{Create: queue("q")})
+	w.refused(Change{Update: queue("q"), Seen: &other.Version}, fsm.Stale)
+	w.must(Change{Update: queue("q")}) // of a node that does not know it
+}
+
 func TestAViewDoesNotChange(t *testing.T) {
 	w := newWorld(t)
 	w.must(Change{Create: queue("b")})

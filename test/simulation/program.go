@@ -26,7 +26,8 @@ type program struct {
 }
 
 // plays are the cluster versions that a run may begin with. Programs from before VersionPlacement take no wishes.
-var plays = []fsm.Version{fsm.VersionPlacement, fsm.VersionUpgrades, fsm.VersionBackups, fsm.VersionRehoming}
+var plays = []fsm.Version{fsm.VersionPlacement, fsm.VersionUpgrades, fsm.VersionBackups, fsm.VersionRehoming,
+	fsm.VersionChosen}
 
 // raised notes the cluster version of a catalog. None is higher than one that was committed.
 func (w *world) raised(v fsm.Version) {

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"mime"
 	"net/http"
 	"strings"
@@ -98,7 +99,7 @@ func (a *API) putEntity(q *request) (*answer, error) {
 			continue
 		}
 		if q.updates {
-			return a.updateEntity(q, kind, p)
+			return again(func() (*answer, error) { return a.updateEntity(q, kind, p) })
 		}
 		return a.createEntity(q, kind, p)
 	}
@@ -188,6 +189,21 @@ func (a *API) updateEntity(q *request, kind fsm.EntityKind, p properties) (*answ
 		return nil, err
 	}
 	return a.entry(q, http.StatusOK, e), nil
+}
+
+// updateTries bounds how often one update is made from what the entity is by then.
+const updateTries = 5
+
+// again repeats an update that met another one. An absent property may stay as it is, so an update from an earlier
+// description would take the other one back (S-262).
+func again[T any](update func() (T, error)) (made T, err error) {
+	for range updateTries {
+		var refused *fsm.RefusedError
+		if made, err = update(); !errors.As(err, &refused) || refused.Refusal != fsm.Stale {
+			break
+		}
+	}
+	return made, err
 }
 
 func (a *API) deleteEntity(q *request) (*answer, error) {

@@ -44,6 +44,7 @@ type world struct {
 	ready      error
 	transfers  []string
 	transfer   error
+	meanwhile  func()        // comes just ahead of an update, once
 	block      chan struct{} // Get waits until it is closed, or the context ends
 	entered    chan struct{} // Get says that it waits
 }
@@ -195,13 +196,21 @@ func (w *world) Create(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, er
 }
 
 func (w *world) Update(_ context.Context, d fsm.Descriptor) (*fsm.Descriptor, error) {
+	if f := w.meanwhile; f != nil {
+		w.meanwhile = nil
+		f()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.failure != nil {
 		return nil, w.failure
 	}
-	if _, ok := w.entities[strings.ToLower(d.Name)]; !ok {
+	old, ok := w.entities[strings.ToLower(d.Name)]
+	switch {
+	case !ok:
 		return nil, &fsm.RefusedError{Refusal: fsm.EntityNotFound, Detail: "it does not exist"}
+	case d.Version != 0 && d.Version != old.Version:
+		return nil, &fsm.RefusedError{Refusal: fsm.Stale, Detail: "it has changed meanwhile"}
 	}
 	d.Version++
 	d.UpdatedAt = fsm.Wall(now.Add(time.Hour).UnixMilli())

@@ -66,7 +66,15 @@ func (q *inspection) options() (any, error) {
 	if err := in.Decode(&v); err != nil {
 		return nil, badRequest("The body must be a JSON object of options: %v.", err)
 	}
-	d := *q.d
+	return again(func() (any, error) { return q.setOptions(&v) })
+}
+
+func (q *inspection) setOptions(v *OptionsView) (any, error) {
+	old, err := q.o.deps.Entities.Get(q.ctx, q.d.Name)
+	if err != nil {
+		return nil, err
+	}
+	d := *old
 	if err := v.apply(&d); err != nil {
 		return nil, err
 	}
@@ -74,7 +82,7 @@ func (q *inspection) options() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	audit.Of(q.ctx).Changed(q.d, updated)
+	audit.Of(q.ctx).Changed(old, updated)
 	q.o.deps.Log.Info("operator changed options", "entity", d.Name, "policy", q.claim.Policy)
 	return optionsView(updated), nil
 }

@@ -146,7 +146,7 @@ func (a *API) putSubscription(q *request, topic *fsm.Descriptor) (*answer, error
 		return nil, badRequest("The content of the Atom entry is not the description of a subscription.")
 	}
 	if q.updates {
-		return a.updateSubscription(q, p)
+		return again(func() (*answer, error) { return a.updateSubscription(q, p) })
 	}
 	d, err := a.describe(fsm.Subscription, subscriptionName(topic.Name, q.where.subscription), p, nil)
 	if err != nil {
