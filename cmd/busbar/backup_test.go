@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,6 +142,24 @@ func TestARestoreGoesOnBehindItsEnd(t *testing.T) {
 			t.Fatalf("image behind the end: %d %s", status, text)
 		}
 		into.must(client.NewQueueCommand(), "", "delete", "orders", "--yes")
+	}
+}
+
+// A restore makes no entity that the management API could not show or delete, and takes none for a subscription.
+func TestARestoreTakesNamesOfEntitiesOnly(t *testing.T) {
+	d := newDesk(t)
+	d.must(client.NewQueueCommand(), "", "create", "orders")
+	var made struct{ ID string }
+	d.patiently("POST", "/api/backups", nil, &made)
+	_, entities, _ := d.ask("GET", "/api/backups/"+made.ID+"/catalog", nil)
+	for _, as := range []string{"orders restored", "orders/", "$orders", "a//b", "t/Subscriptions/s", "t/subscriptions", strings.Repeat("n", 261)} {
+		path := "/api/restores?dry-run=true&entity=orders&as=" + url.QueryEscape(as)
+		if status, text, _ := d.ask("POST", path, entities); status != http.StatusBadRequest {
+			t.Errorf("as %q: %d %s", as, status, text)
+		}
+	}
+	if status, text, _ := d.ask("POST", "/api/restores?dry-run=true&entity=orders&as=a/b~c.d", entities); status != http.StatusOK {
+		t.Errorf("as a name: %d %s", status, text)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/transport/audit"
+	"github.com/busbar-mq/busbar/transport/rest"
 )
 
 const (
@@ -63,6 +64,12 @@ func (s *restores) begin(w http.ResponseWriter, r *http.Request) {
 	if values.Has("dry-run") && err != nil {
 		answerJSON(w, http.StatusBadRequest, map[string]string{"error": "dry-run is true or false"})
 		return
+	}
+	if as := values.Get("as"); as != "" {
+		if err := rest.CheckName(as); err != nil { // nobody could show or delete it
+			answerJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+			return
+		}
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(restoreTimeout))

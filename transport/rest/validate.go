@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 
@@ -17,6 +18,14 @@ func Validate(cfg Config, path string, entry io.Reader) error {
 	at := parseRoute("/" + path)
 	if err := a.judge(&at, "localhost", entry); err != nil {
 		return asProblem(err)
+	}
+	return nil
+}
+
+// CheckName refuses a name that no queue or topic can be created under.
+func CheckName(name string) error {
+	if at := parseRoute("/" + name); at.kind != routeEntity || at.name != name || !validName(name) {
+		return fmt.Errorf("'%s' is no name of a queue or topic", clip(name))
 	}
 	return nil
 }
