@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/busbar-mq/busbar/cmd/busbar/client"
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
 	"github.com/busbar-mq/busbar/storage"
 	"github.com/busbar-mq/busbar/transport/auth"
@@ -142,6 +144,28 @@ func TestARestoreGoesOnBehindItsEnd(t *testing.T) {
 			t.Fatalf("image behind the end: %d %s", status, text)
 		}
 		into.must(client.NewQueueCommand(), "", "delete", "orders", "--yes")
+	}
+}
+
+// The end of a restore tells what every share holds. While one of them is silent the end is put off, and told to be.
+func TestTheEndOfARestoreCountsAllShares(t *testing.T) {
+	one := &openRestore{Restoring: &partition.Restoring{Entities: []*fsm.Descriptor{{Name: "orders"}}}, id: "1",
+		expiry: time.AfterFunc(time.Hour, func() {})}
+	defer one.expiry.Stop()
+	all := &restores{open: map[string]*openRestore{"1": one},
+		counts: func(context.Context, *fsm.Descriptor) (fsm.EntityCounts, bool, error) {
+			return fsm.EntityCounts{Active: 1}, false, nil
+		}}
+	req := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
+	req.SetPathValue("id", "1")
+	w := httptest.NewRecorder()
+	defer func() {
+		if bad := recover(); bad != nil { // there is no directory
+			t.Errorf("the restore ended, and one share was not counted: %v", bad)
+		}
+	}()
+	if all.finish(w, req); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "orders") {
+		t.Errorf("got %d %s", w.Code, w.Body.String())
 	}
 }
 

@@ -242,7 +242,10 @@ func (s *restores) finish(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	out := make([]restored, 0, len(one.Entities))
 	for _, e := range one.Entities { // before the end: from then on messages come and go
-		c, _, err := s.counts(ctx, e)
+		c, complete, err := s.counts(ctx, e)
+		if err == nil && !complete {
+			err = fmt.Errorf("a partition does not answer: %w", fsm.ErrUnavailable)
+		}
 		if err != nil {
 			refuseBackup(w, fmt.Errorf("count what %q holds: %w", e.Name, err))
 			return
