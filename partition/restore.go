@@ -149,7 +149,10 @@ func planRestore(from BackedUpEntities, o RestoreOptions, v *catalog.View) (*Res
 		return nil, fmt.Errorf("%w: its entities are of format %d, this program reads %d", ErrNoFit, from.Format, FormatOfEntities)
 	}
 	r := &Restoring{alone: o.Entity != "", elsewhere: map[fsm.EntityID]fsm.EntityID{}}
-	for _, e := range from.Entities {
+	for i, e := range from.Entities {
+		if e == nil || !e.PrefixesFit() {
+			return nil, fmt.Errorf("%w: entity %d of its catalog is none that a backup has", ErrNoFit, i)
+		}
 		if !r.alone || takes(e, o.Entity) {
 			r.olds = append(r.olds, e)
 		} else if there := v.Entity(e.Name); there != nil {
@@ -168,7 +171,7 @@ func planRestore(from BackedUpEntities, o RestoreOptions, v *catalog.View) (*Res
 	for _, e := range r.olds {
 		made := *e
 		if o.As != "" {
-			made.Name = o.As + e.Name[len(o.Entity):]
+			made.Name = renamed(e, o.As)
 		}
 		made.Prefixes, made.Origins = nil, nil
 		for share := range e.Partitions {
@@ -199,6 +202,14 @@ func takes(e *fsm.Descriptor, name string) bool {
 	}
 	topic, _, ok := catalog.SplitSubscription(e.Name)
 	return ok && e.Kind == fsm.Subscription && strings.EqualFold(topic, name)
+}
+
+// renamed is the name of an entity, or of a subscription of it, when the entity has another one.
+func renamed(e *fsm.Descriptor, as string) string {
+	if topic, _, ok := catalog.SplitSubscription(e.Name); ok && e.Kind == fsm.Subscription {
+		return as + e.Name[len(topic):]
+	}
+	return as
 }
 
 // someNames names what is in a cluster.
