@@ -91,7 +91,7 @@ func (s *State) putEntity(req *Request, c *PutEntity, o *Outcome) {
 		return
 	}
 	if sh.home.phase == arrived {
-		s.moveIn(sh)
+		s.serveAgain(sh)
 	}
 	s.expire(sh)
 	stopped := sh.d.Status.receives() && !d.Status.receives()

@@ -151,13 +151,23 @@ func (s *State) reopenShare(sh *share, epoch uint64, o *Outcome) {
 	}
 }
 
-// serveAgain lets a share do what was due meanwhile, and tells everybody who waits.
+// serveAgain lets a share do what was due meanwhile, and tells everybody who waits. A holder whose node was declared lost
+// meanwhile holds nothing any more.
 func (s *State) serveAgain(sh *share) {
 	sh.home.phase, sh.home.lease, sh.home.wall = atHome, 0, 0
 	if sh.listening {
 		s.listening.Set(sh.d.ID, struct{}{})
 	}
 	s.wakeWaiters(sh)
+	for _, no := range sh.holders.Keys() {
+		h, _ := sh.holders.Get(no)
+		switch {
+		case s.isLost(h.node):
+			s.releaseSession(sh, no, false)
+		case h.pending() && s.isLost(h.shared.former.node):
+			s.endFormer(sh, no, false)
+		}
+	}
 	s.conclude(sh)
 }
 
@@ -362,20 +372,6 @@ func (s *State) discardArrival(id EntityID, epoch uint64) {
 		s.empty(sh)
 		s.shares.Delete(id)
 		s.dropping.Delete(id)
-	}
-}
-
-// moveIn serves a share that has come. A holder whose node was declared lost meanwhile holds nothing any more.
-func (s *State) moveIn(sh *share) {
-	s.serveAgain(sh)
-	for _, no := range sh.holders.Keys() {
-		h, _ := sh.holders.Get(no)
-		switch {
-		case s.isLost(h.node):
-			s.releaseSession(sh, no, false)
-		case h.pending() && s.isLost(h.shared.former.node):
-			s.endFormer(sh, no, false)
-		}
 	}
 }
 

@@ -511,3 +511,25 @@ func TestANodeThatIsLostMeanwhileHoldsNothing(t *testing.T) {
 		t.Errorf("the session of the other: %+v", o)
 	}
 }
+
+// A holder whose node was declared lost while the share was closed holds nothing when the move is given up, either.
+func TestANodeThatIsLostHoldsNothingInAShareThatStays(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7, withSessions))
+	d.ok(7, Main, &Enqueue{Messages: []Message{{HasSession: true, SessionID: "s"}, {HasSession: true, SessionID: "t"}}})
+	for _, id := range []string{"s", "t"} {
+		d.apply(Request{ID: RequestID{Incarnation(id[0]), 6, 7}, Entity: 7, Command: &AcceptSession{ID: id}})
+	}
+	d.ok(7, Main, &Rehome{Step: RehomeClose, Epoch: 20})
+	d.apply(Request{Command: &NodeLost{Node: 's'}})
+	d.ok(7, Main, &Rehome{Step: RehomeReopen, Epoch: 20})
+	if o := d.ok(7, Main, &AcceptSession{Next: true}); o.Session.ID != "s" {
+		t.Errorf("the session of the lost node: %+v", o)
+	}
+	if o := d.do(7, Main, &AcceptSession{ID: "t"}); o.Refusal != SessionCannotBeLocked {
+		t.Errorf("the session of the other: %+v", o)
+	}
+	if err := d.s.CheckInvariants(); err != nil {
+		t.Fatal(err)
+	}
+}
