@@ -199,14 +199,18 @@ func (s *State) vacate() {
 		if id == 0 {
 			return
 		}
-		sh := s.write(id)
 		s.leaving.Delete(id)
-		s.empty(sh)
-		husk := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
-		husk.home, husk.active = sh.home, s.lease
-		husk.home.lease = 0
-		s.shares.Set(id, husk)
+		s.hollow(s.write(id))
 	}
+}
+
+// hollow leaves nothing of a share but its description.
+func (s *State) hollow(sh *share) {
+	s.empty(sh)
+	husk := newShare(sh.d, max(0, slices.Index(sh.d.Partitions, s.id)), s.gen)
+	husk.home, husk.active = sh.home, s.lease
+	husk.home.phase, husk.home.lease = left, 0
+	s.shares.Set(sh.d.ID, husk)
 }
 
 // empty has the bodies of a share freed by this Tick and later ones.
@@ -362,15 +366,14 @@ func (s *State) sealArrival(id EntityID, c *Rehome, o *Outcome) {
 	s.shares.Set(id, sh)
 }
 
-// discardArrival drops a share that has come, and what is staged of it.
+// discardArrival drops a share that has come, and what is staged of it. The share may have been served here before, so
+// its description stays.
 func (s *State) discardArrival(id EntityID, epoch uint64) {
 	if a, ok := s.arriving.Get(id); ok && a.epoch <= epoch {
 		s.freeArrival(id)
 	}
 	if sh, ok := s.shares.Get(id); ok && sh.home.phase == arrived && sh.home.epoch <= epoch {
-		sh = s.write(id)
-		s.empty(sh)
-		s.shares.Delete(id)
+		s.hollow(s.write(id))
 		s.dropping.Delete(id)
 	}
 }

@@ -533,3 +533,33 @@ func TestANodeThatIsLostHoldsNothingInAShareThatStays(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What is left of a share at a former home outlasts a move back that is given up: an old description that comes late
+// makes no new share.
+func TestAFormerHomeOutlastsAMoveBackInVain(t *testing.T) {
+	from, to := newDriver(t), newHome(t, 3)
+	from.ok(0, Main, queue(7))
+	from.ok(7, Main, messages(2))
+	moved(from, to, 7, 20)
+	from.after(resultTime)
+	for range 2 {
+		from.apply(Request{Command: &Tick{}})
+	}
+	m := &moveOf{from: to, to: from, id: 7, epoch: 30, piece: 500}
+	m.bodies()
+	m.at(to, &Rehome{Step: RehomeClose, Epoch: 30})
+	m.image()
+	m.at(to, &Rehome{Step: RehomeReopen, Epoch: 30})
+	m.at(from, &Rehome{Step: RehomeDiscard, Epoch: 30})
+	for range 2 {
+		from.apply(Request{Command: &Tick{}})
+	}
+	from.ok(0, Main, queue(7))
+	if o := from.do(7, Main, messages(1)); o.Refusal != Stale {
+		t.Errorf("served at both homes: %+v", o)
+	}
+	moved(to, from, 7, 40)
+	if counts := from.s.Query(QueryRequest{Entity: 7, Query: &Counts{}}).Counts; counts.Active != 2 {
+		t.Errorf("behind a later move: %+v", counts)
+	}
+}
