@@ -225,7 +225,13 @@ func (f *forwarder) origin() fsm.PartitionID {
 	return origin
 }
 
-func (f *forwarder) put(k targetKey, it item) {
+// put has an item wait for its target, and returns which one that is. Behind messages whose share could not be looked up
+// all others to the entity wait, so that they keep their order.
+func (f *forwarder) put(k targetKey, it item) targetKey {
+	unknown := targetKey{entity: k.entity, share: -1}
+	if t := f.targets[unknown]; t != nil && len(t.items) > 0 {
+		k = unknown
+	}
 	t := f.targets[k]
 	if t == nil {
 		t = &target{entity: k.entity, share: k.share}
@@ -234,6 +240,7 @@ func (f *forwarder) put(k targetKey, it item) {
 	}
 	t.items = append(t.items, it)
 	f.held++
+	return k
 }
 
 func (f *forwarder) ended(number uint64, r fsm.Refusal, detail string) {
@@ -429,9 +436,8 @@ func (f *forwarder) resolve(ctx context.Context, k targetKey, t *target) bool {
 	t.items = nil
 	f.held -= len(items)
 	for i := range items {
-		to := f.route(ctx, &items[i].move, &items[i].msg)
+		to := f.put(f.route(ctx, &items[i].move, &items[i].msg), items[i])
 		moved = moved || to != k
-		f.put(to, items[i])
 	}
 	return moved
 }
