@@ -15,7 +15,7 @@
 //     control, other nodes, the replicas here and operators ask of this node
 //   - rehome.go, shareimages.go: shares move to other partitions
 //   - restore.go, fill.go, backup.go, captures.go, checkimage.go: backups are taken, checked and restored
-//   - forwarders.go, forward.go, forwarded.go: messages move to other entities
+//   - forwarders.go, forward.go, destination.go, forwarded.go: messages move to other entities
 //   - peek.go, released.go, begin.go, router.go, large.go: routing of commands and queries; large bodies
 //   - directory_nodes.go, directory_rules.go, directory.go, publish.go: nodes and entities, as the catalog has them
 //   - sender.go, unanswered.go, life.go: one request, tried until it has an answer

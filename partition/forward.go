@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
@@ -144,7 +142,6 @@ func (f *forwarder) step(ctx context.Context) (took int, err error) {
 	f.blind = false
 	if f.held < maxHeld {
 		to, ok := f.destination(ctx)
-		f.blind = !ok
 		if ok {
 			c.To, c.Max, c.MaxBytes = to, moveMessages, moveBytes
 		}
@@ -167,31 +164,6 @@ func (f *forwarder) step(ctx context.Context) (took int, err error) {
 	f.done, f.below = nil, o.Next
 	f.hold(ctx, o.Locked, o.Moves)
 	return len(o.Moves), nil
-}
-
-// destination returns what ForwardTo names now, 0 for nothing. It is false while nobody can tell.
-func (f *forwarder) destination(ctx context.Context) (fsm.EntityID, bool) {
-	if f.src.sub == fsm.TransferQueue {
-		return 0, true // its messages know where they go
-	}
-	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
-	defer cancel()
-	d, err := f.dir.ByID(ctx, f.src.entity)
-	if err != nil {
-		return 0, false
-	}
-	name := d.ForwardTo
-	if f.src.sub == fsm.DeadLetter {
-		name = d.ForwardDeadLettersTo
-	}
-	to, err := f.dir.Entity(ctx, catalog.Destination(name))
-	switch {
-	case err == nil:
-		return to.ID, true
-	case errors.Is(err, fsm.ErrNoEntity):
-		return 0, true
-	}
-	return 0, false
 }
 
 // hold sorts messages in transit by their targets.
@@ -245,34 +217,6 @@ func (f *forwarder) put(k targetKey, it item) targetKey {
 
 func (f *forwarder) ended(number uint64, r fsm.Refusal, detail string) {
 	f.done = append(f.done, fsm.Moved{Number: number, Refusal: r, Detail: detail})
-}
-
-// route returns the share that a message goes to (S-211). Without a key the number decides, because a
-// repetition must go to the same share. The share is -1 while the destination cannot be looked up.
-func (f *forwarder) route(ctx context.Context, m *fsm.Move, msg *fsm.Message) targetKey {
-	k := targetKey{entity: m.To, share: -1}
-	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
-	defer cancel()
-	if m.To == 0 {
-		return k
-	}
-	d, err := f.dir.ByID(ctx, m.To)
-	if err != nil || len(d.Partitions) == 0 {
-		return k
-	}
-	text := ""
-	switch {
-	case msg.HasSession:
-		text = msg.SessionID
-	case msg.PartitionKey != "":
-		text = msg.PartitionKey
-	case d.DetectDuplicates && msg.MessageID != "":
-		text = msg.MessageID
-	default:
-		text = strconv.FormatUint(m.Number, 10)
-	}
-	k.share = int(fsm.KeyShare(text, len(d.Partitions)))
-	return k
 }
 
 // attempt tries every target that is due.

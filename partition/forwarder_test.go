@@ -2,10 +2,12 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
@@ -67,5 +69,38 @@ func TestMessagesOfAnUnknownDestinationStayInOrder(t *testing.T) {
 		}
 		b.net.Swallow(nil)
 		b.arrives(to, fsm.Main, time.Minute, "a", "b", "c")
+	})
+}
+
+// alone is a cluster whose source forwards, with "waits" in it. Nothing but the forwarder that it returns acts for the
+// partition of the source, and no change of the catalog gets there.
+func alone(t *testing.T) (b *brokers, from *fsm.Descriptor, f *forwarder) {
+	b = newBrokers(t, 3)
+	b.createQueue(t.Context(), "n1", queue("destination", false))
+	src := queue("source", false)
+	src.ForwardTo = "destination"
+	from = b.createQueue(t.Context(), "n1", src)
+	at := b.leader(from.Partitions[0]).Node()
+	b.all[at].sup.Close()
+	b.put(t.Context(), from, reqOf(0, 1, 1), "waits")
+	return b, from, b.forwarderOf(from, at)
+}
+
+// S-206: a message that comes between the end of forwarding in the catalog and in its queue stays in the queue.
+func TestTheEndOfForwardingRefusesNoMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, from, f := alone(t)
+		defer b.close()
+		plain := *from
+		plain.ForwardTo = ""
+		if _, err := f.dir.change(t.Context(), &catalog.Change{Update: &plain}); err != nil {
+			t.Fatal(err)
+		}
+		b.until("the catalog knows", func() string { return f.dir.View().ByID(from.ID).ForwardTo })
+		if err := f.run(shortly(t, time.Minute)); !errors.Is(err, errNothing) {
+			t.Errorf("the forwarder ends with %v", err)
+		}
+		b.arrives(from, fsm.DeadLetter, time.Second)
+		b.arrives(from, fsm.Main, time.Second, "waits")
 	})
 }
