@@ -11,33 +11,36 @@ import (
 
 // destination returns the entity that ForwardTo names now, 0 if it names none that exists. It is false if nothing is to be
 // taken. So it is while nobody can tell, and when the source has no ForwardTo any more. The queue hears of that soon.
-func (f *forwarder) destination(ctx context.Context) (to fsm.EntityID, ok bool) {
+func (f *forwarder) destination(ctx context.Context) (to fsm.EntityID, ok bool, err error) {
 	if f.src.sub == fsm.TransferQueue {
-		return 0, true // its messages know where they go
+		return 0, true, nil // its messages know where they go
 	}
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	src, err := f.dir.ByID(ctx, f.src.entity)
-	if err != nil {
+	switch {
+	case errors.Is(err, fsm.ErrNoEntity):
+		return 0, false, errNothing
+	case err != nil:
 		f.blind = true
-		return 0, false
+		return 0, false, nil
 	}
 	name := src.ForwardTo
 	if f.src.sub == fsm.DeadLetter {
 		name = src.ForwardDeadLettersTo
 	}
 	if name == "" {
-		return 0, false
+		return 0, false, nil
 	}
 	d, err := f.dir.Entity(ctx, catalog.Destination(name))
 	switch {
 	case err == nil:
-		return d.ID, true
+		return d.ID, true, nil
 	case errors.Is(err, fsm.ErrNoEntity):
-		return 0, true
+		return 0, true, nil
 	}
 	f.blind = true
-	return 0, false
+	return 0, false, nil
 }
 
 // route returns the share that a message goes to (S-211). Without a key the number decides, because a

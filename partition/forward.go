@@ -141,7 +141,10 @@ func (f *forwarder) step(ctx context.Context) (took int, err error) {
 	c := &fsm.Forward{Epoch: f.epoch, Done: f.done}
 	f.blind = false
 	if f.held < maxHeld {
-		to, ok := f.destination(ctx)
+		to, ok, err := f.destination(ctx)
+		if err != nil {
+			return 0, err
+		}
 		if ok {
 			c.To, c.Max, c.MaxBytes = to, moveMessages, moveBytes
 		}

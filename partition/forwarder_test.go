@@ -104,3 +104,29 @@ func TestTheEndOfForwardingRefusesNoMessage(t *testing.T) {
 		b.arrives(from, fsm.Main, time.Second, "waits")
 	})
 }
+
+// A forwarder whose source the catalog does not have any more ends: it would hold one of the places of its partition.
+func TestAForwarderEndsWithItsSource(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, from, f := alone(t)
+		defer b.close()
+		if _, err := f.dir.change(t.Context(), &catalog.Change{Delete: &catalog.Deletion{ID: from.ID}}); err != nil {
+			t.Fatal(err)
+		}
+		b.until("the catalog knows", func() string {
+			if f.dir.View().ByID(from.ID) != nil {
+				return "not yet"
+			}
+			return ""
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- f.run(shortly(t, 10*time.Minute)) }()
+		time.Sleep(time.Second)
+		if _, err := f.rep.Propose(t.Context(), fsm.Request{Entity: from.ID, Command: &fsm.DropEntity{}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, errNothing) {
+			t.Errorf("the forwarder ends with %v", err)
+		}
+	})
+}
