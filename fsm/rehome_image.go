@@ -60,12 +60,13 @@ func (img *ShareImage) WriteTo(w io.Writer) (int64, error) {
 }
 
 // OriginOf returns the partition by which destinations know what comes from the share of an entity: the first one that
-// the share was in.
-func (s *State) OriginOf(id EntityID) PartitionID {
-	if sh, ok := s.shares.Get(id); ok && sh.home.origin != 0 {
-		return sh.home.origin
+// the share was in. It is false if there is no share here.
+func (s *State) OriginOf(id EntityID) (PartitionID, bool) {
+	sh, ok := s.shares.Get(id)
+	if ok && sh.home.origin != 0 {
+		return sh.home.origin, true
 	}
-	return s.id
+	return s.id, ok
 }
 
 func (sh *share) appendHome(b []byte) []byte {

@@ -353,8 +353,13 @@ func TestLocksAndNumbersMoveWithTheirShare(t *testing.T) {
 	if sh.prefix != 1 || !reflect.DeepEqual(sh.d.Partitions, []PartitionID{4, 3}) || !reflect.DeepEqual(sh.d.Prefixes, []PartitionID{4, 1}) {
 		t.Fatalf("prefix %d, partitions %v, prefixes %v", sh.prefix, sh.d.Partitions, sh.d.Prefixes)
 	}
-	if from.s.OriginOf(7) != 1 || to.s.OriginOf(7) != 1 {
-		t.Errorf("its origin is %d", to.s.OriginOf(7))
+	for _, home := range []*driver{from, to} {
+		if origin, ok := home.s.OriginOf(7); origin != 1 || !ok {
+			t.Errorf("its origin is %d, %v", origin, ok)
+		}
+	}
+	if _, ok := to.s.OriginOf(8); ok {
+		t.Error("a share that is not there has an origin")
 	}
 	if o := to.ok(7, Main, identified("d", "e")); o.Numbers[0] != 0 || o.Numbers[1] != 1<<48|5 {
 		t.Errorf("a duplicate and the next number: %v", o.Numbers)
@@ -380,8 +385,9 @@ func TestLocksAndNumbersMoveWithTheirShare(t *testing.T) {
 		back.apply(Request{Command: &Tick{}})
 	}
 	moved(to, back, 7, 30)
-	if sh, _ := back.s.shares.Get(7); sh.prefix != 1 || back.s.OriginOf(7) != 1 {
-		t.Errorf("back at its first home: prefix %d, origin %d", sh.prefix, back.s.OriginOf(7))
+	sh, _ = back.s.shares.Get(7)
+	if origin, _ := back.s.OriginOf(7); sh.prefix != 1 || origin != 1 {
+		t.Errorf("back at its first home: prefix %d, origin %d", sh.prefix, origin)
 	}
 }
 

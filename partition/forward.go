@@ -63,6 +63,8 @@ type forwarder struct {
 	epoch uint64
 	rep   *replica.Replica
 	dir   *Directory
+	// origin is the partition by which destinations know the source.
+	origin fsm.PartitionID
 	// wake tells that there is something to move; capacity 1.
 	wake <-chan struct{}
 
@@ -116,6 +118,11 @@ func (f *forwarder) run(ctx context.Context) error {
 
 // resume takes up what was in transit when the leadership began.
 func (f *forwarder) resume(ctx context.Context) error {
+	var there bool
+	// It is asked for first: a share that is deleted later would not tell.
+	if f.origin, there = originOf(f.rep, f.src.entity); !there {
+		return errNothing
+	}
 	q := &fsm.Moving{Max: moveMessages, MaxBytes: moveBytes}
 	for first := true; ; first = false {
 		a, err := f.rep.Query(ctx, fsm.QueryRequest{Entity: f.src.entity, Sub: f.src.sub, Query: q})
@@ -187,17 +194,18 @@ func (f *forwarder) hold(ctx context.Context, ds []fsm.Delivery, moves []fsm.Mov
 	}
 }
 
-// origin is the partition by which destinations know the source: the first one that its share was in.
-func (f *forwarder) origin() fsm.PartitionID {
-	origin := f.rep.ID()
-	f.rep.View(func(m replica.Machine, _ uint64) {
-		if o, ok := m.(interface {
-			OriginOf(id fsm.EntityID) fsm.PartitionID
-		}); ok {
-			origin = o.OriginOf(f.src.entity)
+// originOf returns the partition by which destinations know a source: the first one that its share was in. It is false if
+// the share is not here.
+func originOf(rep *replica.Replica, id fsm.EntityID) (origin fsm.PartitionID, ok bool) {
+	origin, ok = rep.ID(), true
+	rep.View(func(m replica.Machine, _ uint64) {
+		if o, is := m.(interface {
+			OriginOf(id fsm.EntityID) (fsm.PartitionID, bool)
+		}); is {
+			origin, ok = o.OriginOf(id)
 		}
 	})
-	return origin
+	return origin, ok
 }
 
 // put has an item wait for its target, and returns which one that is. Behind messages whose share could not be looked up
@@ -269,7 +277,7 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 	case t.partition == 0:
 		return f.gone(ctx, t)
 	}
-	c := &fsm.Enqueue{Origin: &fsm.Origin{Entity: f.src.entity, Partition: f.origin(), Sub: f.src.sub,
+	c := &fsm.Enqueue{Origin: &fsm.Origin{Entity: f.src.entity, Partition: f.origin, Sub: f.src.sub,
 		Below: f.below}}
 	bytes := 0
 	for i := range t.items {

@@ -51,6 +51,9 @@ func TestMessagesOfAnUnknownDestinationStayInOrder(t *testing.T) {
 		unreachable, cancel := context.WithCancel(t.Context())
 		cancel()
 		ctx := shortly(t, time.Minute)
+		if err := f.resume(ctx); err != nil {
+			t.Fatal(err)
+		}
 		for i, text := range []string{"a", "b", "c"} {
 			asks := ctx
 			if i == 0 {
@@ -127,6 +130,39 @@ func TestAForwarderEndsWithItsSource(t *testing.T) {
 		}
 		if err := <-ended; !errors.Is(err, errNothing) {
 			t.Errorf("the forwarder ends with %v", err)
+		}
+	})
+}
+
+// S-311: a destination knows a source by the same name to the end, though the source moved to another partition and was
+// deleted while an answer about a message was lost.
+func TestASourceThatMovedAndIsDeletedKeepsItsName(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBrokersAs(t, 3, func(b *brokers) { b.partitions = 2 })
+		defer b.close()
+		b.wantVersion("n1", fsm.NewestVersion)
+		to := b.createQueue(t.Context(), "n1", queue("destination", false))
+		from := b.createQueue(t.Context(), "n1", queue("source", false))
+		b.rehome("n1", 3-from.Partitions[0], "source")
+		from, err := b.all["n1"].dir.Get(t.Context(), "source")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := b.forwarderOf(from, "n1")
+		ctx := shortly(t, time.Minute)
+		if err := f.resume(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			f.hold(ctx, []fsm.Delivery{{Body: storedForm(nil, "once")}}, []fsm.Move{{Number: 1, To: to.ID}})
+			f.attempt(ctx)
+			if f.held > 0 {
+				t.Fatal("the destination was not reached")
+			}
+			b.arrives(to, fsm.Main, time.Second, "once")
+			if err := b.all["n1"].dir.Delete(ctx, "source"); err != nil && !errors.Is(err, fsm.ErrNoEntity) {
+				t.Fatal(err)
+			}
 		}
 	})
 }
