@@ -171,7 +171,7 @@ func TestTheTablesNameEachOnce(t *testing.T) {
 		"restore": VersionBackups, "descriptor.Prefixes": VersionBackups, "descriptor.Origins": VersionRehoming,
 		"rehome": VersionRehoming, "rehome.id": VersionRehoming, "rehome.moves": VersionRehoming, "rehome.moves.share": VersionRehoming,
 		"rehome.moves.to": VersionRehoming, "rehomed": VersionRehoming, "rehomed.id": VersionRehoming, "rehomed.epoch": VersionRehoming,
-		"rehomed.step": VersionRehoming, "rehomed.why": VersionRehoming}
+		"rehomed.step": VersionRehoming, "rehomed.why": VersionRehoming, "seen": VersionSeen}
 	if newer := NewerChanges(VersionFirst); !reflect.DeepEqual(newer, want) {
 		t.Errorf("fields above %s: %v, want %v", VersionFirst, newer, want)
 	}

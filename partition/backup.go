@@ -56,6 +56,9 @@ type BackedUp struct {
 // ErrOldNodes says that a node of the cluster does not know backups yet.
 var ErrOldNodes = errors.New("the cluster version knows no backups; it does when all nodes run this release and the upgrade is finalized")
 
+// errGrown says that an entity of the catalog may have a share of which there is no image.
+var errGrown = errors.New("partitions were added meanwhile")
+
 // errOtherHold says that another backup holds forwards.
 var errOtherHold = fmt.Errorf("another backup holds forwards: %w", fsm.ErrBusy)
 
@@ -81,10 +84,10 @@ func (d *Directory) CreateBackup(ctx context.Context) (*Backup, error) {
 			waited = errOtherHold
 			_ = sleep(ctx, holdPause) // the next try tells of the end of the context
 			continue
-		case !errors.Is(err, replica.ErrNotHeld):
+		case !errors.Is(err, replica.ErrNotHeld) && !errors.Is(err, errGrown):
 			return nil, err
 		case try == backupTries:
-			return nil, fmt.Errorf("forwards were not held for long enough, %d times: %w: %w", backupTries, err, fsm.ErrUnavailable)
+			return nil, fmt.Errorf("a backup was begun %d times in vain: %w: %w", backupTries, err, fsm.ErrUnavailable)
 		}
 		try++
 		d.host.deps.Log.Info("a backup begins anew", "error", err)
@@ -113,6 +116,9 @@ func (d *Directory) backUp(ctx context.Context) (*Backup, error) {
 		// Behind the images: an entity that one of them has is in the catalog, unless it was deleted meanwhile.
 		if err = d.catchUp(ctx); err == nil {
 			b.Entities = described(d.View())
+			if len(d.View().Groups()) != len(b.Partitions) {
+				return nil, errGrown
+			}
 			if now := homesOf(d.View()); now == nil || !maps.EqualFunc(homes, now, slices.Equal) {
 				return nil, fmt.Errorf("a queue has moved to another partition meanwhile: %w", fsm.ErrBusy)
 			}

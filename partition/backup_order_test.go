@@ -73,6 +73,39 @@ func TestTheHoldKeepsImagesTogether(t *testing.T) {
 	}
 }
 
+// S-360: partitions are added while a backup is taken, and a queue is made there. The backup begins anew: in the catalog of
+// the first attempt the queue has shares without an image.
+func TestABackupHasThePartitionsOfItsEntities(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := sized(t, 3, 2)
+		defer b.close()
+		ctx := shortly(t, 10*time.Minute)
+		var hooked atomic.Int64
+		b.captureLast(2, func(ctx context.Context, _ uint64) {
+			if hooked.Add(1) > 1 {
+				return
+			}
+			b.want(3, b.ids...)
+			b.until("there is another partition", func() string { return b.has(3, b.ids...) })
+			b.createQueue(ctx, "n1", queue("late", true))
+		})
+		made, err := b.all["n1"].dir.CreateBackup(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range made.Entities {
+			for _, p := range e.Partitions {
+				if !slices.ContainsFunc(made.Partitions, func(in BackedUp) bool { return in.ID == p }) {
+					t.Errorf("%s has a share in partition %d, of which the backup has no image", e.Name, p)
+				}
+			}
+		}
+		if hooked.Load() != 2 || len(made.Entities) != 1 || len(made.Partitions) != 3 {
+			t.Errorf("%d attempts, %d entities, %d images", hooked.Load(), len(made.Entities), len(made.Partitions))
+		}
+	})
+}
+
 // S-360: a node that takes a backup dies while forwards are held. A backup by another node waits for the end of that hold, and is taken.
 func TestABackupWaitsForTheHoldOfAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
