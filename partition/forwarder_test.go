@@ -166,3 +166,34 @@ func TestASourceThatMovedAndIsDeletedKeepsItsName(t *testing.T) {
 		}
 	})
 }
+
+// watched is a context that calls a function each time somebody asks whether it is over.
+type watched struct {
+	context.Context
+	asked func()
+}
+
+func (w watched) Err() error { w.asked(); return nil }
+
+// S-206: a queue that begins to forward while its mover looks through the queues is moved at once. The wake-up may come
+// behind the look at that queue.
+func TestAWakeUpDuringAScanIsHeard(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBrokers(t, 3)
+		defer b.close()
+		src := queue("source", false)
+		b.createQueue(t.Context(), "n1", queue("destination", false))
+		src.ForwardTo = "destination"
+		from := b.createQueue(t.Context(), "n1", src)
+		rep := b.leader(from.Partitions[0])
+		m := &mover{rep: rep, tasks: map[source]chan struct{}{}, pending: map[source]struct{}{}}
+		for i := range maxForwarders { // no place is free, so what is woken waits for one
+			m.tasks[source{entity: fsm.EntityID(1<<40 + i)}] = make(chan struct{}, 1)
+		}
+		m.ctx = watched{t.Context(), func() { m.woken([]fsm.WaitKey{{Entity: from.ID, Kind: fsm.WaitMessage}}) }}
+		m.scan(b.all[rep.Node()].dir.View())
+		if _, waits := m.pending[source{from.ID, fsm.Main}]; !waits {
+			t.Error("the wake-up was not heard")
+		}
+	})
+}

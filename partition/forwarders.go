@@ -115,10 +115,11 @@ func (m *mover) end() {
 	m.mu.Unlock()
 }
 
-// scan looks through all entities for sources, and for what was in transit when the leadership began.
+// scan looks through all entities for sources, and for what was in transit when the leadership began. A source is known
+// before it is looked at, so that a wake-up behind the look is heard.
 func (m *mover) scan(v *catalog.View) {
 	sources := map[source]struct{}{}
-	var busy []source
+	var shares []fsm.EntityID
 	v.SharesOf(m.rep.ID(), func(d *fsm.Descriptor) bool {
 		if d.ForwardTo != "" {
 			sources[source{d.ID, fsm.Main}] = struct{}{}
@@ -126,20 +127,30 @@ func (m *mover) scan(v *catalog.View) {
 		if d.ForwardDeadLettersTo != "" {
 			sources[source{d.ID, fsm.DeadLetter}] = struct{}{}
 		}
-		for _, sub := range []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.TransferQueue} {
-			src := source{d.ID, sub}
-			if _, forwards := sources[src]; m.moves(src, forwards || sub == fsm.TransferQueue) {
-				busy = append(busy, src)
-			}
-		}
-		return m.ctx.Err() == nil
+		shares = append(shares, d.ID)
+		return true
 	})
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.sources = sources
-	for _, src := range busy {
-		m.kickLocked(src)
+	m.mu.Unlock()
+	for _, id := range shares {
+		for _, sub := range []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.TransferQueue} {
+			src := source{id, sub}
+			if _, forwards := sources[src]; m.moves(src, forwards || sub == fsm.TransferQueue) {
+				m.kick(src)
+			}
+		}
+		if m.ctx.Err() != nil {
+			return
+		}
 	}
+}
+
+// kick has a source looked at.
+func (m *mover) kick(src source) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kickLocked(src)
 }
 
 // moves reports whether a source has messages in transit or, if it forwards, some to take.
