@@ -63,7 +63,7 @@ func TestAuditOfANodeAndOfItsDirectory(t *testing.T) {
 	if _, err = debugCommand("audit", "--data-dir", t.TempDir()); err == nil {
 		t.Error("an empty directory was audited")
 	}
-	stop, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	stop, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := n.close(stop); err != nil {
 		t.Fatal(err)

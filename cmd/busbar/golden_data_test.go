@@ -61,7 +61,7 @@ func openGoldenData(t *testing.T, file string) {
 	for _, q := range []string{"orders", "wide"} {
 		d.must(client.NewSendCommand(), "new", q)
 	}
-	got := d.must(client.NewReceiveCommand(), "", "orders", "--max", "10", "--wait", "1s", "--json")
+	got := d.must(client.NewReceiveCommand(), "", "orders", "--max", "10", "--wait", "1m", "--json")
 	for _, body := range []string{"first", "new", "behind the snapshot", goldenLarge} {
 		if !strings.Contains(got, body) {
 			t.Errorf("%.20q was not received from %d bytes", body, len(got))

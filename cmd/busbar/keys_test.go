@@ -36,9 +36,9 @@ func accessRule(name, primary, secondary string, rights ...string) string {
 // tries says what a key of an entity can do over AMQP: "send", "receive", "manage".
 func tries(t *testing.T, target *dial.Target, entity string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	w, err := dial.Connect(ctx, target, entity, 20*time.Second)
+	w, err := dial.Connect(ctx, target, entity, time.Minute)
 	if err != nil {
 		return "nothing"
 	}

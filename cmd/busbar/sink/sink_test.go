@@ -128,7 +128,7 @@ func received(t *testing.T, in net.PacketConn, s Sink) {
 		if err := s.Write(at, "entity.create", refused, []byte("{\"a\":1}\n")); err != nil {
 			t.Fatal(err)
 		}
-		if err := in.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := in.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		datagram := make([]byte, 4096)
