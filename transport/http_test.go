@@ -409,6 +409,8 @@ func TestHTTPReceiversThatGoAway(t *testing.T) {
 	ts.broker.await(t, "Lock", 1)
 	cancel()
 	<-gone
+	// Before it knows, it may write a message into a socket that nobody reads, and the lock lasts.
+	eventually(t, "the node knows that the client has gone", func() bool { return ts.places.used() == 0 })
 	want(t, ts.curl(t, "POST", "/q/messages", "x"), 201)
 	res := want(t, ts.curl(t, "POST", "/q/messages/head", ""), 201)
 	if n := brokerOf(t, res)["DeliveryCount"]; n != 1.0 {
