@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/memberlist"
 
+	"github.com/busbar-mq/busbar/cluster/tick"
 	"github.com/busbar-mq/busbar/fsm"
 )
 
@@ -159,6 +160,11 @@ func (g *Gossip) Start(peer net.Addr) error {
 	if err != nil {
 		return fmt.Errorf("start gossip: %w", err)
 	}
+	if len(g.cfg.Join) > 0 {
+		// The library's tickers begin when it is created, which takes half a millisecond. They are to wake a quiet node in the
+		// moments of its other loops.
+		time.Sleep(tick.Until(g.cfg.PingInterval) - time.Millisecond)
+	}
 	list, err := memberlist.Create(conf)
 	if err != nil {
 		return fmt.Errorf("start gossip: %w", err)
@@ -196,6 +202,7 @@ func (g *Gossip) listConfig() (*memberlist.Config, error) {
 	conf.TCPTimeout = gossipStreamTimeout
 	conf.PushPullInterval = gossipStateInterval
 	conf.GossipInterval = gossipInterval
+	conf.EnableCompression = false // a table of 16 KiB for each packet of 100 bytes
 	conf.DeadNodeReclaimTime = time.Nanosecond
 	conf.Delegate = delegate{g}
 	conf.Events = delegate{g}

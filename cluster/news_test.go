@@ -7,25 +7,32 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
+	"github.com/busbar-mq/busbar/cluster/tick"
 	"github.com/busbar-mq/busbar/fsm"
 )
 
-// counted counts the packets that gossip sends.
+// packets counts what gossip sends, and what of it is sent between the moments at which nodes tick.
+type packets struct{ sent, between atomic.Int64 }
+
+// counted is a transport that counts.
 type counted struct {
 	memberlist.Transport
-	packets *atomic.Int64
+	*packets
 }
 
 func (c counted) WriteTo(b []byte, addr string) (time.Time, error) {
-	c.packets.Add(1)
+	c.sent.Add(1)
+	if tick.Until(Defaults().PingInterval) > 2*time.Millisecond {
+		c.between.Add(1)
+	}
 	return c.Transport.WriteTo(b, addr)
 }
 
 // crowd returns that many nodes that know each other and have told everything, and what counts their packets.
-func (s *simNet) crowd(size int) ([]*simNode, *atomic.Int64) {
+func (s *simNet) crowd(size int) ([]*simNode, *packets) {
 	s.t.Helper()
 	var nodes []*simNode
-	packets := &atomic.Int64{}
+	packets := &packets{}
 	for i := 1; i <= size; i++ {
 		n := s.build(s.config(i, fsm.Incarnation(i)), simIP(i))
 		n.gossip.cfg.GossipTransport = counted{n.gossip.cfg.GossipTransport, packets}
@@ -74,7 +81,7 @@ func TestNewsIsToldAtOnce(t *testing.T) {
 	})
 }
 
-// Nodes without news send one probe a second each, and its answer.
+// Nodes without news send one probe a second each, and its answer. They do so at the moments of their other loops.
 func TestNodesWithoutNewsAreQuiet(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *simNet) {
 		nodes, packets := s.crowd(3)
@@ -82,15 +89,18 @@ func TestNodesWithoutNewsAreQuiet(t *testing.T) {
 			defer n.stop()
 		}
 		const seconds = 60
-		before := packets.Load()
+		before, between := packets.sent.Load(), packets.between.Load()
 		time.Sleep(seconds * time.Second)
-		if sent := packets.Load() - before; sent < 3*seconds || sent > 2*3*(seconds+1) {
+		if sent := packets.sent.Load() - before; sent < 3*seconds || sent > 2*3*(seconds+1) {
 			t.Errorf("%d packets in %d s from %d nodes", sent, seconds, len(nodes))
 		}
+		if n := packets.between.Load() - between; n > 0 {
+			t.Errorf("%d packets at moments of their own", n)
+		}
 		nodes[0].view.Announce(1, "n1", 1)
-		before = packets.Load()
+		before = packets.sent.Load()
 		time.Sleep(seconds * time.Second)
-		if sent := packets.Load() - before; sent > 2*3*(seconds+1)+3*4 { // each tells it four times
+		if sent := packets.sent.Load() - before; sent > 2*3*(seconds+1)+3*4 { // each tells it four times
 			t.Errorf("%d packets in %d s after one word from %d nodes", sent, seconds, len(nodes))
 		}
 	})

@@ -14,14 +14,14 @@ type Ticker struct {
 
 // Every returns a ticker of a period, which must be positive. The first tick comes after at most that.
 func Every(period time.Duration) *Ticker {
-	t := time.NewTimer(period - past(period))
+	t := time.NewTimer(Until(period))
 	return &Ticker{C: t.C, timer: t, every: period}
 }
 
 // Next asks for the next tick. It comes after half a period at least and one and a half at most. A tick that was received
 // late, or a clock that was set, moves no later tick off the multiples.
 func (t *Ticker) Next() {
-	wait := t.every - past(t.every)
+	wait := Until(t.every)
 	if wait < t.every/2 {
 		wait += t.every
 	}
@@ -31,11 +31,11 @@ func (t *Ticker) Next() {
 // Stop ends the ticks.
 func (t *Ticker) Stop() { t.timer.Stop() }
 
-// past returns how much of the present period has passed.
-func past(period time.Duration) time.Duration {
-	p := time.Duration(time.Now().UnixNano()) % period
-	if p < 0 { // the clock is before 1970
-		p += period
+// Until returns the time to the next whole multiple of a period: more than nothing, and the period at most.
+func Until(period time.Duration) time.Duration {
+	past := time.Duration(time.Now().UnixNano()) % period
+	if past < 0 { // the clock is before 1970
+		past += period
 	}
-	return p
+	return period - past
 }
