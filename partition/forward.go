@@ -67,6 +67,8 @@ type forwarder struct {
 	origin fsm.PartitionID
 	// wake tells that there is something to move; capacity 1.
 	wake <-chan struct{}
+	// crowded reports whether another source waits for a place.
+	crowded func() bool
 
 	targets map[targetKey]*target
 	order   []targetKey // of the targets, as they came
@@ -87,12 +89,15 @@ var errNothing = errors.New("nothing to move")
 // errHeld says that a backup holds forwards. The source hears what has ended when the hold is over.
 var errHeld = errors.New("forwards are held")
 
+// errCrowded says that a source can move nothing for now, and that another one waits for its place.
+var errCrowded = errors.New("another source waits")
+
 // run moves messages until nothing is left, the leadership ends, or ctx does.
 func (f *forwarder) run(ctx context.Context) error {
 	if err := f.resume(ctx); err != nil {
 		return err
 	}
-	for {
+	for moved := time.Now(); ; {
 		f.attempt(ctx)
 		took, err := f.step(ctx)
 		if errors.Is(err, errHeld) {
@@ -105,10 +110,14 @@ func (f *forwarder) run(ctx context.Context) error {
 			return err
 		}
 		if took > 0 || len(f.done) > 0 {
+			moved = time.Now()
 			continue
 		}
 		if f.held == 0 && !f.blind {
 			return errNothing
+		}
+		if time.Since(moved) >= placePatience && f.crowded() {
+			return errCrowded
 		}
 		if err := f.sleep(ctx); err != nil {
 			return err

@@ -3,6 +3,8 @@ package partition
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -186,14 +188,75 @@ func TestAWakeUpDuringAScanIsHeard(t *testing.T) {
 		src.ForwardTo = "destination"
 		from := b.createQueue(t.Context(), "n1", src)
 		rep := b.leader(from.Partitions[0])
-		m := &mover{rep: rep, tasks: map[source]chan struct{}{}, pending: map[source]struct{}{}}
+		m := &mover{rep: rep, tasks: map[source]chan struct{}{}, waits: map[source]struct{}{}}
 		for i := range maxForwarders { // no place is free, so what is woken waits for one
 			m.tasks[source{entity: fsm.EntityID(1<<40 + i)}] = make(chan struct{}, 1)
 		}
 		m.ctx = watched{t.Context(), func() { m.woken([]fsm.WaitKey{{Entity: from.ID, Kind: fsm.WaitMessage}}) }}
 		m.scan(b.all[rep.Node()].dir.View())
-		if _, waits := m.pending[source{from.ID, fsm.Main}]; !waits {
+		if _, waits := m.waits[source{from.ID, fsm.Main}]; !waits {
 			t.Error("the wake-up was not heard")
 		}
 	})
+}
+
+// S-206: sources that can move nothing keep nobody from moving. As many as a partition moves at a time have a destination
+// without a majority, and another one has a destination that takes messages.
+func TestSourcesThatMoveNothingMakePlace(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBrokers(t, 3)
+		defer b.close()
+		ctx := shortly(t, time.Hour)
+		stuck := b.createQueue(ctx, "n1", queue("stuck", false))
+		home := stuck.Partitions[0]
+		open := b.createQueue(ctx, "n1", queue("open", false))
+		for i := 0; open.Partitions[0] == home; i++ {
+			open = b.createQueue(ctx, "n1", queue(fmt.Sprint("open", i), false))
+		}
+		sources := map[string][]*fsm.Descriptor{}
+		for i := 0; len(sources[stuck.Name]) < maxForwarders || len(sources[open.Name]) < 1; i++ {
+			src := queue(fmt.Sprint("source", i), false)
+			src.ForwardTo = stuck.Name
+			if len(sources[stuck.Name]) >= maxForwarders {
+				src.ForwardTo = open.Name
+			}
+			if d := b.createQueue(ctx, "n1", src); d.Partitions[0] == open.Partitions[0] {
+				sources[d.ForwardTo] = append(sources[d.ForwardTo], d)
+			}
+		}
+		b.net.Swallow(func(_, _ fsm.NodeID, kind uint8, msg []byte) bool {
+			if kind != KindRaft {
+				return false
+			}
+			call, err := raftnet.ParseCall(msg)
+			return err == nil && call.Group == home
+		})
+		var want []string
+		for i, d := range sources[stuck.Name] {
+			text := fmt.Sprintf("m%03d", i)
+			want = append(want, text)
+			b.enqueue(ctx, d, reqOf(3, 1, i+1), &fsm.Enqueue{Messages: []fsm.Message{{Body: storedForm(nil, text)}}})
+		}
+		time.Sleep(10 * time.Second)
+		for i := range 3 {
+			b.enqueue(ctx, sources[open.Name][0], reqOf(3, 2, i+1), &fsm.Enqueue{Messages: []fsm.Message{{Body: storedForm(nil, fmt.Sprint(i))}}})
+			b.arrives(open, fsm.Main, moveTimeout+2*placePatience, numbers(i+1)...)
+		}
+		b.net.Swallow(nil)
+		b.until("all have arrived", func() string {
+			got := b.texts(ctx, stuck, fsm.Main)
+			if slices.Sort(got); slices.Equal(got, want) {
+				return ""
+			}
+			return fmt.Sprintf("%d of %d: %q", len(got), len(want), got)
+		})
+	})
+}
+
+// numbers are the first so many.
+func numbers(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprint(i))
+	}
+	return out
 }

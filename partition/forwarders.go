@@ -36,6 +36,8 @@ const (
 	deleteTimeout = 10 * time.Second
 	// maxForwarders bounds the sources of a partition that are moved at a time.
 	maxForwarders = 64
+	// placePatience is for how long a source that moves nothing keeps its place before others that wait for one.
+	placePatience = 2 * time.Second
 	// minSourcePause and maxSourcePause bound the pause after the partition of a source was busy.
 	minSourcePause = 250 * time.Millisecond
 	maxSourcePause = 1250 * time.Millisecond
@@ -94,14 +96,14 @@ type mover struct {
 	ended   bool
 	sources map[source]struct{} // subqueues that forward, beside the transfer queues
 	tasks   map[source]chan struct{}
-	pending map[source]struct{} // beyond maxForwarders
+	pending []source            // beyond maxForwarders, in the order in which they get a place
+	waits   map[source]struct{} // those that are pending
 	idling  map[fsm.EntityID]struct{}
 }
 
 func newMover(ctx context.Context, f *forwarders, r *replica.Replica, epoch uint64) *mover {
 	m := &mover{sup: f.sup, dir: f.dir, rep: r, epoch: epoch, sources: map[source]struct{}{},
-		tasks: map[source]chan struct{}{}, pending: map[source]struct{}{},
-		idling: map[fsm.EntityID]struct{}{}}
+		tasks: map[source]chan struct{}{}, waits: map[source]struct{}{}, idling: map[fsm.EntityID]struct{}{}}
 	m.ctx, m.cancel = context.WithCancel(ctx)
 	r.SetHooks(&replica.Hooks{Wake: m.woken, Idle: m.idle})
 	return m
@@ -190,7 +192,10 @@ func (m *mover) kickLocked(src source) {
 		default:
 		}
 	case len(m.tasks) >= maxForwarders:
-		m.pending[src] = struct{}{}
+		if _, waits := m.waits[src]; !waits {
+			m.waits[src] = struct{}{}
+			m.pending = append(m.pending, src)
+		}
 	default:
 		wake = make(chan struct{}, 1)
 		m.tasks[src] = wake
@@ -201,9 +206,13 @@ func (m *mover) kickLocked(src source) {
 // forward runs the forwarder of one source until nothing is left or the leadership ends.
 func (m *mover) forward(src source, wake chan struct{}) {
 	for failures := 0; ; {
-		f := &forwarder{src: src, epoch: m.epoch, rep: m.rep, dir: m.dir, wake: wake,
+		f := &forwarder{src: src, epoch: m.epoch, rep: m.rep, dir: m.dir, wake: wake, crowded: m.crowded,
 			targets: map[targetKey]*target{}}
 		err := f.run(m.ctx)
+		if errors.Is(err, errCrowded) {
+			m.yield(src)
+			return
+		}
 		if errors.Is(err, errNothing) {
 			failures = 0
 			if m.finished(src, wake) {
@@ -248,13 +257,34 @@ func (m *mover) finished(src source, wake chan struct{}) bool {
 		return false
 	default:
 	}
-	delete(m.tasks, src)
-	for next := range m.pending { // order-free: each waits for a place, none has a right to be first
-		delete(m.pending, next)
-		m.kickLocked(next)
-		break
-	}
+	m.leaveLocked(src)
 	return true
+}
+
+// leaveLocked gives the place of a source to the next one that waits.
+func (m *mover) leaveLocked(src source) {
+	delete(m.tasks, src)
+	if len(m.pending) > 0 {
+		next := m.pending[0]
+		m.pending = m.pending[1:]
+		delete(m.waits, next)
+		m.kickLocked(next)
+	}
+}
+
+// crowded reports whether a source waits for a place.
+func (m *mover) crowded() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.pending) > 0
+}
+
+// yield has a source wait for its place again, behind all others.
+func (m *mover) yield(src source) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leaveLocked(src)
+	m.kickLocked(src)
 }
 
 // maxIdling bounds the idle entities that are looked at at a time. A source that is left out is named again.
