@@ -116,7 +116,10 @@ func TestAFollowerWithoutRoomForASnapshotStartsAnew(t *testing.T) {
 		bodies.mu.Unlock()
 		c.net.Isolate(far, false)
 		time.Sleep(time.Minute)
-		if n.disks[1].bodies == bodies {
+		n.mu.Lock()
+		same := n.disks[1].bodies == bodies
+		n.mu.Unlock()
+		if same {
 			t.Fatalf("after %d snapshots the follower goes on with a store that takes no writes: %+v",
 				c.net.Calls(KindSnapshot), n.host.Replica(1).Status())
 		}
