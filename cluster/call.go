@@ -116,11 +116,11 @@ func (l *link) begin(ctx context.Context, kind uint8, request []byte) (*pendingC
 	defer l.mu.Unlock()
 	for {
 		switch {
+		case l.draining: // closed or not: there is another one, or will be
+			return nil, 0, errDraining
 		case l.err != nil:
 			return nil, 0, fmt.Errorf("%w: connection to node %s lost: %w",
 				fsm.ErrUnavailable, l.peer, l.err)
-		case l.draining:
-			return nil, 0, errDraining
 		case ctx.Err() != nil:
 			return nil, 0, fmt.Errorf("%w: call to node %s: %w",
 				fsm.ErrUnavailable, l.peer, context.Cause(ctx))

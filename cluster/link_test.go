@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -323,4 +324,70 @@ func bulkCount(n *node, to fsm.NodeID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.bulk)
+}
+
+// Two nodes may dial each other at the same moment, and one of the links is given up. A call that had chosen it takes the
+// other one, whether the first is closed by then or not.
+func TestACallLeavesALinkThatWasGivenUp(t *testing.T) {
+	a, _ := duo(t, nil)
+	mustCall(t, a, "b", "connect")
+	l, err := a.linkTo(testContext(t), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.drain()
+	for _, closed := range []bool{false, true} {
+		if closed {
+			l.close(errFinished)
+		}
+		if _, _, err := l.begin(testContext(t), kindEcho, nil); !errors.Is(err, errDraining) {
+			t.Errorf("a call, closed %v: %v, want another link to be taken", closed, err)
+		}
+		if _, err := l.beginStream(testContext(t)); !errors.Is(err, errDraining) {
+			t.Errorf("a stream, closed %v: %v, want another link to be taken", closed, err)
+		}
+	}
+	mustCall(t, a, "b", "by another link")
+}
+
+// A node that was silent is dialled while calls fail at once. A link is made meanwhile, by one node or the other, and it is
+// given up before the goroutine that dials has heard of it. Calls wait then for what that does next.
+func TestCallsWaitForTheAttemptBehindALinkThatWasGivenUp(t *testing.T) {
+	for _, dialled := range []bool{false, true} {
+		a, _ := duo(t, nil)
+		mustCall(t, a, "b", "connect")
+		p, err := a.peer("b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.attempt == nil })
+		attempt := make(chan struct{})
+		p.mu.Lock()
+		first, incarnation := p.link, p.incarnation
+		p.dialler++
+		number := p.dialler
+		p.attempt, p.failing, p.tried = attempt, true, false
+		p.triedLocked()
+		p.mu.Unlock()
+		first.drain()
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		l := newLink(a.Mesh, ours, &meteredConn{Conn: ours}, identity{node: "b", incarnation: incarnation}, dialled)
+		if _, err := a.enrol(l); err != nil {
+			t.Fatal(err)
+		}
+		p.prefer(l)
+		l.drain()
+		l.close(errFinished)
+		p.mu.Lock()
+		if p.attempt == attempt || p.tried {
+			t.Errorf("dialled here %v: calls wait for an attempt that has ended", dialled)
+		}
+		p.mu.Unlock()
+		p.ended(l)
+		if !dialled {
+			go p.dial(number) // it goes on
+		}
+		mustCall(t, a, "b", "by another link")
+	}
 }

@@ -26,8 +26,9 @@ type peer struct {
 	// dials. failing: that attempt failed and others follow, so calls fail without waiting.
 	attempt chan struct{}
 	failing bool
-	// tried says that attempt is closed.
+	// tried says that attempt is closed. dialler is the number of the goroutine that dials, if one does.
 	tried   bool
+	dialler uint64
 	lastErr error         // why there is no link
 	kick    chan struct{} // ends the pause before the next attempt; capacity 1
 	// lostAt is when the last link was lost, or the last byte came by it if it was quiet before; zero
@@ -139,9 +140,10 @@ func (p *peer) dialLocked() {
 	if p.attempt != nil {
 		return
 	}
-	attempt := make(chan struct{})
-	p.attempt, p.failing, p.tried = attempt, false, false
-	if !p.mesh.start(p.dial) {
+	p.dialler++
+	number := p.dialler
+	p.attempt, p.failing, p.tried = make(chan struct{}), false, false
+	if !p.mesh.start(func() { p.dial(number) }) {
 		p.lastErr = errClosing
 		p.triedLocked()
 		p.attempt = nil
@@ -158,16 +160,18 @@ func (p *peer) triedLocked() {
 
 // dial tries until there is a link, nobody knows an address, or the mesh closes. p.attempt is closed
 // after the first try at the latest.
-func (p *peer) dial() {
+func (p *peer) dial(number uint64) {
 	m := p.mesh
 	pause := m.cfg.RedialMin
 	for {
 		again := p.try()
 		p.mu.Lock()
-		p.failing = again
-		p.triedLocked()
-		if !again {
-			p.attempt = nil
+		if p.dialler == number && p.attempt != nil { // else it has made a link, which may be lost again
+			p.failing = again
+			p.triedLocked()
+			if !again {
+				p.attempt = nil
+			}
 		}
 		p.mu.Unlock()
 		if !again {
@@ -397,6 +401,10 @@ func (p *peer) prefer(l *link) {
 		p.downLocked()
 	}
 	p.incarnation = l.incarnation
+	if l.dialled { // this attempt has ended: if the link is given up at once, calls wait for the next one
+		p.triedLocked()
+		p.attempt = nil
+	}
 	p.lostAt, p.failing, p.lastErr, p.hungUp = time.Time{}, false, errNotConnected, 0
 	if !p.up {
 		p.up = true
@@ -428,6 +436,9 @@ func (p *peer) lose(l *link, reason error) {
 		p.downLocked()
 	}
 	if !closing {
+		if p.attempt != nil && p.tried { // the other node had dialled meanwhile: calls wait for what is under way here
+			p.attempt, p.tried = make(chan struct{}), false
+		}
 		p.dialLocked()
 		if silent {
 			// A peer that fell silent is not expected to greet. The kernel of a paused process even accepts

@@ -211,6 +211,19 @@ func TestANodeComesBackUnderAnotherAddress(t *testing.T) {
 	})
 }
 
+// awaitByte waits until something comes from another node.
+func (n *simNode) awaitByte() {
+	received := func() (all uint64) {
+		for _, p := range n.Peers() {
+			all += p.Received
+		}
+		return all
+	}
+	for before := received(); received() == before; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func TestSilenceIsNoticedAfterOneAndAHalfSeconds(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *simNet) {
 		n1, n2 := s.pair()
@@ -223,6 +236,7 @@ func TestSilenceIsNoticedAfterOneAndAHalfSeconds(t *testing.T) {
 		if len(n1.events) != 0 {
 			t.Fatalf("an idle link was reported: %s", <-n1.events)
 		}
+		n1.awaitByte() // silence counts from the last one
 		parked := make(chan error, 1)
 		go func() {
 			_, err := n1.Call(testContext(t), "n2", kindPark, nil)

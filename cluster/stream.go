@@ -99,10 +99,10 @@ func (l *link) beginStream(ctx context.Context) (id uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case l.draining: // closed or not: there is another one, or will be
+		return 0, errDraining
 	case l.err != nil:
 		return 0, fmt.Errorf("%w: connection to node %s lost: %w", fsm.ErrUnavailable, l.peer, l.err)
-	case l.draining:
-		return 0, errDraining
 	case ctx.Err() != nil:
 		return 0, fmt.Errorf("%w: stream to node %s: %w", fsm.ErrUnavailable, l.peer, context.Cause(ctx))
 	case len(l.pending) >= l.mesh.cfg.MaxCalls:
