@@ -27,6 +27,7 @@ type ticker struct {
 	last  time.Time     // of the last entry, which moved the clocks
 	wait  time.Duration // until the next look, 0 if there is nothing to wait for
 	stuck clocks        // deadlines of the last tick
+	tick  time.Time     // when that was due
 	since time.Time     // since when raft refuses entries because of a transfer
 }
 
@@ -52,14 +53,14 @@ func (t *ticker) due(c clocks, s *stamper) bool {
 		wait = max(next-tickHorizon, farTickEvery-time.Since(t.last))
 	}
 	if t.stuck.dueWall == c.dueWall && t.stuck.dueLease == c.dueLease {
-		wait = max(wait, tickPause-time.Since(t.last))
+		wait = max(wait, tickPause-time.Since(t.tick)) // not since the last entry: there may always be one
 	}
 	if wait > 0 {
 		t.wait = wait
 		return false
 	}
 	t.wait = 0
-	t.stuck = c
+	t.stuck, t.tick = c, time.Now()
 	return true
 }
 
