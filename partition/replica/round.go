@@ -145,18 +145,23 @@ func (p *proposer) takePendingWakesLocked() map[fsm.WaitKey]struct{} {
 	return pending
 }
 
-// pullPendingWakesLocked pulls a key that was woken, once.
+// pullPendingWakesLocked pulls a key that was woken, once. If nobody is parked for it any more, and nobody rides, those that await it
+// hear of the wake.
 func (p *proposer) pullPendingWakesLocked(pending map[fsm.WaitKey]struct{}, k fsm.WaitKey, ride func(*call)) {
 	if _, ok := pending[k]; !ok {
 		return
 	}
 	delete(pending, k)
+	if p.parking.waiting(k) == 0 {
+		delete(p.parking.burst, k)
+		if !slices.ContainsFunc(p.riding, func(c *call) bool { return c.key == k }) {
+			p.waits.wake(k)
+		}
+		return
+	}
 	n := min(max(2*p.parking.burst[k], 1), maxBurst)
 	p.parking.burst[k] = n
 	for range n {
-		if p.parking.waiting(k) == 0 {
-			break
-		}
 		p.parking.pull(k, 1, ride)
 	}
 }
