@@ -41,7 +41,7 @@ func (r *Replica) SetStalled(stalled bool) (changed bool) {
 		return false
 	}
 	if stalled {
-		r.prop.stall()
+		r.prop.leave(nil)
 	} else {
 		r.prop.poke()
 	}
@@ -79,6 +79,7 @@ func (r *Replica) shut() {
 		close(r.stopping)
 		if r.prop != nil {
 			close(r.prop.closed)
+			r.prop.leave(r.ending())
 		}
 	})
 }

@@ -56,7 +56,7 @@ func (p *proposer) observe() bool {
 	}
 	leads := p.raft.State() == raft.Leader
 	term := p.raft.CurrentTerm()
-	// A stalled disk dismisses a leader that raft may keep; see stall. It begins anew then.
+	// A stalled disk dismisses a leader that raft may keep; see leave. It begins anew then.
 	if p.term != 0 && (!leads || term != p.term || !p.accepting()) {
 		p.stepDown(nil)
 	}
@@ -148,10 +148,10 @@ func (p *proposer) dismiss(err error) {
 	p.gone = map[fsm.EntityID]struct{}{}
 }
 
-// stall dismisses everybody because the disk does not answer (R1). The goroutine that waits for
-// raft finds out when it comes back.
-func (p *proposer) stall() {
-	p.dismiss(nil)
+// leave dismisses everybody because the disk does not answer (R1) or, with a not-nil err, because the replica ends. The goroutine
+// that waits for raft finds out when it comes back.
+func (p *proposer) leave(err error) {
+	p.dismiss(err)
 	p.waits.leaderChanged()
 }
 
