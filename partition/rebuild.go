@@ -32,14 +32,14 @@ func (h *Host) serveRebuild(_ context.Context, from fsm.NodeID, b []byte) ([]byt
 // rebuild throws the data of a failed replica away and opens it empty, to be taken in anew. removed is the index of a
 // committed configuration of the group without it: from there on nothing that this replica has acknowledged or voted
 // counts. A replica that works is never touched, whoever asks, and one index rebuilds once. A call that was late may
-// find the replica a voter again.
+// find the replica a voter again. A replica that is stranded counts as failed.
 func (h *Host) rebuild(p fsm.PartitionID, removed uint64) error {
 	if h.deps.Rebuild == nil {
 		return errors.New("stores of this node cannot be rebuilt")
 	}
 	h.mu.Lock()
 	r, broken := h.replicas[p], h.broken[p]
-	failed := broken != nil || r != nil && r.Failure() != nil
+	failed := broken != nil || r != nil && (r.Failure() != nil || r.Stranded())
 	if !failed || !h.claimLocked(p) {
 		h.mu.Unlock()
 		return fmt.Errorf("replica of partition %d has not failed: it is not rebuilt", p)

@@ -32,6 +32,13 @@ func (r *Replica) Failure() error {
 // Unverified reports whether nobody knows yet that the data is not an old copy.
 func (r *Replica) Unverified() bool { return r.unverified.Load() }
 
+// strandedAfter is for how long nobody must have said that the data is not an old copy, for the replica to be given up.
+const strandedAfter = 2 * time.Minute
+
+// Stranded reports whether nobody has said that for so long. All other voters that this replica knows may have been exchanged for others
+// while its node was off. Its group may have it rebuilt, because the replica has taken part in nothing.
+func (r *Replica) Stranded() bool { return r.Unverified() && time.Since(r.openedAt) >= strandedAfter }
+
 // Stalled reports whether a store call hangs on the disk of the node.
 func (r *Replica) Stalled() bool { return r.stalled.Load() }
 

@@ -94,7 +94,7 @@ func (r *Replica) Status() Status {
 	if err := r.Err(); err != nil {
 		s.Failure = err.Error()
 	}
-	s.Broken = r.failure.Load() != nil
+	s.Broken = r.failure.Load() != nil || r.Stranded()
 	s.Asked = r.prop.asked()
 	s.Full = r.room.Level() >= RoomForSettling
 	s.WrongClock = r.node.WrongClock()
