@@ -1,9 +1,11 @@
 package control
 
 import (
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
@@ -21,12 +23,24 @@ func (m *repairer) rests(v *catalog.View, led []*replica.Replica) bool {
 		})
 }
 
-// leading returns how many replicas lead here.
-func (m *repairer) leading(f Facts) (n int) {
+// leading returns the partitions that are led here.
+func (m *repairer) leading(f Facts) map[fsm.PartitionID]bool {
+	leads := map[fsm.PartitionID]bool{}
 	for _, r := range f.Replicas {
 		if r.Leading() {
-			n++
+			leads[r.ID()] = true
 		}
 	}
-	return n
+	return leads
+}
+
+// forget drops what was noted of groups that are led elsewhere by now, and of nodes that the catalog has forgotten. They are
+// not looked at any more, and what is noted keeps the repairer asking.
+func (m *repairer) forget(v *catalog.View, leads map[fsm.PartitionID]bool) {
+	maps.DeleteFunc(m.since, func(k memberOf, _ time.Time) bool { return !leads[k.p] })
+	maps.DeleteFunc(m.follows, func(k memberOf, _ *follow) bool { return !leads[k.p] })
+	maps.DeleteFunc(m.silent, func(n fsm.NodeID, _ time.Time) bool {
+		_, known := v.Node(n)
+		return !known || !leads[fsm.CatalogPartition]
+	})
 }

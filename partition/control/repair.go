@@ -72,12 +72,13 @@ const repairPause = 10 * time.Second
 
 // step takes the next step of every group led here.
 func (m *repairer) step(_ context.Context, f Facts) {
-	v := f.View
+	v, leads := f.View, m.leading(f)
+	m.forget(v, leads)
 	led := m.led(f)
 	if len(led) == 0 || time.Since(m.asked) < repairEvery || m.rests(v, led) {
 		return
 	}
-	m.asked, m.seen, m.calm = time.Now(), v.Version(), len(led) == m.leading(f)
+	m.asked, m.seen, m.calm = time.Now(), v.Version(), len(led) == len(leads)
 	want := map[fsm.PartitionID][]fsm.NodeID{fsm.CatalogPartition: nodeIDs(v)}
 	for _, g := range v.Groups() {
 		want[g.ID] = g.Members
