@@ -31,6 +31,8 @@ const (
 	maxHeld = 1024
 	// moveTimeout bounds one attempt to reach a destination.
 	moveTimeout = 10 * time.Second
+	// placePatience is for how long a source that moves nothing keeps its place before others that wait for one.
+	placePatience = 2 * time.Second
 	// firstMovePause is the pause after a first failure, maxMovePause the longest (S-277): n squared
 	// times the first.
 	firstMovePause = time.Second

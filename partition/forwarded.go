@@ -1,20 +1,6 @@
 package partition
 
-import (
-	"time"
-
-	"github.com/busbar-mq/busbar/fsm"
-)
-
-// Forwarded is one message about which the destination of a forward has decided (S-206).
-type Forwarded struct {
-	From, To fsm.EntityID // To is 0 if the destination has no entity
-	Sub      fsm.SubQueue // of From
-	Number   uint64       // of the move, in its source
-	Body     []byte       // stored form, of a large message its head; only valid during the call
-	Refusal  fsm.Refusal  // None if the destination took it
-	Taken    time.Time    // when this node took the message out of its source
-}
+import "github.com/busbar-mq/busbar/fsm"
 
 // OnForwarded has f called for each message that this node has forwarded, or that the destination has refused. A leader that
 // takes over may tell of a message again. f must not block. It is called before the node serves.

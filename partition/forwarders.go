@@ -36,8 +36,6 @@ const (
 	deleteTimeout = 10 * time.Second
 	// maxForwarders bounds the sources of a partition that are moved at a time.
 	maxForwarders = 64
-	// placePatience is for how long a source that moves nothing keeps its place before others that wait for one.
-	placePatience = 2 * time.Second
 	// minSourcePause and maxSourcePause bound the pause after the partition of a source was busy.
 	minSourcePause = 250 * time.Millisecond
 	maxSourcePause = 1250 * time.Millisecond

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -140,4 +141,14 @@ type Locator interface {
 	Leader(p fsm.PartitionID) (node fsm.NodeID, ok bool)
 	// Announce tells the other nodes what a replica here has seen; the newest term wins.
 	Announce(p fsm.PartitionID, leader fsm.NodeID, term uint64)
+}
+
+// Forwarded is one message about which the destination of a forward has decided (S-206).
+type Forwarded struct {
+	From, To fsm.EntityID // To is 0 if the destination has no entity
+	Sub      fsm.SubQueue // of From
+	Number   uint64       // of the move, in its source
+	Body     []byte       // stored form, of a large message its head; only valid during the call
+	Refusal  fsm.Refusal  // None if the destination took it
+	Taken    time.Time    // when this node took the message out of its source
 }
