@@ -109,13 +109,13 @@ func (x *sessionIDs) add(id string, no uint32, gen uint64) {
 	}
 	p := x.writable(ref, gen)
 	at, _ := p.find(id)
-	if int(p.used)+idHead+len(id) > idPageRoom {
+	for int(p.used)+idHead+len(id) > idPageRoom { // twice, if a long id is in the middle of the page
 		right := p.split(at)
 		x.pages.Set(idPageRef{from: bound(right.firstOr(id)), page: right})
 		if right.used == 0 || id >= right.first() {
 			p = right
-			at, _ = p.find(id)
 		}
+		at, _ = p.find(id)
 	}
 	p.insert(at, id, no)
 }

@@ -106,3 +106,24 @@ func sameIDs(t *testing.T, x sessionIDs, want map[string]uint32) {
 		t.Errorf("%d bytes on %d pages", used, n)
 	}
 }
+
+// TestLongSessionIDsFitTheirPages fills a page with ids, and adds one to the half that a long id in the middle leaves
+// too full for it. S-26, S-83
+func TestLongSessionIDsFitTheirPages(t *testing.T) {
+	d := newDriver(t)
+	d.ok(0, Main, queue(7, withSessions))
+	var want []string
+	for place, length := range []int{1: 500, 2: 505, 3: 512, 4: 495, 0: 512} {
+		text := strings.Repeat(string(rune('\U0001F600'+place)), length/4) + strings.Repeat("x", length%4)
+		want = append(want, text)
+	}
+	for _, place := range []int{1, 2, 3, 4, 0} {
+		d.ok(7, Main, &Enqueue{Messages: []Message{{SessionID: want[place], HasSession: true, Body: []byte("a")}}})
+	}
+	if got := d.s.Query(QueryRequest{Entity: 7, Query: &ListSessions{Max: 10}}).Sessions; !slices.Equal(got, want) {
+		t.Errorf("%d sessions, want %d", len(got), len(want))
+	}
+	if err := d.s.CheckInvariants(); err != nil {
+		t.Error(err)
+	}
+}
