@@ -92,7 +92,7 @@ type Origin struct {
 	Entity    EntityID
 	Partition PartitionID
 	Sub       SubQueue
-	// Below is the smallest number that was in transit when the messages were read. Smaller numbers are not asked for
+	// Below is the smallest number of those that come to the destination and are in transit. Smaller ones are not asked for
 	// again, and the destination forgets them.
 	Below   uint64
 	Numbers []uint64 // parallel to Enqueue.Messages, ascending

@@ -61,8 +61,8 @@ type Outcome struct {
 	Data []byte
 	// Count is how many messages DeleteMessages removed or Redrive sent again.
 	Count uint64
-	// Next is where Redrive goes on, 0 at the end. Forward answers with Origin.Below: no number below
-	// it is in transit.
+	// Next is where Redrive goes on, 0 at the end. Forward answers with the least Origin.Below: no number below it is in
+	// transit.
 	Next uint64
 	// Ops are the outcomes of a Commit's operations, parallel to Commit.Ops; after a refusal they end
 	// with the operation that was refused.

@@ -76,7 +76,6 @@ type forwarder struct {
 	order   []targetKey // of the targets, as they came
 	held    int
 	done    []fsm.Moved
-	below   uint64
 	blind   bool // where messages go could not be looked up
 }
 
@@ -135,16 +134,13 @@ func (f *forwarder) resume(ctx context.Context) error {
 		return errNothing
 	}
 	q := &fsm.Moving{Max: moveMessages, MaxBytes: moveBytes}
-	for first := true; ; first = false {
+	for {
 		a, err := f.rep.Query(ctx, fsm.QueryRequest{Entity: f.src.entity, Sub: f.src.sub, Query: q})
 		if err != nil {
 			return fmt.Errorf("what is in transit: %w", err)
 		}
 		if a.Refusal != fsm.None {
 			return errNothing // the entity is gone
-		}
-		if first && len(a.Moves) > 0 {
-			f.below = a.Moves[0].Number
 		}
 		f.hold(ctx, a.Messages, a.Moves)
 		if a.Next == 0 {
@@ -182,7 +178,7 @@ func (f *forwarder) step(ctx context.Context) (took int, err error) {
 	default:
 		return 0, &fsm.RefusedError{Refusal: o.Refusal, Detail: o.Detail}
 	}
-	f.done, f.below = nil, o.Next
+	f.done = nil
 	f.hold(ctx, o.Locked, o.Moves)
 	return len(o.Moves), nil
 }
@@ -288,8 +284,7 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 	case t.partition == 0:
 		return f.gone(ctx, t)
 	}
-	c := &fsm.Enqueue{Origin: &fsm.Origin{Entity: f.src.entity, Partition: f.origin, Sub: f.src.sub,
-		Below: f.below}}
+	c := &fsm.Enqueue{Origin: &fsm.Origin{Entity: f.src.entity, Partition: f.origin, Sub: f.src.sub, Below: f.below(t)}}
 	bytes := 0
 	for i := range t.items {
 		bytes += len(t.items[i].msg.Body)
@@ -329,6 +324,16 @@ func (f *forwarder) send(ctx context.Context, k targetKey, t *target) bool {
 	}
 	f.refuse(t, len(c.Messages), o.Refusal, o.Detail)
 	return true
+}
+
+// below is the smallest number that a target can be asked for again. It is that of the first message that waits, or of one
+// that the source still has in transit. Other targets do not matter: what they have not decided would hold this one back.
+func (f *forwarder) below(t *target) uint64 {
+	below := t.items[0].move.Number
+	for i := range f.done {
+		below = min(below, f.done[i].Number)
+	}
+	return below
 }
 
 // judge ends the moves that the destination has decided about, up to the first that it has not.

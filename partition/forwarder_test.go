@@ -11,6 +11,7 @@ import (
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/raftnet"
+	"github.com/busbar-mq/busbar/partition/replica"
 )
 
 // forwarderOf is a forwarder of an entity's main queue, where its partition is led.
@@ -259,4 +260,45 @@ func numbers(n int) (out []string) {
 		out = append(out, fmt.Sprint(i))
 	}
 	return out
+}
+
+// S-311: what a destination remembers of a source is bounded, also while another destination of that source has no
+// majority. Here both are shares of one queue.
+func TestAShareWithoutAMajorityMakesNoOtherRemember(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, from, to := forwarding(t, func(_, to *fsm.Descriptor) { to.Partitioned = true })
+		defer b.close()
+		stuck := to.Partitions[0]
+		b.net.Swallow(func(_, _ fsm.NodeID, kind uint8, msg []byte) bool {
+			if kind != KindRaft {
+				return false
+			}
+			call, err := raftnet.ParseCall(msg)
+			return err == nil && call.Group == stuck
+		})
+		const rounds, each = 8, 40
+		for i := range rounds {
+			c := &fsm.Enqueue{}
+			for k := range each {
+				c.Messages = append(c.Messages, fsm.Message{Body: storedForm(nil, fmt.Sprint(i, k))})
+			}
+			b.enqueue(t.Context(), from, reqOf(3, 1, i+1), c)
+			time.Sleep(2 * moveTimeout)
+		}
+		moved := 0
+		for _, p := range to.Partitions[1:] {
+			b.leader(p).View(func(m replica.Machine, _ uint64) {
+				s := m.(*fsm.State)
+				moved += int(s.Query(fsm.QueryRequest{Entity: to.ID, Query: &fsm.Counts{}}).Counts.Active)
+				s.EachOrigin(to.ID, func(o fsm.RestoredOrigin) {
+					if len(o.Decided) > each {
+						t.Errorf("partition %d remembers %d messages", p, len(o.Decided))
+					}
+				})
+			})
+		}
+		if moved < rounds*each/2 {
+			t.Errorf("%d of %d messages have moved: the test shows nothing", moved, rounds*each)
+		}
+	})
 }
