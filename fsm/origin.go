@@ -33,7 +33,11 @@ func (s *State) enqueueMoved(sh *share, req *Request, c *Enqueue, o *Outcome) {
 			continue
 		}
 		var out Outcome
-		s.takeIn(sh, req, &c.Messages[i], &out)
+		if i > 0 && sh.d.Kind == Topic && s.run.steps < dueSteps { // S-350: the next entry has steps for it
+			out.refuse(Busy, "the rules of topics took all steps of this entry")
+		} else {
+			s.takeIn(sh, req, &c.Messages[i], &out)
+		}
 		if out.Refusal != None {
 			if out.Refusal == Busy || out.Refusal == QuotaExceeded && g.Sub == TransferQueue { // S-237
 				o.Detail = out.Detail

@@ -88,3 +88,35 @@ func TestADueMessageThatCostsTooMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// S-288, S-350: messages that were moved to a topic together take no more steps in one entry than messages that were sent to
+// it. The others are asked for again.
+func TestMovedMessagesShareTheStepsOfAnEntry(t *testing.T) {
+	d := newDriver(t)
+	costlyTopic(d, 5) // a message takes most of the steps that one may take
+	c := &Enqueue{Origin: &Origin{Entity: 7, Partition: 2, Below: 1}}
+	for i := range uint64(2 * entrySteps / dueSteps) {
+		m := costlyMessage()
+		m.Carried = &Carried{EnqueuedSeq: SequenceNumber(i + 1), Hops: 1}
+		c.Messages, c.Origin.Numbers = append(c.Messages, m), append(c.Origin.Numbers, i+1)
+	}
+	want := len(c.Messages)
+	for entries := 1; len(c.Messages) > 0; entries++ {
+		taken := 0
+		for _, r := range d.ok(1, Main, c).Refusals {
+			if r == None {
+				taken++
+			}
+		}
+		if taken == 0 || d.s.run.steps < 0 {
+			t.Fatalf("entry %d took %d messages and left %d steps", entries, taken, d.s.run.steps)
+		}
+		c.Messages, c.Origin.Numbers = c.Messages[taken:], c.Origin.Numbers[taken:]
+	}
+	if n := d.held(9999, Main); n != want {
+		t.Errorf("%d copies, want %d", n, want)
+	}
+	if err := d.s.CheckInvariants(); err != nil {
+		t.Error(err)
+	}
+}
