@@ -227,6 +227,10 @@ func (s *State) circled(sh *share, sub SubQueue, arrival uint64, m *message, rea
 func (s *State) takeMoves(sh *share, sub SubQueue, c *Forward, o *Outcome) {
 	if sub == Main {
 		s.enforce(sh, s.maxDue)
+		if sh.overdue(s.wall) {
+			sh.starved = true
+			return // a Tick wakes when what has expired is out of the way
+		}
 	}
 	b := &sh.boxes[sub]
 	left := min(int(c.Max), maxMoving-sh.moves[sub].table.Len(), maxDeliveries)

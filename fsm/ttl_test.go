@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 )
 
@@ -129,5 +130,33 @@ func TestWhatWasDueBeforeAnUpdateExpiresByTheOldDescription(t *testing.T) {
 	d.ok(0, Main, queue(7, withSessions, func(d *Descriptor) { d.Version = 2 }))
 	if a := d.s.Query(QueryRequest{Entity: 7, Query: &Counts{}}); a.Counts.DeadLetter != 2 {
 		t.Errorf("%+v", a.Counts)
+	}
+}
+
+// S-200, S-203: what has expired in a queue that forwards dies there and is not forwarded, also if it is more than one entry
+// may let expire. The forwarder is woken when all of it is gone.
+func TestWhatHasExpiredIsNotForwarded(t *testing.T) {
+	d := newDriver(t)
+	d.s.TickAtMost(2)
+	d.ok(0, Main, queue(1, forwardTo("e2"), func(d *Descriptor) { d.DeadLetterOnExpiration = true }))
+	for range 5 {
+		d.ok(1, Main, &Enqueue{Messages: []Message{{Body: []byte("late"), TTL: 1000}}})
+	}
+	d.ok(1, Main, message1("lives"))
+	d.after(2000)
+	forward := &Forward{Epoch: d.epoch, To: 2, Max: 10}
+	if o := d.ok(1, Main, forward); len(o.Moves) > 0 {
+		t.Errorf("%d messages are in transit, and 3 that have expired are still there", len(o.Moves))
+	}
+	d.apply(Request{Command: &Tick{}})
+	d.apply(Request{Command: &Tick{}})
+	if !slices.Contains(d.last.Wake, WaitKey{Entity: 1, Sub: Main, Kind: WaitMessage}) {
+		t.Error("the forwarder is not woken")
+	}
+	if o := d.ok(1, Main, forward); len(o.Moves) != 1 || d.held(1, DeadLetter) != 5 {
+		t.Errorf("%d messages are in transit and %d are dead letters, want 1 and 5", len(o.Moves), d.held(1, DeadLetter))
+	}
+	if err := d.s.CheckInvariants(); err != nil {
+		t.Error(err)
 	}
 }
