@@ -42,6 +42,10 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		s.log.Debug("WebSocket upgrade", "remote", r.RemoteAddr, "error", err)
 		return
 	}
+	seat := seatOf(r)
+	if seat != nil { // from here on, the HTTP server does not tell of the end of the socket
+		defer seat.Leave()
+	}
 	if ws.Subprotocol() == "" {
 		_ = ws.Close(websocket.StatusPolicyViolation, "one of the subprotocols amqp and AMQPWSB10 is needed")
 		return
@@ -56,13 +60,12 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.wg.Done()
-	seat := seatOf(r)
 	if seat == nil { // a handler in a test has no socket
 		if seat = s.admit(stream); seat == nil {
 			stream.Close()
 			return
 		}
+		defer seat.Leave()
 	}
-	defer seat.Leave()
 	s.serveAMQP(stream, seat, protocolWebSocket.under(r.TLS))
 }
