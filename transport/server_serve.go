@@ -180,18 +180,27 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.spreadEnds(ctx, conns)
 	s.sockets.Close()
-	httpErr := s.http.Shutdown(ctx)
-	if httpErr != nil {
-		_ = s.http.Close() // what did not end in time is cut off
-	}
-	_ = s.httpIn.Close() // nothing waits there any more
-
+	s.endRequests(ctx)
 	err := finish(ctx, conns, s.cancel)
 	s.waist.Flush(ctx)
 	s.cancel()
 	s.wg.Wait()
 	s.workers.close()
 	return err
+}
+
+// endRequests lets the requests over HTTP end. It takes half of the time until ctx ends: whoever closes the server needs the
+// rest.
+func (s *Server) endRequests(ctx context.Context) {
+	if until, bound := ctx.Deadline(); bound {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/2)
+		defer cancel()
+	}
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close() // what did not end in time is cut off
+	}
+	_ = s.httpIn.Close() // nothing waits there any more
 }
 
 // KeyUse returns how many messages and bytes the keys that have sent most have sent above their rate. Each falls by the
