@@ -334,11 +334,24 @@ func (n *node) openOps(context.Context) error {
 		}
 	}()
 	n.onClose(func(ctx context.Context) error {
-		err := n.ops.Shutdown(ctx)
+		n.closeOps(ctx)
 		<-done
-		return err
+		return nil
 	})
 	return nil
+}
+
+// opsStop is how long a stop waits for the requests at the operations port. Clients and leaderships need the rest of its time.
+const opsStop = 2 * time.Second
+
+// closeOps lets the requests of operators end, and cuts off those that take too long.
+func (n *node) closeOps(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, opsStop)
+	defer cancel()
+	if err := n.ops.Shutdown(ctx); err != nil {
+		n.log.Info("requests at the operations port are cut off", "reason", err)
+		_ = n.ops.Close() // the listener is closed already
+	}
 }
 
 // found waits for the list of founding nodes (A20), and for this node's share of the cluster to
