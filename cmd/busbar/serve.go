@@ -69,7 +69,7 @@ func serve(ctx context.Context, cfg Config, out io.Writer, signals <-chan os.Sig
 	defer stop()
 	hangups, done := make(chan struct{}, 1), make(chan struct{})
 	defer close(done)
-	end := &ending{signals: signals, stop: stop, reload: hangups, exit: os.Exit, log: log}
+	end := &ending{signals: signals, stop: stop, begun: ctx.Done(), reload: hangups, exit: os.Exit, log: log}
 	go end.run(done)
 	manager := newService(os.LookupEnv, os.Getpid(), log)
 	manager.say(notify.Status("waiting for the cluster"))

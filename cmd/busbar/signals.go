@@ -31,6 +31,7 @@ func signalEnd(of io.Reader, signals chan<- os.Signal) {
 type ending struct {
 	signals <-chan os.Signal
 	stop    func()          // begins the orderly stop
+	begun   <-chan struct{} // closed when an orderly stop has begun, also that of a node that has failed
 	reload  chan<- struct{} // holds one; SIGHUP asks for a reload
 	exit    func(code int)
 	log     hclog.Logger
@@ -39,10 +40,15 @@ type ending struct {
 // run answers signals until done is closed.
 func (e *ending) run(done <-chan struct{}) {
 	var late <-chan time.Time
+	begun, asked := e.begun, false
 	for {
 		select {
 		case <-done:
 			return
+		case <-begun:
+			if begun = nil; late == nil {
+				late = time.After(stopBound)
+			}
 		case <-late:
 			e.log.Error("the stop takes too long: the process ends at once", "bound", stopBound)
 			e.exit(exit.CutOff)
@@ -56,9 +62,11 @@ func (e *ending) run(done <-chan struct{}) {
 				}
 			case s == syscall.SIGHUP:
 				e.log.Info("the configuration is not read again: the node is stopping")
-			case late == nil:
+			case !asked:
 				e.log.Info("stopping; another signal ends the process at once", "signal", s.String())
-				late = time.After(stopBound)
+				if asked = true; late == nil {
+					late = time.After(stopBound)
+				}
 				e.stop()
 			default:
 				e.log.Error("a second signal: the process ends at once", "signal", s.String())

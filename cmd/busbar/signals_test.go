@@ -20,14 +20,16 @@ type stopTrial struct {
 	signals chan os.Signal
 	hangups chan struct{}
 	done    chan struct{}
+	begun   chan struct{} // closed when the node stops by itself
 	stopped int
 	code    int // of the exit; -1 before it
 }
 
 func newStopTrial() *stopTrial {
-	s := &stopTrial{signals: make(chan os.Signal, 4), hangups: make(chan struct{}, 1), done: make(chan struct{}), code: -1}
-	e := &ending{signals: s.signals, stop: func() { s.stopped++ }, reload: s.hangups, exit: func(code int) { s.code = code },
-		log: hclog.NewNullLogger()}
+	s := &stopTrial{signals: make(chan os.Signal, 4), hangups: make(chan struct{}, 1), done: make(chan struct{}),
+		begun: make(chan struct{}), code: -1}
+	e := &ending{signals: s.signals, stop: func() { s.stopped++ }, begun: s.begun, reload: s.hangups,
+		exit: func(code int) { s.code = code }, log: hclog.NewNullLogger()}
 	go e.run(s.done)
 	return s
 }
@@ -63,6 +65,38 @@ func TestASecondSignalEndsTheProcess(t *testing.T) {
 				synctest.Wait()
 				if s.stopped != c.stopped || s.code != c.code {
 					t.Errorf("stopped %d times, exit %d, want %d and %d", s.stopped, s.code, c.stopped, c.code)
+				}
+				close(s.done)
+			})
+		})
+	}
+}
+
+// A node that stops because it has failed ends in time, too, and the signal that comes meanwhile is the first one.
+func TestAFailedNodeThatHangsEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		signals []os.Signal
+		wait    time.Duration
+		stopped int
+		code    int
+	}{
+		"in time":                   {nil, stopBound - 1, 0, -1},
+		"it hangs":                  {nil, stopBound, 0, exit.CutOff},
+		"a signal meanwhile":        {[]os.Signal{syscall.SIGTERM}, stopBound - 1, 1, -1},
+		"a signal puts nothing off": {[]os.Signal{syscall.SIGTERM}, stopBound, 1, exit.CutOff},
+		"two signals meanwhile":     {[]os.Signal{syscall.SIGTERM, syscall.SIGTERM}, 0, 1, exit.CutOff},
+		"a hangup asks for nothing": {[]os.Signal{syscall.SIGHUP}, stopBound, 0, exit.CutOff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStopTrial()
+				close(s.begun)
+				synctest.Wait()
+				s.send(c.signals...)
+				time.Sleep(c.wait)
+				synctest.Wait()
+				if s.stopped != c.stopped || s.code != c.code || len(s.hangups) != 0 {
+					t.Errorf("stopped %d times, exit %d, %d hangups, want %d and %d", s.stopped, s.code, len(s.hangups), c.stopped, c.code)
 				}
 				close(s.done)
 			})
