@@ -24,6 +24,8 @@ type reloader struct {
 
 	running atomic.Pointer[Config]  // in effect now; never changed in place
 	manager atomic.Pointer[service] // nil before the node serves
+	// watch knows the files as they were when the node began to open: it may wait long for its cluster. Only run uses it.
+	watch *fileWatch
 
 	mu        sync.Mutex        // one reload at a time
 	documents map[string][]byte // keys of issuers that are files, by issuer; nil before they were read
@@ -45,24 +47,22 @@ func newReloader(n *node) *reloader {
 	r := &reloader{n: n, log: n.log.Named("configuration")}
 	running := n.cfg
 	r.running.Store(&running)
+	r.watch = newFileWatch(r.watched)
 	r.lastSuccess.Store(time.Now().UnixMilli())
 	return r
 }
 
 // run reloads whenever it is asked to, and when a file has changed, until ctx ends.
 func (r *reloader) run(ctx context.Context, hangups <-chan struct{}) {
-	w := newFileWatch(r.watched)
 	look := time.NewTicker(watchEvery)
 	defer look.Stop()
 	for {
 		select {
 		case <-hangups:
-			_, _ = r.reload(ctx, "signal") // the log has it
-			w.accept()
+			r.watch.reread(func() { _, _ = r.reload(ctx, "signal") }) // the log has it
 		case <-look.C:
-			if w.changed() {
-				_, _ = r.reload(ctx, "changed files")
-				w.accept()
+			if r.watch.changed() {
+				r.watch.reread(func() { _, _ = r.reload(ctx, "changed files") })
 			}
 		case <-ctx.Done():
 			return

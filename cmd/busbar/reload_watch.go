@@ -33,6 +33,18 @@ func newFileWatch(files func() []string) *fileWatch {
 // accept takes the files as they are for known.
 func (w *fileWatch) accept() { w.known, w.pending = w.look(), nil }
 
+// reread has the files read, and takes them for known as they were before: a file that changes meanwhile is read again.
+func (w *fileWatch) reread(read func()) {
+	before := w.look()
+	read()
+	w.accept()
+	for file := range w.known {
+		if sum, watched := before[file]; watched {
+			w.known[file] = sum
+		}
+	}
+}
+
 // changed reports whether files differ from those that are known, and have not changed since the last look.
 func (w *fileWatch) changed() bool {
 	now := w.look()

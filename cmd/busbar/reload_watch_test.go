@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // A change is told when the files are at rest, once, and one that goes through a link of a mounted secret, too.
@@ -58,4 +60,44 @@ func TestFilesAreWatchedThroughLinks(t *testing.T) {
 			t.Errorf("%s: %t", s.name, got)
 		}
 	}
+}
+
+// A file that changes while the files are read is read again: nobody knows which text was read.
+func TestAFileThatChangesDuringAReloadIsReadAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tls.crt")
+	put := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("one")
+	w := newFileWatch(func() []string { return []string{file} })
+	put("two")
+	w.reread(func() { put("three") })
+	if first, second := w.changed(), w.changed(); first || !second {
+		t.Errorf("told %t, and at rest %t", first, second)
+	}
+	w.reread(func() {})
+	if w.changed() || w.changed() {
+		t.Error("what was read is told")
+	}
+}
+
+// A certificate that is renewed while a node waits for its cluster is the one that it shows later.
+func TestAChangeBeforeANodeServesIsSeen(t *testing.T) {
+	r := openReloading(t, rootPolicy+"log-level: trace\n")
+	if err := os.WriteFile(r.file, []byte(rootPolicy+"log-level: warn\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.reloader.run(ctx, nil) }()
+	defer func() { cancel(); <-done }()
+	for range 3_000 {
+		if r.reloader.running.Load().LogLevel == "warn" {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the change is not seen")
 }
