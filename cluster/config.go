@@ -23,9 +23,9 @@ type Config struct {
 	Node        fsm.NodeID
 	Incarnation fsm.Incarnation
 
-	// RootKey is a digest of the key that all nodes share, zero if there is none. A node with another one is refused, unless
-	// Known says that it is a member: a key is changed node by node. nil: no node is known.
-	RootKey Digest
+	// RootKey returns a digest of the key that all nodes share, zero if there is none. A node with another one is refused, unless
+	// Known says that it is a member: a key is changed node by node. nil: there is no key, or no node is known.
+	RootKey func() Digest
 	Known   func(fsm.NodeID) bool
 	// Founded returns a digest of the founders, zero while they are not known: a node with others is refused. nil: never
 	// known.

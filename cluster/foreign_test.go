@@ -25,13 +25,13 @@ func TestNodesOfAnotherClusterAreRefused(t *testing.T) {
 		reason     string // "" if they take each other
 		complaints string // that are logged all the same
 	}{
-		"another key": {func(c *Config) { c.RootKey = Digest{1} }, func(c *Config) { c.RootKey = Digest{2} },
+		"another key": {func(c *Config) { c.RootKey = always(Digest{1}) }, func(c *Config) { c.RootKey = always(Digest{2}) },
 			"root key is another one", ""},
 		"other founders": {func(c *Config) { c.Founded = always(Digest{1}) }, func(c *Config) { c.Founded = always(Digest{2}) },
 			"that other nodes founded", ""},
-		"the same": {func(c *Config) { c.RootKey, c.Founded = Digest{1}, always(Digest{3}) },
-			func(c *Config) { c.RootKey, c.Founded = Digest{1}, always(Digest{3}) }, "", ""},
-		"one tells nothing":       {func(c *Config) { c.RootKey, c.Founded = Digest{1}, always(Digest{3}) }, func(*Config) {}, "", ""},
+		"the same": {func(c *Config) { c.RootKey, c.Founded = always(Digest{1}), always(Digest{3}) },
+			func(c *Config) { c.RootKey, c.Founded = always(Digest{1}), always(Digest{3}) }, "", ""},
+		"one tells nothing":       {func(c *Config) { c.RootKey, c.Founded = always(Digest{1}), always(Digest{3}) }, func(*Config) {}, "", ""},
 		"one minor release apart": {versions(105, 1, 1), versions(203, 101, 1), "", ""},
 		"two minor releases apart": {versions(105, 1, 1), versions(301, 200, 1),
 			"knows cluster versions up to 0.1-5, and this node works with 0.2-0 and later: upgrade by one minor release at a time, " +
@@ -45,8 +45,8 @@ func TestNodesOfAnotherClusterAreRefused(t *testing.T) {
 		"the same after the end of an upgrade": {func(*Config) {}, versions(101, 0, 101),
 			"node a knows cluster versions up to 0.0-1, and the cluster of this node has 0.1-1: run release 0.1", ""},
 		"members whose key is being changed": {
-			func(c *Config) { c.RootKey, c.Known = Digest{1}, func(id fsm.NodeID) bool { return id == "b" } },
-			func(c *Config) { c.RootKey, c.Known = Digest{2}, func(id fsm.NodeID) bool { return id == "a" } },
+			func(c *Config) { c.RootKey, c.Known = always(Digest{1}), func(id fsm.NodeID) bool { return id == "b" } },
+			func(c *Config) { c.RootKey, c.Known = always(Digest{2}), func(id fsm.NodeID) bool { return id == "a" } },
 			"", "a member of the cluster has another root key"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,10 +16,10 @@ func (m *Mesh) checkIdentity(conn net.Conn, id identity) error {
 		return fmt.Errorf("peer is of cluster %q", id.cluster)
 	case id.node == m.cfg.Node:
 		return fmt.Errorf("peer has our own node id %s", id.node)
-	case id.keyed.differs(m.cfg.RootKey) && m.cfg.Known != nil && m.cfg.Known(id.node):
+	case id.keyed.differs(m.rootKey()) && m.cfg.Known != nil && m.cfg.Known(id.node):
 		// The key of a cluster is changed node by node.
 		m.tellOnce("a member of the cluster has another root key", id.node, errOtherKey)
-	case id.keyed.differs(m.cfg.RootKey):
+	case id.keyed.differs(m.rootKey()):
 		return fmt.Errorf("%w: node %s: %w", errForeign, id.node, errOtherKey)
 	case id.founded.differs(m.founded()):
 		return fmt.Errorf("%w: node %s is of a cluster that other nodes founded", errForeign, id.node)
@@ -97,7 +97,7 @@ func (m *Mesh) welcome(
 func (m *Mesh) identity(version uint8, wants fsm.NodeID) identity {
 	return identity{
 		version: version, cluster: m.cfg.ClusterName, node: m.cfg.Node, incarnation: m.cfg.Incarnation, wants: wants,
-		founded: m.founded(), keyed: m.cfg.RootKey, versions: m.versions(),
+		founded: m.founded(), keyed: m.rootKey(), versions: m.versions(),
 	}
 }
 
@@ -107,4 +107,12 @@ func (m *Mesh) founded() Digest {
 		return Digest{}
 	}
 	return m.cfg.Founded()
+}
+
+// rootKey is the digest of the key that all nodes share, zero without one.
+func (m *Mesh) rootKey() Digest {
+	if m.cfg.RootKey == nil {
+		return Digest{}
+	}
+	return m.cfg.RootKey()
 }

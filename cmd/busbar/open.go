@@ -138,7 +138,7 @@ func (n *node) clusterConfig() (cluster.Config, error) {
 	cfg.PeerListen, cfg.GossipListen = n.cfg.PeerListen, n.cfg.GossipListen
 	cfg.AllowPlaintext = n.cfg.AllowPlaintextPeer
 	cfg.Join, cfg.BootstrapExpect = n.cfg.Join, n.cfg.BootstrapExpect
-	cfg.RootKey = keyDigest(n.cfg.Policies)
+	cfg.RootKey = func() cluster.Digest { return keyDigest(n.reloader.running.Load().Policies) }
 	cfg.Versions = func() cluster.Versions {
 		v := cluster.Versions{Newest: fsm.NewestVersion, Oldest: fsm.OldestVersion}
 		if n.host != nil { // before the mesh speaks

@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+	"github.com/hashicorp/go-hclog"
 
+	"github.com/busbar-mq/busbar/cluster"
 	"github.com/busbar-mq/busbar/cmd/busbar/dial"
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/auth"
 )
 
@@ -244,6 +247,41 @@ func TestRootKeysRotate(t *testing.T) {
 	}
 	if _, err := r.reloader.reload(t.Context(), "test"); err == nil || !strings.Contains(err.Error(), "needs root-key") {
 		t.Errorf("a secondary key alone: %v", err)
+	}
+}
+
+// A root key that a reload has exchanged is the one by which a new node is taken.
+func TestANewNodeHasTheKeyOfAReload(t *testing.T) {
+	r := openReloading(t, "root-key: old\nroot-key-secondary: rootkey\n")
+	meets := func(key string) error {
+		cfg := cluster.Defaults()
+		cfg.ClusterName, cfg.Node, cfg.Incarnation = clusterName, "another", 7
+		cfg.PeerListen, cfg.GossipListen = "127.0.0.1:0", "127.0.0.1:0"
+		cfg.RootKey = func() cluster.Digest { return keyDigest([]policy{{Name: devKeyName, Primary: secret(key)}}) }
+		cfg.Versions = func() cluster.Versions {
+			return cluster.Versions{Newest: fsm.NewestVersion, Oldest: fsm.OldestVersion}
+		}
+		m, err := cluster.NewMesh(cfg, func(fsm.NodeID) (string, bool) { return r.mesh.Addr().String(), true }, hclog.NewNullLogger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return m.Connect(t.Context(), r.id)
+	}
+	if old, fresh := meets("old"), meets("rootkey"); old != nil || fresh == nil {
+		t.Fatalf("before the reload: the old key %v, the new one %v", old, fresh)
+	}
+	if err := os.WriteFile(r.file, []byte("root-key: rootkey\nroot-key-secondary: new\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.reloader.reload(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	if old, fresh := meets("old"), meets("rootkey"); old == nil || fresh != nil {
+		t.Errorf("after the reload: the old key %v, the new one %v", old, fresh)
 	}
 }
 
