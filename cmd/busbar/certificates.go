@@ -109,8 +109,7 @@ func earliest(all []*x509.Certificate) (end time.Time) {
 
 // faults reports certificates that peers refuse now. warnings are of what they will refuse soon, or under some names.
 func (c *certificates) faults(cfg *Config, now time.Time) (warnings []string, fault error) {
-	var errs []error
-	age := func(file string, all []*x509.Certificate) {
+	age := func(file string, all []*x509.Certificate) (errs []error) {
 		for _, one := range all {
 			name := fmt.Sprintf("%s: the certificate of %q", file, one.Subject.String())
 			switch left := one.NotAfter.Sub(now); {
@@ -123,10 +122,18 @@ func (c *certificates) faults(cfg *Config, now time.Time) (warnings []string, fa
 					name, day(one.NotAfter), int(left/(24*time.Hour))))
 			}
 		}
+		return errs
 	}
 	chain := c.chain()
-	age(cfg.TLSCert, chain)
-	age(cfg.TLSCA, c.authorities)
+	errs := age(cfg.TLSCert, chain)
+	ended := age(cfg.TLSCA, c.authorities)
+	if len(ended) < len(c.authorities) { // one takes the place of another: the certificates of one that is valid count
+		for _, one := range ended {
+			warnings = append(warnings, one.Error()+", or take it away")
+		}
+		ended = nil
+	}
+	errs = append(errs, ended...)
 	if len(chain) == 0 {
 		return nil, nil
 	}

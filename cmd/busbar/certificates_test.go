@@ -30,12 +30,18 @@ type authority struct {
 
 func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
+	return newAuthorityFor(t, name, -time.Hour, 1000*24*time.Hour)
+}
+
+// newAuthorityFor is one that is valid in a time, from now.
+func newAuthorityFor(t *testing.T, name string, from, until time.Duration) *authority {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * 24 * time.Hour),
+		NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -85,9 +91,13 @@ func (a *authority) issue(t *testing.T, dir string, p paper) {
 	writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", a.cert.Raw)
 }
 
-func writePEM(t *testing.T, path, kind string, der []byte) {
+func writePEM(t *testing.T, path, kind string, ders ...[]byte) {
 	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	var text []byte
+	for _, der := range ders {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})...)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -96,6 +106,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 func TestFaultsOfCertificatesAreFound(t *testing.T) {
 	day := 24 * time.Hour
 	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
+	expired, tomorrow := newAuthorityFor(t, "old", -2*day, -day), newAuthorityFor(t, "next", day, 2*day)
 	for name, c := range map[string]struct {
 		paper            paper
 		spoil            func(dir string)
@@ -119,6 +130,15 @@ func TestFaultsOfCertificatesAreFound(t *testing.T) {
 		"an authority that did not sign it": {spoil: func(dir string) {
 			writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", theirs.cert.Raw)
 		}, refused: "other nodes refuse the certificate"},
+		"an expired authority beside the one that signed": {spoil: func(dir string) {
+			writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", expired.cert.Raw, ours.cert.Raw)
+		}, warning: "has expired at"},
+		"an authority of tomorrow beside the one that signed": {spoil: func(dir string) {
+			writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", ours.cert.Raw, tomorrow.cert.Raw)
+		}, warning: "is not valid before"},
+		"an expired authority alone": {spoil: func(dir string) {
+			writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", expired.cert.Raw)
+		}, refused: "has expired at"},
 		"an authority without a certificate": {spoil: func(dir string) {
 			writePEM(t, filepath.Join(dir, "ca.pem"), "EC PRIVATE KEY", nil)
 		}, refused: "holds no certificate"},
