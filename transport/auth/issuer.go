@@ -54,7 +54,8 @@ func CheckIssuers(all []Issuer) error {
 }
 
 // ReplaceIssuers sets the issuers in place of those there were. An issuer that is as it was keeps its keys and its
-// claims. The claims of others do not stand any more. On an error nothing changes.
+// claims, and one with other audiences or grants its keys. The claims of others do not stand any more. On an error nothing
+// changes.
 func (p *Policies) ReplaceIssuers(all []Issuer) error {
 	if err := CheckIssuers(all); err != nil {
 		return err
@@ -64,8 +65,12 @@ func (p *Policies) ReplaceIssuers(all []Issuer) error {
 	next := make(map[string]*issuer, len(all))
 	for _, i := range all {
 		fresh := newIssuer(i)
-		if old := p.issuers[i.Name]; old != nil && reflect.DeepEqual(old.Issuer, fresh.Issuer) {
+		switch old := p.issuers[i.Name]; {
+		case old == nil:
+		case reflect.DeepEqual(old.Issuer, fresh.Issuer):
 			fresh = old
+		default:
+			fresh.keys = old.known()
 		}
 		next[i.Name] = fresh
 	}

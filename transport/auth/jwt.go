@@ -87,6 +87,13 @@ type issuer struct {
 	keys   []key
 }
 
+// known returns the keys that the issuer has now.
+func (i *issuer) known() []key {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.keys
+}
+
 // SetKeys replaces the keys of an issuer by a JSON web key set (RFC 7517). On an error nothing
 // changes.
 func (p *Policies) SetKeys(name string, document []byte) error {
@@ -271,11 +278,8 @@ func clipDetail(text string) string {
 // check finds the key that the header names and checks the signature. Algorithms are those of RFC
 // 7518 with public keys: "none" and shared secrets are not among them.
 func (i *issuer) check(algorithm, id, signed string, signature []byte) error {
-	i.mu.Lock()
-	keys := i.keys
-	i.mu.Unlock()
 	tried := false
-	for _, k := range keys {
+	for _, k := range i.known() {
 		if id != "" && k.id != id || k.algorithm != "" && k.algorithm != algorithm {
 			continue
 		}

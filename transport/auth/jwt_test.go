@@ -357,6 +357,27 @@ func TestJWTKeysAreReplaced(t *testing.T) {
 	}
 }
 
+// An issuer is given other grants: its keys are the same, so nobody has to wait until they are fetched again. What was
+// granted before does not stand.
+func TestAnIssuerWithOtherGrantsKeepsItsKeys(t *testing.T) {
+	p, s := jwtPolicies(t)
+	token := s.sign(t, header("RS256", "r"), claims())
+	before, err := p.Verify(token, jwtNow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grants := append(AzureRoles(), Grant{Value: "more", Rights: Send})
+	if err := p.ReplaceIssuers([]Issuer{{Name: testIssuer, Audiences: []string{AzureAudience}, Grants: grants}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Verify(token, jwtNow); err != nil {
+		t.Error(err)
+	}
+	if p.Stands(before) {
+		t.Error("a claim of the old grants stands")
+	}
+}
+
 func TestBadKeySetsAreRefusedAndChangeNothing(t *testing.T) {
 	p, s := jwtPolicies(t)
 	small := b64.EncodeToString(append([]byte{0x80}, make([]byte, 127)...))
