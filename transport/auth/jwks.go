@@ -42,8 +42,8 @@ type jwk struct {
 	Y   string   `json:"y"`
 }
 
-// parseKeys reads a JSON web key set. Keys that are for something else, or of a kind that no
-// algorithm here uses, are left out (RFC 7517 section 5); a set without any is an error.
+// parseKeys reads a JSON web key set. Keys that are for something else, of a kind that no algorithm here uses, or out of
+// bounds are left out (RFC 7517 section 5); a set without any other is an error.
 func parseKeys(document []byte) ([]key, error) {
 	if len(document) > MaxKeySetBytes {
 		return nil, fmt.Errorf("a key set of %d bytes, more than %d", len(document), MaxKeySetBytes)
@@ -58,20 +58,20 @@ func parseKeys(document []byte) ([]key, error) {
 		return nil, fmt.Errorf("%d keys, more than %d", len(set.Keys), maxKeys)
 	}
 	var keys []key
+	var useless []error
 	for _, k := range set.Keys {
 		if k.Use != "" && k.Use != "sig" {
 			continue
 		}
-		public, err := k.public()
-		if err != nil {
-			return nil, fmt.Errorf("key %q: %w", k.Kid, err)
-		}
-		if public != nil {
+		switch public, err := k.public(); {
+		case err != nil:
+			useless = append(useless, fmt.Errorf("key %q: %w", k.Kid, err))
+		case public != nil:
 			keys = append(keys, key{id: k.Kid, algorithm: k.Alg, public: public})
 		}
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("the key set holds no key for signatures")
+		return nil, errors.Join(append([]error{errors.New("the key set holds no key for signatures")}, useless...)...)
 	}
 	return keys, nil
 }

@@ -378,6 +378,26 @@ func TestAnIssuerWithOtherGrantsKeepsItsKeys(t *testing.T) {
 	}
 }
 
+// RFC 7517 section 5: a key that nothing here can use does not spoil the others of its set.
+func TestAKeyThatIsOfNoUseSpoilsNoOther(t *testing.T) {
+	p, s := jwtPolicies(t)
+	small := b64.EncodeToString(append([]byte{0x80}, make([]byte, 127)...))
+	for name, other := range map[string]string{
+		"1024 bits":        `{"kty":"RSA","kid":"small","n":"` + small + `","e":"AQAB"}`,
+		"without a number": `{"kty":"RSA","kid":"none"}`,
+		"a point off curve": `{"kty":"EC","crv":"P-256","x":"` + strings.Repeat("A", 43) + `","y":"` +
+			strings.Repeat("A", 43) + `"}`,
+	} {
+		renamed := strings.ReplaceAll(string(s.keys(t)), `"kid":"r"`, `"kid":"r `+name+`"`)
+		if err := p.SetKeys(testIssuer, []byte(strings.Replace(renamed, "[", "["+other+",", 1))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := p.Verify(s.sign(t, header("RS256", "r "+name), claims()), jwtNow); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestBadKeySetsAreRefusedAndChangeNothing(t *testing.T) {
 	p, s := jwtPolicies(t)
 	small := b64.EncodeToString(append([]byte{0x80}, make([]byte, 127)...))
