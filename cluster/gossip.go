@@ -233,11 +233,17 @@ func (g *Gossip) advertised() (string, int, error) {
 // join keeps asking the seeds, resolving their names anew each time.
 func (g *Gossip) join(list *memberlist.Memberlist) {
 	for {
-		n, err := list.Join(g.cfg.Join)
-		wait := rejoinPeriod
-		if n == 0 {
-			g.log.Debug("join: no seed answered", "error", err)
-			wait = joinRetry
+		wait := joinRetry
+		for _, seed := range g.cfg.Join { // one by one: the library asks all that it is given, whatever Close waits for
+			n, err := list.Join([]string{seed})
+			if g.ctx.Err() != nil {
+				return
+			}
+			if n > 0 {
+				wait = rejoinPeriod
+			} else {
+				g.log.Debug("join: a seed does not answer", "seed", seed, "error", err)
+			}
 		}
 		select {
 		case <-time.After(wait):
