@@ -113,15 +113,17 @@ func (d *Directory) backUp(ctx context.Context) (*Backup, error) {
 	}
 	err := d.captureAll(ctx, b)
 	if err == nil {
-		// Behind the images: an entity that one of them has is in the catalog, unless it was deleted meanwhile.
-		if err = d.catchUp(ctx); err == nil {
-			b.Entities = described(d.View())
-			if len(d.View().Groups()) != len(b.Partitions) {
-				return nil, errGrown
-			}
-			if now := homesOf(d.View()); now == nil || !maps.EqualFunc(homes, now, slices.Equal) {
-				return nil, fmt.Errorf("a queue has moved to another partition meanwhile: %w", fsm.ErrBusy)
-			}
+		err = d.catchUp(ctx) // behind the images: an entity that one of them has is in the catalog, unless it was deleted meanwhile
+	}
+	if err == nil {
+		v := d.View()
+		b.Entities = described(v)
+		switch now := homesOf(v); {
+		case len(v.Groups()) != len(b.Partitions):
+			err = errGrown
+		case now == nil || !maps.EqualFunc(homes, now, slices.Equal):
+			err = fmt.Errorf("a queue has moved to another partition meanwhile: %w", fsm.ErrBusy)
+		default:
 			err = d.hold(ctx, b, true)
 		}
 	}
