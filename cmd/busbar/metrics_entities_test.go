@@ -191,7 +191,8 @@ func TestMetricsOfAnEntityAreThoseOfItsTraffic(t *testing.T) {
 	brief := amqp.NewMessage([]byte("brief"))
 	brief.Header = &amqp.MessageHeader{TTL: time.Millisecond}
 	c.must(c.out.Send(t.Context(), brief, nil))
-	c.must(c.in.IssueCredit(1)) // somebody who listens, so that what has expired is looked for
+	time.Sleep(10 * time.Millisecond) // A receiver with credit can get the message within its millisecond.
+	c.must(c.in.IssueCredit(1))       // somebody who listens, so that what has expired is looked for
 	got = l.awaitSeries(t, "time", "/metrics/entities?match=q", map[string]string{
 		`busbar_entity_expired_total{entity="q"}`:                             "1",
 		`busbar_entity_dead_lettered_total{entity="q",reason="expired"}`:      "1",
