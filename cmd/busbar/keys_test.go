@@ -124,6 +124,24 @@ func TestKeysOfAnEntity(t *testing.T) {
 	}
 }
 
+// A node that is started again lets clients in when it knows the keys of entities: an SDK does not try again when it is
+// told that its key is wrong.
+func TestKeysOfAnEntityCountAsSoonAsANodeServes(t *testing.T) {
+	cfg, key := nodeConfig(t, nil), freshKey(t)
+	t.Run("before", func(t *testing.T) {
+		openLive(t, cfg).put(t, "/orders", "QueueDescription",
+			"<AuthorizationRules>"+accessRule("app", key, key, "Send")+"</AuthorizationRules>")
+	})
+	n, err := openNode(t.Context(), cfg, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopNode(t, n)
+	if _, err := n.policies.Verify(auth.NewToken("sb://localhost/orders", "app", key, time.Now().Add(time.Hour)), time.Now()); err != nil {
+		t.Errorf("when the node serves: %v", err)
+	}
+}
+
 // The keys of a topic open its subscriptions; keys of a policy of the namespace work side by side.
 func TestKeysOfATopicAndOfTheNamespace(t *testing.T) {
 	listen := freshKey(t)

@@ -16,8 +16,14 @@ import (
 	"github.com/busbar-mq/busbar/transport/rest"
 )
 
-// keysWait bounds how long a change of an entity's keys waits until this node honours it.
-const keysWait = 2 * time.Second
+const (
+	// keysWait bounds how long a change of an entity's keys waits until this node honours it.
+	keysWait = 2 * time.Second
+	// keysFirst bounds how long a node that starts waits for the keys of entities: without its catalog it serves the keys of
+	// the namespace. keysLook is the pause before it asks again.
+	keysFirst = 10 * time.Second
+	keysLook  = 20 * time.Millisecond
+)
 
 // policyKeeper lets the keys of queues and topics open them on this node. It follows the catalog, so a
 // key that is changed through any node counts on all of them as soon as they hear of it.
@@ -155,12 +161,27 @@ func (e keyedEntities) await(ctx context.Context, d *fsm.Descriptor, err error) 
 	}
 }
 
-// openPolicies begins to follow the catalog.
-func (n *node) openPolicies(context.Context) error {
+// openPolicies begins to follow the catalog, and lets no client in before the keys of entities are those of now. A client
+// whose key is not known yet would hear that it is wrong, and not try again.
+func (n *node) openPolicies(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { defer close(done); n.keys.follow(n.background, n.host, n.directory) }()
 	n.onClose(func(context.Context) error { n.cancel(); <-done; return nil })
-	return nil
+	wait, cancel := context.WithTimeout(ctx, keysFirst)
+	defer cancel()
+	for {
+		_, err := n.directory.Some(wait, nil) // the catalog here catches up
+		if err == nil {
+			n.keys.load(n.directory.View())
+			return nil
+		}
+		select {
+		case <-time.After(keysLook):
+		case <-wait.Done():
+			n.log.Warn("clients are let in before the catalog tells the keys of entities: one of them may be refused", "error", err)
+			return nil
+		}
+	}
 }
 
 // newPolicies turns the configured policies into those that tokens are checked against.
