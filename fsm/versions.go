@@ -253,6 +253,15 @@ func NeedsVersion(c Command, at Version) (Version, string) {
 	return need.since, need.name
 }
 
+// Commands returns the kinds of commands by their names, each with the version since when every node knows it.
+func Commands() map[string]Version {
+	out := map[string]Version{}
+	for _, k := range commandsKnown[1:] {
+		out[k.name] = k.since
+	}
+	return out
+}
+
 // NewerChanges returns the fields of changes of the catalog that nodes of a version do not know, each a path in JSON.
 func NewerChanges(at Version) map[string]Version { return fieldsOf(changesKnown, at) }
 

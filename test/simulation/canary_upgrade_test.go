@@ -42,6 +42,9 @@ func TestCanaryOfVersions(t *testing.T) {
 // Each cluster version but the newest one is played by programs of the simulation.
 func TestEachClusterVersionIsPlayed(t *testing.T) {
 	known := map[fsm.Version]bool{fsm.NewestVersion: true}
+	for _, v := range fsm.Commands() {
+		known[v] = true
+	}
 	for _, v := range fsm.Changes() {
 		known[v] = true
 	}
