@@ -25,6 +25,7 @@ import (
 type keyServer struct {
 	*httptest.Server
 	good, evil *rsa.PrivateKey // evil is the attacker's
+	small      *rsa.PrivateKey // too small to count
 	fetched    atomic.Int64    // of the good set
 	captured   atomic.Int64    // requests where no redirection may lead
 	asked      atomic.Int64    // requests for the endless set
@@ -49,9 +50,9 @@ func jwkOf(public *rsa.PublicKey, id, algorithm string) map[string]string {
 func newKeyServer(t *testing.T) *keyServer {
 	t.Helper()
 	k := &keyServer{over: make(chan struct{})}
-	for _, key := range []**rsa.PrivateKey{&k.good, &k.evil} {
+	for key, bits := range map[**rsa.PrivateKey]int{&k.good: 2048, &k.evil: 2048, &k.small: 1024} {
 		var err error
-		if *key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+		if *key, err = rsa.GenerateKey(rand.Reader, bits); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,8 +91,7 @@ func (k *keyServer) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		set(append(all, evil)...)
 	case "/small":
-		weak := map[string]string{"kty": "RSA", "kid": "evil", "n": base64.RawURLEncoding.EncodeToString([]byte{0xff, 0xff, 0xff, 0xff}), "e": "AQAB"}
-		set(weak, evil)
+		set(jwkOf(&k.small.PublicKey, "evil", ""), jwkOf(&k.good.PublicKey, "one", "RS256")) // the others of the set count
 	case "/outside": // connects to this server, but is no address of loopback
 		_, port, _ := net.SplitHostPort(r.Host)
 		http.Redirect(w, r, "http://0.0.0.0:"+port+"/captured", http.StatusFound)

@@ -92,8 +92,12 @@ func forgeries(k *keyServer) map[string]forgery {
 		}
 	}
 	for _, issuer := range badIssuers {
+		key := k.evil
+		if issuer == "small" {
+			key = k.small
+		}
 		all["the issuer whose keys are: "+issuer] = forgery{
-			rs256(k.evil, map[string]any{"alg": "RS256", "kid": "evil"}, claims(issuer)), badSignature}
+			rs256(key, map[string]any{"alg": "RS256", "kid": "evil"}, claims(issuer)), badSignature}
 	}
 	return all
 }
