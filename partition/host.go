@@ -140,6 +140,7 @@ func (h *Host) Open(p fsm.PartitionID, members []fsm.NodeID) error {
 }
 
 func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*replica.Replica, error) {
+	began := time.Now()
 	s, err := h.deps.Open(p)
 	if err != nil {
 		return nil, fmt.Errorf("open stores of partition %d: %w", p, err)
@@ -149,7 +150,7 @@ func (h *Host) open(p fsm.PartitionID, members []fsm.NodeID) (*replica.Replica, 
 	}
 	r, err := replica.Open(p, s, members, replica.Options{
 		Config: &h.cfg.Config, Node: nodeSide{h}, Caller: h.deps.Caller, Room: &h.space.Room, Pace: &h.pace, Rate: h.rate, Tallies: &h.tallies, BeatEvery: h.beats.every,
-		Empty: func() replica.Machine { return h.deps.Machine(p) }, Verified: h.staleness.alwaysVerified(), Log: h.deps.Log,
+		Empty: func() replica.Machine { return h.deps.Machine(p) }, Verified: h.staleness.alwaysVerified(), OpenedAt: began, Log: h.deps.Log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -22,7 +22,7 @@ type stalenessCheck struct {
 
 	mu    sync.Mutex
 	told  map[fsm.NodeID]bool // peers that know of this life
-	found bool                // the data is an old copy
+	found time.Time           // when the data was marked as an old copy; zero if it is none
 }
 
 const (
@@ -141,28 +141,23 @@ func (w *stalenessCheck) tell(n fsm.NodeID) error {
 	}
 	before := binary.BigEndian.Uint64(answer)
 	known := fsm.Incarnation(binary.BigEndian.Uint64(answer[8:]))
-	if before > life || before == life && known != inc {
-		return w.old(n, life, before)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if old := before > life || before == life && known != inc; old && w.found.IsZero() {
+		return w.oldLocked(n, life, before)
+	}
 	w.told[n] = true
 	return nil
 }
 
-// old fails every replica: a peer knows of a life that this directory does not.
-func (w *stalenessCheck) old(n fsm.NodeID, life, before uint64) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.found {
-		return nil
-	}
+// oldLocked fails every replica: a peer knows of a life that this directory does not.
+func (w *stalenessCheck) oldLocked(n fsm.NodeID, life, before uint64) error {
 	reason := fmt.Sprintf("the data directory is an old copy: it counts %d starts of this node, and "+
 		"node %s knows of %d", life-1, n, before)
 	if err := w.h.deps.Lives.Distrust(reason, before); err != nil {
 		return err // nothing is verified, so this is tried again
 	}
-	w.found = true
+	w.found = time.Now()
 	for _, r := range w.h.list() {
 		if r.Unverified() {
 			r.Fail(fmt.Errorf("%s", reason))
@@ -173,6 +168,9 @@ func (w *stalenessCheck) old(n fsm.NodeID, life, before uint64) error {
 
 // judge verifies a replica when all other voters have answered, or, after a while, one of them. A voter that does
 // not answer then is most likely down. A group of one has nobody to ask.
+//
+// Data that was marked as an old copy is not opened again. So what was opened behind the mark is what the group has given
+// since.
 func (w *stalenessCheck) judge(r *replica.Replica) bool {
 	w.mu.Lock()
 	found := w.found
@@ -184,7 +182,7 @@ func (w *stalenessCheck) judge(r *replica.Replica) bool {
 		}
 	}
 	w.mu.Unlock()
-	if found && r.Failure() == nil && !r.Blank() {
+	if !found.IsZero() && r.Failure() == nil && !r.Blank() && !r.OpenedAt().After(found) {
 		return false // it was opened meanwhile, and Distrust has marked it
 	}
 	patient := time.Since(r.OpenedAt()) < w.h.cfg.VerifyPatience

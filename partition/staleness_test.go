@@ -254,3 +254,44 @@ func TestReplicaWithoutAConfigurationDoesNotVote(t *testing.T) {
 		c.net.Isolate("n3", false)
 	})
 }
+
+// R8's cousin: what the group has given a node since its old copy was found is no old copy. A replica of that node that is
+// opened anew in the same process takes part again.
+func TestAReplicaThatWasRebuiltForAnOldCopyOpensAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBrokers(t, 0)
+		defer b.close()
+		b.partitions = 1
+		b.ids = []fsm.NodeID{"n1", "n2", "n3"}
+		for _, id := range b.ids {
+			n := &testNode{id: id, disks: map[fsm.PartitionID]*disk{}}
+			n.lives = &memLives{life: 2, seen: map[fsm.NodeID]memSighting{}, mark: func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				for _, d := range n.disks {
+					d.damaged = errors.New("an old copy")
+				}
+			}}
+			b.nodes[id] = n
+			b.revive(id)
+		}
+		b.createQueue(t.Context(), "n1", queue("orders", true))
+		b.whole("n1 n2 n3")
+		b.kill("n3")
+		lives := b.nodes["n3"].lives.(*memLives)
+		lives.life = 1 // its directory is that of an earlier start
+		b.revive("n3")
+		time.Sleep(10 * time.Second)
+		b.whole("n1 n2 n3")
+		if lives.marks != 1 {
+			t.Fatalf("the directory was marked %d times", lives.marks)
+		}
+		first := b.all["n3"].host.Replica(1)
+		first.RestartStuck(errors.New("as if it were stuck"))
+		time.Sleep(time.Minute)
+		r := b.all["n3"].host.Replica(1)
+		if r == first || r.Unverified() || r.Status().Failure != "" {
+			t.Errorf("a minute after its new start: %+v", r.Status())
+		}
+	})
+}

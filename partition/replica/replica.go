@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,8 @@ type Options struct {
 	BeatEvery time.Duration
 	// Verified says that the data is known to be the newest there is.
 	Verified bool
+	// OpenedAt is when its stores were about to be opened; zero for now.
+	OpenedAt time.Time
 	Log      hclog.Logger
 }
 
@@ -84,7 +87,7 @@ func Open(id fsm.PartitionID, s Stores, members []fsm.NodeID, o Options) (*Repli
 	r := &Replica{
 		id: id, cfg: o.Config, stores: s, node: o.Node, stopping: make(chan struct{}),
 		log: o.Log.With("partition", uint16(id)), waits: newWaiters(o.Config.MaxParked),
-		openedAt: time.Now(), room: o.Room, empty: o.Empty, looks: make(chan struct{}, 1), beatEvery: o.BeatEvery,
+		openedAt: cmp.Or(o.OpenedAt, time.Now()), room: o.Room, empty: o.Empty, looks: make(chan struct{}, 1), beatEvery: o.BeatEvery,
 	}
 	r.verified = make(chan struct{})
 	r.unverified.Store(true)
