@@ -318,8 +318,11 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Unlock()
 	// Raft does not apply while this runs, so the pin and the image are of the same entry.
 	s.pin = m.bodies.Pin()
-	m.sinceEntries.Store(0)
-	m.sinceBytes.Store(0)
+	entries, bytes := m.sinceEntries.Swap(0), m.sinceBytes.Swap(0)
+	s.untaken = func() {
+		m.sinceEntries.Add(entries)
+		m.sinceBytes.Add(bytes)
+	}
 	return s, nil
 }
 
@@ -335,6 +338,7 @@ type snapshot struct {
 	index    uint64
 	pin      pin
 	failLive func(error) // told when the bodies cannot be written; nil for nobody
+	untaken  func()      // counts the entries in it again; nil once it is on the disk
 }
 
 // Persist implements raft.FSMSnapshot.
@@ -342,7 +346,11 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	if err := s.write(sink); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
-	return sink.Close()
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	s.untaken = nil
+	return nil
 }
 
 func (s *snapshot) write(sink io.Writer) error {
@@ -391,8 +399,13 @@ func WriteImage(to io.Writer, index uint64, image io.WriterTo) error {
 	return nil
 }
 
-// Release implements raft.FSMSnapshot.
-func (s *snapshot) Release() { _ = s.pin.Close() } // unpinning has nothing to report to raft
+// Release implements raft.FSMSnapshot. Raft calls it also if there was no place for the snapshot.
+func (s *snapshot) Release() {
+	if s.untaken != nil {
+		s.untaken()
+	}
+	_ = s.pin.Close() // unpinning has nothing to report to raft
+}
 
 // Restore implements raft.FSM. An error leaves a state that must not be used, and fails the replica: raft would have the
 // snapshot sent again, and again.
