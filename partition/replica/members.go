@@ -69,23 +69,44 @@ func (r *Replica) OnlyVoter() bool {
 // changeTimeout bounds how long raft takes to begin one change of the configuration.
 const changeTimeout = 10 * time.Second
 
+// change is a change of the configuration that is under way.
+type change struct {
+	raft.Future
+	stopping <-chan struct{} // the replica ends
+}
+
+// change returns a change that ends with the replica.
+func (r *Replica) change(f raft.Future) raft.Future { return change{f, r.stopping} }
+
+// Error implements raft.Future. Raft can forget a change when it shuts down; then only the goroutine here waits for ever.
+func (c change) Error() error {
+	done := make(chan error, 1)
+	go func() { done <- c.Future.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-c.stopping:
+		return fsm.ErrClosed
+	}
+}
+
 // AddNonvoter takes a node into the group without a vote. If index is not 0, raft refuses unless the configuration has
 // that index.
 func (r *Replica) AddNonvoter(n fsm.NodeID, index uint64) raft.Future {
-	return r.raft.AddNonvoter(raft.ServerID(n), raft.ServerAddress(n), index, changeTimeout)
+	return r.change(r.raft.AddNonvoter(raft.ServerID(n), raft.ServerAddress(n), index, changeTimeout))
 }
 
 // AddVoter gives a node a vote, as AddNonvoter takes it in.
 func (r *Replica) AddVoter(n fsm.NodeID, index uint64) raft.Future {
-	return r.raft.AddVoter(raft.ServerID(n), raft.ServerAddress(n), index, changeTimeout)
+	return r.change(r.raft.AddVoter(raft.ServerID(n), raft.ServerAddress(n), index, changeTimeout))
 }
 
 // Demote takes a node's vote; the node goes on holding the group. The index is that of AddNonvoter.
 func (r *Replica) Demote(n fsm.NodeID, index uint64) raft.Future {
-	return r.raft.DemoteVoter(raft.ServerID(n), index, changeTimeout)
+	return r.change(r.raft.DemoteVoter(raft.ServerID(n), index, changeTimeout))
 }
 
 // Remove removes a node from the group, if the configuration has that index.
 func (r *Replica) Remove(n fsm.NodeID, index uint64) raft.Future {
-	return r.raft.RemoveServer(raft.ServerID(n), index, changeTimeout)
+	return r.change(r.raft.RemoveServer(raft.ServerID(n), index, changeTimeout))
 }
