@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/busbar-mq/busbar/fsm"
 )
@@ -45,6 +46,7 @@ type recount struct {
 	index  uint64
 	image  io.WriterTo
 	counts map[fsm.EntityID]fsm.EntityCounts
+	living *machine
 }
 
 // freeze takes what an audit compares, under the lock of the state and quickly: it does not depend on
@@ -52,7 +54,7 @@ type recount struct {
 func (m *machine) freeze() recount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := recount{index: m.applied.Load(), counts: map[fsm.EntityID]fsm.EntityCounts{}}
+	c := recount{index: m.applied.Load(), counts: map[fsm.EntityID]fsm.EntityCounts{}, living: m}
 	if k, ok := m.m.(Knower); ok {
 		for _, e := range k.Known() {
 			if a := m.m.Query(fsm.QueryRequest{Entity: e.ID, Query: &fsm.Counts{}}); a.Refusal == fsm.None {
@@ -64,10 +66,19 @@ func (m *machine) freeze() recount {
 	return c
 }
 
+// has reports whether the state has a message, with the same body, as it is now.
+func (m *machine) has(e fsm.EntityID, sub fsm.SubQueue, d *fsm.Delivery) (has bool) {
+	m.view(func(m Machine, _ uint64) {
+		a := m.Query(fsm.QueryRequest{Entity: e, Sub: sub, Query: &fsm.Browse{From: d.Seq, Max: 1}})
+		has = len(a.Messages) == 1 && a.Messages[0].Seq == d.Seq && a.Messages[0].Ref == d.Ref
+	})
+	return has
+}
+
 // audit counts everything anew: the image is restored into an empty machine, which derives every counter and index
 // from the messages themselves. Then that machine checks its invariants. Its counters are compared with those of the
-// living state, and its image with the one it came from. Every body that a message refers to is read. It takes memory
-// for a second state.
+// living state, and its image with the one it came from. Every body that a message refers to is read. A body that is not
+// there is no problem if the living state has the message no more: it was freed since. It takes memory for a second state.
 func audit(ctx context.Context, c recount, fresh Machine, bodies Bodies) (a Audit) {
 	a.Index = c.index
 	if err := copyState(c.image, fresh); err != nil {
@@ -98,7 +109,7 @@ func audit(ctx context.Context, c recount, fresh Machine, bodies Bodies) (a Audi
 			a.Found("entity %d counts %+v, there is %+v", e.ID, want, got)
 		}
 		for _, sub := range []fsm.SubQueue{fsm.Main, fsm.DeadLetter, fsm.TransferDeadLetter} {
-			if !a.messages(ctx, fresh, bodies, e.ID, sub) {
+			if !a.messages(ctx, c.living, fresh, bodies, e.ID, sub) {
 				return a
 			}
 		}
@@ -122,7 +133,7 @@ func copyState(image io.WriterTo, to Machine) error {
 }
 
 // messages reads the bodies of one subqueue, and reports whether to go on.
-func (a *Audit) messages(ctx context.Context, m Machine, bodies Bodies, e fsm.EntityID,
+func (a *Audit) messages(ctx context.Context, living *machine, m Machine, bodies Bodies, e fsm.EntityID,
 	sub fsm.SubQueue) bool {
 	q := &fsm.Browse{Max: auditPage, MaxBytes: auditBytes}
 	for {
@@ -137,7 +148,11 @@ func (a *Audit) messages(ctx context.Context, m Machine, bodies Bodies, e fsm.En
 			if ref.Length == 0 {
 				continue
 			}
-			if _, err := bodies.Read(ref.Index, ref.Offset, ref.Length); err != nil {
+			_, err := bodies.Read(ref.Index, ref.Offset, ref.Length)
+			if errors.Is(err, fs.ErrNotExist) && !living.has(e, sub, &page.Messages[i]) {
+				continue
+			}
+			if err != nil {
 				a.Found("entity %d, %q, message %d: %v", e, sub, page.Messages[i].Seq, err)
 				continue
 			}
@@ -158,25 +173,13 @@ func (r *Replica) Audit(ctx context.Context) (Audit, error) {
 	}
 	r.auditing.Lock()
 	defer r.auditing.Unlock()
-	a, err := r.auditOnce(ctx)
-	for try := 1; err == nil && len(a.Problems) > 0 && try < auditTries; try++ {
-		a, err = r.auditOnce(ctx)
-	}
-	a.Partition, a.Node = r.id, r.cfg.Node
-	return a, err
-}
-
-// auditTries is how often a replica in use is recounted when something was found. A body that was freed under the
-// reader's hands is not found a second time.
-const auditTries = 3
-
-func (r *Replica) auditOnce(ctx context.Context) (Audit, error) {
 	fresh := r.empty()
 	if fresh == nil {
 		return Audit{}, errors.New("no state machine to recount with")
 	}
-	c := r.machine.freeze()
-	return audit(ctx, c, fresh, r.stores.Bodies), ctx.Err()
+	a := audit(ctx, r.machine.freeze(), fresh, r.stores.Bodies)
+	a.Partition, a.Node = r.id, r.cfg.Node
+	return a, ctx.Err()
 }
 
 // Checkpoint has every replica of the group compute a digest behind one entry, and returns the leader's.
