@@ -47,6 +47,8 @@ type recount struct {
 	image  io.WriterTo
 	counts map[fsm.EntityID]fsm.EntityCounts
 	living *machine
+	// bare says that the state is that of a snapshot whose bodies are not there yet.
+	bare bool
 }
 
 // freeze takes what an audit compares, under the lock of the state and quickly: it does not depend on
@@ -54,7 +56,7 @@ type recount struct {
 func (m *machine) freeze() recount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := recount{index: m.applied.Load(), counts: map[fsm.EntityID]fsm.EntityCounts{}, living: m}
+	c := recount{index: m.applied.Load(), counts: map[fsm.EntityID]fsm.EntityCounts{}, living: m, bare: m.restoring}
 	if k, ok := m.m.(Knower); ok {
 		for _, e := range k.Known() {
 			if a := m.m.Query(fsm.QueryRequest{Entity: e.ID, Query: &fsm.Counts{}}); a.Refusal == fsm.None {
@@ -177,7 +179,11 @@ func (r *Replica) Audit(ctx context.Context) (Audit, error) {
 	if fresh == nil {
 		return Audit{}, errors.New("no state machine to recount with")
 	}
-	a := audit(ctx, r.machine.freeze(), fresh, r.stores.Bodies)
+	c := r.machine.freeze()
+	if c.bare {
+		return Audit{}, fmt.Errorf("partition %d restores a snapshot, so it cannot be audited yet: %w", r.id, fsm.ErrUnavailable)
+	}
+	a := audit(ctx, c, fresh, r.stores.Bodies)
 	a.Partition, a.Node = r.id, r.cfg.Node
 	return a, ctx.Err()
 }

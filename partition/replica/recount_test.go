@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"strings"
@@ -92,5 +93,16 @@ func TestARecountUnderLoadFindsNothing(t *testing.T) {
 	clear(q.bodies.kept)
 	if a, err := r.Audit(t.Context()); err != nil || len(a.Problems) != 1 || !strings.Contains(a.Problems[0], "message") {
 		t.Errorf("a body is lost: %+v, %v", a, err)
+	}
+}
+
+// I16: a replica that gets a snapshot has its state first and the bodies later. It is not recounted in between.
+func TestNothingIsRecountedWhileASnapshotIsRestored(t *testing.T) {
+	q := newBusyQueue(t)
+	cfg := Defaults()
+	r := &Replica{cfg: &cfg, machine: &machine{m: q, restoring: true}, stores: Stores{Bodies: brittleBodies{}},
+		empty: func() Machine { return fsm.New(1) }}
+	if a, err := r.Audit(t.Context()); !errors.Is(err, fsm.ErrUnavailable) || len(a.Problems) > 0 {
+		t.Errorf("without the bodies: %+v, %v, want to be asked again", a, err)
 	}
 }
