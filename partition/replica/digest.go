@@ -206,9 +206,10 @@ func (r *Replica) AwaitDigest(ctx context.Context, index uint64) (Digest, error)
 }
 
 // Dispute reports, once per entry, that replicas differ and nobody knows which of them is right. Nothing
-// is done by itself: what is thrown away could be what is right.
+// is done by itself: what is thrown away could be what is right. An entry before one that was told tells nothing new.
 func (r *Replica) Dispute(index uint64, sums map[fsm.NodeID]string) {
-	if r.disputed.Swap(index) != index {
+	if r.disputed.Load() < index {
+		r.disputed.Store(index)
 		r.log.Error("replicas differ and no majority agrees", "index", index, "digests", sums)
 	}
 }

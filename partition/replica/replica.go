@@ -48,7 +48,7 @@ type Replica struct {
 	clockwork  clockwork
 	beatEvery  time.Duration
 	looks      chan struct{} // has the watcher look; capacity 1
-	disputed   atomic.Uint64 // index of the last digests that differ without a majority
+	disputed   atomic.Uint64 // index of the newest digests that were told to differ without a majority
 	votersFull atomic.Bool   // too many voters have no room on their disks
 
 	mu      sync.Mutex
