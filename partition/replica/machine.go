@@ -174,8 +174,11 @@ func (m *machine) apply(l *raft.Log) (a *applied, err error) {
 	if m.drops != nil {
 		m.drops.note(a.result.Drops, m.bodies, time.Now())
 	}
-	if m.tallies != nil && e.Epoch != 0 && e.Epoch == m.ledEpoch.Load() {
-		m.tallies.add(&a.result)
+	if m.tallies != nil {
+		if e.Epoch != 0 && e.Epoch == m.ledEpoch.Load() {
+			m.tallies.add(&a.result)
+		}
+		m.tallies.forget(a.result.Dropped)
 	}
 	a.result.Tallies = nil // of this entry alone
 	for _, ref := range a.result.Freed {

@@ -16,9 +16,9 @@ type Tallies struct {
 	entities map[fsm.EntityID]*fsm.Tally
 }
 
-// add takes what one entry did. Entities that it removed are forgotten.
+// add takes what one entry did.
 func (t *Tallies) add(r *fsm.Result) {
-	if len(r.Tallies) == 0 && len(r.Dropped) == 0 {
+	if len(r.Tallies) == 0 {
 		return
 	}
 	t.mu.Lock()
@@ -35,7 +35,16 @@ func (t *Tallies) add(r *fsm.Result) {
 		}
 		sum.Add(one)
 	}
-	for _, id := range r.Dropped {
+}
+
+// forget drops what was counted of entities that an entry removed, whoever proposed it.
+func (t *Tallies) forget(dropped []fsm.EntityID) {
+	if len(dropped) == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, id := range dropped {
 		delete(t.entities, id)
 	}
 }
