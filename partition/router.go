@@ -108,7 +108,7 @@ func (r *Router) again() { r.round.Add(^uint64(0)) }
 
 const (
 	// moveAfter is how many attempts without any effect make a request that fits any share try
-	// another one.
+	// another one. A receive whose caller asks the other shares ends then.
 	moveAfter = 4
 	// stalePause is the pause before a share that has not heard of its entity is asked again.
 	stalePause = 5 * time.Millisecond
@@ -173,10 +173,11 @@ func (r *Router) proposeTo(ctx context.Context, to route, id fsm.RequestID, k fs
 	fsm.Outcome, error) {
 	req := fsm.Request{ID: id, Entity: k.Entity, Sub: k.Sub, Command: c}
 	began := time.Now()
+	brief := to.movable || asksOthers(to.d, c)
 	for stale, full := 0, 0; ; {
 		a.served = to.partition
 		o, err := r.send.propose(ctx, to.partition, req, a, func(error) bool {
-			return !to.movable || a.unknown != nil || a.definite%moveAfter != 0
+			return !brief || a.unknown != nil || a.definite%moveAfter != 0
 		})
 		switch {
 		case errors.Is(err, replica.ErrDiskFull) && to.movable && full < len(to.d.Partitions)-1:
@@ -218,6 +219,21 @@ func (r *Router) proposeTo(ctx context.Context, to route, id fsm.RequestID, k fs
 			req.Command = fsm.WithWait(c, max(0, wait-fsm.Millis(time.Since(began).Milliseconds())))
 		}
 	}
+}
+
+// asksOthers reports whether a command is a receive whose caller asks the shares of an entity one after the other. Such a
+// receive waits for nothing and is bound to no session. A share that nobody leads must not keep it from the others (S-316).
+func asksOthers(d *fsm.Descriptor, c fsm.Command) bool {
+	if d == nil || len(d.Partitions) == 1 || fsm.WaitOf(c) > 0 {
+		return false
+	}
+	switch c := c.(type) {
+	case *fsm.Lock:
+		return c.Session.Token.IsZero()
+	case *fsm.AcceptSession:
+		return c.Next
+	}
+	return false
 }
 
 // recover learns what a request took whose caller is gone and whose last attempt ended unknown, so

@@ -15,7 +15,8 @@ type Broker interface {
 	//
 	// A Lock or AcceptSession with a Wait may be parked (A18). Cancelling ctx unparks it. If the command never
 	// entered the log, Propose then returns the context's error. Otherwise it returns its Outcome with a nil error,
-	// so the caller can give back what it no longer wants.
+	// so the caller can give back what it no longer wants. One without a Wait and a session, to one share of several,
+	// does not wait for a leader either: its caller asks the others (S-316).
 	Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (fsm.Outcome, error)
 	// Await returns nil when the share that k names may have something to take, when its leader
 	// changed, and after 30 s at the latest; it is a hint (A19). It waits for a message, or on the

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -163,5 +164,74 @@ func TestAReceiverTakesTheSharesInRotation(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// darkBroker has a share that nobody leads, or none that anybody leads.
+type darkBroker struct {
+	*singleBroker
+	dark func(share uint16) bool
+}
+
+func (b *darkBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (fsm.Outcome, error) {
+	if !b.dark(k.Share) {
+		return b.singleBroker.Propose(ctx, id, k, c)
+	}
+	if fsm.WaitOf(c) > 0 {
+		<-ctx.Done()
+	}
+	return fsm.Outcome{}, fmt.Errorf("share %d: %w", k.Share, fsm.ErrUnavailable)
+}
+
+func (b *darkBroker) Await(ctx context.Context, k fsm.Key) error {
+	if !b.dark(k.Share) {
+		return b.singleBroker.Await(ctx, k)
+	}
+	if !waist.Sleep(ctx, 30*time.Second) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// S-316, T-268: a share that nobody leads keeps no receiver from the others. What they say counts, and while none is led
+// the receiver waits.
+func TestAShareThatNobodyLeadsHoldsUpNoReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		b := &darkBroker{singleBroker: newSingleBroker(3)}
+		d := b.queue("orders", partitioned)
+		down := func(which ...uint16) { b.dark = func(share uint16) bool { return slices.Contains(which, share) } }
+		fill := func(share int) {
+			out, err := b.singleBroker.Propose(t.Context(), fsm.RequestID{}, waist.ShareKey(d, fsm.Main, share),
+				&fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("x")}}})
+			if err != nil || out.Refusal != fsm.None {
+				t.Fatal(out, err)
+			}
+		}
+		r := testSource(b).NewReceiver(d, fsm.Main, waist.AllShares(d))
+		receive := func(wait fsm.Millis, want int) {
+			t.Helper()
+			if out, err := r.Receive(t.Context(), &fsm.Lock{Max: 1, Delete: true, Wait: wait}); err != nil || len(out.Locked) != want {
+				t.Errorf("after %v: %+v, %v", time.Since(began), out, err)
+			}
+		}
+		down(1)
+		for range 3 { // whichever share is asked first
+			fill(2)
+			receive(0, 1)
+			receive(0, 0)
+		}
+		for range 3 {
+			late := time.AfterFunc(45*time.Second, func() { fill(0) })
+			receive(60_000, 1)
+			late.Stop()
+		}
+		if took := time.Since(began); took != 3*45*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		down(0, 1, 2)
+		fill(1)
+		time.AfterFunc(5*time.Second, func() { down() })
+		receive(0, 1)
 	})
 }

@@ -104,7 +104,7 @@ func (r *Receiver) Receive(ctx context.Context, cmd fsm.Command) (fsm.Outcome, e
 func (r *Receiver) goOn(ctx context.Context, cmd fsm.Command, started time.Time, out fsm.Outcome, err error) (fsm.Outcome, error) {
 	wait := waitOf(cmd)
 	for pause := time.Duration(0); momentary(out, err); {
-		if ctx.Err() != nil || r.Sure && errors.Is(err, fsm.ErrUnknown) || wait == 0 || time.Since(started) >= wait {
+		if ctx.Err() != nil || r.Sure && errors.Is(err, fsm.ErrUnknown) || time.Since(started) >= r.patience(wait, err) {
 			break
 		}
 		pause = min(max(2*pause, busyPauseMin), busyPauseMax)
@@ -114,6 +114,15 @@ func (r *Receiver) goOn(ctx context.Context, cmd fsm.Command, started time.Time,
 		out, err = r.once(ctx, withWait(cmd, max(wait-time.Since(started), 0)))
 	}
 	return out, err
+}
+
+// patience is how long a receive is asked again. Of several shares none may have a leader for a while, and the broker does not
+// wait for one.
+func (r *Receiver) patience(wait time.Duration, err error) time.Duration {
+	if err != nil && len(r.shares) > 1 {
+		return wait + r.s.cfg.ProposeTimeout
+	}
+	return wait
 }
 
 // Begin is Receive without a goroutine that waits; it is false if nothing was begun. The receive is over when done is called, and if
@@ -142,7 +151,7 @@ func (r *Receiver) Begin(cmd fsm.Command, done func(fsm.Outcome, error, Rest)) (
 				r.unknown[at] = errors.Is(err, fsm.ErrUnknown)
 			}
 			if several && !got(out, err) && limit.Err() == nil {
-				out, err = r.askOthers(limit, cmd, started)
+				out, err = r.askOthers(limit, cmd, started, out, err)
 			}
 			cancel()
 			return r.goOn(ctx, cmd, started, out, err)
@@ -178,23 +187,32 @@ func (r *Receiver) once(ctx context.Context, cmd fsm.Command) (fsm.Outcome, erro
 	defer cancel()
 	started := time.Now()
 	r.turn = (r.turn + 1) % len(r.shares)
-	if out, err := r.propose(ctx, r.turn, withWait(cmd, 0)); got(out, err) || ctx.Err() != nil {
+	out, err := r.propose(ctx, r.turn, withWait(cmd, 0))
+	if got(out, err) || ctx.Err() != nil {
 		return out, err
 	}
-	return r.askOthers(ctx, cmd, started)
+	return r.askOthers(ctx, cmd, started, out, err)
 }
 
-// askOthers goes on when the share whose turn it is gave nothing.
-func (r *Receiver) askOthers(ctx context.Context, cmd fsm.Command, started time.Time) (out fsm.Outcome, err error) {
+// askOthers goes on when the share whose turn it is gave nothing, but out and err. If some shares do not answer, the receive
+// hears what the others say (S-316).
+func (r *Receiver) askOthers(ctx context.Context, cmd fsm.Command, started time.Time, out fsm.Outcome, err error) (fsm.Outcome, error) {
 	deadline := started.Add(waitOf(cmd))
+	said, answered := out, !momentary(out, err)
 	for i := 1; i < len(r.shares); i++ {
 		out, err = r.propose(ctx, (r.turn+i)%len(r.shares), withWait(cmd, 0))
 		if got(out, err) || ctx.Err() != nil {
 			return out, err
 		}
+		if !momentary(out, err) {
+			said, answered = out, true
+		}
 	}
 	for {
 		left := time.Until(deadline)
+		if left <= 0 && answered && ctx.Err() == nil {
+			return said, nil
+		}
 		if left <= 0 || ctx.Err() != nil {
 			return out, err
 		}

@@ -234,3 +234,29 @@ func TestT272WhatIsMissingIsMarked(t *testing.T) {
 		b.must("update again", b.tryUpdate("q", lockFor(8*time.Second)))
 	})
 }
+
+// T-268 with a partition that is down; S-316
+func TestT268APartitionThatIsDownHoldsUpNoReceiver(t *testing.T) {
+	onFive(t, func(b *bench) {
+		d, _, _ := b.partlyDown()
+		c := b.survivor()
+		s, r := c.sender("q"), c.receiver("q")
+		for i := range 4 * len(d.Partitions) { // each share is asked first now and then
+			s.send(message(fmt.Sprint(i)))
+			sent := time.Now()
+			m := r.one()
+			if took := time.Since(sent); took > time.Second {
+				b.Errorf("message %d came after %v", i, took)
+			}
+			want(b, "the message", m.text(), fmt.Sprint(i))
+			m.complete()
+		}
+		r.none(time.Minute) // it waits at all shares
+		s.send(message("late"))
+		sent := time.Now()
+		want(b, "the message", r.one().text(), "late")
+		if took := time.Since(sent); took > time.Second {
+			b.Errorf("the last message came after %v", took)
+		}
+	})
+}
