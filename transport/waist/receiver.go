@@ -208,7 +208,7 @@ func (r *Receiver) askOthers(ctx context.Context, cmd fsm.Command, started time.
 			said, answered = out, true
 		}
 	}
-	for {
+	for pause := time.Duration(0); ; {
 		left := time.Until(deadline)
 		if left <= 0 && answered && ctx.Err() == nil {
 			return said, nil
@@ -217,17 +217,23 @@ func (r *Receiver) askOthers(ctx context.Context, cmd fsm.Command, started time.
 			return out, err
 		}
 		var hit int
+		parked := time.Now()
 		out, hit, err = r.park(ctx, withWait(cmd, left))
 		if got(out, err) || ctx.Err() != nil {
 			return out, err
 		}
-		if hit < 0 {
-			continue
+		if hit >= 0 {
+			out, err = r.propose(ctx, hit, withWait(cmd, 0))
 		}
-		out, err = r.propose(ctx, hit, withWait(cmd, 0))
 		if got(out, err) {
 			return out, err
 		}
+		if !momentary(out, err) || time.Since(parked) >= busyPauseMax {
+			pause = 0
+			continue
+		}
+		pause = min(max(2*pause, busyPauseMin), busyPauseMax)
+		Sleep(ctx, min(pause, left))
 	}
 }
 

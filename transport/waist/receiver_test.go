@@ -100,3 +100,39 @@ func TestTheNextReceiveAsksForMore(t *testing.T) {
 		t.Errorf("received %+v, %v, with the requests %v", o.Locked, err, b.asked)
 	}
 }
+
+// busyBroker refuses everything for the moment, at once.
+type busyBroker struct {
+	Broker
+	asked int
+	stop  func()
+}
+
+func (b *busyBroker) Propose(context.Context, fsm.RequestID, fsm.Key, fsm.Command) (fsm.Outcome, error) {
+	if b.asked++; b.asked > 10_000 {
+		b.stop()
+	}
+	return fsm.Outcome{Refusal: fsm.Busy}, nil
+}
+
+func (b *busyBroker) Await(ctx context.Context, _ fsm.Key) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// S-230: a receive from several shares that refuse for the moment pauses between its attempts, as one from a single share does.
+func TestAReceiveFromBusySharesPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, shares := range [][]int{{0}, {0, 1, 2}} {
+			ctx, cancel := context.WithCancel(t.Context())
+			b := &busyBroker{stop: cancel}
+			s := New(Config{Broker: b, Log: hclog.NewNullLogger(), Incarnation: 7, ProposeTimeout: time.Second})
+			d := &fsm.Descriptor{ID: 1, Partitioned: true, Partitions: []fsm.PartitionID{1, 2, 3}[:len(shares)]}
+			out, err := s.NewReceiver(d, fsm.Main, shares).Receive(ctx, &fsm.Lock{Max: 1, Wait: 60_000})
+			if err != nil || out.Refusal != fsm.Busy || b.asked > 100 {
+				t.Errorf("%d shares: %v, %v, after %d attempts in a minute", len(shares), out.Refusal, err, b.asked)
+			}
+			cancel()
+		}
+	})
+}
