@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
 // enlist makes a management request part of its transaction: what it would do is kept until then (amqp-protocol.md
@@ -33,20 +34,27 @@ func (k *call) enlist(q *request) *response {
 	}
 	k.staging = true
 	k.then = func(answer response) response {
-		for _, w := range k.staged {
-			if answer.problem != nil {
-				break
-			}
-			if t.aborted != nil {
-				answer = k.fail(t.aborted)
-			} else if refusal := t.add(w); refusal != nil {
-				c.s.stats.reject(siteTransaction)
-				answer = k.fail(refusal)
-			}
+		if answer.problem != nil || len(k.staged) == 0 {
+			return answer
+		}
+		if refusal := k.join(t); refusal != nil {
+			c.s.stats.reject(siteTransaction)
+			return k.fail(refusal)
 		}
 		return answer
 	}
 	return nil
+}
+
+// join takes what is staged into the transaction, all or nothing (S-3).
+func (k *call) join(t *txn) *amqp.Error {
+	switch {
+	case t.aborted != nil:
+		return t.aborted
+	case len(k.staged) > 1: // each of its commands is for another share
+		return amqpError(amqp.ConditionNotAllowed, "%s", onePartition)
+	}
+	return t.add(k.staged[0])
 }
 
 // stage keeps a command that a transaction will do.

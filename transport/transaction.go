@@ -152,10 +152,11 @@ func (t *txn) release() {
 	t.bytes, t.staged = 0, 0
 }
 
+const onePartition = "All operations of a transaction on a partitioned entity must have the same partition key."
+
 // fits returns why the operation may not join those before it, "" if it may (S-234 to S-236).
 func (t *txn) fits(w *txnWork) string {
 	t.link.ch.c.onLoop()
-	const onePartition = "All operations of a transaction on a partitioned entity must have the same partition key."
 	bound := w.cmd != nil || w.via != nil
 	if bound && t.settles != nil && group(t.settles.home()) != group(w.home()) {
 		return "A transaction receives from one entity only; other entities may be sent to."
