@@ -48,9 +48,10 @@ func (k *call) enlist(q *request) *response {
 
 // join takes what is staged into the transaction, all or nothing (S-3).
 func (k *call) join(t *txn) *amqp.Error {
+	_, over := t.link.ch.c.transaction(t.id)
 	switch {
-	case t.aborted != nil:
-		return t.aborted
+	case over != nil: // it was discharged or aborted while the request ran
+		return over
 	case len(k.staged) > 1: // each of its commands is for another share
 		return amqpError(amqp.ConditionNotAllowed, "%s", onePartition)
 	}

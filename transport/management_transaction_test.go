@@ -3,6 +3,7 @@ package transport
 import (
 	"testing"
 
+	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/transport/amqp"
 )
 
@@ -40,6 +41,33 @@ func TestARefusedRequestLeavesNothingInItsTransaction(t *testing.T) {
 		}
 		if got := d.discharge(id, false); got != "Accepted" || len(d.commits) != 0 {
 			t.Errorf("discharge: %s, with the commits %s", got, d.ops())
+		}
+	})
+}
+
+// S-232: a request that is under way while its transaction is discharged is no part of it any more, and says so.
+func TestARequestBehindItsTransactionIsRefused(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("a")
+		d := newDeal(t, b)
+		defer d.c.close()
+		d.c.attachPair(0, 10, "a/$management", "a-reply")
+		reserving := make(chan struct{})
+		b.broker.before = func(c fsm.Command) chan struct{} {
+			if _, ok := c.(*fsm.Reserve); ok {
+				return reserving
+			}
+			return nil
+		}
+		id := d.declare()
+		d.request(10, id, "schedule-message", mapOf("messages", amqp.List{oneMessage(annotated(annScheduledTime, amqp.Timestamp(1<<42)))}))
+		if got := d.discharge(id, false); got != "Accepted" {
+			t.Fatalf("discharge: %s", got)
+		}
+		b.broker.answer = nil
+		close(reserving)
+		if got := d.c.outcome(); got == "status 200" || len(d.commits) != 0 {
+			t.Errorf("the message is scheduled: %s, with %d commits", got, len(d.commits))
 		}
 	})
 }
