@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,11 +168,13 @@ func TestAReceiverTakesTheSharesInRotation(t *testing.T) {
 	})
 }
 
-// darkBroker has a share that nobody leads, or none that anybody leads.
+// darkBroker has shares that nobody leads.
 type darkBroker struct {
 	*singleBroker
-	dark func(share uint16) bool
+	shares atomic.Pointer[[]uint16]
 }
+
+func (b *darkBroker) dark(share uint16) bool { return slices.Contains(*b.shares.Load(), share) }
 
 func (b *darkBroker) Propose(ctx context.Context, id fsm.RequestID, k fsm.Key, c fsm.Command) (fsm.Outcome, error) {
 	if !b.dark(k.Share) {
@@ -200,7 +203,7 @@ func TestAShareThatNobodyLeadsHoldsUpNoReceiver(t *testing.T) {
 		began := time.Now()
 		b := &darkBroker{singleBroker: newSingleBroker(3)}
 		d := b.queue("orders", partitioned)
-		down := func(which ...uint16) { b.dark = func(share uint16) bool { return slices.Contains(which, share) } }
+		down := func(which ...uint16) { b.shares.Store(&which) }
 		fill := func(share int) {
 			out, err := b.singleBroker.Propose(t.Context(), fsm.RequestID{}, waist.ShareKey(d, fsm.Main, share),
 				&fsm.Enqueue{Messages: []fsm.Message{{Body: []byte("x")}}})
