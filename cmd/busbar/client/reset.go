@@ -36,7 +36,7 @@ func NewResetCommand() *cobra.Command {
 		if !yes {
 			return exit.Usagef("reset deletes every message of the node for good: add --yes")
 		}
-		ops.Timeout, ops.CAFile = max(f.Timeout, resetTimeout), f.CAFile
+		ops.Timeout, ops.CAFile, ops.Connection, ops.Context = max(f.Timeout, resetTimeout), f.CAFile, f.Connection, f.Context
 		body, err := ops.ask(c.Context(), http.MethodPost, "/api/reset", nil, t.Token("", time.Now()))
 		if err != nil {
 			return err
