@@ -91,6 +91,15 @@ function wordsOf(text, status) {
     `The node answers ${status}.`;
 }
 
+/**
+ * parse reads JSON. A number of a message that a double does not hold stays a text: those of a partition from the 32nd on would be
+ * rounded to the number of another message.
+ */
+export function parse(text) {
+  return JSON.parse(text.replace(/"(sequenceNumber|number)":(\d{16,})/gi,
+    (all, name, digits) => (Number.isSafeInteger(Number(digits)) ? all : `"${name}":"${digits}"`)));
+}
+
 /** query writes parameters. An empty text is left out, but for one in a list, which says that the empty text is meant. */
 function query(values) {
   const q = new URLSearchParams();
@@ -108,7 +117,7 @@ function query(values) {
 /** call asks the operations port, and returns what the JSON of the answer says. */
 export async function call(method, path, values, { body, headers, signal } = {}) {
   const text = await send(`${prefix}port${path}${query(values)}`, method, headers, body, signal);
-  return text ? JSON.parse(text) : null;
+  return text ? parse(text) : null;
 }
 
 /** view asks for the inside of an entity. */

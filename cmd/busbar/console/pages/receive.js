@@ -1,6 +1,6 @@
 // Receive a message as a client does: lock the next one, then complete it or give it back. A lock runs out by itself.
 
-import { pathOf, raw } from './api.js';
+import { parse, pathOf, raw } from './api.js';
 import { View, announce, button, field, h, moment, note, problem, select } from './dom.js';
 import { pretty } from './message.js';
 
@@ -32,7 +32,7 @@ class Receive extends View {
   }
 
   draw(got, locked) {
-    const broker = JSON.parse(got.headers.get('BrokerProperties') ?? '{}');
+    const broker = parse(got.headers.get('BrokerProperties') ?? '{}');
     const at = locked ? new URL(got.headers.get('Location'), location.href).pathname : null;
     const own = [...got.headers].filter(([name]) => !/^(brokerproperties|location|content-|date|server|cache-|cross-|referrer|x-|vary|transfer|permissions)/i.test(name));
     const facts = [...Object.entries(broker).filter(([name]) => name !== 'LockToken'), ...own];

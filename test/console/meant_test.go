@@ -1,0 +1,80 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/busbar-mq/busbar/test/cluster"
+)
+
+// An act on one message is on that message, in the partitions from the 32nd on as well, whose numbers a double does not hold.
+func TestActsAreOnTheMessageThatIsMeant(t *testing.T) {
+	t.Parallel()
+	node, err := cluster.StartSingle(t.Context(), t.TempDir(), "--partitions", "36")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.Stop)
+	d := sit(t, node)
+	d.signIn()
+	for _, task := range []struct {
+		name string
+		do   func(*desk)
+	}{
+		{"a message with a long number is deleted", deleteALongNumber},
+	} {
+		t.Run(task.name, func(t *testing.T) { task.do(&desk{d.Browser, t, node}) })
+	}
+}
+
+// put sends a message with a client of the Go SDK.
+func (d *desk) put(queue string, m *azservicebus.Message) {
+	d.t.Helper()
+	s, err := d.client().NewSender(queue, nil)
+	if err == nil {
+		err = s.SendMessage(d.t.Context(), m, nil)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func deleteALongNumber(d *desk) {
+	const long = int64(32) << 48
+	d.make("queue", "spread", "Partitioned", "true")
+	r, err := d.client().NewReceiverForQueue("spread", nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	peek := func() (numbers []int64) {
+		d.t.Helper()
+		all, err := r.PeekMessages(d.t.Context(), 10, &azservicebus.PeekMessagesOptions{FromSequenceNumber: to.Ptr(long)})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		for _, m := range all {
+			numbers = append(numbers, *m.SequenceNumber)
+		}
+		return numbers
+	}
+	for i := 0; len(peek()) == 0; i++ {
+		for range 4 { // of one share: its numbers follow each other
+			d.put("spread", &azservicebus.Message{PartitionKey: to.Ptr(fmt.Sprint("key-", i))})
+		}
+	}
+	number := peek()[2]
+	d.do(d.goes("#/entity/spread/messages"), d.sees("Show more"), func() error { // a page ends with its share
+		return d.Until("the message in the list", `(() => {
+			const found = [...document.querySelectorAll('tbody button.link')].filter((b) => Number(b.textContent) >= 2 ** 53);
+			(found[2] ?? person.button('Show more')).click();
+			return found.length > 2;
+		})()`)
+	}, d.press("Delete…"), d.press("Remove it"), d.sees("The message is removed"), d.press("Close"))
+	if slices.Contains(peek(), number) {
+		d.t.Errorf("message %d is there still", number)
+	}
+}
