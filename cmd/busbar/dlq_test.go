@@ -116,6 +116,32 @@ func TestDeadLettersAreWorkedOn(t *testing.T) {
 	}
 }
 
+// A queue that detects duplicates would drop an edited message with the id of the dead letter, which would then be deleted:
+// the editor has to give it another id. S-189
+func TestAnEditedDeadLetterIsNoDuplicate(t *testing.T) {
+	d := newDesk(t)
+	d.must(client.NewQueueCommand(), "", "create", "orders", "--duplicate-window", "10m")
+	d.must(client.NewSendCommand(), "", "orders", "wrong", "--message-id", "m-1")
+	d.must(client.NewReceiveCommand(), "", "orders", "--deadletter")
+	t.Setenv("VISUAL", "")
+	for _, step := range []struct {
+		editor, line string
+		code         int
+		want         string
+	}{
+		{"s/wrong/right/", "dlq edit orders 1", exit.Conflict, "give it another messageId; nothing was sent"},
+		{"", "peek orders --dlq -f %v", 0, "wrong"},
+		{"s/wrong/right/;s/m-1/m-2/", "dlq edit orders 1", 0, "sent dead letter 1 to orders and deleted it"},
+		{"", "receive orders --wait 10s -f %v|%i", 0, "right|m-2"},
+		{"", "dlq show orders 1", exit.NotFound, "has no message 1"},
+	} {
+		t.Setenv("EDITOR", "sed -i '"+step.editor+"'")
+		if out, code := d.line(step.line); code != step.code || !strings.Contains(out, step.want) {
+			t.Errorf("busbar %s: %d %q, want %d %q", step.line, code, out, step.code, step.want)
+		}
+	}
+}
+
 // Messages are deleted by number or filter, whatever their state, and one that a receiver holds is not. S-265
 func TestSingleMessagesAreDeleted(t *testing.T) {
 	d := newDesk(t)

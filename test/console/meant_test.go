@@ -11,7 +11,8 @@ import (
 	"github.com/busbar-mq/busbar/test/cluster"
 )
 
-// An act on one message is on that message, in the partitions from the 32nd on as well, whose numbers a double does not hold.
+// An act on one message is on that message: in the partitions from the 32nd on, whose numbers a double does not hold, and in a
+// queue that detects duplicates.
 func TestActsAreOnTheMessageThatIsMeant(t *testing.T) {
 	t.Parallel()
 	node, err := cluster.StartSingle(t.Context(), t.TempDir(), "--partitions", "36")
@@ -26,6 +27,7 @@ func TestActsAreOnTheMessageThatIsMeant(t *testing.T) {
 		do   func(*desk)
 	}{
 		{"a message with a long number is deleted", deleteALongNumber},
+		{"an edited dead letter is no duplicate", editWithoutADuplicate},
 	} {
 		t.Run(task.name, func(t *testing.T) { task.do(&desk{d.Browser, t, node}) })
 	}
@@ -77,4 +79,15 @@ func deleteALongNumber(d *desk) {
 	if slices.Contains(peek(), number) {
 		d.t.Errorf("message %d is there still", number)
 	}
+}
+
+// S-189: the dead letter is deleted when what came of it is stored, so it must not be dropped as a duplicate.
+func editWithoutADuplicate(d *desk) {
+	d.make("queue", "once", "Detects duplicates", "true")
+	d.send("once", "bad", "1", "Message id", "m-1")
+	d.receive("once", 1, kill("Poison"))
+	d.do(d.goes("#/entity/once/dead"), d.dead("1 dead letter"), func() error {
+		return d.Script(`document.querySelector('bb-dead tbody button.link').click(); true`, nil)
+	}, d.press("Edit and resend…"), d.fill("Body", "good"), d.submit, d.sees("would drop a message"), d.fill("Message id", "m-2"), d.submit,
+		d.sees("There is no dead letter"), d.counts("active", "1"), d.counts("deadLetter", "0"))
 }

@@ -28,7 +28,8 @@ func deadEditCommand(f *dial.Flags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "edit QUEUE NUMBER", Short: "Change a dead letter in an editor, and send it again",
 		Long: "Opens the dead letter as JSON in $VISUAL or $EDITOR. When the editor ends, the message is checked and sent to its " +
-			"queue, and then the dead letter is deleted. A message that was not changed is not sent.\n\nThe two steps are apart: if " +
+			"queue, and then the dead letter is deleted. A message that was not changed is not sent. For a queue that detects " +
+			"duplicates it needs another messageId.\n\nThe two steps are apart: if " +
 			"the second one fails, the command says so, and the dead letter is there still.",
 		Example: "  busbar dlq edit orders 4711\n  EDITOR='sed -i s/USD/EUR/' busbar dlq edit orders 4711",
 	}
@@ -82,7 +83,10 @@ func (e *deadEdit) run() error {
 		fmt.Fprintln(e.c.ErrOrStderr(), "nothing was changed, so nothing is sent")
 		return os.Remove(file)
 	}
-	if err := e.send(after); err != nil {
+	if err = e.distinct(before, after); err == nil {
+		err = e.send(after)
+	}
+	if err != nil {
 		return exit.With(exit.Code(err), fmt.Errorf("%w; nothing was sent, and what you wrote is in %s", err, file))
 	}
 	if err := os.Remove(file); err != nil {
@@ -156,6 +160,33 @@ func (e *deadEdit) edit(before []byte) (after []byte, name string, err error) {
 	}
 	after, err = os.ReadFile(name)
 	return after, name, err
+}
+
+// distinct refuses a message that its destination would drop as a duplicate of what the dead letter was (S-189). The dead
+// letter would be deleted behind it.
+func (e *deadEdit) distinct(before, after []byte) error {
+	if e.keep {
+		return nil
+	}
+	var ids [2]any
+	for i, text := range [][]byte{before, after} {
+		m, err := lines.Parse(text)
+		if err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		if m.Properties != nil {
+			ids[i] = m.Properties.MessageID
+		}
+	}
+	if ids[1] == nil || fmt.Sprint(ids[0]) != fmt.Sprint(ids[1]) {
+		return nil
+	}
+	d, err := entities.Get(e.c.Context(), dial.NewManagement(e.i.t, e.f.Timeout), e.to)
+	if err != nil || d == nil || d.Property("RequiresDuplicateDetection") != "true" {
+		return err
+	}
+	return exit.With(exit.Conflict, fmt.Errorf("%s detects duplicates and would drop a message with the id of the dead letter: "+
+		"give it another messageId", e.to))
 }
 
 // send checks the text and sends the message.

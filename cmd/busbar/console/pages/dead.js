@@ -1,9 +1,10 @@
 // Dead letters: how many for each reason, and what may be done with all of a reason or with one.
 
-import { act, may, view } from './api.js';
+import { act, atom, may, view } from './api.js';
 import { button, count, field, h, many, moment, note, problem, select, table } from './dom.js';
 import { pages, work } from './dialog.js';
 import { Messages } from './messages.js';
+import { valuesOf } from './properties.js';
 import { compose, removeDead } from './send.js';
 
 const most = 100_000; // dead letters that are looked at for the groups
@@ -164,7 +165,14 @@ class DeadLetters extends Messages {
   }
 
   async edit(m) {
-    this.after(await compose(this.home, m, `Edit and resend dead letter ${m.sequenceNumber}`, () => removeDead(this.where, m)));
+    this.after(await compose(this.home, m, `Edit and resend dead letter ${m.sequenceNumber}`, () => removeDead(this.where, m), (broker) => this.distinct(m, broker)));
+  }
+
+  /** distinct refuses a message that its queue would drop as a duplicate of what the dead letter was: that is deleted afterwards. */
+  async distinct(m, broker) {
+    if (m.messageId && broker.MessageId === m.messageId && valuesOf(await atom('GET', this.home)).RequiresDuplicateDetection === 'true') {
+      throw new Error(`${this.home} detects duplicates and would drop a message with the id of the dead letter. Give it another message id.`);
+    }
   }
 
   async deleteOne(m) {

@@ -133,9 +133,9 @@ customElements.define('bb-send', Send);
 
 /**
  * compose opens a message for editing and sends what comes of it to an entity. With remove the message that was edited
- * is deleted afterwards: it is there until the new one is stored.
+ * is deleted afterwards: it is there until the new one is stored. With judge the new one may be refused before.
  */
-export function compose(to, m, title, remove = null) {
+export function compose(to, m, title, remove = null, judge = null) {
   return new Promise((resolve) => {
     const composer = new Composer(m);
     const error = h('div', {});
@@ -146,7 +146,9 @@ export function compose(to, m, title, remove = null) {
       error.replaceChildren();
       try {
         if (!sent) {
-          await post(to, [composer.read()]);
+          const item = composer.read();
+          await judge?.(item.BrokerProperties);
+          await post(to, [item]);
           sent = true;
         }
         await remove?.();
