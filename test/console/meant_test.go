@@ -11,8 +11,8 @@ import (
 	"github.com/busbar-mq/busbar/test/cluster"
 )
 
-// An act on one message is on that message: in the partitions from the 32nd on, whose numbers a double does not hold, and in a
-// queue that detects duplicates.
+// An act on one message is on that message: in the partitions from the 32nd on, whose numbers a double does not hold; in a queue
+// that detects duplicates; and in the session with the empty id.
 func TestActsAreOnTheMessageThatIsMeant(t *testing.T) {
 	t.Parallel()
 	node, err := cluster.StartSingle(t.Context(), t.TempDir(), "--partitions", "36")
@@ -28,6 +28,7 @@ func TestActsAreOnTheMessageThatIsMeant(t *testing.T) {
 	}{
 		{"a message with a long number is deleted", deleteALongNumber},
 		{"an edited dead letter is no duplicate", editWithoutADuplicate},
+		{"the session with the empty id has a state", seeTheEmptySession},
 	} {
 		t.Run(task.name, func(t *testing.T) { task.do(&desk{d.Browser, t, node}) })
 	}
@@ -90,4 +91,16 @@ func editWithoutADuplicate(d *desk) {
 		return d.Script(`document.querySelector('bb-dead tbody button.link').click(); true`, nil)
 	}, d.press("Edit and resend…"), d.fill("Body", "good"), d.submit, d.sees("would drop a message"), d.fill("Message id", "m-2"), d.submit,
 		d.sees("There is no dead letter"), d.counts("active", "1"), d.counts("deadLetter", "0"))
+}
+
+// RUL-17: the empty id of a session is one like any other.
+func seeTheEmptySession(d *desk) {
+	d.make("queue", "grouped", "Requires sessions", "true")
+	d.put("grouped", &azservicebus.Message{SessionID: to.Ptr("")})
+	d.do(d.goes("#/entity/grouped/sessions"), d.sees("(empty)"), d.press("State of session"), d.fill("State (none is set)", "step 3"),
+		d.press("Save"), d.sees("The state is saved"))
+	if _, err := d.client().AcceptSessionForQueue(d.t.Context(), "grouped", "", nil); err != nil {
+		d.t.Fatal(err)
+	}
+	d.do(d.press("Release session"), d.press("Release"), d.sees("The session is released"), d.press("Close"))
 }

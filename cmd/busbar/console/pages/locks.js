@@ -41,7 +41,7 @@ class Locks extends View {
   line(l) {
     const acts = l.sessionId === undefined ? [button('Release…', () => this.release(`the lock of message ${l.sequenceNumber}`, { number: l.sequenceNumber }), { 'aria-label': `Release message ${l.sequenceNumber}` }),
       button('All of holder…', () => this.release(`all locks of ${l.client || l.takenBy}`, { holder: l.takenBy }), { 'aria-label': `Release all locks of the holder of message ${l.sequenceNumber}` })] :
-      [button('Release session…', () => this.release(`session ${l.sessionId}`, { session: l.sessionId }, 'release-session'), { 'aria-label': `Release session ${l.sessionId}` })];
+      [button('Release session…', () => this.release(`session ${l.sessionId}`, { session: [l.sessionId] }, 'release-session'), { 'aria-label': `Release session ${l.sessionId}` })];
     return h('tr', {}, h('th', { scope: 'row', class: 'number' }, String(l.sequenceNumber)), h('td', { class: 'clip' }, l.client || h('span', { class: 'muted' }, `of another node, ${l.takenBy}`)),
       h('td', { class: 'clip' }, l.link ?? ''), h('td', {}, l.remote ?? ''), h('td', {}, moment(l.takenAt)), h('td', {}, moment(l.lockedUntil)),
       h('td', { class: 'clip' }, l.sessionId === undefined ? '' : `${l.sessionId}, ${l.sessionMode}`), h('td', { class: 'acts' }, acts));

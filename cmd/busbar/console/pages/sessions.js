@@ -61,7 +61,7 @@ class Sessions extends View {
   }
 
   ask(method, name, body) {
-    return call(method, `/api/entities/${pathOf(this.path)}/session-state`, { session: name }, { body });
+    return call(method, `/api/entities/${pathOf(this.path)}/session-state`, { session: [name] }, { body });
   }
 
   async state(name) {
@@ -97,7 +97,7 @@ class Sessions extends View {
     const done = await work({ title: `Release session ${name}`, verb: 'Release', danger: true,
       text: 'The session is taken from its holder, as if its lock had run out. Messages that the holder has count one more delivery.',
       run: async () => {
-        await act(this.path, 'release-session', { session: name });
+        await act(this.path, 'release-session', { session: [name] });
         return 'The session is released.';
       } });
     if (done) {
