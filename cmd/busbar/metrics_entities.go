@@ -138,12 +138,20 @@ func tellDeaths(e *entityRow, _ time.Time, tell func(float64, ...string)) {
 	}
 }
 
+// tellDrops has a series for each reason of the alert BusbarMessagesDropped that an entity of that kind may have. An increase needs
+// the zero: the alert would hear nothing of messages that are dropped once and all together.
 func tellDrops(e *entityRow, _ time.Time, tell func(float64, ...string)) {
 	for why, n := range e.Counts.Dropped {
-		if e.leads && n > 0 {
+		if e.leads && (n > 0 || slices.Contains(alertDrops[e.Kind], fsm.DropReason(why))) {
 			tell(float64(n), fsm.DropReason(why).String())
 		}
 	}
+}
+
+var alertDrops = map[fsm.EntityKind][]fsm.DropReason{
+	fsm.Queue:        {fsm.DropMaxDelivery, fsm.DropExpired, fsm.DropQuota, fsm.DropForward},
+	fsm.Topic:        {fsm.DropExpired, fsm.DropQuota},
+	fsm.Subscription: {fsm.DropMaxDelivery, fsm.DropExpired, fsm.DropForward, fsm.DropFilter, fsm.DropSession},
 }
 
 // entitySource tells what the node knows of its entities now.

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/Azure/go-amqp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/busbar-mq/busbar/fsm"
 	"github.com/busbar-mq/busbar/partition"
@@ -317,6 +320,38 @@ func TestThePlacesAreForTheLargestAndTheMostActive(t *testing.T) {
 	}
 	if places = 99; len(chosen()) != 99 {
 		t.Errorf("room for all: %v", chosen())
+	}
+}
+
+// An alert asks by how much the dropped messages increased, which needs the zero: each of its reasons has a series before there is
+// one to count.
+func TestReasonsOfTheAlertBeginWithZero(t *testing.T) {
+	rules, err := os.ReadFile(filepath.Join("..", "..", "scripts", "monitoring", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(rules), `busbar_entity_dropped_total{reason=~"`)
+	wanted, _, _ := strings.Cut(after, `"`)
+	f := newFixedEntities(3)
+	f[1].Kind, f[2].Kind, f[3].Kind = fsm.Queue, fsm.Topic, fsm.Subscription
+	r := prometheus.NewRegistry()
+	r.MustRegister(newEntityCollector(f, func(map[fsm.EntityID]*entityRow) {}))
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, family := range all {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "busbar_entity_dropped_total" && m.GetCounter().GetValue() == 0 {
+				told[m.GetLabel()[1].GetValue()] = true
+			}
+		}
+	}
+	for reason := range strings.SplitSeq(wanted, "|") {
+		if !told[reason] {
+			t.Errorf("no entity has a series for %q: %v", reason, told)
+		}
 	}
 }
 
