@@ -86,6 +86,10 @@ var units = []unit{
 		`busbar_entity_dropped_total{entity="a",reason="purged",instance="n1"} 0 5000x20`), 5 * time.Minute,
 		[]string{"Messages of a ended without being completed (expired)."}},
 
+	// Of more entities than limits.metric-entities the receivers of some are told nowhere.
+	{"BusbarNoReceivers", load(`busbar_entity_messages{entity="q",state="active",instance="n1"} 1x40`,
+		`busbar_entity_receivers{entity="q",instance="n1"} 0x40`, `busbar_entities_left_out{instance="n1"} 0x40`,
+		`busbar_entities_left_out{instance="n2"} 7x40`), 35 * time.Minute, nil},
 	{"BusbarNoReceivers", load(`busbar_entity_messages{entity="a",state="active",instance="n1"} 5x60`,
 		`busbar_entity_receivers{entity="a",instance="n1"} 0x60`, `busbar_entity_receivers{entity="a",instance="n2"} 0x60`,
 		`busbar_entity_messages{entity="b",state="active",instance="n1"} 5x60`, `busbar_entity_receivers{entity="b",instance="n1"} 0x60`,
