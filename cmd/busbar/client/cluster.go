@@ -304,13 +304,13 @@ func (f *opsFlags) ask(ctx context.Context, method, path string, content io.Read
 	return body, nil
 }
 
-// open sends one request and returns the answer if it is a success. The caller reads its body, and closes it.
-func (f *opsFlags) open(ctx context.Context, method, path string, content io.Reader, token string) (*http.Response, error) {
+// address is the URL of the operations port that is asked.
+func (f *opsFlags) address() (string, error) {
 	base := f.base
 	if base == "" {
 		source, err := f.Source()
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		base = source.Ops
 	}
@@ -319,6 +319,15 @@ func (f *opsFlags) open(ctx context.Context, method, path string, content io.Rea
 	}
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
+	}
+	return base, nil
+}
+
+// open sends one request and returns the answer if it is a success. The caller reads its body, and closes it.
+func (f *opsFlags) open(ctx context.Context, method, path string, content io.Reader, token string) (*http.Response, error) {
+	base, err := f.address()
+	if err != nil {
+		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, content)
 	if err != nil {

@@ -55,7 +55,7 @@ func (i *inspector) transactions(ctx context.Context, ended bool) (all []json.Ra
 }
 
 // everyNode asks every node that tells where its operations port is, or the one that is known if none
-// can be asked; silent are those that do not answer.
+// can be asked; silent are those that do not answer. All have TLS on that port, or none.
 func (i *inspector) everyNode(ctx context.Context, ask func(*inspector) error) (silent []string, err error) {
 	body, err := i.ops.call(ctx, http.MethodGet, "/api/cluster")
 	if err != nil {
@@ -67,13 +67,18 @@ func (i *inspector) everyNode(ctx context.Context, ask func(*inspector) error) (
 	if err := json.Unmarshal(body, &s); err != nil {
 		return nil, fmt.Errorf("cluster status: %w", err)
 	}
+	base, err := i.ops.address()
+	if err != nil {
+		return nil, err
+	}
+	scheme, _, _ := strings.Cut(base, "://")
 	asked := 0
 	for _, n := range s.Nodes {
 		if n.Operations == "" {
 			continue
 		}
 		ops := *i.ops
-		ops.base = "http://" + n.Operations
+		ops.base = scheme + "://" + n.Operations
 		if err := ask(&inspector{ops: &ops, t: i.t, path: i.path}); err != nil {
 			silent = append(silent, fmt.Sprintf("%s (%v)", n.ID, err))
 			continue
