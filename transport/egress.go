@@ -291,12 +291,14 @@ func (e *egress) close(orderly bool) {
 	e.finish()
 }
 
-// sendRest writes what receive-and-delete has removed for a link that the client detaches, before we answer. A
-// removed message goes onto the wire, as far as the client's window takes it (RUL-28).
+// sendRest writes what receive-and-delete has removed for a link that ends, before the client is told or answered. A
+// removed message goes onto the wire, as far as the client's window takes it (RUL-28). A client that has closed its
+// connection takes none.
 func (e *egress) sendRest() {
 	e.c.onLoop()
 	ch := e.l.ch
-	if e.l.state == linkLeaving || e.l.state == linkAttached || ch.ending && !ch.ended {
+	hears := e.l.silent && !ch.ended && e.c.phase < phaseClosing && !e.c.orderly
+	if e.l.state == linkLeaving || e.l.state == linkAttached || hears {
 		for ch.peerWindow > 0 && (e.out.now != nil || len(e.queue) > 0) && e.out.step() {
 		}
 	}

@@ -181,3 +181,31 @@ func TestALeavingNodeAnswersADrain(t *testing.T) {
 		})
 	}
 }
+
+// S-142: what receive-and-delete has removed when a node begins to stop, or an operator closes the connection, goes onto the
+// wire before the close.
+func TestWhatIsRemovedWhenANodeStopsIsSent(t *testing.T) {
+	for name, ends := range map[string]func(b *bubble){
+		"the node stops":      func(b *bubble) { go func() { _ = b.server.Close(context.Background()) }() },
+		"an operator says so": func(b *bubble) { b.server.CloseConnections(context.Background(), ConnectionFilter{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bubble) {
+				b.broker.queue("orders")
+				late := b.holdBack(func(cmd fsm.Command) bool { l, ok := cmd.(*fsm.Lock); return ok && l.Delete })
+				c := b.client()
+				c.authenticate()
+				c.fill(2, "orders", 3, 1)
+				c.attach(0, removerOf(3, "orders"))
+				c.send(0, grantOf(3, 0, 3))
+				<-late.there
+				ends(b)
+				c.silent(100 * time.Millisecond)
+				close(late.answer)
+				wantArrivals(t, c.receive(3), 0, 1, 2, 3)
+				expect[*amqp.Close](c)
+				c.close()
+			})
+		})
+	}
+}
