@@ -156,6 +156,8 @@ type frames struct {
 	free chan *batch // to the reader
 
 	out, spare []byte // the loop's: what goes out next, and the buffer for what follows
+	saidClose  bool   // our close is in out, or has gone
+	last       int    // bytes of out up to our close; 0 once that has gone
 	direct     *directWriter
 	writing    bool // the writer has a buffer
 	writeErr   error

@@ -15,10 +15,31 @@ func (c *conn) sendClose(cause *amqp.Error) {
 	if c.phase >= phaseClosing {
 		return
 	}
-	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: c.tell(cause, "")})
+	for _, ch := range c.channels {
+		ch.flushAcks()
+		ch.stopFetches()
+	}
+	c.appendClose(c.tell(cause, ""))
 	c.phase = phaseClosing
 	c.leftAt = time.Now()
 	c.rearm()
+}
+
+// appendClose writes our close. Nothing goes out behind it (AMQP 1.0 §2.7.9), see flush.
+func (c *conn) appendClose(cause *amqp.Error) {
+	c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{Error: cause})
+	c.saidClose, c.last = true, len(c.out)
+}
+
+// stopFetches takes back the fetches of a connection that ends, so that nothing is removed for a client that does not
+// hear of it.
+func (ch *channel) stopFetches() {
+	ch.c.onLoop()
+	for _, l := range ch.links {
+		if e, ok := l.end.(*egress); ok && e.fetching {
+			e.cancel()
+		}
+	}
 }
 
 // peerClosed handles a close: every link ends as if it were detached, then the close is answered.
@@ -156,7 +177,7 @@ func (c *conn) finishLeaving() {
 		ch.flushAcks()
 	}
 	if c.orderly {
-		c.out = amqp.AppendFrame(c.out, 0, &amqp.Close{})
+		c.appendClose(nil)
 		c.phase = phaseClosing
 		c.leftAt = time.Now()
 		c.endAfterWrite()

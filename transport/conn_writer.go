@@ -17,12 +17,15 @@ const writeChunkBytes = 256 << 10
 // flush writes the output, unless the writer has some already; then it goes with what comes after. The rest that
 // the socket does not take at once is left to the writer, so the loop never waits.
 func (c *conn) flush() {
+	if c.saidClose {
+		c.out = c.out[:c.last]
+	}
 	if len(c.out) == 0 || c.writing || c.writeErr != nil {
 		return
 	}
 	c.s.stats.BytesOut.Add(uint64(len(c.out)))
 	c.bytesOut += uint64(len(c.out))
-	c.lastWrite = time.Now()
+	c.lastWrite, c.last = time.Now(), 0
 	n, err := c.direct.write(c.out)
 	if n == len(c.out) || err != nil {
 		c.written(wrote{c.out, err})

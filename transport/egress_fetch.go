@@ -22,7 +22,7 @@ const (
 // take (RUL-28).
 func (e *egress) fetch() {
 	e.c.onLoop()
-	if e.closing || e.fetching || e.out.now != nil || e.returning > 0 {
+	if e.closing || e.c.phase >= phaseClosing || e.fetching || e.out.now != nil || e.returning > 0 {
 		return // whoever gives back and asks for more gets the same one again: it is next (S-58)
 	}
 	if e.out.drain && (e.out.credit == 0 || e.tried && len(e.queue) == 0) {

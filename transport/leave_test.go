@@ -209,3 +209,28 @@ func TestWhatIsRemovedWhenANodeStopsIsSent(t *testing.T) {
 		})
 	}
 }
+
+// AMQP 1.0 §2.7.9: our close is the last frame. What comes for a client that has been told stays where it is, even for
+// receive-and-delete (S-142).
+func TestNothingGoesOutBehindAClose(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders")
+		c, other := b.client(), b.client()
+		c.authenticate()
+		other.authenticate()
+		c.attach(0, removerOf(3, "orders"))
+		c.send(0, grantOf(3, 0, 3))
+		time.Sleep(time.Millisecond)
+		c.send(0, &amqp.Open{ContainerID: "a second open"})
+		expect[*amqp.Close](c)
+		other.fill(2, "orders", 2, 1)
+		if p, _ := c.next(); p != nil {
+			t.Errorf("behind the close came %s", describe(0, p))
+		}
+		if n := b.broker.counts(t, "orders").Active; n != 2 {
+			t.Errorf("%d of 2 messages are left", n)
+		}
+		c.close()
+		other.close()
+	})
+}
