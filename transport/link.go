@@ -60,6 +60,8 @@ type link struct {
 	indexed    bool               // counted, and in the connection's index unless stolen
 	early      []earlyFrame       // what came before our attach
 	earlyBytes int
+	sentEarly  bool // a message was among it
+	refused    bool // the refusal of the attach is held back
 }
 
 // earlyFrame is a frame that a client sent without waiting for the attach reply.
@@ -177,6 +179,12 @@ const (
 	unknownMessageBytes = 1 << 20
 )
 
+// undecided reports whether the attach may still be accepted.
+func (l *link) undecided() bool {
+	l.ch.c.onLoop()
+	return l.state == linkAttaching && !l.refused
+}
+
 // abandon ends the look-up or accept under way.
 func (l *link) abandon() {
 	l.ch.c.onLoop()
@@ -216,7 +224,7 @@ func (l *link) refuse(cause *amqp.Error) {
 	l.ch.c.onLoop()
 	switch l.state {
 	case linkAttaching:
-		if !l.heldBack(cause) {
+		if !l.refused && !l.heldBack(cause) {
 			l.refuseAttach(cause)
 		}
 		return

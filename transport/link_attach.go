@@ -95,7 +95,7 @@ func (l *link) look() {
 			to, toErr = s.catalog.Entity(ctx, dest.entity)
 		}
 		return func() {
-			if l.state != linkAttaching {
+			if !l.undecided() {
 				return
 			}
 			l.ch.touch()
@@ -340,6 +340,10 @@ func (l *link) transfer(p *amqp.Transfer, payload []byte) error {
 
 func (l *link) keepEarly(f earlyFrame) error {
 	l.ch.c.onLoop()
+	l.sentEarly = l.sentEarly || f.transfer != nil
+	if l.refused {
+		return nil
+	}
 	l.earlyBytes += len(f.payload)
 	if len(l.early) >= maxEarlyFrames || l.earlyBytes > l.ch.c.cfg.MaxLinkBytes {
 		return linkFault(siteCredit, amqp.ConditionTransferLimitExceeded, "frames before the link is attached")
@@ -381,12 +385,10 @@ func (ch *channel) detach(p *amqp.Detach) (*link, error) {
 // already; nil if it has sent none.
 func (l *link) lostEarly() *amqp.Error {
 	l.ch.c.onLoop()
-	for _, f := range l.early {
-		if f.transfer != nil {
-			l.ch.c.s.stats.reject(siteCredit)
-			return l.ch.c.tell(amqpError(amqp.ConditionTransferLimitExceeded, "The link was detached before it was "+
-				"attached. What was sent over it without credit is not stored."), l.addr.path())
-		}
+	if !l.sentEarly {
+		return nil
 	}
-	return nil
+	l.ch.c.s.stats.reject(siteCredit)
+	return l.ch.c.tell(amqpError(amqp.ConditionTransferLimitExceeded, "The link was detached before it was attached. "+
+		"What was sent over it without credit is not stored."), l.addr.path())
 }

@@ -27,6 +27,8 @@ func (l *link) heldBack(cause *amqp.Error) bool {
 	if wait == 0 {
 		return false
 	}
+	l.refused = true
+	l.abandon()
 	time.AfterFunc(wait, func() {
 		c.post(func() {
 			if l.state == linkAttaching && !l.ch.ended {

@@ -112,3 +112,33 @@ func TestAnAcceptOfUnknownLengthEndsBeforeTheClientGivesUp(t *testing.T) {
 		c.close()
 	}, func(c *Config) { c.AcceptWait = Defaults().AcceptWait })
 }
+
+// S-343: a refusal that is held back stays one, though the look-up of the entity ends meanwhile. The link would be attached
+// without the frames for which it was refused.
+func TestARefusalThatWaitsIsNoLink(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders")
+		c := b.client()
+		c.authenticate()
+		for i := range repeatsAtOnce + 2 {
+			c.hold = true // everything goes out at once
+			c.send(0, senderTo(2, "orders"))
+			for id := range uint32(maxEarlyFrames) {
+				c.send(0, transferOf(2, id), amqp.AppendData(nil, []byte("x")))
+			}
+			c.hold = false
+			c.send(0, transferOf(2, maxEarlyFrames), amqp.AppendData(nil, []byte("x")))
+			if got, _ := expect[*amqp.Attach](c); got.Target != nil {
+				t.Fatalf("attach %d: attached", i)
+			}
+			if d, _ := expect[*amqp.Detach](c); d.Error == nil || d.Error.Condition != amqp.ConditionTransferLimitExceeded {
+				t.Fatalf("attach %d: %+v", i, d)
+			}
+			c.send(0, &amqp.Detach{Handle: 2, Closed: true})
+		}
+		if n := b.broker.counts(t, "orders").Active; n != 0 {
+			t.Errorf("%d messages of refused links are stored", n)
+		}
+		c.close()
+	})
+}

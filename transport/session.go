@@ -106,7 +106,7 @@ func (l *link) accepted(out fsm.Outcome, err error) {
 	l.ch.c.onLoop()
 	c := l.ch.c
 	won := err == nil && out.Refusal == fsm.None && !out.Session.Token.IsZero()
-	if l.state != linkAttaching {
+	if !l.undecided() {
 		if won { // S-42: nobody is there to hear of it
 			l.hold(out).release(true, nil)
 		}
