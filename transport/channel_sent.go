@@ -83,12 +83,12 @@ func (s *sentList) tidy() {
 	s.items, s.dead = live, 0
 }
 
-// prune forgets the deliveries of owner whose lock ended before now: the client never settled them. It
+// prune forgets the chosen deliveries whose lock ended before now: the client never settled them. It
 // calls forget with each id.
-func (s *sentList) prune(owner *egress, now fsm.Wall, forget func(id uint32)) (count int) {
+func (s *sentList) prune(chosen func(owner *egress) bool, now fsm.Wall, forget func(id uint32)) (count int) {
 	for i := range s.items {
 		d := &s.items[i]
-		if d.live && d.owner == owner && d.until != 0 && d.until < now {
+		if d.live && d.until != 0 && d.until < now && chosen(d.owner) {
 			forget(d.id)
 			s.kill(d)
 			count++
@@ -105,5 +105,12 @@ func (ch *channel) prune(owner *egress) int {
 	if owner == nil {
 		by.how = replyRead
 	}
-	return ch.sent.prune(owner, nowWall(), func(id uint32) { ch.answered.add(id, by) })
+	return ch.sent.prune(func(o *egress) bool { return o == owner }, nowWall(), func(id uint32) { ch.answered.add(id, by) })
+}
+
+// pruneEnded is prune for all links that have ended: nobody else would forget what they were sent.
+func (ch *channel) pruneEnded() {
+	ch.c.onLoop()
+	ch.sent.prune(func(o *egress) bool { return o != nil && o.closing }, nowWall(),
+		func(id uint32) { ch.answered.add(id, settledBy{how: forgotten}) })
 }

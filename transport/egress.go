@@ -278,6 +278,9 @@ func (e *egress) close(orderly bool) {
 		e.alarm.Stop()
 	}
 	e.pace.stop()
+	if len(e.l.ch.sent.items) > e.c.cfg.MaxUnsettled {
+		e.l.ch.pruneEnded()
+	}
 	if e.remove {
 		e.sendRest()
 		e.l.ch.removers--

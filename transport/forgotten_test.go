@@ -72,3 +72,32 @@ func TestWhatTheClientHasForgottenComesBack(t *testing.T) {
 		})
 	}
 }
+
+// A client that takes messages over one link after the other, and settles none, leaves nothing behind in its channel but
+// what may be locked still. S-161.
+func TestWhatEndedLinksWereSentIsForgotten(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.broker.queue("orders", func(d *fsm.Descriptor) { d.LockDuration, d.MaxDelivery = 5_000, 1_000 })
+		c := b.client()
+		c.authenticate()
+		c.fill(2, "orders", 3, 1)
+		for range 50 {
+			c.attach(0, receiverOf(3, "orders"))
+			c.send(0, granted(3, 0, 3, 0, 1_000))
+			c.receive(3)
+			c.send(0, &amqp.Detach{Handle: 3, Closed: true})
+			expect[*amqp.Detach](c)
+			time.Sleep(7 * time.Second)
+		}
+		b.server.mu.Lock()
+		defer b.server.mu.Unlock()
+		for conn := range b.server.conns {
+			remembered := make(chan int)
+			conn.post(func() { remembered <- len(conn.channels[0].sent.items) })
+			if n := <-remembered; n > 20 {
+				t.Errorf("%d of 150 deliveries are remembered", n)
+			}
+		}
+		c.close()
+	}, func(c *Config) { c.MaxUnsettled = 10 })
+}
