@@ -135,11 +135,16 @@ func (ch *channel) deliver() {
 		}
 		o := ch.sender[shut]
 		if o.l.state == linkAttached && ch.room(o) == 0 {
+			if o.now != nil {
+				break // no other link's delivery goes between its frames
+			}
 			shut++ // the client's next flow touches us
 			continue
 		}
 		more := o.l.state == linkAttached && o.step()
 		if o.now != nil && o.l.state == linkAttached {
+			copy(ch.sender[1:], ch.sender[:shut]) // it goes on first, also in a later turn
+			ch.sender[0], shut = o, 0
 			continue
 		}
 		if shut == 0 {
