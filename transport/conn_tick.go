@@ -23,7 +23,7 @@ func (c *conn) tick(now time.Time) {
 		c.expireClaims(now)
 		c.pruneUnsettled()
 	}
-	if now.Sub(c.lastWrite) >= c.beat {
+	if now.Sub(c.lastWrite) >= c.beat && !c.writing {
 		c.out = amqp.AppendEmptyFrame(c.out)
 	}
 	c.rearm()
@@ -49,6 +49,9 @@ func (c *conn) rearm() {
 func (c *conn) nextWake() time.Duration {
 	now := time.Now()
 	next := c.lastWrite.Add(c.beat)
+	if c.writing || c.saidClose { // no sign of life is wanted
+		next = now.Add(c.beat)
+	}
 	earlier := func(t time.Time) {
 		if t.Before(next) {
 			next = t

@@ -437,3 +437,25 @@ func (b *bubble) holdBackAfter(chosen func(fsm.Command, fsm.Outcome) bool) held 
 	}
 	return h
 }
+
+// A client that does not read gets no more signs of life behind what waits for it.
+func TestAClientThatDoesNotReadGetsNoSignsOfLife(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		c := b.client()
+		c.authenticate()
+		gate := make(chan struct{})
+		c.gate.Store(&gate)
+		time.Sleep(4 * heartbeatMax) // the second sign of life waits for the socket
+		b.server.mu.Lock()
+		defer b.server.mu.Unlock()
+		for conn := range b.server.conns {
+			waiting := make(chan int)
+			conn.post(func() { waiting <- len(conn.out) })
+			if n := <-waiting; n > 0 {
+				t.Errorf("%d bytes wait behind it", n)
+			}
+		}
+		close(gate)
+		c.close()
+	}, func(c *Config) { c.WriteTimeout = time.Hour })
+}
