@@ -135,11 +135,13 @@ func (ch *channel) deliver() {
 		}
 		o := ch.sender[shut]
 		if o.l.state == linkAttached && ch.room(o) == 0 {
-			if o.now != nil {
+			if o.now == nil {
+				shut++ // the client's next flow touches us
+				continue
+			}
+			if !ch.lends() {
 				break // no other link's delivery goes between its frames
 			}
-			shut++ // the client's next flow touches us
-			continue
 		}
 		more := o.l.state == linkAttached && o.step()
 		if o.now != nil && o.l.state == linkAttached {
@@ -166,6 +168,13 @@ func (ch *channel) deliver() {
 	if len(ch.sender) == 0 {
 		ch.sender = nil
 	}
+}
+
+// lends reports whether a delivery under way may use frames that are kept for others, since one of these waits for its
+// end. The client may open the window only when it has got more of it.
+func (ch *channel) lends() bool {
+	ch.c.onLoop()
+	return ch.peerWindow > 0 && slices.ContainsFunc(ch.sender, func(o *outgoing) bool { return o.kept > 0 })
 }
 
 // room is how many frames of the client's window a link may use: what is kept for others is not its own.

@@ -50,7 +50,10 @@ func TestADeliveryIsFinishedBeforeAnotherBegins(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		other.fill(5, "small", 1, 1)
 		time.Sleep(time.Millisecond)
-		c.send(0, &amqp.Flow{NextIncomingID: amqp.Some(uint32(21)), IncomingWindow: 100})
+		if n := len(c.in); n != 40 {
+			t.Errorf("%d frames came, the window had 40", n)
+		}
+		c.send(0, &amqp.Flow{NextIncomingID: amqp.Some(uint32(41)), IncomingWindow: 100})
 		inside, begun := false, 0
 		for begun < 2 || inside {
 			got, _ := expect[*amqp.Transfer](c)
