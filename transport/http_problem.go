@@ -41,7 +41,7 @@ func (s *Server) httpRefusal(why fsm.Refusal, detail, path string) error {
 	e := s.refusal(why, detail, path)
 	p := &httpProblem{status: http.StatusInternalServerError, text: e.Description, refused: e}
 	switch why {
-	case fsm.MessageLockLost, fsm.MessageNotFound:
+	case fsm.MessageLockLost, fsm.SessionLockLost, fsm.MessageNotFound:
 		p.status = http.StatusNotFound
 	case fsm.EntityNotFound:
 		p.status = http.StatusGone

@@ -272,6 +272,7 @@ func TestHTTPErrors(t *testing.T) {
 		"no entity, sent":   {"POST", "/none/messages", "", nil, 410, "could not be found"},
 		"no entity, taken":  {"POST", "/none/messages/head", "", nil, 410, "could not be found"},
 		"no such lock":      {"DELETE", "/q/messages/1" + id, "", nil, 404, "lock supplied is invalid"},
+		"a session's lock":  {"DELETE", "/sessions/messages/1" + id, "", nil, 404, "session lock"},
 		"too large":         {"POST", "/q/messages", strings.Repeat("x", 1001), nil, 403, "size exceeds"},
 		"too large with its properties": {
 			"POST", "/q/messages", strings.Repeat("x", 999), nil, 403, "size exceeds",
