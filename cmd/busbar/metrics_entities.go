@@ -203,6 +203,7 @@ func (c *entityCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *entityCollector) Collect(ch chan<- prometheus.Metric) {
 	all := c.source.entities()
+	dropNamesakes(all)
 	known := len(all)
 	c.choose(all)
 	ch <- prometheus.MustNewConstMetric(c.leftOut, prometheus.GaugeValue, float64(known-len(all)))
@@ -214,6 +215,16 @@ func (c *entityCollector) Collect(ch chan<- prometheus.Metric) {
 			})
 		}
 	}
+}
+
+// dropNamesakes takes away what was deleted and created anew under its name: its links and messages can stay for a moment. The
+// library refuses a page in which two have one name.
+func dropNamesakes(all map[fsm.EntityID]*entityRow) {
+	newest := make(map[string]fsm.EntityID, len(all))
+	for id, e := range all {
+		newest[e.Name] = max(id, newest[e.Name])
+	}
+	maps.DeleteFunc(all, func(id fsm.EntityID, e *entityRow) bool { return id != newest[e.Name] })
 }
 
 // choiceLasts is how long the chosen entities stay chosen. A choice made anew at each scrape would begin and end series

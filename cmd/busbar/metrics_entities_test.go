@@ -424,3 +424,29 @@ func TestADeletedEntityLeavesTheMetrics(t *testing.T) {
 		}
 	}
 }
+
+// An entity that is deleted and created anew under its name has links for a moment yet. It spoils no page.
+func TestAnEntityCreatedAnewSpoilsNoMetrics(t *testing.T) {
+	f := newFixedEntities(3)
+	f[1].Name, f[2].Name, f[1].receivers, f[2].receivers = "q", "q", 5, 7
+	r := prometheus.NewRegistry()
+	r.MustRegister(newEntityCollector(f, func(map[fsm.EntityID]*entityRow) {}))
+	all, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range all {
+		if family.GetName() != "busbar_entity_receivers" {
+			continue
+		}
+		got := map[string]float64{}
+		for _, m := range family.GetMetric() {
+			got[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+		if want := map[string]float64{"q": 7, "e3": 0}; !maps.Equal(got, want) {
+			t.Errorf("receivers %v, want %v", got, want)
+		}
+		return
+	}
+	t.Error("nothing tells of receivers")
+}
