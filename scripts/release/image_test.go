@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -182,7 +183,7 @@ func (c *container) command(env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start runs what the image runs, with more arguments, and returns when a line of the output has the text.
+// start runs what the image runs, with more arguments, and returns when a line of the output has the text and clients are let in.
 func start(t *testing.T, img v1.Image, user uint32, prepare func(root string), env []string, up string, more ...string) *container {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -225,8 +226,12 @@ func start(t *testing.T, img v1.Image, user uint32, prepare func(root string), e
 		t.Fatalf("no line %q: %s", up, c.out)
 	}
 	b, err := os.ReadFile(filepath.Join(c.root, "tmp", "ports.json"))
+	for over := time.Now().Add(2 * time.Minute); errors.Is(err, fs.ErrNotExist) && time.Now().Before(over); {
+		time.Sleep(20 * time.Millisecond)
+		b, err = os.ReadFile(filepath.Join(c.root, "tmp", "ports.json"))
+	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %s", err, c.out)
 	}
 	var ports struct{ AMQP, Ops int }
 	if err := json.Unmarshal(b, &ports); err != nil || ports.AMQP == 0 || ports.Ops == 0 {
