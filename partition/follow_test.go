@@ -12,7 +12,7 @@ import (
 // stay level, and nothing is refused to the clients.
 func TestALeadershipGoesWhereTheClientsAre(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := newBrokers(t, 3)
+		b := newBrokersAs(t, 3, func(b *brokers) { b.followFrom = 10 })
 		defer b.close()
 		ctx := shortly(t, 30*time.Minute)
 		d := b.createQueue(ctx, "n1", queue("orders", false))
@@ -44,15 +44,15 @@ func TestALeadershipGoesWhereTheClientsAre(t *testing.T) {
 		b.until("leaders are level", func() string { return b.level("n1", "n2", "n3") })
 		home := b.leader(p).Node()
 		away := b.others(home)[0]
-		through(away, 200, 45*time.Second)
+		through(away, 20, 45*time.Second)
 		leads(home, "after less than two windows")
-		through(away, 200, 2*time.Minute)
+		through(away, 20, 2*time.Minute)
 		leads(away, "when all come through another node")
 		time.Sleep(10 * time.Minute)
 		leads(away, "when nobody comes")
-		through(home, 50, 5*time.Minute)
+		through(home, 5, 5*time.Minute)
 		leads(away, "when few come through the first node")
-		through(home, 200, 3*time.Minute)
+		through(home, 20, 3*time.Minute)
 		leads(home, "when all come through the first node again")
 	})
 }

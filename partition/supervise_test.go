@@ -51,6 +51,7 @@ type brokers struct {
 	named      string                       // name of the next node to join, its id if empty
 	finalizes  bool                         // the setting Finalize of nodes that join
 	votes      int                          // of the catalog at most, the default if 0
+	followFrom int                          // requests a second from which on a leader follows its traffic, the default if 0
 	zone       map[fsm.NodeID]string        // where nodes say that they stand, from their next start on
 	wanted     map[fsm.NodeID]int           // partitions that nodes ask for, from their next start on
 	tune       func(*Config)                // of each node, nil for nothing
@@ -108,6 +109,9 @@ func (b *brokers) join(id fsm.NodeID, bootstrap []fsm.NodeID) *broker {
 	cfg.Finalize = b.finalizes
 	if b.votes > 0 {
 		cfg.CatalogVoters = b.votes
+	}
+	if b.followFrom > 0 {
+		cfg.FollowFrom = b.followFrom
 	}
 	peers := slices.Clone(b.ids)
 	b.peers.Store(&peers)
