@@ -170,8 +170,8 @@ func (ch *channel) deliver() {
 	}
 }
 
-// lends reports whether a delivery under way may use frames that are kept for others, since one of these waits for its
-// end. The client may open the window only when it has got more of it.
+// lends reports whether a delivery under way may use frames of the window that are kept for another link. It may while that
+// link waits for the delivery's end: a client may open its window only when it has got more of the delivery.
 func (ch *channel) lends() bool {
 	ch.c.onLoop()
 	return ch.peerWindow > 0 && slices.ContainsFunc(ch.sender, func(o *outgoing) bool { return o.kept > 0 })

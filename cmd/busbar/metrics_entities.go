@@ -138,8 +138,8 @@ func tellDeaths(e *entityRow, _ time.Time, tell func(float64, ...string)) {
 	}
 }
 
-// tellDrops has a series for each reason of the alert BusbarMessagesDropped that an entity of that kind may have. An increase needs
-// the zero: the alert would hear nothing of messages that are dropped once and all together.
+// tellDrops has a series for each reason in alertDrops, also while nothing was dropped. Prometheus computes an increase from two
+// values, so a series that began with its first drop would raise no alert for that one.
 func tellDrops(e *entityRow, _ time.Time, tell func(float64, ...string)) {
 	for why, n := range e.Counts.Dropped {
 		if e.leads && (n > 0 || slices.Contains(alertDrops[e.Kind], fsm.DropReason(why))) {
@@ -148,6 +148,7 @@ func tellDrops(e *entityRow, _ time.Time, tell func(float64, ...string)) {
 	}
 }
 
+// alertDrops are the reasons of the alert BusbarMessagesDropped, for each kind of entity those that it may have.
 var alertDrops = map[fsm.EntityKind][]fsm.DropReason{
 	fsm.Queue:        {fsm.DropMaxDelivery, fsm.DropExpired, fsm.DropQuota, fsm.DropForward},
 	fsm.Topic:        {fsm.DropExpired, fsm.DropQuota},
@@ -217,8 +218,8 @@ func (c *entityCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// dropNamesakes takes away what was deleted and created anew under its name: its links and messages can stay for a moment. The
-// library refuses a page in which two have one name.
+// dropNamesakes takes away deleted entities whose name another one has now. Links and messages of a deleted entity can stay for
+// a moment. The library of Prometheus refuses a page with two series of one name and the same labels.
 func dropNamesakes(all map[fsm.EntityID]*entityRow) {
 	newest := make(map[string]fsm.EntityID, len(all))
 	for id, e := range all {
