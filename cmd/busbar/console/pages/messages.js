@@ -131,6 +131,12 @@ export class Messages extends View {
     this.load();
   }
 
+  /** beside says that what chooses the list does not choose for an act on all messages, if something chooses. */
+  beside(done) {
+    const chosen = this.filter.value.trim() || this.from.value.trim() || this.state.value !== 'active';
+    return chosen ? ` The state, the number and the filter above choose what is shown, and not what is ${done}.` : '';
+  }
+
   /** move sends waiting messages to another entity. */
   async move() {
     const told = await view(this.where, 'description', {}, this.signal);
@@ -138,7 +144,8 @@ export class Messages extends View {
     const session = this.session.value;
     const { active } = told.counts;
     const done = await work({ title: `Move messages of ${this.where}`, verb: 'Move', fields: [field('To queue or topic', to)], total: session ? undefined : active,
-      text: session ? `All waiting messages of session ${session} are moved.` : `${many(active, 'active message')} are there. Those that wait are moved; locked ones stay.`,
+      text: (session ? `All waiting messages of session ${session} are moved.` :
+        `${many(active, 'active message')} are there. Those that wait are moved; locked ones stay.`) + this.beside('moved'),
       run: async (tell, state) => {
         let until;
         const { done: moved, stopped } = await pages(async (cursor) => {
@@ -159,8 +166,8 @@ export class Messages extends View {
     const { active } = told.counts;
     const session = this.session.value;
     const done = await work({ title: `Purge ${this.where}`, verb: 'Purge', danger: true, word: this.path, total: session ? undefined : active,
-      text: session ? `All waiting messages of session ${session} are deleted.` :
-        `${many(active, 'active message')} are there. Those that wait are deleted. Locked, scheduled and deferred ones stay.`,
+      text: (session ? `All waiting messages of session ${session} are deleted.` :
+        `${many(active, 'active message')} are there. Those that wait are deleted. Locked, scheduled and deferred ones stay.`) + this.beside('deleted'),
       run: async (tell, state) => {
         let before;
         let skipped = 0;
