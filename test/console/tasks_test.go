@@ -53,9 +53,13 @@ func useAQueue(d *desk) {
 	d.do(d.press("1"), d.sees("Message 1"), d.sees("m-17"), d.sees(`"order": 17`), d.press("Hex"), d.sees("7b 22 6f 72"), d.press("Text"), d.sees(`{"order": 17}`), d.press("Close"))
 	d.do(d.goes("#/entity/orders/receive"), d.press("Lock the next one"), d.sees("Message 1"), d.press("Complete"), d.sees("The message is completed"),
 		d.press("Receive and delete"), d.sees("Message 2"), d.counts("active", "59"))
-	d.do(d.goes("#/entity/orders/messages"), d.fill("Filter, SQL of rules", "region = 'eu'"), d.press("Move…"), d.sees("and not what is moved"), d.press("Cancel"),
-		d.press("Purge…"), d.sees("and not what is deleted"), d.press("Cancel"), d.fill("Filter, SQL of rules", ""))
-	d.do(d.press("Purge…"), d.sees("59 active messages are there"), d.seesNot("and not what is deleted"), d.fill("Type orders to go on", "orders"), d.press("Purge"),
+	d.send("orders", "other", "2", "Subject", "other")
+	d.do(d.goes("#/entity/orders/messages"), d.fill("Filter, SQL of rules", "sys.Label = 'other'"), d.press("Show"), d.sees("2 messages shown"),
+		d.press("Move…"), d.sees("that the filter sys.Label = 'other' selects are moved"), d.press("Cancel"))
+	d.do(d.press("Purge…"), d.sees("that the filter sys.Label = 'other' selects are deleted"), d.fill("Type orders to go on", "orders"), d.press("Purge"),
+		d.sees("2 messages deleted"), d.press("Close"), d.counts("active", "59"), d.fill("Filter, SQL of rules", ""), d.fill("State", "deferred"))
+	d.do(d.press("Purge…"), d.sees("and not what is deleted"), d.press("Cancel"), d.fill("State", "active"))
+	d.do(d.press("Purge…"), d.sees("59 active messages are there"), d.fill("Type orders to go on", "orders"), d.press("Purge"),
 		d.sees("59 messages deleted"), d.press("Close"), d.counts("active", "0"), d.sees("There is no such message"))
 }
 

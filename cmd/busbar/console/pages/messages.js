@@ -131,29 +131,37 @@ export class Messages extends View {
     this.load();
   }
 
-  /** beside says that what chooses the list does not choose for an act on all messages, if something chooses. */
-  beside(done) {
-    const chosen = this.filter.value.trim() || this.from.value.trim() || this.state.value !== 'active';
-    return chosen ? ` The state, the number and the filter above choose what is shown, and not what is ${done}.` : '';
+  /** which says which messages an act on many takes. The filter chooses them, too; the state and the number choose what is shown alone. */
+  which(active, done, stay) {
+    const session = this.session.value;
+    const filter = this.filter.value.trim();
+    let text = `${many(active, 'active message')} are there. Those that wait are ${done}. ${stay}`;
+    if (filter) {
+      text = `${many(active, 'active message')} are there. Those that wait and that the filter ${filter} selects are ${done}. ${stay}`;
+    } else if (session) {
+      text = `All waiting messages of session ${session} are ${done}.`;
+    }
+    const others = this.from.value.trim() || this.state.value !== 'active';
+    return { text: others ? `${text} The state and the number above choose what is shown, and not what is ${done}.` : text,
+      total: session || filter ? undefined : active, chosen: { session: session || undefined, filter: filter || undefined } };
   }
 
   /** move sends waiting messages to another entity. */
   async move() {
     const told = await view(this.where, 'description', {}, this.signal);
     const to = h('input', { spellcheck: 'false' });
-    const session = this.session.value;
-    const { active } = told.counts;
-    const done = await work({ title: `Move messages of ${this.where}`, verb: 'Move', fields: [field('To queue or topic', to)], total: session ? undefined : active,
-      text: (session ? `All waiting messages of session ${session} are moved.` :
-        `${many(active, 'active message')} are there. Those that wait are moved; locked ones stay.`) + this.beside('moved'),
+    const { text, total, chosen } = this.which(told.counts.active, 'moved', 'Locked ones stay.');
+    const done = await work({ title: `Move messages of ${this.where}`, verb: 'Move', fields: [field('To queue or topic', to)], total, text,
       run: async (tell, state) => {
         let until;
+        let failed = 0;
         const { done: moved, stopped } = await pages(async (cursor) => {
-          const got = await act(this.where, 'move', { to: to.value.trim(), session, until, max: 200, cursor });
+          const got = await act(this.where, 'move', { to: to.value.trim(), ...chosen, until, max: 200, cursor });
           until = got.until;
+          failed += got.failed ?? 0;
           return { done: got.moved, next: got.next };
         }, tell, state);
-        return `${many(moved, 'message')} moved to ${to.value.trim()}${stopped ? ', then stopped' : ''}.`;
+        return `${many(moved, 'message')} moved to ${to.value.trim()}${passed(failed)}${stopped ? ', then stopped' : ''}.`;
       } });
     if (done) {
       this.load();
@@ -163,27 +171,31 @@ export class Messages extends View {
   /** purge deletes waiting messages. */
   async purge() {
     const told = await view(this.where, 'description', {}, this.signal);
-    const { active } = told.counts;
-    const session = this.session.value;
-    const done = await work({ title: `Purge ${this.where}`, verb: 'Purge', danger: true, word: this.path, total: session ? undefined : active,
-      text: (session ? `All waiting messages of session ${session} are deleted.` :
-        `${many(active, 'active message')} are there. Those that wait are deleted. Locked, scheduled and deferred ones stay.`) + this.beside('deleted'),
+    const { text, total, chosen } = this.which(told.counts.active, 'deleted', 'Locked, scheduled and deferred ones stay.');
+    const done = await work({ title: `Purge ${this.where}`, verb: 'Purge', danger: true, word: this.path, total, text,
       run: async (tell, state) => {
         let before;
         let skipped = 0;
+        let failed = 0;
         const { done: deleted, stopped } = await pages(async (cursor) => {
-          const got = await act(this.where, 'purge', { before, session, cursor });
+          const got = await act(this.where, 'purge', { before, ...chosen, cursor });
           before = got.before;
           skipped += got.skippedSessions;
+          failed += got.failed ?? 0;
           return { done: got.deleted, next: got.next };
         }, tell, state);
-        return `${many(deleted, 'message')} deleted${skipped ? `, ${many(skipped, 'session')} held by receivers left alone` : ''}${stopped ? ', then stopped' : ''}.`;
+        return `${many(deleted, 'message')} deleted${passed(failed)}${skipped ? `, ${many(skipped, 'session')} held by receivers left alone` : ''}${stopped ? ', then stopped' : ''}.`;
       } });
     if (done) {
       announce('The purge is over.');
       this.load();
     }
   }
+}
+
+/** passed tells of messages on which the filter fails, which are not selected. */
+function passed(failed) {
+  return failed ? `, the filter failed on ${many(failed, 'message')}` : '';
 }
 
 customElements.define('bb-messages', Messages);
