@@ -28,10 +28,14 @@ func (b *brokers) has(n int, nodes ...fsm.NodeID) string {
 	return b.level(nodes...)
 }
 
-// stays fails the test unless the cluster has so many partitions for five minutes.
+// stays fails the test unless the cluster has so many partitions for five minutes, one in the short form.
 func (b *brokers) stays(n int, via fsm.NodeID) {
 	b.t.Helper()
-	time.Sleep(5 * time.Minute)
+	minutes := 5 * time.Minute
+	if testing.Short() {
+		minutes = time.Minute
+	}
+	time.Sleep(minutes)
 	if got := len(b.all[via].dir.View().Groups()); got != n {
 		b.t.Errorf("%d partitions, want %d", got, n)
 	}

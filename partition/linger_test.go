@@ -16,7 +16,11 @@ func TestRoundsWaitForASecondMessageWhereNothingIsLost(t *testing.T) {
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
 		ctx := shortly(t, time.Hour)
-		const seconds, perSecond, waiting = 10, 1600, 400 * time.Microsecond
+		const perSecond, waiting = 1600, 400 * time.Microsecond
+		seconds, alone := 10, 20*perSecond // one after the other
+		if testing.Short() {
+			seconds, alone = 4, 6*perSecond
+		}
 		count := uint64(0)
 		ask := func(command fsm.Command) fsm.Outcome {
 			count++
@@ -80,28 +84,28 @@ func TestRoundsWaitForASecondMessageWhereNothingIsLost(t *testing.T) {
 		atRate(2, take(2*perSecond))
 		all := take(seconds * perSecond)
 		rounds := atRate(4, all)
-		if most := 2 * replica.Defaults().RoundLinger; rounds > 0.7*seconds*perSecond || settled != len(all) || longest > most {
+		if most := 2 * replica.Defaults().RoundLinger; rounds > uint64(seconds*perSecond*7/10) || settled != len(all) || longest > most {
 			t.Errorf("%d rounds for as many sends as the %d settlements, one of which took %v", rounds, settled, longest)
 		}
 		for i := range uint64(8) {
 			joins(i)
 		}
-		const most = 20 * perSecond * waiting * 21 / 20 // a round takes no virtual time
+		most := time.Duration(alone) * waiting * 21 / 20 // a round takes no virtual time
 		before, began := r.Applied(), time.Now()
-		for range 20 * perSecond {
+		for range alone {
 			ask(&fsm.Enqueue{Messages: make([]fsm.Message, 1)})
 			time.Sleep(waiting)
 		}
-		if took, rounds := time.Since(began), r.Applied()-before; rounds < 20*perSecond || took > most {
+		if took, rounds := time.Since(began), r.Applied()-before; rounds < uint64(alone) || took > most {
 			t.Errorf("sends, one after the other: %d rounds in %v, want %v at most", rounds, took, most)
 		}
-		all = take(20 * perSecond)
+		all = take(alone)
 		before, began = r.Applied(), time.Now()
 		for _, d := range all {
 			settles(6, d)
 			time.Sleep(waiting)
 		}
-		if took, rounds := time.Since(began), r.Applied()-before; rounds < 20*perSecond || took > most {
+		if took, rounds := time.Since(began), r.Applied()-before; rounds < uint64(alone) || took > most {
 			t.Errorf("settlements, one after the other: %d rounds in %v, want %v at most", rounds, took, most)
 		}
 	})

@@ -39,6 +39,7 @@ type promises struct {
 	got     map[fsm.SequenceNumber]int
 	arrived map[string]time.Time       // scheduled messages
 	woken   map[fsm.SequenceNumber]int // what waiters of the quiet queue got
+	each    int                        // messages of each kind; one of those for later comes every five seconds
 	wg      sync.WaitGroup
 }
 
@@ -46,7 +47,6 @@ type promises struct {
 const promiseLock = 5 * time.Minute
 
 const (
-	promiseMessages = 20 // of each kind
 	promiseSessions = 5
 	promiseWaiters  = 10
 )
@@ -55,7 +55,10 @@ const (
 func newPromises(t *testing.T, b *brokers) *promises {
 	p := &promises{b: b, t: t, queues: map[string]*fsm.Descriptor{}, planned: map[string]time.Time{},
 		sent: map[fsm.SequenceNumber]bool{}, got: map[fsm.SequenceNumber]int{},
-		arrived: map[string]time.Time{}, woken: map[fsm.SequenceNumber]int{}}
+		arrived: map[string]time.Time{}, woken: map[fsm.SequenceNumber]int{}, each: 20}
+	if testing.Short() {
+		p.each = 8
+	}
 	for _, name := range []string{"work", "held", "later", "once", "quiet", "sessions"} {
 		d := queue(name, false)
 		d.LockDuration, d.DetectDuplicates, d.RequiresSession = fsm.Millis(promiseLock.Milliseconds()), name == "once", name == "sessions"
@@ -145,19 +148,19 @@ func (p *promises) settles(name string, proof fsm.SessionProof, d fsm.Delivery, 
 func (p *promises) make() {
 	p.began = time.Now()
 	ctx := p.t.Context()
-	for range promiseMessages {
+	for range p.each {
 		p.send("held", fsm.Message{})
 	}
-	p.held = p.ask(ctx, "n1", "held", &fsm.Lock{Max: promiseMessages, MaxBytes: 1 << 20}).Locked
-	if len(p.held) != promiseMessages {
+	p.held = p.ask(ctx, "n1", "held", &fsm.Lock{Max: uint32(p.each), MaxBytes: 1 << 20}).Locked
+	if len(p.held) != p.each {
 		p.t.Fatalf("%d messages are locked", len(p.held))
 	}
-	for _, d := range p.held[promiseMessages-2:] {
+	for _, d := range p.held[p.each-2:] {
 		p.settles("held", fsm.SessionProof{}, d, fsm.Defer)
 		p.deferred = append(p.deferred, d.Seq)
 	}
-	p.held = p.held[:promiseMessages-2]
-	for i := range promiseMessages {
+	p.held = p.held[:p.each-2]
+	for i := range p.each {
 		p.send("once", fsm.Message{MessageID: fmt.Sprint("id-", i)})
 		at := time.Now().Add(time.Duration(1+i) * 5 * time.Second)
 		body := fmt.Sprint("for later ", i)
@@ -244,7 +247,7 @@ func (p *promises) judge() {
 	}
 	p.judgeLoad()
 	p.judgeSessions()
-	for i := range promiseMessages {
+	for i := range p.each {
 		o := p.ask(ctx, "n3", "once", &fsm.Enqueue{Messages: []fsm.Message{{MessageID: fmt.Sprint("id-", i), Body: []byte("again")}}})
 		if len(o.Duplicate) != 1 || !o.Duplicate[0] {
 			p.t.Errorf("message id %d is new: %+v", i, o)
@@ -337,11 +340,11 @@ func (p *promises) judgeLocks() {
 		p.settles("held", fsm.SessionProof{}, d, fsm.Complete)
 	}
 	time.Sleep(time.Until(until.Add(-time.Second)))
-	if o := p.ask(ctx, "n1", "held", &fsm.Lock{Max: promiseMessages, MaxBytes: 1 << 20}); len(o.Locked) > 0 {
+	if o := p.ask(ctx, "n1", "held", &fsm.Lock{Max: uint32(p.each), MaxBytes: 1 << 20}); len(o.Locked) > 0 {
 		p.t.Errorf("locks ended a second too early: %+v", o.Locked)
 	}
 	time.Sleep(time.Until(until.Add(mostPause)))
-	o := p.ask(ctx, "n1", "held", &fsm.Lock{Max: promiseMessages, MaxBytes: 1 << 20})
+	o := p.ask(ctx, "n1", "held", &fsm.Lock{Max: uint32(p.each), MaxBytes: 1 << 20})
 	var again, want []fsm.SequenceNumber
 	for _, d := range o.Locked {
 		again = append(again, d.Seq)
@@ -395,7 +398,7 @@ func TestT270AMoveKeepsWhatThePartitionPromised(t *testing.T) {
 			t.Errorf("the partition has the members %s", got)
 		}
 		t.Logf("moved after %v", time.Since(p.began))
-		time.Sleep(time.Until(p.began.Add((promiseMessages + 1) * 5 * time.Second))) // the last scheduled message has come
+		time.Sleep(time.Until(p.began.Add(time.Duration(p.each+1) * 5 * time.Second))) // the last scheduled message has come
 		stop()
 		time.Sleep(10 * time.Second) // the queues are empty by then
 		end()

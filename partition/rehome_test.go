@@ -60,7 +60,7 @@ func TestASharesMoveKeepsWhatItPromised(t *testing.T) {
 				t.Errorf("%s is in partition %d, want %d, %v", name, d.Partitions[0], targets[name], err)
 			}
 		}
-		time.Sleep(time.Until(p.began.Add((promiseMessages + 1) * 5 * time.Second))) // the last scheduled message has come
+		time.Sleep(time.Until(p.began.Add(time.Duration(p.each+1) * 5 * time.Second))) // the last scheduled message has come
 		stop()
 		time.Sleep(10 * time.Second) // the queues are empty by then
 		end()

@@ -153,11 +153,15 @@ func TestRoundsWaitForASecondMessage(t *testing.T) {
 
 // Clients that wait for the answer of each settlement are slowed by a linger, and are tried seldom.
 func TestClientsThatWaitForAnswersAreNotSlowed(t *testing.T) {
+	minutes := 10 * time.Minute
+	if testing.Short() {
+		minutes = time.Minute
+	}
 	for _, loops := range []int{1, 2, 8, 12} {
 		l := newLane(300*time.Microsecond, 0, 0)
 		l.loops = loops
 		l.run(10 * time.Second)
-		_, requests := l.run(10 * time.Minute)
+		_, requests := l.run(minutes)
 		most := float64(loops) / (l.takes + l.think).Seconds()
 		if requests < 0.99*most {
 			t.Errorf("%d clients: %v requests a second of %v", loops, requests, most)
@@ -183,13 +187,17 @@ func TestLingersEndWhenTheyCost(t *testing.T) {
 
 // Where rounds are few or full, nothing lingers.
 func TestOtherRoundsDoNotWait(t *testing.T) {
+	seconds := 100
+	if testing.Short() {
+		seconds = 20
+	}
 	none := newLane(300*time.Microsecond, 2000, 2000)
 	none.l.length = 0
 	for name, l := range map[string]*lane{
 		"few":  newLane(300*time.Microsecond, 400, 400),
 		"full": newLane(300*time.Microsecond, 50_000, 50_000), "none": none,
 	} {
-		for range 100 {
+		for range seconds {
 			l.run(time.Second)
 			if l.l.state != lingerWatched {
 				t.Errorf("%s: state %d", name, l.l.state)
