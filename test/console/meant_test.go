@@ -70,7 +70,9 @@ func deleteALongNumber(d *desk) {
 		}
 	}
 	number := peek()[2]
-	d.do(d.goes("#/entity/spread/messages"), d.sees("Show more"), func() error { // a page ends with its share
+	d.do(d.goes("#/entity/spread/messages"), d.fill("From number", fmt.Sprint(long)), d.press("Show"), d.sees(fmt.Sprint(number)),
+		d.fill("From number", ""), d.press("Show"))
+	d.do(d.sees("Show more"), func() error { // a page ends with its share
 		return d.Until("the message in the list", `(() => {
 			const found = [...document.querySelectorAll('tbody button.link')].filter((b) => Number(b.textContent) >= 2 ** 53);
 			(found[2] ?? person.button('Show more')).click();

@@ -7,6 +7,7 @@ import { compose } from './send.js';
 import './message.js';
 
 const pageSize = 50;
+const patience = 5000; // ms that one press looks for a message
 const states = { queue: [['active', 'active'], ['scheduled', 'scheduled'], ['deferred', 'deferred'], ['', 'all']],
   subscription: [['active', 'active'], ['deferred', 'deferred'], ['', 'all']], topic: [['scheduled', 'scheduled']] };
 
@@ -51,8 +52,13 @@ export class Messages extends View {
   }
 
   async load(cursor) {
+    const signal = this.latest();
+    const until = Date.now() + patience;
     try {
-      const got = await view(this.where, 'messages', this.values(cursor), this.latest());
+      let got = await view(this.where, 'messages', this.values(cursor), signal);
+      while (got.messages.length === 0 && got.next && Date.now() < until) { // of a partition that has none
+        got = await view(this.where, 'messages', this.values(got.next), signal);
+      }
       this.all = cursor ? [...this.all, ...got.messages] : got.messages;
       this.draw(got.next);
     } catch (error) {
