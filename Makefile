@@ -46,7 +46,11 @@ run: build
 	@exec bin/busbar dev --data-dir .cluster/dev $(ARGS)
 
 ## test: vet, the tests of the packages and modules in their short form, the failover of a real cluster, attacks on one, and a release
-test: test-unit test-modules test-failover test-release
+#
+# A cluster of processes waits more than it works, so its tests run beside those of the modules.
+test: test-unit
+	@$(MAKE) --no-print-directory -j 2 test-modules test-failover
+	@$(MAKE) --no-print-directory test-release
 
 ## test-unit: vet and the tests of the packages in their short form
 #
@@ -99,10 +103,12 @@ fuzz:
 
 ## conformance: the official SDKs and other AMQP clients, the examples, the tests that their authors wrote, and the console in a browser
 #
-# The examples and the tests of the authors wait more than they work, so they run side by side.
+# The tests of this package wait more than they work, so those of the client libraries run beside them. So do the examples
+# and the tests of the authors.
 conformance: build
-	@cd test/conformance && go vet ./... && go test -count=1 -timeout 15m -parallel 8 . ./smoke
-	@$(call languages,20m,-large=5)
+	@cd test/conformance && go vet ./...
+	@(cd test/conformance && go test -count=1 -timeout 15m -parallel 8 . ./smoke) & beside=$$!; rc=0; \
+		($(call languages,20m,-large=5)) || rc=$$?; wait $$beside || rc=$$?; exit $$rc
 	@command -v dotnet >/dev/null || echo 'SKIPPED: the examples in C# did not run, for the command dotnet is not on the path'
 	@cd test && go vet ./conformance/examples && (cd suites && go vet ./...) && \
 		{ go test -count=1 -timeout 10m -parallel 8 ./conformance/examples & examples=$$!; rc=0; \

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/busbar-mq/busbar/test/cluster"
 )
 
 // exchange replaces the data directory of n3 in the moment in which it hurts most: n2 was away while
@@ -113,8 +115,9 @@ func (x *exchange) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if another := after.Node != before.Node; another != x.how.another {
-		return fmt.Errorf("n3 was %s and is %s", before.Node, after.Node)
+	was, is := identity(before), identity(after)
+	if another := is != was; another != x.how.another || was == "" || is == "" {
+		return fmt.Errorf("n3 was %q and is %q", was, is)
 	}
 	if !strings.Contains(x.said(n3)[len(said):], x.how.says) {
 		return fmt.Errorf("n3 has no word of %q", x.how.says)
@@ -202,6 +205,16 @@ func (x *exchange) said(n *node) string {
 		x.t.Fatal(err)
 	}
 	return string(text)
+}
+
+// identity returns the identity of the node that answered, whatever its name is, "" if it does not list itself.
+func identity(s cluster.Status) string {
+	for _, row := range s.Nodes {
+		if row.ID == s.Node || row.UUID == s.Node {
+			return row.UUID
+		}
+	}
+	return ""
 }
 
 // nobodyServes looks for a while whether a node gets a majority that there is not.
