@@ -272,6 +272,10 @@ func TestSlowBodiesOfAKey(t *testing.T) {
 			refused, err := n.Metric(a.ctx, `busbar_rejections_total{site="http"}`)
 			return err == nil && refused > 0
 		})
+		a.await("every socket has shown its token", func() bool { // a host has only so many that have not
+			left, err := n.Metric(a.ctx, `busbar_limit_used{limit="unauthenticated"}`)
+			return err == nil && left == 0
+		})
 		sends := size(5, 500)
 		for i := range sends {
 			if code, text, err := a.post(n, token()); code != 201 {
