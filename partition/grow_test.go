@@ -31,11 +31,11 @@ func (b *brokers) has(n int, nodes ...fsm.NodeID) string {
 // stays fails the test unless the cluster has so many partitions for five minutes, one in the short form.
 func (b *brokers) stays(n int, via fsm.NodeID) {
 	b.t.Helper()
-	minutes := 5 * time.Minute
+	span := 5 * time.Minute
 	if testing.Short() {
-		minutes = time.Minute
+		span = time.Minute
 	}
-	time.Sleep(minutes)
+	time.Sleep(span)
 	if got := len(b.all[via].dir.View().Groups()); got != n {
 		b.t.Errorf("%d partitions, want %d", got, n)
 	}

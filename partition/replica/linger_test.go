@@ -153,15 +153,15 @@ func TestRoundsWaitForASecondMessage(t *testing.T) {
 
 // Clients that wait for the answer of each settlement are slowed by a linger, and are tried seldom.
 func TestClientsThatWaitForAnswersAreNotSlowed(t *testing.T) {
-	minutes := 10 * time.Minute
+	span := 10 * time.Minute
 	if testing.Short() {
-		minutes = time.Minute
+		span = time.Minute
 	}
 	for _, loops := range []int{1, 2, 8, 12} {
 		l := newLane(300*time.Microsecond, 0, 0)
 		l.loops = loops
 		l.run(10 * time.Second)
-		_, requests := l.run(minutes)
+		_, requests := l.run(span)
 		most := float64(loops) / (l.takes + l.think).Seconds()
 		if requests < 0.99*most {
 			t.Errorf("%d clients: %v requests a second of %v", loops, requests, most)

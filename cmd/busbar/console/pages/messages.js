@@ -141,12 +141,9 @@ export class Messages extends View {
   which(active, done, stay) {
     const session = this.session.value;
     const filter = this.filter.value.trim();
-    let text = `${many(active, 'active message')} are there. Those that wait are ${done}. ${stay}`;
-    if (filter) {
-      text = `${many(active, 'active message')} are there. Those that wait and that the filter ${filter} selects are ${done}. ${stay}`;
-    } else if (session) {
-      text = `All waiting messages of session ${session} are ${done}.`;
-    }
+    const selected = filter ? ` and that the filter ${filter} selects` : '';
+    const text = session && !filter ? `All waiting messages of session ${session} are ${done}.` :
+      `${many(active, 'active message')} are there. Those that wait${selected} are ${done}. ${stay}`;
     const others = this.from.value.trim() || this.state.value !== 'active';
     return { text: others ? `${text} The state and the number above choose what is shown, and not what is ${done}.` : text,
       total: session || filter ? undefined : active, chosen: { session: session || undefined, filter: filter || undefined } };
