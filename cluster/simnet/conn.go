@@ -185,6 +185,18 @@ type conn struct {
 	writeBy       deadline
 	closing       sync.Once
 	closed        func()
+	over          chan struct{} // closed with this end
+	other         *conn
+}
+
+// AwaitEnd waits until an end of a stream of this package is closed, this one or the other. A cut hides that from the hosts,
+// and not from a test.
+func AwaitEnd(c net.Conn) {
+	s := c.(*conn)
+	select {
+	case <-s.over:
+	case <-s.other.over:
+	}
 }
 
 // Read implements net.Conn.
@@ -204,6 +216,7 @@ func (c *conn) Close() error {
 		c.out.end()
 		c.in.breakOff()
 		c.closed()
+		close(c.over)
 	})
 	return nil
 }

@@ -264,8 +264,9 @@ func (h *Host) connect(target *Host, port uint16) (ours, theirs *conn) {
 	here := &net.TCPAddr{IP: net.ParseIP(h.ip), Port: h.net.ephemeral()}
 	there := &net.TCPAddr{IP: net.ParseIP(target.ip), Port: int(port)}
 	out, in := newPipe(h.net, h.ip, target.ip), newPipe(h.net, target.ip, h.ip)
-	ours = &conn{in: in, out: out, local: here, remote: there}
-	theirs = &conn{in: out, out: in, local: there, remote: here}
+	ours = &conn{in: in, out: out, local: here, remote: there, over: make(chan struct{})}
+	theirs = &conn{in: out, out: in, local: there, remote: here, over: make(chan struct{}), other: ours}
+	ours.other = theirs
 	for _, c := range []*conn{ours, theirs} {
 		c.closed = func() {
 			h.net.mu.Lock()

@@ -57,6 +57,13 @@ func (s *socket) over() {
 	s.once.Do(func() { s.rec.End(s.rec.Begin(s.client, s.number, check.Lost, "", ""), check.OK, nil) })
 }
 
+// watch notes the end of a connection that the broker has closed, or whose node was killed, while the client cannot hear of
+// it. The client may read an answer after a cut that the node sent before, and that is over by then.
+func (s *socket) watch() {
+	simnet.AwaitEnd(s.Conn)
+	s.over()
+}
+
 // Read implements net.Conn. The library reads all the time, so it hears of the end at once.
 func (s *socket) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
@@ -116,6 +123,7 @@ func (c *client) connect(ctx context.Context) error {
 		return err
 	}
 	s := &socket{Conn: raw, rec: c.w.rec, client: c.id, number: c.w.rec.NewConn()}
+	go s.watch()
 	conn, err := goamqp.NewConn(ctx, s, &goamqp.ConnOptions{
 		ContainerID: fmt.Sprintf("c%d-%d", c.id, c.serial), HostName: "broker",
 		SASLType: goamqp.SASLTypePlain(policyName, policyKey),
