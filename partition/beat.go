@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,14 @@ type beatPeer struct {
 	sentAt  time.Time // when that was made
 	life    fsm.Incarnation
 	heard   uint64 // the number of the last beat from it, in that life
+
+	// The places of its last beat, which these replicas were told of, and the pulse that these places share. The mutex is
+	// taken before the one of beats.
+	told     sync.Mutex
+	replicas *[]*replica.Replica
+	leads    []raftnet.Place
+	rests    []raftnet.Place
+	pulse    *raftnet.Pulse // nil when nothing that it said counts
 }
 
 // lookEvery is the time between two looks at what comes without notice. The replicas look then, the loops of the
@@ -62,31 +71,37 @@ func (b *beats) run(ctx context.Context) {
 			t.Next()
 		}
 		rs, now := b.h.list(), time.Now()
-		for _, r := range rs {
-			r.Beat(now)
-		}
-		if now.Sub(looked) > lookEvery-b.every/2 {
+		looks := now.Sub(looked) > lookEvery-b.every/2
+		if looks {
 			looked, called = now, b.called(rs)
-			for _, r := range rs {
+		}
+		beats := b.begin(called)
+		for _, r := range rs {
+			r.Beat(now, beats)
+			if looks {
 				r.Look()
 			}
+		}
+		if looks {
 			b.looks.fire()
 		}
-		for _, to := range called {
-			if b.begin(to) {
-				calls.Go(func() { b.call(ctx, to) })
-			}
+		for i := range beats {
+			to, request := beats[i].To, b.encode(&beats[i], now)
+			calls.Go(func() { b.call(ctx, to, request) })
 		}
 	}
 }
 
+// next returns a beat for a peer that is empty yet. It echoes the last beat of the peer that came before the look.
+func (p *beatPeer) next(id fsm.NodeID) raftnet.Addressed {
+	return raftnet.Addressed{To: id, Beat: raftnet.Beat{Heard: p.heard}}
+}
+
 // called returns the nodes that this one calls: the members of its groups with a higher id.
 func (b *beats) called(rs []*replica.Replica) (ids []fsm.NodeID) {
-	seen := map[fsm.NodeID]bool{}
 	for _, r := range rs {
-		for _, s := range r.Servers() {
-			if id := fsm.NodeID(s.ID); id > b.h.cfg.Node && !seen[id] {
-				seen[id] = true
+		for _, id := range r.Others() {
+			if id > b.h.cfg.Node && !slices.Contains(ids, id) {
 				ids = append(ids, id)
 			}
 		}
@@ -94,16 +109,17 @@ func (b *beats) called(rs []*replica.Replica) (ids []fsm.NodeID) {
 	return ids
 }
 
-// begin reports whether a node may be called: the last call has ended.
-func (b *beats) begin(to fsm.NodeID) bool {
+// begin returns beats for those of some nodes whose last call has ended.
+func (b *beats) begin(called []fsm.NodeID) (beats raftnet.Beats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.peerLocked(to)
-	if p.calling {
-		return false
+	for _, to := range called {
+		if p := b.peerLocked(to); !p.calling {
+			p.calling = true
+			beats = append(beats, p.next(to))
+		}
 	}
-	p.calling = true
-	return true
+	return beats
 }
 
 func (b *beats) peerLocked(n fsm.NodeID) *beatPeer {
@@ -116,7 +132,7 @@ func (b *beats) peerLocked(n fsm.NodeID) *beatPeer {
 }
 
 // call exchanges a beat with a node. A call that fails costs heartbeats of the groups, and nothing else.
-func (b *beats) call(ctx context.Context, to fsm.NodeID) {
+func (b *beats) call(ctx context.Context, to fsm.NodeID, beat []byte) {
 	defer func() {
 		b.mu.Lock()
 		b.peers[to].calling = false
@@ -124,16 +140,16 @@ func (b *beats) call(ctx context.Context, to fsm.NodeID) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, 4*b.every)
 	defer cancel()
-	answer, err := b.h.deps.Caller.Call(ctx, to, KindBeat, b.make(to))
+	answer, err := b.h.deps.Caller.Call(ctx, to, KindBeat, beat)
 	if err != nil {
 		return
 	}
-	beat, err := raftnet.ParseBeat(answer)
+	other, err := raftnet.ParseBeat(answer)
 	if err != nil {
 		b.h.deps.Log.Warn("the answer to a beat is not one", "peer", to, "error", err)
 		return
 	}
-	b.take(to, beat)
+	b.take(to, other)
 }
 
 // serve answers the beat of a node with the one for it.
@@ -149,18 +165,27 @@ func (b *beats) serve(_ context.Context, from fsm.NodeID, request []byte) ([]byt
 	return b.make(from), nil
 }
 
-// make returns the next beat for a node.
+// make returns the bytes of the next beat for a node, from a look at all groups.
 func (b *beats) make(to fsm.NodeID) []byte {
+	now := time.Now() // before the replicas are looked at
 	b.mu.Lock()
-	p := b.peerLocked(to)
-	p.sent++
-	p.sentAt = time.Now() // before the replicas are looked at
-	beat := raftnet.Beat{Life: b.h.cfg.Incarnation, Number: p.sent, Heard: p.heard}
+	beats := raftnet.Beats{b.peerLocked(to).next(to)}
 	b.mu.Unlock()
 	for _, r := range b.h.list() {
-		r.Transport().Say(to, &beat)
+		r.Say(beats)
 	}
-	return raftnet.AppendBeat(nil, &beat)
+	return b.encode(&beats[0], now)
+}
+
+// encode gives a beat the next number. The look at the replicas began at a time.
+func (b *beats) encode(beat *raftnet.Addressed, began time.Time) []byte {
+	b.mu.Lock()
+	p := b.peerLocked(beat.To)
+	p.sent++
+	p.sentAt = began
+	beat.Life, beat.Number = b.h.cfg.Incarnation, p.sent
+	b.mu.Unlock()
+	return raftnet.AppendBeat(nil, &beat.Beat)
 }
 
 // take tells the replicas what a node says. A beat that was overtaken by a later one says nothing any more. The words of
@@ -168,6 +193,10 @@ func (b *beats) make(to fsm.NodeID) []byte {
 func (b *beats) take(from fsm.NodeID, beat *raftnet.Beat) {
 	b.mu.Lock()
 	p := b.peerLocked(from)
+	b.mu.Unlock()
+	p.told.Lock()
+	defer p.told.Unlock()
+	b.mu.Lock()
 	if p.life == beat.Life && beat.Number <= p.heard {
 		b.mu.Unlock()
 		return
@@ -179,20 +208,57 @@ func (b *beats) take(from fsm.NodeID, beat *raftnet.Beat) {
 	}
 	b.mu.Unlock()
 	b.h.lost.heard(from)
-	for _, place := range beat.Leads {
-		if r := b.h.Replica(place.Group); r != nil {
-			r.Transport().HearLeader(from, place, since)
+	b.tell(from, p, beat, since)
+}
+
+// tell tells the replicas what a beat says that the last one did not say. The pulse alone renews what both say. So a beat
+// costs little for a group to which nothing happens.
+func (b *beats) tell(from fsm.NodeID, p *beatPeer, beat *raftnet.Beat, since time.Time) {
+	if rs := b.h.listed(); p.replicas != rs || p.pulse == nil {
+		p.replicas, p.pulse, p.leads, p.rests = rs, &raftnet.Pulse{}, nil, nil
+		for _, r := range *rs {
+			r.Transport().Miss(from)
 		}
 	}
-	for _, place := range beat.Rests {
-		if r := b.h.Replica(place.Group); r != nil {
-			r.Transport().HearFollower(from, place, since)
+	p.each(changed(p.leads, beat.Leads), func(t *raftnet.Transport, _ raftnet.Place) { t.Miss(from) })
+	p.each(changed(p.rests, beat.Rests), func(t *raftnet.Transport, _ raftnet.Place) { t.Miss(from) })
+	p.pulse.Renew(time.Now(), since)
+	p.each(changed(beat.Leads, p.leads), func(t *raftnet.Transport, place raftnet.Place) { t.HearLeader(from, place, p.pulse) })
+	p.each(changed(beat.Rests, p.rests), func(t *raftnet.Transport, place raftnet.Place) { t.HearFollower(from, place, p.pulse) })
+	p.leads, p.rests = beat.Leads, beat.Rests
+}
+
+// changed returns the places of one list that another one does not have. Both are in the order of their groups.
+func changed(of, from []raftnet.Place) (all []raftnet.Place) {
+	for _, p := range of {
+		for len(from) > 0 && from[0].Group < p.Group {
+			from = from[1:]
+		}
+		if len(from) == 0 || from[0] != p {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// each calls f for the replicas of places.
+func (p *beatPeer) each(places []raftnet.Place, f func(*raftnet.Transport, raftnet.Place)) {
+	for _, place := range places {
+		i, here := slices.BinarySearchFunc(*p.replicas, place.Group, func(r *replica.Replica, g fsm.PartitionID) int { return int(r.ID()) - int(g) })
+		if here {
+			f((*p.replicas)[i].Transport(), place)
 		}
 	}
 }
 
 // forget drops what a node has said: it was lost.
 func (b *beats) forget(n fsm.NodeID) {
+	b.mu.Lock()
+	p := b.peerLocked(n)
+	b.mu.Unlock()
+	p.told.Lock()
+	defer p.told.Unlock()
+	p.pulse = nil // so that its next beat is all news
 	for _, r := range b.h.list() {
 		r.Transport().Forget(n)
 	}

@@ -3,7 +3,9 @@ package partition
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -286,6 +288,7 @@ func TestBeatsThatLie(t *testing.T) {
 		liar := c.others(leader.Node())[1]
 		stop := make(chan struct{})
 		var lies sync.WaitGroup
+		var taken atomic.Int32
 		lies.Go(func() {
 			for n := uint64(1); ; n++ {
 				select {
@@ -293,11 +296,13 @@ func TestBeatsThatLie(t *testing.T) {
 					return
 				case <-time.After(50 * time.Millisecond):
 				}
-				places := []raftnet.Place{{Group: 1, Term: termOf(leader), Last: leader.LastIndex()},
-					{Group: 1, Term: termOf(leader) + 1, Last: leader.LastIndex() + 1}, {Group: 77, Term: 1, Last: 1}}
+				// Every second beat is wrong by one term and one entry.
+				places := []raftnet.Place{{Group: 1, Term: termOf(leader) + n%2, Last: leader.LastIndex() + n%2}, {Group: 77, Term: 1, Last: 1}}
 				lie := raftnet.AppendBeat(nil, &raftnet.Beat{Life: 1, Number: n << 32, Heard: n, Leads: places, Rests: places})
 				for _, id := range c.others(liar) {
-					_, _ = c.nodes[liar].port.Call(t.Context(), id, KindBeat, lie)
+					if _, err := c.nodes[liar].port.Call(t.Context(), id, KindBeat, lie); err == nil {
+						taken.Add(1)
+					}
 				}
 			}
 		})
@@ -312,6 +317,9 @@ func TestBeatsThatLie(t *testing.T) {
 		}
 		close(stop)
 		lies.Wait()
+		if taken.Load() < 100 {
+			t.Errorf("%d lies were read", taken.Load())
+		}
 		time.Sleep(time.Second)
 		c.settled()
 	})
@@ -324,16 +332,16 @@ func TestNobodyIsAskedWhileAllGroupsRest(t *testing.T) {
 		defer b.close()
 		b.whole("n1 n2 n3")
 		time.Sleep(time.Minute)
-		asked, raft := b.net.Calls(KindStatus), b.net.Calls(KindRaft)
+		asked, called := b.net.Calls(KindStatus), b.net.Calls(KindRaft)
 		time.Sleep(5 * time.Minute)
-		if n, most := b.net.Calls(KindStatus)-asked, 3*3*30; n > most || n == 0 {
-			t.Errorf("%d statuses in five minutes, want one of each node in ten seconds by each, %d", n, most)
+		if n, most := b.net.Calls(KindStatus)-asked, 3*3*10; n > most || n == 0 {
+			t.Errorf("%d statuses in five minutes, want one of each node in thirty seconds by each, %d", n, most)
 		}
-		if n := b.net.Calls(KindRaft) - raft; n != 0 {
+		if n := b.net.Calls(KindRaft) - called; n != 0 {
 			t.Errorf("%d calls of raft", n)
 		}
 		time.Sleep(10 * time.Minute) // answers are forgotten, which takes an entry
-		if n := b.net.Calls(KindRaft) - raft; n == 0 || n > 100 {
+		if n := b.net.Calls(KindRaft) - called; n == 0 || n > 100 {
 			t.Errorf("%d calls of raft to forget answers of four partitions", n)
 		}
 		bad := b.all["n2"]
@@ -409,7 +417,7 @@ func TestBeatsGoOnWhileRaftHangs(t *testing.T) {
 		for range 60 {
 			time.Sleep(time.Second)
 			beaten := make(chan struct{})
-			go func() { old.Beat(time.Now()); close(beaten) }()
+			go func() { old.Beat(time.Now(), nil); close(beaten) }()
 			select {
 			case <-beaten:
 			case <-time.After(10 * time.Second):
@@ -421,4 +429,26 @@ func TestBeatsGoOnWhileRaftHangs(t *testing.T) {
 		<-given
 		<-p.done
 	})
+}
+
+// What one beat says and another one does not.
+func TestWhatChangedBetweenTwoBeats(t *testing.T) {
+	place := func(group fsm.PartitionID, last uint64) raftnet.Place {
+		return raftnet.Place{Group: group, Term: 5, Last: last}
+	}
+	newer := raftnet.Place{Group: 2, Term: 6, Last: 9}
+	for name, c := range map[string]struct{ of, from, want []raftnet.Place }{
+		"the same":          {[]raftnet.Place{place(1, 9), place(2, 9)}, []raftnet.Place{place(1, 9), place(2, 9)}, nil},
+		"nothing before":    {[]raftnet.Place{place(1, 9), place(2, 9)}, nil, []raftnet.Place{place(1, 9), place(2, 9)}},
+		"nothing any more":  {nil, []raftnet.Place{place(1, 9)}, nil},
+		"another entry":     {[]raftnet.Place{place(1, 9), place(2, 10)}, []raftnet.Place{place(1, 9), place(2, 9)}, []raftnet.Place{place(2, 10)}},
+		"another term":      {[]raftnet.Place{newer, place(3, 9)}, []raftnet.Place{place(2, 9), place(3, 9)}, []raftnet.Place{newer}},
+		"one more between":  {[]raftnet.Place{place(1, 9), place(2, 9), place(3, 9)}, []raftnet.Place{place(1, 9), place(3, 9)}, []raftnet.Place{place(2, 9)}},
+		"one more in front": {[]raftnet.Place{place(0, 9), place(3, 9)}, []raftnet.Place{place(3, 9)}, []raftnet.Place{place(0, 9)}},
+		"one less":          {[]raftnet.Place{place(1, 9), place(4, 9)}, []raftnet.Place{place(1, 9), place(3, 9), place(4, 9)}, nil},
+	} {
+		if got := changed(c.of, c.from); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
 }

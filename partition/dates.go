@@ -90,10 +90,8 @@ func (c *dateWatch) run() {
 func (c *dateWatch) compare() {
 	nodes := map[fsm.NodeID]bool{}
 	for _, r := range c.h.list() {
-		for _, s := range r.Servers() {
-			if n := fsm.NodeID(s.ID); n != c.h.cfg.Node {
-				nodes[n] = true
-			}
+		for _, n := range r.Others() {
+			nodes[n] = true
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), clockTimeout)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,14 +25,15 @@ type Host struct {
 
 	mu         sync.Mutex
 	closed     bool
-	replicas   map[fsm.PartitionID]*replica.Replica
-	members    map[fsm.PartitionID][]fsm.NodeID // as given to Open, for opening anew
-	restarts   map[fsm.PartitionID]int          // new starts of stuck replicas, one after the other
-	stuckFound map[fsm.PartitionID]uint64       // all that were found
-	restarted  map[fsm.PartitionID]time.Time    // last new start of a replica that ran out of disk
+	replicas   map[fsm.PartitionID]*replica.Replica // changed by setLocked alone
+	members    map[fsm.PartitionID][]fsm.NodeID     // as given to Open, for opening anew
+	restarts   map[fsm.PartitionID]int              // new starts of stuck replicas, one after the other
+	stuckFound map[fsm.PartitionID]uint64           // all that were found
+	restarted  map[fsm.PartitionID]time.Time        // last new start of a replica that ran out of disk
 	opening    map[fsm.PartitionID]bool
 	broken     map[fsm.PartitionID]error // could not be opened
 
+	inOrder        atomic.Pointer[[]*replica.Replica] // the replicas in their order; nil if nobody has put them into it yet
 	staleness      stalenessCheck
 	captures       captures
 	shareImages    shareImages
@@ -210,16 +212,30 @@ func (h *Host) Replica(p fsm.PartitionID) *replica.Replica {
 	return h.replicas[p]
 }
 
-// list returns the open replicas in the order of their partitions.
-func (h *Host) list() []*replica.Replica {
+// list returns the open replicas in the order of their partitions. Callers only read it: the list is the same one until a
+// replica comes or goes.
+func (h *Host) list() []*replica.Replica { return *h.listed() }
+
+// listed returns the list as a pointer, by which one list is told from another.
+func (h *Host) listed() *[]*replica.Replica {
+	if rs := h.inOrder.Load(); rs != nil {
+		return rs
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	rs := make([]*replica.Replica, 0, len(h.replicas))
-	for _, r := range h.replicas {
-		rs = append(rs, r)
+	rs := slices.SortedFunc(maps.Values(h.replicas), func(a, b *replica.Replica) int { return int(a.ID()) - int(b.ID()) })
+	h.inOrder.Store(&rs)
+	return &rs
+}
+
+// setLocked notes the open replica of a partition, nil for none.
+func (h *Host) setLocked(p fsm.PartitionID, r *replica.Replica) {
+	h.inOrder.Store(nil)
+	if r == nil {
+		delete(h.replicas, p)
+		return
 	}
-	slices.SortFunc(rs, func(a, b *replica.Replica) int { return int(a.ID()) - int(b.ID()) })
-	return rs
+	h.replicas[p] = r
 }
 
 // leader returns who leads a partition according to the replica here.

@@ -45,7 +45,7 @@ func (h *Host) openClaimed(p fsm.PartitionID, members []fsm.NodeID) error {
 		h.mu.Unlock()
 		return errors.Join(fsm.ErrClosed, r.Close())
 	default:
-		h.replicas[p] = r
+		h.setLocked(p, r)
 	}
 	h.mu.Unlock()
 	if err == nil {
@@ -75,7 +75,7 @@ func (h *Host) renew(p fsm.PartitionID, r *replica.Replica, members []fsm.NodeID
 		return err
 	}
 	h.mu.Lock()
-	delete(h.replicas, p)
+	h.setLocked(p, nil)
 	delete(h.broken, p)
 	h.mu.Unlock()
 	return h.openClaimed(p, members)

@@ -26,7 +26,7 @@ func (h *Host) retire(ctx context.Context, d *Directory, p fsm.PartitionID, lead
 		return nil
 	}
 	members := h.members[p]
-	delete(h.replicas, p)
+	h.setLocked(p, nil)
 	h.mu.Unlock()
 	_, term := r.Leader()
 	blank := r.Blank()

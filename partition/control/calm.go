@@ -12,7 +12,7 @@ import (
 
 // calmEvery is how often they are asked while all groups led here rest, and nothing was to be done when they were asked
 // last. A replica that rests works and has everything. A disk that is slow or full may wait until there is work.
-const calmEvery = 10 * time.Second
+const calmEvery = 30 * time.Second
 
 // rests reports whether nobody needs to be asked now: see calmEvery.
 func (m *repairer) rests(v *catalog.View, led []*replica.Replica) bool {

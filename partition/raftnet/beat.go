@@ -14,12 +14,30 @@ type Beat struct {
 	Life   fsm.Incarnation // of the sender
 	Number uint64          // of this beat among those of the life to this receiver, from 1
 	Heard  uint64          // the number of the last beat of the receiver that has come, 0 if none has
-	// Leads are groups that the sender leads and the receiver follows. All that is in the log of the leader is
-	// committed, and the receiver was told so.
+	// Leads are groups that the sender leads and the receiver follows, in their order. All that is in the log of the leader
+	// is committed, and the receiver was told so.
 	Leads []Place
 	// Rests are groups that the receiver leads. The sender has everything that the receiver has said that there is, knows
 	// that it is committed, and does without heartbeats.
 	Rests []Place
+}
+
+// Addressed is a beat for a node that has no number yet.
+type Addressed struct {
+	To fsm.NodeID
+	Beat
+}
+
+// Beats are the next beats for some nodes.
+type Beats []Addressed
+
+func (bs Beats) to(n fsm.NodeID) *Beat {
+	for i := range bs {
+		if bs[i].To == n {
+			return &bs[i].Beat
+		}
+	}
+	return nil
 }
 
 // Place is how far the log of a group goes in a term.
@@ -27,6 +45,18 @@ type Place struct {
 	Group fsm.PartitionID
 	Term  uint64
 	Last  uint64 // the index of the last entry, which is committed
+}
+
+// lead adds a group that the sender leads.
+func (b *Beat) lead(group fsm.PartitionID, s Standing) { add(&b.Leads, Place{group, s.Term, s.Last}) }
+
+// rest adds a group in which the sender rests.
+func (b *Beat) rest(group fsm.PartitionID, s Standing) { add(&b.Rests, Place{group, s.Term, s.Last}) }
+
+func add(places *[]Place, p Place) {
+	if len(*places) < maxBeatPlaces {
+		*places = append(*places, p)
+	}
 }
 
 const (
@@ -68,8 +98,14 @@ func ParseBeat(b []byte) (*Beat, error) {
 		if n > maxBeatPlaces || n > uint64(r.Len()) {
 			r.Fail("%d groups", n)
 		}
+		if r.OK() && n > 0 {
+			*places = make([]Place, 0, n)
+		}
 		for ; r.OK() && n > 0; n-- {
 			group := fsm.PartitionID(r.Byte())<<8 | fsm.PartitionID(r.Byte())
+			if all := *places; len(all) > 0 && group <= all[len(all)-1].Group {
+				r.Fail("group %d behind %d", group, all[len(all)-1].Group)
+			}
 			*places = append(*places, Place{group, r.Uint(), r.Uint()})
 		}
 	}

@@ -39,6 +39,13 @@ func TestABeatIsReadAsItWasWritten(t *testing.T) {
 	if _, err := ParseBeat(append(b, 0)); !errors.Is(err, fsm.ErrFormat) {
 		t.Errorf("a byte too many: %v", err)
 	}
+	for _, groups := range [][]Place{{{Group: 3}, {Group: 2}}, {{Group: 3}, {Group: 3}}} {
+		for _, wrong := range []Beat{{Leads: groups}, {Rests: groups}} {
+			if _, err := ParseBeat(AppendBeat(nil, &wrong)); !errors.Is(err, fsm.ErrFormat) {
+				t.Errorf("groups that are not in their order: %v", err)
+			}
+		}
+	}
 	b[0] = 2
 	if _, err := ParseBeat(b); !errors.Is(err, fsm.ErrFormat) {
 		t.Errorf("another version: %v", err)

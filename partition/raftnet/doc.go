@@ -13,6 +13,8 @@
 //	gate.go       snapshots that the replica does not need are kept from raft
 //	heard.go      how old the state here may be (S-305)
 //	beat.go       what two nodes tell each other of all their groups
+//	pulse.go      when a node was heard last
 //	rest.go       groups without work need no calls
+//	calm.go       groups whose replicas all say the same
 //	log.go        what of raft's log lines is passed on
 package raftnet

@@ -81,6 +81,13 @@ func (h *heard) rests(term, commit uint64, at time.Time) {
 	}
 }
 
+// counts reports whether what a leader says in a beat is news: rests would note it.
+func (h *heard) counts(term, commit uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.term == term && h.own != 0 && commit >= h.own && commit >= h.words[(h.next+heardWords-1)%heardWords].commit
+}
+
 // noteLocked notes a word of a leader.
 func (h *heard) noteLocked(commit uint64, at time.Time) {
 	newest := &h.words[(h.next+heardWords-1)%heardWords]
@@ -144,8 +151,8 @@ func (h *heard) current(index uint64) (at time.Time) {
 }
 
 // led returns when a majority of the voters last took self for their leader in a term; zero if not all
-// that it takes have yet.
-func (h *heard) led(term uint64, self fsm.NodeID, voters []raft.Server, now time.Time) time.Time {
+// that it takes have yet. The function rested returns since when a voter is known by its beats to do so.
+func (h *heard) led(term uint64, self fsm.NodeID, voters []raft.Server, now time.Time, rested func(raft.ServerID) time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var asked []time.Time
@@ -154,10 +161,12 @@ func (h *heard) led(term uint64, self fsm.NodeID, voters []raft.Server, now time
 		case v.Suffrage != raft.Voter:
 		case v.ID == raft.ServerID(self):
 			asked = append(asked, now)
-		case h.acked == term:
-			asked = append(asked, h.acks[string(v.ID)])
 		default:
-			asked = append(asked, time.Time{})
+			at := rested(v.ID)
+			if acked := h.acks[string(v.ID)]; h.acked == term && acked.After(at) {
+				at = acked
+			}
+			asked = append(asked, at)
 		}
 	}
 	if len(asked) == 0 {

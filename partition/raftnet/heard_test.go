@@ -70,33 +70,47 @@ func TestHeardOfALaggingReplica(t *testing.T) {
 	}
 }
 
+// notRested says that no voter is known by its beats.
+func notRested(raft.ServerID) (never time.Time) { return never }
+
 // S-305: a leader leads as of when the slowest of a majority was asked.
 func TestALeaderLedWhenAMajorityWasAsked(t *testing.T) {
 	now := time.Unix(1_000, 0)
 	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
 	voters := []raft.Server{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d", Suffrage: raft.Nonvoter}}
 	var h heard
-	if got := h.led(3, "a", voters, now); !got.IsZero() {
+	if got := h.led(3, "a", voters, now, notRested); !got.IsZero() {
 		t.Errorf("nobody was asked: %v", got)
 	}
-	if got := h.led(3, "a", voters[:1], now); !got.Equal(now) {
+	if got := h.led(3, "a", voters[:1], now, notRested); !got.Equal(now) {
 		t.Errorf("alone: %v", got)
 	}
 	h.answered(3, "d", ago(1))
-	if got := h.led(3, "a", voters, now); !got.IsZero() {
+	if got := h.led(3, "a", voters, now, notRested); !got.IsZero() {
 		t.Errorf("a replica without a vote was counted: %v", got)
 	}
 	h.answered(3, "b", ago(9))
 	h.answered(3, "c", ago(5))
 	h.answered(3, "c", ago(6)) // an answer that came late
-	if got := h.led(3, "a", voters, now); !got.Equal(ago(5)) {
+	if got := h.led(3, "a", voters, now, notRested); !got.Equal(ago(5)) {
 		t.Errorf("of three: %v ago", now.Sub(got))
 	}
 	h.answered(2, "b", now)
-	if got := h.led(3, "a", append(voters[:3:3], raft.Server{ID: "e"}), now); !got.Equal(ago(9)) {
+	if got := h.led(3, "a", append(voters[:3:3], raft.Server{ID: "e"}), now, notRested); !got.Equal(ago(9)) {
 		t.Errorf("of four: %v ago", now.Sub(got))
 	}
-	if got := h.led(4, "a", voters, now); !got.IsZero() {
+	if got := h.led(4, "a", voters, now, notRested); !got.IsZero() {
 		t.Errorf("of another term: %v", got)
+	}
+	beats := func(id raft.ServerID) time.Time { return map[raft.ServerID]time.Time{"c": ago(2), "d": ago(1)}[id] }
+	if got := h.led(4, "a", voters, now, beats); !got.Equal(ago(2)) {
+		t.Errorf("known by beats alone: %v ago", now.Sub(got))
+	}
+	if got := h.led(3, "a", voters, now, beats); !got.Equal(ago(2)) {
+		t.Errorf("known by later beats: %v ago", now.Sub(got))
+	}
+	older := func(raft.ServerID) time.Time { return ago(20) }
+	if got := h.led(3, "a", voters, now, older); !got.Equal(ago(5)) {
+		t.Errorf("known by earlier beats: %v ago", now.Sub(got))
 	}
 }

@@ -31,18 +31,22 @@ type rest struct {
 	parked     atomic.Int32
 	heartbeats atomic.Uint64 // that raft has sent
 
+	// version changes with everything below.
+	version atomic.Uint64
+
 	mu      sync.Mutex
-	stirred chan struct{} // closed when those that are parked must look again; nil if nobody is
-	led     heardPlace    // what the leader last said
-	from    fsm.NodeID    // who said it
-	resting map[fsm.NodeID]heardPlace
+	stirred chan struct{}             // closed when those that are parked must look again; nil if nobody is
+	leads   map[fsm.NodeID]heardPlace // what nodes last said that they lead
+	resting map[fsm.NodeID]heardPlace // what nodes last said that they follow this one in
 	acked   map[fsm.NodeID]ack
 }
 
-// heardPlace is a place, and when a beat with it came.
+// heardPlace is a place, and the pulse of the node that said it.
 type heardPlace struct {
 	term, last uint64
-	at         time.Time
+	*Pulse
+	gone   bool // later beats have another place, or none
+	missed bool // it was not fresh at the last look
 }
 
 // ack is what a follower has answered in a term.
@@ -57,8 +61,10 @@ type ack struct {
 func (t *Transport) Heartbeats() uint64 { return t.rest.heartbeats.Load() }
 
 // fresh reports whether a place was heard a moment ago.
-func (t *Transport) fresh(p heardPlace, now time.Time) bool {
-	return !p.at.IsZero() && now.Sub(p.at) <= t.cfg.BeatEvery*8/5
+func (t *Transport) fresh(p heardPlace, now time.Time) bool { return t.freshAt(p.At(), now) }
+
+func (t *Transport) freshAt(at, now time.Time) bool {
+	return !at.IsZero() && now.Sub(at) <= t.cfg.BeatEvery*8/5
 }
 
 // Say adds to a beat for a node what this group has to tell it.
@@ -70,50 +76,72 @@ func (t *Transport) Say(to fsm.NodeID, b *Beat) {
 	if s.Commit != s.Last || s.Last == 0 {
 		return
 	}
-	place := Place{t.cfg.Group, s.Term, s.Last}
 	t.rest.mu.Lock()
 	defer t.rest.mu.Unlock()
 	switch a := t.rest.acked[to]; {
-	case s.Leads && a.term == s.Term && a.last == s.Last && a.commit == s.Last:
-		if len(b.Leads) < maxBeatPlaces {
-			b.Leads = append(b.Leads, place)
-		}
-	case !s.Leads && s.Leader == to && t.rest.from == to && t.rest.led.term == s.Term && t.rest.led.last == s.Last &&
-		t.fresh(t.rest.led, time.Now()):
-		if len(b.Rests) < maxBeatPlaces {
-			b.Rests = append(b.Rests, place)
-		}
+	case s.Leads && a.has(s):
+		b.lead(t.cfg.Group, s)
+	case !s.Leads && s.Leader == to && t.rest.leads[to].is(s) && t.fresh(t.rest.leads[to], time.Now()):
+		b.rest(t.cfg.Group, s)
 	}
 }
 
-// HearLeader takes what a leader says in a beat. It was true at the time since, or later; zero if that is not known.
-func (t *Transport) HearLeader(from fsm.NodeID, p Place, since time.Time) {
+// is reports whether a place is where a replica stands.
+func (p heardPlace) is(s Standing) bool {
+	return p.Pulse != nil && p.term == s.Term && p.last == s.Last
+}
+
+// has reports whether the follower has all that the leader has, and was told that it is committed.
+func (a ack) has(s Standing) bool { return a.term == s.Term && a.last == s.Last && a.commit == s.Last }
+
+// HearLeader takes what a node says in a beat: that it leads. The place counts while the pulse goes on, until the node is
+// heard again of the group. The users of the place judge whether this replica follows that node in that term.
+func (t *Transport) HearLeader(from fsm.NodeID, p Place, pulse *Pulse) {
+	t.hear(&t.rest.leads, from, p, pulse)
+}
+
+// HearFollower takes what a node says in a beat: that it follows this replica. It does so as HearLeader does.
+func (t *Transport) HearFollower(from fsm.NodeID, p Place, pulse *Pulse) {
+	t.hear(&t.rest.resting, from, p, pulse)
+}
+
+func (t *Transport) hear(places *map[fsm.NodeID]heardPlace, from fsm.NodeID, p Place, pulse *Pulse) {
+	t.rest.mu.Lock()
+	defer t.rest.mu.Unlock()
+	if *places == nil {
+		*places = map[fsm.NodeID]heardPlace{}
+	}
+	(*places)[from] = heardPlace{term: p.Term, last: p.Last, Pulse: pulse}
+	t.rest.version.Add(1)
+}
+
+// Miss is called when a beat of a node lacks the place that an earlier one had. The place is as old as the pulse is now, and
+// later pulses say nothing of it.
+func (t *Transport) Miss(from fsm.NodeID) {
 	s := t.replica.Standing()
-	if s.Leads || s.Leader != from || s.Term != p.Term || t.replica.Silent() {
-		return
-	}
 	t.rest.mu.Lock()
-	t.rest.from, t.rest.led = from, heardPlace{p.Term, p.Last, time.Now()}
+	led, rested := t.rest.leads[from], t.rest.resting[from]
+	if led.Pulse != nil {
+		led.Pulse, led.gone = led.stopped(), true
+		t.rest.leads[from] = led
+	}
+	if rested.Pulse != nil {
+		rested.Pulse, rested.gone = rested.stopped(), true
+		t.rest.resting[from] = rested
+	}
+	t.rest.version.Add(1)
 	t.rest.mu.Unlock()
-	if !since.IsZero() {
-		t.heard.rests(p.Term, p.Last, since)
+	if since := led.Since(); !since.IsZero() && t.follows(from, led.term, s) {
+		t.heard.rests(led.term, led.last, since)
+	}
+	if since := rested.Since(); !since.IsZero() && s.Leads && s.Term == rested.term {
+		t.heard.answered(rested.term, string(from), since)
 	}
 }
 
-// HearFollower takes what a follower says in a beat, as HearLeader does.
-func (t *Transport) HearFollower(from fsm.NodeID, p Place, since time.Time) {
-	if s := t.replica.Standing(); !s.Leads || s.Term != p.Term {
-		return
-	}
-	t.rest.mu.Lock()
-	if t.rest.resting == nil {
-		t.rest.resting = map[fsm.NodeID]heardPlace{}
-	}
-	t.rest.resting[from] = heardPlace{p.Term, p.Last, time.Now()}
-	t.rest.mu.Unlock()
-	if !since.IsZero() {
-		t.heard.answered(p.Term, string(from), since)
-	}
+// follows reports whether this replica follows a node in a term.
+func (t *Transport) follows(leader fsm.NodeID, term uint64, s Standing) bool {
+	return !s.Leads && s.Leader == leader && s.Term == term && !t.replica.Silent()
 }
 
 // Forget drops what a node said in beats: it was lost.
@@ -121,9 +149,8 @@ func (t *Transport) Forget(n fsm.NodeID) {
 	t.rest.mu.Lock()
 	delete(t.rest.resting, n)
 	delete(t.rest.acked, n)
-	if t.rest.from == n {
-		t.rest.led = heardPlace{}
-	}
+	delete(t.rest.leads, n)
+	t.rest.version.Add(1)
 	t.rest.stirLocked()
 	t.rest.mu.Unlock()
 }
@@ -132,10 +159,11 @@ func (t *Transport) Forget(n fsm.NodeID) {
 func (t *Transport) LedBy(leader fsm.NodeID, term uint64) time.Time {
 	t.rest.mu.Lock()
 	defer t.rest.mu.Unlock()
-	if t.rest.from != leader || t.rest.led.term != term {
+	p := t.rest.leads[leader]
+	if p.term != term || !t.follows(leader, term, t.replica.Standing()) {
 		return time.Time{}
 	}
-	return t.rest.led.at
+	return p.At()
 }
 
 // Writing is called before raft gives entries up to an index to the log. No append may be parked then: it has something to
@@ -160,15 +188,21 @@ func (r *rest) stirLocked() {
 	}
 }
 
-// Look forgets what is not fresh any more, and wakes what is parked for it. It is called at each beat.
+// Look wakes what is parked for followers that are not heard of any more, and drops what they said last. It is called at
+// each beat.
 func (t *Transport) Look(now time.Time) {
 	s := t.replica.Standing()
 	t.rest.mu.Lock()
 	defer t.rest.mu.Unlock()
 	for n, p := range t.rest.resting { // order-free: each is judged for itself
-		if !s.Leads || p.term != s.Term || !t.fresh(p, now) {
-			delete(t.rest.resting, n)
+		missed := !s.Leads || p.term != s.Term || !t.fresh(p, now)
+		if missed != p.missed {
+			p.missed = missed
+			t.rest.resting[n] = p
 			t.rest.stirLocked()
+		}
+		if missed && p.gone {
+			delete(t.rest.resting, n)
 		}
 	}
 }
@@ -182,6 +216,7 @@ func (t *Transport) Misses(id fsm.NodeID, term, last uint64) bool {
 // from now on, here. Calls that are under way end.
 func (t *Transport) Abdicate(term uint64) {
 	t.abdicated.Store(term)
+	t.rest.version.Add(1)
 	t.endCalls.Lock()
 	defer t.endCalls.Unlock()
 	t.cancelCalls()
@@ -244,6 +279,9 @@ func (t *Transport) acknowledged(id fsm.NodeID, args *raft.AppendEntriesRequest,
 		if success {
 			a.last, a.commit = args.PrevLogEntry+uint64(len(args.Entries)), args.LeaderCommitIndex
 		}
+	}
+	if before := t.rest.acked[id]; before.term != a.term || before.last != a.last || before.commit != a.commit {
+		t.rest.version.Add(1)
 	}
 	t.rest.acked[id] = a
 }

@@ -88,7 +88,7 @@ func TestHeartbeatsOfFollowersThatRestAreSpared(t *testing.T) {
 				tr, a := standingTransport(&at)
 				tr.Writing(9)
 				if tc.said.Term > 0 {
-					tr.HearFollower(tc.from, tc.said, time.Time{})
+					tr.HearFollower(tc.from, tc.said, NewPulse(time.Now(), time.Time{}))
 				}
 				time.Sleep(tc.after)
 				if tc.change != nil {
@@ -126,7 +126,8 @@ func TestEmptyAppendsWaitForSomethingToSay(t *testing.T) {
 				at := Standing{Leads: true, Leader: "n1", Term: 5, Last: 9, Commit: 9}
 				tr, a := standingTransport(&at)
 				tr.Writing(9)
-				tr.HearFollower("n2", Place{3, 5, 9}, time.Time{})
+				beats := NewPulse(time.Now(), time.Time{})
+				tr.HearFollower("n2", Place{3, 5, 9}, beats)
 				done := make(chan error, 1)
 				go func() {
 					var resp raft.AppendEntriesResponse
@@ -138,7 +139,7 @@ func TestEmptyAppendsWaitForSomethingToSay(t *testing.T) {
 				}()
 				for range 20 {
 					time.Sleep(testBeat / 2)
-					tr.HearFollower("n2", Place{3, 5, 9}, time.Time{})
+					beats.Renew(time.Now(), time.Time{})
 					tr.Look(time.Now())
 				}
 				select {
@@ -167,7 +168,7 @@ func TestEmptyAppendsWaitForSomethingToSay(t *testing.T) {
 			at := Standing{Leads: true, Term: 5, Last: 9, Commit: 9}
 			tr, _ := standingTransport(&at)
 			tr.Writing(9)
-			tr.HearFollower("n2", Place{3, 5, 9}, time.Time{})
+			tr.HearFollower("n2", Place{3, 5, 9}, NewPulse(time.Now(), time.Time{}))
 			done := make(chan error, 1)
 			go func() { done <- tr.AppendEntries("n2", "", emptyAppend(5, 9), &raft.AppendEntriesResponse{}) }()
 			synctest.Wait()
@@ -187,7 +188,7 @@ func TestAnEntryThatIsBeingWrittenIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := Standing{Leads: true, Term: 5, Last: 9, Commit: 9}
 		tr, a := standingTransport(&at)
-		tr.HearFollower("n2", Place{3, 5, 9}, time.Time{})
+		tr.HearFollower("n2", Place{3, 5, 9}, NewPulse(time.Now(), time.Time{}))
 		tr.Writing(10) // and raft still says that 9 is the last
 		var resp raft.AppendEntriesResponse
 		if err := tr.AppendEntries("n2", "", emptyAppend(5, 9), &resp); err != nil || !resp.Success || a.calls.Load() != 0 {
@@ -225,15 +226,15 @@ func TestWhatABeatSays(t *testing.T) {
 	if b := say(); len(b.Rests) != 0 {
 		t.Errorf("by a follower that has heard no beat: %+v", b)
 	}
-	tr.HearLeader("n2", Place{3, 5, 9}, time.Time{})
+	tr.HearLeader("n2", Place{3, 5, 9}, NewPulse(time.Now(), time.Time{}))
 	if b := say(); len(b.Rests) != 1 || b.Rests[0] != (Place{3, 5, 9}) {
 		t.Errorf("by a follower that has everything: %+v", b)
 	}
-	tr.HearLeader("n2", Place{3, 5, 10}, time.Time{})
+	tr.HearLeader("n2", Place{3, 5, 10}, NewPulse(time.Now(), time.Time{}))
 	if b := say(); len(b.Rests) != 0 {
 		t.Errorf("by a follower that lacks an entry: %+v", b)
 	}
-	tr.HearLeader("n3", Place{3, 5, 9}, time.Time{})
+	tr.HearLeader("n3", Place{3, 5, 9}, NewPulse(time.Now(), time.Time{}))
 	if got := tr.LedBy("n3", 5); !got.IsZero() {
 		t.Error("a node that does not lead was taken for the leader")
 	}

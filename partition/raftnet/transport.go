@@ -140,12 +140,29 @@ func (t *Transport) Received() uint64 { return t.received.Load() }
 
 // CurrentAt returns until when a state that has applied up to index held everything that the group had committed; zero
 // if no leader said (S-305).
-func (t *Transport) CurrentAt(index uint64) time.Time { return t.heard.current(index) }
+func (t *Transport) CurrentAt(index uint64) time.Time {
+	at, s := t.heard.current(index), t.replica.Standing()
+	t.rest.mu.Lock()
+	p := t.rest.leads[s.Leader]
+	since := p.Since() // here, because a beat without the place takes the mutex before it renews the pulse
+	t.rest.mu.Unlock()
+	if p.last > index || !since.After(at) || !t.follows(s.Leader, p.term, s) || !t.heard.counts(p.term, p.last) {
+		return at
+	}
+	return since
+}
 
 // LedAt returns when a majority of the voters last took this replica for their leader in a term, at most now; zero if
 // not all that it takes have yet (S-305).
 func (t *Transport) LedAt(term uint64, voters []raft.Server, now time.Time) time.Time {
-	return t.heard.led(term, t.cfg.Self, voters, now)
+	return t.heard.led(term, t.cfg.Self, voters, now, func(id raft.ServerID) time.Time {
+		t.rest.mu.Lock()
+		defer t.rest.mu.Unlock()
+		if p := t.rest.resting[fsm.NodeID(id)]; p.term == term {
+			return p.Since()
+		}
+		return time.Time{}
+	})
 }
 
 // Consumer implements raft.Transport.

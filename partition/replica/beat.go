@@ -33,11 +33,24 @@ type clockwork struct {
 	sentSoFar uint64
 }
 
-// Beat is called at each beat of the node, by one goroutine. It waits for nothing.
-func (r *Replica) Beat(now time.Time) {
-	r.net.Look(now)
+// Beat is called at each beat of the node, by one goroutine. It waits for nothing. It adds to beats for other nodes what the
+// group has to tell them.
+func (r *Replica) Beat(now time.Time, beats raftnet.Beats) {
 	r.clockwork.mu.Lock()
-	defer r.clockwork.mu.Unlock()
+	c, heard := r.stillCalm(now)
+	if c != nil && !r.clockwork.awake && r.clockwork.transfer == nil {
+		r.stayCalm(c, heard, now)
+	} else {
+		r.lookAround(now)
+	}
+	r.clockwork.mu.Unlock()
+	r.say(c, beats)
+}
+
+// lookAround is what a beat does for a group that was not calm at the last one.
+func (r *Replica) lookAround(now time.Time) {
+	r.net.Look(now)
+	version := r.net.Version()
 	switch r.raft.State() {
 	case raft.Leader:
 		r.clockwork.contact = now
@@ -53,6 +66,7 @@ func (r *Replica) Beat(now time.Time) {
 	case raft.Candidate:
 		r.setTimers(true)
 	}
+	r.calm.Store(r.calmNow(version, now))
 }
 
 // impatient has a follower stand that has waited for its leader for long enough.
@@ -149,8 +163,8 @@ func (r *Replica) setTimers(awake bool) {
 }
 
 // refreshBeats is after how many beats raft hears from followers that rest. Raft has a lease of its own, which is a
-// heartbeat time-out long here; eight beats at most are one.
-const refreshBeats = 3
+// heartbeat time-out long here: eight beats at least. So three beats may come late, as in the leader's lease.
+const refreshBeats = 5
 
 const (
 	// unheededMost is how many heartbeats may be asked for in vain in a row, then only each unheededPause is. Raft's queue
@@ -227,6 +241,9 @@ func (r *Replica) inOneTerm(look func()) uint64 {
 
 // Rested reports whether this replica leads and all others of its group rest.
 func (r *Replica) Rested() bool {
+	if c, _ := r.stillCalm(time.Now()); c != nil {
+		return c.Leads
+	}
 	servers, s := r.Servers(), r.standing()
 	return s.Leads && !slices.ContainsFunc(servers, func(o raft.Server) bool {
 		return o.ID != raft.ServerID(r.cfg.Node) && !r.net.Rests(fsm.NodeID(o.ID), s.Term, s.Last)

@@ -12,7 +12,7 @@
 //   - reads.go, status.go: what clients and operators ask of a replica, answered outside the log
 //   - capture.go: the image of a replica, for a backup
 //   - recover.go, auditstores.go, audit.go: a lost majority; do the stores hold what the state machine holds?
-//   - election.go, beat.go, members.go, raftside.go, behind.go: the group's leader and members, and raft's calls from peers
+//   - election.go, lastterm.go, beat.go, calm.go, members.go, raftside.go, behind.go: the group's leader and members, and raft's calls from peers
 //   - watch.go, stuck.go, snapshots.go, health.go, shortage.go: the replica watches itself, and ends when it cannot go on
 //   - replica.go, founding.go: it opens, takes proposals and closes
 //   - lead.go, round.go, linger.go, begun.go, proposer.go, receives.go, tick.go: a leader's proposals

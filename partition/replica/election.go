@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -82,15 +81,6 @@ func (r *Replica) Campaign(ctx context.Context, lost fsm.NodeID) {
 	if err := r.net.CampaignNow(ctx); err != nil {
 		r.log.Debug("did not stand for election", "error", err)
 	}
-}
-
-// lastTerm returns the term of the last log entry. Raft offers it only as text.
-func (r *Replica) lastTerm() uint64 {
-	n, err := strconv.ParseUint(r.raft.Stats()["last_log_term"], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // Deferring returns since when this replica leaves elections to others; it begins now if there was a leader.

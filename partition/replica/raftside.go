@@ -17,8 +17,10 @@ type raftSide struct{ r *Replica }
 var _ raftnet.Replica = raftSide{}
 
 // Silent implements raftnet.Replica.
-func (s raftSide) Silent() bool {
-	return s.r.stalled.Load() || s.r.unverified.Load() || s.r.failure.Load() != nil
+func (s raftSide) Silent() bool { return s.r.silent() }
+
+func (r *Replica) silent() bool {
+	return r.stalled.Load() || r.unverified.Load() || r.failure.Load() != nil
 }
 
 // Blank implements raftnet.Replica: the replica was not taken in yet. Raft lets such a replica vote for anybody, whatever

@@ -46,7 +46,11 @@ type Replica struct {
 	empty      func() Machine // an empty state machine, to recount with
 	auditing   sync.Mutex     // one audit at a time: each needs the memory of a state
 	clockwork  clockwork
+	calm       atomic.Pointer[raftnet.Calm] // what the last beat found; nil if the group had something to do
+	last       lastTerm
 	beatEvery  time.Duration
+	looked     looked
+	asking     atomic.Bool   // raft's main loop was asked for a sign of life, and has not answered
 	looks      chan struct{} // has the watcher look; capacity 1
 	disputed   atomic.Uint64 // index of the newest digests that were told to differ without a majority
 	votersFull atomic.Bool   // too many voters have no room on their disks

@@ -80,7 +80,7 @@ func (r *Replica) Status() Status {
 	s.Leader, s.Term = r.Leader()
 	s.Committed, s.Applied = r.raft.CommitIndex(), r.machine.index()
 	s.Received, s.Sending, s.Digests = r.net.Received(), r.net.Sending(), r.machine.digests.list()
-	s.Last, s.LastTerm = r.raft.LastIndex(), r.lastTerm()
+	s.Last, s.LastTerm = r.raft.LastIndex(), r.last.of(r.raft)
 	servers := r.Servers()
 	committed, index := r.Configuration()
 	s.Configured, s.Changing = index, !slices.Equal(committed.Servers, servers)

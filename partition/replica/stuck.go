@@ -12,7 +12,7 @@ type stuckWatch struct {
 	r      *Replica
 	pulses chan struct{} // an answer of raft's main loop; capacity 1
 	asked  time.Time     // when it was asked; zero if no answer is due
-	last   time.Time     // when it answered last
+	last   time.Time     // when it was asked last and answered
 	index  uint64        // applied when it was asked
 	bytes  uint64        // of snapshots received by then
 }
@@ -28,7 +28,7 @@ func (w *stuckWatch) look() error {
 	}
 	select {
 	case <-w.pulses:
-		w.asked, w.last = time.Time{}, time.Now()
+		w.asked, w.last = time.Time{}, w.asked
 	default:
 	}
 	index, bytes := w.r.machine.index(), w.r.net.Received()
@@ -36,9 +36,11 @@ func (w *stuckWatch) look() error {
 	case w.asked.IsZero() && time.Since(w.last) >= pulseEvery && w.r.raft.CurrentTerm() > 0:
 		w.asked, w.index, w.bytes = time.Now(), index, bytes
 		w.r.wg.Add(1) // the caller is counted too, so Close waits already
+		w.r.asking.Store(true)
 		go func() {
 			defer w.r.wg.Done()
 			w.r.net.Pulse()
+			w.r.asking.Store(false)
 			w.pulses <- struct{}{}
 		}()
 	case w.asked.IsZero():

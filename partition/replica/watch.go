@@ -6,10 +6,27 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/busbar-mq/busbar/fsm"
+	"github.com/busbar-mq/busbar/partition/raftnet"
 )
 
-// Look has the watcher look at what comes without notice. It waits for nothing; the node calls it about once a second.
+// calmLooks is at which Look a group is looked at that has been calm since the last time.
+const calmLooks = 10
+
+// looked is what Look found last.
+type looked struct {
+	calm   *raftnet.Calm
+	spared int
+}
+
+// Look has the watcher look at what comes without notice. It waits for nothing; one goroutine of the node calls it about
+// once a second. Little comes to a group that has nothing to do, so it is looked at more seldom.
 func (r *Replica) Look() {
+	c, l := r.calm.Load(), &r.looked
+	if c != nil && c == l.calm && l.spared < calmLooks-1 && r.prop.oldest() == 0 && !r.asking.Load() {
+		l.spared++
+		return
+	}
+	*l = looked{calm: c}
 	select {
 	case r.looks <- struct{}{}:
 	default:
