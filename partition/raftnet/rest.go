@@ -267,7 +267,8 @@ func (t *Transport) acknowledged(id fsm.NodeID, args *raft.AppendEntriesRequest,
 	if t.rest.acked == nil {
 		t.rest.acked = map[fsm.NodeID]ack{}
 	}
-	a := t.rest.acked[id]
+	before := t.rest.acked[id]
+	a := before
 	if a.term != args.Term {
 		a = ack{term: args.Term}
 	}
@@ -280,7 +281,7 @@ func (t *Transport) acknowledged(id fsm.NodeID, args *raft.AppendEntriesRequest,
 			a.last, a.commit = args.PrevLogEntry+uint64(len(args.Entries)), args.LeaderCommitIndex
 		}
 	}
-	if before := t.rest.acked[id]; before.term != a.term || before.last != a.last || before.commit != a.commit {
+	if before.term != a.term || before.last != a.last || before.commit != a.commit {
 		t.rest.version.Add(1)
 	}
 	t.rest.acked[id] = a

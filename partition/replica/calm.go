@@ -33,8 +33,8 @@ func (r *Replica) Others() (ids []fsm.NodeID) {
 }
 
 // stillCalm returns what the last beat found the group to stand on, nil if that may have changed, and when it was heard of
-// last. It reads little, because a node with many groups does it for all of them, several times a second. Other than by what
-// it reads, a group changes only by a call of another node, after which what it reads has changed, too.
+// last. It reads little, because a node with many groups does it for all of them, several times a second. Each call
+// of another node that changes the group changes the term, the last index, the role or the version, and so ends its calm.
 func (r *Replica) stillCalm(now time.Time) (c *raftnet.Calm, heard time.Time) {
 	c = r.calm.Load()
 	if c == nil || r.silent() || r.raft.CurrentTerm() != c.Term || r.raft.LastIndex() != c.Last {
