@@ -66,6 +66,15 @@ func (t *Transport) Still(c *Calm, now time.Time) (heard time.Time, still bool) 
 	return heard, t.rest.version.Load() == c.version
 }
 
+// Note keeps what the leader of a group that is calm said last. A replica that is cut off follows nobody, and knows by that
+// how old it is (S-305).
+func (t *Transport) Note(c *Calm) {
+	since := c.pulses[0].Since()
+	if !since.IsZero() && t.rest.version.Load() == c.version {
+		t.heard.rests(c.Term, c.Last, since)
+	}
+}
+
 // Followed reports whether others follow this replica in a group that is calm.
 func (c *Calm) Followed() bool { return c.Leads && len(c.Others) > 0 }
 

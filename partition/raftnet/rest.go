@@ -155,6 +155,15 @@ func (t *Transport) Forget(n fsm.NodeID) {
 	t.rest.mu.Unlock()
 }
 
+// toldBy returns what the leader that this replica follows said last, and since when that is known to be true.
+func (t *Transport) toldBy(s Standing) (p heardPlace, since time.Time, follows bool) {
+	t.rest.mu.Lock()
+	p = t.rest.leads[s.Leader]
+	since = p.Since() // here, because a beat without the place takes the mutex before it renews the pulse
+	t.rest.mu.Unlock()
+	return p, since, !since.IsZero() && t.follows(s.Leader, p.term, s)
+}
+
 // LedBy returns when a beat last said that the leader of a term leads, zero if none did.
 func (t *Transport) LedBy(leader fsm.NodeID, term uint64) time.Time {
 	t.rest.mu.Lock()
@@ -188,10 +197,13 @@ func (r *rest) stirLocked() {
 	}
 }
 
-// Look wakes what is parked for followers that are not heard of any more, and drops what they said last. It is called at
-// each beat.
+// Look wakes what is parked for followers that are not heard of any more, and drops what they said last. It notes what the
+// leader said last. It is called at each beat, unless the group is calm.
 func (t *Transport) Look(now time.Time) {
 	s := t.replica.Standing()
+	if p, since, follows := t.toldBy(s); follows {
+		t.heard.rests(p.term, p.last, since)
+	}
 	t.rest.mu.Lock()
 	defer t.rest.mu.Unlock()
 	for n, p := range t.rest.resting { // order-free: each is judged for itself

@@ -142,11 +142,8 @@ func (t *Transport) Received() uint64 { return t.received.Load() }
 // if no leader said (S-305).
 func (t *Transport) CurrentAt(index uint64) time.Time {
 	at, s := t.heard.current(index), t.replica.Standing()
-	t.rest.mu.Lock()
-	p := t.rest.leads[s.Leader]
-	since := p.Since() // here, because a beat without the place takes the mutex before it renews the pulse
-	t.rest.mu.Unlock()
-	if p.last > index || !since.After(at) || !t.follows(s.Leader, p.term, s) || !t.heard.counts(p.term, p.last) {
+	p, since, follows := t.toldBy(s)
+	if !follows || p.last > index || !since.After(at) || !t.heard.counts(p.term, p.last) {
 		return at
 	}
 	return since

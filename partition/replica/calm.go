@@ -54,6 +54,7 @@ func (r *Replica) stillCalm(now time.Time) (c *raftnet.Calm, heard time.Time) {
 func (r *Replica) stayCalm(c *raftnet.Calm, heard, now time.Time) {
 	if !c.Leads {
 		r.clockwork.contact = heard
+		r.net.Note(c)
 		return
 	}
 	r.clockwork.contact = now
