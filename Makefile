@@ -24,13 +24,17 @@ SEQUENCES ?= 8000
 
 comma := ,
 
+# The program for users is compiled by the profile cmd/busbar/default.pgo. Tests and tools are not: all they import would
+# be compiled twice.
+export GOFLAGS := $(GOFLAGS) -pgo=off
+
 .PHONY: build release test-release run test test-unit test-modules test-failover lint verify golden fuzz sim chaos outage powerloss nightly soak model mutations failovers conformance conformance-full compatibility \
-        upgrades comparison pictures bench growth steady microbench cover cover-fsm coverage all clean help
+        upgrades comparison pictures bench profile growth steady microbench cover cover-fsm coverage all clean help
 
 ## build: bin/busbar
 build:
 	@[[ -x bin/busbar ]] || echo 'building bin/busbar; the first time takes a few minutes, and next to nothing later' >&2
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/busbar ./cmd/busbar
+	@CGO_ENABLED=0 go build -pgo=auto -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/busbar ./cmd/busbar
 
 ## release: everything of a release in dist/ (VERSION=v1.2.3): programs, packages, the image, the chart, bills of materials, checksums
 release:
@@ -226,6 +230,10 @@ nightly: verify
 ## bench: idle and loaded clusters, and faults, into docs/benchmarks.md (20 minutes); ROUNDS=5 for medians
 bench: build
 	@scripts/bench.sh
+
+## profile: record the CPU profile by which the program for users is compiled, cmd/busbar/default.pgo (three minutes)
+profile: build
+	@scripts/profile.sh
 
 ## comparison: try what users of other brokers look for, into docs/comparison.md (ten minutes)
 comparison: build

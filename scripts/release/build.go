@@ -19,7 +19,7 @@ func (r *release) build(platform string) error {
 	if system == "windows" {
 		p.path += ".exe"
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.tag, "-o", p.path, "./cmd/busbar")
+	cmd := exec.Command("go", "build", "-pgo=auto", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.tag, "-o", p.path, "./cmd/busbar")
 	cmd.Dir = r.root
 	// Settings of the machine that builds must not change the program.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+cpu, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")

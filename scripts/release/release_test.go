@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -235,6 +237,13 @@ func TestArchivesHaveTheProgram(t *testing.T) {
 	out, err := exec.Command(path, "version").CombinedOutput()
 	if err != nil || string(out) != "busbar 1.2.3 "+runtime.Version()+" linux/"+runtime.GOARCH+"\n" {
 		t.Errorf("version: %q %v", out, err)
+	}
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(info.Settings, debug.BuildSetting{Key: "-pgo", Value: "default.pgo"}) {
+		t.Errorf("the program is not compiled by its profile: %v", info.Settings)
 	}
 }
 

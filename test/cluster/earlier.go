@@ -95,7 +95,7 @@ func earlier(name, root, commit, dir string, say func(format string, args ...any
 	}
 	bin := filepath.Join(dir, "busbar")
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+commit, "-o", bin, "./cmd/busbar")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-pgo=off", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return Program{}, fmt.Errorf("build %s: %w\n%s", commit, err, out)
 	}
