@@ -231,7 +231,7 @@ nightly: verify
 bench: build
 	@scripts/bench.sh
 
-## profile: record the CPU profile by which the program for users is compiled, cmd/busbar/default.pgo (three minutes)
+## profile: record the CPU profile by which the program for users is compiled, cmd/busbar/default.pgo (two minutes)
 profile: build
 	@scripts/profile.sh
 

@@ -66,8 +66,8 @@ func (t *Transport) Still(c *Calm, now time.Time) (heard time.Time, still bool) 
 	return heard, t.rest.version.Load() == c.version
 }
 
-// Note keeps what the leader of a group that is calm said last. A replica that is cut off follows nobody, and knows by that
-// how old it is (S-305).
+// Note keeps what the leader of a group that is calm said last. A replica that is cut off follows nobody, and
+// tells its age from that word (S-305).
 func (t *Transport) Note(c *Calm) {
 	since := c.pulses[0].Since()
 	if !since.IsZero() && t.rest.version.Load() == c.version {
