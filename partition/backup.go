@@ -119,7 +119,7 @@ func (d *Directory) backUp(ctx context.Context) (*Backup, error) {
 		v := d.View()
 		b.Entities = described(v)
 		switch now := homesOf(v); {
-		case len(v.Groups()) != len(b.Partitions):
+		case v.GroupCount() != len(b.Partitions):
 			err = errGrown
 		case now == nil || !maps.EqualFunc(homes, now, slices.Equal):
 			err = fmt.Errorf("a queue has moved to another partition meanwhile: %w", fsm.ErrBusy)

@@ -74,12 +74,8 @@ func (d *Directory) membersOf(p fsm.PartitionID) []fsm.NodeID {
 		}
 		return ids
 	}
-	for _, g := range v.Groups() {
-		if g.ID == p {
-			return g.Members
-		}
-	}
-	return nil
+	g, _ := v.Group(p)
+	return g.Members
 }
 
 // Entity implements transport.Catalog. An entity that the catalog here knows is answered at once and may be a moment

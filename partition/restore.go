@@ -182,7 +182,7 @@ func planRestore(from BackedUpEntities, o RestoreOptions, v *catalog.View) (*Res
 				r.Partitions = append(r.Partitions, e.Partitions[share])
 			}
 		}
-		if n := len(v.Groups()); e.Partitioned && len(e.Partitions) > n {
+		if n := v.GroupCount(); e.Partitioned && len(e.Partitions) > n {
 			return nil, fmt.Errorf("%w: %q has %d shares, and the cluster has %d partitions: it needs %d", ErrNoFit, e.Name,
 				len(e.Partitions), n, len(e.Partitions))
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/busbar-mq/busbar/fsm"
-	"github.com/busbar-mq/busbar/fsm/catalog"
 	"github.com/busbar-mq/busbar/partition/control"
 	"github.com/busbar-mq/busbar/partition/replica"
 )
@@ -70,9 +69,10 @@ func (h *Host) removedAt(ctx context.Context, d *Directory, p fsm.PartitionID, l
 		return 0, err
 	}
 	v := d.View()
-	if v == nil || !slices.ContainsFunc(v.Groups(), func(g catalog.Group) bool {
-		return g.ID == p && !slices.Contains(g.Members, h.cfg.Node)
-	}) {
+	if v == nil {
+		return 0, fmt.Errorf("the catalog is not known: %w", fsm.ErrUnavailable)
+	}
+	if g, placed := v.Group(p); !placed || slices.Contains(g.Members, h.cfg.Node) {
 		return 0, fmt.Errorf("the catalog places it here again: %w", fsm.ErrUnavailable)
 	}
 	return all[i].Configured, nil

@@ -172,7 +172,7 @@ func (n *node) partitions() int {
 	if n.directory == nil || n.directory.View() == nil {
 		return 0
 	}
-	return len(n.directory.View().Groups())
+	return n.directory.View().GroupCount()
 }
 
 // held returns the partitions that have a directory here.

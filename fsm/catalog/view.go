@@ -158,16 +158,14 @@ func (v *View) SharesOf(p fsm.PartitionID, yield func(*fsm.Descriptor) bool) {
 	})
 }
 
-// Groups returns the data partitions in id order.
-func (v *View) Groups() []Group {
-	out := make([]Group, 0, v.groups.Len())
-	v.groups.Scan(func(_ fsm.PartitionID, g Group) bool {
-		g.Members, g.Founders = slices.Clone(g.Members), slices.Clone(g.Founders)
-		out = append(out, g)
-		return true
-	})
-	return out
-}
+// Groups returns the data partitions in id order. Their members and founders are shared and not to be changed.
+func (v *View) Groups() []Group { return v.groups.Values() }
+
+// Group returns the data partition with that id.
+func (v *View) Group(id fsm.PartitionID) (Group, bool) { return v.groups.Get(id) }
+
+// GroupCount returns how many data partitions there are.
+func (v *View) GroupCount() int { return v.groups.Len() }
 
 // Nodes returns the registered nodes in id order.
 func (v *View) Nodes() []Node { return v.nodes.Values() }

@@ -31,7 +31,7 @@ func (p *placer) step(ctx context.Context, f Facts) {
 // place proposes the first placement. The catalog leaves partitions that exist alone, so two
 // leaders may both do so.
 func (p *placer) place(v *catalog.View) error {
-	if len(v.Groups()) > 0 || len(p.s.cfg.Bootstrap) == 0 {
+	if v.GroupCount() > 0 || len(p.s.cfg.Bootstrap) == 0 {
 		return nil
 	}
 	ids := make([]fsm.PartitionID, p.s.cfg.Partitions)

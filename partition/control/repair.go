@@ -382,12 +382,8 @@ func (s *Supervisor) current(ctx context.Context, p fsm.PartitionID, places []fs
 	if err != nil {
 		return false, err
 	}
-	for _, g := range v.Groups() {
-		if g.ID == p {
-			return slices.Equal(g.Members, places), nil
-		}
-	}
-	return false, nil
+	g, placed := v.Group(p)
+	return placed && slices.Equal(g.Members, places), nil
 }
 
 // complete reports whether all who should vote do.

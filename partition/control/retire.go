@@ -22,13 +22,11 @@ type retirer struct {
 
 // step deletes the first replica that is not wanted here any more.
 func (t *retirer) step(ctx context.Context, f Facts) {
-	groups := f.View.Groups()
 	for _, r := range f.Replicas {
-		i := slices.IndexFunc(groups, func(g catalog.Group) bool { return g.ID == r.ID() })
-		if i < 0 {
+		g, placed := f.View.Group(r.ID())
+		if !placed {
 			continue // of the catalog, or of a partition that is not known yet
 		}
-		g := groups[i]
 		if slices.Contains(g.Members, t.s.host.Node()) || r.Leading() || time.Since(t.tried[g.ID]) < retireEvery {
 			continue
 		}
