@@ -66,6 +66,7 @@ test-unit:
 	@go vet ./...
 	@go vet -tags loopcheck ./transport
 	@go test $(RACE) -short -timeout 30m -tags loopcheck ./...
+	@go test -short -timeout 30m -tags loopcheck ./partition
 	@cd test && go test -count=1 -short ./arch && go test $(RACE) -short ./model && go test ./model -args -sequences=$(SEQUENCES)
 
 ## test-modules: vet and the short tests of the module test: backups in S3, checkers, manifests, simulation, chaos, Kubernetes acted out

@@ -448,6 +448,7 @@ func (w slowWriter) Write(p []byte) (int, error) {
 // S-368: whoever reads one image of a backup reads the backup. Images are read one after the other, by one who may need
 // longer for each than an image is kept that nobody reads.
 func TestABackupIsKeptWhileOneOfItsImagesIsRead(t *testing.T) {
+	simulatesLong(t)
 	inBubble(t, func(t *testing.T) {
 		b := sized(t, 4, 4)
 		defer b.close()

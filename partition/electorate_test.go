@@ -161,6 +161,7 @@ func TestARestartTakesNoVote(t *testing.T) {
 
 // Whatever comes and goes, one after the other, voters are one, three or five once the catalog is at rest.
 func TestVotersAreOdd(t *testing.T) {
+	simulatesLong(t)
 	five(t, func(t *testing.T, b *brokers) {
 		for i, step := range []func(){
 			func() { b.leave("n5") },

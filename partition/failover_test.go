@@ -160,6 +160,7 @@ func TestFollowerThatComesBackIsAskedAtOnce(t *testing.T) {
 // heir, whose request for votes may be under way to it. If both stood, neither would win, and both would wait for raft's
 // time-out.
 func TestTheHeirOfALeaderThatStopsIsLeftToWin(t *testing.T) {
+	simulatesLong(t)
 	inBubble(t, func(t *testing.T) {
 		c := newTestCluster(t, 3)
 		c.net = callnet.New(callnet.Config{Rand: rand.New(rand.NewPCG(7, 3))})

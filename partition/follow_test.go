@@ -11,6 +11,7 @@ import (
 // The leadership of a partition goes to the node through which its clients come, and comes back when they do. Leaders
 // stay level, and nothing is refused to the clients.
 func TestALeadershipGoesWhereTheClientsAre(t *testing.T) {
+	simulatesLong(t)
 	inBubble(t, func(t *testing.T) {
 		b := newBrokersAs(t, 3, func(b *brokers) { b.followFrom = 10 })
 		defer b.close()

@@ -504,6 +504,7 @@ func TestForwardIntoShares(t *testing.T) {
 // S-212, S-311, T-196: whoever is killed at whichever entry of either log, each message arrives once. The
 // victim leads the source or the destination; the entry is counted from the one that stores the messages.
 func TestForwardSurvivesACrashAtEveryEntry(t *testing.T) {
+	simulatesLong(t)
 	const most = 14
 	const least = most / 2
 	for _, victim := range []string{"source", "destination"} {

@@ -204,6 +204,7 @@ func TestAWakeUpDuringAScanIsHeard(t *testing.T) {
 // S-206: sources that can move nothing keep nobody from moving. As many as a partition moves at a time have a destination
 // without a majority, and another one has a destination that takes messages.
 func TestSourcesThatMoveNothingMakePlace(t *testing.T) {
+	simulatesLong(t)
 	inBubble(t, func(t *testing.T) {
 		b := newBrokers(t, 3)
 		defer b.close()

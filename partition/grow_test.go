@@ -101,6 +101,7 @@ func TestPartitionsWaitForEveryNode(t *testing.T) {
 // The leader of the catalog may die at any moment while partitions are added. Each is founded once, all get leaders, and
 // the number is reached.
 func TestPartitionsAreAddedWhateverDies(t *testing.T) {
+	simulatesLong(t)
 	for after := range 6 {
 		inBubble(t, func(t *testing.T) {
 			b, d, sent := loaded(t)

@@ -23,6 +23,14 @@ import (
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
+// simulatesLong marks a test that simulates so much time that it takes half a minute under the race detector. With -short
+// only a build without the detector runs it (docs/testing.md).
+func simulatesLong(t *testing.T) {
+	if raceDetector && testing.Short() {
+		t.Skip("with -short it runs without the race detector")
+	}
+}
+
 var errDisk = errors.New("input/output error")
 
 // memBodies is Bodies in memory. A snapshot holds all of them inline.

@@ -13,6 +13,7 @@ import (
 // linger. What joins a request is its second message. A client that waits for each answer has a round for each request, and is
 // not slowed.
 func TestRoundsWaitForASecondMessageWhereNothingIsLost(t *testing.T) {
+	simulatesLong(t)
 	three(t, func(t *testing.T, c *testCluster) {
 		r := c.leader(1)
 		ctx := shortly(t, time.Hour)

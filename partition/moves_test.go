@@ -137,6 +137,7 @@ func (b *brokers) busyCatalog(via fsm.NodeID) (stop func()) {
 // A node whose disk is much slower than the others' gets nothing to be balanced, is a place for want of another one, and
 // gets its share when its disk is well again.
 func TestASlowDiskGetsNothingUnlessNoOtherIsFree(t *testing.T) {
+	simulatesLong(t)
 	inBubble(t, func(t *testing.T) {
 		b, d, sent := loaded(t)
 		defer b.close()
