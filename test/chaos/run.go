@@ -99,6 +99,7 @@ func run(ctx context.Context, cfg runConfig, sup *supervisor) (o *outcome, err e
 	stopWatching()
 	watch.Wait()
 	o.took, o.elections, o.leaks = time.Since(began), b.terms.elections(), budget.over()
+	s.say("what the clients saw is judged, which takes some minutes after an hour of load")
 	return o, o.conclude(cfg.bed.dir)
 }
 
