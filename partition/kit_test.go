@@ -23,7 +23,7 @@ import (
 	"github.com/busbar-mq/busbar/partition/replica"
 )
 
-// simulatesLong marks a test that simulates so much time that it takes half a minute under the race detector. With -short
+// simulatesLong marks a test that simulates so much time that it takes about half a minute under the race detector. With -short
 // only a build without the detector runs it (docs/testing.md).
 func simulatesLong(t *testing.T) {
 	if raceDetector && testing.Short() {

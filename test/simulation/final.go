@@ -103,12 +103,8 @@ func (n *node) placed(p fsm.PartitionID) bool {
 	if p == fsm.CatalogPartition || v == nil {
 		return true
 	}
-	for _, g := range v.Groups() {
-		if g.ID == p {
-			return slices.Contains(g.Members, n.id)
-		}
-	}
-	return true
+	g, known := v.Group(p)
+	return !known || slices.Contains(g.Members, n.id)
 }
 
 // calm is a client of the end: it connects until it succeeds, and records nothing but what it takes.

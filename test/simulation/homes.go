@@ -199,7 +199,7 @@ func (pl *placement) level() error {
 	}
 	for what, count := range map[string]map[fsm.NodeID]int{"replicas": load, "preferred leaders": leads} {
 		maps.DeleteFunc(count, func(n fsm.NodeID, _ int) bool { return !pl.able[n] })
-		most, least := 0, len(pl.v.Groups())
+		most, least := 0, pl.v.GroupCount()
 		for _, c := range count { // order-free: extremes
 			most, least = max(most, c), min(least, c)
 		}

@@ -148,7 +148,7 @@ func (b *copying) restored() (faults []string, err error) {
 	d := second.machines()[0].node.directory
 	if err := within(restoreLimit, func(context.Context) error {
 		v := d.View()
-		if v == nil || len(v.Groups()) < cfg.Partitions || v.ClusterVersion() < fsm.NewestVersion {
+		if v == nil || v.GroupCount() < cfg.Partitions || v.ClusterVersion() < fsm.NewestVersion {
 			return errors.New("the second cluster does not come up")
 		}
 		return nil

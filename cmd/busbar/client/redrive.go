@@ -39,8 +39,8 @@ func redriveCommand(f *dial.Flags) *cobra.Command {
 		Long: "Every dead letter that the flags choose becomes a new message at the tail of its queue, or with --to\n" +
 			"of another queue or topic, in any partition. What dies again meanwhile is not sent a second time.\n" +
 			"No crash loses or doubles a message. A command that is interrupted says how to go on.\n\n" +
-			"If duplicates are detected there, the destination of --to drops messages whose ids it has seen within\n" +
-			"its window. The queue itself takes its own dead letters.\n\n" +
+			"A destination of --to that detects duplicates drops messages whose ids it has seen within its window.\n" +
+			"Dead letters that go to their own queue are never taken for duplicates.\n\n" +
 			"With numbers the messages are sent one by one.",
 		Example: "  busbar dlq redrive orders\n" +
 			"  busbar dlq redrive orders 4711 4712\n" +
@@ -81,8 +81,8 @@ func queueMoveCommand(f *dial.Flags) *cobra.Command {
 		Long: "Moves what is active and not locked, in order, to the tail of another queue or topic, in any partition.\n" +
 			"Locked, deferred and scheduled messages stay, and so do sessions that a receiver holds. Each message is\n" +
 			"a new one there. No crash loses or doubles one; a command that is interrupted says how to go on. What\n" +
-			"the destination refuses is in SOURCE/$Transfer/$DeadLetterQueue. If duplicates are detected there, the\n" +
-			"destination drops messages whose ids it has seen within its window.",
+			"the destination refuses is in SOURCE/$Transfer/$DeadLetterQueue. A destination that detects duplicates\n" +
+			"drops messages whose ids it has seen within its window.",
 		Example: "  busbar queue move orders orders-archive\n" +
 			"  busbar queue move orders urgent --session s1\n" +
 			"  busbar queue move orders eu --filter \"region = 'eu'\" --dry-run\n" +
